@@ -1,1 +1,16 @@
-//! See the package description.
+//! Where a packet lives.
+//!
+//! A [`Region`] is one memory area cut into frames of equal size. A frame is owned by exactly one
+//! place at a time: a [`Pool`], a [`Packet`] in somebody's hands, or the kernel's rings. Frames
+//! move; they are never copied, shared or reference-counted.
+
+mod packet;
+mod pool;
+mod region;
+
+pub use packet::{Frame, Packet};
+pub use pool::{Pool, PoolStats, SharedFrames};
+pub use region::{HEADROOM, Region, RegionError};
+
+/// Most packets that travel together through a worker's stages.
+pub const MAX_BATCH: usize = 256;

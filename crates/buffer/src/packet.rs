@@ -1,0 +1,93 @@
+//! Frames and the packets in them.
+
+use crate::region::{HEADROOM, Region};
+
+/// An empty frame: the right to use one slot of a [`Region`].
+///
+/// Neither `Copy` nor `Clone`: whoever holds the value owns the memory behind it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Frame(u32);
+
+impl Frame {
+    /// Takes ownership of the frame with this index.
+    ///
+    /// # Safety
+    /// `index` must be below [`Region::frames`] of the region it is used with, and nobody else
+    /// (pool, packet or kernel ring) may own that frame.
+    pub unsafe fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+
+    /// Position in the region, counted in frames.
+    pub fn index(&self) -> u32 {
+        self.0
+    }
+
+    /// Offset of the frame's first octet in the region.
+    pub fn offset(&self, region: &Region) -> u64 {
+        u64::from(self.0) * u64::from(region.frame_size())
+    }
+
+    /// Makes the frame hold a packet of `length` octets after the headroom, contents undefined
+    /// (whatever the frame held before). `None`, and the frame back, if it does not fit.
+    pub fn into_packet(self, region: &Region, length: usize) -> Result<Packet, Frame> {
+        if length > region.capacity() {
+            return Err(self);
+        }
+        let offset = self.offset(region) as u32 + HEADROOM;
+        Ok(Packet { offset, length: length as u32 })
+    }
+}
+
+/// A frame that holds a packet: where its octets are in the region.
+#[derive(Debug)]
+pub struct Packet {
+    offset: u32,
+    length: u32,
+}
+
+impl Packet {
+    /// Takes over a packet that a device wrote.
+    ///
+    /// # Safety
+    /// `offset..offset + length` must lie inside one frame of the region the packet is used with,
+    /// and nobody else may own that frame.
+    pub unsafe fn from_raw(offset: u32, length: u32) -> Self {
+        Self { offset, length }
+    }
+
+    /// Offset of the first octet in the region.
+    pub fn offset(&self) -> u32 {
+        self.offset
+    }
+
+    /// Octets from the destination MAC address to the end, without FCS.
+    pub fn length(&self) -> usize {
+        self.length as usize
+    }
+
+    /// Cuts octets off the end; longer than the packet is no change.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length as u32);
+    }
+
+    /// Appends zeros up to `length` octets (Ethernet padding); false if the frame has no room.
+    pub fn pad(&mut self, region: &Region, length: usize) -> bool {
+        let old = self.length();
+        if length <= old {
+            return true;
+        }
+        let room = region.frame_size() - self.offset % region.frame_size();
+        if length > room as usize {
+            return false;
+        }
+        self.length = length as u32;
+        region.octets_mut(self)[old..].fill(0);
+        true
+    }
+
+    /// Gives the packet up and keeps the frame.
+    pub fn into_frame(self, region: &Region) -> Frame {
+        Frame(self.offset / region.frame_size())
+    }
+}

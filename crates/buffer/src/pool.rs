@@ -1,0 +1,159 @@
+//! Free frames: a list a worker, last in first out, over a shared reserve.
+
+use std::sync::Arc;
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::{Frame, Region};
+
+/// The frames no worker has on its own list.
+#[derive(Clone, Debug)]
+pub struct SharedFrames(Arc<ArrayQueue<Frame>>);
+
+impl SharedFrames {
+    /// All frames of a region that was just made.
+    pub fn of_new_region(region: &Region) -> Self {
+        let queue = ArrayQueue::new(region.frames().max(1) as usize);
+        for index in 0..region.frames() {
+            // SAFETY: the region is new, so nobody owns any frame, and each index occurs once.
+            let frame = unsafe { Frame::from_index(index) };
+            queue.push(frame).expect("as many places as frames");
+        }
+        Self(Arc::new(queue))
+    }
+
+    /// Puts a frame back that left its worker (a punt, a port taken down).
+    pub fn give(&self, frame: Frame) {
+        self.0.push(frame).expect("as many places as frames");
+    }
+
+    /// Frames in the reserve now.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether the reserve is used up.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// How a pool was used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PoolStats {
+    /// Frames taken from the worker's own list.
+    pub hits: u64,
+    /// Frames fetched from the reserve.
+    pub refilled: u64,
+    /// Frames given back to the reserve.
+    pub spilled: u64,
+    /// Requests that found neither list filled.
+    pub exhausted: u64,
+}
+
+/// One worker's free frames: the frame freed last is used next, because it is still in the cache
+/// (the recycling list of Bianco05).
+#[derive(Debug)]
+pub struct Pool {
+    free: Vec<Frame>,
+    limit: usize,
+    shared: SharedFrames,
+    stats: PoolStats,
+}
+
+impl Pool {
+    /// Frames moved between list and reserve at once.
+    const EXCHANGE: usize = 64;
+
+    /// A pool that keeps at most `limit` frames to itself.
+    pub fn new(shared: SharedFrames, limit: usize) -> Self {
+        let limit = limit.max(2 * Self::EXCHANGE);
+        Self { free: Vec::with_capacity(limit + 1), limit, shared, stats: PoolStats::default() }
+    }
+
+    /// A free frame, or `None` if list and reserve are empty.
+    #[inline]
+    pub fn take(&mut self) -> Option<Frame> {
+        if let Some(frame) = self.free.pop() {
+            self.stats.hits += 1;
+            return Some(frame);
+        }
+        self.refill();
+        let frame = self.free.pop();
+        self.stats.exhausted += u64::from(frame.is_none());
+        frame
+    }
+
+    /// Puts a frame back.
+    #[inline]
+    pub fn give(&mut self, frame: Frame) {
+        if self.free.len() == self.limit {
+            self.spill();
+        }
+        self.free.push(frame);
+    }
+
+    /// Frames on the worker's own list.
+    pub fn len(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Whether the worker's own list is empty.
+    pub fn is_empty(&self) -> bool {
+        self.free.is_empty()
+    }
+
+    /// How it was used so far.
+    pub fn stats(&self) -> PoolStats {
+        self.stats
+    }
+
+    #[cold]
+    fn refill(&mut self) {
+        while self.free.len() < Self::EXCHANGE {
+            let Some(frame) = self.shared.0.pop() else { break };
+            self.stats.refilled += 1;
+            self.free.push(frame);
+        }
+    }
+
+    #[cold]
+    fn spill(&mut self) {
+        for frame in self.free.drain(..Self::EXCHANGE) {
+            self.stats.spilled += 1;
+            self.shared.give(frame);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        for frame in self.free.drain(..) {
+            self.shared.give(frame);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_freed_is_used_next_and_none_is_lost() {
+        let region = Region::new(1024, 2048).unwrap();
+        let shared = SharedFrames::of_new_region(&region);
+        let mut pool = Pool::new(shared.clone(), 128);
+        let mut held: Vec<Frame> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!(held.len(), 1024);
+        assert_eq!(pool.stats().exhausted, 1);
+        let last = held.pop().unwrap();
+        let index = last.index();
+        pool.give(last);
+        assert_eq!(pool.take().unwrap().index(), index);
+        held.drain(..).for_each(|frame| pool.give(frame));
+        assert!(pool.len() <= 128 && pool.stats().spilled > 0);
+        drop(pool);
+        // the frame taken above was dropped by the test itself
+        assert_eq!(shared.len(), 1022);
+    }
+}

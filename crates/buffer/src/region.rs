@@ -1,0 +1,203 @@
+//! One memory area for all packets of a Bora: AF_XDP registers it as UMEM.
+
+use std::ffi::c_void;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::packet::Packet;
+
+/// Octets before a packet that stay free for headers to grow into; XDP_PACKET_HEADROOM.
+pub const HEADROOM: u32 = 256;
+
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Why a region could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RegionError {
+    /// Frame sizes AF_XDP accepts in aligned mode.
+    #[error("frame size {0} is neither 2048 nor 4096 octets")]
+    FrameSize(u32),
+    /// Offsets of packets are 32 bit.
+    #[error("{0} frames of {1} octets are more than 4 GiB; use fewer frames")]
+    TooLarge(u32, u32),
+    /// The kernel refused.
+    #[error("no memory for {frames} frames of {size} octets: {source}")]
+    Memory {
+        /// Number of frames asked for.
+        frames: u32,
+        /// Octets a frame.
+        size: u32,
+        /// What the kernel said.
+        source: Errno,
+    },
+}
+
+/// A memfd mapped once, cut into frames.
+#[derive(Debug)]
+pub struct Region {
+    memory: NonNull<u8>,
+    length: usize,
+    frame_size: u32,
+    frames: u32,
+    huge_pages: bool,
+    fd: OwnedFd,
+}
+
+// SAFETY: the region is plain memory. All access to its contents goes through `Packet` values,
+// which are unique per frame, so two threads never touch the same octets.
+unsafe impl Send for Region {}
+// SAFETY: as above; `&Region` alone gives access to no octet.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Makes a region of `frames` frames of `frame_size` octets (2048 or 4096), in 2 MiB pages if
+    /// the machine has enough of them free, otherwise in ordinary pages.
+    pub fn new(frames: u32, frame_size: u32) -> Result<Self, RegionError> {
+        if frame_size != 2048 && frame_size != 4096 {
+            return Err(RegionError::FrameSize(frame_size));
+        }
+        let length = u64::from(frames) * u64::from(frame_size);
+        if length > u64::from(u32::MAX) {
+            return Err(RegionError::TooLarge(frames, frame_size));
+        }
+        let length = (length as usize).next_multiple_of(HUGE_PAGE);
+        let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let (fd, memory, huge_pages) = match map(length, huge) {
+            Ok((fd, memory)) => (fd, memory, true),
+            Err(_) => {
+                let (fd, memory) = map(length, MemfdFlags::empty())
+                    .map_err(|source| RegionError::Memory { frames, size: frame_size, source })?;
+                (fd, memory, false)
+            }
+        };
+        log::info!(
+            "region: {frames} frames of {frame_size} octets in {} pages",
+            if huge_pages { "2 MiB" } else { "ordinary (no free 2 MiB)" }
+        );
+        Ok(Self { memory, length, frame_size, frames, huge_pages, fd })
+    }
+
+    /// Octets a frame.
+    pub fn frame_size(&self) -> u32 {
+        self.frame_size
+    }
+
+    /// Number of frames.
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Longest packet a frame holds behind its headroom, in octets.
+    pub fn capacity(&self) -> usize {
+        (self.frame_size - HEADROOM) as usize
+    }
+
+    /// Whether 2 MiB pages back it.
+    pub fn huge_pages(&self) -> bool {
+        self.huge_pages
+    }
+
+    /// Address and length of the whole area, to register it with a device.
+    pub fn raw_parts(&self) -> (NonNull<u8>, usize) {
+        (self.memory, self.length)
+    }
+
+    /// The memfd behind it, for peers that map the same memory.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// The packet's octets.
+    #[inline]
+    pub fn octets<'a>(&'a self, packet: &'a Packet) -> &'a [u8] {
+        let (offset, length) = (packet.offset() as usize, packet.length());
+        assert!(offset + length <= self.length, "packet of another region");
+        // SAFETY: in bounds by the check above; the packet owns its frame, and while it is
+        // borrowed nobody can get a `&mut` to the same octets.
+        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(offset), length) }
+    }
+
+    /// The packet's octets, to write.
+    #[inline]
+    #[allow(clippy::mut_from_ref)] // unique through `packet`, not through `self`
+    pub fn octets_mut<'a>(&'a self, packet: &'a mut Packet) -> &'a mut [u8] {
+        let (offset, length) = (packet.offset() as usize, packet.length());
+        assert!(offset + length <= self.length, "packet of another region");
+        // SAFETY: in bounds by the check above; the packet owns its frame and is borrowed
+        // exclusively, so this is the only reference to these octets.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(offset), length) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map` with this length and never unmapped before; every borrow of its
+        // octets carries the region's lifetime.
+        unsafe {
+            let _ = munmap(self.memory.as_ptr().cast::<c_void>(), self.length);
+        }
+    }
+}
+
+fn map(length: usize, flags: MemfdFlags) -> Result<(OwnedFd, NonNull<u8>), Errno> {
+    let fd = memfd_create("bora-region", flags | MemfdFlags::CLOEXEC)?;
+    ftruncate(&fd, length as u64)?;
+    // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap anything.
+    // POPULATE makes a shortage of huge pages an error here instead of a SIGBUS later.
+    let memory = unsafe {
+        mmap(
+            std::ptr::null_mut(),
+            length,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::SHARED | MapFlags::POPULATE,
+            &fd,
+            0,
+        )?
+    };
+    NonNull::new(memory.cast::<u8>()).map(|memory| (fd, memory)).ok_or(Errno::NOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Frame;
+
+    #[test]
+    fn packets_write_to_their_own_frame_only() {
+        let region = Region::new(4, 2048).unwrap();
+        // SAFETY: indices 1 and 2 are in range and used once.
+        let (one, two) = unsafe { (Frame::from_index(1), Frame::from_index(2)) };
+        let mut one = one.into_packet(&region, region.capacity()).unwrap();
+        let two = two.into_packet(&region, 64).unwrap();
+        region.octets_mut(&mut one).fill(0xff);
+        assert!(region.octets(&two).iter().all(|&octet| octet == 0));
+        assert_eq!(one.into_frame(&region).index(), 1);
+    }
+
+    #[test]
+    fn padding_is_zero_and_bounded() {
+        let region = Region::new(1, 2048).unwrap();
+        // SAFETY: the only frame, used once.
+        let frame = unsafe { Frame::from_index(0) };
+        let mut packet = frame.into_packet(&region, 60).unwrap();
+        region.octets_mut(&mut packet).fill(0xaa);
+        packet.truncate(42);
+        assert!(packet.pad(&region, 60));
+        assert_eq!(&region.octets(&packet)[42..], &[0; 18]);
+        assert!(!packet.pad(&region, 4096));
+    }
+
+    #[test]
+    fn bad_sizes_are_refused() {
+        assert!(matches!(Region::new(8, 1000), Err(RegionError::FrameSize(1000))));
+        assert!(matches!(Region::new(u32::MAX, 4096), Err(RegionError::TooLarge(..))));
+        let region = Region::new(1, 2048).unwrap();
+        // SAFETY: the only frame, used once.
+        let frame = unsafe { Frame::from_index(0) };
+        assert!(frame.into_packet(&region, 1793).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+/*
+ * Bora's XDP program: the gate in front of Linux. Plain transit traffic goes
+ * to the engine's AF_XDP sockets or is forwarded right here (the express
+ * tier); everything else goes up to Linux unchanged. Without a fresh lease it
+ * does nothing at all, so a dead or stuck Bora is no obstacle.
+ */
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+
+#include "bora.h"
+#include "packet.h"
+#include "guard.h"
+#include "maps.h"
+#include "express.h"
+
+/* Anything above REASON_NONE is a reason to pass. */
+#define REASON_NONE BORA_REASONS
+
+static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port *in)
+{
+	struct iphdr *ip = (void *)(p->eth + 1);
+
+	if (!(in->flags & BORA_PORT_FORWARD4))
+		return BORA_FORWARDING_OFF;
+	if ((void *)(ip + 1) > p->end || ip->version != 4 || ip->ihl < 5)
+		return BORA_MALFORMED;
+	if (special4(ip->daddr) || special4(ip->saddr))
+		return BORA_SPECIAL_ADDRESS;
+	if (bpf_map_lookup_elem(&local4, &ip->daddr) || bpf_map_lookup_elem(&local4, &ip->saddr))
+		return BORA_LOCAL;
+	if (ip->ihl > 5)
+		return BORA_OPTIONS;
+	p->l3_length = bpf_ntohs(ip->tot_len);
+	if (p->l3_length < sizeof(*ip) || p->l3_length > p->end - (void *)ip)
+		return BORA_MALFORMED;
+	if (!header_checksum_good(ip))
+		return BORA_MALFORMED;
+	if (ip->ttl <= 1)
+		return BORA_TTL;
+	p->ip4 = ip;
+	return REASON_NONE;
+}
+
+static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port *in)
+{
+	struct ipv6hdr *ip = (void *)(p->eth + 1);
+
+	if (!(in->flags & BORA_PORT_FORWARD6))
+		return BORA_FORWARDING_OFF;
+	if ((void *)(ip + 1) > p->end || ip->version != 6)
+		return BORA_MALFORMED;
+	if (special6(&ip->daddr) || special6(&ip->saddr))
+		return BORA_SPECIAL_ADDRESS;
+	if (bpf_map_lookup_elem(&local6, &ip->daddr) || bpf_map_lookup_elem(&local6, &ip->saddr))
+		return BORA_LOCAL;
+	if (ip->nexthdr == IPPROTO_HOPOPTS)
+		return BORA_OPTIONS;
+	if (bpf_ntohs(ip->payload_len) > p->end - (void *)(ip + 1))
+		return BORA_MALFORMED;
+	p->l3_length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+	if (ip->hop_limit <= 1)
+		return BORA_TTL;
+	p->ip6 = ip;
+	return REASON_NONE;
+}
+
+/* Why this packet is not plain transit traffic, or REASON_NONE. */
+static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
+				  const struct bora_port *in)
+{
+	if (bpf_ktime_get_coarse_ns() > lease_until)
+		return BORA_NO_LEASE;
+	if (*(__u32 *)p->eth->h_dest != *(__u32 *)in->mac ||
+	    *(__u16 *)(p->eth->h_dest + 4) != *(__u16 *)(in->mac + 4))
+		return BORA_FOREIGN_MAC;
+	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
+		return BORA_GUARD;
+	if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && kernel_has_a_say(ctx, v6))
+		return BORA_GUARD;
+	return v6 ? check_ipv6(p, in) : check_ipv4(p, in);
+}
+
+static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6,
+				   const struct bora_port *in, struct bora_counters *count)
+{
+	__u32 reason = gate(ctx, p, v6, in);
+
+	if (reason != REASON_NONE)
+		return pass(count, reason);
+
+	if (in->path == BORA_PATH_ENGINE) {
+		__u32 slot = in->index * BORA_MAX_QUEUES + ctx->rx_queue_index;
+
+		if (bpf_redirect_map(&sockets, slot, XDP_PASS) != XDP_REDIRECT)
+			return pass(count, BORA_NO_SOCKET);
+		count->to_engine++;
+		return XDP_REDIRECT;
+	}
+	if (in->path != BORA_PATH_EXPRESS)
+		return pass(count, BORA_GUARD);
+	if ((in->flags & BORA_PORT_PARTIAL_CHECKSUM) && checksum_is_partial(p, v6))
+		return pass(count, BORA_PARTIAL_CHECKSUM);
+	return express(ctx, p, v6, in, count);
+}
+
+SEC("xdp")
+int bora(struct xdp_md *ctx)
+{
+	struct packet p = {
+		.eth = (void *)(long)ctx->data,
+		.end = (void *)(long)ctx->data_end,
+	};
+	__u32 ifindex = ctx->ingress_ifindex;
+	struct bora_counters *count;
+	struct bora_port *in;
+
+	in = bpf_map_lookup_elem(&ports, &ifindex);
+	if (!in)
+		return XDP_PASS; /* not a port yet, or no longer */
+	count = counters_of(in->index);
+	if (!count)
+		return XDP_PASS;
+	count->rx_packets++;
+	count->rx_bytes += ctx->data_end - ctx->data;
+
+	if ((void *)(p.eth + 1) > p.end)
+		return pass(count, BORA_NOT_IP);
+	if (p.eth->h_proto == bpf_htons(ETH_P_IP))
+		return transit(ctx, &p, false, in, count);
+	if (p.eth->h_proto == bpf_htons(ETH_P_IPV6))
+		return transit(ctx, &p, true, in, count);
+	return pass(count, BORA_NOT_IP);
+}
+
+/*
+ * A redirected frame may still be refused by the output's driver, after the
+ * program has returned. The tracepoint says how many, so that none is lost
+ * without a name.
+ */
+SEC("tp_btf/xdp_devmap_xmit")
+int BPF_PROG(count_refused, const struct net_device *from, const struct net_device *to, int sent,
+	     int drops, int err)
+{
+	__u32 ifindex = to->ifindex;
+	struct bora_counters *count;
+	struct bora_port *out;
+
+	if (drops <= 0 || to->nd_net.net->ns.inum != netns_inode)
+		return 0;
+	out = bpf_map_lookup_elem(&ports, &ifindex);
+	if (!out)
+		return 0;
+	count = counters_of(out->index);
+	if (count)
+		count->tx_ring_full += drops;
+	return 0;
+}
+
+char _license[] SEC("license") = "GPL";

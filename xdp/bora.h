@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * What the XDP program and Bora's control side share. Every structure here is
+ * written by one side only, named at its field.
+ */
+#ifndef BORA_H
+#define BORA_H
+
+#define BORA_MAX_PORTS 256
+#define BORA_MAX_QUEUES 64 /* receive queues a port: the stride of the XSK map */
+
+/* What a port does with plain transit traffic. */
+enum bora_path {
+	BORA_PATH_KERNEL = 0, /* everything goes up to Linux */
+	BORA_PATH_ENGINE = 1, /* to the AF_XDP socket of the queue */
+	BORA_PATH_EXPRESS = 2, /* forwarded right here */
+};
+
+enum bora_port_flags {
+	BORA_PORT_FORWARD4 = 1 << 0, /* net.ipv4.conf.IFACE.forwarding */
+	BORA_PORT_FORWARD6 = 1 << 1, /* net.ipv6.conf.{all and IFACE}.forwarding */
+	BORA_PORT_CAN_REDIRECT = 1 << 2, /* the driver takes redirected frames (ndo_xdp_xmit) */
+	BORA_PORT_PARTIAL_CHECKSUM = 1 << 3, /* peers may leave L4 checksums to the receiver */
+	BORA_PORT_KERNEL4 = 1 << 4, /* the guard leaves IPv4 to Linux */
+	BORA_PORT_KERNEL6 = 1 << 5, /* the guard leaves IPv6 to Linux */
+	BORA_PORT_BYPASS_NETFILTER = 1 << 6, /* --bypass netfilter */
+	BORA_PORT_SEND_REDIRECTS4 = 1 << 7, /* net.ipv4.conf.*.send_redirects */
+};
+
+/* One port, looked up by ifindex. Written by the control side. */
+struct bora_port {
+	__u16 index; /* row of counters, slot of tx_ports */
+	__u8 path; /* enum bora_path */
+	__u8 rp_filter; /* 0 off, 1 strict, 2 loose (RFC 3704) */
+	__u16 flags; /* enum bora_port_flags */
+	__u16 min_frame; /* octets; frames are not trimmed below it */
+	__u8 mac[6];
+};
+
+/*
+ * Why a packet did not take the fast way. The first group is simply not
+ * transit traffic and goes up freely; the second is transit traffic that needs
+ * Linux and has a budget; the third is dropped here.
+ */
+enum bora_reason {
+	/* up to the kernel, without a budget */
+	BORA_NO_LEASE, /* Bora is away or stuck */
+	BORA_GUARD, /* netfilter, ip rule, xfrm or tc has a say */
+	BORA_FORWARDING_OFF, /* sysctl */
+	BORA_NOT_IP, /* ARP, VLAN tags, LLDP, ... */
+	BORA_FOREIGN_MAC, /* not for this port's address, or group */
+	BORA_LOCAL, /* to or from an address of the router */
+	BORA_SPECIAL_ADDRESS, /* multicast, link-local, loopback, ... */
+	BORA_PARTIAL_CHECKSUM, /* checksum offload left to the receiver */
+	BORA_NOT_A_PORT, /* the route leaves Bora's ports */
+	BORA_NO_SOCKET, /* no engine on this queue */
+	/* up to the kernel, within a budget */
+	BORA_MALFORMED, /* RFC 1812 5.2.2, RFC 8200 3: Linux drops and counts it */
+	BORA_OPTIONS, /* IPv4 options, IPv6 hop-by-hop */
+	BORA_TTL, /* TTL or hop limit used up */
+	BORA_NO_ROUTE,
+	BORA_UNREACHABLE, /* unreachable or prohibit route */
+	BORA_NO_NEIGHBOUR,
+	BORA_TOO_BIG,
+	BORA_REDIRECT, /* would leave where it came from: ICMP redirect */
+	BORA_SOURCE_CHECK, /* fails uRPF here: Linux decides */
+	BORA_UNSUPPORTED, /* encapsulation and other lookups this tier does not do */
+	/* dropped */
+	BORA_BLACKHOLE,
+	BORA_REASONS,
+};
+#define BORA_FIRST_BUDGET BORA_MALFORMED
+#define BORA_FIRST_DROP BORA_BLACKHOLE
+
+/*
+ * Counters of one port on one CPU; packets unless named otherwise.
+ * rx_packets = sum(passed) + sum(dropped) + to_engine + redirected.
+ */
+struct bora_counters {
+	__u64 rx_packets;
+	__u64 rx_bytes;
+	__u64 to_engine;
+	__u64 redirected; /* handed to another port's driver */
+	__u64 tx_packets; /* express frames given to this port's driver */
+	__u64 tx_bytes;
+	__u64 tx_ring_full; /* of these, refused by the driver */
+	__u64 passed[BORA_REASONS];
+	__u64 dropped[BORA_REASONS]; /* blackhole, or over the budget of a reason */
+};
+
+/* Punt budget of one reason on one CPU: a fixed window. */
+struct bora_budget {
+	__u64 window_start; /* ns */
+	__u64 used;
+};
+#define BORA_BUDGET_WINDOW_NS 10000000ull
+
+#endif

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * The express tier: forward against the kernel's own FIB and neighbours
+ * (bpf_fib_lookup), so that it can never disagree with `ip route get`.
+ */
+#ifndef BORA_EXPRESS_H
+#define BORA_EXPRESS_H
+
+#ifndef AF_INET
+#define AF_INET 2
+#define AF_INET6 10
+#endif
+
+#define FLOWINFO_MASK bpf_htonl(0x0fffffff)
+
+static __always_inline __u32 reason_of_lookup(long result)
+{
+	switch (result) {
+	case BPF_FIB_LKUP_RET_BLACKHOLE:
+		return BORA_BLACKHOLE;
+	case BPF_FIB_LKUP_RET_UNREACHABLE:
+	case BPF_FIB_LKUP_RET_PROHIBIT:
+		return BORA_UNREACHABLE;
+	case BPF_FIB_LKUP_RET_NOT_FWDED:
+		return BORA_NO_ROUTE;
+	case BPF_FIB_LKUP_RET_FWD_DISABLED:
+		return BORA_FORWARDING_OFF;
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		return BORA_NO_NEIGHBOUR;
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		return BORA_TOO_BIG;
+	default:
+		return BORA_UNSUPPORTED;
+	}
+}
+
+/*
+ * Reverse path (RFC 3704). bpf_fib_lookup picks one path of several, so a
+ * failure here is not the last word: Linux gets the packet and decides.
+ */
+static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct packet *p,
+					       const struct bora_port *in)
+{
+	struct bpf_fib_lookup fib = { .family = AF_INET, .ifindex = ctx->ingress_ifindex };
+	long result;
+
+	fib.tos = p->ip4->tos & 0xfc;
+	fib.l4_protocol = p->ip4->protocol;
+	fib.ipv4_src = p->ip4->daddr;
+	fib.ipv4_dst = p->ip4->saddr;
+	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	if (result != BPF_FIB_LKUP_RET_SUCCESS && result != BPF_FIB_LKUP_RET_NO_NEIGH)
+		return false;
+	return in->rp_filter == 2 || fib.ifindex == ctx->ingress_ifindex;
+}
+
+static __always_inline void fill_lookup(const struct packet *p, bool v6, struct bpf_fib_lookup *fib)
+{
+	if (!v6) {
+		fib->family = AF_INET;
+		fib->tos = p->ip4->tos & 0xfc;
+		fib->l4_protocol = p->ip4->protocol;
+		fib->ipv4_src = p->ip4->saddr;
+		fib->ipv4_dst = p->ip4->daddr;
+	} else {
+		fib->family = AF_INET6;
+		fib->flowinfo = *(__be32 *)p->ip6 & FLOWINFO_MASK;
+		fib->l4_protocol = p->ip6->nexthdr;
+		__builtin_memcpy(fib->ipv6_src, &p->ip6->saddr, sizeof(fib->ipv6_src));
+		__builtin_memcpy(fib->ipv6_dst, &p->ip6->daddr, sizeof(fib->ipv6_dst));
+	}
+	fib->tot_len = p->l3_length;
+	flow_ports(p, v6, fib->l4_protocol, &fib->sport, &fib->dport);
+}
+
+/* Ethernet padding is not forwarded (RFC 1812 5.2.2, checklist line 6). */
+static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p, __u32 min_frame)
+{
+	__u32 have = ctx->data_end - ctx->data;
+	__u32 want = p->l3_length + sizeof(struct ethhdr);
+
+	if (want < min_frame)
+		want = min_frame;
+	return have <= want || bpf_xdp_adjust_tail(ctx, (int)(want - have)) == 0;
+}
+
+static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6,
+				   const struct bora_port *in, struct bora_counters *count)
+{
+	struct bpf_fib_lookup fib = { .ifindex = ctx->ingress_ifindex };
+	struct bora_counters *out_count;
+	struct bora_port *out;
+	long result;
+	__u32 key;
+
+	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
+		return pass(count, BORA_SOURCE_CHECK);
+
+	fill_lookup(p, v6, &fib);
+	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	if (result != BPF_FIB_LKUP_RET_SUCCESS) {
+		__u32 reason = reason_of_lookup(result);
+
+		if (reason == BORA_BLACKHOLE) {
+			count->dropped[BORA_BLACKHOLE]++;
+			return XDP_DROP;
+		}
+		return pass(count, reason);
+	}
+	key = fib.ifindex;
+	out = bpf_map_lookup_elem(&ports, &key);
+	if (!out || !(out->flags & BORA_PORT_CAN_REDIRECT))
+		return pass(count, BORA_NOT_A_PORT);
+	if (key == ctx->ingress_ifindex && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
+		return pass(count, BORA_REDIRECT);
+	key = out->index;
+	out_count = counters_of(key);
+	if (!out_count)
+		return pass(count, BORA_NOT_A_PORT);
+
+	if (!v6)
+		decrement_ttl(p->ip4);
+	else
+		p->ip6->hop_limit--;
+	__builtin_memcpy(p->eth->h_dest, fib.dmac, ETH_ALEN);
+	__builtin_memcpy(p->eth->h_source, fib.smac, ETH_ALEN);
+	/* after this the packet pointers are void */
+	trim(ctx, p, out->min_frame);
+
+	if (bpf_redirect_map(&tx_ports, key, XDP_ABORTED) != XDP_REDIRECT) {
+		count->dropped[BORA_NOT_A_PORT]++; /* the port went this very moment */
+		return XDP_DROP;
+	}
+	count->redirected++;
+	out_count->tx_packets++;
+	out_count->tx_bytes += ctx->data_end - ctx->data;
+	return XDP_REDIRECT;
+}
+
+#endif

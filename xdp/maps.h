@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Maps and variables of the XDP program, and the counting of what it does. */
+#ifndef BORA_MAPS_H
+#define BORA_MAPS_H
+
+/* Monotonic ns until which the program may act; written by Bora (mmap). */
+volatile __u64 lease_until;
+/* Packets a CPU may send up each window, by reason; written by Bora. */
+volatile __u64 budget[BORA_REASONS];
+/* The network namespace these ports live in; set before loading. */
+const volatile __u32 netns_inode;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, BORA_MAX_PORTS);
+	__type(key, __u32); /* ifindex */
+	__type(value, struct bora_port);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, BORA_MAX_PORTS);
+	__type(key, __u32); /* port index */
+	__type(value, __u32); /* ifindex */
+} tx_ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, BORA_MAX_PORTS * BORA_MAX_QUEUES);
+	__type(key, __u32); /* port index * BORA_MAX_QUEUES + queue */
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+/* Addresses of the router itself, broadcast ones included. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, __be32);
+	__type(value, __u8);
+} local4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct in6_addr);
+	__type(value, __u8);
+} local6 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BORA_MAX_PORTS);
+	__type(key, __u32); /* port index */
+	__type(value, struct bora_counters);
+} counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BORA_REASONS);
+	__type(key, __u32); /* enum bora_reason */
+	__type(value, struct bora_budget);
+} budgets SEC(".maps");
+
+static __always_inline struct bora_counters *counters_of(__u32 port)
+{
+	return bpf_map_lookup_elem(&counters, &port);
+}
+
+/* Up to the kernel, unless the reason has a budget and it is spent. */
+static __always_inline int pass(struct bora_counters *count, __u32 reason)
+{
+	struct bora_budget *used;
+	__u64 now;
+
+	if (reason < BORA_FIRST_BUDGET) {
+		count->passed[reason]++;
+		return XDP_PASS;
+	}
+	used = bpf_map_lookup_elem(&budgets, &reason);
+	if (!used)
+		return XDP_PASS;
+	now = bpf_ktime_get_coarse_ns();
+	if (now - used->window_start >= BORA_BUDGET_WINDOW_NS) {
+		used->window_start = now;
+		used->used = 0;
+	}
+	if (used->used >= budget[reason]) {
+		count->dropped[reason]++;
+		return XDP_DROP;
+	}
+	used->used++;
+	count->passed[reason]++;
+	return XDP_PASS;
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Reading one packet: bounds, checksums, addresses that are never transit. */
+#ifndef BORA_PACKET_H
+#define BORA_PACKET_H
+
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/in6.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
+#include <linux/udp.h>
+
+#define IP_FRAGMENT_BITS 0x3fff /* MF and offset */
+
+/*
+ * The view of a packet that both tiers decide on. The functions below are
+ * compiled once for each IP version: v6 is a constant in every call.
+ */
+struct packet {
+	struct ethhdr *eth;
+	struct iphdr *ip4; /* set by check_ipv4() */
+	struct ipv6hdr *ip6; /* set by check_ipv6() */
+	void *end;
+	__u16 l3_length; /* octets the IP header claims */
+};
+
+static __always_inline __u16 fold(__u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/* RFC 1071 over the twenty octets of a header without options. */
+static __always_inline bool header_checksum_good(const struct iphdr *ip)
+{
+	const __u32 *word = (const __u32 *)ip;
+	__u64 sum = (__u64)word[0] + word[1] + word[2] + word[3] + word[4];
+
+	return fold(sum) == 0xffff;
+}
+
+/* RFC 1624 equation 3 for TTL - 1. */
+static __always_inline void decrement_ttl(struct iphdr *ip)
+{
+	__u32 sum = ip->check + (__u32)bpf_htons(0x0100);
+
+	ip->check = sum + (sum >= 0xffff);
+	ip->ttl--;
+}
+
+/* Addresses Linux treats in a way of its own; it gets them all. */
+static __always_inline bool special4(__be32 address)
+{
+	__u32 host = bpf_ntohl(address);
+
+	return host == 0 || host >> 28 == 0xe || host >> 24 == 127 || host == 0xffffffff;
+}
+
+static __always_inline bool special6(const struct in6_addr *address)
+{
+	__u32 first = bpf_ntohl(address->in6_u.u6_addr32[0]);
+
+	/* multicast, link-local; ::/64 holds ::, ::1, v4-mapped and v4-compatible */
+	return first >> 24 == 0xff || first >> 22 == 0x3fa ||
+	       (first | address->in6_u.u6_addr32[1]) == 0;
+}
+
+/*
+ * True where the L4 checksum field is no more than the pseudo-header's sum, as
+ * a sender with checksum offload leaves it. One honest packet in 65536 looks
+ * the same; it takes the kernel's way, which is right for both.
+ */
+static __always_inline bool checksum_is_partial(const struct packet *p, bool v6)
+{
+	__u8 protocol;
+	__u16 l4_length;
+	void *l4;
+	__u64 sum = 0;
+	__u16 check;
+
+	if (!v6) {
+		if (p->ip4->frag_off & bpf_htons(IP_FRAGMENT_BITS))
+			return false;
+		protocol = p->ip4->protocol;
+		l4 = p->ip4 + 1;
+		l4_length = p->l3_length - sizeof(*p->ip4);
+		sum = (__u64)p->ip4->saddr + p->ip4->daddr;
+	} else {
+		const __u32 *word = (const __u32 *)&p->ip6->saddr;
+
+		protocol = p->ip6->nexthdr;
+		l4 = p->ip6 + 1;
+		l4_length = p->l3_length - sizeof(*p->ip6);
+#pragma unroll
+		for (int i = 0; i < 8; i++)
+			sum += word[i];
+	}
+	if (protocol == IPPROTO_TCP) {
+		struct tcphdr *tcp = l4;
+
+		if ((void *)(tcp + 1) > p->end)
+			return false;
+		check = tcp->check;
+	} else if (protocol == IPPROTO_UDP) {
+		struct udphdr *udp = l4;
+
+		if ((void *)(udp + 1) > p->end)
+			return false;
+		check = udp->check;
+	} else {
+		return false;
+	}
+	return check == fold(sum + bpf_htons(l4_length) + bpf_htons(protocol));
+}
+
+/* Ports for the flow hash; none for fragments, as Linux hashes them. */
+static __always_inline void flow_ports(const struct packet *p, bool v6, __u8 protocol,
+				       __be16 *source, __be16 *destination)
+{
+	void *l4 = !v6 ? (void *)(p->ip4 + 1) : (void *)(p->ip6 + 1);
+	struct udphdr *ports = l4; /* TCP and SCTP begin alike */
+
+	*source = *destination = 0;
+	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP && protocol != IPPROTO_SCTP)
+		return;
+	if (!v6 && (p->ip4->frag_off & bpf_htons(IP_FRAGMENT_BITS)))
+		return;
+	if ((void *)(ports + 1) > p->end)
+		return;
+	*source = ports->source;
+	*destination = ports->dest;
+}
+
+#endif
