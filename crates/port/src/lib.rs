@@ -1,1 +1,4 @@
-//! See the package description.
+//! How a packet comes and goes: AF_XDP sockets and the XDP program in front of Linux.
+
+pub mod af_xdp;
+pub mod xdp;

@@ -1,0 +1,24 @@
+//! Compiles the XDP program with clang and generates its skeleton.
+
+use std::path::PathBuf;
+use std::{env, fs};
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    let xdp = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"))
+        .join("../../xdp")
+        .canonicalize()
+        .expect("the folder xdp/ of the repository");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("bora.skel.rs");
+    // Debian and Ubuntu keep asm/ headers in a folder named after the machine.
+    let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
+    SkeletonBuilder::new()
+        .source(xdp.join("bora.bpf.c"))
+        .clang_args(["-Wall", "-Werror", "-mcpu=v3", "-I", &multiarch])
+        .build_and_generate(&out)
+        .unwrap_or_else(|error| panic!("xdp/bora.bpf.c (needs clang, libelf-dev): {error:?}"));
+    for entry in fs::read_dir(&xdp).expect("xdp/ is readable").flatten() {
+        println!("cargo:rerun-if-changed={}", entry.path().display());
+    }
+}

@@ -1,0 +1,9 @@
+//! AF_XDP: the kernel's rings of raw frames, mapped into this process.
+//!
+//! Written over `libc` because the crates for it lack shared UMEM or have had bugs in the life
+//! time of their rings; see docs/dependencies.md.
+
+mod ring;
+mod socket;
+
+pub use socket::{RING_SIZE, Socket, SocketConfig, SocketError, SocketStats};

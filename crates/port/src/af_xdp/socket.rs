@@ -1,0 +1,328 @@
+//! One AF_XDP socket: one queue of one interface.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use bora_buffer::{Packet, Pool, Region};
+
+use super::ring::Ring;
+
+/// Slots of each ring, a power of two.
+pub const RING_SIZE: u32 = 2048;
+
+/// Why a socket could not be opened, with what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// RLIMIT_MEMLOCK is too small to register the region.
+    #[error(
+        "cannot lock {0} MiB of packet memory: raise the limit (`ulimit -l unlimited`, or \
+         LimitMEMLOCK=infinity in the unit) or run as root"
+    )]
+    Memlock(usize),
+    /// No CAP_NET_RAW or CAP_NET_ADMIN.
+    #[error("no permission to open AF_XDP sockets: run as root (needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF)")]
+    Permission,
+    /// Somebody else has an AF_XDP socket on this queue.
+    #[error("queue {queue} of {interface} is in use by another AF_XDP socket")]
+    Busy {
+        /// Interface name.
+        interface: String,
+        /// Receive queue.
+        queue: u32,
+    },
+    /// Anything else, with the step that failed.
+    #[error("AF_XDP on {interface}: {step}: {source}")]
+    System {
+        /// Interface name.
+        interface: String,
+        /// The failing step.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Where a socket sits and how it shares memory.
+#[derive(Clone, Debug)]
+pub struct SocketConfig {
+    /// Interface name, for messages.
+    pub interface: String,
+    /// Interface index.
+    pub ifindex: u32,
+    /// Queue number.
+    pub queue: u32,
+    /// Whether to ask for zero-copy; fails where the driver cannot.
+    pub zero_copy: bool,
+}
+
+/// Packets that the kernel lost on the way to a socket, from XDP_STATISTICS.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SocketStats {
+    /// Dropped because the receive ring was full.
+    pub rx_ring_full: u64,
+    /// Dropped because the fill ring was empty.
+    pub fill_ring_empty: u64,
+    /// Dropped for another reason (too long for a frame).
+    pub rx_dropped: u64,
+    /// Transmit descriptors the kernel refused.
+    pub tx_invalid: u64,
+}
+
+/// A bound socket with its rings. Frames in its rings belong to the kernel until they come back.
+#[derive(Debug)]
+pub struct Socket {
+    // Rings before the descriptor: they are unmapped before the socket closes.
+    rx: Ring<libc::xdp_desc>,
+    tx: Ring<libc::xdp_desc>,
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+    fd: OwnedFd,
+    region: Arc<Region>,
+    zero_copy: bool,
+    /// Packets given to the transmit ring and not yet back.
+    in_flight: u32,
+}
+
+impl Socket {
+    /// Opens and binds a socket. The first socket of each mode registers the region as UMEM;
+    /// later ones pass its descriptor in `share` (XDP_SHARED_UMEM).
+    ///
+    /// # Errors
+    /// See [`SocketError`]; nothing is left behind.
+    pub fn open(
+        config: &SocketConfig,
+        region: Arc<Region>,
+        share: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, SocketError> {
+        let step = |step| {
+            let interface = config.interface.clone();
+            move |source: io::Error| SocketError::System { interface, step, source }
+        };
+        let fd = new_socket().map_err(|source| match source.raw_os_error() {
+            Some(libc::EPERM) => SocketError::Permission,
+            _ => step("socket")(source),
+        })?;
+        if share.is_none() {
+            register(&fd, &region).map_err(|source| match source.raw_os_error() {
+                Some(libc::ENOBUFS) => SocketError::Memlock(region.raw_parts().1 >> 20),
+                Some(libc::EPERM) => SocketError::Permission,
+                _ => step("register memory")(source),
+            })?;
+        }
+        for (option, size) in [
+            (libc::XDP_UMEM_FILL_RING, RING_SIZE),
+            (libc::XDP_UMEM_COMPLETION_RING, RING_SIZE),
+            (libc::XDP_RX_RING, RING_SIZE),
+            (libc::XDP_TX_RING, RING_SIZE),
+        ] {
+            set_option(&fd, option, &size).map_err(step("set ring size"))?;
+        }
+        let offsets: libc::xdp_mmap_offsets =
+            get_option(&fd, libc::XDP_MMAP_OFFSETS).map_err(step("ring offsets"))?;
+        let raw = fd.as_raw_fd();
+        let rx = Ring::map(raw, libc::XDP_PGOFF_RX_RING, &offsets.rx, RING_SIZE);
+        let tx = Ring::map(raw, libc::XDP_PGOFF_TX_RING, &offsets.tx, RING_SIZE);
+        let fill =
+            Ring::map(raw, libc::XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr, RING_SIZE);
+        let completion =
+            Ring::map(raw, libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64, &offsets.cr, RING_SIZE);
+        let (rx, tx) = (rx.map_err(step("map rx ring"))?, tx.map_err(step("map tx ring"))?);
+        let fill = fill.map_err(step("map fill ring"))?;
+        let completion = completion.map_err(step("map completion ring"))?;
+        bind(&fd, config, share).map_err(|source| match source.raw_os_error() {
+            Some(libc::EBUSY) => {
+                SocketError::Busy { interface: config.interface.clone(), queue: config.queue }
+            }
+            _ => step("bind")(source),
+        })?;
+        let options: libc::xdp_options =
+            get_option(&fd, libc::XDP_OPTIONS).map_err(step("options"))?;
+        let zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
+        Ok(Self { rx, tx, fill, completion, fd, region, zero_copy, in_flight: 0 })
+    }
+
+    /// Whether the driver moves packets without copying.
+    pub fn zero_copy(&self) -> bool {
+        self.zero_copy
+    }
+
+    /// Moves up to `max` received packets to `out`; returns how many.
+    #[inline]
+    pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
+        let count = self.rx.available(max as u32);
+        for _ in 0..count {
+            let descriptor = self.rx.read();
+            // SAFETY: the kernel gives up the frame with this descriptor and gives each frame of
+            // the fill ring out once; offset and length are inside it, and below 4 GiB as the
+            // whole region is.
+            out.push(unsafe { Packet::from_raw(descriptor.addr as u32, descriptor.len) });
+        }
+        if count > 0 {
+            self.rx.release();
+        }
+        count as usize
+    }
+
+    /// Keeps the fill ring stocked with free frames, in batches.
+    #[inline]
+    pub fn refill(&mut self, pool: &mut Pool) {
+        let free = self.fill.free(RING_SIZE);
+        if free < RING_SIZE / 4 {
+            return;
+        }
+        for _ in 0..free {
+            let Some(frame) = pool.take() else { break };
+            self.fill.write(frame.offset(&self.region));
+        }
+        self.fill.submit();
+    }
+
+    /// Moves packets from the front of `packets` to the transmit ring while there is room;
+    /// returns how many. Call [`Socket::kick`] afterwards.
+    #[inline]
+    pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+        let count = (self.tx.free(packets.len() as u32) as usize).min(packets.len());
+        for packet in packets.drain(..count) {
+            let (addr, len) = (u64::from(packet.offset()), packet.length() as u32);
+            self.tx.write(libc::xdp_desc { addr, len, options: 0 });
+        }
+        if count > 0 {
+            self.tx.submit();
+            self.in_flight += count as u32;
+        }
+        count
+    }
+
+    /// Takes frames back that were sent.
+    #[inline]
+    pub fn reclaim(&mut self, pool: &mut Pool) {
+        let count = self.completion.available(RING_SIZE);
+        for _ in 0..count {
+            let addr = self.completion.read();
+            // SAFETY: the kernel hands each transmitted frame back once, by its own address.
+            pool.give(unsafe { Packet::from_raw(addr as u32, 0) }.into_frame(&self.region));
+        }
+        if count > 0 {
+            self.completion.release();
+            self.in_flight -= count;
+        }
+    }
+
+    /// Makes the kernel look at the transmit ring, where it asks for that. In copy mode one call
+    /// sends a few dozen packets, so it is repeated while it gets further.
+    #[inline]
+    pub fn kick(&mut self) {
+        let mut pending = self.tx.pending();
+        while pending > 0 && self.tx.needs_wakeup() {
+            // SAFETY: a send without a buffer on our own socket.
+            unsafe {
+                libc::sendto(
+                    self.fd.as_raw_fd(),
+                    std::ptr::null(),
+                    0,
+                    libc::MSG_DONTWAIT,
+                    std::ptr::null(),
+                    0,
+                )
+            };
+            let left = self.tx.pending();
+            if left == pending {
+                return;
+            }
+            pending = left;
+        }
+    }
+
+    /// Packets in the transmit ring or with the driver.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// What the kernel dropped in front of this socket.
+    pub fn stats(&self) -> SocketStats {
+        get_option::<libc::xdp_statistics>(&self.fd, libc::XDP_STATISTICS)
+            .map(|s| SocketStats {
+                rx_ring_full: s.rx_ring_full,
+                fill_ring_empty: s.rx_fill_ring_empty_descs,
+                rx_dropped: s.rx_dropped,
+                tx_invalid: s.tx_invalid_descs,
+            })
+            .unwrap_or_default()
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    // SAFETY: creates a descriptor; ownership is taken right below.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor that was just made and that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn register(fd: &OwnedFd, region: &Region) -> io::Result<()> {
+    let (address, length) = region.raw_parts();
+    // SAFETY: all-zero is a valid xdp_umem_reg.
+    let mut umem: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
+    umem.addr = address.as_ptr() as u64;
+    umem.len = length as u64;
+    umem.chunk_size = region.frame_size();
+    set_option(fd, libc::XDP_UMEM_REG, &umem)
+}
+
+fn bind(fd: &OwnedFd, config: &SocketConfig, share: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let mode = if config.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
+    // A shared socket takes mode and wake-up flag over from the one it shares with.
+    let flags = if share.is_some() { libc::XDP_SHARED_UMEM } else { mode | libc::XDP_USE_NEED_WAKEUP };
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: config.ifindex,
+        sxdp_queue_id: config.queue,
+        sxdp_shared_umem_fd: share.map_or(0, |fd| fd.as_raw_fd() as u32),
+    };
+    // SAFETY: the address is a sockaddr_xdp of the length given.
+    let result = unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_xdp>() as u32,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn set_option<T>(fd: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
+    let raw: RawFd = fd.as_raw_fd();
+    // SAFETY: pointer and length describe `value`, which the kernel only reads.
+    let result = unsafe {
+        let value: *const T = value;
+        libc::setsockopt(raw, libc::SOL_XDP, option, value.cast(), size_of::<T>() as u32)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn get_option<T>(fd: &OwnedFd, option: i32) -> io::Result<T> {
+    // SAFETY: used only with plain C structures, for which all-zero is valid.
+    let mut value: T = unsafe { std::mem::zeroed() };
+    let mut length = size_of::<T>() as u32;
+    // SAFETY: pointer and length describe `value`, which the kernel fills at most that far.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_XDP,
+            option,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}

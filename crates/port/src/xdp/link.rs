@@ -1,0 +1,221 @@
+//! The pinned attachment of the program to one interface.
+//!
+//! Attaching and detaching resets the rings of many drivers. So the link is pinned in bpffs: it
+//! outlives Bora, and the next Bora swaps its own program in atomically.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::libbpf_sys as sys;
+
+/// Where the kernel runs the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttachMode {
+    /// In the driver, before a socket buffer exists.
+    Driver,
+    /// In the network stack ("generic", "skb"): works on every interface, slower.
+    Generic,
+}
+
+/// Why the program could not be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// Another XDP program sits there.
+    #[error(
+        "{interface} already has an XDP program (id {id}) that is not Bora's; remove it first \
+         (`ip link set dev {interface} xdp off`)"
+    )]
+    Foreign {
+        /// Interface name.
+        interface: String,
+        /// Program id.
+        id: u32,
+    },
+    /// No right to load or attach.
+    #[error("no permission to attach XDP to {0}: run as root (needs CAP_NET_ADMIN and CAP_BPF)")]
+    Permission(String),
+    /// The kernel refused, in driver mode and in generic mode.
+    #[error("cannot attach XDP to {interface}: {source}")]
+    System {
+        /// Interface name.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The pin could not be made.
+    #[error("cannot pin the XDP link of {interface} at {path}: {source}")]
+    Pin {
+        /// Interface name.
+        interface: String,
+        /// Where.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// The program on one interface, pinned.
+#[derive(Debug)]
+pub struct Attachment {
+    link: OwnedFd,
+    pin: PathBuf,
+    mode: AttachMode,
+    taken_over: bool,
+}
+
+/// What the kernel says of an interface's XDP programs and abilities.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct XdpQuery {
+    /// Program in driver mode, 0 if none.
+    pub driver_program: u32,
+    /// Program in generic mode, 0 if none.
+    pub generic_program: u32,
+    /// Whether frames can be redirected to it (NETDEV_XDP_ACT_NDO_XMIT).
+    pub can_redirect: bool,
+    /// Whether its AF_XDP sockets can do without copies (NETDEV_XDP_ACT_XSK_ZEROCOPY).
+    pub zero_copy: bool,
+}
+
+const NDO_XMIT: u64 = 1 << 2;
+const XSK_ZEROCOPY: u64 = 1 << 3;
+
+/// Asks the kernel about an interface.
+pub fn query(ifindex: u32) -> io::Result<XdpQuery> {
+    let mut options = sys::bpf_xdp_query_opts {
+        sz: size_of::<sys::bpf_xdp_query_opts>() as _,
+        ..Default::default()
+    };
+    // SAFETY: `options` is valid, its size is in `sz`, and the call only writes into it.
+    check(unsafe { sys::bpf_xdp_query(ifindex as i32, 0, &raw mut options) })?;
+    Ok(XdpQuery {
+        driver_program: options.drv_prog_id,
+        generic_program: options.skb_prog_id,
+        can_redirect: options.feature_flags & NDO_XMIT != 0,
+        zero_copy: options.feature_flags & XSK_ZEROCOPY != 0,
+    })
+}
+
+impl Attachment {
+    /// Attaches `program` to an interface and pins the link at `pin`, or swaps the program of the
+    /// link that an earlier Bora left there.
+    pub fn new(
+        program: BorrowedFd<'_>,
+        interface: &str,
+        ifindex: u32,
+        pin: &Path,
+    ) -> Result<Self, AttachError> {
+        let refused = |source: io::Error| match source.raw_os_error() {
+            Some(libc::EPERM) => AttachError::Permission(interface.into()),
+            _ => AttachError::System { interface: interface.into(), source },
+        };
+        if let Some(link) = open_pinned(pin, ifindex) {
+            // SAFETY: two valid descriptors; null options mean "replace whatever is there".
+            let done = unsafe {
+                sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
+            };
+            check(done).map_err(refused)?;
+            let generic = query(ifindex).is_ok_and(|found| found.driver_program == 0);
+            let mode = if generic { AttachMode::Generic } else { AttachMode::Driver };
+            return Ok(Self { link, pin: pin.into(), mode, taken_over: true });
+        }
+        let found = query(ifindex).map_err(refused)?;
+        let foreign = found.driver_program.max(found.generic_program);
+        if foreign != 0 {
+            return Err(AttachError::Foreign { interface: interface.into(), id: foreign });
+        }
+        let (link, mode) = match create(program, ifindex, sys::XDP_FLAGS_DRV_MODE) {
+            Ok(link) => (link, AttachMode::Driver),
+            Err(driver) => {
+                let link = create(program, ifindex, sys::XDP_FLAGS_SKB_MODE).map_err(refused)?;
+                log::info!("{interface}: no driver-mode XDP ({driver}); generic mode");
+                (link, AttachMode::Generic)
+            }
+        };
+        pin_object(&link, pin).map_err(|source| AttachError::Pin {
+            interface: interface.into(),
+            path: pin.into(),
+            source,
+        })?;
+        Ok(Self { link, pin: pin.into(), mode, taken_over: false })
+    }
+
+    /// Opens the link that a Bora left pinned; `None` if there is none or its interface is gone.
+    pub fn open(pin: &Path, ifindex: u32) -> Option<Self> {
+        let link = open_pinned(pin, ifindex)?;
+        Some(Self { link, pin: pin.into(), mode: AttachMode::Driver, taken_over: true })
+    }
+
+    /// Where the program runs.
+    pub fn mode(&self) -> AttachMode {
+        self.mode
+    }
+
+    /// Whether an earlier Bora's link was taken over.
+    pub fn taken_over(&self) -> bool {
+        self.taken_over
+    }
+
+    /// Takes the program off the interface and removes the pin.
+    pub fn detach(self) -> io::Result<()> {
+        std::fs::remove_file(&self.pin)?;
+        // SAFETY: a valid link descriptor.
+        check(unsafe { sys::bpf_link_detach(self.link.as_raw_fd()) })
+    }
+}
+
+/// The link at `pin` if it is on this interface; a stale pin is removed.
+fn open_pinned(pin: &Path, ifindex: u32) -> Option<OwnedFd> {
+    let path = c_path(pin).ok()?;
+    // SAFETY: a NUL-terminated path.
+    let fd = unsafe { sys::bpf_obj_get(path.as_ptr()) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: a descriptor that was just made and that nobody else knows.
+    let link = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut info = sys::bpf_link_info::default();
+    let mut length = size_of::<sys::bpf_link_info>() as u32;
+    // SAFETY: pointer and length describe `info`.
+    let done = unsafe {
+        sys::bpf_obj_get_info_by_fd(fd, (&raw mut info).cast(), &raw mut length)
+    };
+    // SAFETY: for an XDP link the kernel fills this member of the union.
+    let on = unsafe { info.__bindgen_anon_1.xdp.ifindex };
+    if done == 0 && info.type_ == sys::BPF_LINK_TYPE_XDP && on == ifindex {
+        return Some(link);
+    }
+    let _ = std::fs::remove_file(pin);
+    None
+}
+
+fn create(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {
+    let options = sys::bpf_link_create_opts {
+        sz: size_of::<sys::bpf_link_create_opts>() as _,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: a valid program descriptor and options whose size is in `sz`.
+    let fd = unsafe {
+        sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, sys::BPF_XDP, &raw const options)
+    };
+    check(fd)?;
+    // SAFETY: a descriptor that was just made and that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn pin_object(link: &OwnedFd, pin: &Path) -> io::Result<()> {
+    let path = c_path(pin)?;
+    // SAFETY: a valid descriptor and a NUL-terminated path.
+    check(unsafe { sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) })
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_encoded_bytes()).map_err(io::Error::other)
+}
+
+/// libbpf returns descriptors or 0, and negative errno on failure.
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+}

@@ -1,0 +1,19 @@
+//! The XDP program of `xdp/bora.bpf.c`: loading, its maps, its counters, its attachments.
+
+mod counters;
+mod link;
+mod program;
+
+#[allow(clippy::all, missing_docs, unreachable_pub, clippy::undocumented_unsafe_blocks)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/bora.skel.rs"));
+}
+
+pub use counters::{Counters, REASONS, Reason};
+pub use link::{AttachError, AttachMode, Attachment, XdpQuery, query};
+pub use program::{Path, PortSettings, Program, ProgramError};
+
+/// Most ports of one Bora; rows of the program's maps.
+pub const MAX_PORTS: usize = 256;
+/// Most receive queues of a port.
+pub const MAX_QUEUES: u32 = 64;

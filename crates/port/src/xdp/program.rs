@@ -1,0 +1,201 @@
+//! One loaded instance of the program with its maps.
+
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
+
+use super::counters::{Counters, REASONS};
+use super::skeleton::{BoraSkel, BoraSkelBuilder};
+use super::{MAX_PORTS, MAX_QUEUES};
+
+/// What a port does with plain transit traffic (`enum bora_path`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Path {
+    /// Everything goes to Linux.
+    #[default]
+    Kernel = 0,
+    /// To the AF_XDP socket of the queue.
+    Engine = 1,
+    /// Forwarded by the program itself.
+    Express = 2,
+}
+
+/// One port as the program sees it (`struct bora_port`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortSettings {
+    /// Row of counters, slot of the redirect map; below [`MAX_PORTS`].
+    pub index: u16,
+    /// What to do with transit traffic.
+    pub path: Path,
+    /// Reverse-path check of IPv4: 0 off, 1 strict, 2 loose.
+    pub rp_filter: u8,
+    /// Frames are not trimmed below this length, in octets without FCS.
+    pub min_frame: u16,
+    /// The interface's address.
+    pub mac: [u8; 6],
+    /// net.ipv4.conf.IFACE.forwarding
+    pub forward4: bool,
+    /// net.ipv6.conf.{all, IFACE}.forwarding
+    pub forward6: bool,
+    /// The driver takes redirected frames.
+    pub can_redirect: bool,
+    /// Peers may leave checksums to the receiver (veth, virtio, tap).
+    pub partial_checksum: bool,
+    /// Linux must see all IPv4.
+    pub kernel4: bool,
+    /// Linux must see all IPv6.
+    pub kernel6: bool,
+    /// Do not look at Linux's hooks.
+    pub bypass_netfilter: bool,
+    /// net.ipv4.conf.*.send_redirects
+    pub send_redirects4: bool,
+}
+
+impl PortSettings {
+    fn to_bytes(&self) -> [u8; 14] {
+        let flags = [
+            self.forward4,
+            self.forward6,
+            self.can_redirect,
+            self.partial_checksum,
+            self.kernel4,
+            self.kernel6,
+            self.bypass_netfilter,
+            self.send_redirects4,
+        ];
+        let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
+        let mut bytes = [0; 14];
+        bytes[0..2].copy_from_slice(&self.index.to_ne_bytes());
+        bytes[2] = self.path as u8;
+        bytes[3] = self.rp_filter;
+        bytes[4..6].copy_from_slice(&flags.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&self.min_frame.to_ne_bytes());
+        bytes[8..14].copy_from_slice(&self.mac);
+        bytes
+    }
+}
+
+/// Why the program could not be loaded or told something.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// Loading failed for want of rights.
+    #[error("no permission to load BPF programs: run as root (needs CAP_BPF and CAP_NET_ADMIN)")]
+    Permission,
+    /// libbpf or the kernel refused.
+    #[error("XDP program: {0}")]
+    Bpf(#[from] libbpf_rs::Error),
+    /// A number is out of the range of the program's maps.
+    #[error("port {port} queue {queue}: the XDP program has room for {MAX_PORTS} ports of {MAX_QUEUES} queues")]
+    Range {
+        /// Port index.
+        port: u16,
+        /// Queue.
+        queue: u32,
+    },
+}
+
+/// The loaded program. It acts on a packet only while its lease runs.
+pub struct Program {
+    skeleton: BoraSkel<'static>,
+    /// Counts frames that drivers refuse; dropped (detached) with the program.
+    _refused: Option<Link>,
+}
+
+impl Program {
+    /// Loads the program for the ports of one network namespace, named by its inode.
+    pub fn load(netns_inode: u32) -> Result<Self, ProgramError> {
+        let permission = |error: libbpf_rs::Error| match error.kind() {
+            libbpf_rs::ErrorKind::PermissionDenied => ProgramError::Permission,
+            _ => ProgramError::Bpf(error),
+        };
+        // The skeleton borrows its object for as long as it lives, which is as long as this
+        // process does: leaked once, a few hundred bytes.
+        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = BoraSkelBuilder::default().open(object).map_err(permission)?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.netns_inode = netns_inode;
+        }
+        // Without type information in the kernel there is no such tracepoint program; the drops
+        // then show only in the interface's own statistics.
+        let has_btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
+        open.progs.count_refused.set_autoload(has_btf);
+        let skeleton = open.load().map_err(permission)?;
+        let refused = if has_btf { Some(skeleton.progs.count_refused.attach()?) } else { None };
+        Ok(Self { skeleton, _refused: refused })
+    }
+
+    /// The program to attach.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.skeleton.progs.bora.as_fd()
+    }
+
+    /// Allows the program to act until this time of CLOCK_MONOTONIC, in ns; 0 ends the lease.
+    pub fn set_lease(&mut self, until: u64) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.lease_until = until;
+        }
+    }
+
+    /// Sets the budget of every reason that has one, in packets a second and CPU.
+    pub fn set_budgets(&mut self, packets_per_second: impl Fn(&str) -> u64) {
+        /// Windows a second; see BORA_BUDGET_WINDOW_NS.
+        const WINDOWS: u64 = 100;
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            for (slot, reason) in bss.budget.iter_mut().zip(&REASONS) {
+                *slot = packets_per_second(reason.name).div_ceil(WINDOWS);
+            }
+        }
+    }
+
+    /// Adds a port or changes its settings. Frames are redirected to it from now on.
+    pub fn set_port(&self, ifindex: u32, settings: &PortSettings) -> Result<(), ProgramError> {
+        if usize::from(settings.index) >= MAX_PORTS {
+            return Err(ProgramError::Range { port: settings.index, queue: 0 });
+        }
+        let maps = &self.skeleton.maps;
+        let slot = u32::from(settings.index).to_ne_bytes();
+        maps.tx_ports.update(&slot, &ifindex.to_ne_bytes(), MapFlags::ANY)?;
+        maps.ports.update(&ifindex.to_ne_bytes(), &settings.to_bytes(), MapFlags::ANY)?;
+        Ok(())
+    }
+
+    /// Gives the engine's socket the transit traffic of one queue.
+    pub fn set_socket(&self, port: u16, queue: u32, socket: BorrowedFd<'_>) -> Result<(), ProgramError> {
+        if usize::from(port) >= MAX_PORTS || queue >= MAX_QUEUES {
+            return Err(ProgramError::Range { port, queue });
+        }
+        let slot = u32::from(port) * MAX_QUEUES + queue;
+        let fd = socket.as_raw_fd().to_ne_bytes();
+        self.skeleton.maps.sockets.update(&slot.to_ne_bytes(), &fd, MapFlags::ANY)?;
+        Ok(())
+    }
+
+    /// Adds or removes an address of the router itself (broadcast addresses too).
+    pub fn set_local4(&self, address: Ipv4Addr, present: bool) -> Result<(), ProgramError> {
+        set_member(&self.skeleton.maps.local4, &address.octets(), present)
+    }
+
+    /// Adds or removes an address of the router itself.
+    pub fn set_local6(&self, address: Ipv6Addr, present: bool) -> Result<(), ProgramError> {
+        set_member(&self.skeleton.maps.local6, &address.octets(), present)
+    }
+
+    /// The counters of one port.
+    pub fn counters(&self, port: u16) -> Result<Counters, ProgramError> {
+        let key = u32::from(port).to_ne_bytes();
+        let per_cpu = self.skeleton.maps.counters.lookup_percpu(&key, MapFlags::ANY)?;
+        Ok(Counters::sum(&per_cpu.unwrap_or_default()))
+    }
+}
+
+fn set_member(map: &impl MapCore, key: &[u8], present: bool) -> Result<(), ProgramError> {
+    if present {
+        map.update(key, &[1], MapFlags::ANY)?;
+    } else if map.lookup(key, MapFlags::ANY)?.is_some() {
+        map.delete(key)?;
+    }
+    Ok(())
+}
