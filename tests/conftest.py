@@ -1,0 +1,50 @@
+"""Options and the choice of what is tested: the plain kernel (the oracle), the engine, express."""
+
+import os
+
+import pytest
+
+from lib import netns
+
+BACKENDS = ("kernel", "engine", "express")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--backend", action="append", choices=BACKENDS, default=[],
+        help="test only this backend (may be given several times); default: all three",
+    )
+
+
+def chosen(config, among=BACKENDS):
+    """The backends of this run, in the order of BACKENDS."""
+    wanted = config.getoption("backend") or BACKENDS
+    return [name for name in among if name in wanted]
+
+
+def pytest_generate_tests(metafunc):
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", chosen(metafunc.config), scope="module", indirect=True)
+    elif "bora_path" in metafunc.fixturenames:
+        paths = chosen(metafunc.config, BACKENDS[1:])
+        metafunc.parametrize("bora_path", paths, scope="module", indirect=True)
+
+
+@pytest.fixture(scope="module")
+def backend(request):
+    """kernel, engine or express."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def bora_path(request):
+    """engine or express: for tests that make no sense without Bora."""
+    return request.param
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clean_machine():
+    if os.geteuid() != 0:
+        pytest.exit("the tests make network namespaces: run them as root", returncode=4)
+    netns.remove_leftovers()
+    yield

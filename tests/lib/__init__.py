@@ -1,0 +1,1 @@
+"""What the tests share: namespaces, raw ports, packets, and the router under test."""

@@ -1,0 +1,126 @@
+"""The Bora daemon as a child process: start, ask, stop, and account for every packet."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 20
+STOP_SECONDS = 10
+
+
+def binary():
+    """Path of the binary under test: $BORA, else the newest build in target/."""
+    named = os.environ.get("BORA")
+    candidates = [Path(named)] if named else [ROOT / "target/release/bora", ROOT / "target/debug/bora"]
+    for path in candidates:
+        if path.is_file():
+            return str(path)
+    raise FileNotFoundError(
+        "no bora binary: build it (cargo build --release -p bora), set BORA=/path/to/bora, "
+        f"or restrict the run with --backend kernel; looked for {', '.join(map(str, candidates))}"
+    )
+
+
+class Bora:
+    """`bora run` inside a namespace. `path` is engine, express or auto."""
+
+    def __init__(self, namespace, ports, path, options=()):
+        self.namespace = namespace
+        self.ports = ports
+        self.path = path
+        self.options = options
+        self.process = None
+        self.log = None
+
+    def start(self):
+        """Starts it and waits for its "ready" line."""
+        arguments = [part for port in self.ports for part in ("--port", port)]
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="bora-log-", suffix=".txt")
+        self.process = self.namespace.popen(
+            binary(), "run", *arguments, "--path", self.path, *self.options,
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+        )
+        deadline = time.monotonic() + START_SECONDS
+        while "ready" not in self.output():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"bora run ended at once, exit {self.process.returncode}:\n{self.output()}")
+            if time.monotonic() > deadline:
+                self.kill()
+                raise TimeoutError(f"bora run is not ready after {START_SECONDS} s:\n{self.output()}")
+            time.sleep(0.02)
+
+    def output(self):
+        """What it has printed so far."""
+        return Path(self.log.name).read_text(errors="replace")
+
+    def alive(self):
+        """True while the process runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def show(self, what, *options):
+        """`bora show WHAT --json`, parsed."""
+        done = self.namespace.exec(binary(), "show", what, "--json", *options)
+        return json.loads(done.stdout)
+
+    def stop(self):
+        """SIGTERM; must end cleanly within the bound. `bora stop` then removes what is pinned."""
+        if self.process is None:
+            return
+        try:
+            if self.alive():
+                self.process.send_signal(signal.SIGTERM)
+                try:
+                    code = self.process.wait(STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    self.kill()
+                    raise AssertionError(f"bora did not end {STOP_SECONDS} s after SIGTERM:\n{self.output()}")
+                assert code == 0, f"bora ended with exit {code} after SIGTERM:\n{self.output()}"
+            self.namespace.exec(binary(), "stop", check=False)
+        finally:
+            self.log.close()
+            self.process = None
+
+    def kill(self):
+        """kill -9: nothing can be cleaned up by the process itself."""
+        if self.process is not None and self.alive():
+            self.process.kill()
+            self.process.wait(STOP_SECONDS)
+
+    def wait_in_sync(self, seconds=5.0):
+        """Waits until the FIB equals the kernel's tables, by a full comparison."""
+        deadline = time.monotonic() + seconds
+        while True:
+            report = self.show("sync", "--verify")
+            if report["in_sync"] and not report.get("differences"):
+                return report
+            if time.monotonic() > deadline:
+                raise AssertionError(f"kernel and FIB still differ after {seconds} s: {json.dumps(report)[:2000]}")
+            time.sleep(0.02)
+
+    def totals(self):
+        """One dictionary: received, sent, passed, dropped, held, and the drops by name."""
+        report = self.show("drops")
+        return {
+            "received": report["received"],
+            "sent": report["sent"],
+            "passed": report["passed"],
+            "dropped": sum(report["drops"].values()),
+            "held": report["held"],
+            "drops": report["drops"],
+        }
+
+    def check_conservation(self, seconds=2.0):
+        """received = sent + passed + dropped + held, once the counters have come to rest."""
+        deadline = time.monotonic() + seconds
+        while True:
+            now = self.totals()
+            missing = now["received"] - now["sent"] - now["passed"] - now["dropped"] - now["held"]
+            if missing == 0:
+                return now
+            assert time.monotonic() < deadline, f"{missing} packets without a name: {now}"
+            time.sleep(0.05)

@@ -1,0 +1,108 @@
+"""Network namespaces: make, enter, configure, and remove them without leaving anything behind."""
+
+import contextlib
+import ctypes
+import os
+import re
+import subprocess
+
+PREFIX = "bc-"
+CLONE_NEWNET = 0x40000000
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def run(*command, check=True, timeout=30, **more):
+    """Runs a command and returns the CompletedProcess; a failure shows what it printed."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, **more)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def _setns(fd):
+    if _libc.setns(fd, CLONE_NEWNET) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"setns: {os.strerror(error)}")
+
+
+@contextlib.contextmanager
+def inside(name):
+    """Runs the block with the calling thread in the namespace `name`; sockets opened there stay there."""
+    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
+    try:
+        there = os.open(f"/run/netns/{name}", os.O_RDONLY)
+        try:
+            _setns(there)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            _setns(home)
+    finally:
+        os.close(home)
+
+
+class Namespace:
+    """One network namespace, removed by `close()`. Its name carries our process id."""
+
+    def __init__(self, role):
+        self.name = f"{PREFIX}{os.getpid()}-{role}"
+        run("ip", "netns", "add", self.name)
+        self.ip("link", "set", "lo", "up")
+
+    def ip(self, *arguments, check=True):
+        """`ip -n NAME ...`."""
+        return run("ip", "-n", self.name, *arguments, check=check)
+
+    def batch(self, lines, timeout=60):
+        """Many `ip` commands in one process."""
+        text = "".join(f"{line}\n" for line in lines)
+        run("ip", "-n", self.name, "-batch", "-", input=text, timeout=timeout)
+
+    def exec(self, *command, check=True, timeout=30, **more):
+        """`ip netns exec NAME command ...`."""
+        return run("ip", "netns", "exec", self.name, *command, check=check, timeout=timeout, **more)
+
+    def popen(self, *command, **more):
+        """Starts a command in the namespace; the caller ends it."""
+        return subprocess.Popen(["ip", "netns", "exec", self.name, *command], **more)
+
+    def get_sysctl(self, key):
+        """Reads a net sysctl given as `net/ipv4/ip_forward`."""
+        with inside(self.name), open(f"/proc/sys/{key}") as file:
+            return file.read().strip()
+
+    def set_sysctl(self, key, value):
+        """Writes a net sysctl."""
+        with inside(self.name), open(f"/proc/sys/{key}", "w") as file:
+            file.write(str(value))
+
+    def snmp(self):
+        """The kernel's IP counters of this namespace as {"IpInHdrErrors": 3, ...}, IPv6 included."""
+        counters = {}
+        with inside(self.name):
+            for path in ("snmp", "netstat"):
+                with open(f"/proc/thread-self/net/{path}") as file:
+                    lines = file.read().splitlines()
+                for names, values in zip(lines[::2], lines[1::2]):
+                    group, *keys = names.split()
+                    for key, value in zip(keys, values.split()[1:]):
+                        counters[group[:-1] + key] = int(value)
+            with open("/proc/thread-self/net/snmp6") as file:
+                for line in file:
+                    key, value = line.split()
+                    counters[key] = int(value)
+        return counters
+
+    def close(self):
+        """Removes the namespace and, with it, its interfaces. Never raises."""
+        run("ip", "netns", "del", self.name, check=False)
+
+
+def remove_leftovers():
+    """Removes namespaces of test runs whose process is gone (killed before they could clean up)."""
+    for line in run("ip", "netns", "list", check=False).stdout.splitlines():
+        found = re.match(rf"({PREFIX}(\d+)-\w+)", line)
+        if found and not os.path.exists(f"/proc/{found[2]}"):
+            run("ip", "netns", "del", found[1], check=False)
