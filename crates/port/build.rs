@@ -1,4 +1,4 @@
-//! Compiles the XDP program with clang and generates its skeleton.
+//! Compiles the XDP programs with clang and generates their skeletons.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -10,14 +10,18 @@ fn main() {
         .join("../../xdp")
         .canonicalize()
         .expect("the folder xdp/ of the repository");
-    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo")).join("bora.skel.rs");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     // Debian and Ubuntu keep asm/ headers in a folder named after the machine.
     let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
-    SkeletonBuilder::new()
-        .source(xdp.join("bora.bpf.c"))
-        .clang_args(["-Wall", "-Werror", "-mcpu=v3", "-I", &multiarch])
-        .build_and_generate(&out)
-        .unwrap_or_else(|error| panic!("xdp/bora.bpf.c (needs clang, libelf-dev): {error:?}"));
+    for name in ["bora", "inject"] {
+        SkeletonBuilder::new()
+            .source(xdp.join(format!("{name}.bpf.c")))
+            .clang_args(["-Wall", "-Werror", "-mcpu=v3", "-I", &multiarch])
+            .build_and_generate(out.join(format!("{name}.skel.rs")))
+            .unwrap_or_else(|error| {
+                panic!("xdp/{name}.bpf.c (needs clang, libelf-dev): {error:?}")
+            });
+    }
     for entry in fs::read_dir(&xdp).expect("xdp/ is readable").flatten() {
         println!("cargo:rerun-if-changed={}", entry.path().display());
     }

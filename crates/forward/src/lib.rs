@@ -1,1 +1,85 @@
-//! See the package description.
+//! What happens to a packet: pure functions over a batch.
+//!
+//! The stages run one after the other over the whole batch, each over the packets that are still
+//! undecided: [`parse`] reads the headers, [`source_check`] applies uRPF, [`lookup`] finds the
+//! next hop, [`rewrite`] makes the packet ready to leave. [`run`] calls them in order. What does
+//! not leave has a [`Punt`] or [`Drop`] reason by the end; nothing stays [`Verdict::Pending`].
+//!
+//! No thread, socket, clock or log here: everything a stage needs comes in as a [`Context`].
+
+#![forbid(unsafe_code)]
+
+mod batch;
+mod hash;
+mod lookup;
+mod parse;
+mod reason;
+mod rewrite;
+mod source;
+
+use bora_buffer::Region;
+use bora_fib::{FibReader, PortId};
+use bora_wire::MacAddr;
+
+pub use batch::{Batch, Meta};
+pub use hash::{HashPolicy, flow_hash};
+pub use lookup::lookup;
+pub use parse::parse;
+pub use reason::{Drop, Punt, Verdict};
+pub use rewrite::rewrite;
+pub use source::source_check;
+
+/// Reverse-path check of IPv4 sources (RFC 3704), as `net.ipv4.conf.*.rp_filter`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RpFilter {
+    /// None.
+    #[default]
+    Off,
+    /// The way back must leave through the port the packet came in by.
+    Strict,
+    /// There must be a way back.
+    Loose,
+}
+
+/// The port a batch came in by (control plane: writes; workers: read).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ingress {
+    /// Its number.
+    pub port: PortId,
+    /// Its Ethernet address: other destinations are not ours to forward.
+    pub mac: MacAddr,
+    /// Whether Linux forwards IPv4 that comes in here.
+    pub forward4: bool,
+    /// Whether Linux forwards IPv6 that comes in here.
+    pub forward6: bool,
+    /// Source check of IPv4.
+    pub rp_filter: RpFilter,
+    /// Peers may leave L4 checksums to the receiver.
+    pub partial_checksum: bool,
+    /// Whether Linux would send IPv4 redirects here.
+    pub send_redirects4: bool,
+}
+
+/// Everything the stages need besides the batch.
+pub struct Context<'a> {
+    /// The memory the packets are in.
+    pub region: &'a Region,
+    /// The tables.
+    pub fib: &'a FibReader,
+    /// Where the batch came in.
+    pub ingress: &'a Ingress,
+    /// Shortest frame of each output port in octets without FCS, by port number.
+    pub min_frames: &'a [u16],
+    /// What IPv4 flows are told apart by.
+    pub hash4: HashPolicy,
+    /// What IPv6 flows are told apart by.
+    pub hash6: HashPolicy,
+}
+
+/// Runs all stages over a batch.
+pub fn run(batch: &mut Batch, context: &Context<'_>) {
+    parse(batch, context);
+    source_check(batch, context);
+    lookup(batch, context);
+    rewrite(batch, context);
+}

@@ -1,1 +1,15 @@
-//! See the package description.
+//! Who does it: a thread a core.
+//!
+//! A [`Worker`] owns one or more receive queues of every port and one transmit ring on every
+//! port; nothing on its way is shared but the published tables, its counters (one writer) and
+//! the ring to the slow path.
+
+#![forbid(unsafe_code)]
+
+mod counters;
+mod punt;
+mod worker;
+
+pub use counters::{PortCounters, WorkerCounters};
+pub use punt::{Budgets, PUNT_RING, PuntRing, Punted};
+pub use worker::{Command, Commands, Worker, WorkerConfig, WorkerPort};

@@ -98,7 +98,8 @@ impl<T: Copy> Ring<T> {
     /// Written slots the kernel has not consumed yet (producer side).
     pub(super) fn pending(&self) -> u32 {
         // SAFETY: points into our mapping, which lives as long as `self`.
-        self.own.wrapping_sub(unsafe { self.consumer.as_ref() }.load(Ordering::Acquire))
+        self.own
+            .wrapping_sub(unsafe { self.consumer.as_ref() }.load(Ordering::Acquire))
     }
 
     /// Slots that can be read, at most `wanted` (consumer side).

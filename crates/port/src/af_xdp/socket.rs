@@ -21,7 +21,9 @@ pub enum SocketError {
     )]
     Memlock(usize),
     /// No CAP_NET_RAW or CAP_NET_ADMIN.
-    #[error("no permission to open AF_XDP sockets: run as root (needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF)")]
+    #[error(
+        "no permission to open AF_XDP sockets: run as root (needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF)"
+    )]
     Permission,
     /// Somebody else has an AF_XDP socket on this queue.
     #[error("queue {queue} of {interface} is in use by another AF_XDP socket")]
@@ -97,7 +99,11 @@ impl Socket {
     ) -> Result<Self, SocketError> {
         let step = |step| {
             let interface = config.interface.clone();
-            move |source: io::Error| SocketError::System { interface, step, source }
+            move |source: io::Error| SocketError::System {
+                interface,
+                step,
+                source,
+            }
         };
         let fd = new_socket().map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM) => SocketError::Permission,
@@ -123,23 +129,44 @@ impl Socket {
         let raw = fd.as_raw_fd();
         let rx = Ring::map(raw, libc::XDP_PGOFF_RX_RING, &offsets.rx, RING_SIZE);
         let tx = Ring::map(raw, libc::XDP_PGOFF_TX_RING, &offsets.tx, RING_SIZE);
-        let fill =
-            Ring::map(raw, libc::XDP_UMEM_PGOFF_FILL_RING as i64, &offsets.fr, RING_SIZE);
-        let completion =
-            Ring::map(raw, libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64, &offsets.cr, RING_SIZE);
-        let (rx, tx) = (rx.map_err(step("map rx ring"))?, tx.map_err(step("map tx ring"))?);
+        let fill = Ring::map(
+            raw,
+            libc::XDP_UMEM_PGOFF_FILL_RING as i64,
+            &offsets.fr,
+            RING_SIZE,
+        );
+        let completion = Ring::map(
+            raw,
+            libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64,
+            &offsets.cr,
+            RING_SIZE,
+        );
+        let (rx, tx) = (
+            rx.map_err(step("map rx ring"))?,
+            tx.map_err(step("map tx ring"))?,
+        );
         let fill = fill.map_err(step("map fill ring"))?;
         let completion = completion.map_err(step("map completion ring"))?;
         bind(&fd, config, share).map_err(|source| match source.raw_os_error() {
-            Some(libc::EBUSY) => {
-                SocketError::Busy { interface: config.interface.clone(), queue: config.queue }
-            }
+            Some(libc::EBUSY) => SocketError::Busy {
+                interface: config.interface.clone(),
+                queue: config.queue,
+            },
             _ => step("bind")(source),
         })?;
         let options: libc::xdp_options =
             get_option(&fd, libc::XDP_OPTIONS).map_err(step("options"))?;
         let zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
-        Ok(Self { rx, tx, fill, completion, fd, region, zero_copy, in_flight: 0 })
+        Ok(Self {
+            rx,
+            tx,
+            fill,
+            completion,
+            fd,
+            region,
+            zero_copy,
+            in_flight: 0,
+        })
     }
 
     /// Whether the driver moves packets without copying.
@@ -185,7 +212,11 @@ impl Socket {
         let count = (self.tx.free(packets.len() as u32) as usize).min(packets.len());
         for packet in packets.drain(..count) {
             let (addr, len) = (u64::from(packet.offset()), packet.length() as u32);
-            self.tx.write(libc::xdp_desc { addr, len, options: 0 });
+            self.tx.write(libc::xdp_desc {
+                addr,
+                len,
+                options: 0,
+            });
         }
         if count > 0 {
             self.tx.submit();
@@ -279,9 +310,17 @@ fn register(fd: &OwnedFd, region: &Region) -> io::Result<()> {
 }
 
 fn bind(fd: &OwnedFd, config: &SocketConfig, share: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let mode = if config.zero_copy { libc::XDP_ZEROCOPY } else { libc::XDP_COPY };
+    let mode = if config.zero_copy {
+        libc::XDP_ZEROCOPY
+    } else {
+        libc::XDP_COPY
+    };
     // A shared socket takes mode and wake-up flag over from the one it shares with.
-    let flags = if share.is_some() { libc::XDP_SHARED_UMEM } else { mode | libc::XDP_USE_NEED_WAKEUP };
+    let flags = if share.is_some() {
+        libc::XDP_SHARED_UMEM
+    } else {
+        mode | libc::XDP_USE_NEED_WAKEUP
+    };
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: flags,
@@ -297,7 +336,11 @@ fn bind(fd: &OwnedFd, config: &SocketConfig, share: Option<BorrowedFd<'_>>) -> i
             size_of::<libc::sockaddr_xdp>() as u32,
         )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 fn set_option<T>(fd: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
@@ -305,9 +348,19 @@ fn set_option<T>(fd: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
     // SAFETY: pointer and length describe `value`, which the kernel only reads.
     let result = unsafe {
         let value: *const T = value;
-        libc::setsockopt(raw, libc::SOL_XDP, option, value.cast(), size_of::<T>() as u32)
+        libc::setsockopt(
+            raw,
+            libc::SOL_XDP,
+            option,
+            value.cast(),
+            size_of::<T>() as u32,
+        )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
 }
 
 fn get_option<T>(fd: &OwnedFd, option: i32) -> io::Result<T> {
@@ -324,5 +377,9 @@ fn get_option<T>(fd: &OwnedFd, option: i32) -> io::Result<T> {
             &raw mut length,
         )
     };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(value)
+    }
 }

@@ -12,7 +12,10 @@ pub struct Reason {
 }
 
 const fn free(name: &'static str) -> Reason {
-    Reason { name, budget: false }
+    Reason {
+        name,
+        budget: false,
+    }
 }
 
 const fn budgeted(name: &'static str) -> Reason {

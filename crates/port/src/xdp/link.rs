@@ -108,7 +108,10 @@ impl Attachment {
     ) -> Result<Self, AttachError> {
         let refused = |source: io::Error| match source.raw_os_error() {
             Some(libc::EPERM) => AttachError::Permission(interface.into()),
-            _ => AttachError::System { interface: interface.into(), source },
+            _ => AttachError::System {
+                interface: interface.into(),
+                source,
+            },
         };
         if let Some(link) = open_pinned(pin, ifindex) {
             // SAFETY: two valid descriptors; null options mean "replace whatever is there".
@@ -117,13 +120,25 @@ impl Attachment {
             };
             check(done).map_err(refused)?;
             let generic = query(ifindex).is_ok_and(|found| found.driver_program == 0);
-            let mode = if generic { AttachMode::Generic } else { AttachMode::Driver };
-            return Ok(Self { link, pin: pin.into(), mode, taken_over: true });
+            let mode = if generic {
+                AttachMode::Generic
+            } else {
+                AttachMode::Driver
+            };
+            return Ok(Self {
+                link,
+                pin: pin.into(),
+                mode,
+                taken_over: true,
+            });
         }
         let found = query(ifindex).map_err(refused)?;
         let foreign = found.driver_program.max(found.generic_program);
         if foreign != 0 {
-            return Err(AttachError::Foreign { interface: interface.into(), id: foreign });
+            return Err(AttachError::Foreign {
+                interface: interface.into(),
+                id: foreign,
+            });
         }
         let (link, mode) = match create(program, ifindex, sys::XDP_FLAGS_DRV_MODE) {
             Ok(link) => (link, AttachMode::Driver),
@@ -138,13 +153,23 @@ impl Attachment {
             path: pin.into(),
             source,
         })?;
-        Ok(Self { link, pin: pin.into(), mode, taken_over: false })
+        Ok(Self {
+            link,
+            pin: pin.into(),
+            mode,
+            taken_over: false,
+        })
     }
 
     /// Opens the link that a Bora left pinned; `None` if there is none or its interface is gone.
     pub fn open(pin: &Path, ifindex: u32) -> Option<Self> {
         let link = open_pinned(pin, ifindex)?;
-        Some(Self { link, pin: pin.into(), mode: AttachMode::Driver, taken_over: true })
+        Some(Self {
+            link,
+            pin: pin.into(),
+            mode: AttachMode::Driver,
+            taken_over: true,
+        })
     }
 
     /// Where the program runs.
@@ -178,9 +203,7 @@ fn open_pinned(pin: &Path, ifindex: u32) -> Option<OwnedFd> {
     let mut info = sys::bpf_link_info::default();
     let mut length = size_of::<sys::bpf_link_info>() as u32;
     // SAFETY: pointer and length describe `info`.
-    let done = unsafe {
-        sys::bpf_obj_get_info_by_fd(fd, (&raw mut info).cast(), &raw mut length)
-    };
+    let done = unsafe { sys::bpf_obj_get_info_by_fd(fd, (&raw mut info).cast(), &raw mut length) };
     // SAFETY: for an XDP link the kernel fills this member of the union.
     let on = unsafe { info.__bindgen_anon_1.xdp.ifindex };
     if done == 0 && info.type_ == sys::BPF_LINK_TYPE_XDP && on == ifindex {
@@ -198,7 +221,12 @@ fn create(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Result<Owned
     };
     // SAFETY: a valid program descriptor and options whose size is in `sz`.
     let fd = unsafe {
-        sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, sys::BPF_XDP, &raw const options)
+        sys::bpf_link_create(
+            program.as_raw_fd(),
+            ifindex as i32,
+            sys::BPF_XDP,
+            &raw const options,
+        )
     };
     check(fd)?;
     // SAFETY: a descriptor that was just made and that nobody else knows.
@@ -217,5 +245,9 @@ fn c_path(path: &Path) -> io::Result<CString> {
 
 /// libbpf returns descriptors or 0, and negative errno on failure.
 fn check(result: i32) -> io::Result<()> {
-    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
+    if result < 0 {
+        Err(io::Error::from_raw_os_error(-result))
+    } else {
+        Ok(())
+    }
 }

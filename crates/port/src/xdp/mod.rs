@@ -4,7 +4,12 @@ mod counters;
 mod link;
 mod program;
 
-#[allow(clippy::all, missing_docs, unreachable_pub, clippy::undocumented_unsafe_blocks)]
+#[allow(
+    clippy::all,
+    missing_docs,
+    unreachable_pub,
+    clippy::undocumented_unsafe_blocks
+)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/bora.skel.rs"));
 }

@@ -66,7 +66,10 @@ impl PortSettings {
             self.bypass_netfilter,
             self.send_redirects4,
         ];
-        let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
+        let flags = flags
+            .iter()
+            .rev()
+            .fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
         let mut bytes = [0; 14];
         bytes[0..2].copy_from_slice(&self.index.to_ne_bytes());
         bytes[2] = self.path as u8;
@@ -88,7 +91,9 @@ pub enum ProgramError {
     #[error("XDP program: {0}")]
     Bpf(#[from] libbpf_rs::Error),
     /// A number is out of the range of the program's maps.
-    #[error("port {port} queue {queue}: the XDP program has room for {MAX_PORTS} ports of {MAX_QUEUES} queues")]
+    #[error(
+        "port {port} queue {queue}: the XDP program has room for {MAX_PORTS} ports of {MAX_QUEUES} queues"
+    )]
     Range {
         /// Port index.
         port: u16,
@@ -113,8 +118,11 @@ impl Program {
         };
         // The skeleton borrows its object for as long as it lives, which is as long as this
         // process does: leaked once, a few hundred bytes.
-        let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = BoraSkelBuilder::default().open(object).map_err(permission)?;
+        let object: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = BoraSkelBuilder::default()
+            .open(object)
+            .map_err(permission)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.netns_inode = netns_inode;
         }
@@ -123,8 +131,15 @@ impl Program {
         let has_btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
         open.progs.count_refused.set_autoload(has_btf);
         let skeleton = open.load().map_err(permission)?;
-        let refused = if has_btf { Some(skeleton.progs.count_refused.attach()?) } else { None };
-        Ok(Self { skeleton, _refused: refused })
+        let refused = if has_btf {
+            Some(skeleton.progs.count_refused.attach()?)
+        } else {
+            None
+        };
+        Ok(Self {
+            skeleton,
+            _refused: refused,
+        })
     }
 
     /// The program to attach.
@@ -153,23 +168,36 @@ impl Program {
     /// Adds a port or changes its settings. Frames are redirected to it from now on.
     pub fn set_port(&self, ifindex: u32, settings: &PortSettings) -> Result<(), ProgramError> {
         if usize::from(settings.index) >= MAX_PORTS {
-            return Err(ProgramError::Range { port: settings.index, queue: 0 });
+            return Err(ProgramError::Range {
+                port: settings.index,
+                queue: 0,
+            });
         }
         let maps = &self.skeleton.maps;
         let slot = u32::from(settings.index).to_ne_bytes();
-        maps.tx_ports.update(&slot, &ifindex.to_ne_bytes(), MapFlags::ANY)?;
-        maps.ports.update(&ifindex.to_ne_bytes(), &settings.to_bytes(), MapFlags::ANY)?;
+        maps.tx_ports
+            .update(&slot, &ifindex.to_ne_bytes(), MapFlags::ANY)?;
+        maps.ports
+            .update(&ifindex.to_ne_bytes(), &settings.to_bytes(), MapFlags::ANY)?;
         Ok(())
     }
 
     /// Gives the engine's socket the transit traffic of one queue.
-    pub fn set_socket(&self, port: u16, queue: u32, socket: BorrowedFd<'_>) -> Result<(), ProgramError> {
+    pub fn set_socket(
+        &self,
+        port: u16,
+        queue: u32,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), ProgramError> {
         if usize::from(port) >= MAX_PORTS || queue >= MAX_QUEUES {
             return Err(ProgramError::Range { port, queue });
         }
         let slot = u32::from(port) * MAX_QUEUES + queue;
         let fd = socket.as_raw_fd().to_ne_bytes();
-        self.skeleton.maps.sockets.update(&slot.to_ne_bytes(), &fd, MapFlags::ANY)?;
+        self.skeleton
+            .maps
+            .sockets
+            .update(&slot.to_ne_bytes(), &fd, MapFlags::ANY)?;
         Ok(())
     }
 
@@ -186,7 +214,11 @@ impl Program {
     /// The counters of one port.
     pub fn counters(&self, port: u16) -> Result<Counters, ProgramError> {
         let key = u32::from(port).to_ne_bytes();
-        let per_cpu = self.skeleton.maps.counters.lookup_percpu(&key, MapFlags::ANY)?;
+        let per_cpu = self
+            .skeleton
+            .maps
+            .counters
+            .lookup_percpu(&key, MapFlags::ANY)?;
         Ok(Counters::sum(&per_cpu.unwrap_or_default()))
     }
 }

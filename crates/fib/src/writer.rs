@@ -1,0 +1,291 @@
+//! The control side: changes, one at a time, each visible to readers at once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::nexthop::{NextHop, NextHopId};
+use crate::publish::{RetiredNextHop, Shared};
+use crate::rib::Rib;
+use crate::trie::{self, Key, Leaf, Nodes};
+use crate::{FibError, Prefix4, Prefix6};
+
+/// Size of a FIB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FibStats {
+    /// IPv4 prefixes.
+    pub prefixes4: usize,
+    /// IPv6 prefixes.
+    pub prefixes6: usize,
+    /// Next-hop objects.
+    pub next_hops: usize,
+    /// Octets readers may touch: roots and nodes in use.
+    pub table_bytes: usize,
+    /// Octets of the control side's lists.
+    pub control_bytes: usize,
+    /// Objects waiting for readers to pass a quiescent point.
+    pub retired: usize,
+}
+
+/// What happens to an id.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    /// Prefixes and groups that refer to it.
+    count: u32,
+    taken: bool,
+}
+
+/// The one who changes the tables.
+pub struct FibWriter {
+    shared: Arc<Shared>,
+    rib4: Rib<u32>,
+    rib6: Rib<u128>,
+    nodes4: Nodes,
+    nodes6: Nodes,
+    uses: Vec<Use>,
+    free_ids: Vec<u32>,
+    /// Replaced objects, and ids to free with them, by the epoch readers must pass.
+    retired: VecDeque<(u64, Option<RetiredNextHop>, Option<u32>)>,
+}
+
+macro_rules! family {
+    ($prefix:ty, $rib:ident, $nodes:ident, $entries:ident, $insert:ident, $remove:ident,
+     $get:ident, $iter:ident, $len:ident, $longest:ident, $int:ty) => {
+        /// Adds a prefix or changes its next hop; returns the one it had.
+        ///
+        /// # Errors
+        /// [`FibError::NoSuchNextHop`], [`FibError::TableFull`]; nothing is changed then.
+        pub fn $insert(
+            &mut self,
+            prefix: $prefix,
+            id: NextHopId,
+        ) -> Result<Option<NextHopId>, FibError> {
+            self.check(id)?;
+            let leaf = Leaf {
+                len: prefix.len(),
+                id,
+            };
+            trie::insert(&self.shared.$entries, &mut self.$nodes, prefix.addr(), leaf)?;
+            self.uses[id.0 as usize].count += 1;
+            let old = self.$rib.insert(prefix.addr(), prefix.len(), id);
+            if let Some(old) = old {
+                self.uses[old.0 as usize].count -= 1;
+            }
+            Ok(old)
+        }
+
+        /// Removes a prefix; returns the next hop it had.
+        pub fn $remove(&mut self, prefix: $prefix) -> Option<NextHopId> {
+            let (addr, len) = (prefix.addr(), prefix.len());
+            let old = self.$rib.remove(addr, len)?;
+            let cover = len
+                .checked_sub(1)
+                .and_then(|len| self.$rib.longest_match(addr, len));
+            let cover = cover.map_or(
+                Leaf {
+                    len: 0,
+                    id: NextHopId::NO_ROUTE,
+                },
+                |((_, len), id)| Leaf { len, id },
+            );
+            trie::remove(&self.shared.$entries, &mut self.$nodes, addr, len, cover);
+            self.$nodes.retire(|| self.shared.advance());
+            self.uses[old.0 as usize].count -= 1;
+            Some(old)
+        }
+
+        /// The next hop of exactly this prefix.
+        pub fn $get(&self, prefix: $prefix) -> Option<NextHopId> {
+            self.$rib.get(prefix.addr(), prefix.len())
+        }
+
+        /// All prefixes, in no order.
+        pub fn $iter(&self) -> impl Iterator<Item = ($prefix, NextHopId)> {
+            self.$rib
+                .iter()
+                .map(|((addr, len), id)| (<$prefix>::masked(addr, len), id))
+        }
+
+        /// Number of prefixes.
+        pub fn $len(&self) -> usize {
+            self.$rib.len()
+        }
+
+        /// The prefix an address falls under.
+        pub fn $longest(&self, addr: $int) -> Option<($prefix, NextHopId)> {
+            let ((addr, len), id) = self.$rib.longest_match(addr, <$int>::BITS as u8)?;
+            Some((<$prefix>::masked(addr, len), id))
+        }
+    };
+}
+
+impl FibWriter {
+    pub(crate) fn new(shared: Arc<Shared>, max_next_hops: u32) -> Self {
+        let mut uses = vec![Use::default(); max_next_hops as usize + 1];
+        uses[0] = Use {
+            count: 1,
+            taken: true,
+        };
+        Self {
+            rib4: Rib::new(),
+            rib6: Rib::new(),
+            nodes4: Nodes::new(&shared.v4),
+            nodes6: Nodes::new(&shared.v6),
+            uses,
+            free_ids: (1..=max_next_hops).rev().collect(),
+            retired: VecDeque::new(),
+            shared,
+        }
+    }
+
+    family!(
+        Prefix4,
+        rib4,
+        nodes4,
+        v4,
+        insert4,
+        remove4,
+        get4,
+        iter4,
+        len4,
+        longest_match4,
+        u32
+    );
+    family!(
+        Prefix6,
+        rib6,
+        nodes6,
+        v6,
+        insert6,
+        remove6,
+        get6,
+        iter6,
+        len6,
+        longest_match6,
+        u128
+    );
+
+    /// Adds a next-hop object.
+    ///
+    /// # Errors
+    /// [`FibError::NextHopsFull`]; for groups also [`FibError::NoSuchNextHop`] and
+    /// [`FibError::NestedGroup`].
+    pub fn add_next_hop(&mut self, object: NextHop) -> Result<NextHopId, FibError> {
+        self.check_members(&object)?;
+        let full = FibError::NextHopsFull(self.uses.len() as u32 - 1);
+        let id = self.free_ids.pop().ok_or(full)?;
+        self.uses[id as usize] = Use {
+            count: 0,
+            taken: true,
+        };
+        self.count_members(&object, 1);
+        let none = self.shared.set_next_hop(id, Some(object));
+        debug_assert!(none.is_none());
+        Ok(NextHopId(id))
+    }
+
+    /// Changes an object with one pointer write: all its prefixes follow at once.
+    ///
+    /// # Errors
+    /// [`FibError::NoSuchNextHop`], [`FibError::NestedGroup`].
+    pub fn set_next_hop(&mut self, id: NextHopId, object: NextHop) -> Result<(), FibError> {
+        self.check(id)?;
+        self.check_members(&object)?;
+        self.count_members(&object, 1);
+        let old = self.shared.next_hop(id.0).clone();
+        self.count_members(&old, -1);
+        let retired = self.shared.set_next_hop(id.0, Some(object));
+        self.retired
+            .push_back((self.shared.advance(), retired, None));
+        Ok(())
+    }
+
+    /// Removes an object that nothing refers to. Its id is reused only after every reader has
+    /// passed a quiescent point.
+    ///
+    /// # Errors
+    /// [`FibError::NoSuchNextHop`], [`FibError::NextHopInUse`].
+    pub fn remove_next_hop(&mut self, id: NextHopId) -> Result<(), FibError> {
+        self.check(id)?;
+        let uses = self.uses[id.0 as usize].count;
+        if uses > 0 {
+            return Err(FibError::NextHopInUse(id.0, uses));
+        }
+        let old = self.shared.next_hop(id.0).clone();
+        self.count_members(&old, -1);
+        self.uses[id.0 as usize].taken = false;
+        let retired = self.shared.set_next_hop(id.0, None);
+        self.retired
+            .push_back((self.shared.advance(), retired, Some(id.0)));
+        Ok(())
+    }
+
+    /// The object behind an id.
+    pub fn next_hop(&self, id: NextHopId) -> Option<&NextHop> {
+        self.check(id).ok().map(|()| self.shared.next_hop(id.0))
+    }
+
+    /// Prefixes and groups that refer to a next hop.
+    pub fn next_hop_uses(&self, id: NextHopId) -> u32 {
+        self.uses.get(id.0 as usize).map_or(0, |uses| uses.count)
+    }
+
+    /// Frees what all readers have passed; returns how many objects. Call it often.
+    pub fn reclaim(&mut self) -> usize {
+        let passed = self.shared.passed();
+        let mut count = self.nodes4.reclaim(passed) + self.nodes6.reclaim(passed);
+        while self
+            .retired
+            .front()
+            .is_some_and(|&(epoch, ..)| epoch <= passed)
+        {
+            if let Some((_, object, id)) = self.retired.pop_front() {
+                drop(object);
+                self.free_ids.extend(id);
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Sizes.
+    pub fn stats(&self) -> FibStats {
+        let nodes = (self.nodes4.in_use() + self.nodes6.in_use()) as usize;
+        let roots = (1usize << u32::ROOT_BITS) + (1 << u128::ROOT_BITS);
+        FibStats {
+            prefixes4: self.rib4.len(),
+            prefixes6: self.rib6.len(),
+            next_hops: self.uses.iter().filter(|uses| uses.taken).count() - 1,
+            table_bytes: (roots + nodes * 256) * size_of::<u32>(),
+            control_bytes: self.rib4.capacity_bytes() + self.rib6.capacity_bytes(),
+            retired: self.retired.len() + self.nodes4.waiting() + self.nodes6.waiting(),
+        }
+    }
+
+    fn check(&self, id: NextHopId) -> Result<(), FibError> {
+        let taken = self.uses.get(id.0 as usize).is_some_and(|uses| uses.taken);
+        taken.then_some(()).ok_or(FibError::NoSuchNextHop(id.0))
+    }
+
+    fn check_members(&self, object: &NextHop) -> Result<(), FibError> {
+        let NextHop::Group(group) = object else {
+            return Ok(());
+        };
+        for member in group.members() {
+            self.check(member)?;
+            if matches!(self.shared.next_hop(member.0), NextHop::Group(_)) {
+                return Err(FibError::NestedGroup(member.0));
+            }
+        }
+        Ok(())
+    }
+
+    fn count_members(&mut self, object: &NextHop, change: i32) {
+        let NextHop::Group(group) = object else {
+            return;
+        };
+        for member in group.members() {
+            let count = &mut self.uses[member.0 as usize].count;
+            *count = count.saturating_add_signed(change);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The tables against "longest match by scanning", and readers against a running writer.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bora_fib::{
+    Adjacency, FibConfig, FibError, FibReader, FibWriter, Group, NextHop, NextHopId, PortId,
+    Prefix4, Prefix6, PuntReason,
+};
+use proptest::prelude::*;
+
+fn punt() -> NextHop {
+    NextHop::Punt {
+        reason: PuntReason::Local,
+        port: None,
+    }
+}
+
+fn fib(ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
+    let config = FibConfig {
+        max_nodes4: 4096,
+        max_nodes6: 65_536,
+        ..FibConfig::default()
+    };
+    let (mut writer, handle) = bora_fib::new(config).unwrap();
+    let ids = (0..ids)
+        .map(|_| writer.add_next_hop(punt()).unwrap())
+        .collect();
+    let reader = handle.reader().unwrap();
+    (writer, reader, ids)
+}
+
+fn naive<P: Copy>(
+    table: &BTreeMap<(u128, u8), (P, NextHopId)>,
+    holds: impl Fn(P) -> bool,
+) -> NextHopId {
+    let matching = table.iter().filter(|(_, (prefix, _))| holds(*prefix));
+    matching
+        .max_by_key(|((_, len), _)| *len)
+        .map_or(NextHopId::NO_ROUTE, |(_, (_, id))| *id)
+}
+
+/// Addresses that share leading bits, so that prefixes nest.
+fn crowded() -> impl Strategy<Value = u128> {
+    (
+        prop::sample::select(vec![0u128, 0x2001_0db8 << 96, 0x0a00_0001 << 96]),
+        any::<u128>(),
+        0..128u32,
+    )
+        .prop_map(|(base, noise, keep)| base ^ (noise >> keep))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn ipv4_is_longest_match(
+        updates in prop::collection::vec((crowded(), 0..=32u8, 0..9usize), 1..120),
+        keys in prop::collection::vec(crowded(), 64),
+    ) {
+        let (mut writer, mut reader, ids) = fib(8);
+        let mut model = BTreeMap::new();
+        let mut asked: Vec<u32> = keys.iter().map(|key| (key >> 96) as u32).collect();
+        for (addr, len, id) in updates {
+            let prefix = Prefix4::masked((addr >> 96) as u32, len);
+            asked.extend([prefix.addr(), prefix.addr() | u32::MAX.checked_shr(len.into()).unwrap_or(0)]);
+            let key = (u128::from(prefix.addr()), len);
+            match ids.get(id) {
+                Some(&id) => { writer.insert4(prefix, id).unwrap(); model.insert(key, (prefix, id)); }
+                None => { prop_assert_eq!(writer.remove4(prefix).is_some(), model.remove(&key).is_some()); }
+            }
+            reader.quiesce();
+            writer.reclaim();
+        }
+        for chunk in asked.chunks(256) {
+            let mut out = vec![NextHopId::NO_ROUTE; chunk.len()];
+            reader.lookup4(chunk, &mut out);
+            for (&key, out) in chunk.iter().zip(out) {
+                prop_assert_eq!(out, naive(&model, |prefix: Prefix4| prefix.contains(key)));
+                prop_assert_eq!(writer.longest_match4(key).map_or(NextHopId::NO_ROUTE, |m| m.1), out);
+            }
+        }
+    }
+
+    #[test]
+    fn ipv6_is_longest_match(
+        updates in prop::collection::vec((crowded(), 0..=128u8, 0..9usize), 1..120),
+        keys in prop::collection::vec(crowded(), 64),
+    ) {
+        let (mut writer, mut reader, ids) = fib(8);
+        let mut model = BTreeMap::new();
+        let mut asked = keys;
+        for (addr, len, id) in updates {
+            let prefix = Prefix6::masked(addr, len);
+            asked.extend([prefix.addr(), prefix.addr() | u128::MAX.checked_shr(len.into()).unwrap_or(0)]);
+            let key = (prefix.addr(), len);
+            match ids.get(id) {
+                Some(&id) => { writer.insert6(prefix, id).unwrap(); model.insert(key, (prefix, id)); }
+                None => { prop_assert_eq!(writer.remove6(prefix).is_some(), model.remove(&key).is_some()); }
+            }
+            reader.quiesce();
+            writer.reclaim();
+        }
+        let octets: Vec<_> = asked.iter().map(|key| key.to_be_bytes()).collect();
+        for (chunk, octets) in asked.chunks(256).zip(octets.chunks(256)) {
+            let mut out = vec![NextHopId::NO_ROUTE; chunk.len()];
+            reader.lookup6(octets, &mut out);
+            for (&key, out) in chunk.iter().zip(out) {
+                prop_assert_eq!(out, naive(&model, |prefix: Prefix6| prefix.contains(key)));
+            }
+        }
+    }
+}
+
+#[test]
+fn nodes_come_back_when_prefixes_go() {
+    let (mut writer, mut reader, ids) = fib(1);
+    let empty = writer.stats().table_bytes;
+    for round in 0..3 {
+        for host in 0..1000u32 {
+            writer
+                .insert4(Prefix4::masked(host << 8 | 1, 32), ids[0])
+                .unwrap();
+            writer
+                .insert6(Prefix6::masked(u128::from(host) << 80, 64), ids[0])
+                .unwrap();
+        }
+        for host in 0..1000u32 {
+            writer.remove4(Prefix4::masked(host << 8 | 1, 32)).unwrap();
+            writer
+                .remove6(Prefix6::masked(u128::from(host) << 80, 64))
+                .unwrap();
+        }
+        assert!(
+            writer.stats().retired > 0,
+            "round {round}: a reader may still be inside"
+        );
+        reader.quiesce();
+        writer.reclaim();
+        assert_eq!(writer.stats().table_bytes, empty);
+    }
+}
+
+#[test]
+fn a_full_table_refuses_and_stays_whole() {
+    let config = FibConfig {
+        max_nodes4: 1,
+        ..FibConfig::default()
+    };
+    let (mut writer, handle) = bora_fib::new(config).unwrap();
+    let reader = handle.reader().unwrap();
+    let id = writer.add_next_hop(punt()).unwrap();
+    writer.insert4(Prefix4::masked(0x0a000001, 32), id).unwrap();
+    let second = writer.insert4(Prefix4::masked(0x0b000001, 32), id);
+    assert_eq!(second, Err(FibError::TableFull(1)));
+    let mut out = [NextHopId::NO_ROUTE; 2];
+    reader.lookup4(&[0x0a000001, 0x0b000001], &mut out);
+    assert_eq!(out, [id, NextHopId::NO_ROUTE]);
+    assert_eq!(writer.len4(), 1);
+}
+
+#[test]
+fn next_hops_live_as_long_as_they_are_used() {
+    let (mut writer, mut reader, ids) = fib(2);
+    let group = writer
+        .add_next_hop(NextHop::Group(Group::new(&[(ids[0], 1), (ids[1], 1)])))
+        .unwrap();
+    assert_eq!(
+        writer.remove_next_hop(ids[0]),
+        Err(FibError::NextHopInUse(ids[0].get(), 1))
+    );
+    let nested = writer.add_next_hop(NextHop::Group(Group::new(&[(group, 1)])));
+    assert_eq!(nested, Err(FibError::NestedGroup(group.get())));
+    let adjacency = Adjacency {
+        port: PortId(3),
+        mtu: 1500,
+        l2: [0; 14],
+    };
+    writer
+        .set_next_hop(ids[0], NextHop::Forward(adjacency))
+        .unwrap();
+    assert_eq!(reader.next_hop(ids[0]), &NextHop::Forward(adjacency));
+    writer.remove_next_hop(group).unwrap();
+    writer.remove_next_hop(ids[0]).unwrap();
+    assert_eq!(
+        writer.set_next_hop(ids[0], punt()),
+        Err(FibError::NoSuchNextHop(ids[0].get()))
+    );
+    assert_ne!(
+        writer.add_next_hop(punt()).unwrap(),
+        ids[0],
+        "a reader may still hold the id"
+    );
+    reader.quiesce();
+    assert!(writer.reclaim() > 0);
+}
+
+#[test]
+fn readers_see_one_of_the_valid_answers_while_the_writer_runs() {
+    let (mut writer, mut reader, ids) = fib(3);
+    let covering = Prefix4::masked(0x0a000000, 8);
+    writer.insert4(covering, ids[0]).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let checker = scope.spawn(|| {
+            let mut checked = 0u64;
+            while !done.load(Ordering::Relaxed) {
+                let mut out = [NextHopId::NO_ROUTE; 2];
+                // the first is under the churning prefix, the second only under the /8
+                reader.lookup4(&[0x0a000105, 0x0a010000], &mut out);
+                assert!(ids.contains(&out[0]), "{out:?}");
+                assert_eq!(out[1], ids[0]);
+                assert!(matches!(
+                    reader.next_hop(out[0]),
+                    NextHop::Punt { .. } | NextHop::Blackhole
+                ));
+                reader.quiesce();
+                checked += 1;
+            }
+            checked
+        });
+        for round in 0..200_000u32 {
+            let len = 24 + (round % 9) as u8;
+            let prefix = Prefix4::masked(0x0a000105, len);
+            writer
+                .insert4(prefix, ids[1 + (round % 2) as usize])
+                .unwrap();
+            if round % 3 != 0 {
+                writer.remove4(prefix).unwrap();
+            }
+            let object = if round % 2 == 0 {
+                NextHop::Blackhole
+            } else {
+                punt()
+            };
+            writer.set_next_hop(ids[2], object).unwrap();
+            writer.reclaim();
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(checker.join().unwrap() > 0);
+    });
+}

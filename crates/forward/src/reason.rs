@@ -1,0 +1,122 @@
+//! What becomes of a packet, and why.
+
+use bora_fib::{PortId, PuntReason};
+use bora_wire::Error;
+
+/// The decision about one packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not decided yet.
+    #[default]
+    Pending,
+    /// Leaves by this port.
+    Forward(PortId),
+    /// Goes to Linux unchanged, which answers in its own way.
+    Punt(Punt),
+    /// Goes no further.
+    Drop(Drop),
+}
+
+macro_rules! reasons {
+    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)* }
+
+        impl $name {
+            /// Every reason, by number.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// Its name in counters and metrics.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Why a packet goes to Linux.
+    Punt {
+        /// Neither IPv4 nor IPv6: ARP, VLAN tags, LLDP, …
+        NotIp = "not_ip",
+        /// Not for this port's Ethernet address.
+        ForeignMac = "foreign_mac",
+        /// Forwarding is off on the ingress interface.
+        ForwardingOff = "forwarding_off",
+        /// Multicast, link-local, loopback and other addresses Linux treats in its own way.
+        SpecialAddress = "special_address",
+        /// IPv4 options or IPv6 hop-by-hop options.
+        Options = "options",
+        /// TTL or hop limit used up (RFC 1812 5.3.1, RFC 4443 3.3).
+        TtlExceeded = "ttl_exceeded",
+        /// An address of the router itself.
+        Local = "local",
+        /// No route.
+        NoRoute = "no_route",
+        /// The neighbour's Ethernet address is not known (yet).
+        NoNeighbour = "no_neighbour",
+        /// An unreachable route.
+        Unreachable = "unreachable",
+        /// A prohibit route.
+        Prohibit = "prohibit",
+        /// Larger than the output's MTU: to be fragmented or answered.
+        TooBig = "too_big",
+        /// Would leave where it came from: Linux also sends a redirect.
+        Redirect = "redirect",
+        /// A route Bora does not implement, or through an interface that is not its port.
+        Unsupported = "unsupported",
+    }
+}
+
+reasons! {
+    /// Why a packet is dropped.
+    Drop {
+        /// Shorter than its headers.
+        Truncated = "truncated",
+        /// IP version and EtherType disagree.
+        BadVersion = "bad_version",
+        /// IHL below five.
+        BadHeaderLength = "bad_header_length",
+        /// Total length below the header's, or beyond the frame.
+        BadTotalLength = "bad_total_length",
+        /// IPv4 header checksum wrong.
+        BadChecksum = "bad_checksum",
+        /// Fails the reverse-path check.
+        SourceCheck = "source_check",
+        /// A blackhole route.
+        Blackhole = "blackhole",
+        /// The budget of its punt reason is spent.
+        PuntBudget = "punt_budget",
+        /// The way to the slow path is full.
+        PuntRingFull = "punt_ring_full",
+        /// The output's transmit ring is full.
+        TxRingFull = "tx_ring_full",
+    }
+}
+
+impl From<PuntReason> for Punt {
+    fn from(reason: PuntReason) -> Self {
+        match reason {
+            PuntReason::NoRoute => Punt::NoRoute,
+            PuntReason::Local => Punt::Local,
+            PuntReason::NoNeighbour => Punt::NoNeighbour,
+            PuntReason::Unreachable => Punt::Unreachable,
+            PuntReason::Prohibit => Punt::Prohibit,
+            PuntReason::Unsupported => Punt::Unsupported,
+        }
+    }
+}
+
+impl From<Error> for Drop {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::BadVersion => Drop::BadVersion,
+            Error::BadHeaderLength => Drop::BadHeaderLength,
+            Error::BadTotalLength => Drop::BadTotalLength,
+            Error::BadChecksum => Drop::BadChecksum,
+            _ => Drop::Truncated,
+        }
+    }
+}

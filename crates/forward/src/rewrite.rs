@@ -1,0 +1,78 @@
+//! Last stage: make the packet ready to leave.
+
+use bora_fib::{Adjacency, NextHop};
+use bora_wire::{Protocol, checksum, ipv4, ipv6};
+
+use crate::batch::{Batch, Family};
+use crate::{Context, Punt, Verdict};
+
+const ETHERNET: usize = 14;
+
+/// Decrements TTL or hop limit, writes the new Ethernet header, trims the padding of the old
+/// frame and pads to the output's minimum; completes a checksum that the sender left to us.
+pub fn rewrite(batch: &mut Batch, context: &Context<'_>) {
+    let Batch { packets, meta } = batch;
+    for (packet, meta) in packets.iter_mut().zip(meta) {
+        if meta.verdict != Verdict::Pending {
+            continue;
+        }
+        let NextHop::Forward(adjacency) = context.fib.next_hop(meta.next_hop) else {
+            // changed between look-up and now, within one batch: Linux knows better
+            meta.verdict = Verdict::Punt(Punt::NoNeighbour);
+            continue;
+        };
+        packet.truncate(ETHERNET + usize::from(meta.l3_length));
+        let octets = context.region.octets_mut(packet);
+        rewrite_headers(
+            octets,
+            meta.family,
+            adjacency,
+            context.ingress.partial_checksum,
+        );
+        let min_frame = context
+            .min_frames
+            .get(usize::from(adjacency.port.0))
+            .copied();
+        packet.pad(context.region, min_frame.unwrap_or(0).into());
+        meta.verdict = Verdict::Forward(adjacency.port);
+    }
+}
+
+fn rewrite_headers(octets: &mut [u8], family: Family, adjacency: &Adjacency, partial: bool) {
+    let Some((l2, l3)) = octets.split_first_chunk_mut::<ETHERNET>() else {
+        return;
+    };
+    // the EtherType stays what it was: parse found it to be the packet's own
+    l2[..12].copy_from_slice(&adjacency.l2[..12]);
+    match family {
+        Family::V4 => {
+            let mut packet = ipv4::Packet::new_unchecked(l3);
+            packet.decrement_ttl();
+            if partial && !packet.is_fragment() {
+                let (protocol, length) = (packet.protocol(), packet.payload().len() as u16);
+                let pseudo = checksum::pseudo_v4(packet.src(), packet.dst(), protocol, length);
+                complete(pseudo, protocol, packet.payload_mut());
+            }
+        }
+        Family::V6 => {
+            let mut packet = ipv6::Packet::new_unchecked(l3);
+            packet.decrement_hop_limit();
+            if partial {
+                let (protocol, length) = (packet.next_header(), packet.payload().len() as u32);
+                let pseudo = checksum::pseudo_v6(packet.src(), packet.dst(), protocol, length);
+                complete(pseudo, protocol, packet.payload_mut());
+            }
+        }
+    }
+}
+
+/// Fills a checksum in that holds just the pseudo-header's sum (Linux CHECKSUM_PARTIAL). One right
+/// checksum in 65536 looks the same, so it is verified before it is touched.
+fn complete(pseudo: checksum::Sum, protocol: Protocol, segment: &mut [u8]) {
+    if checksum::looks_partial(pseudo, protocol, segment)
+        && checksum::transport(pseudo, protocol, segment) == checksum::Transport::Partial
+    {
+        // a segment too short for its own header is left as it is
+        let _ = checksum::fill_transport(pseudo, protocol, segment);
+    }
+}

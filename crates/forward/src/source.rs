@@ -1,0 +1,54 @@
+//! Second stage: the reverse-path check of IPv4 sources (RFC 3704).
+
+use bora_buffer::MAX_BATCH;
+use bora_fib::{FibReader, NextHop, NextHopId, PortId, PuntReason};
+
+use crate::batch::{Batch, Family};
+use crate::{Context, Drop, RpFilter, Verdict};
+
+/// Drops packets whose source the ingress port must not bring, as `rp_filter` says. IPv6 has no
+/// such setting in Linux.
+pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
+    let mode = context.ingress.rp_filter;
+    if mode == RpFilter::Off {
+        return;
+    }
+    let mut sources = [0; MAX_BATCH];
+    let mut found = [NextHopId::NO_ROUTE; MAX_BATCH];
+    let mut count = 0;
+    for (_, meta) in batch
+        .pending()
+        .filter(|(_, meta)| meta.family == Family::V4)
+    {
+        sources[count] = meta.source4;
+        count += 1;
+    }
+    if count == 0 {
+        return;
+    }
+    context.fib.lookup4(&sources[..count], &mut found[..count]);
+    let mut found = found[..count].iter();
+    for (_, meta) in batch
+        .pending()
+        .filter(|(_, meta)| meta.family == Family::V4)
+    {
+        let Some(&id) = found.next() else { break };
+        let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
+        if !leads_back(context.fib, id, port) {
+            meta.verdict = Verdict::Drop(Drop::SourceCheck);
+        }
+    }
+}
+
+/// Whether a next hop is a way back, through `port` if one is given. Any path of a group will do.
+fn leads_back(fib: &FibReader, id: NextHopId, port: Option<PortId>) -> bool {
+    match fib.next_hop(id) {
+        NextHop::Forward(adjacency) => port.is_none_or(|port| adjacency.port == port),
+        NextHop::Group(group) => group.members().any(|member| leads_back(fib, member, port)),
+        NextHop::Punt {
+            reason: PuntReason::NoNeighbour | PuntReason::Unsupported,
+            port: out,
+        } => port.is_none() || *out == port,
+        NextHop::Punt { .. } | NextHop::Blackhole => false,
+    }
+}

@@ -1,0 +1,98 @@
+//! What a worker counts. One writer (the worker), any number of readers.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bora_forward::{Drop, Punt};
+
+/// A number that one thread adds to and others read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; only the owning worker may call it.
+    #[inline]
+    pub(crate) fn add(&self, count: u64) {
+        // One writer, so no atomic addition is needed.
+        self.0.store(self.0.load(Relaxed) + count, Relaxed);
+    }
+
+    /// Sets; only the owning worker may call it.
+    #[inline]
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    /// The value now.
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// One worker's counters of one port, in packets unless named otherwise. Punts and drops are
+/// counted at the port the packet came in by.
+#[derive(Debug)]
+pub struct PortCounters {
+    /// Received from the port's queues.
+    pub rx_packets: Counter,
+    /// Octets of these.
+    pub rx_bytes: Counter,
+    /// Handed to the port's transmit ring.
+    pub tx_packets: Counter,
+    /// Octets of these.
+    pub tx_bytes: Counter,
+    /// Handed to the slow path, by [`Punt`].
+    pub punted: Vec<Counter>,
+    /// Dropped, by [`Drop`].
+    pub dropped: Vec<Counter>,
+}
+
+impl PortCounters {
+    fn new() -> Self {
+        let zeros = |count| (0..count).map(|_| Counter::default()).collect();
+        Self {
+            rx_packets: Counter::default(),
+            rx_bytes: Counter::default(),
+            tx_packets: Counter::default(),
+            tx_bytes: Counter::default(),
+            punted: zeros(Punt::ALL.len()),
+            dropped: zeros(Drop::ALL.len()),
+        }
+    }
+}
+
+/// One worker's counters.
+#[derive(Debug)]
+pub struct WorkerCounters {
+    /// By port number.
+    pub ports: Vec<PortCounters>,
+    /// Times round the loop; moves at least every [`crate::worker::LONGEST_SLEEP`].
+    pub loops: Counter,
+    /// Times it went to sleep for want of packets.
+    pub sleeps: Counter,
+    /// Packets it holds: in its transmit rings or with drivers.
+    pub held: Counter,
+    /// Frames taken from its own list.
+    pub pool_hits: Counter,
+    /// Frames fetched from the shared reserve.
+    pub pool_refilled: Counter,
+    /// Frames given back to the shared reserve.
+    pub pool_spilled: Counter,
+    /// Requests for a frame that found none.
+    pub pool_exhausted: Counter,
+}
+
+impl WorkerCounters {
+    /// Zeros for this many ports.
+    pub fn new(ports: usize) -> Self {
+        Self {
+            ports: (0..ports).map(|_| PortCounters::new()).collect(),
+            loops: Counter::default(),
+            sleeps: Counter::default(),
+            held: Counter::default(),
+            pool_hits: Counter::default(),
+            pool_refilled: Counter::default(),
+            pool_spilled: Counter::default(),
+            pool_exhausted: Counter::default(),
+        }
+    }
+}

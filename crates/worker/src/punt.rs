@@ -1,0 +1,83 @@
+//! The ring to the slow path, and how much may go there.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bora_buffer::Packet;
+use bora_fib::PortId;
+use bora_forward::Punt;
+use crossbeam_queue::ArrayQueue;
+
+/// Places in the ring to the slow path: few against the pool, so that exceptions cannot starve
+/// reception of frames.
+pub const PUNT_RING: usize = 1024;
+
+/// A packet on its way to Linux.
+#[derive(Debug)]
+pub struct Punted {
+    /// The packet, unchanged since it was received.
+    pub packet: Packet,
+    /// The port it came in by.
+    pub port: PortId,
+}
+
+/// From all workers to the slow-path thread.
+pub type PuntRing = Arc<ArrayQueue<Punted>>;
+
+const WINDOW: Duration = Duration::from_millis(10);
+const WINDOWS_A_SECOND: u64 = 100;
+
+/// One worker's punt budgets: the router's own control-plane protection, by reason, in packets a
+/// fixed window.
+#[derive(Debug)]
+pub struct Budgets {
+    limit: Vec<u64>,
+    left: Vec<u64>,
+    window: Instant,
+}
+
+impl Budgets {
+    /// Budgets of this many packets a second each.
+    pub fn new(packets_per_second: impl Fn(Punt) -> u64) -> Self {
+        let limit: Vec<u64> = Punt::ALL
+            .iter()
+            .map(|&reason| packets_per_second(reason).div_ceil(WINDOWS_A_SECOND))
+            .collect();
+        Self {
+            left: limit.clone(),
+            limit,
+            window: Instant::now(),
+        }
+    }
+
+    /// Starts a new window if it is time; called once a loop.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        if now.duration_since(self.window) >= WINDOW {
+            self.window = now;
+            self.left.copy_from_slice(&self.limit);
+        }
+    }
+
+    /// Takes one packet from a budget; false if it is spent.
+    pub(crate) fn take(&mut self, reason: Punt) -> bool {
+        let left = &mut self.left[reason as usize];
+        let some = *left > 0;
+        *left -= u64::from(some);
+        some
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_ends_and_comes_back() {
+        let mut budgets = Budgets::new(|_| 200);
+        assert!(budgets.take(Punt::NoRoute) && budgets.take(Punt::NoRoute));
+        assert!(!budgets.take(Punt::NoRoute));
+        assert!(budgets.take(Punt::Options), "reasons do not share");
+        budgets.tick(Instant::now() + WINDOW);
+        assert!(budgets.take(Punt::NoRoute));
+    }
+}

@@ -1,0 +1,306 @@
+//! The loop.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bora_buffer::{Packet, Pool, Region, SharedFrames};
+use bora_fib::FibReader;
+use bora_forward::{Batch, Context, Drop, HashPolicy, Ingress, Verdict};
+use bora_port::af_xdp::{RING_SIZE, Socket};
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::counters::WorkerCounters;
+use crate::punt::{Budgets, PuntRing, Punted};
+
+/// Packets taken from one queue before the next has its turn; NAPI's weight. Queues, quotas and
+/// modes that can be set belong to the scheduler to come.
+const QUOTA: usize = 64;
+/// Empty rounds before a worker sleeps.
+const IDLE_ROUNDS: u32 = 64;
+/// Longest sleep without a packet: bounds how late a command is taken.
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+
+/// What the control side can tell a running worker.
+#[derive(Debug)]
+pub enum Command {
+    /// New settings of a port.
+    SetIngress(Ingress),
+    /// New flow-hash policies, IPv4 and IPv6.
+    SetHash(HashPolicy, HashPolicy),
+    /// Finish: the gate is closed, so empty the receive rings, send what is held, and end.
+    Stop,
+}
+
+/// From the control side to one worker.
+pub type Commands = Arc<ArrayQueue<Command>>;
+
+/// A worker's part of one port.
+#[derive(Debug)]
+pub struct WorkerPort {
+    /// Settings; `ingress.port` is the index in [`WorkerConfig::ports`].
+    pub ingress: Ingress,
+    /// Shortest frame to send, octets without FCS.
+    pub min_frame: u16,
+    /// The receive queues this worker owns; it sends through the first.
+    pub sockets: Vec<Socket>,
+}
+
+/// What a worker is made of.
+pub struct WorkerConfig {
+    /// CPU to run on; `None` leaves it to the scheduler.
+    pub core: Option<usize>,
+    /// All memory for packets.
+    pub region: Arc<Region>,
+    /// The reserve of free frames.
+    pub frames: SharedFrames,
+    /// Its access to the tables.
+    pub fib: FibReader,
+    /// By port number.
+    pub ports: Vec<WorkerPort>,
+    /// Flow-hash policies, IPv4 and IPv6.
+    pub hash: (HashPolicy, HashPolicy),
+    /// The way to the slow path.
+    pub punts: PuntRing,
+    /// What may go there.
+    pub budgets: Budgets,
+    /// What the control side says.
+    pub commands: Commands,
+    /// What it counts.
+    pub counters: Arc<WorkerCounters>,
+}
+
+/// One forwarding thread.
+pub struct Worker {
+    config: WorkerConfig,
+    pool: Pool,
+    batch: Batch,
+    /// Packets for each output, filled and emptied within one turn.
+    outputs: Vec<Vec<Packet>>,
+    min_frames: Vec<u16>,
+    stopping: bool,
+}
+
+impl Worker {
+    /// Makes a worker; fills its rings, so that packets can come as soon as the gate opens.
+    pub fn new(config: WorkerConfig) -> Self {
+        let sockets: usize = config.ports.iter().map(|port| port.sockets.len()).sum();
+        let pool = Pool::new(
+            config.frames.clone(),
+            (sockets.max(1) * RING_SIZE as usize) / 2,
+        );
+        let outputs = config
+            .ports
+            .iter()
+            .map(|_| Vec::with_capacity(QUOTA))
+            .collect();
+        let min_frames = config.ports.iter().map(|port| port.min_frame).collect();
+        let mut worker = Self {
+            config,
+            pool,
+            batch: Batch::new(),
+            outputs,
+            min_frames,
+            stopping: false,
+        };
+        for socket in worker
+            .config
+            .ports
+            .iter_mut()
+            .flat_map(|port| &mut port.sockets)
+        {
+            socket.refill(&mut worker.pool);
+        }
+        worker
+    }
+
+    /// Runs until [`Command::Stop`] and its rings are empty.
+    pub fn run(mut self) {
+        self.pin();
+        let mut idle = 0;
+        loop {
+            let received = self.turn();
+            self.config.fib.quiesce();
+            self.take_commands();
+            self.config.budgets.tick(Instant::now());
+            self.publish();
+            if received > 0 {
+                idle = 0;
+                continue;
+            }
+            idle += 1;
+            if idle >= IDLE_ROUNDS {
+                if self.stopping {
+                    return;
+                }
+                self.sleep();
+                idle = 0;
+            }
+        }
+    }
+
+    fn pin(&self) {
+        let Some(core) = self.config.core else { return };
+        let mut cpus = CpuSet::new();
+        cpus.set(core);
+        if let Err(error) = sched_setaffinity(None, &cpus) {
+            log::warn!("worker stays where the scheduler puts it: CPU {core}: {error}");
+        }
+    }
+
+    /// One round over all queues; returns the packets received.
+    fn turn(&mut self) -> usize {
+        let mut received = 0;
+        for port in 0..self.config.ports.len() {
+            for queue in 0..self.config.ports[port].sockets.len() {
+                let count = self.receive(port, queue);
+                if count > 0 {
+                    received += count;
+                    self.forward(port);
+                    self.send();
+                }
+            }
+        }
+        if received == 0 {
+            self.settle();
+        }
+        received
+    }
+
+    fn receive(&mut self, port: usize, queue: usize) -> usize {
+        let port = &mut self.config.ports[port];
+        let socket = &mut port.sockets[queue];
+        let count = socket.receive(&mut self.batch.packets, QUOTA);
+        socket.refill(&mut self.pool);
+        if count > 0 {
+            let bytes: usize = self.batch.packets.iter().map(Packet::length).sum();
+            let counters = &self.config.counters.ports[usize::from(port.ingress.port.0)];
+            counters.rx_packets.add(count as u64);
+            counters.rx_bytes.add(bytes as u64);
+        }
+        count
+    }
+
+    /// Runs the stages and carries their verdicts out.
+    fn forward(&mut self, port: usize) {
+        let ingress = &self.config.ports[port].ingress;
+        let context = Context {
+            region: &self.config.region,
+            fib: &self.config.fib,
+            ingress,
+            min_frames: &self.min_frames,
+            hash4: self.config.hash.0,
+            hash6: self.config.hash.1,
+        };
+        bora_forward::run(&mut self.batch, &context);
+
+        let port = ingress.port;
+        let counters = &self.config.counters.ports[usize::from(port.0)];
+        let (region, pool) = (&self.config.region, &mut self.pool);
+        let mut drop = |packet: Packet, reason: Drop| {
+            counters.dropped[reason as usize].add(1);
+            pool.give(packet.into_frame(region));
+        };
+        let Batch { packets, meta } = &mut self.batch;
+        for (packet, meta) in packets.drain(..).zip(meta.iter()) {
+            match meta.verdict {
+                Verdict::Forward(out) => match self.outputs.get_mut(usize::from(out.0)) {
+                    Some(output) => output.push(packet),
+                    None => drop(packet, Drop::TxRingFull),
+                },
+                Verdict::Drop(reason) => drop(packet, reason),
+                Verdict::Punt(reason) if !self.config.budgets.take(reason) => {
+                    drop(packet, Drop::PuntBudget);
+                }
+                Verdict::Punt(reason) => match self.config.punts.push(Punted { packet, port }) {
+                    Ok(()) => counters.punted[reason as usize].add(1),
+                    Err(punted) => drop(punted.packet, Drop::PuntRingFull),
+                },
+                Verdict::Pending => drop(packet, Drop::Truncated),
+            }
+        }
+    }
+
+    /// Moves the outputs' packets to the transmit rings; what does not fit is dropped by name.
+    fn send(&mut self) {
+        for (index, output) in self.outputs.iter_mut().enumerate() {
+            if output.is_empty() {
+                continue;
+            }
+            let counters = &self.config.counters.ports[index];
+            if let Some(socket) = self.config.ports[index].sockets.first_mut() {
+                socket.reclaim(&mut self.pool);
+                let before: usize = output.iter().map(Packet::length).sum();
+                let sent = socket.transmit(output);
+                let after: usize = output.iter().map(Packet::length).sum();
+                counters.tx_packets.add(sent as u64);
+                counters.tx_bytes.add((before - after) as u64);
+                socket.kick();
+            }
+            counters.dropped[Drop::TxRingFull as usize].add(output.len() as u64);
+            for packet in output.drain(..) {
+                self.pool.give(packet.into_frame(&self.config.region));
+            }
+        }
+    }
+
+    /// Takes back what was sent, and sends what a driver had no time for.
+    fn settle(&mut self) {
+        for socket in self
+            .config
+            .ports
+            .iter_mut()
+            .filter_map(|port| port.sockets.first_mut())
+        {
+            socket.kick();
+            socket.reclaim(&mut self.pool);
+        }
+    }
+
+    fn take_commands(&mut self) {
+        while let Some(command) = self.config.commands.pop() {
+            match command {
+                Command::SetIngress(ingress) => {
+                    if let Some(port) = self.config.ports.get_mut(usize::from(ingress.port.0)) {
+                        port.ingress = ingress;
+                    }
+                }
+                Command::SetHash(v4, v6) => self.config.hash = (v4, v6),
+                Command::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    fn publish(&self) {
+        let counters = &self.config.counters;
+        let sockets = self.config.ports.iter().flat_map(|port| &port.sockets);
+        counters
+            .held
+            .set(sockets.map(|socket| u64::from(socket.in_flight())).sum());
+        let pool = self.pool.stats();
+        counters.pool_hits.set(pool.hits);
+        counters.pool_refilled.set(pool.refilled);
+        counters.pool_spilled.set(pool.spilled);
+        counters.pool_exhausted.set(pool.exhausted);
+        counters.loops.add(1);
+    }
+
+    /// Waits for a packet in the kernel; the tables may change meanwhile.
+    fn sleep(&mut self) {
+        self.config.counters.sleeps.add(1);
+        self.config.fib.offline();
+        let sockets = self.config.ports.iter().flat_map(|port| &port.sockets);
+        let mut fds: Vec<PollFd<'_>> = sockets
+            .map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN))
+            .collect();
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: LONGEST_SLEEP.as_nanos().try_into().unwrap_or(i64::MAX),
+        };
+        // an interrupted or failed wait is a short sleep, no more
+        let _ = poll(&mut fds, Some(&timeout));
+        self.config.fib.online();
+    }
+}
