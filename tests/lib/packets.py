@@ -66,7 +66,8 @@ def hop(packet):
 
 def ethernet(dst, src, packet, kind=None):
     """An Ethernet frame around an IP packet; the type follows the version unless it is given."""
-    kind = kind or (0x86DD if version(packet) == 6 else 0x0800)
+    if kind is None:
+        kind = 0x86DD if version(packet) == 6 else 0x0800
     return mac(dst) + mac(src) + struct.pack("!H", kind) + packet
 
 

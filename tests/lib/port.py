@@ -1,5 +1,6 @@
 """A raw port: send and capture whole Ethernet frames on one interface of a namespace."""
 
+import errno
 import select
 import socket
 import struct
@@ -43,8 +44,8 @@ class Port:
             try:
                 self.socket.send(frame)
                 return
-            except (BlockingIOError, OSError) as error:
-                if not isinstance(error, BlockingIOError) and error.errno != 105:  # ENOBUFS
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
                     raise
                 time.sleep(0.001)
         raise TimeoutError("the interface takes no frame")
@@ -53,8 +54,10 @@ class Port:
         """The next captured frame with its VLAN tag put back, or None."""
         try:
             frame, ancillary, _, _ = self.socket.recvmsg(65536, 256)
-        except BlockingIOError:
-            return None
+        except OSError as error:
+            if error.errno in (errno.EAGAIN, errno.ENETDOWN):  # nothing there, or the link has just gone down
+                return None
+            raise
         for level, kind, data in ancillary:
             if level == SOL_PACKET and kind == PACKET_AUXDATA and len(data) >= 20:
                 status, _, _, _, _, tci, tpid = struct.unpack("IIIHHHH", data[:20])

@@ -41,7 +41,7 @@ class Network:
             self._configure_router()
             for link in range(LINKS):
                 self._connect(link)
-            self._settle_links()
+            self.wait_for_links()
             if backend != "kernel":
                 self.bora = Bora(self.router, [f"r{n}" for n in range(LINKS)], backend)
                 self.bora.start()
@@ -120,20 +120,24 @@ class Network:
         # A veth takes redirected XDP frames only while its peer polls, which GRO turns on.
         host.exec("ethtool", "-K", f"h{link}", "gro", "on")
         host.ip("link", "set", f"h{link}", "arp", "off", "mtu", str(SMALL_MTU if link == 2 else 1500), "up")
-        commands = [
-            f"link set r{link} mtu {SMALL_MTU if link == 2 else 1500} up",
-            f"address add {self.router4(link)}/24 dev r{link}",
-            f"address add {self.router6(link)}/64 dev r{link} nodad",
-            f"neighbour replace {self.link_local(self.host_mac(link))} lladdr {self.host_mac(link)} dev r{link}",
-        ]
-        for address in (self.host4(link), self.host6(link)):
-            commands.append(f"neighbour replace {address} lladdr {self.host_mac(link)} dev r{link}")
-        commands.append(f"route add {BEHIND4[link]} via {self.host4(link)}")
-        commands.append(f"route add {BEHIND6[link]} via {self.host6(link)}")
-        self.router.batch(commands)
+        self.configure_link(link)
         self.hosts.append(Port(host.name, f"h{link}"))
 
-    def _settle_links(self):
+    def configure_link(self, link):
+        """(Re)makes the router's side of a link: up, addresses, permanent neighbours, routes."""
+        device, host = f"dev r{link}", f"lladdr {self.host_mac(link)} dev r{link}"
+        self.router.batch([
+            f"link set r{link} mtu {SMALL_MTU if link == 2 else 1500} up",
+            f"address replace {self.router4(link)}/24 {device}",
+            f"address replace {self.router6(link)}/64 {device} nodad",
+            f"neighbour replace {self.link_local(self.host_mac(link))} {host}",
+            f"neighbour replace {self.host4(link)} {host}",
+            f"neighbour replace {self.host6(link)} {host}",
+            f"route replace {BEHIND4[link]} via {self.host4(link)}",
+            f"route replace {BEHIND6[link]} via {self.host6(link)}",
+        ])
+
+    def wait_for_links(self):
         """Waits until every link is up and has its link-local address."""
         for _ in range(200):
             text = self.router.ip("-6", "address", "show", "scope", "link").stdout
@@ -217,6 +221,19 @@ class Network:
     def forwarded(self, packet, link):
         """The frame that host `link` gets when the router forwards `packet`."""
         return self.out(packets.hop(packet), link)
+
+    def path_of(self, packet, link=0, timeout=1.0):
+        """Sends the packet and returns the number of the host that got it, or None; it must be unharmed."""
+        for port in self.hosts:
+            port.drain()
+        self.hosts[link].send(self.frame(packet, link))
+        got = [item for item in self.collect(1, timeout, quiet=0) if self._is_hop_of(packet, item[1])]
+        assert len(got) <= 1, "the packet came twice"
+        return got[0][0] if got else None
+
+    @staticmethod
+    def _is_hop_of(packet, frame):
+        return packets.same(frame[:14] + packets.hop(packet), frame)
 
     def probe(self, family=4, timeout=1.0, link=0, to=1):
         """Sends a good packet and waits for it; frames before it stay unread in `self.extra`."""

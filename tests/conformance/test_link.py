@@ -1,0 +1,124 @@
+"""The link layer: ARP, and 802.1Q tags on a port that has no VLAN."""
+
+import struct
+import time
+
+import pytest
+from scapy.layers.l2 import ARP, Ether
+
+from lib import packets
+from lib.packets import udp4
+
+BROADCAST = "ff:ff:ff:ff:ff:ff"
+NEW_HOST = "10.0.1.55"
+
+
+def arp(net, link, **fields):
+    fields.setdefault("hwsrc", net.host_mac(link))
+    return bytes(Ether(src=net.host_mac(link), dst=fields.pop("to", BROADCAST)) / ARP(**fields))
+
+
+def is_request(frame):
+    return frame[12:14] == b"\x08\x06" and frame[20:22] == b"\0\x01"
+
+
+def resolve(net, frames, answer):
+    """Sends frames for a host without a neighbour entry, answers the first ARP request with `answer`,
+    and returns (requests seen, the IP frames that h1 got)."""
+    net.later(lambda: net.router.ip("neighbour", "del", NEW_HOST, "dev", "r1", check=False))
+    for port in net.hosts:
+        port.drain()
+    for frame in frames:
+        net.hosts[0].send(frame)
+    requests = [frame for host, frame in net.collect(1) if host == 1 and is_request(frame)]
+    assert requests, "no ARP request"
+    net.hosts[1].send(answer)
+    rest = [frame for host, frame in net.collect(1) if host == 1]
+    return requests + [frame for frame in rest if is_request(frame)], [f for f in rest if not is_request(f)]
+
+
+def reply(net, mac):
+    return arp(net, 1, op=2, hwsrc=mac, psrc=NEW_HOST, hwdst=net.router_mac(1), pdst=net.router4(1),
+               to=net.router_mac(1))
+
+
+@pytest.mark.parametrize("mac", ["03:bc:00:00:00:55", BROADCAST])
+def test_40_arp_reply_with_group_mac(net, mac):
+    """RFC 1812 3.3.2 forbids to believe a broadcast or multicast link address; Linux believes it."""
+    packet = udp4(net.behind4(0), NEW_HOST)
+    _, got = resolve(net, [net.frame(packet)], reply(net, mac))
+    assert got == [packets.ethernet(mac, net.router_mac(1), packets.hop(packet))]
+
+
+def test_41_arp_probe_answered(net):
+    """RFC 5227 2.1.1: a probe (sender address 0) for the router's address is answered."""
+    probe = arp(net, 0, op=1, psrc="0.0.0.0", hwdst="00:00:00:00:00:00", pdst=net.router4(0))
+    answer = ARP(op=2, hwsrc=net.router_mac(0), psrc=net.router4(0), hwdst=net.host_mac(0), pdst="0.0.0.0")
+    net.exchange(probe, {0: [bytes(Ether(src=net.router_mac(0), dst=net.host_mac(0)) / answer)]})
+
+
+def test_41_arp_request_answered(net):
+    """RFC 826: a request for the router's address is answered to the one who asked."""
+    request = arp(net, 0, op=1, psrc="10.0.0.9", hwdst="00:00:00:00:00:00", pdst=net.router4(0))
+    net.later(lambda: net.router.ip("neighbour", "del", "10.0.0.9", "dev", "r0", check=False))
+    answer = ARP(op=2, hwsrc=net.router_mac(0), psrc=net.router4(0), hwdst=net.host_mac(0), pdst="10.0.0.9")
+    net.exchange(request, {0: [bytes(Ether(src=net.router_mac(0), dst=net.host_mac(0)) / answer)]})
+
+
+def test_41_arp_request_for_others_is_not_answered(net):
+    """The router is no proxy: a request for a third address stays unanswered."""
+    net.exchange(arp(net, 0, op=1, psrc="10.0.0.2", hwdst="00:00:00:00:00:00", pdst="10.0.0.200"))
+
+
+def test_42_packet_kept_while_resolving(net):
+    """RFC 1122 2.3.2.2: at least the last packet waits for the answer; 2.3.2.1: requests are limited.
+
+    Linux keeps all of a few packets and asks once a second."""
+    sent = [udp4(net.behind4(0), NEW_HOST) for _ in range(5)]
+    requests, got = resolve(net, [net.frame(packet) for packet in sent], reply(net, net.host_mac(1)))
+    assert len(requests) == 1, f"{len(requests)} requests at once"
+    assert got == [net.forwarded(packet, 1) for packet in sent]
+
+
+def test_42_requests_are_limited(net):
+    """RFC 1122 2.3.2.1: no flood of requests, however many packets come for a host that is not there."""
+    net.later(lambda: net.router.ip("neighbour", "del", NEW_HOST, "dev", "r1", check=False))
+    for port in net.hosts:
+        port.drain()
+    started = time.monotonic()
+    for _ in range(50):
+        net.hosts[0].send(net.frame(udp4(net.behind4(0), NEW_HOST)))
+        time.sleep(0.01)
+    requests = [frame for host, frame in net.collect() if host == 1 and is_request(frame)]
+    most = 1 + int(time.monotonic() - started + 0.2)
+    assert 1 <= len(requests) <= most, f"{len(requests)} requests, at most {most} allowed"
+
+
+def tagged(frame, tag, kind=0x8100):
+    return frame[:12] + struct.pack("!HH", kind, tag) + frame[12:]
+
+
+@pytest.mark.parametrize("priority", [0, 5, 7])
+def test_43_priority_tag_accepted(net, priority):
+    """IEEE 802.1Q 6.9: a priority tag (VID 0) is no VLAN; the packet is forwarded, here without the tag."""
+    packet = udp4(net.behind4(0), net.behind4(1))
+    net.exchange(tagged(net.frame(packet), priority << 13), {1: [net.forwarded(packet, 1)]})
+
+
+@pytest.mark.parametrize("vid", [1, 100, 4095])
+@pytest.mark.parametrize("kind", [0x8100, 0x88A8])
+def test_43_unknown_vlan_dropped(net, vid, kind):
+    """IEEE 802.1Q: a VLAN that the port does not have is dropped."""
+    net.exchange(tagged(net.frame(udp4(net.behind4(0), net.behind4(1))), vid, kind))
+
+
+@pytest.mark.parametrize("kind", [0x0000, 0x05DC, 0x0801, 0x8847, 0x88CC, 0xFFFF])
+def test_foreign_ethertype_not_forwarded(net, kind):
+    """A frame of another type is not IP, whatever its bytes look like."""
+    net.exchange(net.frame(udp4(net.behind4(0), net.behind4(1)), kind=kind))
+
+
+@pytest.mark.parametrize("length", [14, 15, 33])
+def test_short_frame_dropped(net, length):
+    """A frame that ends within its headers is dropped."""
+    net.exchange(net.frame(udp4(net.behind4(0), net.behind4(1)))[:length])
