@@ -35,11 +35,18 @@ extern crate std;
 mod error;
 mod field;
 
+pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod icmp;
+pub mod icmpv6;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
+pub mod ndisc;
+pub mod tcp;
+pub mod udp;
+pub mod vlan;
 
 pub use error::Error;
 pub use ethernet::{EtherType, MacAddr};
