@@ -38,6 +38,7 @@ mod field;
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
+pub mod flow;
 pub mod icmp;
 pub mod icmpv6;
 pub mod ip;
@@ -50,4 +51,5 @@ pub mod vlan;
 
 pub use error::Error;
 pub use ethernet::{EtherType, MacAddr};
+pub use flow::Flow;
 pub use ip::Protocol;
