@@ -1,0 +1,5 @@
+//! What the fuzz targets check, one module a crate under test. The checks are those of the crates'
+//! own property tests, so that a finding becomes a test by adding its bytes there.
+
+#[path = "../../crates/wire/tests/checks/mod.rs"]
+pub mod wire;
