@@ -46,6 +46,7 @@ fn carries_of_a_large_packet() {
     let data = vec![0xff; 65535];
     assert_eq!(checksum(&data), plain(&data));
     assert_eq!(Sum(u64::MAX).fold(), 0xffff);
+    assert_eq!(Sum(0xffff_ffff_0001_0000).fold(), 1); // carries in every step
     assert_eq!(checksum(&[0; 64]), 0xffff);
 }
 

@@ -23,7 +23,8 @@ fn reads_fields() {
         (28, 64240, 0)
     );
     assert_eq!(packet.flags(), Flags::SYN | Flags::ACK);
-    assert!(packet.flags().contains(Flags::SYN) && !packet.flags().contains(Flags::FIN));
+    assert!(packet.flags().contains(Flags::SYN | Flags::ACK));
+    assert!(!packet.flags().contains(Flags::SYN | Flags::FIN));
     assert_eq!(packet.option_bytes(), &SEGMENT[20..28]);
     assert_eq!(packet.payload(), b"hi");
     let text = "TCP 40000 > 443 SA seq 16909060 ack 168496141 win 64240";
