@@ -24,7 +24,7 @@ pub struct Type(pub u8);
 impl Type {
     /// Answer to an echo request.
     pub const ECHO_REPLY: Type = Type(0);
-    /// Destination unreachable; see [`unreachable`] for the codes.
+    /// Destination unreachable; see [`mod@unreachable`] for the codes.
     pub const UNREACHABLE: Type = Type(3);
     /// Source quench (deprecated by RFC 6633), an error too.
     pub const SOURCE_QUENCH: Type = Type(4);

@@ -21,7 +21,7 @@ pub const HEADER_LEN: usize = 8;
 pub struct Type(pub u8);
 
 impl Type {
-    /// Destination unreachable; see [`unreachable`] for the codes.
+    /// Destination unreachable; see [`mod@unreachable`] for the codes.
     pub const UNREACHABLE: Type = Type(1);
     /// Too big for the next link.
     pub const PACKET_TOO_BIG: Type = Type(2);

@@ -1,6 +1,9 @@
 //! No parser panics on arbitrary bytes, and what is parsed is emitted again as it was.
 
-#[expect(unreachable_pub, reason = "the fuzz crate has these checks as a library")]
+#[expect(
+    unreachable_pub,
+    reason = "the fuzz crate has these checks as a library"
+)]
 mod checks;
 
 use bora_wire::Error;
