@@ -91,6 +91,10 @@ class Network:
         """A fresh IPv6 address behind host `link`."""
         return str(BEHIND6[link][next(self._serial)])
 
+    def host_name(self, link):
+        """Name of the namespace of host `link`."""
+        return self.namespaces[1 + link].name
+
     # Set-up.
 
     def _namespace(self, role):

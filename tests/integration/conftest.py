@@ -1,0 +1,32 @@
+"""Networks of the integration tests."""
+
+import pytest
+
+from lib.topology import Network
+
+
+@pytest.fixture
+def net(backend):
+    """Router and hosts with the backend running, for one test."""
+    network = Network(backend)
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def kernel_net():
+    """Router and hosts without Bora, for tests that start it themselves."""
+    network = Network("kernel")
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def say(capsys):
+    """Prints a line of results past pytest's capture: the numbers are part of the test's outcome."""
+
+    def say(line):
+        with capsys.disabled():
+            print(f"\n    {line}", end="", flush=True)
+
+    return say

@@ -1,0 +1,157 @@
+"""A steady load with sequence numbers, and what became of it.
+
+The sender is a process of its own (`python3 -m lib.load`), so that the receiver does not share its
+interpreter lock. Each packet ends in a mark, its flow, its number in the flow and the complement of
+that number, which keeps the UDP checksum the same for every number."""
+
+import dataclasses
+import json
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from lib.port import Port, wait_readable
+
+MARK = b"BoRa"
+TRAILER = struct.Struct("!4sHII")
+TICK = 0.001
+
+
+def trailer(flow, number=0):
+    """The last bytes of packet `number` of `flow`."""
+    return TRAILER.pack(MARK, flow, number, number ^ 0xFFFFFFFF)
+
+
+@dataclasses.dataclass
+class Report:
+    """What arrived of a load. Times in milliseconds."""
+
+    sent: int
+    received: int
+    lost: int
+    duplicated: int
+    reordered: int
+    longest_silence: float
+    seconds: float
+
+    def __str__(self):
+        return (
+            f"{self.sent} sent in {self.seconds:.1f} s ({self.sent / max(self.seconds, 0.001):.0f}/s), "
+            f"lost {self.lost}, reordered {self.reordered}, duplicated {self.duplicated}, "
+            f"longest silence {self.longest_silence:.1f} ms"
+        )
+
+
+class Load:
+    """Sends `frames` (one a flow, each ending in a trailer) round robin at `rate` packets a second.
+
+    `source` and `sink` are (namespace name, interface). rate 0: as fast as it goes."""
+
+    def __init__(self, source, sink, frames, rate):
+        self.source = source
+        self.sink = sink
+        self.frames = frames
+        self.rate = rate
+        self.arrivals = []  # (time, flow, number)
+        self._stop = threading.Event()
+        self._sender = None
+
+    def __enter__(self):
+        self._port = Port(*self.sink, buffer=128 << 20)
+        self._receiver = threading.Thread(target=self._receive, daemon=True)
+        self._receiver.start()
+        self._sender = subprocess.Popen(
+            [sys.executable, "-m", "lib.load"], cwd=Path(__file__).resolve().parents[1],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        task = {"source": self.source, "frames": [frame.hex() for frame in self.frames], "rate": self.rate}
+        self._sender.stdin.write(json.dumps(task) + "\n")
+        self._sender.stdin.flush()
+        if self._sender.stdout.readline().strip() != "sending":
+            raise RuntimeError("the sender did not start")
+        self._started = time.monotonic()
+        return self
+
+    def __exit__(self, *_):
+        if self._sender.poll() is None:
+            self._sender.kill()
+        self._sender.wait(5)
+        for pipe in (self._sender.stdin, self._sender.stdout):
+            pipe.close()
+        self._stop.set()
+        self._receiver.join(5)
+        self._port.close()
+
+    def count(self):
+        """Packets arrived so far."""
+        return len(self.arrivals)
+
+    def finish(self, drain=1.0):
+        """Ends the sending, waits for the last packets, and reports."""
+        seconds = time.monotonic() - self._started
+        self._sender.send_signal(signal.SIGTERM)
+        sent = json.loads(self._sender.communicate(timeout=10)[0])["sent"]
+        deadline = time.monotonic() + drain
+        while len(self.arrivals) < sent and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self._stop.set()
+        self._receiver.join(5)
+        return self._report(sent, seconds)
+
+    def _report(self, sent, seconds):
+        arrivals = self.arrivals
+        seen = set()
+        highest = {}
+        reordered = duplicated = 0
+        for _, flow, number in arrivals:
+            if (flow, number) in seen:
+                duplicated += 1
+            elif number < highest.get(flow, -1):
+                reordered += 1
+            seen.add((flow, number))
+            highest[flow] = max(number, highest.get(flow, -1))
+        gaps = [after[0] - before[0] for before, after in zip(arrivals, arrivals[1:])]
+        return Report(
+            sent, len(seen), sent - len(seen), duplicated, reordered, 1000 * max(gaps, default=0.0), seconds
+        )
+
+    def _receive(self):
+        while not self._stop.is_set():
+            if not wait_readable([self._port], 0.05):
+                continue
+            for _ in range(4096):
+                frame = self._port.receive_now()
+                if frame is None:
+                    break
+                if frame[-14:-10] == MARK:
+                    _, flow, number, inverse = TRAILER.unpack(frame[-14:])
+                    if number ^ inverse == 0xFFFFFFFF:
+                        self.arrivals.append((time.monotonic(), flow, number))
+
+
+def send(task):
+    """The sender: until SIGTERM, at most ten minutes."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    port = Port(*task["source"])
+    heads = [bytes.fromhex(frame)[:-14] for frame in task["frames"]]
+    rate, sent, started = task["rate"], 0, time.monotonic()
+    print("sending", flush=True)
+    while not stop.is_set() and time.monotonic() - started < 600:
+        due = sent + 64 if rate == 0 else int((time.monotonic() - started) * rate)
+        # After a pause of the whole machine do not make up for more than a little at once.
+        for _ in range(min(due - sent, 64)):
+            flow = sent % len(heads)
+            port.send(heads[flow] + trailer(flow, sent // len(heads)))
+            sent += 1
+        if rate:
+            time.sleep(TICK)
+    print(json.dumps({"sent": sent}), flush=True)
+
+
+if __name__ == "__main__":
+    send(json.loads(sys.stdin.readline()))
