@@ -1,1 +1,55 @@
-fn main() {}
+//! The command line of Bora, a software router for Linux.
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod check;
+mod client;
+mod run;
+mod show;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use arguments::{Arguments, Command, LabCommand};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let level = if arguments.verbose { "debug" } else { "info" };
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or(level))
+        .format_timestamp_millis()
+        .format_target(false)
+        .init();
+    match dispatch(arguments.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("bora: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(options) => run::run(options).map(|()| ExitCode::SUCCESS),
+        Command::Show(options) => show::show(options).map(|()| ExitCode::SUCCESS),
+        Command::Stop => run::stop().map(|()| ExitCode::SUCCESS),
+        Command::Check => Ok(check::check()),
+        Command::Lab(LabCommand::Demo { rate }) => {
+            let _ = rate;
+            anyhow::bail!("no demo yet")
+        }
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Arguments::command(), "bora", &mut io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { directory } => {
+            match directory {
+                Some(directory) => clap_mangen::generate_to(Arguments::command(), directory)?,
+                None => clap_mangen::Man::new(Arguments::command()).render(&mut io::stdout())?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

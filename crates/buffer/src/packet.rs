@@ -35,7 +35,10 @@ impl Frame {
             return Err(self);
         }
         let offset = self.offset(region) as u32 + HEADROOM;
-        Ok(Packet { offset, length: length as u32 })
+        Ok(Packet {
+            offset,
+            length: length as u32,
+        })
     }
 }
 

@@ -68,7 +68,12 @@ impl Pool {
     /// A pool that keeps at most `limit` frames to itself.
     pub fn new(shared: SharedFrames, limit: usize) -> Self {
         let limit = limit.max(2 * Self::EXCHANGE);
-        Self { free: Vec::with_capacity(limit + 1), limit, shared, stats: PoolStats::default() }
+        Self {
+            free: Vec::with_capacity(limit + 1),
+            limit,
+            shared,
+            stats: PoolStats::default(),
+        }
     }
 
     /// A free frame, or `None` if list and reserve are empty.
@@ -111,7 +116,9 @@ impl Pool {
     #[cold]
     fn refill(&mut self) {
         while self.free.len() < Self::EXCHANGE {
-            let Some(frame) = self.shared.0.pop() else { break };
+            let Some(frame) = self.shared.0.pop() else {
+                break;
+            };
             self.stats.refilled += 1;
             self.free.push(frame);
         }

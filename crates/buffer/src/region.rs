@@ -69,16 +69,31 @@ impl Region {
         let (fd, memory, huge_pages) = match map(length, huge) {
             Ok((fd, memory)) => (fd, memory, true),
             Err(_) => {
-                let (fd, memory) = map(length, MemfdFlags::empty())
-                    .map_err(|source| RegionError::Memory { frames, size: frame_size, source })?;
+                let (fd, memory) =
+                    map(length, MemfdFlags::empty()).map_err(|source| RegionError::Memory {
+                        frames,
+                        size: frame_size,
+                        source,
+                    })?;
                 (fd, memory, false)
             }
         };
         log::info!(
             "region: {frames} frames of {frame_size} octets in {} pages",
-            if huge_pages { "2 MiB" } else { "ordinary (no free 2 MiB)" }
+            if huge_pages {
+                "2 MiB"
+            } else {
+                "ordinary (no free 2 MiB)"
+            }
         );
-        Ok(Self { memory, length, frame_size, frames, huge_pages, fd })
+        Ok(Self {
+            memory,
+            length,
+            frame_size,
+            frames,
+            huge_pages,
+            fd,
+        })
     }
 
     /// Octets a frame.
@@ -158,7 +173,9 @@ fn map(length: usize, flags: MemfdFlags) -> Result<(OwnedFd, NonNull<u8>), Errno
             0,
         )?
     };
-    NonNull::new(memory.cast::<u8>()).map(|memory| (fd, memory)).ok_or(Errno::NOMEM)
+    NonNull::new(memory.cast::<u8>())
+        .map(|memory| (fd, memory))
+        .ok_or(Errno::NOMEM)
 }
 
 #[cfg(test)]
@@ -193,8 +210,14 @@ mod tests {
 
     #[test]
     fn bad_sizes_are_refused() {
-        assert!(matches!(Region::new(8, 1000), Err(RegionError::FrameSize(1000))));
-        assert!(matches!(Region::new(u32::MAX, 4096), Err(RegionError::TooLarge(..))));
+        assert!(matches!(
+            Region::new(8, 1000),
+            Err(RegionError::FrameSize(1000))
+        ));
+        assert!(matches!(
+            Region::new(u32::MAX, 4096),
+            Err(RegionError::TooLarge(..))
+        ));
         let region = Region::new(1, 2048).unwrap();
         // SAFETY: the only frame, used once.
         let frame = unsafe { Frame::from_index(0) };

@@ -1,1 +1,17 @@
-//! See the package description.
+//! The daemon: from configuration to running ports and workers, and the API that shows them.
+#![forbid(unsafe_code)]
+
+mod api;
+mod config;
+mod engine;
+mod lease;
+mod place;
+mod ports;
+mod report;
+mod router;
+
+pub use api::{Call, serve};
+pub use config::{Bypass, PathChoice, RunConfig};
+pub use place::{Place, other_places};
+pub use report::{DropsReport, NeighbourReport, PortReport, RouteReport, SyncReport, WorkerReport};
+pub use router::{Router, detach_leftovers};

@@ -6,4 +6,4 @@
 mod ring;
 mod socket;
 
-pub use socket::{RING_SIZE, Socket, SocketConfig, SocketError, SocketStats};
+pub use socket::{RING_SIZE, Socket, SocketConfig, SocketError, SocketStats, StatsReader};

@@ -63,9 +63,7 @@ pub struct SocketConfig {
 pub struct SocketStats {
     /// Dropped because the receive ring was full.
     pub rx_ring_full: u64,
-    /// Dropped because the fill ring was empty.
-    pub fill_ring_empty: u64,
-    /// Dropped for another reason (too long for a frame).
+    /// Dropped because no free frame was at hand, or too long for one.
     pub rx_dropped: u64,
     /// Transmit descriptors the kernel refused.
     pub tx_invalid: u64,
@@ -270,12 +268,22 @@ impl Socket {
         self.in_flight
     }
 
-    /// What the kernel dropped in front of this socket.
-    pub fn stats(&self) -> SocketStats {
-        get_option::<libc::xdp_statistics>(&self.fd, libc::XDP_STATISTICS)
+    /// A second handle, to read the socket's statistics from another thread.
+    pub fn stats_reader(&self) -> io::Result<StatsReader> {
+        self.fd.try_clone().map(StatsReader)
+    }
+}
+
+/// Reads what the kernel dropped in front of a socket.
+#[derive(Debug)]
+pub struct StatsReader(OwnedFd);
+
+impl StatsReader {
+    /// The numbers now; zeros if the kernel does not tell.
+    pub fn read(&self) -> SocketStats {
+        get_option::<libc::xdp_statistics>(&self.0, libc::XDP_STATISTICS)
             .map(|s| SocketStats {
                 rx_ring_full: s.rx_ring_full,
-                fill_ring_empty: s.rx_fill_ring_empty_descs,
                 rx_dropped: s.rx_dropped,
                 tx_invalid: s.tx_invalid_descs,
             })

@@ -16,7 +16,7 @@ mod skeleton {
 
 pub use counters::{Counters, REASONS, Reason};
 pub use link::{AttachError, AttachMode, Attachment, XdpQuery, query};
-pub use program::{Path, PortSettings, Program, ProgramError};
+pub use program::{Lease, Path, PortSettings, Program, ProgramError};
 
 /// Most ports of one Bora; rows of the program's maps.
 pub const MAX_PORTS: usize = 256;

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
@@ -102,9 +103,23 @@ pub enum ProgramError {
     },
 }
 
-/// The loaded program. It acts on a packet only while its lease runs.
+/// The right of the program to act, renewed by whoever sees that Bora is well.
+#[derive(Clone, Copy)]
+pub struct Lease(&'static AtomicU64);
+
+impl Lease {
+    /// Allows the program to act until this time of CLOCK_MONOTONIC, in ns; 0 ends the lease.
+    pub fn set(self, until: u64) {
+        self.0.store(until, Ordering::Relaxed);
+    }
+}
+
+/// The loaded program. It acts on a packet only while its [`Lease`] runs.
+///
+/// Loaded once and kept until the process ends, when the kernel takes everything back but the
+/// pinned links.
 pub struct Program {
-    skeleton: BoraSkel<'static>,
+    skeleton: &'static mut BoraSkel<'static>,
     /// Counts frames that drivers refuse; dropped (detached) with the program.
     _refused: Option<Link>,
 }
@@ -116,8 +131,6 @@ impl Program {
             libbpf_rs::ErrorKind::PermissionDenied => ProgramError::Permission,
             _ => ProgramError::Bpf(error),
         };
-        // The skeleton borrows its object for as long as it lives, which is as long as this
-        // process does: leaked once, a few hundred bytes.
         let object: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = BoraSkelBuilder::default()
@@ -130,7 +143,7 @@ impl Program {
         // then show only in the interface's own statistics.
         let has_btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
         open.progs.count_refused.set_autoload(has_btf);
-        let skeleton = open.load().map_err(permission)?;
+        let skeleton = Box::leak(Box::new(open.load().map_err(permission)?));
         let refused = if has_btf {
             Some(skeleton.progs.count_refused.attach()?)
         } else {
@@ -147,11 +160,12 @@ impl Program {
         self.skeleton.progs.bora.as_fd()
     }
 
-    /// Allows the program to act until this time of CLOCK_MONOTONIC, in ns; 0 ends the lease.
-    pub fn set_lease(&mut self, until: u64) {
-        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.lease_until = until;
-        }
+    /// The lease; it starts out ended. `None` if the kernel does not map BPF variables.
+    pub fn lease(&mut self) -> Option<Lease> {
+        let until = &raw mut self.skeleton.maps.bss_data.as_deref_mut()?.lease_until;
+        // SAFETY: an aligned u64 in memory that libbpf mapped for a skeleton that is never
+        // dropped; the BPF program only reads it, and this side only through the atomic.
+        Some(Lease(unsafe { AtomicU64::from_ptr(until) }))
     }
 
     /// Sets the budget of every reason that has one, in packets a second and CPU.

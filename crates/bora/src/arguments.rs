@@ -1,0 +1,187 @@
+//! What can be typed.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Bora, a software router for Linux
+///
+/// Forwards IPv4 and IPv6 between the interfaces you name, with the addresses, routes and
+/// neighbours that Linux has. What it does not understand it leaves to Linux, and when it is
+/// away Linux forwards.
+#[derive(Debug, Parser)]
+#[command(name = "bora", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// Say more in the log
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Forward between interfaces, until SIGTERM or `bora stop`
+    Run(RunOptions),
+    /// Show what a running Bora does
+    Show(ShowOptions),
+    /// Stop Bora and take it off its interfaces
+    ///
+    /// SIGTERM also ends it but leaves the XDP program attached, passing everything to Linux, for
+    /// the next Bora to take over without a gap. This removes the program, too.
+    Stop,
+    /// Say whether this machine can run Bora, what is missing, and what to type
+    Check,
+    /// Networks on one machine
+    #[command(subcommand)]
+    Lab(LabCommand),
+    /// Print shell completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write all pages to a folder
+    Man {
+        /// Where to write bora.1, bora-run.1, …
+        directory: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunOptions {
+    /// An interface to forward on; repeat it
+    #[arg(short, long = "port", value_name = "INTERFACE", required = true)]
+    pub(crate) ports: Vec<String>,
+    /// CPUs for the engine's workers, such as 1-3,5
+    #[arg(long, value_name = "LIST", value_parser = cores, default_value = "")]
+    pub(crate) cores: Cores,
+    /// Which tier forwards
+    #[arg(long, value_enum, default_value_t = PathArgument::Auto)]
+    pub(crate) path: PathArgument,
+    /// Forward even what Linux has rules for; repeat it
+    #[arg(long, value_enum)]
+    pub(crate) bypass: Vec<BypassArgument>,
+    /// Exceptions a second and CPU that may go to Linux, for each reason
+    #[arg(long, value_name = "PACKETS", default_value_t = 10_000)]
+    pub(crate) punt_budget: u64,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PathArgument {
+    /// The engine where the driver does zero-copy, express where it does not
+    Auto,
+    /// The XDP program, in the driver
+    Express,
+    /// Worker threads over AF_XDP
+    Engine,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BypassArgument {
+    /// Firewall rules, tc filters and IPsec policies of Linux
+    Netfilter,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowOptions {
+    #[command(subcommand)]
+    pub(crate) what: ShowWhat,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Show again every second
+    #[arg(short, long, global = true)]
+    pub(crate) watch: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum ShowWhat {
+    /// Ports: path, mode, packets
+    Ports,
+    /// Where every packet went, by reason
+    Drops,
+    /// Workers
+    Workers,
+    /// Routes as Bora holds them
+    Routes,
+    /// The route an address takes
+    Route {
+        /// IPv4 or IPv6 address
+        address: std::net::IpAddr,
+    },
+    /// Neighbours
+    Neighbours,
+    /// Whether kernel and FIB agree
+    Sync {
+        /// Dump the kernel's tables and compare every prefix
+        #[arg(long)]
+        verify: bool,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    /// Three hosts' worth of network in namespaces: the kernel forwards, then Bora does
+    Demo {
+        /// Packets a second for the outage measurement
+        #[arg(long, default_value_t = 50_000)]
+        rate: u64,
+    },
+}
+
+/// CPU numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cores(pub(crate) Vec<usize>);
+
+/// Parses `1-3,5`.
+fn cores(text: &str) -> Result<Cores, String> {
+    let mut found = Vec::new();
+    for part in text.split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| {
+            text.trim()
+                .parse::<usize>()
+                .map_err(|_| format!("`{text}` is not a CPU number"))
+        };
+        let (first, last) = (number(first)?, number(last)?);
+        if last < first || last > last_cpu() {
+            return Err(format!(
+                "`{part}`: this machine has CPUs 0 to {}",
+                last_cpu()
+            ));
+        }
+        found.extend(first..=last);
+    }
+    Ok(Cores(found))
+}
+
+fn last_cpu() -> usize {
+    let text = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    let last = text
+        .trim()
+        .rsplit(['-', ','])
+        .next()
+        .and_then(|cpu| cpu.parse().ok());
+    last.unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn core_lists() {
+        assert_eq!(cores("").unwrap().0, Vec::<usize>::new());
+        assert_eq!(cores("0").unwrap().0, [0]);
+        assert_eq!(cores("0-0,0").unwrap().0, [0, 0]);
+        for wrong in ["x", "1-", "3-1", "99999"] {
+            assert!(cores(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

@@ -1,0 +1,104 @@
+//! `bora check`: can this machine run Bora, what is missing, what to type.
+
+use std::fs;
+use std::process::ExitCode;
+
+enum Finding {
+    Good(String),
+    Advice(String, &'static str),
+    Missing(String, &'static str),
+}
+
+/// Prints one line a finding; fails if something needed is missing.
+pub(crate) fn check() -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for finding in [
+        kernel(),
+        privileges(),
+        btf(),
+        memory(),
+        forwarding("ipv4"),
+        forwarding("ipv6"),
+    ] {
+        match finding {
+            Finding::Good(text) => println!("ok       {text}"),
+            Finding::Advice(text, advice) => println!("advice   {text}: {advice}"),
+            Finding::Missing(text, advice) => {
+                println!("missing  {text}: {advice}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    code
+}
+
+fn kernel() -> Finding {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy().into_owned();
+    let mut numbers = release
+        .split('.')
+        .map(|part| part.parse::<u32>().unwrap_or(0));
+    match (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) {
+        version if version >= (6, 2) => Finding::Good(format!("Linux {release}")),
+        version if version >= (5, 18) => Finding::Advice(
+            format!("Linux {release}"),
+            "before 6.2 Bora cannot see firewall rules packet by packet; it forwards only with \
+             --bypass netfilter",
+        ),
+        _ => Finding::Missing(format!("Linux {release}"), "Bora needs 5.18 or later"),
+    }
+}
+
+fn privileges() -> Finding {
+    if rustix::process::geteuid().is_root() {
+        Finding::Good("running as root".into())
+    } else {
+        Finding::Missing("root".into(), "`bora run` needs it; type `sudo bora check`")
+    }
+}
+
+fn btf() -> Finding {
+    if fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false) {
+        Finding::Good("kernel type information (BTF)".into())
+    } else {
+        Finding::Missing(
+            "kernel type information (BTF)".into(),
+            "use a kernel built with CONFIG_DEBUG_INFO_BTF, as Debian's and Ubuntu's are",
+        )
+    }
+}
+
+fn memory() -> Finding {
+    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = info
+        .lines()
+        .find_map(|line| line.strip_prefix("HugePages_Free:"));
+    let free: u64 = line.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    if free >= 32 {
+        Finding::Good(format!("{free} free huge pages"))
+    } else {
+        Finding::Advice(
+            format!("{free} free huge pages"),
+            "the engine works without, a little slower; `sysctl vm.nr_hugepages=64` gives it some",
+        )
+    }
+}
+
+fn forwarding(family: &'static str) -> Finding {
+    let (file, advice) = match family {
+        "ipv4" => (
+            "ipv4/ip_forward",
+            "nothing is forwarded; `sysctl net.ipv4.ip_forward=1`",
+        ),
+        _ => (
+            "ipv6/conf/all/forwarding",
+            "nothing is forwarded; `sysctl net.ipv6.conf.all.forwarding=1`",
+        ),
+    };
+    let value = fs::read_to_string(format!("/proc/sys/net/{file}")).unwrap_or_default();
+    if value.trim() == "1" {
+        Finding::Good(format!("{family} forwarding is on"))
+    } else {
+        Finding::Advice(format!("{family} forwarding is off"), advice)
+    }
+}

@@ -1,0 +1,144 @@
+//! The HTTP API on a unix socket: the CLI, a web page and Prometheus share it.
+
+use std::net::IpAddr;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use anyhow::Context;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use serde::Deserialize;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::place::Place;
+use crate::report::{
+    DropsReport, NeighbourReport, PortReport, RouteReport, SyncReport, WorkerReport,
+};
+
+/// A question to the control loop, or the order to stop.
+#[derive(Debug)]
+pub enum Call {
+    /// All ports.
+    Ports(oneshot::Sender<Vec<PortReport>>),
+    /// Where all packets went.
+    Drops(oneshot::Sender<DropsReport>),
+    /// All workers.
+    Workers(oneshot::Sender<Vec<WorkerReport>>),
+    /// All routes.
+    Routes(oneshot::Sender<Vec<RouteReport>>),
+    /// The route of one address.
+    Route(IpAddr, oneshot::Sender<Option<RouteReport>>),
+    /// All neighbours.
+    Neighbours(oneshot::Sender<Vec<NeighbourReport>>),
+    /// Whether kernel and FIB agree.
+    Sync {
+        /// Dump and compare.
+        verify: bool,
+        /// The answer.
+        reply: oneshot::Sender<SyncReport>,
+    },
+    /// End; with `detach`, take the XDP program off the interfaces.
+    Stop {
+        /// Whether to detach.
+        detach: bool,
+    },
+}
+
+/// Longest time an answer may take: a full table being verified takes seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Serves the API until the process ends; SIGTERM and SIGINT become [`Call::Stop`].
+///
+/// # Errors
+/// If the socket cannot be made.
+pub async fn serve(place: Place, calls: Sender<Call>) -> anyhow::Result<()> {
+    let path = place.socket();
+    let _ = std::fs::remove_file(&path); // of a Bora that was killed; we hold the lock
+    let listener =
+        UnixListener::bind(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o660))?;
+    if let Some(group) = group_id("bora") {
+        chown(&path, None, Some(group))?;
+    }
+    let signals = calls.clone();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::spawn(async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        let _ = signals.send(Call::Stop { detach: false });
+    });
+    let app = Router::new()
+        .route("/v1/ports", get(|State(calls)| ask(calls, Call::Ports)))
+        .route("/v1/drops", get(|State(calls)| ask(calls, Call::Drops)))
+        .route("/v1/workers", get(|State(calls)| ask(calls, Call::Workers)))
+        .route("/v1/routes", get(|State(calls)| ask(calls, Call::Routes)))
+        .route("/v1/routes/{addr}", get(route))
+        .route(
+            "/v1/neighbours",
+            get(|State(calls)| ask(calls, Call::Neighbours)),
+        )
+        .route("/v1/sync", get(sync))
+        .route("/v1/stop", post(stop))
+        .with_state(calls);
+    axum::serve(listener, app).await.context("API")
+}
+
+async fn ask<T: serde::Serialize>(
+    calls: Sender<Call>,
+    call: impl FnOnce(oneshot::Sender<T>) -> Call,
+) -> Response {
+    let (reply, answer) = oneshot::channel();
+    let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "Bora is stopping").into_response();
+    if calls.send(call(reply)).is_err() {
+        return stopping();
+    }
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(Ok(value)) => Json(value).into_response(),
+        Ok(Err(_)) => stopping(),
+        Err(_) => (StatusCode::GATEWAY_TIMEOUT, "the control loop is busy").into_response(),
+    }
+}
+
+async fn route(State(calls): State<Sender<Call>>, Path(addr): Path<String>) -> Response {
+    match addr.parse() {
+        Ok(addr) => ask(calls, |reply| Call::Route(addr, reply)).await,
+        Err(_) => (
+            StatusCode::BAD_REQUEST,
+            format!("`{addr}` is not an address"),
+        )
+            .into_response(),
+    }
+}
+
+#[derive(Deserialize)]
+struct SyncOptions {
+    #[serde(default)]
+    verify: bool,
+}
+
+async fn sync(State(calls): State<Sender<Call>>, Query(options): Query<SyncOptions>) -> Response {
+    ask(calls, |reply| Call::Sync {
+        verify: options.verify,
+        reply,
+    })
+    .await
+}
+
+async fn stop(State(calls): State<Sender<Call>>) -> StatusCode {
+    match calls.send(Call::Stop { detach: true }) {
+        Ok(()) => StatusCode::ACCEPTED,
+        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
+
+fn group_id(name: &str) -> Option<u32> {
+    let groups = std::fs::read_to_string("/etc/group").ok()?;
+    let mut fields = groups.lines().map(|line| line.split(':'));
+    fields.find_map(|mut line| (line.next() == Some(name)).then(|| line.nth(1)?.parse().ok())?)
+}

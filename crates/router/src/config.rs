@@ -1,0 +1,35 @@
+//! What the user asks for.
+
+/// Which tier forwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PathChoice {
+    /// The engine where the driver does zero-copy, express where it does not.
+    #[default]
+    Auto,
+    /// The XDP program itself.
+    Express,
+    /// User-space workers.
+    Engine,
+}
+
+/// Parts of Linux the user takes out of the way on purpose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bypass {
+    /// Forward even where netfilter, tc or xfrm has rules.
+    pub netfilter: bool,
+}
+
+/// Configuration of one run.
+#[derive(Clone, Debug)]
+pub struct RunConfig {
+    /// Interface names.
+    pub ports: Vec<String>,
+    /// CPUs for workers; empty lets the scheduler place one worker.
+    pub cores: Vec<usize>,
+    /// Which tier.
+    pub path: PathChoice,
+    /// What to bypass.
+    pub bypass: Bypass,
+    /// Packets a second, per reason and CPU, that may go to Linux as exceptions.
+    pub punt_budget: u64,
+}

@@ -1,0 +1,198 @@
+//! Where a Bora keeps its socket, its lock and its pins: one place a network namespace.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
+
+const RUN: &str = "/run/bora";
+const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+
+/// The place of one network namespace.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Inode of the network namespace.
+    pub netns: u32,
+    directory: PathBuf,
+}
+
+impl Place {
+    /// The place of this process's network namespace.
+    pub fn here() -> anyhow::Result<Self> {
+        let netns = fs::metadata("/proc/thread-self/ns/net")
+            .context("no /proc")?
+            .ino();
+        let netns = u32::try_from(netns).context("network namespace inode")?;
+        Ok(Self {
+            netns,
+            directory: Path::new(RUN).join(netns.to_string()),
+        })
+    }
+
+    /// The API's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.join("api.sock")
+    }
+
+    /// Takes the place for this process; fails if another Bora has it.
+    pub fn lock(&self) -> anyhow::Result<File> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&self.directory)
+            .with_context(|| format!("cannot create {}: run as root", self.directory.display()))?;
+        let path = self.directory.join("lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .with_context(|| format!("cannot open {}: run as root", path.display()))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut pid = String::new();
+            file.read_to_string(&mut pid).unwrap_or_default();
+            bail!(
+                "a Bora already runs in this network namespace (pid {}); stop it with `bora stop`",
+                pid.trim()
+            );
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        write!(file, "{}", std::process::id())?;
+        Ok(file)
+    }
+
+    /// The folder for pinned links, in a bpffs that outlives this process.
+    ///
+    /// Under `ip netns exec` /sys has no bpffs, and a mount made there ends with the process; so
+    /// the file system is mounted in the outermost mount namespace that can be entered.
+    pub fn pins(&self) -> anyhow::Result<Pins> {
+        let root = outer_root();
+        let mount_point = Path::new(RUN).join("bpf");
+        let seen = format!("{}{}", root.as_deref().unwrap_or(""), mount_point.display());
+        if !is_bpffs(&seen) {
+            mount_bpffs(root.as_deref(), &mount_point)?;
+        }
+        let folder = PathBuf::from(seen).join(self.netns.to_string());
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).with_context(|| format!("cannot create {}", folder.display()));
+            }
+            _ => {}
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = open(&folder, flags, Mode::empty())
+            .with_context(|| format!("cannot open {}", folder.display()))?;
+        Ok(Pins(fd))
+    }
+
+    /// Removes the socket; the lock file stays for the next.
+    pub fn clean(&self) {
+        let _ = fs::remove_file(self.socket());
+    }
+}
+
+/// An open folder of pins; stays valid when the process it was reached through ends.
+#[derive(Debug)]
+pub struct Pins(OwnedFd);
+
+impl Pins {
+    /// Where the link of an interface is pinned.
+    pub fn link(&self, ifindex: u32) -> PathBuf {
+        self.folder().join(format!("link-{ifindex}"))
+    }
+
+    /// All interfaces with a pin.
+    pub fn links(&self) -> Vec<u32> {
+        let Ok(entries) = fs::read_dir(self.folder()) else {
+            return Vec::new();
+        };
+        let names = entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names
+            .filter_map(|name| name.strip_prefix("link-")?.parse().ok())
+            .collect()
+    }
+
+    fn folder(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+}
+
+/// The network namespaces, by inode, in which a Bora left a socket.
+pub fn other_places() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(RUN) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter(|entry| entry.path().join("api.sock").exists())
+        .filter_map(|entry| entry.file_name().to_string_lossy().parse().ok())
+        .collect()
+}
+
+/// `/proc/PID/root` of the outermost ancestor in another mount namespace, if there is one.
+fn outer_root() -> Option<String> {
+    let own = fs::read_link("/proc/self/ns/mnt").ok()?;
+    let mut ancestors = Vec::new();
+    let mut pid = std::process::id();
+    while let Some(parent) = parent_of(pid).filter(|&parent| parent > 0) {
+        ancestors.push(parent);
+        pid = parent;
+    }
+    let outermost = ancestors
+        .into_iter()
+        .rev()
+        .find(|pid| fs::read_dir(format!("/proc/{pid}/root/run")).is_ok())?;
+    let theirs = fs::read_link(format!("/proc/{outermost}/ns/mnt")).ok()?;
+    (theirs != own).then(|| format!("/proc/{outermost}/root"))
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:"))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+fn is_bpffs(path: &str) -> bool {
+    statfs(path).is_ok_and(|found| found.f_type as i64 == BPF_FS_MAGIC)
+}
+
+fn mount_bpffs(root: Option<&str>, mount_point: &Path) -> anyhow::Result<()> {
+    let script = format!(
+        "mkdir -p {0} && mount -t bpf -o mode=0700 bpf {0}",
+        mount_point.display()
+    );
+    let mut command = match root.and_then(|root| root.split('/').nth(2)) {
+        Some(pid) => {
+            let mut command = Command::new("nsenter");
+            command.args(["-t", pid, "-m", "sh", "-c", &script]);
+            command
+        }
+        None => {
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]);
+            command
+        }
+    };
+    let output = command.output().context("cannot run mount")?;
+    if !output.status.success() {
+        bail!(
+            "cannot mount a BPF file system at {}: {}",
+            mount_point.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(())
+}

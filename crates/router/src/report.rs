@@ -1,0 +1,145 @@
+//! What `bora show` shows, and what the API returns as JSON. Packets unless named otherwise.
+
+use std::collections::BTreeMap;
+
+use bora_mirror::{Difference, MirrorStats};
+use serde::{Deserialize, Serialize};
+
+/// A port.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PortReport {
+    /// Number.
+    pub index: u16,
+    /// Interface name.
+    pub name: String,
+    /// `up` or `down`.
+    pub state: String,
+    /// MTU in octets.
+    pub mtu: u32,
+    /// Ethernet address.
+    pub mac: String,
+    /// `express`, `engine` or `kernel`.
+    pub path: String,
+    /// Why this path.
+    pub why: String,
+    /// `driver` or `generic`.
+    pub xdp: String,
+    /// `zero-copy`, `copy`, or `-` without sockets.
+    pub af_xdp: String,
+    /// Whether other ports can send express frames to it, or why not.
+    pub redirect: String,
+    /// Receive queues.
+    pub queues: u32,
+    /// Received.
+    pub rx_packets: u64,
+    /// Octets received.
+    pub rx_bytes: u64,
+    /// Sent.
+    pub tx_packets: u64,
+    /// Octets sent.
+    pub tx_bytes: u64,
+    /// Handed to Linux.
+    pub passed: u64,
+    /// Dropped.
+    pub dropped: u64,
+    /// Handed to Linux, by reason.
+    pub passed_by_reason: BTreeMap<String, u64>,
+    /// Dropped, by reason.
+    pub dropped_by_reason: BTreeMap<String, u64>,
+}
+
+/// Where all packets went: `received = sent + passed + sum(drops) + held`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DropsReport {
+    /// Packets the XDP program saw.
+    pub received: u64,
+    /// Sent by either tier.
+    pub sent: u64,
+    /// Handed to Linux.
+    pub passed: u64,
+    /// In Bora's rings.
+    pub held: u64,
+    /// Dropped, by reason.
+    pub drops: BTreeMap<String, u64>,
+    /// Handed to Linux, by reason.
+    pub punts: BTreeMap<String, u64>,
+}
+
+/// A worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// Number.
+    pub index: usize,
+    /// CPU, if pinned.
+    pub core: Option<usize>,
+    /// Times round the loop.
+    pub loops: u64,
+    /// Times asleep.
+    pub sleeps: u64,
+    /// Received.
+    pub rx_packets: u64,
+    /// Sent.
+    pub tx_packets: u64,
+    /// In its transmit rings.
+    pub held: u64,
+    /// Frames from its own list.
+    pub pool_hits: u64,
+    /// Frames fetched from the reserve.
+    pub pool_refilled: u64,
+    /// Frames given back to the reserve.
+    pub pool_spilled: u64,
+    /// Requests that found no frame.
+    pub pool_exhausted: u64,
+}
+
+/// A route as Bora holds it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RouteReport {
+    /// Destination.
+    pub prefix: String,
+    /// What it leads to, as `ip route` words it.
+    pub via: String,
+    /// Metric.
+    pub metric: u32,
+    /// `main` or `local`.
+    pub table: String,
+}
+
+/// A neighbour.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NeighbourReport {
+    /// Address.
+    pub address: String,
+    /// Interface name.
+    pub device: String,
+    /// Ethernet address.
+    pub mac: String,
+}
+
+/// Whether kernel and FIB agree.
+#[derive(Clone, Debug, Serialize)]
+pub struct SyncReport {
+    /// Nothing waits to be reconciled, nothing is missing.
+    pub in_sync: bool,
+    /// Seconds since the last difference.
+    pub since_seconds: u64,
+    /// IPv4 prefixes in the FIB.
+    pub prefixes4: usize,
+    /// IPv6 prefixes in the FIB.
+    pub prefixes6: usize,
+    /// Neighbours with a known address.
+    pub neighbours: usize,
+    /// Next-hop objects.
+    pub next_hops: usize,
+    /// Octets of the tables.
+    pub fib_bytes: usize,
+    /// Prefixes that found no room.
+    pub missing: u64,
+    /// Why traffic is left to Linux.
+    pub guard: Vec<String>,
+    /// The mirror's own numbers.
+    #[serde(flatten)]
+    pub mirror: MirrorStats,
+    /// With `--verify`: prefixes on which a fresh dump and the FIB differ.
+    pub differences: Vec<Difference>,
+}
