@@ -1,0 +1,424 @@
+//! From the kernel's routes of one family to the FIB's prefixes.
+
+use std::collections::{HashMap, HashSet};
+
+use bora_fib::{FibError, NextHopId};
+
+use crate::message::{RouteMessage, RouteType, Target};
+use crate::nexthops::{HopKey, NextHops, TargetId};
+use crate::rib::{Prefix, Rib, Route, Table, number};
+use crate::world::World;
+
+/// One address family of the mirror.
+pub(crate) struct Family<P> {
+    pub(crate) rib: Rib<P>,
+    /// Prefixes to bring to the FIB. May name one twice.
+    dirty: Vec<P>,
+    /// Host routes of the FIB that come from neighbours.
+    pub(crate) hosts: HashMap<P, HopKey>,
+    /// Prefixes the FIB had no room for.
+    pub(crate) refused: HashSet<P>,
+    /// Host prefixes whose local-table routes changed.
+    pub(crate) local_changes: Vec<P>,
+}
+
+/// What a changed route asks for beside its prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// Nothing.
+    Done,
+    /// The event does not fit what is known: compare with the kernel.
+    Suspicious,
+}
+
+impl<P: Prefix> Family<P> {
+    pub(crate) fn new() -> Self {
+        Self {
+            rib: Rib::new(),
+            dirty: Vec::new(),
+            hosts: HashMap::new(),
+            refused: HashSet::new(),
+            local_changes: Vec::new(),
+        }
+    }
+
+    /// Puts the prefixes into the FIB that never change.
+    pub(crate) fn insert_fixed(&self, hops: &mut NextHops) -> Result<(), FibError> {
+        let local = hops.local();
+        for &(address, len) in P::FIXED {
+            P::masked(address, len).fib_insert(&mut hops.fib, local)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.dirty.is_empty() && self.refused.is_empty()
+    }
+
+    /// A route was added or deleted.
+    pub(crate) fn apply(
+        &mut self,
+        world: &World,
+        hops: &mut NextHops,
+        message: RouteMessage,
+        gone: bool,
+    ) -> Applied {
+        let prefix = P::masked(number(message.address), message.len);
+        let expired = message.expires < 0;
+        let (replace, append) = (message.replace, message.append);
+        let Some(new) = intern::<P>(world, hops, message) else {
+            return Applied::Done;
+        };
+        let mut routes = self.rib.get(prefix).to_vec();
+        let applied = if gone || expired {
+            remove::<P>(world, hops, &mut routes, &new)
+        } else {
+            insert::<P>(hops, &mut routes, new, replace, append);
+            Applied::Done
+        };
+        hops.release(new.target);
+        self.set(hops, prefix, routes);
+        applied
+    }
+
+    /// Sets the routes of a prefix, if they differ. Takes the targets' uses for the new ones
+    /// itself.
+    pub(crate) fn set(&mut self, hops: &mut NextHops, prefix: P, routes: Vec<Route>) -> bool {
+        let old = self.rib.get(prefix);
+        if old == routes.as_slice() {
+            return false;
+        }
+        routes.iter().for_each(|route| hops.retain(route.target));
+        old.iter().for_each(|route| hops.release(route.target));
+        let in_local = |routes: &[Route]| routes.iter().any(|route| route.table == Table::Local);
+        if prefix.is_host() && (in_local(old) || in_local(&routes)) {
+            self.local_changes.push(prefix);
+        }
+        let was_wide = self.rib.is_wide_local(prefix);
+        self.rib.set(prefix, routes);
+        self.dirty.push(prefix);
+        if was_wide != self.rib.is_wide_local(prefix) {
+            let inside = self.rib.iter().map(|(inner, _)| inner);
+            self.dirty
+                .extend(inside.filter(|&inner| prefix.covers(inner)));
+        }
+        self.dirty.extend(self.rib.in_default());
+        true
+    }
+
+    /// Marks every prefix that has a route to one of these targets (sorted).
+    pub(crate) fn mark_targets(&mut self, targets: &[TargetId]) {
+        if targets.is_empty() {
+            return;
+        }
+        let uses = |routes: &[Route]| {
+            routes
+                .iter()
+                .any(|route| targets.binary_search(&route.target).is_ok())
+        };
+        let marked = self
+            .rib
+            .iter()
+            .filter(|(_, routes)| uses(routes))
+            .map(|(prefix, _)| prefix);
+        self.dirty.extend(marked);
+        self.dirty.extend(self.rib.in_default());
+    }
+
+    /// Marks the host prefix of a neighbour.
+    pub(crate) fn mark_host(&mut self, address: u128) {
+        self.dirty.push(P::masked(address, P::BITS));
+    }
+
+    /// Removes the routes that `gone` selects.
+    pub(crate) fn remove_routes(&mut self, hops: &mut NextHops, gone: impl Fn(&Route) -> bool) {
+        let hit = self
+            .rib
+            .iter()
+            .filter(|(_, routes)| routes.iter().any(&gone));
+        for prefix in hit.map(|(prefix, _)| prefix).collect::<Vec<_>>() {
+            let kept = self
+                .rib
+                .get(prefix)
+                .iter()
+                .filter(|route| !gone(route))
+                .copied()
+                .collect();
+            self.set(hops, prefix, kept);
+        }
+    }
+
+    /// Brings the marked prefixes to the FIB, and the neighbours inside them. Returns how many
+    /// entries of the FIB changed.
+    pub(crate) fn sync(&mut self, world: &World, hops: &mut NextHops) -> usize {
+        let mut changes = 0;
+        for prefix in std::mem::take(&mut self.dirty) {
+            changes += usize::from(self.sync_prefix(world, hops, prefix));
+            if prefix.is_host() {
+                continue;
+            }
+            let (first, last) = prefix.range();
+            let inside = (P::ip(first), 0)..=(P::ip(last), u32::MAX);
+            for &(address, _) in world.neighbours.range(inside).map(|(key, _)| key) {
+                let host = P::masked(number(address), P::BITS);
+                changes += usize::from(self.sync_prefix(world, hops, host));
+            }
+        }
+        changes
+    }
+
+    fn sync_prefix(&mut self, world: &World, hops: &mut NextHops, prefix: P) -> bool {
+        if prefix.is_fixed() {
+            return false;
+        }
+        let host = self.host_way(world, hops, prefix);
+        let acquired = host.map(|key| hops.acquire(world, key));
+        let wanted = match acquired {
+            Some(Ok(id)) => Some(id),
+            Some(Err(_)) => Some(hops.unsupported()),
+            None => self.best(hops, prefix, self.rib.get(prefix)),
+        };
+        let changed = self.write(hops, prefix, wanted);
+        let held = match (host, acquired) {
+            (Some(key), Some(Ok(_))) => self.hosts.insert(prefix, key),
+            _ => self.hosts.remove(&prefix),
+        };
+        if let Some(key) = held {
+            hops.release_hop(key);
+        }
+        changed
+    }
+
+    fn write(&mut self, hops: &mut NextHops, prefix: P, wanted: Option<NextHopId>) -> bool {
+        let current = prefix.fib_get(&hops.fib);
+        if current == wanted {
+            return false;
+        }
+        let Some(id) = wanted else {
+            prefix.fib_remove(&mut hops.fib);
+            self.refused.remove(&prefix);
+            return true;
+        };
+        match prefix.fib_insert(&mut hops.fib, id) {
+            Ok(()) => {
+                self.refused.remove(&prefix);
+            }
+            Err(e) => {
+                if self.refused.is_empty() {
+                    log::error!("{prefix}: {e}; the FIB is no longer that of the kernel");
+                }
+                self.refused.insert(prefix);
+                prefix.fib_remove(&mut hops.fib);
+            }
+        }
+        true
+    }
+
+    /// What the kernel's look-up finds at exactly this prefix; `None`: it goes on searching.
+    fn best(&self, hops: &NextHops, prefix: P, routes: &[Route]) -> Option<NextHopId> {
+        let mut visible = self.visible(hops, prefix, routes);
+        let first = visible.next()?;
+        if first.is_partial() || visible.any(|route| route.is_partial()) {
+            return Some(hops.unsupported());
+        }
+        Some(hops.id(first.target))
+    }
+
+    /// The routes of a prefix that the kernel would use, best first.
+    fn visible<'a>(
+        &'a self,
+        hops: &'a NextHops,
+        prefix: P,
+        routes: &'a [Route],
+    ) -> impl Iterator<Item = &'a Route> {
+        routes.iter().filter(move |route| {
+            hops.usable(route.target)
+                && match route.table {
+                    Table::Local => true,
+                    Table::Main => !self.rib.hidden(prefix),
+                    Table::Default => !self.answered_earlier(hops, prefix),
+                }
+        })
+    }
+
+    /// Whether the tables before `default` have a route for the addresses of a prefix.
+    fn answered_earlier(&self, hops: &NextHops, prefix: P) -> bool {
+        let (address, len) = prefix.parts();
+        self.rib.covering(address, len).any(|(_, routes)| {
+            routes
+                .iter()
+                .any(|route| route.table != Table::Default && hops.usable(route.target))
+        })
+    }
+
+    /// The hop of a host prefix whose best route is on-link and whose neighbour is known.
+    fn host_way(&self, world: &World, hops: &NextHops, prefix: P) -> Option<HopKey> {
+        if !prefix.is_host() {
+            return None;
+        }
+        let address = P::ip(prefix.parts().0);
+        let at = (address, 0)..=(address, u32::MAX);
+        let known = |&(_, neighbour): &(_, &crate::message::Neighbour)| {
+            neighbour.usable().is_some() && world.ports.contains_key(&neighbour.device)
+        };
+        world.neighbours.range(at.clone()).find(known)?;
+        let mut covering = self.rib.covering(prefix.parts().0, P::BITS);
+        let route = covering.find_map(|(wide, routes)| {
+            let mut visible = self.visible(hops, wide, routes).peekable();
+            let first = **visible.peek()?;
+            Some((!visible.any(|route| route.is_partial())).then_some(first))
+        })??;
+        let target = hops.target(route.target)?;
+        let device = on_link(world, target)?;
+        world
+            .neighbours
+            .range(at)
+            .find(|entry| known(entry) && entry.1.device == device)?;
+        let mtu = target.mtu.unwrap_or(0);
+        Some(HopKey {
+            device,
+            gateway: Some(address),
+            v6: P::V6,
+            mtu,
+        })
+    }
+}
+
+/// The device of a route that reaches its destinations directly.
+fn on_link(world: &World, target: &Target) -> Option<u32> {
+    if target.kind != RouteType::Unicast {
+        return None;
+    }
+    match world.ways(target).as_slice() {
+        [only] if only.gateway.is_none() && !only.encap => Some(only.device),
+        _ => None,
+    }
+}
+
+/// A route in the mirror's form, holding one use of its target. `None`: of a table that is only
+/// reached by rules, which the guard watches.
+pub(crate) fn intern<P: Prefix>(
+    world: &World,
+    hops: &mut NextHops,
+    message: RouteMessage,
+) -> Option<Route> {
+    Some(Route {
+        table: Table::from_number(message.table, P::V6)?,
+        tos: message.tos,
+        protocol: message.protocol,
+        source_specific: message.source_specific,
+        metric: message.metric,
+        target: hops.intern(world, message.target, P::V6),
+    })
+}
+
+/// Adds a route to those of its prefix, where the kernel puts it. IPv6 announces all ways of a
+/// multipath route at once, also when one is appended.
+pub(crate) fn insert<P: Prefix>(
+    hops: &NextHops,
+    routes: &mut Vec<Route>,
+    new: Route,
+    replace: bool,
+    append: bool,
+) {
+    let same_key = |route: &Route| route.key() == new.key();
+    let same = |route: &Route| same_key(route) && same_way(hops, route, &new, P::V6);
+    let extended = |route: &Route| P::V6 && same_key(route) && shares_gateway(hops, route, &new);
+    if !replace && let Some(known) = routes.iter_mut().find(|route| same(route)) {
+        *known = new;
+        return;
+    }
+    let replaced = if replace {
+        routes
+            .iter()
+            .position(|route| same(route) || extended(route))
+            .or_else(|| routes.iter().position(same_key))
+    } else {
+        routes.iter().position(extended)
+    };
+    if let Some(at) = replaced {
+        routes[at] = new;
+        return;
+    }
+    let before = |route: &Route| {
+        let (ours, theirs) = ((new.table, new.metric), (route.table, route.metric));
+        theirs < ours || (theirs == ours && (append || P::V6))
+    };
+    let at = routes
+        .iter()
+        .position(|route| !before(route))
+        .unwrap_or(routes.len());
+    routes.insert(at, new);
+}
+
+/// Takes a route from those of its prefix. IPv6 announces only the ways that went.
+fn remove<P: Prefix>(
+    world: &World,
+    hops: &mut NextHops,
+    routes: &mut Vec<Route>,
+    gone: &Route,
+) -> Applied {
+    let same_key = |route: &Route| route.key() == gone.key();
+    let found = routes
+        .iter()
+        .position(|route| same_key(route) && same_way(hops, route, gone, P::V6));
+    if let Some(at) = found {
+        routes.remove(at);
+        return Applied::Done;
+    }
+    let Some(at) = routes.iter().position(same_key) else {
+        return Applied::Done;
+    };
+    let (Some(left), Some(gone)) = (hops.target(routes[at].target), hops.target(gone.target))
+    else {
+        return Applied::Suspicious;
+    };
+    let mut left = left.clone();
+    let before = left.hops.len();
+    left.hops.retain(|hop| {
+        !gone
+            .hops
+            .iter()
+            .any(|g| (g.device, g.gateway) == (hop.device, hop.gateway))
+    });
+    if !P::V6 || left.hops.is_empty() || left.hops.len() == before {
+        return Applied::Suspicious;
+    }
+    if let [only] = left.hops.as_mut_slice() {
+        only.weight = 1;
+    }
+    // the caller's `set` takes its own use of the new target; this one is given back by it too
+    let target = hops.intern(world, left, P::V6);
+    routes[at].target = target;
+    hops.release(target);
+    Applied::Done
+}
+
+/// Whether two routes lead the same way, whether or not it is dead at the moment. An IPv6 event
+/// about a deletion does not carry everything.
+fn same_way(hops: &NextHops, a: &Route, b: &Route, v6: bool) -> bool {
+    if a.target == b.target {
+        return true;
+    }
+    let (Some(a), Some(b)) = (hops.target(a.target), hops.target(b.target)) else {
+        return false;
+    };
+    let ways = |target: &Target| {
+        let hops = target.hops.iter();
+        hops.map(|hop| (hop.device, hop.gateway, if v6 { 0 } else { hop.weight }))
+            .collect::<Vec<_>>()
+    };
+    (a.kind, a.object) == (b.kind, b.object)
+        && (v6 || (a.mtu, a.source) == (b.mtu, b.source))
+        && ways(a) == ways(b)
+}
+
+fn shares_gateway(hops: &NextHops, a: &Route, b: &Route) -> bool {
+    let (Some(a), Some(b)) = (hops.target(a.target), hops.target(b.target)) else {
+        return false;
+    };
+    let same = |x: &crate::message::Hop, y: &crate::message::Hop| {
+        x.gateway.is_some() && (x.device, x.gateway) == (y.device, y.gateway)
+    };
+    a.hops.iter().any(|x| b.hops.iter().any(|y| same(x, y)))
+}
