@@ -10,7 +10,7 @@ use bora_buffer::{HEADROOM, Region, SharedFrames};
 use bora_fib::FibHandle;
 use bora_forward::HashPolicy;
 use bora_mirror::{SlowPath, SlowPathCounters};
-use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, StatsReader};
+use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError, StatsReader};
 use bora_port::inject::Injector;
 use bora_port::xdp::{AttachMode, MAX_QUEUES, Program};
 use bora_worker::{
@@ -56,7 +56,10 @@ impl Engine {
             .iter()
             .map(|port| port.link.rx_queues.min(MAX_QUEUES))
             .collect();
-        let fewest = queues.iter().copied().min().unwrap_or(1).max(1) as usize;
+        let region = Arc::new(region_for(ports, &queues)?);
+        let frames = SharedFrames::of_new_region(&region);
+        let mut sockets = open_sockets(ports, &queues, &region)?;
+        let fewest = sockets.iter().map(Vec::len).min().unwrap_or(1).max(1);
         let wanted = config.cores.len().max(1);
         let count = wanted.min(fewest);
         if count < wanted {
@@ -65,9 +68,6 @@ impl Engine {
                  port has {fewest}"
             );
         }
-        let region = Arc::new(region_for(ports, &queues)?);
-        let frames = SharedFrames::of_new_region(&region);
-        let mut sockets = open_sockets(ports, &queues, &region)?;
         let readers = sockets
             .iter()
             .map(|port| port.iter().map(Socket::stats_reader).collect())
@@ -206,7 +206,12 @@ fn open_sockets(
                 .chain(&sockets)
                 .find(|socket| socket.zero_copy() == zero_copy)
                 .map(AsFd::as_fd);
-            sockets.push(Socket::open(&config, region.clone(), share)?);
+            match Socket::open(&config, region.clone(), share) {
+                Ok(socket) => sockets.push(socket),
+                // Linux tells how many queues there may be, not how many are in use
+                Err(SocketError::NoSuchQueue { .. }) => break,
+                Err(error) => return Err(error.into()),
+            }
         }
         ensure!(!sockets.is_empty(), "{} has no receive queue", port.name);
         all.push(sockets);

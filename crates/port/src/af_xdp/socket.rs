@@ -33,8 +33,16 @@ pub enum SocketError {
         /// Receive queue.
         queue: u32,
     },
+    /// The interface has fewer queues in use.
+    #[error("{interface} has no queue {queue}")]
+    NoSuchQueue {
+        /// Interface name.
+        interface: String,
+        /// Receive queue.
+        queue: u32,
+    },
     /// Anything else, with the step that failed.
-    #[error("AF_XDP on {interface}: {step}: {source}")]
+    #[error("AF_XDP on {interface}: {step} failed")]
     System {
         /// Interface name.
         interface: String,
@@ -150,6 +158,10 @@ impl Socket {
                 interface: config.interface.clone(),
                 queue: config.queue,
             },
+            // an interface has at least queue 0
+            Some(libc::EINVAL) if config.queue > 0 => {
+                SocketError::NoSuchQueue { interface: config.interface.clone(), queue: config.queue }
+            }
             _ => step("bind")(source),
         })?;
         let options: libc::xdp_options =
