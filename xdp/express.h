@@ -54,6 +54,18 @@ static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct 
 	return in->rp_filter == 2 || fib.ifindex == ctx->ingress_ifindex;
 }
 
+/*
+ * The longest prefix with an MTU may not be the longest of all; then Linux gets
+ * a packet it would not have needed, which is slow but right.
+ */
+static __always_inline bool exceeds_route_mtu(const struct packet *p)
+{
+	struct route_key key = { .length = 32, .address = p->ip4->daddr };
+	__u32 *mtu = bpf_map_lookup_elem(&route_mtus, &key);
+
+	return mtu && p->l3_length > *mtu;
+}
+
 static __always_inline void fill_lookup(const struct packet *p, bool v6, struct bpf_fib_lookup *fib)
 {
 	if (!v6) {
@@ -95,6 +107,9 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 
 	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
 		return pass(count, BORA_SOURCE_CHECK);
+
+	if (!v6 && route_mtu_count && exceeds_route_mtu(p))
+		return pass(count, BORA_TOO_BIG);
 
 	fill_lookup(p, v6, &fib);
 	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);

@@ -48,6 +48,21 @@ struct {
 	__type(value, __u8);
 } local6 SEC(".maps");
 
+/* IPv4 prefixes whose route has an MTU of its own, which bpf_fib_lookup heeds only if locked. */
+struct route_key {
+	__u32 length;
+	__be32 address;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, struct route_key);
+	__type(value, __u32); /* octets */
+} route_mtus SEC(".maps");
+/* How many there are; written by Bora (mmap). */
+volatile __u32 route_mtu_count;
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, BORA_MAX_PORTS);

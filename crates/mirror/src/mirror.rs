@@ -232,11 +232,14 @@ impl Mirror {
     }
 
     fn hear(&mut self, decoded: Decoded, changes: &mut Changes) {
-        let Decoded::Message(message, replace) = decoded else {
-            self.stats.malformed += u64::from(matches!(decoded, Decoded::Malformed));
-            return;
-        };
         self.stats.events += 1;
+        let (message, replace) = match decoded {
+            Decoded::Message(message, replace) => (message, replace),
+            Decoded::Setting => return changes.settings = true,
+            Decoded::NextHop => return self.schedule("a next hop changed"),
+            Decoded::Malformed => return self.stats.malformed += 1,
+            Decoded::Done(_) | Decoded::Refused(_) => return,
+        };
         match *message {
             RouteNetlinkMessage::NewRoute(message) => {
                 let Some((net, route)) = route_of(&message) else {
@@ -274,11 +277,7 @@ impl Mirror {
             RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => {
                 self.rules_changed = true;
             }
-            // netconf and next-hop objects arrive as other messages
-            _ => {
-                changes.settings = true;
-                self.schedule("a next hop or setting changed");
-            }
+            _ => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::{
     NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
@@ -50,6 +50,10 @@ fn failed(step: &'static str) -> impl Fn(io::Error) -> NetlinkError {
 pub enum Decoded {
     /// A message, and whether it replaces what it is about (NLM_F_REPLACE).
     Message(Box<RouteNetlinkMessage>, bool),
+    /// A setting of an interface changed (RTM_NEWNETCONF).
+    Setting,
+    /// A next-hop object changed (RTM_NEWNEXTHOP and its kin).
+    NextHop,
     /// Not understood; counted.
     Malformed,
     /// The end of a dump; true if it was interrupted.
@@ -74,6 +78,12 @@ pub fn decode(mut octets: &[u8], mut each: impl FnMut(Decoded)) {
 fn decode_one(octets: &[u8]) -> Decoded {
     /// NLM_F_REPLACE has the bit of a dump flag, so the crate has no name for it here.
     const NLM_F_REPLACE: u16 = 0x100;
+    // kinds of message the crate has no types for; what they are about is read elsewhere
+    match u16::from_ne_bytes([octets[4], octets[5]]) {
+        80..=83 => return Decoded::Setting,
+        104..=107 | 116..=118 => return Decoded::NextHop,
+        _ => {}
+    }
     let Ok(message) = NetlinkMessage::<RouteNetlinkMessage>::deserialize(octets) else {
         return Decoded::Malformed;
     };
@@ -182,7 +192,7 @@ fn dump_once(
         socket.recv(&mut buffer, 0).map_err(failed("read dump"))?;
         decode(&buffer, |decoded| match decoded {
             Decoded::Message(message, _) => seen.push(*message),
-            Decoded::Malformed => *malformed += 1,
+            Decoded::Malformed | Decoded::Setting | Decoded::NextHop => *malformed += 1,
             Decoded::Done(cut) => (done, interrupted) = (true, cut),
             Decoded::Refused(code) => (done, refused) = (true, Some(code)),
         });
@@ -306,12 +316,5 @@ fn ip_of_via(via: &RouteVia) -> Option<IpAddr> {
         RouteVia::Inet(address) => Some((*address).into()),
         RouteVia::Inet6(address) => Some((*address).into()),
         _ => None,
-    }
-}
-
-/// Keeps the raw descriptor type out of the callers' way.
-impl AsRawFd for Events {
-    fn as_raw_fd(&self) -> i32 {
-        self.socket.as_raw_fd()
     }
 }

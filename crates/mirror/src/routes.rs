@@ -170,6 +170,8 @@ pub struct Routes {
     /// Prefixes of table local that are no host routes: they hide what table main has inside.
     covers: Vec<Net>,
     missing: u64,
+    /// IPv4 routes with an MTU of their own.
+    mtus: BTreeMap<Net, u32>,
 }
 
 impl Routes {
@@ -185,7 +187,13 @@ impl Routes {
             ids: HashMap::new(),
             covers: Vec::new(),
             missing: 0,
+            mtus: BTreeMap::new(),
         }
+    }
+
+    /// IPv4 prefixes whose route has an MTU of its own, in octets.
+    pub fn mtus(&self) -> &BTreeMap<Net, u32> {
+        &self.mtus
     }
 
     /// Sets or removes an interface that Bora forwards through; all routes over it follow.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use bora_fib::{FibConfig, PortId};
 use bora_forward::{Drop as DropReason, HashPolicy, Punt};
-use bora_mirror::{Mirror, Route, RouteKind, Routes, sysctl};
+use bora_mirror::{Mirror, Net, Route, RouteKind, Routes, sysctl};
 use bora_port::xdp::{AttachMode, Attachment, Counters, MAX_PORTS, Path, Program, REASONS, query};
 use bora_worker::Command;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,6 +40,8 @@ pub struct Router {
     keeper: Option<Keeper>,
     /// Addresses the XDP program knows as the router's own.
     own: HashSet<IpAddr>,
+    /// Route MTUs the XDP program knows.
+    mtus: BTreeMap<Net, u32>,
     hash: (HashPolicy, HashPolicy),
     in_sync_since: Instant,
     refreshed: Instant,
@@ -119,12 +121,14 @@ impl Router {
             engine,
             keeper: None,
             own: HashSet::new(),
+            mtus: BTreeMap::new(),
             hash,
             in_sync_since: Instant::now(),
             refreshed: Instant::now(),
             _lock: lock,
         };
         router.update_addresses()?;
+        router.update_mtus()?;
         router.keeper = Some(Keeper::start(lease, counters)?);
         Ok(router)
     }
@@ -168,6 +172,7 @@ impl Router {
             if changes.addresses {
                 self.update_addresses()?;
             }
+            self.update_mtus()?;
             self.mirror.routes.reclaim();
             if !self.mirror.settled() {
                 self.in_sync_since = Instant::now();
@@ -255,6 +260,25 @@ impl Router {
             set_own(&self.program, new, true)?;
         }
         self.own.clone_from(wanted);
+        Ok(())
+    }
+
+    fn update_mtus(&mut self) -> anyhow::Result<()> {
+        let wanted = self.mirror.routes.mtus();
+        if *wanted == self.mtus {
+            return Ok(());
+        }
+        for (net, mtu) in wanted
+            .iter()
+            .filter(|(net, mtu)| self.mtus.get(net) != Some(*mtu))
+        {
+            set_mtu(&mut self.program, *net, Some(*mtu))?;
+        }
+        for net in self.mtus.keys().filter(|net| !wanted.contains_key(net)) {
+            set_mtu(&mut self.program, *net, None)?;
+        }
+        self.program.set_route_mtu_count(wanted.len());
+        self.mtus.clone_from(wanted);
         Ok(())
     }
 
@@ -465,15 +489,21 @@ impl Router {
         link.map_or_else(|| format!("if{ifindex}"), |link| link.name.clone())
     }
 
+    /// Reads everything anew, for those who want to be sure.
+    fn refresh_all(&mut self) -> anyhow::Result<()> {
+        self.mirror.poll()?;
+        self.mirror.reconcile("verify")?;
+        self.update_ports(true)?;
+        self.update_hash();
+        self.update_addresses()?;
+        self.update_mtus()
+    }
+
     /// The state of the mirror; with `verify` after a fresh dump, compared prefix by prefix.
     fn sync(&mut self, verify: bool) -> SyncReport {
         let mut differences = Vec::new();
         if verify {
-            if let Err(error) = self
-                .mirror
-                .poll()
-                .and_then(|_| self.mirror.reconcile("verify"))
-            {
+            if let Err(error) = self.refresh_all() {
                 log::warn!("verify: {error}");
             }
             differences = self.mirror.routes.verify();
@@ -574,6 +604,13 @@ fn set_own(program: &Program, addr: IpAddr, present: bool) -> anyhow::Result<()>
     match addr {
         IpAddr::V4(addr) => program.set_local4(addr, present)?,
         IpAddr::V6(addr) => program.set_local6(addr, present)?,
+    }
+    Ok(())
+}
+
+fn set_mtu(program: &mut Program, net: Net, mtu: Option<u32>) -> anyhow::Result<()> {
+    if let IpAddr::V4(addr) = net.addr {
+        program.set_route_mtu(addr, net.len, mtu)?;
     }
     Ok(())
 }

@@ -121,9 +121,10 @@ impl Worker {
         self.pin();
         let mut idle = 0;
         loop {
+            // before the turn: after a sleep the first packet must meet the latest settings
+            self.take_commands();
             let received = self.turn();
             self.config.fib.quiesce();
-            self.take_commands();
             self.config.budgets.tick(Instant::now());
             self.publish();
             if received > 0 {

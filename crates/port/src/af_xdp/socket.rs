@@ -159,9 +159,10 @@ impl Socket {
                 queue: config.queue,
             },
             // an interface has at least queue 0
-            Some(libc::EINVAL) if config.queue > 0 => {
-                SocketError::NoSuchQueue { interface: config.interface.clone(), queue: config.queue }
-            }
+            Some(libc::EINVAL) if config.queue > 0 => SocketError::NoSuchQueue {
+                interface: config.interface.clone(),
+                queue: config.queue,
+            },
             _ => step("bind")(source),
         })?;
         let options: libc::xdp_options =

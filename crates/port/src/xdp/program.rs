@@ -225,6 +225,31 @@ impl Program {
         set_member(&self.skeleton.maps.local6, &address.octets(), present)
     }
 
+    /// Adds or changes (`Some`) or removes (`None`) the MTU of an IPv4 route, in octets.
+    pub fn set_route_mtu(
+        &mut self,
+        address: Ipv4Addr,
+        length: u8,
+        mtu: Option<u32>,
+    ) -> Result<(), ProgramError> {
+        let mut key = [0; 8];
+        key[..4].copy_from_slice(&u32::from(length).to_ne_bytes());
+        key[4..].copy_from_slice(&address.octets());
+        let map = &self.skeleton.maps.route_mtus;
+        match mtu {
+            Some(mtu) => map.update(&key, &mtu.to_ne_bytes(), MapFlags::ANY)?,
+            None => map.delete(&key)?,
+        }
+        Ok(())
+    }
+
+    /// Says how many routes have an MTU, so that none costs nothing.
+    pub fn set_route_mtu_count(&mut self, count: usize) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.route_mtu_count = count as u32;
+        }
+    }
+
     /// The counters of one port.
     pub fn counters(&self, port: u16) -> Result<Counters, ProgramError> {
         let key = u32::from(port).to_ne_bytes();

@@ -1,0 +1,46 @@
+# Two commands do everything on a fresh Debian or Ubuntu machine: `make demo` and `make test`.
+
+PYTHON := /usr/bin/python3
+CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
+BORA   := target/release/bora
+
+.PHONY: help deps build demo test unit conformance integration bench bench-veth lint fmt clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+deps: ## Install what is missing (Debian, Ubuntu)
+	@scripts/deps
+
+build: deps ## Build the release binary
+	$(CARGO) build --release -p bora
+
+demo: build ## Forward real traffic between namespaces and show it
+	@scripts/as-root $(BORA) lab demo
+
+test: lint unit build conformance integration ## Everything that must pass
+
+lint: deps ## Formatting and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+unit: deps ## Unit and property tests
+	$(CARGO) test --workspace --quiet
+
+conformance: build ## RFC behaviour: the kernel, the engine and express
+	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q
+
+integration: build ## Whole-router tests in namespaces
+	@scripts/as-root $(PYTHON) -m pytest tests/integration -q
+
+bench: bench-veth ## All benchmarks
+
+bench-veth: build ## kernel, express and engine on veth, side by side
+	$(CARGO) build --release -p bora-bench
+	@scripts/as-root target/release/bench-veth
+
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+clean: ## Remove what was built
+	$(CARGO) clean
