@@ -30,6 +30,16 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("bora_path", paths, scope="module", indirect=True)
 
 
+def pytest_collection_modifyitems(config, items):
+    """With --backend kernel alone, what needs Bora is not part of the run."""
+    if chosen(config) != ["kernel"]:
+        return
+    needs_bora = [item for item in items if "bora_path" in item.fixturenames or item.get_closest_marker("bora")]
+    if needs_bora:
+        config.hook.pytest_deselected(items=needs_bora)
+        items[:] = [item for item in items if item not in needs_bora]
+
+
 @pytest.fixture(scope="module")
 def backend(request):
     """kernel, engine or express."""

@@ -96,7 +96,7 @@ def test_36_urpf_strict_knows_ecmp(net):
     """RFC 3704 2.2: every path of an ECMP route to the source counts, another interface does not."""
     for link in range(3):
         net.sysctl(f"ipv4/conf/r{link}/rp_filter", 1)
-    net.ip(f"route add 203.0.113.0/24 nexthop via {net.host4(0)} nexthop via {net.host4(2)}", "route del 203.0.113.0/24")
+    net.route("203.0.113.0/24", f"nexthop via {net.host4(0)} nexthop via {net.host4(2)}")
     net.settle()
     for link in (0, 2):
         packet = udp4("203.0.113.5", net.behind4(1))

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import itertools
 import os
 import re
 import subprocess
@@ -44,10 +45,12 @@ def inside(name):
 
 
 class Namespace:
-    """One network namespace, removed by `close()`. Its name carries our process id."""
+    """One network namespace, removed by `close()`. Its name carries our process id and a number."""
+
+    _numbers = itertools.count()
 
     def __init__(self, role):
-        self.name = f"{PREFIX}{os.getpid()}-{role}"
+        self.name = f"{PREFIX}{os.getpid()}-{next(self._numbers)}-{role}"
         run("ip", "netns", "add", self.name)
         self.ip("link", "set", "lo", "up")
 
@@ -103,6 +106,6 @@ class Namespace:
 def remove_leftovers():
     """Removes namespaces of test runs whose process is gone (killed before they could clean up)."""
     for line in run("ip", "netns", "list", check=False).stdout.splitlines():
-        found = re.match(rf"({PREFIX}(\d+)-\w+)", line)
+        found = re.match(rf"({PREFIX}(\d+)-[\w-]+)", line)
         if found and not os.path.exists(f"/proc/{found[2]}"):
             run("ip", "netns", "del", found[1], check=False)

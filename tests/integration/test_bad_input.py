@@ -1,0 +1,135 @@
+"""What cannot work: one clear line on stderr, exit code 1, the machine as before."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lib import bora
+from lib.bora import Bora
+from lib.netns import run
+
+pytestmark = pytest.mark.bora
+PORTS = ("r0", "r1", "r2")
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+NO_MEMLOCK = ["prlimit", "--memlock=65536", "setpriv", "--bounding-set=-ipc_lock,-sys_resource"]
+FAILS_WITHIN = 15  # seconds
+
+
+def attempt(net, *arguments, prefix=()):
+    """Runs bora, which must fail; returns its CompletedProcess."""
+    return net.router.exec(*prefix, bora.binary(), *arguments, check=False, timeout=FAILS_WITHIN)
+
+
+def check_failed(done, *words, codes=(1,)):
+    """Exit code, exactly one line on stderr, and in it every one of the words (regular expressions)."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert done.returncode in codes, f"exit {done.returncode}, stderr:\n{done.stderr}"
+    assert "panicked" not in done.stderr and "RUST_BACKTRACE" not in done.stderr, done.stderr
+    assert len(lines) == 1, f"{len(lines)} lines instead of one:\n{done.stderr}"
+    for word in words:
+        assert re.search(word, lines[0], re.IGNORECASE), f"/{word}/ is missing in: {lines[0]}"
+
+
+def check_untouched(net):
+    """Nothing attached, nobody listening, and the kernel forwards."""
+    for port in PORTS:
+        assert "xdp" not in net.router.ip("link", "show", port).stdout, f"an XDP program was left on {port}"
+    check_failed(attempt(net, "show", "ports"), "bora run|not running")
+    net.wait_until_forwarding()
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_interface_missing(kernel_net, bora_path, where):
+    """An interface that does not exist is named, wherever it stands in the list."""
+    ports = ["--port", "r0", "--port", "r1"]
+    ports[where * 2 + 1] = "nosuch0"
+    check_failed(attempt(kernel_net, "run", *ports, "--path", bora_path), "nosuch0")
+    check_untouched(kernel_net)
+
+
+def test_foreign_xdp_program(kernel_net, bora_path, tmp_path):
+    """A port with another XDP program is refused, and the program stays."""
+    net, compiled = kernel_net, str(tmp_path / "foreign.o")
+    source = Path(bora.__file__).parent / "foreign_xdp.bpf.c"
+    run("clang", "-target", "bpf", "-O2", "-g", "-c", str(source), "-o", compiled)
+    net.router.ip("link", "set", "dev", "r1", "xdp", "obj", compiled, "sec", "xdp")
+    done = attempt(net, "run", "--port", "r0", "--port", "r1", "--path", bora_path)
+    check_failed(done, "r1", "xdp")
+    assert "xdp" in net.router.ip("link", "show", "r1").stdout, "the foreign program is gone"
+    assert "foreign" in net.router.exec("bpftool", "prog", "show", "name", "foreign").stdout
+    assert "xdp" not in net.router.ip("link", "show", "r0").stdout, "an XDP program was left on r0"
+    net.router.ip("link", "set", "dev", "r1", "xdp", "off")
+    check_untouched(net)
+
+
+def test_no_permission(kernel_net, bora_path):
+    """Without privileges: says what is needed."""
+    done = attempt(kernel_net, "run", "--port", "r0", "--path", bora_path, prefix=NOBODY)
+    check_failed(done, "permission|permitted|root|CAP_")
+    check_untouched(kernel_net)
+
+
+def test_show_without_permission(kernel_net, bora_path):
+    """The daemon's socket is for root and the group bora."""
+    net = kernel_net
+    net.bora = Bora(net.router, PORTS, bora_path)
+    net.bora.start()
+    check_failed(attempt(net, "show", "ports", prefix=NOBODY), "permission|permitted|root|group")
+
+
+def test_no_locked_memory(kernel_net):
+    """RLIMIT_MEMLOCK too small and no right to exceed it: the engine's packet memory cannot be registered."""
+    done = attempt(kernel_net, "run", "--port", "r0", "--port", "r1", "--path", "engine", prefix=NO_MEMLOCK)
+    check_failed(done, "memlock|locked memory")
+    check_untouched(kernel_net)
+
+
+def test_mtu_too_large(kernel_net, bora_path):
+    """An MTU beyond what a frame holds: names the port, its MTU and the limit."""
+    net = kernel_net
+    run("ip", "-n", net.host_name(0), "link", "set", "h0", "mtu", "9000")
+    net.router.ip("link", "set", "r0", "mtu", "9000")
+    check_failed(attempt(net, "run", "--port", "r0", "--port", "r1", "--path", bora_path), "r0", "9000", "MTU")
+    check_untouched(net)
+
+
+def test_second_bora_on_the_same_port(kernel_net, bora_path):
+    """The second is refused, the first goes on."""
+    net = kernel_net
+    net.bora = Bora(net.router, PORTS, bora_path)
+    net.bora.start()
+    check_failed(attempt(net, "run", "--port", "r1", "--path", bora_path), "already|in use|taken|another")
+    assert net.bora.alive()
+    net.wait_until_forwarding()
+    net.bora.check_conservation()
+
+
+@pytest.mark.parametrize("arguments", [
+    ["run"],
+    ["run", "--port", "r0", "--path", "warp"],
+    ["run", "--port", "r0", "--cores", "nine"],
+    ["run", "--port", ""],
+    ["show", "weather"],
+    ["frobnicate"],
+])
+def test_wrong_usage(kernel_net, arguments):
+    """Wrong arguments: exit code 1 or 2 (usage), a message on stderr, nothing on stdout, nothing started."""
+    done = attempt(kernel_net, *arguments)
+    assert done.returncode in (1, 2), f"exit {done.returncode}: {done.stderr}"
+    assert done.stderr.strip() and not done.stdout.strip() and "panicked" not in done.stderr
+    check_untouched(kernel_net)
+
+
+def test_port_named_twice(kernel_net, bora_path):
+    """The same port twice is a mistake worth telling."""
+    done = attempt(kernel_net, "run", "--port", "r0", "--port", "r0", "--path", bora_path)
+    check_failed(done, "r0", "twice|duplicate")
+    check_untouched(kernel_net)
+
+
+def test_core_that_is_not_there(kernel_net, bora_path):
+    """A core the machine does not have is named."""
+    done = attempt(kernel_net, "run", "--port", "r0", "--port", "r1", "--cores", "4095", "--path", bora_path)
+    check_failed(done, "4095", "core|cpu")
+    check_untouched(kernel_net)

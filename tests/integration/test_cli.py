@@ -1,0 +1,125 @@
+"""The command line: help, tables, JSON, completions, man page."""
+
+import json
+import subprocess
+
+import pytest
+
+from lib import bora
+from lib.bora import Bora
+from lib.netns import run
+from lib.topology import Network
+
+pytestmark = pytest.mark.bora
+VIEWS = ["ports", "routes", "neighbours", "drops", "workers", "sync"]
+
+
+@pytest.fixture(scope="module")
+def running(bora_path):
+    """A network with Bora running."""
+    network = Network(bora_path)
+    yield network
+    network.close()
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--help"], ["run", "show", "stop", "check"]),
+    (["run", "--help"], ["--port", "--path", "--cores"]),
+    (["show", "--help"], VIEWS),
+    (["--version"], ["bora"]),
+])
+def test_help(arguments, words):
+    """Help says what there is; it needs no privileges and no daemon."""
+    done = run(bora.binary(), *arguments)
+    assert not done.stderr
+    for word in words:
+        assert word in done.stdout, f"{word} is missing in {' '.join(arguments)}"
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_show(running, view):
+    """Every view exists as a table and as JSON."""
+    table = running.router.exec(bora.binary(), "show", view)
+    assert table.stdout.strip() and not table.stderr
+    report = running.bora.show(view)
+    assert isinstance(report, (dict, list)) and report
+
+
+def test_show_ports_names_every_port(running):
+    """The ports, their path and their mode are there."""
+    text = json.dumps(running.bora.show("ports"))
+    for word in ("r0", "r1", "r2", running.backend):
+        assert word in text, f"{word} is missing in {text}"
+
+
+def test_show_sync(running):
+    """Kernel and FIB agree on a network at rest."""
+    report = running.bora.wait_in_sync()
+    assert report["in_sync"] is True and report["since"]
+
+
+def test_show_routes_has_the_kernels_routes(running):
+    """Every IPv4 and IPv6 network of the test is listed."""
+    text = json.dumps(running.bora.show("routes"))
+    for prefix in ("198.19.0.0/16", "2001:db8:f1::/48", "10.0.2.0/24"):
+        assert prefix in text, f"{prefix} is missing"
+
+
+def test_show_neighbours_has_the_kernels_neighbours(running):
+    """The permanent neighbours of the test are listed."""
+    text = json.dumps(running.bora.show("neighbours"))
+    assert running.host4(1) in text and running.host_mac(1) in text
+
+
+def test_watch_repeats(running):
+    """--watch prints again and again until it is ended."""
+    watching = running.router.popen(
+        bora.binary(), "show", "ports", "--watch", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        with pytest.raises(subprocess.TimeoutExpired):
+            watching.wait(2.5)
+    finally:
+        watching.terminate()
+        output, errors = watching.communicate(timeout=5)
+    assert output.count("r0") >= 2, f"{output}\n{errors}"
+
+
+def test_check_of_this_machine(running):
+    """`bora check` finds that this machine can run it: Bora is running on it."""
+    done = running.router.exec(bora.binary(), "check", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions(shell, tmp_path):
+    """Completions name the commands; bash accepts its script."""
+    script = run(bora.binary(), "completions", shell).stdout
+    assert "bora" in script and "show" in script
+    if shell == "bash":
+        (tmp_path / "bora.bash").write_text(script)
+        run("bash", "-n", str(tmp_path / "bora.bash"))
+
+
+def test_man_page():
+    """The man page is roff and names its sections."""
+    page = run(bora.binary(), "man").stdout
+    assert ".TH" in page and "SYNOPSIS" in page and "bora" in page
+
+
+def test_show_without_a_daemon(kernel_net):
+    """Without a daemon: one line that says so, exit code 1."""
+    done = kernel_net.router.exec(bora.binary(), "show", "drops", check=False)
+    assert done.returncode == 1 and len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+def test_stop_ends_the_daemon(kernel_net, bora_path):
+    """`bora stop` ends a running Bora, which exits with 0 and leaves nothing attached."""
+    net = kernel_net
+    net.bora = Bora(net.router, ["r0", "r1", "r2"], bora_path)
+    net.bora.start()
+    net.router.exec(bora.binary(), "stop")
+    assert net.bora.process.wait(10) == 0, net.bora.output()
+    assert "xdp" not in net.router.ip("link", "show", "r0").stdout
+    net.wait_until_forwarding()

@@ -1,0 +1,97 @@
+"""A full Internet table in the kernel: Bora loads it, stays in sync with it, and forwards by it.
+
+With BORA_ROUTE_TABLES=DIR the tables are DIR/tier1_v4.txt.xz and DIR/tier1_v6.txt.xz (lines that begin with
+a prefix); without, a synthetic table of the same size and lengths, the same each time."""
+
+import ipaddress
+import lzma
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from lib.bora import Bora
+from lib.packets import udp4, udp6
+from lib.routes import RTM_DELROUTE, Writer, load_table, synthetic_table
+
+COUNT = {4: 900_000, 6: 160_000}
+START_SECONDS = 60  # from the start of Bora to a FIB that equals the kernel's
+FOLLOW_SECONDS = 90  # from the first route written while Bora runs to the same
+SAMPLES = 150
+
+
+def table(family):
+    """[(packed prefix, length)] of a full table."""
+    folder = os.environ.get("BORA_ROUTE_TABLES")
+    if not folder:
+        return synthetic_table(family, COUNT[family], seed=family)
+    rows = []
+    with lzma.open(Path(folder) / f"tier1_v{family}.txt.xz", "rt") as file:
+        for line in file:
+            prefix, length = line.split()[0].split("/")
+            rows.append((ipaddress.ip_address(prefix).packed, int(length)))
+    return rows
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return {family: table(family) for family in (4, 6)}
+
+
+def gateways(net, family):
+    return [net.host4(1), net.host4(2)] if family == 4 else [net.host6(1), net.host6(2)]
+
+
+def write(net, tables, kind=None):
+    """Writes the tables into the kernel; returns the seconds it took."""
+    writer = Writer(net.router.name)
+    started = time.monotonic()
+    for family, rows in tables.items():
+        load_table(writer, rows, gateways(net, family), **({"kind": kind} if kind else {}))
+    seconds = time.monotonic() - started
+    writer.close()
+    assert not writer.refused, f"the kernel refused routes, by errno: {writer.refused}"
+    return seconds
+
+
+def check_forwarding(net, tables):
+    """Random addresses under the table go where the kernel says."""
+    source = random.Random(9)
+    for family, rows in tables.items():
+        make, mine = (udp4, net.behind4(0)) if family == 4 else (udp6, net.behind6(0))
+        for prefix, length in source.sample(rows, SAMPLES):
+            host_part = source.randrange(1 << (8 * len(prefix) - length))
+            number = int.from_bytes(prefix, "big") | host_part
+            address = str(ipaddress.ip_address(number.to_bytes(len(prefix), "big")))
+            answer = net.router.ip(f"-{family}", "route", "get", address).stdout
+            wanted = 1 if "dev r1" in answer else 2 if "dev r2" in answer else None
+            assert net.path_of(make(mine, address), timeout=0.5) == wanted, f"{address}: {answer}"
+
+
+def test_full_table(kernel_net, bora_path, tables, say):
+    """Load at the start, forward, follow the removal and a new load, in sync after each."""
+    net, count = kernel_net, sum(map(len, tables.values()))
+    say(f"{count} routes written into the kernel in {write(net, tables):.1f} s")
+    net.bora = Bora(net.router, ["r0", "r1", "r2"], bora_path)
+    started = time.monotonic()
+    net.bora.start()
+    ready = time.monotonic() - started
+    net.bora.wait_in_sync(START_SECONDS)
+    say(f"{bora_path}: ready after {ready:.1f} s, in sync after {time.monotonic() - started:.1f} s")
+    check_forwarding(net, tables)
+    for what, kind in (("removed", RTM_DELROUTE), ("written again", None)):
+        started = time.monotonic()
+        seconds = write(net, tables, kind)
+        net.bora.wait_in_sync(FOLLOW_SECONDS)
+        say(f"{bora_path}: {what} in {seconds:.1f} s, in sync {time.monotonic() - started - seconds:.1f} s later")
+    check_forwarding(net, tables)
+    net.bora.check_conservation()
+
+
+def test_the_table_itself(kernel_net, tables, say):
+    """The oracle: the plain kernel takes the whole table and forwards by it."""
+    net = kernel_net
+    say(f"{sum(map(len, tables.values()))} routes written into the kernel in {write(net, tables):.1f} s")
+    check_forwarding(net, tables)

@@ -1,0 +1,154 @@
+"""Never weaker than the kernel: what netfilter, ip rules, xfrm or tc forbid does not pass because Bora runs."""
+
+import time
+
+import pytest
+
+from lib.bora import Bora
+from lib.packets import udp4, udp6
+
+FORBIDDEN, ALLOWED = 4444, 5555
+RESUME_SECONDS = 3.0
+# Netfilter hooks are seen at once; for the others the kernel's word has to arrive.
+NOTICE_SECONDS = {"ip-rule": 1.5, "ip-rule-v6": 1.5, "xfrm": 1.5, "tc": 1.5}
+NFT = "nft add table {table}; nft add chain {table} c '{{ type filter hook {hook} priority 0; }}'; " \
+      "nft add rule {table} c udp dport 4444 drop"
+XFRM = "src {any} dst {any} proto udp dport 4444 dir fwd"
+
+# name: (command that forbids, command that takes it back, families it concerns)
+RULES = {
+    "nft-forward": (NFT.format(table="inet t", hook="forward"), "nft delete table inet t", (4, 6)),
+    "nft-prerouting": (NFT.format(table="ip t", hook="prerouting"), "nft delete table ip t", (4,)),
+    "nft-postrouting": (NFT.format(table="ip6 t", hook="postrouting"), "nft delete table ip6 t", (6,)),
+    "nft-ingress": (
+        NFT.format(table="netdev t", hook="ingress device r0"), "nft delete table netdev t", (4, 6)),
+    "iptables": (
+        "iptables -A FORWARD -p udp --dport 4444 -j DROP", "nft delete table ip filter", (4,)),
+    "ip6tables": (
+        "ip6tables -A FORWARD -p udp --dport 4444 -j DROP", "nft delete table ip6 filter", (6,)),
+    "ip-rule": (
+        "ip rule add ipproto udp dport 4444 prohibit", "ip rule del ipproto udp dport 4444 prohibit", (4,)),
+    "ip-rule-v6": (
+        "ip -6 rule add ipproto udp dport 4444 prohibit", "ip -6 rule del ipproto udp dport 4444 prohibit", (6,)),
+    "xfrm": (
+        f"ip xfrm policy add {XFRM.format(any='0.0.0.0/0')} action block",
+        f"ip xfrm policy del {XFRM.format(any='0.0.0.0/0')}", (4,)),
+    "tc": (
+        "tc qdisc add dev r0 clsact; tc filter add dev r0 ingress protocol ip u32 match ip dport 4444 0xffff "
+        "action mirred egress redirect dev r2", "tc qdisc del dev r0 clsact", (4,)),  # elsewhere: not to host 1
+    # The last one, because its table outlives the rule.
+    "iptables-legacy": (
+        "iptables-legacy -A FORWARD -p udp --dport 4444 -j DROP", "iptables-legacy -F FORWARD", (4,)),
+}
+
+
+@pytest.fixture(scope="module")
+def guarded(bora_path):
+    """A network with Bora running."""
+    from lib.topology import Network
+
+    network = Network(bora_path)
+    yield network
+    network.close()
+
+
+def shell(net, text, check=True):
+    return net.router.exec("sh", "-ec", text, check=check)
+
+
+def passes(net, family, port, count=20):
+    """How many of `count` packets to a UDP port arrive at host 1."""
+    make, address = (udp4, net.behind4) if family == 4 else (udp6, net.behind6)
+    wanted = []
+    for host in net.hosts:
+        host.drain()
+    for _ in range(count):
+        packet = make(address(0), address(1), dport=port)
+        wanted.append((1, net.forwarded(packet, 1)))
+        net.hosts[0].send(net.frame(packet))
+    return sum(item in wanted for item in net.collect(count, 0.3))
+
+
+def check_forbidden(net, families, when):
+    for family in families:
+        assert passes(net, family, FORBIDDEN) == 0, f"IPv{family}: forbidden packets passed {when}"
+        assert passes(net, family, ALLOWED) == 20, f"IPv{family}: allowed packets were lost {when}"
+
+
+def check_resumes(net, families):
+    for family in families:
+        deadline = time.monotonic() + RESUME_SECONDS
+        while (count := passes(net, family, FORBIDDEN)) != 20:
+            assert time.monotonic() < deadline, f"IPv{family}: {count} of 20 pass after the rule is gone"
+
+
+def set_rule(net, rule):
+    command, undo, families = RULES[rule]
+    done = shell(net, command, check=False)
+    if done.returncode != 0:
+        shell(net, undo, check=False)
+        pytest.skip(f"this kernel cannot set the rule: {done.stderr.strip().splitlines()[-1]}")
+    return undo, families
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule_added_while_running(guarded, rule):
+    """A rule added while Bora runs holds; when it is gone, all traffic passes again."""
+    net = guarded
+    for family in (4, 6):
+        assert passes(net, family, FORBIDDEN) == 20, "before the rule all must pass, or the test proves nothing"
+    undo, families = set_rule(net, rule)
+    try:
+        time.sleep(NOTICE_SECONDS.get(rule, 0.0))
+        check_forbidden(net, families, "while Bora ran")
+        report = net.bora.show("sync")
+        assert report["guard"]["v4"] or report["guard"]["v6"], "show sync does not say why"
+    finally:
+        shell(net, undo)
+    check_resumes(net, families)
+    if rule != "iptables-legacy":  # its table stays registered until its module goes
+        wait_until_unguarded(net)
+    net.bora.check_conservation()
+
+
+def wait_until_unguarded(net):
+    """The rule gone, Bora takes the traffic back from the kernel."""
+    deadline = time.monotonic() + RESUME_SECONDS
+    while (guard := net.bora.show("sync")["guard"])["v4"] or guard["v6"]:
+        assert time.monotonic() < deadline, f"the rule is gone, but Bora still leaves traffic to the kernel: {guard}"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("rule", ["nft-forward", "iptables", "ip-rule", "xfrm"])
+def test_rule_there_before_the_start(kernel_net, bora_path, rule):
+    """A rule that is there when Bora starts holds from the first packet on."""
+    net = kernel_net
+    undo, families = set_rule(net, rule)
+    check_forbidden(net, families, "with the plain kernel")
+    net.bora = Bora(net.router, ["r0", "r1", "r2"], bora_path)
+    net.bora.start()
+    check_forbidden(net, families, "after Bora's start")
+    shell(net, undo)
+    check_resumes(net, families)
+    net.bora.check_conservation()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rules_themselves(oracle, rule):
+    """The oracle: the plain kernel forbids what the rules of this file say, and nothing else."""
+    undo, families = set_rule(oracle, rule)
+    try:
+        check_forbidden(oracle, families, "with the plain kernel")
+    finally:
+        shell(oracle, undo)
+    check_resumes(oracle, families)
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    """A network without Bora."""
+    from lib.topology import Network
+
+    network = Network("kernel")
+    yield network
+    network.close()

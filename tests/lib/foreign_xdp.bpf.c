@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/* Somebody else's XDP program: passes everything. */
+__attribute__((section("xdp"), used)) int foreign(void *context)
+{
+	return 2; /* XDP_PASS */
+}
+
+char _license[] __attribute__((section("license"), used)) = "GPL";

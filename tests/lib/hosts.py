@@ -1,0 +1,57 @@
+"""Two real Linux hosts with a router between them: for what needs their stacks, such as TCP."""
+
+from lib.bora import Bora
+from lib.netns import Namespace
+
+
+class Hosts:
+    """h0 -- r0 [router] r1 -- h1 with addresses on all sides and every offload veth has."""
+
+    def __init__(self, backend):
+        self.backend = backend
+        self.bora = None
+        self.namespaces = []
+        try:
+            self.router = self._namespace("r")
+            for key in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+                self.router.set_sysctl(f"net/{key}", 1)
+            self.hosts = [self._host(link) for link in range(2)]
+            if backend != "kernel":
+                self.bora = Bora(self.router, ["r0", "r1"], backend)
+                self.bora.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _namespace(self, role):
+        namespace = Namespace(role)
+        namespace.set_sysctl("net/ipv6/conf/default/accept_dad", 0)
+        self.namespaces.append(namespace)
+        return namespace
+
+    def _host(self, link):
+        host = self._namespace(f"h{link}")
+        self.router.ip("link", "add", f"r{link}", "type", "veth", "peer", "name", f"h{link}", "netns", host.name)
+        for namespace, device, end in ((self.router, f"r{link}", 1), (host, f"h{link}", 2)):
+            namespace.exec("ethtool", "-K", device, "gro", "on", "gso", "on", "tso", "on", "tx", "on")
+            namespace.batch([
+                f"link set {device} up",
+                f"address add {self.address(4, link, end)}/24 dev {device}",
+                f"address add {self.address(6, link, end)}/64 dev {device} nodad",
+            ])
+        host.batch([f"route add default via {self.address(f, link, 1)}" for f in (4, 6)])
+        return host
+
+    @staticmethod
+    def address(family, link, end=2):
+        """Address of the host (end 2) or the router (end 1) on a link."""
+        return f"10.0.{link}.{end}" if family == 4 else f"2001:db8:{link}::{end}"
+
+    def close(self):
+        """Stops Bora and removes everything."""
+        try:
+            if self.bora is not None:
+                self.bora.stop()
+        finally:
+            for namespace in self.namespaces:
+                namespace.close()
