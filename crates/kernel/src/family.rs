@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use bora_fib::{FibError, NextHopId};
 
-use crate::message::{RouteMessage, RouteType, Target};
+use crate::message::{Hop, RouteMessage, RouteType, Target};
 use crate::nexthops::{HopKey, NextHops, TargetId};
 use crate::rib::{Prefix, Rib, Route, Table, number};
 use crate::world::World;
@@ -60,10 +60,13 @@ impl<P: Prefix> Family<P> {
         &mut self,
         world: &World,
         hops: &mut NextHops,
-        message: RouteMessage,
+        mut message: RouteMessage,
         gone: bool,
     ) -> Applied {
         let prefix = P::masked(number(message.address), message.len);
+        if P::V6 && !gone && !message.replace {
+            self.in_table_order(hops, prefix, &mut message);
+        }
         let expired = message.expires < 0;
         let (replace, append) = (message.replace, message.append);
         let Some(new) = intern::<P>(world, hops, message) else {
@@ -79,6 +82,25 @@ impl<P: Prefix> Family<P> {
         hops.release(new.target);
         self.set(hops, prefix, routes);
         applied
+    }
+
+    /// IPv6 announces a way that was appended to a multipath route first, and the others behind
+    /// it; in the table it is the last. The order decides which flows go where.
+    fn in_table_order(&self, hops: &NextHops, prefix: P, message: &mut RouteMessage) {
+        let [first, second, ..] = message.target.hops.as_slice() else {
+            return;
+        };
+        let way = |hop: &Hop| (hop.device, hop.gateway);
+        let heads = |way_of: &Hop| {
+            self.rib.get(prefix).iter().any(|route| {
+                let target = hops.target(route.target);
+                route.metric == message.metric
+                    && target.is_some_and(|t| t.hops.first().map(way) == Some(way(way_of)))
+            })
+        };
+        if !heads(first) && heads(second) {
+            message.target.hops.rotate_left(1);
+        }
     }
 
     /// Sets the routes of a prefix, if they differ. Takes the targets' uses for the new ones
@@ -417,8 +439,7 @@ fn shares_gateway(hops: &NextHops, a: &Route, b: &Route) -> bool {
     let (Some(a), Some(b)) = (hops.target(a.target), hops.target(b.target)) else {
         return false;
     };
-    let same = |x: &crate::message::Hop, y: &crate::message::Hop| {
-        x.gateway.is_some() && (x.device, x.gateway) == (y.device, y.gateway)
-    };
+    let same =
+        |x: &Hop, y: &Hop| x.gateway.is_some() && (x.device, x.gateway) == (y.device, y.gateway);
     a.hops.iter().any(|x| b.hops.iter().any(|y| same(x, y)))
 }

@@ -145,7 +145,6 @@ impl Loader {
     }
 
     fn routes(&mut self, model: &mut Model, device: Option<u32>) -> Result<usize, KernelError> {
-        model.next_expiry = None;
         let Model {
             world,
             hops,

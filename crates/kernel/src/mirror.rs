@@ -20,6 +20,9 @@ use crate::world::{LocalAddresses, Port};
 
 /// How long events may gather before a reconciliation: one event rarely comes alone.
 const SETTLE: Duration = Duration::from_millis(50);
+/// How long after its time an IPv6 route is looked at: well past the kernel's clock tick, because
+/// a route that has exactly no time left looks like one that has no end.
+const EXPIRED: Duration = Duration::from_millis(50);
 /// How often what has no events is looked at.
 const TICK: Duration = Duration::from_secs(1);
 /// Events taken in before the FIB is brought up to date.
@@ -315,7 +318,7 @@ impl Mirror {
             self.due = Some(now + SETTLE);
         }
         if let Some(left) = self.model.next_expiry.take() {
-            let at = now + Duration::from_millis(u64::from(left) * 10 + 10);
+            let at = now + Duration::from_millis(u64::from(left) * 10) + EXPIRED;
             self.expiry = Some(self.expiry.map_or(at, |expiry| expiry.min(at)));
         }
     }
