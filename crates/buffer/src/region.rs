@@ -78,14 +78,6 @@ impl Region {
                 (fd, memory, false)
             }
         };
-        log::info!(
-            "region: {frames} frames of {frame_size} octets in {} pages",
-            if huge_pages {
-                "2 MiB"
-            } else {
-                "ordinary (no free 2 MiB)"
-            }
-        );
         Ok(Self {
             memory,
             length,

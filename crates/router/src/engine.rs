@@ -80,6 +80,16 @@ impl Engine {
             }
         }
 
+        log::info!(
+            "{} frames of {} octets in {} pages",
+            region.frames(),
+            region.frame_size(),
+            if region.huge_pages() {
+                "2 MiB"
+            } else {
+                "ordinary (no free 2 MiB)"
+            }
+        );
         let punts: PuntRing = Arc::new(ArrayQueue::new(PUNT_RING));
         let slow_path = Arc::new(SlowPathCounters::default());
         let slow_path_stop = Arc::new(AtomicBool::new(false));

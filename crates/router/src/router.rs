@@ -45,6 +45,10 @@ pub struct Router {
     hash: (HashPolicy, HashPolicy),
     in_sync_since: Instant,
     refreshed: Instant,
+    /// Packets each port had left to Linux for the guard's sake: at the last refresh, and since.
+    guarded: Vec<(u64, u64)>,
+    /// The folder that the attachments' pins are reached through.
+    _pins: Pins,
     /// Held for as long as this Bora runs.
     _lock: File,
 }
@@ -60,8 +64,13 @@ impl Router {
             config.ports.len() <= MAX_PORTS,
             "more than {MAX_PORTS} ports"
         );
-        let names: HashSet<&String> = config.ports.iter().collect();
-        ensure!(names.len() == config.ports.len(), "a port is named twice");
+        let mut names = HashSet::new();
+        if let Some(twice) = config.ports.iter().find(|name| !names.insert(*name)) {
+            bail!("port {twice} is named twice");
+        }
+        if let Some(core) = config.cores.iter().find(|&&core| !cpu_is_online(core)) {
+            bail!("there is no CPU {core} on this machine; see /sys/devices/system/cpu/online");
+        }
         let lock = place.lock()?;
         let (writer, fib) = bora_fib::new(FibConfig::default())?;
         let mut mirror = Mirror::new(Routes::new(writer)).context("cannot follow the kernel")?;
@@ -125,6 +134,8 @@ impl Router {
             hash,
             in_sync_since: Instant::now(),
             refreshed: Instant::now(),
+            guarded: Vec::new(),
+            _pins: pins,
             _lock: lock,
         };
         router.update_addresses()?;
@@ -165,6 +176,9 @@ impl Router {
                     .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             }
             let refresh = self.refreshed.elapsed() >= REFRESH;
+            if refresh {
+                self.watch_guard();
+            }
             if changes.links || changes.settings || refresh {
                 self.update_ports(refresh)?;
                 self.update_hash();
@@ -239,6 +253,19 @@ impl Router {
             self.mirror.routes.set_port(port.ifindex, Some(port.info()));
         }
         Ok(())
+    }
+
+    /// Notes how many packets the guard has left to Linux since the last time.
+    fn watch_guard(&mut self) {
+        let totals: Vec<u64> = self
+            .ports
+            .iter()
+            .map(|port| self.counters(port).passed_by("guard"))
+            .collect();
+        self.guarded.resize(totals.len(), (0, 0));
+        for (known, total) in self.guarded.iter_mut().zip(totals) {
+            *known = (total, total - known.0);
+        }
     }
 
     fn update_hash(&mut self) {
@@ -531,10 +558,15 @@ impl Router {
         reasons.sort();
         reasons.dedup();
         for port in &self.ports {
-            let guarded = self.counters(port).passed[1];
-            if guarded > 0 {
+            let (_, recently) = self
+                .guarded
+                .get(usize::from(port.id.0))
+                .copied()
+                .unwrap_or((0, 0));
+            if recently > 0 {
                 reasons.push(format!(
-                    "{}: {guarded} packets left to Linux so far (netfilter, tc, xfrm or ip rule)",
+                    "{}: Linux has rules (netfilter, tc, xfrm or ip rule): {recently} packets left \
+                     to it in the last second",
                     port.name
                 ));
             }
@@ -598,6 +630,15 @@ pub fn detach_leftovers(place: &Place) -> anyhow::Result<usize> {
     }
     place.clean();
     Ok(count)
+}
+
+fn cpu_is_online(cpu: usize) -> bool {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    online.trim().split(',').any(|range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        first.parse().is_ok_and(|first: usize| first <= cpu)
+            && last.parse().is_ok_and(|last: usize| cpu <= last)
+    })
 }
 
 fn set_own(program: &Program, addr: IpAddr, present: bool) -> anyhow::Result<()> {

@@ -78,6 +78,15 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Packets passed to Linux for a reason, by its name.
+    pub fn passed_by(&self, name: &str) -> u64 {
+        let reasons = REASONS.iter().zip(&self.passed);
+        reasons
+            .filter(|(reason, _)| reason.name == name)
+            .map(|(_, count)| count)
+            .sum()
+    }
+
     /// Sums the raw per-CPU values of the map; short values are ignored.
     pub(super) fn sum(per_cpu: &[Vec<u8>]) -> Self {
         let mut total = Self::default();
