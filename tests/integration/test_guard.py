@@ -101,21 +101,20 @@ def test_rule_added_while_running(guarded, rule):
     try:
         time.sleep(NOTICE_SECONDS.get(rule, 0.0))
         check_forbidden(net, families, "while Bora ran")
-        report = net.bora.show("sync")
-        assert report["guard"]["v4"] or report["guard"]["v6"], "show sync does not say why"
+        wait_for_guard(net, True, "show sync does not say why traffic is left to the kernel")
     finally:
         shell(net, undo)
     check_resumes(net, families)
     if rule != "iptables-legacy":  # its table stays registered until its module goes
-        wait_until_unguarded(net)
+        wait_for_guard(net, False, "the rule is gone, but Bora still leaves traffic to the kernel")
     net.bora.check_conservation()
 
 
-def wait_until_unguarded(net):
-    """The rule gone, Bora takes the traffic back from the kernel."""
+def wait_for_guard(net, wanted, otherwise):
+    """Whether Bora leaves traffic to the kernel must become `wanted` within the bound."""
     deadline = time.monotonic() + RESUME_SECONDS
-    while (guard := net.bora.show("sync")["guard"])["v4"] or guard["v6"]:
-        assert time.monotonic() < deadline, f"the rule is gone, but Bora still leaves traffic to the kernel: {guard}"
+    while bool(reasons := net.bora.guard()) != wanted:
+        assert time.monotonic() < deadline, f"{otherwise}: {reasons}"
         time.sleep(0.05)
 
 

@@ -102,6 +102,11 @@ class Bora:
                 raise AssertionError(f"kernel and FIB still differ after {seconds} s: {json.dumps(report)[:2000]}")
             time.sleep(0.02)
 
+    def guard(self):
+        """Why Bora leaves traffic to the kernel: a list of reasons, empty when it leaves none."""
+        reasons = self.show("sync")["guard"]
+        return reasons["v4"] + reasons["v6"] if isinstance(reasons, dict) else reasons
+
     def totals(self):
         """One dictionary: received, sent, passed, dropped, held, and the drops by name."""
         report = self.show("drops")
