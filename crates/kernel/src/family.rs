@@ -1,6 +1,6 @@
 //! From the kernel's routes of one family to the FIB's prefixes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use bora_fib::{FibError, NextHopId};
 
@@ -16,10 +16,21 @@ pub(crate) struct Family<P> {
     dirty: Vec<P>,
     /// Host routes of the FIB that come from neighbours.
     pub(crate) hosts: HashMap<P, HopKey>,
+    /// Prefixes whose route has a path MTU of its own.
+    pub(crate) mtus: BTreeMap<P, u32>,
     /// Prefixes the FIB had no room for.
     pub(crate) refused: HashSet<P>,
     /// Host prefixes whose local-table routes changed.
     pub(crate) local_changes: Vec<P>,
+}
+
+/// The kernel's answer at a prefix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Best {
+    /// This route.
+    Route(Route),
+    /// More than the destination decides (TOS, source): left to the kernel.
+    Depends,
 }
 
 /// What a changed route asks for beside its prefix.
@@ -37,6 +48,7 @@ impl<P: Prefix> Family<P> {
             rib: Rib::new(),
             dirty: Vec::new(),
             hosts: HashMap::new(),
+            mtus: BTreeMap::new(),
             refused: HashSet::new(),
             local_changes: Vec::new(),
         }
@@ -193,12 +205,17 @@ impl<P: Prefix> Family<P> {
         if prefix.is_fixed() {
             return false;
         }
+        let best = self.best(hops, prefix);
+        self.note_mtu(hops, prefix, best);
         let host = self.host_way(world, hops, prefix);
         let acquired = host.map(|key| hops.acquire(world, key));
         let wanted = match acquired {
             Some(Ok(id)) => Some(id),
             Some(Err(_)) => Some(hops.unsupported()),
-            None => self.best(hops, prefix, self.rib.get(prefix)),
+            None => best.map(|best| match best {
+                Best::Route(route) => hops.id(route.target),
+                Best::Depends => hops.unsupported(),
+            }),
         };
         let changed = self.write(hops, prefix, wanted);
         let held = match (host, acquired) {
@@ -209,6 +226,18 @@ impl<P: Prefix> Family<P> {
             hops.release_hop(key);
         }
         changed
+    }
+
+    fn note_mtu(&mut self, hops: &NextHops, prefix: P, best: Option<Best>) {
+        let mtu = match best {
+            Some(Best::Route(route)) => hops.target(route.target).and_then(|target| target.mtu),
+            _ => None,
+        };
+        match mtu {
+            Some(mtu) => self.mtus.insert(prefix, mtu),
+            None if self.mtus.is_empty() => None,
+            None => self.mtus.remove(&prefix),
+        };
     }
 
     fn write(&mut self, hops: &mut NextHops, prefix: P, wanted: Option<NextHopId>) -> bool {
@@ -237,13 +266,19 @@ impl<P: Prefix> Family<P> {
     }
 
     /// What the kernel's look-up finds at exactly this prefix; `None`: it goes on searching.
-    fn best(&self, hops: &NextHops, prefix: P, routes: &[Route]) -> Option<NextHopId> {
-        let mut visible = self.visible(hops, prefix, routes);
+    pub(crate) fn best(&self, hops: &NextHops, prefix: P) -> Option<Best> {
+        let mut visible = self.visible(hops, prefix, self.rib.get(prefix));
         let first = visible.next()?;
-        if first.is_partial() || visible.any(|route| route.is_partial()) {
-            return Some(hops.unsupported());
+        if first.is_partial() || visible.any(Route::is_partial) {
+            return Some(Best::Depends);
         }
-        Some(hops.id(first.target))
+        Some(Best::Route(*first))
+    }
+
+    /// What the kernel's look-up finds for an address, and at which prefix.
+    pub(crate) fn look_up(&self, hops: &NextHops, address: u128) -> Option<(P, Best)> {
+        let mut covering = self.rib.covering(address, P::BITS);
+        covering.find_map(|(prefix, _)| Some((prefix, self.best(hops, prefix)?)))
     }
 
     /// The routes of a prefix that the kernel would use, best first.
@@ -284,12 +319,9 @@ impl<P: Prefix> Family<P> {
             neighbour.usable().is_some() && world.ports.contains_key(&neighbour.device)
         };
         world.neighbours.range(at.clone()).find(known)?;
-        let mut covering = self.rib.covering(prefix.parts().0, P::BITS);
-        let route = covering.find_map(|(wide, routes)| {
-            let mut visible = self.visible(hops, wide, routes).peekable();
-            let first = **visible.peek()?;
-            Some((!visible.any(|route| route.is_partial())).then_some(first))
-        })??;
+        let (_, Best::Route(route)) = self.look_up(hops, prefix.parts().0)? else {
+            return None;
+        };
         let target = hops.target(route.target)?;
         let device = on_link(world, target)?;
         world

@@ -40,6 +40,7 @@ mod socket;
 mod status;
 mod sysctl;
 mod verify;
+mod view;
 mod world;
 
 pub use error::KernelError;
@@ -47,4 +48,5 @@ pub use guard::{GuardReport, Reason, ReasonKind};
 pub use mirror::{Changes, Mirror, MirrorConfig, Waker};
 pub use status::{Difference, FamilyCounts, Reconciliation, SyncStatus, Unsupported};
 pub use sysctl::{HashPolicy, InterfaceSettings, Settings};
+pub use view::RouteView;
 pub use world::{LocalAddresses, Port};

@@ -130,6 +130,14 @@ pub(crate) enum Table {
 }
 
 impl Table {
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Local => 255,
+            Self::Main => 254,
+            Self::Default => 253,
+        }
+    }
+
     /// IPv6 has no rule for the table `default`.
     pub(crate) fn from_number(number: u32, v6: bool) -> Option<Self> {
         match number {

@@ -5,6 +5,8 @@
 
 mod nexthop;
 mod route;
+#[cfg(test)]
+mod tests;
 
 use std::net::IpAddr;
 

@@ -16,7 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs a command; panics with its words if it fails.
-pub fn run(command: &str) -> String {
+pub(crate) fn run(command: &str) -> String {
     let output = attempt(command);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "`{command}` failed: {error}");
@@ -24,7 +24,7 @@ pub fn run(command: &str) -> String {
 }
 
 /// Runs a command in the calling thread's namespace.
-pub fn attempt(command: &str) -> Output {
+pub(crate) fn attempt(command: &str) -> Output {
     let mut words = command.split_whitespace();
     let program = words.next().expect("a command");
     Command::new(program)
@@ -34,9 +34,9 @@ pub fn attempt(command: &str) -> Output {
 }
 
 /// Two namespaces joined by veth pairs r0-p0 and r1-p1; deleted when dropped.
-pub struct Net {
+pub(crate) struct Net {
     router: String,
-    pub peer: String,
+    pub(crate) peer: String,
 }
 
 impl Drop for Net {
@@ -88,7 +88,7 @@ impl Net {
 }
 
 /// Makes a neighbour known; its link-layer address ends in 10 behind r0, in 11 behind r1.
-pub fn known(device: &str, address: &str) {
+pub(crate) fn known(device: &str, address: &str) {
     let mac = format!("02:bb:00:00:00:1{}", &device[1..]);
     run(&format!(
         "ip neigh replace {address} lladdr {mac} dev {device} nud permanent"
@@ -96,18 +96,18 @@ pub fn known(device: &str, address: &str) {
 }
 
 /// A router's mirror under test.
-pub struct Router {
-    pub net: Net,
-    pub mirror: Mirror,
+pub(crate) struct Router {
+    pub(crate) net: Net,
+    pub(crate) mirror: Mirror,
 }
 
 /// Runs a test inside a router's namespace, on a thread of its own because the thread stays
 /// there. Skipped, saying so, where it is not permitted.
-pub fn with_router(test: impl FnOnce(&mut Router) + Send + 'static) {
+pub(crate) fn with_router(test: impl FnOnce(&mut Router) + Send + 'static) {
     with_config(MirrorConfig::default(), test);
 }
 
-pub fn with_config(config: MirrorConfig, test: impl FnOnce(&mut Router) + Send + 'static) {
+pub(crate) fn with_config(config: MirrorConfig, test: impl FnOnce(&mut Router) + Send + 'static) {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: network namespaces need root");
         return;
@@ -130,7 +130,7 @@ pub fn with_config(config: MirrorConfig, test: impl FnOnce(&mut Router) + Send +
 }
 
 /// Ports 0, 1, ... for these links.
-pub fn ports(mirror: &Mirror, names: &[&str]) -> BTreeMap<u32, Port> {
+pub(crate) fn ports(mirror: &Mirror, names: &[&str]) -> BTreeMap<u32, Port> {
     let link = |name: &str| mirror.links().values().find(|link| link.name == name);
     let numbered = names.iter().enumerate();
     let port = numbered.filter_map(|(n, name)| {
@@ -149,7 +149,7 @@ pub fn ports(mirror: &Mirror, names: &[&str]) -> BTreeMap<u32, Port> {
 
 impl Router {
     /// Polls until kernel and FIB agree and stay so for longer than a reconciliation waits.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let start = Instant::now();
         let mut quiet = 0;
         while quiet < 2 {
@@ -165,7 +165,15 @@ impl Router {
     }
 
     /// Settles, then asks for differences and compares look-ups with the kernel's.
-    pub fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
+        self.agree();
+        for address in self.samples() {
+            self.ask_kernel(address);
+        }
+    }
+
+    /// Settles, then asks for differences.
+    pub(crate) fn agree(&mut self) {
         self.settle();
         let differences = self.mirror.verify().unwrap();
         let text: Vec<String> = differences.iter().map(ToString::to_string).collect();
@@ -210,7 +218,7 @@ impl Router {
     }
 
     /// What the FIB says of an address.
-    pub fn look_up(&self, address: IpAddr) -> NextHop {
+    pub(crate) fn look_up(&self, address: IpAddr) -> NextHop {
         let fib = self.mirror.fib();
         let found = match address {
             IpAddr::V4(a) => fib.longest_match4(a.to_bits()).map(|(_, id)| id),
@@ -223,7 +231,7 @@ impl Router {
     }
 
     /// The single ways behind what the FIB says.
-    pub fn ways(&self, address: &str) -> Vec<NextHop> {
+    pub(crate) fn ways(&self, address: &str) -> Vec<NextHop> {
         match self.look_up(address.parse().unwrap()) {
             NextHop::Group(group) => {
                 let member = |id| self.mirror.fib().next_hop(id).unwrap().clone();
