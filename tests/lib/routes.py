@@ -88,21 +88,32 @@ class Writer:
 
 
 def synthetic_table(family, count, seed):
-    """`count` distinct (packed prefix, length) with the lengths of a full table, the same for each seed."""
+    """`count` distinct (packed prefix, length) with the lengths of a full table, the same for each seed.
+
+    IPv4 lies in 20/8 to 191/8. IPv6 is clustered as in the Internet: allocations of /32 in the registries'
+    blocks of /12, and longer prefixes inside of these. Both are clear of every network the tests use."""
     source = random.Random(seed)
-    histogram, width = (HISTOGRAM4, 32) if family == 4 else (HISTOGRAM6, 128)
-    lengths = source.choices(list(histogram), list(histogram.values()), k=count * 2)
+    histogram = HISTOGRAM4 if family == 4 else HISTOGRAM6
+    width = 32 if family == 4 else 128
+    allocations = [_allocation(source) for _ in range(count // 6)]
     table = {}
-    for length in lengths:
+    for length in source.choices(list(histogram), list(histogram.values()), k=count * 2):
         if len(table) == count:
             break
-        # IPv4 in 20/6 and up to 191/8, IPv6 in 2400::/6: clear of every network the tests use.
-        top = source.randrange(20 << 24, 192 << 24) if family == 4 else (0x24 << 120) | source.getrandbits(122)
-        prefix = top >> (width - length) << (width - length)
-        if family == 4 and prefix >> 24 == 127:
-            continue
-        table[prefix.to_bytes(width // 8, "big"), length] = None
+        if family == 4:
+            address = source.randrange(20 << 24, 192 << 24)
+        else:
+            top = source.choice(allocations) if length > 32 else _allocation(source)
+            address = top << 96 | source.getrandbits(96)
+        prefix = address >> (width - length) << (width - length)
+        if family == 6 or prefix >> 24 != 127:
+            table[prefix.to_bytes(width // 8, "big"), length] = None
     return list(table)
+
+
+def _allocation(source):
+    """32 leading bits of an IPv6 address: a registry's /12, then any allocation in it."""
+    return source.choice([0x240, 0x260, 0x280, 0x2A0, 0x2C0]) << 20 | source.getrandbits(20)
 
 
 def load_table(writer, table, gateways, kind=RTM_NEWROUTE):
