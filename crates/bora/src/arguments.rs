@@ -124,7 +124,7 @@ pub(crate) enum LabCommand {
     /// Three hosts' worth of network in namespaces: the kernel forwards, then Bora does
     Demo {
         /// Packets a second for the outage measurement
-        #[arg(long, default_value_t = 50_000)]
+        #[arg(long, default_value_t = 20_000)]
         rate: u64,
     },
 }

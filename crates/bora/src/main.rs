@@ -37,8 +37,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Stop => run::stop().map(|()| ExitCode::SUCCESS),
         Command::Check => Ok(check::check()),
         Command::Lab(LabCommand::Demo { rate }) => {
-            let _ = rate;
-            anyhow::bail!("no demo yet")
+            bora_lab::demo::run(rate).map(|()| ExitCode::SUCCESS)
         }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "bora", &mut io::stdout());

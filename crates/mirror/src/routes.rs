@@ -399,10 +399,12 @@ impl Routes {
     /// After a change at a prefix: program it, and what depends on it.
     fn changed(&mut self, net: Net) {
         self.install(net);
-        let routes = self.routes.get(&net);
-        let covers = routes
-            .and_then(|list| list.first())
-            .is_some_and(|route| route.local);
+        let best = self.routes.get(&net).and_then(|list| list.first());
+        match best.filter(|route| route.mtu > 0 && net.addr.is_ipv4()) {
+            Some(route) => self.mtus.insert(net, route.mtu),
+            None => self.mtus.remove(&net),
+        };
+        let covers = best.is_some_and(|route| route.local);
         let known = self.covers.iter().position(|&cover| cover == net);
         if net != Net::host(net.addr) && covers != known.is_some() {
             match known {
