@@ -40,15 +40,15 @@ fn render(what: &ShowWhat, json: bool) -> anyhow::Result<String> {
         return Ok(serde_json::to_string_pretty(&value)?);
     }
     Ok(match what {
-        ShowWhat::Ports => ports(&parse(&text)?),
+        ShowWhat::Ports => ports(&parse::<Vec<PortReport>>(&text)?),
         ShowWhat::Drops => drops(&parse(&text)?),
-        ShowWhat::Workers => workers(&parse(&text)?),
+        ShowWhat::Workers => workers(&parse::<Vec<WorkerReport>>(&text)?),
         ShowWhat::Routes => routes(&parse::<Vec<RouteReport>>(&text)?),
         ShowWhat::Route { address } => match parse::<Option<RouteReport>>(&text)? {
             Some(route) => routes(&[route]),
             None => format!("no route to {address}"),
         },
-        ShowWhat::Neighbours => neighbours(&parse(&text)?),
+        ShowWhat::Neighbours => neighbours(&parse::<Vec<NeighbourReport>>(&text)?),
         ShowWhat::Sync { .. } => sync(&parse(&text)?),
     })
 }
@@ -84,7 +84,7 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-fn ports(ports: &Vec<PortReport>) -> String {
+fn ports(ports: &[PortReport]) -> String {
     let rows: Vec<Vec<String>> = ports
         .iter()
         .map(|port| {
@@ -136,7 +136,7 @@ fn drops(report: &DropsReport) -> String {
     text
 }
 
-fn workers(workers: &Vec<WorkerReport>) -> String {
+fn workers(workers: &[WorkerReport]) -> String {
     if workers.is_empty() {
         return "no workers: every port takes the express path".into();
     }
@@ -190,7 +190,7 @@ fn routes(routes: &[RouteReport]) -> String {
     table(&["PREFIX", "NEXT HOP", "METRIC", "TABLE"], &rows)
 }
 
-fn neighbours(neighbours: &Vec<NeighbourReport>) -> String {
+fn neighbours(neighbours: &[NeighbourReport]) -> String {
     let rows: Vec<Vec<String>> = neighbours
         .iter()
         .map(|n| vec![n.address.clone(), n.device.clone(), n.mac.clone()])

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use bora_buffer::{HEADROOM, Region, SharedFrames};
 use bora_fib::FibHandle;
 use bora_forward::HashPolicy;
-use bora_mirror::{SlowPath, SlowPathCounters};
+use bora_kernel::{SlowPath, SlowPathCounters};
 use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError, StatsReader};
 use bora_port::inject::Injector;
 use bora_port::xdp::{AttachMode, MAX_QUEUES, Program};

@@ -166,7 +166,7 @@ fn parent_of(pid: u32) -> Option<u32> {
 }
 
 fn is_bpffs(path: &str) -> bool {
-    statfs(path).is_ok_and(|found| found.f_type as i64 == BPF_FS_MAGIC)
+    statfs(path).is_ok_and(|found| found.f_type == BPF_FS_MAGIC)
 }
 
 fn mount_bpffs(root: Option<&str>, mount_point: &Path) -> anyhow::Result<()> {

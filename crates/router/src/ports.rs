@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use bora_fib::PortId;
 use bora_forward::{Ingress, RpFilter};
-use bora_mirror::{Link, Mirror, PortInfo, sysctl};
+use bora_kernel::{Link, Mirror, PortInfo, sysctl};
 use bora_port::inject;
 use bora_port::xdp::{AttachMode, Attachment, Path, PortSettings, Program, XdpQuery, query};
 use bora_wire::MacAddr;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bora_mirror::{Difference, MirrorStats};
+use bora_kernel::{Difference, MirrorStats};
 use serde::{Deserialize, Serialize};
 
 /// A port.

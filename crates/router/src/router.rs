@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail, ensure};
 use bora_fib::{FibConfig, PortId};
 use bora_forward::{Drop as DropReason, HashPolicy, Punt};
-use bora_mirror::{Mirror, Net, Route, RouteKind, Routes, sysctl};
+use bora_kernel::{Mirror, Net, Route, RouteKind, Routes, sysctl};
 use bora_port::xdp::{AttachMode, Attachment, Counters, MAX_PORTS, Path, Program, REASONS, query};
 use bora_worker::Command;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -476,7 +476,7 @@ impl Router {
     fn route_report(&self, prefix: String, route: &Route) -> RouteReport {
         let via = match &route.kind {
             RouteKind::Unicast(vias) => {
-                let one = |via: &bora_mirror::Via| {
+                let one = |via: &bora_kernel::Via| {
                     let gateway = via.gateway.map(|g| format!("via {g} ")).unwrap_or_default();
                     let weight = if vias.len() > 1 {
                         format!(" weight {}", via.weight)
@@ -584,7 +584,7 @@ impl Router {
 
 /// Attaches the program to all interfaces, or to none.
 fn attach_all(
-    found: Vec<(u32, bora_mirror::Link)>,
+    found: Vec<(u32, bora_kernel::Link)>,
     program: &Program,
     pins: &Pins,
     config: &RunConfig,
