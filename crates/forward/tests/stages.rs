@@ -1,0 +1,292 @@
+//! The stages on packets in memory: what leaves is rewritten, what does not has a reason.
+
+use bora_buffer::{Packet, Pool, Region, SharedFrames};
+use bora_fib::{
+    Adjacency, FibConfig, FibReader, FibWriter, Group, NextHop, PortId, Prefix4, PuntReason,
+};
+use bora_forward::{Batch, Context, Drop, HashPolicy, Ingress, Punt, RpFilter, Verdict, flow_hash};
+use bora_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4};
+use proptest::prelude::*;
+
+const OURS: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const HERE: u32 = 0x0a00_0102; // 10.0.1.2, behind port 0
+const THERE: u32 = 0x0a00_0202; // 10.0.2.2, behind port 1
+
+struct Bench {
+    region: Region,
+    pool: Pool,
+    writer: FibWriter,
+    fib: FibReader,
+    ingress: Ingress,
+}
+
+fn forward_by(port: u16, mtu: u16) -> NextHop {
+    let mut l2 = [0; 14];
+    l2[..6].copy_from_slice(&[2, 0, 0, 0, 1, port as u8]);
+    l2[6..12].copy_from_slice(&[2, 0, 0, 0, 2, port as u8]);
+    NextHop::Forward(Adjacency {
+        port: PortId(port),
+        mtu,
+        l2,
+    })
+}
+
+impl Bench {
+    fn new() -> Self {
+        let region = Region::new(512, 2048).unwrap();
+        let pool = Pool::new(SharedFrames::of_new_region(&region), 512);
+        let (mut writer, handle) = bora_fib::new(FibConfig::default()).unwrap();
+        for (net, port) in [(HERE, 0), (THERE, 1)] {
+            let id = writer.add_next_hop(forward_by(port, 1500)).unwrap();
+            writer.insert4(Prefix4::masked(net, 24), id).unwrap();
+        }
+        let ingress = Ingress {
+            port: PortId(0),
+            mac: OURS,
+            forward4: true,
+            forward6: true,
+            rp_filter: RpFilter::Off,
+            partial_checksum: true,
+            send_redirects4: true,
+        };
+        Self {
+            region,
+            pool,
+            writer,
+            fib: handle.reader().unwrap(),
+            ingress,
+        }
+    }
+
+    fn packet(&mut self, frame: &[u8]) -> Packet {
+        let empty = self.pool.take().unwrap();
+        let mut packet = empty.into_packet(&self.region, frame.len()).unwrap();
+        self.region.octets_mut(&mut packet).copy_from_slice(frame);
+        packet
+    }
+
+    fn run(&mut self, frames: &[Vec<u8>]) -> Vec<(Verdict, Vec<u8>)> {
+        let mut batch = Batch::new();
+        for frame in frames {
+            let packet = self.packet(frame);
+            batch.packets.push(packet);
+        }
+        let context = Context {
+            region: &self.region,
+            fib: &self.fib,
+            ingress: &self.ingress,
+            min_frames: &[0, 60],
+            hash4: HashPolicy::L4,
+            hash6: HashPolicy::L4,
+        };
+        bora_forward::run(&mut batch, &context);
+        let seen = |(packet, meta): (Packet, bora_forward::Meta)| {
+            let octets = self.region.octets(&packet).to_vec();
+            self.pool.give(packet.into_frame(&self.region));
+            (meta.verdict, octets)
+        };
+        batch
+            .packets
+            .into_iter()
+            .zip(batch.meta)
+            .map(seen)
+            .collect()
+    }
+
+    fn verdict(&mut self, frame: Vec<u8>) -> Verdict {
+        self.run(&[frame])[0].0
+    }
+}
+
+/// A UDP packet of `length` IP octets.
+fn frame(source: u32, destination: u32, ttl: u8, length: u16) -> Vec<u8> {
+    let mut octets = vec![0; 14 + usize::from(length)];
+    let mut link = ethernet::Frame::new_unchecked(&mut octets[..]);
+    link.set_dst(OURS);
+    link.set_ethertype(EtherType::IPV4);
+    let mut packet = ipv4::Packet::new_unchecked(link.payload_mut());
+    packet.set_header_len(20);
+    packet.set_total_len(length);
+    packet.set_ttl(ttl);
+    packet.set_protocol(Protocol::UDP);
+    packet.set_src(source.into());
+    packet.set_dst(destination.into());
+    packet.fill_checksum();
+    octets
+}
+
+#[test]
+fn a_transit_packet_is_rewritten_and_padded() {
+    let mut bench = Bench::new();
+    let mut sent = frame(HERE, THERE, 64, 28);
+    sent.resize(90, 0xee); // padding of the old link
+    let (verdict, octets) = bench.run(&[sent]).remove(0);
+    assert_eq!(verdict, Verdict::Forward(PortId(1)));
+    assert_eq!(
+        octets.len(),
+        60,
+        "trimmed to the packet, padded to the port's minimum"
+    );
+    assert_eq!(&octets[42..], &[0; 18], "the padding is zero");
+    assert_eq!(&octets[..6], &[2, 0, 0, 0, 1, 1]);
+    assert_eq!(&octets[6..12], &[2, 0, 0, 0, 2, 1]);
+    let packet = ipv4::Packet::new_checked(&octets[14..]).unwrap();
+    packet.verify_checksum().unwrap();
+    assert_eq!(packet.ttl(), 63);
+}
+
+#[test]
+fn each_exception_has_its_reason() {
+    let mut bench = Bench::new();
+    let blackhole = bench.writer.add_next_hop(NextHop::Blackhole).unwrap();
+    bench
+        .writer
+        .insert4("192.0.2.0/24".parse().unwrap(), blackhole)
+        .unwrap();
+    let unresolved = NextHop::Punt {
+        reason: PuntReason::NoNeighbour,
+        port: Some(PortId(1)),
+    };
+    let unresolved = bench.writer.add_next_hop(unresolved).unwrap();
+    bench
+        .writer
+        .insert4("198.51.100.0/24".parse().unwrap(), unresolved)
+        .unwrap();
+
+    let mut foreign = frame(HERE, THERE, 64, 28);
+    foreign[0] ^= 4;
+    let mut arp = frame(HERE, THERE, 64, 28);
+    arp[13] = 6;
+    let mut corrupt = frame(HERE, THERE, 64, 28);
+    corrupt[24] ^= 1;
+    let mut version = frame(HERE, THERE, 64, 28);
+    version[14] = 0x55;
+    for (frame, verdict) in [
+        (frame(HERE, THERE, 1, 28), Verdict::Punt(Punt::TtlExceeded)),
+        (frame(HERE, THERE, 2, 28), Verdict::Forward(PortId(1))),
+        (
+            frame(HERE, 0x0900_0001, 64, 28),
+            Verdict::Punt(Punt::NoRoute),
+        ),
+        (
+            frame(HERE, 0xc633_6401, 64, 28),
+            Verdict::Punt(Punt::NoNeighbour),
+        ),
+        (
+            frame(HERE, 0xc000_0201, 64, 28),
+            Verdict::Drop(Drop::Blackhole),
+        ),
+        (frame(HERE, THERE, 64, 1500), Verdict::Forward(PortId(1))),
+        (frame(HERE, THERE, 64, 1501), Verdict::Punt(Punt::TooBig)),
+        (frame(THERE, HERE, 64, 28), Verdict::Punt(Punt::Redirect)),
+        (
+            frame(HERE, 0xe000_0001, 64, 28),
+            Verdict::Punt(Punt::SpecialAddress),
+        ),
+        (foreign, Verdict::Punt(Punt::ForeignMac)),
+        (arp, Verdict::Punt(Punt::NotIp)),
+        (corrupt, Verdict::Drop(Drop::BadChecksum)),
+        (version, Verdict::Drop(Drop::BadVersion)),
+        (vec![0; 10], Verdict::Drop(Drop::Truncated)),
+    ] {
+        assert_eq!(bench.verdict(frame.clone()), verdict, "{frame:02x?}");
+    }
+    bench.ingress.forward4 = false;
+    assert_eq!(
+        bench.verdict(frame(HERE, THERE, 64, 28)),
+        Verdict::Punt(Punt::ForwardingOff)
+    );
+}
+
+#[test]
+fn the_source_check_knows_strict_and_loose() {
+    let mut bench = Bench::new();
+    for (mode, from_elsewhere, from_nowhere) in [
+        (RpFilter::Off, true, true),
+        (RpFilter::Loose, true, false),
+        (RpFilter::Strict, false, false),
+    ] {
+        bench.ingress.rp_filter = mode;
+        let passes = |bench: &mut Bench, source| match bench.verdict(frame(source, THERE, 64, 28)) {
+            Verdict::Forward(_) => true,
+            Verdict::Drop(Drop::SourceCheck) => false,
+            other => panic!("{mode:?}: {other:?}"),
+        };
+        assert!(passes(&mut bench, HERE));
+        assert_eq!(passes(&mut bench, THERE + 1), from_elsewhere, "{mode:?}");
+        assert_eq!(passes(&mut bench, 0x0900_0001), from_nowhere, "{mode:?}");
+    }
+}
+
+#[test]
+fn a_flow_stays_on_its_path_and_flows_spread() {
+    let mut bench = Bench::new();
+    let paths = [1, 2].map(|port| bench.writer.add_next_hop(forward_by(port, 1500)).unwrap());
+    let group = Group::new(&[(paths[0], 1), (paths[1], 1)]);
+    let group = bench.writer.add_next_hop(NextHop::Group(group)).unwrap();
+    bench
+        .writer
+        .insert4("203.0.113.0/24".parse().unwrap(), group)
+        .unwrap();
+    let mut taken = [0; 2];
+    for port in 0..200u8 {
+        let mut packet = frame(HERE, 0xcb00_7101, 64, 28);
+        packet[35] = port; // source port
+        let first = bench.verdict(packet.clone());
+        assert_eq!(first, bench.verdict(packet));
+        let Verdict::Forward(out) = first else {
+            panic!("{first:?}")
+        };
+        taken[usize::from(out.0) - 1] += 1;
+    }
+    assert!(taken.iter().all(|&count| count > 60), "{taken:?}");
+}
+
+#[test]
+fn a_checksum_left_to_us_is_completed() {
+    let mut bench = Bench::new();
+    let mut sent = frame(HERE, THERE, 64, 40);
+    sent[38..40].copy_from_slice(&20u16.to_be_bytes()); // UDP length
+    let pseudo = bora_wire::checksum::pseudo_v4(HERE.into(), THERE.into(), Protocol::UDP, 20);
+    sent[40..42].copy_from_slice(&pseudo.fold().to_be_bytes());
+    let (_, octets) = bench.run(&[sent]).remove(0);
+    let l4 = &octets[34..54];
+    let found = bora_wire::checksum::transport(pseudo, Protocol::UDP, l4);
+    assert_eq!(found, bora_wire::checksum::Transport::Valid);
+}
+
+proptest! {
+    #[test]
+    fn every_packet_gets_a_verdict(
+        frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..64),
+        plausible in any::<bool>(),
+    ) {
+        let mut bench = Bench::new();
+        let mut frames = frames;
+        if plausible {
+            for frame in frames.iter_mut().filter(|frame| frame.len() >= 14) {
+                frame[..6].copy_from_slice(&OURS.0);
+                frame[12..14].copy_from_slice(&[0x08, 0x00]);
+            }
+        }
+        for (verdict, _) in bench.run(&frames) {
+            prop_assert_ne!(verdict, Verdict::Pending);
+        }
+    }
+
+    #[test]
+    fn the_hash_depends_on_every_field(source: u128, destination: u128, ports: u32, bit in 0..32u32) {
+        let hash = |source, destination, ports| {
+            flow_hash(source, destination, 0, Protocol::TCP, ports)
+        };
+        let base = hash(source, destination, ports);
+        prop_assert_eq!(base, hash(source, destination, ports));
+        // equal hashes of different flows happen, but not for three changes at once
+        let others = [
+            hash(source ^ (1 << bit), destination, ports),
+            hash(source, destination ^ (1 << bit), ports),
+            hash(source, destination, ports ^ (1 << bit)),
+        ];
+        prop_assert!(others.iter().any(|&other| other != base));
+    }
+}
