@@ -9,9 +9,18 @@ use proptest::prelude::*;
 const PORT: u32 = 7;
 
 fn routes() -> Routes {
-    let (writer, _) = bora_fib::new(FibConfig { max_nodes6: 1024, ..FibConfig::default() }).unwrap();
+    let (writer, _) = bora_fib::new(FibConfig {
+        max_nodes6: 1024,
+        ..FibConfig::default()
+    })
+    .unwrap();
     let mut routes = Routes::new(writer);
-    let info = PortInfo { port: PortId(0), mac: [2, 0, 0, 0, 0, 1], mtu: 1500, up: true };
+    let info = PortInfo {
+        port: PortId(0),
+        mac: [2, 0, 0, 0, 0, 1],
+        mtu: 1500,
+        up: true,
+    };
     routes.set_port(PORT, Some(info));
     routes
 }
@@ -21,7 +30,11 @@ fn address(host: u8) -> IpAddr {
 }
 
 fn unicast(gateways: &[Option<u8>]) -> RouteKind {
-    let via = |gateway: &Option<u8>| Via { device: PORT, gateway: gateway.map(address), weight: 1 };
+    let via = |gateway: &Option<u8>| Via {
+        device: PORT,
+        gateway: gateway.map(address),
+        weight: 1,
+    };
     RouteKind::Unicast(gateways.iter().map(via).collect())
 }
 
@@ -115,6 +128,8 @@ fn a_message_longer_than_the_buffer_is_malformed() {
     let mut octets = vec![0; 16];
     octets[..4].copy_from_slice(&100u32.to_ne_bytes());
     let mut malformed = false;
-    decode(&octets, |decoded| malformed = matches!(decoded, Decoded::Malformed));
+    decode(&octets, |decoded| {
+        malformed = matches!(decoded, Decoded::Malformed)
+    });
     assert!(malformed);
 }
