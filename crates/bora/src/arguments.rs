@@ -53,7 +53,7 @@ pub(crate) struct RunOptions {
     #[arg(short, long = "port", value_name = "INTERFACE", required = true)]
     pub(crate) ports: Vec<String>,
     /// CPUs for the engine's workers, such as 1-3,5
-    #[arg(long, value_name = "LIST", value_parser = cores, default_value = "")]
+    #[arg(long, value_name = "LIST", value_parser = cores, default_value = "", hide_default_value = true)]
     pub(crate) cores: Cores,
     /// Which tier forwards
     #[arg(long, value_enum, default_value_t = PathArgument::Auto)]
