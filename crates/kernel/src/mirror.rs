@@ -248,7 +248,9 @@ impl Mirror {
                 if is_own(&net, &route) {
                     changes.addresses |= self.addresses.insert(net.addr);
                 }
-                self.routes.add(net, route, replace);
+                if !self.routes.add(net, route, replace) {
+                    self.schedule("routes of equal metric");
+                }
             }
             RouteNetlinkMessage::DelRoute(message) => {
                 let Some((net, route)) = route_of(&message) else {
@@ -257,7 +259,9 @@ impl Mirror {
                 if is_own(&net, &route) {
                     changes.addresses |= self.addresses.remove(&net.addr);
                 }
-                self.routes.remove(net, &route);
+                if !self.routes.remove(net, &route) {
+                    self.schedule("routes of equal metric");
+                }
             }
             RouteNetlinkMessage::NewNeighbour(message) => self.set_neighbour(&message, true),
             RouteNetlinkMessage::DelNeighbour(message) => self.set_neighbour(&message, false),

@@ -4,7 +4,7 @@
 //! no port of Bora's, a neighbour that is not resolved, an encapsulation, a route with a TOS all
 //! lead to Linux, and Bora forwards only what it fully understands.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
 
 use bora_fib::{
@@ -170,6 +170,8 @@ pub struct Routes {
     /// Prefixes of table local that are no host routes: they hide what table main has inside.
     covers: Vec<Net>,
     missing: u64,
+    /// Prefixes with several routes of one metric.
+    ambiguous: HashSet<Net>,
     /// IPv4 routes with an MTU of their own.
     mtus: BTreeMap<Net, u32>,
 }
@@ -187,6 +189,7 @@ impl Routes {
             ids: HashMap::new(),
             covers: Vec::new(),
             missing: 0,
+            ambiguous: HashSet::new(),
             mtus: BTreeMap::new(),
         }
     }
@@ -226,12 +229,16 @@ impl Routes {
     }
 
     /// Adds a route. With `replace` it takes the place of the one with its metric.
-    pub fn add(&mut self, net: Net, route: Route, replace: bool) {
+    ///
+    /// Returns false if a route of the same metric is there already: which of them counts, and in
+    /// what order their ways stand, only a dump tells.
+    pub fn add(&mut self, net: Net, route: Route, replace: bool) -> bool {
         let list = self.routes.entry(net).or_default();
         let twin = |old: &Route| (old.local, old.metric) == (route.local, route.metric);
         match list.iter_mut().find(|old| twin(old)) {
-            Some(old) if replace || net.addr.is_ipv6() => *old = route,
-            Some(_) => {} // the first of equals counts, as in Linux
+            Some(old) if *old == route => {}
+            Some(old) if replace => *old = route,
+            Some(_) => drop(self.ambiguous.insert(net)),
             None => {
                 list.push(route);
                 list.sort_by_key(|route| (!route.local, route.metric));
@@ -239,16 +246,18 @@ impl Routes {
             }
         }
         self.changed(net);
+        !self.ambiguous.contains(&net)
     }
 
-    /// Removes a route, or one way of it.
-    pub fn remove(&mut self, net: Net, route: &Route) {
+    /// Removes a route, or one way of it. Returns false if only a dump tells what is left.
+    pub fn remove(&mut self, net: Net, route: &Route) -> bool {
+        let certain = !self.ambiguous.contains(&net);
         let Some(list) = self.routes.get_mut(&net) else {
-            return;
+            return certain;
         };
         let twin = |old: &Route| (old.local, old.metric) == (route.local, route.metric);
         let Some(index) = list.iter().position(twin) else {
-            return;
+            return certain;
         };
         if let (RouteKind::Unicast(have), RouteKind::Unicast(gone)) =
             (&mut list[index].kind, &route.kind)
@@ -267,6 +276,7 @@ impl Routes {
             }
         }
         self.changed(net);
+        certain
     }
 
     /// Makes the routes of one family what a dump says; returns how many prefixes changed.
@@ -277,6 +287,7 @@ impl Routes {
             .copied()
             .collect();
         let mut changed = gone.len();
+        self.ambiguous.retain(|net| net.addr.is_ipv6() != v6);
         for net in gone {
             let list = self.routes.remove(&net).unwrap_or_default();
             self.lengths[family(net.addr)][usize::from(net.len)] -= list.len() as u32;
@@ -284,7 +295,11 @@ impl Routes {
         }
         for (net, mut list) in dumped {
             list.sort_by_key(|route| (!route.local, route.metric)); // stable: first of equals stays
+            let all = list.len();
             list.dedup_by_key(|route| (route.local, route.metric));
+            if list.len() < all {
+                self.ambiguous.insert(net);
+            }
             if self.routes.get(&net) == Some(&list) {
                 continue;
             }
