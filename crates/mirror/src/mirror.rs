@@ -1,0 +1,402 @@
+//! The mirror: the caller's thread polls it, and the FIB follows the kernel.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bora_fib::FibWriter;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::error::KernelError;
+use crate::guard::{Guard, GuardReport};
+use crate::load::{Loader, note};
+use crate::message::{self, Link, Neighbour};
+use crate::model::{Model, Noticed, Stale};
+use crate::socket::{Netlink, Received};
+use crate::status::Reconciliation;
+use crate::sysctl::Settings;
+use crate::world::{LocalAddresses, Port};
+
+/// How long events may gather before a reconciliation: one event rarely comes alone.
+const SETTLE: Duration = Duration::from_millis(50);
+/// How long after its time an IPv6 route is looked at: well past the kernel's clock tick, because
+/// a route that has exactly no time left looks like one that has no end.
+const EXPIRED: Duration = Duration::from_millis(50);
+/// How often what has no events is looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// Events taken in before the FIB is brought up to date.
+const BATCH: usize = 16_384;
+
+/// Settings of a mirror.
+#[derive(Clone, Copy, Debug)]
+pub struct MirrorConfig {
+    /// How much of events the kernel may keep for us while we are busy, octets. Only used when
+    /// needed: a full dump of the Internet's table takes about a second.
+    pub event_buffer: usize,
+}
+
+impl Default for MirrorConfig {
+    fn default() -> Self {
+        Self {
+            event_buffer: 256 << 20,
+        }
+    }
+}
+
+/// What a [`Mirror::poll`] brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Entries of the FIB that changed.
+    pub fib: usize,
+    /// Interfaces came, went or changed ([`Mirror::links`]).
+    pub links: bool,
+    /// [`Mirror::local_addresses`] changed.
+    pub local_addresses: bool,
+    /// [`Mirror::settings`] changed.
+    pub settings: bool,
+    /// [`Mirror::guard`] changed.
+    pub guard: bool,
+    /// More events wait: poll again at once.
+    pub more: bool,
+}
+
+/// Ends a [`Mirror::poll`] from another thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Ends the poll in progress, or else the next.
+    pub fn wake(&self) {
+        // the only failure is a counter near 2^64: awake it is
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+}
+
+/// Counters for the status.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) events: u64,
+    pub(crate) events_at_tick: u64,
+    pub(crate) events_per_second: u64,
+    pub(crate) overflows: u64,
+    pub(crate) reconciliations: u64,
+}
+
+/// Keeps a FIB equal to the kernel's tables of one network namespace: that of the thread that
+/// opens it, and only that thread (or one in the same namespace) may poll it.
+pub struct Mirror {
+    pub(crate) model: Model,
+    pub(crate) loader: Loader,
+    pub(crate) guard: Guard,
+    events: Netlink,
+    wakeup: Arc<OwnedFd>,
+    /// When the pending reconciliation is due.
+    due: Option<Instant>,
+    /// When an IPv6 route expires.
+    expiry: Option<Instant>,
+    next_tick: Instant,
+    /// The last read of the event socket left something behind.
+    more: bool,
+    pub(crate) decode_errors: u64,
+    pub(crate) counters: Counters,
+    pub(crate) last: Option<Reconciliation>,
+    pub(crate) in_sync: (bool, SystemTime),
+}
+
+impl Mirror {
+    /// Subscribes to the kernel's events, then loads its tables into the FIB.
+    ///
+    /// # Errors
+    /// [`KernelError::Open`], [`KernelError::Dump`]; [`KernelError::Fib`] where the FIB has no
+    /// room even for its fixed entries.
+    pub fn open(config: MirrorConfig, fib: FibWriter) -> Result<Self, KernelError> {
+        let groups = [
+            libc::RTNLGRP_LINK,
+            libc::RTNLGRP_NEIGH,
+            libc::RTNLGRP_TC,
+            libc::RTNLGRP_IPV4_IFADDR,
+            libc::RTNLGRP_IPV4_ROUTE,
+            libc::RTNLGRP_IPV4_RULE,
+            libc::RTNLGRP_IPV6_IFADDR,
+            libc::RTNLGRP_IPV6_ROUTE,
+            libc::RTNLGRP_IPV6_RULE,
+            libc::RTNLGRP_IPV4_NETCONF,
+            libc::RTNLGRP_IPV6_NETCONF,
+            libc::RTNLGRP_NEXTHOP,
+        ];
+        let groups = groups
+            .iter()
+            .fold(0, |mask, &group| mask | (1u32 << (group - 1)));
+        let events = Netlink::open(
+            libc::NETLINK_ROUTE,
+            groups,
+            config.event_buffer,
+            "routing events",
+        )?;
+        let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| {
+            KernelError::Open {
+                what: "wake-ups",
+                source: e.into(),
+            }
+        })?;
+        let mut mirror = Self {
+            model: Model::new(fib)?,
+            loader: Loader::open()?,
+            guard: Guard::open()?,
+            events,
+            wakeup: Arc::new(wakeup),
+            due: None,
+            expiry: None,
+            next_tick: Instant::now() + TICK,
+            more: false,
+            decode_errors: 0,
+            counters: Counters::default(),
+            last: None,
+            in_sync: (false, SystemTime::now()),
+        };
+        mirror.model.stale = Stale {
+            all: true,
+            reason: "start",
+            ..Stale::default()
+        };
+        mirror.reconcile()?;
+        mirror.guard.evaluate(&mirror.model.world)?;
+        mirror.model.noticed = Noticed::default();
+        mirror.update_status();
+        Ok(mirror)
+    }
+
+    /// Says which interfaces are Bora's ports, by interface index. Replaces what was said before.
+    ///
+    /// # Errors
+    /// [`KernelError::Dump`] if the guard cannot look at the new ports.
+    pub fn set_ports(&mut self, ports: BTreeMap<u32, Port>) -> Result<(), KernelError> {
+        self.model.set_ports(ports);
+        self.model.sync();
+        self.guard.evaluate(&self.model.world)?;
+        self.update_status();
+        Ok(())
+    }
+
+    /// Waits for events, at most `timeout`, and brings the FIB up to date. Call it in a loop; it
+    /// comes back early, also without changes, whenever there was something to do.
+    ///
+    /// # Errors
+    /// [`KernelError::Wait`], [`KernelError::Dump`].
+    pub fn poll(&mut self, timeout: Duration) -> Result<Changes, KernelError> {
+        self.wait(timeout)?;
+        let before = (
+            self.model.local.generation,
+            self.model.world.settings.generation,
+        );
+        self.read_events()?;
+        let guard_events = self.guard.drain()?;
+        if self.is_due() {
+            self.reconcile()?;
+            self.read_events()?; // those that came during the dump, before anybody sees its result
+        }
+        let tick = Instant::now() >= self.next_tick;
+        let noticed = std::mem::take(&mut self.model.noticed);
+        if tick || noticed.settings {
+            self.model.reread_settings();
+        }
+        if tick {
+            self.tick();
+        }
+        let fib = self.model.sync();
+        let guard = (tick || guard_events || noticed.guard || noticed.links)
+            && self.guard.evaluate(&self.model.world)?;
+        self.schedule();
+        self.update_status();
+        Ok(Changes {
+            fib,
+            links: noticed.links,
+            local_addresses: before.0 != self.model.local.generation,
+            settings: before.1 != self.model.world.settings.generation,
+            guard,
+            more: self.more,
+        })
+    }
+
+    fn wait(&mut self, timeout: Duration) -> Result<(), KernelError> {
+        let now = Instant::now();
+        let until = |at: Instant| at.saturating_duration_since(now);
+        let deadlines = [Some(self.next_tick), self.due, self.expiry];
+        let mut timeout = deadlines
+            .into_iter()
+            .flatten()
+            .map(until)
+            .fold(timeout, Duration::min);
+        if self.more {
+            timeout = Duration::ZERO;
+        }
+        let fds: Vec<BorrowedFd<'_>> = self.fds().collect();
+        let mut fds: Vec<PollFd<'_>> = fds
+            .iter()
+            .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .collect();
+        // rounded up, so that a deadline has passed when we wake for it
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(KernelError::Wait(e.into())),
+        }
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.wakeup, &mut count); // empty most of the time
+        Ok(())
+    }
+
+    /// What [`Self::poll`] waits for, for callers that wait themselves. They must still poll at
+    /// least once a second.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [self.events.as_fd(), self.wakeup.as_fd()]
+            .into_iter()
+            .chain(self.guard.fds())
+    }
+
+    /// Something that ends a poll from another thread.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.wakeup))
+    }
+
+    fn read_events(&mut self) -> Result<(), KernelError> {
+        let Self {
+            events,
+            model,
+            decode_errors,
+            counters,
+            ..
+        } = self;
+        for _ in 0..BATCH {
+            let received = events.receive(|frame| {
+                counters.events += 1;
+                let kind = frame.map_or(0, |frame| frame.kind);
+                match frame.and_then(|frame| message::decode(&frame)) {
+                    Ok(message) => model.apply(message),
+                    Err(e) => note(decode_errors, kind, e),
+                }
+            })?;
+            match received {
+                Received::Datagram => {}
+                Received::Empty => {
+                    self.more = false;
+                    return Ok(());
+                }
+                Received::Overflow => {
+                    counters.overflows += 1;
+                    model.stale.all = true;
+                    model.stale.reason = "the kernel dropped events";
+                }
+            }
+        }
+        self.more = true;
+        Ok(())
+    }
+
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        if self.expiry.is_some_and(|at| now >= at) {
+            self.expiry = None;
+            self.model.stale.routes = true;
+            self.model.stale.reason = "a route expired";
+            return true;
+        }
+        self.due.is_some_and(|at| now >= at)
+    }
+
+    /// Sets when the next reconciliation is due. The first event of a row decides, so that a
+    /// steady stream of them cannot put it off.
+    fn schedule(&mut self) {
+        let now = Instant::now();
+        if self.model.stale.is_empty() {
+            self.due = None;
+        } else if self.due.is_none() {
+            self.due = Some(now + SETTLE);
+        }
+        if let Some(left) = self.model.next_expiry.take() {
+            let at = now + Duration::from_millis(u64::from(left) * 10) + EXPIRED;
+            self.expiry = Some(self.expiry.map_or(at, |expiry| expiry.min(at)));
+        }
+    }
+
+    fn reconcile(&mut self) -> Result<(), KernelError> {
+        let start = Instant::now();
+        self.due = None;
+        let stale = std::mem::take(&mut self.model.stale);
+        let differences = self.loader.reconcile(&mut self.model, &stale)?;
+        // what the dumps showed needs no second look, except devices that just appeared in them
+        let found = std::mem::take(&mut self.model.stale);
+        if !stale.all {
+            self.model.stale = found;
+            self.model.stale.objects &= !stale.objects;
+        }
+        self.model.sync();
+        self.counters.reconciliations += 1;
+        let took = start.elapsed();
+        log::debug!(
+            "reconciled ({}): {differences} differences, {took:?}",
+            stale.reason
+        );
+        self.last = Some(Reconciliation {
+            at: SystemTime::now(),
+            took,
+            reason: stale.reason,
+            differences,
+        });
+        self.schedule();
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        self.next_tick = Instant::now() + TICK;
+        let counters = &mut self.counters;
+        counters.events_per_second = counters.events - counters.events_at_tick;
+        counters.events_at_tick = counters.events;
+    }
+
+    fn update_status(&mut self) {
+        let in_sync = self.model.is_settled() && !self.more;
+        if in_sync != self.in_sync.0 {
+            self.in_sync = (in_sync, SystemTime::now());
+        }
+    }
+
+    /// The FIB, for look-ups and sizes.
+    pub fn fib(&self) -> &FibWriter {
+        &self.model.hops.fib
+    }
+
+    /// The interfaces, by index.
+    pub fn links(&self) -> &BTreeMap<u32, Link> {
+        &self.model.world.links
+    }
+
+    /// The addresses of the interfaces.
+    pub fn addresses(&self) -> impl Iterator<Item = &message::Address> {
+        self.model.world.addresses.iter()
+    }
+
+    /// The kernel's neighbours, usable or not.
+    pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
+        self.model.world.neighbours.values()
+    }
+
+    /// The router's own addresses.
+    pub fn local_addresses(&self) -> &LocalAddresses {
+        &self.model.local
+    }
+
+    /// The sysctls that decide forwarding.
+    pub fn settings(&self) -> &Settings {
+        &self.model.world.settings
+    }
+
+    /// What must stay with the kernel.
+    pub fn guard(&self) -> &GuardReport {
+        self.guard.report()
+    }
+}
