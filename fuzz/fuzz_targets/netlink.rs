@@ -1,5 +1,7 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    bora_kernel::decode(data, |_| {});
+    for frame in bora_kernel::message::Frames::new(data).flatten() {
+        let _ = bora_kernel::message::decode(&frame);
+    }
 });

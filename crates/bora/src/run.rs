@@ -29,7 +29,7 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     let place = Place::here()?;
     let started = Instant::now();
     let router = Router::start(config, place.clone())?;
-    let (calls, inbox) = mpsc::channel();
+    let (calls, inbox) = router.calls();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -199,41 +199,54 @@ fn neighbours(neighbours: &[NeighbourReport]) -> String {
 }
 
 fn sync(report: &serde_json::Value) -> String {
-    let number = |key: &str| report[key].as_u64().unwrap_or(0);
-    let list = |key: &str| report[key].as_array().cloned().unwrap_or_default();
-    let mut text = format!(
-        "{}\nprefixes: {} IPv4, {} IPv6; neighbours: {}; next hops: {}; tables: {} KiB\n\
-         events: {} heard, {} not understood; queue overflows: {}; reconciliations: {}\n",
-        if report["in_sync"].as_bool() == Some(true) {
-            format!("in sync for {} s", number("since_seconds"))
-        } else {
-            "not in sync".into()
-        },
-        number("prefixes4"),
-        number("prefixes6"),
-        number("neighbours"),
-        number("next_hops"),
-        number("fib_bytes") >> 10,
-        number("events"),
-        number("malformed"),
-        number("overflows"),
-        number("reconciliations"),
-    );
-    if let Some(reason) = report["last"]["reason"].as_str() {
-        let (milliseconds, changed) = (&report["last"]["milliseconds"], &report["last"]["changed"]);
-        text += &format!("last: {reason}: {changed} prefixes changed in {milliseconds} ms\n");
-    }
-    if number("missing") > 0 {
-        text += &format!("{} prefixes found no room in the FIB\n", number("missing"));
-    }
-    for reason in list("guard") {
-        text += &format!("guard: {}\n", reason.as_str().unwrap_or_default());
-    }
-    for difference in list("differences") {
+    let mirror = &report["mirror"];
+    let list = |value: &serde_json::Value| value.as_array().cloned().unwrap_or_default();
+    let word = |value: &serde_json::Value| value.as_str().unwrap_or("nothing").to_string();
+    let state = match report["in_sync"].as_bool() {
+        Some(true) => "in sync",
+        _ => "not in sync",
+    };
+    let mut text = format!("{state} for {} s\n", report["since_seconds"]);
+    for (family, counts) in [("IPv4", &mirror["v4"]), ("IPv6", &mirror["v6"])] {
         text += &format!(
-            "differs: {}: {}\n",
-            difference["prefix"].as_str().unwrap_or_default(),
-            difference["problem"].as_str().unwrap_or_default()
+            "{family}: {} routes in Linux, {} prefixes in the FIB ({} of neighbours)\n",
+            counts["kernel_routes"], counts["fib_prefixes"], counts["fib_neighbours"]
+        );
+    }
+    text += &format!(
+        "neighbours: {}; next hops: {}; tables: {} KiB\n",
+        mirror["neighbours"],
+        mirror["fib_next_hops"],
+        report["fib_bytes"].as_u64().unwrap_or(0) >> 10,
+    );
+    text += &format!(
+        "events: {} ({} in the last second), {} not understood; queue overflows: {}\n",
+        mirror["events"], mirror["events_per_second"], mirror["decode_errors"], mirror["overflows"],
+    );
+    let last = &mirror["last_reconciliation"];
+    if last.is_object() {
+        let took = last["took"]["secs"].as_f64().unwrap_or(0.0) * 1e3
+            + last["took"]["nanos"].as_f64().unwrap_or(0.0) / 1e6;
+        text += &format!(
+            "reconciliations: {}; the last ({}) found {} differences in {took:.1} ms\n",
+            mirror["reconciliations"],
+            word(&last["reason"]),
+            last["differences"]
+        );
+    }
+    for left in list(&mirror["unsupported"]) {
+        let reason = word(&left["reason"]);
+        text += &format!("left to Linux: {} routes: {reason}\n", left["routes"]);
+    }
+    for reason in list(&report["guard"]) {
+        text += &format!("guard: {}\n", word(&reason));
+    }
+    for difference in list(&report["differences"]) {
+        text += &format!(
+            "differs: {}: the kernel says {}, the FIB {}\n",
+            word(&difference["prefix"]),
+            word(&difference["kernel"]),
+            word(&difference["fib"])
         );
     }
     text

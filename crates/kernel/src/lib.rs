@@ -1,19 +1,55 @@
-//! The slow path: Linux. It is the source of truth for links, addresses, routes and neighbours,
-//! and it gets every packet that Bora does not understand.
+//! The slow path's books: Linux's links, addresses, neighbours and routes, mirrored into Bora's
+//! FIB and kept equal to it.
 //!
-//! - [`Mirror`] follows the kernel over netlink and reconciles by dump and diff.
-//! - [`Routes`] turns what the mirror hears into the FIB.
-//! - [`sysctl`] reads the settings that decide forwarding.
-//! - [`SlowPath`] hands punted packets to the kernel as if just received.
+//! [`Mirror`] follows netlink events, and because events are not enough (the kernel deletes IPv4
+//! routes silently, and drops events when a socket overflows) it also compares with dumps.
+//! [`GuardReport`] says what must stay with the kernel altogether, and [`SlowPath`] hands it the
+//! packets that the workers left to it.
+//!
+//! ```no_run
+//! use std::collections::BTreeMap;
+//! use std::time::Duration;
+//!
+//! use bora_kernel::{Mirror, MirrorConfig, Port};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (writer, _handle) = bora_fib::new(bora_fib::FibConfig::default())?;
+//! let mut mirror = Mirror::open(MirrorConfig::default(), writer)?;
+//! let port = Port { id: bora_fib::PortId(0), mac: [2, 0, 0, 0, 0, 1], mtu: 1500 };
+//! mirror.set_ports(BTreeMap::from([(3, port)]))?;
+//! loop {
+//!     let changes = mirror.poll(Duration::from_secs(1))?;
+//!     if changes.settings {
+//!         println!("{:?}", mirror.settings());
+//!     }
+//! }
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
+mod attribute;
+mod error;
+mod family;
+mod guard;
+mod load;
+pub mod message;
 mod mirror;
-mod netlink;
-mod routes;
+mod model;
+mod nexthops;
+mod rib;
 mod slow_path;
-pub mod sysctl;
+mod socket;
+mod status;
+mod sysctl;
+mod verify;
+mod view;
+mod world;
 
-pub use mirror::{Changes, Link, Mirror, MirrorStats, Reconciliation};
-pub use netlink::{Decoded, NetlinkError, decode};
-pub use routes::{Difference, Net, PortInfo, Route, RouteKind, Routes, Via};
+pub use error::KernelError;
+pub use guard::{GuardReport, Reason, ReasonKind};
+pub use mirror::{Changes, Mirror, MirrorConfig, Waker};
 pub use slow_path::{SlowPath, SlowPathCounters};
+pub use status::{Difference, FamilyCounts, Reconciliation, SyncStatus, Unsupported};
+pub use sysctl::{HashPolicy, InterfaceSettings, Settings};
+pub use view::RouteView;
+pub use world::{LocalAddresses, Port};

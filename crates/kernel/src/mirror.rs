@@ -1,434 +1,410 @@
-//! Follows the kernel: events as they come, and dumps where events are not enough.
-//!
-//! The kernel deletes IPv4 routes silently when a link goes down or the last address goes, and it
-//! drops events when a socket overflows (ENOBUFS). So link, address and next-hop events and
-//! overflows schedule a reconciliation, coalesced over [`COALESCE`].
+//! The mirror: the caller's thread polls it, and the FIB follows the kernel.
 
-use std::collections::{HashMap, HashSet};
-use std::io;
-use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
-use netlink_packet_route::address::AddressMessage;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
-};
-use netlink_packet_route::route::RouteMessage;
-use netlink_packet_route::rule::{RuleAttribute, RuleMessage};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use bora_fib::FibWriter;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use crate::netlink::{Decoded, Events, NetlinkError, dump, route_of};
-use crate::routes::{Net, Route, RouteKind, Routes};
+use crate::error::KernelError;
+use crate::guard::{Guard, GuardReport};
+use crate::load::{Loader, note};
+use crate::message::{self, Link, Neighbour};
+use crate::model::{Model, Noticed, Stale};
+use crate::socket::{Netlink, Received};
+use crate::status::Reconciliation;
+use crate::sysctl::Settings;
+use crate::world::{LocalAddresses, Port};
 
-/// How long changes gather before a reconciliation.
-const COALESCE: Duration = Duration::from_millis(50);
-/// Messages handled before the caller gets its turn again.
-const READS_A_POLL: usize = 64;
+/// How long events may gather before a reconciliation: one event rarely comes alone.
+const SETTLE: Duration = Duration::from_millis(50);
+/// How long after its time an IPv6 route is looked at: well past the kernel's clock tick, because
+/// a route that has exactly no time left looks like one that has no end.
+const EXPIRED: Duration = Duration::from_millis(50);
+/// How often what has no events is looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// Events taken in before the FIB is brought up to date.
+const BATCH: usize = 16_384;
 
-/// Groups of NETLINK_ROUTE: link, neighbour, addresses, routes, rules, netconf, next hops.
-const GROUPS: [u32; 11] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25, 32];
-
-/// An interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Name.
-    pub name: String,
-    /// Kind of virtual link (`veth`, `tun`, …), if it is one.
-    pub kind: Option<String>,
-    /// Ethernet address; `None` on links without one.
-    pub mac: Option<[u8; 6]>,
-    /// Largest IP packet, in octets.
-    pub mtu: u32,
-    /// Administratively up, and with carrier.
-    pub up: bool,
-    /// Root queueing discipline.
-    pub qdisc: String,
-    /// Receive queues.
-    pub rx_queues: u32,
+/// Settings of a mirror.
+#[derive(Clone, Copy, Debug)]
+pub struct MirrorConfig {
+    /// How much of events the kernel may keep for us while we are busy, octets. Only used when
+    /// needed: a full dump of the Internet's table takes about a second.
+    pub event_buffer: usize,
 }
 
-/// What changed during a poll.
-#[derive(Clone, Copy, Debug, Default)]
+impl Default for MirrorConfig {
+    fn default() -> Self {
+        Self {
+            event_buffer: 256 << 20,
+        }
+    }
+}
+
+/// What a [`Mirror::poll`] brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Links came, went or changed.
+    /// Entries of the FIB that changed.
+    pub fib: usize,
+    /// Interfaces came, went or changed ([`Mirror::links`]).
     pub links: bool,
-    /// The router's own addresses changed.
-    pub addresses: bool,
-    /// Settings may have changed (netconf).
+    /// [`Mirror::local_addresses`] changed.
+    pub local_addresses: bool,
+    /// [`Mirror::settings`] changed.
     pub settings: bool,
+    /// [`Mirror::guard`] changed.
+    pub guard: bool,
+    /// More events wait: poll again at once.
+    pub more: bool,
 }
 
-/// Why the tables were dumped and compared.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct Reconciliation {
-    /// The first event that asked for it.
-    pub reason: String,
-    /// Duration in milliseconds.
-    pub milliseconds: u64,
-    /// Prefixes that were not as the events had said.
-    pub changed: usize,
+/// Ends a [`Mirror::poll`] from another thread.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+impl Waker {
+    /// Ends the poll in progress, or else the next.
+    pub fn wake(&self) {
+        // the only failure is a counter near 2^64: awake it is
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
 }
 
-/// How the mirror is doing.
-#[derive(Clone, Debug, Default, serde::Serialize)]
-pub struct MirrorStats {
-    /// Messages heard.
-    pub events: u64,
-    /// Messages not understood.
-    pub malformed: u64,
-    /// Times the kernel dropped events for want of room.
-    pub overflows: u64,
-    /// Reconciliations done.
-    pub reconciliations: u64,
-    /// The last one.
-    pub last: Option<Reconciliation>,
+/// Counters for the status.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) events: u64,
+    pub(crate) events_at_tick: u64,
+    pub(crate) events_per_second: u64,
+    pub(crate) overflows: u64,
+    pub(crate) reconciliations: u64,
 }
 
-/// The kernel's tables as last heard.
+/// Keeps a FIB equal to the kernel's tables of one network namespace: that of the thread that
+/// opens it, and only that thread (or one in the same namespace) may poll it.
 pub struct Mirror {
-    events: Events,
-    /// Routes, neighbours and the FIB made of them.
-    pub routes: Routes,
-    links: HashMap<u32, Link>,
-    addresses: HashSet<IpAddr>,
-    /// Rules besides the three every Linux has, in words, IPv4 and IPv6.
-    rules: [Vec<String>; 2],
-    rules_changed: bool,
-    due: Option<(Instant, String)>,
-    stats: MirrorStats,
+    pub(crate) model: Model,
+    pub(crate) loader: Loader,
+    pub(crate) guard: Guard,
+    events: Netlink,
+    wakeup: Arc<OwnedFd>,
+    /// When the pending reconciliation is due.
+    due: Option<Instant>,
+    /// When an IPv6 route expires.
+    expiry: Option<Instant>,
+    next_tick: Instant,
+    /// The last read of the event socket left something behind.
+    more: bool,
+    pub(crate) decode_errors: u64,
+    pub(crate) counters: Counters,
+    pub(crate) last: Option<Reconciliation>,
+    pub(crate) in_sync: (bool, SystemTime),
 }
 
 impl Mirror {
-    /// Subscribes, then dumps everything into `routes`.
-    pub fn new(routes: Routes) -> Result<Self, NetlinkError> {
+    /// Subscribes to the kernel's events, then loads its tables into the FIB.
+    ///
+    /// # Errors
+    /// [`KernelError::Open`], [`KernelError::Dump`]; [`KernelError::Fib`] where the FIB has no
+    /// room even for its fixed entries.
+    pub fn open(config: MirrorConfig, fib: FibWriter) -> Result<Self, KernelError> {
+        let groups = [
+            libc::RTNLGRP_LINK,
+            libc::RTNLGRP_NEIGH,
+            libc::RTNLGRP_TC,
+            libc::RTNLGRP_IPV4_IFADDR,
+            libc::RTNLGRP_IPV4_ROUTE,
+            libc::RTNLGRP_IPV4_RULE,
+            libc::RTNLGRP_IPV6_IFADDR,
+            libc::RTNLGRP_IPV6_ROUTE,
+            libc::RTNLGRP_IPV6_RULE,
+            libc::RTNLGRP_IPV4_NETCONF,
+            libc::RTNLGRP_IPV6_NETCONF,
+            libc::RTNLGRP_NEXTHOP,
+        ];
+        let groups = groups
+            .iter()
+            .fold(0, |mask, &group| mask | (1u32 << (group - 1)));
+        let events = Netlink::open(
+            libc::NETLINK_ROUTE,
+            groups,
+            config.event_buffer,
+            "routing events",
+        )?;
+        let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| {
+            KernelError::Open {
+                what: "wake-ups",
+                source: e.into(),
+            }
+        })?;
         let mut mirror = Self {
-            events: Events::open(&GROUPS)?,
-            routes,
-            links: HashMap::new(),
-            addresses: HashSet::new(),
-            rules: [Vec::new(), Vec::new()],
-            rules_changed: false,
+            model: Model::new(fib)?,
+            loader: Loader::open()?,
+            guard: Guard::open()?,
+            events,
+            wakeup: Arc::new(wakeup),
             due: None,
-            stats: MirrorStats::default(),
+            expiry: None,
+            next_tick: Instant::now() + TICK,
+            more: false,
+            decode_errors: 0,
+            counters: Counters::default(),
+            last: None,
+            in_sync: (false, SystemTime::now()),
         };
-        mirror.dump_links()?;
-        mirror.dump_rules()?;
+        mirror.model.stale = Stale {
+            all: true,
+            reason: "start",
+            ..Stale::default()
+        };
+        mirror.reconcile()?;
+        mirror.guard.evaluate(&mirror.model.world)?;
+        mirror.model.noticed = Noticed::default();
+        mirror.update_status();
         Ok(mirror)
     }
 
-    /// The links, by ifindex.
-    pub fn links(&self) -> &HashMap<u32, Link> {
-        &self.links
-    }
-
-    /// The router's own addresses, broadcast ones included.
-    pub fn addresses(&self) -> &HashSet<IpAddr> {
-        &self.addresses
-    }
-
-    /// `ip rule`s that Bora does not implement, in words: IPv4, IPv6.
-    pub fn rules(&self) -> &[Vec<String>; 2] {
-        &self.rules
-    }
-
-    /// How it is doing.
-    pub fn stats(&self) -> &MirrorStats {
-        &self.stats
-    }
-
-    /// Whether nothing is waiting to be reconciled.
-    pub fn settled(&self) -> bool {
-        self.due.is_none()
-    }
-
-    /// Becomes readable when there are events.
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.events.fd()
-    }
-
-    /// Dumps routes and neighbours and makes the FIB follow, now.
-    pub fn reconcile(&mut self, reason: &str) -> Result<(), NetlinkError> {
-        let start = Instant::now();
-        let mut changed = 0;
-        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
-            let mut dumped: HashMap<Net, Vec<Route>> = HashMap::new();
-            let mut request = RouteMessage::default();
-            request.header.address_family = family;
-            self.stats.malformed += dump(RouteNetlinkMessage::GetRoute(request), |message| {
-                if let RouteNetlinkMessage::NewRoute(message) = message
-                    && let Some((net, route)) = route_of(&message)
-                {
-                    dumped.entry(net).or_default().push(route);
-                }
-            })?;
-            let v6 = family == AddressFamily::Inet6;
-            self.addresses.retain(|address| address.is_ipv6() != v6);
-            let own = dumped
-                .iter()
-                .filter(|(net, list)| list.iter().any(|r| is_own(net, r)));
-            self.addresses.extend(own.map(|(net, _)| net.addr));
-            changed += self.routes.reconcile(v6, dumped);
-        }
-        self.dump_neighbours()?;
-        let milliseconds = start.elapsed().as_millis() as u64;
-        let reason = reason.to_string();
-        log::debug!("reconciled ({reason}): {changed} prefixes changed in {milliseconds} ms");
-        self.stats.reconciliations += 1;
-        self.stats.last = Some(Reconciliation {
-            reason,
-            milliseconds,
-            changed,
-        });
+    /// Says which interfaces are Bora's ports, by interface index. Replaces what was said before.
+    ///
+    /// # Errors
+    /// [`KernelError::Dump`] if the guard cannot look at the new ports.
+    pub fn set_ports(&mut self, ports: BTreeMap<u32, Port>) -> Result<(), KernelError> {
+        self.model.set_ports(ports);
+        self.model.sync();
+        self.guard.evaluate(&self.model.world)?;
+        self.update_status();
         Ok(())
     }
 
-    /// Takes what events there are, and reconciles when it is time. Never waits for events.
-    pub fn poll(&mut self) -> Result<Changes, NetlinkError> {
-        let mut changes = Changes::default();
-        for _ in 0..READS_A_POLL {
-            let mut heard = Vec::new();
-            match self.events.read(|decoded| heard.push(decoded)) {
-                Ok(true) => heard
-                    .into_iter()
-                    .for_each(|one| self.hear(one, &mut changes)),
-                Ok(false) => break,
-                Err(error)
-                    if error.raw_os_error() == Some(rustix::io::Errno::NOBUFS.raw_os_error()) =>
-                {
-                    self.stats.overflows += 1;
-                    self.schedule("events lost (ENOBUFS)");
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    return Err(NetlinkError::System {
-                        step: "read events",
-                        source,
-                    });
-                }
-            }
+    /// Waits for events, at most `timeout`, and brings the FIB up to date. Call it in a loop; it
+    /// comes back early, also without changes, whenever there was something to do.
+    ///
+    /// # Errors
+    /// [`KernelError::Wait`], [`KernelError::Dump`].
+    pub fn poll(&mut self, timeout: Duration) -> Result<Changes, KernelError> {
+        self.wait(timeout)?;
+        let before = (
+            self.model.local.generation,
+            self.model.world.settings.generation,
+        );
+        self.read_events()?;
+        let guard_events = self.guard.drain()?;
+        if self.is_due() {
+            self.reconcile()?;
+            self.read_events()?; // those that came during the dump, before anybody sees its result
         }
-        if std::mem::take(&mut self.rules_changed) {
-            self.dump_rules()?;
-            changes.settings = true;
+        let tick = Instant::now() >= self.next_tick;
+        let noticed = std::mem::take(&mut self.model.noticed);
+        if tick || noticed.settings {
+            self.model.reread_settings();
         }
-        if let Some((_, reason)) = self.due.take_if(|(when, _)| Instant::now() >= *when) {
-            self.dump_links()?;
-            self.reconcile(&reason)?;
-            changes.links = true;
-            changes.addresses = true;
+        if tick {
+            self.tick();
         }
-        Ok(changes)
+        let fib = self.model.sync();
+        let guard = (tick || guard_events || noticed.guard || noticed.links)
+            && self.guard.evaluate(&self.model.world)?;
+        self.schedule();
+        self.update_status();
+        Ok(Changes {
+            fib,
+            links: noticed.links,
+            local_addresses: before.0 != self.model.local.generation,
+            settings: before.1 != self.model.world.settings.generation,
+            guard,
+            more: self.more,
+        })
     }
 
-    /// Asks for a reconciliation soon. One that took long keeps the next at a distance.
-    fn schedule(&mut self, reason: &str) {
-        if self.due.is_none() {
-            let last = self.stats.last.as_ref().map_or(0, |last| last.milliseconds);
-            let wait = COALESCE.max(Duration::from_millis(last));
-            self.due = Some((Instant::now() + wait, reason.into()));
-        }
+    /// Reads the sysctls now, for those who cannot wait for the next second: most of them change
+    /// without an event.
+    pub fn reread_settings(&mut self) {
+        self.model.reread_settings();
     }
 
-    fn hear(&mut self, decoded: Decoded, changes: &mut Changes) {
-        self.stats.events += 1;
-        let (message, replace) = match decoded {
-            Decoded::Message(message, replace) => (message, replace),
-            Decoded::Setting => return changes.settings = true,
-            Decoded::NextHop => return self.schedule("a next hop changed"),
-            Decoded::Malformed => return self.stats.malformed += 1,
-            Decoded::Done(_) | Decoded::Refused(_) => return,
-        };
-        match *message {
-            RouteNetlinkMessage::NewRoute(message) => {
-                let Some((net, route)) = route_of(&message) else {
-                    return;
-                };
-                if is_own(&net, &route) {
-                    changes.addresses |= self.addresses.insert(net.addr);
-                }
-                if !self.routes.add(net, route, replace) {
-                    self.schedule("routes of equal metric");
-                }
-            }
-            RouteNetlinkMessage::DelRoute(message) => {
-                let Some((net, route)) = route_of(&message) else {
-                    return;
-                };
-                if is_own(&net, &route) {
-                    changes.addresses |= self.addresses.remove(&net.addr);
-                }
-                if !self.routes.remove(net, &route) {
-                    self.schedule("routes of equal metric");
-                }
-            }
-            RouteNetlinkMessage::NewNeighbour(message) => self.set_neighbour(&message, true),
-            RouteNetlinkMessage::DelNeighbour(message) => self.set_neighbour(&message, false),
-            RouteNetlinkMessage::NewLink(message) => {
-                changes.links |= self.set_link(&message);
-            }
-            RouteNetlinkMessage::DelLink(message) => {
-                self.links.remove(&message.header.index);
-                changes.links = true;
-                self.schedule("a link went");
-            }
-            RouteNetlinkMessage::NewAddress(AddressMessage { .. })
-            | RouteNetlinkMessage::DelAddress(_) => {
-                changes.settings = true;
-                self.schedule("an address changed");
-            }
-            RouteNetlinkMessage::NewRule(_) | RouteNetlinkMessage::DelRule(_) => {
-                self.rules_changed = true;
-            }
-            _ => {}
-        }
-    }
-
-    fn set_link(&mut self, message: &LinkMessage) -> bool {
-        let link = link_of(message);
-        let old = self.links.insert(message.header.index, link.clone());
-        if old.as_ref().is_some_and(|old| old.up != link.up) {
-            self.schedule("a link went up or down");
-        }
-        old.as_ref() != Some(&link)
-    }
-
-    fn set_neighbour(&mut self, message: &NeighbourMessage, present: bool) {
-        if let Some(((addr, device), mac)) = neighbour_of(message) {
-            self.routes
-                .set_neighbour(addr, device, mac.filter(|_| present));
-        }
-    }
-
-    fn dump_links(&mut self) -> Result<(), NetlinkError> {
-        self.links.clear();
-        let links = &mut self.links;
-        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
-        self.stats.malformed += dump(request, |message| {
-            if let RouteNetlinkMessage::NewLink(message) = message {
-                links.insert(message.header.index, link_of(&message));
-            }
-        })?;
-        Ok(())
-    }
-
-    fn dump_neighbours(&mut self) -> Result<(), NetlinkError> {
-        let mut dumped = HashMap::new();
-        let request = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
-        self.stats.malformed += dump(request, |message| {
-            if let RouteNetlinkMessage::NewNeighbour(message) = message
-                && let Some((key, Some(mac))) = neighbour_of(&message)
-            {
-                dumped.insert(key, mac);
-            }
-        })?;
-        self.routes.reconcile_neighbours(&dumped);
-        Ok(())
-    }
-
-    fn dump_rules(&mut self) -> Result<(), NetlinkError> {
-        for (family, rules) in [AddressFamily::Inet, AddressFamily::Inet6]
+    fn wait(&mut self, timeout: Duration) -> Result<(), KernelError> {
+        let now = Instant::now();
+        let until = |at: Instant| at.saturating_duration_since(now);
+        let deadlines = [Some(self.next_tick), self.due, self.expiry];
+        let mut timeout = deadlines
             .into_iter()
-            .zip(&mut self.rules)
-        {
-            rules.clear();
-            let mut request = RuleMessage::default();
-            request.header.family = family;
-            self.stats.malformed += dump(RouteNetlinkMessage::GetRule(request), |message| {
-                if let RouteNetlinkMessage::NewRule(message) = message {
-                    rules.extend(foreign_rule(&message));
-                }
-            })?;
+            .flatten()
+            .map(until)
+            .fold(timeout, Duration::min);
+        if self.more {
+            timeout = Duration::ZERO;
         }
+        let fds: Vec<BorrowedFd<'_>> = self.fds().collect();
+        let mut fds: Vec<PollFd<'_>> = fds
+            .iter()
+            .map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN))
+            .collect();
+        // rounded up, so that a deadline has passed when we wake for it
+        let timeout = Timespec {
+            tv_sec: timeout.as_secs().cast_signed(),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(KernelError::Wait(e.into())),
+        }
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.wakeup, &mut count); // empty most of the time
         Ok(())
     }
-}
 
-/// Whether a route makes its prefix one of the router's own addresses.
-fn is_own(net: &Net, route: &Route) -> bool {
-    let host = if net.addr.is_ipv4() { 32 } else { 128 };
-    net.len == host && route.local && route.kind == RouteKind::Local
-}
-
-fn link_of(message: &LinkMessage) -> Link {
-    let flags = message.header.flags;
-    let mut link = Link {
-        name: format!("if{}", message.header.index),
-        kind: None,
-        mac: None,
-        mtu: 0,
-        up: flags.contains(LinkFlags::Up) && flags.contains(LinkFlags::LowerUp),
-        qdisc: String::new(),
-        rx_queues: 1,
-    };
-    for attribute in &message.attributes {
-        match attribute {
-            LinkAttribute::IfName(name) => link.name.clone_from(name),
-            LinkAttribute::Address(octets) => link.mac = octets.as_slice().try_into().ok(),
-            LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
-            LinkAttribute::NumRxQueues(count) => link.rx_queues = (*count).max(1),
-            LinkAttribute::Qdisc(name) => link.qdisc.clone_from(name),
-            LinkAttribute::LinkInfo(infos) => link.kind = infos.iter().find_map(kind_of),
-            _ => {}
-        }
+    /// What [`Self::poll`] waits for, for callers that wait themselves. They must still poll at
+    /// least once a second.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [self.events.as_fd(), self.wakeup.as_fd()]
+            .into_iter()
+            .chain(self.guard.fds())
     }
-    link
-}
 
-fn kind_of(info: &LinkInfo) -> Option<String> {
-    match info {
-        LinkInfo::Kind(InfoKind::Other(name)) => Some(name.clone()),
-        LinkInfo::Kind(kind) => Some(format!("{kind}").to_lowercase()),
-        _ => None,
+    /// Something that ends a poll from another thread.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.wakeup))
     }
-}
 
-type Neighbour = ((IpAddr, u32), Option<[u8; 6]>);
-
-/// A neighbour and, if it can be used (NUD_VALID), its Ethernet address.
-fn neighbour_of(message: &NeighbourMessage) -> Option<Neighbour> {
-    let (mut addr, mut mac) = (None, None);
-    for attribute in &message.attributes {
-        match attribute {
-            NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
-                addr = Some(IpAddr::from(*v4));
+    fn read_events(&mut self) -> Result<(), KernelError> {
+        let Self {
+            events,
+            model,
+            decode_errors,
+            counters,
+            ..
+        } = self;
+        for _ in 0..BATCH {
+            let received = events.receive(|frame| {
+                counters.events += 1;
+                let kind = frame.map_or(0, |frame| frame.kind);
+                match frame.and_then(|frame| message::decode(&frame)) {
+                    Ok(message) => model.apply(message),
+                    Err(e) => note(decode_errors, kind, e),
+                }
+            })?;
+            match received {
+                Received::Datagram => {}
+                Received::Empty => {
+                    self.more = false;
+                    return Ok(());
+                }
+                Received::Overflow => {
+                    counters.overflows += 1;
+                    model.stale.all = true;
+                    model.stale.reason = "the kernel dropped events";
+                }
             }
-            NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
-                addr = Some(IpAddr::from(*v6));
-            }
-            NeighbourAttribute::LinkLayerAddress(octets) => mac = octets.as_slice().try_into().ok(),
-            _ => {}
         }
+        self.more = true;
+        Ok(())
     }
-    let usable = matches!(
-        message.header.state,
-        NeighbourState::Reachable
-            | NeighbourState::Stale
-            | NeighbourState::Delay
-            | NeighbourState::Probe
-            | NeighbourState::Permanent
-    );
-    Some(((addr?, message.header.ifindex), mac.filter(|_| usable)))
-}
 
-/// A rule in words, unless it is one of the three that every Linux has.
-fn foreign_rule(message: &RuleMessage) -> Option<String> {
-    let header = &message.header;
-    let (mut priority, mut selective) = (
-        0,
-        header.src_len > 0 || header.dst_len > 0 || header.tos > 0,
-    );
-    for attribute in &message.attributes {
-        match attribute {
-            RuleAttribute::Priority(number) => priority = *number,
-            RuleAttribute::Table(_)
-            | RuleAttribute::Protocol(_)
-            | RuleAttribute::SuppressPrefixLen(u32::MAX)
-            | RuleAttribute::SuppressIfGroup(u32::MAX) => {}
-            _ => selective = true,
+    fn is_due(&mut self) -> bool {
+        let now = Instant::now();
+        if self.expiry.is_some_and(|at| now >= at) {
+            self.expiry = None;
+            self.model.stale.routes = true;
+            self.model.stale.reason = "a route expired";
+            return true;
+        }
+        self.due.is_some_and(|at| now >= at)
+    }
+
+    /// Sets when the next reconciliation is due. The first event of a row decides, so that a
+    /// steady stream of them cannot put it off.
+    fn schedule(&mut self) {
+        let now = Instant::now();
+        if self.model.stale.is_empty() {
+            self.due = None;
+        } else if self.due.is_none() {
+            self.due = Some(now + SETTLE);
+        }
+        if let Some(left) = self.model.next_expiry.take() {
+            let at = now + Duration::from_millis(u64::from(left) * 10) + EXPIRED;
+            self.expiry = Some(self.expiry.map_or(at, |expiry| expiry.min(at)));
         }
     }
-    let usual = [(0, 255), (32766, 254), (32767, 253)].contains(&(priority, header.table));
-    (!usual || selective).then(|| format!("ip rule {priority} (table {})", header.table))
+
+    fn reconcile(&mut self) -> Result<(), KernelError> {
+        let start = Instant::now();
+        self.due = None;
+        let stale = std::mem::take(&mut self.model.stale);
+        let differences = self.loader.reconcile(&mut self.model, &stale)?;
+        // what the dumps showed needs no second look, except devices that just appeared in them
+        let found = std::mem::take(&mut self.model.stale);
+        if !stale.all {
+            self.model.stale = found;
+            self.model.stale.objects &= !stale.objects;
+        }
+        self.model.sync();
+        self.counters.reconciliations += 1;
+        let took = start.elapsed();
+        log::debug!(
+            "reconciled ({}): {differences} differences, {took:?}",
+            stale.reason
+        );
+        self.last = Some(Reconciliation {
+            at: SystemTime::now(),
+            took,
+            reason: stale.reason,
+            differences,
+        });
+        self.schedule();
+        Ok(())
+    }
+
+    fn tick(&mut self) {
+        self.next_tick = Instant::now() + TICK;
+        let counters = &mut self.counters;
+        counters.events_per_second = counters.events - counters.events_at_tick;
+        counters.events_at_tick = counters.events;
+        self.model.v4.retry_refused();
+        self.model.v6.retry_refused();
+    }
+
+    fn update_status(&mut self) {
+        let in_sync = self.model.is_settled() && !self.more;
+        if in_sync != self.in_sync.0 {
+            self.in_sync = (in_sync, SystemTime::now());
+        }
+    }
+
+    /// The FIB, for look-ups and sizes.
+    pub fn fib(&self) -> &FibWriter {
+        &self.model.hops.fib
+    }
+
+    /// The interfaces, by index.
+    pub fn links(&self) -> &BTreeMap<u32, Link> {
+        &self.model.world.links
+    }
+
+    /// The addresses of the interfaces.
+    pub fn addresses(&self) -> impl Iterator<Item = &message::Address> {
+        self.model.world.addresses.iter()
+    }
+
+    /// The kernel's neighbours, usable or not.
+    pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
+        self.model.world.neighbours.values()
+    }
+
+    /// The router's own addresses.
+    pub fn local_addresses(&self) -> &LocalAddresses {
+        &self.model.local
+    }
+
+    /// The sysctls that decide forwarding.
+    pub fn settings(&self) -> &Settings {
+        &self.model.world.settings
+    }
+
+    /// What must stay with the kernel.
+    pub fn guard(&self) -> &GuardReport {
+        self.guard.report()
+    }
 }

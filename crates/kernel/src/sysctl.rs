@@ -1,41 +1,138 @@
-//! The settings of Linux that decide forwarding, read from /proc/sys of this network namespace.
+//! The sysctls that decide how Linux forwards, read from /proc/sys of the thread's network
+//! namespace. Most have no event, so they are read again every second.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
-/// Settings of one interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interface {
-    /// net.ipv4.conf.IFACE.forwarding
+use serde::Serialize;
+
+use crate::message::Link;
+
+/// How Linux treats packets that come in on an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct InterfaceSettings {
+    /// net.ipv4.conf.IFACE.forwarding.
     pub forwarding4: bool,
-    /// net.ipv6.conf.all.forwarding and net.ipv6.conf.IFACE.forwarding
+    /// net.ipv6.conf.all.forwarding and net.ipv6.conf.IFACE.forwarding.
     pub forwarding6: bool,
-    /// The larger of net.ipv4.conf.{all, IFACE}.rp_filter: 0 off, 1 strict, 2 loose.
+    /// The larger of net.ipv4.conf.{all,IFACE}.rp_filter: 0 off, 1 strict, 2 loose (RFC 3704).
     pub rp_filter: u8,
-    /// net.ipv4.conf.all.send_redirects or net.ipv4.conf.IFACE.send_redirects
+    /// net.ipv4.conf.{all or IFACE}.send_redirects.
     pub send_redirects4: bool,
+    /// net.ipv4.conf.{all or IFACE}.accept_local.
+    pub accept_local: bool,
+    /// net.ipv4.conf.IFACE.ignore_routes_with_linkdown.
+    pub ignore_linkdown4: bool,
+    /// net.ipv6.conf.IFACE.ignore_routes_with_linkdown.
+    pub ignore_linkdown6: bool,
+    /// net.ipv6.conf.IFACE.mtu, octets; may be below the link's. 0 without IPv6.
+    pub mtu6: u32,
 }
 
-/// Reads the settings of an interface; what cannot be read counts as 0.
-pub fn interface(name: &str) -> Interface {
-    let v4 = |scope: &str, key| number(&format!("ipv4/conf/{scope}/{key}"));
-    let v6 = |scope: &str| number(&format!("ipv6/conf/{scope}/forwarding"));
-    Interface {
-        forwarding4: v4(name, "forwarding") != 0,
-        forwarding6: v6("all") != 0 && v6(name) != 0,
-        rp_filter: v4("all", "rp_filter").max(v4(name, "rp_filter")) as u8,
-        send_redirects4: v4("all", "send_redirects") != 0 || v4(name, "send_redirects") != 0,
+/// What of a packet chooses among equal ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HashPolicy {
+    /// fib_multipath_hash_policy: 0 addresses (IPv6: and flow label), 1 also protocol and ports,
+    /// 2 the inner packet's, 3 `fields`.
+    pub policy: u8,
+    /// fib_multipath_hash_fields.
+    pub fields: u32,
+}
+
+/// All of them. `generation` changes with any of the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Settings {
+    /// Counts the changes.
+    pub generation: u64,
+    /// By interface index.
+    pub interfaces: BTreeMap<u32, InterfaceSettings>,
+    /// IPv4 multipath hash.
+    pub hash4: HashPolicy,
+    /// IPv6 multipath hash.
+    pub hash6: HashPolicy,
+    /// net.ipv4.fib_multipath_use_neigh: ways whose neighbour failed are avoided.
+    pub multipath_use_neigh: bool,
+}
+
+impl Settings {
+    /// Reads the settings of these interfaces; keeps the generation if nothing changed.
+    pub(crate) fn reread<'a>(&mut self, links: impl Iterator<Item = &'a Link>) -> bool {
+        let all4 = Interface::new("ipv4", "all");
+        let all = AllSettings {
+            forwarding6: number("net/ipv6/conf/all/forwarding") != 0,
+            rp_filter: all4.number("rp_filter"),
+            send_redirects4: all4.is_set("send_redirects"),
+            accept_local: all4.is_set("accept_local"),
+        };
+        let mut new = Self {
+            generation: self.generation,
+            interfaces: links
+                .map(|link| (link.index, interface(&link.name, &all)))
+                .collect(),
+            hash4: hash_policy("ipv4"),
+            hash6: hash_policy("ipv6"),
+            multipath_use_neigh: number("net/ipv4/fib_multipath_use_neigh") != 0,
+        };
+        let changed = new != *self;
+        if changed {
+            new.generation += 1;
+            *self = new;
+        }
+        changed
     }
 }
 
-/// net.ipv4.fib_multipath_hash_policy and its IPv6 twin.
-pub fn hash_policies() -> (u32, u32) {
-    (
-        number("ipv4/fib_multipath_hash_policy"),
-        number("ipv6/fib_multipath_hash_policy"),
-    )
+struct AllSettings {
+    forwarding6: bool,
+    rp_filter: u32,
+    send_redirects4: bool,
+    accept_local: bool,
 }
 
-fn number(path: &str) -> u32 {
-    let text = fs::read_to_string(format!("/proc/sys/net/{path}")).unwrap_or_default();
+fn interface(name: &str, all: &AllSettings) -> InterfaceSettings {
+    let v4 = Interface::new("ipv4", name);
+    let v6 = Interface::new("ipv6", name);
+    InterfaceSettings {
+        forwarding4: v4.is_set("forwarding"),
+        forwarding6: all.forwarding6 && v6.is_set("forwarding"),
+        rp_filter: all.rp_filter.max(v4.number("rp_filter")).min(2) as u8,
+        send_redirects4: all.send_redirects4 || v4.is_set("send_redirects"),
+        accept_local: all.accept_local || v4.is_set("accept_local"),
+        ignore_linkdown4: v4.is_set("ignore_routes_with_linkdown"),
+        ignore_linkdown6: v6.is_set("ignore_routes_with_linkdown"),
+        mtu6: v6.number("mtu"),
+    }
+}
+
+fn hash_policy(family: &str) -> HashPolicy {
+    let policy = number(&format!("net/{family}/fib_multipath_hash_policy"));
+    let fields = number(&format!("net/{family}/fib_multipath_hash_fields"));
+    HashPolicy {
+        policy: u8::try_from(policy).unwrap_or(u8::MAX),
+        fields,
+    }
+}
+
+/// One interface's folder of one family.
+struct Interface(String);
+
+impl Interface {
+    fn new(family: &str, name: &str) -> Self {
+        Self(format!("net/{family}/conf/{name}/"))
+    }
+
+    fn number(&self, key: &str) -> u32 {
+        number(&format!("{}{key}", self.0))
+    }
+
+    fn is_set(&self, key: &str) -> bool {
+        self.number(key) != 0
+    }
+}
+
+/// A setting below /proc/sys. One that does not exist (IPv6 off, interface just gone) is off.
+fn number(key: &str) -> u32 {
+    let text = fs::read_to_string(Path::new("/proc/sys").join(key)).unwrap_or_default();
     text.trim().parse().unwrap_or(0)
 }

@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
+use bora_kernel::Waker;
 use serde::Deserialize;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,6 +51,26 @@ pub enum Call {
     },
 }
 
+/// Sends questions to the control loop, and wakes it for them.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    calls: Sender<Call>,
+    waker: Waker,
+}
+
+impl Caller {
+    pub(crate) fn new(calls: Sender<Call>, waker: Waker) -> Self {
+        Self { calls, waker }
+    }
+
+    /// `false` once the control loop has ended.
+    fn send(&self, call: Call) -> bool {
+        let sent = self.calls.send(call).is_ok();
+        self.waker.wake();
+        sent
+    }
+}
+
 /// Longest time an answer may take: a full table being verified takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -57,7 +78,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// If the socket cannot be made.
-pub async fn serve(place: Place, calls: Sender<Call>) -> anyhow::Result<()> {
+pub async fn serve(place: Place, calls: Caller) -> anyhow::Result<()> {
     let path = place.socket();
     let _ = std::fs::remove_file(&path); // of a Bora that was killed; we hold the lock
     let listener =
@@ -71,7 +92,7 @@ pub async fn serve(place: Place, calls: Sender<Call>) -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     tokio::spawn(async move {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-        let _ = signals.send(Call::Stop { detach: false });
+        signals.send(Call::Stop { detach: false });
     });
     let app = Router::new()
         .route("/v1/ports", get(|State(calls)| ask(calls, Call::Ports)))
@@ -90,12 +111,12 @@ pub async fn serve(place: Place, calls: Sender<Call>) -> anyhow::Result<()> {
 }
 
 async fn ask<T: serde::Serialize>(
-    calls: Sender<Call>,
+    calls: Caller,
     call: impl FnOnce(oneshot::Sender<T>) -> Call,
 ) -> Response {
     let (reply, answer) = oneshot::channel();
     let stopping = || (StatusCode::SERVICE_UNAVAILABLE, "Bora is stopping").into_response();
-    if calls.send(call(reply)).is_err() {
+    if !calls.send(call(reply)) {
         return stopping();
     }
     match tokio::time::timeout(PATIENCE, answer).await {
@@ -105,7 +126,7 @@ async fn ask<T: serde::Serialize>(
     }
 }
 
-async fn route(State(calls): State<Sender<Call>>, Path(addr): Path<String>) -> Response {
+async fn route(State(calls): State<Caller>, Path(addr): Path<String>) -> Response {
     match addr.parse() {
         Ok(addr) => ask(calls, |reply| Call::Route(addr, reply)).await,
         Err(_) => (
@@ -122,7 +143,7 @@ struct SyncOptions {
     verify: bool,
 }
 
-async fn sync(State(calls): State<Sender<Call>>, Query(options): Query<SyncOptions>) -> Response {
+async fn sync(State(calls): State<Caller>, Query(options): Query<SyncOptions>) -> Response {
     ask(calls, |reply| Call::Sync {
         verify: options.verify,
         reply,
@@ -130,10 +151,10 @@ async fn sync(State(calls): State<Sender<Call>>, Query(options): Query<SyncOptio
     .await
 }
 
-async fn stop(State(calls): State<Sender<Call>>) -> StatusCode {
+async fn stop(State(calls): State<Caller>) -> StatusCode {
     match calls.send(Call::Stop { detach: true }) {
-        Ok(()) => StatusCode::ACCEPTED,
-        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+        true => StatusCode::ACCEPTED,
+        false => StatusCode::SERVICE_UNAVAILABLE,
     }
 }
 

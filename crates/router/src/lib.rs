@@ -1,6 +1,7 @@
 //! The daemon: from configuration to running ports and workers, and the API that shows them.
 #![forbid(unsafe_code)]
 
+mod answers;
 mod api;
 mod config;
 mod engine;
@@ -10,7 +11,7 @@ mod ports;
 mod report;
 mod router;
 
-pub use api::{Call, serve};
+pub use api::{Call, Caller, serve};
 pub use config::{Bypass, PathChoice, RunConfig};
 pub use place::{Place, other_places};
 pub use report::{DropsReport, NeighbourReport, PortReport, RouteReport, SyncReport, WorkerReport};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use bora_fib::PortId;
 use bora_forward::{Ingress, RpFilter};
-use bora_kernel::{Link, Mirror, PortInfo, sysctl};
+use bora_kernel::message::Link;
+use bora_kernel::{Mirror, ReasonKind};
 use bora_port::inject;
 use bora_port::xdp::{AttachMode, Attachment, Path, PortSettings, Program, XdpQuery, query};
 use bora_wire::MacAddr;
@@ -37,9 +38,9 @@ pub(crate) struct Port {
 }
 
 /// Finds an interface and checks that it can be a port.
-pub(crate) fn find(mirror: &Mirror, name: &str) -> anyhow::Result<(u32, Link)> {
-    let found = mirror.links().iter().find(|(_, link)| link.name == name);
-    let Some((&ifindex, link)) = found else {
+pub(crate) fn find(mirror: &Mirror, name: &str) -> anyhow::Result<Link> {
+    let found = mirror.links().values().find(|link| link.name == name);
+    let Some(link) = found else {
         let mut names: Vec<&str> = mirror
             .links()
             .values()
@@ -61,19 +62,19 @@ pub(crate) fn find(mirror: &Mirror, name: &str) -> anyhow::Result<(u32, Link)> {
             link.mtu
         );
     }
-    Ok((ifindex, link.clone()))
+    Ok(link.clone())
 }
 
 impl Port {
     /// Puts the program on an interface. It passes everything until the lease begins.
     pub(crate) fn attach(
         id: PortId,
-        (ifindex, link): (u32, Link),
+        link: Link,
         program: &Program,
         pins: &Pins,
         config: &RunConfig,
     ) -> anyhow::Result<Self> {
-        let name = link.name.clone();
+        let (name, ifindex) = (link.name.clone(), link.index);
         let pin: PathBuf = pins.link(ifindex);
         let attachment = Attachment::new(program.fd(), &name, ifindex, &pin)?;
         let query = query(ifindex).with_context(|| format!("cannot query XDP of {name}"))?;
@@ -106,40 +107,56 @@ impl Port {
     }
 
     /// The settings as they should be now.
-    pub(crate) fn wanted(&self, rules: &[Vec<String>; 2], config: &RunConfig) -> PortSettings {
-        let sysctl = sysctl::interface(&self.name);
-        // The engine looks only at table main; express asks the kernel's rules itself. Kernels
-        // that do not show their hooks to the program keep what they may filter.
-        let engine = self.path == Path::Engine;
-        let blind = !hooks_visible() && !config.bypass.netfilter;
+    pub(crate) fn wanted(&self, mirror: &Mirror, config: &RunConfig) -> PortSettings {
+        let sysctl = mirror.settings().interfaces.get(&self.ifindex);
+        let sysctl = sysctl.copied().unwrap_or_default();
+        let kernel = self.left_to_linux(mirror, config);
         PortSettings {
             index: self.id.0,
             path: self.path,
             rp_filter: sysctl.rp_filter,
-            min_frame: if self.link.kind.is_some() {
-                0
-            } else {
+            min_frame: if self.link.kind.is_empty() {
                 MIN_FRAME
+            } else {
+                0
             },
             mac: self.link.mac.unwrap_or_default(),
             forward4: sysctl.forwarding4,
             forward6: sysctl.forwarding6,
-            can_redirect: self.query.can_redirect && self.link.up,
+            can_redirect: self.query.can_redirect && self.is_up(),
             partial_checksum: offloads_reach_us(&self.name, &self.link),
-            kernel4: blind || engine && !rules[0].is_empty(),
-            kernel6: blind || engine && !rules[1].is_empty(),
+            kernel4: kernel[0],
+            kernel6: kernel[1],
             bypass_netfilter: config.bypass.netfilter,
             send_redirects4: sysctl.send_redirects4,
         }
     }
 
+    /// Whether all IPv4 and all IPv6 that comes in here is Linux's business. The engine looks only
+    /// at the tables local and main; express asks the kernel's rules itself. Kernels that do not
+    /// show their hooks to the program keep what they may filter.
+    fn left_to_linux(&self, mirror: &Mirror, config: &RunConfig) -> [bool; 2] {
+        let blind = !hooks_visible() && !config.bypass.netfilter;
+        let enslaved = self.link.master != 0;
+        let (guard, refused) = (mirror.guard(), mirror.refused());
+        [(&guard.v4, refused[0]), (&guard.v6, refused[1])].map(|(reasons, refused)| {
+            let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);
+            let engine = self.path == Path::Engine && (rules || refused > 0);
+            blind || enslaved || engine
+        })
+    }
+
+    /// Administratively up, and with carrier.
+    pub(crate) fn is_up(&self) -> bool {
+        self.link.up && self.link.carrier
+    }
+
     /// The same for the FIB.
-    pub(crate) fn info(&self) -> PortInfo {
-        PortInfo {
-            port: self.id,
+    pub(crate) fn info(&self) -> bora_kernel::Port {
+        bora_kernel::Port {
+            id: self.id,
             mac: self.settings.mac,
             mtu: self.link.mtu,
-            up: self.link.up,
         }
     }
 
@@ -181,7 +198,7 @@ fn choose(
 /// Whether senders behind this interface may leave checksums to the receiver: virtual links and
 /// the paravirtual drivers, where "the wire" is memory.
 fn offloads_reach_us(name: &str, link: &Link) -> bool {
-    if link.kind.is_some() {
+    if !link.kind.is_empty() {
         return true;
     }
     let driver = std::fs::read_link(format!("/sys/class/net/{name}/device/driver"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bora_kernel::{Difference, MirrorStats};
+use bora_kernel::{Difference, SyncStatus};
 use serde::{Deserialize, Serialize};
 
 /// A port.
@@ -119,27 +119,16 @@ pub struct NeighbourReport {
 /// Whether kernel and FIB agree.
 #[derive(Clone, Debug, Serialize)]
 pub struct SyncReport {
-    /// Nothing waits to be reconciled, nothing is missing.
+    /// Nothing waits to be reconciled, nothing is missing, no difference was found.
     pub in_sync: bool,
-    /// Seconds since the last difference.
+    /// Seconds since that last changed.
     pub since_seconds: u64,
-    /// IPv4 prefixes in the FIB.
-    pub prefixes4: usize,
-    /// IPv6 prefixes in the FIB.
-    pub prefixes6: usize,
-    /// Neighbours with a known address.
-    pub neighbours: usize,
-    /// Next-hop objects.
-    pub next_hops: usize,
-    /// Octets of the tables.
+    /// Octets of the tables that workers read.
     pub fib_bytes: usize,
-    /// Prefixes that found no room.
-    pub missing: u64,
     /// Why traffic is left to Linux.
     pub guard: Vec<String>,
-    /// The mirror's own numbers.
-    #[serde(flatten)]
-    pub mirror: MirrorStats,
+    /// The mirror's own account.
+    pub mirror: SyncStatus,
     /// With `--verify`: prefixes on which a fresh dump and the FIB differ.
     pub differences: Vec<Difference>,
 }

@@ -1,0 +1,128 @@
+//! Netlink attributes (struct nlattr): a bounds-checked iterator and readers of their values.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A message or attribute that contradicts its own lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is cut short or has the wrong size")]
+pub struct Malformed(pub &'static str);
+
+/// Length of an attribute header.
+const HEADER: usize = 4;
+
+/// One attribute: its type without the NLA_F_* bits, and its value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attribute<'a> {
+    pub(crate) kind: u16,
+    pub(crate) value: &'a [u8],
+}
+
+/// The attributes of a message or a nested attribute, in order.
+pub(crate) struct Attributes<'a>(&'a [u8]);
+
+/// Reads the attributes behind a fixed header of `offset` octets.
+pub(crate) fn attributes(payload: &[u8], offset: usize) -> Attributes<'_> {
+    Attributes(payload.get(offset..).unwrap_or_default())
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = Result<Attribute<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.len() < HEADER {
+            return None; // up to three octets of padding
+        }
+        let len = usize::from(u16::from_ne_bytes([self.0[0], self.0[1]]));
+        let kind = u16::from_ne_bytes([self.0[2], self.0[3]]) & libc::NLA_TYPE_MASK as u16;
+        let Some(value) = self.0.get(HEADER..len) else {
+            self.0 = &[];
+            return Some(Err(Malformed("attribute")));
+        };
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(Ok(Attribute { kind, value }))
+    }
+}
+
+impl<'a> Attribute<'a> {
+    fn array<const N: usize>(&self) -> Result<[u8; N], Malformed> {
+        self.value
+            .try_into()
+            .map_err(|_| Malformed("attribute value"))
+    }
+
+    pub(crate) fn u32(&self) -> Result<u32, Malformed> {
+        Ok(u32::from_ne_bytes(self.array()?))
+    }
+
+    pub(crate) fn u32_be(&self) -> Result<u32, Malformed> {
+        Ok(u32::from_be_bytes(self.array()?))
+    }
+
+    /// An address by its size: 4 octets or 16.
+    pub(crate) fn ip(&self) -> Result<IpAddr, Malformed> {
+        match self.value.len() {
+            4 => Ok(IpAddr::V4(Ipv4Addr::from(self.array::<4>()?))),
+            16 => Ok(IpAddr::V6(Ipv6Addr::from(self.array::<16>()?))),
+            _ => Err(Malformed("address")),
+        }
+    }
+
+    /// A link-layer address, if it has Ethernet's size.
+    pub(crate) fn mac(&self) -> Option<[u8; 6]> {
+        self.value.try_into().ok()
+    }
+
+    /// A text, up to its NUL.
+    pub(crate) fn text(&self) -> String {
+        let end = self
+            .value
+            .iter()
+            .position(|&b| b == 0)
+            .unwrap_or(self.value.len());
+        String::from_utf8_lossy(&self.value[..end]).into_owned()
+    }
+
+    pub(crate) fn nested(&self) -> Attributes<'a> {
+        Attributes(self.value)
+    }
+}
+
+/// Fields of a fixed header, which must have at least `size` octets.
+pub(crate) fn header<'a>(
+    payload: &'a [u8],
+    size: usize,
+    what: &'static str,
+) -> Result<&'a [u8], Malformed> {
+    payload.get(..size).ok_or(Malformed(what))
+}
+
+/// A native-order u32 at `at` of a header whose size has been checked.
+pub(crate) fn u32_at(header: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_and_padding() {
+        // u8 attribute padded to 4, then a nested-flagged u32
+        let bytes = [5, 0, 7, 0, 9, 0, 0, 0, 8, 0, 3, 0x80, 1, 0, 0, 0];
+        let found: Vec<_> = attributes(&bytes, 0).map(Result::unwrap).collect();
+        assert_eq!((found[0].kind, found[0].value), (7, &[9][..]));
+        assert_eq!((found[1].kind, found[1].u32()), (3, Ok(1u32.to_le())));
+        assert_eq!(found.len(), 2);
+        assert!(found[0].u32().is_err());
+    }
+
+    #[test]
+    fn lengths_that_lie() {
+        for bytes in [[3, 0, 1, 0, 0, 0, 0, 0], [200, 0, 1, 0, 0, 0, 0, 0], [0; 8]] {
+            let mut found = attributes(&bytes, 0);
+            assert!(found.next().unwrap().is_err());
+            assert!(found.next().is_none(), "a lie ends the iteration");
+        }
+        assert!(attributes(&[1, 2], 9).next().is_none());
+    }
+}

@@ -1,0 +1,30 @@
+//! What can go wrong between Bora and the kernel's tables.
+
+use std::io;
+
+/// Why the mirror cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// A netlink socket could not be made.
+    #[error("cannot open the netlink socket for {what}: {source}")]
+    Open {
+        /// Which socket.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel refused a dump.
+    #[error("cannot read {what} from the kernel: {source}")]
+    Dump {
+        /// What was asked for.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Waiting or reading failed.
+    #[error("cannot wait for netlink events: {0}")]
+    Wait(#[source] io::Error),
+    /// The FIB has no room for what every FIB needs.
+    #[error("cannot set up the FIB: {0}")]
+    Fib(#[from] bora_fib::FibError),
+}

@@ -1,0 +1,497 @@
+//! From the kernel's routes of one family to the FIB's prefixes.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bora_fib::{FibError, NextHopId};
+
+use crate::message::{Hop, RouteMessage, RouteType, Target};
+use crate::nexthops::{HopKey, NextHops, TargetId};
+use crate::rib::{Prefix, Rib, Route, Table, number};
+use crate::world::World;
+
+/// One address family of the mirror.
+pub(crate) struct Family<P> {
+    pub(crate) rib: Rib<P>,
+    /// Prefixes to bring to the FIB. May name one twice.
+    dirty: Vec<P>,
+    /// Host routes of the FIB that come from neighbours.
+    pub(crate) hosts: HashMap<P, HopKey>,
+    /// Prefixes whose route has a path MTU of its own.
+    pub(crate) mtus: BTreeMap<P, u32>,
+    /// Prefixes the FIB had no room for.
+    pub(crate) refused: HashSet<P>,
+    /// Host prefixes whose local-table routes changed.
+    pub(crate) local_changes: Vec<P>,
+}
+
+/// The kernel's answer at a prefix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Best {
+    /// This route.
+    Route(Route),
+    /// More than the destination decides (TOS, source): left to the kernel.
+    Depends,
+}
+
+/// What a changed route asks for beside its prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// Nothing.
+    Done,
+    /// The event does not fit what is known: compare with the kernel.
+    Suspicious,
+}
+
+impl<P: Prefix> Family<P> {
+    pub(crate) fn new() -> Self {
+        Self {
+            rib: Rib::new(),
+            dirty: Vec::new(),
+            hosts: HashMap::new(),
+            mtus: BTreeMap::new(),
+            refused: HashSet::new(),
+            local_changes: Vec::new(),
+        }
+    }
+
+    /// Puts the prefixes into the FIB that never change.
+    pub(crate) fn insert_fixed(&self, hops: &mut NextHops) -> Result<(), FibError> {
+        let local = hops.local();
+        for &(address, len) in P::FIXED {
+            P::masked(address, len).fib_insert(&mut hops.fib, local)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.dirty.is_empty() && self.refused.is_empty()
+    }
+
+    /// A route was added or deleted.
+    pub(crate) fn apply(
+        &mut self,
+        world: &World,
+        hops: &mut NextHops,
+        mut message: RouteMessage,
+        gone: bool,
+    ) -> Applied {
+        let prefix = P::masked(number(message.address), message.len);
+        if P::V6 && !gone && !message.replace {
+            self.in_table_order(hops, prefix, &mut message);
+        }
+        let expired = message.expires < 0;
+        let (replace, append) = (message.replace, message.append);
+        let Some(new) = intern::<P>(world, hops, message) else {
+            return Applied::Done;
+        };
+        let mut routes = self.rib.get(prefix).to_vec();
+        let applied = if gone || expired {
+            remove::<P>(world, hops, &mut routes, &new)
+        } else {
+            insert::<P>(hops, &mut routes, new, replace, append)
+        };
+        hops.release(new.target);
+        self.set(hops, prefix, routes);
+        applied
+    }
+
+    /// IPv6 announces ways that were appended to a multipath route first, and the others behind
+    /// them; in the table they come last. The order decides which flows go where.
+    fn in_table_order(&self, hops: &NextHops, prefix: P, message: &mut RouteMessage) {
+        let ways = &mut message.target.hops;
+        let head = self.rib.get(prefix).iter().find_map(|route| {
+            let first = hops.target(route.target)?.hops.first()?;
+            let same = |hop: &Hop| (hop.device, hop.gateway) == (first.device, first.gateway);
+            ways.iter()
+                .position(same)
+                .filter(|_| route.metric == message.metric)
+        });
+        ways.rotate_left(head.unwrap_or(0));
+    }
+
+    /// Sets the routes of a prefix, if they differ. Takes the targets' uses for the new ones
+    /// itself.
+    pub(crate) fn set(&mut self, hops: &mut NextHops, prefix: P, routes: Vec<Route>) -> bool {
+        let old = self.rib.get(prefix);
+        if old == routes.as_slice() {
+            return false;
+        }
+        routes.iter().for_each(|route| hops.retain(route.target));
+        old.iter().for_each(|route| hops.release(route.target));
+        let in_local = |routes: &[Route]| routes.iter().any(|route| route.table == Table::Local);
+        if prefix.is_host() && (in_local(old) || in_local(&routes)) {
+            self.local_changes.push(prefix);
+        }
+        let was_wide = self.rib.is_wide_local(prefix);
+        self.rib.set(prefix, routes);
+        self.dirty.push(prefix);
+        if was_wide != self.rib.is_wide_local(prefix) {
+            let inside = self.rib.iter().map(|(inner, _)| inner);
+            self.dirty
+                .extend(inside.filter(|&inner| prefix.covers(inner)));
+        }
+        self.dirty.extend(self.rib.in_default());
+        true
+    }
+
+    /// Marks every prefix that has a route to one of these targets (sorted).
+    pub(crate) fn mark_targets(&mut self, targets: &[TargetId]) {
+        if targets.is_empty() {
+            return;
+        }
+        let uses = |routes: &[Route]| {
+            routes
+                .iter()
+                .any(|route| targets.binary_search(&route.target).is_ok())
+        };
+        let marked = self
+            .rib
+            .iter()
+            .filter(|(_, routes)| uses(routes))
+            .map(|(prefix, _)| prefix);
+        self.dirty.extend(marked);
+        self.dirty.extend(self.rib.in_default());
+    }
+
+    /// Marks the host prefix of a neighbour.
+    pub(crate) fn mark_host(&mut self, address: u128) {
+        self.dirty.push(P::masked(address, P::BITS));
+    }
+
+    /// Removes the routes that `gone` selects.
+    pub(crate) fn remove_routes(&mut self, hops: &mut NextHops, gone: impl Fn(&Route) -> bool) {
+        let hit = self
+            .rib
+            .iter()
+            .filter(|(_, routes)| routes.iter().any(&gone));
+        for prefix in hit.map(|(prefix, _)| prefix).collect::<Vec<_>>() {
+            let kept = self
+                .rib
+                .get(prefix)
+                .iter()
+                .filter(|route| !gone(route))
+                .copied()
+                .collect();
+            self.set(hops, prefix, kept);
+        }
+    }
+
+    /// Brings the marked prefixes to the FIB, and the neighbours inside them. Returns how many
+    /// entries of the FIB changed.
+    pub(crate) fn sync(&mut self, world: &World, hops: &mut NextHops) -> usize {
+        let mut changes = 0;
+        for prefix in std::mem::take(&mut self.dirty) {
+            changes += usize::from(self.sync_prefix(world, hops, prefix));
+            if prefix.is_host() {
+                continue;
+            }
+            let (first, last) = prefix.range();
+            let inside = (P::ip(first), 0)..=(P::ip(last), u32::MAX);
+            for &(address, _) in world.neighbours.range(inside).map(|(key, _)| key) {
+                let host = P::masked(number(address), P::BITS);
+                changes += usize::from(self.sync_prefix(world, hops, host));
+            }
+        }
+        changes
+    }
+
+    fn sync_prefix(&mut self, world: &World, hops: &mut NextHops, prefix: P) -> bool {
+        if prefix.is_fixed() {
+            return false;
+        }
+        let best = self.best(hops, prefix);
+        self.note_mtu(hops, prefix, best);
+        let host = self.host_way(world, hops, prefix);
+        let acquired = host.map(|key| hops.acquire(world, key));
+        let wanted = match acquired {
+            Some(Ok(id)) => Some(id),
+            Some(Err(_)) => Some(hops.unsupported()),
+            None => best.map(|best| match best {
+                Best::Route(route) => hops.id(route.target),
+                Best::Depends => hops.unsupported(),
+            }),
+        };
+        let changed = self.write(hops, prefix, wanted);
+        let held = match (host, acquired) {
+            (Some(key), Some(Ok(_))) => self.hosts.insert(prefix, key),
+            _ => self.hosts.remove(&prefix),
+        };
+        if let Some(key) = held {
+            hops.release_hop(key);
+        }
+        changed
+    }
+
+    fn note_mtu(&mut self, hops: &NextHops, prefix: P, best: Option<Best>) {
+        let mtu = match best {
+            Some(Best::Route(route)) => hops.target(route.target).and_then(|target| target.mtu),
+            _ => None,
+        };
+        match mtu {
+            Some(mtu) => self.mtus.insert(prefix, mtu),
+            None if self.mtus.is_empty() => None,
+            None => self.mtus.remove(&prefix),
+        };
+    }
+
+    fn write(&mut self, hops: &mut NextHops, prefix: P, wanted: Option<NextHopId>) -> bool {
+        let current = prefix.fib_get(&hops.fib);
+        if current == wanted {
+            return false;
+        }
+        let Some(id) = wanted else {
+            prefix.fib_remove(&mut hops.fib);
+            self.refused.remove(&prefix);
+            return true;
+        };
+        match prefix.fib_insert(&mut hops.fib, id) {
+            Ok(()) => {
+                self.refused.remove(&prefix);
+            }
+            Err(e) => {
+                if self.refused.is_empty() {
+                    log::error!("{prefix}: {e}; the FIB is no longer that of the kernel");
+                }
+                self.refused.insert(prefix);
+                prefix.fib_remove(&mut hops.fib);
+            }
+        }
+        true
+    }
+
+    /// Tries once more, with the next synchronization, what the FIB had no room for.
+    pub(crate) fn retry_refused(&mut self) {
+        self.dirty.extend(&self.refused);
+    }
+
+    /// What the kernel's look-up finds at exactly this prefix; `None`: it goes on searching.
+    pub(crate) fn best(&self, hops: &NextHops, prefix: P) -> Option<Best> {
+        let mut visible = self.visible(hops, prefix, self.rib.get(prefix));
+        let first = visible.next()?;
+        if first.is_partial() || visible.any(Route::is_partial) {
+            return Some(Best::Depends);
+        }
+        Some(Best::Route(*first))
+    }
+
+    /// What the kernel's look-up finds for an address, and at which prefix.
+    pub(crate) fn look_up(&self, hops: &NextHops, address: u128) -> Option<(P, Best)> {
+        let mut covering = self.rib.covering(address, P::BITS);
+        covering.find_map(|(prefix, _)| Some((prefix, self.best(hops, prefix)?)))
+    }
+
+    /// The routes of a prefix that the kernel would use, best first.
+    fn visible<'a>(
+        &'a self,
+        hops: &'a NextHops,
+        prefix: P,
+        routes: &'a [Route],
+    ) -> impl Iterator<Item = &'a Route> {
+        routes.iter().filter(move |route| {
+            hops.usable(route.target)
+                && match route.table {
+                    Table::Local => true,
+                    Table::Main => !self.rib.hidden(prefix),
+                    Table::Default => !self.answered_earlier(hops, prefix),
+                }
+        })
+    }
+
+    /// Whether the tables before `default` have a route for the addresses of a prefix.
+    fn answered_earlier(&self, hops: &NextHops, prefix: P) -> bool {
+        let (address, len) = prefix.parts();
+        self.rib.covering(address, len).any(|(_, routes)| {
+            routes
+                .iter()
+                .any(|route| route.table != Table::Default && hops.usable(route.target))
+        })
+    }
+
+    /// The hop of a host prefix whose best route is on-link and whose neighbour is known.
+    fn host_way(&self, world: &World, hops: &NextHops, prefix: P) -> Option<HopKey> {
+        if !prefix.is_host() {
+            return None;
+        }
+        let address = P::ip(prefix.parts().0);
+        let at = (address, 0)..=(address, u32::MAX);
+        let known = |&(_, neighbour): &(_, &crate::message::Neighbour)| {
+            neighbour.usable().is_some() && world.ports.contains_key(&neighbour.device)
+        };
+        world.neighbours.range(at.clone()).find(known)?;
+        let (_, Best::Route(route)) = self.look_up(hops, prefix.parts().0)? else {
+            return None;
+        };
+        let target = hops.target(route.target)?;
+        let device = on_link(world, target)?;
+        world
+            .neighbours
+            .range(at)
+            .find(|entry| known(entry) && entry.1.device == device)?;
+        let mtu = target.mtu.unwrap_or(0);
+        Some(HopKey {
+            device,
+            gateway: Some(address),
+            v6: P::V6,
+            mtu,
+        })
+    }
+}
+
+/// The device of a route that reaches its destinations directly.
+fn on_link(world: &World, target: &Target) -> Option<u32> {
+    if target.kind != RouteType::Unicast {
+        return None;
+    }
+    match world.ways(target).as_slice() {
+        [only] if only.gateway.is_none() && !only.encap => Some(only.device),
+        _ => None,
+    }
+}
+
+/// A route in the mirror's form, holding one use of its target. `None`: of a table that is only
+/// reached by rules, which the guard watches.
+pub(crate) fn intern<P: Prefix>(
+    world: &World,
+    hops: &mut NextHops,
+    message: RouteMessage,
+) -> Option<Route> {
+    Some(Route {
+        table: Table::from_number(message.table, P::V6)?,
+        tos: message.tos,
+        protocol: message.protocol,
+        source_specific: message.source_specific,
+        metric: message.metric,
+        target: hops.intern(world, message.target, P::V6),
+    })
+}
+
+/// Adds a route to those of its prefix, where the kernel puts it. IPv6 announces all ways of a
+/// multipath route at once, also when one is appended.
+fn insert<P: Prefix>(
+    hops: &NextHops,
+    routes: &mut Vec<Route>,
+    new: Route,
+    replace: bool,
+    append: bool,
+) -> Applied {
+    let same_key = |route: &Route| route.key() == new.key();
+    // IPv6 keeps one multipath route a metric, beside others that cannot be multipath
+    let multipath = is_multipath(hops, &new);
+    let same_place =
+        |route: &Route| P::V6 && same_key(route) && multipath && is_multipath(hops, route);
+    let same = |route: &Route| is_same::<P>(hops, route, &new);
+    // when a next-hop object changes, its routes are announced again as replaced: in place
+    let object = hops.target(new.target).and_then(|target| target.object);
+    let again = object.is_some() && routes.iter().any(same);
+    if replace && !again {
+        let like = |route: &Route| same_key(route) && multipath == is_multipath(hops, route);
+        let like = routes.iter().position(like).filter(|_| P::V6);
+        if let Some(at) = like.or_else(|| routes.iter().position(same_key)) {
+            routes[at] = new;
+            // after a dump, events from before it come a second time: no route twice
+            let before = routes.len();
+            let mut index = 0;
+            routes.retain(|route| {
+                index += 1;
+                index == at + 1 || !same(route)
+            });
+            // IPv6 does have some twice now and then
+            let twice = P::V6 && routes.len() != before;
+            return if twice {
+                Applied::Suspicious
+            } else {
+                Applied::Done
+            };
+        }
+    }
+    let known = routes.iter().position(same);
+    if let Some(at) = known.or_else(|| routes.iter().position(same_place)) {
+        routes[at] = new;
+        return Applied::Done;
+    }
+    let before = |route: &Route| {
+        let (ours, theirs) = ((new.table, new.metric), (route.table, route.metric));
+        theirs < ours || (theirs == ours && (append || P::V6))
+    };
+    let at = routes
+        .iter()
+        .position(|route| !before(route))
+        .unwrap_or(routes.len());
+    routes.insert(at, new);
+    Applied::Done
+}
+
+/// Takes a route from those of its prefix. IPv6 announces only the ways that went.
+fn remove<P: Prefix>(
+    world: &World,
+    hops: &mut NextHops,
+    routes: &mut Vec<Route>,
+    gone: &Route,
+) -> Applied {
+    let same_key = |route: &Route| route.key() == gone.key();
+    let found = routes
+        .iter()
+        .position(|route| is_same::<P>(hops, route, gone));
+    if let Some(at) = found {
+        routes.remove(at);
+        return Applied::Done;
+    }
+    let Some(at) = routes.iter().position(same_key) else {
+        return Applied::Done;
+    };
+    let (Some(left), Some(gone)) = (hops.target(routes[at].target), hops.target(gone.target))
+    else {
+        return Applied::Suspicious;
+    };
+    let mut left = left.clone();
+    let before = left.hops.len();
+    left.hops.retain(|hop| {
+        !gone
+            .hops
+            .iter()
+            .any(|g| (g.device, g.gateway) == (hop.device, hop.gateway))
+    });
+    if !P::V6 || left.hops.is_empty() || left.hops.len() == before {
+        return Applied::Suspicious;
+    }
+    if let [only] = left.hops.as_mut_slice() {
+        only.weight = 1;
+    }
+    // the caller's `set` takes its own use of the new target; this one is given back by it too
+    let target = hops.intern(world, left, P::V6);
+    routes[at].target = target;
+    hops.release(target);
+    Applied::Done
+}
+
+/// Whether two routes are one.
+pub(crate) fn is_same<P: Prefix>(hops: &NextHops, a: &Route, b: &Route) -> bool {
+    a.key() == b.key() && same_way(hops, a, b, P::V6)
+}
+
+/// Whether two routes lead the same way, whether or not it is dead at the moment. An IPv6 event
+/// about a deletion does not carry everything.
+fn same_way(hops: &NextHops, a: &Route, b: &Route, v6: bool) -> bool {
+    if a.target == b.target {
+        return true;
+    }
+    let (Some(a), Some(b)) = (hops.target(a.target), hops.target(b.target)) else {
+        return false;
+    };
+    let ways = |target: &Target| {
+        let hops = target.hops.iter();
+        hops.map(|hop| (hop.device, hop.gateway, if v6 { 0 } else { hop.weight }))
+            .collect::<Vec<_>>()
+    };
+    (a.kind, a.object) == (b.kind, b.object)
+        && (v6 || (a.mtu, a.source) == (b.mtu, b.source))
+        && ways(a) == ways(b)
+}
+
+/// Whether IPv6 makes this route one with others of its metric: it has a gateway of its own.
+fn is_multipath(hops: &NextHops, route: &Route) -> bool {
+    let target = hops.target(route.target);
+    target
+        .and_then(|target| target.hops.first())
+        .is_some_and(|hop| hop.gateway.is_some())
+}

@@ -1,0 +1,500 @@
+//! Never weaker than the kernel: what Linux may do to forwarded packets that Bora does not do.
+//!
+//! The XDP program looks at netfilter's, xfrm's and tc's hooks for every packet by itself where
+//! the kernel lets it. This is the other half: it works on every kernel, sees policy routing too,
+//! and can say what it found.
+
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use serde::Serialize;
+
+use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
+use crate::error::KernelError;
+use crate::message::Frame;
+use crate::socket::{Netlink, Received};
+use crate::world::World;
+
+/// What kind of thing has a say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReasonKind {
+    /// nftables or iptables: what `--bypass netfilter` overrides.
+    Netfilter,
+    /// Policy routing: rules other than Linux's default ones.
+    Rule,
+    /// IPsec policies.
+    Xfrm,
+    /// Filters at the ingress or egress of a port.
+    Tc,
+    /// The port belongs to a bridge, bond or VRF.
+    Master,
+}
+
+/// Why a family stays with the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Reason {
+    /// What kind.
+    pub kind: ReasonKind,
+    /// What exactly, for people.
+    pub text: String,
+}
+
+/// Which families must stay with the kernel, and why. Empty: none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GuardReport {
+    /// Reasons for IPv4.
+    pub v4: Vec<Reason>,
+    /// Reasons for IPv6.
+    pub v6: Vec<Reason>,
+    /// What Bora's traffic will not be subject to although it may be meant to.
+    pub warnings: Vec<String>,
+}
+
+impl GuardReport {
+    fn both(&mut self, kind: ReasonKind, text: String) {
+        self.v4.push(Reason {
+            kind,
+            text: text.clone(),
+        });
+        self.v6.push(Reason { kind, text });
+    }
+
+    fn family(&mut self, v6: bool) -> &mut Vec<Reason> {
+        if v6 { &mut self.v6 } else { &mut self.v4 }
+    }
+
+    fn finish(mut self) -> Self {
+        for reasons in [&mut self.v4, &mut self.v6] {
+            reasons.sort();
+            reasons.dedup();
+        }
+        self.warnings.sort();
+        self
+    }
+}
+
+// include/uapi/linux/netfilter/nf_tables.h
+const NFT_GETCHAIN: u16 = (10 << 8) | 4;
+const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
+const NFTA_CHAIN_TABLE: u16 = 1;
+const NFTA_CHAIN_NAME: u16 = 3;
+const NFTA_CHAIN_HOOK: u16 = 4;
+const NFTA_CHAIN_POLICY: u16 = 5;
+const NFTA_HOOK_HOOKNUM: u16 = 1;
+/// NFNLGRP_NFTABLES and XFRMNLGRP_POLICY as bit masks.
+const NFTABLES_EVENTS: u32 = 1 << 6;
+const XFRM_EVENTS: u32 = 1 << 3;
+const XFRM_GETPOLICY: u16 = 0x15;
+const XFRM_NEWPOLICY: u16 = 0x13;
+/// Parent of the qdiscs `ingress` and `clsact`; parent of a root qdisc.
+const TC_H_CLSACT: u32 = 0xffff_fff1;
+const TC_H_ROOT: u32 = u32::MAX;
+const TCA_KIND: u16 = 1;
+/// Qdiscs that only queue: leaving them out changes no rate and no order that was asked for.
+const PLAIN_QDISCS: [&str; 8] = [
+    "noqueue",
+    "pfifo_fast",
+    "fq_codel",
+    "fq",
+    "mq",
+    "pfifo",
+    "bfifo",
+    "noop",
+];
+
+/// A subsystem's sockets; none where the kernel does not have it.
+struct Subsystem {
+    events: Netlink,
+    dumps: Netlink,
+}
+
+impl Subsystem {
+    fn open(protocol: i32, groups: u32, what: &'static str) -> Option<Self> {
+        let open = |groups| Netlink::open(protocol, groups, 1 << 20, what);
+        match (open(groups), open(0)) {
+            (Ok(events), Ok(dumps)) => Some(Self { events, dumps }),
+            (Err(e), _) | (_, Err(e)) => {
+                log::info!("this kernel has nothing to guard there: {e}");
+                None
+            }
+        }
+    }
+
+    /// Empties the event socket; `true` if there was anything.
+    fn drain(&mut self) -> Result<bool, KernelError> {
+        let mut any = false;
+        while self.events.receive(|_| {})? != Received::Empty {
+            any = true;
+        }
+        Ok(any)
+    }
+}
+
+/// Watches for what has a say.
+pub(crate) struct Guard {
+    netfilter: Option<Subsystem>,
+    xfrm: Option<Subsystem>,
+    route: Netlink,
+    report: GuardReport,
+}
+
+impl Guard {
+    pub(crate) fn open() -> Result<Self, KernelError> {
+        Ok(Self {
+            netfilter: Subsystem::open(libc::NETLINK_NETFILTER, NFTABLES_EVENTS, "nftables"),
+            xfrm: Subsystem::open(libc::NETLINK_XFRM, XFRM_EVENTS, "xfrm policies"),
+            route: Netlink::open(
+                libc::NETLINK_ROUTE,
+                0,
+                1 << 20,
+                "rules and queueing disciplines",
+            )?,
+            report: GuardReport::default(),
+        })
+    }
+
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [&self.netfilter, &self.xfrm]
+            .into_iter()
+            .flatten()
+            .map(|s| s.events.as_fd())
+    }
+
+    pub(crate) fn report(&self) -> &GuardReport {
+        &self.report
+    }
+
+    /// Reads off the events; `true` if the report may be out of date.
+    pub(crate) fn drain(&mut self) -> Result<bool, KernelError> {
+        let mut any = false;
+        for subsystem in [&mut self.netfilter, &mut self.xfrm].into_iter().flatten() {
+            any |= subsystem.drain()?;
+        }
+        Ok(any)
+    }
+
+    /// Looks at everything again; `true` if the report changed.
+    pub(crate) fn evaluate(&mut self, world: &World) -> Result<bool, KernelError> {
+        let mut report = GuardReport::default();
+        if let Some(netfilter) = &mut self.netfilter {
+            let body = [libc::AF_UNSPEC as u8, 0, 0, 0]; // struct nfgenmsg
+            collect(
+                &mut netfilter.dumps,
+                NFT_GETCHAIN,
+                &body,
+                &mut report,
+                chain,
+            )?;
+        }
+        legacy_tables(&mut report);
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            self.rules(family == libc::AF_INET6, &mut report)?;
+        }
+        if let Some(xfrm) = &mut self.xfrm {
+            collect(&mut xfrm.dumps, XFRM_GETPOLICY, &[], &mut report, policy)?;
+        }
+        let each = |report: &mut GuardReport, frame: &Frame<'_>| qdisc(report, frame, world);
+        collect(
+            &mut self.route,
+            libc::RTM_GETQDISC,
+            &[0; 20],
+            &mut report,
+            each,
+        )?;
+        masters(world, &mut report);
+        let report = report.finish();
+        let changed = report != self.report;
+        self.report = report;
+        Ok(changed)
+    }
+
+    /// Compares the rules with those of a fresh Linux.
+    fn rules(&mut self, v6: bool, report: &mut GuardReport) -> Result<(), KernelError> {
+        let mut head = [0; 12]; // struct fib_rule_hdr
+        head[0] = if v6 { libc::AF_INET6 } else { libc::AF_INET } as u8;
+        let mut found = Vec::new();
+        let each = |found: &mut Vec<Rule>, frame: Frame<'_>| {
+            if frame.kind == libc::RTM_NEWRULE {
+                // what cannot be understood is no default rule
+                found.push(rule(frame.payload).unwrap_or_default());
+            }
+        };
+        let dumped = self
+            .route
+            .dump(libc::RTM_GETRULE, &head, &mut found, Vec::clear, each);
+        if !supported(dumped)? {
+            return Ok(());
+        }
+        let mut missing = vec![(0, 255), (32766, 254)];
+        if !v6 {
+            missing.push((32767, 253));
+        }
+        for rule in &found {
+            let place = missing.iter().position(|&(priority, table)| {
+                rule.plain && (rule.priority, rule.table) == (priority, table)
+            });
+            match place {
+                Some(at) => drop(missing.swap_remove(at)),
+                None => {
+                    let text = format!("ip rule: priority {} is not Linux's own", rule.priority);
+                    report.family(v6).push(Reason {
+                        kind: ReasonKind::Rule,
+                        text,
+                    });
+                }
+            }
+        }
+        for (priority, table) in missing {
+            let text =
+                format!("ip rule: the rule of priority {priority} for table {table} is gone");
+            report.family(v6).push(Reason {
+                kind: ReasonKind::Rule,
+                text,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Dumps and lets `each` add to the report. Messages that make no sense are logged: what they
+/// would have said cannot be known.
+fn collect(
+    socket: &mut Netlink,
+    kind: u16,
+    body: &[u8],
+    report: &mut GuardReport,
+    each: impl Fn(&mut GuardReport, &Frame<'_>) -> Result<(), Malformed>,
+) -> Result<(), KernelError> {
+    let before = report.clone();
+    let restart = |report: &mut GuardReport| *report = before.clone();
+    let each = |report: &mut GuardReport, frame: Frame<'_>| {
+        if let Err(e) = each(report, &frame) {
+            report.both(
+                ReasonKind::Netfilter,
+                format!("message type {}: {e}", frame.kind),
+            );
+        }
+    };
+    supported(socket.dump(kind, body, report, restart, each)).map(drop)
+}
+
+/// A kernel without the subsystem refuses the dump: nothing to guard.
+fn supported(dumped: Result<(), KernelError>) -> Result<bool, KernelError> {
+    match dumped {
+        Ok(()) => Ok(true),
+        Err(KernelError::Dump { source, .. })
+            if matches!(
+                source.raw_os_error(),
+                Some(libc::EOPNOTSUPP | libc::EINVAL | libc::EAFNOSUPPORT)
+            ) =>
+        {
+            Ok(false)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// A base chain of nftables (iptables-nft makes them too). Empty ones that accept count as well:
+/// simple, and a rule that comes later finds the traffic already in the kernel.
+fn chain(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), Malformed> {
+    if frame.kind != NFT_NEWCHAIN {
+        return Ok(());
+    }
+    let family = header(frame.payload, 4, "nftables chain")?[0];
+    let (mut table, mut name, mut hook, mut policy) = (String::new(), String::new(), None, None);
+    for attribute in attributes(frame.payload, 4) {
+        let attribute = attribute?;
+        match attribute.kind {
+            NFTA_CHAIN_TABLE => table = attribute.text(),
+            NFTA_CHAIN_NAME => name = attribute.text(),
+            NFTA_CHAIN_HOOK => hook = Some(hook_number(&attribute)?),
+            NFTA_CHAIN_POLICY => policy = Some(attribute.u32_be()?),
+            _ => {}
+        }
+    }
+    let Some(hook) = hook else { return Ok(()) };
+    let Some((family, v4, v6, hook)) = forwarding_hook(family, hook) else {
+        return Ok(());
+    };
+    let policy = if policy == Some(0) { "drop" } else { "accept" };
+    let text =
+        format!("nftables: table {family} {table} chain {name} (hook {hook}, policy {policy})");
+    for (concerned, reasons) in [(v4, &mut report.v4), (v6, &mut report.v6)] {
+        if concerned {
+            reasons.push(Reason {
+                kind: ReasonKind::Netfilter,
+                text: text.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn hook_number(attribute: &Attribute<'_>) -> Result<u32, Malformed> {
+    for nested in attribute.nested() {
+        let nested = nested?;
+        if nested.kind == NFTA_HOOK_HOOKNUM {
+            return nested.u32_be();
+        }
+    }
+    Err(Malformed("nftables hook"))
+}
+
+/// Names of family and hook, and the families concerned, for hooks that forwarded packets pass.
+fn forwarding_hook(family: u8, hook: u32) -> Option<(&'static str, bool, bool, &'static str)> {
+    let (name, v4, v6) = match family {
+        1 => ("inet", true, true),
+        2 => ("ip", true, false),
+        10 => ("ip6", false, true),
+        5 => {
+            let hook = if hook == 0 { "ingress" } else { "egress" };
+            return Some(("netdev", true, true, hook));
+        }
+        _ => return None, // arp, bridge
+    };
+    let hook = match hook {
+        0 => "prerouting",
+        2 => "forward",
+        4 => "postrouting",
+        5 => "ingress",
+        _ => return None, // input, output: not for forwarded packets
+    };
+    Some((name, v4, v6, hook))
+}
+
+/// Tables of the old iptables, which has neither events nor netlink.
+fn legacy_tables(report: &mut GuardReport) {
+    for (v6, command) in [(false, "iptables"), (true, "ip6tables")] {
+        let path = if v6 {
+            "ip6_tables_names"
+        } else {
+            "ip_tables_names"
+        };
+        let names = fs::read_to_string(format!("/proc/thread-self/net/{path}")).unwrap_or_default();
+        for table in names.split_whitespace() {
+            let text = format!("{command} (legacy): table {table}");
+            report.family(v6).push(Reason {
+                kind: ReasonKind::Netfilter,
+                text,
+            });
+        }
+    }
+}
+
+/// A policy-routing rule, as far as it matters whether it is one of Linux's own.
+#[derive(Debug, Default)]
+struct Rule {
+    priority: u32,
+    table: u32,
+    /// Looks up `table` for every packet.
+    plain: bool,
+}
+
+fn rule(payload: &[u8]) -> Result<Rule, Malformed> {
+    // include/uapi/linux/fib_rules.h
+    const FRA_PRIORITY: u16 = 6;
+    const FRA_TABLE: u16 = 15;
+    const FRA_SUPPRESS_IFGROUP: u16 = 13;
+    const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
+    const FRA_PAD: u16 = 18;
+    const FRA_PROTOCOL: u16 = 21;
+    const FR_ACT_TO_TBL: u8 = 1;
+    const FIB_RULE_INVERT: u32 = 2;
+    let head = header(payload, 12, "rule message")?;
+    let mut rule = Rule {
+        priority: 0,
+        table: u32::from(head[4]),
+        plain: true,
+    };
+    rule.plain =
+        head[1..4] == [0; 3] && head[7] == FR_ACT_TO_TBL && u32_at(head, 8) & FIB_RULE_INVERT == 0;
+    for attribute in attributes(payload, 12) {
+        let attribute = attribute?;
+        match attribute.kind {
+            FRA_PRIORITY => rule.priority = attribute.u32()?,
+            FRA_TABLE => rule.table = attribute.u32()?,
+            FRA_SUPPRESS_PREFIXLEN | FRA_SUPPRESS_IFGROUP => {
+                rule.plain &= attribute.u32()? == u32::MAX;
+            }
+            FRA_PROTOCOL | FRA_PAD => {}
+            _ => rule.plain = false,
+        }
+    }
+    Ok(rule)
+}
+
+/// An IPsec policy (struct xfrm_userpolicy_info) for forwarded or sent packets.
+fn policy(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), Malformed> {
+    if frame.kind != XFRM_NEWPOLICY {
+        return Ok(());
+    }
+    let head = header(frame.payload, 161, "xfrm policy")?;
+    let direction = match head[160] {
+        1 => "out",
+        2 => "fwd",
+        _ => return Ok(()),
+    };
+    let family = i32::from(u16::from_ne_bytes([head[40], head[41]]));
+    let text = format!("xfrm: policy index {} (dir {direction})", u32_at(head, 156));
+    let kind = ReasonKind::Xfrm;
+    match family {
+        libc::AF_INET => report.v4.push(Reason { kind, text }),
+        libc::AF_INET6 => report.v6.push(Reason { kind, text }),
+        _ => report.both(kind, text),
+    }
+    Ok(())
+}
+
+/// A queueing discipline (struct tcmsg) of a port.
+fn qdisc(report: &mut GuardReport, frame: &Frame<'_>, world: &World) -> Result<(), Malformed> {
+    if frame.kind != libc::RTM_NEWQDISC {
+        return Ok(());
+    }
+    let head = header(frame.payload, 20, "qdisc message")?;
+    let (device, parent) = (u32_at(head, 4), u32_at(head, 12));
+    let Some(link) = world
+        .links
+        .get(&device)
+        .filter(|_| world.ports.contains_key(&device))
+    else {
+        return Ok(());
+    };
+    let mut kind = String::new();
+    for attribute in attributes(frame.payload, 20) {
+        let attribute = attribute?;
+        if attribute.kind == TCA_KIND {
+            kind = attribute.text();
+        }
+    }
+    if parent == TC_H_CLSACT {
+        report.both(
+            ReasonKind::Tc,
+            format!("tc: {kind} on {} may filter", link.name),
+        );
+    } else if parent == TC_H_ROOT && !PLAIN_QDISCS.contains(&kind.as_str()) {
+        let name = &link.name;
+        report.warnings.push(format!(
+            "tc: {kind} on {name} does not see what Bora sends there"
+        ));
+    }
+    Ok(())
+}
+
+/// Ports inside a bridge, bond or VRF: Linux treats what they receive differently.
+fn masters(world: &World, report: &mut GuardReport) {
+    for link in world
+        .ports
+        .keys()
+        .filter_map(|device| world.links.get(device))
+    {
+        if link.master != 0 {
+            let master = world.links.get(&link.master);
+            let master = master.map_or("another device", |master| master.name.as_str());
+            report.both(
+                ReasonKind::Master,
+                format!("{} belongs to {master}", link.name),
+            );
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Dumps: reading the kernel's tables into the model, the first time and to reconcile.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bora_fib::{Prefix4, Prefix6};
+
+use crate::error::KernelError;
+use crate::family::{Family, intern, is_same};
+use crate::message::{self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP};
+use crate::model::{Model, Stale};
+use crate::nexthops::NextHops;
+use crate::rib::{Prefix, Route, number};
+use crate::socket::Netlink;
+use crate::world::World;
+
+/// Attribute types of filters: the device of a neighbour, the device of a route.
+const NDA_IFINDEX: u16 = 8;
+const RTA_OIF: u16 = libc::RTA_OIF;
+
+/// Where dumps are read from, and how many of their messages made no sense.
+pub(crate) struct Loader {
+    socket: Netlink,
+    pub(crate) decode_errors: u64,
+}
+
+impl Loader {
+    pub(crate) fn open() -> Result<Self, KernelError> {
+        // a dump comes as it is read, so the buffer decides nothing but the kernel's batch size
+        let socket = Netlink::open(libc::NETLINK_ROUTE, 0, 1 << 20, "routing tables")?;
+        Ok(Self {
+            socket,
+            decode_errors: 0,
+        })
+    }
+
+    /// Brings the model in line with the kernel where it is stale. Returns how many differences
+    /// there were.
+    pub(crate) fn reconcile(
+        &mut self,
+        model: &mut Model,
+        stale: &Stale,
+    ) -> Result<usize, KernelError> {
+        let mut differences = 0;
+        if stale.all {
+            differences += self.links(model)?;
+            model.reread_settings();
+            self.addresses(model)?;
+        }
+        if stale.all || stale.objects {
+            differences += self.objects(model)?;
+        }
+        if stale.all || stale.routes {
+            if stale.all {
+                differences += self.neighbours(model, None)?;
+            }
+            return Ok(differences + self.routes(model, None)?);
+        }
+        for &device in &stale.devices {
+            if model.world.links.contains_key(&device) {
+                differences += self.neighbours(model, Some(device))?;
+                differences += self.routes(model, Some(device))?;
+            } else {
+                differences += model.drop_device(device);
+            }
+        }
+        Ok(differences)
+    }
+
+    fn dump<T>(
+        &mut self,
+        kind: u16,
+        request: &[u8],
+        mut pick: impl FnMut(Message) -> Option<T>,
+    ) -> Result<Vec<T>, KernelError> {
+        let mut found = Vec::new();
+        let errors = &mut self.decode_errors;
+        let each = |found: &mut Vec<T>, frame: Frame<'_>| match message::decode(&frame) {
+            Ok(message) => found.extend(pick(message)),
+            Err(e) => note(errors, frame.kind, e),
+        };
+        self.socket
+            .dump(kind, request, &mut found, Vec::clear, each)?;
+        Ok(found)
+    }
+
+    fn links(&mut self, model: &mut Model) -> Result<usize, KernelError> {
+        let links = self.dump(libc::RTM_GETLINK, &[0; 16], |message| match message {
+            Message::Link(link, false) => Some(link),
+            _ => None,
+        })?;
+        let there: BTreeSet<u32> = links.iter().map(|link| link.index).collect();
+        let known = model.world.links.values();
+        let lost = known
+            .filter(|link| !there.contains(&link.index))
+            .cloned()
+            .collect::<Vec<_>>();
+        let lost = lost.into_iter().map(|link| Message::Link(link, true));
+        let mut differences = 0;
+        for message in lost.chain(links.into_iter().map(|link| Message::Link(link, false))) {
+            let same = matches!(&message, Message::Link(link, false)
+                if model.world.links.get(&link.index) == Some(link));
+            differences += usize::from(!same);
+            model.apply(message);
+        }
+        Ok(differences)
+    }
+
+    fn addresses(&mut self, model: &mut Model) -> Result<(), KernelError> {
+        let addresses = self.dump(libc::RTM_GETADDR, &[0; 8], |message| match message {
+            Message::Address(address, false) => Some(address),
+            _ => None,
+        })?;
+        model.world.addresses = addresses.into_iter().collect();
+        Ok(())
+    }
+
+    fn objects(&mut self, model: &mut Model) -> Result<usize, KernelError> {
+        let found = self.dump(RTM_GETNEXTHOP, &[0; 8], |message| match message {
+            Message::NextHop(message, false) => Some((message.id, message.object)),
+            _ => None,
+        });
+        match found {
+            Ok(found) => {
+                let found: BTreeMap<u32, NextHopObject> = found.into_iter().collect();
+                Ok(model.set_objects(found))
+            }
+            // kernels before 5.3 have none
+            Err(KernelError::Dump { source, .. })
+                if source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
+            {
+                Ok(0)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn neighbours(&mut self, model: &mut Model, device: Option<u32>) -> Result<usize, KernelError> {
+        let request = request(&[0; 12], device.map(|device| (NDA_IFINDEX, device)));
+        let neighbours: Vec<Neighbour> =
+            self.dump(libc::RTM_GETNEIGH, &request, |message| match message {
+                Message::Neighbour(neighbour, false) => Some(neighbour),
+                _ => None,
+            })?;
+        Ok(model.set_neighbours(device, neighbours))
+    }
+
+    fn routes(&mut self, model: &mut Model, device: Option<u32>) -> Result<usize, KernelError> {
+        let Model {
+            world,
+            hops,
+            v4,
+            v6,
+            next_expiry,
+            ..
+        } = model;
+        let four = self.routes_of::<Prefix4>(world, hops, device, next_expiry)?;
+        let four = compare(v4, hops, device, four);
+        let six = self.routes_of::<Prefix6>(world, hops, device, next_expiry)?;
+        let six = compare(v6, hops, device, six);
+        if four.unordered || six.unordered {
+            model.stale.routes = true;
+            model.stale.reason = "routes of equal metric";
+        }
+        Ok(four.differences + six.differences)
+    }
+
+    /// The routes of a family (through one device), in the order of the kernel's tables. Each
+    /// holds a use of its target.
+    fn routes_of<P: Prefix>(
+        &mut self,
+        world: &World,
+        hops: &mut NextHops,
+        device: Option<u32>,
+        next_expiry: &mut Option<u32>,
+    ) -> Result<Vec<(P, Route)>, KernelError> {
+        let family = if P::V6 { libc::AF_INET6 } else { libc::AF_INET } as u8;
+        let mut head = [0; 12];
+        head[0] = family;
+        let request = request(&head, device.map(|device| (RTA_OIF, device)));
+        let errors = &mut self.decode_errors;
+        let mut state = (Vec::new(), hops);
+        let restart = |(found, hops): &mut (Vec<(P, Route)>, &mut NextHops)| {
+            found
+                .drain(..)
+                .for_each(|(_, route)| hops.release(route.target));
+        };
+        let each = |(found, hops): &mut (Vec<(P, Route)>, &mut NextHops), frame: Frame<'_>| {
+            match message::decode(&frame) {
+                // routes of next-hop objects go with these, not with devices, and which devices
+                // they go through may have changed a moment ago
+                Ok(Message::Route(route, _))
+                    if device.is_some() && route.target.object.is_some() => {}
+                Ok(Message::Route(route, false)) if route.expires >= 0 => {
+                    let left = route.expires.unsigned_abs();
+                    if left > 0 {
+                        *next_expiry = Some(next_expiry.map_or(left, |next| next.min(left)));
+                    }
+                    let prefix = P::masked(number(route.address), route.len);
+                    found.extend(intern::<P>(world, hops, route).map(|route| (prefix, route)));
+                }
+                Ok(_) => {}
+                Err(e) => note(errors, frame.kind, e),
+            }
+        };
+        self.socket
+            .dump(libc::RTM_GETROUTE, &request, &mut state, restart, each)?;
+        Ok(state.0)
+    }
+}
+
+/// Counts a message that made no sense; the first of all is logged.
+pub(crate) fn note(errors: &mut u64, kind: u16, error: message::Malformed) {
+    if *errors == 0 {
+        log::warn!("netlink message of type {kind}: {error}; it is ignored and counted");
+    }
+    *errors += 1;
+}
+
+/// A fixed header with at most one u32 attribute behind it.
+fn request(head: &[u8], filter: Option<(u16, u32)>) -> Vec<u8> {
+    let mut request = head.to_vec();
+    if let Some((kind, value)) = filter {
+        request.extend(8u16.to_ne_bytes());
+        request.extend(kind.to_ne_bytes());
+        request.extend(value.to_ne_bytes());
+    }
+    request
+}
+
+/// What a comparison came to.
+struct Compared {
+    differences: usize,
+    /// A route appeared beside another of its metric, and the dump of one device does not tell
+    /// which comes first.
+    unordered: bool,
+}
+
+/// Makes a family's routes (through one device) those that were dumped.
+fn compare<P: Prefix>(
+    family: &mut Family<P>,
+    hops: &mut NextHops,
+    device: Option<u32>,
+    mut dumped: Vec<(P, Route)>,
+) -> Compared {
+    dumped.sort_by_key(|&(prefix, _)| prefix); // stable: keeps the kernel's order
+    let concerned = {
+        let targets = hops.targets();
+        let through = |device| {
+            targets
+                .filter(|(_, target)| target.hops.iter().any(|hop| hop.device == device))
+                .map(|(id, _)| id)
+                .collect::<Vec<_>>()
+        };
+        device.map(through)
+    };
+    let concerned = |route: &Route| {
+        concerned
+            .as_ref()
+            .is_none_or(|targets| targets.binary_search(&route.target).is_ok())
+    };
+    let there = |prefix| {
+        dumped
+            .binary_search_by_key(&prefix, |&(prefix, _)| prefix)
+            .is_ok()
+    };
+    let ours = family
+        .rib
+        .iter()
+        .filter(|(_, routes)| routes.iter().any(concerned));
+    let lost: Vec<P> = ours
+        .map(|(prefix, _)| prefix)
+        .filter(|&prefix| !there(prefix))
+        .collect();
+    let mut differences = 0;
+    for prefix in lost {
+        let kept = family
+            .rib
+            .get(prefix)
+            .iter()
+            .filter(|r| !concerned(r))
+            .copied()
+            .collect();
+        differences += usize::from(family.set(hops, prefix, kept));
+    }
+    let mut unordered = false;
+    for same in dumped.chunk_by(|a, b| a.0 == b.0) {
+        let prefix = same[0].0;
+        let mut fresh: Vec<Route> = same.iter().map(|&(_, route)| route).collect();
+        let mut routes = Vec::with_capacity(fresh.len());
+        if device.is_some() {
+            // part of the prefix's routes: those known keep their place
+            for route in family.rib.get(prefix) {
+                let still = fresh.iter().position(|new| is_same::<P>(hops, route, new));
+                match still {
+                    Some(at) => routes.push(fresh.remove(at)),
+                    None if !concerned(route) => routes.push(*route),
+                    None => {}
+                }
+            }
+            let rival = |new: &Route| routes.iter().any(|route: &Route| route.key() == new.key());
+            unordered |= fresh.iter().any(rival);
+        }
+        routes.append(&mut fresh);
+        routes.sort_by_key(|route| (route.table, route.metric)); // stable too
+        differences += usize::from(family.set(hops, prefix, routes));
+    }
+    dumped
+        .iter()
+        .for_each(|(_, route)| hops.release(route.target));
+    Compared {
+        differences,
+        unordered,
+    }
+}

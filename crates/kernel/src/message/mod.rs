@@ -1,0 +1,291 @@
+//! Netlink messages as the mirror needs them.
+//!
+//! Decoded here and not by a crate, because a mirror needs few attributes of each message, wants no
+//! allocation per event, and must not lose a route over an attribute it does not know.
+
+mod nexthop;
+mod route;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+pub use crate::attribute::Malformed;
+use crate::attribute::{attributes, header, u32_at};
+pub use nexthop::{NextHopMessage, NextHopObject};
+pub use route::{Hop, RouteMessage, RouteType, Target};
+
+/// Length of struct nlmsghdr.
+pub(crate) const NLMSG_HEADER: usize = 16;
+
+/// struct nlmsghdr and what follows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Message type.
+    pub kind: u16,
+    /// NLM_F_* flags.
+    pub flags: u16,
+    /// Sequence number of the request answered; 0 for events.
+    pub sequence: u32,
+    /// What follows the header.
+    pub payload: &'a [u8],
+}
+
+/// The messages in what one read of a socket gave.
+pub struct Frames<'a>(&'a [u8]);
+
+impl<'a> Frames<'a> {
+    /// Of a datagram.
+    pub fn new(datagram: &'a [u8]) -> Self {
+        Self(datagram)
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let bytes = std::mem::take(&mut self.0);
+        let lie = Some(Err(Malformed("netlink message")));
+        let Ok(head) = header(bytes, NLMSG_HEADER, "netlink message") else {
+            return lie;
+        };
+        let len = u32_at(head, 0) as usize;
+        let Some(payload) = bytes.get(NLMSG_HEADER..len) else {
+            return lie;
+        };
+        self.0 = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(Ok(Frame {
+            kind: u16::from_ne_bytes([head[4], head[5]]),
+            flags: u16::from_ne_bytes([head[6], head[7]]),
+            sequence: u32_at(head, 8),
+            payload,
+        }))
+    }
+}
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Interface index.
+    pub index: u32,
+    /// Name.
+    pub name: String,
+    /// What `ip link` calls its kind: `veth`, `vlan`, ...; empty for plain hardware.
+    pub kind: String,
+    /// Ethernet address, where it has one.
+    pub mac: Option<[u8; 6]>,
+    /// Largest IP packet, octets.
+    pub mtu: u32,
+    /// IFF_UP.
+    pub up: bool,
+    /// The kernel's FIB counts the carrier as present (IFF_RUNNING or IFF_LOWER_UP).
+    pub carrier: bool,
+    /// The bridge or bond it belongs to; 0 if none.
+    pub master: u32,
+    /// Root queueing discipline, as text.
+    pub qdisc: String,
+    /// Receive queues it may have, 1 or more.
+    pub rx_queues: u32,
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    /// Interface index.
+    pub device: u32,
+    /// The local address.
+    pub address: IpAddr,
+    /// Prefix length.
+    pub len: u8,
+}
+
+/// A neighbour table entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Interface index.
+    pub device: u32,
+    /// Its IP address.
+    pub address: IpAddr,
+    /// Its link-layer address, if Ethernet and known.
+    pub mac: Option<[u8; 6]>,
+    /// NUD_* state.
+    pub state: u16,
+}
+
+/// NUD_VALID of the kernel: packets may be sent to the link-layer address.
+const NUD_VALID: u16 = libc::NUD_PERMANENT
+    | libc::NUD_NOARP
+    | libc::NUD_REACHABLE
+    | libc::NUD_PROBE
+    | libc::NUD_STALE
+    | libc::NUD_DELAY;
+
+impl Neighbour {
+    /// The link-layer address to send to.
+    pub fn usable(&self) -> Option<[u8; 6]> {
+        self.mac.filter(|_| self.state & NUD_VALID != 0)
+    }
+}
+
+/// What an event or a dump says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// An interface came, changed or (`true`) went.
+    Link(Link, bool),
+    /// An address.
+    Address(Address, bool),
+    /// A neighbour.
+    Neighbour(Neighbour, bool),
+    /// A route.
+    Route(RouteMessage, bool),
+    /// A next-hop object.
+    NextHop(NextHopMessage, bool),
+    /// Forwarding settings of some interface changed.
+    Netconf,
+    /// A policy-routing rule changed.
+    Rule,
+    /// A queueing discipline or traffic filter changed.
+    Traffic,
+    /// Nothing the mirror uses.
+    Other,
+}
+
+/// Message types that libc does not name.
+pub(crate) const RTM_NEWNEXTHOP: u16 = 104;
+pub(crate) const RTM_DELNEXTHOP: u16 = 105;
+pub(crate) const RTM_GETNEXTHOP: u16 = 106;
+const RTM_NEWNETCONF: u16 = 80;
+const RTM_DELNETCONF: u16 = 81;
+
+/// Decodes one NETLINK_ROUTE message.
+///
+/// # Errors
+/// [`Malformed`] where lengths contradict each other.
+pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
+    let Frame {
+        kind,
+        flags,
+        payload,
+        ..
+    } = *frame;
+    Ok(match kind {
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => match link(payload)? {
+            Some(link) => Message::Link(link, kind == libc::RTM_DELLINK),
+            None => Message::Other,
+        },
+        libc::RTM_NEWADDR | libc::RTM_DELADDR => {
+            Message::Address(address(payload)?, kind == libc::RTM_DELADDR)
+        }
+        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => match neighbour(payload)? {
+            Some(neighbour) => Message::Neighbour(neighbour, kind == libc::RTM_DELNEIGH),
+            None => Message::Other,
+        },
+        libc::RTM_NEWROUTE | libc::RTM_DELROUTE => match route::decode(payload, flags)? {
+            Some(route) => Message::Route(route, kind == libc::RTM_DELROUTE),
+            None => Message::Other,
+        },
+        RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
+            Message::NextHop(nexthop::decode(payload)?, kind == RTM_DELNEXTHOP)
+        }
+        RTM_NEWNETCONF | RTM_DELNETCONF => Message::Netconf,
+        libc::RTM_NEWRULE | libc::RTM_DELRULE => Message::Rule,
+        libc::RTM_NEWQDISC | libc::RTM_DELQDISC | libc::RTM_NEWTFILTER | libc::RTM_DELTFILTER => {
+            Message::Traffic
+        }
+        _ => Message::Other,
+    })
+}
+
+/// struct ifinfomsg. Messages of other families (AF_BRIDGE) speak of bridge ports, not of links.
+fn link(payload: &[u8]) -> Result<Option<Link>, Malformed> {
+    let head = header(payload, 16, "link message")?;
+    if head[0] != libc::AF_UNSPEC as u8 {
+        return Ok(None);
+    }
+    let flags = u32_at(head, 8);
+    let has = |flag: i32| flags & flag as u32 != 0;
+    let mut link = Link {
+        index: u32_at(head, 4),
+        name: String::new(),
+        kind: String::new(),
+        mac: None,
+        mtu: 0,
+        up: has(libc::IFF_UP),
+        carrier: has(libc::IFF_RUNNING | libc::IFF_LOWER_UP),
+        master: 0,
+        qdisc: String::new(),
+        rx_queues: 1,
+    };
+    for attribute in attributes(payload, 16) {
+        let attribute = attribute?;
+        match attribute.kind {
+            libc::IFLA_IFNAME => link.name = attribute.text(),
+            libc::IFLA_ADDRESS => link.mac = attribute.mac(),
+            libc::IFLA_MTU => link.mtu = attribute.u32()?,
+            libc::IFLA_NUM_RX_QUEUES => link.rx_queues = attribute.u32()?.max(1),
+            libc::IFLA_MASTER => link.master = attribute.u32()?,
+            libc::IFLA_QDISC => link.qdisc = attribute.text(),
+            libc::IFLA_LINKINFO => {
+                for info in attribute.nested() {
+                    let info = info?;
+                    if info.kind == libc::IFLA_INFO_KIND {
+                        link.kind = info.text();
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(Some(link))
+}
+
+/// struct ifaddrmsg.
+fn address(payload: &[u8]) -> Result<Address, Malformed> {
+    let head = header(payload, 8, "address message")?;
+    let (mut local, mut peer) = (None, None);
+    for attribute in attributes(payload, 8) {
+        let attribute = attribute?;
+        match attribute.kind {
+            libc::IFA_LOCAL => local = Some(attribute.ip()?),
+            libc::IFA_ADDRESS => peer = Some(attribute.ip()?),
+            _ => {}
+        }
+    }
+    // on point-to-point links IFA_ADDRESS is the other end's
+    let address = local.or(peer).ok_or(Malformed("address message"))?;
+    Ok(Address {
+        device: u32_at(head, 4),
+        address,
+        len: head[1],
+    })
+}
+
+/// struct ndmsg. Proxy entries and those of other families (bridge FDB) are not neighbours.
+fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
+    let head = header(payload, 12, "neighbour message")?;
+    let ip = [libc::AF_INET as u8, libc::AF_INET6 as u8].contains(&head[0]);
+    if !ip || head[10] & libc::NTF_PROXY != 0 {
+        return Ok(None);
+    }
+    let (mut address, mut mac) = (None, None);
+    for attribute in attributes(payload, 12) {
+        let attribute = attribute?;
+        match attribute.kind {
+            libc::NDA_DST => address = Some(attribute.ip()?),
+            libc::NDA_LLADDR => mac = attribute.mac(),
+            _ => {}
+        }
+    }
+    let address = address.ok_or(Malformed("neighbour message"))?;
+    let state = u16::from_ne_bytes([head[8], head[9]]);
+    Ok(Some(Neighbour {
+        device: u32_at(head, 4),
+        address,
+        mac,
+        state,
+    }))
+}

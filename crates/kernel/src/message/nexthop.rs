@@ -1,0 +1,131 @@
+//! RTM_NEWNEXTHOP (struct nhmsg): next-hop objects, `ip nexthop`.
+
+use std::net::IpAddr;
+
+use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
+
+// include/uapi/linux/nexthop.h
+const NHA_ID: u16 = 1;
+const NHA_GROUP: u16 = 2;
+const NHA_BLACKHOLE: u16 = 4;
+const NHA_OIF: u16 = 5;
+const NHA_GATEWAY: u16 = 6;
+const NHA_ENCAP_TYPE: u16 = 7;
+const NHA_ENCAP: u16 = 8;
+const NHA_FDB: u16 = 11;
+/// struct nexthop_grp.
+const GROUP_ENTRY: usize = 8;
+const RTNH_F_DEAD: u32 = 1;
+
+/// A next-hop object as the kernel announced it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NextHopMessage {
+    /// Its number.
+    pub id: u32,
+    /// What it is.
+    pub object: NextHopObject,
+}
+
+/// What a next-hop object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextHopObject {
+    /// One way out.
+    Single {
+        /// Interface index.
+        device: u32,
+        /// Gateway, none for on-link.
+        gateway: Option<IpAddr>,
+        /// Marked dead by the kernel.
+        dead: bool,
+    },
+    /// Several, by number and weight. Resilient groups too: their buckets change nothing about
+    /// which ways are allowed.
+    Group(Vec<(u32, u32)>),
+    /// Drops.
+    Blackhole,
+    /// Encapsulation, bridge FDB.
+    Unsupported,
+}
+
+pub(super) fn decode(payload: &[u8]) -> Result<NextHopMessage, Malformed> {
+    let head = header(payload, 8, "next-hop message")?;
+    let dead = u32_at(head, 4) & RTNH_F_DEAD != 0;
+    let (mut id, mut device, mut gateway) = (None, None, None);
+    let (mut group, mut blackhole, mut unsupported) = (None, false, false);
+    for attribute in attributes(payload, 8) {
+        let attribute = attribute?;
+        match attribute.kind {
+            NHA_ID => id = Some(attribute.u32()?),
+            NHA_GROUP => group = Some(members(&attribute)?),
+            NHA_BLACKHOLE => blackhole = true,
+            NHA_OIF => device = Some(attribute.u32()?),
+            NHA_GATEWAY => gateway = Some(attribute.ip()?),
+            NHA_ENCAP_TYPE | NHA_ENCAP | NHA_FDB => unsupported = true,
+            _ => {}
+        }
+    }
+    let id = id.ok_or(Malformed("next-hop message"))?;
+    let object = match (group, device) {
+        _ if unsupported => NextHopObject::Unsupported,
+        _ if blackhole => NextHopObject::Blackhole,
+        (Some(group), _) => NextHopObject::Group(group),
+        (None, Some(device)) => NextHopObject::Single {
+            device,
+            gateway,
+            dead,
+        },
+        (None, None) => NextHopObject::Unsupported,
+    };
+    Ok(NextHopMessage { id, object })
+}
+
+fn members(attribute: &Attribute<'_>) -> Result<Vec<(u32, u32)>, Malformed> {
+    if !attribute.value.len().is_multiple_of(GROUP_ENTRY) {
+        return Err(Malformed("next-hop group"));
+    }
+    let entry = |bytes: &[u8]| {
+        // weight is stored less one; its high octet came with Linux 6.12 and was zero before
+        let weight = u32::from(bytes[4]) + (u32::from(bytes[5]) << 8) + 1;
+        (u32_at(bytes, 0), weight)
+    };
+    Ok(attribute
+        .value
+        .chunks_exact(GROUP_ENTRY)
+        .map(entry)
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gateway() {
+        let bytes = [
+            2, 0, 0, 0, 0, 0, 0, 0, // AF_INET
+            8, 0, 1, 0, 7, 0, 0, 0, // id 7
+            8, 0, 5, 0, 3, 0, 0, 0, // device 3
+            8, 0, 6, 0, 192, 0, 2, 1,
+        ];
+        let gateway = Some("192.0.2.1".parse().unwrap());
+        let object = NextHopObject::Single {
+            device: 3,
+            gateway,
+            dead: false,
+        };
+        assert_eq!(decode(&bytes), Ok(NextHopMessage { id: 7, object }));
+        assert!(decode(&bytes[..8]).is_err(), "no id");
+        assert!(decode(&bytes[..7]).is_err());
+    }
+
+    #[test]
+    fn group_weights() {
+        let bytes = [
+            0, 0, 0, 0, 0, 0, 0, 0, //
+            8, 0, 1, 0, 9, 0, 0, 0, //
+            20, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 255, 1, 0, 0,
+        ];
+        let object = NextHopObject::Group(vec![(1, 1), (2, 512)]);
+        assert_eq!(decode(&bytes), Ok(NextHopMessage { id: 9, object }));
+    }
+}

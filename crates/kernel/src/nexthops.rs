@@ -1,0 +1,433 @@
+//! Next hops of the FIB: one object a neighbour, one a group, a few that all share.
+//!
+//! Routes refer to targets (interned), targets to hops, and both hold the FIB's ids. When a
+//! neighbour, link or next-hop object changes, one write to the object changes all prefixes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use bora_fib::{Adjacency, FibError, FibWriter, Group, NextHop, NextHopId, PortId, PuntReason};
+
+use crate::message::{Hop, NextHopObject, RouteType, Target};
+use crate::world::World;
+
+/// Names an interned target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct TargetId(u32);
+
+/// What makes two ways the same next hop. Ordered by device first, then gateway, so that those
+/// to refresh stand together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HopKey {
+    pub(crate) device: u32,
+    /// Gateway or on-link neighbour; none for "all of a connected network".
+    pub(crate) gateway: Option<IpAddr>,
+    /// The family of the packets, which need not be the gateway's.
+    pub(crate) v6: bool,
+    /// Path MTU of the route, 0 for none.
+    pub(crate) mtu: u32,
+}
+
+struct HopState {
+    id: NextHopId,
+    uses: u32,
+}
+
+struct TargetState {
+    target: Target,
+    v6: bool,
+    uses: u32,
+    id: NextHopId,
+    /// Whether `id` is this target's own object: groups and kernel next-hop objects.
+    own: bool,
+    hops: Vec<HopKey>,
+    usable: bool,
+}
+
+/// Objects that routes share, made once.
+struct Shared {
+    local: NextHopId,
+    unsupported: NextHopId,
+    unreachable: NextHopId,
+    prohibit: NextHopId,
+    blackhole: NextHopId,
+}
+
+/// The FIB with the books about its next hops.
+pub(crate) struct NextHops {
+    pub(crate) fib: FibWriter,
+    shared: Shared,
+    hops: BTreeMap<HopKey, HopState>,
+    targets: Vec<Option<TargetState>>,
+    free: Vec<u32>,
+    interned: HashMap<(bool, Target), TargetId>,
+    unused_hops: Vec<HopKey>,
+    unused_targets: Vec<TargetId>,
+    full: bool,
+}
+
+const fn punt(reason: PuntReason, port: Option<PortId>) -> NextHop {
+    NextHop::Punt { reason, port }
+}
+
+impl NextHops {
+    pub(crate) fn new(mut fib: FibWriter) -> Result<Self, FibError> {
+        let shared = Shared {
+            local: fib.add_next_hop(punt(PuntReason::Local, None))?,
+            unsupported: fib.add_next_hop(punt(PuntReason::Unsupported, None))?,
+            unreachable: fib.add_next_hop(punt(PuntReason::Unreachable, None))?,
+            prohibit: fib.add_next_hop(punt(PuntReason::Prohibit, None))?,
+            blackhole: fib.add_next_hop(NextHop::Blackhole)?,
+        };
+        Ok(Self {
+            fib,
+            shared,
+            hops: BTreeMap::new(),
+            targets: Vec::new(),
+            free: Vec::new(),
+            interned: HashMap::new(),
+            unused_hops: Vec::new(),
+            unused_targets: Vec::new(),
+            full: false,
+        })
+    }
+
+    /// The object of everything that is the router's own.
+    pub(crate) fn local(&self) -> NextHopId {
+        self.shared.local
+    }
+
+    /// The object of what Bora leaves to the kernel.
+    pub(crate) fn unsupported(&self) -> NextHopId {
+        self.shared.unsupported
+    }
+
+    /// Whether next hops ran out; routes that got none go to the kernel.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full
+    }
+
+    fn state(&self, id: TargetId) -> Option<&TargetState> {
+        self.targets.get(id.0 as usize)?.as_ref()
+    }
+
+    pub(crate) fn target(&self, id: TargetId) -> Option<&Target> {
+        self.state(id).map(|state| &state.target)
+    }
+
+    /// The FIB's object for a target.
+    pub(crate) fn id(&self, id: TargetId) -> NextHopId {
+        self.state(id)
+            .map_or(self.shared.unsupported, |state| state.id)
+    }
+
+    /// Whether the kernel would use routes with this target just now.
+    pub(crate) fn usable(&self, id: TargetId) -> bool {
+        self.state(id).is_some_and(|state| state.usable)
+    }
+
+    /// How many routes have a target.
+    pub(crate) fn uses(&self, id: TargetId) -> usize {
+        self.state(id).map_or(0, |state| state.uses as usize)
+    }
+
+    /// All targets with a use.
+    pub(crate) fn targets(&self) -> impl Iterator<Item = (TargetId, &Target)> {
+        self.targets
+            .iter()
+            .enumerate()
+            .filter_map(|(index, state)| {
+                let state = state.as_ref().filter(|state| state.uses > 0)?;
+                Some((TargetId(index as u32), &state.target))
+            })
+    }
+
+    /// Takes a use of a target.
+    pub(crate) fn intern(&mut self, world: &World, target: Target, v6: bool) -> TargetId {
+        let key = (v6, target);
+        if let Some(&id) = self.interned.get(&key) {
+            if let Some(state) = &mut self.targets[id.0 as usize] {
+                state.uses += 1;
+            }
+            return id;
+        }
+        let target = key.1.clone();
+        let mut state = TargetState {
+            usable: world.usable(&target, v6),
+            target,
+            v6,
+            uses: 1,
+            id: self.shared.unsupported,
+            own: false,
+            hops: Vec::new(),
+        };
+        if let Err(e) = self.resolve(world, &mut state) {
+            self.out_of_next_hops(e);
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.targets.push(None);
+            self.targets.len() as u32 - 1
+        });
+        self.targets[index as usize] = Some(state);
+        self.interned.insert(key, TargetId(index));
+        TargetId(index)
+    }
+
+    /// Takes another use of a target.
+    pub(crate) fn retain(&mut self, id: TargetId) {
+        if let Some(Some(state)) = self.targets.get_mut(id.0 as usize) {
+            state.uses += 1;
+        }
+    }
+
+    /// Gives a use back. The objects stay until [`Self::purge`], because the FIB's prefixes may
+    /// still refer to them.
+    pub(crate) fn release(&mut self, id: TargetId) {
+        if let Some(Some(state)) = self.targets.get_mut(id.0 as usize) {
+            state.uses -= 1;
+            if state.uses == 0 {
+                self.unused_targets.push(id);
+            }
+        }
+    }
+
+    /// Gives a new target its object.
+    fn resolve(&mut self, world: &World, state: &mut TargetState) -> Result<(), FibError> {
+        state.id = match state.target.kind {
+            RouteType::Local => self.shared.local,
+            RouteType::Blackhole => self.shared.blackhole,
+            RouteType::Unreachable => self.shared.unreachable,
+            RouteType::Prohibit => self.shared.prohibit,
+            RouteType::Other => self.shared.unsupported,
+            RouteType::Unicast if state.target.hops.iter().any(|hop| hop.encap) => {
+                self.shared.unsupported
+            }
+            RouteType::Unicast => match state.target.hops.as_slice() {
+                [] if state.target.object.is_none() => self.shared.unsupported,
+                [only] if state.target.object.is_none() => {
+                    let key = hop_key(only, state);
+                    let id = self.acquire(world, key)?;
+                    state.hops.push(key);
+                    id
+                }
+                _ => {
+                    let object = self.group(world, state)?;
+                    let id = self.fib.add_next_hop(object)?;
+                    state.own = true;
+                    id
+                }
+            },
+        };
+        Ok(())
+    }
+
+    /// What the own object of a target should hold; changes the target's hops to match.
+    fn group(&mut self, world: &World, state: &mut TargetState) -> Result<NextHop, FibError> {
+        let object = state.target.object.map(|id| world.objects.get(&id));
+        let fixed = match object {
+            Some(None | Some(NextHopObject::Unsupported)) => {
+                Some(punt(PuntReason::Unsupported, None))
+            }
+            Some(Some(NextHopObject::Blackhole)) => Some(NextHop::Blackhole),
+            _ => None,
+        };
+        let mut keys = Vec::new();
+        let mut members = Vec::new();
+        if fixed.is_none() {
+            let ways = world.ways(&state.target);
+            for hop in ways.iter().filter(|hop| world.alive(hop, state.v6)) {
+                let key = hop_key(hop, state);
+                members.push((self.acquire(world, key)?, hop.weight));
+                keys.push(key);
+            }
+        }
+        for key in std::mem::replace(&mut state.hops, keys) {
+            self.release_hop(key);
+        }
+        Ok(fixed.unwrap_or_else(|| {
+            if members.is_empty() {
+                punt(PuntReason::Unsupported, None) // unusable: no prefix leads here
+            } else {
+                NextHop::Group(Group::new(&members))
+            }
+        }))
+    }
+
+    /// Takes a use of a hop.
+    pub(crate) fn acquire(&mut self, world: &World, key: HopKey) -> Result<NextHopId, FibError> {
+        if let Some(state) = self.hops.get_mut(&key) {
+            state.uses += 1;
+            return Ok(state.id);
+        }
+        let id = self.fib.add_next_hop(content(world, &key))?;
+        self.hops.insert(key, HopState { id, uses: 1 });
+        Ok(id)
+    }
+
+    /// Gives it back; see [`Self::release`].
+    pub(crate) fn release_hop(&mut self, key: HopKey) {
+        if let Some(state) = self.hops.get_mut(&key) {
+            state.uses -= 1;
+            if state.uses == 0 {
+                self.unused_hops.push(key);
+            }
+        }
+    }
+
+    /// Computes the hops through a device anew (all devices: `None`).
+    pub(crate) fn refresh_device(&mut self, world: &World, device: Option<u32>) {
+        let keys = self
+            .hops
+            .keys()
+            .filter(|key| device.is_none_or(|device| key.device == device));
+        for key in keys.copied().collect::<Vec<_>>() {
+            self.refresh_hop(world, key);
+        }
+    }
+
+    /// Computes the hops to one neighbour anew.
+    pub(crate) fn refresh_neighbour(&mut self, world: &World, device: u32, address: IpAddr) {
+        let key = |v6, mtu| HopKey {
+            device,
+            gateway: Some(address),
+            v6,
+            mtu,
+        };
+        let keys = self
+            .hops
+            .range(key(false, 0)..=key(true, u32::MAX))
+            .map(|(&key, _)| key);
+        for key in keys.collect::<Vec<_>>() {
+            self.refresh_hop(world, key);
+        }
+    }
+
+    fn refresh_hop(&mut self, world: &World, key: HopKey) {
+        if let Some(state) = self.hops.get(&key) {
+            self.write(state.id, content(world, &key));
+        }
+    }
+
+    /// Computes anew the targets that `which` selects. Returns those whose usability flipped.
+    pub(crate) fn refresh_targets(
+        &mut self,
+        world: &World,
+        which: impl Fn(&Target) -> bool,
+    ) -> Vec<TargetId> {
+        let mut flipped = Vec::new();
+        for index in 0..self.targets.len() {
+            let Some(mut state) = self.targets[index].take() else {
+                continue;
+            };
+            if which(&state.target) {
+                if state.own {
+                    match self.group(world, &mut state) {
+                        Ok(object) => self.write(state.id, object),
+                        Err(e) => self.out_of_next_hops(e),
+                    }
+                }
+                let usable = world.usable(&state.target, state.v6);
+                if usable != state.usable {
+                    state.usable = usable;
+                    flipped.push(TargetId(index as u32));
+                }
+            }
+            self.targets[index] = Some(state);
+        }
+        flipped
+    }
+
+    fn write(&mut self, id: NextHopId, object: NextHop) {
+        if self.fib.next_hop(id) != Some(&object)
+            && let Err(e) = self.fib.set_next_hop(id, object)
+        {
+            log::error!("next hop {id} cannot be changed: {e}");
+        }
+    }
+
+    fn out_of_next_hops(&mut self, error: FibError) {
+        if !self.full {
+            log::error!("{error}; routes that get no next hop are left to the kernel");
+        }
+        self.full = true;
+    }
+
+    /// Frees what lost its last use, now that no prefix refers to it.
+    pub(crate) fn purge(&mut self) {
+        for id in std::mem::take(&mut self.unused_targets) {
+            if self.state(id).is_none_or(|state| state.uses > 0) {
+                continue; // in use again, or purged already
+            }
+            let Some(state) = self.targets[id.0 as usize].take() else {
+                continue;
+            };
+            if state.own {
+                self.remove(state.id);
+            }
+            for key in state.hops {
+                self.release_hop(key);
+            }
+            self.interned.remove(&(state.v6, state.target));
+            self.free.push(id.0);
+        }
+        for key in std::mem::take(&mut self.unused_hops) {
+            if self.hops.get(&key).is_some_and(|state| state.uses == 0)
+                && let Some(state) = self.hops.remove(&key)
+            {
+                self.remove(state.id);
+            }
+        }
+        self.fib.reclaim();
+    }
+
+    fn remove(&mut self, id: NextHopId) {
+        if let Err(e) = self.fib.remove_next_hop(id) {
+            log::error!("next hop {id} cannot be freed: {e}");
+        }
+    }
+}
+
+fn hop_key(hop: &Hop, state: &TargetState) -> HopKey {
+    let mtu = state.target.mtu.unwrap_or(0);
+    HopKey {
+        device: hop.device,
+        gateway: hop.gateway,
+        v6: state.v6,
+        mtu,
+    }
+}
+
+/// The object of a hop: a rewrite if the device is a port and the neighbour known.
+fn content(world: &World, key: &HopKey) -> NextHop {
+    let Some(port) = world.ports.get(&key.device) else {
+        return punt(PuntReason::Unsupported, None);
+    };
+    let mac = key
+        .gateway
+        .and_then(|gateway| world.neighbour_mac(key.device, gateway));
+    let Some(mac) = mac else {
+        return punt(PuntReason::NoNeighbour, Some(port.id));
+    };
+    let link = world
+        .links
+        .get(&key.device)
+        .map_or(port.mtu, |link| link.mtu);
+    let settings = world
+        .settings
+        .interfaces
+        .get(&key.device)
+        .filter(|_| key.v6);
+    let limits = [link, key.mtu, settings.map_or(0, |settings| settings.mtu6)];
+    let limits = limits.into_iter().filter(|&mtu| mtu != 0);
+    let mtu = limits.fold(port.mtu, u32::min).min(u32::from(u16::MAX)) as u16;
+    let mut l2 = [0; 14];
+    l2[..6].copy_from_slice(&mac);
+    l2[6..12].copy_from_slice(&port.mac);
+    let ethertype: u16 = if key.v6 { 0x86dd } else { 0x0800 };
+    l2[12..].copy_from_slice(&ethertype.to_be_bytes());
+    NextHop::Forward(Adjacency {
+        port: port.id,
+        mtu,
+        l2,
+    })
+}

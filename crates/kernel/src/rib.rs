@@ -1,0 +1,299 @@
+//! The kernel's routes of one family, compact enough for the whole Internet.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use bora_fib::{FibError, FibWriter, NextHopId, Prefix4, Prefix6};
+
+use crate::nexthops::TargetId;
+
+/// What the two families' prefixes have in common. Addresses are numbers, IPv4's too.
+pub(crate) trait Prefix: Copy + Eq + Hash + Ord + fmt::Display + 'static {
+    const BITS: u8;
+    const V6: bool;
+    /// Prefixes that are always the kernel's, whatever its tables say.
+    const FIXED: &'static [(u128, u8)];
+
+    fn masked(address: u128, len: u8) -> Self;
+    fn parts(self) -> (u128, u8);
+    fn ip(address: u128) -> IpAddr;
+    fn fib_get(self, fib: &FibWriter) -> Option<NextHopId>;
+    fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError>;
+    fn fib_remove(self, fib: &mut FibWriter);
+    fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)>;
+
+    /// First and last address.
+    fn range(self) -> (u128, u128) {
+        let (first, len) = self.parts();
+        let span = 1u128
+            .checked_shl(u32::from(Self::BITS - len))
+            .map_or(u128::MAX, |n| n - 1);
+        (first, first + span)
+    }
+
+    /// Whether `other` lies inside, or is the same.
+    fn covers(self, other: Self) -> bool {
+        other.parts().1 >= self.parts().1 && Self::masked(other.parts().0, self.parts().1) == self
+    }
+
+    fn is_host(self) -> bool {
+        self.parts().1 == Self::BITS
+    }
+
+    fn is_fixed(self) -> bool {
+        Self::FIXED
+            .iter()
+            .any(|&(address, len)| Self::masked(address, len).covers(self))
+    }
+}
+
+/// Any address as a number; which family it is must be known.
+pub(crate) fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(a) => u128::from(a.to_bits()),
+        IpAddr::V6(a) => a.to_bits(),
+    }
+}
+
+impl Prefix for Prefix4 {
+    const BITS: u8 = 32;
+    const V6: bool = false;
+    /// 0.0.0.0, loopback, multicast, limited broadcast.
+    const FIXED: &'static [(u128, u8)] = &[
+        (0, 32),
+        (0x7f00_0000, 8),
+        (0xe000_0000, 4),
+        (0xffff_ffff, 32),
+    ];
+
+    fn masked(address: u128, len: u8) -> Self {
+        Self::masked(address as u32, len)
+    }
+    fn parts(self) -> (u128, u8) {
+        (u128::from(self.addr()), self.len())
+    }
+    fn ip(address: u128) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::from_bits(address as u32))
+    }
+    fn fib_get(self, fib: &FibWriter) -> Option<NextHopId> {
+        fib.get4(self)
+    }
+    fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError> {
+        fib.insert4(self, id).map(drop)
+    }
+    fn fib_remove(self, fib: &mut FibWriter) {
+        fib.remove4(self);
+    }
+    fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)> {
+        fib.iter4()
+    }
+}
+
+impl Prefix for Prefix6 {
+    const BITS: u8 = 128;
+    const V6: bool = true;
+    /// `::`, `::1`, link-local, multicast.
+    const FIXED: &'static [(u128, u8)] =
+        &[(0, 128), (1, 128), (0xfe80 << 112, 10), (0xff << 120, 8)];
+
+    fn masked(address: u128, len: u8) -> Self {
+        Self::masked(address, len)
+    }
+    fn parts(self) -> (u128, u8) {
+        (self.addr(), self.len())
+    }
+    fn ip(address: u128) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::from_bits(address))
+    }
+    fn fib_get(self, fib: &FibWriter) -> Option<NextHopId> {
+        fib.get6(self)
+    }
+    fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError> {
+        fib.insert6(self, id).map(drop)
+    }
+    fn fib_remove(self, fib: &mut FibWriter) {
+        fib.remove6(self);
+    }
+    fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)> {
+        fib.iter6()
+    }
+}
+
+/// The tables of the default rules, in the order Linux asks them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Table {
+    Local,
+    Main,
+    Default,
+}
+
+impl Table {
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::Local => 255,
+            Self::Main => 254,
+            Self::Default => 253,
+        }
+    }
+
+    /// IPv6 has no rule for the table `default`.
+    pub(crate) fn from_number(number: u32, v6: bool) -> Option<Self> {
+        match number {
+            255 => Some(Self::Local),
+            254 => Some(Self::Main),
+            253 if !v6 => Some(Self::Default),
+            _ => None,
+        }
+    }
+}
+
+/// One route of a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) table: Table,
+    pub(crate) tos: u8,
+    pub(crate) protocol: u8,
+    /// IPv6, for some sources only.
+    pub(crate) source_specific: bool,
+    pub(crate) metric: u32,
+    pub(crate) target: TargetId,
+}
+
+impl Route {
+    /// Routes with equal keys stand for the same slot of the kernel's table.
+    pub(crate) fn key(&self) -> (Table, u8, bool, u32) {
+        (self.table, self.tos, self.source_specific, self.metric)
+    }
+
+    /// For some packets of the prefix only, which a look-up by destination cannot tell.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.tos != 0 || self.source_specific
+    }
+}
+
+/// The routes of one prefix, best first. Nearly always one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Routes {
+    One(Route),
+    #[allow(clippy::box_collection)] // keeps the map's entries at half the size
+    Many(Box<Vec<Route>>),
+}
+
+impl Routes {
+    pub(crate) fn as_slice(&self) -> &[Route] {
+        match self {
+            Self::One(route) => std::slice::from_ref(route),
+            Self::Many(routes) => routes,
+        }
+    }
+
+    /// `None` if there are none.
+    pub(crate) fn from_vec(mut routes: Vec<Route>) -> Option<Self> {
+        match routes.len() {
+            0 => None,
+            1 => routes.pop().map(Self::One),
+            _ => Some(Self::Many(Box::new(routes))),
+        }
+    }
+}
+
+/// All routes of a family.
+pub(crate) struct Rib<P> {
+    routes: HashMap<P, Routes>,
+    count: usize,
+    /// Prefixes by length, so that a search asks only for lengths there are.
+    lengths: [u32; 129],
+    /// Local-table routes wider than a host: Linux asks that table first, so they hide
+    /// more specific routes of the others (AnyIP).
+    wide_local: BTreeSet<P>,
+    /// Prefixes in the table `default`, which counts only where the others have nothing.
+    in_default: BTreeSet<P>,
+}
+
+impl<P: Prefix> Rib<P> {
+    pub(crate) fn new() -> Self {
+        Self {
+            routes: HashMap::new(),
+            count: 0,
+            lengths: [0; 129],
+            wide_local: BTreeSet::new(),
+            in_default: BTreeSet::new(),
+        }
+    }
+
+    /// Number of routes.
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn get(&self, prefix: P) -> &[Route] {
+        self.routes.get(&prefix).map_or(&[], Routes::as_slice)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (P, &[Route])> {
+        self.routes
+            .iter()
+            .map(|(&prefix, routes)| (prefix, routes.as_slice()))
+    }
+
+    /// Sets the routes of a prefix.
+    pub(crate) fn set(&mut self, prefix: P, routes: Vec<Route>) {
+        let len = usize::from(prefix.parts().1);
+        let special = |routes: &[Route], table| routes.iter().any(|route| route.table == table);
+        let mark = |set: &mut BTreeSet<P>, on| {
+            if on {
+                set.insert(prefix)
+            } else {
+                !set.is_empty() && set.remove(&prefix)
+            };
+        };
+        let wide = !prefix.is_host() && !prefix.is_fixed() && special(&routes, Table::Local);
+        mark(&mut self.wide_local, wide);
+        mark(&mut self.in_default, special(&routes, Table::Default));
+        self.count += routes.len();
+        let old = match Routes::from_vec(routes) {
+            Some(new) => {
+                let old = self.routes.insert(prefix, new);
+                self.lengths[len] += u32::from(old.is_none());
+                old
+            }
+            None => {
+                let old = self.routes.remove(&prefix);
+                self.lengths[len] -= u32::from(old.is_some());
+                old
+            }
+        };
+        self.count -= old.map_or(0, |old| old.as_slice().len());
+    }
+
+    /// Prefixes that hold an address, longest first, not longer than `len`.
+    pub(crate) fn covering(&self, address: u128, len: u8) -> impl Iterator<Item = (P, &[Route])> {
+        let lengths = (0..=len)
+            .rev()
+            .filter(|&len| self.lengths[usize::from(len)] > 0);
+        lengths.filter_map(move |len| {
+            let prefix = P::masked(address, len);
+            self.routes
+                .get(&prefix)
+                .map(|routes| (prefix, routes.as_slice()))
+        })
+    }
+
+    /// Whether a wider route of the local table answers before the other tables are asked.
+    pub(crate) fn hidden(&self, prefix: P) -> bool {
+        self.wide_local
+            .iter()
+            .any(|&wide| wide != prefix && wide.covers(prefix))
+    }
+
+    pub(crate) fn is_wide_local(&self, prefix: P) -> bool {
+        self.wide_local.contains(&prefix)
+    }
+
+    /// Prefixes of the table `default`.
+    pub(crate) fn in_default(&self) -> &BTreeSet<P> {
+        &self.in_default
+    }
+}

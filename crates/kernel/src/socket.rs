@@ -1,0 +1,166 @@
+//! A netlink socket: events with overflow detection, and dumps.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_sys::{Socket, SocketAddr};
+
+use crate::error::KernelError;
+use crate::message::{Frame, Frames, NLMSG_HEADER};
+
+/// More than the kernel puts into one datagram (32 KiB), so that none is cut.
+const READ: usize = 64 << 10;
+/// How often a dump that changes overtook is repeated. Under a storm of changes it never comes
+/// out clean; the events that tell of them are waiting in the other socket anyway.
+const ATTEMPTS: u32 = 3;
+
+/// What reading events came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// One datagram was handed over.
+    Datagram,
+    /// Nothing more at the moment.
+    Empty,
+    /// The kernel dropped events.
+    Overflow,
+}
+
+/// One netlink socket with its read buffer.
+pub(crate) struct Netlink {
+    socket: Socket,
+    buffer: Vec<u8>,
+    sequence: u32,
+    what: &'static str,
+}
+
+impl Netlink {
+    /// Opens a socket in the calling thread's network namespace. `groups` is the bit mask of
+    /// multicast groups 1 to 32.
+    pub(crate) fn open(
+        protocol: i32,
+        groups: u32,
+        receive_buffer: usize,
+        what: &'static str,
+    ) -> Result<Self, KernelError> {
+        let open = |source| KernelError::Open { what, source };
+        let mut socket = Socket::new(protocol as isize).map_err(open)?;
+        socket.bind(&SocketAddr::new(0, groups)).map_err(open)?;
+        socket.set_non_blocking(groups != 0).map_err(open)?;
+        let force =
+            rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, receive_buffer);
+        if force.is_err() {
+            socket.set_rx_buf_sz(receive_buffer as u32).map_err(open)?;
+        }
+        if protocol == libc::NETLINK_ROUTE {
+            // filters of dumps are refused instead of ignored where the kernel lacks them
+            socket.set_netlink_get_strict_chk(true).map_err(open)?;
+        }
+        Ok(Self {
+            socket,
+            buffer: vec![0; READ],
+            sequence: 0,
+            what,
+        })
+    }
+
+    /// Reads one datagram of events and hands its messages over.
+    pub(crate) fn receive(
+        &mut self,
+        mut each: impl FnMut(Result<Frame<'_>, crate::message::Malformed>),
+    ) -> Result<Received, KernelError> {
+        let len = match self
+            .socket
+            .recv(&mut &mut self.buffer[..], libc::MSG_DONTWAIT)
+        {
+            Ok(len) => len,
+            Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => return Ok(Received::Overflow),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(Received::Empty);
+            }
+            Err(e) => return Err(KernelError::Wait(e)),
+        };
+        Frames::new(&self.buffer[..len.min(READ)]).for_each(&mut each);
+        Ok(Received::Datagram)
+    }
+
+    /// Asks for a dump and hands each message over. When changes overtook the dump it starts
+    /// again with `restart`, a few times.
+    pub(crate) fn dump<S>(
+        &mut self,
+        kind: u16,
+        request: &[u8],
+        state: &mut S,
+        mut restart: impl FnMut(&mut S),
+        mut each: impl FnMut(&mut S, Frame<'_>),
+    ) -> Result<(), KernelError> {
+        let what = self.what;
+        let failed = |source| KernelError::Dump { what, source };
+        for _ in 0..ATTEMPTS {
+            restart(state);
+            self.request(kind, request).map_err(failed)?;
+            if self.answers(state, &mut each).map_err(failed)? {
+                break;
+            }
+            log::debug!("the dump of {what} was overtaken by changes");
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+        let mut message = Vec::with_capacity(NLMSG_HEADER + body.len());
+        message.extend(((NLMSG_HEADER + body.len()) as u32).to_ne_bytes());
+        message.extend(kind.to_ne_bytes());
+        message.extend(flags.to_ne_bytes());
+        message.extend(self.sequence.to_ne_bytes());
+        message.extend(0u32.to_ne_bytes());
+        message.extend(body);
+        self.socket.send(&message, 0).map(drop)
+    }
+
+    /// Reads to the end of a dump; `false` if it was overtaken by changes.
+    fn answers<S>(
+        &mut self,
+        state: &mut S,
+        each: &mut impl FnMut(&mut S, Frame<'_>),
+    ) -> io::Result<bool> {
+        let mut consistent = true;
+        loop {
+            let len = match self.socket.recv(&mut &mut self.buffer[..], 0) {
+                Ok(len) => len,
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(e) => return Err(e),
+            };
+            for frame in Frames::new(&self.buffer[..len.min(READ)]) {
+                let frame = frame.map_err(|e| io::Error::new(ErrorKind::InvalidData, e))?;
+                if frame.sequence != self.sequence {
+                    continue; // the rest of an earlier dump that failed
+                }
+                consistent &= frame.flags & libc::NLM_F_DUMP_INTR as u16 == 0;
+                match i32::from(frame.kind) {
+                    libc::NLMSG_DONE => return result(frame.payload).map(|()| consistent),
+                    libc::NLMSG_ERROR => return result(frame.payload).map(|()| consistent),
+                    _ => each(state, frame),
+                }
+            }
+        }
+    }
+}
+
+/// The error number at the start of NLMSG_ERROR and NLMSG_DONE: 0 or negative.
+fn result(payload: &[u8]) -> io::Result<()> {
+    match payload
+        .first_chunk::<4>()
+        .map(|bytes| i32::from_ne_bytes(*bytes))
+    {
+        Some(code) if code < 0 => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+        _ => Ok(()),
+    }
+}
+
+impl AsFd for Netlink {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

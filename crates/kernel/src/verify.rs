@@ -1,0 +1,170 @@
+//! The status, and the comparison of everything with everything.
+
+use std::collections::BTreeMap;
+
+use bora_fib::{FibConfig, FibWriter, NextHop, NextHopId};
+
+use crate::error::KernelError;
+use crate::family::Family;
+use crate::message::RouteType;
+use crate::mirror::Mirror;
+use crate::model::{Model, Stale};
+use crate::nexthops::NextHops;
+use crate::rib::Prefix;
+use crate::status::{Difference, FamilyCounts, SyncStatus, Unsupported};
+
+impl Mirror {
+    /// Prefixes the FIB had no room for, IPv4 and IPv6.
+    pub fn refused(&self) -> [usize; 2] {
+        [self.model.v4.refused.len(), self.model.v6.refused.len()]
+    }
+
+    /// How kernel and FIB stand to each other.
+    pub fn status(&self) -> SyncStatus {
+        let model = &self.model;
+        SyncStatus {
+            in_sync: self.in_sync.0,
+            since: self.in_sync.1,
+            v4: counts(&model.v4, self.fib().len4()),
+            v6: counts(&model.v6, self.fib().len6()),
+            neighbours: model
+                .world
+                .neighbours
+                .values()
+                .filter(|n| n.usable().is_some())
+                .count(),
+            kernel_next_hops: model.world.objects.len(),
+            fib_next_hops: self.fib().stats().next_hops,
+            reconciliations: self.counters.reconciliations,
+            last_reconciliation: self.last.clone(),
+            overflows: self.counters.overflows,
+            events: self.counters.events,
+            events_per_second: self.counters.events_per_second,
+            decode_errors: self.decode_errors + self.loader.decode_errors,
+            unsupported: unsupported(model),
+        }
+    }
+
+    /// Loads the kernel's tables anew into a second FIB and compares it with the first. Returns
+    /// the differences, which the next [`Mirror::poll`]s put right; takes as long as a start, and
+    /// as much memory.
+    ///
+    /// # Errors
+    /// As [`Mirror::open`].
+    pub fn verify(&mut self) -> Result<Vec<Difference>, KernelError> {
+        let (fib, _readers) = bora_fib::new(FibConfig {
+            max_readers: 1,
+            ..FibConfig::default()
+        })?;
+        let mut fresh = Model::new(fib)?;
+        let stale = Stale {
+            all: true,
+            ..Stale::default()
+        };
+        self.loader.reconcile(&mut fresh, &stale)?;
+        fresh.set_ports(self.model.world.ports.clone());
+        fresh.sync();
+        let mut differences = Vec::new();
+        compare(&fresh.v4, &fresh.hops, &self.model.hops, &mut differences);
+        compare(&fresh.v6, &fresh.hops, &self.model.hops, &mut differences);
+        if !differences.is_empty() {
+            self.model.stale.all = true;
+            self.model.stale.reason = "a verification found differences";
+        }
+        Ok(differences)
+    }
+}
+
+fn counts<P: Prefix>(family: &Family<P>, fib_prefixes: usize) -> FamilyCounts {
+    FamilyCounts {
+        kernel_routes: family.rib.len(),
+        fib_prefixes,
+        fib_neighbours: family.hosts.len(),
+        refused: family.refused.len(),
+    }
+}
+
+/// The family only names the type of prefix.
+fn compare<P: Prefix>(
+    _: &Family<P>,
+    kernel: &NextHops,
+    ours: &NextHops,
+    differences: &mut Vec<Difference>,
+) {
+    let mut note = |prefix: P, kernel: Option<String>, fib: Option<String>| {
+        if kernel != fib {
+            differences.push(Difference {
+                prefix: prefix.to_string(),
+                kernel,
+                fib,
+            });
+        }
+    };
+    for (prefix, id) in P::fib_iter(&kernel.fib) {
+        let fib = prefix.fib_get(&ours.fib).map(|id| describe(&ours.fib, id));
+        note(prefix, Some(describe(&kernel.fib, id)), fib);
+    }
+    for (prefix, id) in P::fib_iter(&ours.fib) {
+        if prefix.fib_get(&kernel.fib).is_none() {
+            note(prefix, None, Some(describe(&ours.fib, id)));
+        }
+    }
+}
+
+/// A next hop as text, its members resolved: ids of two FIBs do not compare.
+fn describe(fib: &FibWriter, id: NextHopId) -> String {
+    match fib.next_hop(id) {
+        None => format!("next hop {id}, which does not exist"),
+        Some(NextHop::Group(group)) => {
+            // by hash, so that the shares compare as well
+            let hashes = (0..=u32::MAX).step_by(1 << 26);
+            let chosen: Vec<_> = hashes
+                .map(|hash| describe(fib, group.select(hash)))
+                .collect();
+            let runs = chosen.chunk_by(|a, b| a == b);
+            let runs: Vec<_> = runs
+                .map(|run| format!("{}/64 {}", run.len(), run[0]))
+                .collect();
+            runs.join(", ")
+        }
+        Some(NextHop::Forward(way)) => {
+            let mac = way.l2.map(|byte| format!("{byte:02x}")).concat();
+            format!("port {} mtu {} frame {mac}", way.port.0, way.mtu)
+        }
+        Some(NextHop::Punt { reason, port }) => {
+            format!("kernel ({reason:?}, port {:?})", port.map(|port| port.0))
+        }
+        Some(NextHop::Blackhole) => "blackhole".into(),
+    }
+}
+
+/// Routes that stay with the kernel whatever their neighbours do.
+fn unsupported(model: &Model) -> Vec<Unsupported> {
+    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let partial = |routes: &[crate::rib::Route]| routes.iter().filter(|r| r.is_partial()).count();
+    let tos = model.v4.rib.iter().map(|(_, routes)| partial(routes)).sum();
+    let source = model.v6.rib.iter().map(|(_, routes)| partial(routes)).sum();
+    counts.insert("for one TOS only", tos);
+    counts.insert("for some source addresses only", source);
+    for (id, target) in model.hops.targets() {
+        let reason = match target.kind {
+            RouteType::Other => "throw, NAT or an unknown type",
+            RouteType::Unicast if target.hops.iter().any(|hop| hop.encap) => "encapsulation",
+            RouteType::Unicast
+                if !model
+                    .world
+                    .ways(target)
+                    .iter()
+                    .all(|way| model.world.ports.contains_key(&way.device)) =>
+            {
+                "through a device that is not a Bora port"
+            }
+            _ => continue,
+        };
+        *counts.entry(reason).or_default() += model.hops.uses(id);
+    }
+    let counts = counts.into_iter().filter(|&(_, routes)| routes > 0);
+    counts
+        .map(|(reason, routes)| Unsupported { reason, routes })
+        .collect()
+}

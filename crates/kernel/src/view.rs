@@ -1,0 +1,97 @@
+//! The kernel's routes for people: what `bora show routes` prints.
+
+use std::net::IpAddr;
+
+use crate::family::{Best, Family};
+use crate::message::{Hop, Target};
+use crate::mirror::Mirror;
+use crate::nexthops::NextHops;
+use crate::rib::{Prefix, Route, number};
+
+/// One route of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteView<'a> {
+    /// First address of the prefix.
+    pub address: IpAddr,
+    /// Prefix length.
+    pub len: u8,
+    /// Table: 255 local, 254 main, 253 default.
+    pub table: u32,
+    /// IPv4 TOS it is for; 0 for all.
+    pub tos: u8,
+    /// Metric.
+    pub metric: u32,
+    /// Who made it (RTPROT_*).
+    pub protocol: u8,
+    /// Where it leads.
+    pub target: &'a Target,
+    /// At least one of its ways is up.
+    pub usable: bool,
+}
+
+impl Mirror {
+    /// The kernel's routes of the tables local, main and default, in no order.
+    pub fn routes(&self) -> impl Iterator<Item = RouteView<'_>> {
+        views(&self.model.v4, &self.model.hops).chain(views(&self.model.v6, &self.model.hops))
+    }
+
+    /// The route the kernel would use for a destination; `None` where it has none, or where more
+    /// than the destination decides.
+    pub fn route_to(&self, address: IpAddr) -> Option<RouteView<'_>> {
+        match address {
+            IpAddr::V4(_) => best(&self.model.v4, &self.model.hops, address),
+            IpAddr::V6(_) => best(&self.model.v6, &self.model.hops, address),
+        }
+    }
+
+    /// The ways of a route's target, its next-hop object resolved.
+    pub fn ways(&self, target: &Target) -> Vec<Hop> {
+        self.model.world.ways(target)
+    }
+
+    /// Prefixes whose route has a path MTU of its own, in octets.
+    pub fn route_mtus(&self) -> impl Iterator<Item = ((IpAddr, u8), u32)> {
+        mtus(&self.model.v4).chain(mtus(&self.model.v6))
+    }
+}
+
+fn view<'a, P: Prefix>(hops: &'a NextHops, prefix: P, route: &Route) -> Option<RouteView<'a>> {
+    let (address, len) = prefix.parts();
+    Some(RouteView {
+        address: P::ip(address),
+        len,
+        table: route.table.number(),
+        tos: route.tos,
+        metric: route.metric,
+        protocol: route.protocol,
+        target: hops.target(route.target)?,
+        usable: hops.usable(route.target),
+    })
+}
+
+fn views<'a, P: Prefix>(
+    family: &'a Family<P>,
+    hops: &'a NextHops,
+) -> impl Iterator<Item = RouteView<'a>> {
+    let routes = family.rib.iter();
+    routes
+        .flat_map(move |(prefix, routes)| routes.iter().filter_map(move |r| view(hops, prefix, r)))
+}
+
+fn best<'a, P: Prefix>(
+    family: &'a Family<P>,
+    hops: &'a NextHops,
+    address: IpAddr,
+) -> Option<RouteView<'a>> {
+    match family.look_up(hops, number(address))? {
+        (prefix, Best::Route(route)) => view(hops, prefix, &route),
+        (_, Best::Depends) => None,
+    }
+}
+
+fn mtus<P: Prefix>(family: &Family<P>) -> impl Iterator<Item = ((IpAddr, u8), u32)> {
+    family.mtus.iter().map(|(prefix, &mtu)| {
+        let (address, len) = prefix.parts();
+        ((P::ip(address), len), mtu)
+    })
+}

@@ -1,0 +1,140 @@
+//! What the mirror knows besides routes: interfaces, addresses, neighbours, next-hop objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use bora_fib::PortId;
+use serde::Serialize;
+
+use crate::message::{Address, Hop, Link, Neighbour, NextHopObject, RouteType, Target};
+use crate::sysctl::Settings;
+
+/// A Bora port, as the caller of the mirror describes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// Its number in the FIB.
+    pub id: PortId,
+    /// Source address of the frames it sends.
+    pub mac: [u8; 6],
+    /// Largest IP packet it can send, octets; the link's MTU may be less.
+    pub mtu: u32,
+}
+
+/// Destinations that are the router's own, for the XDP program: addresses and broadcast
+/// addresses, read off the local routing table. `generation` changes with the rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LocalAddresses {
+    /// Counts the changes.
+    pub generation: u64,
+    /// IPv4, with broadcast addresses.
+    pub v4: BTreeSet<Ipv4Addr>,
+    /// IPv6, with anycast addresses.
+    pub v6: BTreeSet<Ipv6Addr>,
+}
+
+/// Everything a next hop is computed from.
+#[derive(Default)]
+pub(crate) struct World {
+    pub(crate) links: BTreeMap<u32, Link>,
+    pub(crate) addresses: BTreeSet<Address>,
+    /// By address first, so that those inside a prefix stand together.
+    pub(crate) neighbours: BTreeMap<(IpAddr, u32), Neighbour>,
+    pub(crate) objects: BTreeMap<u32, NextHopObject>,
+    pub(crate) ports: BTreeMap<u32, Port>,
+    pub(crate) settings: Settings,
+}
+
+impl World {
+    /// Whether the kernel would send over this device: it exists, is up, and has a carrier or is
+    /// used without one (ignore_routes_with_linkdown off).
+    fn device_alive(&self, device: u32, v6: bool) -> bool {
+        let Some(link) = self.links.get(&device) else {
+            return false;
+        };
+        link.up && (link.carrier || !self.ignores_linkdown(device, v6))
+    }
+
+    fn ignores_linkdown(&self, device: u32, v6: bool) -> bool {
+        self.settings
+            .interfaces
+            .get(&device)
+            .is_some_and(|settings| {
+                if v6 {
+                    settings.ignore_linkdown6
+                } else {
+                    settings.ignore_linkdown4
+                }
+            })
+    }
+
+    /// Whether the device of a way is administratively down or gone, or the way marked dead.
+    pub(crate) fn is_down(&self, hop: &Hop) -> bool {
+        hop.dead || !self.links.get(&hop.device).is_some_and(|link| link.up)
+    }
+
+    /// Whether a way can be used.
+    pub(crate) fn alive(&self, hop: &Hop, v6: bool) -> bool {
+        !hop.dead && self.device_alive(hop.device, v6)
+    }
+
+    /// The ways of a unicast target, its next-hop object resolved.
+    pub(crate) fn ways(&self, target: &Target) -> Vec<Hop> {
+        let Some(id) = target.object else {
+            return target.hops.clone();
+        };
+        match self.objects.get(&id) {
+            Some(NextHopObject::Group(members)) => {
+                let single = |&(id, weight): &(u32, u32)| {
+                    Some(Hop {
+                        weight,
+                        ..self.single(id)?
+                    })
+                };
+                members.iter().filter_map(single).collect()
+            }
+            _ => self.single(id).into_iter().collect(),
+        }
+    }
+
+    fn single(&self, id: u32) -> Option<Hop> {
+        match *self.objects.get(&id)? {
+            NextHopObject::Single {
+                device,
+                gateway,
+                dead,
+            } => Some(Hop {
+                device,
+                gateway,
+                weight: 1,
+                dead,
+                encap: false,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Whether a target leads (also) through a device, or goes away with it.
+    pub(crate) fn goes_through(&self, target: &Target, device: u32) -> bool {
+        self.ways(target).iter().any(|hop| hop.device == device)
+    }
+
+    /// Whether the kernel would use a route with this target: a unicast route needs a living way.
+    pub(crate) fn usable(&self, target: &Target, v6: bool) -> bool {
+        if target.kind != RouteType::Unicast {
+            return true;
+        }
+        let object = target.object.and_then(|id| self.objects.get(&id));
+        if matches!(
+            object,
+            Some(NextHopObject::Blackhole | NextHopObject::Unsupported)
+        ) {
+            return true;
+        }
+        self.ways(target).iter().any(|hop| self.alive(hop, v6))
+    }
+
+    /// Where a neighbour's frames go.
+    pub(crate) fn neighbour_mac(&self, device: u32, address: IpAddr) -> Option<[u8; 6]> {
+        self.neighbours.get(&(address, device))?.usable()
+    }
+}

@@ -1,0 +1,168 @@
+//! What must stay with the kernel is seen, before the start and while running.
+
+mod common;
+
+use std::time::Duration;
+
+use bora_fib::FibConfig;
+use bora_kernel::{GuardReport, Mirror, MirrorConfig, Reason, ReasonKind};
+use common::{Router, attempt, run, with_router};
+
+/// The report after a change, by its event; the one a fresh mirror makes must be the same.
+fn report(router: &mut Router) -> GuardReport {
+    router.settle();
+    let running = router.mirror.guard().clone();
+    let (fib, _) = bora_fib::new(FibConfig::default()).unwrap();
+    let mut fresh = Mirror::open(MirrorConfig::default(), fib).unwrap();
+    let ports = common::ports(&fresh, &["r0", "r1"]);
+    fresh.set_ports(ports).unwrap();
+    assert_eq!(
+        &running,
+        fresh.guard(),
+        "seen while running and at the start"
+    );
+    running
+}
+
+fn kinds(reasons: &[Reason]) -> Vec<ReasonKind> {
+    reasons.iter().map(|reason| reason.kind).collect()
+}
+
+#[test]
+fn nothing_to_guard() {
+    with_router(|router| assert_eq!(report(router), GuardReport::default()));
+}
+
+#[test]
+fn nftables() {
+    with_router(|router| {
+        run("nft add table inet filter");
+        run("nft add chain inet filter input { type filter hook input priority 0 ; }");
+        run("nft add chain inet filter helper");
+        assert_eq!(
+            report(router),
+            GuardReport::default(),
+            "not for forwarded packets"
+        );
+        run(
+            "nft add chain inet filter forward { type filter hook forward priority 0 ; policy drop ; }",
+        );
+        let changes = router.mirror.poll(Duration::from_millis(500)).unwrap();
+        assert!(changes.guard, "told by an event, not by the clock");
+        let found = report(router);
+        let text = "nftables: table inet filter chain forward (hook forward, policy drop)";
+        assert_eq!(found.v4[0].text, text);
+        assert_eq!(found.v6[0].text, text);
+        run("nft delete chain inet filter forward");
+        run("nft add table ip6 nat");
+        run("nft add chain ip6 nat pre { type nat hook prerouting priority 0 ; }");
+        let found = report(router);
+        assert_eq!(
+            (found.v4.len(), kinds(&found.v6)),
+            (0, vec![ReasonKind::Netfilter])
+        );
+        run("nft flush ruleset");
+        if attempt("nft add table netdev t").status.success()
+            && attempt(
+                "nft add chain netdev t in { type filter hook ingress device r0 priority 0 ; }",
+            )
+            .status
+            .success()
+        {
+            assert_eq!(report(router).v4.len(), 1);
+            run("nft flush ruleset");
+        } else {
+            eprintln!("skipped: this kernel has no netdev chains");
+        }
+        assert_eq!(report(router), GuardReport::default());
+    });
+}
+
+#[test]
+fn iptables() {
+    with_router(|router| {
+        let mut tried = 0;
+        for command in ["iptables-nft", "iptables-legacy"] {
+            let add = attempt(&format!("{command} -A FORWARD -s 10.9.9.9 -j DROP"));
+            if !add.status.success() {
+                eprintln!("skipped: {command} does not work here");
+                continue;
+            }
+            tried += 1;
+            // legacy tables have no event: a second must do
+            std::thread::sleep(Duration::from_millis(1100));
+            let found = report(router);
+            assert_eq!(kinds(&found.v4), [ReasonKind::Netfilter], "{command}");
+            assert!(found.v6.is_empty());
+            run(&format!("{command} -F"));
+            if command == "iptables-nft" {
+                run("nft flush ruleset");
+            }
+        }
+        assert!(tried > 0, "no iptables to test with");
+    });
+}
+
+#[test]
+fn rules_and_policies() {
+    with_router(|router| {
+        run("ip rule add from 10.9.0.0/16 table 77");
+        let found = report(router);
+        assert_eq!(
+            (kinds(&found.v4), found.v6.len()),
+            (vec![ReasonKind::Rule], 0)
+        );
+        run("ip rule del from 10.9.0.0/16 table 77");
+        assert!(report(router).v4.is_empty());
+        run("ip -6 rule del priority 32766");
+        assert_eq!(kinds(&report(router).v6), [ReasonKind::Rule]);
+        run("ip -6 rule add priority 32766 table main");
+        assert!(report(router).v6.is_empty());
+
+        let policy = "src 10.0.0.0/24 dst 10.0.1.0/24 dir fwd";
+        let add = attempt(&format!(
+            "ip xfrm policy add {policy} tmpl src 10.0.0.1 dst 10.0.1.1 proto esp mode tunnel"
+        ));
+        if add.status.success() {
+            let found = report(router);
+            assert_eq!(
+                (kinds(&found.v4), found.v6.len()),
+                (vec![ReasonKind::Xfrm], 0)
+            );
+            run(&format!("ip xfrm policy del {policy}"));
+            assert!(report(router).v4.is_empty());
+        } else {
+            eprintln!("skipped: this kernel has no xfrm");
+        }
+    });
+}
+
+#[test]
+fn traffic_control_and_masters() {
+    with_router(|router| {
+        if attempt("tc qdisc add dev r0 clsact").status.success() {
+            assert_eq!(kinds(&report(router).v4), [ReasonKind::Tc]);
+            run("tc qdisc del dev r0 clsact");
+            assert!(report(router).v4.is_empty());
+        } else {
+            eprintln!("skipped: this kernel has no clsact");
+        }
+        if attempt("tc qdisc add dev r0 root tbf rate 1mbit burst 10k latency 50ms")
+            .status
+            .success()
+        {
+            assert_eq!(report(router).warnings.len(), 1);
+            run("tc qdisc del dev r0 root");
+        } else {
+            eprintln!("skipped: this kernel has no tbf");
+        }
+        if attempt("ip link add br0 type bridge").status.success() {
+            run("ip link set r0 master br0");
+            assert_eq!(kinds(&report(router).v6), [ReasonKind::Master]);
+            run("ip link set r0 nomaster");
+            assert!(report(router).v6.is_empty());
+        } else {
+            eprintln!("skipped: this kernel has no bridge");
+        }
+    });
+}
