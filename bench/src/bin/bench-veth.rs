@@ -3,33 +3,51 @@
 //! Throughput at saturating load: the generator offers several times what any subject forwards.
 #![forbid(unsafe_code)]
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bora_bench::{Results, publish};
 use bora_lab::{Subject, Testbed, Traffic};
+use clap::Parser;
 
-const ROUNDS: usize = 5;
 const TIME: Duration = Duration::from_millis(700);
-const SIZES: [usize; 3] = [64, 512, 1500];
-const FLOWS: [u32; 2] = [1, 10_000];
+
+/// Measures kernel, express and engine on veth, the same work in turn.
+#[derive(clap::Parser)]
+struct Options {
+    /// The program to measure
+    #[arg(long, default_value = "target/release/bora")]
+    bora: PathBuf,
+    /// How often each subject has its turn
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Frame sizes, octets with FCS
+    #[arg(long, value_delimiter = ',', default_value = "64,512,1500")]
+    sizes: Vec<usize>,
+    /// Numbers of flows
+    #[arg(long, value_delimiter = ',', default_value = "1,10000")]
+    flows: Vec<u32>,
+    /// Leave express out
+    #[arg(long)]
+    no_express: bool,
+}
 
 fn main() -> anyhow::Result<()> {
-    let bora = std::env::args()
-        .nth(1)
-        .unwrap_or_else(|| "target/release/bora".into());
-    let mut testbed = Testbed::new(&Path::new(&bora).canonicalize()?)?;
+    let options = Options::parse();
+    let mut testbed = Testbed::new(&options.bora.canonicalize()?)?;
     let network = testbed.network();
     let mut results = Results::default();
-    for round in 0..ROUNDS {
-        for subject in [Subject::Kernel, Subject::Express, Subject::Engine] {
-            eprintln!("round {} of {ROUNDS}: {}", round + 1, subject.name());
+    let mut subjects = vec![Subject::Kernel, Subject::Express, Subject::Engine];
+    subjects.retain(|&subject| !options.no_express || subject != Subject::Express);
+    for round in 1..=options.rounds {
+        for &subject in &subjects {
+            eprintln!("round {round} of {}: {}", options.rounds, subject.name());
             let daemon = match subject {
                 Subject::Kernel => None,
                 other => Some(network.start(other.name())?),
             };
-            for size in SIZES {
-                for flows in FLOWS {
+            for &size in &options.sizes {
+                for &flows in &options.flows {
                     let measured = testbed.measure(Traffic::V4(size), flows, 0, TIME, || Ok(()))?;
                     let case =
                         format!("{size} B, {flows} flow{}", if flows > 1 { "s" } else { "" });
