@@ -7,24 +7,27 @@ import pytest
 from lib import netns
 
 BACKENDS = ("kernel", "engine", "express")
+# on interfaces whose driver does no XDP the same behaviour is expected
+CONFORMANCE_BACKENDS = (*BACKENDS, "engine-generic", "express-generic")
 
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--backend", action="append", choices=BACKENDS, default=[],
-        help="test only this backend (may be given several times); default: all three",
+        "--backend", action="append", choices=CONFORMANCE_BACKENDS, default=[],
+        help="test only this backend (may be given several times); default: all",
     )
 
 
 def chosen(config, among=BACKENDS):
     """The backends of this run, in the order of BACKENDS."""
-    wanted = config.getoption("backend") or BACKENDS
+    wanted = config.getoption("backend") or CONFORMANCE_BACKENDS
     return [name for name in among if name in wanted]
 
 
 def pytest_generate_tests(metafunc):
     if "backend" in metafunc.fixturenames:
-        metafunc.parametrize("backend", chosen(metafunc.config), scope="module", indirect=True)
+        all_of_them = CONFORMANCE_BACKENDS if "conformance" in metafunc.definition.path.parts else BACKENDS
+        metafunc.parametrize("backend", chosen(metafunc.config, all_of_them), scope="module", indirect=True)
     elif "bora_path" in metafunc.fixturenames:
         paths = chosen(metafunc.config, BACKENDS[1:])
         metafunc.parametrize("bora_path", paths, scope="module", indirect=True)

@@ -123,6 +123,8 @@ int bora(struct xdp_md *ctx)
 	in = bpf_map_lookup_elem(&ports, &ifindex);
 	if (!in)
 		return XDP_PASS; /* not a port yet, or no longer */
+	if ((in->flags & BORA_PORT_GENERIC) && was_injected())
+		return XDP_PASS; /* counted when it was punted */
 	count = counters_of(in->index);
 	if (!count)
 		return XDP_PASS;

@@ -25,6 +25,8 @@ enum bora_port_flags {
 	BORA_PORT_KERNEL6 = 1 << 5, /* the guard leaves IPv6 to Linux */
 	BORA_PORT_BYPASS_NETFILTER = 1 << 6, /* --bypass netfilter */
 	BORA_PORT_SEND_REDIRECTS4 = 1 << 7, /* net.ipv4.conf.*.send_redirects */
+	BORA_PORT_GENERIC = 1 << 8, /* generic XDP: its frames can go to any port, injected ones come by again */
+	BORA_PORT_UP = 1 << 9, /* up, and with carrier */
 };
 
 /* One port, looked up by ifindex. Written by the control side. */

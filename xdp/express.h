@@ -124,7 +124,9 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	}
 	key = fib.ifindex;
 	out = bpf_map_lookup_elem(&ports, &key);
-	if (!out || !(out->flags & BORA_PORT_CAN_REDIRECT))
+	if (!out || !(out->flags & BORA_PORT_UP))
+		return pass(count, BORA_NOT_A_PORT);
+	if (!(out->flags & BORA_PORT_CAN_REDIRECT) && !(in->flags & BORA_PORT_GENERIC))
 		return pass(count, BORA_NOT_A_PORT);
 	if (key == ctx->ingress_ifindex && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
 		return pass(count, BORA_REDIRECT);

@@ -6,6 +6,7 @@
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
+#include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
 #define INJECT_BATCH 64
@@ -19,11 +20,21 @@ struct inject_frame {
 /* Written by Bora before each run (mmap). */
 struct inject_frame frames[INJECT_BATCH];
 __u32 next_frame;
+/* The interface runs Bora's program as generic XDP, which will see the frames. */
+volatile bool generic;
+
+/* The map of bora.bpf.c. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} injected SEC(".maps");
 
 SEC("xdp")
 int inject(struct xdp_md *ctx)
 {
-	__u32 slot = next_frame++, length, have = ctx->data_end - ctx->data;
+	__u32 slot = next_frame++, length, have = ctx->data_end - ctx->data, key = 0, *waiting;
 
 	if (slot >= INJECT_BATCH)
 		return XDP_DROP;
@@ -34,6 +45,11 @@ int inject(struct xdp_md *ctx)
 		return XDP_DROP;
 	if (bpf_xdp_store_bytes(ctx, 0, frames[slot].octets, length))
 		return XDP_DROP;
+	if (generic) {
+		waiting = bpf_map_lookup_elem(&injected, &key);
+		if (waiting)
+			*waiting += 1;
+	}
 	return XDP_PASS;
 }
 

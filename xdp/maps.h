@@ -77,6 +77,27 @@ struct {
 	__type(value, struct bora_budget);
 } budgets SEC(".maps");
 
+/*
+ * Frames that inject.bpf.c has just handed to Linux on this CPU and that generic XDP will see.
+ * BPF_PROG_RUN does both within one section without softirqs, so nothing comes between.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} injected SEC(".maps");
+
+static __always_inline bool was_injected(void)
+{
+	__u32 key = 0, *waiting = bpf_map_lookup_elem(&injected, &key);
+
+	if (!waiting || !*waiting)
+		return false;
+	*waiting -= 1;
+	return true;
+}
+
 static __always_inline struct bora_counters *counters_of(__u32 port)
 {
 	return bpf_map_lookup_elem(&counters, &port);

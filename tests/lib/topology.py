@@ -27,10 +27,11 @@ IPV6_SYSCTLS = {"forwarding": 1, "accept_dad": 0, "accept_ra": 0, "router_solici
 
 
 class Network:
-    """Router and hosts; `bora` is None for the plain kernel."""
+    """Router and hosts; `bora` is None for the plain kernel, and on ports without driver XDP for "...-generic"."""
 
     def __init__(self, backend="kernel"):
         self.backend = backend
+        self.generic = backend.endswith("-generic")
         self.bora = None
         self.namespaces = []
         self.hosts = []
@@ -43,8 +44,10 @@ class Network:
                 self._connect(link)
             self.wait_for_links()
             if backend != "kernel":
-                self.bora = Bora(self.router, [f"r{n}" for n in range(LINKS)], backend)
+                self.bora = Bora(self.router, [f"r{n}" for n in range(LINKS)], backend.removesuffix("-generic"))
                 self.bora.start()
+                mode = "generic" if self.generic else "driver"
+                assert {port["xdp"] for port in self.bora.show("ports")} == {mode}
             self.wait_until_forwarding()
         except BaseException:
             self.close()
@@ -116,9 +119,12 @@ class Network:
 
     def _connect(self, link):
         host = self._namespace(f"h{link}")
+        # a veth that has fewer receive queues than its peer has transmit queues does no driver XDP
+        queues, peer_queues = [f"numtxqueues {n} numrxqueues {n}".split() if self.generic else []
+                               for n in (1, 2)]
         self.router.ip(
-            "link", "add", f"r{link}", "address", self.router_mac(link), "type", "veth",
-            "peer", "name", f"h{link}", "address", self.host_mac(link), "netns", host.name,
+            "link", "add", f"r{link}", "address", self.router_mac(link), *queues, "type", "veth",
+            "peer", "name", f"h{link}", "address", self.host_mac(link), *peer_queues, "netns", host.name,
         )
         host.set_sysctl(f"net/ipv6/conf/h{link}/disable_ipv6", 1)
         # A veth takes redirected XDP frames only while its peer polls, which GRO turns on.

@@ -29,8 +29,8 @@ pub struct SlowPath {
     pub region: Arc<Region>,
     /// Where their frames go afterwards.
     pub frames: SharedFrames,
-    /// ifindex of each port, by number.
-    pub devices: Vec<u32>,
+    /// ifindex of each port, by number, and whether it runs generic XDP.
+    pub devices: Vec<(u32, bool)>,
     /// What is counted.
     pub counters: Arc<SlowPathCounters>,
     /// Set to end the thread, once the ring is empty.
@@ -73,11 +73,12 @@ impl SlowPath {
     }
 
     fn flush(&self, injector: &mut Injector, port: Option<PortId>) {
-        let Some(&device) = port.and_then(|port| self.devices.get(usize::from(port.0))) else {
+        let Some(&(device, generic)) = port.and_then(|port| self.devices.get(usize::from(port.0)))
+        else {
             return;
         };
         let waiting = injector.waiting() as u64;
-        match injector.flush(device) {
+        match injector.flush(device, generic) {
             Ok(count) => drop(self.counters.injected.fetch_add(count as u64, Relaxed)),
             Err(error) => {
                 log::debug!("cannot hand packets to interface {device}: {error}");

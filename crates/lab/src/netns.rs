@@ -83,13 +83,38 @@ impl Drop for Namespace {
 
 /// Removes namespaces of labs whose process was killed.
 pub fn remove_leftovers() {
+    remove(|pid| !fs::exists(format!("/proc/{pid}")).unwrap_or(true));
+}
+
+/// Makes SIGINT and SIGTERM end this process with its namespaces removed and what runs in them
+/// told to stop.
+///
+/// # Errors
+/// If somebody else handles these signals already.
+pub fn clean_up_on_signals() -> anyhow::Result<()> {
+    ctrlc::set_handler(|| {
+        let own = std::process::id().to_string();
+        remove(|pid| pid == own);
+        std::process::exit(130);
+    })
+    .context("cannot handle signals")
+}
+
+/// Removes the namespaces of the processes that `which` names.
+fn remove(which: impl Fn(&str) -> bool) {
     for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(rest) = name.strip_prefix(PREFIX) else {
             continue;
         };
-        let pid = rest.split('-').next().unwrap_or_default();
-        if !fs::exists(format!("/proc/{pid}")).unwrap_or(true) {
+        if which(rest.split('-').next().unwrap_or_default()) {
+            for pid in execute(&["ip", "netns", "pids", &name])
+                .unwrap_or_default()
+                .split_whitespace()
+                .filter(|pid| *pid != std::process::id().to_string())
+            {
+                let _ = execute(&["kill", pid]);
+            }
             let _ = execute(&["ip", "netns", "del", &name]);
         }
     }

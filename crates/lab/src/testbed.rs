@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use bora_tester::{Addresses, Generator, Sink, SinkCounters, Stream};
 use bora_wire::MacAddr;
 
-use crate::netns::{Namespace, remove_leftovers};
+use crate::netns::{Namespace, clean_up_on_signals, remove_leftovers};
 
 /// CPU of the generator, and of the router and the sink.
 const TESTER_CPU: u32 = 0;
@@ -95,6 +95,7 @@ impl Testbed {
     /// Builds the network; `bora` is the binary to run in it.
     pub fn new(bora: &Path) -> anyhow::Result<Self> {
         remove_leftovers();
+        clean_up_on_signals()?;
         let (host_a, router, host_b) = (
             Namespace::new("a")?,
             Namespace::new("router")?,

@@ -5,6 +5,7 @@
 //! a worker's thread.
 
 use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput};
@@ -33,14 +34,17 @@ pub struct Injector {
 }
 
 impl Injector {
-    /// Loads the program.
-    pub fn load() -> Result<Self, libbpf_rs::Error> {
+    /// Loads the program beside the XDP program whose map `injected` is given.
+    ///
+    /// # Errors
+    /// What libbpf says.
+    pub fn load(injected: BorrowedFd<'_>) -> Result<Self, libbpf_rs::Error> {
         // Leaked once a process: the skeleton borrows its object as long as it lives.
         let object: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
-        let skeleton = skeleton::InjectSkelBuilder::default()
-            .open(object)?
-            .load()?;
+        let mut open = skeleton::InjectSkelBuilder::default().open(object)?;
+        open.maps.injected.reuse_fd(injected)?;
+        let skeleton = open.load()?;
         Ok(Self {
             skeleton,
             waiting: 0,
@@ -69,17 +73,19 @@ impl Injector {
         self.waiting
     }
 
-    /// Hands the batch to Linux as received on `ifindex`; returns how many frames that were.
+    /// Hands the batch to Linux as received on `ifindex`, which may run Bora's program as
+    /// `generic` XDP; returns how many frames that were.
     ///
     /// # Errors
     /// What the kernel said, for instance that the interface is gone; the batch is empty then too.
-    pub fn flush(&mut self, ifindex: u32) -> Result<usize, libbpf_rs::Error> {
+    pub fn flush(&mut self, ifindex: u32, generic: bool) -> Result<usize, libbpf_rs::Error> {
         let count = std::mem::take(&mut self.waiting);
         if count == 0 {
             return Ok(0);
         }
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             bss.next_frame = 0;
+            bss.generic = generic.into();
         }
         let data = [0u8; 64];
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex

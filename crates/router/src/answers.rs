@@ -89,9 +89,9 @@ impl Router {
             }
             .into(),
             redirect: match (port.query.can_redirect, port.link.kind.as_str()) {
-                (true, _) => "yes",
-                (false, "veth") => "no: the peer has neither XDP nor GRO on",
-                (false, _) => "no: the driver cannot",
+                (true, _) => "from every port",
+                (false, "veth") => "from generic XDP only: the peer has neither XDP nor GRO on",
+                (false, _) => "from generic XDP only: the driver cannot",
             }
             .into(),
             queues: port.link.rx_queues,

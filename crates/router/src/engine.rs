@@ -93,12 +93,16 @@ impl Engine {
         let punts: PuntRing = Arc::new(ArrayQueue::new(PUNT_RING));
         let slow_path = Arc::new(SlowPathCounters::default());
         let slow_path_stop = Arc::new(AtomicBool::new(false));
-        let injector = Injector::load().context("cannot load the injection program")?;
+        let injector =
+            Injector::load(program.injected()).context("cannot load the injection program")?;
         let runner = SlowPath {
             punts: punts.clone(),
             region: region.clone(),
             frames: frames.clone(),
-            devices: ports.iter().map(|port| port.ifindex).collect(),
+            devices: ports
+                .iter()
+                .map(|port| (port.ifindex, port.settings.generic))
+                .collect(),
             counters: slow_path.clone(),
             stop: slow_path_stop.clone(),
         };

@@ -78,14 +78,7 @@ impl Port {
         let pin: PathBuf = pins.link(ifindex);
         let attachment = Attachment::new(program.fd(), &name, ifindex, &pin)?;
         let query = query(ifindex).with_context(|| format!("cannot query XDP of {name}"))?;
-        let choice = choose(config.path, attachment.mode(), query.zero_copy);
-        let (path, why) = match choice {
-            Ok(choice) => choice,
-            Err(problem) => {
-                let _ = attachment.detach();
-                bail!("{name}: {problem}");
-            }
-        };
+        let (path, why) = choose(config.path, attachment.mode(), query.zero_copy);
         let settings = PortSettings {
             index: id.0,
             path,
@@ -123,12 +116,14 @@ impl Port {
             mac: self.link.mac.unwrap_or_default(),
             forward4: sysctl.forwarding4,
             forward6: sysctl.forwarding6,
-            can_redirect: self.query.can_redirect && self.is_up(),
+            can_redirect: self.query.can_redirect,
             partial_checksum: offloads_reach_us(&self.name, &self.link),
             kernel4: kernel[0],
             kernel6: kernel[1],
             bypass_netfilter: config.bypass.netfilter,
             send_redirects4: sysctl.send_redirects4,
+            generic: self.attachment.mode() == AttachMode::Generic,
+            up: self.is_up(),
         }
     }
 
@@ -178,20 +173,12 @@ impl Port {
     }
 }
 
-fn choose(
-    wish: PathChoice,
-    mode: AttachMode,
-    zero_copy: bool,
-) -> Result<(Path, &'static str), &'static str> {
+fn choose(wish: PathChoice, mode: AttachMode, zero_copy: bool) -> (Path, &'static str) {
     match (wish, mode, zero_copy) {
-        (PathChoice::Express, ..) => Ok((Path::Express, "asked for")),
-        (PathChoice::Engine, AttachMode::Generic, _) => Err(
-            "the engine needs an interface whose driver runs XDP; this one has generic XDP only. \
-             Use --path express or auto",
-        ),
-        (PathChoice::Engine, ..) => Ok((Path::Engine, "asked for")),
-        (PathChoice::Auto, AttachMode::Driver, true) => Ok((Path::Engine, "driver does zero-copy")),
-        (PathChoice::Auto, ..) => Ok((Path::Express, "driver does no zero-copy")),
+        (PathChoice::Express, ..) => (Path::Express, "asked for"),
+        (PathChoice::Engine, ..) => (Path::Engine, "asked for"),
+        (PathChoice::Auto, AttachMode::Driver, true) => (Path::Engine, "driver does zero-copy"),
+        (PathChoice::Auto, ..) => (Path::Express, "driver does no zero-copy"),
     }
 }
 

@@ -53,6 +53,10 @@ pub struct PortSettings {
     pub bypass_netfilter: bool,
     /// net.ipv4.conf.*.send_redirects
     pub send_redirects4: bool,
+    /// The program is attached as generic XDP.
+    pub generic: bool,
+    /// Up, and with carrier.
+    pub up: bool,
 }
 
 impl PortSettings {
@@ -66,6 +70,8 @@ impl PortSettings {
             self.kernel6,
             self.bypass_netfilter,
             self.send_redirects4,
+            self.generic,
+            self.up,
         ];
         let flags = flags
             .iter()
@@ -158,6 +164,11 @@ impl Program {
     /// The program to attach.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.skeleton.progs.bora.as_fd()
+    }
+
+    /// Where [`crate::inject::Injector`] says which frames generic XDP need not look at again.
+    pub fn injected(&self) -> BorrowedFd<'_> {
+        self.skeleton.maps.injected.as_fd()
     }
 
     /// The lease; it starts out ended. `None` if the kernel does not map BPF variables.
