@@ -234,8 +234,6 @@ def test_63_path_removed(net, family):
 @pytest.mark.parametrize("kind", ["hash-threshold", "resilient"])
 def test_63_nexthop_group_loses_a_member(net, kind):
     """RFC 2992: hash-threshold moves at most about half of the flows; a resilient group only the orphans."""
-    if kind == "resilient" and net.backend.startswith("engine"):
-        pytest.skip("the engine takes a resilient group for a hash-threshold one (docs/differences.md)")
     by_ports(net, 4)
     third = "10.0.1.3"  # a second gateway on link 1, told apart by its MAC
     net.ip(f"neighbour replace {third} lladdr {net.host_mac(1)[:-2]}93 dev r1", f"neighbour del {third} dev r1")

@@ -57,13 +57,18 @@ pub struct Adjacency {
 
 /// Several next hops that share the flows of a prefix by weight.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Next hops with the highest hash each takes, ascending (RFC 2992 hash threshold).
-    members: Box<[(u32, NextHopId)]>,
+pub struct Group(Choice);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Choice {
+    /// Next hops with the highest hash each takes, ascending (RFC 2992).
+    Threshold(Box<[(u32, NextHopId)]>),
+    /// The next hop for each remainder of the hash, and each next hop once.
+    Buckets(Box<[NextHopId]>, Box<[NextHopId]>),
 }
 
 impl Group {
-    /// A group of next hops with weights. Shares are in proportion to the weights; weight 0
+    /// A group of next hops with weights (RFC 2992 hash threshold). Shares are in proportion to the weights; weight 0
     /// counts as 1. An empty group leads to [`NextHopId::NO_ROUTE`].
     pub fn new(members: &[(NextHopId, u32)]) -> Self {
         let total: u64 = members
@@ -80,19 +85,44 @@ impl Group {
                 (u32::try_from(bound).unwrap_or(u32::MAX), id)
             })
             .collect();
-        Self { members }
+        Self(Choice::Threshold(members))
+    }
+
+    /// A group that assigns flows by buckets, as Linux's resilient groups do: a next hop that goes
+    /// takes only the flows of its buckets along. An empty group leads to
+    /// [`NextHopId::NO_ROUTE`].
+    pub fn resilient(buckets: &[NextHopId]) -> Self {
+        let mut members = buckets.to_vec();
+        members.sort_unstable();
+        members.dedup();
+        Self(Choice::Buckets(buckets.into(), members.into()))
     }
 
     /// The member for a flow.
     #[inline]
     pub fn select(&self, hash: u32) -> NextHopId {
-        let found = self.members.iter().find(|&&(bound, _)| hash <= bound);
-        found.map_or(NextHopId::NO_ROUTE, |&(_, id)| id)
+        let found = match &self.0 {
+            Choice::Threshold(members) => members
+                .iter()
+                .find(|&&(bound, _)| hash <= bound)
+                .map(|&(_, id)| id),
+            Choice::Buckets(buckets, _) => (hash as usize)
+                .checked_rem(buckets.len())
+                .map(|bucket| buckets[bucket]),
+        };
+        found.unwrap_or(NextHopId::NO_ROUTE)
     }
 
-    /// All members.
+    /// All members; of a resilient group each once.
     pub fn members(&self) -> impl Iterator<Item = NextHopId> {
-        self.members.iter().map(|&(_, id)| id)
+        let (weighted, plain): (&[_], &[_]) = match &self.0 {
+            Choice::Threshold(members) => (members, &[]),
+            Choice::Buckets(_, members) => (&[], members),
+        };
+        weighted
+            .iter()
+            .map(|&(_, id)| id)
+            .chain(plain.iter().copied())
     }
 }
 
@@ -127,5 +157,20 @@ mod tests {
         assert_eq!(hits.count(), 1 << 14);
         assert_eq!(group.select(u32::MAX), NextHopId(2));
         assert_eq!(Group::new(&[]).select(7), NextHopId::NO_ROUTE);
+    }
+
+    #[test]
+    fn buckets_keep_their_flows() {
+        let ids = [1, 2, 3, 1, 2, 3].map(NextHopId);
+        let (group, less) = (
+            Group::resilient(&ids),
+            Group::resilient(&ids.map(|id| match id {
+                NextHopId(3) => NextHopId(1),
+                id => id,
+            })),
+        );
+        let moved = (0..600).filter(|&h| group.select(h) != less.select(h));
+        assert_eq!(moved.count(), 200, "only the flows of next hop 3");
+        assert_eq!(Group::resilient(&[]).select(7), NextHopId::NO_ROUTE);
     }
 }

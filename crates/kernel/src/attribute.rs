@@ -50,6 +50,10 @@ impl<'a> Attribute<'a> {
             .map_err(|_| Malformed("attribute value"))
     }
 
+    pub(crate) fn u16(&self) -> Result<u16, Malformed> {
+        Ok(u16::from_ne_bytes(self.array()?))
+    }
+
     pub(crate) fn u32(&self) -> Result<u32, Malformed> {
         Ok(u32::from_ne_bytes(self.array()?))
     }

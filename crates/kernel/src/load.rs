@@ -6,7 +6,9 @@ use bora_fib::{Prefix4, Prefix6};
 
 use crate::error::KernelError;
 use crate::family::{Family, intern, is_same};
-use crate::message::{self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP};
+use crate::message::{
+    self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP, RTM_GETNEXTHOPBUCKET,
+};
 use crate::model::{Model, Stale};
 use crate::nexthops::NextHops;
 use crate::rib::{Prefix, Route, number};
@@ -122,7 +124,7 @@ impl Loader {
         match found {
             Ok(found) => {
                 let found: BTreeMap<u32, NextHopObject> = found.into_iter().collect();
-                Ok(model.set_objects(found))
+                Ok(model.set_objects(found) + self.buckets(model)?)
             }
             // kernels before 5.3 have none
             Err(KernelError::Dump { source, .. })
@@ -132,6 +134,30 @@ impl Loader {
             }
             Err(e) => Err(e),
         }
+    }
+
+    /// The buckets of resilient groups, if there are any.
+    fn buckets(&mut self, model: &mut Model) -> Result<usize, KernelError> {
+        let resilient = |object: &NextHopObject| match object {
+            NextHopObject::Group { resilient, .. } => *resilient,
+            _ => false,
+        };
+        if !model.world.objects.values().any(resilient) {
+            return Ok(model.set_buckets(BTreeMap::new()));
+        }
+        let mut found = self.dump(RTM_GETNEXTHOPBUCKET, &[0; 8], |message| match message {
+            Message::Bucket(bucket) => Some(bucket),
+            _ => None,
+        })?;
+        found.sort_by_key(|bucket| (bucket.group, bucket.index));
+        let mut groups: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for bucket in found {
+            groups
+                .entry(bucket.group)
+                .or_default()
+                .push(bucket.next_hop);
+        }
+        Ok(model.set_buckets(groups))
     }
 
     fn neighbours(&mut self, model: &mut Model, device: Option<u32>) -> Result<usize, KernelError> {

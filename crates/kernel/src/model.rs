@@ -86,6 +86,10 @@ impl Model {
             Message::Neighbour(neighbour, gone) => self.neighbour(neighbour, gone),
             Message::Route(route, gone) => self.route(route, gone),
             Message::NextHop(object, gone) => self.object(object, gone),
+            Message::Bucket(_) => {
+                self.stale.objects = true;
+                self.stale.reason = "a bucket moved";
+            }
             Message::Netconf => self.noticed.settings = true,
             Message::Rule | Message::Traffic => self.noticed.guard = true,
             Message::Other => {}
@@ -295,7 +299,7 @@ impl Model {
                 .objects
                 .iter()
                 .filter_map(|(&group, object)| match object {
-                    NextHopObject::Group(members) if members.iter().any(|m| m.0 == id) => {
+                    NextHopObject::Group { members, .. } if members.iter().any(|m| m.0 == id) => {
                         Some(group)
                     }
                     _ => None,
@@ -320,6 +324,21 @@ impl Model {
             .filter(|id| old.get(id) != new.get(id))
             .collect();
         changed.iter().for_each(|&id| self.object_changed(id));
+        changed.len()
+    }
+
+    /// Replaces what is known of the buckets of resilient groups.
+    pub(crate) fn set_buckets(&mut self, new: BTreeMap<u32, Vec<u32>>) -> usize {
+        let old = std::mem::replace(&mut self.world.buckets, new);
+        let new = &self.world.buckets;
+        let groups: BTreeSet<u32> = old.keys().chain(new.keys()).copied().collect();
+        let changed: BTreeSet<u32> = groups
+            .into_iter()
+            .filter(|group| old.get(group) != new.get(group))
+            .collect();
+        if !changed.is_empty() {
+            self.refresh(|_, target| target.object.is_some_and(|id| changed.contains(&id)));
+        }
         changed.len()
     }
 

@@ -233,8 +233,10 @@ impl NextHops {
         };
         let mut keys = Vec::new();
         let mut members = Vec::new();
+        let buckets = world.bucket_ways(&state.target, state.v6);
+        let resilient = buckets.is_some();
         if fixed.is_none() {
-            let ways = world.ways(&state.target);
+            let ways = buckets.unwrap_or_else(|| world.ways(&state.target));
             for hop in ways.iter().filter(|hop| world.alive(hop, state.v6)) {
                 let key = hop_key(hop, state);
                 members.push((self.acquire(world, key)?, hop.weight));
@@ -247,6 +249,9 @@ impl NextHops {
         Ok(fixed.unwrap_or_else(|| {
             if members.is_empty() {
                 punt(PuntReason::Unsupported, None) // unusable: no prefix leads here
+            } else if resilient {
+                let buckets: Vec<_> = members.iter().map(|&(id, _)| id).collect();
+                NextHop::Group(Group::resilient(&buckets))
             } else {
                 NextHop::Group(Group::new(&members))
             }

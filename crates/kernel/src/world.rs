@@ -40,6 +40,8 @@ pub(crate) struct World {
     /// By address first, so that those inside a prefix stand together.
     pub(crate) neighbours: BTreeMap<(IpAddr, u32), Neighbour>,
     pub(crate) objects: BTreeMap<u32, NextHopObject>,
+    /// Buckets of the resilient groups: the number of the object each leads to.
+    pub(crate) buckets: BTreeMap<u32, Vec<u32>>,
     pub(crate) ports: BTreeMap<u32, Port>,
     pub(crate) settings: Settings,
 }
@@ -83,7 +85,7 @@ impl World {
             return target.hops.clone();
         };
         match self.objects.get(&id) {
-            Some(NextHopObject::Group(members)) => {
+            Some(NextHopObject::Group { members, .. }) => {
                 let single = |&(id, weight): &(u32, u32)| {
                     Some(Hop {
                         weight,
@@ -94,6 +96,31 @@ impl World {
             }
             _ => self.single(id).into_iter().collect(),
         }
+    }
+
+    /// The living way of each bucket, if the target is a resilient group whose buckets are known.
+    /// A bucket whose way has gone takes another's until the kernel says which.
+    pub(crate) fn bucket_ways(&self, target: &Target, v6: bool) -> Option<Vec<Hop>> {
+        let id = target.object?;
+        let NextHopObject::Group {
+            members,
+            resilient: true,
+        } = self.objects.get(&id)?
+        else {
+            return None;
+        };
+        let buckets = self.buckets.get(&id)?;
+        let living: Vec<(u32, Hop)> = members
+            .iter()
+            .filter_map(|&(member, _)| Some((member, self.single(member)?)))
+            .filter(|(_, hop)| self.alive(hop, v6))
+            .collect();
+        let way = |(index, bucket): (usize, &u32)| {
+            let own = living.iter().find(|(member, _)| member == bucket);
+            let other = || living.get(index.checked_rem(living.len())?);
+            own.or_else(other).map(|&(_, hop)| hop)
+        };
+        buckets.iter().enumerate().map(way).collect()
     }
 
     fn single(&self, id: u32) -> Option<Hop> {

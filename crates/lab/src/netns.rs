@@ -91,7 +91,7 @@ pub fn remove_leftovers() {
 ///
 /// # Errors
 /// If somebody else handles these signals already.
-pub fn clean_up_on_signals() -> anyhow::Result<()> {
+pub(crate) fn clean_up_on_signals() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
         let own = std::process::id().to_string();
         remove(|pid| pid == own);

@@ -85,7 +85,7 @@ impl Injector {
         }
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             bss.next_frame = 0;
-            bss.generic = generic.into();
+            bss.generic = generic;
         }
         let data = [0u8; 64];
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex

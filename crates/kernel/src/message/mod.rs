@@ -12,7 +12,7 @@ use std::net::IpAddr;
 
 pub use crate::attribute::Malformed;
 use crate::attribute::{attributes, header, u32_at};
-pub use nexthop::{NextHopMessage, NextHopObject};
+pub use nexthop::{Bucket, NextHopMessage, NextHopObject};
 pub use route::{Hop, RouteMessage, RouteType, Target};
 
 /// Length of struct nlmsghdr.
@@ -144,6 +144,8 @@ pub enum Message {
     Route(RouteMessage, bool),
     /// A next-hop object.
     NextHop(NextHopMessage, bool),
+    /// A bucket of a resilient group.
+    Bucket(Bucket),
     /// Forwarding settings of some interface changed.
     Netconf,
     /// A policy-routing rule changed.
@@ -158,6 +160,8 @@ pub enum Message {
 pub(crate) const RTM_NEWNEXTHOP: u16 = 104;
 pub(crate) const RTM_DELNEXTHOP: u16 = 105;
 pub(crate) const RTM_GETNEXTHOP: u16 = 106;
+const RTM_NEWNEXTHOPBUCKET: u16 = 116;
+pub(crate) const RTM_GETNEXTHOPBUCKET: u16 = 118;
 const RTM_NEWNETCONF: u16 = 80;
 const RTM_DELNETCONF: u16 = 81;
 
@@ -191,6 +195,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
         RTM_NEWNEXTHOP | RTM_DELNEXTHOP => {
             Message::NextHop(nexthop::decode(payload)?, kind == RTM_DELNEXTHOP)
         }
+        RTM_NEWNEXTHOPBUCKET => Message::Bucket(nexthop::bucket(payload)?),
         RTM_NEWNETCONF | RTM_DELNETCONF => Message::Netconf,
         libc::RTM_NEWRULE | libc::RTM_DELRULE => Message::Rule,
         libc::RTM_NEWQDISC | libc::RTM_DELQDISC | libc::RTM_NEWTFILTER | libc::RTM_DELTFILTER => {

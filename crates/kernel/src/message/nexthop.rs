@@ -1,4 +1,4 @@
-//! RTM_NEWNEXTHOP (struct nhmsg): next-hop objects, `ip nexthop`.
+//! RTM_NEWNEXTHOP, RTM_NEWNEXTHOPBUCKET (struct nhmsg): next-hop objects, `ip nexthop`.
 
 use std::net::IpAddr;
 
@@ -7,12 +7,17 @@ use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
 // include/uapi/linux/nexthop.h
 const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
+const NHA_GROUP_TYPE: u16 = 3;
 const NHA_BLACKHOLE: u16 = 4;
 const NHA_OIF: u16 = 5;
 const NHA_GATEWAY: u16 = 6;
 const NHA_ENCAP_TYPE: u16 = 7;
 const NHA_ENCAP: u16 = 8;
 const NHA_FDB: u16 = 11;
+const NHA_RES_BUCKET: u16 = 13;
+const NHA_RES_BUCKET_INDEX: u16 = 1;
+const NHA_RES_BUCKET_NH_ID: u16 = 3;
+const NEXTHOP_GRP_TYPE_RES: u16 = 1;
 /// struct nexthop_grp.
 const GROUP_ENTRY: usize = 8;
 const RTNH_F_DEAD: u32 = 1;
@@ -38,25 +43,70 @@ pub enum NextHopObject {
         /// Marked dead by the kernel.
         dead: bool,
     },
-    /// Several, by number and weight. Resilient groups too: their buckets change nothing about
-    /// which ways are allowed.
-    Group(Vec<(u32, u32)>),
+    /// Several.
+    Group {
+        /// By number and weight.
+        members: Vec<(u32, u32)>,
+        /// Flows are assigned by buckets ([`Bucket`]) and not by hash thresholds.
+        resilient: bool,
+    },
     /// Drops.
     Blackhole,
     /// Encapsulation, bridge FDB.
     Unsupported,
 }
 
+/// One bucket of a resilient group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The group's number.
+    pub group: u32,
+    /// Which bucket: flows whose hash leaves this remainder.
+    pub index: u16,
+    /// Number of the next-hop object they take.
+    pub next_hop: u32,
+}
+
+pub(super) fn bucket(payload: &[u8]) -> Result<Bucket, Malformed> {
+    const WHAT: Malformed = Malformed("next-hop bucket");
+    header(payload, 8, "next-hop bucket")?;
+    let (mut group, mut index, mut next_hop) = (None, None, None);
+    for attribute in attributes(payload, 8) {
+        let attribute = attribute?;
+        match attribute.kind {
+            NHA_ID => group = Some(attribute.u32()?),
+            NHA_RES_BUCKET => {
+                for nested in attribute.nested() {
+                    let nested = nested?;
+                    match nested.kind {
+                        NHA_RES_BUCKET_INDEX => index = Some(nested.u16()?),
+                        NHA_RES_BUCKET_NH_ID => next_hop = Some(nested.u32()?),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(Bucket {
+        group: group.ok_or(WHAT)?,
+        index: index.ok_or(WHAT)?,
+        next_hop: next_hop.ok_or(WHAT)?,
+    })
+}
+
 pub(super) fn decode(payload: &[u8]) -> Result<NextHopMessage, Malformed> {
     let head = header(payload, 8, "next-hop message")?;
     let dead = u32_at(head, 4) & RTNH_F_DEAD != 0;
     let (mut id, mut device, mut gateway) = (None, None, None);
-    let (mut group, mut blackhole, mut unsupported) = (None, false, false);
+    let (mut group, mut resilient) = (None, false);
+    let (mut blackhole, mut unsupported) = (false, false);
     for attribute in attributes(payload, 8) {
         let attribute = attribute?;
         match attribute.kind {
             NHA_ID => id = Some(attribute.u32()?),
             NHA_GROUP => group = Some(members(&attribute)?),
+            NHA_GROUP_TYPE => resilient = attribute.u16()? == NEXTHOP_GRP_TYPE_RES,
             NHA_BLACKHOLE => blackhole = true,
             NHA_OIF => device = Some(attribute.u32()?),
             NHA_GATEWAY => gateway = Some(attribute.ip()?),
@@ -68,7 +118,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<NextHopMessage, Malformed> {
     let object = match (group, device) {
         _ if unsupported => NextHopObject::Unsupported,
         _ if blackhole => NextHopObject::Blackhole,
-        (Some(group), _) => NextHopObject::Group(group),
+        (Some(members), _) => NextHopObject::Group { members, resilient },
         (None, Some(device)) => NextHopObject::Single {
             device,
             gateway,
@@ -119,13 +169,32 @@ mod tests {
     }
 
     #[test]
+    fn resilient_bucket() {
+        let bytes = [
+            0, 0, 0, 0, 0, 0, 0, 0, //
+            8, 0, 1, 0, 9, 0, 0, 0, // group 9
+            20, 0, 13, 128, 6, 0, 1, 0, 5, 0, 0, 0, 8, 0, 3, 0, 2, 0, 0, 0,
+        ];
+        let found = Bucket {
+            group: 9,
+            index: 5,
+            next_hop: 2,
+        };
+        assert_eq!(bucket(&bytes), Ok(found));
+        assert!(bucket(&bytes[..16]).is_err(), "no bucket");
+    }
+
+    #[test]
     fn group_weights() {
         let bytes = [
             0, 0, 0, 0, 0, 0, 0, 0, //
             8, 0, 1, 0, 9, 0, 0, 0, //
             20, 0, 2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 255, 1, 0, 0,
         ];
-        let object = NextHopObject::Group(vec![(1, 1), (2, 512)]);
+        let object = NextHopObject::Group {
+            members: vec![(1, 1), (2, 512)],
+            resilient: false,
+        };
         assert_eq!(decode(&bytes), Ok(NextHopMessage { id: 9, object }));
     }
 }
