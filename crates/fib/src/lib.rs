@@ -15,6 +15,7 @@ mod prefix;
 mod publish;
 mod reader;
 mod rib;
+pub mod synthetic;
 mod trie;
 mod writer;
 
@@ -34,6 +35,22 @@ pub struct FibConfig {
     pub max_nodes4: u32,
     /// Nodes of 256 entries (1 KiB each) for IPv6.
     pub max_nodes6: u32,
+    /// Instructions for look-ups.
+    pub simd: Simd,
+}
+
+/// Instructions for batch look-ups. The results are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Simd {
+    /// The widest the CPU has.
+    #[default]
+    Auto,
+    /// AVX-512 F, BW, DQ, VL and VPOPCNTDQ.
+    Avx512,
+    /// AVX2.
+    Avx2,
+    /// None.
+    Scalar,
 }
 
 impl Default for FibConfig {
@@ -43,6 +60,7 @@ impl Default for FibConfig {
             max_readers: 64,
             max_nodes4: 1 << 16,
             max_nodes6: 1 << 18,
+            simd: Simd::Auto,
         }
     }
 }
