@@ -47,8 +47,8 @@ pub fn markdown(rows: &[Row]) -> String {
     let mut text = String::new();
     let vectors = distinct(lookups.iter().map(|row| split(row).1.into()));
     let title = format!("ns a look-up, vectors of {}", vectors.join(" / "));
-    table(&mut text, &title, &lookups, |row| split(row).0.into());
-    table(&mut text, "everything else", &others, |row| {
+    table(&mut text, &title, true, &lookups, |row| split(row).0.into());
+    table(&mut text, "everything else", false, &others, |row| {
         format!("{}: {}, {}", row.case, row.metric, row.unit)
     });
     text
@@ -60,7 +60,14 @@ pub fn split(row: &Row) -> (&str, &str) {
 }
 
 /// One table a family: a line for each label, a column for each subject, a cell with the medians.
-fn table(text: &mut String, title: &str, rows: &[&Row], label: impl Fn(&Row) -> String) {
+/// `rates` adds how many times as fast the first subject is as the one of the ratios.
+fn table(
+    text: &mut String,
+    title: &str,
+    rates: bool,
+    rows: &[&Row],
+    label: impl Fn(&Row) -> String,
+) {
     let mut families: Vec<&str> = rows.iter().filter_map(|row| family(row)).collect();
     families.dedup();
     for chosen in families {
@@ -70,17 +77,27 @@ fn table(text: &mut String, title: &str, rows: &[&Row], label: impl Fn(&Row) -> 
             .filter(|row| family(row) == Some(chosen))
             .collect();
         let subjects = distinct(rows.iter().map(|row| row.subject.clone()));
-        let _ = writeln!(text, "\n| {chosen}: {title} | {} |", subjects.join(" | "));
-        let _ = writeln!(text, "| --- |{}", " ---: |".repeat(subjects.len()));
+        let mut columns = subjects.clone();
+        if rates {
+            columns.extend(
+                rows.first()
+                    .map(|row| format!("rate, {} : {}", row.subject, row.ratio_to)),
+            );
+        }
+        let _ = writeln!(text, "\n| {chosen}: {title} | {} |", columns.join(" | "));
+        let _ = writeln!(text, "| --- |{}", " ---: |".repeat(columns.len()));
         for line in distinct(rows.iter().map(|row| label(row))) {
-            let cell = |subject: &String| {
+            let cell = |subject: &String, value: fn(&Row) -> String| {
                 let mine = rows
                     .iter()
                     .filter(|row| label(row) == line && row.subject == *subject);
-                let values: Vec<String> = mine.map(|row| number(row.median)).collect();
-                values.join(" / ")
+                mine.map(|row| value(row)).collect::<Vec<_>>().join(" / ")
             };
-            let cells: Vec<String> = subjects.iter().map(cell).collect();
+            let median = |subject| cell(subject, |row| number(row.median));
+            let mut cells: Vec<String> = subjects.iter().map(median).collect();
+            if rates {
+                cells.push(cell(&subjects[0], |row| format!("{:.2}", 1.0 / row.ratio)));
+            }
             let short = line
                 .strip_prefix(chosen)
                 .unwrap_or(&line)
@@ -158,7 +175,7 @@ mod tests {
         assert_eq!(rows[0].ratio, 0.5);
         let text = markdown(&rows);
         assert!(
-            text.contains("| uniform | 1.50 / 1.25 | 3.00 / 2.50 |"),
+            text.contains("| uniform | 1.50 / 1.25 | 3.00 / 2.50 | 2.00 / 2.00 |"),
             "{text}"
         );
         assert!(text.contains("| load, s | 1.00 | 2.00 |"), "{text}");

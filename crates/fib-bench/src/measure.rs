@@ -56,8 +56,9 @@ impl Disturbance {
     }
 }
 
-/// Nanoseconds per look-up when packets pass through the caches between vectors: the median
-/// vector. Only the look-up is timed; what the clock itself takes is subtracted.
+/// Nanoseconds per look-up when packets pass through the caches between vectors. Only the look-up
+/// is timed; what the clock itself takes is subtracted. A [`trimmed_mean`], as a vector may take
+/// no more than a few ticks of the clock.
 pub fn disturbed<K>(
     reader: &mut dyn Reader<K>,
     keys: &[K],
@@ -70,20 +71,28 @@ pub fn disturbed<K>(
         fence(Ordering::SeqCst);
         let start = Instant::now();
         reader.look_up(keys);
-        (start.elapsed().as_nanos() as f64 - clock) / vector as f64
+        start.elapsed().as_nanos() as f64
     };
     let mut times: Vec<f64> = keys
         .chunks_exact(vector)
         .take(DISTURBED_VECTORS)
         .map(time)
         .collect();
-    quantile(&mut times, 0.5)
+    (trimmed_mean(&mut times) - clock) / vector as f64
 }
 
-/// Nanoseconds between two looks at the clock, the least of many.
-pub fn clock_cost() -> f64 {
-    let look = || Instant::now().elapsed().as_nanos();
-    (0..1000).map(|_| look()).min().unwrap_or(0) as f64
+/// Nanoseconds between two looks at the clock.
+fn clock_cost() -> f64 {
+    let look = |_| Instant::now().elapsed().as_nanos() as f64;
+    trimmed_mean(&mut (0..10_000).map(look).collect::<Vec<_>>())
+}
+
+/// The mean without the lowest and the highest twentieth; sorts the values. 0 if there are none.
+pub fn trimmed_mean(values: &mut [f64]) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let cut = values.len() / 20;
+    let kept = &values[cut..values.len() - cut];
+    kept.iter().sum::<f64>() / kept.len().max(1) as f64
 }
 
 /// The value that a share `q` of the values does not exceed; sorts them. 0 if there are none.
@@ -99,6 +108,15 @@ pub fn quantile(values: &mut [f64], q: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_trimmed_mean_forgets_what_stands_out() {
+        let mut values = vec![1.0; 50];
+        values.extend([2.0; 50]);
+        (values[0], values[99]) = (-1e9, 1e9);
+        assert!((trimmed_mean(&mut values) - 1.5).abs() < 0.02);
+        assert_eq!(trimmed_mean(&mut []), 0.0);
+    }
 
     #[test]
     fn quantiles() {
