@@ -2,16 +2,9 @@
 
 use std::fmt::Write;
 
+use bora_fib_bench::run::{LOOKUP, Metric, Observer, VECTOR};
+
 use crate::{Results, Row};
-
-/// Cases of look-ups end so, and a number of keys.
-pub const VECTOR: &str = ", vectors of ";
-
-/// A metric's name and unit.
-pub type Metric = (&'static str, &'static str);
-
-/// Look-ups of one thread.
-pub const LOOKUP: Metric = ("look-up", "ns");
 
 /// All results of one family.
 #[derive(Debug, Default)]
@@ -19,9 +12,8 @@ pub struct Report {
     metrics: Vec<(Metric, Results)>,
 }
 
-impl Report {
-    /// Adds one round.
-    pub fn add(&mut self, metric: Metric, case: &str, subject: &str, value: f64) {
+impl Observer for Report {
+    fn sample(&mut self, metric: Metric, case: &str, subject: &str, value: f64) {
         let known = self.metrics.iter().position(|(other, _)| *other == metric);
         let index = known.unwrap_or_else(|| {
             self.metrics.push((metric, Results::default()));
@@ -30,6 +22,12 @@ impl Report {
         self.metrics[index].1.add(case, subject, value);
     }
 
+    fn progress(&mut self, what: &str) {
+        eprintln!("{what}");
+    }
+}
+
+impl Report {
     /// Medians of everything, and ratios to a subject.
     pub fn rows(&self, base: &str) -> Vec<Row> {
         let rows = |((metric, unit), results): &(Metric, Results)| results.rows(metric, unit, base);
@@ -167,9 +165,9 @@ mod tests {
         for (subject, factor) in [("bora", 1.0), ("rte_fib", 2.0)] {
             for (vector, value) in [("32", 1.5), ("64", 1.25)] {
                 let case = format!("IPv4, uniform{VECTOR}{vector}");
-                report.add(LOOKUP, &case, subject, value * factor);
+                report.sample(LOOKUP, &case, subject, value * factor);
             }
-            report.add(("load", "s"), "IPv4", subject, factor);
+            report.sample(("load", "s"), "IPv4", subject, factor);
         }
         let rows = report.rows("rte_fib");
         assert_eq!(rows[0].ratio, 0.5);

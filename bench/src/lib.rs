@@ -4,6 +4,7 @@
 #[cfg(feature = "dpdk")]
 #[allow(unsafe_code)]
 pub mod dpdk;
+pub mod fib_plot;
 pub mod fib_report;
 pub mod plot;
 

@@ -18,6 +18,9 @@ pub trait Prefix:
     /// In names of files.
     const TAG: &str;
 
+    /// Prefixes in the Internet's table, 2026.
+    const INTERNET: usize;
+
     /// A random address of this prefix.
     fn inside(self, random: &mut Random) -> Self::Key;
 
@@ -32,6 +35,7 @@ impl Prefix for Prefix4 {
     type Key = u32;
     const FAMILY: &str = "IPv4";
     const TAG: &str = "v4";
+    const INTERNET: usize = 1_168_945;
 
     fn inside(self, random: &mut Random) -> u32 {
         let host = u32::MAX.checked_shr(u32::from(self.len())).unwrap_or(0);
@@ -51,6 +55,7 @@ impl Prefix for Prefix6 {
     type Key = [u8; 16];
     const FAMILY: &str = "IPv6";
     const TAG: &str = "v6";
+    const INTERNET: usize = 279_855;
 
     fn inside(self, random: &mut Random) -> [u8; 16] {
         let host = u128::MAX.checked_shr(u32::from(self.len())).unwrap_or(0);
