@@ -6,45 +6,59 @@
 //! reader can hold the object. The `SeqCst` fences order "unlink, then read the slots" against
 //! "go online, then read the tables": one of the two sides sees the other.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 use crossbeam_utils::CachePadded;
 
+use crate::family::{Family, V4, V6, root_len};
+use crate::lookup::Kernel;
 use crate::nexthop::{NextHop, PuntReason};
+use crate::region::{Pages, Region};
 use crate::{FibConfig, FibError};
 
 const OFFLINE: u64 = 0;
 const FREE: u64 = u64::MAX;
 
-/// A table of one-word entries: a root and nodes of 256.
+/// What readers have of one family: words and nodes as described in `node`.
 #[derive(Debug)]
-pub(crate) struct Entries {
-    pub(crate) root: Box<[AtomicU32]>,
-    pub(crate) nodes: Box<[AtomicU32]>,
+pub(crate) struct Tree {
+    /// A word for each value of the first bits.
+    pub(crate) root: Arc<Region>,
+    /// The nodes.
+    pub(crate) nodes: Region,
+    /// Next hop of addresses in the root's range whose leaf is 0.
+    pub(crate) inherit: AtomicU32,
+    /// Next hop of other addresses whose leaf is 0.
+    pub(crate) default: AtomicU32,
+    /// The word for the first six bits of addresses outside the root's range.
+    pub(crate) outside: AtomicU32,
 }
 
-impl Entries {
-    fn new(root_bits: u32, max_nodes: u32) -> Self {
-        Self {
-            root: zeroed(1 << root_bits),
-            nodes: zeroed(max_nodes as usize * 256),
-        }
+impl Tree {
+    fn new<F: Family>(nodes: usize, pages: Pages) -> Option<Self> {
+        Some(Self {
+            root: Arc::new(Region::reserve(root_len::<F>() * 4, pages)?),
+            nodes: Region::reserve(nodes, pages)?,
+            inherit: AtomicU32::new(0),
+            default: AtomicU32::new(0),
+            outside: AtomicU32::new(0),
+        })
     }
 }
 
-/// Zeroed words that cost memory only when touched.
-fn zeroed(count: usize) -> Box<[AtomicU32]> {
-    let words = vec![0u32; count].into_boxed_slice();
-    let raw = Box::into_raw(words);
-    // SAFETY: AtomicU32 has the size, alignment and bit validity of u32, and the box is given up.
-    unsafe { Box::from_raw(raw as *mut [AtomicU32]) }
+/// Address space for a limit: removals may for a while need more than the limit, until readers
+/// have left the nodes they replace. A page more keeps wide loads inside.
+pub(crate) fn reserved(limit: usize) -> usize {
+    2 * limit + (1 << 20)
 }
 
 /// Everything readers see.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub(crate) v4: Entries,
-    pub(crate) v6: Entries,
+    pub(crate) v4: Tree,
+    pub(crate) v6: Tree,
+    pub(crate) simd: Kernel,
     next_hops: Box<[AtomicPtr<NextHop>]>,
     epoch: AtomicU64,
     readers: Box<[CachePadded<AtomicU64>]>,
@@ -65,10 +79,13 @@ impl Drop for RetiredNextHop {
 }
 
 impl Shared {
-    pub(crate) fn new(config: &FibConfig) -> Self {
+    pub(crate) fn new(config: &FibConfig) -> Result<Self, FibError> {
+        let (octets4, octets6) = (reserved(config.max_bytes4), reserved(config.max_bytes6));
+        let refused = FibError::NoAddressSpace(octets4 + octets6);
         let shared = Self {
-            v4: Entries::new(24, config.max_nodes4),
-            v6: Entries::new(16, config.max_nodes6),
+            v4: Tree::new::<V4>(octets4, Pages::Huge).ok_or(refused)?,
+            v6: Tree::new::<V6>(octets6, Pages::Small).ok_or(refused)?,
+            simd: Kernel::new(config.simd)?,
             next_hops: (0..=config.max_next_hops)
                 .map(|_| AtomicPtr::default())
                 .collect(),
@@ -83,7 +100,7 @@ impl Shared {
         };
         let none = shared.set_next_hop(0, Some(no_route));
         debug_assert!(none.is_none());
-        shared
+        Ok(shared)
     }
 
     /// The object, or "no route" for an id that has none: a reader may meet an id whose object

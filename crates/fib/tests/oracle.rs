@@ -17,12 +17,7 @@ fn punt() -> NextHop {
 }
 
 fn fib(ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
-    let config = FibConfig {
-        max_nodes4: 4096,
-        max_nodes6: 65_536,
-        ..FibConfig::default()
-    };
-    let (mut writer, handle) = bora_fib::new(config).unwrap();
+    let (mut writer, handle) = bora_fib::new(FibConfig::default()).unwrap();
     let ids = (0..ids)
         .map(|_| writer.add_next_hop(punt()).unwrap())
         .collect();
@@ -144,19 +139,48 @@ fn nodes_come_back_when_prefixes_go() {
 #[test]
 fn a_full_table_refuses_and_stays_whole() {
     let config = FibConfig {
-        max_nodes4: 1,
+        max_bytes4: 4096,
         ..FibConfig::default()
     };
     let (mut writer, handle) = bora_fib::new(config).unwrap();
-    let reader = handle.reader().unwrap();
+    let mut reader = handle.reader().unwrap();
     let id = writer.add_next_hop(punt()).unwrap();
-    writer.insert4(Prefix4::masked(0x0a000001, 32), id).unwrap();
-    let second = writer.insert4(Prefix4::masked(0x0b000001, 32), id);
-    assert_eq!(second, Err(FibError::TableFull(1)));
-    let mut out = [NextHopId::NO_ROUTE; 2];
-    reader.lookup4(&[0x0a000001, 0x0b000001], &mut out);
-    assert_eq!(out, [id, NextHopId::NO_ROUTE]);
-    assert_eq!(writer.len4(), 1);
+    let mut fitted: Vec<u32> = vec![];
+    let refused = (0..1000)
+        .map(|n| 0x0a00_0000 + n * 0x10_0000)
+        .find(|&addr| {
+            let result = writer.insert4(Prefix4::masked(addr, 24), id);
+            if result.is_ok() {
+                fitted.push(addr);
+            } else {
+                assert_eq!(result, Err(FibError::TableFull(4096)));
+            }
+            result.is_err()
+        })
+        .expect("one page has an end");
+    assert!(fitted.len() >= 250);
+    assert_eq!(writer.len4(), fitted.len());
+    let check = |reader: &FibReader, addrs: &[u32]| {
+        let mut out = vec![NextHopId::NO_ROUTE; addrs.len()];
+        reader.lookup4(addrs, &mut out);
+        assert!(out.iter().all(|&out| out == id));
+        let mut out = [id];
+        reader.lookup4(&[refused], &mut out);
+        assert_eq!(out, [NextHopId::NO_ROUTE]);
+    };
+    check(&reader, &fitted);
+    // a /8 that would change all nodes is refused as a whole
+    let other = writer.add_next_hop(punt()).unwrap();
+    let covering = Prefix4::masked(0x0a00_0000, 8);
+    assert!(writer.insert4(covering, other).is_err());
+    check(&reader, &fitted);
+    // room comes back with the first removal that readers have passed
+    let gone = fitted.pop().unwrap();
+    assert_eq!(writer.remove4(Prefix4::masked(gone, 24)), Some(id));
+    reader.quiesce();
+    writer.insert4(Prefix4::masked(gone, 24), id).unwrap();
+    fitted.push(gone);
+    check(&reader, &fitted);
 }
 
 #[test]
