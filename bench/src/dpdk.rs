@@ -280,8 +280,8 @@ impl Fib<Prefix4> for RteLpm {
     }
 }
 
-/// Sets how the table is looked up in: 0 with AVX-512 if the machine has it, 1 without. Only when no reader is left,
-/// which the number of owners tells: the writer alone has it.
+/// Sets how the table is looked up in: 0 with AVX-512 if the machine has it, 1 without. Only when
+/// no reader is left, which the number of owners tells: the writer alone has it.
 fn choose(
     table: &Arc<Table>,
     select: unsafe extern "C" fn(*mut c_void, c_int) -> c_int,

@@ -135,7 +135,8 @@ fn colour(series: usize) -> &'static str {
 fn rect(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str) {
     let _ = writeln!(
         svg,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+         fill=\"{colour}\"/>"
     );
 }
 

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -27,8 +28,8 @@ struct Options {
     #[arg(long, env = "BORA_TABLES", value_name = "DIRECTORY")]
     tables: Option<PathBuf>,
     /// Times each subject is measured, in turn with the others
-    #[arg(long, default_value_t = 7, value_name = "COUNT")]
-    rounds: usize,
+    #[arg(long, default_value = "7", value_name = "COUNT")]
+    rounds: NonZeroUsize,
     /// Less than a minute: 2 rounds, fewer keys and updates, no rte_lpm
     #[arg(long)]
     quick: bool,
@@ -52,7 +53,7 @@ fn main() -> anyhow::Result<()> {
         Plan::QUICK
     } else {
         Plan {
-            rounds: options.rounds,
+            rounds: options.rounds.get(),
             divide: 1,
         }
     };
@@ -74,7 +75,8 @@ fn main() -> anyhow::Result<()> {
         "synthetic"
     };
     let conditions = format!(
-        "{}; {with}; {table} table of {count4} IPv4 and {count6} IPv6 prefixes; medians of {} rounds.",
+        "{}; {with}; {table} table of {count4} IPv4 and {count6} IPv6 prefixes; medians of {} \
+         rounds.",
         machine(),
         plan.rounds
     );

@@ -1,8 +1,8 @@
 //! How fast a FIB answers and follows: tables, keys and methods, the same for every subject.
 //!
 //! A subject implements [`Fib`] (the writer's side) and [`Reader`] (a worker's side); Bora's own is
-//! [`bora::Bora`]. Look-ups are measured by [`measure`], updates by [`churn`], and [`check`] compares
-//! the subjects' answers before anything is timed. [`run`] does all of it in turn.
+//! [`bora::Bora`]. Look-ups are measured by [`measure`], updates by [`churn`], and [`check`]
+//! compares the subjects' answers before anything is timed. [`run`] does all of it in turn.
 #![forbid(unsafe_code)]
 
 pub mod bora;

@@ -48,7 +48,7 @@ pub fn from_directory<P: Prefix>(directory: &Path) -> anyhow::Result<Vec<Route<P
 /// ends so.
 ///
 /// # Errors
-/// If the file cannot be read or a line is wrong.
+/// If the file cannot be read, a line is wrong, or there is none.
 pub fn from_file<P: Prefix>(path: &Path) -> anyhow::Result<Vec<Route<P>>> {
     let name = || path.display().to_string();
     let text = if path.extension().is_some_and(|ending| ending == "xz") {
@@ -64,7 +64,9 @@ pub fn from_file<P: Prefix>(path: &Path) -> anyhow::Result<Vec<Route<P>>> {
     } else {
         fs::read_to_string(path).with_context(name)?
     };
-    parse(&text).with_context(name)
+    let routes = parse(&text).with_context(name)?;
+    ensure!(!routes.is_empty(), "{}: no prefixes", name());
+    Ok(routes)
 }
 
 fn parse<P: Prefix>(text: &str) -> anyhow::Result<Vec<Route<P>>> {
