@@ -63,3 +63,25 @@ fn descend6(tree: &Tree, mut word: u32, mut rest: u128) -> u32 {
 fn id(leaf: u32, inherit: u32) -> NextHopId {
     NextHopId(if leaf == 0 { inherit } else { leaf - 1 })
 }
+
+/// Looks up the keys whose bit is set.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+pub(super) fn lookup4_some(tree: &Tree, keys: &[u32], out: &mut [NextHopId], some: u64) {
+    let bit = |index: usize| some >> index & 1 == 1;
+    let chosen = (0..keys.len().min(64)).filter(|&index| bit(index));
+    for index in chosen {
+        lookup4(tree, &keys[index..=index], &mut out[index..=index]);
+    }
+}
+
+/// Looks up the keys whose bit is set.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+pub(super) fn lookup6_some(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId], some: u64) {
+    let bit = |index: usize| some >> index & 1 == 1;
+    let chosen = (0..keys.len().min(64)).filter(|&index| bit(index));
+    for index in chosen {
+        out[index] = one6(tree, u128::from_be_bytes(keys[index]));
+    }
+}
