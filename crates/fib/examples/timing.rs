@@ -117,14 +117,37 @@ fn main() {
             .map(|_| writer.add_next_hop(punt.clone()).unwrap())
             .collect();
         let mut reader = handle.reader().unwrap();
+        let bulk4: Vec<_> = table4
+            .iter()
+            .map(|&(prefix, id)| (prefix, ids[id as usize]))
+            .collect();
+        let bulk6: Vec<_> = table6
+            .iter()
+            .map(|&(prefix, id)| (prefix, ids[id as usize]))
+            .collect();
+        {
+            let (mut writer, _handle) = bora_fib::new(config).unwrap();
+            for _ in 0..256 {
+                writer.add_next_hop(punt.clone()).unwrap();
+            }
+            let start = Instant::now();
+            writer.load4(&bulk4).unwrap();
+            let load4 = start.elapsed();
+            let start = Instant::now();
+            writer.load6(&bulk6).unwrap();
+            println!("{simd:?}: bulk {load4:.3?} v4, {:.3?} v6", start.elapsed());
+            println!("{:#?}", writer.stats());
+        }
         let start = Instant::now();
         for &(prefix, id) in &table4 {
             writer.insert4(prefix, ids[id as usize]).unwrap();
+            reader.quiesce();
         }
         let load4 = start.elapsed();
         let start = Instant::now();
         for &(prefix, id) in &table6 {
             writer.insert6(prefix, ids[id as usize]).unwrap();
+            reader.quiesce();
         }
         println!(
             "{simd:?}: one by one {load4:.3?} v4, {:.3?} v6",
@@ -132,7 +155,11 @@ fn main() {
         );
         reader.quiesce();
         writer.reclaim();
-        println!("{:?}", writer.stats());
+        println!(
+            "{} {}",
+            writer.stats().ipv4.table_bytes,
+            writer.stats().ipv6.table_bytes
+        );
         if simd == Simd::Avx512 {
             let mut update = |name: &str, shortest: u8| {
                 let mut times: [Vec<f64>; 3] = Default::default();
@@ -187,6 +214,11 @@ fn main() {
                 writer.reclaim();
             }
             println!("v6: {:.2} M updates/s", 0.3 / start.elapsed().as_secs_f64());
+            println!(
+                "{} {}",
+                writer.stats().ipv4.table_bytes,
+                writer.stats().ipv6.table_bytes
+            );
             for len in 0..=12 {
                 let prefix = Prefix4::masked(0x0b00_0000, len);
                 let start = Instant::now();

@@ -214,6 +214,7 @@ impl<F: Family> Table<F> {
 
     /// Publishes what was built and retires what it replaces.
     pub(crate) fn commit(&mut self, shared: &Shared) {
+        self.updates += 1;
         for (top, word) in self.pending.drain(..) {
             match top {
                 Top::Slot(slot) if self.root.get(slot) != word => self.root.set(slot, word),

@@ -13,6 +13,7 @@
 
 mod build;
 mod family;
+mod load;
 mod lookup;
 mod nexthop;
 mod node;
@@ -24,6 +25,7 @@ mod reader;
 mod region;
 mod slab;
 mod sparse;
+mod stats;
 mod stride;
 pub mod synthetic;
 mod table;
@@ -33,7 +35,8 @@ pub use lookup::Simd;
 pub use nexthop::{Adjacency, Group, NextHop, NextHopId, PortId, PuntReason};
 pub use prefix::{Prefix4, Prefix6, PrefixError};
 pub use reader::{FibHandle, FibReader};
-pub use writer::{FibStats, FibWriter};
+pub use stats::{FamilyStats, FibStats};
+pub use writer::{FibWriter, Loaded};
 
 /// Limits of a FIB; everything is reserved as address space and touched when used.
 #[derive(Clone, Copy, Debug)]

@@ -119,7 +119,7 @@ fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
 }
 
 /// The word of a slot in an IPv4 node.
-#[inline]
+#[inline(always)]
 pub(crate) fn narrow_slot(region: &Region, offset: u32, slot: u32) -> u32 {
     let offset = offset as usize;
     let entry = offset * 4 + 3 + rank(region, offset, slot);
@@ -132,7 +132,7 @@ pub(crate) fn narrow_slot(region: &Region, offset: u32, slot: u32) -> u32 {
 }
 
 /// The word of a slot in an IPv6 node.
-#[inline]
+#[inline(always)]
 pub(crate) fn wide_slot(region: &Region, offset: u32, slot: u32) -> u32 {
     let offset = offset as usize;
     let entry = offset * 2 + 1 + rank(region, offset, slot);
@@ -140,7 +140,7 @@ pub(crate) fn wide_slot(region: &Region, offset: u32, slot: u32) -> u32 {
 }
 
 /// Runs that start at or before a slot; at least 1.
-#[inline]
+#[inline(always)]
 fn rank(region: &Region, offset: usize, slot: u32) -> usize {
     let bitmap = region.words64()[offset].load(Ordering::Relaxed);
     (bitmap & (u64::MAX >> (63 - slot))).count_ones() as usize

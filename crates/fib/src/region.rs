@@ -40,6 +40,7 @@ impl Region {
         Some(Self { base, len })
     }
 
+    #[inline(always)]
     pub(crate) fn words64(&self) -> &[AtomicU64] {
         // SAFETY: `base` is valid, aligned and initialised (to zero) for `len` octets as long as
         // `self` lives, any bits are a valid atomic, and all accesses go through atomics or
@@ -47,11 +48,13 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len / 8) }
     }
 
+    #[inline(always)]
     pub(crate) fn words32(&self) -> &[AtomicU32] {
         // SAFETY: as in `words64`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len / 4) }
     }
 
+    #[inline(always)]
     pub(crate) fn words16(&self) -> &[AtomicU16] {
         // SAFETY: as in `words64`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len / 2) }

@@ -3,6 +3,8 @@
 //! A page of 4 KiB serves blocks of one size, so a page whose blocks are all free goes back to
 //! the system whatever its neighbours hold. Blocks of up to 64 octets never cross a cache line.
 
+use std::collections::BTreeSet;
+
 use crate::region::PAGE;
 
 /// Octets in the unit of block sizes and of the free maps.
@@ -11,7 +13,6 @@ const UNIT: usize = 16;
 const SIZES: [u8; 13] = [1, 2, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 25];
 /// Empty pages that stay with us, so that churn around a page's edge costs no system call.
 const WARM: usize = 64;
-const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct Page {
@@ -19,9 +20,6 @@ struct Page {
     free: [u64; 4],
     free_count: u16,
     class: u8,
-    /// Neighbours in the list of pages of this class with free blocks.
-    previous: u32,
-    next: u32,
 }
 
 /// What an update may use.
@@ -37,9 +35,11 @@ pub(crate) enum Room {
 #[derive(Debug)]
 pub(crate) struct Slab {
     pages: Vec<Page>,
-    partial: [u32; SIZES.len()],
+    /// Pages of each size with free blocks. The first serves, so that the last ones run empty.
+    partial: [BTreeSet<u32>; SIZES.len()],
     empty: Vec<u32>,
     in_use: usize,
+    blocks: usize,
     limit: usize,
     reserved: usize,
 }
@@ -49,9 +49,10 @@ impl Slab {
     pub(crate) fn new(limit: usize, reserved: usize) -> Self {
         Self {
             pages: vec![],
-            partial: [NONE; SIZES.len()],
+            partial: Default::default(),
             empty: vec![],
             in_use: 0,
+            blocks: 0,
             limit,
             reserved,
         }
@@ -62,21 +63,26 @@ impl Slab {
         self.in_use * PAGE
     }
 
+    /// Blocks handed out.
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
     pub(crate) fn control_octets(&self) -> usize {
         self.pages.capacity() * size_of::<Page>() + self.empty.capacity() * 4
     }
 
     /// Whether the next block of this size needs another page.
     pub(crate) fn must_grow(&self, words: usize) -> bool {
-        self.partial[class(words)] == NONE
+        self.partial[class(words)].is_empty()
     }
 
     /// A block of `words` words; `None` if there is no room.
     pub(crate) fn allocate(&mut self, words: usize, room: Room) -> Option<u32> {
         let class = class(words);
-        let index = match self.partial[class] {
-            NONE => self.open(class, room)?,
-            index => index,
+        let index = match self.partial[class].first() {
+            Some(&index) => index,
+            None => self.open(class, room)?,
         };
         let page = &mut self.pages[index as usize];
         let quarter = page.free.iter().position(|&free| free != 0)?;
@@ -84,8 +90,9 @@ impl Slab {
         page.free[quarter] &= page.free[quarter] - 1;
         page.free_count -= 1;
         if page.free_count == 0 {
-            self.unlist(index);
+            self.partial[class].remove(&index);
         }
+        self.blocks += 1;
         let block = quarter * 64 + bit as usize;
         let octets = index as usize * PAGE + block * usize::from(SIZES[class]) * UNIT;
         Some((octets / 8) as u32)
@@ -101,13 +108,15 @@ impl Slab {
         debug_assert_eq!(page.free[block / 64] >> (block % 64) & 1, 0, "freed twice");
         page.free[block / 64] |= 1 << (block % 64);
         page.free_count += 1;
-        if page.free_count == 1 {
-            self.list(index as u32);
-        }
-        if usize::from(self.pages[index].free_count) < PAGE / size {
+        self.blocks -= 1;
+        let partial = &mut self.partial[usize::from(page.class)];
+        if usize::from(page.free_count) < PAGE / size {
+            if page.free_count == 1 {
+                partial.insert(index as u32);
+            }
             return None;
         }
-        self.unlist(index as u32);
+        partial.remove(&(index as u32));
         self.in_use -= 1;
         self.empty.push(index as u32);
         (self.empty.len() > WARM).then_some(index)
@@ -125,8 +134,6 @@ impl Slab {
                     free: [0; 4],
                     free_count: 0,
                     class: 0,
-                    previous: NONE,
-                    next: NONE,
                 });
                 self.pages.len() as u32 - 1
             }
@@ -141,34 +148,8 @@ impl Slab {
             *free = 1u64.checked_shl(bits).unwrap_or(0).wrapping_sub(1);
         }
         self.in_use += 1;
-        self.list(index);
+        self.partial[class].insert(index);
         Some(index)
-    }
-
-    fn list(&mut self, index: u32) {
-        let head = &mut self.partial[usize::from(self.pages[index as usize].class)];
-        let next = std::mem::replace(head, index);
-        self.pages[index as usize].next = next;
-        self.pages[index as usize].previous = NONE;
-        if next != NONE {
-            self.pages[next as usize].previous = index;
-        }
-    }
-
-    fn unlist(&mut self, index: u32) {
-        let Page {
-            class,
-            previous,
-            next,
-            ..
-        } = self.pages[index as usize];
-        match previous {
-            NONE => self.partial[usize::from(class)] = next,
-            previous => self.pages[previous as usize].next = next,
-        }
-        if next != NONE {
-            self.pages[next as usize].previous = previous;
-        }
     }
 }
 

@@ -49,6 +49,10 @@ pub(crate) struct Table<F> {
     pub(crate) default: Leaf,
     pub(crate) root: Sparse,
     pub(crate) slab: Slab,
+    /// Changes done.
+    pub(crate) updates: u64,
+    /// Insertions that found no room.
+    pub(crate) refused: u64,
     pub(crate) len: usize,
     /// Nodes that readers may still be in, by the epoch they must pass.
     pub(crate) retired: VecDeque<(u64, u32)>,
@@ -77,6 +81,8 @@ impl<F: Family> Table<F> {
             default: 0,
             root: Sparse::new(tree.root.clone()),
             slab: Slab::new(limit / PAGE, reserved),
+            updates: 0,
+            refused: 0,
             len: 0,
             retired: VecDeque::new(),
             built: vec![],
@@ -110,6 +116,7 @@ impl<F: Family> Table<F> {
                 if let Err(full) = self.repaint(shared, at, self.above(at), room) {
                     self.short.set(at, old.into());
                     self.roll_back(shared);
+                    self.refused += 1;
                     return Err(full);
                 }
             }
@@ -135,12 +142,14 @@ impl<F: Family> Table<F> {
         room: Room,
     ) -> Result<(), Full> {
         if leaf != 0 && !self.has_strides() {
+            self.refused += 1;
             return Err(Full);
         }
         self.edit(top, addr, len, leaf);
         let built = self.rebuild(shared, top, room);
         if built.is_err() {
             self.roll_back(shared);
+            self.refused += 1;
             self.edit(top, addr, len, old);
         }
         if leaf == 0 || built.is_err() {
@@ -229,23 +238,6 @@ impl<F: Family> Table<F> {
             }
         }
         if F::FIRST > 0 { self.outer() } else { None }
-    }
-
-    /// Octets readers may touch: pages of root and nodes in use.
-    pub(crate) fn table_octets(&self) -> usize {
-        self.root.octets() + self.slab.octets()
-    }
-
-    /// Octets of the lists, as far as the allocator is asked for them.
-    pub(crate) fn control_octets(&self) -> usize {
-        let lists: usize = self.strides.iter().map(Stride::capacity_octets).sum();
-        lists
-            + self.strides.capacity() * size_of::<Stride>()
-            + self.unused.capacity() * 4
-            + self.retired.capacity() * size_of::<(u64, u32)>()
-            + self.tops.octets()
-            + self.short.octets()
-            + self.slab.control_octets()
     }
 
     /// All prefixes, in no order.

@@ -2,29 +2,25 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::family::{V4, V6};
 use crate::nexthop::{NextHop, NextHopId};
 use crate::publish::{RetiredNextHop, Shared};
+use crate::stats::FibStats;
 use crate::stride::Leaf;
-use crate::table::Table;
+use crate::table::{Route, Table};
 use crate::{FibConfig, FibError, Prefix4, Prefix6};
 
-/// Size of a FIB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FibStats {
-    /// IPv4 prefixes.
-    pub prefixes4: usize,
-    /// IPv6 prefixes.
-    pub prefixes6: usize,
-    /// Next-hop objects.
-    pub next_hops: usize,
-    /// Octets readers may touch: roots and nodes in use.
-    pub table_bytes: usize,
-    /// Octets of the control side's lists.
-    pub control_bytes: usize,
-    /// Objects waiting for readers to pass a quiescent point.
-    pub retired: usize,
+/// What a bulk load did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded<P> {
+    /// Prefixes that were not there.
+    pub added: usize,
+    /// Prefixes that were there, with this or another next hop.
+    pub replaced: usize,
+    /// Prefixes that found no room; what they had before they have still.
+    pub refused: Vec<P>,
 }
 
 /// What happens to an id.
@@ -41,6 +37,7 @@ pub struct FibWriter {
     v4: Table<V4>,
     v6: Table<V6>,
     limits: [usize; 2],
+    reclaimed: Option<Instant>,
     uses: Vec<Use>,
     free_ids: Vec<u32>,
     /// Replaced objects, and ids to free with them, by the epoch readers must pass.
@@ -59,6 +56,7 @@ fn id(leaf: Leaf) -> Option<NextHopId> {
 
 macro_rules! family {
     ($prefix:ty, $table:ident, $limit:literal, $shift:literal, $insert:ident, $remove:ident,
+     $load:ident,
      $get:ident, $iter:ident, $len:ident, $longest:ident, $int:ty) => {
         /// Adds a prefix or changes its next hop; returns the one it had.
         ///
@@ -78,6 +76,43 @@ macro_rules! family {
             self.uses[next_hop.0 as usize].count += 1;
             self.release(id(old));
             Ok(id(old))
+        }
+
+        /// Adds or changes many prefixes, in a fraction of the time of one by one. Of equal
+        /// prefixes the last counts.
+        ///
+        /// # Errors
+        /// [`FibError::NoSuchNextHop`]; nothing is changed then. What finds no room is
+        /// [`Loaded::refused`].
+        pub fn $load(
+            &mut self,
+            routes: &[($prefix, NextHopId)],
+        ) -> Result<Loaded<$prefix>, FibError> {
+            for &(_, next_hop) in routes {
+                self.check(next_hop)?;
+            }
+            let route = |&(prefix, next_hop): &($prefix, NextHopId)| -> Route {
+                let addr = u128::from(prefix.addr()) << $shift;
+                (addr, prefix.len().into(), leaf(next_hop))
+            };
+            let mut loaded = Loaded::default();
+            let uses = &mut self.uses;
+            let routes = routes.iter().map(route).collect();
+            self.$table
+                .load(&self.shared, routes, |(addr, len, new), old| match old {
+                    Ok(old) => {
+                        let count = |leaf: Leaf| id(leaf).map(|id| id.0 as usize);
+                        count(new).map(|id| uses[id].count += 1);
+                        count(old).map(|id| uses[id].count -= 1);
+                        loaded.added += usize::from(old == 0);
+                        loaded.replaced += usize::from(old != 0);
+                    }
+                    Err(_) => {
+                        let addr = (addr >> $shift) as $int;
+                        loaded.refused.push(<$prefix>::masked(addr, len as u8));
+                    }
+                });
+            Ok(loaded)
         }
 
         /// Removes a prefix; returns the next hop it had.
@@ -129,6 +164,7 @@ impl FibWriter {
             v4: Table::new(&shared, limits[0]).ok_or(refused)?,
             v6: Table::new(&shared, limits[1]).ok_or(refused)?,
             limits,
+            reclaimed: None,
             uses,
             free_ids: (1..=config.max_next_hops).rev().collect(),
             retired: VecDeque::new(),
@@ -143,6 +179,7 @@ impl FibWriter {
         96,
         insert4,
         remove4,
+        load4,
         get4,
         iter4,
         len4,
@@ -156,6 +193,7 @@ impl FibWriter {
         0,
         insert6,
         remove6,
+        load6,
         get6,
         iter6,
         len6,
@@ -250,18 +288,26 @@ impl FibWriter {
                 count += 1;
             }
         }
+        if count > 0 {
+            self.reclaimed = Some(Instant::now());
+        }
         count
     }
 
     /// Sizes.
     pub fn stats(&self) -> FibStats {
+        let ipv4 = self.v4.stats(self.limits[0]);
+        let ipv6 = self.v6.stats(self.limits[1]);
         FibStats {
             prefixes4: self.v4.len,
             prefixes6: self.v6.len,
             next_hops: self.uses.iter().filter(|uses| uses.taken).count() - 1,
-            table_bytes: self.v4.table_octets() + self.v6.table_octets(),
-            control_bytes: self.v4.control_octets() + self.v6.control_octets(),
-            retired: self.retired.len() + self.v4.retired.len() + self.v6.retired.len(),
+            table_bytes: ipv4.table_bytes + ipv6.table_bytes,
+            control_bytes: ipv4.control_bytes + ipv6.control_bytes,
+            retired: self.retired.len() + ipv4.retired + ipv6.retired,
+            ipv4,
+            ipv6,
+            since_reclaim: self.reclaimed.map(|then| then.elapsed()),
         }
     }
 

@@ -6,6 +6,9 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod avx512;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+mod popcnt;
 mod scalar;
 
 use crate::FibError;
@@ -33,6 +36,8 @@ pub(crate) enum Kernel {
     Avx512(avx512::Available),
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Available),
+    #[cfg(target_arch = "x86_64")]
+    Popcnt(popcnt::Available),
     Scalar,
 }
 
@@ -43,10 +48,10 @@ impl Kernel {
     /// [`FibError::NoSimd`] if the CPU cannot do what was asked for.
     pub(crate) fn new(simd: Simd) -> Result<Self, FibError> {
         let found = match simd {
-            Simd::Auto => Self::avx512().or_else(Self::avx2).or(Some(Self::Scalar)),
+            Simd::Auto => Self::avx512().or_else(Self::avx2).or_else(Self::scalar),
             Simd::Avx512 => Self::avx512(),
             Simd::Avx2 => Self::avx2(),
-            Simd::Scalar => Some(Self::Scalar),
+            Simd::Scalar => Self::scalar(),
         };
         found.ok_or(FibError::NoSimd(simd))
     }
@@ -59,6 +64,16 @@ impl Kernel {
     #[cfg(target_arch = "x86_64")]
     fn avx2() -> Option<Self> {
         avx2::Available::detect().map(Self::Avx2)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn scalar() -> Option<Self> {
+        popcnt::Available::detect().map_or(Some(Self::Scalar), |cpu| Some(Self::Popcnt(cpu)))
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn scalar() -> Option<Self> {
+        Some(Self::Scalar)
     }
 
     #[cfg(not(target_arch = "x86_64"))]
@@ -79,6 +94,8 @@ impl Kernel {
             Self::Avx512(cpu) => avx512::lookup4(cpu, tree, keys, out),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(cpu) => avx2::lookup4(cpu, tree, keys, out),
+            #[cfg(target_arch = "x86_64")]
+            Self::Popcnt(cpu) => popcnt::lookup4(cpu, tree, keys, out),
             Self::Scalar => scalar::lookup4(tree, keys, out),
         }
     }
@@ -91,6 +108,8 @@ impl Kernel {
             Self::Avx512(cpu) => avx512::lookup6(cpu, tree, keys, out),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(cpu) => avx2::lookup6(cpu, tree, keys, out),
+            #[cfg(target_arch = "x86_64")]
+            Self::Popcnt(cpu) => popcnt::lookup6(cpu, tree, keys, out),
             Self::Scalar => scalar::lookup6(tree, keys, out),
         }
     }
