@@ -2,14 +2,14 @@
 
 use std::marker::PhantomData;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use bora_fib::{
-    FibConfig, FibError, FibHandle, FibReader, FibWriter, NextHop, NextHopId, Prefix4, Prefix6,
-    Simd,
+    FamilyStats, FibConfig, FibError, FibHandle, FibReader, FibStats, FibWriter, NextHop,
+    NextHopId, Prefix4, Prefix6, Simd,
 };
 
-use crate::Prefix;
 use crate::subject::{Fib, MAX_VECTOR, Memory, Reader};
+use crate::{Prefix, Route};
 
 /// Updates between two calls of [`FibWriter::reclaim`]; their time is part of the updates'.
 const RECLAIM_EVERY: u32 = 64;
@@ -21,17 +21,31 @@ pub trait Family: Prefix {
     /// # Errors
     /// The writer's.
     fn insert(self, writer: &mut FibWriter, id: NextHopId) -> Result<(), FibError>;
+    /// `load4`, `load6`; how many prefixes found no room.
+    ///
+    /// # Errors
+    /// The writer's.
+    fn load(writer: &mut FibWriter, routes: &[(Self, NextHopId)]) -> Result<usize, FibError>;
     /// `remove4`, `remove6`; whether it was there.
     fn remove(self, writer: &mut FibWriter) -> bool;
     /// `lookup4`, `lookup6`.
     fn look_up(reader: &FibReader, keys: &[Self::Key], out: &mut [NextHopId]);
+    /// The family's part.
+    fn stats(stats: &FibStats) -> &FamilyStats;
 }
 
 macro_rules! family {
-    ($prefix:ty, $insert:ident, $remove:ident, $lookup:ident) => {
+    ($prefix:ty, $insert:ident, $load:ident, $remove:ident, $lookup:ident, $stats:ident) => {
         impl Family for $prefix {
             fn insert(self, writer: &mut FibWriter, id: NextHopId) -> Result<(), FibError> {
                 writer.$insert(self, id).map(|_| ())
+            }
+
+            fn load(
+                writer: &mut FibWriter,
+                routes: &[(Self, NextHopId)],
+            ) -> Result<usize, FibError> {
+                writer.$load(routes).map(|loaded| loaded.refused.len())
             }
 
             fn remove(self, writer: &mut FibWriter) -> bool {
@@ -41,11 +55,15 @@ macro_rules! family {
             fn look_up(reader: &FibReader, keys: &[Self::Key], out: &mut [NextHopId]) {
                 reader.$lookup(keys, out);
             }
+
+            fn stats(stats: &FibStats) -> &FamilyStats {
+                &stats.$stats
+            }
         }
     };
 }
-family!(Prefix4, insert4, remove4, lookup4);
-family!(Prefix6, insert6, remove6, lookup6);
+family!(Prefix4, insert4, load4, remove4, lookup4, ipv4);
+family!(Prefix6, insert6, load6, remove6, lookup6, ipv6);
 
 /// A FIB of one family.
 pub struct Bora<P> {
@@ -112,8 +130,17 @@ impl<P: Family> Fib<P> for Bora<P> {
         Ok(())
     }
 
+    fn load(&mut self, routes: &[Route<P>]) -> anyhow::Result<()> {
+        let id = |route: &Route<P>| (route.prefix, self.next_hops[route.next_hop as usize - 1]);
+        let routes: Vec<_> = routes.iter().map(id).collect();
+        let refused = P::load(&mut self.writer, &routes)?;
+        ensure!(refused == 0, "no room for {refused} prefixes");
+        Ok(())
+    }
+
     fn memory(&self) -> Memory {
         let stats = self.writer.stats();
+        let stats = P::stats(&stats);
         Memory {
             readers: stats.table_bytes as u64,
             total: (stats.table_bytes + stats.control_bytes) as u64,
@@ -168,7 +195,7 @@ mod tests {
     use crate::churn::{Stream, concurrent, latencies};
     use crate::keys::{Pattern, generate};
     use crate::measure::{Disturbance, disturbed, warm};
-    use crate::{Route, check, tables};
+    use crate::{check, tables};
 
     fn loaded<P: Family>(routes: &[Route<P>], simd: Simd) -> Box<dyn Fib<P>> {
         let mut fib = Bora::new(tables::last_next_hop(routes), simd).unwrap();
