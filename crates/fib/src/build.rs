@@ -226,7 +226,7 @@ impl<F: Family> Table<F> {
         for built in self.built.drain(..) {
             let now = self.strides[built.stride as usize].word;
             if built.word & NODE != 0 && built.word != now {
-                let epoch = *epoch.get_or_insert_with(|| shared.advance());
+                let epoch = *epoch.get_or_insert_with(|| shared.epochs.advance());
                 self.retired.push_back((epoch, built.word & !NODE));
             }
         }
@@ -250,7 +250,7 @@ impl<F: Family> Table<F> {
         let Some(&(oldest, _)) = self.retired.front() else {
             return 0;
         };
-        let passed = shared.passed();
+        let passed = shared.epochs.passed();
         let before = self.retired.len();
         if oldest > passed {
             return 0;

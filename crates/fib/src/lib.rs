@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 mod build;
+mod epoch;
 mod family;
 mod load;
 mod lookup;
@@ -27,6 +28,10 @@ mod slab;
 mod sparse;
 mod stats;
 mod stride;
+/// The atomics of `epoch`.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+}
 pub mod synthetic;
 mod table;
 mod writer;

@@ -1,24 +1,14 @@
-//! What writer and readers share, and when the writer may reuse it (QSBR).
-//!
-//! Protocol. A reader's slot holds the last epoch it has seen at a quiescent point, or
-//! [`OFFLINE`]. The writer unlinks an object with a release store, then [`Shared::advance`]s the
-//! epoch and tags the object with it. Once every slot is offline or has reached the tag, no
-//! reader can hold the object. The `SeqCst` fences order "unlink, then read the slots" against
-//! "go online, then read the tables": one of the two sides sees the other.
+//! What writer and readers share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use crossbeam_utils::CachePadded;
-
+use crate::epoch::Epochs;
 use crate::family::{Family, V4, V6, root_len};
 use crate::lookup::Kernel;
 use crate::nexthop::{NextHop, PuntReason};
 use crate::region::{Pages, Region};
 use crate::{FibConfig, FibError};
-
-const OFFLINE: u64 = 0;
-const FREE: u64 = u64::MAX;
 
 /// What readers have of one family: words and nodes as described in `node`.
 #[derive(Debug)]
@@ -60,8 +50,7 @@ pub(crate) struct Shared {
     pub(crate) v6: Tree,
     pub(crate) simd: Kernel,
     next_hops: Box<[AtomicPtr<NextHop>]>,
-    epoch: AtomicU64,
-    readers: Box<[CachePadded<AtomicU64>]>,
+    pub(crate) epochs: Epochs,
 }
 
 /// An object that readers may still hold.
@@ -73,7 +62,7 @@ unsafe impl Send for RetiredNextHop {}
 impl Drop for RetiredNextHop {
     fn drop(&mut self) {
         // SAFETY: made by Box::into_raw in `set_next_hop`, unlinked there, and dropped by the
-        // writer only when `Shared::passed` says that no reader can hold it.
+        // writer only when `Epochs::passed` says that no reader can hold it.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
@@ -89,10 +78,7 @@ impl Shared {
             next_hops: (0..=config.max_next_hops)
                 .map(|_| AtomicPtr::default())
                 .collect(),
-            epoch: AtomicU64::new(1),
-            readers: (0..config.max_readers)
-                .map(|_| CachePadded::new(FREE.into()))
-                .collect(),
+            epochs: Epochs::new(config.max_readers),
         };
         let no_route = NextHop::Punt {
             reason: PuntReason::NoRoute,
@@ -131,49 +117,9 @@ impl Shared {
         (!old.is_null()).then(|| RetiredNextHop(old))
     }
 
-    /// Starts a new epoch after an unlink and returns it as the tag of what was unlinked.
-    pub(crate) fn advance(&self) -> u64 {
-        self.epoch.fetch_add(1, Ordering::AcqRel) + 1
-    }
-
-    /// The newest tag that every reader has passed.
-    pub(crate) fn passed(&self) -> u64 {
-        fence(Ordering::SeqCst);
-        let online = self.readers.iter().map(|slot| slot.load(Ordering::Acquire));
-        let oldest = online.filter(|&seen| seen != OFFLINE && seen != FREE).min();
-        oldest.unwrap_or_else(|| self.epoch.load(Ordering::Acquire))
-    }
-
     pub(crate) fn register(&self) -> Result<usize, FibError> {
-        for (index, slot) in self.readers.iter().enumerate() {
-            let now = self.epoch.load(Ordering::Acquire);
-            if slot
-                .compare_exchange(FREE, now, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-            {
-                fence(Ordering::SeqCst);
-                return Ok(index);
-            }
-        }
-        Err(FibError::ReadersFull(self.readers.len()))
-    }
-
-    pub(crate) fn unregister(&self, reader: usize) {
-        self.readers[reader].store(FREE, Ordering::Release);
-    }
-
-    #[inline]
-    pub(crate) fn quiesce(&self, reader: usize) {
-        self.readers[reader].store(self.epoch.load(Ordering::Acquire), Ordering::Release);
-    }
-
-    pub(crate) fn offline(&self, reader: usize) {
-        self.readers[reader].store(OFFLINE, Ordering::Release);
-    }
-
-    pub(crate) fn online(&self, reader: usize) {
-        self.quiesce(reader);
-        fence(Ordering::SeqCst);
+        let full = FibError::ReadersFull(self.epochs.readers());
+        self.epochs.register().ok_or(full)
     }
 }
 

@@ -66,22 +66,22 @@ impl FibReader {
     /// Says that this reader holds nothing it read before.
     #[inline]
     pub fn quiesce(&mut self) {
-        self.shared.quiesce(self.slot);
+        self.shared.epochs.quiesce(self.slot);
     }
 
     /// Before a sleep: this reader will not look until [`FibReader::online`].
     pub fn offline(&mut self) {
-        self.shared.offline(self.slot);
+        self.shared.epochs.offline(self.slot);
     }
 
     /// After a sleep.
     pub fn online(&mut self) {
-        self.shared.online(self.slot);
+        self.shared.epochs.online(self.slot);
     }
 }
 
 impl Drop for FibReader {
     fn drop(&mut self) {
-        self.shared.unregister(self.slot);
+        self.shared.epochs.unregister(self.slot);
     }
 }

@@ -1,7 +1,5 @@
 //! How large a FIB is and how it does.
 
-use std::time::Duration;
-
 use crate::family::Family;
 use crate::node::STRIDE;
 use crate::stride::Stride;
@@ -26,8 +24,12 @@ pub struct FibStats {
     pub ipv4: FamilyStats,
     /// The IPv6 table.
     pub ipv6: FamilyStats,
-    /// Since the last [`FibWriter::reclaim`](crate::FibWriter::reclaim) that freed something.
-    pub since_reclaim: Option<Duration>,
+    /// Changes so far that readers may have to pass before something is freed.
+    pub epoch: u64,
+    /// The newest of them that all readers have passed; `epoch` if none is behind.
+    pub passed: u64,
+    /// `epoch` when something was last freed; 0 for never.
+    pub reclaimed: u64,
 }
 
 /// Size and work of one family's table.

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crate::family::{V4, V6};
 use crate::nexthop::{NextHop, NextHopId};
@@ -37,7 +36,8 @@ pub struct FibWriter {
     v4: Table<V4>,
     v6: Table<V6>,
     limits: [usize; 2],
-    reclaimed: Option<Instant>,
+    /// Epoch of the last reclaim that freed something.
+    reclaimed: u64,
     uses: Vec<Use>,
     free_ids: Vec<u32>,
     /// Replaced objects, and ids to free with them, by the epoch readers must pass.
@@ -164,7 +164,7 @@ impl FibWriter {
             v4: Table::new(&shared, limits[0]).ok_or(refused)?,
             v6: Table::new(&shared, limits[1]).ok_or(refused)?,
             limits,
-            reclaimed: None,
+            reclaimed: 0,
             uses,
             free_ids: (1..=config.max_next_hops).rev().collect(),
             retired: VecDeque::new(),
@@ -239,7 +239,7 @@ impl FibWriter {
         self.count_members(&old, -1);
         let retired = self.shared.set_next_hop(id.0, Some(object));
         self.retired
-            .push_back((self.shared.advance(), retired, None));
+            .push_back((self.shared.epochs.advance(), retired, None));
         Ok(())
     }
 
@@ -259,7 +259,7 @@ impl FibWriter {
         self.uses[id.0 as usize].taken = false;
         let retired = self.shared.set_next_hop(id.0, None);
         self.retired
-            .push_back((self.shared.advance(), retired, Some(id.0)));
+            .push_back((self.shared.epochs.advance(), retired, Some(id.0)));
         Ok(())
     }
 
@@ -275,7 +275,7 @@ impl FibWriter {
 
     /// Frees what all readers have passed; returns how many objects. Call it often.
     pub fn reclaim(&mut self) -> usize {
-        let passed = self.shared.passed();
+        let passed = self.shared.epochs.passed();
         let mut count = self.v4.reclaim(&self.shared) + self.v6.reclaim(&self.shared);
         while self
             .retired
@@ -289,7 +289,7 @@ impl FibWriter {
             }
         }
         if count > 0 {
-            self.reclaimed = Some(Instant::now());
+            self.reclaimed = self.shared.epochs.now();
         }
         count
     }
@@ -307,7 +307,9 @@ impl FibWriter {
             retired: self.retired.len() + ipv4.retired + ipv6.retired,
             ipv4,
             ipv6,
-            since_reclaim: self.reclaimed.map(|then| then.elapsed()),
+            epoch: self.shared.epochs.now(),
+            passed: self.shared.epochs.passed(),
+            reclaimed: self.reclaimed,
         }
     }
 

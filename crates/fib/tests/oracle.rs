@@ -1,7 +1,6 @@
-//! The tables against "longest match by scanning", and readers against a running writer.
+//! The tables against "longest match by scanning", and next hops.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bora_fib::{
     Adjacency, FibConfig, FibError, FibReader, FibWriter, Group, NextHop, NextHopId, PortId,
@@ -217,50 +216,4 @@ fn next_hops_live_as_long_as_they_are_used() {
     );
     reader.quiesce();
     assert!(writer.reclaim() > 0);
-}
-
-#[test]
-fn readers_see_one_of_the_valid_answers_while_the_writer_runs() {
-    let (mut writer, mut reader, ids) = fib(3);
-    let covering = Prefix4::masked(0x0a000000, 8);
-    writer.insert4(covering, ids[0]).unwrap();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let checker = scope.spawn(|| {
-            let mut checked = 0u64;
-            while !done.load(Ordering::Relaxed) {
-                let mut out = [NextHopId::NO_ROUTE; 2];
-                // the first is under the churning prefix, the second only under the /8
-                reader.lookup4(&[0x0a000105, 0x0a010000], &mut out);
-                assert!(ids.contains(&out[0]), "{out:?}");
-                assert_eq!(out[1], ids[0]);
-                assert!(matches!(
-                    reader.next_hop(out[0]),
-                    NextHop::Punt { .. } | NextHop::Blackhole
-                ));
-                reader.quiesce();
-                checked += 1;
-            }
-            checked
-        });
-        for round in 0..200_000u32 {
-            let len = 24 + (round % 9) as u8;
-            let prefix = Prefix4::masked(0x0a000105, len);
-            writer
-                .insert4(prefix, ids[1 + (round % 2) as usize])
-                .unwrap();
-            if round % 3 != 0 {
-                writer.remove4(prefix).unwrap();
-            }
-            let object = if round % 2 == 0 {
-                NextHop::Blackhole
-            } else {
-                punt()
-            };
-            writer.set_next_hop(ids[2], object).unwrap();
-            writer.reclaim();
-        }
-        done.store(true, Ordering::Relaxed);
-        assert!(checker.join().unwrap() > 0);
-    });
 }

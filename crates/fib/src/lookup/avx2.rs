@@ -1,5 +1,8 @@
 //! Look-ups of 32 (IPv4) or 16 (IPv6) keys a step with AVX2.
 
+// stages go through several arrays of groups side by side
+#![allow(clippy::needless_range_loop)]
+
 use std::arch::x86_64::*;
 
 use super::{View, scalar};

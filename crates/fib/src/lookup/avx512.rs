@@ -3,6 +3,9 @@
 //! A step takes all its keys through one stage before the next, so that their cache misses
 //! overlap.
 
+// stages go through several arrays of groups side by side
+#![allow(clippy::needless_range_loop)]
+
 use std::arch::x86_64::*;
 
 use super::{View, scalar};
