@@ -1,5 +1,12 @@
 //! Side-by-side measurements: one run, the same work for each subject, medians and ratios.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+#[cfg(feature = "dpdk")]
+#[allow(unsafe_code)]
+pub mod dpdk;
+pub mod fib_plot;
+pub mod fib_report;
+pub mod plot;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -87,6 +94,14 @@ pub fn publish(name: &str, rows: &[Row]) -> anyhow::Result<()> {
             row.case, row.subject, row.median, row.low, row.high, row.ratio
         );
     }
+    write(name, rows)
+}
+
+/// Writes `target/bench/NAME.json`.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn write(name: &str, rows: &[Row]) -> anyhow::Result<()> {
     fs::create_dir_all("target/bench").context("target/bench")?;
     let path = format!("target/bench/{name}.json");
     fs::write(&path, serde_json::to_string_pretty(rows)?).with_context(|| path.clone())?;

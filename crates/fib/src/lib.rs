@@ -5,44 +5,73 @@
 //! atomic word, every next hop one atomic pointer, and what was replaced is reclaimed only after
 //! each reader has passed a quiescent point.
 //!
-//! The table behind is DIR-24-8 for IPv4 (Gupta, Lin, McKeown 1998) and a multibit trie with
-//! strides 16-8-8-… for IPv6; both are one structure ([`trie`]) with another root.
+//! The tables behind are a root array indexed by the first bits and run-length coded nodes of 64
+//! slots ([`FibConfig`] says what they may use): IPv4 18-6-6-2 bits, IPv6 21 bits below 2000::/3
+//! and then six at a time. They take a few megabytes for the whole Internet, so most of a look-up
+//! stays in the nearer caches.
 #![deny(unsafe_code)]
 
+mod build;
+mod epoch;
+mod family;
+mod load;
+mod lookup;
 mod nexthop;
+mod node;
 mod prefix;
 #[allow(unsafe_code)]
 mod publish;
 mod reader;
-mod rib;
-mod trie;
+#[allow(unsafe_code)]
+mod region;
+mod slab;
+mod sparse;
+mod stats;
+mod stride;
+/// The atomics of `epoch`.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
+}
+pub mod synthetic;
+mod table;
 mod writer;
 
+pub use lookup::Simd;
 pub use nexthop::{Adjacency, Group, NextHop, NextHopId, PortId, PuntReason};
 pub use prefix::{Prefix4, Prefix6, PrefixError};
 pub use reader::{FibHandle, FibReader};
-pub use writer::{FibStats, FibWriter};
+pub use stats::{FamilyStats, FibStats};
+pub use writer::{FibWriter, Loaded};
 
 /// Limits of a FIB; everything is reserved as address space and touched when used.
 #[derive(Clone, Copy, Debug)]
 pub struct FibConfig {
-    /// Next-hop objects, at most 65535.
+    /// Next-hop objects, at most [`MAX_NEXT_HOPS`].
     pub max_next_hops: u32,
     /// Readers at a time.
     pub max_readers: usize,
-    /// Nodes of 256 entries (1 KiB each) for IPv4 prefixes longer than /24.
-    pub max_nodes4: u32,
-    /// Nodes of 256 entries (1 KiB each) for IPv6.
-    pub max_nodes6: u32,
+    /// Octets of IPv4 nodes (the root takes 1 MiB more), at most 1 GiB. Insertions that need more
+    /// are refused with [`FibError::TableFull`]; removals never are.
+    pub max_bytes4: usize,
+    /// Octets of IPv6 nodes (the root takes 4 KiB more for each /14 in use, at most 8 MiB).
+    pub max_bytes6: usize,
+    /// Instructions for look-ups.
+    pub simd: Simd,
 }
+
+/// Most next-hop objects a FIB can have: ids fit in 15 bits with one value to spare.
+pub const MAX_NEXT_HOPS: u32 = (1 << 15) - 2;
+/// Most octets of nodes a family can have: offsets of 16-bit entries fit in 31 bits.
+pub const MAX_BYTES: usize = 1 << 30;
 
 impl Default for FibConfig {
     fn default() -> Self {
         Self {
-            max_next_hops: 65_535,
+            max_next_hops: MAX_NEXT_HOPS,
             max_readers: 64,
-            max_nodes4: 1 << 16,
-            max_nodes6: 1 << 18,
+            max_bytes4: 256 << 20,
+            max_bytes6: 256 << 20,
+            simd: Simd::Auto,
         }
     }
 }
@@ -62,28 +91,40 @@ pub enum FibError {
     /// A group may not contain a group.
     #[error("next hop {0} is a group; groups hold single next hops only")]
     NestedGroup(u32),
-    /// No node left.
-    #[error("the table's {0} nodes are in use; it has no room for this prefix")]
-    TableFull(u32),
+    /// The nodes have reached the limit.
+    #[error("the table has reached its limit of {0} octets and has no room for this prefix")]
+    TableFull(usize),
     /// No slot for another reader.
     #[error("all {0} readers are taken; raise max_readers")]
     ReadersFull(usize),
-    /// More next hops than ids have bits.
-    #[error("max_next_hops is {0}; at most 65535")]
+    /// More next hops than ids.
+    #[error("max_next_hops is {0}; at most {MAX_NEXT_HOPS}")]
     TooManyNextHops(u32),
+    /// A limit beyond what offsets can say.
+    #[error("a limit of {0} octets is too large; at most {MAX_BYTES}")]
+    TooManyBytes(usize),
+    /// The system refuses to reserve the tables.
+    #[error("the system refuses to reserve {0} octets of address space; lower the limits")]
+    NoAddressSpace(usize),
+    /// The CPU lacks the instructions asked for.
+    #[error("this CPU cannot do {0:?} look-ups")]
+    NoSimd(Simd),
 }
 
 /// Makes an empty FIB.
 ///
 /// # Errors
-/// [`FibError::TooManyNextHops`] for a configuration that cannot be.
+/// [`FibError::TooManyNextHops`], [`FibError::TooManyBytes`], [`FibError::NoAddressSpace`] and
+/// [`FibError::NoSimd`] for a configuration that cannot be.
 pub fn new(config: FibConfig) -> Result<(FibWriter, FibHandle), FibError> {
-    if config.max_next_hops > 65_535 {
+    if config.max_next_hops > MAX_NEXT_HOPS {
         return Err(FibError::TooManyNextHops(config.max_next_hops));
     }
-    let shared = std::sync::Arc::new(publish::Shared::new(&config));
-    Ok((
-        FibWriter::new(shared.clone(), config.max_next_hops),
-        FibHandle::new(shared),
-    ))
+    let limit = config.max_bytes4.max(config.max_bytes6);
+    if limit > MAX_BYTES {
+        return Err(FibError::TooManyBytes(limit));
+    }
+    let shared = std::sync::Arc::new(publish::Shared::new(&config)?);
+    let writer = FibWriter::new(shared.clone(), &config)?;
+    Ok((writer, FibHandle::new(shared)))
 }

@@ -1,12 +1,10 @@
 //! The workers' side: look-ups.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use crate::FibError;
 use crate::nexthop::{NextHop, NextHopId};
 use crate::publish::Shared;
-use crate::trie::{NODE, id_of};
 
 /// Makes readers.
 #[derive(Clone, Debug)]
@@ -44,19 +42,8 @@ impl FibReader {
     #[inline]
     pub fn lookup4(&self, keys: &[u32], out: &mut [NextHopId]) {
         assert_eq!(keys.len(), out.len());
-        let table = &self.shared.v4;
-        // two passes, so that the cache misses of the first overlap
-        for (&key, out) in keys.iter().zip(&mut *out) {
-            *out = NextHopId(table.root[key as usize >> 8].load(Ordering::Acquire));
-        }
-        for (&key, out) in keys.iter().zip(out) {
-            let mut word = out.0;
-            if word & NODE != 0 {
-                let slot = (word & !NODE) as usize * 256 + (key & 0xff) as usize;
-                word = table.nodes[slot].load(Ordering::Acquire);
-            }
-            *out = id_of(word);
-        }
+        let shared = &*self.shared;
+        shared.simd.lookup4(&shared.v4, keys, out);
     }
 
     /// Longest match of IPv6 addresses in network order.
@@ -66,19 +53,8 @@ impl FibReader {
     #[inline]
     pub fn lookup6(&self, keys: &[[u8; 16]], out: &mut [NextHopId]) {
         assert_eq!(keys.len(), out.len());
-        let table = &self.shared.v6;
-        for (key, out) in keys.iter().zip(out) {
-            let root = usize::from(u16::from_be_bytes([key[0], key[1]]));
-            let mut word = table.root[root].load(Ordering::Acquire);
-            for &octet in &key[2..] {
-                if word & NODE == 0 {
-                    break;
-                }
-                let slot = (word & !NODE) as usize * 256 + usize::from(octet);
-                word = table.nodes[slot].load(Ordering::Acquire);
-            }
-            *out = id_of(word);
-        }
+        let shared = &*self.shared;
+        shared.simd.lookup6(&shared.v6, keys, out);
     }
 
     /// The object behind an id; the borrow ends before the next quiescent point.
@@ -90,22 +66,22 @@ impl FibReader {
     /// Says that this reader holds nothing it read before.
     #[inline]
     pub fn quiesce(&mut self) {
-        self.shared.quiesce(self.slot);
+        self.shared.epochs.quiesce(self.slot);
     }
 
     /// Before a sleep: this reader will not look until [`FibReader::online`].
     pub fn offline(&mut self) {
-        self.shared.offline(self.slot);
+        self.shared.epochs.offline(self.slot);
     }
 
     /// After a sleep.
     pub fn online(&mut self) {
-        self.shared.online(self.slot);
+        self.shared.epochs.online(self.slot);
     }
 }
 
 impl Drop for FibReader {
     fn drop(&mut self) {
-        self.shared.unregister(self.slot);
+        self.shared.epochs.unregister(self.slot);
     }
 }

@@ -3,27 +3,23 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use crate::family::{V4, V6};
 use crate::nexthop::{NextHop, NextHopId};
 use crate::publish::{RetiredNextHop, Shared};
-use crate::rib::Rib;
-use crate::trie::{self, Key, Leaf, Nodes};
-use crate::{FibError, Prefix4, Prefix6};
+use crate::stats::FibStats;
+use crate::stride::Leaf;
+use crate::table::{Route, Table};
+use crate::{FibConfig, FibError, Prefix4, Prefix6};
 
-/// Size of a FIB.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FibStats {
-    /// IPv4 prefixes.
-    pub prefixes4: usize,
-    /// IPv6 prefixes.
-    pub prefixes6: usize,
-    /// Next-hop objects.
-    pub next_hops: usize,
-    /// Octets readers may touch: roots and nodes in use.
-    pub table_bytes: usize,
-    /// Octets of the control side's lists.
-    pub control_bytes: usize,
-    /// Objects waiting for readers to pass a quiescent point.
-    pub retired: usize,
+/// What a bulk load did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded<P> {
+    /// Prefixes that were not there.
+    pub added: usize,
+    /// Prefixes that were there, with this or another next hop.
+    pub replaced: usize,
+    /// Prefixes that found no room; what they had before they have still.
+    pub refused: Vec<P>,
 }
 
 /// What happens to an id.
@@ -37,18 +33,30 @@ struct Use {
 /// The one who changes the tables.
 pub struct FibWriter {
     shared: Arc<Shared>,
-    rib4: Rib<u32>,
-    rib6: Rib<u128>,
-    nodes4: Nodes,
-    nodes6: Nodes,
+    v4: Table<V4>,
+    v6: Table<V6>,
+    limits: [usize; 2],
+    /// Epoch of the last reclaim that freed something.
+    reclaimed: u64,
     uses: Vec<Use>,
     free_ids: Vec<u32>,
     /// Replaced objects, and ids to free with them, by the epoch readers must pass.
     retired: VecDeque<(u64, Option<RetiredNextHop>, Option<u32>)>,
 }
 
+/// The leaf that stands for an id.
+fn leaf(id: NextHopId) -> Leaf {
+    id.0 as Leaf + 1
+}
+
+/// The id a leaf stands for; none for leaf 0.
+fn id(leaf: Leaf) -> Option<NextHopId> {
+    leaf.checked_sub(1).map(|id| NextHopId(id.into()))
+}
+
 macro_rules! family {
-    ($prefix:ty, $rib:ident, $nodes:ident, $entries:ident, $insert:ident, $remove:ident,
+    ($prefix:ty, $table:ident, $limit:literal, $shift:literal, $insert:ident, $remove:ident,
+     $load:ident,
      $get:ident, $iter:ident, $len:ident, $longest:ident, $int:ty) => {
         /// Adds a prefix or changes its next hop; returns the one it had.
         ///
@@ -57,93 +65,121 @@ macro_rules! family {
         pub fn $insert(
             &mut self,
             prefix: $prefix,
-            id: NextHopId,
+            next_hop: NextHopId,
         ) -> Result<Option<NextHopId>, FibError> {
-            self.check(id)?;
-            let leaf = Leaf {
-                len: prefix.len(),
-                id,
-            };
-            trie::insert(&self.shared.$entries, &mut self.$nodes, prefix.addr(), leaf)?;
-            self.uses[id.0 as usize].count += 1;
-            let old = self.$rib.insert(prefix.addr(), prefix.len(), id);
-            if let Some(old) = old {
-                self.uses[old.0 as usize].count -= 1;
+            self.check(next_hop)?;
+            let addr = u128::from(prefix.addr()) << $shift;
+            let old = self
+                .$table
+                .set(&self.shared, addr, prefix.len().into(), leaf(next_hop))
+                .map_err(|_| FibError::TableFull(self.limits[$limit]))?;
+            self.uses[next_hop.0 as usize].count += 1;
+            self.release(id(old));
+            Ok(id(old))
+        }
+
+        /// Adds or changes many prefixes, in a fraction of the time of one by one. Of equal
+        /// prefixes the last counts.
+        ///
+        /// # Errors
+        /// [`FibError::NoSuchNextHop`]; nothing is changed then. What finds no room is
+        /// [`Loaded::refused`].
+        pub fn $load(
+            &mut self,
+            routes: &[($prefix, NextHopId)],
+        ) -> Result<Loaded<$prefix>, FibError> {
+            for &(_, next_hop) in routes {
+                self.check(next_hop)?;
             }
-            Ok(old)
+            let route = |&(prefix, next_hop): &($prefix, NextHopId)| -> Route {
+                let addr = u128::from(prefix.addr()) << $shift;
+                (addr, prefix.len().into(), leaf(next_hop))
+            };
+            let mut loaded = Loaded::default();
+            let uses = &mut self.uses;
+            let routes = routes.iter().map(route).collect();
+            self.$table
+                .load(&self.shared, routes, |(addr, len, new), old| match old {
+                    Ok(old) => {
+                        let count = |leaf: Leaf| id(leaf).map(|id| id.0 as usize);
+                        count(new).map(|id| uses[id].count += 1);
+                        count(old).map(|id| uses[id].count -= 1);
+                        loaded.added += usize::from(old == 0);
+                        loaded.replaced += usize::from(old != 0);
+                    }
+                    Err(_) => {
+                        let addr = (addr >> $shift) as $int;
+                        loaded.refused.push(<$prefix>::masked(addr, len as u8));
+                    }
+                });
+            Ok(loaded)
         }
 
         /// Removes a prefix; returns the next hop it had.
         pub fn $remove(&mut self, prefix: $prefix) -> Option<NextHopId> {
-            let (addr, len) = (prefix.addr(), prefix.len());
-            let old = self.$rib.remove(addr, len)?;
-            let cover = len
-                .checked_sub(1)
-                .and_then(|len| self.$rib.longest_match(addr, len));
-            let cover = cover.map_or(
-                Leaf {
-                    len: 0,
-                    id: NextHopId::NO_ROUTE,
-                },
-                |((_, len), id)| Leaf { len, id },
-            );
-            trie::remove(&self.shared.$entries, &mut self.$nodes, addr, len, cover);
-            self.$nodes.retire(|| self.shared.advance());
-            self.uses[old.0 as usize].count -= 1;
-            Some(old)
+            let addr = u128::from(prefix.addr()) << $shift;
+            let old = self.$table.set(&self.shared, addr, prefix.len().into(), 0);
+            let old = id(old.ok()?);
+            self.release(old);
+            old
         }
 
         /// The next hop of exactly this prefix.
         pub fn $get(&self, prefix: $prefix) -> Option<NextHopId> {
-            self.$rib.get(prefix.addr(), prefix.len())
+            let addr = u128::from(prefix.addr()) << $shift;
+            id(self.$table.get(addr, prefix.len().into()))
         }
 
         /// All prefixes, in no order.
         pub fn $iter(&self) -> impl Iterator<Item = ($prefix, NextHopId)> {
-            self.$rib
-                .iter()
-                .map(|((addr, len), id)| (<$prefix>::masked(addr, len), id))
+            self.$table.iter().filter_map(|(addr, len, leaf)| {
+                let prefix = <$prefix>::masked((addr >> $shift) as $int, len as u8);
+                Some((prefix, id(leaf)?))
+            })
         }
 
         /// Number of prefixes.
         pub fn $len(&self) -> usize {
-            self.$rib.len()
+            self.$table.len
         }
 
         /// The prefix an address falls under.
         pub fn $longest(&self, addr: $int) -> Option<($prefix, NextHopId)> {
-            let ((addr, len), id) = self.$rib.longest_match(addr, <$int>::BITS as u8)?;
-            Some((<$prefix>::masked(addr, len), id))
+            let (len, leaf) = self.$table.longest_match(u128::from(addr) << $shift)?;
+            Some((<$prefix>::masked(addr, len as u8), id(leaf)?))
         }
     };
 }
 
 impl FibWriter {
-    pub(crate) fn new(shared: Arc<Shared>, max_next_hops: u32) -> Self {
-        let mut uses = vec![Use::default(); max_next_hops as usize + 1];
+    pub(crate) fn new(shared: Arc<Shared>, config: &FibConfig) -> Result<Self, FibError> {
+        let mut uses = vec![Use::default(); config.max_next_hops as usize + 1];
         uses[0] = Use {
             count: 1,
             taken: true,
         };
-        Self {
-            rib4: Rib::new(),
-            rib6: Rib::new(),
-            nodes4: Nodes::new(&shared.v4),
-            nodes6: Nodes::new(&shared.v6),
+        let limits = [config.max_bytes4, config.max_bytes6];
+        let refused = FibError::NoAddressSpace(limits[0] + limits[1]);
+        Ok(Self {
+            v4: Table::new(&shared, limits[0]).ok_or(refused)?,
+            v6: Table::new(&shared, limits[1]).ok_or(refused)?,
+            limits,
+            reclaimed: 0,
             uses,
-            free_ids: (1..=max_next_hops).rev().collect(),
+            free_ids: (1..=config.max_next_hops).rev().collect(),
             retired: VecDeque::new(),
             shared,
-        }
+        })
     }
 
     family!(
         Prefix4,
-        rib4,
-        nodes4,
         v4,
+        0,
+        96,
         insert4,
         remove4,
+        load4,
         get4,
         iter4,
         len4,
@@ -152,17 +188,25 @@ impl FibWriter {
     );
     family!(
         Prefix6,
-        rib6,
-        nodes6,
         v6,
+        1,
+        0,
         insert6,
         remove6,
+        load6,
         get6,
         iter6,
         len6,
         longest_match6,
         u128
     );
+
+    /// A prefix or group no longer refers to this id.
+    fn release(&mut self, id: Option<NextHopId>) {
+        if let Some(id) = id {
+            self.uses[id.0 as usize].count -= 1;
+        }
+    }
 
     /// Adds a next-hop object.
     ///
@@ -195,7 +239,7 @@ impl FibWriter {
         self.count_members(&old, -1);
         let retired = self.shared.set_next_hop(id.0, Some(object));
         self.retired
-            .push_back((self.shared.advance(), retired, None));
+            .push_back((self.shared.epochs.advance(), retired, None));
         Ok(())
     }
 
@@ -215,7 +259,7 @@ impl FibWriter {
         self.uses[id.0 as usize].taken = false;
         let retired = self.shared.set_next_hop(id.0, None);
         self.retired
-            .push_back((self.shared.advance(), retired, Some(id.0)));
+            .push_back((self.shared.epochs.advance(), retired, Some(id.0)));
         Ok(())
     }
 
@@ -231,8 +275,8 @@ impl FibWriter {
 
     /// Frees what all readers have passed; returns how many objects. Call it often.
     pub fn reclaim(&mut self) -> usize {
-        let passed = self.shared.passed();
-        let mut count = self.nodes4.reclaim(passed) + self.nodes6.reclaim(passed);
+        let passed = self.shared.epochs.passed();
+        let mut count = self.v4.reclaim(&self.shared) + self.v6.reclaim(&self.shared);
         while self
             .retired
             .front()
@@ -244,20 +288,28 @@ impl FibWriter {
                 count += 1;
             }
         }
+        if count > 0 {
+            self.reclaimed = self.shared.epochs.now();
+        }
         count
     }
 
     /// Sizes.
     pub fn stats(&self) -> FibStats {
-        let nodes = (self.nodes4.in_use() + self.nodes6.in_use()) as usize;
-        let roots = (1usize << u32::ROOT_BITS) + (1 << u128::ROOT_BITS);
+        let ipv4 = self.v4.stats(self.limits[0]);
+        let ipv6 = self.v6.stats(self.limits[1]);
         FibStats {
-            prefixes4: self.rib4.len(),
-            prefixes6: self.rib6.len(),
+            prefixes4: self.v4.len,
+            prefixes6: self.v6.len,
             next_hops: self.uses.iter().filter(|uses| uses.taken).count() - 1,
-            table_bytes: (roots + nodes * 256) * size_of::<u32>(),
-            control_bytes: self.rib4.capacity_bytes() + self.rib6.capacity_bytes(),
-            retired: self.retired.len() + self.nodes4.waiting() + self.nodes6.waiting(),
+            table_bytes: ipv4.table_bytes + ipv6.table_bytes,
+            control_bytes: ipv4.control_bytes + ipv6.control_bytes,
+            retired: self.retired.len() + ipv4.retired + ipv6.retired,
+            ipv4,
+            ipv6,
+            epoch: self.shared.epochs.now(),
+            passed: self.shared.epochs.passed(),
+            reclaimed: self.reclaimed,
         }
     }
 

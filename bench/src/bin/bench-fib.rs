@@ -1,0 +1,195 @@
+//! Bora's FIB and DPDK's tables, side by side in one run.
+//!
+//! The numbers come out as a table, as `target/bench/fib.json` and, when asked, as a plot and as
+//! the generated part of a document. How they are measured is in `docs/bench-fib.md`.
+#![forbid(unsafe_code)]
+
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use bora_bench::fib_report::{self, Report};
+use bora_bench::{Row, fib_plot, plot, write};
+use bora_fib::{Prefix4, Prefix6, Simd};
+use bora_fib_bench::bora::{Bora, Family};
+use bora_fib_bench::run::{self, Made, Plan, Subject};
+use clap::Parser;
+
+/// Compare Bora's FIB with DPDK's rte_fib, rte_fib6 and rte_lpm.
+///
+/// Built with the feature `dpdk` it measures all of them in turn, otherwise Bora alone. All
+/// subjects must give the same answers, or nothing is reported.
+#[derive(Parser)]
+#[command(version)]
+struct Options {
+    /// Tables directory: one *_v4.txt and one *_v6.txt, either with .xz, of lines
+    /// `PREFIX/LENGTH NEXTHOP`; without it a synthetic table
+    #[arg(long, env = "BORA_TABLES", value_name = "DIRECTORY")]
+    tables: Option<PathBuf>,
+    /// Times each subject is measured, in turn with the others
+    #[arg(long, default_value = "7", value_name = "COUNT")]
+    rounds: NonZeroUsize,
+    /// Less than a minute: 2 rounds, fewer keys and updates, no rte_lpm
+    #[arg(long)]
+    quick: bool,
+    /// Leave rte_lpm out, which takes minutes to load a full table
+    #[arg(long)]
+    no_lpm: bool,
+    /// Also measure Bora's AVX2 and scalar look-ups
+    #[arg(long)]
+    all_paths: bool,
+    /// Plot the look-ups to this SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Replace the generated part of this Markdown document
+    #[arg(long, value_name = "FILE")]
+    document: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let plan = if options.quick {
+        Plan::QUICK
+    } else {
+        Plan {
+            rounds: options.rounds.get(),
+            divide: 1,
+        }
+    };
+    let paths: &[Simd] = if options.all_paths {
+        &[Simd::Auto, Simd::Avx2, Simd::Scalar]
+    } else {
+        &[Simd::Auto]
+    };
+    let mut subjects4: Vec<Subject<Prefix4>> = paths.iter().map(|&simd| bora(simd)).collect();
+    let mut subjects6: Vec<Subject<Prefix6>> = paths.iter().map(|&simd| bora(simd)).collect();
+    let with = add_dpdk(&options, &mut subjects4, &mut subjects6)?;
+
+    let (count4, rows4) = family(&options, plan, &subjects4, "rte_fib")?;
+    let (count6, rows6) = family(&options, plan, &subjects6, "rte_fib6")?;
+    let rows = [rows4, rows6].concat();
+    let table = if options.tables.is_some() {
+        "read"
+    } else {
+        "synthetic"
+    };
+    let conditions = format!(
+        "{}; {with}; {table} table of {count4} IPv4 and {count6} IPv6 prefixes; medians of {} \
+         rounds.",
+        machine(),
+        plan.rounds
+    );
+    let text = format!("{conditions}\n{}", fib_report::markdown(&rows));
+    println!("{text}");
+    if let Some(path) = &options.plot {
+        let plot = plot::bars(
+            "FIB: nanoseconds a look-up, one core",
+            "ns",
+            &fib_plot::panels(&rows),
+        );
+        fs::write(path, plot).with_context(|| path.display().to_string())?;
+    }
+    if let Some(path) = &options.document {
+        let name = || path.display().to_string();
+        let document = fs::read_to_string(path).with_context(name)?;
+        fs::write(path, fib_report::replace(&document, &text)?).with_context(name)?;
+    }
+    write("fib", &rows)
+}
+
+fn bora<P: Family>(simd: Simd) -> Subject<P> {
+    let make = move |_, next_hops| -> Made<P> { Ok(Box::new(Bora::new(next_hops, simd)?)) };
+    Subject {
+        make: Box::new(make),
+        slow: false,
+    }
+}
+
+/// Starts DPDK and adds its tables; gives its version and conditions.
+#[cfg(feature = "dpdk")]
+fn add_dpdk(
+    options: &Options,
+    subjects4: &mut Vec<Subject<Prefix4>>,
+    subjects6: &mut Vec<Subject<Prefix6>>,
+) -> anyhow::Result<String> {
+    /// Huge pages that its largest tables need.
+    const HUGE_PAGES: usize = 600;
+    let meminfo = fs::read_to_string("/proc/meminfo")?;
+    let free = value(&meminfo, "HugePages_Free").and_then(|free| free.parse().ok());
+    let huge = free.unwrap_or(0) >= HUGE_PAGES;
+    let dpdk = bora_bench::dpdk::Dpdk::start(huge)?;
+    subjects4.push(Subject {
+        make: Box::new(move |routes, _| dpdk.fib(routes)),
+        slow: false,
+    });
+    subjects6.push(Subject {
+        make: Box::new(move |routes, _| dpdk.fib6(routes)),
+        slow: false,
+    });
+    if !options.no_lpm && !options.quick {
+        eprintln!("rte_lpm is part of it: it takes minutes to load (--no-lpm leaves it out)");
+        subjects4.push(Subject {
+            make: Box::new(move |routes, _| dpdk.lpm(routes)),
+            slow: true,
+        });
+    }
+    let pages = if huge {
+        "in huge pages"
+    } else {
+        "without huge pages"
+    };
+    Ok(format!("{} {pages}", dpdk.version()))
+}
+
+#[cfg(not(feature = "dpdk"))]
+#[allow(clippy::ptr_arg, clippy::unnecessary_wraps)] // as the other
+fn add_dpdk(
+    _: &Options,
+    _: &mut Vec<Subject<Prefix4>>,
+    _: &mut Vec<Subject<Prefix6>>,
+) -> anyhow::Result<String> {
+    Ok("without DPDK (build with the feature `dpdk`)".into())
+}
+
+/// Measures one family; gives the size of its table and the results, with ratios to `base` or,
+/// without DPDK, to Bora itself.
+fn family<P: Family>(
+    options: &Options,
+    plan: Plan,
+    subjects: &[Subject<P>],
+    base: &str,
+) -> anyhow::Result<(usize, Vec<Row>)> {
+    let routes = run::table(options.tables.as_deref())?;
+    let mut report = Report::default();
+    run::measure(plan, &routes, subjects, &mut report)?;
+    let base = if cfg!(feature = "dpdk") { base } else { "bora" };
+    Ok((routes.len(), report.rows(base)))
+}
+
+/// The processor and how Linux hands out huge pages.
+fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let cache = read("/sys/devices/system/cpu/cpu0/cache/index2/size");
+    let transparent = read("/sys/kernel/mm/transparent_hugepage/enabled");
+    let chosen = transparent.split(['[', ']']).nth(1).unwrap_or("unknown");
+    format!(
+        "{} ({}AVX-512, L2 {}), transparent huge pages: {chosen}",
+        value(&cpuinfo, "model name").unwrap_or("unknown processor"),
+        if cpuinfo.contains("avx512bw") {
+            ""
+        } else {
+            "no "
+        },
+        cache.trim(),
+    )
+}
+
+/// The value of a `NAME : VALUE` line.
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim())
+}

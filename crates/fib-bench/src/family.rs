@@ -1,0 +1,98 @@
+//! What is different between IPv4 and IPv6.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use bora_fib::{Prefix4, Prefix6, PrefixError};
+
+use crate::random::Random;
+
+/// A prefix of one family.
+pub trait Prefix:
+    Copy + Display + Send + Sync + 'static + FromStr<Err = PrefixError> + PartialEq
+{
+    /// An address as subjects take it.
+    type Key: Copy + Default + Send + Sync + 'static;
+    /// For people.
+    const FAMILY: &str;
+    /// In names of files.
+    const TAG: &str;
+
+    /// Prefixes in the Internet's table, 2026.
+    const INTERNET: usize;
+
+    /// A random address of this prefix.
+    fn inside(self, random: &mut Random) -> Self::Key;
+
+    /// A random address; for IPv6 in 2000::/3, as nothing else is in use.
+    fn anywhere(random: &mut Random) -> Self::Key;
+
+    /// A seeded table in the shape of the Internet's: prefixes and next hops, from 1.
+    fn synthetic(seed: u64, count: usize) -> Vec<(Self, u32)>;
+}
+
+impl Prefix for Prefix4 {
+    type Key = u32;
+    const FAMILY: &str = "IPv4";
+    const TAG: &str = "v4";
+    const INTERNET: usize = 1_168_945;
+
+    fn inside(self, random: &mut Random) -> u32 {
+        let host = u32::MAX.checked_shr(u32::from(self.len())).unwrap_or(0);
+        self.addr() | random.bits() as u32 & host
+    }
+
+    fn anywhere(random: &mut Random) -> u32 {
+        (random.bits() >> 32) as u32
+    }
+
+    fn synthetic(seed: u64, count: usize) -> Vec<(Self, u32)> {
+        bora_fib::synthetic::ipv4(seed, count)
+    }
+}
+
+impl Prefix for Prefix6 {
+    type Key = [u8; 16];
+    const FAMILY: &str = "IPv6";
+    const TAG: &str = "v6";
+    const INTERNET: usize = 279_855;
+
+    fn inside(self, random: &mut Random) -> [u8; 16] {
+        let host = u128::MAX.checked_shr(u32::from(self.len())).unwrap_or(0);
+        (self.addr() | bits128(random) & host).to_be_bytes()
+    }
+
+    fn anywhere(random: &mut Random) -> [u8; 16] {
+        (bits128(random) >> 3 | 1 << 125).to_be_bytes()
+    }
+
+    fn synthetic(seed: u64, count: usize) -> Vec<(Self, u32)> {
+        bora_fib::synthetic::ipv6(seed, count)
+    }
+}
+
+fn bits128(random: &mut Random) -> u128 {
+    u128::from(random.bits()) << 64 | u128::from(random.bits())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_where_they_should_be() {
+        let mut random = Random::new(1);
+        for text in ["0.0.0.0/0", "10.0.0.0/8", "192.0.2.1/32"] {
+            let prefix: Prefix4 = text.parse().unwrap();
+            assert!((0..100).all(|_| prefix.contains(prefix.inside(&mut random))));
+        }
+        let global: Prefix6 = "2000::/3".parse().unwrap();
+        for text in ["::/0", "2001:db8::/32", "2001:db8::1/128"] {
+            let prefix: Prefix6 = text.parse().unwrap();
+            let inside = |random: &mut Random| u128::from_be_bytes(prefix.inside(random));
+            assert!((0..100).all(|_| prefix.contains(inside(&mut random))));
+            let key = u128::from_be_bytes(Prefix6::anywhere(&mut random));
+            assert!(global.contains(key));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a subject must be able to do.
+
+use crate::{Prefix, Route};
+
+/// Octets in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// That readers may touch.
+    pub readers: u64,
+    /// With the writer's lists.
+    pub total: u64,
+}
+
+/// The writer's side of a FIB. Next hops are numbers from 1 to the limit it was made with.
+pub trait Fib<P: Prefix> {
+    /// Adds a prefix or changes its next hop.
+    ///
+    /// # Errors
+    /// If the FIB refuses.
+    fn insert(&mut self, prefix: P, next_hop: u32) -> anyhow::Result<()>;
+
+    /// Removes a prefix.
+    ///
+    /// # Errors
+    /// If the FIB refuses or does not have it.
+    fn remove(&mut self, prefix: P) -> anyhow::Result<()>;
+
+    /// Loads a table into the empty FIB, in the fastest way it has.
+    ///
+    /// # Errors
+    /// If the FIB refuses.
+    fn load(&mut self, routes: &[Route<P>]) -> anyhow::Result<()> {
+        routes
+            .iter()
+            .try_for_each(|route| self.insert(route.prefix, route.next_hop))
+    }
+
+    /// Memory in use.
+    fn memory(&self) -> Memory;
+
+    /// Names of the ways to look up: each is a subject of look-up measurements. The first one is
+    /// also the name of the whole.
+    fn paths(&self) -> Vec<&'static str>;
+
+    /// A reader that uses one of [`Fib::paths`].
+    ///
+    /// # Errors
+    /// If there is no room for another reader.
+    fn reader(&self, path: usize) -> anyhow::Result<Box<dyn Reader<P::Key>>>;
+}
+
+/// A worker's side of a FIB.
+pub trait Reader<K>: Send {
+    /// Looks a vector up into the subject's own buffer, in its own form.
+    fn look_up(&mut self, keys: &[K]);
+
+    /// The next-hop number of a key of the last vector; 0 if there is no route.
+    fn answer(&self, index: usize) -> u32;
+}
+
+/// Most keys of one vector.
+pub const MAX_VECTOR: usize = 256;

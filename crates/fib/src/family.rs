@@ -1,0 +1,83 @@
+//! What IPv4 and IPv6 differ in.
+
+use crate::node::Entries;
+use crate::publish::{Shared, Tree};
+
+/// A family's geometry. Addresses are left-aligned in 128 bits.
+pub(crate) trait Family {
+    /// First bit that indexes the root; the bits before are 0 in IPv4, 001 (2000::/3) in IPv6.
+    const FIRST: u32;
+    /// First bit that nodes decide.
+    const NODES: u32;
+    /// Width of node entries.
+    const ENTRIES: Entries;
+    /// What readers have of it.
+    fn tree(shared: &Shared) -> &Tree;
+}
+
+/// 18 bits of root, then nodes for /19-24, /25-30 and /31-32.
+#[derive(Debug)]
+pub(crate) struct V4;
+
+impl Family for V4 {
+    const FIRST: u32 = 0;
+    const NODES: u32 = 18;
+    const ENTRIES: Entries = Entries::Narrow;
+    fn tree(shared: &Shared) -> &Tree {
+        &shared.v4
+    }
+}
+
+/// 21 bits of root (2000::/24 to 3fff:ff00::/24), then nodes down to /128. What is not in 2000::/3
+/// has a small tree of nodes from the first bit on.
+#[derive(Debug)]
+pub(crate) struct V6;
+
+impl Family for V6 {
+    const FIRST: u32 = 3;
+    const NODES: u32 = 24;
+    const ENTRIES: Entries = Entries::Wide;
+    fn tree(shared: &Shared) -> &Tree {
+        &shared.v6
+    }
+}
+
+/// Where a prefix is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// `::/0`.
+    Default,
+    /// Within the root's bits: the number in a binary heap whose number 1 is the root's range.
+    Short(usize),
+    /// Below this root slot.
+    Long(usize),
+    /// Outside the root's range, or shorter than it.
+    Outside,
+}
+
+/// The place of a prefix.
+pub(crate) fn place<F: Family>(addr: u128, len: u32) -> Place {
+    if F::FIRST > 0 && (len < F::FIRST || addr >> (128 - F::FIRST) != 1) {
+        return if len == 0 {
+            Place::Default
+        } else {
+            Place::Outside
+        };
+    }
+    let index = (addr << F::FIRST >> (128 - (F::NODES - F::FIRST))) as usize;
+    if len > F::NODES {
+        Place::Long(index)
+    } else {
+        Place::Short((1 << (F::NODES - F::FIRST) | index) >> (F::NODES - len))
+    }
+}
+
+/// Root slots.
+pub(crate) const fn root_len<F: Family>() -> usize {
+    1 << (F::NODES - F::FIRST)
+}
+
+/// The slot of an address in the node that starts at a bit.
+pub(crate) fn slot(addr: u128, bit: u32) -> u32 {
+    (addr << bit >> 122) as u32
+}

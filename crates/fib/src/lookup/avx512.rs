@@ -1,0 +1,284 @@
+//! Look-ups of up to 64 keys a step with AVX-512.
+//!
+//! A step takes all its keys through one stage before the next, so that their cache misses
+//! overlap.
+
+// stages go through several arrays of groups side by side
+#![allow(clippy::needless_range_loop)]
+
+use std::arch::x86_64::*;
+
+use super::{View, scalar};
+use crate::nexthop::NextHopId;
+use crate::publish::Tree;
+
+/// Keys of a step.
+const STEP: usize = 64;
+
+/// Proof that the CPU has what this file needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Available(());
+
+impl Available {
+    pub(super) fn detect() -> Option<Self> {
+        let found = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512vpopcntdq");
+        found.then_some(Self(()))
+    }
+}
+
+pub(super) fn lookup4(_: Available, tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
+    assert_eq!(keys.len(), out.len());
+    let view = View::new(tree);
+    for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
+        // SAFETY: `Available` says that the CPU has the features; the chunks are equally long.
+        let deeper = unsafe {
+            match keys.len() {
+                STEP => step4::<4>(view, keys, out),
+                49.. => step4::<4>(view, keys, out),
+                33.. => step4::<3>(view, keys, out),
+                17.. => step4::<2>(view, keys, out),
+                _ => step4::<1>(view, keys, out),
+            }
+        };
+        if deeper != 0 {
+            scalar::lookup4_some(tree, keys, out, deeper);
+        }
+    }
+}
+
+/// The lanes of group `group` that have a key, out of `len` keys in groups of `size`.
+#[inline]
+fn lanes(len: usize, group: usize, size: usize) -> u32 {
+    let count = len.saturating_sub(group * size).min(size);
+    ((1u64 << count) - 1) as u32
+}
+
+/// Looks up at most `16 * GROUPS` keys; gives a bit for each key that has a node behind its first.
+///
+/// # Safety
+/// Needs the features of [`Available`], and `keys` as long as `out`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[inline]
+unsafe fn step4<const GROUPS: usize>(view: View, keys: &[u32], out: &mut [NextHopId]) -> u64 {
+    let zero = _mm512_setzero_si512();
+    let mut key = [zero; GROUPS];
+    let mut word = [zero; GROUPS];
+    let mut inner = [0u16; GROUPS];
+    for group in 0..GROUPS {
+        let live = lanes(keys.len(), group, 16) as u16;
+        // SAFETY: only the lanes that have a key are loaded; root indices have 18 bits, the
+        // length of the root.
+        unsafe {
+            key[group] =
+                _mm512_maskz_loadu_epi32(live, keys.as_ptr().wrapping_add(16 * group).cast());
+            let slot = _mm512_srli_epi32::<14>(key[group]);
+            word[group] = _mm512_mask_i32gather_epi32::<4>(zero, live, slot, view.root);
+        }
+        inner[group] = _mm512_movepi32_mask(word[group]);
+    }
+    let mut bitmap = [[zero; 2]; GROUPS];
+    let offset = _mm512_set1_epi32(i32::MAX);
+    for group in 0..GROUPS {
+        word[group] = _mm512_and_si512(word[group], offset);
+        let low = _mm512_castsi512_si256(word[group]);
+        let high = _mm512_extracti64x4_epi64::<1>(word[group]);
+        let lanes = inner[group];
+        let nodes = view.nodes.cast();
+        // SAFETY: a word with the top bit set holds the offset of a node, in units of 8 octets,
+        // which readers may use until their next quiescent point.
+        unsafe {
+            bitmap[group] = [
+                _mm512_mask_i32gather_epi64::<8>(zero, lanes as u8, low, nodes),
+                _mm512_mask_i32gather_epi64::<8>(zero, (lanes >> 8) as u8, high, nodes),
+            ];
+        }
+    }
+    let mut deeper = 0;
+    for group in 0..GROUPS {
+        let slot = _mm512_and_si512(_mm512_srli_epi32::<8>(key[group]), _mm512_set1_epi32(63));
+        let low = rank(
+            bitmap[group][0],
+            _mm512_cvtepu32_epi64(_mm512_castsi512_si256(slot)),
+        );
+        let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(slot));
+        let high = rank(bitmap[group][1], high);
+        let rank = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
+        let entry = _mm512_add_epi32(_mm512_slli_epi32::<2>(word[group]), rank);
+        let entry = _mm512_add_epi32(entry, _mm512_set1_epi32(3));
+        let nodes = view.nodes.cast();
+        // SAFETY: the rank of a slot is at least 1 and at most the number of the node's entries,
+        // which are 2 octets each behind 8 of bitmap; a page follows the last node.
+        let leaf =
+            unsafe { _mm512_mask_i32gather_epi32::<2>(word[group], inner[group], entry, nodes) };
+        let leaf = _mm512_and_si512(leaf, _mm512_set1_epi32(0xffff));
+        let child = _mm512_test_epi32_mask(leaf, _mm512_set1_epi32(1 << 15));
+        deeper |= u64::from(child) << (16 * group);
+        let id = _mm512_sub_epi32(leaf, _mm512_set1_epi32(1));
+        let none = _mm512_testn_epi32_mask(leaf, leaf);
+        let id = _mm512_mask_mov_epi32(id, none, _mm512_set1_epi32(view.inherit));
+        let live = lanes(keys.len(), group, 16) as u16;
+        // SAFETY: only the lanes that have a key are stored, and `out` has a place for each.
+        unsafe {
+            let out = out.as_mut_ptr().wrapping_add(16 * group);
+            _mm512_mask_storeu_epi32(out.cast(), live, id);
+        }
+    }
+    deeper
+}
+
+/// Runs of eight nodes up to eight slots.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[inline]
+fn rank(bitmap: __m512i, slot: __m512i) -> __m256i {
+    let later = _mm512_sllv_epi64(_mm512_set1_epi64(-2), slot);
+    _mm512_cvtepi64_epi32(_mm512_popcnt_epi64(_mm512_andnot_si512(later, bitmap)))
+}
+
+pub(super) fn lookup6(_: Available, tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
+    assert_eq!(keys.len(), out.len());
+    let view = View::new(tree);
+    for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
+        // SAFETY: `Available` says that the CPU has the features; the chunks are equally long.
+        let outside = unsafe {
+            match keys.len() {
+                STEP => step6::<8>(view, keys, out),
+                33.. => step6::<8>(view, keys, out),
+                17.. => step6::<4>(view, keys, out),
+                9.. => step6::<2>(view, keys, out),
+                _ => step6::<1>(view, keys, out),
+            }
+        };
+        if outside != 0 {
+            scalar::lookup6_some(tree, keys, out, outside);
+        }
+    }
+}
+
+/// Looks up at most `8 * GROUPS` keys; gives a bit for each key outside 2000::/3, which it leaves.
+///
+/// # Safety
+/// Needs the features of [`Available`], and `keys` as long as `out`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[inline]
+unsafe fn step6<const GROUPS: usize>(view: View, keys: &[[u8; 16]], out: &mut [NextHopId]) -> u64 {
+    let zero = _mm512_setzero_si512();
+    let mut key = [zero; GROUPS];
+    let mut word = [_mm256_setzero_si256(); GROUPS];
+    let mut inner = [0u8; GROUPS];
+    let mut outside = 0;
+    for group in 0..GROUPS {
+        let live = lanes(keys.len(), group, 8) as u8;
+        // SAFETY: `halves` loads only lanes that have a key; root indices have 21 bits, the
+        // length of the root.
+        unsafe {
+            key[group] = halves::<0>(keys, group);
+            let first = _mm512_srli_epi64::<61>(key[group]);
+            let inside = _mm512_mask_cmpeq_epi64_mask(live, first, _mm512_set1_epi64(1));
+            outside |= u64::from(live & !inside) << (8 * group);
+            let slot = _mm512_srli_epi64::<40>(key[group]);
+            let slot = _mm512_and_si512(slot, _mm512_set1_epi64(0x1f_ffff));
+            let slot = _mm512_cvtepi64_epi32(slot);
+            let none = _mm256_setzero_si256();
+            word[group] = _mm256_mmask_i32gather_epi32::<4>(none, inside, slot, view.root);
+        }
+        inner[group] = _mm256_movepi32_mask(word[group]);
+    }
+    let mut bit = 24;
+    while inner.iter().any(|&lanes| lanes != 0) {
+        if bit == 60 || bit == 120 {
+            // the next 60 bits; fewer keys than lanes leave zeros
+            for (group, key) in key.iter_mut().enumerate() {
+                // SAFETY: as for the first half.
+                let low = unsafe { halves::<1>(keys, group) };
+                let high = _mm512_slli_epi64::<60>(*key);
+                *key = match bit {
+                    60 => _mm512_or_si512(high, _mm512_srli_epi64::<4>(low)),
+                    _ => _mm512_slli_epi64::<56>(low),
+                };
+            }
+        }
+        let shift = _mm_cvtsi32_si128(58 - bit % 60);
+        // SAFETY: the features are the caller's, the lanes of `inner` hold nodes.
+        unsafe { stage6(view, &key, &mut word, &mut inner, shift) };
+        bit += 6;
+    }
+    for group in 0..GROUPS {
+        let none = _mm256_testn_epi32_mask(word[group], word[group]);
+        let id = _mm256_sub_epi32(word[group], _mm256_set1_epi32(1));
+        let id = _mm256_mask_mov_epi32(id, none, _mm256_set1_epi32(view.inherit));
+        let live = lanes(keys.len(), group, 8) as u8;
+        // SAFETY: only the lanes that have a key are stored, and `out` has a place for each.
+        unsafe {
+            let out = out.as_mut_ptr().wrapping_add(8 * group);
+            _mm256_mask_storeu_epi32(out.cast(), live, id);
+        }
+    }
+    outside
+}
+
+/// Takes the lanes that hold nodes one node further.
+///
+/// # Safety
+/// Needs the features of [`Available`]; the words of `inner` lanes hold nodes of `view`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[inline]
+unsafe fn stage6<const GROUPS: usize>(
+    view: View,
+    key: &[__m512i; GROUPS],
+    word: &mut [__m256i; GROUPS],
+    inner: &mut [u8; GROUPS],
+    shift: __m128i,
+) {
+    let mut bitmap = [_mm512_setzero_si512(); GROUPS];
+    let offset = _mm256_set1_epi32(i32::MAX);
+    for group in 0..GROUPS {
+        let node = _mm256_and_si256(word[group], offset);
+        let (none, nodes) = (_mm512_setzero_si512(), view.nodes.cast());
+        // SAFETY: an inner lane's word holds the offset of a node, in units of 8 octets, which
+        // readers may use until their next quiescent point.
+        bitmap[group] =
+            unsafe { _mm512_mask_i32gather_epi64::<8>(none, inner[group], node, nodes) };
+    }
+    for group in 0..GROUPS {
+        let slot = _mm512_and_si512(_mm512_srl_epi64(key[group], shift), _mm512_set1_epi64(63));
+        let entry = _mm256_slli_epi32::<1>(word[group]);
+        let entry = _mm256_add_epi32(entry, rank(bitmap[group], slot));
+        let entry = _mm256_add_epi32(entry, _mm256_set1_epi32(1));
+        let nodes = view.nodes.cast();
+        // SAFETY: the rank of a slot is at least 1 and at most the number of the node's entries,
+        // which are 4 octets each behind 8 of bitmap.
+        word[group] =
+            unsafe { _mm256_mmask_i32gather_epi32::<4>(word[group], inner[group], entry, nodes) };
+        inner[group] = _mm256_movepi32_mask(word[group]);
+    }
+}
+
+/// The first (0) or second (1) halves of eight keys in host order; zero where there is no key.
+///
+/// # Safety
+/// Needs the features of [`Available`].
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[inline]
+unsafe fn halves<const HALF: i64>(keys: &[[u8; 16]], group: usize) -> __m512i {
+    let words = 2 * lanes(keys.len(), group, 8).count_ones();
+    let live = ((1u32 << words) - 1) as u16;
+    let from: *const i64 = keys.as_ptr().wrapping_add(8 * group).cast();
+    // SAFETY: only the words of keys that are there are loaded.
+    let (first, second) = unsafe {
+        (
+            _mm512_maskz_loadu_epi64(live as u8, from),
+            _mm512_maskz_loadu_epi64((live >> 8) as u8, from.wrapping_add(8)),
+        )
+    };
+    let pick = _mm512_add_epi64(
+        _mm512_set_epi64(14, 12, 10, 8, 6, 4, 2, 0),
+        _mm512_set1_epi64(HALF),
+    );
+    let picked = _mm512_permutex2var_epi64(first, pick, second);
+    let swap = _mm_set_epi8(8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
+    _mm512_shuffle_epi8(picked, _mm512_broadcast_i32x4(swap))
+}

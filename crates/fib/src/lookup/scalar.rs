@@ -1,0 +1,129 @@
+//! Look-ups with ordinary instructions, for any CPU.
+//!
+//! Keys go through the stages together and without branches on what is found, so that their
+//! cache misses overlap and nothing is mispredicted.
+
+use std::sync::atomic::Ordering;
+
+use crate::nexthop::NextHopId;
+use crate::node::{NODE, STRIDE, narrow_slot, wide_slot};
+use crate::publish::Tree;
+
+/// Keys of a step.
+const STEP: usize = 64;
+
+#[inline(always)]
+pub(crate) fn lookup4(tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
+    let root = tree.root.words32();
+    let inherit = tree.inherit.load(Ordering::Acquire);
+    for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
+        let mut words = [0; STEP];
+        for (&key, word) in keys.iter().zip(&mut words) {
+            *word = root[key as usize >> 14].load(Ordering::Acquire);
+        }
+        let mut deeper = false;
+        for ((&key, word), out) in keys.iter().zip(&mut words).zip(&mut *out) {
+            // a leaf takes the way of node 0, for nothing
+            let inner = (*word as i32 >> 31) as u32;
+            let found = narrow_slot(&tree.nodes, *word & inner & !NODE, key >> 8 & 63);
+            *word = if inner != 0 { found } else { *word };
+            deeper |= *word & NODE != 0;
+            *out = id(*word, inherit);
+        }
+        if deeper {
+            for ((&key, word), out) in keys.iter().zip(words).zip(out) {
+                *out = id(deeper4(tree, word, key << 24), inherit);
+            }
+        }
+    }
+}
+
+/// The leaf behind a word; `rest` holds the bits its node decides first.
+#[inline(always)]
+fn deeper4(tree: &Tree, mut word: u32, mut rest: u32) -> u32 {
+    while word & NODE != 0 {
+        word = narrow_slot(&tree.nodes, word & !NODE, rest >> 26);
+        rest <<= STRIDE;
+    }
+    word
+}
+
+#[inline(always)]
+pub(crate) fn lookup6(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
+    let root = tree.root.words32();
+    let inherit = tree.inherit.load(Ordering::Acquire);
+    for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
+        // the keys that are not through: how many, which, and the rest of their bits
+        let (mut count, mut left, mut rest) = (0, [0u8; STEP], [0u128; STEP]);
+        for (index, key) in keys.iter().enumerate() {
+            let key = u128::from_be_bytes(*key);
+            rest[index] = key << 24;
+            out[index] = if key >> 125 == 1 {
+                let word = root[(key << 3 >> 107) as usize].load(Ordering::Acquire);
+                left[count] = index as u8;
+                count += (word >> 31) as usize;
+                NextHopId(word)
+            } else {
+                outside6(tree, key)
+            };
+        }
+        while count > 0 {
+            let asked = std::mem::take(&mut count);
+            for at in 0..asked {
+                let index = usize::from(left[at]) % STEP;
+                let slot = (rest[index] >> 122) as u32;
+                rest[index] <<= STRIDE;
+                let word = wide_slot(&tree.nodes, out[index].0 & !NODE, slot);
+                out[index] = NextHopId(word);
+                left[count] = index as u8;
+                count += (word >> 31) as usize;
+            }
+        }
+        for (key, out) in keys.iter().zip(out) {
+            if key[0] >> 5 == 1 {
+                *out = id(out.0, inherit);
+            }
+        }
+    }
+}
+
+/// The next hop of an address outside the root's range.
+#[inline(always)]
+pub(super) fn outside6(tree: &Tree, mut rest: u128) -> NextHopId {
+    let mut word = tree.outside.load(Ordering::Acquire);
+    while word & NODE != 0 {
+        word = wide_slot(&tree.nodes, word & !NODE, (rest >> 122) as u32);
+        rest <<= STRIDE;
+    }
+    id(word, tree.default.load(Ordering::Acquire))
+}
+
+/// The next hop a leaf stands for.
+#[inline(always)]
+fn id(leaf: u32, inherit: u32) -> NextHopId {
+    NextHopId(if leaf == 0 {
+        inherit
+    } else {
+        leaf.wrapping_sub(1)
+    })
+}
+
+/// Looks up the keys whose bit is set.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+pub(super) fn lookup4_some(tree: &Tree, keys: &[u32], out: &mut [NextHopId], some: u64) {
+    let bit = |index: usize| some >> index & 1 == 1;
+    for index in (0..keys.len().min(STEP)).filter(|&index| bit(index)) {
+        lookup4(tree, &keys[index..=index], &mut out[index..=index]);
+    }
+}
+
+/// Looks up the keys whose bit is set.
+#[cfg(target_arch = "x86_64")]
+#[cold]
+pub(super) fn lookup6_some(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId], some: u64) {
+    let bit = |index: usize| some >> index & 1 == 1;
+    for index in (0..keys.len().min(STEP)).filter(|&index| bit(index)) {
+        lookup6(tree, &keys[index..=index], &mut out[index..=index]);
+    }
+}

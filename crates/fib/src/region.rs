@@ -1,0 +1,130 @@
+//! Reserved address space: memory that costs nothing until it is touched.
+//!
+//! The words are atomics, so the writer changes them through a shared reference and nobody can
+//! see half a word. One region offers its memory in several widths; a place is written in one
+//! width while readers may look at it (see `node`), so accesses of different widths never race.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+/// Unit in which memory is touched and given back, in octets.
+pub(crate) const PAGE: usize = 4096;
+
+/// How the kernel should back a region.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pages {
+    /// 2 MiB pages where it can: dense tables.
+    Huge,
+    /// Small pages only: sparse tables, where a huge page would be mostly zeros.
+    Small,
+}
+
+/// A zeroed range of memory, page aligned.
+#[derive(Debug)]
+pub(crate) struct Region {
+    base: NonNull<u8>,
+    /// Octets, a multiple of [`PAGE`].
+    len: usize,
+}
+
+// SAFETY: a region owns its memory and hands out atomics only.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// Reserves at least this many octets, which must not be 0; `None` if the system refuses.
+    pub(crate) fn reserve(octets: usize, pages: Pages) -> Option<Self> {
+        let len = octets.checked_next_multiple_of(PAGE)?;
+        let base = NonNull::new(map(len, pages)?)?;
+        Some(Self { base, len })
+    }
+
+    #[inline(always)]
+    pub(crate) fn words64(&self) -> &[AtomicU64] {
+        // SAFETY: `base` is valid, aligned and initialised (to zero) for `len` octets as long as
+        // `self` lives, any bits are a valid atomic, and all accesses go through atomics or
+        // through the gathers of `avx2` and `avx512`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len / 8) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn words32(&self) -> &[AtomicU32] {
+        // SAFETY: as in `words64`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len / 4) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn words16(&self) -> &[AtomicU16] {
+        // SAFETY: as in `words64`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len / 2) }
+    }
+
+    /// Zeroes a page and gives its memory back to the system.
+    pub(crate) fn release(&self, page: usize) {
+        assert!((page + 1) * PAGE <= self.len);
+        #[cfg(not(miri))]
+        // SAFETY: the page lies in our private anonymous mapping; it stays mapped and reads as
+        // zero, which is a valid value of every atomic in it. A failure leaves it as it is.
+        let _ = unsafe {
+            let page = self.base.as_ptr().add(page * PAGE);
+            rustix::mm::madvise(page.cast(), PAGE, rustix::mm::Advice::LinuxDontNeed)
+        };
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length and not used afterwards.
+        unsafe { unmap(self.base.as_ptr(), self.len) }
+    }
+}
+
+#[cfg(not(miri))]
+fn map(len: usize, pages: Pages) -> Option<*mut u8> {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new anonymous mapping where the kernel likes; it overlaps nothing.
+    let base = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            len,
+            ProtFlags::READ | ProtFlags::WRITE,
+            flags,
+        )
+    };
+    let base = base.ok()?;
+    let advice = match pages {
+        Pages::Huge => Advice::LinuxHugepage,
+        Pages::Small => Advice::LinuxNoHugepage,
+    };
+    // SAFETY: the range is the mapping made above; the advice changes no contents. A kernel
+    // without huge pages refuses it, which is as good.
+    let _ = unsafe { madvise(base, len, advice) };
+    Some(base.cast())
+}
+
+#[cfg(not(miri))]
+unsafe fn unmap(base: *mut u8, len: usize) {
+    // SAFETY: the caller passes a mapping of `map`.
+    let _ = unsafe { rustix::mm::munmap(base.cast(), len) };
+}
+
+/// Miri knows no system calls.
+#[cfg(miri)]
+fn map(len: usize, _pages: Pages) -> Option<*mut u8> {
+    let layout = std::alloc::Layout::from_size_align(len, PAGE).ok()?;
+    // SAFETY: the callers never reserve nothing.
+    Some(unsafe { std::alloc::alloc_zeroed(layout) })
+}
+
+#[cfg(miri)]
+unsafe fn unmap(base: *mut u8, len: usize) {
+    // SAFETY: the layout of `map`, which accepted it.
+    unsafe {
+        std::alloc::dealloc(
+            base,
+            std::alloc::Layout::from_size_align_unchecked(len, PAGE),
+        )
+    }
+}

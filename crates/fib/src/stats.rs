@@ -1,0 +1,86 @@
+//! How large a FIB is and how it does.
+
+use crate::family::Family;
+use crate::node::STRIDE;
+use crate::stride::Stride;
+use crate::table::Table;
+
+/// Size and work of a FIB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FibStats {
+    /// IPv4 prefixes.
+    pub prefixes4: usize,
+    /// IPv6 prefixes.
+    pub prefixes6: usize,
+    /// Next-hop objects.
+    pub next_hops: usize,
+    /// Octets readers may touch: the pages of roots and nodes in use.
+    pub table_bytes: usize,
+    /// Octets of the control side's lists.
+    pub control_bytes: usize,
+    /// Objects waiting for readers to pass a quiescent point.
+    pub retired: usize,
+    /// The IPv4 table.
+    pub ipv4: FamilyStats,
+    /// The IPv6 table.
+    pub ipv6: FamilyStats,
+    /// Changes so far that readers may have to pass before something is freed.
+    pub epoch: u64,
+    /// The newest of them that all readers have passed; `epoch` if none is behind.
+    pub passed: u64,
+    /// `epoch` when something was last freed; 0 for never.
+    pub reclaimed: u64,
+}
+
+/// Size and work of one family's table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FamilyStats {
+    /// Nodes that hold something, also retired ones.
+    pub nodes: usize,
+    /// Longest way of a look-up: the root and the nodes behind it.
+    pub depth: u32,
+    /// Octets readers may touch.
+    pub table_bytes: usize,
+    /// Octets of the pages of nodes; the limit is for these.
+    pub node_bytes: usize,
+    /// Limit of `node_bytes` from which on insertions are refused.
+    pub max_bytes: usize,
+    /// Octets of the control side's lists.
+    pub control_bytes: usize,
+    /// Nodes waiting for readers to pass a quiescent point.
+    pub retired: usize,
+    /// Changes made visible to readers: updates, and root slots of bulk loads.
+    pub updates: u64,
+    /// Insertions refused because the limit was reached.
+    pub refused: u64,
+}
+
+impl<F: Family> Table<F> {
+    pub(crate) fn stats(&self, max_bytes: usize) -> FamilyStats {
+        let deepest = self.depths.iter().rposition(|&strides| strides > 0);
+        let root = (F::NODES / STRIDE) as usize;
+        FamilyStats {
+            nodes: self.slab.blocks(),
+            depth: deepest.map_or(1, |deepest| (deepest + 2).saturating_sub(root) as u32),
+            table_bytes: self.root.octets() + self.slab.octets(),
+            node_bytes: self.slab.octets(),
+            max_bytes,
+            control_bytes: self.control_octets(),
+            retired: self.retired.len(),
+            updates: self.updates,
+            refused: self.refused,
+        }
+    }
+
+    /// Octets of the lists, as far as the allocator is asked for them.
+    fn control_octets(&self) -> usize {
+        let lists: usize = self.strides.iter().map(Stride::capacity_octets).sum();
+        lists
+            + self.strides.capacity() * size_of::<Stride>()
+            + self.unused.capacity() * 4
+            + self.retired.capacity() * size_of::<(u64, u32)>()
+            + self.tops.octets()
+            + self.short.octets()
+            + self.slab.control_octets()
+    }
+}

@@ -1,0 +1,283 @@
+//! The writer's side of one family: prefixes, and how their changes reach readers.
+//!
+//! A change edits one list of prefixes, makes new nodes for it bottom-up in memory no reader can
+//! reach, and hooks them in with one release store for each root word that changes. If a node
+//! finds no room, all is undone before anything was stored.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::build::Built;
+use crate::family::{Family, Place, place, root_len, slot};
+use crate::node::STRIDE;
+use crate::publish::Shared;
+use crate::region::{PAGE, Pages, Region};
+use crate::slab::{Room, Slab};
+use crate::sparse::Sparse;
+use crate::stride::{Leaf, Stride, child_place, prefix_place};
+
+/// No room for a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Full;
+
+/// The first stride of the tree outside the root's range.
+pub(crate) const OUTSIDE: u32 = 0;
+
+/// What the first stride of a tree hangs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Top {
+    /// A slot of the root.
+    Slot(usize),
+    /// What is outside the root's range.
+    Outside,
+}
+
+/// Prefixes and nodes of a family.
+#[derive(Debug)]
+pub(crate) struct Table<F> {
+    pub(crate) strides: Vec<Stride>,
+    pub(crate) unused: Vec<u32>,
+    /// Strides in use at each depth.
+    pub(crate) depths: [u32; 24],
+    /// Index of the stride of each root slot; 0 for none.
+    pub(crate) tops: Sparse,
+    /// Leaves of the prefixes within the root's bits, by [`Place::Short`].
+    pub(crate) short: Sparse,
+    /// Leaf of `::/0`.
+    pub(crate) default: Leaf,
+    pub(crate) root: Sparse,
+    pub(crate) slab: Slab,
+    /// Changes done.
+    pub(crate) updates: u64,
+    /// Insertions that found no room.
+    pub(crate) refused: u64,
+    pub(crate) len: usize,
+    /// Nodes that readers may still be in, by the epoch they must pass.
+    pub(crate) retired: VecDeque<(u64, u32)>,
+    pub(crate) built: Vec<Built>,
+    /// Words to publish.
+    pub(crate) pending: Vec<(Top, u32)>,
+    family: PhantomData<F>,
+}
+
+impl<F: Family> Table<F> {
+    /// An empty table; `None` if the system refuses the memory.
+    pub(crate) fn new(shared: &Shared, limit: usize) -> Option<Self> {
+        let tree = F::tree(shared);
+        let sparse = |words: usize| {
+            let region = Region::reserve(words * 4, Pages::Small)?;
+            Some(Sparse::new(Arc::new(region)))
+        };
+        // the last page keeps wide loads of the last node inside
+        let reserved = tree.nodes.words64().len() * 8 / PAGE - 1;
+        Some(Self {
+            strides: vec![Stride::default()],
+            unused: vec![],
+            depths: [0; 24],
+            tops: sparse(root_len::<F>())?,
+            short: sparse(2 * root_len::<F>())?,
+            default: 0,
+            root: Sparse::new(tree.root.clone()),
+            slab: Slab::new(limit / PAGE, reserved),
+            updates: 0,
+            refused: 0,
+            len: 0,
+            retired: VecDeque::new(),
+            built: vec![],
+            pending: vec![],
+            family: PhantomData,
+        })
+    }
+
+    /// Sets a prefix's leaf, or removes the prefix with leaf 0; returns the leaf it had.
+    pub(crate) fn set(
+        &mut self,
+        shared: &Shared,
+        addr: u128,
+        len: u32,
+        leaf: Leaf,
+    ) -> Result<Leaf, Full> {
+        let old = self.get(addr, len);
+        if old == leaf {
+            return Ok(old);
+        }
+        let room = if leaf == 0 {
+            Room::Reserve
+        } else {
+            Room::Limited
+        };
+        match place::<F>(addr, len) {
+            Place::Default => self.default = leaf,
+            Place::Short(1) => self.short.set(1, leaf.into()),
+            Place::Short(at) => {
+                self.short.set(at, leaf.into());
+                if let Err(full) = self.repaint(shared, at, self.above(at), room) {
+                    self.short.set(at, old.into());
+                    self.roll_back(shared);
+                    self.refused += 1;
+                    return Err(full);
+                }
+            }
+            Place::Long(slot) => {
+                self.set_long(shared, Top::Slot(slot), (addr, len), (old, leaf), room)?;
+            }
+            Place::Outside => {
+                self.set_long(shared, Top::Outside, (addr, len), (old, leaf), room)?;
+            }
+        }
+        self.commit(shared);
+        self.publish_defaults(shared);
+        self.len = self.len + usize::from(old == 0) - usize::from(leaf == 0);
+        Ok(old)
+    }
+
+    fn set_long(
+        &mut self,
+        shared: &Shared,
+        top: Top,
+        (addr, len): (u128, u32),
+        (old, leaf): (Leaf, Leaf),
+        room: Room,
+    ) -> Result<(), Full> {
+        if leaf != 0 && !self.has_strides() {
+            self.refused += 1;
+            return Err(Full);
+        }
+        self.edit(top, addr, len, leaf);
+        let built = self.rebuild(shared, top, room);
+        if built.is_err() {
+            self.roll_back(shared);
+            self.refused += 1;
+            self.edit(top, addr, len, old);
+        }
+        if leaf == 0 || built.is_err() {
+            self.prune(top, addr, len);
+        }
+        built
+    }
+
+    /// Publishes what addresses inherit for which no prefix within their tree is.
+    fn publish_defaults(&mut self, shared: &Shared) {
+        let tree = F::tree(shared);
+        let id = |leaf: Leaf| u32::from(leaf).saturating_sub(1);
+        let mut inherit = self.short.get(1) as Leaf;
+        if F::FIRST > 0 {
+            tree.default.store(id(self.default), Ordering::Release);
+            if inherit == 0 {
+                inherit = self.outer().map_or(self.default, |(_, leaf)| leaf);
+            }
+        }
+        tree.inherit.store(id(inherit), Ordering::Release);
+    }
+
+    /// The longest prefix that is shorter than the root's range and covers it.
+    fn outer(&self) -> Option<(u32, Leaf)> {
+        let first = slot(1 << (128 - F::FIRST), 0);
+        self.strides[OUTSIDE as usize].longest_match(first, F::FIRST - 1)
+    }
+
+    /// The leaf of exactly this prefix, 0 for none.
+    pub(crate) fn get(&self, addr: u128, len: u32) -> Leaf {
+        match place::<F>(addr, len) {
+            Place::Default => self.default,
+            Place::Short(at) => self.short.get(at) as Leaf,
+            Place::Long(root) => self.get_long(self.tops.get(root), F::NODES, addr, len),
+            Place::Outside => self.get_long(OUTSIDE, 0, addr, len),
+        }
+    }
+
+    fn get_long(&self, top: u32, first: u32, addr: u128, len: u32) -> Leaf {
+        if first > 0 && top == 0 {
+            return 0;
+        }
+        let (mut stride, mut bit) = (&self.strides[top as usize], first);
+        while len > bit + STRIDE {
+            let Some(child) = stride.get(child_place(slot(addr, bit))) else {
+                return 0;
+            };
+            stride = &self.strides[child as usize];
+            bit += STRIDE;
+        }
+        let place = prefix_place(slot(addr, bit), len - bit);
+        stride.get(place).unwrap_or(0) as Leaf
+    }
+
+    /// The longest prefix that holds an address: length and leaf.
+    pub(crate) fn longest_match(&self, addr: u128) -> Option<(u32, Leaf)> {
+        match place::<F>(addr, 128) {
+            Place::Long(slot) => self
+                .longest_below(self.tops.get(slot), F::NODES, addr)
+                .or_else(|| self.longest_short(root_len::<F>() | slot)),
+            _ => self.longest_below(OUTSIDE, 0, addr),
+        }
+        .or_else(|| (self.default != 0).then_some((0, self.default)))
+    }
+
+    fn longest_below(&self, top: u32, first: u32, addr: u128) -> Option<(u32, Leaf)> {
+        if first > 0 && top == 0 {
+            return None;
+        }
+        let stride = &self.strides[top as usize];
+        let slot = slot(addr, first);
+        stride
+            .get(child_place(slot))
+            .and_then(|child| self.longest_below(child, first + STRIDE, addr))
+            .or_else(|| {
+                let (len, leaf) = stride.longest_match(slot, STRIDE)?;
+                Some((first + len, leaf))
+            })
+    }
+
+    fn longest_short(&self, mut place: usize) -> Option<(u32, Leaf)> {
+        while place > 0 {
+            match self.short.get(place) {
+                0 => place >>= 1,
+                leaf => return Some((F::FIRST + place.ilog2(), leaf as Leaf)),
+            }
+        }
+        if F::FIRST > 0 { self.outer() } else { None }
+    }
+
+    /// All prefixes, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Route> {
+        let short = (1..self.short.len()).filter_map(|place| {
+            let leaf = self.short.get(place) as Leaf;
+            let len = place.ilog2();
+            let bits = (place - (1 << len)) as u128;
+            let range = u128::from(F::FIRST > 0) << (128 - F::FIRST.max(1));
+            let addr = bits.checked_shl(128 - F::FIRST - len).unwrap_or(0) | range;
+            (leaf != 0).then_some((addr, F::FIRST + len, leaf))
+        });
+        let long = (0..self.tops.len()).flat_map(|slot| {
+            let (mut found, top) = (vec![], self.tops.get(slot));
+            if top != 0 {
+                let range = (1u128 << (F::NODES - F::FIRST)) * u128::from(F::FIRST > 0);
+                let addr = (range | slot as u128) << (128 - F::NODES);
+                self.collect(top, F::NODES, addr, &mut found);
+            }
+            found
+        });
+        let mut outside = vec![];
+        self.collect(OUTSIDE, 0, 0, &mut outside);
+        let default = (self.default != 0).then_some((0, 0, self.default));
+        short.chain(long).chain(outside).chain(default)
+    }
+
+    fn collect(&self, stride: u32, bit: u32, addr: u128, found: &mut Vec<Route>) {
+        for entry in self.strides[stride as usize].entries() {
+            if let Some(slot) = entry.child_slot() {
+                let inside = addr | (slot as u128) << (122 - bit.min(122));
+                self.collect(entry.value(), bit + STRIDE, inside, found);
+            } else {
+                let (bits, len) = entry.bits();
+                let inside = addr | u128::from(bits) << (128 - bit - len);
+                found.push((inside, bit + len, entry.value() as Leaf));
+            }
+        }
+    }
+}
+
+/// A prefix, left-aligned, with its length and leaf.
+pub(crate) type Route = (u128, u32, Leaf);

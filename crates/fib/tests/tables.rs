@@ -1,0 +1,182 @@
+//! Whole tables: every /24 after 600 000 updates, bulk loads, limits.
+
+mod common;
+
+use bora_fib::{FibConfig, NextHopId, Prefix4};
+use common::{Naive, Random, fib, kernels, lookup6, punt, table4, table6};
+
+/// The next hop of every /24, painted by length; prefixes longer than /24 are left out.
+fn paint(table: &[(Prefix4, NextHopId)]) -> Vec<u16> {
+    let mut routes: Vec<_> = table
+        .iter()
+        .filter(|(prefix, _)| prefix.len() <= 24)
+        .collect();
+    routes.sort_by_key(|(prefix, _)| prefix.len());
+    let mut painted = vec![0; 1 << 24];
+    for (prefix, id) in routes {
+        let first = (prefix.addr() >> 8) as usize;
+        painted[first..first + (1 << (24 - prefix.len()))].fill(id.get() as u16);
+    }
+    painted
+}
+
+#[test]
+fn every_slash_24_after_600_000_updates() {
+    let table = table4();
+    let updates = 600_000;
+    for simd in kernels() {
+        let (mut writer, handle, ids) = fib(simd, 256);
+        let mut reader = handle.reader().unwrap();
+        let mut routes: Vec<_> = table
+            .iter()
+            .map(|&(prefix, id)| (prefix, ids[id as usize]))
+            .filter(|(prefix, _)| prefix.len() <= 24)
+            .collect();
+        let loaded = writer.load4(&routes).unwrap();
+        assert_eq!((loaded.added, loaded.replaced), (routes.len(), 0));
+        let mut random = Random(3);
+        let mut present = vec![true; routes.len()];
+        for update in 0..updates {
+            let which = random.below(routes.len());
+            let (prefix, id) = &mut routes[which];
+            if random.below(3) == 0 {
+                assert_eq!(writer.remove4(*prefix).is_some(), present[which]);
+                present[which] = false;
+            } else {
+                *id = ids[random.below(256)];
+                assert_eq!(
+                    writer.insert4(*prefix, *id).unwrap().is_some(),
+                    present[which]
+                );
+                present[which] = true;
+            }
+            if update % 256 == 0 {
+                reader.quiesce();
+                writer.reclaim();
+            }
+        }
+        let mut kept = present.iter();
+        routes.retain(|_| *kept.next().unwrap());
+        assert_eq!(writer.len4(), routes.len());
+        let painted = paint(&routes);
+        let mut out = [NextHopId::NO_ROUTE; 256];
+        for (first, expected) in painted.chunks(256).enumerate() {
+            let keys: [u32; 256] = std::array::from_fn(|key| ((first << 8 | key) << 8 | 77) as u32);
+            reader.lookup4(&keys, &mut out);
+            let same = out
+                .iter()
+                .zip(expected)
+                .all(|(out, &id)| out.get() == id.into());
+            assert!(same, "{simd:?}: somewhere in {first:#x}0000/16");
+        }
+    }
+}
+
+#[test]
+fn full_tables_are_small() {
+    let (mut writer, _handle, ids) = fib(bora_fib::Simd::Auto, 256);
+    let routes4: Vec<_> = table4()
+        .into_iter()
+        .map(|(p, id)| (p, ids[id as usize]))
+        .collect();
+    let routes6: Vec<_> = table6()
+        .into_iter()
+        .map(|(p, id)| (p, ids[id as usize]))
+        .collect();
+    assert!(writer.load4(&routes4).unwrap().refused.is_empty());
+    assert!(writer.load6(&routes6).unwrap().refused.is_empty());
+    let stats = writer.stats();
+    assert!(stats.ipv4.table_bytes < 8_000_000, "{stats:?}");
+    assert!(stats.ipv6.table_bytes < 12_000_000, "{stats:?}");
+    assert!(
+        stats.table_bytes + stats.control_bytes < 64_000_000,
+        "{stats:?}"
+    );
+    // the same again changes nothing that readers see
+    let again = writer.load4(&routes4).unwrap();
+    assert_eq!((again.added, again.replaced), (0, routes4.len()));
+    assert_eq!(writer.stats().ipv4.nodes, stats.ipv4.nodes);
+    assert_eq!(writer.next_hop_uses(ids[1]) as usize, {
+        let uses = |id: NextHopId| id == ids[1];
+        routes4.iter().filter(|route| uses(route.1)).count()
+            + routes6.iter().filter(|route| uses(route.1)).count()
+    });
+}
+
+#[test]
+fn ipv6_table_one_by_one_and_in_bulk() {
+    let table = table6();
+    for simd in kernels() {
+        let (mut writer, handle, ids) = fib(simd, 256);
+        let reader = handle.reader().unwrap();
+        let (one, bulk) = table.split_at(table.len() / 2);
+        let mut naive = Naive::default();
+        for &(prefix, id) in one {
+            writer.insert6(prefix, ids[id as usize]).unwrap();
+        }
+        let bulk: Vec<_> = bulk.iter().map(|&(p, id)| (p, ids[id as usize])).collect();
+        writer.load6(&bulk).unwrap();
+        for &(prefix, id) in &table {
+            naive.set(prefix.addr(), prefix.len(), Some(ids[id as usize]));
+        }
+        let mut random = Random(11);
+        let keys: Vec<u128> = (0..100_000)
+            .map(|_| {
+                let prefix = table[random.below(table.len())].0;
+                let host = u128::MAX.checked_shr(prefix.len().into()).unwrap_or(0);
+                prefix.addr() | random.wide() & host
+            })
+            .collect();
+        for (&key, found) in keys.iter().zip(lookup6(&reader, &keys)) {
+            assert_eq!(found, naive.longest_match(key), "{key:#x}");
+        }
+    }
+}
+
+#[test]
+fn a_bulk_load_that_does_not_fit_says_what_is_missing() {
+    let config = FibConfig {
+        max_bytes4: 300_000,
+        ..FibConfig::default()
+    };
+    let (mut writer, handle) = bora_fib::new(config).unwrap();
+    let mut reader = handle.reader().unwrap();
+    let ids: Vec<_> = (0..256)
+        .map(|_| writer.add_next_hop(punt()).unwrap())
+        .collect();
+    let table = bora_fib::synthetic::ipv4(5, 200_000);
+    let routes: Vec<_> = table.iter().map(|&(p, id)| (p, ids[id as usize])).collect();
+    let loaded = writer.load4(&routes).unwrap();
+    assert!(!loaded.refused.is_empty() && loaded.added > 10_000);
+    assert_eq!(loaded.added + loaded.refused.len(), routes.len());
+    assert_eq!(writer.len4(), loaded.added);
+    let stats = writer.stats().ipv4;
+    assert!(stats.node_bytes <= 300_000 && stats.refused > 0);
+    // what is in is found as if the refused had never been asked for
+    let mut naive = Naive::default();
+    for (prefix, id) in writer.iter4() {
+        naive.set(u128::from(prefix.addr()) << 96, prefix.len(), Some(id));
+    }
+    let keys: Vec<u32> = routes
+        .iter()
+        .map(|(prefix, _)| prefix.addr())
+        .step_by(7)
+        .collect();
+    for (&key, found) in keys.iter().zip(common::lookup4(&reader, &keys)) {
+        assert_eq!(found, naive.longest_match(u128::from(key) << 96));
+    }
+    // with half of it gone there is room for the missing
+    let gone: Vec<_> = writer
+        .iter4()
+        .step_by(2)
+        .map(|(prefix, _)| prefix)
+        .collect();
+    for &prefix in &gone {
+        assert!(writer.remove4(prefix).is_some());
+    }
+    reader.quiesce();
+    writer.reclaim();
+    let some = &loaded.refused[..loaded.refused.len().min(1000)];
+    let some: Vec<_> = some.iter().map(|&prefix| (prefix, ids[1])).collect();
+    assert!(writer.load4(&some).unwrap().refused.is_empty());
+}
