@@ -3,7 +3,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use bora_fib::{FibConfig, NextHop, NextHopId, Prefix4, Prefix6, PuntReason, Simd, synthetic};
+use bora_fib::{
+    FibConfig, Ipv4Table, NextHop, NextHopId, Prefix4, Prefix6, PuntReason, Simd, synthetic,
+};
 
 fn median(mut runs: Vec<f64>) -> f64 {
     runs.sort_by(f64::total_cmp);
@@ -101,9 +103,15 @@ fn main() {
     let zipf4: Vec<u32> = picks.iter().map(|&pick| flows4[pick]).collect();
     let zipf6: Vec<[u8; 16]> = picks.iter().map(|&pick| flows6[pick]).collect();
 
-    for simd in [Simd::Avx512, Simd::Avx2, Simd::Scalar] {
+    for (simd, ipv4) in [
+        (Simd::Avx512, Ipv4Table::D),
+        (Simd::Avx512, Ipv4Table::Dir24),
+        (Simd::Avx2, Ipv4Table::D),
+        (Simd::Scalar, Ipv4Table::D),
+    ] {
         let config = FibConfig {
             simd,
+            ipv4,
             ..FibConfig::default()
         };
         let Ok((mut writer, handle)) = bora_fib::new(config) else {
@@ -136,7 +144,7 @@ fn main() {
             let start = Instant::now();
             writer.load6(&bulk6).unwrap();
             println!("{simd:?}: bulk {load4:.3?} v4, {:.3?} v6", start.elapsed());
-            println!("{:#?}", writer.stats());
+            println!("{ipv4:?} {:?}", writer.stats());
         }
         let start = Instant::now();
         for &(prefix, id) in &table4 {

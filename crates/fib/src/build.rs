@@ -214,12 +214,18 @@ impl<F: Family> Table<F> {
 
     /// Publishes what was built and retires what it replaces.
     pub(crate) fn commit(&mut self, shared: &Shared) {
+        let tree = F::tree(shared);
         self.updates += 1;
         for (top, word) in self.pending.drain(..) {
             match top {
-                Top::Slot(slot) if self.root.get(slot) != word => self.root.set(slot, word),
+                Top::Slot(slot) if self.root.get(slot) != word => {
+                    self.root.set(slot, word);
+                    if let Some(dir24) = &tree.dir24 {
+                        dir24.store(&tree.nodes, slot, word);
+                    }
+                }
                 Top::Slot(_) => {}
-                Top::Outside => F::tree(shared).outside.store(word, Ordering::Release),
+                Top::Outside => tree.outside.store(word, Ordering::Release),
             }
         }
         let mut epoch = None;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use crate::dir24::Dir24;
 use crate::epoch::Epochs;
 use crate::family::{Family, V4, V6, root_len};
 use crate::lookup::Kernel;
 use crate::nexthop::{NextHop, PuntReason};
 use crate::region::{Pages, Region};
-use crate::{FibConfig, FibError};
+use crate::{FibConfig, FibError, Ipv4Table};
 
 /// What readers have of one family: words and nodes as described in `node`.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(crate) struct Tree {
     pub(crate) default: AtomicU32,
     /// The word for the first six bits of addresses outside the root's range.
     pub(crate) outside: AtomicU32,
+    /// What is asked before, if so configured.
+    pub(crate) dir24: Option<Dir24>,
 }
 
 impl Tree {
@@ -33,6 +36,7 @@ impl Tree {
             inherit: AtomicU32::new(0),
             default: AtomicU32::new(0),
             outside: AtomicU32::new(0),
+            dir24: None,
         })
     }
 }
@@ -71,7 +75,7 @@ impl Shared {
     pub(crate) fn new(config: &FibConfig) -> Result<Self, FibError> {
         let (octets4, octets6) = (reserved(config.max_bytes4), reserved(config.max_bytes6));
         let refused = FibError::NoAddressSpace(octets4 + octets6);
-        let shared = Self {
+        let mut shared = Self {
             v4: Tree::new::<V4>(octets4, Pages::Huge).ok_or(refused)?,
             v6: Tree::new::<V6>(octets6, Pages::Small).ok_or(refused)?,
             simd: Kernel::new(config.simd)?,
@@ -80,6 +84,9 @@ impl Shared {
                 .collect(),
             epochs: Epochs::new(config.max_readers),
         };
+        if config.ipv4 == Ipv4Table::Dir24 {
+            shared.v4.dir24 = Some(Dir24::new().ok_or(refused)?);
+        }
         let no_route = NextHop::Punt {
             reason: PuntReason::NoRoute,
             port: None,

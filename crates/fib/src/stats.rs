@@ -1,7 +1,9 @@
 //! How large a FIB is and how it does.
 
+use crate::dir24::Dir24;
 use crate::family::Family;
 use crate::node::STRIDE;
+use crate::publish::Shared;
 use crate::stride::Stride;
 use crate::table::Table;
 
@@ -56,13 +58,14 @@ pub struct FamilyStats {
 }
 
 impl<F: Family> Table<F> {
-    pub(crate) fn stats(&self, max_bytes: usize) -> FamilyStats {
+    pub(crate) fn stats(&self, shared: &Shared, max_bytes: usize) -> FamilyStats {
+        let front = F::tree(shared).dir24.as_ref().map_or(0, Dir24::octets);
         let deepest = self.depths.iter().rposition(|&strides| strides > 0);
         let root = (F::NODES / STRIDE) as usize;
         FamilyStats {
             nodes: self.slab.blocks(),
             depth: deepest.map_or(1, |deepest| (deepest + 2).saturating_sub(root) as u32),
-            table_bytes: self.root.octets() + self.slab.octets(),
+            table_bytes: self.root.octets() + self.slab.octets() + front,
             node_bytes: self.slab.octets(),
             max_bytes,
             control_bytes: self.control_octets(),

@@ -296,8 +296,8 @@ impl FibWriter {
 
     /// Sizes.
     pub fn stats(&self) -> FibStats {
-        let ipv4 = self.v4.stats(self.limits[0]);
-        let ipv6 = self.v6.stats(self.limits[1]);
+        let ipv4 = self.v4.stats(&self.shared, self.limits[0]);
+        let ipv6 = self.v6.stats(&self.shared, self.limits[1]);
         FibStats {
             prefixes4: self.v4.len,
             prefixes6: self.v6.len,

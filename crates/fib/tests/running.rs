@@ -4,15 +4,15 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bora_fib::{NextHop, NextHopId, Prefix4, Prefix6, Simd};
-use common::{fib, kernels, punt};
+use bora_fib::{FibConfig, NextHop, NextHopId, Prefix4, Prefix6};
+use common::{fib, punt, tables4};
 
 const UPDATES: u32 = 60_000;
 
 /// Prefixes that come and go are told by their host bits: under `ids[1]` or `ids[2]`, or the
 /// covering prefix's `ids[0]`; nothing else may ever be seen there.
-fn run(simd: Simd) {
-    let (mut writer, handle, ids) = fib(simd, 3);
+fn run(config: FibConfig) {
+    let (mut writer, handle, ids) = fib(config, 3);
     writer
         .insert4(Prefix4::masked(0x0a00_0000, 8), ids[0])
         .unwrap();
@@ -89,7 +89,7 @@ fn run(simd: Simd) {
 
 #[test]
 fn every_answer_is_that_before_or_after_an_update() {
-    for simd in kernels() {
-        run(simd);
+    for config in tables4() {
+        run(config);
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use bora_fib::{FibConfig, NextHopId, Prefix4};
-use common::{Naive, Random, fib, kernels, lookup6, punt, table4, table6};
+use common::{Naive, Random, config, fib, kernels, lookup6, punt, table4, table6, tables4};
 
 /// The next hop of every /24, painted by length; prefixes longer than /24 are left out.
 fn paint(table: &[(Prefix4, NextHopId)]) -> Vec<u16> {
@@ -24,8 +24,8 @@ fn paint(table: &[(Prefix4, NextHopId)]) -> Vec<u16> {
 fn every_slash_24_after_600_000_updates() {
     let table = table4();
     let updates = 600_000;
-    for simd in kernels() {
-        let (mut writer, handle, ids) = fib(simd, 256);
+    for config in tables4() {
+        let (mut writer, handle, ids) = fib(config, 256);
         let mut reader = handle.reader().unwrap();
         let mut routes: Vec<_> = table
             .iter()
@@ -67,14 +67,14 @@ fn every_slash_24_after_600_000_updates() {
                 .iter()
                 .zip(expected)
                 .all(|(out, &id)| out.get() == id.into());
-            assert!(same, "{simd:?}: somewhere in {first:#x}0000/16");
+            assert!(same, "{config:?}: somewhere in {first:#x}0000/16");
         }
     }
 }
 
 #[test]
 fn full_tables_are_small() {
-    let (mut writer, _handle, ids) = fib(bora_fib::Simd::Auto, 256);
+    let (mut writer, _handle, ids) = fib(FibConfig::default(), 256);
     let routes4: Vec<_> = table4()
         .into_iter()
         .map(|(p, id)| (p, ids[id as usize]))
@@ -107,7 +107,7 @@ fn full_tables_are_small() {
 fn ipv6_table_one_by_one_and_in_bulk() {
     let table = table6();
     for simd in kernels() {
-        let (mut writer, handle, ids) = fib(simd, 256);
+        let (mut writer, handle, ids) = fib(config(simd), 256);
         let reader = handle.reader().unwrap();
         let (one, bulk) = table.split_at(table.len() / 2);
         let mut naive = Naive::default();

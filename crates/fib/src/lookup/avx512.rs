@@ -7,6 +7,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use std::arch::x86_64::*;
+use std::sync::atomic::AtomicU16;
 
 use super::{View, scalar};
 use crate::nexthop::NextHopId;
@@ -48,6 +49,61 @@ pub(super) fn lookup4(_: Available, tree: &Tree, keys: &[u32], out: &mut [NextHo
             scalar::lookup4_some(tree, keys, out, deeper);
         }
     }
+}
+
+/// Loads of DIR-24-8 entries, 2 octets for each /24; gives whether one of them is `child`.
+pub(super) fn dir24(
+    _: Available,
+    entries: &[AtomicU16],
+    (inherit, child): (u32, u16),
+    keys: &[u32],
+    out: &mut [NextHopId],
+) -> bool {
+    assert_eq!(keys.len(), out.len());
+    // one more, so that 32-bit loads of the last entry stay inside
+    assert!(entries.len() > 1 << 24);
+    let mut found = 0;
+    for (keys, out) in keys.chunks(16).zip(out.chunks_mut(16)) {
+        // SAFETY: `Available` says that the CPU has the features; there is an entry for each of
+        // the 2^24 indices and one behind; the chunks are equally long.
+        found |= unsafe { step24(entries.as_ptr().cast(), (inherit, child), keys, out) };
+    }
+    found != 0
+}
+
+/// Looks up at most 16 keys; gives the lanes that found `child`.
+///
+/// # Safety
+/// Needs the features of [`Available`], 2^24 + 1 entries, and `keys` as long as `out`.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[inline]
+unsafe fn step24(
+    entries: *const i32,
+    (inherit, child): (u32, u16),
+    keys: &[u32],
+    out: &mut [NextHopId],
+) -> u16 {
+    let live = lanes(keys.len(), 0, 16) as u16;
+    let zero = _mm512_setzero_si512();
+    // SAFETY: only the lanes that have a key are loaded and stored; indices have 24 bits.
+    unsafe {
+        let key = _mm512_maskz_loadu_epi32(live, keys.as_ptr().cast());
+        let slot = _mm512_srli_epi32::<8>(key);
+        let leaf = _mm512_mask_i32gather_epi32::<2>(zero, live, slot, entries);
+        let leaf = _mm512_and_si512(leaf, _mm512_set1_epi32(0xffff));
+        let id = next_hop(leaf, inherit as i32);
+        _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), live, id);
+        _mm512_cmpeq_epi32_mask(leaf, _mm512_set1_epi32(child.into()))
+    }
+}
+
+/// The next hops that leaves stand for.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
+#[inline]
+fn next_hop(leaf: __m512i, inherit: i32) -> __m512i {
+    let id = _mm512_sub_epi32(leaf, _mm512_set1_epi32(1));
+    let none = _mm512_testn_epi32_mask(leaf, leaf);
+    _mm512_mask_mov_epi32(id, none, _mm512_set1_epi32(inherit))
 }
 
 /// The lanes of group `group` that have a key, out of `len` keys in groups of `size`.
@@ -117,9 +173,7 @@ unsafe fn step4<const GROUPS: usize>(view: View, keys: &[u32], out: &mut [NextHo
         let leaf = _mm512_and_si512(leaf, _mm512_set1_epi32(0xffff));
         let child = _mm512_test_epi32_mask(leaf, _mm512_set1_epi32(1 << 15));
         deeper |= u64::from(child) << (16 * group);
-        let id = _mm512_sub_epi32(leaf, _mm512_set1_epi32(1));
-        let none = _mm512_testn_epi32_mask(leaf, leaf);
-        let id = _mm512_mask_mov_epi32(id, none, _mm512_set1_epi32(view.inherit));
+        let id = next_hop(leaf, view.inherit);
         let live = lanes(keys.len(), group, 16) as u16;
         // SAFETY: only the lanes that have a key are stored, and `out` has a place for each.
         unsafe {

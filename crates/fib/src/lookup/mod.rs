@@ -11,8 +11,12 @@ mod avx512;
 mod popcnt;
 mod scalar;
 
+use std::sync::atomic::Ordering;
+
 use crate::FibError;
+use crate::dir24::Dir24;
 use crate::nexthop::NextHopId;
+use crate::node::CHILD;
 use crate::publish::Tree;
 
 /// Instructions for batch look-ups. The results are the same.
@@ -89,6 +93,9 @@ impl Kernel {
     /// Longest match of IPv4 keys; `out` is as long as `keys`.
     #[inline]
     pub(crate) fn lookup4(self, tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
+        if let Some(dir24) = &tree.dir24 {
+            return self.dir24(tree, dir24, keys, out);
+        }
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(cpu) => avx512::lookup4(cpu, tree, keys, out),
@@ -97,6 +104,23 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Self::Popcnt(cpu) => popcnt::lookup4(cpu, tree, keys, out),
             Self::Scalar => scalar::lookup4(tree, keys, out),
+        }
+    }
+
+    fn dir24(self, tree: &Tree, dir24: &Dir24, keys: &[u32], out: &mut [NextHopId]) {
+        let inherit = tree.inherit.load(Ordering::Acquire);
+        let deeper = match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(cpu) if keys.len() > 1 => {
+                avx512::dir24(cpu, dir24.entries(), (inherit, CHILD), keys, out)
+            }
+            _ => scalar::dir24(dir24.entries(), inherit, keys, out),
+        };
+        if deeper {
+            let child = scalar::id(CHILD.into(), inherit);
+            for (key, out) in keys.iter().zip(out).filter(|(_, out)| **out == child) {
+                scalar::lookup4(tree, std::slice::from_ref(key), std::slice::from_mut(out));
+            }
         }
     }
 
@@ -139,7 +163,7 @@ impl View {
         Self {
             root: tree.root.words32().as_ptr().cast(),
             nodes: tree.nodes.words64().as_ptr().cast(),
-            inherit: tree.inherit.load(std::sync::atomic::Ordering::Acquire) as i32,
+            inherit: tree.inherit.load(Ordering::Acquire) as i32,
         }
     }
 }

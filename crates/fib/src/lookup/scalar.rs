@@ -3,10 +3,11 @@
 //! Keys go through the stages together and without branches on what is found, so that their
 //! cache misses overlap and nothing is mispredicted.
 
-use std::sync::atomic::Ordering;
+use std::hint::select_unpredictable;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::nexthop::NextHopId;
-use crate::node::{NODE, STRIDE, narrow_slot, wide_slot};
+use crate::node::{CHILD, NODE, STRIDE, narrow_slot, wide_slot};
 use crate::publish::Tree;
 
 /// Keys of a step.
@@ -26,7 +27,7 @@ pub(crate) fn lookup4(tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
             // a leaf takes the way of node 0, for nothing
             let inner = (*word as i32 >> 31) as u32;
             let found = narrow_slot(&tree.nodes, *word & inner & !NODE, key >> 8 & 63);
-            *word = if inner != 0 { found } else { *word };
+            *word = select_unpredictable(inner != 0, found, *word);
             deeper |= *word & NODE != 0;
             *out = id(*word, inherit);
         }
@@ -36,6 +37,23 @@ pub(crate) fn lookup4(tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
             }
         }
     }
+}
+
+/// Loads of DIR-24-8 entries; gives whether one of them leads to the tree.
+#[inline(always)]
+pub(super) fn dir24(
+    entries: &[AtomicU16],
+    inherit: u32,
+    keys: &[u32],
+    out: &mut [NextHopId],
+) -> bool {
+    let mut deeper = 0;
+    for (&key, out) in keys.iter().zip(&mut *out) {
+        let entry = entries[key as usize >> 8].load(Ordering::Acquire);
+        deeper |= entry & CHILD;
+        *out = id(entry.into(), inherit);
+    }
+    deeper != 0
 }
 
 /// The leaf behind a word; `rest` holds the bits its node decides first.
@@ -100,12 +118,12 @@ pub(super) fn outside6(tree: &Tree, mut rest: u128) -> NextHopId {
 
 /// The next hop a leaf stands for.
 #[inline(always)]
-fn id(leaf: u32, inherit: u32) -> NextHopId {
-    NextHopId(if leaf == 0 {
-        inherit
-    } else {
-        leaf.wrapping_sub(1)
-    })
+pub(super) fn id(leaf: u32, inherit: u32) -> NextHopId {
+    NextHopId(select_unpredictable(
+        leaf == 0,
+        inherit,
+        leaf.wrapping_sub(1),
+    ))
 }
 
 /// Looks up the keys whose bit is set.

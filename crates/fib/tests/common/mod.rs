@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::str::FromStr;
 
 use bora_fib::{
-    FibConfig, FibError, FibHandle, FibReader, FibWriter, NextHop, NextHopId, Prefix4, Prefix6,
-    PuntReason, Simd,
+    FibConfig, FibError, FibHandle, FibReader, FibWriter, Ipv4Table, NextHop, NextHopId, Prefix4,
+    Prefix6, PuntReason, Simd,
 };
 
 pub(crate) fn punt() -> NextHop {
@@ -32,12 +32,26 @@ pub(crate) fn kernels() -> Vec<Simd> {
     all.into_iter().filter(works).collect()
 }
 
-/// A FIB with `ids` next hops.
-pub(crate) fn fib(simd: Simd, ids: usize) -> (FibWriter, FibHandle, Vec<NextHopId>) {
-    let config = FibConfig {
+/// The kernels for the tree, and the DIR-24-8.
+pub(crate) fn tables4() -> Vec<FibConfig> {
+    let mut configs: Vec<_> = kernels().into_iter().map(config).collect();
+    configs.push(FibConfig {
+        ipv4: Ipv4Table::Dir24,
+        ..FibConfig::default()
+    });
+    configs
+}
+
+/// Defaults with other look-ups.
+pub(crate) fn config(simd: Simd) -> FibConfig {
+    FibConfig {
         simd,
         ..FibConfig::default()
-    };
+    }
+}
+
+/// A FIB with `ids` next hops.
+pub(crate) fn fib(config: FibConfig, ids: usize) -> (FibWriter, FibHandle, Vec<NextHopId>) {
     let (mut writer, handle) = bora_fib::new(config).unwrap();
     let ids = (0..ids)
         .map(|_| writer.add_next_hop(punt()).unwrap())
