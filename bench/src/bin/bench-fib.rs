@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use bora_bench::fib_report::{self, Report};
 use bora_bench::{Row, fib_plot, plot, write};
-use bora_fib::{Prefix4, Prefix6, Simd};
-use bora_fib_bench::bora::{Bora, Family};
-use bora_fib_bench::run::{self, Made, Plan, Subject};
+use bora_fib::{FibConfig, Ipv4Table, Prefix4, Prefix6, Simd};
+use bora_fib_bench::bora::Family;
+use bora_fib_bench::run::{self, Plan, Subject};
 use clap::Parser;
 
 /// Compare Bora's FIB with DPDK's rte_fib, rte_fib6 and rte_lpm.
@@ -57,13 +57,23 @@ fn main() -> anyhow::Result<()> {
             divide: 1,
         }
     };
-    let paths: &[Simd] = if options.all_paths {
-        &[Simd::Auto, Simd::Avx2, Simd::Scalar]
-    } else {
-        &[Simd::Auto]
+    let mut subjects4: Vec<Subject<Prefix4>> = vec![Subject::bora("bora", FibConfig::default())];
+    let mut subjects6: Vec<Subject<Prefix6>> = vec![Subject::bora("bora", FibConfig::default())];
+    let dir24 = FibConfig {
+        ipv4: Ipv4Table::Dir24,
+        ..FibConfig::default()
     };
-    let mut subjects4: Vec<Subject<Prefix4>> = paths.iter().map(|&simd| bora(simd)).collect();
-    let mut subjects6: Vec<Subject<Prefix6>> = paths.iter().map(|&simd| bora(simd)).collect();
+    subjects4.push(Subject::bora("bora dir24", dir24));
+    if options.all_paths {
+        for (name, simd) in [("bora avx2", Simd::Avx2), ("bora scalar", Simd::Scalar)] {
+            let config = FibConfig {
+                simd,
+                ..FibConfig::default()
+            };
+            subjects4.push(Subject::bora(name, config));
+            subjects6.push(Subject::bora(name, config));
+        }
+    }
     let with = add_dpdk(&options, &mut subjects4, &mut subjects6)?;
 
     let (count4, rows4) = family(&options, plan, &subjects4, "rte_fib")?;
@@ -96,14 +106,6 @@ fn main() -> anyhow::Result<()> {
         fs::write(path, fib_report::replace(&document, &text)?).with_context(name)?;
     }
     write("fib", &rows)
-}
-
-fn bora<P: Family>(simd: Simd) -> Subject<P> {
-    let make = move |_, next_hops| -> Made<P> { Ok(Box::new(Bora::new(next_hops, simd)?)) };
-    Subject {
-        make: Box::new(make),
-        slow: false,
-    }
 }
 
 /// Starts DPDK and adds its tables; gives its version and conditions.

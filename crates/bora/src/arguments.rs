@@ -32,6 +32,9 @@ pub(crate) enum Command {
     Stop,
     /// Say whether this machine can run Bora, what is missing, and what to type
     Check,
+    /// The forwarding table by itself
+    #[command(subcommand)]
+    Fib(FibCommand),
     /// Networks on one machine
     #[command(subcommand)]
     Lab(LabCommand),
@@ -61,6 +64,15 @@ pub(crate) struct RunOptions {
     /// Forward even what Linux has rules for; repeat it
     #[arg(long, value_enum)]
     pub(crate) bypass: Vec<BypassArgument>,
+    /// Most memory for the nodes of the FIB, IPv4 and IPv6 each, MiB
+    ///
+    /// A full Internet table needs 2. What finds no room is counted (`bora show sync`), and Linux
+    /// forwards that family until there is room.
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) fib_memory: u16,
+    /// The engine's IPv4 table
+    #[arg(long, value_enum, default_value_t = FibArgument::Tree)]
+    pub(crate) fib: FibArgument,
     /// Exceptions a second and CPU that may go to Linux, for each reason
     #[arg(long, value_name = "PACKETS", default_value_t = 10_000)]
     pub(crate) punt_budget: u64,
@@ -74,6 +86,14 @@ pub(crate) enum PathArgument {
     Express,
     /// Worker threads over AF_XDP
     Engine,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum FibArgument {
+    /// A compressed tree: small, fastest for many destinations
+    Tree,
+    /// DIR-24-8 in front of the tree, 32 MiB more: fastest for a few thousand destinations
+    Dir24,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -104,6 +124,8 @@ pub(crate) enum ShowWhat {
     Workers,
     /// Routes as Bora holds them
     Routes,
+    /// The FIB: prefixes, memory, depth, updates
+    Fib,
     /// The route an address takes
     Route {
         /// IPv4 or IPv6 address
@@ -117,6 +139,33 @@ pub(crate) enum ShowWhat {
         #[arg(long)]
         verify: bool,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FibCommand {
+    /// Measure look-ups, updates and memory on a table of your choice
+    ///
+    /// Without --table and --kernel, a made-up table in the shape of the Internet's.
+    Bench(FibBenchOptions),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct FibBenchOptions {
+    /// A file of lines `PREFIX/LENGTH NEXTHOP`, also compressed (.xz); repeat it for IPv6
+    #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
+    pub(crate) table: Vec<PathBuf>,
+    /// The routes Linux has here
+    #[arg(long)]
+    pub(crate) kernel: bool,
+    /// Seed of the made-up table
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Times everything is measured
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) rounds: u8,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,6 +4,7 @@
 mod arguments;
 mod check;
 mod client;
+mod fib;
 mod run;
 mod show;
 
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use arguments::{Arguments, Command, LabCommand};
+use arguments::{Arguments, Command, FibCommand, LabCommand};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -36,6 +37,9 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Show(options) => show::show(options).map(|()| ExitCode::SUCCESS),
         Command::Stop => run::stop().map(|()| ExitCode::SUCCESS),
         Command::Check => Ok(check::check()),
+        Command::Fib(FibCommand::Bench(options)) => {
+            fib::bench(&options).map(|()| ExitCode::SUCCESS)
+        }
         Command::Lab(LabCommand::Demo { rate }) => {
             bora_lab::demo::run(rate).map(|()| ExitCode::SUCCESS)
         }

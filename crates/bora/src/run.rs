@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use bora_router::{Bypass, PathChoice, Place, Router, RunConfig, detach_leftovers, serve};
 
-use crate::arguments::{BypassArgument, PathArgument, RunOptions};
+use bora_fib::{FibConfig, Ipv4Table};
+
+use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
 use crate::client;
 
 /// How long `bora stop` waits.
@@ -23,6 +25,15 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
         },
         bypass: Bypass {
             netfilter: options.bypass.contains(&BypassArgument::Netfilter),
+        },
+        fib: FibConfig {
+            max_bytes4: usize::from(options.fib_memory) << 20,
+            max_bytes6: usize::from(options.fib_memory) << 20,
+            ipv4: match options.fib {
+                FibArgument::Tree => Ipv4Table::D,
+                FibArgument::Dir24 => Ipv4Table::Dir24,
+            },
+            ..FibConfig::default()
         },
         punt_budget: options.punt_budget,
     };

@@ -3,7 +3,9 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use bora_router::{DropsReport, NeighbourReport, PortReport, RouteReport, WorkerReport};
+use bora_router::{
+    DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport, WorkerReport,
+};
 use serde::de::DeserializeOwned;
 
 use crate::arguments::{ShowOptions, ShowWhat};
@@ -30,6 +32,7 @@ fn render(what: &ShowWhat, json: bool) -> anyhow::Result<String> {
         ShowWhat::Drops => "/v1/drops".into(),
         ShowWhat::Workers => "/v1/workers".into(),
         ShowWhat::Routes => "/v1/routes".into(),
+        ShowWhat::Fib => "/v1/fib".into(),
         ShowWhat::Route { address } => format!("/v1/routes/{address}"),
         ShowWhat::Neighbours => "/v1/neighbours".into(),
         ShowWhat::Sync { verify } => format!("/v1/sync?verify={verify}"),
@@ -45,9 +48,13 @@ fn render(what: &ShowWhat, json: bool) -> anyhow::Result<String> {
         ShowWhat::Workers => workers(&parse::<Vec<WorkerReport>>(&text)?),
         ShowWhat::Routes => routes(&parse::<Vec<RouteReport>>(&text)?),
         ShowWhat::Route { address } => match parse::<Option<RouteReport>>(&text)? {
-            Some(route) => routes(&[route]),
+            Some(route) => {
+                let fib = route.fib.clone().unwrap_or_default();
+                format!("{}in the FIB: {fib}\n", routes(&[route]))
+            }
             None => format!("no route to {address}"),
         },
+        ShowWhat::Fib => fib(&parse(&text)?),
         ShowWhat::Neighbours => neighbours(&parse::<Vec<NeighbourReport>>(&text)?),
         ShowWhat::Sync { .. } => sync(&parse(&text)?),
     })
@@ -183,11 +190,51 @@ fn routes(routes: &[RouteReport]) -> String {
                 via,
                 metric,
                 table,
+                ..
             } = route.clone();
             vec![prefix, via, metric.to_string(), table]
         })
         .collect();
     table(&["PREFIX", "NEXT HOP", "METRIC", "TABLE"], &rows)
+}
+
+fn fib(report: &FibReport) -> String {
+    let kib = |octets: usize| format!("{} KiB", octets >> 10);
+    type Line = (&'static str, fn(&FibFamilyReport) -> String);
+    let lines: [Line; 8] = [
+        ("prefixes", |f| f.prefixes.to_string()),
+        ("without room", |f| f.missing.to_string()),
+        ("nodes", |f| f.nodes.to_string()),
+        ("deepest look-up", |f| f.depth.to_string()),
+        ("memory of the table", |f| {
+            format!("{} KiB", f.table_bytes >> 10)
+        }),
+        ("of the writer's lists", |f| {
+            format!("{} KiB", f.control_bytes >> 10)
+        }),
+        ("updates", |f| f.updates.to_string()),
+        ("in the last second", |f| f.updates_per_second.to_string()),
+    ];
+    let mut rows: Vec<_> = lines
+        .iter()
+        .map(|(name, of)| vec![name.to_string(), of(&report.ipv4), of(&report.ipv6)])
+        .collect();
+    let used = |f: &FibFamilyReport| format!("{} of {}", kib(f.node_bytes), kib(f.max_bytes));
+    rows.push(vec![
+        "limit of nodes".into(),
+        used(&report.ipv4),
+        used(&report.ipv6),
+    ]);
+    let reclaim = match report.last_reclaim_seconds {
+        Some(seconds) => format!("{seconds} s ago"),
+        None => "never needed".into(),
+    };
+    table(&["FIB", "IPV4", "IPV6"], &rows)
+        + &format!(
+            "next hops: {}; waiting for workers to pass: {} objects, {} changes behind; last \
+             reclaim: {reclaim}\n",
+            report.next_hops, report.retired, report.behind
+        )
 }
 
 fn neighbours(neighbours: &[NeighbourReport]) -> String {

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use anyhow::{Context, ensure};
 use bora_fib::{
     FamilyStats, FibConfig, FibError, FibHandle, FibReader, FibStats, FibWriter, NextHop,
-    NextHopId, Prefix4, Prefix6, Simd,
+    NextHopId, Prefix4, Prefix6,
 };
 
 use crate::subject::{Fib, MAX_VECTOR, Memory, Reader};
@@ -78,24 +78,15 @@ pub struct Bora<P> {
 }
 
 impl<P: Family> Bora<P> {
-    /// An empty FIB with next hops 1 to `next_hops`.
+    /// An empty FIB with next hops 1 to `next_hops`, and a name for it.
     ///
     /// # Errors
     /// If there are more next hops than it can hold.
-    pub fn new(next_hops: u32, simd: Simd) -> anyhow::Result<Self> {
-        let (mut writer, handle) = bora_fib::new(FibConfig {
-            simd,
-            ..FibConfig::default()
-        })?;
+    pub fn new(name: &'static str, next_hops: u32, config: FibConfig) -> anyhow::Result<Self> {
+        let (mut writer, handle) = bora_fib::new(config)?;
         let next_hops: Result<Vec<_>, _> = (0..next_hops)
             .map(|_| writer.add_next_hop(NextHop::Blackhole))
             .collect();
-        let name = match simd {
-            Simd::Auto => "bora",
-            Simd::Avx512 => "bora avx512",
-            Simd::Avx2 => "bora avx2",
-            Simd::Scalar => "bora scalar",
-        };
         Ok(Self {
             writer,
             handle,
@@ -191,6 +182,8 @@ impl<P: Family> Reader<P::Key> for Worker<P> {
 mod tests {
     use std::time::Duration;
 
+    use bora_fib::Simd;
+
     use super::*;
     use crate::churn::{Stream, concurrent, latencies};
     use crate::keys::{Pattern, generate};
@@ -198,7 +191,11 @@ mod tests {
     use crate::{check, tables};
 
     fn loaded<P: Family>(routes: &[Route<P>], simd: Simd) -> Box<dyn Fib<P>> {
-        let mut fib = Bora::new(tables::last_next_hop(routes), simd).unwrap();
+        let config = FibConfig {
+            simd,
+            ..FibConfig::default()
+        };
+        let mut fib = Bora::new("bora", tables::last_next_hop(routes), config).unwrap();
         fib.load(routes).unwrap();
         Box::new(fib)
     }

@@ -73,6 +73,19 @@ pub struct Subject<P> {
     pub slow: bool,
 }
 
+impl<P: crate::bora::Family> Subject<P> {
+    /// Bora's own FIB.
+    pub fn bora(name: &'static str, config: bora_fib::FibConfig) -> Self {
+        let make = move |_, next_hops| -> Made<P> {
+            Ok(Box::new(crate::bora::Bora::new(name, next_hops, config)?))
+        };
+        Self {
+            make: Box::new(make),
+            slow: false,
+        }
+    }
+}
+
 /// How much to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {

@@ -20,9 +20,14 @@ pub(crate) struct Family<P> {
     pub(crate) mtus: BTreeMap<P, u32>,
     /// Prefixes the FIB had no room for.
     pub(crate) refused: HashSet<P>,
+    /// Prefixes to be written together, while many change at once.
+    bulk: Option<Vec<(P, NextHopId)>>,
     /// Host prefixes whose local-table routes changed.
     pub(crate) local_changes: Vec<P>,
 }
+
+/// From so many changes on, prefixes are written together.
+const BULK: usize = 4096;
 
 /// The kernel's answer at a prefix.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +55,7 @@ impl<P: Prefix> Family<P> {
             hosts: HashMap::new(),
             mtus: BTreeMap::new(),
             refused: HashSet::new(),
+            bulk: None,
             local_changes: Vec::new(),
         }
     }
@@ -179,8 +185,10 @@ impl<P: Prefix> Family<P> {
     /// Brings the marked prefixes to the FIB, and the neighbours inside them. Returns how many
     /// entries of the FIB changed.
     pub(crate) fn sync(&mut self, world: &World, hops: &mut NextHops) -> usize {
-        let mut changes = 0;
-        for prefix in std::mem::take(&mut self.dirty) {
+        let (mut changes, complete) = (0, self.refused.is_empty());
+        let dirty = std::mem::take(&mut self.dirty);
+        self.bulk = (dirty.len() >= BULK).then(Vec::new);
+        for prefix in dirty {
             changes += usize::from(self.sync_prefix(world, hops, prefix));
             if prefix.is_host() {
                 continue;
@@ -191,6 +199,21 @@ impl<P: Prefix> Family<P> {
                 let host = P::masked(number(address), P::BITS);
                 changes += usize::from(self.sync_prefix(world, hops, host));
             }
+        }
+        if let Some(all) = self.bulk.take() {
+            let refused = P::fib_load(&mut hops.fib, &all).unwrap_or_else(|e| {
+                log::error!("{e}");
+                all.iter().map(|&(prefix, _)| prefix).collect()
+            });
+            for prefix in refused {
+                self.refuse(hops, prefix);
+            }
+        }
+        if !complete && self.refused.is_empty() {
+            log::info!("the FIB holds all prefixes again");
+        } else if complete && !self.refused.is_empty() {
+            let count = self.refused.len();
+            log::error!("{count} prefixes find no room in the FIB; raise its limit");
         }
         changes
     }
@@ -235,28 +258,27 @@ impl<P: Prefix> Family<P> {
     }
 
     fn write(&mut self, hops: &mut NextHops, prefix: P, wanted: Option<NextHopId>) -> bool {
+        self.refused.remove(&prefix);
         let current = prefix.fib_get(&hops.fib);
         if current == wanted {
             return false;
         }
         let Some(id) = wanted else {
             prefix.fib_remove(&mut hops.fib);
-            self.refused.remove(&prefix);
             return true;
         };
-        match prefix.fib_insert(&mut hops.fib, id) {
-            Ok(()) => {
-                self.refused.remove(&prefix);
-            }
-            Err(e) => {
-                if self.refused.is_empty() {
-                    log::error!("{prefix}: {e}; the FIB is no longer that of the kernel");
-                }
-                self.refused.insert(prefix);
-                prefix.fib_remove(&mut hops.fib);
-            }
+        if let Some(bulk) = &mut self.bulk {
+            bulk.push((prefix, id));
+        } else if prefix.fib_insert(&mut hops.fib, id).is_err() {
+            self.refuse(hops, prefix);
         }
         true
+    }
+
+    /// Notes that a prefix is not in the FIB although it should be.
+    fn refuse(&mut self, hops: &mut NextHops, prefix: P) {
+        self.refused.insert(prefix);
+        prefix.fib_remove(&mut hops.fib);
     }
 
     /// Tries once more, with the next synchronization, what the FIB had no room for.

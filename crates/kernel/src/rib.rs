@@ -21,6 +21,8 @@ pub(crate) trait Prefix: Copy + Eq + Hash + Ord + fmt::Display + 'static {
     fn ip(address: u128) -> IpAddr;
     fn fib_get(self, fib: &FibWriter) -> Option<NextHopId>;
     fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError>;
+    /// Inserts many; gives those that found no room.
+    fn fib_load(fib: &mut FibWriter, all: &[(Self, NextHopId)]) -> Result<Vec<Self>, FibError>;
     fn fib_remove(self, fib: &mut FibWriter);
     fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)>;
 
@@ -83,6 +85,9 @@ impl Prefix for Prefix4 {
     fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError> {
         fib.insert4(self, id).map(drop)
     }
+    fn fib_load(fib: &mut FibWriter, all: &[(Self, NextHopId)]) -> Result<Vec<Self>, FibError> {
+        Ok(fib.load4(all)?.refused)
+    }
     fn fib_remove(self, fib: &mut FibWriter) {
         fib.remove4(self);
     }
@@ -112,6 +117,9 @@ impl Prefix for Prefix6 {
     }
     fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError> {
         fib.insert6(self, id).map(drop)
+    }
+    fn fib_load(fib: &mut FibWriter, all: &[(Self, NextHopId)]) -> Result<Vec<Self>, FibError> {
+        Ok(fib.load6(all)?.refused)
     }
     fn fib_remove(self, fib: &mut FibWriter) {
         fib.remove6(self);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
+use bora_fib::{FamilyStats, NextHop, NextHopId};
 use bora_forward::{Drop as DropReason, Punt};
 use bora_kernel::RouteView;
 use bora_kernel::message::{Hop, Neighbour, RouteType};
@@ -14,7 +15,8 @@ use crate::api::Call;
 use crate::engine::Running;
 use crate::ports::Port;
 use crate::report::{
-    DropsReport, NeighbourReport, PortReport, RouteReport, SyncReport, WorkerReport,
+    DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport, SyncReport,
+    WorkerReport,
 };
 use crate::router::{Router, mode_name, path_name};
 
@@ -28,6 +30,7 @@ impl Router {
             Call::Workers(reply) => drop(reply.send(self.workers())),
             Call::Routes(reply) => drop(reply.send(self.routes())),
             Call::Route(addr, reply) => drop(reply.send(self.route(addr))),
+            Call::Fib(reply) => drop(reply.send(self.fib())),
             Call::Neighbours(reply) => drop(reply.send(self.neighbours())),
             Call::Sync { verify, reply } => drop(reply.send(self.sync(verify))),
             Call::Stop { .. } => {}
@@ -173,7 +176,9 @@ impl Router {
     }
 
     fn route(&self, addr: IpAddr) -> Option<RouteReport> {
-        Some(self.route_report(&self.mirror.route_to(addr)?))
+        let mut report = self.route_report(&self.mirror.route_to(addr)?);
+        report.fib = Some(self.in_fib(addr));
+        Some(report)
     }
 
     fn route_report(&self, route: &RouteView<'_>) -> RouteReport {
@@ -191,6 +196,67 @@ impl Router {
                 253 => "default".into(),
                 number => number.to_string(),
             },
+            fib: None,
+        }
+    }
+
+    /// What the FIB does with packets to an address.
+    fn in_fib(&self, addr: IpAddr) -> String {
+        let fib = self.mirror.fib();
+        let found = match addr {
+            IpAddr::V4(addr) => fib
+                .longest_match4(addr.to_bits())
+                .map(|(prefix, id)| (prefix.to_string(), id)),
+            IpAddr::V6(addr) => fib
+                .longest_match6(addr.to_bits())
+                .map(|(prefix, id)| (prefix.to_string(), id)),
+        };
+        let Some((prefix, id)) = found else {
+            return "no prefix: to Linux".into();
+        };
+        format!("{prefix} {}", self.action(id))
+    }
+
+    fn action(&self, id: NextHopId) -> String {
+        match self.mirror.fib().next_hop(id) {
+            None => format!("next hop {id}, which is gone"),
+            Some(NextHop::Blackhole) => "dropped (blackhole)".into(),
+            Some(NextHop::Punt { reason, .. }) => format!("to Linux ({reason:?})"),
+            Some(NextHop::Group(group)) => {
+                let members: Vec<_> = group.members().map(|id| self.action(id)).collect();
+                format!("by flow: {}", members.join("; "))
+            }
+            Some(NextHop::Forward(way)) => {
+                let port = self.ports.iter().find(|port| port.id == way.port);
+                let name = port.map_or("a port that is gone", |port| &port.name);
+                let mac: [u8; 6] = std::array::from_fn(|octet| way.l2[octet]);
+                format!("out of {name} to {}, MTU {}", mac_text(mac), way.mtu)
+            }
+        }
+    }
+
+    fn fib(&self) -> FibReport {
+        let stats = self.mirror.fib().stats();
+        let (rates, missing) = (self.fib_pulse.updates_per_second(), self.mirror.refused());
+        let family = |prefixes, of: &FamilyStats, index: usize| FibFamilyReport {
+            prefixes,
+            missing: missing[index],
+            nodes: of.nodes,
+            depth: of.depth,
+            table_bytes: of.table_bytes,
+            node_bytes: of.node_bytes,
+            max_bytes: of.max_bytes,
+            control_bytes: of.control_bytes,
+            updates: of.updates,
+            updates_per_second: rates[index],
+        };
+        FibReport {
+            ipv4: family(stats.prefixes4, &stats.ipv4, 0),
+            ipv6: family(stats.prefixes6, &stats.ipv6, 1),
+            next_hops: stats.next_hops,
+            retired: stats.retired,
+            behind: stats.epoch - stats.passed,
+            last_reclaim_seconds: self.fib_pulse.last_reclaim(),
         }
     }
 

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::place::Place;
 use crate::report::{
-    DropsReport, NeighbourReport, PortReport, RouteReport, SyncReport, WorkerReport,
+    DropsReport, FibReport, NeighbourReport, PortReport, RouteReport, SyncReport, WorkerReport,
 };
 
 /// A question to the control loop, or the order to stop.
@@ -35,6 +35,8 @@ pub enum Call {
     Routes(oneshot::Sender<Vec<RouteReport>>),
     /// The route of one address.
     Route(IpAddr, oneshot::Sender<Option<RouteReport>>),
+    /// The FIB.
+    Fib(oneshot::Sender<FibReport>),
     /// All neighbours.
     Neighbours(oneshot::Sender<Vec<NeighbourReport>>),
     /// Whether kernel and FIB agree.
@@ -97,6 +99,7 @@ pub async fn serve(place: Place, calls: Caller) -> anyhow::Result<()> {
     let app = Router::new()
         .route("/v1/ports", get(|State(calls)| ask(calls, Call::Ports)))
         .route("/v1/drops", get(|State(calls)| ask(calls, Call::Drops)))
+        .route("/v1/fib", get(|State(calls)| ask(calls, Call::Fib)))
         .route("/v1/workers", get(|State(calls)| ask(calls, Call::Workers)))
         .route("/v1/routes", get(|State(calls)| ask(calls, Call::Routes)))
         .route("/v1/routes/{addr}", get(route))

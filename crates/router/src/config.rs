@@ -30,6 +30,8 @@ pub struct RunConfig {
     pub path: PathChoice,
     /// What to bypass.
     pub bypass: Bypass,
+    /// The FIB's limits and kind.
+    pub fib: bora_fib::FibConfig,
     /// Packets a second, per reason and CPU, that may go to Linux as exceptions.
     pub punt_budget: u64,
 }

@@ -14,5 +14,8 @@ mod router;
 pub use api::{Call, Caller, serve};
 pub use config::{Bypass, PathChoice, RunConfig};
 pub use place::{Place, other_places};
-pub use report::{DropsReport, NeighbourReport, PortReport, RouteReport, SyncReport, WorkerReport};
+pub use report::{
+    DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport, SyncReport,
+    WorkerReport,
+};
 pub use router::{Router, detach_leftovers};

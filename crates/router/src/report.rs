@@ -103,6 +103,9 @@ pub struct RouteReport {
     pub metric: u32,
     /// `main` or `local`.
     pub table: String,
+    /// Asked for one address: what the FIB does with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fib: Option<String>,
 }
 
 /// A neighbour.
@@ -114,6 +117,48 @@ pub struct NeighbourReport {
     pub device: String,
     /// Ethernet address.
     pub mac: String,
+}
+
+/// The FIB that workers look in. Octets and numbers of prefixes, nodes, objects.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FibReport {
+    /// IPv4.
+    pub ipv4: FibFamilyReport,
+    /// IPv6.
+    pub ipv6: FibFamilyReport,
+    /// Next-hop objects.
+    pub next_hops: usize,
+    /// Objects that some worker may still look at, waiting to be freed.
+    pub retired: usize,
+    /// Changes that the slowest worker has yet to pass.
+    pub behind: u64,
+    /// Seconds since something was last freed.
+    pub last_reclaim_seconds: Option<u64>,
+}
+
+/// One family's table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FibFamilyReport {
+    /// Prefixes.
+    pub prefixes: usize,
+    /// Of the kernel's, those that found no room.
+    pub missing: usize,
+    /// Nodes.
+    pub nodes: usize,
+    /// Most words a look-up reads from root to leaf.
+    pub depth: u32,
+    /// What workers may touch.
+    pub table_bytes: usize,
+    /// Of it, nodes.
+    pub node_bytes: usize,
+    /// The limit for nodes (`--fib-memory`).
+    pub max_bytes: usize,
+    /// The writer's lists.
+    pub control_bytes: usize,
+    /// Changes since the start.
+    pub updates: u64,
+    /// Changes in the last second.
+    pub updates_per_second: u64,
 }
 
 /// Whether kernel and FIB agree.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use bora_fib::{FibConfig, PortId};
+use bora_fib::{FibStats, PortId};
 use bora_forward::HashPolicy;
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig, Settings};
@@ -26,6 +26,40 @@ const TICK: Duration = Duration::from_millis(500);
 /// How often settings that have no events are read again.
 const REFRESH: Duration = Duration::from_secs(1);
 
+/// What the FIB does over time, looked at once a second.
+#[derive(Debug, Default)]
+pub(crate) struct FibPulse {
+    /// Updates at the last look, and between the last two, IPv4 and IPv6.
+    updates: [(u64, u64); 2],
+    /// [`FibStats::reclaimed`] at the last look, and when it last changed.
+    reclaimed: (u64, Option<Instant>),
+}
+
+impl FibPulse {
+    fn beat(&mut self, stats: &FibStats) {
+        for (known, now) in self
+            .updates
+            .iter_mut()
+            .zip([stats.ipv4.updates, stats.ipv6.updates])
+        {
+            *known = (now, now - known.0);
+        }
+        if stats.reclaimed != self.reclaimed.0 {
+            self.reclaimed = (stats.reclaimed, Some(Instant::now()));
+        }
+    }
+
+    /// Updates in the last second, IPv4 and IPv6.
+    pub(crate) fn updates_per_second(&self) -> [u64; 2] {
+        self.updates.map(|(_, recently)| recently)
+    }
+
+    /// Seconds since something was freed, to the second; `None` for never.
+    pub(crate) fn last_reclaim(&self) -> Option<u64> {
+        self.reclaimed.1.map(|at| at.elapsed().as_secs())
+    }
+}
+
 /// A running Bora.
 pub struct Router {
     config: RunConfig,
@@ -41,6 +75,7 @@ pub struct Router {
     mtus: BTreeMap<(Ipv4Addr, u8), u32>,
     hash: (HashPolicy, HashPolicy),
     refreshed: Instant,
+    pub(crate) fib_pulse: FibPulse,
     /// Packets each port had left to Linux for the guard's sake: at the last refresh, and since.
     pub(crate) guarded: Vec<(u64, u64)>,
     /// The folder that the attachments' pins are reached through.
@@ -68,7 +103,7 @@ impl Router {
             bail!("there is no CPU {core} on this machine; see /sys/devices/system/cpu/online");
         }
         let lock = place.lock()?;
-        let (writer, fib) = bora_fib::new(FibConfig::default())?;
+        let (writer, fib) = bora_fib::new(config.fib)?;
         let mut mirror = Mirror::open(MirrorConfig::default(), writer)?;
         let found = config
             .ports
@@ -127,6 +162,7 @@ impl Router {
             mtus: BTreeMap::new(),
             hash,
             refreshed: Instant::now(),
+            fib_pulse: FibPulse::default(),
             guarded: Vec::new(),
             _pins: pins,
             _lock: lock,
@@ -176,6 +212,7 @@ impl Router {
             let refresh = self.refreshed.elapsed() >= REFRESH;
             if refresh {
                 self.watch_guard();
+                self.fib_pulse.beat(&self.mirror.fib().stats());
             }
             if changes.links || changes.settings || changes.guard || refresh {
                 self.update_ports(refresh)?;

@@ -1,0 +1,102 @@
+"""The FIB in a running Bora: what it shows, and what happens when it is full."""
+
+import random
+import time
+
+import pytest
+
+from lib.bora import Bora
+from lib.packets import udp4
+from lib.routes import RTM_DELROUTE, Writer, load_table, synthetic_table
+
+ROUTES = 500_000  # with next hops at random they need more than the smallest limit
+LIMIT = ["--fib-memory", "1"]  # MiB
+SECONDS = 30
+
+
+@pytest.fixture
+def engine(kernel_net):
+    """Starts an engine on the kernel's network with options."""
+
+    def start(*options):
+        kernel_net.bora = Bora(kernel_net.router, ["r0", "r1", "r2"], "engine", options)
+        kernel_net.bora.start()
+        kernel_net.bora.wait_in_sync()
+        return kernel_net
+
+    return start
+
+
+@pytest.mark.bora
+def test_show(engine):
+    """`show fib` counts what is there; `show route` says what the FIB does with an address."""
+    net = engine()
+    before = net.bora.show("fib")
+    net.router.ip("route", "add", "203.0.113.0/25", "via", net.host4(1))
+    net.router.ip("route", "add", "blackhole", "203.0.113.128/25")
+    net.bora.wait_in_sync()
+    after = net.bora.show("fib")
+    assert after["ipv4"]["prefixes"] == before["ipv4"]["prefixes"] + 2
+    assert after["ipv4"]["updates"] > before["ipv4"]["updates"]
+    assert after["ipv4"]["missing"] == 0 < after["ipv4"]["table_bytes"]
+    found = net.bora.show("route", "203.0.113.5")
+    assert found["prefix"] == "203.0.113.0/25" and net.host4(1) in found["via"]
+    assert net.host_mac(1) in found["fib"] and "r1" in found["fib"]
+    assert "blackhole" in net.bora.show("route", "203.0.113.200")["fib"]
+
+
+@pytest.mark.bora
+@pytest.mark.parametrize("kind", ["tree", "dir24"])
+def test_full_and_room_again(engine, kind, say):
+    """A full FIB says so, Linux forwards the family meanwhile, and the engine has it back when there is room."""
+    net = engine(*LIMIT, "--fib", kind)
+    assert forwards(net) and engine_packets(net) > 0
+    rows = synthetic_table(4, ROUTES, seed=5)
+    write_scattered(net, rows)
+    wait(lambda: net.bora.show("fib")["ipv4"]["missing"] > 0, "the FIB never filled up")
+    time.sleep(1.2)  # the guard is looked at once a second
+    report = net.bora.show("sync")
+    assert not report["in_sync"] and any("no room" in line for line in report["guard"]), report["guard"]
+    fib = net.bora.show("fib")["ipv4"]
+    say(f"{kind}: {fib['prefixes']} prefixes in {fib['node_bytes'] >> 10} KiB of nodes, {fib['missing']} without room")
+    assert fib["node_bytes"] <= fib["max_bytes"]
+    engine_before = engine_packets(net)
+    check_forwarding(net, rows)
+    assert engine_packets(net) == engine_before, "the engine forwards by a table that lacks routes"
+    write_scattered(net, rows, kind=RTM_DELROUTE)
+    wait(lambda: net.bora.show("sync")["in_sync"], "no recovery once there is room")
+    net.bora.wait_in_sync(SECONDS)
+    wait(lambda: forwards(net) and engine_packets(net) > engine_before, "the engine has not taken over again")
+    net.bora.check_conservation()
+
+
+def write_scattered(net, rows, **kind):
+    """No two neighbouring prefixes have the same next hop, so nothing can be compressed."""
+    writer = Writer(net.router.name)
+    load_table(writer, rows, [net.host4(1), net.host4(2)], **kind)
+    writer.close()
+    assert not writer.refused, f"the kernel refused routes, by errno: {writer.refused}"
+
+
+def check_forwarding(net, rows):
+    source = random.Random(3)
+    for prefix, length in source.sample(rows, 60):
+        address = ".".join(map(str, prefix))
+        answer = net.router.ip("route", "get", address).stdout
+        wanted = 1 if "dev r1" in answer else 2
+        assert net.path_of(udp4(net.behind4(0), address), timeout=0.5) == wanted, f"{address}/{length}: {answer}"
+
+
+def forwards(net):
+    return net.path_of(udp4(net.behind4(0), net.behind4(1))) == 1
+
+
+def engine_packets(net):
+    return sum(worker["rx_packets"] for worker in net.bora.show("workers"))
+
+
+def wait(condition, otherwise):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.1)
