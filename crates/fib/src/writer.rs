@@ -116,6 +116,10 @@ macro_rules! family {
         }
 
         /// Removes a prefix; returns the next hop it had.
+        ///
+        /// A removal may take the nodes above their limit until readers have left the old ones.
+        /// Only if readers stay away from their quiescent points until twice the limit is used
+        /// up does it leave the prefix where it is and return nothing.
         pub fn $remove(&mut self, prefix: $prefix) -> Option<NextHopId> {
             let addr = u128::from(prefix.addr()) << $shift;
             let old = self.$table.set(&self.shared, addr, prefix.len().into(), 0);
