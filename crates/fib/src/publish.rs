@@ -46,7 +46,7 @@ impl Tree {
 /// Address space for a limit: removals may for a while need more than the limit, until readers
 /// have left the nodes they replace. A page more keeps wide loads inside.
 pub(crate) fn reserved(limit: usize) -> usize {
-    2 * limit + (1 << 20)
+    2 * limit + (64 << 20)
 }
 
 /// Everything readers see.

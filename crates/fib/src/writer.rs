@@ -118,7 +118,7 @@ macro_rules! family {
         /// Removes a prefix; returns the next hop it had.
         ///
         /// A removal may take the nodes above their limit until readers have left the old ones.
-        /// Only if readers stay away from their quiescent points until twice the limit is used
+        /// Only if readers stay away from their quiescent points until twice the limit and 64 MiB are used
         /// up does it leave the prefix where it is and return nothing.
         pub fn $remove(&mut self, prefix: $prefix) -> Option<NextHopId> {
             let addr = u128::from(prefix.addr()) << $shift;
