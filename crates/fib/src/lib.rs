@@ -19,6 +19,7 @@ mod load;
 mod lookup;
 mod nexthop;
 mod node;
+mod objects;
 mod prefix;
 #[allow(unsafe_code)]
 mod publish;

@@ -29,7 +29,9 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    fn new<F: Family>(nodes: usize, pages: Pages) -> Option<Self> {
+    fn new<F: Family>(nodes: usize) -> Option<Self> {
+        // huge pages were not faster here, and would fill the sparse root
+        let pages = Pages::Small;
         Some(Self {
             root: Arc::new(Region::reserve(root_len::<F>() * 4, pages)?),
             nodes: Region::reserve(nodes, pages)?,
@@ -44,7 +46,7 @@ impl Tree {
 /// Address space for a limit: removals may for a while need more than the limit, until readers
 /// have left the nodes they replace. A page more keeps wide loads inside.
 pub(crate) fn reserved(limit: usize) -> usize {
-    2 * limit + (1 << 20)
+    2 * limit + (64 << 20)
 }
 
 /// Everything readers see.
@@ -76,8 +78,8 @@ impl Shared {
         let (octets4, octets6) = (reserved(config.max_bytes4), reserved(config.max_bytes6));
         let refused = FibError::NoAddressSpace(octets4 + octets6);
         let mut shared = Self {
-            v4: Tree::new::<V4>(octets4, Pages::Huge).ok_or(refused)?,
-            v6: Tree::new::<V6>(octets6, Pages::Small).ok_or(refused)?,
+            v4: Tree::new::<V4>(octets4).ok_or(refused)?,
+            v6: Tree::new::<V6>(octets6).ok_or(refused)?,
             simd: Kernel::new(config.simd)?,
             next_hops: (0..=config.max_next_hops)
                 .map(|_| AtomicPtr::default())

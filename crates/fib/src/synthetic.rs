@@ -154,8 +154,8 @@ pub fn ipv4(seed: u64, count: usize) -> Vec<(Prefix4, u32)> {
             let rest = random.below(1 << 24);
             u128::from(first << 24 | rest) << 96
         },
-        nested: 55,
-        run: 62,
+        nested: 75,
+        run: 90,
     };
     let routes = table(seed, count, &LENGTHS4, &shape);
     let routes = routes.into_iter();
@@ -184,7 +184,7 @@ pub fn ipv6(seed: u64, count: usize) -> Vec<(Prefix6, u32)> {
             u128::from(slash24 << 8 | random.below(256)) << 96
         },
         nested: 92,
-        run: 70,
+        run: 45,
     };
     let routes = table(seed, count, &LENGTHS6, &shape);
     let routes = routes.into_iter();

@@ -1,10 +1,10 @@
-//! The control side: changes, one at a time, each visible to readers at once.
+//! The control side of the tables: changes, one at a time, each visible to readers at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::family::{V4, V6};
-use crate::nexthop::{NextHop, NextHopId};
+use crate::nexthop::NextHopId;
 use crate::publish::{RetiredNextHop, Shared};
 use crate::stats::FibStats;
 use crate::stride::Leaf;
@@ -24,24 +24,24 @@ pub struct Loaded<P> {
 
 /// What happens to an id.
 #[derive(Clone, Copy, Debug, Default)]
-struct Use {
+pub(crate) struct Use {
     /// Prefixes and groups that refer to it.
-    count: u32,
-    taken: bool,
+    pub(crate) count: u32,
+    pub(crate) taken: bool,
 }
 
 /// The one who changes the tables.
 pub struct FibWriter {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     v4: Table<V4>,
     v6: Table<V6>,
     limits: [usize; 2],
     /// Epoch of the last reclaim that freed something.
     reclaimed: u64,
-    uses: Vec<Use>,
-    free_ids: Vec<u32>,
+    pub(crate) uses: Vec<Use>,
+    pub(crate) free_ids: Vec<u32>,
     /// Replaced objects, and ids to free with them, by the epoch readers must pass.
-    retired: VecDeque<(u64, Option<RetiredNextHop>, Option<u32>)>,
+    pub(crate) retired: VecDeque<(u64, Option<RetiredNextHop>, Option<u32>)>,
 }
 
 /// The leaf that stands for an id.
@@ -116,6 +116,10 @@ macro_rules! family {
         }
 
         /// Removes a prefix; returns the next hop it had.
+        ///
+        /// A removal may take the nodes above their limit until readers have left the old ones.
+        /// Only if readers stay away from their quiescent points until twice the limit and 64 MiB are used
+        /// up does it leave the prefix where it is and return nothing.
         pub fn $remove(&mut self, prefix: $prefix) -> Option<NextHopId> {
             let addr = u128::from(prefix.addr()) << $shift;
             let old = self.$table.set(&self.shared, addr, prefix.len().into(), 0);
@@ -208,71 +212,6 @@ impl FibWriter {
         }
     }
 
-    /// Adds a next-hop object.
-    ///
-    /// # Errors
-    /// [`FibError::NextHopsFull`]; for groups also [`FibError::NoSuchNextHop`] and
-    /// [`FibError::NestedGroup`].
-    pub fn add_next_hop(&mut self, object: NextHop) -> Result<NextHopId, FibError> {
-        self.check_members(&object)?;
-        let full = FibError::NextHopsFull(self.uses.len() as u32 - 1);
-        let id = self.free_ids.pop().ok_or(full)?;
-        self.uses[id as usize] = Use {
-            count: 0,
-            taken: true,
-        };
-        self.count_members(&object, 1);
-        let none = self.shared.set_next_hop(id, Some(object));
-        debug_assert!(none.is_none());
-        Ok(NextHopId(id))
-    }
-
-    /// Changes an object with one pointer write: all its prefixes follow at once.
-    ///
-    /// # Errors
-    /// [`FibError::NoSuchNextHop`], [`FibError::NestedGroup`].
-    pub fn set_next_hop(&mut self, id: NextHopId, object: NextHop) -> Result<(), FibError> {
-        self.check(id)?;
-        self.check_members(&object)?;
-        self.count_members(&object, 1);
-        let old = self.shared.next_hop(id.0).clone();
-        self.count_members(&old, -1);
-        let retired = self.shared.set_next_hop(id.0, Some(object));
-        self.retired
-            .push_back((self.shared.epochs.advance(), retired, None));
-        Ok(())
-    }
-
-    /// Removes an object that nothing refers to. Its id is reused only after every reader has
-    /// passed a quiescent point.
-    ///
-    /// # Errors
-    /// [`FibError::NoSuchNextHop`], [`FibError::NextHopInUse`].
-    pub fn remove_next_hop(&mut self, id: NextHopId) -> Result<(), FibError> {
-        self.check(id)?;
-        let uses = self.uses[id.0 as usize].count;
-        if uses > 0 {
-            return Err(FibError::NextHopInUse(id.0, uses));
-        }
-        let old = self.shared.next_hop(id.0).clone();
-        self.count_members(&old, -1);
-        self.uses[id.0 as usize].taken = false;
-        let retired = self.shared.set_next_hop(id.0, None);
-        self.retired
-            .push_back((self.shared.epochs.advance(), retired, Some(id.0)));
-        Ok(())
-    }
-
-    /// The object behind an id.
-    pub fn next_hop(&self, id: NextHopId) -> Option<&NextHop> {
-        self.check(id).ok().map(|()| self.shared.next_hop(id.0))
-    }
-
-    /// Prefixes and groups that refer to a next hop.
-    pub fn next_hop_uses(&self, id: NextHopId) -> u32 {
-        self.uses.get(id.0 as usize).map_or(0, |uses| uses.count)
-    }
-
     /// Frees what all readers have passed; returns how many objects. Call it often.
     pub fn reclaim(&mut self) -> usize {
         let passed = self.shared.epochs.passed();
@@ -313,31 +252,8 @@ impl FibWriter {
         }
     }
 
-    fn check(&self, id: NextHopId) -> Result<(), FibError> {
+    pub(crate) fn check(&self, id: NextHopId) -> Result<(), FibError> {
         let taken = self.uses.get(id.0 as usize).is_some_and(|uses| uses.taken);
         taken.then_some(()).ok_or(FibError::NoSuchNextHop(id.0))
-    }
-
-    fn check_members(&self, object: &NextHop) -> Result<(), FibError> {
-        let NextHop::Group(group) = object else {
-            return Ok(());
-        };
-        for member in group.members() {
-            self.check(member)?;
-            if matches!(self.shared.next_hop(member.0), NextHop::Group(_)) {
-                return Err(FibError::NestedGroup(member.0));
-            }
-        }
-        Ok(())
-    }
-
-    fn count_members(&mut self, object: &NextHop, change: i32) {
-        let NextHop::Group(group) = object else {
-            return;
-        };
-        for member in group.members() {
-            let count = &mut self.uses[member.0 as usize].count;
-            *count = count.saturating_add_signed(change);
-        }
     }
 }

@@ -1,25 +1,25 @@
 //! The tables against "longest match by scanning", and next hops.
 
+mod common;
+
 use std::collections::BTreeMap;
 
 use bora_fib::{
     Adjacency, FibConfig, FibError, FibReader, FibWriter, Group, NextHop, NextHopId, PortId,
-    Prefix4, Prefix6, PuntReason,
+    Prefix4, Prefix6,
 };
+use common::punt;
 use proptest::prelude::*;
 
-fn punt() -> NextHop {
-    NextHop::Punt {
-        reason: PuntReason::Local,
-        port: None,
-    }
+fn fib(ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
+    fib_with(0, ids)
 }
 
-fn fib(ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
-    let (mut writer, handle) = bora_fib::new(FibConfig::default()).unwrap();
-    let ids = (0..ids)
-        .map(|_| writer.add_next_hop(punt()).unwrap())
-        .collect();
+/// With one of the kernels this CPU has.
+fn fib_with(kernel: usize, ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
+    let kernels = common::kernels();
+    let config = common::config(kernels[kernel % kernels.len()]);
+    let (writer, handle, ids) = common::fib(config, ids);
     let reader = handle.reader().unwrap();
     (writer, reader, ids)
 }
@@ -49,10 +49,11 @@ proptest! {
 
     #[test]
     fn ipv4_is_longest_match(
+        kernel in 0..3usize,
         updates in prop::collection::vec((crowded(), 0..=32u8, 0..9usize), 1..120),
         keys in prop::collection::vec(crowded(), 64),
     ) {
-        let (mut writer, mut reader, ids) = fib(8);
+        let (mut writer, mut reader, ids) = fib_with(kernel, 8);
         let mut model = BTreeMap::new();
         let mut asked: Vec<u32> = keys.iter().map(|key| (key >> 96) as u32).collect();
         for (addr, len, id) in updates {
@@ -78,10 +79,11 @@ proptest! {
 
     #[test]
     fn ipv6_is_longest_match(
+        kernel in 0..3usize,
         updates in prop::collection::vec((crowded(), 0..=128u8, 0..9usize), 1..120),
         keys in prop::collection::vec(crowded(), 64),
     ) {
-        let (mut writer, mut reader, ids) = fib(8);
+        let (mut writer, mut reader, ids) = fib_with(kernel, 8);
         let mut model = BTreeMap::new();
         let mut asked = keys;
         for (addr, len, id) in updates {

@@ -136,7 +136,7 @@ fn ipv6_table_one_by_one_and_in_bulk() {
 #[test]
 fn a_bulk_load_that_does_not_fit_says_what_is_missing() {
     let config = FibConfig {
-        max_bytes4: 300_000,
+        max_bytes4: 100_000,
         ..FibConfig::default()
     };
     let (mut writer, handle) = bora_fib::new(config).unwrap();
@@ -151,7 +151,7 @@ fn a_bulk_load_that_does_not_fit_says_what_is_missing() {
     assert_eq!(loaded.added + loaded.refused.len(), routes.len());
     assert_eq!(writer.len4(), loaded.added);
     let stats = writer.stats().ipv4;
-    assert!(stats.node_bytes <= 300_000 && stats.refused > 0);
+    assert!(stats.node_bytes <= 100_000 && stats.refused > 0);
     // what is in is found as if the refused had never been asked for
     let mut naive = Naive::default();
     for (prefix, id) in writer.iter4() {

@@ -5,7 +5,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{View, scalar};
+use super::{View, popcnt, scalar};
 use crate::nexthop::NextHopId;
 use crate::publish::Tree;
 
@@ -13,18 +13,25 @@ use crate::publish::Tree;
 const STEP4: usize = 32;
 /// IPv6 keys of a step, in groups of 4.
 const STEP6: usize = 16;
+/// Keys for which one at a time is faster.
+const FEW4: usize = 15;
+const FEW6: usize = 4;
 
 /// Proof that the CPU has what this file needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Available(());
+pub(crate) struct Available(popcnt::Available);
 
 impl Available {
     pub(super) fn detect() -> Option<Self> {
-        is_x86_feature_detected!("avx2").then_some(Self(()))
+        let found = is_x86_feature_detected!("avx2");
+        popcnt::Available::detect().filter(|_| found).map(Self)
     }
 }
 
-pub(super) fn lookup4(_: Available, tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
+pub(super) fn lookup4(cpu: Available, tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
+    if keys.len() <= FEW4 {
+        return popcnt::lookup4(cpu.0, tree, keys, out);
+    }
     let view = View::new(tree);
     for (keys, out) in keys.chunks(STEP4).zip(out.chunks_mut(STEP4)) {
         let (mut padded, mut found) = ([0; STEP4], [NextHopId::NO_ROUTE; STEP4]);
@@ -137,7 +144,10 @@ fn narrow(lanes: __m256i) -> __m128i {
     _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(lanes, even))
 }
 
-pub(super) fn lookup6(_: Available, tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
+pub(super) fn lookup6(cpu: Available, tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
+    if keys.len() <= FEW6 {
+        return popcnt::lookup6(cpu.0, tree, keys, out);
+    }
     let view = View::new(tree);
     for (keys, out) in keys.chunks(STEP6).zip(out.chunks_mut(STEP6)) {
         let (mut padded, mut found) = ([[0; 16]; STEP6], [NextHopId::NO_ROUTE; STEP6]);

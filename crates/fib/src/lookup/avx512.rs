@@ -9,16 +9,19 @@
 use std::arch::x86_64::*;
 use std::sync::atomic::AtomicU16;
 
-use super::{View, scalar};
+use super::{View, popcnt, scalar};
 use crate::nexthop::NextHopId;
 use crate::publish::Tree;
 
 /// Keys of a step.
 const STEP: usize = 64;
+/// Keys for which one at a time is faster.
+const FEW4: usize = 8;
+const FEW6: usize = 4;
 
 /// Proof that the CPU has what this file needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Available(());
+pub(crate) struct Available(popcnt::Available);
 
 impl Available {
     pub(super) fn detect() -> Option<Self> {
@@ -27,11 +30,14 @@ impl Available {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512vpopcntdq");
-        found.then_some(Self(()))
+        popcnt::Available::detect().filter(|_| found).map(Self)
     }
 }
 
-pub(super) fn lookup4(_: Available, tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
+pub(super) fn lookup4(cpu: Available, tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
+    if keys.len() <= FEW4 {
+        return popcnt::lookup4(cpu.0, tree, keys, out);
+    }
     assert_eq!(keys.len(), out.len());
     let view = View::new(tree);
     for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
@@ -192,7 +198,10 @@ fn rank(bitmap: __m512i, slot: __m512i) -> __m256i {
     _mm512_cvtepi64_epi32(_mm512_popcnt_epi64(_mm512_andnot_si512(later, bitmap)))
 }
 
-pub(super) fn lookup6(_: Available, tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
+pub(super) fn lookup6(cpu: Available, tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
+    if keys.len() <= FEW6 {
+        return popcnt::lookup6(cpu.0, tree, keys, out);
+    }
     assert_eq!(keys.len(), out.len());
     let view = View::new(tree);
     for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {

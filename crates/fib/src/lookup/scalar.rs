@@ -71,31 +71,38 @@ pub(crate) fn lookup6(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
     let root = tree.root.words32();
     let inherit = tree.inherit.load(Ordering::Acquire);
     for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
-        // the keys that are not through: how many, which, and the rest of their bits
-        let (mut count, mut left, mut rest) = (0, [0u8; STEP], [0u128; STEP]);
+        // the keys that are not through: how many, which, and the next of their bits
+        let (mut count, mut left, mut rest) = (0, [0u8; STEP], [0u64; STEP]);
         for (index, key) in keys.iter().enumerate() {
-            let key = u128::from_be_bytes(*key);
-            rest[index] = key << 24;
-            out[index] = if key >> 125 == 1 {
-                let word = root[(key << 3 >> 107) as usize].load(Ordering::Acquire);
+            let first = (u128::from_be_bytes(*key) >> 64) as u64;
+            rest[index] = first << 24;
+            out[index] = if first >> 61 == 1 {
+                let word = root[(first << 3 >> 43) as usize].load(Ordering::Acquire);
                 left[count] = index as u8;
                 count += (word >> 31) as usize;
                 NextHopId(word)
             } else {
-                outside6(tree, key)
+                let word = tree.outside.load(Ordering::Acquire);
+                let default = tree.default.load(Ordering::Acquire);
+                id(leaf6(tree, word, u128::from_be_bytes(*key)), default)
             };
         }
-        while count > 0 {
+        // bits 24 to 59; nearly no prefix is longer than 60
+        for _ in 0..6 {
             let asked = std::mem::take(&mut count);
             for at in 0..asked {
                 let index = usize::from(left[at]) % STEP;
-                let slot = (rest[index] >> 122) as u32;
+                let slot = (rest[index] >> 58) as u32;
                 rest[index] <<= STRIDE;
                 let word = wide_slot(&tree.nodes, out[index].0 & !NODE, slot);
                 out[index] = NextHopId(word);
                 left[count] = index as u8;
                 count += (word >> 31) as usize;
             }
+        }
+        for &index in &left[..count] {
+            let (key, out) = (&keys[usize::from(index)], &mut out[usize::from(index)]);
+            out.0 = leaf6(tree, out.0, u128::from_be_bytes(*key) << 60);
         }
         for (key, out) in keys.iter().zip(out) {
             if key[0] >> 5 == 1 {
@@ -105,15 +112,14 @@ pub(crate) fn lookup6(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
     }
 }
 
-/// The next hop of an address outside the root's range.
+/// The leaf behind a word; `rest` holds the bits its node decides first.
 #[inline(always)]
-pub(super) fn outside6(tree: &Tree, mut rest: u128) -> NextHopId {
-    let mut word = tree.outside.load(Ordering::Acquire);
+fn leaf6(tree: &Tree, mut word: u32, mut rest: u128) -> u32 {
     while word & NODE != 0 {
         word = wide_slot(&tree.nodes, word & !NODE, (rest >> 122) as u32);
         rest <<= STRIDE;
     }
-    id(word, tree.default.load(Ordering::Acquire))
+    word
 }
 
 /// The next hop a leaf stands for.
