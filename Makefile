@@ -28,7 +28,7 @@ unit: deps ## Unit and property tests
 	$(CARGO) test --workspace --quiet
 
 conformance: build ## RFC behaviour: the kernel, the engine and express
-	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q
+	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
 
 integration: build ## Whole-router tests in namespaces
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q
