@@ -25,8 +25,6 @@ pub struct Meta {
     pub family: Family,
     /// Octets the IP header claims, header included.
     pub l3_length: u16,
-    /// Hash that keeps a flow on its path.
-    pub hash: u32,
     /// Where the look-up led.
     pub next_hop: NextHopId,
     /// IPv4 source, host order.

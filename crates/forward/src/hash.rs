@@ -1,6 +1,10 @@
 //! The flow hash that chooses one path of several.
 
-use bora_wire::Protocol;
+use bora_wire::{Protocol, ipv4, ipv6};
+
+use crate::batch::Family;
+
+const ETHERNET: usize = 14;
 
 /// What tells flows apart; `net.ipv4.fib_multipath_hash_policy` and its IPv6 twin. Linux's
 /// policies 2 and 3 (inner headers, chosen fields) are taken as [`HashPolicy::L4`].
@@ -12,6 +16,46 @@ pub enum HashPolicy {
     /// Addresses, protocol and ports; fragments without ports, so that all of a packet's
     /// fragments take one way.
     L4,
+}
+
+/// The hash of a packet that [`crate::parse`] found good. Only packets with a choice of paths need
+/// one, so it is computed late.
+pub(crate) fn hash_of(octets: &[u8], family: Family, policy: HashPolicy) -> u32 {
+    let octets = octets.get(ETHERNET..).unwrap_or_default();
+    match family {
+        Family::V4 => {
+            let packet = ipv4::Packet::new_unchecked(octets);
+            let (mut protocol, mut ports) = (Protocol(0), 0);
+            if policy == HashPolicy::L4 {
+                protocol = packet.protocol();
+                if !packet.is_fragment() {
+                    ports = flow_ports(protocol, packet.payload());
+                }
+            }
+            let (source, destination) = (packet.src().to_bits(), packet.dst().to_bits());
+            flow_hash(source.into(), destination.into(), 0, protocol, ports)
+        }
+        Family::V6 => {
+            let packet = ipv6::Packet::new_unchecked(octets);
+            let protocol = packet.next_header();
+            let (label, ports) = match policy {
+                HashPolicy::L3 => (packet.flow_label(), 0),
+                HashPolicy::L4 => (0, flow_ports(protocol, packet.payload())),
+            };
+            let (source, destination) = (packet.src().to_bits(), packet.dst().to_bits());
+            flow_hash(source, destination, label, protocol, ports)
+        }
+    }
+}
+
+/// Source and destination port as one number, where the protocol has them.
+fn flow_ports(protocol: Protocol, payload: &[u8]) -> u32 {
+    match (protocol, payload) {
+        (Protocol::TCP | Protocol::UDP | Protocol(132), &[a, b, c, d, ..]) => {
+            u32::from_be_bytes([a, b, c, d])
+        }
+        _ => 0,
+    }
 }
 
 /// Hashes a flow's fields to 32 bits; equal fields give equal hashes on every worker.

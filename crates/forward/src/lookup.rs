@@ -1,17 +1,21 @@
 //! Third stage: longest-prefix match, path choice, and what the next hop says.
 
-use bora_buffer::MAX_BATCH;
+use bora_buffer::{MAX_BATCH, Packet};
 use bora_fib::{FibReader, NextHop, NextHopId};
 
 use crate::batch::{Batch, Family, Meta};
+use crate::hash::hash_of;
 use crate::{Context, Drop, Punt, Verdict};
 
 /// Sets `next_hop` of every pending packet to a rewrite, or decides it otherwise.
 pub fn lookup(batch: &mut Batch, context: &Context<'_>) {
     lookup_v4(batch, context.fib);
     lookup_v6(batch, context.fib);
-    for (_, meta) in batch.pending() {
-        if let Err(verdict) = resolve(meta, context) {
+    let Batch { packets, meta } = batch;
+    for (packet, meta) in packets.iter().zip(meta) {
+        if meta.verdict == Verdict::Pending
+            && let Err(verdict) = resolve(packet, meta, context)
+        {
             meta.verdict = verdict;
         }
     }
@@ -63,9 +67,13 @@ fn lookup_v6(batch: &mut Batch, fib: &FibReader) {
     }
 }
 
-fn resolve(meta: &mut Meta, context: &Context<'_>) -> Result<(), Verdict> {
+fn resolve(packet: &Packet, meta: &mut Meta, context: &Context<'_>) -> Result<(), Verdict> {
     if let NextHop::Group(group) = context.fib.next_hop(meta.next_hop) {
-        meta.next_hop = group.select(meta.hash);
+        let policy = match meta.family {
+            Family::V4 => context.hash4,
+            Family::V6 => context.hash6,
+        };
+        meta.next_hop = group.select(hash_of(context.region.octets(packet), meta.family, policy));
     }
     let adjacency = match context.fib.next_hop(meta.next_hop) {
         NextHop::Forward(adjacency) => adjacency,

@@ -3,11 +3,10 @@
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
 use crate::batch::{Batch, Family, Meta};
-use crate::hash::{HashPolicy, flow_hash};
 use crate::{Context, Drop, Ingress, Punt, Verdict};
 
 /// Fills `batch.meta` from the packets. What is broken is dropped by name (RFC 1812 5.2.2), what
-/// is not plain transit is punted; for the rest, addresses and flow hash are set.
+/// is not plain transit is punted; for the rest, length and addresses are set.
 pub fn parse(batch: &mut Batch, context: &Context<'_>) {
     batch.meta.clear();
     for packet in &batch.packets {
@@ -24,8 +23,8 @@ fn parse_one(octets: &[u8], context: &Context<'_>, meta: &mut Meta) -> Result<()
     let ingress = context.ingress;
     match frame.ethertype() {
         _ if frame.dst() != ingress.mac => Err(Verdict::Punt(Punt::ForeignMac)),
-        EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, context.hash4, meta),
-        EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, context.hash6, meta),
+        EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, meta),
+        EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, meta),
         _ => Err(Verdict::Punt(Punt::NotIp)),
     }
 }
@@ -34,12 +33,7 @@ fn dropped(error: bora_wire::Error) -> Verdict {
     Verdict::Drop(Drop::from(error))
 }
 
-fn parse_ipv4(
-    octets: &[u8],
-    ingress: &Ingress,
-    policy: HashPolicy,
-    meta: &mut Meta,
-) -> Result<(), Verdict> {
+fn parse_ipv4(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<(), Verdict> {
     let packet = ipv4::Packet::new_checked(octets).map_err(dropped)?;
     packet.verify_checksum().map_err(dropped)?;
     if !ingress.forward4 {
@@ -55,16 +49,6 @@ fn parse_ipv4(
     if packet.ttl() <= 1 {
         return Err(Verdict::Punt(Punt::TtlExceeded));
     }
-    let (mut protocol, mut ports) = (Protocol(0), 0);
-    if policy == HashPolicy::L4 {
-        protocol = packet.protocol();
-        ports = if packet.is_fragment() {
-            0
-        } else {
-            flow_ports(protocol, packet.payload())
-        };
-    }
-    meta.hash = flow_hash(source.into(), destination.into(), 0, protocol, ports);
     meta.family = Family::V4;
     meta.l3_length = packet.total_len();
     meta.source4 = source;
@@ -72,12 +56,7 @@ fn parse_ipv4(
     Ok(())
 }
 
-fn parse_ipv6(
-    octets: &[u8],
-    ingress: &Ingress,
-    policy: HashPolicy,
-    meta: &mut Meta,
-) -> Result<(), Verdict> {
+fn parse_ipv6(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<(), Verdict> {
     let packet = ipv6::Packet::new_checked(octets).map_err(dropped)?;
     if !ingress.forward6 {
         return Err(Verdict::Punt(Punt::ForwardingOff));
@@ -92,27 +71,11 @@ fn parse_ipv6(
     if packet.hop_limit() <= 1 {
         return Err(Verdict::Punt(Punt::TtlExceeded));
     }
-    let protocol = packet.next_header();
-    let (label, ports) = match policy {
-        HashPolicy::L3 => (packet.flow_label(), 0),
-        HashPolicy::L4 => (0, flow_ports(protocol, packet.payload())),
-    };
-    meta.hash = flow_hash(source, destination, label, protocol, ports);
     meta.family = Family::V6;
     meta.l3_length =
         u16::try_from(packet.total_len()).map_err(|_| Verdict::Drop(Drop::BadTotalLength))?;
     meta.destination6 = packet.dst().octets();
     Ok(())
-}
-
-/// Source and destination port as one number, where the protocol has them.
-fn flow_ports(protocol: Protocol, payload: &[u8]) -> u32 {
-    match (protocol, payload) {
-        (Protocol::TCP | Protocol::UDP | Protocol(132), &[a, b, c, d, ..]) => {
-            u32::from_be_bytes([a, b, c, d])
-        }
-        _ => 0,
-    }
 }
 
 /// 0.0.0.0, loopback, multicast, limited broadcast: Linux decides.
