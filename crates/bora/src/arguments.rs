@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bora_router::Mode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Bora, a software router for Linux
@@ -25,6 +26,9 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Show what a running Bora does
     Show(ShowOptions),
+    /// Change a running Bora
+    #[command(subcommand)]
+    Set(SetCommand),
     /// Stop Bora and take it off its interfaces
     ///
     /// SIGTERM also ends it but leaves the XDP program attached, passing everything to Linux, for
@@ -58,6 +62,10 @@ pub(crate) struct RunOptions {
     /// CPUs for the engine's workers, such as 1-3,5
     #[arg(long, value_name = "LIST", value_parser = cores, default_value = "", hide_default_value = true)]
     pub(crate) cores: Cores,
+    /// When workers look at their queues: poll, adaptive, interrupt, moderated or
+    /// moderated:PACKETS:MICROSECONDS
+    #[arg(long, default_value_t = Mode::Adaptive)]
+    pub(crate) mode: Mode,
     /// Which tier forwards
     #[arg(long, value_enum, default_value_t = PathArgument::Auto)]
     pub(crate) path: PathArgument,
@@ -166,6 +174,22 @@ pub(crate) struct FibBenchOptions {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SetCommand {
+    /// When workers look at their queues
+    ///
+    /// poll never sleeps; adaptive sleeps while there is nothing to do; moderated wakes for a number
+    /// of packets or after a time; interrupt moves every arrival to a backlog before it forwards
+    /// anything, as routers did in 2005.
+    Mode {
+        /// poll, adaptive, interrupt, moderated or moderated:PACKETS:MICROSECONDS
+        mode: Mode,
+        /// Only this worker
+        #[arg(long, value_name = "NUMBER")]
+        worker: Option<usize>,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use arguments::{Arguments, Command, FibCommand, LabCommand};
+use arguments::{Arguments, Command, FibCommand, LabCommand, SetCommand};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -35,6 +35,10 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(options) => run::run(options).map(|()| ExitCode::SUCCESS),
         Command::Show(options) => show::show(options).map(|()| ExitCode::SUCCESS),
+        Command::Set(SetCommand::Mode { mode, worker }) => {
+            let worker = worker.map(|n| format!("&worker={n}")).unwrap_or_default();
+            client::post(&format!("/v1/workers?mode={mode}{worker}")).map(|_| ExitCode::SUCCESS)
+        }
         Command::Stop => run::stop().map(|()| ExitCode::SUCCESS),
         Command::Check => Ok(check::check()),
         Command::Fib(FibCommand::Bench(options)) => {

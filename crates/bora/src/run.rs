@@ -18,6 +18,7 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     let config = RunConfig {
         ports: options.ports,
         cores: options.cores.0,
+        mode: options.mode,
         path: match options.path {
             PathArgument::Auto => PathChoice::Auto,
             PathArgument::Express => PathChoice::Express,

@@ -155,6 +155,7 @@ fn workers(workers: &[WorkerReport]) -> String {
                 worker
                     .core
                     .map_or_else(|| "any".into(), |core| core.to_string()),
+                worker.mode.clone(),
                 worker.rx_packets.to_string(),
                 worker.tx_packets.to_string(),
                 worker.held.to_string(),
@@ -169,6 +170,7 @@ fn workers(workers: &[WorkerReport]) -> String {
     let head = [
         "WORKER",
         "CPU",
+        "MODE",
         "RECEIVED",
         "SENT",
         "HELD",

@@ -91,6 +91,8 @@ reasons! {
         PuntBudget = "punt_budget",
         /// The way to the slow path is full.
         PuntRingFull = "punt_ring_full",
+        /// The backlog between reception and forwarding is full (mode `interrupt`).
+        BacklogFull = "backlog_full",
         /// The output's transmit ring is full.
         TxRingFull = "tx_ring_full",
     }

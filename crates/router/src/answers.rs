@@ -10,6 +10,7 @@ use bora_forward::{Drop as DropReason, Punt};
 use bora_kernel::RouteView;
 use bora_kernel::message::{Hop, Neighbour, RouteType};
 use bora_port::xdp::REASONS;
+use bora_worker::Mode;
 
 use crate::api::Call;
 use crate::engine::Running;
@@ -33,6 +34,11 @@ impl Router {
             Call::Fib(reply) => drop(reply.send(self.fib())),
             Call::Neighbours(reply) => drop(reply.send(self.neighbours())),
             Call::Sync { verify, reply } => drop(reply.send(self.sync(verify))),
+            Call::SetMode {
+                worker,
+                mode,
+                reply,
+            } => drop(reply.send(self.set_mode(worker, mode))),
             Call::Stop { .. } => {}
         }
     }
@@ -111,7 +117,7 @@ impl Router {
 
     fn drops(&self) -> DropsReport {
         let mut total = DropsReport::default();
-        let (mut to_engine, mut from_engine) = (0, 0);
+        let (mut to_engine, mut from_engine, mut queued) = (0, 0, 0);
         for port in &self.ports {
             let report = self.port_report(port);
             total.received += report.rx_packets;
@@ -134,11 +140,12 @@ impl Router {
                 from_engine += stats.rx_ring_full + stats.rx_dropped;
             }
             for worker in &engine.workers {
+                queued += worker.counters.queued.get();
                 let ports = worker.counters.ports.iter();
                 from_engine += ports.map(|port| port.rx_packets.get()).sum::<u64>();
             }
         }
-        total.held = to_engine.saturating_sub(from_engine);
+        total.held = to_engine.saturating_sub(from_engine) + queued;
         total
     }
 
@@ -152,6 +159,7 @@ impl Router {
             WorkerReport {
                 index,
                 core: worker.core,
+                mode: worker.mode.to_string(),
                 loops: counters.loops.get(),
                 sleeps: counters.sleeps.get(),
                 rx_packets: ports().map(|port| port.rx_packets.get()).sum(),
@@ -164,6 +172,23 @@ impl Router {
             }
         };
         engine.workers.iter().enumerate().map(report).collect()
+    }
+
+    fn set_mode(&mut self, worker: Option<usize>, mode: Mode) -> Result<(), String> {
+        let engine = self
+            .engine
+            .as_mut()
+            .ok_or("no workers: every port takes the express path")?;
+        let count = engine.workers.len();
+        if let Some(worker) = worker.filter(|&worker| worker >= count) {
+            return Err(format!("there is no worker {worker}; there are {count}"));
+        }
+        for (index, running) in engine.workers.iter_mut().enumerate() {
+            if worker.is_none_or(|worker| worker == index) {
+                running.set_mode(mode);
+            }
+        }
+        Ok(())
     }
 
     fn routes(&self) -> Vec<RouteReport> {

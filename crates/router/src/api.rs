@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bora_kernel::Waker;
+use bora_worker::Mode;
 use serde::Deserialize;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -45,6 +46,15 @@ pub enum Call {
         verify: bool,
         /// The answer.
         reply: oneshot::Sender<SyncReport>,
+    },
+    /// Change when workers look at their queues.
+    SetMode {
+        /// Which worker; all if none.
+        worker: Option<usize>,
+        /// How.
+        mode: Mode,
+        /// The answer: what is wrong, if anything.
+        reply: oneshot::Sender<Result<(), String>>,
     },
     /// End; with `detach`, take the XDP program off the interfaces.
     Stop {
@@ -100,7 +110,10 @@ pub async fn serve(place: Place, calls: Caller) -> anyhow::Result<()> {
         .route("/v1/ports", get(|State(calls)| ask(calls, Call::Ports)))
         .route("/v1/drops", get(|State(calls)| ask(calls, Call::Drops)))
         .route("/v1/fib", get(|State(calls)| ask(calls, Call::Fib)))
-        .route("/v1/workers", get(|State(calls)| ask(calls, Call::Workers)))
+        .route(
+            "/v1/workers",
+            get(|State(calls)| ask(calls, Call::Workers)).post(set_mode),
+        )
         .route("/v1/routes", get(|State(calls)| ask(calls, Call::Routes)))
         .route("/v1/routes/{addr}", get(route))
         .route(
@@ -152,6 +165,32 @@ async fn sync(State(calls): State<Caller>, Query(options): Query<SyncOptions>) -
         reply,
     })
     .await
+}
+
+#[derive(Deserialize)]
+struct SetMode {
+    worker: Option<usize>,
+    mode: String,
+}
+
+async fn set_mode(State(calls): State<Caller>, Query(options): Query<SetMode>) -> Response {
+    let bad = |what: String| (StatusCode::BAD_REQUEST, what).into_response();
+    let mode = match options.mode.parse() {
+        Ok(mode) => mode,
+        Err(what) => return bad(what),
+    };
+    let (reply, answer) = oneshot::channel();
+    let worker = options.worker;
+    calls.send(Call::SetMode {
+        worker,
+        mode,
+        reply,
+    });
+    match answer.await {
+        Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Err(what)) => bad(what),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "Bora is stopping").into_response(),
+    }
 }
 
 async fn stop(State(calls): State<Caller>) -> StatusCode {

@@ -26,6 +26,8 @@ pub struct RunConfig {
     pub ports: Vec<String>,
     /// CPUs for workers; empty lets the scheduler place one worker.
     pub cores: Vec<usize>,
+    /// When workers look at their queues.
+    pub mode: bora_worker::Mode,
     /// Which tier.
     pub path: PathChoice,
     /// What to bypass.

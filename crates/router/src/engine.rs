@@ -14,7 +14,7 @@ use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError, StatsReade
 use bora_port::inject::Injector;
 use bora_port::xdp::{AttachMode, MAX_QUEUES, Program};
 use bora_worker::{
-    Budgets, Command, Commands, PUNT_RING, PuntRing, Worker, WorkerConfig, WorkerCounters,
+    Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, Worker, WorkerConfig, WorkerCounters,
     WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
@@ -24,6 +24,19 @@ use crate::ports::Port;
 
 /// Commands that may wait for a worker.
 const COMMANDS: usize = 1024;
+
+impl Running {
+    fn tell(&self, command: Command) {
+        if self.commands.push(command).is_err() {
+            log::error!("a worker does not take its commands; a setting is not applied");
+        }
+    }
+
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.tell(Command::SetMode(mode));
+    }
+}
 
 /// The running engine.
 pub(crate) struct Engine {
@@ -38,6 +51,7 @@ pub(crate) struct Engine {
 /// One running worker.
 pub(crate) struct Running {
     pub(crate) core: Option<usize>,
+    pub(crate) mode: Mode,
     pub(crate) counters: Arc<WorkerCounters>,
     commands: Commands,
     thread: Option<JoinHandle<()>>,
@@ -125,6 +139,7 @@ impl Engine {
             let budget = config.punt_budget;
             let worker = Worker::new(WorkerConfig {
                 core,
+                mode: config.mode,
                 region: region.clone(),
                 frames: frames.clone(),
                 fib: fib.reader()?,
@@ -138,6 +153,7 @@ impl Engine {
             let thread = spawn(format!("bora-worker{number}"), move || worker.run())?;
             workers.push(Running {
                 core,
+                mode: config.mode,
                 counters,
                 commands,
                 thread: Some(thread),
@@ -155,9 +171,7 @@ impl Engine {
     /// Tells every worker.
     pub(crate) fn tell(&self, command: impl Fn() -> Command) {
         for worker in &self.workers {
-            if worker.commands.push(command()).is_err() {
-                log::error!("a worker does not take its commands; a setting is not applied");
-            }
+            worker.tell(command());
         }
     }
 

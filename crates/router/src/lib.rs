@@ -11,6 +11,8 @@ mod ports;
 mod report;
 mod router;
 
+pub use bora_worker::Mode;
+
 pub use api::{Call, Caller, serve};
 pub use config::{Bypass, PathChoice, RunConfig};
 pub use place::{Place, other_places};

@@ -72,6 +72,9 @@ pub struct WorkerReport {
     pub index: usize,
     /// CPU, if pinned.
     pub core: Option<usize>,
+    /// When it looks at its queues: `poll`, `adaptive`, `moderated:PACKETS:MICROSECONDS` or
+    /// `interrupt`.
+    pub mode: String,
     /// Times round the loop.
     pub loops: u64,
     /// Times asleep.

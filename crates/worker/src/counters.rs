@@ -71,6 +71,8 @@ pub struct WorkerCounters {
     pub sleeps: Counter,
     /// Packets it holds: in its transmit rings or with drivers.
     pub held: Counter,
+    /// Packets received and not decided or sent yet.
+    pub queued: Counter,
     /// Frames taken from its own list.
     pub pool_hits: Counter,
     /// Frames fetched from the shared reserve.
@@ -89,6 +91,7 @@ impl WorkerCounters {
             loops: Counter::default(),
             sleeps: Counter::default(),
             held: Counter::default(),
+            queued: Counter::default(),
             pool_hits: Counter::default(),
             pool_refilled: Counter::default(),
             pool_spilled: Counter::default(),

@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod mode;
 mod punt;
 mod worker;
 
 pub use counters::{PortCounters, WorkerCounters};
+pub use mode::{BACKLOG, Mode};
 pub use punt::{Budgets, PUNT_RING, PuntRing, Punted};
 pub use worker::{Command, Commands, Worker, WorkerConfig, WorkerPort};

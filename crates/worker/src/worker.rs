@@ -1,5 +1,6 @@
 //! The loop.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::counters::WorkerCounters;
+use crate::mode::{BACKLOG, Mode};
 use crate::punt::{Budgets, PuntRing, Punted};
 
 /// Packets taken from one queue before the next has its turn; NAPI's weight. Queues, quotas and
@@ -28,6 +30,8 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 pub enum Command {
     /// New settings of a port.
     SetIngress(Ingress),
+    /// Another mode.
+    SetMode(Mode),
     /// New flow-hash policies, IPv4 and IPv6.
     SetHash(HashPolicy, HashPolicy),
     /// Finish: the gate is closed, so empty the receive rings, send what is held, and end.
@@ -52,6 +56,8 @@ pub struct WorkerPort {
 pub struct WorkerConfig {
     /// CPU to run on; `None` leaves it to the scheduler.
     pub core: Option<usize>,
+    /// When it looks at its queues.
+    pub mode: Mode,
     /// All memory for packets.
     pub region: Arc<Region>,
     /// The reserve of free frames.
@@ -80,6 +86,8 @@ pub struct Worker {
     /// Packets for each output, filled and emptied within one turn.
     outputs: Vec<Vec<Packet>>,
     min_frames: Vec<u16>,
+    /// Received and not yet looked at ([`Mode::Interrupt`]), with the port it came in by.
+    backlog: VecDeque<(usize, Packet)>,
     stopping: bool,
 }
 
@@ -103,6 +111,7 @@ impl Worker {
             batch: Batch::new(),
             outputs,
             min_frames,
+            backlog: VecDeque::with_capacity(BACKLOG),
             stopping: false,
         };
         for socket in worker
@@ -123,21 +132,111 @@ impl Worker {
         loop {
             // before the turn: after a sleep the first packet must meet the latest settings
             self.take_commands();
-            let received = self.turn();
+            let busy = match self.config.mode {
+                Mode::Interrupt => self.interrupted_turn(),
+                _ if !self.backlog.is_empty() => self.forward_backlog(), // of another mode
+                _ => self.turn(),
+            };
             self.config.fib.quiesce();
             self.config.budgets.tick(Instant::now());
             self.publish();
-            if received > 0 {
+            if busy > 0 {
                 idle = 0;
                 continue;
             }
             idle += 1;
-            if idle >= IDLE_ROUNDS {
-                if self.stopping {
-                    return;
-                }
-                self.sleep();
+            if self.stopping && idle >= IDLE_ROUNDS {
+                return;
+            }
+            if !self.stopping && self.rest(idle) {
                 idle = 0;
+            }
+        }
+    }
+
+    /// What the mode does after so many empty rounds; whether it slept.
+    fn rest(&mut self, idle: u32) -> bool {
+        match self.config.mode {
+            Mode::Poll => return false,
+            Mode::Adaptive if idle < IDLE_ROUNDS => return false,
+            Mode::Adaptive | Mode::Interrupt => self.sleep(),
+            Mode::Moderated { packets, time } => {
+                self.sleep();
+                self.gather(packets as usize, time);
+            }
+        }
+        true
+    }
+
+    /// Lets packets gather in the receive rings, until there are enough or the time is up.
+    fn gather(&mut self, enough: usize, time: Duration) {
+        let start = Instant::now();
+        let sockets = |config: &mut WorkerConfig| -> usize {
+            let ports = config.ports.iter_mut();
+            ports
+                .flat_map(|port| &mut port.sockets)
+                .map(|socket| socket.waiting(enough))
+                .sum()
+        };
+        self.config.fib.offline();
+        loop {
+            let waiting = sockets(&mut self.config);
+            let left = time.saturating_sub(start.elapsed());
+            if waiting == 0 || waiting >= enough || left.is_zero() {
+                break;
+            }
+            std::thread::sleep(left.min(time / 4));
+        }
+        self.config.fib.online();
+    }
+
+    /// One round of [`Mode::Interrupt`]: reception first and to the end, then one quota of
+    /// forwarding. Returns the packets received and forwarded.
+    fn interrupted_turn(&mut self) -> usize {
+        let mut received = 0;
+        for port in 0..self.config.ports.len() {
+            for queue in 0..self.config.ports[port].sockets.len() {
+                // a ring's worth: what comes meanwhile interrupts again
+                for _ in 0..RING_SIZE as usize / QUOTA {
+                    let count = self.receive(port, queue);
+                    received += count;
+                    self.set_aside(port);
+                    if count < QUOTA {
+                        break;
+                    }
+                }
+            }
+        }
+        received + self.forward_backlog()
+    }
+
+    /// Forwards up to a quota of what was set aside; returns how many packets.
+    fn forward_backlog(&mut self) -> usize {
+        let Some(&(port, _)) = self.backlog.front() else {
+            self.settle();
+            return 0;
+        };
+        let mut forwarded = 0;
+        while forwarded < QUOTA && self.backlog.front().is_some_and(|(from, _)| *from == port) {
+            self.batch
+                .packets
+                .extend(self.backlog.pop_front().map(|(_, packet)| packet));
+            forwarded += 1;
+        }
+        self.forward(port);
+        self.send();
+        forwarded
+    }
+
+    /// Moves what was received to the backlog, or drops it by name.
+    fn set_aside(&mut self, port: usize) {
+        let dropped = &self.config.counters.ports[port].dropped[Drop::BacklogFull as usize];
+        for packet in self.batch.packets.drain(..) {
+            if self.backlog.len() < BACKLOG {
+                self.backlog.push_back((port, packet));
+            } else {
+                dropped.add(1);
+                self.pool.give(packet.into_frame(&self.config.region));
             }
         }
     }
@@ -269,6 +368,7 @@ impl Worker {
                     }
                 }
                 Command::SetHash(v4, v6) => self.config.hash = (v4, v6),
+                Command::SetMode(mode) => self.config.mode = mode,
                 Command::Stop => self.stopping = true,
             }
         }
@@ -280,6 +380,7 @@ impl Worker {
         counters
             .held
             .set(sockets.map(|socket| u64::from(socket.in_flight())).sum());
+        counters.queued.set(self.backlog.len() as u64);
         let pool = self.pool.stats();
         counters.pool_hits.set(pool.hits);
         counters.pool_refilled.set(pool.refilled);

@@ -185,6 +185,12 @@ impl Socket {
         self.zero_copy
     }
 
+    /// Received packets that wait; the count stops at `enough`.
+    #[inline]
+    pub fn waiting(&mut self, enough: usize) -> usize {
+        self.rx.available(enough as u32) as usize
+    }
+
     /// Moves up to `max` received packets to `out`; returns how many.
     #[inline]
     pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
