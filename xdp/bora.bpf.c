@@ -164,4 +164,16 @@ int BPF_PROG(count_refused, const struct net_device *from, const struct net_devi
 	return 0;
 }
 
+/*
+ * The kernel takes a killed process's memory back before it closes its sockets,
+ * which takes some 100 ms here; what were redirected meanwhile would be lost.
+ */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(end_lease, struct task_struct *task)
+{
+	if (bpf_task_storage_get(&owner, task, NULL, 0))
+		lease_until = 0;
+	return 0;
+}
+
 char _license[] SEC("license") = "GPL";

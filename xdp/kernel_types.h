@@ -8,6 +8,7 @@
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct task_struct;
 struct nf_hook_entries;
 struct bpf_mprog_entry;
 

@@ -10,6 +10,14 @@ volatile __u64 budget[BORA_REASONS];
 /* The network namespace these ports live in; set before loading. */
 const volatile __u32 netns_inode;
 
+/* The process the lease belongs to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int); /* pidfd */
+	__type(value, __u8);
+} owner SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, BORA_MAX_PORTS);

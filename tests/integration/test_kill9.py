@@ -6,7 +6,7 @@ from lib.bora import Bora
 from lib.traffic import both_families, load
 
 RATE = 20_000
-IN_THE_RINGS = 1000  # packets: 50 ms of this load, more than ever waits in Bora's rings at this rate
+IN_THE_RINGS = 400  # packets: 20 ms of this load, more than ever waits in Bora's rings at this rate
 SILENCE_MS = 250  # a busy two-core machine pauses by itself, a hole in the forwarding lasts for seconds
 
 

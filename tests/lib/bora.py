@@ -27,7 +27,7 @@ def binary():
 
 
 class Bora:
-    """`bora run` inside a namespace. `path` is engine, express or auto."""
+    """`bora run` inside a namespace. `path` is engine, express, auto, or None for what a file says."""
 
     def __init__(self, namespace, ports, path, options=()):
         self.namespace = namespace
@@ -40,9 +40,11 @@ class Bora:
     def start(self):
         """Starts it and waits for its "ready" line."""
         arguments = [part for port in self.ports for part in ("--port", port)]
+        if self.path is not None:
+            arguments += ["--path", self.path]
         self.log = tempfile.NamedTemporaryFile("w+", prefix="bora-log-", suffix=".txt")
         self.process = self.namespace.popen(
-            binary(), "run", *arguments, "--path", self.path, *self.options,
+            binary(), "run", *arguments, *self.options,
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
         )
         deadline = time.monotonic() + START_SECONDS

@@ -35,7 +35,17 @@ pub(crate) enum Command {
     /// the next Bora to take over without a gap. This removes the program, too.
     Stop,
     /// Say whether this machine can run Bora, what is missing, and what to type
-    Check,
+    Check {
+        /// Only check this configuration file
+        config: Option<PathBuf>,
+    },
+    /// Print the configuration in force, or write it to a file
+    Save {
+        /// Where to write it
+        file: Option<PathBuf>,
+    },
+    /// Print the JSON schema of bora.toml, for editors
+    Schema,
     /// The forwarding table by itself
     #[command(subcommand)]
     Fib(FibCommand),
@@ -57,18 +67,26 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// An interface to forward on; repeat it
-    #[arg(short, long = "port", value_name = "INTERFACE", required = true)]
+    #[arg(
+        short,
+        long = "port",
+        value_name = "INTERFACE",
+        required_unless_present = "config"
+    )]
     pub(crate) ports: Vec<String>,
+    /// A configuration file; what is typed here as well replaces what it says
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// CPUs for the engine's workers, such as 1-3,5
     #[arg(long, value_name = "LIST", value_parser = cores, default_value = "", hide_default_value = true)]
     pub(crate) cores: Cores,
     /// When workers look at their queues: poll, adaptive, interrupt, moderated or
     /// moderated:PACKETS:MICROSECONDS
-    #[arg(long, default_value_t = Mode::Adaptive)]
-    pub(crate) mode: Mode,
+    #[arg(long)]
+    pub(crate) mode: Option<Mode>,
     /// Which tier forwards
-    #[arg(long, value_enum, default_value_t = PathArgument::Auto)]
-    pub(crate) path: PathArgument,
+    #[arg(long, value_enum)]
+    pub(crate) path: Option<PathArgument>,
     /// Forward even what Linux has rules for; repeat it
     #[arg(long, value_enum)]
     pub(crate) bypass: Vec<BypassArgument>,
@@ -76,14 +94,14 @@ pub(crate) struct RunOptions {
     ///
     /// A full Internet table needs 2. What finds no room is counted (`bora show sync`), and Linux
     /// forwards that family until there is room.
-    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) fib_memory: u16,
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) fib_memory: Option<u16>,
     /// The engine's IPv4 table
-    #[arg(long, value_enum, default_value_t = FibArgument::Tree)]
-    pub(crate) fib: FibArgument,
+    #[arg(long, value_enum)]
+    pub(crate) fib: Option<FibArgument>,
     /// Exceptions a second and CPU that may go to Linux, for each reason
-    #[arg(long, value_name = "PACKETS", default_value_t = 10_000)]
-    pub(crate) punt_budget: u64,
+    #[arg(long, value_name = "PACKETS")]
+    pub(crate) punt_budget: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -21,10 +21,10 @@ pub(crate) fn check() -> ExitCode {
         forwarding("ipv6"),
     ] {
         match finding {
-            Finding::Good(text) => println!("ok       {text}"),
-            Finding::Advice(text, advice) => println!("advice   {text}: {advice}"),
+            Finding::Good(text) => anstream::println!("ok       {text}"),
+            Finding::Advice(text, advice) => anstream::println!("advice   {text}: {advice}"),
             Finding::Missing(text, advice) => {
-                println!("missing  {text}: {advice}");
+                anstream::println!("missing  {text}: {advice}");
                 code = ExitCode::FAILURE;
             }
         }

@@ -28,9 +28,9 @@ pub(crate) fn bench(options: &FibBenchOptions) -> anyhow::Result<()> {
     let mut rows = measure(options, &v4, &subjects4)?;
     rows.extend(measure(options, &v6, &[Subject::bora("tree", tree())])?);
     if options.json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        anstream::println!("{}", serde_json::to_string_pretty(&rows)?);
     } else {
-        println!(
+        anstream::println!(
             "{} IPv4 and {} IPv6 prefixes\n{}",
             v4.len(),
             v6.len(),

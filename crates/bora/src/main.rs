@@ -40,7 +40,17 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             client::post(&format!("/v1/workers?mode={mode}{worker}")).map(|_| ExitCode::SUCCESS)
         }
         Command::Stop => run::stop().map(|()| ExitCode::SUCCESS),
-        Command::Check => Ok(check::check()),
+        Command::Check { config: None } => Ok(check::check()),
+        Command::Check { config: Some(path) } => {
+            bora_router::File::read(&path)?;
+            anstream::println!("{}: good", path.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Save { file } => run::save(file.as_deref()).map(|()| ExitCode::SUCCESS),
+        Command::Schema => {
+            anstream::println!("{:#}", bora_router::schema());
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Fib(FibCommand::Bench(options)) => {
             fib::bench(&options).map(|()| ExitCode::SUCCESS)
         }

@@ -1,12 +1,14 @@
 //! `bora run` and `bora stop`.
 
+use std::fs;
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use bora_router::{Bypass, PathChoice, Place, Router, RunConfig, detach_leftovers, serve};
-
-use bora_fib::{FibConfig, Ipv4Table};
+use bora_router::{
+    File, PathChoice, Place, PortSection, Router, Table, detach_leftovers, listen, serve,
+};
 
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
 use crate::client;
@@ -15,42 +17,21 @@ use crate::client;
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
-    let config = RunConfig {
-        ports: options.ports,
-        cores: options.cores.0,
-        mode: options.mode,
-        path: match options.path {
-            PathArgument::Auto => PathChoice::Auto,
-            PathArgument::Express => PathChoice::Express,
-            PathArgument::Engine => PathChoice::Engine,
-        },
-        bypass: Bypass {
-            netfilter: options.bypass.contains(&BypassArgument::Netfilter),
-        },
-        fib: FibConfig {
-            max_bytes4: usize::from(options.fib_memory) << 20,
-            max_bytes6: usize::from(options.fib_memory) << 20,
-            ipv4: match options.fib {
-                FibArgument::Tree => Ipv4Table::D,
-                FibArgument::Dir24 => Ipv4Table::Dir24,
-            },
-            ..FibConfig::default()
-        },
-        punt_budget: options.punt_budget,
-    };
+    let file = configuration(options)?;
     let place = Place::here()?;
     let started = Instant::now();
-    let router = Router::start(config, place.clone())?;
+    let router = Router::start(file, place.clone())?;
     let (calls, inbox) = router.calls();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the API")?;
+    let listener = runtime.block_on(listen(&place, &calls))?;
     let (failed, failure) = mpsc::channel();
     std::thread::Builder::new()
         .name("bora-api".into())
         .spawn(move || {
-            if let Err(error) = runtime.block_on(serve(place, calls)) {
+            if let Err(error) = runtime.block_on(serve(listener, calls)) {
                 let _ = failed.send(error);
             }
         })?;
@@ -65,11 +46,57 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     }
 }
 
+/// The file, and what was typed over it.
+fn configuration(options: RunOptions) -> anyhow::Result<File> {
+    let mut file = match &options.config {
+        Some(path) => File::read(path)?,
+        None => File::default(),
+    };
+    if !options.ports.is_empty() {
+        let named = options.ports.into_iter().map(|name| PortSection { name });
+        file.ports = named.collect();
+    }
+    if let Some(path) = options.path {
+        file.path = match path {
+            PathArgument::Auto => PathChoice::Auto,
+            PathArgument::Express => PathChoice::Express,
+            PathArgument::Engine => PathChoice::Engine,
+        };
+    }
+    if let Some(table) = options.fib {
+        file.fib.table = match table {
+            FibArgument::Tree => Table::Tree,
+            FibArgument::Dir24 => Table::Dir24,
+        };
+    }
+    if !options.cores.0.is_empty() {
+        file.workers.cores = options.cores.0;
+    }
+    file.workers.mode = options.mode.unwrap_or(file.workers.mode);
+    file.fib.memory = options.fib_memory.unwrap_or(file.fib.memory);
+    file.linux.punt_budget = options.punt_budget.unwrap_or(file.linux.punt_budget);
+    file.linux.bypass_netfilter |= options.bypass.contains(&BypassArgument::Netfilter);
+    Ok(file)
+}
+
+/// Prints the configuration in force, or writes it to a file.
+pub(crate) fn save(to: Option<&Path>) -> anyhow::Result<()> {
+    let file: File = serde_json::from_str(&client::get("/v1/config")?)?;
+    let text = file.to_text()?;
+    match to {
+        None => anstream::print!("{text}"),
+        Some(path) => {
+            fs::write(path, text).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn stop() -> anyhow::Result<()> {
     let place = Place::here()?;
     if !place.socket().exists() || client::post("/v1/stop").is_err() {
         let count = detach_leftovers(&place)?;
-        println!("no Bora runs here; took its XDP program off {count} interfaces");
+        anstream::println!("no Bora runs here; took its XDP program off {count} interfaces");
         return Ok(());
     }
     let start = Instant::now();
@@ -79,6 +106,6 @@ pub(crate) fn stop() -> anyhow::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    println!("stopped");
+    anstream::println!("stopped");
     Ok(())
 }

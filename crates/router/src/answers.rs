@@ -34,6 +34,7 @@ impl Router {
             Call::Fib(reply) => drop(reply.send(self.fib())),
             Call::Neighbours(reply) => drop(reply.send(self.neighbours())),
             Call::Sync { verify, reply } => drop(reply.send(self.sync(verify))),
+            Call::Config(reply) => drop(reply.send(self.file.clone())),
             Call::SetMode {
                 worker,
                 mode,
@@ -187,6 +188,9 @@ impl Router {
             if worker.is_none_or(|worker| worker == index) {
                 running.set_mode(mode);
             }
+        }
+        if worker.is_none() {
+            self.file.workers.mode = mode;
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
+use crate::file::File;
 use crate::place::Place;
 use crate::report::{
     DropsReport, FibReport, NeighbourReport, PortReport, RouteReport, SyncReport, WorkerReport,
@@ -47,6 +48,8 @@ pub enum Call {
         /// The answer.
         reply: oneshot::Sender<SyncReport>,
     },
+    /// The configuration in force.
+    Config(oneshot::Sender<File>),
     /// Change when workers look at their queues.
     SetMode {
         /// Which worker; all if none.
@@ -86,11 +89,11 @@ impl Caller {
 /// Longest time an answer may take: a full table being verified takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Serves the API until the process ends; SIGTERM and SIGINT become [`Call::Stop`].
+/// Makes the socket; from now on SIGTERM and SIGINT become [`Call::Stop`].
 ///
 /// # Errors
 /// If the socket cannot be made.
-pub async fn serve(place: Place, calls: Caller) -> anyhow::Result<()> {
+pub async fn listen(place: &Place, calls: &Caller) -> anyhow::Result<UnixListener> {
     let path = place.socket();
     let _ = std::fs::remove_file(&path); // of a Bora that was killed; we hold the lock
     let listener =
@@ -106,9 +109,18 @@ pub async fn serve(place: Place, calls: Caller) -> anyhow::Result<()> {
         tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
         signals.send(Call::Stop { detach: false });
     });
+    Ok(listener)
+}
+
+/// Answers on the socket until the process ends.
+///
+/// # Errors
+/// If the socket fails.
+pub async fn serve(listener: UnixListener, calls: Caller) -> anyhow::Result<()> {
     let app = Router::new()
         .route("/v1/ports", get(|State(calls)| ask(calls, Call::Ports)))
         .route("/v1/drops", get(|State(calls)| ask(calls, Call::Drops)))
+        .route("/v1/config", get(|State(calls)| ask(calls, Call::Config)))
         .route("/v1/fib", get(|State(calls)| ask(calls, Call::Fib)))
         .route(
             "/v1/workers",

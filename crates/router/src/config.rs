@@ -1,7 +1,11 @@
 //! What the user asks for.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Which tier forwards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum PathChoice {
     /// The engine where the driver does zero-copy, express where it does not.
     #[default]

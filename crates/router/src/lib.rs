@@ -5,6 +5,7 @@ mod answers;
 mod api;
 mod config;
 mod engine;
+mod file;
 mod lease;
 mod place;
 mod ports;
@@ -13,8 +14,9 @@ mod router;
 
 pub use bora_worker::Mode;
 
-pub use api::{Call, Caller, serve};
+pub use api::{Call, Caller, listen, serve};
 pub use config::{Bypass, PathChoice, RunConfig};
+pub use file::{FibSection, File, LinuxSection, PortSection, Table, WorkersSection, schema};
 pub use place::{Place, other_places};
 pub use report::{
     DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport, SyncReport,

@@ -1,7 +1,6 @@
 //! One running Bora: starts it, keeps it in step with Linux, answers for it, ends it.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -17,6 +16,7 @@ use bora_worker::Command;
 use crate::api::{Call, Caller};
 use crate::config::RunConfig;
 use crate::engine::Engine;
+use crate::file::File;
 use crate::lease::Keeper;
 use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
@@ -62,6 +62,8 @@ impl FibPulse {
 
 /// A running Bora.
 pub struct Router {
+    /// What it was started with, and what was changed since.
+    pub(crate) file: File,
     config: RunConfig,
     place: Place,
     pub(crate) mirror: Mirror,
@@ -81,16 +83,14 @@ pub struct Router {
     /// The folder that the attachments' pins are reached through.
     _pins: Pins,
     /// Held for as long as this Bora runs.
-    _lock: File,
+    _lock: std::fs::File,
 }
 
 impl Router {
     /// Starts forwarding. On an error, what was attached is detached again.
-    pub fn start(config: RunConfig, place: Place) -> anyhow::Result<Self> {
-        ensure!(
-            !config.ports.is_empty(),
-            "no ports; name at least one with --port"
-        );
+    pub fn start(file: File, place: Place) -> anyhow::Result<Self> {
+        file.check()?;
+        let config = file.clone().into_config();
         ensure!(
             config.ports.len() <= MAX_PORTS,
             "more than {MAX_PORTS} ports"
@@ -151,6 +151,7 @@ impl Router {
             }
         };
         let mut router = Self {
+            file,
             config,
             place,
             mirror,

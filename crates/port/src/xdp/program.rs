@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::counters::{Counters, REASONS};
 use super::skeleton::{BoraSkel, BoraSkelBuilder};
@@ -94,6 +95,9 @@ pub enum ProgramError {
     /// Loading failed for want of rights.
     #[error("no permission to load BPF programs: run as root (needs CAP_BPF and CAP_NET_ADMIN)")]
     Permission,
+    /// This process has no descriptor of itself.
+    #[error("pidfd_open: {0}")]
+    Process(#[from] std::io::Error),
     /// libbpf or the kernel refused.
     #[error("XDP program: {0}")]
     Bpf(#[from] libbpf_rs::Error),
@@ -126,8 +130,8 @@ impl Lease {
 /// pinned links.
 pub struct Program {
     skeleton: &'static mut BoraSkel<'static>,
-    /// Counts frames that drivers refuse; dropped (detached) with the program.
-    _refused: Option<Link>,
+    /// On the kernel's tracepoints; dropped (detached) with the program.
+    _tracing: Vec<Link>,
 }
 
 impl Program {
@@ -145,19 +149,23 @@ impl Program {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.netns_inode = netns_inode;
         }
-        // Without type information in the kernel there is no such tracepoint program; the drops
-        // then show only in the interface's own statistics.
+        // Without type information in the kernel there are no such tracepoint programs: refused
+        // frames then show only in the interface's own statistics, and the lease of a killed Bora
+        // just runs out.
         let has_btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
         open.progs.count_refused.set_autoload(has_btf);
+        open.progs.end_lease.set_autoload(has_btf);
+        open.maps.owner.set_autocreate(has_btf)?;
         let skeleton = Box::leak(Box::new(open.load().map_err(permission)?));
-        let refused = if has_btf {
-            Some(skeleton.progs.count_refused.attach()?)
-        } else {
-            None
-        };
+        let mut tracing = Vec::new();
+        if has_btf {
+            own(&skeleton.maps.owner)?;
+            tracing.push(skeleton.progs.count_refused.attach()?);
+            tracing.push(skeleton.progs.end_lease.attach()?);
+        }
         Ok(Self {
             skeleton,
-            _refused: refused,
+            _tracing: tracing,
         })
     }
 
@@ -271,6 +279,14 @@ impl Program {
             .lookup_percpu(&key, MapFlags::ANY)?;
         Ok(Counters::sum(&per_cpu.unwrap_or_default()))
     }
+}
+
+/// Marks this process in the map of tasks, so that its end ends the lease.
+fn own(tasks: &impl MapCore) -> Result<(), ProgramError> {
+    let this = pidfd_open(getpid(), PidfdFlags::empty()).map_err(std::io::Error::from)?;
+    let key = this.as_raw_fd().to_ne_bytes();
+    tasks.update(&key, &[1], MapFlags::ANY)?;
+    Ok(())
 }
 
 fn set_member(map: &impl MapCore, key: &[u8], present: bool) -> Result<(), ProgramError> {
