@@ -10,9 +10,10 @@ use bora_buffer::{HEADROOM, Region, SharedFrames};
 use bora_fib::FibHandle;
 use bora_forward::HashPolicy;
 use bora_kernel::{SlowPath, SlowPathCounters};
-use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError, StatsReader};
+use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError};
 use bora_port::inject::Injector;
 use bora_port::xdp::{AttachMode, MAX_QUEUES, Program};
+use bora_port::{Queue, StatsReader};
 use bora_worker::{
     Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, Worker, WorkerConfig, WorkerCounters,
     WorkerPort,
@@ -84,8 +85,12 @@ impl Engine {
         }
         let readers = sockets
             .iter()
-            .map(|port| port.iter().map(Socket::stats_reader).collect())
-            .collect::<Result<Vec<Vec<_>>, _>>()
+            .map(|port| {
+                port.iter()
+                    .map(|socket| Ok(StatsReader::AfXdp(socket.stats_reader()?)))
+                    .collect()
+            })
+            .collect::<std::io::Result<Vec<Vec<_>>>>()
             .context("socket statistics")?;
         for (port, sockets) in ports.iter_mut().zip(&sockets) {
             port.zero_copy = Some(sockets.iter().all(Socket::zero_copy));
@@ -130,7 +135,10 @@ impl Engine {
                 .map(|(port, sockets)| WorkerPort {
                     ingress: port.ingress(),
                     min_frame: port.settings.min_frame,
-                    sockets: share_of(sockets, number, count),
+                    queues: share_of(sockets, number, count)
+                        .into_iter()
+                        .map(Queue::AfXdp)
+                        .collect(),
                 })
                 .collect::<Vec<_>>();
             let counters = Arc::new(WorkerCounters::new(ports.len()));

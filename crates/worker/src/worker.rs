@@ -1,14 +1,14 @@
 //! The loop.
 
 use std::collections::VecDeque;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::FibReader;
 use bora_forward::{Batch, Context, Drop, HashPolicy, Ingress, Verdict};
-use bora_port::af_xdp::{RING_SIZE, Socket};
+use bora_port::Queue;
+use bora_port::af_xdp::RING_SIZE;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -48,8 +48,8 @@ pub struct WorkerPort {
     pub ingress: Ingress,
     /// Shortest frame to send, octets without FCS.
     pub min_frame: u16,
-    /// The receive queues this worker owns; it sends through the first.
-    pub sockets: Vec<Socket>,
+    /// The queues this worker owns; it sends through the first.
+    pub queues: Vec<Queue>,
 }
 
 /// What a worker is made of.
@@ -94,10 +94,10 @@ pub struct Worker {
 impl Worker {
     /// Makes a worker; fills its rings, so that packets can come as soon as the gate opens.
     pub fn new(config: WorkerConfig) -> Self {
-        let sockets: usize = config.ports.iter().map(|port| port.sockets.len()).sum();
+        let queues: usize = config.ports.iter().map(|port| port.queues.len()).sum();
         let pool = Pool::new(
             config.frames.clone(),
-            (sockets.max(1) * RING_SIZE as usize) / 2,
+            (queues.max(1) * RING_SIZE as usize) / 2,
         );
         let outputs = config
             .ports
@@ -114,13 +114,13 @@ impl Worker {
             backlog: VecDeque::with_capacity(BACKLOG),
             stopping: false,
         };
-        for socket in worker
+        for queue in worker
             .config
             .ports
             .iter_mut()
-            .flat_map(|port| &mut port.sockets)
+            .flat_map(|port| &mut port.queues)
         {
-            socket.refill(&mut worker.pool);
+            queue.refill(&mut worker.pool);
         }
         worker
     }
@@ -171,16 +171,16 @@ impl Worker {
     /// Lets packets gather in the receive rings, until there are enough or the time is up.
     fn gather(&mut self, enough: usize, time: Duration) {
         let start = Instant::now();
-        let sockets = |config: &mut WorkerConfig| -> usize {
+        let arrived = |config: &mut WorkerConfig| -> usize {
             let ports = config.ports.iter_mut();
             ports
-                .flat_map(|port| &mut port.sockets)
-                .map(|socket| socket.waiting(enough))
+                .flat_map(|port| &mut port.queues)
+                .map(|queue| queue.waiting(enough))
                 .sum()
         };
         self.config.fib.offline();
         loop {
-            let waiting = sockets(&mut self.config);
+            let waiting = arrived(&mut self.config);
             let left = time.saturating_sub(start.elapsed());
             if waiting == 0 || waiting >= enough || left.is_zero() {
                 break;
@@ -195,7 +195,7 @@ impl Worker {
     fn interrupted_turn(&mut self) -> usize {
         let mut received = 0;
         for port in 0..self.config.ports.len() {
-            for queue in 0..self.config.ports[port].sockets.len() {
+            for queue in 0..self.config.ports[port].queues.len() {
                 // a ring's worth: what comes meanwhile interrupts again
                 for _ in 0..RING_SIZE as usize / QUOTA {
                     let count = self.receive(port, queue);
@@ -254,7 +254,7 @@ impl Worker {
     fn turn(&mut self) -> usize {
         let mut received = 0;
         for port in 0..self.config.ports.len() {
-            for queue in 0..self.config.ports[port].sockets.len() {
+            for queue in 0..self.config.ports[port].queues.len() {
                 let count = self.receive(port, queue);
                 if count > 0 {
                     received += count;
@@ -271,9 +271,9 @@ impl Worker {
 
     fn receive(&mut self, port: usize, queue: usize) -> usize {
         let port = &mut self.config.ports[port];
-        let socket = &mut port.sockets[queue];
-        let count = socket.receive(&mut self.batch.packets, QUOTA);
-        socket.refill(&mut self.pool);
+        let queue = &mut port.queues[queue];
+        let count = queue.receive(&mut self.batch.packets, QUOTA);
+        queue.refill(&mut self.pool);
         if count > 0 {
             let bytes: usize = self.batch.packets.iter().map(Packet::length).sum();
             let counters = &self.config.counters.ports[usize::from(port.ingress.port.0)];
@@ -330,14 +330,14 @@ impl Worker {
                 continue;
             }
             let counters = &self.config.counters.ports[index];
-            if let Some(socket) = self.config.ports[index].sockets.first_mut() {
-                socket.reclaim(&mut self.pool);
+            if let Some(queue) = self.config.ports[index].queues.first_mut() {
+                queue.reclaim(&mut self.pool);
                 let before: usize = output.iter().map(Packet::length).sum();
-                let sent = socket.transmit(output);
+                let sent = queue.transmit(output);
                 let after: usize = output.iter().map(Packet::length).sum();
                 counters.tx_packets.add(sent as u64);
                 counters.tx_bytes.add((before - after) as u64);
-                socket.kick();
+                queue.kick();
             }
             counters.dropped[Drop::TxRingFull as usize].add(output.len() as u64);
             for packet in output.drain(..) {
@@ -348,14 +348,14 @@ impl Worker {
 
     /// Takes back what was sent, and sends what a driver had no time for.
     fn settle(&mut self) {
-        for socket in self
+        for queue in self
             .config
             .ports
             .iter_mut()
-            .filter_map(|port| port.sockets.first_mut())
+            .filter_map(|port| port.queues.first_mut())
         {
-            socket.kick();
-            socket.reclaim(&mut self.pool);
+            queue.kick();
+            queue.reclaim(&mut self.pool);
         }
     }
 
@@ -376,10 +376,10 @@ impl Worker {
 
     fn publish(&self) {
         let counters = &self.config.counters;
-        let sockets = self.config.ports.iter().flat_map(|port| &port.sockets);
+        let queues = self.config.ports.iter().flat_map(|port| &port.queues);
         counters
             .held
-            .set(sockets.map(|socket| u64::from(socket.in_flight())).sum());
+            .set(queues.map(|queue| u64::from(queue.in_flight())).sum());
         counters.queued.set(self.backlog.len() as u64);
         let pool = self.pool.stats();
         counters.pool_hits.set(pool.hits);
@@ -393,9 +393,11 @@ impl Worker {
     fn sleep(&mut self) {
         self.config.counters.sleeps.add(1);
         self.config.fib.offline();
-        let sockets = self.config.ports.iter().flat_map(|port| &port.sockets);
-        let mut fds: Vec<PollFd<'_>> = sockets
-            .map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN))
+        let ports = self.config.ports.iter_mut();
+        let mut fds: Vec<PollFd<'_>> = ports
+            .flat_map(|port| &mut port.queues)
+            .filter_map(Queue::wait)
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();
         let timeout = Timespec {
             tv_sec: 0,

@@ -287,6 +287,11 @@ impl Socket {
         self.in_flight
     }
 
+    /// The descriptor that becomes readable when packets have come.
+    pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+
     /// A second handle, to read the socket's statistics from another thread.
     pub fn stats_reader(&self) -> io::Result<StatsReader> {
         self.fd.try_clone().map(StatsReader)

@@ -1,0 +1,315 @@
+//! One queue of a memif port: a ring in each direction, while the link is up.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bora_buffer::{Packet, Pool, Region};
+
+use super::control::RingPair;
+use super::fault::Fault;
+use super::{client, server};
+use crate::queue::QueueStats;
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub(super) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(super) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a queue lost since the beginning, over all its connections.
+#[derive(Debug, Default)]
+pub struct Losses {
+    pub(super) rx_too_long: Counter,
+    pub(super) rx_malformed: Counter,
+    pub(super) tx_link_down: Counter,
+}
+
+impl Losses {
+    /// The numbers now.
+    pub fn read(&self) -> QueueStats {
+        QueueStats {
+            rx_too_long: self.rx_too_long.get(),
+            rx_malformed: self.rx_malformed.get(),
+            tx_link_down: self.tx_link_down.get(),
+            ..QueueStats::default()
+        }
+    }
+}
+
+/// Where the control channel leaves new rings for the queue, and the queue its complaints. The
+/// lock is touched only when the link goes up or down.
+#[derive(Debug, Default)]
+pub(super) struct Mailbox {
+    changed: AtomicBool,
+    rings: Mutex<Option<RingPair>>,
+    faulty: AtomicBool,
+    fault: Mutex<Option<Fault>>,
+}
+
+impl Mailbox {
+    /// Replaces the queue's rings; `None` takes them away.
+    pub(super) fn put(&self, rings: Option<RingPair>) {
+        self.take_fault();
+        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = rings;
+        self.changed.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Option<Option<RingPair>> {
+        if !self.changed.load(Ordering::Relaxed) || !self.changed.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(rings.take())
+    }
+
+    fn complain(&self, fault: Fault) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+        self.faulty.store(true, Ordering::Release);
+    }
+
+    /// What the peer did wrong, once.
+    pub(super) fn take_fault(&self) -> Option<Fault> {
+        if !self.faulty.swap(false, Ordering::Acquire) {
+            return None;
+        }
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        fault.take()
+    }
+}
+
+#[derive(Debug)]
+enum Receiver {
+    Client(client::Receiver),
+    Server(server::Receiver),
+}
+
+#[derive(Debug)]
+enum Sender {
+    Client(client::Sender),
+    Server(server::Sender),
+}
+
+/// One queue. Its calls are those of [`crate::Queue`]; while the link is down it receives nothing
+/// and transmits nothing.
+#[derive(Debug)]
+pub struct Queue {
+    region: Arc<Region>,
+    mailbox: Arc<Mailbox>,
+    losses: Arc<Losses>,
+    receiver: Option<Receiver>,
+    sender: Option<Sender>,
+    /// The peer broke a rule: hands off its rings until the control channel takes them away.
+    broken: bool,
+    /// The peer may write to our eventfd.
+    waiting: bool,
+    /// Packets were sent and the peer was not told.
+    untold: bool,
+}
+
+impl Queue {
+    pub(super) fn new(region: Arc<Region>, mailbox: Arc<Mailbox>) -> Self {
+        Self {
+            region,
+            mailbox,
+            losses: Arc::default(),
+            receiver: None,
+            sender: None,
+            broken: false,
+            waiting: false,
+            untold: false,
+        }
+    }
+
+    /// What it lost, to be read from any thread.
+    pub fn losses(&self) -> Arc<Losses> {
+        self.losses.clone()
+    }
+
+    /// Whether it has rings to receive from and to send to, in this order. A peer with fewer
+    /// queues gives rings to the first only.
+    pub fn is_up(&self) -> (bool, bool) {
+        let up = !self.broken;
+        (up && self.receiver.is_some(), up && self.sender.is_some())
+    }
+
+    /// See [`crate::Queue::receive`].
+    #[inline]
+    pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
+        if self.broken {
+            return 0;
+        }
+        if self.waiting {
+            self.end_wait();
+        }
+        let received = match &mut self.receiver {
+            None => return 0,
+            Some(Receiver::Client(ring)) => ring.receive(&self.region, out, max, &self.losses),
+            Some(Receiver::Server(ring)) => ring.receive(&self.region, out, max, &self.losses),
+        };
+        received.unwrap_or_else(|fault| self.give_up(fault))
+    }
+
+    /// See [`crate::Queue::waiting`]. Counts buffers, of which a long packet may have several.
+    pub fn waiting(&mut self, enough: usize) -> usize {
+        let packets = match &self.receiver {
+            _ if self.broken => 0,
+            None => 0,
+            Some(Receiver::Client(receiver)) => receiver.waiting(),
+            Some(Receiver::Server(receiver)) => receiver.waiting(),
+        };
+        packets.min(enough)
+    }
+
+    /// See [`crate::Queue::refill`]. Takes over new rings when the link has gone up.
+    #[inline]
+    pub fn refill(&mut self, pool: &mut Pool) {
+        if let Some(rings) = self.mailbox.take() {
+            self.replace(rings, pool);
+        }
+        if self.broken {
+            return;
+        }
+        match &mut self.receiver {
+            None => {}
+            Some(Receiver::Client(ring)) => ring.refill(&self.region, pool),
+            Some(Receiver::Server(ring)) => ring.refill(pool),
+        }
+    }
+
+    /// See [`crate::Queue::transmit`].
+    #[inline]
+    pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+        if self.broken {
+            return 0;
+        }
+        let before = packets.len();
+        let sent = match &mut self.sender {
+            None => return 0,
+            Some(Sender::Client(ring)) => Ok(ring.transmit(packets)),
+            Some(Sender::Server(ring)) => ring.transmit(&self.region, packets),
+        };
+        if let Err(fault) = sent {
+            self.give_up(fault);
+        }
+        let sent = before - packets.len();
+        self.untold |= sent > 0;
+        sent
+    }
+
+    /// See [`crate::Queue::reclaim`].
+    #[inline]
+    pub fn reclaim(&mut self, pool: &mut Pool) {
+        let reclaimed = match &mut self.sender {
+            Some(Sender::Client(ring)) if !self.broken => ring.reclaim(&self.region, pool),
+            Some(Sender::Server(ring)) => {
+                ring.reclaim(pool);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if let Err(fault) = reclaimed {
+            self.give_up(fault);
+        }
+    }
+
+    /// Wakes a peer that sleeps.
+    #[inline]
+    pub fn kick(&mut self) {
+        if !std::mem::take(&mut self.untold) {
+            return;
+        }
+        match &self.sender {
+            None => {}
+            Some(Sender::Client(sender)) => sender.ring.interrupt_unless_masked(),
+            Some(Sender::Server(sender)) => sender.ring.interrupt_unless_masked(),
+        }
+    }
+
+    /// See [`crate::Queue::in_flight`].
+    pub fn in_flight(&self) -> u32 {
+        match &self.sender {
+            None => 0,
+            Some(Sender::Client(ring)) => ring.in_flight(),
+            Some(Sender::Server(ring)) => ring.in_flight(),
+        }
+    }
+
+    /// See [`crate::Queue::wait`]; `None` while the link is down.
+    pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
+        if self.broken {
+            return None;
+        }
+        let (ring, has_packets): (_, &dyn Fn() -> bool) = match self.receiver.as_ref()? {
+            Receiver::Client(receiver) => (&receiver.ring, &|| receiver.has_packets()),
+            Receiver::Server(receiver) => (&receiver.ring, &|| receiver.has_packets()),
+        };
+        ring.unmask_interrupt();
+        self.waiting = true;
+        if has_packets() {
+            ring.interrupt();
+        }
+        Some(ring.interrupt_fd())
+    }
+
+    #[cold]
+    fn end_wait(&mut self) {
+        self.waiting = false;
+        let ring = match &self.receiver {
+            None => return,
+            Some(Receiver::Client(receiver)) => &receiver.ring,
+            Some(Receiver::Server(receiver)) => &receiver.ring,
+        };
+        ring.mask_interrupt();
+        ring.clear_interrupt();
+    }
+
+    #[cold]
+    fn give_up(&mut self, fault: Fault) -> usize {
+        self.broken = true;
+        self.mailbox.complain(fault);
+        0
+    }
+
+    #[cold]
+    fn replace(&mut self, rings: Option<RingPair>, pool: &mut Pool) {
+        match self.receiver.take() {
+            None => {}
+            Some(Receiver::Client(receiver)) => receiver.close(pool),
+            Some(Receiver::Server(receiver)) => receiver.close(pool),
+        }
+        match self.sender.take() {
+            None => {}
+            Some(Sender::Client(sender)) => sender.close(&self.region, pool, &self.losses),
+            Some(Sender::Server(sender)) => sender.close(pool),
+        }
+        (self.broken, self.waiting, self.untold) = (false, false, false);
+        let Some(rings) = rings else { return };
+        if let Some(ring) = &rings.rx {
+            ring.mask_interrupt();
+        }
+        match rings.regions {
+            None => {
+                let receiver = |ring| Receiver::Client(client::Receiver::new(ring));
+                self.receiver = rings.rx.map(receiver);
+                let sender = |ring| Sender::Client(client::Sender::new(ring));
+                self.sender = rings.tx.map(sender);
+            }
+            Some(regions) => {
+                let receiver =
+                    |ring| Receiver::Server(server::Receiver::new(ring, regions.clone()));
+                self.receiver = rings.rx.map(receiver);
+                let sender = |ring| Sender::Server(server::Sender::new(ring, regions.clone()));
+                self.sender = rings.tx.map(sender);
+            }
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! A ring of descriptors in shared memory.
+//!
+//! S2M rings carry packets from client to server: the client fills slots and moves `head`, the
+//! server empties them and moves `tail`. M2S rings carry packets from server to client: the client
+//! puts empty buffers in slots and moves `head`, the server fills them and moves `tail`. So in
+//! both `head` is the client's and `tail` the server's.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering, fence};
+
+use super::fault::Fault;
+use super::memory::SharedMemory;
+
+pub(super) const COOKIE: u32 = 0x3E3_1F20;
+/// The next slot holds more of the same packet.
+pub(super) const DESC_FLAG_NEXT: u16 = 1;
+/// The side that takes packets polls; no need to write to the eventfd.
+const RING_FLAG_MASK_INT: u16 = 1;
+/// Octets from a ring's beginning to its first descriptor: two cache lines for the indices.
+const HEADER: usize = 128;
+const FLAGS: usize = 4;
+const HEAD: usize = 6;
+const TAIL: usize = 64;
+
+/// One slot.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Descriptor {
+    pub(super) flags: u16,
+    pub(super) region: u16,
+    pub(super) length: u32,
+    pub(super) offset: u32,
+    pub(super) metadata: u32,
+}
+
+/// A mapped ring and the eventfd that announces packets in it.
+#[derive(Debug)]
+pub(super) struct Ring {
+    start: NonNull<u8>,
+    size: u16,
+    interrupt: OwnedFd,
+    /// Keeps `start` mapped.
+    _memory: Arc<SharedMemory>,
+}
+
+// SAFETY: all access goes through atomics and volatile copies, and `_memory` keeps it mapped
+// whichever thread that happens on.
+unsafe impl Send for Ring {}
+
+/// Octets of a ring with 2^`log2` slots.
+pub(super) fn octets(log2: u8) -> usize {
+    HEADER + (size_of::<Descriptor>() << log2)
+}
+
+impl Ring {
+    /// The ring of 2^`log2` slots (at most 14) at `offset`; `None` if it is not wholly inside the
+    /// memory, or not aligned to 8 octets.
+    pub(super) fn at(
+        memory: &Arc<SharedMemory>,
+        offset: u32,
+        log2: u8,
+        interrupt: OwnedFd,
+    ) -> Option<Self> {
+        if log2 > 14 || !offset.is_multiple_of(8) {
+            return None;
+        }
+        Some(Self {
+            start: memory.at(offset, octets(log2))?,
+            size: 1 << log2,
+            interrupt,
+            _memory: memory.clone(),
+        })
+    }
+
+    /// Writes the cookie, for a ring in new memory.
+    pub(super) fn init(&self) {
+        // SAFETY: the header is inside the mapping and aligned, as checked in `at`.
+        unsafe { self.start.cast::<u32>().write_volatile(COOKIE) }
+    }
+
+    /// Whether the other side wrote its cookie.
+    pub(super) fn has_cookie(&self) -> bool {
+        // SAFETY: the header is inside the mapping and aligned, as checked in `at`.
+        unsafe { self.start.cast::<u32>().read_volatile() == COOKIE }
+    }
+
+    /// Slots.
+    pub(super) fn size(&self) -> u16 {
+        self.size
+    }
+
+    fn field(&self, offset: usize) -> &AtomicU16 {
+        // SAFETY: the three offsets are even and inside the header, which is inside the mapping
+        // and aligned as checked in `at`; `self` keeps it mapped.
+        unsafe { AtomicU16::from_ptr(self.start.as_ptr().add(offset).cast()) }
+    }
+
+    /// The client's index; what it wrote before is visible.
+    #[inline]
+    pub(super) fn head(&self) -> u16 {
+        self.field(HEAD).load(Ordering::Acquire)
+    }
+
+    /// Moves the client's index, with all written before.
+    #[inline]
+    pub(super) fn set_head(&self, head: u16) {
+        self.field(HEAD).store(head, Ordering::Release);
+    }
+
+    /// The server's index; what it wrote before is visible.
+    #[inline]
+    pub(super) fn tail(&self) -> u16 {
+        self.field(TAIL).load(Ordering::Acquire)
+    }
+
+    /// Moves the server's index, with all written before.
+    #[inline]
+    pub(super) fn set_tail(&self, tail: u16) {
+        self.field(TAIL).store(tail, Ordering::Release);
+    }
+
+    /// How far `theirs` is ahead of `ours`, which can be no more than `limit` slots.
+    #[inline]
+    pub(super) fn distance(&self, ours: u16, theirs: u16, limit: u16) -> Result<u16, Fault> {
+        let distance = theirs.wrapping_sub(ours);
+        if distance > limit {
+            let size = limit;
+            return Err(Fault::Index { ours, theirs, size });
+        }
+        Ok(distance)
+    }
+
+    fn slot(&self, index: u16) -> NonNull<Descriptor> {
+        let slot = usize::from(index & (self.size - 1));
+        // SAFETY: below `size`, and all slots are inside the mapping as checked in `at`.
+        unsafe { self.start.add(HEADER).cast::<Descriptor>().add(slot) }
+    }
+
+    /// A copy of a descriptor, to be read once: the peer may change it at any time.
+    #[inline]
+    pub(super) fn descriptor(&self, index: u16) -> Descriptor {
+        // SAFETY: inside the mapping by `slot`, aligned as checked in `at`; any bits are valid.
+        unsafe { self.slot(index).read_volatile() }
+    }
+
+    /// Writes a descriptor; the peer sees it once the index has moved.
+    #[inline]
+    pub(super) fn set_descriptor(&self, index: u16, descriptor: Descriptor) {
+        // SAFETY: inside the mapping by `slot`, aligned as checked in `at`.
+        unsafe { self.slot(index).write_volatile(descriptor) }
+    }
+
+    /// As the side that takes packets: no interrupts, we poll.
+    pub(super) fn mask_interrupt(&self) {
+        self.field(FLAGS)
+            .store(RING_FLAG_MASK_INT, Ordering::Relaxed);
+    }
+
+    /// As the side that takes packets: interrupts from here on. Look at the ring once more
+    /// afterwards, a packet may have come before.
+    pub(super) fn unmask_interrupt(&self) {
+        self.field(FLAGS).store(0, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// As the side that gives packets: wakes the other side if it sleeps.
+    #[inline]
+    pub(super) fn interrupt_unless_masked(&self) {
+        // between the index before and the flags here, as the sleeper does it the other way round
+        fence(Ordering::SeqCst);
+        if self.field(FLAGS).load(Ordering::Relaxed) & RING_FLAG_MASK_INT == 0 {
+            self.interrupt();
+        }
+    }
+
+    /// Makes the eventfd readable.
+    pub(super) fn interrupt(&self) {
+        // full means readable, which is all that is wanted
+        let _ = rustix::io::write(&self.interrupt, &1u64.to_ne_bytes());
+    }
+
+    /// Makes the eventfd not readable.
+    pub(super) fn clear_interrupt(&self) {
+        // empty is what is wanted
+        let _ = rustix::io::read(&self.interrupt, &mut [0; 8]);
+    }
+
+    /// The eventfd.
+    pub(super) fn interrupt_fd(&self) -> BorrowedFd<'_> {
+        self.interrupt.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    #[test]
+    fn rings_are_inside_and_aligned() {
+        let memory = Arc::new(SharedMemory::new(8192).unwrap());
+        let ring = |offset, log2| {
+            let interrupt = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+            Ring::at(&memory, offset, log2, interrupt)
+        };
+        let last = (8192 - octets(4)) as u32;
+        assert!(ring(last, 4).is_some());
+        assert!(ring(last + 8, 4).is_none() && ring(4, 4).is_none());
+        assert!(ring(0, 9).is_none() && ring(0, 15).is_none() && ring(u32::MAX - 7, 0).is_none());
+    }
+
+    #[test]
+    fn an_index_that_runs_ahead_is_a_fault() {
+        let memory = Arc::new(SharedMemory::new(4096).unwrap());
+        let interrupt = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let ring = Ring::at(&memory, 0, 4, interrupt).unwrap();
+        assert_eq!(ring.distance(0xfff8, 8, 16), Ok(16));
+        assert!(ring.distance(0xfff8, 9, 16).is_err());
+        assert!(ring.distance(1, 0, 16).is_err());
+    }
+}

@@ -1,0 +1,254 @@
+//! The rings of a server: buffers are the peer's, so packets are copied from and to them.
+//!
+//! Descriptors are read once and checked against the peer's regions before use.
+
+use std::sync::Arc;
+
+use bora_buffer::{Frame, Packet, Pool, Region};
+
+use super::fault::Fault;
+use super::memory::SharedMemory;
+use super::queue::Losses;
+use super::ring::{DESC_FLAG_NEXT, Descriptor, Ring};
+
+/// Free frames kept to copy into: what one call can receive.
+const STOCK: usize = bora_buffer::MAX_BATCH;
+
+/// The peer's regions, by index.
+pub(super) type Regions = Arc<[Arc<SharedMemory>]>;
+
+fn outside(descriptor: &Descriptor) -> Fault {
+    Fault::Buffer {
+        region: descriptor.region,
+        offset: descriptor.offset,
+        length: descriptor.length,
+    }
+}
+
+/// A ring from client to server (S2M): the peer's packets.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    pub(super) ring: Ring,
+    regions: Regions,
+    tail: u16,
+    free: Vec<Frame>,
+}
+
+impl Receiver {
+    pub(super) fn new(ring: Ring, regions: Regions) -> Self {
+        Self {
+            ring,
+            regions,
+            tail: 0,
+            free: Vec::with_capacity(STOCK),
+        }
+    }
+
+    fn available(&self) -> Result<u16, Fault> {
+        let limit = self.ring.size();
+        self.ring.distance(self.tail, self.ring.head(), limit)
+    }
+
+    /// Whether there is something to take, a fault included.
+    pub(super) fn has_packets(&self) -> bool {
+        self.available() != Ok(0)
+    }
+
+    /// Buffers to take.
+    pub(super) fn waiting(&self) -> usize {
+        self.available().unwrap_or(0).into()
+    }
+
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        region: &Region,
+        out: &mut Vec<Packet>,
+        max: usize,
+        losses: &Losses,
+    ) -> Result<usize, Fault> {
+        let mut available = self.available()?;
+        if available == 0 {
+            return Ok(0);
+        }
+        let mut count = 0;
+        while available > 0 && count < max {
+            let Some(frame) = self.free.pop() else { break };
+            let mut packet = match frame.into_packet(region, region.capacity()) {
+                Ok(packet) => packet,
+                Err(frame) => {
+                    self.free.push(frame);
+                    break;
+                }
+            };
+            let copied = self.copy(region.octets_mut(&mut packet), available);
+            let complete = matches!(copied, Ok(Some(_)));
+            if let Ok(Some((slots, length))) = copied {
+                self.tail = self.tail.wrapping_add(slots);
+                available -= slots;
+                if length > 0 && length <= packet.length() {
+                    packet.truncate(length);
+                    out.push(packet);
+                    count += 1;
+                    continue;
+                }
+                let reason = if length == 0 {
+                    &losses.rx_malformed
+                } else {
+                    &losses.rx_too_long
+                };
+                reason.add(1);
+            }
+            self.free.push(packet.into_frame(region));
+            if !complete {
+                self.ring.set_tail(self.tail);
+                copied?;
+                break;
+            }
+        }
+        self.ring.set_tail(self.tail);
+        Ok(count)
+    }
+
+    /// Copies the next packet, of one buffer or a chain, to `octets`, as far as it fits; returns
+    /// its slots and whole length, or `None` while it is not all there.
+    #[inline]
+    fn copy(&self, octets: &mut [u8], available: u16) -> Result<Option<(u16, usize)>, Fault> {
+        let mut length = 0usize;
+        for slot in 0..available {
+            let descriptor = self.ring.descriptor(self.tail.wrapping_add(slot));
+            let part = descriptor.length as usize;
+            let end = length.saturating_add(part);
+            if let Some(target) = octets.get_mut(length..end) {
+                let memory = self.regions.get(usize::from(descriptor.region));
+                if !memory.is_some_and(|memory| memory.read(descriptor.offset, target)) {
+                    return Err(outside(&descriptor));
+                }
+            }
+            length = end;
+            if descriptor.flags & DESC_FLAG_NEXT == 0 {
+                return Ok(Some((slot + 1, length)));
+            }
+        }
+        if available == self.ring.size() {
+            return Err(Fault::Chain);
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    pub(super) fn refill(&mut self, pool: &mut Pool) {
+        while self.free.len() < STOCK {
+            let Some(frame) = pool.take() else { break };
+            self.free.push(frame);
+        }
+    }
+
+    /// Gives all frames back.
+    pub(super) fn close(self, pool: &mut Pool) {
+        for frame in self.free {
+            pool.give(frame);
+        }
+    }
+}
+
+/// A ring from server to client (M2S): the peer's empty buffers.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) ring: Ring,
+    regions: Regions,
+    tail: u16,
+    /// Frames whose packets have been copied, for the pool.
+    sent: Vec<Frame>,
+}
+
+impl Sender {
+    pub(super) fn new(ring: Ring, regions: Regions) -> Self {
+        Self {
+            sent: Vec::with_capacity(usize::from(ring.size())),
+            ring,
+            regions,
+            tail: 0,
+        }
+    }
+
+    #[inline]
+    pub(super) fn transmit(
+        &mut self,
+        region: &Region,
+        packets: &mut Vec<Packet>,
+    ) -> Result<usize, Fault> {
+        let limit = self.ring.size();
+        let mut free = self.ring.distance(self.tail, self.ring.head(), limit)?;
+        let mut count = 0;
+        let mut result = Ok(());
+        for packet in packets.iter() {
+            match self.copy(region.octets(packet), free) {
+                Ok(Some(slots)) => {
+                    self.tail = self.tail.wrapping_add(slots);
+                    free -= slots;
+                    count += 1;
+                }
+                Ok(None) => break,
+                Err(fault) => {
+                    result = Err(fault);
+                    break;
+                }
+            }
+        }
+        self.ring.set_tail(self.tail);
+        let frames = packets.drain(..count);
+        self.sent
+            .extend(frames.map(|packet| packet.into_frame(region)));
+        result.map(|()| count)
+    }
+
+    /// Copies a packet to as many of the `free` buffers as it needs; returns how many, or `None`
+    /// if they are too few.
+    #[inline]
+    fn copy(&self, octets: &[u8], free: u16) -> Result<Option<u16>, Fault> {
+        let mut rest = octets;
+        for slot in 0..free {
+            let index = self.tail.wrapping_add(slot);
+            let descriptor = self.ring.descriptor(index);
+            if descriptor.length == 0 {
+                return Err(Fault::Empty);
+            }
+            let (part, after) = rest.split_at(rest.len().min(descriptor.length as usize));
+            let memory = self.regions.get(usize::from(descriptor.region));
+            if !memory.is_some_and(|memory| memory.write(descriptor.offset, part)) {
+                return Err(outside(&descriptor));
+            }
+            let more = !after.is_empty();
+            self.ring.set_descriptor(
+                index,
+                Descriptor {
+                    flags: u16::from(more) * DESC_FLAG_NEXT,
+                    length: part.len() as u32,
+                    ..descriptor
+                },
+            );
+            if !more {
+                return Ok(Some(slot + 1));
+            }
+            rest = after;
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    pub(super) fn reclaim(&mut self, pool: &mut Pool) {
+        for frame in self.sent.drain(..) {
+            pool.give(frame);
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.sent.len() as u32
+    }
+
+    /// Gives all frames back.
+    pub(super) fn close(mut self, pool: &mut Pool) {
+        self.reclaim(pool);
+    }
+}

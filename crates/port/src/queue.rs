@@ -1,0 +1,142 @@
+//! The one type of queue a worker knows.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use bora_buffer::{Packet, Pool};
+
+use crate::{af_xdp, memif, memory};
+
+/// One queue of one port: a way in and a way out, owned by one worker. Calls are once a batch, so
+/// the choice between the kinds costs nothing.
+#[derive(Debug)]
+pub enum Queue {
+    /// A queue of a network interface.
+    AfXdp(af_xdp::Socket),
+    /// In this process.
+    Memory(memory::Queue),
+    /// Shared with another process.
+    Memif(memif::Queue),
+}
+
+macro_rules! each {
+    ($self:ident, $queue:ident => $call:expr) => {
+        match $self {
+            Queue::AfXdp($queue) => $call,
+            Queue::Memory($queue) => $call,
+            Queue::Memif($queue) => $call,
+        }
+    };
+}
+
+impl Queue {
+    /// Moves up to `max` received packets to `out`; returns how many.
+    #[inline]
+    pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
+        each!(self, queue => queue.receive(out, max))
+    }
+
+    /// Received packets that wait; the count may stop at `enough`.
+    #[inline]
+    pub fn waiting(&mut self, enough: usize) -> usize {
+        each!(self, queue => queue.waiting(enough))
+    }
+
+    /// Gives the queue the free frames it needs to receive; to be called after every
+    /// [`Queue::receive`], whether or not it found packets.
+    #[inline]
+    pub fn refill(&mut self, pool: &mut Pool) {
+        each!(self, queue => queue.refill(pool))
+    }
+
+    /// Moves packets from the front of `packets` to the way out while there is room; returns how
+    /// many. Call [`Queue::kick`] afterwards.
+    #[inline]
+    pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+        each!(self, queue => queue.transmit(packets))
+    }
+
+    /// Takes frames back that were sent.
+    #[inline]
+    pub fn reclaim(&mut self, pool: &mut Pool) {
+        each!(self, queue => queue.reclaim(pool))
+    }
+
+    /// Tells the other side that there are packets, where it wants to be told.
+    #[inline]
+    pub fn kick(&mut self) {
+        each!(self, queue => queue.kick())
+    }
+
+    /// Packets given to [`Queue::transmit`] whose frames are not back yet.
+    pub fn in_flight(&self) -> u32 {
+        each!(self, queue => queue.in_flight())
+    }
+
+    /// Prepares for sleep: a descriptor that is readable once packets have come since the last
+    /// [`Queue::receive`]. `None` if nothing tells; then look again after a while.
+    pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
+        each!(self, queue => queue.wait())
+    }
+
+    /// A handle to read from another thread what the queue lost.
+    ///
+    /// # Errors
+    /// No more file descriptors.
+    pub fn stats_reader(&self) -> io::Result<StatsReader> {
+        Ok(match self {
+            Self::AfXdp(socket) => StatsReader::AfXdp(socket.stats_reader()?),
+            Self::Memory(_) => StatsReader::Lossless,
+            Self::Memif(queue) => StatsReader::Memif(queue.losses()),
+        })
+    }
+}
+
+/// Packets lost between the wire and the worker. Zero for ever where a kind of port has no such
+/// loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Dropped because the receive ring was full (AF_XDP).
+    pub rx_ring_full: u64,
+    /// Dropped because no free frame was at hand, or too long for one (AF_XDP).
+    pub rx_dropped: u64,
+    /// Dropped because a frame has no room for a chain of buffers this long (memif).
+    pub rx_too_long: u64,
+    /// Empty, or with more octets than the buffer it came in (memif).
+    pub rx_malformed: u64,
+    /// Transmit descriptors the kernel refused (AF_XDP).
+    pub tx_invalid: u64,
+    /// Sent, but the peer went away before it took them (memif).
+    pub tx_link_down: u64,
+}
+
+/// Reads what a queue lost, from any thread.
+#[derive(Debug)]
+pub enum StatsReader {
+    /// The kernel's counters.
+    AfXdp(af_xdp::StatsReader),
+    /// Memory ports lose nothing.
+    Lossless,
+    /// The queue's own counters.
+    Memif(Arc<memif::Losses>),
+}
+
+impl StatsReader {
+    /// The numbers now; zeros if the kernel does not tell.
+    pub fn read(&self) -> QueueStats {
+        match self {
+            Self::AfXdp(reader) => {
+                let stats = reader.read();
+                QueueStats {
+                    rx_ring_full: stats.rx_ring_full,
+                    rx_dropped: stats.rx_dropped,
+                    tx_invalid: stats.tx_invalid,
+                    ..QueueStats::default()
+                }
+            }
+            Self::Lossless => QueueStats::default(),
+            Self::Memif(losses) => losses.read(),
+        }
+    }
+}
