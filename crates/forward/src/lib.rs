@@ -4,7 +4,8 @@
 //! undecided: [`parse`] reads the headers, [`source_check`] applies uRPF, [`classify()`] gives a
 //! class and applies rules, [`lookup`] finds the next hop, [`rewrite`] makes the packet ready to
 //! leave. [`run`] calls them in order, [`run_classified`] with classes. What does not leave has a
-//! [`Punt`] or [`Drop`] reason by the end; nothing stays [`Verdict::Pending`].
+//! [`Punt`] or [`Drop`] reason by the end; nothing stays [`Verdict::Pending`]. [`enqueue()`] moves
+//! what leaves to the queues of its output, and [`schedule`] says what is sent next.
 //!
 //! No thread, socket, clock or log here: everything a stage needs comes in as a [`Context`].
 
@@ -13,11 +14,14 @@
 mod batch;
 mod class;
 pub mod classify;
+mod enqueue;
 mod hash;
 mod lookup;
 mod parse;
+mod poll_list;
 mod reason;
 mod rewrite;
+pub mod schedule;
 mod source;
 
 use bora_buffer::Region;
@@ -27,9 +31,11 @@ use bora_wire::MacAddr;
 pub use batch::{Batch, Family, Meta};
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleHits, classify};
+pub use enqueue::enqueue;
 pub use hash::{HashPolicy, flow_hash};
 pub use lookup::lookup;
 pub use parse::parse;
+pub use poll_list::{PollList, Turn};
 pub use reason::{Drop, Punt, Verdict};
 pub use rewrite::rewrite;
 pub use source::source_check;
