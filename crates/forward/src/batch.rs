@@ -3,7 +3,7 @@
 use bora_buffer::{MAX_BATCH, Packet};
 use bora_fib::NextHopId;
 
-use crate::Verdict;
+use crate::{Class, Verdict};
 
 /// IP version of a parsed packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,10 @@ pub struct Meta {
     pub destination4: u32,
     /// IPv6 destination.
     pub destination6: [u8; 16],
+    /// Next hop a rule chose instead of the route's; `NO_ROUTE` if none did.
+    pub output: NextHopId,
+    /// Priority, 0 to 7.
+    pub class: Class,
 }
 
 const _: () = assert!(size_of::<Meta>() == 64);

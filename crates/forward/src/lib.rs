@@ -1,30 +1,41 @@
 //! What happens to a packet: pure functions over a batch.
 //!
 //! The stages run one after the other over the whole batch, each over the packets that are still
-//! undecided: [`parse`] reads the headers, [`source_check`] applies uRPF, [`lookup`] finds the
-//! next hop, [`rewrite`] makes the packet ready to leave. [`run`] calls them in order. What does
-//! not leave has a [`Punt`] or [`Drop`] reason by the end; nothing stays [`Verdict::Pending`].
+//! undecided: [`parse`] reads the headers, [`source_check`] applies uRPF, [`classify()`] gives a
+//! class and applies rules, [`lookup`] finds the next hop, [`rewrite`] makes the packet ready to
+//! leave. [`run`] calls them in order, [`run_classified`] with classes. What does not leave has a
+//! [`Punt`] or [`Drop`] reason by the end; nothing stays [`Verdict::Pending`]. [`enqueue()`] moves
+//! what leaves to the queues of its output, and [`schedule`] says what is sent next.
 //!
 //! No thread, socket, clock or log here: everything a stage needs comes in as a [`Context`].
 
 #![forbid(unsafe_code)]
 
 mod batch;
+mod class;
+pub mod classify;
+mod enqueue;
 mod hash;
 mod lookup;
 mod parse;
+mod poll_list;
 mod reason;
 mod rewrite;
+pub mod schedule;
 mod source;
 
 use bora_buffer::Region;
 use bora_fib::{FibReader, PortId};
 use bora_wire::MacAddr;
 
-pub use batch::{Batch, Meta};
+pub use batch::{Batch, Family, Meta};
+pub use class::{Class, MAX_CLASSES};
+pub use classify::{Classifier, RuleHits, classify};
+pub use enqueue::enqueue;
 pub use hash::{HashPolicy, flow_hash};
 pub use lookup::lookup;
 pub use parse::parse;
+pub use poll_list::{PollList, Turn};
 pub use reason::{Drop, Punt, Verdict};
 pub use rewrite::rewrite;
 pub use source::source_check;
@@ -80,6 +91,20 @@ pub struct Context<'a> {
 pub fn run(batch: &mut Batch, context: &Context<'_>) {
     parse(batch, context);
     source_check(batch, context);
+    lookup(batch, context);
+    rewrite(batch, context);
+}
+
+/// Runs all stages over a batch, classes and rules among them; `hits` as for [`classify()`].
+pub fn run_classified(
+    batch: &mut Batch,
+    context: &Context<'_>,
+    classifier: &Classifier,
+    hits: &mut [RuleHits],
+) {
+    parse(batch, context);
+    source_check(batch, context);
+    classify(batch, context, classifier, hits);
     lookup(batch, context);
     rewrite(batch, context);
 }

@@ -68,6 +68,9 @@ fn lookup_v6(batch: &mut Batch, fib: &FibReader) {
 }
 
 fn resolve(packet: &Packet, meta: &mut Meta, context: &Context<'_>) -> Result<(), Verdict> {
+    if meta.output != NextHopId::NO_ROUTE {
+        meta.next_hop = meta.output;
+    }
     if let NextHop::Group(group) = context.fib.next_hop(meta.next_hop) {
         let policy = match meta.family {
             Family::V4 => context.hash4,

@@ -87,6 +87,10 @@ reasons! {
         SourceCheck = "source_check",
         /// A blackhole route.
         Blackhole = "blackhole",
+        /// A rule says so.
+        Rule = "rule",
+        /// The queue of its class at the output is full.
+        QueueFull = "queue_full",
         /// The budget of its punt reason is spent.
         PuntBudget = "punt_budget",
         /// The way to the slow path is full.

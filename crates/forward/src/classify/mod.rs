@@ -1,0 +1,165 @@
+//! Between parse and look-up: class, way out, or drop by ordered rules.
+//!
+//! Rules are compiled to bit vectors (Lakshman and Stiliadis, SIGCOMM 1998) with a summary word
+//! for each 64 words (Baboescu and Varghese's aggregated bit vectors, SIGCOMM 2001): each octet of
+//! the header selects the set of rules it allows, and the first bit of the intersection is the
+//! answer. The work is a load and an AND for each octet that any rule looks at, the same for 1 and
+//! 64 rules, plus as much for each block of 64 rules that the summaries leave open. It does not
+//! depend on how rules nest or overlap, which tuple-space search does: rules with arbitrary masks
+//! are as many tuples as rules. Ternary conditions fall apart into octets exactly, so no rule is
+//! multiplied; ranges only touch the port tables. `benches/stages.rs` compares it with a scan.
+
+mod index;
+mod key;
+mod rows;
+mod rule;
+
+use bora_fib::NextHopId;
+
+use crate::batch::{Batch, Family};
+use crate::class::Class;
+use crate::{Context, Drop, Verdict};
+use index::{GROUP, Index, NONE};
+use key::Key;
+pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
+
+/// What a rule has matched; one for each rule and worker, in the order of the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleHits {
+    /// Packets.
+    pub packets: u64,
+    /// Octets from the destination MAC address to the end of the frame, without FCS.
+    pub octets: u64,
+}
+
+/// The classes of the 64 differentiated services code points.
+pub type DscpClasses = [Class; 64];
+
+/// Two priorities: high are CS6 and CS7 (network control: routing protocols; RFC 4594 3.1, RFC
+/// 2474 4.2.2.2) and EF (telephony; RFC 3246, RFC 4594 4.1).
+pub const DEFAULT_DSCP: DscpClasses = {
+    let mut classes = [Class::BEST_EFFORT; 64];
+    classes[46] = Class::HIGH; // EF
+    classes[48] = Class::HIGH; // CS6
+    classes[56] = Class::HIGH; // CS7
+    classes
+};
+
+/// A compiled rule set: read-only, shared by all workers.
+#[derive(Debug)]
+pub struct Classifier {
+    actions: Vec<Action>,
+    v4: Index,
+    v6: Index,
+    dscp: DscpClasses,
+}
+
+/// Rules in order, and what goes for packets without one.
+#[derive(Clone, Debug)]
+pub struct RuleSet {
+    /// First match wins.
+    pub rules: Vec<Rule>,
+    /// Class where no rule gives one.
+    pub dscp: DscpClasses,
+}
+
+impl Default for RuleSet {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            dscp: DEFAULT_DSCP,
+        }
+    }
+}
+
+impl RuleSet {
+    /// Compiles the rules; takes time and memory in proportion to their number (1000 rules: some
+    /// milliseconds), so it belongs to the control side.
+    ///
+    /// # Errors
+    /// The first [`RuleError`] found.
+    pub fn compile(&self) -> Result<Classifier, RuleError> {
+        rule::check(&self.rules)?;
+        Ok(Classifier {
+            actions: self.rules.iter().map(|rule| rule.action).collect(),
+            v4: Index::compile(Family::V4, &self.rules),
+            v6: Index::compile(Family::V6, &self.rules),
+            dscp: self.dscp,
+        })
+    }
+}
+
+impl Classifier {
+    /// How many rules it has: the length of the array of [`RuleHits`] it wants.
+    pub fn rules(&self) -> usize {
+        self.actions.len()
+    }
+}
+
+/// Sets `class` of every pending packet, and carries out the first rule that matches it. `hits`
+/// has an entry for each rule; a match beyond its end is not counted.
+pub fn classify(
+    batch: &mut Batch,
+    context: &Context<'_>,
+    classifier: &Classifier,
+    hits: &mut [RuleHits],
+) {
+    let Batch { packets, meta } = &mut *batch;
+    for (packet, meta) in packets.iter().zip(meta) {
+        if meta.verdict == Verdict::Pending {
+            let dscp = key::dscp(context.region.octets(packet), meta.family);
+            meta.class = classifier.dscp[usize::from(dscp % 64)];
+        }
+    }
+    for (family, index) in [(Family::V4, &classifier.v4), (Family::V6, &classifier.v6)] {
+        if !index.is_empty() {
+            match_family(batch, context, classifier, (family, index), hits);
+        }
+    }
+}
+
+fn match_family(
+    batch: &mut Batch,
+    context: &Context<'_>,
+    classifier: &Classifier,
+    (family, index): (Family, &Index),
+    hits: &mut [RuleHits],
+) {
+    let mut keys = [Key::EMPTY; GROUP];
+    let mut found = [NONE; GROUP];
+    let mut members = [0u16; GROUP];
+    let mut from = 0;
+    while from < batch.meta.len() {
+        let mut count = 0;
+        let rest = batch.packets.iter().zip(&batch.meta).enumerate().skip(from);
+        for (at, (packet, meta)) in rest {
+            from = at + 1;
+            if meta.verdict == Verdict::Pending && meta.family == family {
+                key::fill(&mut keys[count], context.region.octets(packet), family);
+                members[count] = at as u16;
+                count += 1;
+                if count == GROUP {
+                    break;
+                }
+            }
+        }
+        index.first_match(&keys[..count], context.ingress.port, &mut found);
+        for (&at, &rule) in members[..count].iter().zip(&found) {
+            if rule != NONE {
+                let at = usize::from(at);
+                if let Some(hit) = hits.get_mut(usize::from(rule)) {
+                    hit.packets += 1;
+                    hit.octets += batch.packets[at].length() as u64;
+                }
+                let meta = &mut batch.meta[at];
+                match classifier.actions[usize::from(rule)] {
+                    Action::Drop => meta.verdict = Verdict::Drop(Drop::Rule),
+                    Action::Pass { class, output } => {
+                        meta.class = class.unwrap_or(meta.class);
+                        meta.output = output.unwrap_or(NextHopId::NO_ROUTE);
+                    }
+                }
+            }
+        }
+    }
+}

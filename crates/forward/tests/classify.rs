@@ -1,0 +1,267 @@
+//! The compiled classifier does what reading the rules in order does.
+
+mod support;
+
+use bora_fib::{Adjacency, FibConfig, FibReader, FibWriter, NextHop, PortId, Prefix4};
+use bora_forward::classify::{Action, Addresses, DEFAULT_DSCP, Rule, RuleError, RuleSet, Ternary};
+use bora_forward::{
+    Batch, Class, Classifier, Context, Drop, HashPolicy, Ingress, Meta, RpFilter, RuleHits,
+    Verdict, classify, parse, run_classified,
+};
+use proptest::prelude::*;
+use support::headers::{self, Headers, OURS};
+use support::{Memory, Random};
+
+struct Bench {
+    memory: Memory,
+    writer: FibWriter,
+    fib: FibReader,
+    ingress: Ingress,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (writer, handle) = bora_fib::new(FibConfig::default()).unwrap();
+        let ingress = Ingress {
+            port: PortId(0),
+            mac: OURS,
+            forward4: true,
+            forward6: true,
+            rp_filter: RpFilter::Off,
+            partial_checksum: false,
+            send_redirects4: false,
+        };
+        Self {
+            memory: Memory::new(512),
+            writer,
+            fib: handle.reader().unwrap(),
+            ingress,
+        }
+    }
+
+    fn run(
+        &mut self,
+        frames: &[Vec<u8>],
+        stages: impl FnOnce(&mut Batch, &Context<'_>),
+    ) -> Vec<Meta> {
+        let mut batch = Batch::new();
+        for frame in frames {
+            batch.packets.push(self.memory.frame(frame));
+        }
+        let context = Context {
+            region: &self.memory.region,
+            fib: &self.fib,
+            ingress: &self.ingress,
+            min_frames: &[],
+            hash4: HashPolicy::L3,
+            hash6: HashPolicy::L3,
+        };
+        stages(&mut batch, &context);
+        for packet in batch.packets.drain(..) {
+            self.memory.give(packet);
+        }
+        batch.meta
+    }
+
+    fn classify(
+        &mut self,
+        frames: &[Vec<u8>],
+        classifier: &Classifier,
+        hits: &mut [RuleHits],
+    ) -> Vec<Meta> {
+        self.run(frames, |batch, context| {
+            parse(batch, context);
+            classify(batch, context, classifier, hits);
+        })
+    }
+
+    fn forward_by(&mut self, port: u16) -> bora_fib::NextHopId {
+        let adjacency = Adjacency {
+            port: PortId(port),
+            mtu: 1500,
+            l2: [port as u8; 14],
+        };
+        self.writer
+            .add_next_hop(NextHop::Forward(adjacency))
+            .unwrap()
+    }
+}
+
+fn compile(rules: Vec<Rule>) -> Classifier {
+    let dscp = DEFAULT_DSCP;
+    RuleSet { rules, dscp }.compile().unwrap()
+}
+
+fn agrees_with_a_scan(rules: usize, seed: u64) {
+    let random = &mut Random(seed | 1);
+    let mut bench = Bench::new();
+    bench.ingress.port = PortId(random.below(3) as u16);
+    let rules: Vec<Rule> = (0..rules).map(|_| headers::rule(random)).collect();
+    let packets: Vec<Headers> = (0..256).map(|_| Headers::random(random)).collect();
+    let frames: Vec<Vec<u8>> = packets.iter().map(Headers::frame).collect();
+    let mut expected = vec![RuleHits::default(); rules.len()];
+    let mut hits = expected.clone();
+    let metas = bench.classify(&frames, &compile(rules.clone()), &mut hits);
+    for ((packet, frame), meta) in packets.iter().zip(&frames).zip(&metas) {
+        let by_dscp = DEFAULT_DSCP[usize::from(packet.tos >> 2)];
+        let rule = headers::scan(&rules, packet, bench.ingress.port);
+        if let Some(rule) = rule {
+            expected[rule].packets += 1;
+            expected[rule].octets += frame.len() as u64;
+        }
+        let (verdict, class) = match rule.map(|rule| rules[rule].action) {
+            None => (Verdict::Pending, by_dscp),
+            Some(Action::Drop) => (Verdict::Drop(Drop::Rule), by_dscp),
+            Some(Action::Pass { class, .. }) => (Verdict::Pending, class.unwrap_or(by_dscp)),
+        };
+        assert_eq!((meta.verdict, meta.class), (verdict, class), "{packet:?}");
+    }
+    assert_eq!(hits, expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn few_rules_agree_with_a_scan(rules in 0usize..200, seed: u64) {
+        agrees_with_a_scan(rules, seed);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn a_thousand_rules_agree_with_a_scan(rules in 900usize..1100, seed: u64) {
+        agrees_with_a_scan(rules, seed);
+    }
+}
+
+fn packet(tos: u8) -> Headers {
+    Headers {
+        v6: false,
+        source: 0x0a00_0102,
+        destination: 0x0a00_0202,
+        tos,
+        protocol: 17,
+        ports: [1024, 53],
+        later_fragment: false,
+    }
+}
+
+#[test]
+fn without_rules_the_code_point_decides() {
+    let mut bench = Bench::new();
+    let frames: Vec<_> = (0..64).map(|dscp| packet(dscp << 2 | 1).frame()).collect();
+    let metas = bench.classify(&frames, &RuleSet::default().compile().unwrap(), &mut []);
+    for (dscp, meta) in metas.iter().enumerate() {
+        let high = [46, 48, 56].contains(&dscp);
+        assert_eq!(meta.class == Class::HIGH, high, "DSCP {dscp}");
+    }
+}
+
+#[test]
+fn a_rule_may_choose_the_way_out() {
+    let mut bench = Bench::new();
+    let (routed, steered) = (bench.forward_by(1), bench.forward_by(2));
+    bench
+        .writer
+        .insert4(Prefix4::masked(0x0a00_0200, 24), routed)
+        .unwrap();
+    let rule = Rule {
+        destination_ports: Some(53..=53),
+        action: Action::Pass {
+            class: None,
+            output: Some(steered),
+        },
+        ..Rule::default()
+    };
+    let classifier = compile(vec![rule]);
+    let mut other = packet(0);
+    other.ports[1] = 80;
+    let mut hits = [RuleHits::default()];
+    let frames = [packet(0).frame(), other.frame()];
+    let metas = bench.run(&frames, |batch, context| {
+        run_classified(batch, context, &classifier, &mut hits);
+    });
+    assert_eq!(metas[0].verdict, Verdict::Forward(PortId(2)));
+    assert_eq!(metas[1].verdict, Verdict::Forward(PortId(1)));
+    assert_eq!((hits[0].packets, hits[0].octets), (1, 46));
+}
+
+#[test]
+fn extension_headers_hide_no_ports() {
+    let mut bench = Bench::new();
+    let mut hidden = packet(0);
+    (hidden.v6, hidden.source, hidden.destination) = (true, 0x2001 << 112 | 1, 0x2001 << 112 | 2);
+    let rule = Rule {
+        protocol: Ternary::exact(17),
+        destination_ports: Some(0..=53),
+        action: Action::Drop,
+        ..Rule::default()
+    };
+    let frames = [hidden.frame()]; // behind a fragment header
+    let metas = bench.classify(&frames, &compile(vec![rule]), &mut []);
+    assert_eq!(metas[0].verdict, Verdict::Drop(Drop::Rule));
+}
+
+#[test]
+fn impossible_rules_are_refused() {
+    let refused = |rule: Rule| {
+        let rules = vec![Rule::default(), rule];
+        let dscp = DEFAULT_DSCP;
+        RuleSet { rules, dscp }.compile().unwrap_err()
+    };
+    #[allow(clippy::reversed_empty_ranges)]
+    let ports = Rule {
+        source_ports: Some(2..=1),
+        ..Rule::default()
+    };
+    assert_eq!(refused(ports), RuleError::EmptyPorts { rule: 1 });
+    let pcp = Rule {
+        pcp: Some(Ternary::exact(8)),
+        ..Rule::default()
+    };
+    assert_eq!(refused(pcp), RuleError::Pcp { rule: 1 });
+    let class = Rule {
+        addresses: Addresses::Any,
+        action: Action::Pass {
+            class: Some(Class(8)),
+            output: None,
+        },
+        ..Rule::default()
+    };
+    let error = refused(class);
+    assert_eq!(error.to_string(), "rule 1: class 8 is beyond 7");
+    let rules = vec![Rule::default(); 4097];
+    let dscp = DEFAULT_DSCP;
+    assert!(RuleSet { rules, dscp }.compile().is_err());
+}
+
+#[test]
+fn a_tag_s_priority_is_the_outermost_one() {
+    let mut bench = Bench::new();
+    let untagged = packet(0).frame();
+    let tagged = |pcp: u8| {
+        let tag = [0x88, 0xa8, pcp << 5, 7, 0x81, 0x00, 0xe0, 8];
+        [&untagged[..12], &tag, &untagged[12..]].concat()
+    };
+    let pcp = Ternary { value: 4, mask: 6 };
+    let rule = Rule {
+        pcp: Some(pcp),
+        destination_ports: Some(53..=53),
+        action: Action::Drop,
+        ..Rule::default()
+    };
+    let classifier = compile(vec![rule]);
+    let frames = [untagged.clone(), tagged(3), tagged(4), tagged(5), tagged(6)];
+    let metas = bench.run(&frames, |batch, context| {
+        batch.meta.resize(frames.len(), Meta::default());
+        classify(batch, context, &classifier, &mut []);
+    });
+    let dropped: Vec<bool> = metas
+        .iter()
+        .map(|meta| meta.verdict == Verdict::Drop(Drop::Rule))
+        .collect();
+    assert_eq!(dropped, [false, false, true, true, false]);
+}
