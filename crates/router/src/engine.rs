@@ -17,12 +17,13 @@ use bora_port::inject::Injector;
 use bora_port::xdp::{AttachMode, MAX_PORTS, MAX_QUEUES, Program};
 use bora_port::{Queue, StatsReader};
 use bora_worker::{
-    BUDGET, Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, QUOTA, Returned, Worker,
-    WorkerConfig, WorkerCounters, WorkerPort,
+    BUDGET, Bell, Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, QUOTA, Returned, Share,
+    Worker, WorkerConfig, WorkerCounters, WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
 
 use crate::config::RunConfig;
+use crate::divide::divide;
 use crate::ports::Port;
 
 /// Commands that may wait for a worker.
@@ -73,18 +74,10 @@ impl Engine {
             .iter()
             .map(|port| port.link.rx_queues.min(MAX_QUEUES))
             .collect();
-        let wanted = config.cores.len().max(1);
-        let region = Arc::new(region_for(ports, &queues, wanted as u32)?);
+        let count = config.cores.len().max(1);
+        let region = Arc::new(region_for(ports, &queues, count as u32)?);
         let frames = SharedFrames::of_new_region(&region);
-        let mut sockets = open_sockets(ports, &queues, &region)?;
-        let fewest = sockets.iter().map(Vec::len).min().unwrap_or(1).max(1);
-        let count = wanted.min(fewest);
-        if count < wanted {
-            log::warn!(
-                "{count} of {wanted} workers: each needs a queue of its own on every port, and a \
-                 port has {fewest}"
-            );
-        }
+        let sockets = open_sockets(ports, &queues, &region)?;
         let readers = sockets
             .iter()
             .map(|port| {
@@ -131,23 +124,32 @@ impl Engine {
 
         let classifier = Arc::new(RuleSet::default().compile().context("rules")?);
         let returned: Returned = Arc::new(ArrayQueue::new(COMMANDS));
-        let mut workers = Vec::with_capacity(count);
-        for number in 0..count {
-            let ports = ports
-                .iter()
-                .zip(&mut sockets)
-                .map(|(port, sockets)| WorkerPort {
+        let output = OutputConfig::default();
+        let bells = (0..count).map(|_| Ok(Arc::new(Bell::new()?)));
+        let bells: Vec<_> = bells.collect::<std::io::Result<_>>().context("eventfd")?;
+        let counters: Vec<_> = (0..count)
+            .map(|_| Arc::new(WorkerCounters::new(MAX_PORTS)))
+            .collect();
+        let mut parts: Vec<Vec<WorkerPort>> = bells.iter().map(|_| Vec::new()).collect();
+        for (port, sockets) in ports.iter().zip(sockets) {
+            let queues = sockets.into_iter().map(Queue::AfXdp).collect();
+            let divided = divide(queues, &output, &bells)?;
+            for (part, (queues, share)) in parts.iter_mut().zip(divided) {
+                part.push(WorkerPort {
                     ingress: port.ingress(),
                     min_frame: port.settings.min_frame,
                     quota: QUOTA,
-                    output: OutputConfig::default(),
-                    queues: share_of(sockets, number, count)
-                        .into_iter()
-                        .map(Queue::AfXdp)
-                        .collect(),
-                })
-                .collect::<Vec<_>>();
-            let counters = Arc::new(WorkerCounters::new(MAX_PORTS));
+                    output: output.clone(),
+                    queues,
+                    share,
+                });
+            }
+        }
+        let mut workers = Vec::with_capacity(count);
+        for (number, ports) in parts.into_iter().enumerate() {
+            let shares = ports.iter().any(|port| !matches!(port.share, Share::Alone));
+            let peers = if shares { counters.clone() } else { Vec::new() };
+            let counters = counters[number].clone();
             let commands: Commands = Arc::new(ArrayQueue::new(COMMANDS));
             let core = config.cores.get(number).copied();
             let budget = config.punt_budget;
@@ -164,6 +166,8 @@ impl Engine {
                 hash,
                 punts: punts.clone(),
                 budgets: Budgets::new(move |_| budget),
+                bell: bells[number].clone(),
+                peers,
                 commands: commands.clone(),
                 returned: returned.clone(),
                 counters: counters.clone(),
@@ -272,22 +276,6 @@ fn open_sockets(
         all.push(sockets);
     }
     Ok(all)
-}
-
-/// Every `count`-th socket from `number` on, so that its first is queue `number`; the rest stay.
-fn share_of(sockets: &mut Vec<Socket>, number: usize, count: usize) -> Vec<Socket> {
-    // earlier workers have taken their shares: of each remaining round, ours is the first
-    let step = count - number;
-    let (mut mine, mut rest) = (Vec::new(), Vec::new());
-    for (index, socket) in sockets.drain(..).enumerate() {
-        if index % step == 0 {
-            mine.push(socket)
-        } else {
-            rest.push(socket)
-        }
-    }
-    *sockets = rest;
-    mine
 }
 
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {

@@ -4,6 +4,7 @@
 mod answers;
 mod api;
 mod config;
+mod divide;
 mod engine;
 mod file;
 mod lease;
