@@ -12,7 +12,7 @@ RATE = 20_000
 STRAY = 5  # packets in 60 000 that a busy two-core machine may lose by itself; the numbers are printed
 
 
-@pytest.mark.parametrize("mode", ["adaptive", "poll"])
+@pytest.mark.parametrize("mode", ["adaptive", "moderated"])
 def test_two_workers_on_ports_with_one_queue(kernel_net, mode, say):
     """Both forward, nothing is lost, no flow is reordered, and every packet is accounted for."""
     net = kernel_net
