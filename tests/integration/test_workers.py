@@ -8,8 +8,8 @@ from lib.bora import Bora
 from lib.traffic import both_families, load
 
 pytestmark = pytest.mark.bora
-RATE = 20_000
-STRAY = 5  # packets in 60 000 that a busy two-core machine may lose by itself; the numbers are printed
+RATE = 10_000
+STRAY = 5  # packets in 30 000 that a busy two-core machine may lose by itself; the numbers are printed
 
 
 @pytest.mark.parametrize("mode", ["adaptive", "moderated"])
