@@ -29,6 +29,13 @@ pub(crate) enum Command {
     /// Change a running Bora
     #[command(subcommand)]
     Set(SetCommand),
+    /// Make a configuration file the one in force, without a restart
+    ///
+    /// Prints what differs from what runs, and changes only that, all of it or nothing. What cannot
+    /// be changed while Bora runs is named and refused.
+    Apply(ApplyOptions),
+    /// Keep what `bora apply --confirm` has changed
+    Confirm,
     /// Stop Bora and take it off its interfaces
     ///
     /// SIGTERM also ends it but leaves the XDP program attached, passing everything to Linux, for
@@ -62,6 +69,18 @@ pub(crate) enum Command {
         /// Where to write bora.1, bora-run.1, …
         directory: Option<PathBuf>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyOptions {
+    /// The configuration file
+    pub(crate) file: PathBuf,
+    /// Go back after this many seconds unless `bora confirm` comes before
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub(crate) confirm: Option<u64>,
+    /// Print what would be changed, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Args)]
@@ -148,6 +167,10 @@ pub(crate) enum ShowWhat {
     Drops,
     /// Workers
     Workers,
+    /// Classes of each port: what their queues took, sent, dropped and hold
+    Classes,
+    /// What each rule has matched
+    Rules,
     /// Routes as Bora holds them
     Routes,
     /// The FIB: prefixes, memory, depth, updates

@@ -53,7 +53,7 @@ fn configuration(options: RunOptions) -> anyhow::Result<File> {
         None => File::default(),
     };
     if !options.ports.is_empty() {
-        let named = options.ports.into_iter().map(|name| PortSection { name });
+        let named = options.ports.into_iter().map(PortSection::new);
         file.ports = named.collect();
     }
     if let Some(path) = options.path {

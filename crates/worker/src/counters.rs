@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bora_forward::{Drop, Punt};
+use bora_forward::classify::MAX_RULES;
+use bora_forward::{Drop, MAX_CLASSES, Punt};
 
 /// A number that one thread adds to and others read.
 #[derive(Debug, Default)]
@@ -60,11 +61,37 @@ impl PortCounters {
     }
 }
 
+/// One worker's counters of one class of one output, in packets: `enqueued = sent + held`.
+#[derive(Debug, Default)]
+pub struct ClassCounters {
+    /// Taken into the queue.
+    pub enqueued: Counter,
+    /// Taken out of it.
+    pub sent: Counter,
+    /// Refused because it was full.
+    pub dropped: Counter,
+    /// In the queue now.
+    pub held: Counter,
+}
+
+/// What one rule has matched in one worker.
+#[derive(Debug, Default)]
+pub struct RuleCounters {
+    /// Packets.
+    pub packets: Counter,
+    /// Octets from the destination MAC address to the end of the frame, without FCS.
+    pub octets: Counter,
+}
+
 /// One worker's counters.
 #[derive(Debug)]
 pub struct WorkerCounters {
     /// By port number.
     pub ports: Vec<PortCounters>,
+    /// By port number and class.
+    pub classes: Vec<Vec<ClassCounters>>,
+    /// By rule: since the rules were last changed.
+    pub rules: Vec<RuleCounters>,
     /// Times round the loop; moves at least every [`crate::worker::LONGEST_SLEEP`].
     pub loops: Counter,
     /// Times it went to sleep for want of packets.
@@ -84,10 +111,13 @@ pub struct WorkerCounters {
 }
 
 impl WorkerCounters {
-    /// Zeros for this many ports.
+    /// Zeros for this many port numbers.
     pub fn new(ports: usize) -> Self {
+        let classes = || (0..MAX_CLASSES).map(|_| ClassCounters::default()).collect();
         Self {
             ports: (0..ports).map(|_| PortCounters::new()).collect(),
+            classes: (0..ports).map(|_| classes()).collect(),
+            rules: (0..MAX_RULES).map(|_| RuleCounters::default()).collect(),
             loops: Counter::default(),
             sleeps: Counter::default(),
             held: Counter::default(),

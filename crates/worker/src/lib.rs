@@ -11,7 +11,7 @@ mod mode;
 mod punt;
 mod worker;
 
-pub use counters::{PortCounters, WorkerCounters};
+pub use counters::{ClassCounters, PortCounters, RuleCounters, WorkerCounters};
 pub use mode::{BACKLOG, Mode};
 pub use punt::{Budgets, PUNT_RING, PuntRing, Punted};
-pub use worker::{Command, Commands, Worker, WorkerConfig, WorkerPort};
+pub use worker::{Command, Commands, Returned, Returns, Worker, WorkerConfig, WorkerPort};

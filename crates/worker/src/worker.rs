@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_fib::FibReader;
-use bora_forward::{Batch, Context, Drop, HashPolicy, Ingress, Verdict};
+use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
+use bora_fib::{FibReader, PortId};
+use bora_forward::schedule::OutputConfig;
+use bora_forward::{Batch, Classifier, Context, Drop, HashPolicy, Ingress, RuleHits, Verdict};
 use bora_port::Queue;
 use bora_port::af_xdp::RING_SIZE;
 use crossbeam_queue::ArrayQueue;
@@ -34,12 +35,46 @@ pub enum Command {
     SetMode(Mode),
     /// New flow-hash policies, IPv4 and IPv6.
     SetHash(HashPolicy, HashPolicy),
+    /// Other rules and classes; hits are counted from zero again.
+    SetRules(Arc<Classifier>),
+    /// Other packets a turn.
+    SetQuota {
+        /// The port.
+        port: PortId,
+        /// Packets.
+        quota: u32,
+    },
+    /// Other packets a round.
+    SetBudget(u32),
+    /// Other queues of an output; packets held stay queued.
+    SetOutput {
+        /// The port.
+        port: PortId,
+        /// Its queues.
+        config: OutputConfig,
+    },
+    /// One more port; its number is the next one or that of a removed port.
+    AddPort(Box<WorkerPort>),
+    /// Drain the port's rings and queues and give its queues back through [`Returns`].
+    RemovePort(PortId),
     /// Finish: the gate is closed, so empty the receive rings, send what is held, and end.
     Stop,
 }
 
 /// From the control side to one worker.
 pub type Commands = Arc<ArrayQueue<Command>>;
+
+/// The queues of a removed port.
+#[derive(Debug)]
+pub struct Returned {
+    /// The port.
+    pub port: PortId,
+    /// Its queues, drained: to be closed.
+    pub queues: Vec<Queue>,
+}
+
+/// From one worker to the control side.
+pub type Returns = Arc<ArrayQueue<Returned>>;
 
 /// A worker's part of one port.
 #[derive(Debug)]
@@ -50,6 +85,10 @@ pub struct WorkerPort {
     pub min_frame: u16,
     /// The queues this worker owns; it sends through the first.
     pub queues: Vec<Queue>,
+    /// Most packets of one queue a turn.
+    pub quota: u32,
+    /// The queues of its output.
+    pub output: OutputConfig,
 }
 
 /// What a worker is made of.
@@ -72,8 +111,14 @@ pub struct WorkerConfig {
     pub punts: PuntRing,
     /// What may go there.
     pub budgets: Budgets,
+    /// Rules and classes.
+    pub classifier: Arc<Classifier>,
+    /// Most packets a round.
+    pub budget: u32,
     /// What the control side says.
     pub commands: Commands,
+    /// Where the queues of removed ports go.
+    pub returns: Returns,
     /// What it counts.
     pub counters: Arc<WorkerCounters>,
 }
@@ -88,6 +133,8 @@ pub struct Worker {
     min_frames: Vec<u16>,
     /// Received and not yet looked at ([`Mode::Interrupt`]), with the port it came in by.
     backlog: VecDeque<(usize, Packet)>,
+    /// What the rules have matched, for [`WorkerCounters::rules`].
+    hits: Vec<RuleHits>,
     stopping: bool,
 }
 
@@ -105,7 +152,9 @@ impl Worker {
             .map(|_| Vec::with_capacity(QUOTA))
             .collect();
         let min_frames = config.ports.iter().map(|port| port.min_frame).collect();
+        let hits = vec![RuleHits::default(); config.classifier.rules()];
         let mut worker = Self {
+            hits,
             config,
             pool,
             batch: Batch::new(),
@@ -201,7 +250,7 @@ impl Worker {
                     let count = self.receive(port, queue);
                     received += count;
                     self.set_aside(port);
-                    if count < QUOTA {
+                    if count < self.config.ports[port].quota as usize {
                         break;
                     }
                 }
@@ -272,7 +321,8 @@ impl Worker {
     fn receive(&mut self, port: usize, queue: usize) -> usize {
         let port = &mut self.config.ports[port];
         let queue = &mut port.queues[queue];
-        let count = queue.receive(&mut self.batch.packets, QUOTA);
+        let quota = (port.quota as usize).clamp(1, MAX_BATCH);
+        let count = queue.receive(&mut self.batch.packets, quota);
         queue.refill(&mut self.pool);
         if count > 0 {
             let bytes: usize = self.batch.packets.iter().map(Packet::length).sum();
@@ -294,7 +344,8 @@ impl Worker {
             hash4: self.config.hash.0,
             hash6: self.config.hash.1,
         };
-        bora_forward::run(&mut self.batch, &context);
+        let classifier = &self.config.classifier;
+        bora_forward::run_classified(&mut self.batch, &context, classifier, &mut self.hits);
 
         let port = ingress.port;
         let counters = &self.config.counters.ports[usize::from(port.0)];
@@ -369,13 +420,75 @@ impl Worker {
                 }
                 Command::SetHash(v4, v6) => self.config.hash = (v4, v6),
                 Command::SetMode(mode) => self.config.mode = mode,
+                Command::SetRules(classifier) => {
+                    self.hits = vec![RuleHits::default(); classifier.rules()];
+                    self.config.classifier = classifier;
+                }
+                Command::SetQuota { port, quota } => {
+                    if let Some(port) = self.config.ports.get_mut(usize::from(port.0)) {
+                        port.quota = quota;
+                    }
+                }
+                Command::SetBudget(budget) => self.config.budget = budget,
+                Command::SetOutput { port, config } => {
+                    if let Some(port) = self.config.ports.get_mut(usize::from(port.0)) {
+                        port.output = config;
+                    }
+                }
+                Command::AddPort(port) => self.add_port(*port),
+                Command::RemovePort(port) => self.remove_port(port),
                 Command::Stop => self.stopping = true,
             }
         }
     }
 
+    fn add_port(&mut self, mut port: WorkerPort) {
+        for queue in &mut port.queues {
+            queue.refill(&mut self.pool);
+        }
+        let (number, min_frame) = (usize::from(port.ingress.port.0), port.min_frame);
+        if number < self.config.ports.len() {
+            self.config.ports[number] = port;
+            self.min_frames[number] = min_frame;
+        } else {
+            self.config.ports.push(port);
+            self.min_frames.push(min_frame);
+            self.outputs.push(Vec::with_capacity(QUOTA));
+        }
+    }
+
+    /// Forwards what the port's rings still have, sends what is held for it, and gives its queues
+    /// back.
+    fn remove_port(&mut self, id: PortId) {
+        let port = usize::from(id.0);
+        if port >= self.config.ports.len() {
+            return;
+        }
+        while !self.backlog.is_empty() {
+            self.forward_backlog();
+        }
+        for queue in 0..self.config.ports[port].queues.len() {
+            while self.receive(port, queue) > 0 {
+                self.forward(port);
+                self.send();
+            }
+        }
+        // a driver may take its time, but not for ever
+        let deadline = Instant::now() + LONGEST_SLEEP;
+        let sending = |queues: &[Queue]| queues.iter().any(|queue| queue.in_flight() > 0);
+        while sending(&self.config.ports[port].queues) && Instant::now() < deadline {
+            self.settle();
+        }
+        let queues = std::mem::take(&mut self.config.ports[port].queues);
+        let _ = self.config.returns.push(Returned { port: id, queues });
+    }
+
     fn publish(&self) {
         let counters = &self.config.counters;
+        for (counter, hit) in counters.rules.iter().zip(&self.hits) {
+            counter.packets.set(hit.packets);
+            counter.octets.set(hit.octets);
+        }
         let queues = self.config.ports.iter().flat_map(|port| &port.queues);
         counters
             .held

@@ -1,27 +1,31 @@
 //! The engine: memory, sockets, workers and the slow path.
 
+mod live;
+mod sockets;
+
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
-use anyhow::{Context, ensure};
-use bora_buffer::{HEADROOM, Region, SharedFrames};
+use anyhow::Context;
+use bora_buffer::{Region, SharedFrames};
 use bora_fib::FibHandle;
-use bora_forward::HashPolicy;
-use bora_kernel::{SlowPath, SlowPathCounters};
-use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError};
+use bora_forward::{Classifier, HashPolicy};
+use bora_kernel::{Devices, SlowPath, SlowPathCounters};
+use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
-use bora_port::xdp::{AttachMode, MAX_QUEUES, Program};
-use bora_port::{Queue, StatsReader};
+use bora_port::xdp::{MAX_PORTS, Program};
+use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{
-    Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, Worker, WorkerConfig, WorkerCounters,
-    WorkerPort,
+    Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, Returns, Worker, WorkerConfig,
+    WorkerCounters, WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
 
-use crate::config::RunConfig;
+use crate::config::{PortConfig, RunConfig};
 use crate::ports::Port;
+pub(crate) use sockets::Sockets;
 
 /// Commands that may wait for a worker.
 const COMMANDS: usize = 1024;
@@ -43,10 +47,24 @@ impl Running {
 pub(crate) struct Engine {
     pub(crate) workers: Vec<Running>,
     pub(crate) slow_path: Arc<SlowPathCounters>,
-    /// Statistics of each port's sockets, by port number.
-    pub(crate) sockets: Vec<Vec<StatsReader>>,
+    region: Arc<Region>,
+    frames: SharedFrames,
+    /// Of each port's sockets, by port number.
+    sockets: Vec<PortSockets>,
+    devices: Arc<Devices>,
+    /// Queues of removed ports, from all workers.
+    returns: Returns,
     slow_path_stop: Arc<AtomicBool>,
     slow_path_thread: Option<JoinHandle<()>>,
+}
+
+/// What the control side keeps of a port's sockets, which are the workers'.
+#[derive(Debug, Default)]
+struct PortSockets {
+    readers: Vec<StatsReader>,
+    zero_copy: bool,
+    /// What closed sockets of the same number had lost.
+    lost: QueueStats,
 }
 
 /// One running worker.
@@ -65,15 +83,11 @@ impl Engine {
         program: &Program,
         fib: &FibHandle,
         config: &RunConfig,
-        hash: (HashPolicy, HashPolicy),
+        (hash, classifier): ((HashPolicy, HashPolicy), Arc<Classifier>),
     ) -> anyhow::Result<Self> {
-        let queues: Vec<u32> = ports
-            .iter()
-            .map(|port| port.link.rx_queues.min(MAX_QUEUES))
-            .collect();
-        let region = Arc::new(region_for(ports, &queues)?);
+        let region = Arc::new(sockets::region_for(ports)?);
         let frames = SharedFrames::of_new_region(&region);
-        let mut sockets = open_sockets(ports, &queues, &region)?;
+        let mut sockets = sockets::open_all(ports, &region)?;
         let fewest = sockets.iter().map(Vec::len).min().unwrap_or(1).max(1);
         let wanted = config.cores.len().max(1);
         let count = wanted.min(fewest);
@@ -83,20 +97,18 @@ impl Engine {
                  port has {fewest}"
             );
         }
-        let readers = sockets
-            .iter()
-            .map(|port| {
-                port.iter()
-                    .map(|socket| Ok(StatsReader::AfXdp(socket.stats_reader()?)))
-                    .collect()
-            })
-            .collect::<std::io::Result<Vec<Vec<_>>>>()
-            .context("socket statistics")?;
+        let mut kept = Vec::with_capacity(ports.len());
         for (port, sockets) in ports.iter_mut().zip(&sockets) {
-            port.zero_copy = Some(sockets.iter().all(Socket::zero_copy));
+            let zero_copy = sockets.iter().all(Socket::zero_copy);
+            port.zero_copy = Some(zero_copy);
             for (queue, socket) in sockets.iter().enumerate() {
                 program.set_socket(port.id.0, queue as u32, socket.as_fd())?;
             }
+            kept.push(PortSockets {
+                readers: sockets::readers(sockets)?,
+                zero_copy,
+                lost: QueueStats::default(),
+            });
         }
 
         log::info!(
@@ -114,14 +126,16 @@ impl Engine {
         let slow_path_stop = Arc::new(AtomicBool::new(false));
         let injector =
             Injector::load(program.injected()).context("cannot load the injection program")?;
+        let devices = Arc::new(Devices::new(MAX_PORTS));
+        for port in ports.iter() {
+            devices.set(port.id, port.ifindex, port.settings.generic);
+        }
+        let returns: Returns = Arc::new(ArrayQueue::new(COMMANDS));
         let runner = SlowPath {
             punts: punts.clone(),
             region: region.clone(),
             frames: frames.clone(),
-            devices: ports
-                .iter()
-                .map(|port| (port.ifindex, port.settings.generic))
-                .collect(),
+            devices: devices.clone(),
             counters: slow_path.clone(),
             stop: slow_path_stop.clone(),
         };
@@ -131,17 +145,13 @@ impl Engine {
         for number in 0..count {
             let ports = ports
                 .iter()
+                .zip(&config.ports)
                 .zip(&mut sockets)
-                .map(|(port, sockets)| WorkerPort {
-                    ingress: port.ingress(),
-                    min_frame: port.settings.min_frame,
-                    queues: share_of(sockets, number, count)
-                        .into_iter()
-                        .map(Queue::AfXdp)
-                        .collect(),
+                .map(|((port, config), sockets)| {
+                    worker_port(port, config, sockets::share_of(sockets, number, count))
                 })
                 .collect::<Vec<_>>();
-            let counters = Arc::new(WorkerCounters::new(ports.len()));
+            let counters = Arc::new(WorkerCounters::new(MAX_PORTS));
             let commands: Commands = Arc::new(ArrayQueue::new(COMMANDS));
             let core = config.cores.get(number).copied();
             let budget = config.punt_budget;
@@ -155,7 +165,10 @@ impl Engine {
                 hash,
                 punts: punts.clone(),
                 budgets: Budgets::new(move |_| budget),
+                classifier: classifier.clone(),
+                budget: config.budget,
                 commands: commands.clone(),
+                returns: returns.clone(),
                 counters: counters.clone(),
             });
             let thread = spawn(format!("bora-worker{number}"), move || worker.run())?;
@@ -170,7 +183,11 @@ impl Engine {
         Ok(Self {
             workers,
             slow_path,
-            sockets: readers,
+            region,
+            frames,
+            sockets: kept,
+            devices,
+            returns,
             slow_path_stop,
             slow_path_thread: Some(slow_path_thread),
         })
@@ -206,69 +223,15 @@ impl Drop for Engine {
     }
 }
 
-/// Frames for twice what all rings hold, and what may wait for the slow path.
-fn region_for(ports: &[Port], queues: &[u32]) -> anyhow::Result<Region> {
-    let longest = ports.iter().map(|port| port.link.mtu).max().unwrap_or(1500) + 18;
-    let frame_size = if longest <= 2048 - HEADROOM {
-        2048
-    } else {
-        4096
-    };
-    let sockets: u32 = queues.iter().sum();
-    let frames = sockets * RING_SIZE * 2 + 2 * PUNT_RING as u32;
-    Ok(Region::new(frames, frame_size)?)
-}
-
-/// A socket for each queue of each port. Sockets of one mode share one UMEM.
-fn open_sockets(
-    ports: &[Port],
-    queues: &[u32],
-    region: &Arc<Region>,
-) -> anyhow::Result<Vec<Vec<Socket>>> {
-    let mut all: Vec<Vec<Socket>> = Vec::with_capacity(ports.len());
-    for (port, &queues) in ports.iter().zip(queues) {
-        let zero_copy = port.query.zero_copy && port.attachment.mode() == AttachMode::Driver;
-        let mut sockets = Vec::with_capacity(queues as usize);
-        for queue in 0..queues {
-            let config = SocketConfig {
-                interface: port.name.clone(),
-                ifindex: port.ifindex,
-                queue,
-                zero_copy,
-            };
-            let share = all
-                .iter()
-                .flatten()
-                .chain(&sockets)
-                .find(|socket| socket.zero_copy() == zero_copy)
-                .map(AsFd::as_fd);
-            match Socket::open(&config, region.clone(), share) {
-                Ok(socket) => sockets.push(socket),
-                // Linux tells how many queues there may be, not how many are in use
-                Err(SocketError::NoSuchQueue { .. }) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        ensure!(!sockets.is_empty(), "{} has no receive queue", port.name);
-        all.push(sockets);
+/// One worker's part of a port.
+fn worker_port(port: &Port, config: &PortConfig, sockets: Vec<Socket>) -> WorkerPort {
+    WorkerPort {
+        ingress: port.ingress(),
+        min_frame: port.settings.min_frame,
+        queues: sockets.into_iter().map(Queue::AfXdp).collect(),
+        quota: config.quota,
+        output: config.output.clone(),
     }
-    Ok(all)
-}
-
-/// Every `count`-th socket from `number` on, so that its first is queue `number`; the rest stay.
-fn share_of(sockets: &mut Vec<Socket>, number: usize, count: usize) -> Vec<Socket> {
-    // earlier workers have taken their shares: of each remaining round, ours is the first
-    let step = count - number;
-    let (mut mine, mut rest) = (Vec::new(), Vec::new());
-    for (index, socket) in sockets.drain(..).enumerate() {
-        if index % step == 0 {
-            mine.push(socket)
-        } else {
-            rest.push(socket)
-        }
-    }
-    *sockets = rest;
-    mine
 }
 
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
