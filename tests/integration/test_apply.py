@@ -129,7 +129,7 @@ def arrived(net, host, frame, count, seconds=2.0):
 
 
 def test_a_removed_ports_own_flows_are_linuxs(start, tmp_path, say):
-    """Traffic of the port that goes changes over to Linux and back without a packet lost."""
+    """Traffic towards the port that goes changes over to Linux and back; what is lost of it has a name."""
     net = start(ENGINE + THREE)
     frames = [flow_frame(net, number, 6 if number % 2 else 4, to=2) for number in range(8)]
     with load(net, frames, 5_000, to=2) as traffic:
@@ -139,9 +139,24 @@ def test_a_removed_ports_own_flows_are_linuxs(start, tmp_path, say):
             apply(net, tmp_path, ENGINE + THREE)
             time.sleep(0.3)
         report = traffic.finish()
-    say(f"flows of the port itself: {report}")
-    # the driver's rings are reset when XDP comes and goes: only there, and only then
-    assert report.lost <= report.sent * 0.02 and report.duplicated == 0
+    drops = net.bora.totals()["drops"]
+    say(f"flows of the port itself: {report}, {drops}")
+    # to the engine an interface that is no port is an exception, and those have a budget
+    assert set(drops) <= {"punt_budget", "punt_ring_full"}
+    assert report.lost <= sum(drops.values()) + STRAY and report.duplicated == 0
+    assert report.received > report.sent / 2
+    net.bora.check_conservation()
+
+
+def test_frames_of_removed_ports_come_back(start, tmp_path):
+    """A port can come and go as often as one likes: its packet memory is used again."""
+    net = start(ENGINE + TWO)
+    for _ in range(16):  # four times what a run has to spare
+        apply(net, tmp_path, ENGINE + THREE)
+        apply(net, tmp_path, ENGINE + TWO)
+    apply(net, tmp_path, ENGINE + THREE)
+    assert net.probe(to=2) and net.probe(6, to=2)
+    assert sent_by(net, "r2") == 2
     net.bora.check_conservation()
 
 
