@@ -25,7 +25,9 @@ ENGINE = 'path = "engine"\n'
 def start(kernel_net, tmp_path):
     """Starts Bora with a file's text on the kernel's network."""
 
-    def starting(text):
+    def starting(text, prepare=None):
+        if prepare:
+            prepare(kernel_net)
         kernel_net.bora = Bora(kernel_net.router, [], None, ["--config", written(tmp_path, text)])
         kernel_net.bora.start()
         kernel_net.bora.wait_in_sync()
@@ -288,3 +290,47 @@ def test_dry_run_changes_nothing(start, tmp_path):
     assert "add port r2" in done and "budget 9" in done and "nothing was changed" in done
     assert saved(net) == before and ports(net) == ["r0", "r1"]
     assert json.loads(net.router.exec(binary(), "show", "classes", "--json").stdout)
+
+
+def test_every_worker_gets_a_queue_of_a_new_port(start, tmp_path):
+    """With two workers a new port needs two queues: one that has them comes and goes, one that has not is refused."""
+    two = '[workers]\ncores = [0, 1]\n'
+    wide = "".join(PORT.format(f"q{n}") for n in range(2))
+    net = start_on_wide_links(start, ENGINE + wide + two)
+    assert len(net.bora.show("workers")) == 2
+    done = apply(net, tmp_path, ENGINE + wide + PORT.format("r0") + two, check=False)
+    assert done.returncode == 1 and "r0 has too few receive queues" in done.stderr, done.stderr
+    for _ in range(3):
+        apply(net, tmp_path, ENGINE + wide + PORT.format("q2") + two)
+        assert ports(net) == ["q0", "q1", "q2"]
+        apply(net, tmp_path, ENGINE + wide + two)
+    assert ports(net) == ["q0", "q1"] and net.bora.alive() and "give the queues" not in net.bora.output()
+
+
+def start_on_wide_links(start, text):
+    """The network with three more veths q0, q1, q2 of two queues, and Bora on it."""
+    def widen(net):
+        for n in range(3):
+            queues = "numtxqueues 2 numrxqueues 2".split()
+            net.router.ip("link", "add", f"q{n}", *queues, "type", "veth", "peer", "name", f"p{n}", *queues)
+            net.router.ip("link", "set", f"q{n}", "up")
+            net.router.ip("link", "set", f"p{n}", "up")
+    return start(text, widen)
+
+
+def test_large_rule_sets(start, tmp_path, say):
+    """A thousand rules take effect under load, at once and without loss."""
+    net = start(ENGINE + TWO)
+    rules = "".join(f'[[rule]]\nsource = "10.{n // 250}.{n % 250}.0/24"\nprotocol = "tcp"\n'
+                    f'destination_ports = "{n + 1}-{n + 9}"\naction = "drop"\n' for n in range(1000))
+    took = []
+    with load(net, both_families(net), RATE) as traffic:
+        for text in (rules, "", rules, ""):
+            before = time.monotonic()
+            apply(net, tmp_path, ENGINE + TWO + text)
+            took.append(1000 * (time.monotonic() - before))
+            time.sleep(0.3)
+        report = traffic.finish()
+    say(f"1000 rules, none, 1000, none: {', '.join(f'{one:.0f} ms' for one in took)}; {report}")
+    assert report.lost <= STRAY and report.reordered == 0 == report.duplicated
+    net.bora.check_conservation()

@@ -190,6 +190,7 @@ impl Router {
         config: &RunConfig,
         others: &[Staged],
     ) -> anyhow::Result<Staged> {
+        self.beat(); // attaching takes some drivers a second
         let link = self.could_add(&section.name)?;
         let id = self.free_number(others)?;
         let mut port = Port::attach(id, link, &self.program, &self.pins, config)?;
@@ -257,6 +258,7 @@ impl Router {
     /// Leaves a port to Linux. First no route leads there any more, then the gate closes, then the
     /// workers empty what they hold: nothing is lost on the way.
     fn remove_port(&mut self, name: &str) -> anyhow::Result<()> {
+        self.beat();
         let index = self.ports.iter().position(|port| port.name == name);
         let index = index.ok_or_else(|| anyhow!("there is no port {name}"))?;
         ensure!(self.ports.len() > 1, "{name} is the last port");

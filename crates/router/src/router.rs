@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -210,11 +211,7 @@ impl Router {
         loop {
             let wait = self.confirmation_due().map_or(TICK, |due| due.min(TICK));
             let changes = self.mirror.poll(wait).context("cannot follow the kernel")?;
-            if let Some(keeper) = &self.keeper {
-                keeper
-                    .control
-                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            }
+            self.beat();
             self.roll_back_if_due();
             let refresh = self.refreshed.elapsed() >= REFRESH;
             if refresh {
@@ -239,6 +236,13 @@ impl Router {
                     Err(TryRecvError::Disconnected) => return self.finish(false),
                 }
             }
+        }
+    }
+
+    /// Shows that the control side is alive, or the lease runs out.
+    pub(crate) fn beat(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.control.fetch_add(1, Relaxed);
         }
     }
 

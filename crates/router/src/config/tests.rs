@@ -1,3 +1,4 @@
+use bora_forward::schedule::Output;
 use proptest::prelude::*;
 
 use super::*;
@@ -237,10 +238,17 @@ fn queues() -> impl Strategy<Value = QueuesSection> {
                 ..ClassSection::default()
             }
         });
-    let rate = prop::option::of((1..u64::MAX).prop_map(Rate));
-    (rate, prop::collection::vec(class, 0..4)).prop_map(|(rate, classes)| QueuesSection {
+    let rate = || prop::option::of((1..u64::MAX).prop_map(Rate));
+    let burst = || prop::option::of(any::<u32>());
+    let class = (class, rate(), burst()).prop_map(|(class, rate, burst)| ClassSection {
         rate,
-        burst: None,
+        burst,
+        ..class
+    });
+    let classes = prop::collection::vec(class, 0..10);
+    (rate(), burst(), classes).prop_map(|(rate, burst, classes)| QueuesSection {
+        rate,
+        burst,
         classes,
     })
 }
@@ -258,7 +266,7 @@ fn rules() -> impl Strategy<Value = Vec<RuleSection>> {
 }
 
 fn files() -> impl Strategy<Value = File> {
-    let names = prop::sample::subsequence(vec!["a", "b", "c", "d"], 0..=4).prop_shuffle();
+    let names = prop::sample::subsequence(vec!["a", "b", "c"], 0..=3).prop_shuffle();
     let ports = names.prop_flat_map(|names| {
         let port = |name: &str| {
             let name = name.to_string();
@@ -346,6 +354,14 @@ proptest! {
         prop_assert_eq!(&toml::from_str::<File>(&text).unwrap(), &file);
         let json = serde_json::to_string(&file).unwrap();
         prop_assert_eq!(&serde_json::from_str::<File>(&json).unwrap(), &file);
+    }
+
+    #[test]
+    fn what_passes_the_check_the_engine_takes(file in files()) {
+        prop_assume!(file.check().is_ok());
+        for port in &file.ports {
+            prop_assert!(Output::new(&port.queues.output()).is_ok(), "{:?}", port.queues);
+        }
     }
 
     #[test]

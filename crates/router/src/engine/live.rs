@@ -33,8 +33,7 @@ impl Engine {
         );
         ensure!(
             link.rx_queues as usize >= workers,
-            "{name} has {} receive queues, and each of the {workers} workers needs one; restart with \
-             fewer workers",
+            "{name} has too few receive queues ({}) for {workers} workers; restart with fewer",
             link.rx_queues
         );
         Ok(())
@@ -54,7 +53,8 @@ impl Engine {
         let queues = sockets::open_port(port, &self.region, share)?;
         ensure!(
             queues.len() >= self.workers.len(),
-            "{} has {} queues in use, and each of the {} workers needs one",
+            "{} has too few receive queues in use ({}) for {} workers; `ethtool -L` may give it \
+             more, or restart with fewer workers",
             port.name,
             queues.len(),
             self.workers.len()
