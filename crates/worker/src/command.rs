@@ -5,7 +5,7 @@ use bora_forward::schedule::{OutputConfig, OutputError};
 use bora_forward::{Drop, Exit, RuleHits};
 
 use crate::share::Share;
-use crate::worker::{Command, Worker, WorkerPort};
+use crate::worker::{Command, Returned, Worker, WorkerPort};
 
 impl Worker {
     pub(crate) fn take_commands(&mut self) {
@@ -118,11 +118,13 @@ impl Worker {
         if busy || shared || self.exits[number].held() > 0 || !self.backlog.is_empty() {
             return false;
         }
-        for queue in port.queues.drain(..) {
-            let returned = (port.ingress.port, queue);
-            if self.config.returned.push(returned).is_err() {
-                log::error!("nobody takes the queues of a removed port; they are closed here");
-            }
+        let returned = Returned {
+            port: port.ingress.port,
+            queues: std::mem::take(&mut port.queues),
+        };
+        port.share = Share::Alone;
+        if self.config.returns.push(returned).is_err() {
+            log::error!("nobody takes the queues of a removed port; they are closed here");
         }
         self.list_queues();
         true

@@ -21,4 +21,6 @@ pub use counters::{ClassCounters, Counter, PortCounters, RuleCounters, WorkerCou
 pub use mode::{BACKLOG, Mode};
 pub use punt::{Budgets, PUNT_RING, PuntRing, Punted};
 pub use share::{Member, Owner, Share, share};
-pub use worker::{BUDGET, Command, Commands, QUOTA, Returned, Worker, WorkerConfig, WorkerPort};
+pub use worker::{
+    BUDGET, Command, Commands, QUOTA, Returned, Returns, Worker, WorkerConfig, WorkerPort,
+};

@@ -65,7 +65,7 @@ pub enum Command {
     },
     /// One more port: the next number, or that of a port that was removed.
     AddPort(Box<WorkerPort>),
-    /// Give the port's queues back through [`WorkerConfig::returned`], once what they received is
+    /// Give the port's queues back through [`WorkerConfig::returns`], once what they received is
     /// forwarded and what they send is sent. The gate in front of it is closed.
     RemovePort(PortId),
     /// Finish: the gate is closed, so empty the receive rings, send what is held, and end.
@@ -75,8 +75,17 @@ pub enum Command {
 /// From the control side to one worker.
 pub type Commands = Arc<ArrayQueue<Command>>;
 
-/// Queues that workers have given back, with the port they were of.
-pub type Returned = Arc<ArrayQueue<(PortId, Queue)>>;
+/// One worker's queues of a removed port.
+#[derive(Debug)]
+pub struct Returned {
+    /// The port.
+    pub port: PortId,
+    /// Its queues, drained: to be closed.
+    pub queues: Vec<Queue>,
+}
+
+/// From the workers to the control side.
+pub type Returns = Arc<ArrayQueue<Returned>>;
 
 /// A worker's part of one port.
 #[derive(Debug)]
@@ -130,7 +139,7 @@ pub struct WorkerConfig {
     /// What the control side says.
     pub commands: Commands,
     /// Queues the worker is done with.
-    pub returned: Returned,
+    pub returns: Returns,
     /// What it counts.
     pub counters: Arc<WorkerCounters>,
 }

@@ -113,7 +113,7 @@ impl Net {
                 bell: bells[number].clone(),
                 peers: counters.clone(),
                 commands: commands[number].clone(),
-                returned: Arc::new(ArrayQueue::new(8)),
+                returns: Arc::new(ArrayQueue::new(8)),
                 counters: counters[number].clone(),
             });
             let worker = worker.unwrap();

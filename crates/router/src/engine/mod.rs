@@ -1,30 +1,32 @@
 //! The engine: memory, sockets, workers and the slow path.
 
+mod live;
+mod sockets;
+
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
-use anyhow::{Context, ensure};
-use bora_buffer::{HEADROOM, Region, SharedFrames};
+use anyhow::Context;
+use bora_buffer::{Region, SharedFrames};
 use bora_fib::FibHandle;
-use bora_forward::HashPolicy;
-use bora_forward::classify::RuleSet;
-use bora_forward::schedule::OutputConfig;
-use bora_kernel::{SlowPath, SlowPathCounters};
-use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError};
+use bora_forward::{Classifier, HashPolicy};
+use bora_kernel::{Devices, SlowPath, SlowPathCounters};
+use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
-use bora_port::xdp::{AttachMode, MAX_PORTS, MAX_QUEUES, Program};
-use bora_port::{Queue, StatsReader};
+use bora_port::xdp::{MAX_PORTS, Program};
+use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{
-    BUDGET, Bell, Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, QUOTA, Returned, Share,
-    Worker, WorkerConfig, WorkerCounters, WorkerPort,
+    Bell, Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, Returns, Worker, WorkerConfig,
+    WorkerCounters, WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
 
-use crate::config::RunConfig;
-use crate::divide::divide;
+use crate::config::{PortConfig, RunConfig};
+use crate::divide::{Part, divide};
 use crate::ports::Port;
+pub(crate) use sockets::Sockets;
 
 /// Commands that may wait for a worker.
 const COMMANDS: usize = 1024;
@@ -46,10 +48,26 @@ impl Running {
 pub(crate) struct Engine {
     pub(crate) workers: Vec<Running>,
     pub(crate) slow_path: Arc<SlowPathCounters>,
-    /// Statistics of each port's sockets, by port number.
-    pub(crate) sockets: Vec<Vec<StatsReader>>,
+    region: Arc<Region>,
+    frames: SharedFrames,
+    /// Of each port's sockets, by port number.
+    sockets: Vec<PortSockets>,
+    devices: Arc<Devices>,
+    /// What each worker is woken by.
+    bells: Vec<Arc<Bell>>,
+    /// Queues of removed ports, from all workers.
+    returns: Returns,
     slow_path_stop: Arc<AtomicBool>,
     slow_path_thread: Option<JoinHandle<()>>,
+}
+
+/// What the control side keeps of a port's sockets, which are the workers'.
+#[derive(Debug, Default)]
+struct PortSockets {
+    readers: Vec<StatsReader>,
+    zero_copy: bool,
+    /// What closed sockets of the same number had lost.
+    lost: QueueStats,
 }
 
 /// One running worker.
@@ -68,30 +86,24 @@ impl Engine {
         program: &Program,
         fib: &FibHandle,
         config: &RunConfig,
-        hash: (HashPolicy, HashPolicy),
+        (hash, classifier): ((HashPolicy, HashPolicy), Arc<Classifier>),
     ) -> anyhow::Result<Self> {
-        let queues: Vec<u32> = ports
-            .iter()
-            .map(|port| port.link.rx_queues.min(MAX_QUEUES))
-            .collect();
         let count = config.cores.len().max(1);
-        let region = Arc::new(region_for(ports, &queues, count as u32)?);
+        let region = Arc::new(sockets::region_for(ports, &config.ports, count as u32)?);
         let frames = SharedFrames::of_new_region(&region);
-        let sockets = open_sockets(ports, &queues, &region)?;
-        let readers = sockets
-            .iter()
-            .map(|port| {
-                port.iter()
-                    .map(|socket| Ok(StatsReader::AfXdp(socket.stats_reader()?)))
-                    .collect()
-            })
-            .collect::<std::io::Result<Vec<Vec<_>>>>()
-            .context("socket statistics")?;
+        let sockets = sockets::open_all(ports, &region)?;
+        let mut kept = Vec::with_capacity(ports.len());
         for (port, sockets) in ports.iter_mut().zip(&sockets) {
-            port.zero_copy = Some(sockets.iter().all(Socket::zero_copy));
+            let zero_copy = sockets.iter().all(Socket::zero_copy);
+            port.zero_copy = Some(zero_copy);
             for (queue, socket) in sockets.iter().enumerate() {
                 program.set_socket(port.id.0, queue as u32, socket.as_fd())?;
             }
+            kept.push(PortSockets {
+                readers: sockets::readers(sockets)?,
+                zero_copy,
+                lost: QueueStats::default(),
+            });
         }
 
         log::info!(
@@ -109,46 +121,41 @@ impl Engine {
         let slow_path_stop = Arc::new(AtomicBool::new(false));
         let injector =
             Injector::load(program.injected()).context("cannot load the injection program")?;
+        let devices = Arc::new(Devices::new(MAX_PORTS));
+        for port in ports.iter() {
+            devices.set(port.id, port.ifindex, port.settings.generic);
+        }
+        let returns: Returns = Arc::new(ArrayQueue::new(COMMANDS));
         let runner = SlowPath {
             punts: punts.clone(),
             region: region.clone(),
             frames: frames.clone(),
-            devices: ports
-                .iter()
-                .map(|port| (port.ifindex, port.settings.generic))
-                .collect(),
+            devices: devices.clone(),
             counters: slow_path.clone(),
             stop: slow_path_stop.clone(),
         };
         let slow_path_thread = spawn("bora-slowpath".into(), move || runner.run(injector))?;
 
-        let classifier = Arc::new(RuleSet::default().compile().context("rules")?);
-        let returned: Returned = Arc::new(ArrayQueue::new(COMMANDS));
-        let output = OutputConfig::default();
         let bells = (0..count).map(|_| Ok(Arc::new(Bell::new()?)));
         let bells: Vec<_> = bells.collect::<std::io::Result<_>>().context("eventfd")?;
         let counters: Vec<_> = (0..count)
             .map(|_| Arc::new(WorkerCounters::new(MAX_PORTS)))
             .collect();
         let mut parts: Vec<Vec<WorkerPort>> = bells.iter().map(|_| Vec::new()).collect();
-        for (port, sockets) in ports.iter().zip(sockets) {
+        for ((port, config), sockets) in ports.iter().zip(&config.ports).zip(sockets) {
             let queues = sockets.into_iter().map(Queue::AfXdp).collect();
-            let divided = divide(queues, &output, &bells)?;
-            for (part, (queues, share)) in parts.iter_mut().zip(divided) {
-                part.push(WorkerPort {
-                    ingress: port.ingress(),
-                    min_frame: port.settings.min_frame,
-                    quota: QUOTA,
-                    output: output.clone(),
-                    queues,
-                    share,
-                });
+            let divided = divide(queues, &config.output, &bells)?;
+            for (ports, part) in parts.iter_mut().zip(divided) {
+                ports.push(worker_port(port, config, part));
             }
         }
         let mut workers = Vec::with_capacity(count);
         for (number, ports) in parts.into_iter().enumerate() {
-            let shares = ports.iter().any(|port| !matches!(port.share, Share::Alone));
-            let peers = if shares { counters.clone() } else { Vec::new() };
+            let peers = if count > 1 {
+                counters.clone()
+            } else {
+                Vec::new()
+            };
             let counters = counters[number].clone();
             let commands: Commands = Arc::new(ArrayQueue::new(COMMANDS));
             let core = config.cores.get(number).copied();
@@ -156,20 +163,20 @@ impl Engine {
             let worker = Worker::new(WorkerConfig {
                 core,
                 mode: config.mode,
-                budget: BUDGET,
                 region: region.clone(),
                 frames: frames.clone(),
-                recycling: true,
+                recycling: config.recycling,
                 fib: fib.reader()?,
                 ports,
-                classifier: classifier.clone(),
                 hash,
                 punts: punts.clone(),
                 budgets: Budgets::new(move |_| budget),
+                classifier: classifier.clone(),
+                budget: config.budget,
                 bell: bells[number].clone(),
                 peers,
                 commands: commands.clone(),
-                returned: returned.clone(),
+                returns: returns.clone(),
                 counters: counters.clone(),
             })
             .context("queues of an output")?;
@@ -185,7 +192,12 @@ impl Engine {
         Ok(Self {
             workers,
             slow_path,
-            sockets: readers,
+            region,
+            frames,
+            sockets: kept,
+            devices,
+            bells,
+            returns,
             slow_path_stop,
             slow_path_thread: Some(slow_path_thread),
         })
@@ -221,61 +233,16 @@ impl Drop for Engine {
     }
 }
 
-/// Frames for twice what all rings hold, and what may wait in queues and for the slow path, so that
-/// no queue can starve reception.
-fn region_for(ports: &[Port], queues: &[u32], workers: u32) -> anyhow::Result<Region> {
-    let longest = ports.iter().map(|port| port.link.mtu).max().unwrap_or(1500) + 18;
-    let frame_size = if longest <= 2048 - HEADROOM {
-        2048
-    } else {
-        4096
-    };
-    let sockets: u32 = queues.iter().sum();
-    let output = OutputConfig::default();
-    let held: u32 = output
-        .classes
-        .iter()
-        .map(|class| class.limits.packets)
-        .sum();
-    let frames =
-        sockets * RING_SIZE * 2 + 2 * PUNT_RING as u32 + workers * ports.len() as u32 * held;
-    Ok(Region::new(frames, frame_size)?)
-}
-
-/// A socket for each queue of each port. Sockets of one mode share one UMEM.
-fn open_sockets(
-    ports: &[Port],
-    queues: &[u32],
-    region: &Arc<Region>,
-) -> anyhow::Result<Vec<Vec<Socket>>> {
-    let mut all: Vec<Vec<Socket>> = Vec::with_capacity(ports.len());
-    for (port, &queues) in ports.iter().zip(queues) {
-        let zero_copy = port.query.zero_copy && port.attachment.mode() == AttachMode::Driver;
-        let mut sockets = Vec::with_capacity(queues as usize);
-        for queue in 0..queues {
-            let config = SocketConfig {
-                interface: port.name.clone(),
-                ifindex: port.ifindex,
-                queue,
-                zero_copy,
-            };
-            let share = all
-                .iter()
-                .flatten()
-                .chain(&sockets)
-                .find(|socket| socket.zero_copy() == zero_copy)
-                .map(AsFd::as_fd);
-            match Socket::open(&config, region.clone(), share) {
-                Ok(socket) => sockets.push(socket),
-                // Linux tells how many queues there may be, not how many are in use
-                Err(SocketError::NoSuchQueue { .. }) => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        ensure!(!sockets.is_empty(), "{} has no receive queue", port.name);
-        all.push(sockets);
+/// One worker's part of a port.
+fn worker_port(port: &Port, config: &PortConfig, (queues, share): Part) -> WorkerPort {
+    WorkerPort {
+        ingress: port.ingress(),
+        min_frame: port.settings.min_frame,
+        quota: config.quota,
+        output: config.output.clone(),
+        queues,
+        share,
     }
-    Ok(all)
 }
 
 fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
