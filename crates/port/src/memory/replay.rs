@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bora_buffer::{Frame, Packet, Pool, Region};
 
-/// Octets of each packet that are written anew each time it is presented.
-const HEADERS: usize = 64;
+use super::template::Templates;
+
 /// Frames taken from the pool at once.
-const STOCK: usize = 256;
+pub(super) const STOCK: usize = bora_buffer::MAX_BATCH;
 
 /// Presents the same packets for ever, in order. Only their first 64 octets are written (so that
 /// TTL and addresses are fresh); what follows is whatever the frame held before.
 #[derive(Debug)]
 pub struct Replay {
     region: Arc<Region>,
-    templates: Vec<([u8; HEADERS], usize)>,
-    next: usize,
+    templates: Templates,
+    left: u64,
     free: Vec<Frame>,
 }
 
@@ -24,58 +24,65 @@ impl Replay {
     /// A replay of `packets` (Ethernet frames without FCS). `None` if there is none, or one that
     /// does not fit a frame of `region`.
     pub fn new(region: Arc<Region>, packets: &[&[u8]]) -> Option<Self> {
-        let fit = |packet: &&[u8]| packet.len() <= region.capacity();
-        if packets.is_empty() || !packets.iter().all(fit) {
-            return None;
-        }
-        let template = |packet: &&[u8]| {
-            let mut headers = [0; HEADERS];
-            let length = packet.len().min(HEADERS);
-            headers[..length].copy_from_slice(&packet[..length]);
-            (headers, packet.len())
-        };
         Some(Self {
-            templates: packets.iter().map(template).collect(),
+            templates: Templates::new(&region, packets)?,
             region,
-            next: 0,
+            left: u64::MAX,
             free: Vec::with_capacity(STOCK),
         })
     }
 
+    /// Ends after this many packets.
+    #[must_use]
+    pub fn limited(self, packets: u64) -> Self {
+        Self {
+            left: packets,
+            ..self
+        }
+    }
+
     #[inline]
     pub(super) fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
-        let count = max.min(self.free.len());
+        let count = self.waiting(max.min(self.free.len()));
+        self.left -= count as u64;
         for frame in self.free.drain(self.free.len() - count..) {
-            let (headers, length) = &self.templates[self.next];
-            self.next += 1;
-            if self.next == self.templates.len() {
-                self.next = 0;
-            }
-            let packet = frame.into_packet(&self.region, *length);
-            let mut packet = packet.expect("checked in `new`");
-            let octets = self.region.octets_mut(&mut packet);
-            match octets.first_chunk_mut() {
-                Some(chunk) => *chunk = *headers,
-                None => octets.copy_from_slice(&headers[..*length]),
-            }
-            out.push(packet);
+            out.push(self.templates.present(&self.region, frame));
         }
         count
     }
 
+    /// Packets that are still to come, up to `enough`.
+    #[inline]
+    pub(super) fn waiting(&self, enough: usize) -> usize {
+        (enough as u64).min(self.left) as usize
+    }
+
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
-        while self.free.len() < STOCK {
-            let Some(frame) = pool.take() else { break };
-            self.free.push(frame);
-        }
+        fill(&mut self.free, pool);
     }
+}
+
+/// Fills a source's stock of free frames.
+#[inline]
+pub(super) fn fill(free: &mut Vec<Frame>, pool: &mut Pool) {
+    while free.len() < STOCK {
+        let Some(frame) = pool.take() else { break };
+        free.push(frame);
+    }
+}
+
+/// Looks at packets that leave.
+pub trait Observer: std::fmt::Debug + Send {
+    /// Sees the packets of one transmit call, in order; the worker waits meanwhile.
+    fn observe(&mut self, region: &Region, packets: &[Packet]);
 }
 
 /// Swallows packets.
 #[derive(Debug)]
-pub struct Sink {
+pub(super) struct Sink {
     region: Arc<Region>,
+    observer: Option<Box<dyn Observer>>,
     swallowed: Vec<Frame>,
     packets: u64,
     count: Arc<AtomicU64>,
@@ -93,10 +100,14 @@ impl SinkCounter {
 }
 
 impl Sink {
-    pub(super) fn new(region: Arc<Region>) -> (Self, SinkCounter) {
+    pub(super) fn new(
+        region: Arc<Region>,
+        observer: Option<Box<dyn Observer>>,
+    ) -> (Self, SinkCounter) {
         let count = Arc::new(AtomicU64::new(0));
         let sink = Self {
             region,
+            observer,
             swallowed: Vec::with_capacity(bora_buffer::MAX_BATCH),
             packets: 0,
             count: count.clone(),
@@ -106,6 +117,9 @@ impl Sink {
 
     #[inline]
     pub(super) fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+        if let Some(observer) = &mut self.observer {
+            observer.observe(&self.region, packets);
+        }
         let count = packets.len();
         let frames = packets.drain(..);
         self.swallowed
