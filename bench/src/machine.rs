@@ -1,0 +1,378 @@
+//! An engine in this process, for benchmarks: tables, memory, ports, and workers on threads. The
+//! one place that makes workers.
+
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use bora_buffer::{Region, SharedFrames};
+use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId, Prefix4};
+use bora_forward::classify::RuleSet;
+use bora_forward::schedule::OutputConfig;
+use bora_forward::{Drop, HashPolicy, Ingress, RpFilter};
+use bora_port::{Queue, QueueStats, StatsReader};
+use bora_worker::{
+    Budgets, Command, Commands, Mode, PUNT_RING, Worker, WorkerConfig, WorkerCounters, WorkerPort,
+};
+use crossbeam_queue::ArrayQueue;
+
+use crate::cpu::Usage;
+use crate::interim::Interim;
+use crate::packets::{FRAME, MAC};
+
+/// Frames of a worker: more than its rings, queues and lists hold.
+pub const FRAMES: u32 = 16_384;
+/// NAPI's weight.
+pub const QUOTA: u32 = 64;
+
+/// Routes, shared by any number of workers.
+pub struct Tables {
+    handle: FibHandle,
+    _writer: FibWriter,
+}
+
+impl Tables {
+    /// A table of these prefixes and the ports they lead to.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn new(routes: &[(Prefix4, PortId)]) -> anyhow::Result<Self> {
+        let (mut writer, handle) = bora_fib::new(FibConfig::default())?;
+        let ports = routes.iter().map(|(_, port)| port.0).max().unwrap_or(0);
+        let hops = (0..=ports)
+            .map(|port| {
+                writer.add_next_hop(NextHop::Forward(Adjacency {
+                    port: PortId(port),
+                    mtu: 1500,
+                    l2: [port as u8; 14],
+                }))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let routes: Vec<_> = routes
+            .iter()
+            .map(|(prefix, port)| (*prefix, hops[usize::from(port.0)]))
+            .collect();
+        writer.load4(&routes)?;
+        Ok(Self {
+            handle,
+            _writer: writer,
+        })
+    }
+
+    /// Everything leads to this port.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn default_route(port: u16) -> anyhow::Result<Self> {
+        Self::new(&[(Prefix4::masked(0, 0), PortId(port))])
+    }
+}
+
+/// Memory for packets.
+#[derive(Clone)]
+pub struct Memory {
+    /// All of it.
+    pub region: Arc<Region>,
+    frames: SharedFrames,
+}
+
+impl Memory {
+    /// Memory for as many workers.
+    ///
+    /// # Errors
+    /// The system has none.
+    pub fn new(workers: u32) -> anyhow::Result<Self> {
+        let region = Arc::new(Region::new(FRAMES * workers, 2048)?);
+        let frames = SharedFrames::of_new_region(&region);
+        Ok(Self { region, frames })
+    }
+}
+
+/// A port of a worker.
+pub struct Port {
+    /// Its queue.
+    pub queue: Queue,
+    /// Packets a turn.
+    pub quota: u32,
+    /// Its queues and rates.
+    pub output: OutputConfig,
+}
+
+impl From<Queue> for Port {
+    fn from(queue: Queue) -> Self {
+        Self {
+            queue,
+            quota: QUOTA,
+            output: OutputConfig::default(),
+        }
+    }
+}
+
+/// What a worker does.
+#[derive(Clone)]
+pub struct Settings {
+    /// CPU to run on.
+    pub core: Option<usize>,
+    /// When it looks at its queues.
+    pub mode: Mode,
+    /// Rules between parsing and look-up.
+    pub rules: RuleSet,
+    /// Packets a round.
+    pub budget: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            core: None,
+            mode: Mode::Poll,
+            rules: RuleSet::default(),
+            budget: 300,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether the worker can do it; what it cannot yet is left to [`Interim`].
+    pub fn needs_interim(&self, ports: &[Port]) -> bool {
+        let plain = |port: &Port| port.quota == QUOTA && port.output == OutputConfig::default();
+        !self.rules.rules.is_empty() || !ports.iter().all(plain)
+    }
+}
+
+enum Engine {
+    Worker(Box<Worker>, Arc<WorkerCounters>),
+    Interim(Box<Interim>),
+}
+
+/// A worker that has not begun.
+pub struct Job {
+    engine: Engine,
+    losses: Vec<StatsReader>,
+    commands: Commands,
+}
+
+/// A worker on its thread.
+pub struct Running {
+    thread: JoinHandle<anyhow::Result<(Outcome, Usage)>>,
+    losses: Vec<StatsReader>,
+    commands: Commands,
+    counters: Option<Arc<WorkerCounters>>,
+    thread_id: u32,
+}
+
+/// What became of the packets of a run, and what it took.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Received.
+    pub received: u64,
+    /// Sent.
+    pub sent: u64,
+    /// Dropped, by name; no zeros.
+    pub dropped: Vec<(&'static str, u64)>,
+    /// In a queue or ring at the end.
+    pub held: u64,
+    /// Lost before reception, by port.
+    pub losses: Vec<QueueStats>,
+    /// Of its thread.
+    pub usage: Usage,
+}
+
+impl Outcome {
+    /// Packets dropped after reception.
+    pub fn drops(&self) -> u64 {
+        self.dropped.iter().map(|(_, count)| count).sum()
+    }
+
+    /// Packets sent for each second that its thread ran.
+    pub fn rate(&self) -> f64 {
+        self.sent as f64 / self.usage.ran.as_secs_f64()
+    }
+
+    /// received = sent + dropped + held.
+    fn check(&self) -> anyhow::Result<()> {
+        ensure!(
+            self.received == self.sent + self.drops() + self.held,
+            "packets lost without a name: {self:?}"
+        );
+        Ok(())
+    }
+
+    fn of_worker(counters: &WorkerCounters) -> Self {
+        let mut outcome = Self {
+            held: counters.queued.get(),
+            ..Self::default()
+        };
+        let mut dropped = vec![0; Drop::ALL.len()];
+        let mut punted = 0;
+        for port in &counters.ports {
+            outcome.received += port.rx_packets.get();
+            outcome.sent += port.tx_packets.get();
+            punted += port.punted.iter().map(|count| count.get()).sum::<u64>();
+            for (total, counter) in dropped.iter_mut().zip(&port.dropped) {
+                *total += counter.get();
+            }
+        }
+        let named = Drop::ALL.iter().zip(dropped);
+        outcome.dropped = named
+            .map(|(reason, count)| (reason.name(), count))
+            .collect();
+        outcome.dropped.push(("to the slow path", punted));
+        outcome.dropped.retain(|(_, count)| *count > 0);
+        outcome
+    }
+}
+
+/// Makes a worker. A packet may leave by the port it came in by.
+///
+/// # Errors
+/// What its parts refuse.
+pub fn worker(
+    tables: &Tables,
+    memory: &Memory,
+    settings: &Settings,
+    ports: Vec<Port>,
+) -> anyhow::Result<Job> {
+    let readers = ports.iter().map(|port| port.queue.stats_reader());
+    let losses = readers.collect::<Result<_, _>>()?;
+    let commands: Commands = Arc::new(ArrayQueue::new(8));
+    let engine = if settings.needs_interim(&ports) {
+        let parts = (memory.region.clone(), memory.frames.clone());
+        let fib = tables.handle.reader()?;
+        let interim = Interim::new(parts, fib, settings, ports, commands.clone())?;
+        Engine::Interim(Box::new(interim))
+    } else {
+        let counters = Arc::new(WorkerCounters::new(ports.len()));
+        let port = |(number, port): (usize, Port)| WorkerPort {
+            ingress: ingress(number),
+            min_frame: FRAME as u16,
+            queues: vec![port.queue],
+        };
+        let worker = Worker::new(WorkerConfig {
+            core: settings.core,
+            mode: settings.mode,
+            region: memory.region.clone(),
+            frames: memory.frames.clone(),
+            fib: tables.handle.reader()?,
+            ports: ports.into_iter().enumerate().map(port).collect(),
+            hash: (HashPolicy::L4, HashPolicy::L4),
+            punts: Arc::new(ArrayQueue::new(PUNT_RING)),
+            budgets: Budgets::new(|_| 0),
+            commands: commands.clone(),
+            counters: counters.clone(),
+        });
+        Engine::Worker(Box::new(worker), counters)
+    };
+    Ok(Job {
+        engine,
+        losses,
+        commands,
+    })
+}
+
+/// The settings of a port.
+pub fn ingress(number: usize) -> Ingress {
+    Ingress {
+        port: PortId(number as u16),
+        mac: MAC,
+        forward4: true,
+        forward6: true,
+        rp_filter: RpFilter::Off,
+        partial_checksum: false,
+        send_redirects4: false,
+    }
+}
+
+impl Job {
+    /// Whether the interim loop stands in for the worker.
+    pub fn is_interim(&self) -> bool {
+        matches!(self.engine, Engine::Interim(_))
+    }
+
+    /// Starts it on a thread at a certain time.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn start(self, at: Instant) -> anyhow::Result<Running> {
+        let engine = self.engine;
+        let counters = match &engine {
+            Engine::Worker(_, counters) => Some(counters.clone()),
+            Engine::Interim(_) => None,
+        };
+        let (tell, told) = mpsc::channel();
+        let body = move || {
+            // nobody listens only if the other thread has failed
+            let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+            thread::sleep(at.saturating_duration_since(Instant::now()));
+            let before = Usage::of_this_thread()?;
+            let outcome = match engine {
+                Engine::Worker(worker, counters) => {
+                    worker.run();
+                    Outcome::of_worker(&counters)
+                }
+                Engine::Interim(interim) => interim.run(),
+            };
+            Ok((outcome, Usage::of_this_thread()?.since(before)))
+        };
+        let thread = thread::Builder::new().name("worker".into()).spawn(body)?;
+        Ok(Running {
+            thread,
+            losses: self.losses,
+            commands: self.commands,
+            counters,
+            thread_id: told.recv()?,
+        })
+    }
+}
+
+impl Running {
+    /// Packets sent so far; 0 for the interim loop.
+    pub fn sent(&self) -> u64 {
+        let ports = self.counters.iter().flat_map(|counters| &counters.ports);
+        ports.map(|port| port.tx_packets.get()).sum()
+    }
+
+    /// Times round the loop so far; 0 for the interim loop.
+    pub fn loops(&self) -> u64 {
+        let counters = self.counters.iter();
+        counters.map(|counters| counters.loops.get()).sum()
+    }
+
+    /// Its thread's number.
+    pub fn thread_id(&self) -> u32 {
+        self.thread_id
+    }
+
+    /// Tells it to stop when its sources have dried up, and waits until it has.
+    ///
+    /// # Errors
+    /// A packet was lost without a name, or the worker panicked.
+    pub fn stop(self) -> anyhow::Result<Outcome> {
+        let pushed = self.commands.push(Command::Stop);
+        pushed.map_err(|_| anyhow::anyhow!("the worker takes no commands"))?;
+        let joined = self.thread.join();
+        let (outcome, usage) = joined.map_err(|_| anyhow::anyhow!("the worker panicked"))??;
+        let outcome = Outcome {
+            usage,
+            losses: self.losses.iter().map(StatsReader::read).collect(),
+            ..outcome
+        };
+        outcome.check().context("conservation")?;
+        Ok(outcome)
+    }
+
+    /// [`Self::stop`] at a certain time.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn stop_at(self, at: Instant) -> anyhow::Result<Outcome> {
+        thread::sleep(at.saturating_duration_since(Instant::now()));
+        self.stop()
+    }
+}
+
+/// Soon, but late enough that a thread can be ready.
+pub fn soon() -> Instant {
+    Instant::now() + Duration::from_millis(3)
+}
