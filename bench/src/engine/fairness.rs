@@ -32,7 +32,9 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
                 let measured = measure(plan, quotas, offered)?;
                 interim |= measured.interim;
                 let total = measured.outcome.sent as f64;
-                let demands = [0, 1].map(|input| measured.arrived[input] as f64);
+                // what arrived while the worker had no CPU is nobody's share
+                let present = measured.time.as_secs_f64() / plan.time.as_secs_f64();
+                let demands = [0, 1].map(|input| measured.arrived[input] as f64 * present);
                 let ideal = max_min(demands, quotas.map(f64::from), total);
                 let [first, second] = quotas;
                 for input in 0..2 {

@@ -153,7 +153,8 @@ fn measure(subject: Subject, role: Role, folder: &Path, time: Duration) -> anyho
     let start = Instant::now();
     while forwarder.sent()? == 0 {
         if start.elapsed() > PATIENCE {
-            bail!("no packets after {PATIENCE:?}");
+            let state = forwarder.stop()?;
+            bail!("no packets after {PATIENCE:?}; {state}");
         }
         thread::sleep(Duration::from_millis(10));
     }
@@ -254,15 +255,16 @@ impl Forwarder {
     }
 
     /// Takes the link down first, so that Bora's worker finds an end.
-    fn stop(self) -> anyhow::Result<()> {
+    /// Says how it went.
+    fn stop(self) -> anyhow::Result<String> {
         match self {
-            Self::Testpmd(testpmd) => drop(testpmd),
+            Self::Testpmd(_) => Ok(String::new()),
             Self::Bora(running, port) => {
+                let state = port.link_state();
                 drop(port);
-                running.stop()?;
+                Ok(format!("link {state}; {:?}", running.stop()?))
             }
         }
-        Ok(())
     }
 }
 
