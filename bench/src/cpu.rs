@@ -62,20 +62,20 @@ impl Usage {
     }
 }
 
-/// The thread of a process whose name begins so.
+/// The thread of a process whose name begins with one of these.
 ///
 /// # Errors
 /// There is none.
-pub fn thread_named(process: u32, name: &str) -> anyhow::Result<u32> {
+pub fn thread_named(process: u32, names: &[&str]) -> anyhow::Result<u32> {
     let folder = format!("/proc/{process}/task");
     for entry in fs::read_dir(&folder).with_context(|| folder.clone())? {
         let entry = entry?;
         let thread = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        if thread.starts_with(name) {
+        if names.iter().any(|name| thread.starts_with(name)) {
             return Ok(entry.file_name().to_string_lossy().parse()?);
         }
     }
-    anyhow::bail!("process {process} has no thread {name}*")
+    anyhow::bail!("process {process} has no thread named {names:?}")
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use bora_buffer::{Region, SharedFrames};
 use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId, Prefix4};
 use bora_forward::classify::RuleSet;
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Drop, HashPolicy, Ingress, RpFilter};
+use bora_forward::{Drop, HashPolicy, Ingress, Punt, RpFilter};
 use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{
     Budgets, Command, Commands, Mode, PUNT_RING, Worker, WorkerConfig, WorkerCounters, WorkerPort,
@@ -169,7 +169,7 @@ pub struct Outcome {
     pub received: u64,
     /// Sent.
     pub sent: u64,
-    /// Dropped, by name; no zeros.
+    /// Dropped, or left to a slow path that is not there, by name; no zeros.
     pub dropped: Vec<(&'static str, u64)>,
     /// In a queue or ring at the end.
     pub held: u64,
@@ -204,21 +204,24 @@ impl Outcome {
             held: counters.queued.get(),
             ..Self::default()
         };
-        let mut dropped = vec![0; Drop::ALL.len()];
-        let mut punted = 0;
+        let mut add = |name: &'static str, count: u64| match outcome
+            .dropped
+            .iter_mut()
+            .find(|(other, _)| *other == name)
+        {
+            Some((_, total)) => *total += count,
+            None => outcome.dropped.push((name, count)),
+        };
         for port in &counters.ports {
             outcome.received += port.rx_packets.get();
             outcome.sent += port.tx_packets.get();
-            punted += port.punted.iter().map(|count| count.get()).sum::<u64>();
-            for (total, counter) in dropped.iter_mut().zip(&port.dropped) {
-                *total += counter.get();
+            for (reason, counter) in Drop::ALL.iter().zip(&port.dropped) {
+                add(reason.name(), counter.get());
+            }
+            for (reason, counter) in Punt::ALL.iter().zip(&port.punted) {
+                add(reason.name(), counter.get());
             }
         }
-        let named = Drop::ALL.iter().zip(dropped);
-        outcome.dropped = named
-            .map(|(reason, count)| (reason.name(), count))
-            .collect();
-        outcome.dropped.push(("to the slow path", punted));
         outcome.dropped.retain(|(_, count)| *count > 0);
         outcome
     }
@@ -258,7 +261,8 @@ pub fn worker(
             ports: ports.into_iter().enumerate().map(port).collect(),
             hash: (HashPolicy::L4, HashPolicy::L4),
             punts: Arc::new(ArrayQueue::new(PUNT_RING)),
-            budgets: Budgets::new(|_| 0),
+            // nobody empties the ring: reasons of punts are all that is wanted
+            budgets: Budgets::new(|_| u64::MAX),
             commands: commands.clone(),
             counters: counters.clone(),
         });

@@ -4,8 +4,8 @@ use bora_wire::MacAddr;
 
 /// Octets without FCS.
 pub const FRAME: usize = 60;
-/// The Ethernet address of all ports.
-pub const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+/// The Ethernet address of all ports: where testpmd's flowgen sends, which has no option for it.
+pub const MAC: MacAddr = MacAddr([0, 1, 2, 3, 4, 1]);
 /// DSCP of expedited forwarding (RFC 3246), a high class without configuration.
 pub const EXPEDITED: u8 = 46;
 

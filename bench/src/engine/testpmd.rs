@@ -88,7 +88,6 @@ impl Testpmd {
             ])
             .args(["--txd", &slots, "--rxd", &slots])
             .arg(format!("--burst={burst}"))
-            .arg("--eth-peer=0,02:00:00:00:00:01")
             .arg(format!("--forward-mode={}", options.mode))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -130,7 +129,9 @@ impl Testpmd {
     /// It has ended.
     pub fn thread(&self) -> anyhow::Result<(u32, u32)> {
         let process = self.child.id();
-        Ok((process, cpu::thread_named(process, "lcore-worker")?))
+        // its name since DPDK 23.03, and before
+        let names = ["dpdk-worker", "rte-worker", "lcore-worker"];
+        Ok((process, cpu::thread_named(process, &names)?))
     }
 
     fn say(&mut self, command: &str) -> anyhow::Result<()> {
