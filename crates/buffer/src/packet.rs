@@ -37,7 +37,8 @@ impl Frame {
         let offset = self.offset(region) as u32 + HEADROOM;
         Ok(Packet {
             offset,
-            length: length as u32,
+            length: length as u16,
+            mark: 0,
         })
     }
 }
@@ -46,7 +47,8 @@ impl Frame {
 #[derive(Debug)]
 pub struct Packet {
     offset: u32,
-    length: u32,
+    length: u16,
+    mark: u8,
 }
 
 impl Packet {
@@ -56,7 +58,11 @@ impl Packet {
     /// `offset..offset + length` must lie inside one frame of the region the packet is used with,
     /// and nobody else may own that frame.
     pub unsafe fn from_raw(offset: u32, length: u32) -> Self {
-        Self { offset, length }
+        Self {
+            offset,
+            length: length as u16, // a frame has no more than 4096 octets
+            mark: 0,
+        }
     }
 
     /// Offset of the first octet in the region.
@@ -69,9 +75,21 @@ impl Packet {
         self.length as usize
     }
 
+    /// What was noted with [`Packet::set_mark`]; 0 at first.
+    #[inline]
+    pub fn mark(&self) -> u8 {
+        self.mark
+    }
+
+    /// Notes something that goes with the packet while this process holds it: its class.
+    #[inline]
+    pub fn set_mark(&mut self, mark: u8) {
+        self.mark = mark;
+    }
+
     /// Cuts octets off the end; longer than the packet is no change.
     pub fn truncate(&mut self, length: usize) {
-        self.length = self.length.min(length as u32);
+        self.length = self.length().min(length) as u16;
     }
 
     /// Appends zeros up to `length` octets (Ethernet padding); false if the frame has no room.
@@ -80,17 +98,17 @@ impl Packet {
         if length <= old {
             return true;
         }
-        let room = region.frame_size() - self.offset % region.frame_size();
+        let room = region.frame_size() - (self.offset & (region.frame_size() - 1));
         if length > room as usize {
             return false;
         }
-        self.length = length as u32;
+        self.length = length as u16;
         region.octets_mut(self)[old..].fill(0);
         true
     }
 
     /// Gives the packet up and keeps the frame.
     pub fn into_frame(self, region: &Region) -> Frame {
-        Frame(self.offset / region.frame_size())
+        Frame(self.offset >> region.frame_shift())
     }
 }

@@ -97,8 +97,8 @@ reasons! {
         PuntRingFull = "punt_ring_full",
         /// The backlog between reception and forwarding is full (mode `interrupt`).
         BacklogFull = "backlog_full",
-        /// The output's transmit ring is full.
-        TxRingFull = "tx_ring_full",
+        /// The output port is not there any more.
+        NoOutput = "no_output",
     }
 }
 

@@ -1,41 +1,57 @@
 //! Last stage: make the packet ready to leave.
 
-use bora_fib::{Adjacency, NextHop};
+use bora_buffer::Packet;
+use bora_fib::Adjacency;
 use bora_wire::{Protocol, checksum, ipv4, ipv6};
 
-use crate::batch::{Batch, Family};
-use crate::{Context, Punt, Verdict};
+use crate::batch::{Batch, Family, Meta};
+use crate::lookup::resolve;
+use crate::{Context, Verdict};
 
 const ETHERNET: usize = 14;
 
-/// Decrements TTL or hop limit, writes the new Ethernet header, trims the padding of the old
-/// frame and pads to the output's minimum; completes a checksum that the sender left to us.
+/// Takes each packet to its next hop's output: decrements TTL or hop limit, writes the new Ethernet
+/// header, trims the padding of the old frame and pads to the output's minimum; completes a
+/// checksum that the sender left to us.
 pub fn rewrite(batch: &mut Batch, context: &Context<'_>) {
-    let Batch { packets, meta } = batch;
-    for (packet, meta) in packets.iter_mut().zip(meta) {
-        if meta.verdict != Verdict::Pending {
-            continue;
+    let Batch {
+        packets,
+        meta,
+        v4,
+        v6,
+    } = batch;
+    for (place, found) in v4.results().chain(v6.results()) {
+        let (packet, meta) = (&mut packets[place], &mut meta[place]);
+        if meta.verdict == Verdict::Pending {
+            meta.verdict = match resolve(packet, meta, found, context) {
+                Ok(adjacency) => rewrite_one(packet, meta, adjacency, context),
+                Err(verdict) => verdict,
+            };
         }
-        let NextHop::Forward(adjacency) = context.fib.next_hop(meta.next_hop) else {
-            // changed between look-up and now, within one batch: Linux knows better
-            meta.verdict = Verdict::Punt(Punt::NoNeighbour);
-            continue;
-        };
-        packet.truncate(ETHERNET + usize::from(meta.l3_length));
-        let octets = context.region.octets_mut(packet);
-        rewrite_headers(
-            octets,
-            meta.family,
-            adjacency,
-            context.ingress.partial_checksum,
-        );
-        let min_frame = context
-            .min_frames
-            .get(usize::from(adjacency.port.0))
-            .copied();
-        packet.pad(context.region, min_frame.unwrap_or(0).into());
-        meta.verdict = Verdict::Forward(adjacency.port);
     }
+}
+
+#[inline]
+fn rewrite_one(
+    packet: &mut Packet,
+    meta: &Meta,
+    adjacency: &Adjacency,
+    context: &Context<'_>,
+) -> Verdict {
+    packet.truncate(ETHERNET + usize::from(meta.l3_length));
+    let octets = context.region.octets_mut(packet);
+    rewrite_headers(
+        octets,
+        meta.family,
+        adjacency,
+        context.ingress.partial_checksum,
+    );
+    let port = usize::from(adjacency.port.0);
+    let min_frame = usize::from(context.min_frames.get(port).copied().unwrap_or(0));
+    if packet.length() < min_frame {
+        packet.pad(context.region, min_frame);
+    }
+    Verdict::Forward(adjacency.port)
 }
 
 fn rewrite_headers(octets: &mut [u8], family: Family, adjacency: &Adjacency, partial: bool) {

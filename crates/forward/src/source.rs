@@ -3,8 +3,12 @@
 use bora_buffer::MAX_BATCH;
 use bora_fib::{FibReader, NextHop, NextHopId, PortId, PuntReason};
 
-use crate::batch::{Batch, Family};
+use bora_wire::ipv4;
+
+use crate::batch::Batch;
 use crate::{Context, Drop, RpFilter, Verdict};
+
+const ETHERNET: usize = 14;
 
 /// Drops packets whose source the ingress port must not bring, as `rp_filter` says. IPv6 has no
 /// such setting in Linux.
@@ -13,29 +17,26 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     if mode == RpFilter::Off {
         return;
     }
+    let Batch {
+        packets, meta, v4, ..
+    } = batch;
     let mut sources = [0; MAX_BATCH];
     let mut found = [NextHopId::NO_ROUTE; MAX_BATCH];
     let mut count = 0;
-    for (_, meta) in batch
-        .pending()
-        .filter(|(_, meta)| meta.family == Family::V4)
-    {
-        sources[count] = meta.source4;
+    for ((place, _), source) in v4.results().zip(&mut sources) {
+        let octets = context.region.octets(&packets[place]);
+        let octets = octets.get(ETHERNET..).unwrap_or_default();
+        *source = ipv4::Packet::new_unchecked(octets).src().to_bits();
         count += 1;
     }
     if count == 0 {
         return;
     }
     context.fib.lookup4(&sources[..count], &mut found[..count]);
-    let mut found = found[..count].iter();
-    for (_, meta) in batch
-        .pending()
-        .filter(|(_, meta)| meta.family == Family::V4)
-    {
-        let Some(&id) = found.next() else { break };
-        let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
+    let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
+    for ((place, _), &id) in v4.results().zip(&found) {
         if !leads_back(context.fib, id, port) {
-            meta.verdict = Verdict::Drop(Drop::SourceCheck);
+            meta[place].verdict = Verdict::Drop(Drop::SourceCheck);
         }
     }
 }

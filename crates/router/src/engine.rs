@@ -9,14 +9,16 @@ use anyhow::{Context, ensure};
 use bora_buffer::{HEADROOM, Region, SharedFrames};
 use bora_fib::FibHandle;
 use bora_forward::HashPolicy;
+use bora_forward::classify::RuleSet;
+use bora_forward::schedule::OutputConfig;
 use bora_kernel::{SlowPath, SlowPathCounters};
 use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError};
 use bora_port::inject::Injector;
-use bora_port::xdp::{AttachMode, MAX_QUEUES, Program};
+use bora_port::xdp::{AttachMode, MAX_PORTS, MAX_QUEUES, Program};
 use bora_port::{Queue, StatsReader};
 use bora_worker::{
-    Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, Worker, WorkerConfig, WorkerCounters,
-    WorkerPort,
+    BUDGET, Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, QUOTA, Returned, Worker,
+    WorkerConfig, WorkerCounters, WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
 
@@ -71,11 +73,11 @@ impl Engine {
             .iter()
             .map(|port| port.link.rx_queues.min(MAX_QUEUES))
             .collect();
-        let region = Arc::new(region_for(ports, &queues)?);
+        let wanted = config.cores.len().max(1);
+        let region = Arc::new(region_for(ports, &queues, wanted as u32)?);
         let frames = SharedFrames::of_new_region(&region);
         let mut sockets = open_sockets(ports, &queues, &region)?;
         let fewest = sockets.iter().map(Vec::len).min().unwrap_or(1).max(1);
-        let wanted = config.cores.len().max(1);
         let count = wanted.min(fewest);
         if count < wanted {
             log::warn!(
@@ -127,6 +129,8 @@ impl Engine {
         };
         let slow_path_thread = spawn("bora-slowpath".into(), move || runner.run(injector))?;
 
+        let classifier = Arc::new(RuleSet::default().compile().context("rules")?);
+        let returned: Returned = Arc::new(ArrayQueue::new(COMMANDS));
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
             let ports = ports
@@ -135,29 +139,36 @@ impl Engine {
                 .map(|(port, sockets)| WorkerPort {
                     ingress: port.ingress(),
                     min_frame: port.settings.min_frame,
+                    quota: QUOTA,
+                    output: OutputConfig::default(),
                     queues: share_of(sockets, number, count)
                         .into_iter()
                         .map(Queue::AfXdp)
                         .collect(),
                 })
                 .collect::<Vec<_>>();
-            let counters = Arc::new(WorkerCounters::new(ports.len()));
+            let counters = Arc::new(WorkerCounters::new(MAX_PORTS));
             let commands: Commands = Arc::new(ArrayQueue::new(COMMANDS));
             let core = config.cores.get(number).copied();
             let budget = config.punt_budget;
             let worker = Worker::new(WorkerConfig {
                 core,
                 mode: config.mode,
+                budget: BUDGET,
                 region: region.clone(),
                 frames: frames.clone(),
+                recycling: true,
                 fib: fib.reader()?,
                 ports,
+                classifier: classifier.clone(),
                 hash,
                 punts: punts.clone(),
                 budgets: Budgets::new(move |_| budget),
                 commands: commands.clone(),
+                returned: returned.clone(),
                 counters: counters.clone(),
-            });
+            })
+            .context("queues of an output")?;
             let thread = spawn(format!("bora-worker{number}"), move || worker.run())?;
             workers.push(Running {
                 core,
@@ -206,8 +217,9 @@ impl Drop for Engine {
     }
 }
 
-/// Frames for twice what all rings hold, and what may wait for the slow path.
-fn region_for(ports: &[Port], queues: &[u32]) -> anyhow::Result<Region> {
+/// Frames for twice what all rings hold, and what may wait in queues and for the slow path, so that
+/// no queue can starve reception.
+fn region_for(ports: &[Port], queues: &[u32], workers: u32) -> anyhow::Result<Region> {
     let longest = ports.iter().map(|port| port.link.mtu).max().unwrap_or(1500) + 18;
     let frame_size = if longest <= 2048 - HEADROOM {
         2048
@@ -215,7 +227,14 @@ fn region_for(ports: &[Port], queues: &[u32]) -> anyhow::Result<Region> {
         4096
     };
     let sockets: u32 = queues.iter().sum();
-    let frames = sockets * RING_SIZE * 2 + 2 * PUNT_RING as u32;
+    let output = OutputConfig::default();
+    let held: u32 = output
+        .classes
+        .iter()
+        .map(|class| class.limits.packets)
+        .sum();
+    let frames =
+        sockets * RING_SIZE * 2 + 2 * PUNT_RING as u32 + workers * ports.len() as u32 * held;
     Ok(Region::new(frames, frame_size)?)
 }
 

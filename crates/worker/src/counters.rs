@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bora_forward::{Drop, Punt};
+use bora_forward::classify::MAX_RULES;
+use bora_forward::{Drop, MAX_CLASSES, Punt};
 
 /// A number that one thread adds to and others read.
 #[derive(Debug, Default)]
@@ -42,8 +43,30 @@ pub struct PortCounters {
     pub tx_bytes: Counter,
     /// Handed to the slow path, by [`Punt`].
     pub punted: Vec<Counter>,
-    /// Dropped, by [`Drop`].
+    /// Dropped, by [`Drop`]; those that a full queue refused are counted at the output.
     pub dropped: Vec<Counter>,
+    /// On the way out, by class.
+    pub classes: [ClassCounters; MAX_CLASSES],
+}
+
+/// One class of an output, in packets; what is held is the difference.
+#[derive(Debug, Default)]
+pub struct ClassCounters {
+    /// Taken in.
+    pub enqueued: Counter,
+    /// Taken out.
+    pub sent: Counter,
+    /// Refused because the queue was full.
+    pub dropped: Counter,
+}
+
+/// What a rule has matched.
+#[derive(Debug, Default)]
+pub struct RuleCounters {
+    /// Packets.
+    pub packets: Counter,
+    /// Octets, without FCS.
+    pub octets: Counter,
 }
 
 impl PortCounters {
@@ -56,6 +79,7 @@ impl PortCounters {
             tx_bytes: Counter::default(),
             punted: zeros(Punt::ALL.len()),
             dropped: zeros(Drop::ALL.len()),
+            classes: Default::default(),
         }
     }
 }
@@ -65,13 +89,15 @@ impl PortCounters {
 pub struct WorkerCounters {
     /// By port number.
     pub ports: Vec<PortCounters>,
+    /// By rule number.
+    pub rules: Vec<RuleCounters>,
     /// Times round the loop; moves at least every [`crate::worker::LONGEST_SLEEP`].
     pub loops: Counter,
     /// Times it went to sleep for want of packets.
     pub sleeps: Counter,
     /// Packets it holds: in its transmit rings or with drivers.
     pub held: Counter,
-    /// Packets received and not decided or sent yet.
+    /// Packets received and not yet decided, or waiting for a transmit ring.
     pub queued: Counter,
     /// Frames taken from its own list.
     pub pool_hits: Counter,
@@ -81,13 +107,18 @@ pub struct WorkerCounters {
     pub pool_spilled: Counter,
     /// Requests for a frame that found none.
     pub pool_exhausted: Counter,
+    /// Frames on its own list.
+    pub pool_size: Counter,
 }
 
 impl WorkerCounters {
-    /// Zeros for this many ports.
+    /// Zeros for this many ports at most.
     pub fn new(ports: usize) -> Self {
         Self {
             ports: (0..ports).map(|_| PortCounters::new()).collect(),
+            rules: std::iter::repeat_with(RuleCounters::default)
+                .take(MAX_RULES)
+                .collect(),
             loops: Counter::default(),
             sleeps: Counter::default(),
             held: Counter::default(),
@@ -96,6 +127,7 @@ impl WorkerCounters {
             pool_refilled: Counter::default(),
             pool_spilled: Counter::default(),
             pool_exhausted: Counter::default(),
+            pool_size: Counter::default(),
         }
     }
 }

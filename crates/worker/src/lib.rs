@@ -6,12 +6,15 @@
 
 #![forbid(unsafe_code)]
 
+mod command;
 mod counters;
 mod mode;
 mod punt;
+mod receive;
+mod transmit;
 mod worker;
 
-pub use counters::{PortCounters, WorkerCounters};
+pub use counters::{ClassCounters, Counter, PortCounters, RuleCounters, WorkerCounters};
 pub use mode::{BACKLOG, Mode};
 pub use punt::{Budgets, PUNT_RING, PuntRing, Punted};
-pub use worker::{Command, Commands, Worker, WorkerConfig, WorkerPort};
+pub use worker::{BUDGET, Command, Commands, QUOTA, Returned, Worker, WorkerConfig, WorkerPort};
