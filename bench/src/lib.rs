@@ -10,7 +10,6 @@ pub mod dpdk;
 pub mod engine;
 pub mod fib_plot;
 pub mod fib_report;
-pub mod interim;
 pub mod machine;
 pub mod packets;
 pub mod plot;

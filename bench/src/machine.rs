@@ -13,18 +13,16 @@ use bora_forward::schedule::OutputConfig;
 use bora_forward::{Drop, HashPolicy, Ingress, Punt, RpFilter};
 use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{
-    Budgets, Command, Commands, Mode, PUNT_RING, Worker, WorkerConfig, WorkerCounters, WorkerPort,
+    BUDGET, Budgets, Command, Commands, Mode, PUNT_RING, QUOTA, Worker, WorkerConfig,
+    WorkerCounters, WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
 
 use crate::cpu::Usage;
-use crate::interim::Interim;
 use crate::packets::{FRAME, MAC};
 
 /// Frames of a worker: more than its rings, queues and lists hold.
 pub const FRAMES: u32 = 16_384;
-/// NAPI's weight.
-pub const QUOTA: u32 = 64;
 
 /// Routes, shared by any number of workers.
 pub struct Tables {
@@ -120,6 +118,8 @@ pub struct Settings {
     pub rules: RuleSet,
     /// Packets a round.
     pub budget: u32,
+    /// Whether it keeps freed frames to itself (Bianco05, Fig. 7).
+    pub recycling: bool,
 }
 
 impl Default for Settings {
@@ -128,27 +128,16 @@ impl Default for Settings {
             core: None,
             mode: Mode::Poll,
             rules: RuleSet::default(),
-            budget: 300,
+            budget: BUDGET,
+            recycling: true,
         }
     }
 }
 
-impl Settings {
-    /// Whether the worker can do it; what it cannot yet is left to [`Interim`].
-    pub fn needs_interim(&self, ports: &[Port]) -> bool {
-        let plain = |port: &Port| port.quota == QUOTA && port.output == OutputConfig::default();
-        !self.rules.rules.is_empty() || !ports.iter().all(plain)
-    }
-}
-
-enum Engine {
-    Worker(Box<Worker>, Arc<WorkerCounters>),
-    Interim(Box<Interim>),
-}
-
 /// A worker that has not begun.
 pub struct Job {
-    engine: Engine,
+    worker: Worker,
+    counters: Arc<WorkerCounters>,
     losses: Vec<StatsReader>,
     commands: Commands,
 }
@@ -158,7 +147,7 @@ pub struct Running {
     thread: JoinHandle<anyhow::Result<(Outcome, Usage)>>,
     losses: Vec<StatsReader>,
     commands: Commands,
-    counters: Option<Arc<WorkerCounters>>,
+    counters: Arc<WorkerCounters>,
     thread_id: u32,
 }
 
@@ -240,43 +229,42 @@ pub fn worker(
     let readers = ports.iter().map(|port| port.queue.stats_reader());
     let losses = readers.collect::<Result<_, _>>()?;
     let commands: Commands = Arc::new(ArrayQueue::new(8));
-    let engine = if settings.needs_interim(&ports) {
-        let parts = (memory.region.clone(), memory.frames.clone());
-        let fib = tables.handle.reader()?;
-        let interim = Interim::new(parts, fib, settings, ports, commands.clone())?;
-        Engine::Interim(Box::new(interim))
-    } else {
-        let counters = Arc::new(WorkerCounters::new(ports.len()));
-        let port = |(number, port): (usize, Port)| WorkerPort {
-            ingress: ingress(number),
-            min_frame: FRAME as u16,
-            queues: vec![port.queue],
-        };
-        let worker = Worker::new(WorkerConfig {
-            core: settings.core,
-            mode: settings.mode,
-            region: memory.region.clone(),
-            frames: memory.frames.clone(),
-            fib: tables.handle.reader()?,
-            ports: ports.into_iter().enumerate().map(port).collect(),
-            hash: (HashPolicy::L4, HashPolicy::L4),
-            punts: Arc::new(ArrayQueue::new(PUNT_RING)),
-            // nobody empties the ring: reasons of punts are all that is wanted
-            budgets: Budgets::new(|_| u64::MAX),
-            commands: commands.clone(),
-            counters: counters.clone(),
-        });
-        Engine::Worker(Box::new(worker), counters)
+    let counters = Arc::new(WorkerCounters::new(ports.len()));
+    let port = |(number, port): (usize, Port)| WorkerPort {
+        ingress: ingress(number),
+        min_frame: FRAME as u16,
+        quota: port.quota,
+        output: port.output,
+        queues: vec![port.queue],
     };
+    let worker = Worker::new(WorkerConfig {
+        core: settings.core,
+        mode: settings.mode,
+        budget: settings.budget,
+        region: memory.region.clone(),
+        frames: memory.frames.clone(),
+        recycling: settings.recycling,
+        fib: tables.handle.reader()?,
+        ports: ports.into_iter().enumerate().map(port).collect(),
+        classifier: Arc::new(settings.rules.compile()?),
+        hash: (HashPolicy::L4, HashPolicy::L4),
+        punts: Arc::new(ArrayQueue::new(PUNT_RING)),
+        // nobody empties the ring: reasons of punts are all that is wanted
+        budgets: Budgets::new(|_| u64::MAX),
+        commands: commands.clone(),
+        returned: Arc::new(ArrayQueue::new(8)),
+        counters: counters.clone(),
+    })?;
     Ok(Job {
-        engine,
+        worker,
+        counters,
         losses,
         commands,
     })
 }
 
 /// The settings of a port.
-pub fn ingress(number: usize) -> Ingress {
+fn ingress(number: usize) -> Ingress {
     Ingress {
         port: PortId(number as u16),
         mac: MAC,
@@ -289,58 +277,45 @@ pub fn ingress(number: usize) -> Ingress {
 }
 
 impl Job {
-    /// Whether the interim loop stands in for the worker.
-    pub fn is_interim(&self) -> bool {
-        matches!(self.engine, Engine::Interim(_))
-    }
-
     /// Starts it on a thread at a certain time.
     ///
     /// # Errors
     /// No thread.
     pub fn start(self, at: Instant) -> anyhow::Result<Running> {
-        let engine = self.engine;
-        let counters = match &engine {
-            Engine::Worker(_, counters) => Some(counters.clone()),
-            Engine::Interim(_) => None,
-        };
+        let (worker, counters) = (self.worker, self.counters.clone());
         let (tell, told) = mpsc::channel();
         let body = move || {
             // nobody listens only if the other thread has failed
             let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
             thread::sleep(at.saturating_duration_since(Instant::now()));
             let before = Usage::of_this_thread()?;
-            let outcome = match engine {
-                Engine::Worker(worker, counters) => {
-                    worker.run();
-                    Outcome::of_worker(&counters)
-                }
-                Engine::Interim(interim) => interim.run(),
-            };
-            Ok((outcome, Usage::of_this_thread()?.since(before)))
+            worker.run();
+            Ok((
+                Outcome::of_worker(&counters),
+                Usage::of_this_thread()?.since(before),
+            ))
         };
         let thread = thread::Builder::new().name("worker".into()).spawn(body)?;
         Ok(Running {
             thread,
             losses: self.losses,
             commands: self.commands,
-            counters,
+            counters: self.counters,
             thread_id: told.recv()?,
         })
     }
 }
 
 impl Running {
-    /// Packets sent so far; 0 for the interim loop.
+    /// Packets sent so far.
     pub fn sent(&self) -> u64 {
-        let ports = self.counters.iter().flat_map(|counters| &counters.ports);
+        let ports = self.counters.ports.iter();
         ports.map(|port| port.tx_packets.get()).sum()
     }
 
-    /// Times round the loop so far; 0 for the interim loop.
+    /// Times round the loop so far.
     pub fn loops(&self) -> u64 {
-        let counters = self.counters.iter();
-        counters.map(|counters| counters.loops.get()).sum()
+        self.counters.loops.get()
     }
 
     /// Its thread's number.

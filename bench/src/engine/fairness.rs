@@ -21,7 +21,6 @@ const AIM: f64 = 0.05;
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut report = Report::default();
     let mut worst = vec![];
-    let mut interim = false;
     for round in 1..=plan.rounds {
         eprintln!("fairness: round {round} of {}", plan.rounds);
         let capacity = capacity(plan.time, false)?;
@@ -30,7 +29,6 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
             for load in LOADS {
                 let offered = [RATIO, 1.0].map(|part| load * capacity * part / (RATIO + 1.0));
                 let measured = measure(plan, quotas, offered)?;
-                interim |= measured.interim;
                 let total = measured.outcome.sent as f64;
                 // what arrived while the worker had no CPU is nobody's share
                 let present = measured.time.as_secs_f64() / plan.time.as_secs_f64();
@@ -56,9 +54,6 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
          fair in proportion to the quotas, of what was forwarded."
             .into(),
     );
-    if interim {
-        section.notes.push(super::INTERIM_NOTE.into());
-    }
     section.rows = report.rows("ideal");
     let largest = middle(&worst);
     section.aim(

@@ -11,12 +11,13 @@ use anyhow::{Context, bail};
 use bora_fib_bench::run::Observer;
 use bora_port::Queue;
 use bora_port::memif::{Config, Port as Memif, Role};
+use bora_worker::QUOTA;
 
 use super::testpmd::{self, Options, Testpmd};
 use super::{Plan, Section, middle};
 use crate::cpu::Usage;
 use crate::fib_report::Report;
-use crate::machine::{self, Memory, Port, QUOTA, Running, Settings, Tables};
+use crate::machine::{self, Memory, Port, Running, Settings, Tables};
 
 const RATE: (&str, &str) = ("throughput", "packets/s");
 const CPU_RATE: (&str, &str) = ("packets per CPU-second", "1/s");

@@ -31,6 +31,3 @@ pub struct Plan {
 fn middle(values: &[f64]) -> f64 {
     crate::median(values)
 }
-
-const INTERIM_NOTE: &str = "The worker cannot do this yet: measured with a plain loop over the same \
-     stages, poll list and scheduler.";

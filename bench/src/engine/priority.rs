@@ -28,7 +28,6 @@ const AIM: f64 = 0.02;
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut report = Report::default();
     let (mut losses, mut errors) = (vec![], vec![]);
-    let mut interim = false;
     let time = plan.time.max(Duration::from_millis(500));
     for round in 1..=plan.rounds {
         eprintln!("priorities: round {round} of {}", plan.rounds);
@@ -36,7 +35,6 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         for load in LOADS {
             for (classes, name) in [(1, "one class"), (2, "two classes")] {
                 let measured = trial(load, classes, time).run()?;
-                interim |= measured.interim;
                 let case = format!("high offers {:.0} %", 100.0 * load);
                 let got = [0, 1]
                     .map(|input| measured.delivered[input] as f64 / (RATE * time.as_secs_f64()));
@@ -64,9 +62,6 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     section.notes.push(format!(
         "Two inputs to an output of {RATE:.0} packets/s; low priority offers 100 % of it."
     ));
-    if interim {
-        section.notes.push(super::INTERIM_NOTE.into());
-    }
     section.rows = report.rows("");
     section.panels.push(panel(&section));
     let (lost, error) = (middle(&losses), middle(&errors));

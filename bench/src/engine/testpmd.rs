@@ -68,7 +68,7 @@ impl Testpmd {
             options.log2_ring_size
         );
         let memory: &[&str] = if options.zero_copy {
-            &["--single-file-segments", "-m", "128"]
+            &["--in-memory", "--single-file-segments", "-m", "128"]
         } else {
             &["--no-huge", "-m", "256"]
         };

@@ -12,17 +12,16 @@ use bora_fib_bench::{Route, tables};
 use bora_forward::classify::{Addresses, Rule, RuleSet, Ternary};
 use bora_port::Queue;
 use bora_port::memory::{self, Replay, SinkCounter};
+use bora_worker::{BUDGET, QUOTA};
 
 use super::{Plan, Section};
 use crate::fib_report::Report;
-use crate::machine::{self, Memory, Port, QUOTA, Settings, Tables};
+use crate::machine::{self, Memory, Port, Settings, Tables};
 use crate::packets::{self, FRAME, Packet};
 
 const COST: (&str, &str) = ("time a packet", "ns");
 const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
 const WORKER: &str = "worker";
-/// Stands in for the worker where it cannot do the case yet.
-const INTERIM: &str = "plain loop";
 const ENDS: &str = "source and sink alone";
 /// Packets a second expected, to say how many a measurement takes.
 const EXPECTED: f64 = 12e6;
@@ -31,6 +30,7 @@ struct Case {
     name: String,
     quota: u32,
     rules: usize,
+    recycling: bool,
     /// Which table.
     full: bool,
     flows: u32,
@@ -59,13 +59,11 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
                 packets::flows(case.flows, 0, 0)
             };
             let tables = if case.full { &full } else { &one };
-            let (subject, cost) = worker(&case, tables, &traffic, count)?;
-            report.sample(COST, &case.name, subject, cost);
-            report.sample(RATE, &case.name, subject, 1e9 / cost);
-            if case.rules == 0 {
-                let cost = ends(case.quota as usize, &traffic, count)?;
-                report.sample(COST, &case.name, ENDS, cost);
-            }
+            let cost = worker(&case, tables, &traffic, count)?;
+            report.sample(COST, &case.name, WORKER, cost);
+            report.sample(RATE, &case.name, WORKER, 1e9 / cost);
+            let cost = ends(case.quota as usize, &traffic, count)?;
+            report.sample(COST, &case.name, ENDS, cost);
         }
     }
     let mut section = Section::new("The loop on memory ports");
@@ -90,6 +88,7 @@ fn cases() -> Vec<Case> {
                 name,
                 quota,
                 rules: 0,
+                recycling: true,
                 full,
                 flows,
             });
@@ -100,10 +99,19 @@ fn cases() -> Vec<Case> {
             name: format!("1 route, 8192 flows, quota 64, {rules} rules"),
             quota: QUOTA,
             rules,
+            recycling: true,
             full: false,
             flows: 8192,
         });
     }
+    cases.push(Case {
+        name: "1 route, 8192 flows, quota 64, no recycling".into(),
+        quota: QUOTA,
+        rules: 0,
+        recycling: false,
+        full: false,
+        flows: 8192,
+    });
     cases
 }
 
@@ -142,13 +150,13 @@ fn rules(count: usize) -> RuleSet {
     }
 }
 
-/// The subject, and nanoseconds of its processor time a packet.
+/// Nanoseconds of its processor time a packet.
 fn worker(
     case: &Case,
     tables: &Tables,
     traffic: &[[u8; FRAME]],
     count: u64,
-) -> anyhow::Result<(&'static str, f64)> {
+) -> anyhow::Result<f64> {
     let memory = Memory::new(1)?;
     let (queue, counter) = replay(&memory, traffic, count)?;
     let port = Port {
@@ -157,17 +165,19 @@ fn worker(
     };
     let settings = Settings {
         rules: rules(case.rules),
+        // a whole turn a round, whatever the quota
+        budget: BUDGET.max(case.quota),
+        recycling: case.recycling,
         ..Settings::default()
     };
     let job = machine::worker(tables, &memory, &settings, vec![port])?;
-    let subject = if job.is_interim() { INTERIM } else { WORKER };
     let outcome = job.start(Instant::now())?.stop()?;
     ensure!(
         (outcome.sent, counter.packets()) == (count, count),
         "{count} packets in, {} out: {outcome:?}",
         counter.packets()
     );
-    Ok((subject, outcome.usage.ran.as_nanos() as f64 / count as f64))
+    Ok(outcome.usage.ran.as_nanos() as f64 / count as f64)
 }
 
 /// A queue that presents so many packets and swallows what comes back.

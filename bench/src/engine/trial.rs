@@ -7,11 +7,11 @@ use anyhow::{Context, ensure};
 use bora_forward::schedule::OutputConfig;
 use bora_port::Queue;
 use bora_port::memory::{self, Pace, Paced};
-use bora_worker::Mode;
+use bora_worker::{Mode, QUOTA};
 use hdrhistogram::Histogram;
 
 use super::witness::Witness;
-use crate::machine::{self, Memory, Outcome, Port, QUOTA, Settings, Tables};
+use crate::machine::{self, Memory, Outcome, Port, Settings, Tables};
 use crate::packets;
 
 /// Packets that a receive ring holds.
@@ -72,8 +72,6 @@ pub struct Measured {
     pub latency: Option<Histogram<u64>>,
     /// The time less what the worker waited for a CPU.
     pub time: Duration,
-    /// Whether a plain loop stood in for the worker.
-    pub interim: bool,
 }
 
 impl Measured {
@@ -134,7 +132,6 @@ impl Trial {
             ..Settings::default()
         };
         let job = machine::worker(&tables, &memory, &settings, ports)?;
-        let interim = job.is_interim();
         let end = start + self.time + Duration::from_millis(1);
         let outcome = job.start(start)?.stop_at(end)?;
 
@@ -162,7 +159,6 @@ impl Trial {
             arrived,
             delivered: seen.packets,
             latency: seen.latency,
-            interim,
         })
     }
 }
