@@ -14,6 +14,8 @@ use crate::fib_report::{Report, number};
 const LOADS: [f64; 2] = [0.5, 0.9];
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 const LOSS: (&str, &str) = ("lost", "%");
+/// The machine's doing, which the highest quantiles and losses are to be read with.
+const WAITED: (&str, &str) = ("worker waited for a CPU", "% of the time");
 
 /// Runs it.
 ///
@@ -56,6 +58,9 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
                 let arrived: u64 = measured.arrived.iter().sum();
                 let lost = 1.0 - measured.outcome.sent as f64 / arrived as f64;
                 report.sample(LOSS, &case, name, 100.0 * lost);
+                let waited = measured.outcome.usage.waited.as_secs_f64();
+                let waited = 100.0 * waited / plan.time.as_secs_f64();
+                report.sample(WAITED, &case, name, waited);
             }
         }
     }

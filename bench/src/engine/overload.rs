@@ -16,8 +16,10 @@ const MODES: [(&str, Mode); 3] = [
     ("adaptive", Mode::Adaptive),
     ("interrupt", Mode::Interrupt),
 ];
-/// Turns are so many times shorter than others, and as many times more.
-const SHORTER: usize = 4;
+/// Turns are so many times shorter than elsewhere,
+const SHORTER: u32 = 4;
+/// and so many times more.
+const MORE: usize = 2;
 /// Aim: goodput at the highest load over the highest goodput.
 const AIM: f64 = 0.99;
 
@@ -29,7 +31,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut report = Report::default();
     let mut capacities = vec![];
     // many short turns: what disturbs lasts longer than one and meets several loads and modes
-    let (rounds, time) = (plan.rounds * SHORTER, plan.time / SHORTER as u32);
+    let (rounds, time) = (plan.rounds * MORE, plan.time / SHORTER);
     for round in 1..=rounds {
         eprintln!("overload: round {round} of {rounds}");
         let capacity = capacity(time, false)?;

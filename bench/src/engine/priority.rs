@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bora_fib_bench::run::Observer;
-use bora_forward::schedule::{ClassConfig, OutputConfig, Shaping};
+use bora_forward::schedule::{ClassConfig, OutputConfig, QueueLimits, Shaping};
 use bora_worker::Mode;
 
 use super::{Input, Plan, Section, Trial, middle};
@@ -16,8 +16,10 @@ const DELIVERED: (&str, &str) = ("delivered, of the output's rate", "%");
 const RATE: f64 = 100_000.0;
 /// High priority offered, of the output's rate; low priority always offers all of it.
 const LOADS: [f64; 9] = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5];
-/// What the output may catch up, in octets, if the worker was away: 5 ms.
-const BURST: u32 = 32 << 10;
+/// What the output may catch up, in octets: 1.4 ms.
+const BURST: u32 = 8 << 10;
+/// Packets that each class may hold: short, as what it holds at the end is sent afterwards.
+const QUEUE: u32 = 200;
 /// Aim: distance from what each should get, of the output's rate.
 const AIM: f64 = 0.02;
 
@@ -84,7 +86,14 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
 }
 
 fn trial(load: f64, classes: usize, time: Duration) -> Trial {
-    let levels = [ClassConfig::strict(0), ClassConfig::strict(1)];
+    let level = |level| ClassConfig {
+        limits: QueueLimits {
+            packets: QUEUE,
+            ..QueueLimits::default()
+        },
+        ..ClassConfig::strict(level)
+    };
+    let levels = [level(0), level(1)];
     let high = Input {
         // a load of nothing is a packet at the start
         rate: (load * RATE).max(1e-3),
@@ -100,6 +109,7 @@ fn trial(load: f64, classes: usize, time: Duration) -> Trial {
                 burst: BURST,
             }),
         },
+        jitter: true,
         ..Trial::single(0.0, Mode::Poll, time)
     }
 }

@@ -16,6 +16,10 @@ use crate::packets;
 
 /// Packets that a receive ring holds.
 pub(super) const RING: usize = 1024;
+/// Most tries to find the worker undisturbed.
+const TRIES: usize = 4;
+/// It is, if it waits for a CPU for less than this part of the time.
+const UNDISTURBED: u32 = 200;
 /// Packets a second that no worker forwards.
 const BEYOND: f64 = 300e6;
 
@@ -55,6 +59,8 @@ pub struct Trial {
     pub mode: Mode,
     /// For how long packets arrive.
     pub time: Duration,
+    /// Whether packets arrive at random moments of their intervals.
+    pub jitter: bool,
     /// Whether to measure latencies, which takes time itself.
     pub latency: bool,
 }
@@ -89,15 +95,31 @@ impl Trial {
             output: OutputConfig::default(),
             mode,
             time,
+            jitter: false,
             latency: false,
         }
     }
 
-    /// Runs it, and checks that nothing is lost without a name and no flow is out of order.
+    /// Runs it, and checks that nothing is lost without a name and no flow is out of order. On a
+    /// machine that has other work, the least disturbed of some tries.
     ///
     /// # Errors
     /// These, and what the parts refuse.
     pub fn run(&self) -> anyhow::Result<Measured> {
+        let mut best = self.once()?;
+        for _ in 1..TRIES {
+            if best.outcome.usage.waited <= self.time / UNDISTURBED {
+                break;
+            }
+            let next = self.once()?;
+            if next.outcome.usage.waited < best.outcome.usage.waited {
+                best = next;
+            }
+        }
+        Ok(best)
+    }
+
+    fn once(&self) -> anyhow::Result<Measured> {
         let tables = Tables::default_route(self.inputs.len() as u16)?;
         let memory = Memory::new(1)?;
         let start = machine::soon();
@@ -110,6 +132,7 @@ impl Trial {
                 time: self.time,
                 rate: input.rate,
                 ring: RING,
+                jitter: self.jitter.then_some(number as u64),
             };
             let paced = Paced::new(memory.region.clone(), &all, pace)?;
             let paced = paced.context("packets that fit")?;

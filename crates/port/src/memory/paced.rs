@@ -24,10 +24,10 @@ use super::template::Templates;
 /// Octets before a packet's [`Stamp`]: behind the headers of Ethernet, IPv4 and UDP.
 const STAMP: Range<usize> = 42..58;
 
-/// When packets arrive: evenly, the first one at `start`.
+/// When packets arrive: evenly, from `start` on.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// When the first one arrives.
+    /// When the first one arrives, or its interval begins.
     pub start: Instant,
     /// For how long packets arrive.
     pub time: Duration,
@@ -35,6 +35,9 @@ pub struct Pace {
     pub rate: f64,
     /// Packets that may wait; what comes while so many do is lost.
     pub ring: usize,
+    /// With a seed, each packet arrives at a random moment of its interval: sources of one rate
+    /// would otherwise always meet a queue in the same order.
+    pub jitter: Option<u64>,
 }
 
 impl Pace {
@@ -44,12 +47,25 @@ impl Pace {
             return 0;
         };
         let elapsed = elapsed.min(self.time).as_nanos() as f64;
-        (elapsed * self.rate / 1e9) as u64 + 1
+        let intervals = elapsed * self.rate / 1e9;
+        let whole = intervals as u64;
+        whole + u64::from(self.delay(whole) <= intervals.fract())
     }
 
     /// When a packet arrives, in nanoseconds after the start.
     fn due(&self, number: u64) -> u64 {
-        (number as f64 * 1e9 / self.rate).ceil() as u64
+        ((number as f64 + self.delay(number)) * 1e9 / self.rate).ceil() as u64
+    }
+
+    /// By what part of its interval a packet is late.
+    #[inline]
+    fn delay(&self, number: u64) -> f64 {
+        let Some(seed) = self.jitter else { return 0.0 };
+        // splitmix64 (Steele, Lea, Flood 2014)
+        let mut bits = (seed.wrapping_add(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (bits >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
@@ -103,7 +119,7 @@ impl Arrivals {
     }
 }
 
-/// Presents the same packets in turn, evenly in time, each with a [`Stamp`].
+/// Presents the same packets in turn, by the clock, each with a [`Stamp`].
 #[derive(Debug)]
 pub struct Paced {
     region: Arc<Region>,

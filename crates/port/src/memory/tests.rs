@@ -103,6 +103,7 @@ fn pace(start: Instant) -> Pace {
         time: Duration::from_millis(10),
         rate: 1e6,
         ring: 100,
+        jitter: None,
     }
 }
 
@@ -172,6 +173,29 @@ fn a_paced_source_wakes_its_worker() {
     }
     assert!(Instant::now() >= start);
     assert!(queue.receive(&mut Vec::new(), 1) == 1);
+}
+
+#[test]
+fn jitter_moves_arrivals_within_their_intervals() {
+    let past = Instant::now() - Duration::from_secs(1);
+    let pace = Pace {
+        jitter: Some(7),
+        ..pace(past)
+    };
+    let (region, _pool, mut queue) = paced_queue(pace);
+    let mut packets = Vec::new();
+    queue.receive(&mut packets, 100);
+    let late = packets.iter().enumerate().map(|(number, packet)| {
+        let stamp = Stamp::read(region.octets(packet)).unwrap();
+        assert_eq!(stamp.number, number as u64);
+        let late = stamp.arrival_ns - 1000 * stamp.number;
+        assert!(late <= 1000, "{late}");
+        late
+    });
+    let mean = late.sum::<u64>() / 100;
+    assert!((350..650).contains(&mean), "{mean}");
+    let arrived = queue.arrivals().unwrap().arrived();
+    assert!((10_000..=10_001).contains(&arrived), "{arrived}");
 }
 
 #[test]
