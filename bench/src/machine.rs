@@ -323,13 +323,29 @@ impl Running {
         self.thread_id
     }
 
-    /// Tells it to stop when its sources have dried up, and waits until it has.
+    /// Tells it to stop when its sources have dried up; once.
+    ///
+    /// # Errors
+    /// It takes no commands.
+    pub fn tell(&self) -> anyhow::Result<()> {
+        let pushed = self.commands.push(Command::Stop);
+        pushed.map_err(|_| anyhow::anyhow!("the worker takes no commands"))
+    }
+
+    /// [`Self::tell`], and [`Self::finish`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn stop(self) -> anyhow::Result<Outcome> {
+        self.tell()?;
+        self.finish()
+    }
+
+    /// Waits until it has stopped.
     ///
     /// # Errors
     /// A packet was lost without a name, or the worker panicked.
-    pub fn stop(self) -> anyhow::Result<Outcome> {
-        let pushed = self.commands.push(Command::Stop);
-        pushed.map_err(|_| anyhow::anyhow!("the worker takes no commands"))?;
+    pub fn finish(self) -> anyhow::Result<Outcome> {
         let joined = self.thread.join();
         let (outcome, usage) = joined.map_err(|_| anyhow::anyhow!("the worker panicked"))??;
         let outcome = Outcome {

@@ -9,7 +9,7 @@ use bora_fib_bench::run::Observer;
 use super::throughput::replay;
 use super::{Plan, Section, middle};
 use crate::fib_report::Report;
-use crate::machine::{self, Job, Memory, Port, Settings, Tables};
+use crate::machine::{self, Job, Memory, Port, Running, Settings, Tables};
 use crate::packets;
 
 const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
@@ -95,9 +95,11 @@ fn shared(count: u64) -> anyhow::Result<f64> {
     let start = machine::soon();
     let running = jobs.into_iter().map(|job| job.start(start));
     let running: Vec<_> = running.collect::<Result<_, _>>()?;
+    // all at once: one that is ready before the other must not go on polling
+    running.iter().try_for_each(Running::tell)?;
     let mut sum = 0.0;
     for running in running {
-        let outcome = running.stop()?;
+        let outcome = running.finish()?;
         ensure!(outcome.sent == count, "{count} packets in: {outcome:?}");
         sum += outcome.rate();
     }

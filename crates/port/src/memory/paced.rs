@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bora_buffer::{Frame, Packet, Pool, Region};
+use crossbeam_utils::CachePadded;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -99,7 +100,7 @@ impl Stamp {
 
 /// What came to a [`Paced`] source, readable from any thread.
 #[derive(Clone, Debug, Default)]
-pub struct Arrivals(Arc<Numbers>);
+pub struct Arrivals(Arc<CachePadded<Numbers>>);
 
 #[derive(Debug, Default)]
 struct Numbers {

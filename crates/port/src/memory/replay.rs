@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bora_buffer::{Frame, Packet, Pool, Region};
+use crossbeam_utils::CachePadded;
 
 use super::template::Templates;
 
@@ -85,12 +86,12 @@ pub(super) struct Sink {
     observer: Option<Box<dyn Observer>>,
     swallowed: Vec<Frame>,
     packets: u64,
-    count: Arc<AtomicU64>,
+    count: Arc<CachePadded<AtomicU64>>,
 }
 
 /// How many packets a sink has swallowed, from any thread.
 #[derive(Clone, Debug)]
-pub struct SinkCounter(Arc<AtomicU64>);
+pub struct SinkCounter(Arc<CachePadded<AtomicU64>>);
 
 impl SinkCounter {
     /// Packets since the beginning.
@@ -104,7 +105,7 @@ impl Sink {
         region: Arc<Region>,
         observer: Option<Box<dyn Observer>>,
     ) -> (Self, SinkCounter) {
-        let count = Arc::new(AtomicU64::new(0));
+        let count = Arc::new(CachePadded::new(AtomicU64::new(0)));
         let sink = Self {
             region,
             observer,
