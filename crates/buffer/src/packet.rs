@@ -30,6 +30,7 @@ impl Frame {
 
     /// Makes the frame hold a packet of `length` octets after the headroom, contents undefined
     /// (whatever the frame held before). `None`, and the frame back, if it does not fit.
+    #[inline]
     pub fn into_packet(self, region: &Region, length: usize) -> Result<Packet, Frame> {
         if length > region.capacity() {
             return Err(self);
@@ -40,6 +41,22 @@ impl Frame {
             length: length as u16,
             mark: 0,
         })
+    }
+
+    /// As [`Frame::into_packet`], for packets that this process writes: the start differs from frame
+    /// to frame by whole cache lines where there is room. Frames are a power of two apart, so that
+    /// otherwise all headers would meet in a few sets of the first-level cache.
+    #[inline]
+    pub fn into_packet_spread(self, region: &Region, length: usize) -> Result<Packet, Frame> {
+        /// Starts are this many cache lines apart at most.
+        const LINES: u32 = 16;
+        const LINE: u32 = 64;
+        let line = self.0 % LINES * LINE;
+        let mut packet = self.into_packet(region, length)?;
+        if length + (LINES * LINE) as usize <= region.capacity() {
+            packet.offset += line;
+        }
+        Ok(packet)
     }
 }
 
@@ -66,11 +83,13 @@ impl Packet {
     }
 
     /// Offset of the first octet in the region.
+    #[inline]
     pub fn offset(&self) -> u32 {
         self.offset
     }
 
     /// Octets from the destination MAC address to the end, without FCS.
+    #[inline]
     pub fn length(&self) -> usize {
         self.length as usize
     }
@@ -88,6 +107,7 @@ impl Packet {
     }
 
     /// Cuts octets off the end; longer than the packet is no change.
+    #[inline]
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length().min(length) as u16;
     }
@@ -108,6 +128,7 @@ impl Packet {
     }
 
     /// Gives the packet up and keeps the frame.
+    #[inline]
     pub fn into_frame(self, region: &Region) -> Frame {
         Frame(self.offset >> region.frame_shift())
     }

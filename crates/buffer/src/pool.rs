@@ -98,6 +98,28 @@ impl Pool {
         frame
     }
 
+    /// Moves up to `count` free frames to the end of `out`.
+    #[inline]
+    pub fn take_many(&mut self, count: usize, out: &mut Vec<Frame>) {
+        let own = count.min(self.free.len());
+        out.extend(self.free.drain(self.free.len() - own..));
+        self.stats.hits += own as u64;
+        for _ in own..count {
+            let Some(frame) = self.take() else { break };
+            out.push(frame);
+        }
+    }
+
+    /// Puts frames back.
+    #[inline]
+    pub fn give_many(&mut self, frames: impl ExactSizeIterator<Item = Frame>) {
+        if self.free.len() + frames.len() <= self.limit {
+            self.free.extend(frames);
+        } else {
+            frames.for_each(|frame| self.give(frame));
+        }
+    }
+
     /// Puts a frame back.
     #[inline]
     pub fn give(&mut self, frame: Frame) {

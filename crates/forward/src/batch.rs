@@ -77,6 +77,18 @@ impl<K: Copy> Lane<K> {
         (&self.keys[..self.count], &mut self.found[..self.count])
     }
 
+    /// Packets of this version.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Next hops in the order of the packets.
+    #[inline]
+    pub(crate) fn found(&self) -> &[NextHopId] {
+        &self.found[..self.count]
+    }
+
     /// Places in the batch, with the next hops found.
     #[inline]
     pub(crate) fn results(&self) -> impl Iterator<Item = (usize, NextHopId)> {

@@ -2,7 +2,7 @@
 
 use bora_buffer::{MAX_BATCH, Packet};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Meta};
 use crate::class::{Class, MAX_CLASSES};
 use crate::schedule::{Output, OutputConfig, OutputError, QueueStats};
 use crate::{Drop, Verdict};
@@ -50,9 +50,7 @@ impl Exit {
             if !self.rates && self.ready.is_empty() && self.queues.held() == 0 {
                 std::mem::swap(&mut self.staged, &mut self.ready);
                 self.short_cut = true;
-                for packet in &self.ready {
-                    self.direct[usize::from(packet.mark()) % MAX_CLASSES] += 1;
-                }
+                self.count(u64::wrapping_add);
                 return &mut self.ready;
             }
             push_all(&mut self.queues, &mut self.staged, refused);
@@ -68,12 +66,24 @@ impl Exit {
     pub fn settle(&mut self, refused: impl FnMut(Packet)) {
         // what was pulled is at most a burst and stays ready
         if std::mem::take(&mut self.short_cut) && !self.ready.is_empty() {
-            for packet in &self.ready {
-                let direct = &mut self.direct[usize::from(packet.mark()) % MAX_CLASSES];
-                *direct -= 1;
-            }
+            self.count(u64::wrapping_sub);
             push_all(&mut self.queues, &mut self.ready, refused);
         }
+    }
+
+    /// Adds what is ready to the counts of the short cut, or takes it off. Class by class, because
+    /// packet by packet each addition would wait for the one before.
+    #[inline]
+    fn count(&mut self, change: impl Fn(u64, u64) -> u64) {
+        let mut rest = self.ready.len() as u64;
+        for class in (1..=self.queues.last_class()).rev() {
+            let members = self.ready.iter().filter(|packet| packet.mark() == class);
+            let members = members.count() as u64;
+            let direct = &mut self.direct[usize::from(class)];
+            *direct = change(*direct, members);
+            rest -= members;
+        }
+        self.direct[0] = change(self.direct[0], rest);
     }
 
     /// Packets on their way out that no transmit ring has.
@@ -134,11 +144,24 @@ fn push_all(queues: &mut Output, packets: &mut Vec<Packet>, mut refused: impl Fn
 #[inline]
 pub fn enqueue(batch: &mut Batch, exits: &mut [Exit], mut rest: impl FnMut(Packet, Verdict)) {
     let Batch { packets, meta, .. } = batch;
-    for (mut packet, meta) in packets.drain(..).zip(meta.iter()) {
+    // mostly all go one way
+    if let Some(Meta { verdict, .. }) = meta.first()
+        && let Verdict::Forward(port) = *verdict
+        && let Some(exit) = exits.get_mut(usize::from(port.0))
+        && meta.iter().all(|meta| meta.verdict == *verdict)
+    {
+        let last = exit.queues.last_class();
+        let marked = packets.drain(..).zip(meta).map(|(mut packet, meta)| {
+            packet.set_mark(meta.class.0.min(last));
+            packet
+        });
+        return exit.staged.extend(marked);
+    }
+    for (mut packet, meta) in packets.drain(..).zip(meta) {
         match meta.verdict {
             Verdict::Forward(port) => match exits.get_mut(usize::from(port.0)) {
                 Some(exit) => {
-                    packet.set_mark(exit.queues.class(meta.class).0);
+                    packet.set_mark(meta.class.0.min(exit.queues.last_class()));
                     exit.staged.push(packet);
                 }
                 None => rest(packet, Verdict::Drop(Drop::NoOutput)),

@@ -20,7 +20,7 @@ pub fn lookup(batch: &mut Batch, context: &Context<'_>) {
 }
 
 /// The way out for one packet, or why there is none.
-#[inline]
+#[inline(always)]
 pub(crate) fn resolve<'a>(
     packet: &Packet,
     meta: &Meta,
@@ -28,23 +28,10 @@ pub(crate) fn resolve<'a>(
     context: &Context<'a>,
 ) -> Result<&'a Adjacency, Verdict> {
     let by_rule = meta.output != NextHopId::NO_ROUTE;
-    let mut next_hop = context
-        .fib
-        .next_hop(if by_rule { meta.output } else { found });
-    if let NextHop::Group(group) = next_hop {
-        let policy = match meta.family {
-            Family::V4 => context.hash4,
-            Family::V6 => context.hash6,
-        };
-        let hash = hash_of(context.region.octets(packet), meta.family, policy);
-        next_hop = context.fib.next_hop(group.select(hash));
-    }
-    let adjacency = match next_hop {
+    let id = if by_rule { meta.output } else { found };
+    let adjacency = match context.fib.next_hop(id) {
         NextHop::Forward(adjacency) => adjacency,
-        NextHop::Punt { reason, .. } => return Err(Verdict::Punt(Punt::from(*reason))),
-        NextHop::Blackhole => return Err(Verdict::Drop(Drop::Blackhole)),
-        // the control side makes groups of single next hops only
-        NextHop::Group(_) => return Err(Verdict::Punt(Punt::Unsupported)),
+        other => choose(packet, meta, other, context)?,
     };
     if meta.l3_length > adjacency.mtu {
         return Err(Verdict::Punt(Punt::TooBig));
@@ -54,4 +41,32 @@ pub(crate) fn resolve<'a>(
         return Err(Verdict::Punt(Punt::Redirect));
     }
     Ok(adjacency)
+}
+
+/// What a next hop that is not just a way out leads to.
+#[inline(never)]
+fn choose<'a>(
+    packet: &Packet,
+    meta: &Meta,
+    next_hop: &'a NextHop,
+    context: &Context<'a>,
+) -> Result<&'a Adjacency, Verdict> {
+    let chosen = match next_hop {
+        NextHop::Group(group) => {
+            let policy = match meta.family {
+                Family::V4 => context.hash4,
+                Family::V6 => context.hash6,
+            };
+            let hash = hash_of(context.region.octets(packet), meta.family, policy);
+            context.fib.next_hop(group.select(hash))
+        }
+        other => other,
+    };
+    match chosen {
+        NextHop::Forward(adjacency) => Ok(adjacency),
+        NextHop::Punt { reason, .. } => Err(Verdict::Punt(Punt::from(*reason))),
+        NextHop::Blackhole => Err(Verdict::Drop(Drop::Blackhole)),
+        // the control side makes groups of single next hops only
+        NextHop::Group(_) => Err(Verdict::Punt(Punt::Unsupported)),
+    }
 }

@@ -1,15 +1,28 @@
 //! The way of nearly every packet: all checks of an IPv4 header at once, one branch.
 
-use super::is_special4;
 use crate::Ingress;
 use crate::batch::{Family, Meta};
 
 const ETHERNET: usize = 14;
 const HEADERS: usize = ETHERNET + 20;
-/// EtherType IPv4, version 4, five words of header.
-const PLAIN: u32 = 0x0800_4500;
-/// 48 bits.
-const MAC: u64 = 0xffff_ffff_ffff;
+/// EtherType IPv4, version 4, five words of header; any TOS.
+const PLAIN: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0x00]);
+const PLAIN_MASK: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0x00]);
+const MAC_MASK: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
+
+/// First octets of addresses that may be special: 0/8, loopback, multicast, 255/8.
+const MAYBE_SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    special[0] = true;
+    special[127] = true;
+    special[255] = true;
+    let mut octet = 224;
+    while octet < 240 {
+        special[octet] = true;
+        octet += 1;
+    }
+    special
+};
 
 /// What a port takes as addressed to it.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +35,7 @@ impl Ours {
     pub(super) fn new(ingress: &Ingress) -> Self {
         let [a, b, c, d, e, f] = ingress.mac.0;
         Self {
-            mac: u64::from_le_bytes([a, b, c, d, e, f, 0, 0]),
+            mac: u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]),
             forward4: ingress.forward4,
         }
     }
@@ -31,37 +44,41 @@ impl Ours {
 /// The destination of a plain IPv4 transit packet without options. `None` says nothing of the
 /// packet but that it must be looked at more closely; what is accepted here, [`super::parse_one`]
 /// accepts with the same result.
-#[inline]
+#[inline(always)]
 pub(super) fn ipv4(octets: &[u8], ours: &Ours, meta: &mut Meta) -> Option<u32> {
     let header: &[u8; HEADERS] = octets.first_chunk()?;
-    let word = |at: usize| {
-        u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-    };
-    let mac = u64::from(word(0).swap_bytes()) | u64::from(word(4).swap_bytes()) << 32;
-    let (kind, length, ttl) = (word(12), word(14) as u16, header[22]);
-    let (source, destination) = (word(26), word(30));
-    // ones' complement: 32-bit words sum as 16-bit ones do (RFC 1071 2(A))
-    let sum: u64 = (14..HEADERS).step_by(4).map(|at| u64::from(word(at))).sum();
-    let sum = (sum & 0xffff_ffff) + (sum >> 32);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let room = octets.len() - ETHERNET;
-    let plain = (mac & MAC == ours.mac)
-        & (kind & 0xffff_ff00 == PLAIN)
-        & (usize::from(length) >= HEADERS - ETHERNET)
-        & (usize::from(length) <= room)
-        & (ttl > 1)
-        & (sum == 0xffff)
+    let long = |at| u64::from_ne_bytes(chunk(header, at));
+    let word = |at| u32::from_ne_bytes(chunk(header, at));
+    let length = usize::from(u16::from_be_bytes(chunk(header, 16)));
+    // Ones' complement: wider words sum as 16-bit ones do, in any byte order (RFC 1071 2), and a
+    // right header sums to a multiple of 0xffff. It is not zero: the version is not.
+    let (one, two, three) = (long(14), long(22), word(30));
+    let low = |long: u64| long & 0xffff_ffff;
+    let sum = low(one) + (one >> 32) + low(two) + (two >> 32) + u64::from(three);
+    let special = |at: usize| MAYBE_SPECIAL[usize::from(header[at])];
+    let plain = ((long(0) ^ ours.mac) & MAC_MASK == 0)
+        & (word(12) & PLAIN_MASK == PLAIN)
+        & (length >= HEADERS - ETHERNET)
+        & (length <= octets.len() - ETHERNET)
+        & (header[22] > 1)
+        & sum.is_multiple_of(0xffff)
         & ours.forward4
-        & !is_special4(source)
-        & !is_special4(destination);
+        & !(special(26) | special(30));
     if !plain {
         return None;
     }
     meta.family = Family::V4;
-    meta.l3_length = length;
-    meta.tos = kind as u8;
-    Some(destination)
+    meta.l3_length = length as u16;
+    meta.tos = header[15];
+    Some(u32::from_be(three))
+}
+
+/// The octets from `at` on; the compiler sees that they are there.
+#[inline(always)]
+fn chunk<const N: usize>(header: &[u8; HEADERS], at: usize) -> [u8; N] {
+    let mut octets = [0; N];
+    octets.copy_from_slice(&header[at..at + N]);
+    octets
 }
 
 #[cfg(test)]

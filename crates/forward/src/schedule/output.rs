@@ -168,7 +168,7 @@ impl Output {
     /// Appends a packet to the queue of its class, or gives it back if that is full.
     #[inline]
     pub fn push(&mut self, class: Class, packet: Packet) -> Result<(), Packet> {
-        let class = usize::from(self.class(class).0);
+        let class = usize::from(class.0.min(self.last_class()));
         self.queues[class].voq.push(packet)?;
         self.held += 1;
         Ok(())
@@ -230,10 +230,10 @@ impl Output {
         self.held = 0;
     }
 
-    /// The class that packets of this one go to: the last one for those beyond it.
+    /// The class that packets of this and all classes beyond go to.
     #[inline]
-    pub fn class(&self, class: Class) -> Class {
-        Class(class.0.min(self.queues.len() as u8 - 1))
+    pub fn last_class(&self) -> u8 {
+        self.queues.len() as u8 - 1
     }
 
     /// The queue of a class, if the output has it.

@@ -19,7 +19,7 @@ use rustix::time::{
     timerfd_settime,
 };
 
-use super::replay::{STOCK, fill};
+use super::replay::STOCK;
 use super::template::Templates;
 
 /// Octets before a packet's [`Stamp`]: behind the headers of Ethernet, IPv4 and UDP.
@@ -226,7 +226,7 @@ impl Paced {
 
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
-        fill(&mut self.free, pool);
+        pool.take_many(STOCK - self.free.len(), &mut self.free);
     }
 
     /// A descriptor that is readable when the next packet has arrived, as an interrupt would tell.

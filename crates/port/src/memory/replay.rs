@@ -11,7 +11,7 @@ use super::template::Templates;
 /// Frames taken from the pool at once.
 pub(super) const STOCK: usize = bora_buffer::MAX_BATCH;
 
-/// Presents the same packets for ever, in order. Only their first 64 octets are written (so that
+/// Presents the same packets for ever, in order. Only their first 60 octets are written (so that
 /// TTL and addresses are fresh); what follows is whatever the frame held before.
 #[derive(Debug)]
 pub struct Replay {
@@ -46,9 +46,9 @@ impl Replay {
     pub(super) fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
         let count = self.waiting(max.min(self.free.len()));
         self.left -= count as u64;
-        for frame in self.free.drain(self.free.len() - count..) {
-            out.push(self.templates.present(&self.region, frame));
-        }
+        let frames = self.free.drain(self.free.len() - count..);
+        let (region, templates) = (&*self.region, &mut self.templates);
+        out.extend(frames.map(|frame| templates.present(region, frame)));
         count
     }
 
@@ -60,16 +60,7 @@ impl Replay {
 
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
-        fill(&mut self.free, pool);
-    }
-}
-
-/// Fills a source's stock of free frames.
-#[inline]
-pub(super) fn fill(free: &mut Vec<Frame>, pool: &mut Pool) {
-    while free.len() < STOCK {
-        let Some(frame) = pool.take() else { break };
-        free.push(frame);
+        pool.take_many(STOCK - self.free.len(), &mut self.free);
     }
 }
 
@@ -132,9 +123,7 @@ impl Sink {
 
     #[inline]
     pub(super) fn reclaim(&mut self, pool: &mut Pool) {
-        for frame in self.swallowed.drain(..) {
-            pool.give(frame);
-        }
+        pool.give_many(self.swallowed.drain(..));
     }
 
     pub(super) fn held(&self) -> usize {

@@ -2,10 +2,10 @@
 
 use bora_buffer::{Frame, Packet, Region};
 
-/// Octets of each packet that are written anew each time it is presented.
-pub(super) const HEADERS: usize = 64;
+/// Octets of each packet that are written anew each time it is presented: the shortest frame.
+const HEADERS: usize = 60;
 
-/// Packets to present for ever. Only their first 64 octets are kept and written (so that TTL and
+/// Packets to present for ever. Only their first 60 octets are kept and written (so that TTL and
 /// addresses are fresh); what follows is whatever the frame held before.
 #[derive(Debug)]
 pub(super) struct Templates {
@@ -54,11 +54,13 @@ impl Templates {
         if self.next == self.all.len() {
             self.next = 0;
         }
-        // a copy of fixed length is a few moves; what is too much of it is cut off again
-        let packet = frame.into_packet(region, HEADERS.max(*length));
+        let packet = frame.into_packet_spread(region, *length);
         let mut packet = packet.expect("checked in `new`");
-        region.octets_mut(&mut packet)[..HEADERS].copy_from_slice(headers);
-        packet.truncate(*length);
+        let octets = region.octets_mut(&mut packet);
+        match octets.first_chunk_mut() {
+            Some(chunk) => *chunk = *headers,
+            None => octets.copy_from_slice(&headers[..*length]),
+        }
         packet
     }
 }
