@@ -97,7 +97,7 @@ reasons! {
         PuntRingFull = "punt_ring_full",
         /// The backlog between reception and forwarding is full (mode `interrupt`).
         BacklogFull = "backlog_full",
-        /// The output port is not there any more.
+        /// The output port is not there any more, or its link is down and Bora ends.
         NoOutput = "no_output",
     }
 }

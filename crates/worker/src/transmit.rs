@@ -86,6 +86,17 @@ impl Worker {
         total
     }
 
+    /// Drops by name what waits for transmit rings that take nothing: their links are down.
+    pub(crate) fn drop_held(&mut self) {
+        let exits = self.exits.iter_mut().zip(&self.config.counters.ports);
+        for (exit, counters) in exits {
+            exit.clear(|packet| {
+                counters.dropped[Drop::NoOutput as usize].add(1);
+                self.pool.give(packet.into_frame(&self.config.region));
+            });
+        }
+    }
+
     /// Tells the transmit rings' other sides, and takes back what was sent.
     pub(crate) fn kick(&mut self) {
         for port in &mut self.config.ports {

@@ -31,6 +31,9 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 /// Queues that can wake it.
 const MOST_FDS: usize = 256;
+/// Longest that a stopping worker waits for a transmit ring that takes nothing: beyond what any
+/// rate makes a frame wait, and short for who has stopped it.
+const STUCK: Duration = Duration::from_secs(1);
 /// Between two publications of the numbers that are many.
 const RARELY: Duration = Duration::from_millis(10);
 
@@ -188,6 +191,7 @@ impl Worker {
     pub fn run(mut self) {
         self.pin();
         let mut idle = 0;
+        let mut moved = self.start;
         loop {
             // before the turn: after a sleep the first packet must meet the latest settings
             self.take_commands();
@@ -206,12 +210,20 @@ impl Worker {
             if !self.removing.is_empty() {
                 self.give_ports_back();
             }
+            if received + sent > 0 || !self.stopping {
+                moved = now;
+            }
             if received + sent > 0 {
                 idle = 0;
                 continue;
             }
             idle += 1;
-            if self.stopping && idle >= IDLE_ROUNDS && self.held() == 0 {
+            if self.stopping && idle >= IDLE_ROUNDS {
+                if self.held() > 0 && now.duration_since(moved) < STUCK {
+                    continue;
+                }
+                self.drop_held();
+                self.publish(now);
                 self.publish_details();
                 return;
             }
