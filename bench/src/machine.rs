@@ -313,9 +313,9 @@ impl Running {
         ports.map(|port| port.tx_packets.get()).sum()
     }
 
-    /// Times round the loop so far.
-    pub fn loops(&self) -> u64 {
-        self.counters.loops.get()
+    /// Times round the loop so far, and those of them with nothing to do.
+    pub fn loops(&self) -> (u64, u64) {
+        (self.counters.loops.get(), self.counters.idle_loops.get())
     }
 
     /// Its thread's number.

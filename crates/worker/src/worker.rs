@@ -218,6 +218,7 @@ impl Worker {
                 continue;
             }
             idle += 1;
+            self.config.counters.idle_loops.add(1);
             if self.stopping && idle >= IDLE_ROUNDS {
                 if self.held() > 0 && now.duration_since(moved) < STUCK {
                     continue;
