@@ -371,3 +371,44 @@ impl Running {
 pub fn soon() -> Instant {
     Instant::now() + Duration::from_millis(3)
 }
+
+#[cfg(test)]
+mod tests {
+    use bora_port::memory::{self, Replay};
+
+    use super::*;
+    use crate::packets;
+
+    fn source(memory: &Memory, packets: u64) -> Port {
+        let flows = packets::flows(16, 0, 0);
+        let flows: Vec<&[u8]> = flows.iter().map(<[u8; _]>::as_slice).collect();
+        let replay = Replay::new(memory.region.clone(), &flows).unwrap();
+        let (queue, _) = memory::replay(memory.region.clone(), replay.limited(packets));
+        Queue::Memory(queue).into()
+    }
+
+    #[test]
+    fn what_comes_in_goes_out() {
+        let (tables, memory) = (Tables::default_route(0).unwrap(), Memory::new(1).unwrap());
+        let ports = vec![source(&memory, 10_000)];
+        let job = worker(&tables, &memory, &Settings::default(), ports).unwrap();
+        let outcome = job.start(soon()).unwrap().stop().unwrap();
+        assert_eq!((outcome.received, outcome.sent), (10_000, 10_000));
+        assert!(outcome.dropped.is_empty() && outcome.rate() > 0.0);
+    }
+
+    #[test]
+    fn a_worker_ends_although_nobody_takes_what_it_holds() {
+        let (tables, memory) = (Tables::default_route(1).unwrap(), Memory::new(1).unwrap());
+        let (queue, _idle_peer) = memory::pair(64);
+        let ports = vec![source(&memory, 2000), Queue::Memory(queue).into()];
+        let job = worker(&tables, &memory, &Settings::default(), ports).unwrap();
+        let outcome = job.start(soon()).unwrap().stop().unwrap();
+        assert_eq!(
+            (outcome.received, outcome.sent, outcome.held),
+            (2000, 64, 0)
+        );
+        let names: Vec<_> = outcome.dropped.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["queue_full", "no_output"]);
+    }
+}
