@@ -73,9 +73,12 @@ fn draw(svg: &mut String, top: f64, panel: &Panel) {
     let base = top + 54.0 + HEIGHT;
     let points = || panel.lines.iter().flat_map(|(_, points)| points);
     let axis = Axis::of(points().map(|point| point.0));
-    let step = step(points().map(|point| point.1).fold(0.0, f64::max));
-    let y_of = |y: f64| base - y * (HEIGHT - 14.0) / (step * 4.0);
-    for line in 0..=4 {
+    let highest = points().map(|point| point.1).fold(0.0, f64::max);
+    let step = step(highest);
+    // a line may stand out a little above the last one
+    let steps = (highest / step - 0.2).ceil().max(1.0);
+    let y_of = |y: f64| base - y * (HEIGHT - 24.0) / (step * steps);
+    for line in 0..=steps as u32 {
         let (value, y) = (step * f64::from(line), y_of(step * f64::from(line)));
         let _ = writeln!(
             svg,
