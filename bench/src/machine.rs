@@ -13,7 +13,7 @@ use bora_forward::schedule::OutputConfig;
 use bora_forward::{Drop, HashPolicy, Ingress, Punt, RpFilter};
 use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{
-    BUDGET, Budgets, Command, Commands, Mode, PUNT_RING, QUOTA, Worker, WorkerConfig,
+    BUDGET, Bell, Budgets, Command, Commands, Mode, PUNT_RING, QUOTA, Share, Worker, WorkerConfig,
     WorkerCounters, WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
@@ -236,6 +236,7 @@ pub fn worker(
         quota: port.quota,
         output: port.output,
         queues: vec![port.queue],
+        share: Share::Alone,
     };
     let worker = Worker::new(WorkerConfig {
         core: settings.core,
@@ -252,7 +253,9 @@ pub fn worker(
         // nobody empties the ring: reasons of punts are all that is wanted
         budgets: Budgets::new(|_| u64::MAX),
         commands: commands.clone(),
-        returned: Arc::new(ArrayQueue::new(8)),
+        returns: Arc::new(ArrayQueue::new(8)),
+        bell: Arc::new(Bell::new()?),
+        peers: vec![],
         counters: counters.clone(),
     })?;
     Ok(Job {

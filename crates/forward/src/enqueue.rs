@@ -42,6 +42,28 @@ impl Exit {
         })
     }
 
+    /// Adds a packet, whose class is its mark.
+    #[inline]
+    pub fn stage(&mut self, packet: Packet) {
+        self.staged.push(packet);
+    }
+
+    /// Queues what is staged: for exits whose packets go on by another way than [`Exit::ready`].
+    #[inline]
+    pub fn queue_all(&mut self, refused: impl FnMut(Packet)) {
+        push_all(&mut self.queues, &mut self.staged, refused);
+    }
+
+    /// Its queues.
+    pub fn queues(&self) -> &Output {
+        &self.queues
+    }
+
+    /// Its queues.
+    pub fn queues_mut(&mut self) -> &mut Output {
+        &mut self.queues
+    }
+
     /// The packets that the transmit ring is to take now, from the front; [`Exit::settle`] must
     /// follow. `refused` gets what full queues do not take.
     #[inline]

@@ -23,6 +23,7 @@ mod reason;
 mod rewrite;
 pub mod schedule;
 mod source;
+mod spread;
 
 use bora_buffer::Region;
 use bora_fib::{FibReader, PortId};
@@ -39,6 +40,7 @@ pub use poll_list::{PollList, Turn};
 pub use reason::{Drop, Punt, Verdict};
 pub use rewrite::rewrite;
 pub use source::source_check;
+pub use spread::flow_of;
 
 /// Reverse-path check of IPv4 sources (RFC 3704), as `net.ipv4.conf.*.rp_filter`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -97,7 +97,9 @@ reasons! {
         PuntRingFull = "punt_ring_full",
         /// The backlog between reception and forwarding is full (mode `interrupt`).
         BacklogFull = "backlog_full",
-        /// The output port is not there any more, or its link is down and Bora ends.
+        /// The ring to the worker that is to forward it is full.
+        WorkerRingFull = "worker_ring_full",
+        /// The output port is not there any more, or takes nothing while Bora ends.
         NoOutput = "no_output",
     }
 }

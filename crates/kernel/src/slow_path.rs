@@ -21,6 +21,32 @@ pub struct SlowPathCounters {
     pub failed: AtomicU64,
 }
 
+/// ifindex of each port, by number, and whether it runs generic XDP; ports come and go.
+#[derive(Debug)]
+pub struct Devices(Vec<AtomicU64>);
+
+impl Devices {
+    /// None yet, with room for this many numbers.
+    pub fn new(ports: usize) -> Self {
+        Self((0..ports).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Sets a port's interface. It stays when the port is removed: what waits for Linux then still
+    /// belongs there.
+    pub fn set(&self, port: PortId, ifindex: u32, generic: bool) {
+        if let Some(slot) = self.0.get(usize::from(port.0)) {
+            slot.store(u64::from(ifindex) << 1 | u64::from(generic), Relaxed);
+        }
+    }
+
+    /// An index of 0, which the kernel refuses, for ports that never were.
+    fn get(&self, port: PortId) -> (u32, bool) {
+        let slot = self.0.get(usize::from(port.0));
+        let value = slot.map_or(0, |slot| slot.load(Relaxed));
+        ((value >> 1) as u32, value & 1 == 1)
+    }
+}
+
 /// Everything the thread works with.
 pub struct SlowPath {
     /// What the workers send.
@@ -29,8 +55,8 @@ pub struct SlowPath {
     pub region: Arc<Region>,
     /// Where their frames go afterwards.
     pub frames: SharedFrames,
-    /// ifindex of each port, by number, and whether it runs generic XDP.
-    pub devices: Vec<(u32, bool)>,
+    /// Where to hand them to Linux.
+    pub devices: Arc<Devices>,
     /// What is counted.
     pub counters: Arc<SlowPathCounters>,
     /// Set to end the thread, once the ring is empty.
@@ -73,10 +99,8 @@ impl SlowPath {
     }
 
     fn flush(&self, injector: &mut Injector, port: Option<PortId>) {
-        let Some(&(device, generic)) = port.and_then(|port| self.devices.get(usize::from(port.0)))
-        else {
-            return;
-        };
+        let Some(port) = port else { return };
+        let (device, generic) = self.devices.get(port);
         let waiting = injector.waiting() as u64;
         match injector.flush(device, generic) {
             Ok(count) => drop(self.counters.injected.fetch_add(count as u64, Relaxed)),

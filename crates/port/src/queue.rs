@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use bora_buffer::{Packet, Pool};
+use bora_buffer::{Packet, Pool, SharedFrames};
 
 use crate::{af_xdp, memif, memory};
 
@@ -78,6 +78,15 @@ impl Queue {
     /// [`Queue::receive`]. `None` if nothing tells; then look again after a while.
     pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
         each!(self, queue => queue.wait())
+    }
+
+    /// Closes the queue; free frames that it still held go to `frames`. Its [`StatsReader`]s must be
+    /// gone before.
+    pub fn close(self, frames: &SharedFrames) {
+        match self {
+            Self::AfXdp(socket) => socket.close(frames),
+            Self::Memory(_) | Self::Memif(_) => {}
+        }
     }
 
     /// A handle to read from another thread what the queue lost.

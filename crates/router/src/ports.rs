@@ -13,6 +13,7 @@ use bora_wire::MacAddr;
 
 use crate::config::{PathChoice, RunConfig};
 use crate::place::Pins;
+use crate::totals::Totals;
 
 /// Ethernet header and one VLAN tag.
 const ETHERNET: u32 = 18;
@@ -35,6 +36,8 @@ pub(crate) struct Port {
     pub(crate) settings: PortSettings,
     /// Whether its sockets work without copies; `None` without sockets.
     pub(crate) zero_copy: Option<bool>,
+    /// What its number had counted for a removed port before.
+    pub(crate) before: Totals,
 }
 
 /// Finds an interface and checks that it can be a port.
@@ -78,7 +81,7 @@ impl Port {
         let pin: PathBuf = pins.link(ifindex);
         let attachment = Attachment::new(program.fd(), &name, ifindex, &pin)?;
         let query = query(ifindex).with_context(|| format!("cannot query XDP of {name}"))?;
-        let (path, why) = choose(config.path, attachment.mode(), query.zero_copy);
+        let (path, why) = choose(config, attachment.mode(), query.zero_copy);
         let settings = PortSettings {
             index: id.0,
             path,
@@ -96,6 +99,7 @@ impl Port {
             query,
             settings,
             zero_copy: None,
+            before: Totals::default(),
         })
     }
 
@@ -173,10 +177,13 @@ impl Port {
     }
 }
 
-fn choose(wish: PathChoice, mode: AttachMode, zero_copy: bool) -> (Path, &'static str) {
-    match (wish, mode, zero_copy) {
+fn choose(config: &RunConfig, mode: AttachMode, zero_copy: bool) -> (Path, &'static str) {
+    match (config.path, mode, zero_copy) {
         (PathChoice::Express, ..) => (Path::Express, "asked for"),
         (PathChoice::Engine, ..) => (Path::Engine, "asked for"),
+        (PathChoice::Auto, ..) if config.needs_engine => {
+            (Path::Engine, "rules, classes or queues are configured")
+        }
         (PathChoice::Auto, AttachMode::Driver, true) => (Path::Engine, "driver does zero-copy"),
         (PathChoice::Auto, ..) => (Path::Express, "driver does no zero-copy"),
     }

@@ -2,24 +2,26 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use bora_fib::{FibStats, PortId};
 use bora_forward::HashPolicy;
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig, Settings};
-use bora_port::xdp::{AttachMode, Attachment, Counters, MAX_PORTS, Path, Program, query};
+use bora_port::xdp::{AttachMode, Attachment, Counters, Path, Program, query};
 use bora_worker::Command;
 
 use crate::api::{Call, Caller};
-use crate::config::RunConfig;
+use crate::apply::Unconfirmed;
+use crate::config::{File, RunConfig};
 use crate::engine::Engine;
-use crate::file::File;
 use crate::lease::Keeper;
 use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
+use crate::rules::{self, CompiledRules};
 
 /// How long the control loop waits for events and calls before it says that it is well.
 const TICK: Duration = Duration::from_millis(500);
@@ -64,10 +66,10 @@ impl FibPulse {
 pub struct Router {
     /// What it was started with, and what was changed since.
     pub(crate) file: File,
-    config: RunConfig,
+    pub(crate) config: RunConfig,
     place: Place,
     pub(crate) mirror: Mirror,
-    program: Program,
+    pub(crate) program: Program,
     pub(crate) ports: Vec<Port>,
     pub(crate) engine: Option<Engine>,
     keeper: Option<Keeper>,
@@ -78,10 +80,16 @@ pub struct Router {
     hash: (HashPolicy, HashPolicy),
     refreshed: Instant,
     pub(crate) fib_pulse: FibPulse,
-    /// Packets each port had left to Linux for the guard's sake: at the last refresh, and since.
-    pub(crate) guarded: Vec<(u64, u64)>,
+    /// Packets each port had left to Linux for the guard's sake, by number: at the last refresh, and
+    /// since.
+    pub(crate) guarded: BTreeMap<PortId, (u64, u64)>,
+    pub(crate) rules: CompiledRules,
+    /// What an apply that nobody has confirmed yet replaced.
+    pub(crate) unconfirmed: Option<Unconfirmed>,
+    /// Port numbers below this have been in use.
+    pub(crate) numbers: u16,
     /// The folder that the attachments' pins are reached through.
-    _pins: Pins,
+    pub(crate) pins: Pins,
     /// Held for as long as this Bora runs.
     _lock: std::fs::File,
 }
@@ -91,14 +99,6 @@ impl Router {
     pub fn start(file: File, place: Place) -> anyhow::Result<Self> {
         file.check()?;
         let config = file.clone().into_config();
-        ensure!(
-            config.ports.len() <= MAX_PORTS,
-            "more than {MAX_PORTS} ports"
-        );
-        let mut names = HashSet::new();
-        if let Some(twice) = config.ports.iter().find(|name| !names.insert(*name)) {
-            bail!("port {twice} is named twice");
-        }
         if let Some(core) = config.cores.iter().find(|&&core| !cpu_is_online(core)) {
             bail!("there is no CPU {core} on this machine; see /sys/devices/system/cpu/online");
         }
@@ -108,7 +108,7 @@ impl Router {
         let found = config
             .ports
             .iter()
-            .map(|name| ports::find(&mirror, name))
+            .map(|port| ports::find(&mirror, &port.name))
             .collect::<anyhow::Result<Vec<_>>>()?;
 
         let mut program = Program::load(place.netns)?;
@@ -130,15 +130,17 @@ impl Router {
             for port in &ports {
                 program.set_port(port.ifindex, &port.settings)?;
             }
+            let rules = rules::compile(&config, &ports, &mut mirror)?;
             let any_engine = ports.iter().any(|port| port.path == Path::Engine);
+            let classifier = rules.classifier.clone();
             let engine = any_engine
-                .then(|| Engine::start(&mut ports, &program, &fib, &config, hash))
+                .then(|| Engine::start(&mut ports, &program, &fib, &config, (hash, classifier)))
                 .transpose()?;
             let workers = engine.iter().flat_map(|engine| &engine.workers);
             let counters = workers.map(|worker| worker.counters.clone()).collect();
-            Ok::<_, anyhow::Error>((engine, counters))
+            Ok::<_, anyhow::Error>((engine, counters, rules))
         })();
-        let (engine, counters) = match started {
+        let (engine, counters, rules) = match started {
             Ok(parts) => parts,
             Err(error) => {
                 detach(
@@ -156,6 +158,7 @@ impl Router {
             place,
             mirror,
             program,
+            numbers: ports.len() as u16,
             ports,
             engine,
             keeper: None,
@@ -164,8 +167,10 @@ impl Router {
             hash,
             refreshed: Instant::now(),
             fib_pulse: FibPulse::default(),
-            guarded: Vec::new(),
-            _pins: pins,
+            guarded: BTreeMap::new(),
+            rules,
+            unconfirmed: None,
+            pins,
             _lock: lock,
         };
         router.update_addresses()?;
@@ -204,12 +209,10 @@ impl Router {
     /// Follows Linux and answers calls until told to stop; then ends in order.
     pub fn run(mut self, calls: &Receiver<Call>) -> anyhow::Result<()> {
         loop {
-            let changes = self.mirror.poll(TICK).context("cannot follow the kernel")?;
-            if let Some(keeper) = &self.keeper {
-                keeper
-                    .control
-                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            }
+            let wait = self.confirmation_due().map_or(TICK, |due| due.min(TICK));
+            let changes = self.mirror.poll(wait).context("cannot follow the kernel")?;
+            self.beat();
+            self.roll_back_if_due();
             let refresh = self.refreshed.elapsed() >= REFRESH;
             if refresh {
                 self.watch_guard();
@@ -236,6 +239,13 @@ impl Router {
         }
     }
 
+    /// Shows that the control side is alive, or the lease runs out.
+    pub(crate) fn beat(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.control.fetch_add(1, Relaxed);
+        }
+    }
+
     /// Ends forwarding: the gate closes first, so that Linux has the traffic while the rings are
     /// emptied.
     fn finish(mut self, detach_ports: bool) -> anyhow::Result<()> {
@@ -253,7 +263,7 @@ impl Router {
     }
 
     /// Brings links, settings and guard into the program, the FIB and the workers.
-    fn update_ports(&mut self, ask_driver: bool) -> anyhow::Result<()> {
+    pub(crate) fn update_ports(&mut self, ask_driver: bool) -> anyhow::Result<()> {
         self.refreshed = Instant::now();
         if ask_driver {
             for port in &mut self.ports {
@@ -285,13 +295,9 @@ impl Router {
 
     /// Notes how many packets the guard has left to Linux since the last time.
     fn watch_guard(&mut self) {
-        let totals: Vec<u64> = self
-            .ports
-            .iter()
-            .map(|port| self.counters(port).passed_by("guard"))
-            .collect();
-        self.guarded.resize(totals.len(), (0, 0));
-        for (known, total) in self.guarded.iter_mut().zip(totals) {
+        for port in &self.ports {
+            let total = self.counters(port.id).passed_by("guard");
+            let known = self.guarded.entry(port.id).or_default();
             *known = (total, total - known.0);
         }
     }
@@ -355,8 +361,8 @@ impl Router {
         self.update_mtus()
     }
 
-    pub(crate) fn counters(&self, port: &Port) -> Counters {
-        self.program.counters(port.id.0).unwrap_or_default()
+    pub(crate) fn counters(&self, port: PortId) -> Counters {
+        self.program.counters(port.0).unwrap_or_default()
     }
 }
 
@@ -401,7 +407,7 @@ fn attach_all(
     Ok(ports)
 }
 
-fn detach(ports: impl Iterator<Item = Port>) {
+pub(crate) fn detach(ports: impl Iterator<Item = Port>) {
     for port in ports {
         if let Err(error) = port.attachment.detach() {
             log::warn!("{}: cannot detach: {error}", port.name);

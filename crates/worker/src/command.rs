@@ -1,9 +1,11 @@
 //! What the control side says, carried out between two rounds.
 
+use bora_buffer::Packet;
 use bora_forward::schedule::{OutputConfig, OutputError};
 use bora_forward::{Drop, Exit, RuleHits};
 
-use crate::worker::{Command, Worker, WorkerPort};
+use crate::share::Share;
+use crate::worker::{Command, Returned, Worker, WorkerPort};
 
 impl Worker {
     pub(crate) fn take_commands(&mut self) {
@@ -49,7 +51,10 @@ impl Worker {
 
     /// Adds a port, or fills the place of one that was removed; its receive rings get frames.
     pub(crate) fn add_port(&mut self, mut port: WorkerPort) -> Result<(), OutputError> {
-        let exit = Exit::new(&port.output)?;
+        let exit = match port.share {
+            Share::Alone => Exit::new(&port.output)?,
+            Share::Owner(_) | Share::Member(_) => Exit::new(&port.output.unshaped())?,
+        };
         for queue in &mut port.queues {
             queue.refill(&mut self.pool);
         }
@@ -76,10 +81,18 @@ impl Worker {
             return;
         };
         let dropped = &self.config.counters.ports[number].dropped[Drop::QueueFull as usize];
-        let done = exit.configure(&config, |packet| {
+        let mut refused = |packet: Packet| {
             dropped.add(1);
             self.pool.give(packet.into_frame(&self.config.region));
-        });
+        };
+        let done = match &mut port.share {
+            Share::Alone => exit.configure(&config, refused),
+            Share::Member(_) => exit.configure(&config.unshaped(), refused),
+            Share::Owner(owner) => {
+                owner.configure(&config, &mut refused);
+                exit.configure(&config.unshaped(), refused)
+            }
+        };
         match done {
             Ok(()) => port.output = config,
             Err(error) => log::error!("queues stay as they were: {error}"),
@@ -101,14 +114,17 @@ impl Worker {
             .queues
             .iter_mut()
             .any(|queue| queue.waiting(1) > 0 || queue.in_flight() > 0);
-        if busy || self.exits[number].held() > 0 || !self.backlog.is_empty() {
+        let shared = port.share.in_flight() > 0;
+        if busy || shared || self.exits[number].held() > 0 || !self.backlog.is_empty() {
             return false;
         }
-        for queue in port.queues.drain(..) {
-            let returned = (port.ingress.port, queue);
-            if self.config.returned.push(returned).is_err() {
-                log::error!("nobody takes the queues of a removed port; they are closed here");
-            }
+        let returned = Returned {
+            port: port.ingress.port,
+            queues: std::mem::take(&mut port.queues),
+        };
+        port.share = Share::Alone;
+        if self.config.returns.push(returned).is_err() {
+            log::error!("nobody takes the queues of a removed port; they are closed here");
         }
         self.list_queues();
         true

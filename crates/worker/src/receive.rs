@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use bora_buffer::{MAX_BATCH, Packet};
-use bora_forward::{Drop, PollList, Turn};
+use bora_forward::{Drop, PollList, Turn, flow_of};
 use bora_port::af_xdp::RING_SIZE;
 
 use crate::mode::BACKLOG;
+use crate::share::Share;
 use crate::worker::{QUOTA, Worker, WorkerConfig};
 
 impl Worker {
@@ -55,14 +56,25 @@ impl Worker {
 
     /// Fills the batch with up to `most` packets.
     fn receive(&mut self, port: usize, queue: usize, most: usize) -> usize {
-        let queue = &mut self.config.ports[port].queues[queue];
-        let count = queue.receive(&mut self.batch.packets, most);
+        let counters = &self.config.counters.ports[port];
+        let port = &mut self.config.ports[port];
+        let queue = &mut port.queues[queue];
+        let packets = &mut self.batch.packets;
+        let count = queue.receive(packets, most);
         queue.refill(&mut self.pool);
-        if count > 0 {
-            let bytes: usize = self.batch.packets.iter().map(Packet::length).sum();
-            let counters = &self.config.counters.ports[port];
+        // members get what the owner has counted
+        if count > 0 && !matches!(port.share, Share::Member(_)) {
+            let bytes: usize = packets.iter().map(Packet::length).sum();
             counters.rx_packets.add(count as u64);
             counters.rx_bytes.add(bytes as u64);
+        }
+        if let Share::Owner(owner) = &mut port.share {
+            let (region, pool) = (&self.config.region, &mut self.pool);
+            let flow = |packet: &Packet| flow_of(region.octets(packet));
+            owner.spread(packets, flow, |packet| {
+                counters.dropped[Drop::WorkerRingFull as usize].add(1);
+                pool.give(packet.into_frame(region));
+            });
         }
         count
     }

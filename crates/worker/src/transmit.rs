@@ -1,10 +1,12 @@
 //! The way out: what the stages decide is carried out here.
 
-use bora_buffer::Packet;
-use bora_forward::{Context, Drop, Verdict, enqueue, run_classified};
+use bora_buffer::{Packet, Pool};
+use bora_forward::{Context, Drop, Exit, Verdict, enqueue, run_classified};
+use bora_port::Queue;
 
 use crate::punt::Punted;
-use crate::worker::Worker;
+use crate::share::Share;
+use crate::worker::{Worker, WorkerPort};
 
 impl Worker {
     /// Runs the stages over the batch and empties it.
@@ -48,37 +50,33 @@ impl Worker {
     }
 
     /// Moves packets from the exits to the transmit rings; what does not fit stays queued, what a
-    /// full queue does not take is dropped by name. Returns how many were sent.
+    /// full queue does not take is dropped by name. Returns how many went.
     pub(crate) fn send(&mut self) -> usize {
+        let (region, pool, now_ns) = (&*self.config.region, &mut self.pool, self.now_ns);
         let mut total = 0;
         for (number, exit) in self.exits.iter_mut().enumerate() {
-            if exit.held() == 0 {
-                continue;
-            }
             let counters = &self.config.counters.ports[number];
-            let (region, pool) = (&self.config.region, &mut self.pool);
-            let Some(queue) = self.config.ports[number].queues.first_mut() else {
-                continue;
-            };
-            queue.reclaim(pool);
-            let mut refused = |packet: Packet| {
+            let WorkerPort { queues, share, .. } = &mut self.config.ports[number];
+            let refused = |pool: &mut Pool, packet: Packet| {
                 counters.dropped[Drop::QueueFull as usize].add(1);
                 pool.give(packet.into_frame(region));
             };
-            let (mut packets, mut bytes) = (0, 0);
-            loop {
-                let ready = exit.ready(self.now_ns, &mut refused);
-                let before: usize = ready.iter().map(Packet::length).sum();
-                let sent = queue.transmit(ready);
-                let after: usize = ready.iter().map(Packet::length).sum();
-                packets += sent;
-                bytes += before - after;
-                let stuck = sent == 0 || !ready.is_empty();
-                exit.settle(&mut refused);
-                if stuck || exit.held() == 0 {
-                    break;
+            let exit = match share {
+                Share::Alone => exit,
+                Share::Owner(owner) => {
+                    owner.exchange(exit, |packet| refused(pool, packet));
+                    &mut owner.last
                 }
-            }
+                Share::Member(member) => {
+                    total += member.exchange(exit, |packet| refused(pool, packet));
+                    continue;
+                }
+            };
+            let Some(queue) = queues.first_mut().filter(|_| exit.held() > 0) else {
+                continue;
+            };
+            queue.reclaim(pool);
+            let (packets, bytes) = empty(exit, queue, now_ns, |packet| refused(pool, packet));
             counters.tx_packets.add(packets as u64);
             counters.tx_bytes.add(bytes as u64);
             total += packets;
@@ -88,12 +86,17 @@ impl Worker {
 
     /// Drops by name what waits for transmit rings that take nothing: their links are down.
     pub(crate) fn drop_held(&mut self) {
-        let exits = self.exits.iter_mut().zip(&self.config.counters.ports);
-        for (exit, counters) in exits {
-            exit.clear(|packet| {
-                counters.dropped[Drop::NoOutput as usize].add(1);
-                self.pool.give(packet.into_frame(&self.config.region));
-            });
+        let (region, pool) = (&self.config.region, &mut self.pool);
+        for (number, exit) in self.exits.iter_mut().enumerate() {
+            let dropped = &self.config.counters.ports[number].dropped[Drop::NoOutput as usize];
+            let mut drop = |packet: Packet| {
+                dropped.add(1);
+                pool.give(packet.into_frame(region));
+            };
+            exit.clear(&mut drop);
+            if let Share::Owner(owner) = &mut self.config.ports[number].share {
+                owner.last.clear(&mut drop);
+            }
         }
     }
 
@@ -104,6 +107,30 @@ impl Worker {
                 queue.kick();
                 queue.reclaim(&mut self.pool);
             }
+        }
+    }
+}
+
+/// Moves what may leave to the transmit ring while it has room; returns packets and octets.
+#[inline]
+fn empty(
+    exit: &mut Exit,
+    queue: &mut Queue,
+    now_ns: u64,
+    mut refused: impl FnMut(Packet),
+) -> (usize, usize) {
+    let (mut packets, mut bytes) = (0, 0);
+    loop {
+        let ready = exit.ready(now_ns, &mut refused);
+        let before: usize = ready.iter().map(Packet::length).sum();
+        let sent = queue.transmit(ready);
+        let after: usize = ready.iter().map(Packet::length).sum();
+        packets += sent;
+        bytes += before - after;
+        let stuck = sent == 0 || !ready.is_empty();
+        exit.settle(&mut refused);
+        if stuck || exit.held() == 0 {
+            return (packets, bytes);
         }
     }
 }

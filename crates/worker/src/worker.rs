@@ -15,9 +15,11 @@ use crossbeam_queue::ArrayQueue;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::bell::Bell;
 use crate::counters::WorkerCounters;
 use crate::mode::{BACKLOG, Mode};
 use crate::punt::{Budgets, PuntRing};
+use crate::share::Share;
 
 /// Packets a queue may bring a turn, without configuration; NAPI's weight.
 pub const QUOTA: u32 = 64;
@@ -66,7 +68,7 @@ pub enum Command {
     },
     /// One more port: the next number, or that of a port that was removed.
     AddPort(Box<WorkerPort>),
-    /// Give the port's queues back through [`WorkerConfig::returned`], once what they received is
+    /// Give the port's queues back through [`WorkerConfig::returns`], once what they received is
     /// forwarded and what they send is sent. The gate in front of it is closed.
     RemovePort(PortId),
     /// Finish: the gate is closed, so empty the receive rings, send what is held, and end.
@@ -76,8 +78,17 @@ pub enum Command {
 /// From the control side to one worker.
 pub type Commands = Arc<ArrayQueue<Command>>;
 
-/// Queues that workers have given back, with the port they were of.
-pub type Returned = Arc<ArrayQueue<(PortId, Queue)>>;
+/// One worker's queues of a removed port.
+#[derive(Debug)]
+pub struct Returned {
+    /// The port.
+    pub port: PortId,
+    /// Its queues, drained: to be closed.
+    pub queues: Vec<Queue>,
+}
+
+/// From the workers to the control side.
+pub type Returns = Arc<ArrayQueue<Returned>>;
 
 /// A worker's part of one port.
 #[derive(Debug)]
@@ -90,8 +101,11 @@ pub struct WorkerPort {
     pub quota: u32,
     /// Classes, queues and rates on the way out; found good.
     pub output: OutputConfig,
-    /// The receive queues this worker owns; it sends through the first.
+    /// The receive queues this worker owns; it sends through the first. A [`Share::Member`] has the
+    /// ring it receives from.
     pub queues: Vec<Queue>,
+    /// Whether other workers use the same queue.
+    pub share: Share,
 }
 
 /// What a worker is made of.
@@ -121,10 +135,14 @@ pub struct WorkerConfig {
     pub punts: PuntRing,
     /// What may go there.
     pub budgets: Budgets,
+    /// What others wake it by.
+    pub bell: Arc<Bell>,
+    /// Counters of the workers it shares ports with: it ends after their packets have left.
+    pub peers: Vec<Arc<WorkerCounters>>,
     /// What the control side says.
     pub commands: Commands,
     /// Queues the worker is done with.
-    pub returned: Returned,
+    pub returns: Returns,
     /// What it counts.
     pub counters: Arc<WorkerCounters>,
 }
@@ -147,6 +165,8 @@ pub struct Worker {
     pub(crate) now_ns: u64,
     start: Instant,
     published: Instant,
+    /// When there was something to do last.
+    busy: Instant,
     /// Ports to be given back.
     pub(crate) removing: Vec<usize>,
     pub(crate) stopping: bool,
@@ -177,6 +197,7 @@ impl Worker {
             now_ns: 0,
             start: now,
             published: now,
+            busy: now,
             removing: Vec::new(),
             stopping: false,
             config,
@@ -191,7 +212,6 @@ impl Worker {
     pub fn run(mut self) {
         self.pin();
         let mut idle = 0;
-        let mut moved = self.start;
         loop {
             // before the turn: after a sleep the first packet must meet the latest settings
             self.take_commands();
@@ -210,19 +230,14 @@ impl Worker {
             if !self.removing.is_empty() {
                 self.give_ports_back();
             }
-            if received + sent > 0 || !self.stopping {
-                moved = now;
-            }
             if received + sent > 0 {
                 idle = 0;
+                self.busy = now;
                 continue;
             }
             idle += 1;
             self.config.counters.idle_loops.add(1);
-            if self.stopping && idle >= IDLE_ROUNDS {
-                if self.held() > 0 && now.duration_since(moved) < STUCK {
-                    continue;
-                }
+            if self.stopping && idle >= IDLE_ROUNDS && self.is_over(now) {
                 self.drop_held();
                 self.publish(now);
                 self.publish_details();
@@ -258,8 +273,20 @@ impl Worker {
     }
 
     /// Packets this worker has in hand, those with drivers not among them.
-    fn held(&self) -> usize {
-        self.backlog.len() + self.exits.iter().map(Exit::held).sum::<usize>()
+    fn held(&self) -> u64 {
+        let shared = self.config.ports.iter().map(|port| port.share.in_flight());
+        let exits = self.exits.iter().map(|exit| exit.held() as u64);
+        self.backlog.len() as u64 + exits.sum::<u64>() + shared.sum::<u64>()
+    }
+
+    /// Whether nothing is left here, nor with those who send through this worker's rings. They
+    /// publish what they hold once a round, hence the wait. Or nothing has moved for too long.
+    fn is_over(&self, now: Instant) -> bool {
+        if now.duration_since(self.busy) >= STUCK {
+            return true;
+        }
+        let quiet = self.config.peers.is_empty() || now.duration_since(self.busy) >= LONGEST_SLEEP;
+        quiet && self.held() == 0 && self.config.peers.iter().all(|peer| peer.queued.get() == 0)
     }
 
     fn publish(&mut self, now: Instant) {
@@ -267,7 +294,7 @@ impl Worker {
         let queues = self.config.ports.iter().flat_map(|port| &port.queues);
         let in_flight = queues.map(|queue| u64::from(queue.in_flight())).sum();
         counters.held.set(in_flight);
-        counters.queued.set(self.held() as u64);
+        counters.queued.set(self.held());
         counters.loops.add(1);
         if now.duration_since(self.published) >= RARELY {
             self.published = now;
@@ -303,17 +330,26 @@ impl Worker {
         self.config.counters.sleeps.add(1);
         self.config.fib.offline();
         let mut longest = self.longest_sleep();
+        self.config.bell.lie_down();
         let mut fds: ArrayVec<PollFd<'_>, MOST_FDS> = ArrayVec::new();
-        for queue in self
-            .config
-            .ports
-            .iter_mut()
-            .flat_map(|port| &mut port.queues)
-        {
-            let fd = queue.wait();
-            let fd = fd.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            if fd.is_none_or(|fd| fds.try_push(fd).is_err()) {
-                longest = longest.min(BLIND_SLEEP);
+        fds.push(PollFd::new(&self.config.bell, PollFlags::IN));
+        for port in &mut self.config.ports {
+            if port.share.has_mail() {
+                longest = Duration::ZERO;
+            }
+            for queue in &mut port.queues {
+                // a member's ring has the bell
+                if let Share::Member(_) = port.share {
+                    if queue.waiting(1) > 0 {
+                        longest = Duration::ZERO;
+                    }
+                    continue;
+                }
+                let fd = queue.wait();
+                let fd = fd.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+                if fd.is_none_or(|fd| fds.try_push(fd).is_err()) {
+                    longest = longest.min(BLIND_SLEEP);
+                }
             }
         }
         let timeout = Timespec {
@@ -322,13 +358,20 @@ impl Worker {
         };
         // an interrupted or failed wait is a short sleep, no more
         let _ = poll(&mut fds, Some(&timeout));
+        self.config.bell.get_up();
         self.config.fib.online();
     }
 
-    /// Until a rate lets a packet go that waits.
+    /// Until a rate lets a packet go that waits. What waits for another worker is announced by it.
     fn longest_sleep(&mut self) -> Duration {
         let now = self.now_ns;
-        let held = self.exits.iter_mut().filter(|exit| exit.held() > 0);
+        let ports = self.config.ports.iter_mut().zip(&mut self.exits);
+        let exits = ports.filter_map(|(port, exit)| match &mut port.share {
+            Share::Alone => Some(exit),
+            Share::Owner(owner) => Some(&mut owner.last),
+            Share::Member(_) => None,
+        });
+        let held = exits.filter(|exit| exit.held() > 0);
         let next = held.filter_map(|exit| exit.next_ready_ns(now)).min();
         let until = next.map(|next| Duration::from_nanos(next.saturating_sub(now)));
         until.map_or(LONGEST_SLEEP, |until| until.min(LONGEST_SLEEP))
