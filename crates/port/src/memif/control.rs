@@ -39,7 +39,7 @@ pub enum Role {
 pub struct Config {
     /// Which side to play.
     pub role: Role,
-    /// The control channel's unix socket.
+    /// The control channel's unix socket; `@name` is the abstract address `name` (unix(7)).
     pub socket: PathBuf,
     /// The interface's number on that socket.
     pub id: u32,
