@@ -122,6 +122,7 @@ impl Machine {
                 rp_filter: RpFilter::Off,
                 partial_checksum: false,
                 send_redirects4: false,
+                gate: None,
             },
         })
     }

@@ -4,13 +4,15 @@ use bora_buffer::MAX_BATCH;
 use bora_fib::{FibReader, NextHop, NextHopId, PortId, PuntReason};
 
 use crate::batch::{Batch, Family};
-use crate::{Context, Drop, RpFilter, Verdict};
+use crate::{Context, Drop, Punt, RpFilter, Verdict};
 
 /// Drops packets whose source the ingress port must not bring, as `rp_filter` says. IPv6 has no
-/// such setting in Linux.
+/// such setting in Linux. Without an XDP program in front, packets that claim to come from the
+/// router itself go to Linux, which decides by `accept_local`.
 pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     let mode = context.ingress.rp_filter;
-    if mode == RpFilter::Off {
+    let gated = context.ingress.gate.is_some();
+    if mode == RpFilter::Off && !gated {
         return;
     }
     let mut sources = [0; MAX_BATCH];
@@ -33,11 +35,24 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
         .filter(|(_, meta)| meta.family == Family::V4)
     {
         let Some(&id) = found.next() else { break };
+        if gated && is_local(context.fib, id) {
+            meta.verdict = Verdict::Punt(Punt::Local);
+            continue;
+        }
+        if mode == RpFilter::Off {
+            continue;
+        }
         let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
         if !leads_back(context.fib, id, port) {
             meta.verdict = Verdict::Drop(Drop::SourceCheck);
         }
     }
+}
+
+/// Whether an address is the router's own.
+fn is_local(fib: &FibReader, id: NextHopId) -> bool {
+    let reason = PuntReason::Local;
+    matches!(fib.next_hop(id), NextHop::Punt { reason: found, .. } if *found == reason)
 }
 
 /// Whether a next hop is a way back, through `port` if one is given. Any path of a group will do.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::PortId;
 use bora_port::inject::Injector;
+use bora_port::tap::Writer;
 use bora_worker::{PuntRing, Punted};
 
 /// Wait when the ring is empty: bounds the delay an exception suffers.
@@ -21,6 +22,20 @@ pub struct SlowPathCounters {
     pub failed: AtomicU64,
 }
 
+/// How packets of one port get to Linux.
+#[derive(Debug)]
+pub enum Device {
+    /// Received once more on the interface itself.
+    Interface {
+        /// Its index.
+        ifindex: u32,
+        /// Whether it runs generic XDP.
+        generic: bool,
+    },
+    /// Received on the TAP interface that stands for the port.
+    Twin(Writer),
+}
+
 /// Everything the thread works with.
 pub struct SlowPath {
     /// What the workers send.
@@ -29,8 +44,8 @@ pub struct SlowPath {
     pub region: Arc<Region>,
     /// Where their frames go afterwards.
     pub frames: SharedFrames,
-    /// ifindex of each port, by number, and whether it runs generic XDP.
-    pub devices: Vec<(u32, bool)>,
+    /// Each port's way, by number.
+    pub devices: Vec<Device>,
     /// What is counted.
     pub counters: Arc<SlowPathCounters>,
     /// Set to end the thread, once the ring is empty.
@@ -63,6 +78,16 @@ impl SlowPath {
     }
 
     fn add(&self, injector: &mut Injector, punted: Punted) {
+        if let Some(Device::Twin(twin)) = self.device(punted.port) {
+            let written = twin.write(self.region.octets(&punted.packet));
+            let counter = match written {
+                Ok(()) => &self.counters.injected,
+                Err(_) => &self.counters.failed,
+            };
+            counter.fetch_add(1, Relaxed);
+            self.frames.give(punted.packet.into_frame(&self.region));
+            return;
+        }
         if injector.waiting() == bora_port::inject::BATCH {
             self.flush(injector, Some(punted.port));
         }
@@ -72,16 +97,20 @@ impl SlowPath {
         self.frames.give(punted.packet.into_frame(&self.region));
     }
 
+    fn device(&self, port: PortId) -> Option<&Device> {
+        self.devices.get(usize::from(port.0))
+    }
+
     fn flush(&self, injector: &mut Injector, port: Option<PortId>) {
-        let Some(&(device, generic)) = port.and_then(|port| self.devices.get(usize::from(port.0)))
+        let Some(&Device::Interface { ifindex, generic }) = port.and_then(|port| self.device(port))
         else {
             return;
         };
         let waiting = injector.waiting() as u64;
-        match injector.flush(device, generic) {
+        match injector.flush(ifindex, generic) {
             Ok(count) => drop(self.counters.injected.fetch_add(count as u64, Relaxed)),
             Err(error) => {
-                log::debug!("cannot hand packets to interface {device}: {error}");
+                log::debug!("cannot hand packets to interface {ifindex}: {error}");
                 self.counters.failed.fetch_add(waiting, Relaxed);
             }
         }

@@ -1,11 +1,14 @@
-//! How a packet comes and goes: one [`Queue`] type over AF_XDP, memif and memory, and the XDP program
+//! How a packet comes and goes: one [`Queue`] type over AF_XDP, memif, TAP and memory, and the XDP program
 //! in front of Linux.
 
 pub mod af_xdp;
 pub mod inject;
+mod losses;
 pub mod memif;
 pub mod memory;
 mod queue;
+pub mod tap;
 pub mod xdp;
 
+pub use losses::Losses;
 pub use queue::{Queue, QueueStats, StatsReader};

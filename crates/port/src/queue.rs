@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bora_buffer::{Packet, Pool};
 
-use crate::{af_xdp, memif, memory};
+use crate::losses::Losses;
+use crate::{af_xdp, memif, memory, tap};
 
 /// One queue of one port: a way in and a way out, owned by one worker. Calls are once a batch, so
 /// the choice between the kinds costs nothing.
@@ -18,6 +19,8 @@ pub enum Queue {
     Memory(memory::Queue),
     /// Shared with another process.
     Memif(memif::Queue),
+    /// A TAP interface: with Linux itself.
+    Tap(tap::Queue),
 }
 
 macro_rules! each {
@@ -26,6 +29,7 @@ macro_rules! each {
             Queue::AfXdp($queue) => $call,
             Queue::Memory($queue) => $call,
             Queue::Memif($queue) => $call,
+            Queue::Tap($queue) => $call,
         }
     };
 }
@@ -66,7 +70,13 @@ impl Queue {
     /// Tells the other side that there are packets, where it wants to be told.
     #[inline]
     pub fn kick(&mut self) {
-        each!(self, queue => queue.kick())
+        match self {
+            Self::AfXdp(queue) => queue.kick(),
+            Self::Memory(queue) => queue.kick(),
+            Self::Memif(queue) => queue.kick(),
+            // written is told
+            Self::Tap(_) => {}
+        }
     }
 
     /// Packets given to [`Queue::transmit`] whose frames are not back yet.
@@ -77,7 +87,12 @@ impl Queue {
     /// Prepares for sleep: a descriptor that is readable once packets have come since the last
     /// [`Queue::receive`]. `None` if nothing tells; then look again after a while.
     pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
-        each!(self, queue => queue.wait())
+        match self {
+            Self::AfXdp(queue) => queue.wait(),
+            Self::Memory(queue) => queue.wait(),
+            Self::Memif(queue) => queue.wait(),
+            Self::Tap(queue) => Some(queue.wait()),
+        }
     }
 
     /// A handle to read from another thread what the queue lost.
@@ -88,7 +103,8 @@ impl Queue {
         Ok(match self {
             Self::AfXdp(socket) => StatsReader::AfXdp(socket.stats_reader()?),
             Self::Memory(_) => StatsReader::Lossless,
-            Self::Memif(queue) => StatsReader::Memif(queue.losses()),
+            Self::Memif(queue) => StatsReader::Own(queue.losses()),
+            Self::Tap(queue) => StatsReader::Own(queue.losses()),
         })
     }
 }
@@ -101,7 +117,7 @@ pub struct QueueStats {
     pub rx_ring_full: u64,
     /// Dropped because no free frame was at hand, or too long for one (AF_XDP).
     pub rx_dropped: u64,
-    /// Dropped because a frame has no room for a chain of buffers this long (memif).
+    /// Dropped because a frame has no room for a packet this long (memif, TAP).
     pub rx_too_long: u64,
     /// Empty, or with more octets than the buffer it came in (memif).
     pub rx_malformed: u64,
@@ -109,6 +125,8 @@ pub struct QueueStats {
     pub tx_invalid: u64,
     /// Sent, but the peer went away before it took them (memif).
     pub tx_link_down: u64,
+    /// Refused by Linux, for instance because the interface is down (TAP).
+    pub tx_refused: u64,
 }
 
 /// Reads what a queue lost, from any thread.
@@ -119,7 +137,7 @@ pub enum StatsReader {
     /// Memory ports lose nothing.
     Lossless,
     /// The queue's own counters.
-    Memif(Arc<memif::Losses>),
+    Own(Arc<Losses>),
 }
 
 impl StatsReader {
@@ -136,7 +154,7 @@ impl StatsReader {
                 }
             }
             Self::Lossless => QueueStats::default(),
-            Self::Memif(losses) => losses.read(),
+            Self::Own(losses) => losses.read(),
         }
     }
 }

@@ -65,11 +65,18 @@ impl Router {
         add(&mut dropped, "tx_ring_full", counters.tx_ring_full);
         let mut tx = counters.tx_packets - counters.tx_ring_full.min(counters.tx_packets);
         let mut tx_bytes = counters.tx_bytes;
+        let (mut rx, mut rx_bytes) = (counters.rx_packets, counters.rx_bytes);
+        let mut from_linux = 0;
         if let Some(engine) = &self.engine {
             for worker in &engine.workers {
                 let counted = &worker.counters.ports[usize::from(port.id.0)];
                 tx += counted.tx_packets.get();
                 tx_bytes += counted.tx_bytes.get();
+                from_linux += counted.from_linux.get();
+                if port.twin().is_some() {
+                    rx += counted.rx_packets.get();
+                    rx_bytes += counted.rx_bytes.get();
+                }
                 for (&reason, count) in Punt::ALL.iter().zip(&counted.punted) {
                     add(&mut passed, reason.name(), count.get());
                 }
@@ -77,10 +84,17 @@ impl Router {
                     add(&mut dropped, reason.name(), count.get());
                 }
             }
-            for socket in &engine.sockets[usize::from(port.id.0)] {
-                let stats = socket.read();
+            for queue in &engine.queues[usize::from(port.id.0)] {
+                let stats = queue.read();
                 add(&mut dropped, "rx_ring_full", stats.rx_ring_full);
                 add(&mut dropped, "no_frame", stats.rx_dropped);
+                add(&mut dropped, "rx_too_long", stats.rx_too_long);
+                add(&mut dropped, "rx_malformed", stats.rx_malformed);
+                add(&mut dropped, "tx_link_down", stats.tx_link_down);
+                add(&mut dropped, "tx_refused", stats.tx_refused);
+                // what a port without an XDP program loses, the worker has not counted
+                rx += stats.rx_too_long + stats.rx_malformed;
+                tx -= (stats.tx_link_down + stats.tx_refused).min(tx);
             }
         }
         PortReport {
@@ -91,7 +105,9 @@ impl Router {
             mac: mac_text(port.settings.mac),
             path: path_name(port.path).into(),
             why: port.why.clone(),
-            xdp: mode_name(port.attachment.mode()).into(),
+            kind: port.twin().map_or("interface", |twin| twin.kind()).into(),
+            wire: port.twin().map(|twin| twin.state()).unwrap_or_default(),
+            xdp: mode_name(port.mode()).into(),
             af_xdp: match port.zero_copy {
                 None => "-",
                 Some(true) => "zero-copy",
@@ -99,14 +115,16 @@ impl Router {
             }
             .into(),
             redirect: match (port.query.can_redirect, port.link.kind.as_str()) {
+                _ if port.twin().is_some() => "-",
                 (true, _) => "from every port",
                 (false, "veth") => "from generic XDP only: the peer has neither XDP nor GRO on",
                 (false, _) => "from generic XDP only: the driver cannot",
             }
             .into(),
             queues: port.link.rx_queues,
-            rx_packets: counters.rx_packets,
-            rx_bytes: counters.rx_bytes,
+            rx_packets: rx,
+            rx_bytes,
+            from_linux,
             tx_packets: tx,
             tx_bytes,
             passed: passed.values().sum(),
@@ -121,7 +139,7 @@ impl Router {
         let (mut to_engine, mut from_engine, mut queued) = (0, 0, 0);
         for port in &self.ports {
             let report = self.port_report(port);
-            total.received += report.rx_packets;
+            total.received += report.rx_packets + report.from_linux;
             total.sent += report.tx_packets;
             total.passed += report.passed;
             for (name, count) in report.dropped_by_reason {
@@ -136,14 +154,18 @@ impl Router {
             let failed = engine.slow_path.failed.load(Relaxed);
             add(&mut total.drops, "slow_path_failed", failed);
             total.passed -= failed.min(total.passed);
-            for socket in engine.sockets.iter().flatten() {
-                let stats = socket.read();
-                from_engine += stats.rx_ring_full + stats.rx_dropped;
+            for port in self.ports.iter().filter(|port| port.twin().is_none()) {
+                let number = usize::from(port.id.0);
+                for queue in &engine.queues[number] {
+                    let stats = queue.read();
+                    from_engine += stats.rx_ring_full + stats.rx_dropped;
+                }
+                let workers = engine.workers.iter();
+                let counted = workers.map(|w| w.counters.ports[number].rx_packets.get());
+                from_engine += counted.sum::<u64>();
             }
             for worker in &engine.workers {
                 queued += worker.counters.queued.get();
-                let ports = worker.counters.ports.iter();
-                from_engine += ports.map(|port| port.rx_packets.get()).sum::<u64>();
             }
         }
         total.held = to_engine.saturating_sub(from_engine) + queued;

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::spec::PortSpec;
+
 /// Which tier forwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -26,8 +28,8 @@ pub struct Bypass {
 /// Configuration of one run.
 #[derive(Clone, Debug)]
 pub struct RunConfig {
-    /// Interface names.
-    pub ports: Vec<String>,
+    /// What to forward between.
+    pub ports: Vec<PortSpec>,
     /// CPUs for workers; empty lets the scheduler place one worker.
     pub cores: Vec<usize>,
     /// When workers look at their queues.

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use bora_buffer::{HEADROOM, Region, SharedFrames};
 use bora_fib::FibHandle;
 use bora_forward::HashPolicy;
-use bora_kernel::{SlowPath, SlowPathCounters};
+use bora_kernel::{Device, SlowPath, SlowPathCounters};
 use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError};
 use bora_port::inject::Injector;
 use bora_port::xdp::{AttachMode, MAX_QUEUES, Program};
@@ -43,8 +43,8 @@ impl Running {
 pub(crate) struct Engine {
     pub(crate) workers: Vec<Running>,
     pub(crate) slow_path: Arc<SlowPathCounters>,
-    /// Statistics of each port's sockets, by port number.
-    pub(crate) sockets: Vec<Vec<StatsReader>>,
+    /// Statistics of each port's queues, by port number.
+    pub(crate) queues: Vec<Vec<StatsReader>>,
     slow_path_stop: Arc<AtomicBool>,
     slow_path_thread: Option<JoinHandle<()>>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Running {
 }
 
 impl Engine {
-    /// Opens sockets on all queues of all ports and starts the workers.
+    /// Opens all queues of all ports and starts the workers.
     pub(crate) fn start(
         ports: &mut [Port],
         program: &Program,
@@ -73,8 +73,23 @@ impl Engine {
             .collect();
         let region = Arc::new(region_for(ports, &queues)?);
         let frames = SharedFrames::of_new_region(&region);
-        let mut sockets = open_sockets(ports, &queues, &region)?;
-        let fewest = sockets.iter().map(Vec::len).min().unwrap_or(1).max(1);
+        let sockets = open_sockets(ports, &queues, &region)?;
+        for (port, sockets) in ports.iter_mut().zip(&sockets) {
+            if port.twin().is_none() {
+                port.zero_copy = Some(sockets.iter().all(Socket::zero_copy));
+            }
+            for (queue, socket) in sockets.iter().enumerate() {
+                program.set_socket(port.id.0, queue as u32, socket.as_fd())?;
+            }
+        }
+        let mut all_queues = Vec::with_capacity(ports.len());
+        for (port, sockets) in ports.iter_mut().zip(sockets) {
+            all_queues.push(match port.twin_mut() {
+                None => sockets.into_iter().map(Queue::AfXdp).collect(),
+                Some(twin) => twin.open_queues(&region)?,
+            });
+        }
+        let fewest = all_queues.iter().map(Vec::len).min().unwrap_or(1).max(1);
         let wanted = config.cores.len().max(1);
         let count = wanted.min(fewest);
         if count < wanted {
@@ -83,21 +98,11 @@ impl Engine {
                  port has {fewest}"
             );
         }
-        let readers = sockets
+        let mut readers = all_queues
             .iter()
-            .map(|port| {
-                port.iter()
-                    .map(|socket| Ok(StatsReader::AfXdp(socket.stats_reader()?)))
-                    .collect()
-            })
+            .map(|queues| queues.iter().map(Queue::stats_reader).collect())
             .collect::<std::io::Result<Vec<Vec<_>>>>()
-            .context("socket statistics")?;
-        for (port, sockets) in ports.iter_mut().zip(&sockets) {
-            port.zero_copy = Some(sockets.iter().all(Socket::zero_copy));
-            for (queue, socket) in sockets.iter().enumerate() {
-                program.set_socket(port.id.0, queue as u32, socket.as_fd())?;
-            }
-        }
+            .context("queue statistics")?;
 
         log::info!(
             "{} frames of {} octets in {} pages",
@@ -118,10 +123,7 @@ impl Engine {
             punts: punts.clone(),
             region: region.clone(),
             frames: frames.clone(),
-            devices: ports
-                .iter()
-                .map(|port| (port.ifindex, port.settings.generic))
-                .collect(),
+            devices: ports.iter().map(way_to_linux).collect::<Result<_, _>>()?,
             counters: slow_path.clone(),
             stop: slow_path_stop.clone(),
         };
@@ -131,16 +133,22 @@ impl Engine {
         for number in 0..count {
             let ports = ports
                 .iter()
-                .zip(&mut sockets)
-                .map(|(port, sockets)| WorkerPort {
-                    ingress: port.ingress(),
-                    min_frame: port.settings.min_frame,
-                    queues: share_of(sockets, number, count)
-                        .into_iter()
-                        .map(Queue::AfXdp)
-                        .collect(),
+                .zip(&mut all_queues)
+                .map(|(port, queues)| {
+                    // one worker is enough for what Linux has to say
+                    let twin = port.twin().filter(|_| number == 0);
+                    let twin = twin.map(|twin| twin.queue(&region)).transpose()?;
+                    if let Some(twin) = &twin {
+                        readers[usize::from(port.id.0)].push(twin.stats_reader()?);
+                    }
+                    Ok(WorkerPort {
+                        ingress: port.ingress(),
+                        min_frame: port.settings.min_frame,
+                        queues: share_of(queues, number, count),
+                        twin,
+                    })
                 })
-                .collect::<Vec<_>>();
+                .collect::<std::io::Result<Vec<_>>>()?;
             let counters = Arc::new(WorkerCounters::new(ports.len()));
             let commands: Commands = Arc::new(ArrayQueue::new(COMMANDS));
             let core = config.cores.get(number).copied();
@@ -170,7 +178,7 @@ impl Engine {
         Ok(Self {
             workers,
             slow_path,
-            sockets: readers,
+            queues: readers,
             slow_path_stop,
             slow_path_thread: Some(slow_path_thread),
         })
@@ -214,12 +222,26 @@ fn region_for(ports: &[Port], queues: &[u32]) -> anyhow::Result<Region> {
     } else {
         4096
     };
-    let sockets: u32 = queues.iter().sum();
-    let frames = sockets * RING_SIZE * 2 + 2 * PUNT_RING as u32;
+    let of_port = |(port, queues): (&Port, &u32)| match port.twin() {
+        None => queues * RING_SIZE * 2,
+        Some(twin) => twin.ring_slots() * 2 + RING_SIZE,
+    };
+    let frames: u32 = ports.iter().zip(queues).map(of_port).sum();
+    let frames = frames + 2 * PUNT_RING as u32;
     Ok(Region::new(frames, frame_size)?)
 }
 
-/// A socket for each queue of each port. Sockets of one mode share one UMEM.
+fn way_to_linux(port: &Port) -> std::io::Result<Device> {
+    match port.twin() {
+        Some(twin) => Ok(Device::Twin(twin.writer()?)),
+        None => Ok(Device::Interface {
+            ifindex: port.ifindex,
+            generic: port.settings.generic,
+        }),
+    }
+}
+
+/// A socket for each queue of each interface. Sockets of one mode share one UMEM.
 fn open_sockets(
     ports: &[Port],
     queues: &[u32],
@@ -227,7 +249,11 @@ fn open_sockets(
 ) -> anyhow::Result<Vec<Vec<Socket>>> {
     let mut all: Vec<Vec<Socket>> = Vec::with_capacity(ports.len());
     for (port, &queues) in ports.iter().zip(queues) {
-        let zero_copy = port.query.zero_copy && port.attachment.mode() == AttachMode::Driver;
+        if port.twin().is_some() {
+            all.push(Vec::new());
+            continue;
+        }
+        let zero_copy = port.query.zero_copy && port.mode() == Some(AttachMode::Driver);
         let mut sockets = Vec::with_capacity(queues as usize);
         for queue in 0..queues {
             let config = SocketConfig {
@@ -255,19 +281,19 @@ fn open_sockets(
     Ok(all)
 }
 
-/// Every `count`-th socket from `number` on, so that its first is queue `number`; the rest stay.
-fn share_of(sockets: &mut Vec<Socket>, number: usize, count: usize) -> Vec<Socket> {
+/// Every `count`-th queue from `number` on, so that its first is queue `number`; the rest stay.
+fn share_of(queues: &mut Vec<Queue>, number: usize, count: usize) -> Vec<Queue> {
     // earlier workers have taken their shares: of each remaining round, ours is the first
     let step = count - number;
     let (mut mine, mut rest) = (Vec::new(), Vec::new());
-    for (index, socket) in sockets.drain(..).enumerate() {
+    for (index, queue) in queues.drain(..).enumerate() {
         if index % step == 0 {
-            mine.push(socket)
+            mine.push(queue)
         } else {
-            rest.push(socket)
+            rest.push(queue)
         }
     }
-    *sockets = rest;
+    *queues = rest;
     mine
 }
 

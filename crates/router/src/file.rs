@@ -10,12 +10,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Bypass, PathChoice, RunConfig};
+use crate::spec::PortSpec;
 
 /// Configuration of a Bora. Everything but the ports may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Interfaces to forward on, at least one.
+    /// What to forward between, at least one.
     #[serde(default, rename = "port")]
     pub ports: Vec<PortSection>,
     /// Which tier forwards.
@@ -32,11 +33,12 @@ pub struct File {
     pub linux: LinuxSection,
 }
 
-/// One interface.
+/// One port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PortSection {
-    /// Its name in Linux.
+    /// The interface's name in Linux, or another kind of port with its options, such as
+    /// `memif:/run/vpp/memif.sock,role=server`.
     pub name: String,
 }
 
@@ -124,6 +126,7 @@ impl File {
             !self.ports.is_empty(),
             "no ports; name at least one with --port or in a [[port]] section"
         );
+        self.specs()?;
         ensure!(
             (1..=1024).contains(&self.fib.memory),
             "fib.memory is {} MiB; it must be from 1 to 1024",
@@ -140,11 +143,19 @@ impl File {
         Ok(toml::to_string_pretty(self)?)
     }
 
+    fn specs(&self) -> anyhow::Result<Vec<PortSpec>> {
+        let parse = |port: &PortSection| port.name.parse().map_err(anyhow::Error::msg);
+        self.ports.iter().map(parse).collect()
+    }
+
     /// What [`crate::Router`] wants to know.
-    pub fn into_config(self) -> RunConfig {
+    ///
+    /// # Errors
+    /// A port that cannot be.
+    pub fn into_config(self) -> anyhow::Result<RunConfig> {
         let octets = usize::from(self.fib.memory) << 20;
-        RunConfig {
-            ports: self.ports.into_iter().map(|port| port.name).collect(),
+        Ok(RunConfig {
+            ports: self.specs()?,
             cores: self.workers.cores,
             mode: self.workers.mode,
             path: self.path,
@@ -161,7 +172,7 @@ impl File {
                 ..FibConfig::default()
             },
             punt_budget: self.linux.punt_budget,
-        }
+        })
     }
 }
 
@@ -204,11 +215,9 @@ mod tests {
             toml::from_str::<File>(&file.to_text().unwrap()).unwrap(),
             file
         );
-        let config = file.into_config();
-        assert_eq!(
-            (config.ports, config.cores),
-            (vec!["eth0".to_string()], vec![1, 2])
-        );
+        let config = file.into_config().unwrap();
+        let ports = vec![PortSpec::Interface("eth0".into())];
+        assert_eq!((config.ports, config.cores), (ports, vec![1, 2]));
         assert_eq!(config.path, PathChoice::Engine);
     }
 
@@ -224,6 +233,8 @@ mod tests {
             assert!(error.contains(words), "{text}: {error}");
         }
         assert!(File::default().check().is_err(), "no ports");
+        let file: File = toml::from_str("[[port]]\nname = \"memif:/s,x=1\"").unwrap();
+        assert!(file.check().unwrap_err().to_string().contains("`x`"));
     }
 
     #[test]

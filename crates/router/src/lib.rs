@@ -11,6 +11,8 @@ mod place;
 mod ports;
 mod report;
 mod router;
+mod spec;
+mod twin;
 
 pub use bora_worker::Mode;
 
@@ -23,3 +25,4 @@ pub use report::{
     WorkerReport,
 };
 pub use router::{Router, detach_leftovers};
+pub use spec::{PortSpec, TwinSpec, Wire};

@@ -1,10 +1,10 @@
-//! Ports: interfaces with Bora's program on them.
+//! Ports: interfaces with Bora's program on them, and others with their twins.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use bora_fib::PortId;
-use bora_forward::{Ingress, RpFilter};
+use bora_forward::{Gate, Ingress, RpFilter};
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, ReasonKind};
 use bora_port::inject;
@@ -12,7 +12,9 @@ use bora_port::xdp::{AttachMode, Attachment, Path, PortSettings, Program, XdpQue
 use bora_wire::MacAddr;
 
 use crate::config::{PathChoice, RunConfig};
-use crate::place::Pins;
+use crate::place::{Pins, Place};
+use crate::spec::PortSpec;
+use crate::twin::Twin;
 
 /// Ethernet header and one VLAN tag.
 const ETHERNET: u32 = 18;
@@ -26,8 +28,9 @@ pub(crate) struct Port {
     pub(crate) id: PortId,
     pub(crate) name: String,
     pub(crate) ifindex: u32,
+    /// The interface, or the twin.
     pub(crate) link: Link,
-    pub(crate) attachment: Attachment,
+    pub(crate) way: Way,
     pub(crate) path: Path,
     /// Why this path.
     pub(crate) why: String,
@@ -35,6 +38,14 @@ pub(crate) struct Port {
     pub(crate) settings: PortSettings,
     /// Whether its sockets work without copies; `None` without sockets.
     pub(crate) zero_copy: Option<bool>,
+}
+
+/// How packets come and go.
+pub(crate) enum Way {
+    /// Through the XDP program on the interface.
+    Xdp(Attachment),
+    /// Past Linux, which has a twin of the port.
+    Twin(Twin),
 }
 
 /// Finds an interface and checks that it can be a port.
@@ -74,11 +85,18 @@ impl Port {
         pins: &Pins,
         config: &RunConfig,
     ) -> anyhow::Result<Self> {
+        let engine_only = config
+            .ports
+            .iter()
+            .any(|port| matches!(port, PortSpec::Other(..)));
         let (name, ifindex) = (link.name.clone(), link.index);
         let pin: PathBuf = pins.link(ifindex);
         let attachment = Attachment::new(program.fd(), &name, ifindex, &pin)?;
         let query = query(ifindex).with_context(|| format!("cannot query XDP of {name}"))?;
-        let (path, why) = choose(config.path, attachment.mode(), query.zero_copy);
+        let (path, why) = match config.path {
+            PathChoice::Auto if engine_only => (Path::Engine, "a port is no interface of Linux"),
+            wish => choose(wish, attachment.mode(), query.zero_copy),
+        };
         let settings = PortSettings {
             index: id.0,
             path,
@@ -90,13 +108,74 @@ impl Port {
             name,
             ifindex,
             link,
-            attachment,
+            way: Way::Xdp(attachment),
             path,
             why,
             query,
             settings,
             zero_copy: None,
         })
+    }
+
+    /// A port whose twin is there.
+    pub(crate) fn with_twin(id: PortId, link: Link, twin: Twin) -> Self {
+        Self {
+            id,
+            name: link.name.clone(),
+            ifindex: link.index,
+            link,
+            path: Path::Engine,
+            why: format!("a {} port", twin.kind()),
+            way: Way::Twin(twin),
+            query: XdpQuery::default(),
+            settings: PortSettings {
+                index: id.0,
+                path: Path::Engine,
+                ..PortSettings::default()
+            },
+            zero_copy: None,
+        }
+    }
+
+    /// Its twin, if it has one.
+    pub(crate) fn twin(&self) -> Option<&Twin> {
+        match &self.way {
+            Way::Xdp(_) => None,
+            Way::Twin(twin) => Some(twin),
+        }
+    }
+
+    /// Its twin, if it has one.
+    pub(crate) fn twin_mut(&mut self) -> Option<&mut Twin> {
+        match &mut self.way {
+            Way::Xdp(_) => None,
+            Way::Twin(twin) => Some(twin),
+        }
+    }
+
+    /// How the XDP program is attached, if it is.
+    pub(crate) fn mode(&self) -> Option<AttachMode> {
+        match &self.way {
+            Way::Xdp(attachment) => Some(attachment.mode()),
+            Way::Twin(_) => None,
+        }
+    }
+
+    /// Whether the XDP program was there before this Bora.
+    pub(crate) fn taken_over(&self) -> bool {
+        matches!(&self.way, Way::Xdp(attachment) if attachment.taken_over())
+    }
+
+    /// Takes the program, or the twin, away.
+    pub(crate) fn detach(self, place: &Place) {
+        match self.way {
+            Way::Twin(twin) => twin.remove(place),
+            Way::Xdp(attachment) => {
+                if let Err(error) = attachment.detach() {
+                    log::warn!("{}: cannot detach: {error}", self.name);
+                }
+            }
+        }
     }
 
     /// The settings as they should be now.
@@ -117,12 +196,13 @@ impl Port {
             forward4: sysctl.forwarding4,
             forward6: sysctl.forwarding6,
             can_redirect: self.query.can_redirect,
-            partial_checksum: offloads_reach_us(&self.name, &self.link),
+            // Linux completes what it sends by a TAP interface, and memif has no such offload
+            partial_checksum: self.twin().is_none() && offloads_reach_us(&self.name, &self.link),
             kernel4: kernel[0],
             kernel6: kernel[1],
             bypass_netfilter: config.bypass.netfilter,
             send_redirects4: sysctl.send_redirects4,
-            generic: self.attachment.mode() == AttachMode::Generic,
+            generic: self.mode() == Some(AttachMode::Generic),
             up: self.is_up(),
         }
     }
@@ -131,6 +211,9 @@ impl Port {
     /// at the tables local and main; express asks the kernel's rules itself. Kernels that do not
     /// show their hooks to the program keep what they may filter.
     fn left_to_linux(&self, mirror: &Mirror, config: &RunConfig) -> [bool; 2] {
+        if self.twin().is_some() {
+            return self.left_by_twin(mirror, config);
+        }
         let blind = !hooks_visible() && !config.bypass.netfilter;
         let enslaved = self.link.master != 0;
         let (guard, refused) = (mirror.guard(), mirror.refused());
@@ -138,6 +221,18 @@ impl Port {
             let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);
             let engine = self.path == Path::Engine && (rules || refused > 0);
             blind || enslaved || engine
+        })
+    }
+
+    /// The same where no program looks at Linux's hooks for each packet.
+    fn left_by_twin(&self, mirror: &Mirror, config: &RunConfig) -> [bool; 2] {
+        let has_a_say = |kind| match kind {
+            ReasonKind::Rule | ReasonKind::Master => true,
+            ReasonKind::Netfilter | ReasonKind::Xfrm | ReasonKind::Tc => !config.bypass.netfilter,
+        };
+        let (guard, refused) = (mirror.guard(), mirror.refused());
+        [(&guard.v4, refused[0]), (&guard.v6, refused[1])].map(|(reasons, refused)| {
+            self.link.master != 0 || refused > 0 || reasons.iter().any(|r| has_a_say(r.kind))
         })
     }
 
@@ -169,6 +264,11 @@ impl Port {
             },
             partial_checksum: self.settings.partial_checksum,
             send_redirects4: self.settings.send_redirects4,
+            gate: self.twin().map(|_| Gate {
+                up: self.link.up,
+                kernel4: self.settings.kernel4,
+                kernel6: self.settings.kernel6,
+            }),
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct PortCounters {
     pub rx_packets: Counter,
     /// Octets of these.
     pub rx_bytes: Counter,
+    /// Received from Linux, to be sent by the port as they are.
+    pub from_linux: Counter,
     /// Handed to the port's transmit ring.
     pub tx_packets: Counter,
     /// Octets of these.
@@ -52,6 +54,7 @@ impl PortCounters {
         Self {
             rx_packets: Counter::default(),
             rx_bytes: Counter::default(),
+            from_linux: Counter::default(),
             tx_packets: Counter::default(),
             tx_bytes: Counter::default(),
             punted: zeros(Punt::ALL.len()),

@@ -50,6 +50,8 @@ pub struct WorkerPort {
     pub min_frame: u16,
     /// The queues this worker owns; it sends through the first.
     pub queues: Vec<Queue>,
+    /// Where a port that is no interface gets what Linux sends by it: goes out as it is.
+    pub twin: Option<Queue>,
 }
 
 /// What a worker is made of.
@@ -118,7 +120,7 @@ impl Worker {
             .config
             .ports
             .iter_mut()
-            .flat_map(|port| &mut port.queues)
+            .flat_map(|port| port.queues.iter_mut().chain(&mut port.twin))
         {
             queue.refill(&mut worker.pool);
         }
@@ -207,7 +209,7 @@ impl Worker {
                 }
             }
         }
-        received + self.forward_backlog()
+        received + self.relay() + self.forward_backlog()
     }
 
     /// Forwards up to a quota of what was set aside; returns how many packets.
@@ -263,10 +265,34 @@ impl Worker {
                 }
             }
         }
+        received += self.relay();
         if received == 0 {
             self.settle();
         }
         received
+    }
+
+    /// Sends what Linux sends out of the twins; returns how many packets.
+    fn relay(&mut self) -> usize {
+        let mut relayed = 0;
+        if self.stopping {
+            return relayed;
+        }
+        for port in 0..self.config.ports.len() {
+            let Some(twin) = &mut self.config.ports[port].twin else {
+                continue;
+            };
+            let count = twin.receive(&mut self.outputs[port], QUOTA);
+            twin.refill(&mut self.pool);
+            if count > 0 {
+                self.config.counters.ports[port]
+                    .from_linux
+                    .add(count as u64);
+                relayed += count;
+                self.send();
+            }
+        }
+        relayed
     }
 
     fn receive(&mut self, port: usize, queue: usize) -> usize {
@@ -395,7 +421,7 @@ impl Worker {
         self.config.fib.offline();
         let ports = self.config.ports.iter_mut();
         let mut fds: Vec<PollFd<'_>> = ports
-            .flat_map(|port| &mut port.queues)
+            .flat_map(|port| port.queues.iter_mut().chain(&mut port.twin))
             .filter_map(Queue::wait)
             .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
             .collect();

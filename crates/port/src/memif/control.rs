@@ -35,7 +35,7 @@ pub enum Role {
 }
 
 /// A memif port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Which side to play.
     pub role: Role,

@@ -1,7 +1,7 @@
 //! One queue of a memif port: a ring in each direction, while the link is up.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bora_buffer::{Packet, Pool, Region};
@@ -9,41 +9,7 @@ use bora_buffer::{Packet, Pool, Region};
 use super::control::RingPair;
 use super::fault::Fault;
 use super::{client, server};
-use crate::queue::QueueStats;
-
-/// A counter with one writer.
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(super) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// What a queue lost since the beginning, over all its connections.
-#[derive(Debug, Default)]
-pub struct Losses {
-    pub(super) rx_too_long: Counter,
-    pub(super) rx_malformed: Counter,
-    pub(super) tx_link_down: Counter,
-}
-
-impl Losses {
-    /// The numbers now.
-    pub fn read(&self) -> QueueStats {
-        QueueStats {
-            rx_too_long: self.rx_too_long.get(),
-            rx_malformed: self.rx_malformed.get(),
-            tx_link_down: self.tx_link_down.get(),
-            ..QueueStats::default()
-        }
-    }
-}
+use crate::losses::Losses;
 
 /// Where the control channel leaves new rings for the queue, and the queue its complaints. The
 /// lock is touched only when the link goes up or down.
