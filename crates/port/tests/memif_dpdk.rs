@@ -168,7 +168,11 @@ fn rings(end: &End) -> (usize, usize) {
 
 fn both_ways(ours: Role, theirs: &str, queues: u16, device: &str, eal: &[&str]) {
     let socket = socket_path(&format!("dpdk-{theirs}-{queues}-{}", eal.len()));
-    let mut end = End::open(config(ours, &socket, queues, 9), 2048);
+    let settings = Config {
+        unsealed_regions: !eal.is_empty(),
+        ..config(ours, &socket, queues, 9)
+    };
+    let mut end = End::open(settings, 2048);
     let mut names = HashSet::new();
     for round in 0..3 {
         let mut testpmd = Testpmd::start(theirs, &socket, queues, device, eal);
@@ -228,11 +232,7 @@ fn testpmd_is_a_client_without_copies() {
     both_ways(Role::Server, "client", 1, device, &eal);
 
     let socket = socket_path("dpdk-sealed");
-    let careful = Config {
-        unsealed_regions: false,
-        ..config(Role::Server, &socket, 1, 9)
-    };
-    let end = End::open(careful, 2048);
+    let end = End::open(config(Role::Server, &socket, 1, 9), 2048);
     let mut testpmd = Testpmd::start("client", &socket, 1, device, &eal);
     let deadline = Instant::now() + Duration::from_secs(10);
     while !end.port.link_state().to_string().contains("F_SEAL_SHRINK") {

@@ -35,7 +35,7 @@ pub(crate) fn config(role: Role, socket: &Path, queues: u16, log2_ring_size: u8)
         name: format!("{role:?}"),
         queues,
         log2_ring_size,
-        unsealed_regions: true,
+        unsealed_regions: false,
     }
 }
 
