@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bora_buffer::{Packet, Pool};
 
 use crate::losses::Losses;
-use crate::{af_xdp, memif, memory, tap};
+use crate::{af_packet, af_xdp, memif, memory, pcap, tap};
 
 /// One queue of one port: a way in and a way out, owned by one worker. Calls are once a batch, so
 /// the choice between the kinds costs nothing.
@@ -21,6 +21,10 @@ pub enum Queue {
     Memif(memif::Queue),
     /// A TAP interface: with Linux itself.
     Tap(tap::Queue),
+    /// An interface of Linux, without its driver's help.
+    AfPacket(af_packet::Queue),
+    /// Capture files.
+    Pcap(pcap::Queue),
 }
 
 macro_rules! each {
@@ -30,6 +34,8 @@ macro_rules! each {
             Queue::Memory($queue) => $call,
             Queue::Memif($queue) => $call,
             Queue::Tap($queue) => $call,
+            Queue::AfPacket($queue) => $call,
+            Queue::Pcap($queue) => $call,
         }
     };
 }
@@ -74,8 +80,8 @@ impl Queue {
             Self::AfXdp(queue) => queue.kick(),
             Self::Memory(queue) => queue.kick(),
             Self::Memif(queue) => queue.kick(),
-            // written is told
-            Self::Tap(_) => {}
+            // sent is told
+            Self::Tap(_) | Self::AfPacket(_) | Self::Pcap(_) => {}
         }
     }
 
@@ -92,6 +98,11 @@ impl Queue {
             Self::Memory(queue) => queue.wait(),
             Self::Memif(queue) => queue.wait(),
             Self::Tap(queue) => Some(queue.wait()),
+            Self::AfPacket(queue) => Some(queue.wait()),
+            Self::Pcap(queue) => {
+                queue.flush();
+                None
+            }
         }
     }
 
@@ -105,6 +116,8 @@ impl Queue {
             Self::Memory(_) => StatsReader::Lossless,
             Self::Memif(queue) => StatsReader::Own(queue.losses()),
             Self::Tap(queue) => StatsReader::Own(queue.losses()),
+            Self::AfPacket(queue) => StatsReader::AfPacket(queue.stats_reader()?),
+            Self::Pcap(queue) => StatsReader::Own(queue.losses()),
         })
     }
 }
@@ -113,19 +126,21 @@ impl Queue {
 /// loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// Dropped because the receive ring was full (AF_XDP).
+    /// Dropped because the receive ring was full (AF_XDP, AF_PACKET).
     pub rx_ring_full: u64,
     /// Dropped because no free frame was at hand, or too long for one (AF_XDP).
     pub rx_dropped: u64,
-    /// Dropped because a frame has no room for a packet this long (memif, TAP).
+    /// Dropped because a frame has no room for a packet this long (memif, TAP, AF_PACKET, pcap).
     pub rx_too_long: u64,
-    /// Empty, or with more octets than the buffer it came in (memif).
+    /// Empty, or with more octets than the buffer it came in (memif), or not whole in its file
+    /// (pcap).
     pub rx_malformed: u64,
     /// Transmit descriptors the kernel refused (AF_XDP).
     pub tx_invalid: u64,
     /// Sent, but the peer went away before it took them (memif).
     pub tx_link_down: u64,
-    /// Refused by Linux, for instance because the interface is down (TAP).
+    /// Refused by Linux, for instance because the interface is down or the disk full (TAP,
+    /// AF_PACKET, pcap).
     pub tx_refused: u64,
 }
 
@@ -136,6 +151,8 @@ pub enum StatsReader {
     AfXdp(af_xdp::StatsReader),
     /// Memory ports lose nothing.
     Lossless,
+    /// The kernel's counter and the queue's own.
+    AfPacket(af_packet::StatsReader),
     /// The queue's own counters.
     Own(Arc<Losses>),
 }
@@ -154,6 +171,7 @@ impl StatsReader {
                 }
             }
             Self::Lossless => QueueStats::default(),
+            Self::AfPacket(reader) => reader.read(),
             Self::Own(losses) => losses.read(),
         }
     }
