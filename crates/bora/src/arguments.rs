@@ -70,7 +70,9 @@ pub(crate) struct RunOptions {
     ///
     /// memif:SOCKET[,role=client|server][,id=N][,queues=N][,ring=LOG2][,secret=TEXT][,unsealed=yes]
     /// shares memory with another process, tap:NAME[,queues=N] makes a TAP interface for others to
-    /// use. Each has a twin in Linux ([,name=NAME][,mac=ADDRESS]) for addresses and routes.
+    /// use, af_packet:INTERFACE[,queues=N] takes an interface through packet sockets,
+    /// pcap:FILE[,repeat=yes][,out=FILE] plays and writes capture files. Each has a twin in Linux
+    /// ([,name=NAME][,mac=ADDRESS]) for addresses and routes.
     #[arg(
         short,
         long = "port",

@@ -239,6 +239,9 @@ fn af_packet_says_what_is_wrong() {
         error.to_string().contains("nothing does not exist"),
         "{error}"
     );
+    ip("link add v0 address 02:bc:00:00:00:55 type veth peer name v1");
+    assert_eq!(af_packet::mac_of("v0"), Some([2, 0xbc, 0, 0, 0, 0x55]));
+    assert_eq!(af_packet::mac_of("nothing"), None);
 }
 
 #[test]

@@ -196,8 +196,10 @@ impl Port {
             forward4: sysctl.forwarding4,
             forward6: sysctl.forwarding6,
             can_redirect: self.query.can_redirect,
-            // Linux completes what it sends by a TAP interface, and memif has no such offload
-            partial_checksum: self.twin().is_none() && offloads_reach_us(&self.name, &self.link),
+            partial_checksum: match self.twin() {
+                Some(twin) => twin.leaves_checksums(),
+                None => offloads_reach_us(&self.name, &self.link),
+            },
             kernel4: kernel[0],
             kernel6: kernel[1],
             bypass_netfilter: config.bypass.netfilter,

@@ -22,7 +22,7 @@ pub struct PortReport {
     pub path: String,
     /// Why this path.
     pub why: String,
-    /// `interface`, `memif` or `tap`.
+    /// `interface`, `memif`, `tap`, `af_packet` or `pcap`.
     pub kind: String,
     /// What is behind a port that is no interface, and how it is.
     pub wire: String,

@@ -254,7 +254,7 @@ impl Router {
     fn follow_twins(&mut self) -> Duration {
         let mut tick = TICK;
         for twin in self.ports.iter_mut().filter_map(Port::twin_mut) {
-            twin.follow();
+            twin.follow(self.mirror.links().values());
             tick = TWIN_TICK;
         }
         tick

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use bora_port::memif::{self, Role};
+use bora_port::pcap::Repeat;
 
 /// One port as the user names it; docs/ports.md describes the kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,17 @@ pub enum Wire {
     Memif(memif::Config),
     /// A TAP interface with this name and number of queues; Linux is the other side.
     Tap(String, u16),
+    /// An interface of Linux by its name, through this many packet sockets.
+    AfPacket(String, u16),
+    /// Capture files.
+    Pcap {
+        /// What is received.
+        input: PathBuf,
+        /// Once or again and again.
+        repeat: Repeat,
+        /// Where what is sent goes, if anywhere.
+        output: Option<PathBuf>,
+    },
 }
 
 impl PortSpec {
@@ -51,8 +63,12 @@ impl FromStr for PortSpec {
             // the colon of a memif's or a TAP's kind comes before any comma
             Some((kind, rest)) if !kind.contains(',') => match kind {
                 "memif" => memif(rest),
-                "tap" => tap(rest),
-                _ => Err(format!("there is no kind of port `{kind}`: memif, tap")),
+                "tap" => with_interface(rest, Wire::Tap),
+                "af_packet" => with_interface(rest, Wire::AfPacket),
+                "pcap" => pcap(rest),
+                _ => Err(format!(
+                    "there is no kind of port `{kind}`: memif, tap, af_packet, pcap"
+                )),
             },
             _ => Ok(Self::Interface(text.into())),
         };
@@ -107,9 +123,10 @@ fn memif(text: &str) -> Result<PortSpec, String> {
     Ok(PortSpec::Other(TwinSpec { name, mac }, Wire::Memif(config)))
 }
 
-fn tap(text: &str) -> Result<PortSpec, String> {
-    let (tap, options) = split(text);
-    let tap = interface(tap)?;
+/// A TAP, or packet sockets.
+fn with_interface(text: &str, wire: fn(String, u16) -> Wire) -> Result<PortSpec, String> {
+    let (named, options) = split(text);
+    let named = interface(named)?;
     let (mut name, mut mac, mut queues) = (None, None, 1);
     for option in options {
         let (key, value) = option?;
@@ -121,15 +138,39 @@ fn tap(text: &str) -> Result<PortSpec, String> {
         }
     }
     let name = match name {
-        Some(name) if name == tap => return Err("its twin needs another name".into()),
+        Some(name) if name == named => return Err("its twin needs another name".into()),
         Some(name) => name,
-        None => interface(&format!("bora-{tap}"))
+        None => interface(&format!("bora-{named}"))
             .map_err(|error| format!("{error}; say name=NAME for its twin"))?,
     };
-    Ok(PortSpec::Other(
-        TwinSpec { name, mac },
-        Wire::Tap(tap, queues),
-    ))
+    Ok(PortSpec::Other(TwinSpec { name, mac }, wire(named, queues)))
+}
+
+fn pcap(text: &str) -> Result<PortSpec, String> {
+    let (input, options) = split(text);
+    if input.is_empty() {
+        return Err("pcap:FILE needs a capture file to receive".into());
+    }
+    let (mut name, mut mac) = ("pcap0".into(), None);
+    let (mut repeat, mut output) = (Repeat::Once, None);
+    for option in options {
+        let (key, value) = option?;
+        match key {
+            "out" => output = Some(PathBuf::from(value)),
+            "repeat" if yes(key, value)? => repeat = Repeat::Forever,
+            "repeat" => repeat = Repeat::Once,
+            "name" => name = interface(value)?,
+            "mac" => mac = Some(address(value)?),
+            _ => return Err(unknown(key, "out, repeat, name, mac")),
+        }
+    }
+    let input = PathBuf::from(input);
+    let wire = Wire::Pcap {
+        input,
+        repeat,
+        output,
+    };
+    Ok(PortSpec::Other(TwinSpec { name, mac }, wire))
 }
 
 /// What comes before the first comma, and the options after it.
@@ -203,6 +244,8 @@ impl fmt::Display for Wire {
                 write!(f, "memif {role} at {socket}, id {}", config.id)
             }
             Self::Tap(name, _) => write!(f, "tap {name}"),
+            Self::AfPacket(name, _) => write!(f, "packet sockets on {name}"),
+            Self::Pcap { input, .. } => write!(f, "capture file {}", input.display()),
         }
     }
 }
@@ -230,6 +273,18 @@ mod tests {
         assert_eq!((config.log2_ring_size, config.name.as_str()), (11, "vpp"));
         assert_eq!("memif:@a".parse::<PortSpec>().unwrap().name(), "memif0");
         assert_eq!("tap:vm0".parse::<PortSpec>().unwrap().name(), "bora-vm0");
+        let text = "af_packet:eth1,queues=2,name=lan";
+        let PortSpec::Other(twin, wire) = text.parse().unwrap() else {
+            panic!("{text}");
+        };
+        assert_eq!(wire, Wire::AfPacket("eth1".into(), 2));
+        assert_eq!(twin.name, "lan");
+        let text = "pcap:/a.pcap,out=/b.pcap,repeat=yes";
+        let PortSpec::Other(twin, Wire::Pcap { repeat, output, .. }) = text.parse().unwrap() else {
+            panic!("{text}");
+        };
+        assert_eq!((repeat, output), (Repeat::Forever, Some("/b.pcap".into())));
+        assert_eq!(twin.name, "pcap0");
     }
 
     #[test]
@@ -247,6 +302,8 @@ mod tests {
             ("tap:", "is not the name"),
             ("tap:a-name-of-15-ch", "name=NAME"),
             ("tap:a,name=a", "another name"),
+            ("pcap:", "capture file"),
+            ("pcap:a,repeat=3", "neither yes nor no"),
             ("dpdk:0", "no kind of port `dpdk`"),
         ] {
             let error = text.parse::<PortSpec>().unwrap_err();

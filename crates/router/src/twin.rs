@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use bora_buffer::Region;
+use bora_kernel::message::Link;
+use bora_port::af_packet::mac_of;
 use bora_port::tap::{self, Device};
-use bora_port::{Queue, memif};
+use bora_port::{Queue, af_packet, memif, pcap};
 
 use crate::place::Place;
 use crate::spec::{TwinSpec, Wire};
@@ -23,6 +25,8 @@ pub(crate) struct Twin {
 enum Opened {
     Memif(memif::Port),
     Tap(Device),
+    AfPacket(String),
+    Pcap,
 }
 
 impl Twin {
@@ -34,7 +38,12 @@ impl Twin {
         }
         // the addresses on it are the operator's: they outlive a Bora that is killed
         device.set_persistent(true)?;
-        if let Some(mac) = spec.mac {
+        let mac = match (spec.mac, wire) {
+            // what the network sends to the interface is for the twin
+            (None, Wire::AfPacket(interface, _)) => mac_of(interface),
+            (mac, _) => mac,
+        };
+        if let Some(mac) = mac {
             device.set_mac(mac)?;
         }
         let mut twin = Self {
@@ -51,7 +60,8 @@ impl Twin {
     pub(crate) fn ring_slots(&self) -> u32 {
         match &self.wire {
             Wire::Memif(config) => u32::from(config.queues) << (config.log2_ring_size + 1),
-            Wire::Tap(_, queues) => u32::from(*queues) * 512,
+            Wire::Tap(_, queues) | Wire::AfPacket(_, queues) => u32::from(*queues) * 512,
+            Wire::Pcap { .. } => 512,
         }
     }
 
@@ -73,9 +83,22 @@ impl Twin {
                     .collect::<std::io::Result<_>>()?;
                 (Opened::Tap(device), queues)
             }
+            Wire::AfPacket(interface, count) => {
+                let queues = af_packet::Queue::open(interface, *count, region)?;
+                let queues = queues.into_iter().map(Queue::AfPacket).collect();
+                (Opened::AfPacket(interface.clone()), queues)
+            }
+            Wire::Pcap {
+                input,
+                repeat,
+                output,
+            } => {
+                let input = Some((input.as_path(), *repeat));
+                let queue = pcap::Queue::open(input, output.as_deref(), region.clone())?;
+                (Opened::Pcap, vec![Queue::Pcap(queue)])
+            }
         };
         self.opened = Some(opened);
-        self.follow();
         Ok(queues)
     }
 
@@ -100,12 +123,15 @@ impl Twin {
     }
 
     /// Gives the interface the carrier that the way out has; to be called again and again.
-    pub(crate) fn follow(&mut self) {
+    pub(crate) fn follow<'a>(&mut self, mut links: impl Iterator<Item = &'a Link>) {
         let up = match &self.opened {
             None => false,
             Some(Opened::Memif(port)) => matches!(port.link_state(), memif::LinkState::Up { .. }),
             // whether somebody uses the other side does not show here
-            Some(Opened::Tap(_)) => true,
+            Some(Opened::Tap(_) | Opened::Pcap) => true,
+            Some(Opened::AfPacket(name)) => links
+                .find(|link| link.name == *name)
+                .is_some_and(|link| link.up && link.carrier),
         };
         self.set_carrier(up);
     }
@@ -146,11 +172,19 @@ impl Twin {
         }
     }
 
-    /// `memif` or `tap`.
+    /// Whether packets may come with checksums left to the receiver. Linux completes those it sends
+    /// by a TAP interface, and memif knows no such thing.
+    pub(crate) fn leaves_checksums(&self) -> bool {
+        matches!(self.wire, Wire::AfPacket(..))
+    }
+
+    /// `memif`, `tap`, `af_packet` or `pcap`.
     pub(crate) fn kind(&self) -> &'static str {
         match self.wire {
             Wire::Memif(_) => "memif",
             Wire::Tap(..) => "tap",
+            Wire::AfPacket(..) => "af_packet",
+            Wire::Pcap { .. } => "pcap",
         }
     }
 }

@@ -22,6 +22,8 @@ use crate::punt::{Budgets, PuntRing, Punted};
 const QUOTA: usize = 64;
 /// Empty rounds before a worker sleeps.
 const IDLE_ROUNDS: u32 = 64;
+/// Most rounds after [`Command::Stop`]: ports that no gate closes may never be empty.
+const LAST_ROUNDS: u32 = 4096;
 /// Longest sleep without a packet: bounds how late a command is taken.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 
@@ -130,7 +132,7 @@ impl Worker {
     /// Runs until [`Command::Stop`] and its rings are empty.
     pub fn run(mut self) {
         self.pin();
-        let mut idle = 0;
+        let (mut idle, mut last_rounds) = (0, 0);
         loop {
             // before the turn: after a sleep the first packet must meet the latest settings
             self.take_commands();
@@ -142,6 +144,10 @@ impl Worker {
             self.config.fib.quiesce();
             self.config.budgets.tick(Instant::now());
             self.publish();
+            last_rounds += u32::from(self.stopping);
+            if last_rounds > LAST_ROUNDS {
+                return;
+            }
             if busy > 0 {
                 idle = 0;
                 continue;

@@ -74,6 +74,25 @@ pub(super) fn open(interface: &str, fanout: Option<u16>) -> Result<OwnedFd, Open
     Ok(fd)
 }
 
+/// The Ethernet address of an interface; `None` if there is no such interface.
+pub fn mac_of(interface: &str) -> Option<[u8; 6]> {
+    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    // SAFETY: plain octets, for which all zeros are valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if interface.len() >= request.ifr_name.len() {
+        return None;
+    }
+    for (target, octet) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *target = octet as libc::c_char;
+    }
+    // SAFETY: SIOCGIFHWADDR takes a whole ifreq, which `request` is.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) };
+    // SAFETY: if the call succeeded the kernel wrote this member; before, it was all zeros.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let octets = std::array::from_fn(|index| address.sa_data[index] as u8);
+    (result == 0).then_some(octets)
+}
+
 fn set(fd: &OwnedFd, level: c_int, option: c_int, value: c_int) -> Option<()> {
     let length = size_of::<c_int>() as libc::socklen_t;
     // SAFETY: the value is an int that lives through the call, and its length is said.
