@@ -1,5 +1,6 @@
 """memif ports with their twins: ARP, ND, ping and routes by Linux, transit by the engine, nothing lost."""
 
+import os
 import shutil
 import socket
 import time
@@ -134,7 +135,7 @@ def test_a_bora_that_is_killed_comes_back_to_its_twin():
 @pytest.mark.parametrize("mode", ["poll", "moderated:32:500", "interrupt"])
 def test_modes(mode):
     """Whatever makes workers look at their queues, twins are looked at too."""
-    network = MemifNetwork(mode=mode)
+    network = MemifNetwork(more=("--mode", mode))
     try:
         for number in range(2):
             network.wait_for_carrier(number)
@@ -144,6 +145,29 @@ def test_modes(mode):
         for bora in network.boras:
             bora.check_conservation()
     finally:
+        network.close()
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="needs two CPUs")
+def test_two_workers():
+    """Two queues and a worker for each; every worker can send to every port."""
+    network = MemifNetwork([",role=client,queues=2", ",role=server,queues=2"], ("--cores", "0,1"))
+    try:
+        for number in range(2):
+            network.wait_for_carrier(number)
+            assert len(network.boras[number].show("workers")) == 2
+            assert "2 rings to receive, 2 to send" in network.port(number)["wire"]
+        assert ping(network.hosts[0], "10.0.1.2", 5)
+        settle(network)
+        for cpu in range(2):  # which queue a veth takes depends on the sender's CPU
+            os.sched_setaffinity(0, {cpu})
+            assert len(ping(network.hosts[0], "10.0.1.2", COUNT, size=1000)) == COUNT
+            assert len(ping(network.hosts[1], "2001:db8:0::2", COUNT, size=1000)) == COUNT
+        for bora in network.boras:
+            bora.check_conservation()
+            assert all(worker["rx_packets"] > 0 for worker in bora.show("workers")), bora.show("workers")
+    finally:
+        os.sched_setaffinity(0, range(os.cpu_count()))
         network.close()
 
 

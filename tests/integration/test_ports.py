@@ -205,7 +205,6 @@ def test_wrong_ports_are_named(network, port, words):
     """A port that cannot be stops the start with its name, and nothing stays behind."""
     done = network.router.exec(binary(), "run", "--port", "r0", "--port", port, check=False)
     assert done.returncode == 1 and words in done.stderr, done.stderr
-    network.router.exec(binary(), "stop")
     left = network.router.ip("-br", "link").stdout.split()
     assert [name for name in left if name.startswith(("memif", "bora", "pcap", "x0"))] == []
     assert "xdp" not in network.router.ip("link", "show", "r0").stdout

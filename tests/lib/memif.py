@@ -17,9 +17,9 @@ from lib.netns import Namespace
 
 
 class MemifNetwork:
-    """The routers' Boras are `boras`; `options` are further options of their memif ports."""
+    """The routers' Boras are `boras`; `options` are further options of their memif ports, `more` of `bora run`."""
 
-    def __init__(self, options=(",role=server", ",role=client"), mode="adaptive"):
+    def __init__(self, options=(",role=server", ",role=client"), more=()):
         self.folder = tempfile.mkdtemp(prefix="bora-memif-")
         self.socket = os.path.join(self.folder, "memif.sock")
         self.namespaces, self.boras, self.routers, self.hosts = [], [], [], []
@@ -27,7 +27,7 @@ class MemifNetwork:
             for number, option in enumerate(options):
                 self._router(number)
                 port = f"memif:{self.socket},name=m{number},mac={self.mac(number)}{option}"
-                bora = Bora(self.routers[number], [f"r{number}", port], "engine", ("--mode", mode))
+                bora = Bora(self.routers[number], [f"r{number}", port], "engine", more)
                 self.boras.append(bora)
                 bora.start()
                 self.configure_twin(number)
@@ -49,7 +49,9 @@ class MemifNetwork:
         router, host = self._namespace(f"r{number}"), self._namespace(f"h{number}")
         for key in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
             router.set_sysctl(f"net/{key}", 1)
-        router.ip("link", "add", f"r{number}", "type", "veth", "peer", "name", f"h{number}", "netns", host.name)
+        two = "numtxqueues 2 numrxqueues 2".split()
+        router.ip("link", "add", f"r{number}", *two, "type", "veth",
+                  "peer", "name", f"h{number}", *two, "netns", host.name)
         for namespace, device, end in ((router, f"r{number}", 1), (host, f"h{number}", 2)):
             namespace.batch([
                 f"link set {device} up",

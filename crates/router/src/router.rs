@@ -114,7 +114,7 @@ impl Router {
             .iter()
             .map(|port| match port {
                 PortSpec::Interface(_) => Ok(None),
-                PortSpec::Other(twin, wire) => Twin::open(twin, wire, &place).map(Some),
+                PortSpec::Other(twin, wire) => Twin::open(twin, wire).map(Some),
             })
             .collect::<anyhow::Result<Vec<_>>>()?;
         let mut mirror = Mirror::open(MirrorConfig::default(), writer)?;
@@ -181,6 +181,9 @@ impl Router {
         router.update_addresses()?;
         router.update_mtus()?;
         router.keeper = Some(Keeper::start(lease, counters)?);
+        for twin in router.ports.iter().filter_map(Port::twin) {
+            twin.keep(&router.place)?;
+        }
         Ok(router)
     }
 

@@ -31,13 +31,8 @@ enum Opened {
 
 impl Twin {
     /// Makes the interface, or takes it over from a Bora that was here before; without a carrier.
-    pub(crate) fn open(spec: &TwinSpec, wire: &Wire, place: &Place) -> anyhow::Result<Self> {
+    pub(crate) fn open(spec: &TwinSpec, wire: &Wire) -> anyhow::Result<Self> {
         let device = Device::open(&spec.name, 1)?;
-        if device.created() {
-            place.add_twin(&spec.name);
-        }
-        // the addresses on it are the operator's: they outlive a Bora that is killed
-        device.set_persistent(true)?;
         let mac = match (spec.mac, wire) {
             // what the network sends to the interface is for the twin
             (None, Wire::AfPacket(interface, _)) => mac_of(interface),
@@ -157,6 +152,15 @@ impl Twin {
         if let Some(Opened::Memif(_)) = self.opened {
             self.opened = None;
         }
+    }
+
+    /// Lets the interface stay when this process ends, however it does: the addresses on it are the
+    /// operator's.
+    pub(crate) fn keep(&self, place: &Place) -> anyhow::Result<()> {
+        if self.device.created() {
+            place.add_twin(self.device.name());
+        }
+        Ok(self.device.set_persistent(true)?)
     }
 
     /// Lets the interface go with this process, unless somebody else made it.
