@@ -29,6 +29,13 @@ pub(crate) enum Command {
     /// Change a running Bora
     #[command(subcommand)]
     Set(SetCommand),
+    /// Make a configuration file the one in force, without a restart
+    ///
+    /// Prints what differs from what runs, and changes only that, all of it or nothing. What cannot
+    /// be changed while Bora runs is named and refused.
+    Apply(ApplyOptions),
+    /// Keep what `bora apply --confirm` has changed
+    Confirm,
     /// Stop Bora and take it off its interfaces
     ///
     /// SIGTERM also ends it but leaves the XDP program attached, passing everything to Linux, for
@@ -65,6 +72,18 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct ApplyOptions {
+    /// The configuration file
+    pub(crate) file: PathBuf,
+    /// Go back after this many seconds unless `bora confirm` comes before
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub(crate) confirm: Option<u64>,
+    /// Print what would be changed, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RunOptions {
     /// What to forward on: an interface, or another kind of port; repeat it
     ///
@@ -90,6 +109,9 @@ pub(crate) struct RunOptions {
     /// moderated:PACKETS:MICROSECONDS
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
+    /// Send each packet buffer through the common reserve; only to measure what recycling is worth
+    #[arg(long)]
+    pub(crate) no_recycling: bool,
     /// Which tier forwards
     #[arg(long, value_enum)]
     pub(crate) path: Option<PathArgument>,
@@ -154,6 +176,10 @@ pub(crate) enum ShowWhat {
     Drops,
     /// Workers
     Workers,
+    /// Classes of each port: what their queues took, sent, dropped and hold
+    Classes,
+    /// What each rule has matched
+    Rules,
     /// Routes as Bora holds them
     Routes,
     /// The FIB: prefixes, memory, depth, updates

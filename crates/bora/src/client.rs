@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use bora_router::{Place, other_places};
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
@@ -10,15 +10,20 @@ use tokio::net::UnixStream;
 
 /// Asks for a resource and returns its JSON text.
 pub(crate) fn get(path: &str) -> anyhow::Result<String> {
-    request(Method::GET, path)
+    request(Method::GET, path, String::new())
 }
 
 /// Orders something.
 pub(crate) fn post(path: &str) -> anyhow::Result<String> {
-    request(Method::POST, path)
+    request(Method::POST, path, String::new())
 }
 
-fn request(method: Method, path: &str) -> anyhow::Result<String> {
+/// Orders something that takes a text.
+pub(crate) fn post_text(path: &str, text: String) -> anyhow::Result<String> {
+    request(Method::POST, path, text)
+}
+
+fn request(method: Method, path: &str, text: String) -> anyhow::Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -31,7 +36,7 @@ fn request(method: Method, path: &str) -> anyhow::Result<String> {
             .method(method)
             .uri(path)
             .header("host", "bora")
-            .body(Empty::<Bytes>::new())?;
+            .body(Full::<Bytes>::from(text))?;
         let response = sender
             .send_request(request)
             .await

@@ -1,6 +1,7 @@
 //! The command line of Bora, a software router for Linux.
 #![forbid(unsafe_code)]
 
+mod apply;
 mod arguments;
 mod check;
 mod client;
@@ -39,6 +40,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             let worker = worker.map(|n| format!("&worker={n}")).unwrap_or_default();
             client::post(&format!("/v1/workers?mode={mode}{worker}")).map(|_| ExitCode::SUCCESS)
         }
+        Command::Apply(options) => apply::apply(&options).map(|()| ExitCode::SUCCESS),
+        Command::Confirm => apply::confirm().map(|()| ExitCode::SUCCESS),
         Command::Stop => run::stop().map(|()| ExitCode::SUCCESS),
         Command::Check { config: None } => Ok(check::check()),
         Command::Check { config: Some(path) } => {

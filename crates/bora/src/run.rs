@@ -53,7 +53,7 @@ fn configuration(options: RunOptions) -> anyhow::Result<File> {
         None => File::default(),
     };
     if !options.ports.is_empty() {
-        let named = options.ports.into_iter().map(|name| PortSection { name });
+        let named = options.ports.into_iter().map(PortSection::new);
         file.ports = named.collect();
     }
     if let Some(path) = options.path {
@@ -73,6 +73,7 @@ fn configuration(options: RunOptions) -> anyhow::Result<File> {
         file.workers.cores = options.cores.0;
     }
     file.workers.mode = options.mode.unwrap_or(file.workers.mode);
+    file.workers.recycling &= !options.no_recycling;
     file.fib.memory = options.fib_memory.unwrap_or(file.fib.memory);
     file.linux.punt_budget = options.punt_budget.unwrap_or(file.linux.punt_budget);
     file.linux.bypass_netfilter |= options.bypass.contains(&BypassArgument::Netfilter);

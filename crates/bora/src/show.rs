@@ -4,7 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use bora_router::{
-    DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport, WorkerReport,
+    ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport,
+    RuleReport, WorkerReport,
 };
 use serde::de::DeserializeOwned;
 
@@ -31,6 +32,8 @@ fn render(what: &ShowWhat, json: bool) -> anyhow::Result<String> {
         ShowWhat::Ports => "/v1/ports".to_string(),
         ShowWhat::Drops => "/v1/drops".into(),
         ShowWhat::Workers => "/v1/workers".into(),
+        ShowWhat::Classes => "/v1/classes".into(),
+        ShowWhat::Rules => "/v1/rules".into(),
         ShowWhat::Routes => "/v1/routes".into(),
         ShowWhat::Fib => "/v1/fib".into(),
         ShowWhat::Route { address } => format!("/v1/routes/{address}"),
@@ -46,6 +49,8 @@ fn render(what: &ShowWhat, json: bool) -> anyhow::Result<String> {
         ShowWhat::Ports => ports(&parse::<Vec<PortReport>>(&text)?),
         ShowWhat::Drops => drops(&parse(&text)?),
         ShowWhat::Workers => workers(&parse::<Vec<WorkerReport>>(&text)?),
+        ShowWhat::Classes => classes(&parse::<Vec<ClassReport>>(&text)?),
+        ShowWhat::Rules => rules(&parse::<Vec<RuleReport>>(&text)?),
         ShowWhat::Routes => routes(&parse::<Vec<RouteReport>>(&text)?),
         ShowWhat::Route { address } => match parse::<Option<RouteReport>>(&text)? {
             Some(route) => {
@@ -184,6 +189,42 @@ fn workers(workers: &[WorkerReport]) -> String {
         "EXHAUSTED",
     ];
     table(&head, &rows)
+}
+
+fn classes(classes: &[ClassReport]) -> String {
+    if classes.is_empty() {
+        return "no classes: every port takes the express path".into();
+    }
+    let row = |class: &ClassReport| {
+        vec![
+            class.port.clone(),
+            class.class.to_string(),
+            class.enqueued.to_string(),
+            class.sent.to_string(),
+            class.dropped.to_string(),
+            class.held.to_string(),
+        ]
+    };
+    let rows: Vec<_> = classes.iter().map(row).collect();
+    let head = ["PORT", "CLASS", "ENQUEUED", "SENT", "DROPPED", "HELD"];
+    table(&head, &rows)
+}
+
+fn rules(rules: &[RuleReport]) -> String {
+    if rules.is_empty() {
+        return "no rules".into();
+    }
+    let row = |rule: &RuleReport| {
+        vec![
+            rule.index.to_string(),
+            rule.name.clone(),
+            rule.packets.to_string(),
+            rule.octets.to_string(),
+            rule.rule.clone(),
+        ]
+    };
+    let rows: Vec<_> = rules.iter().map(row).collect();
+    table(&["RULE", "NAME", "PACKETS", "OCTETS", "WHAT"], &rows)
 }
 
 fn routes(routes: &[RouteReport]) -> String {

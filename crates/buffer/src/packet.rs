@@ -30,6 +30,7 @@ impl Frame {
 
     /// Makes the frame hold a packet of `length` octets after the headroom, contents undefined
     /// (whatever the frame held before). `None`, and the frame back, if it does not fit.
+    #[inline]
     pub fn into_packet(self, region: &Region, length: usize) -> Result<Packet, Frame> {
         if length > region.capacity() {
             return Err(self);
@@ -37,8 +38,25 @@ impl Frame {
         let offset = self.offset(region) as u32 + HEADROOM;
         Ok(Packet {
             offset,
-            length: length as u32,
+            length: length as u16,
+            mark: 0,
         })
+    }
+
+    /// As [`Frame::into_packet`], for packets that this process writes: the start differs from frame
+    /// to frame by whole cache lines where there is room. Frames are a power of two apart, so that
+    /// otherwise all headers would meet in a few sets of the first-level cache.
+    #[inline]
+    pub fn into_packet_spread(self, region: &Region, length: usize) -> Result<Packet, Frame> {
+        /// Starts are this many cache lines apart at most.
+        const LINES: u32 = 16;
+        const LINE: u32 = 64;
+        let line = self.0 % LINES * LINE;
+        let mut packet = self.into_packet(region, length)?;
+        if length + (LINES * LINE) as usize <= region.capacity() {
+            packet.offset += line;
+        }
+        Ok(packet)
     }
 }
 
@@ -46,7 +64,8 @@ impl Frame {
 #[derive(Debug)]
 pub struct Packet {
     offset: u32,
-    length: u32,
+    length: u16,
+    mark: u8,
 }
 
 impl Packet {
@@ -56,22 +75,41 @@ impl Packet {
     /// `offset..offset + length` must lie inside one frame of the region the packet is used with,
     /// and nobody else may own that frame.
     pub unsafe fn from_raw(offset: u32, length: u32) -> Self {
-        Self { offset, length }
+        Self {
+            offset,
+            length: length as u16, // a frame has no more than 4096 octets
+            mark: 0,
+        }
     }
 
     /// Offset of the first octet in the region.
+    #[inline]
     pub fn offset(&self) -> u32 {
         self.offset
     }
 
     /// Octets from the destination MAC address to the end, without FCS.
+    #[inline]
     pub fn length(&self) -> usize {
         self.length as usize
     }
 
+    /// What was noted with [`Packet::set_mark`]; 0 at first.
+    #[inline]
+    pub fn mark(&self) -> u8 {
+        self.mark
+    }
+
+    /// Notes something that goes with the packet while this process holds it: its class.
+    #[inline]
+    pub fn set_mark(&mut self, mark: u8) {
+        self.mark = mark;
+    }
+
     /// Cuts octets off the end; longer than the packet is no change.
+    #[inline]
     pub fn truncate(&mut self, length: usize) {
-        self.length = self.length.min(length as u32);
+        self.length = self.length().min(length) as u16;
     }
 
     /// Appends zeros up to `length` octets (Ethernet padding); false if the frame has no room.
@@ -80,17 +118,18 @@ impl Packet {
         if length <= old {
             return true;
         }
-        let room = region.frame_size() - self.offset % region.frame_size();
+        let room = region.frame_size() - (self.offset & (region.frame_size() - 1));
         if length > room as usize {
             return false;
         }
-        self.length = length as u32;
+        self.length = length as u16;
         region.octets_mut(self)[old..].fill(0);
         true
     }
 
     /// Gives the packet up and keeps the frame.
+    #[inline]
     pub fn into_frame(self, region: &Region) -> Frame {
-        Frame(self.offset / region.frame_size())
+        Frame(self.offset >> region.frame_shift())
     }
 }

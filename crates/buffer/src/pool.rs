@@ -67,7 +67,16 @@ impl Pool {
 
     /// A pool that keeps at most `limit` frames to itself.
     pub fn new(shared: SharedFrames, limit: usize) -> Self {
-        let limit = limit.max(2 * Self::EXCHANGE);
+        Self::of(shared, limit.max(2 * Self::EXCHANGE))
+    }
+
+    /// A pool that keeps none: each frame goes through the reserve, the one freed first to be used
+    /// first. What recycling is measured against.
+    pub fn without_recycling(shared: SharedFrames) -> Self {
+        Self::of(shared, 0)
+    }
+
+    fn of(shared: SharedFrames, limit: usize) -> Self {
         Self {
             free: Vec::with_capacity(limit + 1),
             limit,
@@ -89,10 +98,36 @@ impl Pool {
         frame
     }
 
+    /// Moves up to `count` free frames to the end of `out`.
+    #[inline]
+    pub fn take_many(&mut self, count: usize, out: &mut Vec<Frame>) {
+        let own = count.min(self.free.len());
+        out.extend(self.free.drain(self.free.len() - own..));
+        self.stats.hits += own as u64;
+        for _ in own..count {
+            let Some(frame) = self.take() else { break };
+            out.push(frame);
+        }
+    }
+
+    /// Puts frames back.
+    #[inline]
+    pub fn give_many(&mut self, frames: impl ExactSizeIterator<Item = Frame>) {
+        if self.free.len() + frames.len() <= self.limit {
+            self.free.extend(frames);
+        } else {
+            frames.for_each(|frame| self.give(frame));
+        }
+    }
+
     /// Puts a frame back.
     #[inline]
     pub fn give(&mut self, frame: Frame) {
-        if self.free.len() == self.limit {
+        if self.free.len() >= self.limit {
+            if self.limit == 0 {
+                self.stats.spilled += 1;
+                return self.shared.give(frame);
+            }
             self.spill();
         }
         self.free.push(frame);
@@ -115,7 +150,8 @@ impl Pool {
 
     #[cold]
     fn refill(&mut self) {
-        while self.free.len() < Self::EXCHANGE {
+        let wanted = if self.limit == 0 { 1 } else { Self::EXCHANGE };
+        while self.free.len() < wanted {
             let Some(frame) = self.shared.0.pop() else {
                 break;
             };
@@ -144,6 +180,20 @@ impl Drop for Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_recycling_the_frame_freed_first_is_used_first() {
+        let region = Region::new(8, 2048).unwrap();
+        let mut pool = Pool::without_recycling(SharedFrames::of_new_region(&region));
+        let held: Vec<Frame> = std::iter::from_fn(|| pool.take()).collect();
+        let order: Vec<u32> = held.iter().map(Frame::index).collect();
+        held.into_iter().for_each(|frame| pool.give(frame));
+        assert!(pool.is_empty());
+        let again: Vec<u32> = std::iter::from_fn(|| pool.take())
+            .map(|frame| frame.index())
+            .collect();
+        assert_eq!(again, order);
+    }
 
     #[test]
     fn last_freed_is_used_next_and_none_is_lost() {

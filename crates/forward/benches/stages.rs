@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use bora_fib::PortId;
 use bora_forward::classify::{Action, Addresses, DEFAULT_DSCP, Rule, RuleSet, Ternary};
-use bora_forward::schedule::{ClassConfig, Output, OutputConfig, Shaping};
+use bora_forward::schedule::{ClassConfig, OutputConfig, Shaping};
 use bora_forward::{
-    Batch, Class, Context, HashPolicy, Ingress, Meta, RpFilter, RuleHits, Verdict, classify,
+    Batch, Class, Context, Exit, HashPolicy, Ingress, Meta, RpFilter, RuleHits, Verdict, classify,
     enqueue, parse,
 };
 use support::headers::{self, Headers, OURS};
@@ -166,7 +166,7 @@ fn classification(name: &str, count: usize, make: impl Fn(&mut Random) -> Rule) 
 /// A batch to one output and out again.
 fn queueing(name: &str, config: &OutputConfig) {
     let mut memory = Memory::new(BATCH as u32);
-    let mut outputs = [Output::new(config).unwrap()];
+    let mut exits = [Exit::new(config).unwrap()];
     let mut batch = Batch::new();
     let mut out: Vec<_> = (0..BATCH).map(|_| memory.packet(60, 0)).collect();
     let meta = |number: usize| Meta {
@@ -182,9 +182,11 @@ fn queueing(name: &str, config: &OutputConfig) {
         || {
             for _ in 0..BATCHES {
                 batch.packets.append(&mut out);
-                enqueue(&mut batch, &mut outputs, |_, _| unreachable!());
+                enqueue(&mut batch, &mut exits, |_, _| unreachable!());
                 now += 1_000_000;
-                assert_eq!(outputs[0].pull(now, BATCH, &mut out), BATCH);
+                let ready = exits[0].ready(now, |_| unreachable!());
+                assert_eq!(ready.len(), BATCH);
+                out.append(ready);
             }
         },
     );

@@ -23,6 +23,7 @@ mod reason;
 mod rewrite;
 pub mod schedule;
 mod source;
+mod spread;
 
 use bora_buffer::Region;
 use bora_fib::{FibReader, PortId};
@@ -31,7 +32,7 @@ use bora_wire::MacAddr;
 pub use batch::{Batch, Family, Meta};
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleHits, classify};
-pub use enqueue::enqueue;
+pub use enqueue::{BURST, Exit, enqueue};
 pub use hash::{HashPolicy, flow_hash};
 pub use lookup::lookup;
 pub use parse::parse;
@@ -39,6 +40,7 @@ pub use poll_list::{PollList, Turn};
 pub use reason::{Drop, Punt, Verdict};
 pub use rewrite::rewrite;
 pub use source::source_check;
+pub use spread::flow_of;
 
 /// Reverse-path check of IPv4 sources (RFC 3704), as `net.ipv4.conf.*.rp_filter`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

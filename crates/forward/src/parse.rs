@@ -1,9 +1,18 @@
 //! First stage: read the headers, sort out what is not plain transit.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
 use crate::batch::{Batch, Family, Meta};
 use crate::{Context, Drop, Gate, Ingress, Punt, Verdict};
+
+mod plain;
+
+use plain::Ours;
+
+/// Packets between the one that is parsed and the one that is fetched into the cache.
+const AHEAD: usize = 8;
 
 /// The XDP program has seen to it.
 const OPEN: Gate = Gate {
@@ -13,29 +22,48 @@ const OPEN: Gate = Gate {
 };
 
 /// Fills `batch.meta` from the packets. What is broken is dropped by name (RFC 1812 5.2.2), what
-/// is not plain transit is punted; for the rest, length and addresses are set.
+/// is not plain transit is punted; for the rest, length and destination are set.
 pub fn parse(batch: &mut Batch, context: &Context<'_>) {
-    batch.meta.clear();
-    for packet in &batch.packets {
-        let mut meta = Meta::default();
-        if let Err(verdict) = parse_one(context.region.octets(packet), context, &mut meta) {
-            meta.verdict = verdict;
+    let Batch {
+        packets,
+        meta,
+        v4,
+        v6,
+    } = batch;
+    meta.clear();
+    v4.clear();
+    v6.clear();
+    let ours = Ours::new(context.ingress);
+    // written field by field in its place: a copy would wait for all of them
+    meta.resize(packets.len(), Meta::default());
+    for (place, (packet, meta)) in packets.iter().zip(meta).enumerate() {
+        if let Some(next) = packets.get(place + AHEAD) {
+            context.region.prefetch(next);
         }
-        batch.meta.push(meta);
+        let octets = context.region.octets(packet);
+        match plain::ipv4(octets, &ours, meta) {
+            Some(destination) => v4.push(place, destination),
+            None => match parse_one(octets, context.ingress, meta) {
+                Ok(IpAddr::V4(destination)) => v4.push(place, destination.to_bits()),
+                Ok(IpAddr::V6(destination)) => v6.push(place, destination.octets()),
+                Err(verdict) => meta.verdict = verdict,
+            },
+        }
     }
 }
 
-fn parse_one(octets: &[u8], context: &Context<'_>, meta: &mut Meta) -> Result<(), Verdict> {
+/// The destination of a transit packet, or what becomes of any other.
+#[inline(never)]
+fn parse_one(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<IpAddr, Verdict> {
     let frame = ethernet::Frame::new_checked(octets).map_err(dropped)?;
-    let ingress = context.ingress;
     let gate = ingress.gate.unwrap_or(OPEN);
     match frame.ethertype() {
         _ if !gate.up => Err(Verdict::Drop(Drop::PortDown)),
         _ if frame.dst() != ingress.mac => Err(Verdict::Punt(Punt::ForeignMac)),
         EtherType::IPV4 if gate.kernel4 => Err(Verdict::Punt(Punt::Guard)),
         EtherType::IPV6 if gate.kernel6 => Err(Verdict::Punt(Punt::Guard)),
-        EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, meta),
-        EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, meta),
+        EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, meta).map(IpAddr::V4),
+        EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, meta).map(IpAddr::V6),
         _ => Err(Verdict::Punt(Punt::NotIp)),
     }
 }
@@ -44,7 +72,7 @@ fn dropped(error: bora_wire::Error) -> Verdict {
     Verdict::Drop(Drop::from(error))
 }
 
-fn parse_ipv4(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<(), Verdict> {
+fn parse_ipv4(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<Ipv4Addr, Verdict> {
     let packet = ipv4::Packet::new_checked(octets).map_err(dropped)?;
     packet.verify_checksum().map_err(dropped)?;
     if !ingress.forward4 {
@@ -62,12 +90,11 @@ fn parse_ipv4(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<(), V
     }
     meta.family = Family::V4;
     meta.l3_length = packet.total_len();
-    meta.source4 = source;
-    meta.destination4 = destination;
-    Ok(())
+    meta.tos = packet.tos();
+    Ok(packet.dst())
 }
 
-fn parse_ipv6(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<(), Verdict> {
+fn parse_ipv6(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<Ipv6Addr, Verdict> {
     let packet = ipv6::Packet::new_checked(octets).map_err(dropped)?;
     if !ingress.forward6 {
         return Err(Verdict::Punt(Punt::ForwardingOff));
@@ -85,13 +112,13 @@ fn parse_ipv6(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<(), V
     meta.family = Family::V6;
     meta.l3_length =
         u16::try_from(packet.total_len()).map_err(|_| Verdict::Drop(Drop::BadTotalLength))?;
-    meta.destination6 = packet.dst().octets();
-    Ok(())
+    meta.tos = packet.traffic_class();
+    Ok(packet.dst())
 }
 
 /// 0.0.0.0, loopback, multicast, limited broadcast: Linux decides.
 fn is_special4(address: u32) -> bool {
-    address == 0 || address >> 24 == 127 || address >> 28 == 0xe || address == u32::MAX
+    (address == 0) | (address >> 24 == 127) | (address >> 28 == 0xe) | (address == u32::MAX)
 }
 
 /// Multicast, link-local, and ::/64 with ::, ::1 and the mapped addresses: Linux decides.

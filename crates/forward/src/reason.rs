@@ -101,8 +101,10 @@ reasons! {
         PuntRingFull = "punt_ring_full",
         /// The backlog between reception and forwarding is full (mode `interrupt`).
         BacklogFull = "backlog_full",
-        /// The output's transmit ring is full.
-        TxRingFull = "tx_ring_full",
+        /// The ring to the worker that is to forward it is full.
+        WorkerRingFull = "worker_ring_full",
+        /// The output port is not there any more.
+        NoOutput = "no_output",
     }
 }
 

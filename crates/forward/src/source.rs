@@ -3,8 +3,12 @@
 use bora_buffer::MAX_BATCH;
 use bora_fib::{FibReader, NextHop, NextHopId, PortId, PuntReason};
 
-use crate::batch::{Batch, Family};
+use bora_wire::ipv4;
+
+use crate::batch::Batch;
 use crate::{Context, Drop, Punt, RpFilter, Verdict};
+
+const ETHERNET: usize = 14;
 
 /// Drops packets whose source the ingress port must not bring, as `rp_filter` says. IPv6 has no
 /// such setting in Linux. Without an XDP program in front, packets that claim to come from the
@@ -15,36 +19,28 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     if mode == RpFilter::Off && !gated {
         return;
     }
+    let Batch {
+        packets, meta, v4, ..
+    } = batch;
     let mut sources = [0; MAX_BATCH];
     let mut found = [NextHopId::NO_ROUTE; MAX_BATCH];
     let mut count = 0;
-    for (_, meta) in batch
-        .pending()
-        .filter(|(_, meta)| meta.family == Family::V4)
-    {
-        sources[count] = meta.source4;
+    for ((place, _), source) in v4.results().zip(&mut sources) {
+        let octets = context.region.octets(&packets[place]);
+        let octets = octets.get(ETHERNET..).unwrap_or_default();
+        *source = ipv4::Packet::new_unchecked(octets).src().to_bits();
         count += 1;
     }
     if count == 0 {
         return;
     }
     context.fib.lookup4(&sources[..count], &mut found[..count]);
-    let mut found = found[..count].iter();
-    for (_, meta) in batch
-        .pending()
-        .filter(|(_, meta)| meta.family == Family::V4)
-    {
-        let Some(&id) = found.next() else { break };
+    let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
+    for ((place, _), &id) in v4.results().zip(&found) {
         if gated && is_local(context.fib, id) {
-            meta.verdict = Verdict::Punt(Punt::Local);
-            continue;
-        }
-        if mode == RpFilter::Off {
-            continue;
-        }
-        let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
-        if !leads_back(context.fib, id, port) {
-            meta.verdict = Verdict::Drop(Drop::SourceCheck);
+            meta[place].verdict = Verdict::Punt(Punt::Local);
+        } else if mode != RpFilter::Off && !leads_back(context.fib, id, port) {
+            meta[place].verdict = Verdict::Drop(Drop::SourceCheck);
         }
     }
 }

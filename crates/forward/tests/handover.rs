@@ -163,7 +163,11 @@ proptest! {
         let octets = u64::from(quantum.max(MAX_FRAME) + MAX_FRAME) + random.below(20_000);
         let mut owner = Owner::new(inputs, quantum, Room { octets, packets });
         let mut workers: Vec<Worker> = (0..inputs).map(|_| Worker::new()).collect();
-        for round in 0..6000 {
+        // an output with room for one packet takes some ten rounds for each
+        for round in 0..60_000 {
+            if round > 1000 && workers.iter().all(|worker| worker.queues.held() == 0 && worker.packets.is_empty() && worker.bursts.is_empty()) {
+                break;
+            }
             for (number, worker) in workers.iter_mut().enumerate() {
                 if round < 1000 && random.one_in(2) {
                     let class = random.below(2) as u8;

@@ -1,11 +1,12 @@
 //! The mirror: the caller's thread polls it, and the FIB follows the kernel.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use bora_fib::FibWriter;
+use bora_fib::{FibWriter, NextHopId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::error::KernelError;
@@ -13,6 +14,7 @@ use crate::guard::{Guard, GuardReport};
 use crate::load::{Loader, note};
 use crate::message::{self, Link, Neighbour};
 use crate::model::{Model, Noticed, Stale};
+use crate::nexthops::HopKey;
 use crate::socket::{Netlink, Received};
 use crate::status::Reconciliation;
 use crate::sysctl::Settings;
@@ -59,6 +61,28 @@ pub struct Changes {
     pub guard: bool,
     /// More events wait: poll again at once.
     pub more: bool,
+}
+
+/// A next hop that is held for something else than a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldHop {
+    /// Interface index.
+    pub device: u32,
+    /// The neighbour.
+    pub gateway: IpAddr,
+    /// Whether for packets of IPv6, whatever the neighbour's address.
+    pub v6: bool,
+}
+
+impl HeldHop {
+    fn key(self) -> HopKey {
+        HopKey {
+            device: self.device,
+            gateway: Some(self.gateway),
+            v6: self.v6,
+            mtu: 0,
+        }
+    }
 }
 
 /// Ends a [`Mirror::poll`] from another thread.
@@ -371,6 +395,20 @@ impl Mirror {
         if in_sync != self.in_sync.0 {
             self.in_sync = (in_sync, SystemTime::now());
         }
+    }
+
+    /// Takes a use of the next hop to a neighbour behind a device, for packets of IPv4 or (`v6`) IPv6.
+    /// It follows the kernel: a punt while the neighbour is not known or the device no port.
+    ///
+    /// # Errors
+    /// [`KernelError::Fib`] where next hops ran out.
+    pub fn hold_next_hop(&mut self, way: HeldHop) -> Result<NextHopId, KernelError> {
+        Ok(self.model.hops.acquire(&self.model.world, way.key())?)
+    }
+
+    /// Gives such a use back. No worker may have its number in use any more.
+    pub fn release_next_hop(&mut self, way: HeldHop) {
+        self.model.hops.release_hop(way.key());
     }
 
     /// The FIB, for look-ups and sizes.

@@ -1,7 +1,7 @@
 //! The thread that hands punted packets to Linux on the interface they came in by.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bora_buffer::{Region, SharedFrames};
@@ -23,7 +23,7 @@ pub struct SlowPathCounters {
 }
 
 /// How packets of one port get to Linux.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Device {
     /// Received once more on the interface itself.
     Interface {
@@ -33,7 +33,31 @@ pub enum Device {
         generic: bool,
     },
     /// Received on the TAP interface that stands for the port.
-    Twin(Writer),
+    Twin(Arc<Writer>),
+}
+
+/// Each port's way, by number; ports come and go.
+#[derive(Debug)]
+pub struct Devices(Vec<Mutex<Option<Device>>>);
+
+impl Devices {
+    /// None yet, with room for this many numbers.
+    pub fn new(ports: usize) -> Self {
+        Self((0..ports).map(|_| Mutex::default()).collect())
+    }
+
+    /// Sets a port's way. It stays when the port is removed: what waits for Linux then still
+    /// belongs there.
+    pub fn set(&self, port: PortId, device: Device) {
+        if let Some(slot) = self.0.get(usize::from(port.0)) {
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(device);
+        }
+    }
+
+    fn get(&self, port: PortId) -> Option<Device> {
+        let slot = self.0.get(usize::from(port.0))?;
+        slot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Everything the thread works with.
@@ -44,8 +68,8 @@ pub struct SlowPath {
     pub region: Arc<Region>,
     /// Where their frames go afterwards.
     pub frames: SharedFrames,
-    /// Each port's way, by number.
-    pub devices: Vec<Device>,
+    /// Where to hand them to Linux.
+    pub devices: Arc<Devices>,
     /// What is counted.
     pub counters: Arc<SlowPathCounters>,
     /// Set to end the thread, once the ring is empty.
@@ -78,7 +102,7 @@ impl SlowPath {
     }
 
     fn add(&self, injector: &mut Injector, punted: Punted) {
-        if let Some(Device::Twin(twin)) = self.device(punted.port) {
+        if let Some(Device::Twin(twin)) = self.devices.get(punted.port) {
             let written = twin.write(self.region.octets(&punted.packet));
             let counter = match written {
                 Ok(()) => &self.counters.injected,
@@ -97,12 +121,9 @@ impl SlowPath {
         self.frames.give(punted.packet.into_frame(&self.region));
     }
 
-    fn device(&self, port: PortId) -> Option<&Device> {
-        self.devices.get(usize::from(port.0))
-    }
-
     fn flush(&self, injector: &mut Injector, port: Option<PortId>) {
-        let Some(&Device::Interface { ifindex, generic }) = port.and_then(|port| self.device(port))
+        let Some(Device::Interface { ifindex, generic }) =
+            port.and_then(|port| self.devices.get(port))
         else {
             return;
         };

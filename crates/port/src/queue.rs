@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use bora_buffer::{Packet, Pool};
+use bora_buffer::{Packet, Pool, SharedFrames};
 
 use crate::losses::Losses;
 use crate::{af_packet, af_xdp, memif, memory, pcap, tap};
@@ -103,6 +103,18 @@ impl Queue {
                 queue.flush();
                 None
             }
+        }
+    }
+
+    /// Closes the queue; free frames that it still held go to `frames`. Its [`StatsReader`]s must be
+    /// gone before.
+    pub fn close(self, frames: &SharedFrames) {
+        match self {
+            Self::AfXdp(socket) => socket.close(frames),
+            Self::Tap(queue) => queue.close(frames),
+            Self::AfPacket(queue) => queue.close(frames),
+            Self::Pcap(queue) => queue.close(frames),
+            Self::Memory(_) | Self::Memif(_) => {}
         }
     }
 

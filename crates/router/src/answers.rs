@@ -1,25 +1,24 @@
 //! What a running Bora answers: its state as reports.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bora_fib::{FamilyStats, NextHop, NextHopId};
-use bora_forward::{Drop as DropReason, Punt};
+use bora_fib::{FamilyStats, NextHop, NextHopId, PortId};
 use bora_kernel::RouteView;
 use bora_kernel::message::{Hop, Neighbour, RouteType};
-use bora_port::xdp::REASONS;
-use bora_worker::Mode;
+use bora_worker::{ClassCounters, Mode, RuleCounters};
 
 use crate::api::Call;
+use crate::config::{PortSection, RuleSection};
 use crate::engine::Running;
 use crate::ports::Port;
 use crate::report::{
-    DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport, SyncReport,
-    WorkerReport,
+    ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport,
+    RuleReport, SyncReport, WorkerReport,
 };
 use crate::router::{Router, mode_name, path_name};
+use crate::totals::add;
 
 impl Router {
     /// Answers a call.
@@ -34,6 +33,14 @@ impl Router {
             Call::Fib(reply) => drop(reply.send(self.fib())),
             Call::Neighbours(reply) => drop(reply.send(self.neighbours())),
             Call::Sync { verify, reply } => drop(reply.send(self.sync(verify))),
+            Call::Classes(reply) => drop(reply.send(self.classes())),
+            Call::Rules(reply) => drop(reply.send(self.rules())),
+            Call::Apply {
+                file,
+                options,
+                reply,
+            } => drop(reply.send(self.apply(&file, options))),
+            Call::Confirm(reply) => drop(reply.send(self.confirm())),
             Call::Config(reply) => drop(reply.send(self.file.clone())),
             Call::SetMode {
                 worker,
@@ -52,51 +59,7 @@ impl Router {
     }
 
     fn port_report(&self, port: &Port) -> PortReport {
-        let counters = self.counters(port);
-        let (mut passed, mut dropped) = (BTreeMap::new(), BTreeMap::new());
-        for (index, reason) in REASONS.iter().enumerate() {
-            add(&mut passed, reason.name, counters.passed[index]);
-            add(
-                &mut dropped,
-                drop_name(reason.budget, reason.name),
-                counters.dropped[index],
-            );
-        }
-        add(&mut dropped, "tx_ring_full", counters.tx_ring_full);
-        let mut tx = counters.tx_packets - counters.tx_ring_full.min(counters.tx_packets);
-        let mut tx_bytes = counters.tx_bytes;
-        let (mut rx, mut rx_bytes) = (counters.rx_packets, counters.rx_bytes);
-        let mut from_linux = 0;
-        if let Some(engine) = &self.engine {
-            for worker in &engine.workers {
-                let counted = &worker.counters.ports[usize::from(port.id.0)];
-                tx += counted.tx_packets.get();
-                tx_bytes += counted.tx_bytes.get();
-                from_linux += counted.from_linux.get();
-                if port.twin().is_some() {
-                    rx += counted.rx_packets.get();
-                    rx_bytes += counted.rx_bytes.get();
-                }
-                for (&reason, count) in Punt::ALL.iter().zip(&counted.punted) {
-                    add(&mut passed, reason.name(), count.get());
-                }
-                for (&reason, count) in DropReason::ALL.iter().zip(&counted.dropped) {
-                    add(&mut dropped, reason.name(), count.get());
-                }
-            }
-            for queue in &engine.queues[usize::from(port.id.0)] {
-                let stats = queue.read();
-                add(&mut dropped, "rx_ring_full", stats.rx_ring_full);
-                add(&mut dropped, "no_frame", stats.rx_dropped);
-                add(&mut dropped, "rx_too_long", stats.rx_too_long);
-                add(&mut dropped, "rx_malformed", stats.rx_malformed);
-                add(&mut dropped, "tx_link_down", stats.tx_link_down);
-                add(&mut dropped, "tx_refused", stats.tx_refused);
-                // what a port without an XDP program loses, the worker has not counted
-                rx += stats.rx_too_long + stats.rx_malformed;
-                tx -= (stats.tx_link_down + stats.tx_refused).min(tx);
-            }
-        }
+        let counted = self.totals(port.id).since(&port.before);
         PortReport {
             index: port.id.0,
             name: port.name.clone(),
@@ -122,54 +85,102 @@ impl Router {
             }
             .into(),
             queues: port.link.rx_queues,
-            rx_packets: rx,
-            rx_bytes,
-            from_linux,
-            tx_packets: tx,
-            tx_bytes,
-            passed: passed.values().sum(),
-            dropped: dropped.values().sum(),
-            passed_by_reason: passed,
-            dropped_by_reason: dropped,
+            rx_packets: counted.rx_packets,
+            rx_bytes: counted.rx_bytes,
+            from_linux: counted.from_linux,
+            tx_packets: counted.tx_packets,
+            tx_bytes: counted.tx_bytes,
+            passed: counted.passed.values().sum(),
+            dropped: counted.dropped.values().sum(),
+            passed_by_reason: counted.passed,
+            dropped_by_reason: counted.dropped,
         }
     }
 
+    /// Of removed ports too: what they received, others have sent.
     fn drops(&self) -> DropsReport {
         let mut total = DropsReport::default();
         let (mut to_engine, mut from_engine, mut queued) = (0, 0, 0);
-        for port in &self.ports {
-            let report = self.port_report(port);
-            total.received += report.rx_packets + report.from_linux;
-            total.sent += report.tx_packets;
-            total.passed += report.passed;
-            for (name, count) in report.dropped_by_reason {
+        for number in 0..self.numbers {
+            let counted = self.totals(PortId(number));
+            total.received += counted.rx_packets + counted.from_linux;
+            total.sent += counted.tx_packets;
+            total.passed += counted.passed.values().sum::<u64>();
+            for (name, count) in counted.dropped {
                 *total.drops.entry(name).or_default() += count;
             }
-            for (name, count) in report.passed_by_reason {
+            for (name, count) in counted.passed {
                 *total.punts.entry(name).or_default() += count;
             }
-            to_engine += self.counters(port).to_engine;
+            to_engine += counted.to_engine;
+            from_engine += counted.from_engine;
         }
         if let Some(engine) = &self.engine {
             let failed = engine.slow_path.failed.load(Relaxed);
             add(&mut total.drops, "slow_path_failed", failed);
             total.passed -= failed.min(total.passed);
-            for port in self.ports.iter().filter(|port| port.twin().is_none()) {
-                let number = usize::from(port.id.0);
-                for queue in &engine.queues[number] {
-                    let stats = queue.read();
-                    from_engine += stats.rx_ring_full + stats.rx_dropped;
-                }
-                let workers = engine.workers.iter();
-                let counted = workers.map(|w| w.counters.ports[number].rx_packets.get());
-                from_engine += counted.sum::<u64>();
-            }
-            for worker in &engine.workers {
-                queued += worker.counters.queued.get();
-            }
+            queued = engine
+                .workers
+                .iter()
+                .map(|worker| worker.counters.queued.get())
+                .sum();
         }
         total.held = to_engine.saturating_sub(from_engine) + queued;
         total
+    }
+
+    /// Sums over the workers, for the classes each port has.
+    fn classes(&self) -> Vec<ClassReport> {
+        let mut reports = Vec::new();
+        for (port, section) in self.sections() {
+            for class in 0..section.queues.output().classes.len() {
+                let of_worker = |worker: &'_ Running, of: fn(&ClassCounters) -> u64| {
+                    of(&worker.counters.ports[usize::from(port.id.0)].classes[class])
+                };
+                let sum = |of| {
+                    let workers = self.engine.iter().flat_map(|engine| &engine.workers);
+                    workers.map(|worker| of_worker(worker, of)).sum()
+                };
+                let (enqueued, sent): (u64, u64) = (
+                    sum(|class| class.enqueued.get()),
+                    sum(|class| class.sent.get()),
+                );
+                reports.push(ClassReport {
+                    port: port.name.clone(),
+                    class: class as u8,
+                    enqueued,
+                    sent,
+                    dropped: sum(|class| class.dropped.get()),
+                    held: enqueued.saturating_sub(sent),
+                });
+            }
+        }
+        reports
+    }
+
+    /// Ports that have queues, with their configuration.
+    fn sections(&self) -> impl Iterator<Item = (&Port, &PortSection)> {
+        self.ports.iter().filter_map(|port| {
+            let section = self.file.ports.iter().find(|s| s.name == port.section)?;
+            self.engine.as_ref().map(|_| (port, section))
+        })
+    }
+
+    fn rules(&self) -> Vec<RuleReport> {
+        let sum = |number: usize, of: fn(&RuleCounters) -> u64| {
+            let workers = self.engine.iter().flat_map(|engine| &engine.workers);
+            workers
+                .map(|worker| of(&worker.counters.rules[number]))
+                .sum()
+        };
+        let report = |(number, rule): (usize, &RuleSection)| RuleReport {
+            index: number,
+            name: rule.name.clone().unwrap_or_default(),
+            rule: rule.to_string(),
+            packets: sum(number, |rule| rule.packets.get()),
+            octets: sum(number, |rule| rule.octets.get()),
+        };
+        self.file.rules.iter().enumerate().map(report).collect()
     }
 
     fn workers(&self) -> Vec<WorkerReport> {
@@ -397,12 +408,13 @@ impl Router {
                 ));
             }
         }
-        for (port, (_, recently)) in self.ports.iter().zip(&self.guarded) {
-            if *recently > 0 {
-                lines.push(format!(
+        for port in &self.ports {
+            match self.guarded.get(&port.id) {
+                Some(&(_, recently)) if recently > 0 => lines.push(format!(
                     "{}: {recently} packets left to Linux in the last second",
                     port.name
-                ));
+                )),
+                _ => {}
             }
         }
         lines.extend(
@@ -413,17 +425,6 @@ impl Router {
         );
         lines
     }
-}
-
-fn add(map: &mut BTreeMap<String, u64>, name: &str, count: u64) {
-    if count > 0 {
-        *map.entry(name.into()).or_default() += count;
-    }
-}
-
-/// Drops of a reason with a budget are drops for want of budget.
-fn drop_name(budget: bool, name: &'static str) -> &'static str {
-    if budget { "punt_budget" } else { name }
 }
 
 fn mac_text(mac: [u8; 6]) -> String {

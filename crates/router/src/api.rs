@@ -18,10 +18,12 @@ use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
-use crate::file::File;
+use crate::apply::ApplyOptions;
+use crate::config::File;
 use crate::place::Place;
 use crate::report::{
-    DropsReport, FibReport, NeighbourReport, PortReport, RouteReport, SyncReport, WorkerReport,
+    ApplyReport, ClassReport, DropsReport, FibReport, NeighbourReport, PortReport, RouteReport,
+    RuleReport, SyncReport, WorkerReport,
 };
 
 /// A question to the control loop, or the order to stop.
@@ -48,6 +50,21 @@ pub enum Call {
         /// The answer.
         reply: oneshot::Sender<SyncReport>,
     },
+    /// All classes.
+    Classes(oneshot::Sender<Vec<ClassReport>>),
+    /// All rules.
+    Rules(oneshot::Sender<Vec<RuleReport>>),
+    /// Make this the configuration in force.
+    Apply {
+        /// The configuration.
+        file: Box<File>,
+        /// How.
+        options: ApplyOptions,
+        /// The answer: what was changed, or what is wrong.
+        reply: oneshot::Sender<Result<ApplyReport, String>>,
+    },
+    /// Keep what was applied.
+    Confirm(oneshot::Sender<Result<(), String>>),
     /// The configuration in force.
     Config(oneshot::Sender<File>),
     /// Change when workers look at their queues.
@@ -133,6 +150,10 @@ pub async fn serve(listener: UnixListener, calls: Caller) -> anyhow::Result<()> 
             get(|State(calls)| ask(calls, Call::Neighbours)),
         )
         .route("/v1/sync", get(sync))
+        .route("/v1/classes", get(|State(calls)| ask(calls, Call::Classes)))
+        .route("/v1/rules", get(|State(calls)| ask(calls, Call::Rules)))
+        .route("/v1/apply", post(apply))
+        .route("/v1/confirm", post(confirm))
         .route("/v1/stop", post(stop))
         .with_state(calls);
     axum::serve(listener, app).await.context("API")
@@ -191,17 +212,51 @@ async fn set_mode(State(calls): State<Caller>, Query(options): Query<SetMode>) -
         Ok(mode) => mode,
         Err(what) => return bad(what),
     };
-    let (reply, answer) = oneshot::channel();
     let worker = options.worker;
-    calls.send(Call::SetMode {
+    order(calls, |reply| Call::SetMode {
         worker,
         mode,
         reply,
-    });
-    match answer.await {
-        Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Err(what)) => bad(what),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "Bora is stopping").into_response(),
+    })
+    .await
+}
+
+/// The body is a file as text.
+async fn apply(
+    State(calls): State<Caller>,
+    Query(options): Query<ApplyOptions>,
+    text: String,
+) -> Response {
+    match File::parse(&text) {
+        Ok(file) => {
+            let file = Box::new(file);
+            order(calls, |reply| Call::Apply {
+                file,
+                options,
+                reply,
+            })
+            .await
+        }
+        Err(error) => (StatusCode::BAD_REQUEST, format!("{error:#}")).into_response(),
+    }
+}
+
+async fn confirm(State(calls): State<Caller>) -> Response {
+    order(calls, Call::Confirm).await
+}
+
+/// Like [`ask`], for what may be refused.
+async fn order<T: serde::Serialize>(
+    calls: Caller,
+    call: impl FnOnce(oneshot::Sender<Result<T, String>>) -> Call,
+) -> Response {
+    let (reply, answer) = oneshot::channel();
+    calls.send(call(reply));
+    match tokio::time::timeout(PATIENCE, answer).await {
+        Ok(Ok(Ok(value))) => Json(value).into_response(),
+        Ok(Ok(Err(what))) => (StatusCode::BAD_REQUEST, what).into_response(),
+        Ok(Err(_)) => (StatusCode::SERVICE_UNAVAILABLE, "Bora is stopping").into_response(),
+        Err(_) => (StatusCode::GATEWAY_TIMEOUT, "the control loop is busy").into_response(),
     }
 }
 

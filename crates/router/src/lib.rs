@@ -3,26 +3,35 @@
 
 mod answers;
 mod api;
+mod apply;
+mod change;
 mod config;
+mod divide;
 mod engine;
-mod file;
 mod lease;
 mod place;
 mod ports;
 mod report;
 mod router;
+mod rules;
 mod spec;
+mod totals;
 mod twin;
 
 pub use bora_worker::Mode;
 
 pub use api::{Call, Caller, listen, serve};
-pub use config::{Bypass, PathChoice, RunConfig};
-pub use file::{FibSection, File, LinuxSection, PortSection, Table, WorkersSection, schema};
+pub use apply::ApplyOptions;
+pub use config::{
+    Action, AddressMatch, Bypass, ClassSection, CodePoint, DscpMatch, DscpSection, FibSection,
+    File, LinuxSection, PathChoice, PcpMatch, PortConfig, PortSection, Ports, Problem,
+    ProtocolMatch, QueuesSection, Rate, RuleAction, RuleSection, RunConfig, Step, Table, TosMatch,
+    Via, WorkersSection, diff, schema,
+};
 pub use place::{Place, other_places};
 pub use report::{
-    DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport, SyncReport,
-    WorkerReport,
+    ApplyReport, ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport,
+    RouteReport, RuleReport, SyncReport, WorkerReport,
 };
 pub use router::{Router, detach_leftovers};
 pub use spec::{PortSpec, TwinSpec, Wire};

@@ -13,7 +13,7 @@ use bora_wire::MacAddr;
 
 use crate::config::{PathChoice, RunConfig};
 use crate::place::{Pins, Place};
-use crate::spec::PortSpec;
+use crate::totals::Totals;
 use crate::twin::Twin;
 
 /// Ethernet header and one VLAN tag.
@@ -38,6 +38,10 @@ pub(crate) struct Port {
     pub(crate) settings: PortSettings,
     /// Whether its sockets work without copies; `None` without sockets.
     pub(crate) zero_copy: Option<bool>,
+    /// What its number had counted for a removed port before.
+    pub(crate) before: Totals,
+    /// What the configuration calls it.
+    pub(crate) section: String,
 }
 
 /// How packets come and go.
@@ -85,18 +89,11 @@ impl Port {
         pins: &Pins,
         config: &RunConfig,
     ) -> anyhow::Result<Self> {
-        let engine_only = config
-            .ports
-            .iter()
-            .any(|port| matches!(port, PortSpec::Other(..)));
         let (name, ifindex) = (link.name.clone(), link.index);
         let pin: PathBuf = pins.link(ifindex);
         let attachment = Attachment::new(program.fd(), &name, ifindex, &pin)?;
         let query = query(ifindex).with_context(|| format!("cannot query XDP of {name}"))?;
-        let (path, why) = match config.path {
-            PathChoice::Auto if engine_only => (Path::Engine, "a port is no interface of Linux"),
-            wish => choose(wish, attachment.mode(), query.zero_copy),
-        };
+        let (path, why) = choose(config, attachment.mode(), query.zero_copy);
         let settings = PortSettings {
             index: id.0,
             path,
@@ -105,6 +102,7 @@ impl Port {
         let why = why.to_string();
         Ok(Self {
             id,
+            section: name.clone(),
             name,
             ifindex,
             link,
@@ -114,13 +112,16 @@ impl Port {
             query,
             settings,
             zero_copy: None,
+            before: Totals::default(),
         })
     }
 
     /// A port whose twin is there.
-    pub(crate) fn with_twin(id: PortId, link: Link, twin: Twin) -> Self {
+    pub(crate) fn with_twin(id: PortId, link: Link, twin: Twin, section: String) -> Self {
         Self {
             id,
+            section,
+            before: Totals::default(),
             name: link.name.clone(),
             ifindex: link.index,
             link,
@@ -275,10 +276,14 @@ impl Port {
     }
 }
 
-fn choose(wish: PathChoice, mode: AttachMode, zero_copy: bool) -> (Path, &'static str) {
-    match (wish, mode, zero_copy) {
+fn choose(config: &RunConfig, mode: AttachMode, zero_copy: bool) -> (Path, &'static str) {
+    match (config.path, mode, zero_copy) {
         (PathChoice::Express, ..) => (Path::Express, "asked for"),
         (PathChoice::Engine, ..) => (Path::Engine, "asked for"),
+        (PathChoice::Auto, ..) if config.needs_engine => (
+            Path::Engine,
+            "something is configured that only the engine does",
+        ),
         (PathChoice::Auto, AttachMode::Driver, true) => (Path::Engine, "driver does zero-copy"),
         (PathChoice::Auto, ..) => (Path::Express, "driver does no zero-copy"),
     }

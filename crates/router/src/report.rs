@@ -71,6 +71,47 @@ pub struct DropsReport {
     pub punts: BTreeMap<String, u64>,
 }
 
+/// One class of a port, summed over workers: `enqueued = sent + held`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ClassReport {
+    /// Interface name.
+    pub port: String,
+    /// Number.
+    pub class: u8,
+    /// Taken into its queues.
+    pub enqueued: u64,
+    /// Taken out of them.
+    pub sent: u64,
+    /// Refused because they were full.
+    pub dropped: u64,
+    /// In them now.
+    pub held: u64,
+}
+
+/// What a rule has matched since the rules were last changed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RuleReport {
+    /// Number, from 0.
+    pub index: usize,
+    /// Its name, if it has one.
+    pub name: String,
+    /// Conditions and action.
+    pub rule: String,
+    /// Packets.
+    pub packets: u64,
+    /// Octets from the destination MAC address to the end of the frame, without FCS.
+    pub octets: u64,
+}
+
+/// What an apply changes or has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplyReport {
+    /// One line an action.
+    pub actions: Vec<String>,
+    /// Seconds within which `bora confirm` must come, if it must.
+    pub confirm_seconds: Option<u64>,
+}
+
 /// A worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerReport {

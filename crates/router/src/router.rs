@@ -2,24 +2,26 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use bora_fib::{FibStats, PortId};
 use bora_forward::HashPolicy;
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig, Settings};
-use bora_port::xdp::{AttachMode, Attachment, Counters, MAX_PORTS, Path, Program, query};
+use bora_port::xdp::{AttachMode, Attachment, Counters, Path, Program, query};
 use bora_worker::Command;
 
 use crate::api::{Call, Caller};
-use crate::config::RunConfig;
+use crate::apply::Unconfirmed;
+use crate::config::{File, RunConfig};
 use crate::engine::Engine;
-use crate::file::File;
 use crate::lease::Keeper;
 use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
+use crate::rules::{self, CompiledRules};
 use crate::spec::PortSpec;
 use crate::twin::{Twin, remove_leftovers};
 
@@ -68,10 +70,10 @@ impl FibPulse {
 pub struct Router {
     /// What it was started with, and what was changed since.
     pub(crate) file: File,
-    config: RunConfig,
-    place: Place,
+    pub(crate) config: RunConfig,
+    pub(crate) place: Place,
     pub(crate) mirror: Mirror,
-    program: Program,
+    pub(crate) program: Program,
     pub(crate) ports: Vec<Port>,
     pub(crate) engine: Option<Engine>,
     keeper: Option<Keeper>,
@@ -82,10 +84,16 @@ pub struct Router {
     hash: (HashPolicy, HashPolicy),
     refreshed: Instant,
     pub(crate) fib_pulse: FibPulse,
-    /// Packets each port had left to Linux for the guard's sake: at the last refresh, and since.
-    pub(crate) guarded: Vec<(u64, u64)>,
+    /// Packets each port had left to Linux for the guard's sake, by number: at the last refresh, and
+    /// since.
+    pub(crate) guarded: BTreeMap<PortId, (u64, u64)>,
+    pub(crate) rules: CompiledRules,
+    /// What an apply that nobody has confirmed yet replaced.
+    pub(crate) unconfirmed: Option<Unconfirmed>,
+    /// Port numbers below this have been in use.
+    pub(crate) numbers: u16,
     /// The folder that the attachments' pins are reached through.
-    _pins: Pins,
+    pub(crate) pins: Pins,
     /// Held for as long as this Bora runs.
     _lock: std::fs::File,
 }
@@ -94,15 +102,7 @@ impl Router {
     /// Starts forwarding. On an error, what was attached is detached again.
     pub fn start(file: File, place: Place) -> anyhow::Result<Self> {
         file.check()?;
-        let config = file.clone().into_config()?;
-        ensure!(
-            config.ports.len() <= MAX_PORTS,
-            "more than {MAX_PORTS} ports"
-        );
-        let mut names = HashSet::new();
-        if let Some(twice) = config.ports.iter().find(|port| !names.insert(port.name())) {
-            bail!("port {} is named twice", twice.name());
-        }
+        let config = file.clone().into_config();
         if let Some(core) = config.cores.iter().find(|&&core| !cpu_is_online(core)) {
             bail!("there is no CPU {core} on this machine; see /sys/devices/system/cpu/online");
         }
@@ -112,7 +112,7 @@ impl Router {
         let twins = config
             .ports
             .iter()
-            .map(|port| match port {
+            .map(|port| match &port.spec {
                 PortSpec::Interface(_) => Ok(None),
                 PortSpec::Other(twin, wire) => Twin::open(twin, wire).map(Some),
             })
@@ -122,7 +122,7 @@ impl Router {
             .ports
             .iter()
             .zip(twins)
-            .map(|(port, twin)| Ok((ports::find(&mirror, port.name())?, twin)))
+            .map(|(port, twin)| Ok((ports::find(&mirror, port.spec.name())?, twin)))
             .collect::<anyhow::Result<Vec<_>>>()?;
 
         let mut program = Program::load(place.netns)?;
@@ -144,15 +144,17 @@ impl Router {
             for port in ports.iter().filter(|port| port.twin().is_none()) {
                 program.set_port(port.ifindex, &port.settings)?;
             }
+            let rules = rules::compile(&config, &ports, &mut mirror)?;
             let any_engine = ports.iter().any(|port| port.path == Path::Engine);
+            let classifier = rules.classifier.clone();
             let engine = any_engine
-                .then(|| Engine::start(&mut ports, &program, &fib, &config, hash))
+                .then(|| Engine::start(&mut ports, &program, &fib, &config, (hash, classifier)))
                 .transpose()?;
             let workers = engine.iter().flat_map(|engine| &engine.workers);
             let counters = workers.map(|worker| worker.counters.clone()).collect();
-            Ok::<_, anyhow::Error>((engine, counters))
+            Ok::<_, anyhow::Error>((engine, counters, rules))
         })();
-        let (engine, counters) = match started {
+        let (engine, counters, rules) = match started {
             Ok(parts) => parts,
             Err(error) => {
                 let new = ports.into_iter().zip(fresh).filter(|(_, new)| *new);
@@ -166,6 +168,7 @@ impl Router {
             place,
             mirror,
             program,
+            numbers: ports.len() as u16,
             ports,
             engine,
             keeper: None,
@@ -174,8 +177,10 @@ impl Router {
             hash,
             refreshed: Instant::now(),
             fib_pulse: FibPulse::default(),
-            guarded: Vec::new(),
-            _pins: pins,
+            guarded: BTreeMap::new(),
+            rules,
+            unconfirmed: None,
+            pins,
             _lock: lock,
         };
         router.update_addresses()?;
@@ -221,12 +226,10 @@ impl Router {
     pub fn run(mut self, calls: &Receiver<Call>) -> anyhow::Result<()> {
         loop {
             let tick = self.follow_twins();
-            let changes = self.mirror.poll(tick).context("cannot follow the kernel")?;
-            if let Some(keeper) = &self.keeper {
-                keeper
-                    .control
-                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            }
+            let wait = self.confirmation_due().map_or(tick, |due| due.min(tick));
+            let changes = self.mirror.poll(wait).context("cannot follow the kernel")?;
+            self.beat();
+            self.roll_back_if_due();
             let refresh = self.refreshed.elapsed() >= REFRESH;
             if refresh {
                 self.watch_guard();
@@ -263,6 +266,13 @@ impl Router {
         tick
     }
 
+    /// Shows that the control side is alive, or the lease runs out.
+    pub(crate) fn beat(&self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.control.fetch_add(1, Relaxed);
+        }
+    }
+
     /// Ends forwarding: the gate closes first, so that Linux has the traffic while the rings are
     /// emptied.
     fn finish(mut self, detach_ports: bool) -> anyhow::Result<()> {
@@ -286,7 +296,7 @@ impl Router {
     }
 
     /// Brings links, settings and guard into the program, the FIB and the workers.
-    fn update_ports(&mut self, ask_driver: bool) -> anyhow::Result<()> {
+    pub(crate) fn update_ports(&mut self, ask_driver: bool) -> anyhow::Result<()> {
         self.refreshed = Instant::now();
         if ask_driver {
             for port in self.ports.iter_mut().filter(|port| port.twin().is_none()) {
@@ -317,13 +327,9 @@ impl Router {
 
     /// Notes how many packets the guard has left to Linux since the last time.
     fn watch_guard(&mut self) {
-        let totals: Vec<u64> = self
-            .ports
-            .iter()
-            .map(|port| self.counters(port).passed_by("guard"))
-            .collect();
-        self.guarded.resize(totals.len(), (0, 0));
-        for (known, total) in self.guarded.iter_mut().zip(totals) {
+        for port in &self.ports {
+            let total = self.counters(port.id).passed_by("guard");
+            let known = self.guarded.entry(port.id).or_default();
             *known = (total, total - known.0);
         }
     }
@@ -387,8 +393,8 @@ impl Router {
         self.update_mtus()
     }
 
-    pub(crate) fn counters(&self, port: &Port) -> Counters {
-        self.program.counters(port.id.0).unwrap_or_default()
+    pub(crate) fn counters(&self, port: PortId) -> Counters {
+        self.program.counters(port.0).unwrap_or_default()
     }
 }
 
@@ -420,8 +426,9 @@ fn attach_all(
     let mut ports: Vec<Port> = Vec::with_capacity(found.len());
     for (index, (link, twin)) in found.into_iter().enumerate() {
         let id = PortId(index as u16);
+        let section = config.ports[index].section.clone();
         let port = match twin {
-            Some(twin) => Ok(Port::with_twin(id, link, twin)),
+            Some(twin) => Ok(Port::with_twin(id, link, twin, section)),
             None => Port::attach(id, link, program, pins, config),
         };
         match port {

@@ -109,8 +109,10 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
 #[inline]
 #[must_use]
 pub const fn decrement_ttl(checksum: u16) -> u16 {
-    // The TTL is the upper half of its word, so the word changes by 0x0100 whatever its value.
-    update(checksum, 0x0100, 0)
+    // The TTL is the upper half of its word, so the word changes by 0x0100 whatever its value. This
+    // is `update(checksum, 0x0100, 0)`; two words need folding only once.
+    let sum = !checksum as u32 + !0x0100u16 as u32;
+    !((sum & 0xffff) as u16 + (sum >> 16) as u16)
 }
 
 /// The sum over the IPv4 pseudo-header (RFC 9293 3.1); `len` is that of the segment in bytes.

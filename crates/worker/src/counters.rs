@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bora_forward::{Drop, Punt};
+use bora_forward::classify::MAX_RULES;
+use bora_forward::{Drop, MAX_CLASSES, Punt};
 
 /// A number that one thread adds to and others read.
 #[derive(Debug, Default)]
@@ -36,6 +37,10 @@ pub struct PortCounters {
     pub rx_packets: Counter,
     /// Octets of these.
     pub rx_bytes: Counter,
+    /// Of [`Self::rx_packets`], those that no XDP program has seen.
+    pub ungated_packets: Counter,
+    /// Octets of these.
+    pub ungated_bytes: Counter,
     /// Received from Linux, to be sent by the port as they are.
     pub from_linux: Counter,
     /// Handed to the port's transmit ring.
@@ -44,8 +49,30 @@ pub struct PortCounters {
     pub tx_bytes: Counter,
     /// Handed to the slow path, by [`Punt`].
     pub punted: Vec<Counter>,
-    /// Dropped, by [`Drop`].
+    /// Dropped, by [`Drop`]; those that a full queue refused are counted at the output.
     pub dropped: Vec<Counter>,
+    /// On the way out, by class.
+    pub classes: [ClassCounters; MAX_CLASSES],
+}
+
+/// One class of an output, in packets; what is held is the difference.
+#[derive(Debug, Default)]
+pub struct ClassCounters {
+    /// Taken in.
+    pub enqueued: Counter,
+    /// Taken out.
+    pub sent: Counter,
+    /// Refused because the queue was full.
+    pub dropped: Counter,
+}
+
+/// What a rule has matched.
+#[derive(Debug, Default)]
+pub struct RuleCounters {
+    /// Packets.
+    pub packets: Counter,
+    /// Octets, without FCS.
+    pub octets: Counter,
 }
 
 impl PortCounters {
@@ -54,11 +81,14 @@ impl PortCounters {
         Self {
             rx_packets: Counter::default(),
             rx_bytes: Counter::default(),
+            ungated_packets: Counter::default(),
+            ungated_bytes: Counter::default(),
             from_linux: Counter::default(),
             tx_packets: Counter::default(),
             tx_bytes: Counter::default(),
             punted: zeros(Punt::ALL.len()),
             dropped: zeros(Drop::ALL.len()),
+            classes: Default::default(),
         }
     }
 }
@@ -68,13 +98,15 @@ impl PortCounters {
 pub struct WorkerCounters {
     /// By port number.
     pub ports: Vec<PortCounters>,
+    /// By rule number.
+    pub rules: Vec<RuleCounters>,
     /// Times round the loop; moves at least every [`crate::worker::LONGEST_SLEEP`].
     pub loops: Counter,
     /// Times it went to sleep for want of packets.
     pub sleeps: Counter,
     /// Packets it holds: in its transmit rings or with drivers.
     pub held: Counter,
-    /// Packets received and not decided or sent yet.
+    /// Packets received and not yet decided, or waiting for a transmit ring.
     pub queued: Counter,
     /// Frames taken from its own list.
     pub pool_hits: Counter,
@@ -84,13 +116,18 @@ pub struct WorkerCounters {
     pub pool_spilled: Counter,
     /// Requests for a frame that found none.
     pub pool_exhausted: Counter,
+    /// Frames on its own list.
+    pub pool_size: Counter,
 }
 
 impl WorkerCounters {
-    /// Zeros for this many ports.
+    /// Zeros for this many ports at most.
     pub fn new(ports: usize) -> Self {
         Self {
             ports: (0..ports).map(|_| PortCounters::new()).collect(),
+            rules: std::iter::repeat_with(RuleCounters::default)
+                .take(MAX_RULES)
+                .collect(),
             loops: Counter::default(),
             sleeps: Counter::default(),
             held: Counter::default(),
@@ -99,6 +136,7 @@ impl WorkerCounters {
             pool_refilled: Counter::default(),
             pool_spilled: Counter::default(),
             pool_exhausted: Counter::default(),
+            pool_size: Counter::default(),
         }
     }
 }

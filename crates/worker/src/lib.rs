@@ -6,12 +6,21 @@
 
 #![forbid(unsafe_code)]
 
+mod bell;
+mod command;
 mod counters;
 mod mode;
 mod punt;
+mod receive;
+mod share;
+mod transmit;
 mod worker;
 
-pub use counters::{PortCounters, WorkerCounters};
+pub use bell::Bell;
+pub use counters::{ClassCounters, Counter, PortCounters, RuleCounters, WorkerCounters};
 pub use mode::{BACKLOG, Mode};
 pub use punt::{Budgets, PUNT_RING, PuntRing, Punted};
-pub use worker::{Command, Commands, Worker, WorkerConfig, WorkerPort};
+pub use share::{Member, Owner, Share, share};
+pub use worker::{
+    BUDGET, Command, Commands, QUOTA, Returned, Returns, Worker, WorkerConfig, WorkerPort,
+};

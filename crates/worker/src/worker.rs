@@ -1,31 +1,42 @@
-//! The loop.
+//! One forwarding thread: what it is made of, and its loop.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arrayvec::ArrayVec;
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_fib::FibReader;
-use bora_forward::{Batch, Context, Drop, HashPolicy, Ingress, Verdict};
+use bora_fib::{FibReader, PortId};
+use bora_forward::schedule::{OutputConfig, OutputError};
+use bora_forward::{Batch, Classifier, Exit, HashPolicy, Ingress, PollList, RuleHits};
 use bora_port::Queue;
 use bora_port::af_xdp::RING_SIZE;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::bell::Bell;
 use crate::counters::WorkerCounters;
 use crate::mode::{BACKLOG, Mode};
-use crate::punt::{Budgets, PuntRing, Punted};
+use crate::punt::{Budgets, PuntRing};
+use crate::share::Share;
 
-/// Packets taken from one queue before the next has its turn; NAPI's weight. Queues, quotas and
-/// modes that can be set belong to the scheduler to come.
-const QUOTA: usize = 64;
+/// Packets a queue may bring a turn, without configuration; NAPI's weight.
+pub const QUOTA: u32 = 64;
+/// Packets a round, without configuration; Linux's netdev_budget.
+pub const BUDGET: u32 = 300;
 /// Empty rounds before a worker sleeps.
 const IDLE_ROUNDS: u32 = 64;
 /// Most rounds after [`Command::Stop`]: ports that no gate closes may never be empty.
 const LAST_ROUNDS: u32 = 4096;
 /// Longest sleep without a packet: bounds how late a command is taken.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
+/// Longest sleep where a queue cannot wake the worker.
+const BLIND_SLEEP: Duration = Duration::from_millis(1);
+/// Queues that can wake it.
+const MOST_FDS: usize = 256;
+/// Between two publications of the numbers that are many.
+const RARELY: Duration = Duration::from_millis(10);
 
 /// What the control side can tell a running worker.
 #[derive(Debug)]
@@ -36,12 +47,47 @@ pub enum Command {
     SetMode(Mode),
     /// New flow-hash policies, IPv4 and IPv6.
     SetHash(HashPolicy, HashPolicy),
+    /// Other rules; their counters start anew.
+    SetRules(Arc<Classifier>),
+    /// Packets that each queue of a port may bring a turn.
+    SetQuota {
+        /// The port.
+        port: PortId,
+        /// At least 1.
+        quota: u32,
+    },
+    /// Packets a round, at least 1.
+    SetBudget(u32),
+    /// Other queues of an output; what the old ones hold goes over.
+    SetOutput {
+        /// The port.
+        port: PortId,
+        /// A configuration that was found good.
+        config: OutputConfig,
+    },
+    /// One more port: the next number, or that of a port that was removed.
+    AddPort(Box<WorkerPort>),
+    /// Give the port's queues back through [`WorkerConfig::returns`], once what they received is
+    /// forwarded and what they send is sent. The gate in front of it is closed.
+    RemovePort(PortId),
     /// Finish: the gate is closed, so empty the receive rings, send what is held, and end.
     Stop,
 }
 
 /// From the control side to one worker.
 pub type Commands = Arc<ArrayQueue<Command>>;
+
+/// One worker's queues of a removed port.
+#[derive(Debug)]
+pub struct Returned {
+    /// The port.
+    pub port: PortId,
+    /// Its queues, drained: to be closed.
+    pub queues: Vec<Queue>,
+}
+
+/// From the workers to the control side.
+pub type Returns = Arc<ArrayQueue<Returned>>;
 
 /// A worker's part of one port.
 #[derive(Debug)]
@@ -50,10 +96,17 @@ pub struct WorkerPort {
     pub ingress: Ingress,
     /// Shortest frame to send, octets without FCS.
     pub min_frame: u16,
-    /// The queues this worker owns; it sends through the first.
+    /// Packets that each of its queues may bring a turn.
+    pub quota: u32,
+    /// Classes, queues and rates on the way out; found good.
+    pub output: OutputConfig,
+    /// The receive queues this worker owns; it sends through the first. A [`Share::Member`] has the
+    /// ring it receives from.
     pub queues: Vec<Queue>,
     /// Where a port that is no interface gets what Linux sends by it: goes out as it is.
     pub twin: Option<Queue>,
+    /// Whether other workers use the same queue.
+    pub share: Share,
 }
 
 /// What a worker is made of.
@@ -62,71 +115,98 @@ pub struct WorkerConfig {
     pub core: Option<usize>,
     /// When it looks at its queues.
     pub mode: Mode,
+    /// Packets a round.
+    pub budget: u32,
     /// All memory for packets.
     pub region: Arc<Region>,
     /// The reserve of free frames.
     pub frames: SharedFrames,
+    /// Whether the worker keeps freed frames to itself, the last one to be used first; without,
+    /// each goes through the reserve, which is for measuring only (Bianco05).
+    pub recycling: bool,
     /// Its access to the tables.
     pub fib: FibReader,
     /// By port number.
     pub ports: Vec<WorkerPort>,
+    /// Classes and rules.
+    pub classifier: Arc<Classifier>,
     /// Flow-hash policies, IPv4 and IPv6.
     pub hash: (HashPolicy, HashPolicy),
     /// The way to the slow path.
     pub punts: PuntRing,
     /// What may go there.
     pub budgets: Budgets,
+    /// What others wake it by.
+    pub bell: Arc<Bell>,
+    /// Counters of the workers it shares ports with: it ends after their packets have left.
+    pub peers: Vec<Arc<WorkerCounters>>,
     /// What the control side says.
     pub commands: Commands,
+    /// Queues the worker is done with.
+    pub returns: Returns,
     /// What it counts.
     pub counters: Arc<WorkerCounters>,
 }
 
 /// One forwarding thread.
 pub struct Worker {
-    config: WorkerConfig,
-    pool: Pool,
-    batch: Batch,
-    /// Packets for each output, filled and emptied within one turn.
-    outputs: Vec<Vec<Packet>>,
-    min_frames: Vec<u16>,
+    pub(crate) config: WorkerConfig,
+    pub(crate) pool: Pool,
+    pub(crate) batch: Batch,
+    /// Port and queue behind each number of the poll list.
+    pub(crate) inputs: Vec<(usize, usize)>,
+    pub(crate) list: PollList,
+    /// By port number.
+    pub(crate) exits: Vec<Exit>,
+    pub(crate) min_frames: Vec<u16>,
+    pub(crate) hits: Vec<RuleHits>,
     /// Received and not yet looked at ([`Mode::Interrupt`]), with the port it came in by.
-    backlog: VecDeque<(usize, Packet)>,
-    stopping: bool,
+    pub(crate) backlog: VecDeque<(usize, Packet)>,
+    /// Nanoseconds since the start, read once a round.
+    pub(crate) now_ns: u64,
+    start: Instant,
+    published: Instant,
+    /// When there was something to do last.
+    busy: Instant,
+    /// Ports to be given back.
+    pub(crate) removing: Vec<usize>,
+    pub(crate) stopping: bool,
 }
 
 impl Worker {
     /// Makes a worker; fills its rings, so that packets can come as soon as the gate opens.
-    pub fn new(config: WorkerConfig) -> Self {
+    ///
+    /// # Errors
+    /// The configuration of an output is impossible.
+    pub fn new(mut config: WorkerConfig) -> Result<Self, OutputError> {
         let queues: usize = config.ports.iter().map(|port| port.queues.len()).sum();
-        let pool = Pool::new(
-            config.frames.clone(),
-            (queues.max(1) * RING_SIZE as usize) / 2,
-        );
-        let outputs = config
-            .ports
-            .iter()
-            .map(|_| Vec::with_capacity(QUOTA))
-            .collect();
-        let min_frames = config.ports.iter().map(|port| port.min_frame).collect();
+        let keep = (queues.max(1) * RING_SIZE as usize) / 2;
+        let now = Instant::now();
+        let ports = std::mem::take(&mut config.ports);
         let mut worker = Self {
-            config,
-            pool,
+            pool: match config.recycling {
+                true => Pool::new(config.frames.clone(), keep),
+                false => Pool::without_recycling(config.frames.clone()),
+            },
             batch: Batch::new(),
-            outputs,
-            min_frames,
+            inputs: Vec::new(),
+            list: PollList::new(&[], config.budget),
+            exits: Vec::new(),
+            min_frames: Vec::new(),
+            hits: vec![RuleHits::default(); config.classifier.rules()],
             backlog: VecDeque::with_capacity(BACKLOG),
+            now_ns: 0,
+            start: now,
+            published: now,
+            busy: now,
+            removing: Vec::new(),
             stopping: false,
+            config,
         };
-        for queue in worker
-            .config
-            .ports
-            .iter_mut()
-            .flat_map(|port| port.queues.iter_mut().chain(&mut port.twin))
-        {
-            queue.refill(&mut worker.pool);
+        for port in ports {
+            worker.add_port(port)?;
         }
-        worker
+        Ok(worker)
     }
 
     /// Runs until [`Command::Stop`] and its rings are empty.
@@ -136,24 +216,35 @@ impl Worker {
         loop {
             // before the turn: after a sleep the first packet must meet the latest settings
             self.take_commands();
-            let busy = match self.config.mode {
-                Mode::Interrupt => self.interrupted_turn(),
+            let now = Instant::now();
+            self.now_ns = now.duration_since(self.start).as_nanos() as u64;
+            let received = match self.config.mode {
+                Mode::Interrupt => self.interrupted_round(),
                 _ if !self.backlog.is_empty() => self.forward_backlog(), // of another mode
-                _ => self.turn(),
+                _ => self.round(),
             };
+            let received = received + self.relay();
+            let sent = self.send();
+            self.kick();
             self.config.fib.quiesce();
-            self.config.budgets.tick(Instant::now());
-            self.publish();
+            self.config.budgets.tick(now);
+            self.publish(now);
+            if !self.removing.is_empty() {
+                self.give_ports_back();
+            }
             last_rounds += u32::from(self.stopping);
             if last_rounds > LAST_ROUNDS {
+                self.publish_details();
                 return;
             }
-            if busy > 0 {
+            if received + sent > 0 {
                 idle = 0;
+                self.busy = now;
                 continue;
             }
             idle += 1;
-            if self.stopping && idle >= IDLE_ROUNDS {
+            if self.stopping && idle >= IDLE_ROUNDS && self.is_over(now) {
+                self.publish_details();
                 return;
             }
             if !self.stopping && self.rest(idle) {
@@ -176,79 +267,6 @@ impl Worker {
         true
     }
 
-    /// Lets packets gather in the receive rings, until there are enough or the time is up.
-    fn gather(&mut self, enough: usize, time: Duration) {
-        let start = Instant::now();
-        let arrived = |config: &mut WorkerConfig| -> usize {
-            let ports = config.ports.iter_mut();
-            ports
-                .flat_map(|port| &mut port.queues)
-                .map(|queue| queue.waiting(enough))
-                .sum()
-        };
-        self.config.fib.offline();
-        loop {
-            let waiting = arrived(&mut self.config);
-            let left = time.saturating_sub(start.elapsed());
-            if waiting == 0 || waiting >= enough || left.is_zero() {
-                break;
-            }
-            std::thread::sleep(left.min(time / 4));
-        }
-        self.config.fib.online();
-    }
-
-    /// One round of [`Mode::Interrupt`]: reception first and to the end, then one quota of
-    /// forwarding. Returns the packets received and forwarded.
-    fn interrupted_turn(&mut self) -> usize {
-        let mut received = 0;
-        for port in 0..self.config.ports.len() {
-            for queue in 0..self.config.ports[port].queues.len() {
-                // a ring's worth: what comes meanwhile interrupts again
-                for _ in 0..RING_SIZE as usize / QUOTA {
-                    let count = self.receive(port, queue);
-                    received += count;
-                    self.set_aside(port);
-                    if count < QUOTA {
-                        break;
-                    }
-                }
-            }
-        }
-        received + self.relay() + self.forward_backlog()
-    }
-
-    /// Forwards up to a quota of what was set aside; returns how many packets.
-    fn forward_backlog(&mut self) -> usize {
-        let Some(&(port, _)) = self.backlog.front() else {
-            self.settle();
-            return 0;
-        };
-        let mut forwarded = 0;
-        while forwarded < QUOTA && self.backlog.front().is_some_and(|(from, _)| *from == port) {
-            self.batch
-                .packets
-                .extend(self.backlog.pop_front().map(|(_, packet)| packet));
-            forwarded += 1;
-        }
-        self.forward(port);
-        self.send();
-        forwarded
-    }
-
-    /// Moves what was received to the backlog, or drops it by name.
-    fn set_aside(&mut self, port: usize) {
-        let dropped = &self.config.counters.ports[port].dropped[Drop::BacklogFull as usize];
-        for packet in self.batch.packets.drain(..) {
-            if self.backlog.len() < BACKLOG {
-                self.backlog.push_back((port, packet));
-            } else {
-                dropped.add(1);
-                self.pool.give(packet.into_frame(&self.config.region));
-            }
-        }
-    }
-
     fn pin(&self) {
         let Some(core) = self.config.core else { return };
         let mut cpus = CpuSet::new();
@@ -258,185 +276,112 @@ impl Worker {
         }
     }
 
-    /// One round over all queues; returns the packets received.
-    fn turn(&mut self) -> usize {
-        let mut received = 0;
-        for port in 0..self.config.ports.len() {
-            for queue in 0..self.config.ports[port].queues.len() {
-                let count = self.receive(port, queue);
-                if count > 0 {
-                    received += count;
-                    self.forward(port);
-                    self.send();
-                }
-            }
-        }
-        received += self.relay();
-        if received == 0 {
-            self.settle();
-        }
-        received
+    /// Packets this worker has in hand, those with drivers not among them.
+    fn held(&self) -> u64 {
+        let shared = self.config.ports.iter().map(|port| port.share.in_flight());
+        let exits = self.exits.iter().map(|exit| exit.held() as u64);
+        self.backlog.len() as u64 + exits.sum::<u64>() + shared.sum::<u64>()
     }
 
-    /// Sends what Linux sends out of the twins; returns how many packets.
-    fn relay(&mut self) -> usize {
-        let mut relayed = 0;
-        if self.stopping {
-            return relayed;
-        }
-        for port in 0..self.config.ports.len() {
-            let Some(twin) = &mut self.config.ports[port].twin else {
-                continue;
-            };
-            let count = twin.receive(&mut self.outputs[port], QUOTA);
-            twin.refill(&mut self.pool);
-            if count > 0 {
-                self.config.counters.ports[port]
-                    .from_linux
-                    .add(count as u64);
-                relayed += count;
-                self.send();
-            }
-        }
-        relayed
+    /// Whether nothing is left here, nor with those who send through this worker's rings. They
+    /// publish what they hold once a round, hence the wait.
+    fn is_over(&self, now: Instant) -> bool {
+        let quiet = self.config.peers.is_empty() || now.duration_since(self.busy) >= LONGEST_SLEEP;
+        quiet && self.held() == 0 && self.config.peers.iter().all(|peer| peer.queued.get() == 0)
     }
 
-    fn receive(&mut self, port: usize, queue: usize) -> usize {
-        let port = &mut self.config.ports[port];
-        let queue = &mut port.queues[queue];
-        let count = queue.receive(&mut self.batch.packets, QUOTA);
-        queue.refill(&mut self.pool);
-        if count > 0 {
-            let bytes: usize = self.batch.packets.iter().map(Packet::length).sum();
-            let counters = &self.config.counters.ports[usize::from(port.ingress.port.0)];
-            counters.rx_packets.add(count as u64);
-            counters.rx_bytes.add(bytes as u64);
-        }
-        count
-    }
-
-    /// Runs the stages and carries their verdicts out.
-    fn forward(&mut self, port: usize) {
-        let ingress = &self.config.ports[port].ingress;
-        let context = Context {
-            region: &self.config.region,
-            fib: &self.config.fib,
-            ingress,
-            min_frames: &self.min_frames,
-            hash4: self.config.hash.0,
-            hash6: self.config.hash.1,
-        };
-        bora_forward::run(&mut self.batch, &context);
-
-        let port = ingress.port;
-        let counters = &self.config.counters.ports[usize::from(port.0)];
-        let (region, pool) = (&self.config.region, &mut self.pool);
-        let mut drop = |packet: Packet, reason: Drop| {
-            counters.dropped[reason as usize].add(1);
-            pool.give(packet.into_frame(region));
-        };
-        let Batch { packets, meta } = &mut self.batch;
-        for (packet, meta) in packets.drain(..).zip(meta.iter()) {
-            match meta.verdict {
-                Verdict::Forward(out) => match self.outputs.get_mut(usize::from(out.0)) {
-                    Some(output) => output.push(packet),
-                    None => drop(packet, Drop::TxRingFull),
-                },
-                Verdict::Drop(reason) => drop(packet, reason),
-                Verdict::Punt(reason) if !self.config.budgets.take(reason) => {
-                    drop(packet, Drop::PuntBudget);
-                }
-                Verdict::Punt(reason) => match self.config.punts.push(Punted { packet, port }) {
-                    Ok(()) => counters.punted[reason as usize].add(1),
-                    Err(punted) => drop(punted.packet, Drop::PuntRingFull),
-                },
-                Verdict::Pending => drop(packet, Drop::Truncated),
-            }
-        }
-    }
-
-    /// Moves the outputs' packets to the transmit rings; what does not fit is dropped by name.
-    fn send(&mut self) {
-        for (index, output) in self.outputs.iter_mut().enumerate() {
-            if output.is_empty() {
-                continue;
-            }
-            let counters = &self.config.counters.ports[index];
-            if let Some(queue) = self.config.ports[index].queues.first_mut() {
-                queue.reclaim(&mut self.pool);
-                let before: usize = output.iter().map(Packet::length).sum();
-                let sent = queue.transmit(output);
-                let after: usize = output.iter().map(Packet::length).sum();
-                counters.tx_packets.add(sent as u64);
-                counters.tx_bytes.add((before - after) as u64);
-                queue.kick();
-            }
-            counters.dropped[Drop::TxRingFull as usize].add(output.len() as u64);
-            for packet in output.drain(..) {
-                self.pool.give(packet.into_frame(&self.config.region));
-            }
-        }
-    }
-
-    /// Takes back what was sent, and sends what a driver had no time for.
-    fn settle(&mut self) {
-        for queue in self
-            .config
-            .ports
-            .iter_mut()
-            .filter_map(|port| port.queues.first_mut())
-        {
-            queue.kick();
-            queue.reclaim(&mut self.pool);
-        }
-    }
-
-    fn take_commands(&mut self) {
-        while let Some(command) = self.config.commands.pop() {
-            match command {
-                Command::SetIngress(ingress) => {
-                    if let Some(port) = self.config.ports.get_mut(usize::from(ingress.port.0)) {
-                        port.ingress = ingress;
-                    }
-                }
-                Command::SetHash(v4, v6) => self.config.hash = (v4, v6),
-                Command::SetMode(mode) => self.config.mode = mode,
-                Command::Stop => self.stopping = true,
-            }
-        }
-    }
-
-    fn publish(&self) {
+    fn publish(&mut self, now: Instant) {
         let counters = &self.config.counters;
         let queues = self.config.ports.iter().flat_map(|port| &port.queues);
-        counters
-            .held
-            .set(queues.map(|queue| u64::from(queue.in_flight())).sum());
-        counters.queued.set(self.backlog.len() as u64);
+        let in_flight = queues.map(|queue| u64::from(queue.in_flight())).sum();
+        counters.held.set(in_flight);
+        counters.queued.set(self.held());
+        counters.loops.add(1);
+        if now.duration_since(self.published) >= RARELY {
+            self.published = now;
+            self.publish_details();
+        }
+    }
+
+    /// The numbers that nobody needs each round.
+    fn publish_details(&self) {
+        let counters = &self.config.counters;
         let pool = self.pool.stats();
         counters.pool_hits.set(pool.hits);
         counters.pool_refilled.set(pool.refilled);
         counters.pool_spilled.set(pool.spilled);
         counters.pool_exhausted.set(pool.exhausted);
-        counters.loops.add(1);
+        counters.pool_size.set(self.pool.len() as u64);
+        for (port, exit) in counters.ports.iter().zip(&self.exits) {
+            for (class, stats) in port.classes.iter().zip(exit.stats()) {
+                class.enqueued.set(stats.enqueued);
+                class.sent.set(stats.pulled);
+                class.dropped.set(stats.dropped);
+            }
+        }
+        for (rule, hits) in counters.rules.iter().zip(&self.hits) {
+            rule.packets.set(hits.packets);
+            rule.octets.set(hits.octets);
+        }
     }
 
     /// Waits for a packet in the kernel; the tables may change meanwhile.
     fn sleep(&mut self) {
+        self.publish_details();
         self.config.counters.sleeps.add(1);
         self.config.fib.offline();
-        let ports = self.config.ports.iter_mut();
-        let mut fds: Vec<PollFd<'_>> = ports
-            .flat_map(|port| port.queues.iter_mut().chain(&mut port.twin))
-            .filter_map(Queue::wait)
-            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
-            .collect();
+        let mut longest = self.longest_sleep();
+        self.config.bell.lie_down();
+        let mut fds: ArrayVec<PollFd<'_>, MOST_FDS> = ArrayVec::new();
+        fds.push(PollFd::new(&self.config.bell, PollFlags::IN));
+        for port in &mut self.config.ports {
+            if port.share.has_mail() {
+                longest = Duration::ZERO;
+            }
+            if let Some(fd) = port.twin.as_mut().and_then(Queue::wait)
+                && fds
+                    .try_push(PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                    .is_err()
+            {
+                longest = longest.min(BLIND_SLEEP);
+            }
+            for queue in &mut port.queues {
+                // a member's ring has the bell
+                if let Share::Member(_) = port.share {
+                    if queue.waiting(1) > 0 {
+                        longest = Duration::ZERO;
+                    }
+                    continue;
+                }
+                let fd = queue.wait();
+                let fd = fd.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+                if fd.is_none_or(|fd| fds.try_push(fd).is_err()) {
+                    longest = longest.min(BLIND_SLEEP);
+                }
+            }
+        }
         let timeout = Timespec {
             tv_sec: 0,
-            tv_nsec: LONGEST_SLEEP.as_nanos().try_into().unwrap_or(i64::MAX),
+            tv_nsec: longest.as_nanos().try_into().unwrap_or(i64::MAX),
         };
         // an interrupted or failed wait is a short sleep, no more
         let _ = poll(&mut fds, Some(&timeout));
+        self.config.bell.get_up();
         self.config.fib.online();
+    }
+
+    /// Until a rate lets a packet go that waits. What waits for another worker is announced by it.
+    fn longest_sleep(&mut self) -> Duration {
+        let now = self.now_ns;
+        let ports = self.config.ports.iter_mut().zip(&mut self.exits);
+        let exits = ports.filter_map(|(port, exit)| match &mut port.share {
+            Share::Alone => Some(exit),
+            Share::Owner(owner) => Some(&mut owner.last),
+            Share::Member(_) => None,
+        });
+        let held = exits.filter(|exit| exit.held() > 0);
+        let next = held.filter_map(|exit| exit.next_ready_ns(now)).min();
+        let until = next.map(|next| Duration::from_nanos(next.saturating_sub(now)));
+        until.map_or(LONGEST_SLEEP, |until| until.min(LONGEST_SLEEP))
     }
 }

@@ -47,17 +47,6 @@ fn link(octets: &[u8]) -> (usize, u8) {
     }
 }
 
-/// The differentiated services code point of a packet that [`crate::parse`] accepted.
-#[inline]
-pub(super) fn dscp(octets: &[u8], family: Family) -> u8 {
-    let (offset, _) = link(octets);
-    let packet = octets.get(offset..).unwrap_or(&[]);
-    match family {
-        Family::V4 => ipv4::Packet::new_unchecked(packet).dscp(),
-        Family::V6 => ipv6::Packet::new_unchecked(packet).dscp(),
-    }
-}
-
 /// Fills a key from a packet that [`crate::parse`] accepted.
 #[inline]
 pub(super) fn fill(key: &mut Key, octets: &[u8], family: Family) {

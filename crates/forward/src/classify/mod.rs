@@ -104,12 +104,8 @@ pub fn classify(
     classifier: &Classifier,
     hits: &mut [RuleHits],
 ) {
-    let Batch { packets, meta } = &mut *batch;
-    for (packet, meta) in packets.iter().zip(meta) {
-        if meta.verdict == Verdict::Pending {
-            let dscp = key::dscp(context.region.octets(packet), meta.family);
-            meta.class = classifier.dscp[usize::from(dscp % 64)];
-        }
+    for meta in &mut batch.meta {
+        meta.class = classifier.dscp[usize::from(meta.tos >> 2)];
     }
     for (family, index) in [(Family::V4, &classifier.v4), (Family::V6, &classifier.v6)] {
         if !index.is_empty() {

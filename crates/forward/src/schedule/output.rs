@@ -168,10 +168,8 @@ impl Output {
     /// Appends a packet to the queue of its class, or gives it back if that is full.
     #[inline]
     pub fn push(&mut self, class: Class, packet: Packet) -> Result<(), Packet> {
-        let last = self.queues.len() - 1;
-        self.queues[usize::from(class.0).min(last)]
-            .voq
-            .push(packet)?;
+        let class = usize::from(class.0.min(self.last_class()));
+        self.queues[class].voq.push(packet)?;
         self.held += 1;
         Ok(())
     }
@@ -219,6 +217,23 @@ impl Output {
         });
         let next = next.map(|(_, _, octets)| port(octets).max(now_ns));
         waiting.chain(next).min()
+    }
+
+    /// Takes everything out, class by class; each packet's mark is its class.
+    pub(crate) fn drain(&mut self, out: &mut Vec<Packet>) {
+        for (class, queue) in self.queues.iter_mut().enumerate() {
+            while let Some(mut packet) = queue.voq.pop() {
+                packet.set_mark(class as u8);
+                out.push(packet);
+            }
+        }
+        self.held = 0;
+    }
+
+    /// The class that packets of this and all classes beyond go to.
+    #[inline]
+    pub fn last_class(&self) -> u8 {
+        self.queues.len() as u8 - 1
     }
 
     /// The queue of a class, if the output has it.

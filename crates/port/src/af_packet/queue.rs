@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use bora_buffer::{Frame, Packet, Pool, Region};
+use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::socket::{self, OpenError, StatsReader};
@@ -225,6 +225,14 @@ impl Queue {
     /// See [`crate::Queue::wait`].
     pub fn wait(&mut self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// See [`crate::Queue::close`].
+    pub fn close(self, frames: &SharedFrames) {
+        let region = &self.region;
+        let empty = self.empty.into_iter().map(|p| p.into_frame(region));
+        let all = self.free.into_iter().chain(self.sent).chain(empty);
+        all.for_each(|frame| frames.give(frame));
     }
 }
 

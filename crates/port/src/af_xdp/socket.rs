@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-use bora_buffer::{Packet, Pool, Region};
+use bora_buffer::{Packet, Pool, Region, SharedFrames};
 
 use super::ring::Ring;
 
@@ -292,6 +292,26 @@ impl Socket {
         Some(self.fd.as_fd())
     }
 
+    /// Closes the socket and gives back the frames it had not received into yet. Those that a
+    /// zero-copy driver had taken for its own ring are not known here and stay lost.
+    ///
+    /// Every [`StatsReader`] of the socket must be gone: it keeps the socket open.
+    pub fn close(mut self, frames: &SharedFrames) {
+        // SAFETY: the kernel gives up each descriptor with its frame, once.
+        let packet = |desc: libc::xdp_desc| unsafe { Packet::from_raw(desc.addr as u32, 0) };
+        let mut free: Vec<_> = (0..self.rx.available(RING_SIZE))
+            .map(|_| packet(self.rx.read()).into_frame(&self.region))
+            .collect();
+        // SAFETY: these frames were given to the kernel and none has come back, so nobody else here
+        // has them; the kernel may still take some, but it loses them all when the socket closes,
+        // and only then are they handed on.
+        let unused = |addr: u64| unsafe { Packet::from_raw(addr as u32, 0) };
+        let unused = self.fill.unconsumed().map(unused);
+        free.extend(unused.map(|packet| packet.into_frame(&self.region)));
+        drop(self);
+        free.into_iter().for_each(|frame| frames.give(frame));
+    }
+
     /// A second handle, to read the socket's statistics from another thread.
     pub fn stats_reader(&self) -> io::Result<StatsReader> {
         self.fd.try_clone().map(StatsReader)
@@ -312,6 +332,13 @@ impl StatsReader {
                 tx_invalid: s.tx_invalid_descs,
             })
             .unwrap_or_default()
+    }
+}
+
+/// Other sockets may share the memory of the one it reads of.
+impl AsFd for StatsReader {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

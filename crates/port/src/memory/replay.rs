@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bora_buffer::{Frame, Packet, Pool, Region};
 
-/// Octets of each packet that are written anew each time it is presented.
-const HEADERS: usize = 64;
+/// Octets of each packet that are written anew each time it is presented: the shortest frame.
+const HEADERS: usize = 60;
 /// Frames taken from the pool at once.
 const STOCK: usize = 256;
 
-/// Presents the same packets for ever, in order. Only their first 64 octets are written (so that
+/// Presents the same packets for ever, in order. Only their first 60 octets are written (so that
 /// TTL and addresses are fresh); what follows is whatever the frame held before.
 #[derive(Debug)]
 pub struct Replay {
@@ -45,30 +45,32 @@ impl Replay {
     #[inline]
     pub(super) fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
         let count = max.min(self.free.len());
-        for frame in self.free.drain(self.free.len() - count..) {
-            let (headers, length) = &self.templates[self.next];
-            self.next += 1;
-            if self.next == self.templates.len() {
-                self.next = 0;
-            }
-            let packet = frame.into_packet(&self.region, *length);
+        let frames = self.free.drain(self.free.len() - count..);
+        let (region, templates) = (&*self.region, &self.templates[..]);
+        let mut next = self.next;
+        out.extend(frames.map(|frame| {
+            let (headers, length) = &templates[next];
+            next = if next + 1 < templates.len() {
+                next + 1
+            } else {
+                0
+            };
+            let packet = frame.into_packet_spread(region, *length);
             let mut packet = packet.expect("checked in `new`");
-            let octets = self.region.octets_mut(&mut packet);
+            let octets = region.octets_mut(&mut packet);
             match octets.first_chunk_mut() {
                 Some(chunk) => *chunk = *headers,
                 None => octets.copy_from_slice(&headers[..*length]),
             }
-            out.push(packet);
-        }
+            packet
+        }));
+        self.next = next;
         count
     }
 
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
-        while self.free.len() < STOCK {
-            let Some(frame) = pool.take() else { break };
-            self.free.push(frame);
-        }
+        pool.take_many(STOCK - self.free.len(), &mut self.free);
     }
 }
 
@@ -117,9 +119,7 @@ impl Sink {
 
     #[inline]
     pub(super) fn reclaim(&mut self, pool: &mut Pool) {
-        for frame in self.swallowed.drain(..) {
-            pool.give(frame);
-        }
+        pool.give_many(self.swallowed.drain(..));
     }
 
     pub(super) fn held(&self) -> usize {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bora_buffer::{Frame, Packet, Pool, Region};
+use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
 
 use super::file::{Capture, FileError};
 use crate::losses::Losses;
@@ -154,6 +154,12 @@ impl Queue {
     /// See [`crate::Queue::in_flight`].
     pub fn in_flight(&self) -> u32 {
         self.sent.len() as u32
+    }
+
+    /// See [`crate::Queue::close`].
+    pub fn close(mut self, frames: &SharedFrames) {
+        let all = self.free.drain(..).chain(self.sent.drain(..));
+        all.for_each(|frame| frames.give(frame));
     }
 
     /// Brings what was transmitted to the file; also done when the queue is dropped.

@@ -4,7 +4,7 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use bora_buffer::{Frame, Packet, Pool, Region};
+use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -129,6 +129,15 @@ impl Queue {
     /// See [`crate::Queue::wait`].
     pub fn wait(&mut self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+
+    /// See [`crate::Queue::close`].
+    pub fn close(self, frames: &SharedFrames) {
+        self.free
+            .into_iter()
+            .chain(self.sent)
+            .into_iter()
+            .for_each(|frame| frames.give(frame));
     }
 }
 

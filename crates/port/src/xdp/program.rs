@@ -215,6 +215,25 @@ impl Program {
         Ok(())
     }
 
+    /// Takes a port out: what comes in there is Linux's from now on, and nothing is redirected to it
+    /// or to its sockets. Its counters stay.
+    pub fn remove_port(&self, ifindex: u32, index: u16) -> Result<(), ProgramError> {
+        let maps = &self.skeleton.maps;
+        if maps
+            .ports
+            .lookup(&ifindex.to_ne_bytes(), MapFlags::ANY)?
+            .is_some()
+        {
+            maps.ports.delete(&ifindex.to_ne_bytes())?;
+        }
+        maps.tx_ports.delete(&u32::from(index).to_ne_bytes())?;
+        for queue in 0..MAX_QUEUES {
+            let slot = u32::from(index) * MAX_QUEUES + queue;
+            maps.sockets.delete(&slot.to_ne_bytes())?;
+        }
+        Ok(())
+    }
+
     /// Gives the engine's socket the transit traffic of one queue.
     pub fn set_socket(
         &self,

@@ -1,0 +1,151 @@
+//! `bora apply`: another configuration for a running Bora, all of it or nothing.
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use crate::config::{Action, File, diff};
+use crate::report::ApplyReport;
+use crate::router::Router;
+
+/// How to apply.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct ApplyOptions {
+    /// Go back after this many seconds unless it is confirmed.
+    #[serde(default)]
+    pub confirm: Option<u64>,
+    /// Say what would be done, and do nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Longest time to confirm, seconds.
+const LONGEST: u64 = 24 * 60 * 60;
+
+/// An apply that is taken back unless it is confirmed.
+#[derive(Debug)]
+pub(crate) struct Unconfirmed {
+    before: File,
+    due: Instant,
+}
+
+impl Router {
+    /// Makes `new` of the configuration in force, or changes nothing and says why.
+    pub(crate) fn apply(
+        &mut self,
+        new: &File,
+        options: ApplyOptions,
+    ) -> Result<ApplyReport, String> {
+        if let (Some(left), false) = (self.confirmation_due(), options.dry_run) {
+            return Err(format!(
+                "an earlier apply is not confirmed yet: `bora confirm`, or wait {} s for it to be \
+                 taken back",
+                left.as_secs() + 1
+            ));
+        }
+        if options
+            .confirm
+            .is_some_and(|seconds| !(1..=LONGEST).contains(&seconds))
+        {
+            return Err(format!("the time to confirm is from 1 to {LONGEST} s"));
+        }
+        new.check().map_err(|problem| problem.to_string())?;
+        let actions = diff(&self.file, new);
+        refuse(&actions)?;
+        let report = ApplyReport {
+            actions: actions.iter().map(ToString::to_string).collect(),
+            confirm_seconds: options
+                .confirm
+                .filter(|_| !options.dry_run && !actions.is_empty()),
+        };
+        let text = |error: anyhow::Error| format!("{error:#}");
+        if options.dry_run {
+            self.could(new, &actions).map_err(text)?;
+            return Ok(report);
+        }
+        let before = self.file.clone();
+        self.carry_out(new, actions).map_err(text)?;
+        self.unconfirmed = report.confirm_seconds.map(|seconds| Unconfirmed {
+            before,
+            due: Instant::now() + Duration::from_secs(seconds),
+        });
+        Ok(report)
+    }
+
+    /// Keeps what was applied.
+    pub(crate) fn confirm(&mut self) -> Result<(), String> {
+        match self.unconfirmed.take() {
+            Some(_) => Ok(()),
+            None => Err("nothing waits to be confirmed".into()),
+        }
+    }
+
+    /// How long until an unconfirmed apply is taken back.
+    pub(crate) fn confirmation_due(&self) -> Option<Duration> {
+        let unconfirmed = self.unconfirmed.as_ref()?;
+        Some(unconfirmed.due.saturating_duration_since(Instant::now()))
+    }
+
+    /// Takes an apply back whose time is over.
+    pub(crate) fn roll_back_if_due(&mut self) {
+        if self.confirmation_due().is_none_or(|left| !left.is_zero()) {
+            return;
+        }
+        let Some(Unconfirmed { before, .. }) = self.unconfirmed.take() else {
+            return;
+        };
+        log::warn!("the apply was not confirmed; going back");
+        let actions = diff(&self.file, &before);
+        if let Err(error) = self.carry_out(&before, actions) {
+            log::error!("cannot go back to the configuration before: {error:#}");
+        }
+    }
+
+    /// Does all actions, or undoes those done.
+    fn carry_out(&mut self, new: &File, actions: Vec<Action>) -> anyhow::Result<()> {
+        let before = self.file.clone();
+        let Err(error) = self.change(new, actions) else {
+            return Ok(());
+        };
+        let undo = diff(&self.file, &before);
+        if let Err(second) = self.change(&before, undo) {
+            log::error!("cannot undo what was done of an apply: {second:#}");
+            return Err(error.context(format!(
+                "not everything could be undone ({second:#}); `bora save` says what runs"
+            )));
+        }
+        Err(error)
+    }
+}
+
+/// One line for each action that a running Bora cannot do.
+fn refuse(actions: &[Action]) -> Result<(), String> {
+    let refused = |action: &Action| Some(format!("{}; restart to change it", action.refusal()?));
+    let lines: Vec<String> = actions.iter().filter_map(refused).collect();
+    if lines.is_empty() {
+        return Ok(());
+    }
+    Err(format!("nothing is changed:\n{}", lines.join("\n")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_a_restart_is_named_line_by_line() {
+        let mut new = File::default();
+        new.fib.memory = 8;
+        new.workers.cores = vec![1];
+        new.workers.budget = 7;
+        let text = refuse(&diff(&File::default(), &new)).unwrap_err();
+        assert!(
+            text.contains("fib.memory") && text.contains("workers.cores"),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 3, "{text}");
+        new.fib = File::default().fib;
+        new.workers.cores.clear();
+        assert_eq!(refuse(&diff(&File::default(), &new)), Ok(()));
+    }
+}

@@ -1,0 +1,300 @@
+//! Changes of a running Bora: what `bora apply` does, action by action.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow, ensure};
+use bora_fib::PortId;
+use bora_kernel::message::Link;
+use bora_port::xdp::{MAX_PORTS, Path};
+use bora_worker::Command;
+
+use crate::config::{Action, File, PathChoice, PortConfig, PortSection, RunConfig};
+use crate::engine::Sockets;
+use crate::ports::{self, Port};
+use crate::router::Router;
+use crate::rules::{self, CompiledRules};
+use crate::spec::PortSpec;
+
+/// A port that has its program and sockets, and no packets yet.
+struct Staged {
+    section: PortSection,
+    port: Port,
+    sockets: Option<Sockets>,
+}
+
+impl Router {
+    /// Whether the actions could be done, as far as that shows without doing something.
+    pub(crate) fn could(&self, new: &File, actions: &[Action]) -> anyhow::Result<()> {
+        self.check_path(&new.clone().into_config())?;
+        for action in actions {
+            if let Action::AddPort(section) = action {
+                self.could_add(&section.name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the actions that lead to `new`. On an error some are done, and `self.file` says which.
+    pub(crate) fn change(&mut self, new: &File, actions: Vec<Action>) -> anyhow::Result<()> {
+        self.could(new, &actions)?;
+        let config = new.clone().into_config();
+        let staged = self.stage(&actions, &config)?;
+        self.config = config;
+        let done = self.commit(new, staged, actions);
+        self.config = self.file.clone().into_config();
+        done
+    }
+
+    fn commit(
+        &mut self,
+        new: &File,
+        staged: Vec<Staged>,
+        actions: Vec<Action>,
+    ) -> anyhow::Result<()> {
+        let mut staged = staged.into_iter();
+        while let Some(one) = staged.next() {
+            let action = Action::AddPort(one.section.clone());
+            if let Err(error) = self.add_port(one) {
+                self.unstage(staged.collect());
+                return Err(error);
+            }
+            action.apply(&mut self.file);
+        }
+        // rules and code points are one table for the workers
+        let classified =
+            |action: &Action| matches!(action, Action::SetRules(_) | Action::SetDscp(_));
+        if actions.iter().any(classified) {
+            self.set_rules()?;
+            self.file.rules.clone_from(&new.rules);
+            self.file.dscp = new.dscp.clone();
+        }
+        for action in actions {
+            match &action {
+                Action::AddPort(_) | Action::SetRules(_) | Action::SetDscp(_) => continue,
+                Action::RemovePort(name) => self.remove_port(name)?,
+                Action::SetBypass(_) => self.update_ports(false)?,
+                other => self.tell_workers(other),
+            }
+            action.apply(&mut self.file);
+        }
+        Ok(())
+    }
+
+    /// Actions that are one command for each worker.
+    fn tell_workers(&mut self, action: &Action) {
+        let number = |name: &str| {
+            self.ports
+                .iter()
+                .find(|port| port.section == name)
+                .map(|p| p.id)
+        };
+        let Some(engine) = &mut self.engine else {
+            return; // express has no workers
+        };
+        match action {
+            Action::SetQuota { port, quota } => {
+                if let Some(port) = number(port) {
+                    let quota = *quota;
+                    engine.tell(|| Command::SetQuota { port, quota });
+                }
+            }
+            Action::SetQueues { port, queues } => {
+                if let Some(port) = number(port) {
+                    let config = || queues.output();
+                    engine.tell(|| Command::SetOutput {
+                        port,
+                        config: config(),
+                    });
+                }
+            }
+            Action::SetBudget(budget) => engine.tell(|| Command::SetBudget(*budget)),
+            Action::SetMode(mode) => engine
+                .workers
+                .iter_mut()
+                .for_each(|one| one.set_mode(*mode)),
+            _ => {}
+        }
+    }
+
+    /// Compiles the rules of the new configuration and gives them to the workers.
+    fn set_rules(&mut self) -> anyhow::Result<()> {
+        let rules: CompiledRules = rules::compile(&self.config, &self.ports, &mut self.mirror)?;
+        let old = std::mem::replace(&mut self.rules, rules);
+        if let Some(engine) = &self.engine {
+            let classifier = &self.rules.classifier;
+            engine.tell(|| Command::SetRules(Arc::clone(classifier)));
+            engine.wait_for_workers();
+        }
+        old.release(&mut self.mirror);
+        Ok(())
+    }
+
+    /// Rules and queues are the engine's; where express runs they would not be obeyed.
+    fn check_path(&self, new: &RunConfig) -> anyhow::Result<()> {
+        if !new.needs_engine || new.path == PathChoice::Express {
+            return Ok(());
+        }
+        let express = self.ports.iter().find(|port| port.path == Path::Express);
+        match express {
+            Some(port) => Err(anyhow!(
+                "rules, classes and queues need the engine, and {} takes the express path; restart \
+                 to change that",
+                port.name
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn could_add(&self, name: &str) -> anyhow::Result<Link> {
+        ensure!(
+            matches!(name.parse(), Ok(PortSpec::Interface(_))),
+            "port {name}: only interfaces can be added to a running Bora; restart to add it"
+        );
+        let link = ports::find(&self.mirror, name)?;
+        if let Some(engine) = &self.engine {
+            engine.could_add(&link)?;
+        }
+        Ok(link)
+    }
+
+    /// The lowest number that is free.
+    fn free_number(&self, staged: &[Staged]) -> anyhow::Result<PortId> {
+        let taken = |id: PortId| {
+            let staged = staged.iter().map(|one| &one.port);
+            self.ports.iter().chain(staged).any(|port| port.id == id)
+        };
+        let mut numbers = (0..MAX_PORTS as u16).map(PortId);
+        numbers
+            .find(|&id| !taken(id))
+            .with_context(|| format!("more than {MAX_PORTS} ports"))
+    }
+
+    /// Everything about new ports that can fail: programs attached, sockets open. They get no packet
+    /// yet.
+    fn stage(&mut self, actions: &[Action], config: &RunConfig) -> anyhow::Result<Vec<Staged>> {
+        let mut staged = Vec::new();
+        for action in actions {
+            let Action::AddPort(section) = action else {
+                continue;
+            };
+            match self.stage_one(section, config, &staged) {
+                Ok(one) => staged.push(one),
+                Err(error) => {
+                    self.unstage(staged);
+                    return Err(error.context(format!("port {}", section.name)));
+                }
+            }
+        }
+        Ok(staged)
+    }
+
+    fn stage_one(
+        &mut self,
+        section: &PortSection,
+        config: &RunConfig,
+        others: &[Staged],
+    ) -> anyhow::Result<Staged> {
+        self.beat(); // attaching takes some drivers a second
+        let link = self.could_add(&section.name)?;
+        let id = self.free_number(others)?;
+        let mut port = Port::attach(id, link, &self.program, &self.pins, config)?;
+        let sockets = match &self.engine {
+            None if port.path == Path::Engine => {
+                Err(anyhow!("the engine does not run; restart to have it"))
+            }
+            None => Ok(None),
+            Some(engine) => engine.open_port(&port, &self.ports).map(Some),
+        };
+        match sockets {
+            Ok(sockets) => {
+                port.zero_copy = sockets.as_ref().map(Sockets::zero_copy);
+                let section = section.clone();
+                Ok(Staged {
+                    section,
+                    port,
+                    sockets,
+                })
+            }
+            Err(error) => {
+                port.detach(&self.place);
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes back what was staged.
+    fn unstage(&mut self, staged: Vec<Staged>) {
+        for one in staged {
+            one.port.detach(&self.place);
+        }
+    }
+
+    /// Lets packets come to a staged port. The workers know it before any packet can lead there.
+    fn add_port(&mut self, staged: Staged) -> anyhow::Result<()> {
+        let Staged {
+            section,
+            mut port,
+            sockets,
+        } = staged;
+        let (id, name) = (port.id, port.name.clone());
+        self.numbers = self.numbers.max(id.0 + 1);
+        port.before = self.totals(id);
+        port.settings = port.wanted(&self.mirror, &self.config);
+        if let (Some(engine), Some(sockets)) = (&mut self.engine, sockets) {
+            engine.add_port(&port, sockets, &PortConfig::of(&section))?;
+            engine.wait_for_workers();
+        }
+        self.ports.push(port);
+        let opened = self.publish_ports().and_then(|()| {
+            let port = self.ports.last_mut().context("just pushed")?;
+            // the guard has looked at the new port only now
+            port.settings = port.wanted(&self.mirror, &self.config);
+            if let Some(engine) = &self.engine {
+                engine.tell(|| Command::SetIngress(port.ingress()));
+                engine.connect(id, &self.program)?;
+            }
+            Ok(self.program.set_port(port.ifindex, &port.settings)?)
+        });
+        opened.or_else(|error| {
+            self.remove_port(&name)?;
+            Err(error.context(format!("port {name}")))
+        })
+    }
+
+    /// Leaves a port to Linux. First no route leads there any more, then the gate closes, then the
+    /// workers empty what they hold: nothing is lost on the way.
+    fn remove_port(&mut self, name: &str) -> anyhow::Result<()> {
+        self.beat();
+        let index = self.ports.iter().position(|port| port.section == name);
+        let index = index.ok_or_else(|| anyhow!("there is no port {name}"))?;
+        ensure!(self.ports.len() > 1, "{name} is the last port");
+        let mut port = self.ports.remove(index);
+        if let Err(error) = self.publish_ports() {
+            self.ports.insert(index, port);
+            return Err(error);
+        }
+        if let Some(engine) = &self.engine {
+            engine.wait_for_workers();
+        }
+        match port.twin_mut() {
+            Some(twin) => twin.close(),
+            None => {
+                if let Err(error) = self.program.remove_port(port.ifindex, port.id.0) {
+                    log::warn!("{name}: {error}");
+                }
+            }
+        }
+        if let Some(engine) = &mut self.engine {
+            engine.remove_port(port.id);
+        }
+        port.detach(&self.place);
+        Ok(())
+    }
+
+    /// Tells the mirror which interfaces are ports; the FIB leads to no others.
+    fn publish_ports(&mut self) -> anyhow::Result<()> {
+        let ports: BTreeMap<_, _> = self.ports.iter().map(|p| (p.ifindex, p.info())).collect();
+        Ok(self.mirror.set_ports(ports)?)
+    }
+}

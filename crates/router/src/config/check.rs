@@ -1,0 +1,230 @@
+//! What the syntax of a file does not say: ranges, and what fields say about each other.
+
+use bora_buffer::MAX_BATCH;
+use bora_forward::MAX_CLASSES;
+use bora_forward::classify::{MAX_RULES, Ternary};
+use bora_forward::schedule::{MAX_FRAME, MIN_QUANTUM};
+use bora_port::xdp::MAX_PORTS;
+
+use super::locate::{Problem, Step};
+use super::queues::MAX_BURST;
+use super::rate::Rate;
+use super::rule::{RuleAction, RuleSection};
+use super::{AddressMatch, File, PathChoice, PortSection};
+use crate::spec::PortSpec;
+
+/// Longest queue: its places are there from the start.
+const MAX_QUEUE: u32 = 1 << 16;
+const MAX_BUDGET: u32 = 1_000_000;
+/// TCP, UDP, DCCP, SCTP, UDP-Lite: the protocols whose ports rules can see.
+const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+
+fn wrong<const N: usize>(at: [Step; N], what: String) -> Result<(), Problem> {
+    let at = at.into();
+    Err(Problem { at, what })
+}
+
+macro_rules! at {
+    ($($step:expr),*) => { [$(Step::from($step)),*] };
+}
+
+impl File {
+    /// What the syntax does not say.
+    ///
+    /// # Errors
+    /// The first [`Problem`] found.
+    pub fn check(&self) -> Result<(), Problem> {
+        if self.ports.is_empty() {
+            return wrong(
+                [],
+                "no ports; name at least one with --port or in a [[port]] section".into(),
+            );
+        }
+        if self.ports.len() > MAX_PORTS {
+            return wrong(
+                at!["port", MAX_PORTS],
+                format!("more than {MAX_PORTS} ports"),
+            );
+        }
+        for (index, port) in self.ports.iter().enumerate() {
+            self.check_port(index, port)?;
+        }
+        if !(1..=1024).contains(&self.fib.memory) {
+            let what = format!("{} MiB; it must be from 1 to 1024", self.fib.memory);
+            return wrong(at!["fib", "memory"], what);
+        }
+        if !(1..=MAX_BUDGET).contains(&self.workers.budget) {
+            let what = format!("a budget is from 1 to {MAX_BUDGET} packets a round");
+            return wrong(at!["workers", "budget"], what);
+        }
+        if self.rules.len() > MAX_RULES {
+            let what = format!(
+                "{} rules; at most {MAX_RULES} are possible",
+                self.rules.len()
+            );
+            return wrong(at!["rule", MAX_RULES], what);
+        }
+        for (index, rule) in self.rules.iter().enumerate() {
+            self.check_rule(index, rule)?;
+        }
+        for (point, &class) in &self.dscp.0 {
+            if let Some(what) = self.lacks_class(class) {
+                return wrong(at!["dscp", &*point.to_string()], what);
+            }
+        }
+        self.check_path()
+    }
+
+    /// Rules and queues are the engine's; express would not obey them.
+    fn check_path(&self) -> Result<(), Problem> {
+        match self.needs_engine() {
+            Some(section) if self.path == PathChoice::Express => wrong(
+                at!["path"],
+                format!("the express path knows no [{section}]; use `engine` or `auto`"),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_port(&self, index: usize, port: &PortSection) -> Result<(), Problem> {
+        let spec: PortSpec = match port.name.parse() {
+            Ok(spec) => spec,
+            Err(what) => return wrong(at!["port", index, "name"], what),
+        };
+        if self.ports[..index]
+            .iter()
+            .any(|other| other.spec().name() == spec.name())
+        {
+            let what = format!("port {} is named twice", spec.name());
+            return wrong(at!["port", index, "name"], what);
+        }
+        if !(1..=MAX_BATCH as u32).contains(&port.quota) {
+            let what = format!("a quota is from 1 to {MAX_BATCH} packets a turn");
+            return wrong(at!["port", index, "quota"], what);
+        }
+        let queues = &port.queues;
+        if queues.classes.len() > MAX_CLASSES {
+            let what = format!(
+                "{} classes; at most {MAX_CLASSES} are possible",
+                queues.classes.len()
+            );
+            return wrong(at!["port", index, "queues", "class", MAX_CLASSES], what);
+        }
+        if let Some(what) = burst_problem(queues.rate, queues.burst) {
+            return wrong(at!["port", index, "queues", "burst"], what);
+        }
+        for (number, class) in queues.classes.iter().enumerate() {
+            let at = |field: &str| at!["port", index, "queues", "class", number, field];
+            if !(1..=MAX_QUEUE).contains(&class.packets) {
+                return wrong(
+                    at("packets"),
+                    format!("a queue holds from 1 to {MAX_QUEUE} packets"),
+                );
+            }
+            if class
+                .octets
+                .is_some_and(|octets| octets < u64::from(MAX_FRAME))
+            {
+                let what = format!("a queue must have room for a frame of {MAX_FRAME} octets");
+                return wrong(at("octets"), what);
+            }
+            if class.quantum < MIN_QUANTUM {
+                let what = format!("a quantum is at least {MIN_QUANTUM} octets");
+                return wrong(at("quantum"), what);
+            }
+            if let Some(what) = burst_problem(class.rate, class.burst) {
+                return wrong(at("burst"), what);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_rule(&self, index: usize, rule: &RuleSection) -> Result<(), Problem> {
+        let bad = |field: &str, what: &str| wrong(at!["rule", index, field], what.into());
+        let v6 = |one: &Option<AddressMatch>| one.map(|one| matches!(one, AddressMatch::V6(_)));
+        if let (Some(source), Some(destination)) = (v6(&rule.source), v6(&rule.destination))
+            && source != destination
+        {
+            return bad("destination", "source and destination differ in IP version");
+        }
+        if rule.tos.is_some() && rule.dscp.is_some() {
+            return bad(
+                "dscp",
+                "`tos` and `dscp` are the same octet; use one of them",
+            );
+        }
+        let ports = [
+            ("source_ports", &rule.source_ports),
+            ("destination_ports", &rule.destination_ports),
+        ];
+        for (field, _) in ports.iter().filter(|(_, ports)| ports.is_some()) {
+            if rule.protocol.is_some_and(|one| !may_have_ports(one.0)) {
+                return bad(
+                    field,
+                    "packets of this protocol have no ports, so nothing would match",
+                );
+            }
+        }
+        if let Some(name) = &rule.in_port {
+            self.known_port(index, "in_port", name)?;
+        }
+        if let Some(via) = &rule.output {
+            self.known_port(index, "output", &via.device)?;
+        }
+        if rule.action == RuleAction::Drop {
+            for (field, given) in [
+                ("class", rule.class.is_some()),
+                ("output", rule.output.is_some()),
+            ] {
+                if given {
+                    return bad(
+                        field,
+                        "the rule drops, so the packet has neither class nor output",
+                    );
+                }
+            }
+        }
+        match rule.class.and_then(|class| self.lacks_class(class)) {
+            Some(what) => bad("class", &what),
+            None => Ok(()),
+        }
+    }
+
+    fn known_port(&self, rule: usize, field: &str, name: &str) -> Result<(), Problem> {
+        if self.ports.iter().any(|port| port.name == name) {
+            return Ok(());
+        }
+        let names: Vec<&str> = self.ports.iter().map(|port| &*port.name).collect();
+        let what = format!("{name} is none of the ports {}", names.join(", "));
+        wrong(at!["rule", rule, field], what)
+    }
+
+    /// Why a class is none of every port's, if so.
+    fn lacks_class(&self, class: u8) -> Option<String> {
+        self.ports.iter().find_map(|port| {
+            let count = port.queues.output().classes.len();
+            (usize::from(class) >= count).then(|| {
+                format!(
+                    "port {} has no class {class}, only 0 to {}",
+                    port.name,
+                    count - 1
+                )
+            })
+        })
+    }
+}
+
+fn burst_problem(rate: Option<Rate>, burst: Option<u32>) -> Option<String> {
+    match (rate, burst) {
+        (None, Some(_)) => Some("a burst without a rate".into()),
+        (_, Some(burst)) if !(MAX_FRAME..=MAX_BURST).contains(&burst) => {
+            Some(format!("a burst is from {MAX_FRAME} to {MAX_BURST} octets"))
+        }
+        _ => None,
+    }
+}
+
+fn may_have_ports(protocol: Ternary<u8>) -> bool {
+    let matches = |known: &u8| (known ^ protocol.value) & protocol.mask == 0;
+    WITH_PORTS.iter().any(matches)
+}

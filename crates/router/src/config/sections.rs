@@ -1,0 +1,97 @@
+//! `[workers]`, `[fib]`, `[linux]`.
+
+use bora_worker::Mode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The engine's workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkersSection {
+    /// CPUs, one worker each; without, one worker where the scheduler puts it.
+    pub cores: Vec<usize>,
+    /// When they look at their queues: `poll`, `adaptive`, `interrupt`, `moderated` or
+    /// `moderated:PACKETS:MICROSECONDS`.
+    #[serde(with = "mode")]
+    #[schemars(with = "String")]
+    pub mode: Mode,
+    /// Most packets a worker takes in one round over all its queues, 1 to 1000000.
+    pub budget: u32,
+    /// Use the packet buffer freed last first, while it is in the cache; off only to measure what
+    /// that is worth.
+    pub recycling: bool,
+}
+
+impl Default for WorkersSection {
+    fn default() -> Self {
+        Self {
+            cores: Vec::new(),
+            mode: Mode::default(),
+            budget: bora_worker::BUDGET,
+            recycling: true,
+        }
+    }
+}
+
+/// The engine's forwarding table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FibSection {
+    /// Most memory for nodes, IPv4 and IPv6 each, MiB, 1 to 1024. A full Internet table needs 2.
+    pub memory: u16,
+    /// The IPv4 table.
+    pub table: Table,
+}
+
+/// Ways to keep IPv4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Table {
+    /// A compressed tree: small, fastest for many destinations.
+    #[default]
+    Tree,
+    /// DIR-24-8 in front of the tree, 32 MiB more: fastest for a few thousand destinations.
+    Dir24,
+}
+
+/// What goes to Linux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinuxSection {
+    /// Exceptions a second and CPU that may go to Linux, for each reason.
+    pub punt_budget: u64,
+    /// Forward even where Linux has firewall rules, tc filters or IPsec policies.
+    pub bypass_netfilter: bool,
+}
+
+impl Default for FibSection {
+    fn default() -> Self {
+        Self {
+            memory: 256,
+            table: Table::Tree,
+        }
+    }
+}
+
+impl Default for LinuxSection {
+    fn default() -> Self {
+        Self {
+            punt_budget: 10_000,
+            bypass_netfilter: false,
+        }
+    }
+}
+
+/// Modes as text.
+mod mode {
+    use super::{Deserialize, Mode};
+
+    pub(super) fn serialize<S: serde::Serializer>(mode: &Mode, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(mode)
+    }
+
+    pub(super) fn deserialize<'a, D: serde::Deserializer<'a>>(from: D) -> Result<Mode, D::Error> {
+        let text = String::deserialize(from)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}

@@ -1,0 +1,176 @@
+//! Ports that come and go while the workers run.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use bora_fib::PortId;
+use bora_kernel::message::Link;
+use bora_port::xdp::Program;
+use bora_port::{Queue, QueueStats, StatsReader};
+use bora_worker::{Command, Returned};
+
+use super::sockets::{self, FRAMES, Sockets};
+use super::{Engine, PortSockets, way_to_linux, worker_port};
+use crate::config::PortConfig;
+use crate::divide::divide;
+use crate::ports::Port;
+
+/// How long a worker may take for a command, or to empty what it holds for a port.
+const PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(1);
+/// Ethernet header and one VLAN tag.
+const ETHERNET: usize = 18;
+
+impl Engine {
+    /// Whether there is room for a port on this interface.
+    pub(crate) fn could_add(&self, link: &Link) -> anyhow::Result<()> {
+        let name = &link.name;
+        ensure!(
+            link.mtu as usize + ETHERNET <= self.region.capacity(),
+            "MTU {} of {name} is more than the packet buffers of this run hold; restart to have \
+             larger ones",
+            link.mtu
+        );
+        Ok(())
+    }
+
+    /// Opens the sockets of a new port; `ports` are those there are.
+    pub(crate) fn open_port(&self, port: &Port, ports: &[Port]) -> anyhow::Result<Sockets> {
+        let share = |zero_copy| {
+            let of = |port: &Port| self.sockets.get(usize::from(port.id.0));
+            let known = ports.iter().filter_map(of);
+            let mut same = known.filter(|sockets| sockets.zero_copy == zero_copy);
+            same.find_map(|sockets| match sockets.readers.first()? {
+                StatsReader::AfXdp(reader) => Some(reader.as_fd()),
+                _ => None,
+            })
+        };
+        let queues = sockets::open_port(port, &self.region, share)?;
+        let wanted = queues.len() * FRAMES as usize;
+        ensure!(
+            self.frames.len() >= wanted,
+            "no packet memory for {} more queues ({} of {wanted} frames are free); restart to have \
+             more",
+            queues.len(),
+            self.frames.len()
+        );
+        let readers = sockets::readers(&queues)?;
+        Ok(Sockets { queues, readers })
+    }
+
+    /// Gives a new port to the workers. Nothing comes in yet.
+    ///
+    /// # Errors
+    /// Its queues cannot be shared.
+    pub(crate) fn add_port(
+        &mut self,
+        port: &Port,
+        sockets: Sockets,
+        config: &PortConfig,
+    ) -> anyhow::Result<()> {
+        let zero_copy = sockets.zero_copy();
+        let queues = sockets.queues.into_iter().map(Queue::AfXdp).collect();
+        let parts = divide(queues, &config.output, &self.bells)?;
+        let number = usize::from(port.id.0);
+        if self.sockets.len() <= number {
+            self.sockets.resize_with(number + 1, PortSockets::default);
+        }
+        let kept = &mut self.sockets[number];
+        kept.zero_copy = zero_copy;
+        kept.readers = sockets.readers;
+        self.devices.set(port.id, way_to_linux(port)?);
+        for (worker, part) in self.workers.iter().zip(parts) {
+            worker.tell(Command::AddPort(Box::new(worker_port(port, config, part))));
+        }
+        Ok(())
+    }
+
+    /// Lets packets come to the sockets of a port.
+    pub(crate) fn connect(&self, port: PortId, program: &Program) -> anyhow::Result<()> {
+        let sockets = self
+            .sockets
+            .get(usize::from(port.0))
+            .context("no sockets")?;
+        for (queue, reader) in sockets.readers.iter().enumerate() {
+            if let StatsReader::AfXdp(reader) = reader {
+                program.set_socket(port.0, queue as u32, reader.as_fd())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a port that gets no more packets from the workers, and closes its sockets.
+    pub(crate) fn remove_port(&mut self, port: PortId) {
+        self.tell(|| Command::RemovePort(port));
+        let deadline = Instant::now() + PATIENCE;
+        let mut queues = Vec::new();
+        let mut missing = self.workers.len();
+        while missing > 0 && Instant::now() < deadline {
+            match self.returns.pop() {
+                Some(Returned {
+                    port: of,
+                    queues: some,
+                }) if of == port => {
+                    missing -= 1;
+                    queues.extend(some);
+                }
+                Some(_) => {} // late for an earlier removal: closed by being dropped
+                None => std::thread::sleep(LOOK),
+            }
+        }
+        if missing > 0 {
+            log::error!("{missing} workers do not give the queues of a removed port back");
+        }
+        self.forget_sockets(port);
+        for queue in queues {
+            queue.close(&self.frames);
+        }
+    }
+
+    /// Keeps what the sockets of a port lost, and lets go of them.
+    fn forget_sockets(&mut self, port: PortId) {
+        let lost = self.lost(port);
+        if let Some(kept) = self.sockets.get_mut(usize::from(port.0)) {
+            kept.readers.clear();
+            kept.lost = lost;
+        }
+    }
+
+    /// What the kernel lost in front of the sockets of a port number.
+    pub(crate) fn lost(&self, port: PortId) -> QueueStats {
+        let Some(kept) = self.sockets.get(usize::from(port.0)) else {
+            return QueueStats::default();
+        };
+        kept.readers.iter().fold(kept.lost, |sum, reader| {
+            let one = reader.read();
+            QueueStats {
+                rx_ring_full: sum.rx_ring_full + one.rx_ring_full,
+                rx_dropped: sum.rx_dropped + one.rx_dropped,
+                rx_too_long: sum.rx_too_long + one.rx_too_long,
+                rx_malformed: sum.rx_malformed + one.rx_malformed,
+                tx_invalid: sum.tx_invalid + one.tx_invalid,
+                tx_link_down: sum.tx_link_down + one.tx_link_down,
+                tx_refused: sum.tx_refused + one.tx_refused,
+            }
+        })
+    }
+
+    /// Waits until every worker has taken its commands and finished the turn it was in.
+    pub(crate) fn wait_for_workers(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        for worker in &self.workers {
+            let wait = |done: &dyn Fn() -> bool| {
+                while !done() && Instant::now() < deadline {
+                    std::thread::sleep(LOOK);
+                }
+            };
+            wait(&|| worker.commands.is_empty());
+            let turn = worker.counters.loops.get();
+            wait(&|| worker.counters.loops.get() != turn);
+        }
+        if Instant::now() >= deadline {
+            log::warn!("a worker has not come round in {} s", PATIENCE.as_secs());
+        }
+    }
+}

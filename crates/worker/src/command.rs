@@ -1,0 +1,133 @@
+//! What the control side says, carried out between two rounds.
+
+use bora_buffer::Packet;
+use bora_forward::schedule::{OutputConfig, OutputError};
+use bora_forward::{Drop, Exit, RuleHits};
+
+use crate::share::Share;
+use crate::worker::{Command, Returned, Worker, WorkerPort};
+
+impl Worker {
+    pub(crate) fn take_commands(&mut self) {
+        while let Some(command) = self.config.commands.pop() {
+            self.obey(command);
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::SetIngress(ingress) => {
+                if let Some(port) = self.config.ports.get_mut(usize::from(ingress.port.0)) {
+                    port.ingress = ingress;
+                }
+            }
+            Command::SetHash(v4, v6) => self.config.hash = (v4, v6),
+            Command::SetMode(mode) => self.config.mode = mode,
+            Command::SetRules(classifier) => {
+                self.hits.clear();
+                self.hits.resize(classifier.rules(), RuleHits::default());
+                self.config.classifier = classifier;
+            }
+            Command::SetQuota { port, quota } => {
+                if let Some(port) = self.config.ports.get_mut(usize::from(port.0)) {
+                    port.quota = quota;
+                    self.list_queues();
+                }
+            }
+            Command::SetBudget(budget) => {
+                self.config.budget = budget;
+                self.list_queues();
+            }
+            Command::SetOutput { port, config } => self.set_output(port.0.into(), config),
+            Command::AddPort(port) => {
+                if let Err(error) = self.add_port(*port) {
+                    log::error!("a port without queues: {error}");
+                }
+            }
+            Command::RemovePort(port) => self.removing.push(port.0.into()),
+            Command::Stop => self.stopping = true,
+        }
+    }
+
+    /// Adds a port, or fills the place of one that was removed; its receive rings get frames.
+    pub(crate) fn add_port(&mut self, mut port: WorkerPort) -> Result<(), OutputError> {
+        let exit = match port.share {
+            Share::Alone => Exit::new(&port.output)?,
+            Share::Owner(_) | Share::Member(_) => Exit::new(&port.output.unshaped())?,
+        };
+        for queue in port.queues.iter_mut().chain(&mut port.twin) {
+            queue.refill(&mut self.pool);
+        }
+        let number = usize::from(port.ingress.port.0);
+        let min_frame = port.min_frame;
+        if number < self.exits.len() {
+            self.exits[number] = exit;
+            self.min_frames[number] = min_frame;
+            self.config.ports[number] = port;
+        } else {
+            self.exits.push(exit);
+            self.min_frames.push(min_frame);
+            self.config.ports.push(port);
+        }
+        self.list_queues();
+        Ok(())
+    }
+
+    fn set_output(&mut self, number: usize, config: OutputConfig) {
+        let (Some(exit), Some(port)) = (
+            self.exits.get_mut(number),
+            self.config.ports.get_mut(number),
+        ) else {
+            return;
+        };
+        let dropped = &self.config.counters.ports[number].dropped[Drop::QueueFull as usize];
+        let mut refused = |packet: Packet| {
+            dropped.add(1);
+            self.pool.give(packet.into_frame(&self.config.region));
+        };
+        let done = match &mut port.share {
+            Share::Alone => exit.configure(&config, refused),
+            Share::Member(_) => exit.configure(&config.unshaped(), refused),
+            Share::Owner(owner) => {
+                owner.configure(&config, &mut refused);
+                exit.configure(&config.unshaped(), refused)
+            }
+        };
+        match done {
+            Ok(()) => port.output = config,
+            Err(error) => log::error!("queues stay as they were: {error}"),
+        }
+    }
+
+    /// Gives back the queues of removed ports that have nothing left to receive or send.
+    pub(crate) fn give_ports_back(&mut self) {
+        let mut removing = std::mem::take(&mut self.removing);
+        removing.retain(|&number| !self.give_port_back(number));
+        self.removing = removing;
+    }
+
+    fn give_port_back(&mut self, number: usize) -> bool {
+        let Some(port) = self.config.ports.get_mut(number) else {
+            return true;
+        };
+        let busy = port
+            .queues
+            .iter_mut()
+            .any(|queue| queue.waiting(1) > 0 || queue.in_flight() > 0);
+        let shared = port.share.in_flight() > 0;
+        if busy || shared || self.exits[number].held() > 0 || !self.backlog.is_empty() {
+            return false;
+        }
+        let returned = Returned {
+            port: port.ingress.port,
+            queues: std::mem::take(&mut port.queues),
+        };
+        port.twin = None;
+        port.share = Share::Alone;
+        if self.config.returns.push(returned).is_err() {
+            log::error!("nobody takes the queues of a removed port; they are closed here");
+        }
+        self.list_queues();
+        true
+    }
+}

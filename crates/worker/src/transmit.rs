@@ -1,0 +1,120 @@
+//! The way out: what the stages decide is carried out here.
+
+use bora_buffer::{Packet, Pool};
+use bora_forward::{Context, Drop, Exit, Verdict, enqueue, run_classified};
+use bora_port::Queue;
+
+use crate::punt::Punted;
+use crate::share::Share;
+use crate::worker::{Worker, WorkerPort};
+
+impl Worker {
+    /// Runs the stages over the batch and empties it.
+    pub(crate) fn forward(&mut self, port: usize) {
+        let config = &mut self.config;
+        let ingress = &config.ports[port].ingress;
+        let context = Context {
+            region: &config.region,
+            fib: &config.fib,
+            ingress,
+            min_frames: &self.min_frames,
+            hash4: config.hash.0,
+            hash6: config.hash.1,
+        };
+        run_classified(
+            &mut self.batch,
+            &context,
+            &config.classifier,
+            &mut self.hits,
+        );
+
+        let counters = &config.counters.ports[port];
+        let (region, pool) = (&config.region, &mut self.pool);
+        let (budgets, punts) = (&mut config.budgets, &config.punts);
+        let port = ingress.port;
+        enqueue(&mut self.batch, &mut self.exits, |packet, verdict| {
+            let mut drop = |packet: Packet, reason: Drop| {
+                counters.dropped[reason as usize].add(1);
+                pool.give(packet.into_frame(region));
+            };
+            match verdict {
+                Verdict::Drop(reason) => drop(packet, reason),
+                Verdict::Punt(reason) if !budgets.take(reason) => drop(packet, Drop::PuntBudget),
+                Verdict::Punt(reason) => match punts.push(Punted { packet, port }) {
+                    Ok(()) => counters.punted[reason as usize].add(1),
+                    Err(punted) => drop(punted.packet, Drop::PuntRingFull),
+                },
+                Verdict::Pending | Verdict::Forward(_) => drop(packet, Drop::NoOutput),
+            }
+        });
+    }
+
+    /// Moves packets from the exits to the transmit rings; what does not fit stays queued, what a
+    /// full queue does not take is dropped by name. Returns how many went.
+    pub(crate) fn send(&mut self) -> usize {
+        let (region, pool, now_ns) = (&*self.config.region, &mut self.pool, self.now_ns);
+        let mut total = 0;
+        for (number, exit) in self.exits.iter_mut().enumerate() {
+            let counters = &self.config.counters.ports[number];
+            let WorkerPort { queues, share, .. } = &mut self.config.ports[number];
+            let refused = |pool: &mut Pool, packet: Packet| {
+                counters.dropped[Drop::QueueFull as usize].add(1);
+                pool.give(packet.into_frame(region));
+            };
+            let exit = match share {
+                Share::Alone => exit,
+                Share::Owner(owner) => {
+                    owner.exchange(exit, |packet| refused(pool, packet));
+                    &mut owner.last
+                }
+                Share::Member(member) => {
+                    total += member.exchange(exit, |packet| refused(pool, packet));
+                    continue;
+                }
+            };
+            let Some(queue) = queues.first_mut().filter(|_| exit.held() > 0) else {
+                continue;
+            };
+            queue.reclaim(pool);
+            let (packets, bytes) = empty(exit, queue, now_ns, |packet| refused(pool, packet));
+            counters.tx_packets.add(packets as u64);
+            counters.tx_bytes.add(bytes as u64);
+            total += packets;
+        }
+        total
+    }
+
+    /// Tells the transmit rings' other sides, and takes back what was sent.
+    pub(crate) fn kick(&mut self) {
+        for port in &mut self.config.ports {
+            if let Some(queue) = port.queues.first_mut() {
+                queue.kick();
+                queue.reclaim(&mut self.pool);
+            }
+        }
+    }
+}
+
+/// Moves what may leave to the transmit ring while it has room; returns packets and octets.
+#[inline]
+fn empty(
+    exit: &mut Exit,
+    queue: &mut Queue,
+    now_ns: u64,
+    mut refused: impl FnMut(Packet),
+) -> (usize, usize) {
+    let (mut packets, mut bytes) = (0, 0);
+    loop {
+        let ready = exit.ready(now_ns, &mut refused);
+        let before: usize = ready.iter().map(Packet::length).sum();
+        let sent = queue.transmit(ready);
+        let after: usize = ready.iter().map(Packet::length).sum();
+        packets += sent;
+        bytes += before - after;
+        let stuck = sent == 0 || !ready.is_empty();
+        exit.settle(&mut refused);
+        if stuck || exit.held() == 0 {
+            return (packets, bytes);
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Several workers on ports with one queue: every packet arrives, flows stay in order, and all
+//! workers take part.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use bora_buffer::{Packet, Pool, Region, SharedFrames};
+use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId};
+use bora_forward::classify::RuleSet;
+use bora_forward::schedule::{OutputConfig, Shaping};
+use bora_forward::{Drop, HashPolicy, Ingress, RpFilter};
+use bora_port::{Queue, memory};
+use bora_wire::{MacAddr, ipv4};
+use bora_worker::{
+    BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Share, Worker, WorkerConfig,
+    WorkerCounters, WorkerPort, share,
+};
+use crossbeam_queue::ArrayQueue;
+
+const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const FRAMES: u32 = 32_768;
+const FLOWS: u32 = 64;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Net {
+    region: Arc<Region>,
+    frames: SharedFrames,
+    pool: Pool,
+    /// The far ends of the two ports.
+    far: [memory::Queue; 2],
+    commands: Vec<Commands>,
+    counters: Vec<Arc<WorkerCounters>>,
+    threads: Vec<JoinHandle<()>>,
+    _writer: FibWriter,
+    sent: HashMap<u32, u32>,
+    seen: HashMap<u32, u32>,
+    received: u64,
+}
+
+fn tables() -> (FibWriter, FibHandle) {
+    let (mut writer, handle) = bora_fib::new(FibConfig::default()).unwrap();
+    for (prefix, port) in [("10.1.0.0/16", 1), ("10.0.0.0/16", 0)] {
+        let hop = NextHop::Forward(Adjacency {
+            port: PortId(port),
+            mtu: 1500,
+            l2: [2; 14],
+        });
+        let hop = writer.add_next_hop(hop).unwrap();
+        writer.insert4(prefix.parse().unwrap(), hop).unwrap();
+    }
+    (writer, handle)
+}
+
+fn ingress(port: u16) -> Ingress {
+    Ingress {
+        port: PortId(port),
+        mac: MAC,
+        forward4: true,
+        forward6: true,
+        rp_filter: RpFilter::Off,
+        partial_checksum: false,
+        send_redirects4: false,
+        gate: None,
+    }
+}
+
+impl Net {
+    fn new(workers: usize, mode: Mode, output: &OutputConfig) -> Self {
+        let region = Arc::new(Region::new(FRAMES, 2048).unwrap());
+        let frames = SharedFrames::of_new_region(&region);
+        let (writer, handle) = tables();
+        let bells: Vec<_> = (0..workers)
+            .map(|_| Arc::new(Bell::new().unwrap()))
+            .collect();
+        let counters: Vec<_> = (0..workers)
+            .map(|_| Arc::new(WorkerCounters::new(2)))
+            .collect();
+        let mut ports: Vec<Vec<WorkerPort>> = (0..workers).map(|_| Vec::new()).collect();
+        let far = [0, 1].map(|number| {
+            let (near, far) = memory::pair(1024);
+            let part = |queue, share| WorkerPort {
+                ingress: ingress(number),
+                min_frame: 60,
+                quota: QUOTA,
+                output: output.clone(),
+                queues: vec![Queue::Memory(queue)],
+                twin: None,
+                share,
+            };
+            let (owner, members) = share(output, &bells[0], &bells[1..]).unwrap();
+            ports[0].push(part(near, Share::Owner(Box::new(owner))));
+            for (ports, (member, ring)) in ports[1..].iter_mut().zip(members) {
+                ports.push(part(ring, Share::Member(Box::new(member))));
+            }
+            far
+        });
+        let classifier = Arc::new(RuleSet::default().compile().unwrap());
+        let commands: Vec<Commands> = (0..workers).map(|_| Arc::new(ArrayQueue::new(8))).collect();
+        let threads = ports.into_iter().enumerate().map(|(number, ports)| {
+            let worker = Worker::new(WorkerConfig {
+                core: None,
+                mode,
+                budget: BUDGET,
+                region: region.clone(),
+                frames: frames.clone(),
+                recycling: true,
+                fib: handle.reader().unwrap(),
+                ports,
+                classifier: classifier.clone(),
+                hash: (HashPolicy::L3, HashPolicy::L3),
+                punts: Arc::new(ArrayQueue::new(64)),
+                budgets: Budgets::new(|_| 0),
+                bell: bells[number].clone(),
+                peers: counters.clone(),
+                commands: commands[number].clone(),
+                returns: Arc::new(ArrayQueue::new(8)),
+                counters: counters[number].clone(),
+            });
+            let worker = worker.unwrap();
+            thread::spawn(move || worker.run())
+        });
+        Self {
+            threads: threads.collect(),
+            pool: Pool::new(frames.clone(), 1024),
+            region,
+            frames,
+            far,
+            commands,
+            counters,
+            _writer: writer,
+            sent: HashMap::new(),
+            seen: HashMap::new(),
+            received: 0,
+        }
+    }
+
+    /// Numbered packets of all flows into both ports; those that go by the other one.
+    fn offer(&mut self, count: u32) {
+        for port in 0..2u32 {
+            let mut packets: Vec<Packet> = Vec::new();
+            for number in 0..count {
+                let flow = number % FLOWS + port * FLOWS;
+                let Some(frame) = self.pool.take() else { break };
+                let mut packet = frame
+                    .into_packet(&self.region, 60 + number as usize % 64)
+                    .unwrap();
+                let sequence = self.sent.entry(flow).or_default();
+                *sequence += 1;
+                let octets = self.region.octets_mut(&mut packet);
+                write(octets, flow, *sequence, 1 - port);
+                packets.push(packet);
+            }
+            let far = &mut self.far[port as usize];
+            let deadline = Instant::now() + PATIENCE;
+            while far.transmit(&mut packets) == 0 || !packets.is_empty() {
+                assert!(Instant::now() < deadline, "nobody takes packets");
+                thread::yield_now();
+            }
+        }
+    }
+
+    fn collect(&mut self) -> usize {
+        let mut count = 0;
+        for far in &mut self.far {
+            let mut packets = Vec::new();
+            count += far.receive(&mut packets, 256);
+            for packet in packets {
+                let octets = self.region.octets(&packet);
+                let number = |at: usize| u32::from_be_bytes(octets[at..at + 4].try_into().unwrap());
+                let (flow, sequence) = (number(42), number(46));
+                let last = self.seen.entry(flow).or_default();
+                assert!(sequence > *last, "flow {flow}: {sequence} after {last}");
+                *last = sequence;
+                self.pool.give(packet.into_frame(&self.region));
+            }
+        }
+        self.received += count as u64;
+        count
+    }
+
+    fn offered(&self) -> u64 {
+        self.sent.values().map(|&count| u64::from(count)).sum()
+    }
+
+    fn dropped(&self, reason: Drop) -> u64 {
+        let ports = self.counters.iter().flat_map(|worker| &worker.ports);
+        ports.map(|port| port.dropped[reason as usize].get()).sum()
+    }
+
+    /// Ends the workers; every frame must be back.
+    fn stop(mut self) {
+        for commands in &self.commands {
+            commands.push(Command::Stop).unwrap();
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            assert!(Instant::now() < deadline, "workers do not end");
+            self.collect();
+        }
+        for thread in self.threads.drain(..) {
+            thread.join().unwrap();
+        }
+        while self.collect() > 0 {}
+        let lost = self.dropped(Drop::QueueFull) + self.dropped(Drop::WorkerRingFull);
+        assert_eq!(self.received + lost, self.offered());
+        let (frames, pool) = (self.frames.clone(), self.pool);
+        drop((self.far, pool));
+        assert_eq!(frames.len(), FRAMES as usize, "frames are missing");
+    }
+}
+
+/// A UDP packet of a flow; the flow is in the source address and port.
+fn write(octets: &mut [u8], flow: u32, sequence: u32, to: u32) {
+    octets.fill(0);
+    octets[..6].copy_from_slice(&MAC.0);
+    octets[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x00]);
+    let length = octets.len() as u16 - 14;
+    octets[16..18].copy_from_slice(&length.to_be_bytes());
+    octets[22..24].copy_from_slice(&[64, 17]);
+    octets[26..30].copy_from_slice(&(0xc612_0000 | flow).to_be_bytes());
+    octets[30..34].copy_from_slice(&(0x0a00_0001 | to << 16).to_be_bytes());
+    octets[34..36].copy_from_slice(&(flow as u16).to_be_bytes());
+    octets[42..46].copy_from_slice(&flow.to_be_bytes());
+    octets[46..50].copy_from_slice(&sequence.to_be_bytes());
+    ipv4::Packet::new_unchecked(&mut octets[14..]).fill_checksum();
+}
+
+fn all_arrives(mode: Mode) {
+    let mut net = Net::new(3, mode, &OutputConfig::default());
+    for round in 0..1000 {
+        net.offer(64);
+        while net.offered() - net.received > 512 {
+            net.collect();
+        }
+        // time to fall asleep
+        if round % 100 == 0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while net.received < net.offered() {
+        assert!(
+            Instant::now() < deadline,
+            "{} of {}",
+            net.received,
+            net.offered()
+        );
+        net.collect();
+    }
+    // numbers of classes are published every now and then
+    thread::sleep(Duration::from_millis(50));
+    for worker in &net.counters {
+        let classes = worker.ports.iter().flat_map(|port| &port.classes);
+        let forwarded: u64 = classes.map(|class| class.enqueued.get()).sum();
+        assert!(
+            forwarded > 1000,
+            "a worker forwarded {forwarded} packets only"
+        );
+    }
+    assert_eq!(net.seen.len(), 2 * FLOWS as usize);
+    net.stop();
+}
+
+#[test]
+fn all_arrives_in_order_from_workers_that_poll() {
+    all_arrives(Mode::Poll);
+}
+
+#[test]
+fn all_arrives_in_order_from_workers_that_sleep() {
+    all_arrives(Mode::Adaptive);
+}
+
+/// An output that is too slow: what is lost is lost in queues and counted, what arrives is in
+/// order, and no frame is missing afterwards.
+#[test]
+fn overload_is_dropped_by_name_and_the_rest_in_order() {
+    let output = OutputConfig {
+        shaping: Some(Shaping {
+            rate: 200_000_000,
+            burst: 10_000,
+        }),
+        ..OutputConfig::default()
+    };
+    let mut net = Net::new(3, Mode::Adaptive, &output);
+    for _ in 0..1000 {
+        net.offer(64);
+        net.collect();
+    }
+    assert!(net.dropped(Drop::QueueFull) > 0, "that was no overload");
+    net.stop();
+}
