@@ -20,7 +20,10 @@ fn text_and_back() {
     let json = serde_json::to_string(&file).unwrap();
     assert_eq!(serde_json::from_str::<File>(&json).unwrap(), file);
     let config = file.into_config();
-    assert_eq!((&*config.ports[0].name, config.cores), ("eth0", vec![1, 2]));
+    assert_eq!(
+        (config.ports[0].spec.name(), config.cores),
+        ("eth0", vec![1, 2])
+    );
     assert!(config.path == PathChoice::Engine && config.needs_engine);
 }
 
@@ -383,4 +386,20 @@ proptest! {
         prop_assert_eq!(scattered.to_string().parse(), Ok(scattered));
         prop_assert_eq!(Rate(rate).to_string().parse(), Ok(Rate(rate)));
     }
+}
+
+#[test]
+fn other_kinds_of_ports_are_checked_and_named_by_their_twins() {
+    let wrong = "[[port]]\nname = \"memif:/s,speed=1\"\n";
+    let error = File::parse(wrong).unwrap_err().to_string();
+    assert!(
+        error.contains("`speed`") && error.contains("line 2"),
+        "{error}"
+    );
+    let twice = "[[port]]\nname = \"memif:/s\"\n[[port]]\nname = \"memif:/t\"\n";
+    let error = File::parse(twice).unwrap_err().to_string();
+    assert!(error.contains("memif0 is named twice"), "{error}");
+    let express = "path = \"express\"\n[[port]]\nname = \"tap:a\"\n";
+    let error = File::parse(express).unwrap_err().to_string();
+    assert!(error.contains("express"), "{error}");
 }
