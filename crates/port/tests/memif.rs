@@ -72,7 +72,11 @@ fn queues_are_matched_and_the_fewer_count() {
         one_way(&mut server, &mut client, queue, 1000);
     }
     let packet = server.packet(0, 60).unwrap();
-    assert_eq!(server.send(2, &mut vec![packet]), 0);
+    assert_eq!(server.send(2, &mut vec![packet]), 1);
+    let losses = server.queues[2].stats_reader().unwrap().read();
+    assert_eq!(losses.tx_link_down, 1, "no ring to send to");
+    server.settle();
+    assert_eq!(server.queues[2].in_flight(), 0);
     let state = server.port.link_state();
     let LinkState::Up {
         rx_rings, tx_rings, ..

@@ -22,6 +22,8 @@ const WINDOW: u32 = 200;
 struct Testpmd {
     child: Child,
     input: ChildStdin,
+    /// The socket a killed server leaves, in the way of the next.
+    left: Option<PathBuf>,
     log: PathBuf,
 }
 
@@ -32,10 +34,7 @@ impl Testpmd {
         let log = std::env::temp_dir()
             .join(file)
             .with_extension(format!("{role}.log"));
-        if role == "server" {
-            // DPDK does not take the place of a server that was killed
-            let _ = std::fs::remove_file(socket);
-        }
+        let left = (role == "server").then(|| socket.to_path_buf());
         let output = File::create(&log).unwrap();
         let socket = socket.display().to_string();
         let (name, is_abstract) = match socket.strip_prefix('@') {
@@ -67,6 +66,7 @@ impl Testpmd {
         let mut testpmd = Self {
             input: child.stdin.take().unwrap(),
             child,
+            left,
             log,
         };
         testpmd.command("start");
@@ -92,6 +92,9 @@ impl Drop for Testpmd {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.log);
+        if let Some(left) = &self.left {
+            let _ = std::fs::remove_file(left);
+        }
     }
 }
 

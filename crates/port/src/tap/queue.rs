@@ -133,10 +133,8 @@ impl Queue {
 
     /// See [`crate::Queue::close`].
     pub fn close(self, frames: &SharedFrames) {
-        self.free
-            .into_iter()
-            .chain(self.sent)
-            .for_each(|frame| frames.give(frame));
+        let all = self.free.into_iter().chain(self.sent);
+        all.for_each(|frame| frames.give(frame));
     }
 }
 

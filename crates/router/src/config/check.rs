@@ -191,10 +191,11 @@ impl File {
     }
 
     fn known_port(&self, rule: usize, field: &str, name: &str) -> Result<(), Problem> {
-        if self.ports.iter().any(|port| port.name == name) {
+        let specs: Vec<PortSpec> = self.ports.iter().map(PortSection::spec).collect();
+        let names: Vec<&str> = specs.iter().map(PortSpec::name).collect();
+        if names.contains(&name) {
             return Ok(());
         }
-        let names: Vec<&str> = self.ports.iter().map(|port| &*port.name).collect();
         let what = format!("{name} is none of the ports {}", names.join(", "));
         wrong(at!["rule", rule, field], what)
     }
