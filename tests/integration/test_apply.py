@@ -154,7 +154,7 @@ def test_a_removed_ports_own_flows_are_linuxs(start, tmp_path, say):
 def test_frames_of_removed_ports_come_back(start, tmp_path):
     """A port can come and go as often as one likes: its packet memory is used again."""
     net = start(ENGINE + TWO)
-    for _ in range(16):  # four times what a run has to spare
+    for _ in range(24):  # far more than a run has to spare
         apply(net, tmp_path, ENGINE + THREE)
         apply(net, tmp_path, ENGINE + TWO)
     apply(net, tmp_path, ENGINE + THREE)

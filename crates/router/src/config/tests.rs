@@ -239,7 +239,7 @@ fn queues() -> impl Strategy<Value = QueuesSection> {
             }
         });
     let rate = || prop::option::of((1..u64::MAX).prop_map(Rate));
-    let burst = || prop::option::weighted(0.2, prop_oneof![4096..1 << 20u32, any::<u32>()]);
+    let burst = || prop::option::weighted(0.2, prop_oneof![4096u32..1 << 20, any::<u32>()]);
     let class = (class, rate(), burst()).prop_map(|(class, rate, burst)| ClassSection {
         rate,
         burst,
