@@ -4,7 +4,7 @@ PYTHON := /usr/bin/python3
 CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 
-.PHONY: help deps build demo test unit conformance integration bench bench-veth bench-fib lint fmt clean
+.PHONY: help deps build demo test unit conformance integration bench bench-veth bench-fib bench-engine lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -33,7 +33,7 @@ conformance: build ## RFC behaviour: the kernel, the engine and express
 integration: build ## Whole-router tests in namespaces
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q
 
-bench: bench-veth bench-fib ## All benchmarks
+bench: bench-veth bench-fib bench-engine ## All benchmarks
 
 bench-veth: build ## kernel, express and engine on veth, side by side
 	$(CARGO) build --release -p bora-bench
@@ -46,6 +46,12 @@ bench-fib: deps ## Bora's FIB and DPDK's, side by side
 	$(CARGO) build --release -p bora-bench --bin bench-fib --features dpdk
 	@scripts/as-root scripts/with-huge-pages 640 target/release/bench-fib \
 		$(if $(BORA_TABLES),--tables $(BORA_TABLES)) --plot docs/bench-fib.svg $(ARGS)
+
+bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairness, priorities, latency
+	@scripts/deps-bench
+	$(CARGO) build --release -p bora-bench --bin bench-engine
+	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-engine \
+		--plot docs/bench-engine.svg $(ARGS)
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

@@ -139,22 +139,6 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Where generated text goes in a document.
-const BEGIN: &str = "<!-- begin: bench-fib -->";
-const END: &str = "<!-- end: bench-fib -->";
-
-/// The document with the text between its marks replaced.
-///
-/// # Errors
-/// If it has no marks.
-pub fn replace(document: &str, text: &str) -> anyhow::Result<String> {
-    let parts = document.split_once(BEGIN).zip(document.split_once(END));
-    let Some(((head, _), (_, tail))) = parts else {
-        anyhow::bail!("the document has no lines `{BEGIN}` and `{END}`");
-    };
-    Ok(format!("{head}{BEGIN}\n{text}\n{END}{tail}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,15 +161,5 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("| load, s | 1.00 | 2.00 |"), "{text}");
-    }
-
-    #[test]
-    fn only_what_is_between_the_marks_changes() {
-        let document = format!("a\n{BEGIN}\nold\n{END}\nz\n");
-        assert_eq!(
-            replace(&document, "new").unwrap(),
-            format!("a\n{BEGIN}\nnew\n{END}\nz\n")
-        );
-        assert!(replace("a", "new").is_err());
     }
 }

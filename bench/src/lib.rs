@@ -1,11 +1,17 @@
 //! Side-by-side measurements: one run, the same work for each subject, medians and ratios.
 #![deny(unsafe_code)]
 
+pub mod chart;
+pub mod cpu;
+pub mod document;
 #[cfg(feature = "dpdk")]
 #[allow(unsafe_code)]
 pub mod dpdk;
+pub mod engine;
 pub mod fib_plot;
 pub mod fib_report;
+pub mod machine;
+pub mod packets;
 pub mod plot;
 
 use std::collections::BTreeMap;
@@ -107,6 +113,33 @@ pub fn write(name: &str, rows: &[Row]) -> anyhow::Result<()> {
     fs::write(&path, serde_json::to_string_pretty(rows)?).with_context(|| path.clone())?;
     println!("\nwritten to {path}");
     Ok(())
+}
+
+/// The processor and how Linux hands out huge pages.
+pub fn machine_text() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let cache = read("/sys/devices/system/cpu/cpu0/cache/index2/size");
+    let transparent = read("/sys/kernel/mm/transparent_hugepage/enabled");
+    let chosen = transparent.split(['[', ']']).nth(1).unwrap_or("unknown");
+    format!(
+        "{} ({}AVX-512, L2 {}), transparent huge pages: {chosen}",
+        value(&cpuinfo, "model name").unwrap_or("unknown processor"),
+        if cpuinfo.contains("avx512bw") {
+            ""
+        } else {
+            "no "
+        },
+        cache.trim(),
+    )
+}
+
+/// The value of a `NAME : VALUE` line.
+pub fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .find(|(key, _)| key.trim() == name)
+        .map(|(_, value)| value.trim())
 }
 
 fn median(values: &[f64]) -> f64 {

@@ -117,7 +117,7 @@ fn draw(svg: &mut String, top: f64, unit: &str, panel: &Panel) {
 }
 
 /// A round number of which four are at least the highest value.
-fn step(highest: f64) -> f64 {
+pub(crate) fn step(highest: f64) -> f64 {
     let least = (highest / 4.0).max(1e-9);
     let ten = 10f64.powf(least.log10().floor());
     let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
@@ -128,11 +128,11 @@ fn step(highest: f64) -> f64 {
         .unwrap_or(least)
 }
 
-fn colour(series: usize) -> &'static str {
+pub(crate) fn colour(series: usize) -> &'static str {
     COLOURS[series % COLOURS.len()]
 }
 
-fn rect(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str) {
+pub(crate) fn rect(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str) {
     let _ = writeln!(
         svg,
         "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
@@ -140,7 +140,7 @@ fn rect(svg: &mut String, [x, y, width, height]: [f64; 4], colour: &str) {
     );
 }
 
-fn text(svg: &mut String, x: f64, y: f64, style: &str, text: &str) {
+pub(crate) fn text(svg: &mut String, x: f64, y: f64, style: &str, text: &str) {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y:.1}\" {style}>{text}</text>");
 }

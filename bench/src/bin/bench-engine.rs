@@ -1,189 +1,123 @@
-//! The engine's stages in memory: what forwarding costs when packets cost nothing to get.
+//! The engine, measured: its loop, two workers, memif beside DPDK, overload, fairness, priorities
+//! and latency.
 //!
-//! Packets lie in a region and go round: their headers are put back to what they were, the stages
-//! run over a batch, and the packets go back to the end of the queue. The same without the stages
-//! is measured in turn and taken off.
+//! The numbers come out as tables, as `target/bench/engine.json` and, when asked, as a plot and as
+//! the generated part of a document. How they are measured is in `docs/bench-engine.md`.
 #![forbid(unsafe_code)]
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
 
-use bora_bench::{Results, publish};
-use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_fib::{Adjacency, FibConfig, FibReader, FibWriter, NextHop, NextHopId, PortId, Prefix4};
-use bora_fib_bench::keys::{self, Pattern};
-use bora_fib_bench::{Prefix, Route, tables};
-use bora_forward::{Batch, Context, HashPolicy, Ingress, RpFilter, Verdict};
-use bora_wire::MacAddr;
-use clap::Parser;
+use anyhow::Context;
+use bora_bench::engine::{
+    Plan, Section, fairness, latency, markdown, memif, overload, parallel, priority, throughput,
+};
+use bora_bench::{chart, document, write};
+use clap::{Parser, Subcommand, ValueEnum};
 
-/// Measures the engine's stages in memory.
-#[derive(clap::Parser)]
+/// Measures the engine.
+#[derive(Parser)]
+#[command(version)]
 struct Options {
-    /// Times everything is measured, in turn
-    #[arg(long, default_value_t = 7)]
-    rounds: usize,
-    /// Milliseconds of one measurement
-    #[arg(long, default_value_t = 200)]
+    /// What to measure; everything if nothing is named
+    #[arg(value_enum)]
+    what: Vec<Benchmark>,
+    /// Times each subject is measured, in turn with the others
+    #[arg(long, default_value = "7", value_name = "COUNT")]
+    rounds: NonZeroUsize,
+    /// Length of one measurement
+    #[arg(long, default_value_t = 200, value_name = "MILLISECONDS")]
     time: u64,
+    /// Plot overload and priorities to this SVG file
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+    /// Replace the generated part of this Markdown document
+    #[arg(long, value_name = "FILE")]
+    document: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
 }
 
-const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
-/// Octets without FCS.
-const FRAME: usize = 60;
-/// Octets that a turn changes: Ethernet and IPv4 headers.
-const HEADERS: usize = 34;
-/// Frames that go round: more than the second-level cache holds.
-const WIRE: usize = 8192;
-const BATCHES: [usize; 3] = [32, 64, 256];
+#[derive(Subcommand)]
+enum Command {
+    /// One worker for another process that measures
+    #[command(hide = true)]
+    Alone { core: usize, count: u64 },
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Benchmark {
+    /// The loop on memory ports
+    Throughput,
+    /// Two workers against two processes
+    Parallel,
+    /// memif beside DPDK's testpmd
+    Memif,
+    /// Goodput under overload
+    Overload,
+    /// Shares of two inputs
+    Fairness,
+    /// Two priorities at a full output
+    Priority,
+    /// Latency by mode and load
+    Latency,
+}
+
+impl Benchmark {
+    fn run(self, plan: Plan) -> anyhow::Result<Section> {
+        match self {
+            Self::Throughput => throughput::run(plan),
+            Self::Parallel => parallel::run(plan),
+            Self::Memif => memif::run(plan),
+            Self::Overload => overload::run(plan),
+            Self::Fairness => fairness::run(plan),
+            Self::Priority => priority::run(plan),
+            Self::Latency => latency::run(plan),
+        }
+    }
+}
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    let time = Duration::from_millis(options.time);
-    let full = tables::synthetic::<Prefix4>(1, Prefix4::INTERNET);
-    let one = vec![Route {
-        prefix: "10.0.0.0/8".parse::<Prefix4>()?,
-        next_hop: 1,
-    }];
-    let cases = [
-        ("one route, one flow", &one, 1),
-        ("one route, 8192 flows", &one, 8192),
-        ("1.2 M routes, 65536 random destinations", &full, 65_536),
-    ];
-    let mut results = Results::default();
-    let mut machines: Vec<Machine> = cases
-        .iter()
-        .map(|(_, routes, flows)| Machine::new(routes, *flows))
-        .collect::<anyhow::Result<_>>()?;
-    for _ in 0..options.rounds {
-        for ((name, ..), machine) in cases.iter().zip(&mut machines) {
-            for batch in BATCHES {
-                let case = format!("{name}, batches of {batch}");
-                results.add(&case, "packets alone", machine.run(batch, time, false));
-                results.add(&case, "stages", machine.run(batch, time, true));
-            }
-        }
+    if let Some(Command::Alone { core, count }) = options.command {
+        return parallel::answer(core, count);
     }
-    publish("engine", &results.rows("a packet", "ns", "packets alone"))
-}
-
-struct Machine {
-    region: Region,
-    wire: VecDeque<Packet>,
-    batch: Batch,
-    headers: Vec<[u8; HEADERS]>,
-    /// Next header, next packet.
-    turn: usize,
-    fib: FibReader,
-    _writer: FibWriter,
-    ingress: Ingress,
-}
-
-impl Machine {
-    fn new(routes: &[Route<Prefix4>], flows: usize) -> anyhow::Result<Self> {
-        let (mut writer, handle) = bora_fib::new(FibConfig::default())?;
-        let hops: Vec<NextHopId> = (0..tables::last_next_hop(routes))
-            .map(|number| {
-                writer.add_next_hop(NextHop::Forward(Adjacency {
-                    port: PortId(1),
-                    mtu: 1500,
-                    l2: [number as u8; 14],
-                }))
-            })
-            .collect::<Result<_, _>>()?;
-        let routes_of: Vec<_> = routes
+    let plan = Plan {
+        rounds: options.rounds.get(),
+        time: Duration::from_millis(options.time.max(1)),
+    };
+    let chosen =
+        |benchmark: &&Benchmark| options.what.is_empty() || options.what.contains(benchmark);
+    let mut sections = vec![];
+    for benchmark in Benchmark::value_variants().iter().filter(chosen) {
+        sections.push(benchmark.run(plan)?);
+    }
+    let mut text = format!(
+        "{}; medians of {} rounds of {} ms (lowest to highest).\n",
+        bora_bench::machine_text(),
+        plan.rounds,
+        plan.time.as_millis()
+    );
+    for section in &sections {
+        text.push_str(&markdown(section));
+    }
+    println!("{text}");
+    if let Some(path) = &options.plot {
+        let panels: Vec<_> = sections
             .iter()
-            .map(|route| (route.prefix, hops[route.next_hop as usize - 1]))
+            .flat_map(|section| section.panels.clone())
             .collect();
-        writer.load4(&routes_of)?;
-        let region = Region::new(WIRE as u32, 2048)?;
-        let mut pool = Pool::new(SharedFrames::of_new_region(&region), WIRE);
-        let wire = (0..WIRE)
-            .filter_map(|_| pool.take()?.into_packet(&region, FRAME).ok())
-            .collect();
-        let headers = keys::generate(Pattern::Inside, routes, flows, 1)
-            .into_iter()
-            .filter(|key| (1..224).contains(&(key >> 24)) && key >> 24 != 127)
-            .map(header)
-            .collect();
-        Ok(Self {
-            region,
-            wire,
-            batch: Batch::new(),
-            headers,
-            turn: 0,
-            fib: handle.reader()?,
-            _writer: writer,
-            ingress: Ingress {
-                port: PortId(0),
-                mac: MAC,
-                forward4: true,
-                forward6: true,
-                rp_filter: RpFilter::Off,
-                partial_checksum: false,
-                send_redirects4: false,
-            },
-        })
+        let plot = chart::lines("The engine under load", &panels);
+        fs::write(path, plot).with_context(|| path.display().to_string())?;
     }
-
-    /// Nanoseconds a packet.
-    fn run(&mut self, batch: usize, time: Duration, stages: bool) -> f64 {
-        let start = Instant::now();
-        let mut packets = 0;
-        while start.elapsed() < time {
-            for _ in 0..64 {
-                self.turn(batch, stages);
-            }
-            packets += 64 * batch;
-        }
-        start.elapsed().as_nanos() as f64 / packets as f64
+    if let Some(path) = &options.document {
+        document::update(path, "bench-engine", &text)?;
     }
-
-    fn turn(&mut self, batch: usize, stages: bool) {
-        self.batch.packets.extend(self.wire.drain(..batch));
-        for packet in &mut self.batch.packets {
-            self.turn = if self.turn + 1 < self.headers.len() {
-                self.turn + 1
-            } else {
-                0
-            };
-            self.region.octets_mut(packet)[..HEADERS].copy_from_slice(&self.headers[self.turn]);
-        }
-        if stages {
-            let context = Context {
-                region: &self.region,
-                fib: &self.fib,
-                ingress: &self.ingress,
-                min_frames: &[60, 60],
-                hash4: HashPolicy::L4,
-                hash6: HashPolicy::L4,
-            };
-            bora_forward::run(&mut self.batch, &context);
-            self.fib.quiesce();
-            for meta in &self.batch.meta {
-                assert_eq!(meta.verdict, Verdict::Forward(PortId(1)));
-            }
-        }
-        self.wire.extend(self.batch.packets.drain(..));
-    }
-}
-
-/// Ethernet and IPv4 headers of a UDP packet to an address.
-fn header(destination: u32) -> [u8; HEADERS] {
-    let mut octets = [0; HEADERS];
-    octets[..6].copy_from_slice(&MAC.0);
-    octets[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 9]);
-    octets[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x00]);
-    octets[16..18].copy_from_slice(&((FRAME - 14) as u16).to_be_bytes());
-    octets[22..24].copy_from_slice(&[64, 17]);
-    octets[26..30].copy_from_slice(&[198, 18, 0, 1]);
-    octets[30..34].copy_from_slice(&destination.to_be_bytes());
-    let sum: u32 = octets[14..]
-        .chunks(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-        .sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    octets[24..26].copy_from_slice(&sum.to_be_bytes());
-    octets
+    let rows: Vec<_> = sections
+        .into_iter()
+        .flat_map(|section| section.rows)
+        .collect();
+    write("engine", &rows)
 }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use bora_bench::fib_report::{self, Report};
-use bora_bench::{Row, fib_plot, plot, write};
+use bora_bench::{Row, document, fib_plot, machine_text, plot, write};
 use bora_fib::{FibConfig, Ipv4Table, Prefix4, Prefix6, Simd};
 use bora_fib_bench::bora::Family;
 use bora_fib_bench::run::{self, Plan, Subject};
@@ -87,7 +87,7 @@ fn main() -> anyhow::Result<()> {
     let conditions = format!(
         "{}; {with}; {table} table of {count4} IPv4 and {count6} IPv6 prefixes; medians of {} \
          rounds.",
-        machine(),
+        machine_text(),
         plan.rounds
     );
     let text = format!("{conditions}\n{}", fib_report::markdown(&rows));
@@ -101,9 +101,7 @@ fn main() -> anyhow::Result<()> {
         fs::write(path, plot).with_context(|| path.display().to_string())?;
     }
     if let Some(path) = &options.document {
-        let name = || path.display().to_string();
-        let document = fs::read_to_string(path).with_context(name)?;
-        fs::write(path, fib_report::replace(&document, &text)?).with_context(name)?;
+        document::update(path, "bench-fib", &text)?;
     }
     write("fib", &rows)
 }
@@ -118,7 +116,7 @@ fn add_dpdk(
     /// Huge pages that its largest tables need.
     const HUGE_PAGES: usize = 600;
     let meminfo = fs::read_to_string("/proc/meminfo")?;
-    let free = value(&meminfo, "HugePages_Free").and_then(|free| free.parse().ok());
+    let free = bora_bench::value(&meminfo, "HugePages_Free").and_then(|free| free.parse().ok());
     let huge = free.unwrap_or(0) >= HUGE_PAGES;
     let dpdk = bora_bench::dpdk::Dpdk::start(huge)?;
     subjects4.push(Subject {
@@ -167,31 +165,4 @@ fn family<P: Family>(
     run::measure(plan, &routes, subjects, &mut report)?;
     let base = if cfg!(feature = "dpdk") { base } else { "bora" };
     Ok((routes.len(), report.rows(base)))
-}
-
-/// The processor and how Linux hands out huge pages.
-fn machine() -> String {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let cpuinfo = read("/proc/cpuinfo");
-    let cache = read("/sys/devices/system/cpu/cpu0/cache/index2/size");
-    let transparent = read("/sys/kernel/mm/transparent_hugepage/enabled");
-    let chosen = transparent.split(['[', ']']).nth(1).unwrap_or("unknown");
-    format!(
-        "{} ({}AVX-512, L2 {}), transparent huge pages: {chosen}",
-        value(&cpuinfo, "model name").unwrap_or("unknown processor"),
-        if cpuinfo.contains("avx512bw") {
-            ""
-        } else {
-            "no "
-        },
-        cache.trim(),
-    )
-}
-
-/// The value of a `NAME : VALUE` line.
-fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-    lines
-        .find(|(key, _)| key.trim() == name)
-        .map(|(_, value)| value.trim())
 }

@@ -114,6 +114,13 @@ impl Exit {
         self.staged.len() + self.ready.len() + self.queues.held()
     }
 
+    /// Empties it; `dropped` gets what it held.
+    pub fn clear(&mut self, dropped: impl FnMut(Packet)) {
+        self.queues.drain(&mut self.staged);
+        self.staged.append(&mut self.ready);
+        self.staged.drain(..).for_each(dropped);
+    }
+
     /// When a held packet may leave, as [`Output::next_ready_ns`].
     pub fn next_ready_ns(&mut self, now_ns: u64) -> Option<u64> {
         if self.ready.is_empty() {

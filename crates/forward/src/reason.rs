@@ -99,7 +99,7 @@ reasons! {
         BacklogFull = "backlog_full",
         /// The ring to the worker that is to forward it is full.
         WorkerRingFull = "worker_ring_full",
-        /// The output port is not there any more.
+        /// The output port is not there any more, or takes nothing while Bora ends.
         NoOutput = "no_output",
     }
 }

@@ -96,7 +96,10 @@ impl Queue {
     pub fn stats_reader(&self) -> io::Result<StatsReader> {
         Ok(match self {
             Self::AfXdp(socket) => StatsReader::AfXdp(socket.stats_reader()?),
-            Self::Memory(_) => StatsReader::Lossless,
+            Self::Memory(queue) => match queue.arrivals() {
+                Some(arrivals) => StatsReader::Paced(arrivals),
+                None => StatsReader::Lossless,
+            },
             Self::Memif(queue) => StatsReader::Memif(queue.losses()),
         })
     }
@@ -106,7 +109,7 @@ impl Queue {
 /// loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// Dropped because the receive ring was full (AF_XDP).
+    /// Dropped because the receive ring was full (AF_XDP, paced memory).
     pub rx_ring_full: u64,
     /// Dropped because no free frame was at hand, or too long for one (AF_XDP).
     pub rx_dropped: u64,
@@ -125,8 +128,10 @@ pub struct QueueStats {
 pub enum StatsReader {
     /// The kernel's counters.
     AfXdp(af_xdp::StatsReader),
-    /// Memory ports lose nothing.
+    /// Memory ports lose nothing,
     Lossless,
+    /// except paced ones.
+    Paced(memory::Arrivals),
     /// The queue's own counters.
     Memif(Arc<memif::Losses>),
 }
@@ -145,6 +150,10 @@ impl StatsReader {
                 }
             }
             Self::Lossless => QueueStats::default(),
+            Self::Paced(arrivals) => QueueStats {
+                rx_ring_full: arrivals.lost(),
+                ..QueueStats::default()
+            },
             Self::Memif(losses) => losses.read(),
         }
     }

@@ -93,6 +93,8 @@ pub struct WorkerCounters {
     pub rules: Vec<RuleCounters>,
     /// Times round the loop; moves at least every [`crate::worker::LONGEST_SLEEP`].
     pub loops: Counter,
+    /// Of these, times that it found nothing to do.
+    pub idle_loops: Counter,
     /// Times it went to sleep for want of packets.
     pub sleeps: Counter,
     /// Packets it holds: in its transmit rings or with drivers.
@@ -120,6 +122,7 @@ impl WorkerCounters {
                 .take(MAX_RULES)
                 .collect(),
             loops: Counter::default(),
+            idle_loops: Counter::default(),
             sleeps: Counter::default(),
             held: Counter::default(),
             queued: Counter::default(),

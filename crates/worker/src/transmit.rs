@@ -84,6 +84,22 @@ impl Worker {
         total
     }
 
+    /// Drops by name what waits for transmit rings that take nothing: their links are down.
+    pub(crate) fn drop_held(&mut self) {
+        let (region, pool) = (&self.config.region, &mut self.pool);
+        for (number, exit) in self.exits.iter_mut().enumerate() {
+            let dropped = &self.config.counters.ports[number].dropped[Drop::NoOutput as usize];
+            let mut drop = |packet: Packet| {
+                dropped.add(1);
+                pool.give(packet.into_frame(region));
+            };
+            exit.clear(&mut drop);
+            if let Share::Owner(owner) = &mut self.config.ports[number].share {
+                owner.last.clear(&mut drop);
+            }
+        }
+    }
+
     /// Tells the transmit rings' other sides, and takes back what was sent.
     pub(crate) fn kick(&mut self) {
         for port in &mut self.config.ports {

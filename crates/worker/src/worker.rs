@@ -33,6 +33,9 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 /// Queues that can wake it.
 const MOST_FDS: usize = 256;
+/// Longest that a stopping worker waits for a transmit ring that takes nothing: beyond what any
+/// rate makes a frame wait, and short for who has stopped it.
+const STUCK: Duration = Duration::from_secs(1);
 /// Between two publications of the numbers that are many.
 const RARELY: Duration = Duration::from_millis(10);
 
@@ -233,7 +236,10 @@ impl Worker {
                 continue;
             }
             idle += 1;
+            self.config.counters.idle_loops.add(1);
             if self.stopping && idle >= IDLE_ROUNDS && self.is_over(now) {
+                self.drop_held();
+                self.publish(now);
                 self.publish_details();
                 return;
             }
@@ -274,8 +280,11 @@ impl Worker {
     }
 
     /// Whether nothing is left here, nor with those who send through this worker's rings. They
-    /// publish what they hold once a round, hence the wait.
+    /// publish what they hold once a round, hence the wait. Or nothing has moved for too long.
     fn is_over(&self, now: Instant) -> bool {
+        if now.duration_since(self.busy) >= STUCK {
+            return true;
+        }
         let quiet = self.config.peers.is_empty() || now.duration_since(self.busy) >= LONGEST_SLEEP;
         quiet && self.held() == 0 && self.config.peers.iter().all(|peer| peer.queued.get() == 0)
     }

@@ -3,15 +3,19 @@
 //!
 //! All queues of a pair, and the pools they are used with, belong to one region.
 
+mod paced;
 mod replay;
 mod ring;
+mod template;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bora_buffer::{Packet, Pool, Region};
 
-pub use replay::{Replay, Sink, SinkCounter};
+pub use paced::{Arrivals, Pace, Paced, Stamp};
+use replay::Sink;
+pub use replay::{Observer, Replay, SinkCounter};
 
 /// Two queues face to face: what one transmits the other receives. Each direction holds up to
 /// `size` packets, rounded up to a power of two.
@@ -28,9 +32,30 @@ pub fn pair(size: usize) -> (Queue, Queue) {
 /// A queue that presents the packets of `replay` for ever and swallows what it transmits; the
 /// counter says how much that was.
 pub fn replay(region: Arc<Region>, replay: Replay) -> (Queue, SinkCounter) {
-    let (sink, counter) = Sink::new(region);
+    let (sink, counter) = Sink::new(region, None);
     let queue = Queue {
         source: Source::Replay(replay),
+        sink: Destination::Sink(sink),
+    };
+    (queue, counter)
+}
+
+/// A queue that presents the packets of `paced` as they arrive, loses by name what nobody fetches
+/// in time ([`crate::QueueStats::rx_ring_full`]), and swallows what it transmits.
+pub fn paced(region: Arc<Region>, paced: Paced) -> (Queue, SinkCounter) {
+    let (sink, counter) = Sink::new(region, None);
+    let queue = Queue {
+        source: Source::Paced(Box::new(paced)),
+        sink: Destination::Sink(sink),
+    };
+    (queue, counter)
+}
+
+/// A queue that receives nothing, and shows `observer` what it transmits before it swallows it.
+pub fn observed(region: Arc<Region>, observer: Box<dyn Observer>) -> (Queue, SinkCounter) {
+    let (sink, counter) = Sink::new(region, Some(observer));
+    let queue = Queue {
+        source: Source::Nothing,
         sink: Destination::Sink(sink),
     };
     (queue, counter)
@@ -47,6 +72,8 @@ pub struct Queue {
 enum Source {
     Ring(ring::Consumer),
     Replay(Replay),
+    Paced(Box<Paced>),
+    Nothing,
 }
 
 #[derive(Debug)]
@@ -62,6 +89,8 @@ impl Queue {
         match &mut self.source {
             Source::Ring(ring) => ring.pop(out, max),
             Source::Replay(replay) => replay.receive(out, max),
+            Source::Paced(paced) => paced.receive(out, max),
+            Source::Nothing => 0,
         }
     }
 
@@ -69,7 +98,9 @@ impl Queue {
     pub fn waiting(&mut self, enough: usize) -> usize {
         match &mut self.source {
             Source::Ring(ring) => ring.available(enough),
-            Source::Replay(_) => enough,
+            Source::Replay(replay) => replay.waiting(enough),
+            Source::Paced(paced) => paced.waiting(enough),
+            Source::Nothing => 0,
         }
     }
 
@@ -78,8 +109,9 @@ impl Queue {
     pub fn refill(&mut self, pool: &mut Pool) {
         match &mut self.source {
             // its frames come with the packets
-            Source::Ring(_) => {}
+            Source::Ring(_) | Source::Nothing => {}
             Source::Replay(replay) => replay.refill(pool),
+            Source::Paced(paced) => paced.refill(pool),
         }
     }
 
@@ -114,9 +146,20 @@ impl Queue {
         }
     }
 
-    /// Nothing tells of a packet.
+    /// See [`crate::Queue::wait`]: only paced packets tell when they come.
     pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
-        None
+        match &mut self.source {
+            Source::Paced(paced) => Some(paced.wait()),
+            _ => None,
+        }
+    }
+
+    /// What came to a paced queue, to be read from any thread.
+    pub(crate) fn arrivals(&self) -> Option<Arrivals> {
+        match &self.source {
+            Source::Paced(paced) => Some(paced.arrivals()),
+            _ => None,
+        }
     }
 }
 

@@ -4,19 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bora_buffer::{Frame, Packet, Pool, Region};
+use crossbeam_utils::CachePadded;
 
-/// Octets of each packet that are written anew each time it is presented: the shortest frame.
-const HEADERS: usize = 60;
+use super::template::Templates;
+
 /// Frames taken from the pool at once.
-const STOCK: usize = 256;
+pub(super) const STOCK: usize = bora_buffer::MAX_BATCH;
 
 /// Presents the same packets for ever, in order. Only their first 60 octets are written (so that
 /// TTL and addresses are fresh); what follows is whatever the frame held before.
 #[derive(Debug)]
 pub struct Replay {
     region: Arc<Region>,
-    templates: Vec<([u8; HEADERS], usize)>,
-    next: usize,
+    templates: Templates,
+    left: u64,
     free: Vec<Frame>,
 }
 
@@ -24,48 +25,37 @@ impl Replay {
     /// A replay of `packets` (Ethernet frames without FCS). `None` if there is none, or one that
     /// does not fit a frame of `region`.
     pub fn new(region: Arc<Region>, packets: &[&[u8]]) -> Option<Self> {
-        let fit = |packet: &&[u8]| packet.len() <= region.capacity();
-        if packets.is_empty() || !packets.iter().all(fit) {
-            return None;
-        }
-        let template = |packet: &&[u8]| {
-            let mut headers = [0; HEADERS];
-            let length = packet.len().min(HEADERS);
-            headers[..length].copy_from_slice(&packet[..length]);
-            (headers, packet.len())
-        };
         Some(Self {
-            templates: packets.iter().map(template).collect(),
+            templates: Templates::new(&region, packets)?,
             region,
-            next: 0,
+            left: u64::MAX,
             free: Vec::with_capacity(STOCK),
         })
     }
 
+    /// Ends after this many packets.
+    #[must_use]
+    pub fn limited(self, packets: u64) -> Self {
+        Self {
+            left: packets,
+            ..self
+        }
+    }
+
     #[inline]
     pub(super) fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
-        let count = max.min(self.free.len());
+        let count = self.waiting(max.min(self.free.len()));
+        self.left -= count as u64;
         let frames = self.free.drain(self.free.len() - count..);
-        let (region, templates) = (&*self.region, &self.templates[..]);
-        let mut next = self.next;
-        out.extend(frames.map(|frame| {
-            let (headers, length) = &templates[next];
-            next = if next + 1 < templates.len() {
-                next + 1
-            } else {
-                0
-            };
-            let packet = frame.into_packet_spread(region, *length);
-            let mut packet = packet.expect("checked in `new`");
-            let octets = region.octets_mut(&mut packet);
-            match octets.first_chunk_mut() {
-                Some(chunk) => *chunk = *headers,
-                None => octets.copy_from_slice(&headers[..*length]),
-            }
-            packet
-        }));
-        self.next = next;
+        let (region, templates) = (&*self.region, &mut self.templates);
+        out.extend(frames.map(|frame| templates.present(region, frame)));
         count
+    }
+
+    /// Packets that are still to come, up to `enough`.
+    #[inline]
+    pub(super) fn waiting(&self, enough: usize) -> usize {
+        (enough as u64).min(self.left) as usize
     }
 
     #[inline]
@@ -74,18 +64,25 @@ impl Replay {
     }
 }
 
+/// Looks at packets that leave.
+pub trait Observer: std::fmt::Debug + Send {
+    /// Sees the packets of one transmit call, in order; the worker waits meanwhile.
+    fn observe(&mut self, region: &Region, packets: &[Packet]);
+}
+
 /// Swallows packets.
 #[derive(Debug)]
-pub struct Sink {
+pub(super) struct Sink {
     region: Arc<Region>,
+    observer: Option<Box<dyn Observer>>,
     swallowed: Vec<Frame>,
     packets: u64,
-    count: Arc<AtomicU64>,
+    count: Arc<CachePadded<AtomicU64>>,
 }
 
 /// How many packets a sink has swallowed, from any thread.
 #[derive(Clone, Debug)]
-pub struct SinkCounter(Arc<AtomicU64>);
+pub struct SinkCounter(Arc<CachePadded<AtomicU64>>);
 
 impl SinkCounter {
     /// Packets since the beginning.
@@ -95,10 +92,14 @@ impl SinkCounter {
 }
 
 impl Sink {
-    pub(super) fn new(region: Arc<Region>) -> (Self, SinkCounter) {
-        let count = Arc::new(AtomicU64::new(0));
+    pub(super) fn new(
+        region: Arc<Region>,
+        observer: Option<Box<dyn Observer>>,
+    ) -> (Self, SinkCounter) {
+        let count = Arc::new(CachePadded::new(AtomicU64::new(0)));
         let sink = Self {
             region,
+            observer,
             swallowed: Vec::with_capacity(bora_buffer::MAX_BATCH),
             packets: 0,
             count: count.clone(),
@@ -108,6 +109,9 @@ impl Sink {
 
     #[inline]
     pub(super) fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+        if let Some(observer) = &mut self.observer {
+            observer.observe(&self.region, packets);
+        }
         let count = packets.len();
         let frames = packets.drain(..);
         self.swallowed

@@ -1,0 +1,101 @@
+//! What a thread had of its CPU.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Context;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Time of a thread since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// It ran.
+    pub ran: Duration,
+    /// It could have run, and waited for a CPU.
+    pub waited: Duration,
+}
+
+impl Usage {
+    /// Of the calling thread.
+    ///
+    /// # Errors
+    /// Linux without `CONFIG_SCHED_INFO`.
+    pub fn of_this_thread() -> anyhow::Result<Self> {
+        // schedstat's first number is as old as the last tick of the scheduler
+        let ran = clock_gettime(ClockId::ThreadCPUTime);
+        Ok(Self {
+            ran: Duration::new(ran.tv_sec.try_into()?, ran.tv_nsec.try_into()?),
+            ..Self::read("/proc/thread-self/schedstat")?
+        })
+    }
+
+    /// Of a thread of any process, as of its last tick (some milliseconds ago).
+    ///
+    /// # Errors
+    /// No such thread.
+    pub fn of(process: u32, thread: u32) -> anyhow::Result<Self> {
+        Self::read(&format!("/proc/{process}/task/{thread}/schedstat"))
+    }
+
+    /// From `earlier` to here.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            ran: self.ran.saturating_sub(earlier.ran),
+            waited: self.waited.saturating_sub(earlier.waited),
+        }
+    }
+
+    fn read(path: &str) -> anyhow::Result<Self> {
+        let text = fs::read_to_string(path).with_context(|| path.to_string())?;
+        Self::parse(&text).with_context(|| format!("{path}: `{}`", text.trim()))
+    }
+
+    /// Nanoseconds run, nanoseconds waited, time slices (Documentation/scheduler/sched-stats.rst).
+    fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split_ascii_whitespace().map(str::parse);
+        let mut next = || Some(Duration::from_nanos(numbers.next()?.ok()?));
+        Some(Self {
+            ran: next()?,
+            waited: next()?,
+        })
+    }
+}
+
+/// The thread of a process whose name begins with one of these.
+///
+/// # Errors
+/// There is none.
+pub fn thread_named(process: u32, names: &[&str]) -> anyhow::Result<u32> {
+    let folder = format!("/proc/{process}/task");
+    for entry in fs::read_dir(&folder).with_context(|| folder.clone())? {
+        let entry = entry?;
+        let thread = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if names.iter().any(|name| thread.starts_with(name)) {
+            return Ok(entry.file_name().to_string_lossy().parse()?);
+        }
+    }
+    anyhow::bail!("process {process} has no thread named {names:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedstat_is_two_times() {
+        let usage = Usage::parse("77986 64887 2\n").unwrap();
+        assert_eq!(usage.ran, Duration::from_nanos(77_986));
+        assert_eq!(usage.waited, Duration::from_nanos(64_887));
+        assert_eq!(Usage::parse("x"), None);
+    }
+
+    #[test]
+    fn running_takes_time() {
+        let before = Usage::of_this_thread().unwrap();
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(20) {}
+        let used = Usage::of_this_thread().unwrap().since(before);
+        assert!(used.ran > Duration::ZERO && used.ran <= start.elapsed());
+    }
+}

@@ -1,0 +1,84 @@
+//! Goodput under more and more load, by mode (Bianco05, Fig. 4).
+
+use bora_fib_bench::run::Observer;
+use bora_worker::Mode;
+
+use super::{Plan, Section, Trial, capacity, middle};
+use crate::chart::Panel;
+use crate::fib_report::{Report, number};
+
+const GOODPUT: (&str, &str) = ("goodput over capacity", "");
+const LOADS: [f64; 13] = [
+    0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0,
+];
+const MODES: [(&str, Mode); 3] = [
+    ("poll", Mode::Poll),
+    ("adaptive", Mode::Adaptive),
+    ("interrupt", Mode::Interrupt),
+];
+/// Turns are so many times shorter than elsewhere,
+const SHORTER: u32 = 4;
+/// and so many times more.
+const MORE: usize = 2;
+/// Aim: goodput at the highest load over the highest goodput.
+const AIM: f64 = 0.99;
+
+/// Runs it.
+///
+/// # Errors
+/// A packet was lost without a name, or a flow was out of order.
+pub fn run(plan: Plan) -> anyhow::Result<Section> {
+    let mut report = Report::default();
+    let mut capacities = vec![];
+    // many short turns: what disturbs lasts longer than one and meets several loads and modes
+    let (rounds, time) = (plan.rounds * MORE, plan.time / SHORTER);
+    for round in 1..=rounds {
+        eprintln!("overload: round {round} of {rounds}");
+        let capacity = capacity(time, false)?;
+        capacities.push(capacity);
+        for load in LOADS {
+            for (name, mode) in MODES {
+                let measured = Trial::single(load * capacity, mode, time).run()?;
+                let case = format!("load {load}");
+                report.sample(GOODPUT, &case, name, measured.goodput() / capacity);
+            }
+        }
+    }
+    let mut section = Section::new("Overload");
+    section.notes.push(format!(
+        "Capacity: {} packets/s, measured anew in each round with a load beyond any; the median. \
+         Receive ring of {} packets.",
+        number(middle(&capacities)),
+        super::trial::RING
+    ));
+    section.rows = report.rows("poll");
+    let mut panel = Panel {
+        title: "Goodput under overload, both in units of the capacity".into(),
+        ..Panel::default()
+    };
+    for (name, _) in MODES {
+        let all = section.rows.iter().filter(|row| row.subject == name);
+        let goodput: Vec<f64> = all.map(|row| row.median).collect();
+        panel.lines.push((
+            name.into(),
+            LOADS.into_iter().zip(goodput.iter().copied()).collect(),
+        ));
+        let peak = goodput.iter().copied().fold(0.0, f64::max);
+        let kept = goodput.last().copied().unwrap_or(0.0) / peak;
+        if name == "interrupt" {
+            section.notes.push(format!(
+                "`interrupt` keeps {kept:.2} of its peak at ten times the capacity: the receive \
+                 livelock of Bianco05, Fig. 4."
+            ));
+        } else {
+            section.aim(
+                kept >= AIM,
+                format!(
+                    "goodput of `{name}` at ten times the capacity at least {AIM} of the peak: {kept:.3}"
+                ),
+            );
+        }
+    }
+    section.panels.push(panel);
+    Ok(section)
+}

@@ -1,0 +1,158 @@
+//! Two workers in one process against two processes with one each: what sharing costs.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, ensure};
+use bora_fib_bench::run::Observer;
+
+use super::throughput::replay;
+use super::{Plan, Section, middle};
+use crate::fib_report::Report;
+use crate::machine::{self, Job, Memory, Port, Running, Settings, Tables};
+use crate::packets;
+
+const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
+const CASE: &str = "1 route, 8192 flows each";
+const SHARED: &str = "two workers, one process";
+const APART: &str = "two processes";
+const ALONE: &str = "one worker alone, twice";
+/// CPUs of the two.
+const CORES: [usize; 2] = [0, 1];
+/// Aim: what is left of the rate of two processes.
+const AIM: f64 = 0.97;
+/// Turns are so many times shorter than elsewhere,
+const SHORTER: u32 = 2;
+/// and so many times more.
+const MORE: usize = 4;
+/// Packets a second expected, to say how many a measurement takes.
+const EXPECTED: f64 = 30e6;
+
+/// Runs it.
+///
+/// # Errors
+/// A packet was lost without a name, or no second CPU.
+pub fn run(plan: Plan) -> anyhow::Result<Section> {
+    let mut section = Section::new("Two workers");
+    if std::thread::available_parallelism()?.get() < CORES.len() {
+        section.notes.push("Skipped: there is one CPU only.".into());
+        return Ok(section);
+    }
+    // many short turns: the difference sought is small
+    let (rounds, time) = (plan.rounds * MORE, plan.time / SHORTER);
+    let count = (time.as_secs_f64() * EXPECTED) as u64;
+    let mut report = Report::default();
+    let mut ratios = vec![];
+    for round in 1..=rounds {
+        eprintln!("parallel: round {round} of {rounds}");
+        let alone = CORES.iter().map(|&core| alone(core, count));
+        let alone: f64 = alone.sum::<anyhow::Result<f64>>()?;
+        // in turn, who is first: what disturbs for long disturbs both
+        let (together, apart) = if round % 2 == 0 {
+            let together = shared(count)?;
+            (together, processes(count)?)
+        } else {
+            let apart = processes(count)?;
+            (shared(count)?, apart)
+        };
+        for (subject, rate) in [(SHARED, together), (APART, apart), (ALONE, alone)] {
+            report.sample(RATE, CASE, subject, rate);
+        }
+        ratios.push(together / apart);
+    }
+    section.notes.push(format!(
+        "Each worker moves {count} packets on a CPU of its own; sums of the rates of both."
+    ));
+    section.rows = report.rows(APART);
+    let ratio = middle(&ratios);
+    section.aim(
+        ratio >= AIM,
+        format!("two workers in one process at least {AIM} of two processes: {ratio:.3}"),
+    );
+    Ok(section)
+}
+
+fn job(tables: &Tables, memory: &Memory, core: usize, count: u64) -> anyhow::Result<Job> {
+    let traffic = packets::flows(8192, 0, 0);
+    let (queue, _) = replay(memory, &traffic, count)?;
+    let settings = Settings {
+        core: Some(core),
+        ..Settings::default()
+    };
+    machine::worker(tables, memory, &settings, vec![Port::from(queue)])
+}
+
+/// Packets per CPU-second of one worker.
+///
+/// # Errors
+/// A packet was lost without a name.
+pub fn alone(core: usize, count: u64) -> anyhow::Result<f64> {
+    let (tables, memory) = (Tables::default_route(0)?, Memory::new(1)?);
+    let running = job(&tables, &memory, core, count)?.start(machine::soon())?;
+    let outcome = running.stop()?;
+    ensure!(outcome.sent == count, "{count} packets in: {outcome:?}");
+    Ok(outcome.rate())
+}
+
+fn shared(count: u64) -> anyhow::Result<f64> {
+    let (tables, memory) = (Tables::default_route(0)?, Memory::new(2)?);
+    let jobs = CORES.iter().map(|&core| job(&tables, &memory, core, count));
+    let jobs: Vec<Job> = jobs.collect::<Result<_, _>>()?;
+    let start = machine::soon();
+    let running = jobs.into_iter().map(|job| job.start(start));
+    let running: Vec<_> = running.collect::<Result<_, _>>()?;
+    // all at once: one that is ready before the other must not go on polling
+    running.iter().try_for_each(Running::tell)?;
+    let mut sum = 0.0;
+    for running in running {
+        let outcome = running.finish()?;
+        ensure!(outcome.sent == count, "{count} packets in: {outcome:?}");
+        sum += outcome.rate();
+    }
+    Ok(sum)
+}
+
+/// What a process of its own says.
+fn processes(count: u64) -> anyhow::Result<f64> {
+    let program = std::env::current_exe()?;
+    let start = |core: &usize| -> anyhow::Result<Child> {
+        Command::new(&program)
+            .args(["alone", &core.to_string(), &count.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start a second process")
+    };
+    let mut children: Vec<Child> = CORES.iter().map(start).collect::<Result<_, _>>()?;
+    let mut outputs: Vec<_> = children
+        .iter_mut()
+        .filter_map(|child| child.stdout.take().map(BufReader::new))
+        .collect();
+    let mut line = String::new();
+    for output in &mut outputs {
+        output.read_line(&mut line)?;
+    }
+    for child in &mut children {
+        let mut input = child.stdin.take().context("a pipe")?;
+        input.write_all(b"\n")?;
+    }
+    let mut sum = 0.0;
+    for (output, child) in outputs.iter_mut().zip(&mut children) {
+        line.clear();
+        output.read_line(&mut line)?;
+        ensure!(child.wait()?.success(), "the second process failed");
+        sum += line.trim().parse::<f64>().with_context(|| line.clone())?;
+    }
+    Ok(sum)
+}
+
+/// The other side of [`processes`]: says that it is ready, waits for a line, runs, says the rate.
+///
+/// # Errors
+/// A packet was lost without a name.
+pub fn answer(core: usize, count: u64) -> anyhow::Result<()> {
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new())?;
+    println!("{}", alone(core, count)?);
+    Ok(())
+}

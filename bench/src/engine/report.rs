@@ -1,0 +1,136 @@
+//! What a benchmark says, as Markdown.
+
+use std::fmt::Write;
+
+use crate::Row;
+use crate::chart::Panel;
+use crate::fib_report::number;
+
+/// An aim, and whether it was met.
+#[derive(Clone, Debug)]
+pub struct Aim {
+    /// What is to be, with the numbers.
+    pub text: String,
+    /// Whether it is.
+    pub met: bool,
+}
+
+/// One benchmark's results.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// Its heading.
+    pub title: String,
+    /// Conditions of this run.
+    pub notes: Vec<String>,
+    /// What was aimed at.
+    pub aims: Vec<Aim>,
+    /// The numbers.
+    pub rows: Vec<Row>,
+    /// Pictures.
+    pub panels: Vec<Panel>,
+}
+
+impl Section {
+    /// An empty one.
+    pub fn new(title: &str) -> Self {
+        Self {
+            title: title.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds an aim.
+    pub fn aim(&mut self, met: bool, text: String) {
+        self.aims.push(Aim { text, met });
+    }
+}
+
+/// The section with a table for each metric: a line a case, a column a subject, cells with the
+/// median, the lowest and the highest round, and the ratio to the subject compared with.
+pub fn markdown(section: &Section) -> String {
+    let mut text = format!("\n### {}\n", section.title);
+    for note in &section.notes {
+        let _ = writeln!(text, "\n{note}");
+    }
+    if !section.aims.is_empty() {
+        text.push('\n');
+    }
+    for aim in &section.aims {
+        let verdict = if aim.met { "met" } else { "**missed**" };
+        let _ = writeln!(text, "- {}: {verdict}", aim.text);
+    }
+    for metric in distinct(section.rows.iter().map(|row| (&row.metric, &row.unit))) {
+        let rows: Vec<&Row> = section
+            .rows
+            .iter()
+            .filter(|row| (&row.metric, &row.unit) == metric)
+            .collect();
+        table(&mut text, metric, &rows);
+    }
+    text
+}
+
+fn table(text: &mut String, (metric, unit): (&String, &String), rows: &[&Row]) {
+    let subjects = distinct(rows.iter().map(|row| &row.subject));
+    let names: Vec<&str> = subjects.iter().map(|name| name.as_str()).collect();
+    let unit = if unit.is_empty() {
+        String::new()
+    } else {
+        format!(", {unit}")
+    };
+    let _ = writeln!(text, "\n| {metric}{unit} | {} |", names.join(" | "));
+    let _ = writeln!(text, "| --- |{}", " --- |".repeat(names.len()));
+    for case in distinct(rows.iter().map(|row| &row.case)) {
+        let cells = subjects.iter().map(|subject| {
+            let of = |row: &&&Row| row.case == *case && row.subject == **subject;
+            rows.iter().find(of).map_or(String::new(), |row| cell(row))
+        });
+        let cells: Vec<String> = cells.collect();
+        let _ = writeln!(text, "| {case} | {} |", cells.join(" | "));
+    }
+}
+
+fn cell(row: &Row) -> String {
+    let (median, low, high) = (number(row.median), number(row.low), number(row.high));
+    let mut cell = median.clone();
+    if (&low, &high) != (&median, &median) {
+        let _ = write!(cell, " ({low} to {high})");
+    }
+    if row.subject != row.ratio_to && row.ratio.is_finite() {
+        let _ = write!(cell, ", {:.2} x", row.ratio);
+    }
+    cell
+}
+
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut distinct = vec![];
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Results;
+
+    #[test]
+    fn a_line_for_each_case_with_spread_and_ratio() {
+        let mut results = Results::default();
+        for value in [1.0, 2.0, 4.0] {
+            results.add("a", "x", value);
+            results.add("a", "y", 2.0 * value);
+        }
+        let mut section = Section::new("T");
+        section.rows = results.rows("rate", "1/s", "x");
+        section.aim(false, "y as x".into());
+        let text = markdown(&section);
+        assert!(text.contains("| rate, 1/s | x | y |"), "{text}");
+        let line = "| a | 2.00 (1.00 to 4.00) | 4.00 (2.00 to 8.00), 2.00 x |";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("- y as x: **missed**"), "{text}");
+    }
+}

@@ -1,0 +1,205 @@
+//! DPDK's testpmd on one memif.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::cpu;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What it is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// Told apart from others by this.
+    pub name: &'a str,
+    /// CPU of all its threads.
+    pub core: usize,
+    /// `server` or `client`.
+    pub role: &'a str,
+    /// The memif's socket.
+    pub socket: &'a Path,
+    /// Slots of a ring as power of two.
+    pub log2_ring_size: u8,
+    /// As client, share its memory instead of copying to it; takes huge pages.
+    pub zero_copy: bool,
+    /// Its forwarding mode.
+    pub mode: &'a str,
+    /// Packets a burst.
+    pub burst: u32,
+}
+
+/// A running testpmd.
+#[derive(Debug)]
+pub struct Testpmd {
+    child: Child,
+    input: ChildStdin,
+    lines: Receiver<String>,
+}
+
+/// Whether it is installed.
+pub fn is_there() -> bool {
+    let help = Command::new("dpdk-testpmd")
+        .arg("--help")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    help.is_ok()
+}
+
+impl Testpmd {
+    /// Starts it; it forwards, as soon as the memif is connected.
+    ///
+    /// # Errors
+    /// It cannot be started, or says nothing.
+    pub fn start(options: Options<'_>) -> anyhow::Result<Self> {
+        let Options { core, burst, .. } = options;
+        let zero_copy = if options.zero_copy { "yes" } else { "no" };
+        let memif = format!(
+            "net_memif0,role={},id=0,socket={},socket-abstract=no,rsize={},zero-copy={zero_copy}",
+            options.role,
+            options.socket.display(),
+            options.log2_ring_size
+        );
+        let memory: &[&str] = if options.zero_copy {
+            &["--in-memory", "--single-file-segments", "-m", "128"]
+        } else {
+            &["--no-huge", "-m", "256"]
+        };
+        let slots = (1u32 << options.log2_ring_size).to_string();
+        // its output would wait in a buffer
+        let mut child = Command::new("stdbuf")
+            .args(["-oL", "dpdk-testpmd", "--no-pci", "--no-telemetry"])
+            .arg(format!("--lcores=0@{core},1@{core}"))
+            .arg(format!("--file-prefix=bora-{}", options.name))
+            .arg(format!("--vdev={memif}"))
+            .args(memory)
+            .args([
+                "--",
+                "-i",
+                "--total-num-mbufs=16384",
+                "--port-topology=loop",
+            ])
+            .args(["--txd", &slots, "--rxd", &slots])
+            .arg(format!("--burst={burst}"))
+            .arg(format!("--forward-mode={}", options.mode))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start dpdk-testpmd (scripts/deps-bench installs it)")?;
+        let input = child.stdin.take().context("a pipe")?;
+        let output = BufReader::new(child.stdout.take().context("a pipe")?);
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let mut testpmd = Self {
+            child,
+            input,
+            lines,
+        };
+        testpmd.say("set record-core-cycles on")?;
+        testpmd.say("start")?;
+        testpmd.packets_sent()?;
+        Ok(testpmd)
+    }
+
+    /// Packets its port has sent since the beginning.
+    ///
+    /// # Errors
+    /// No answer.
+    pub fn packets_sent(&mut self) -> anyhow::Result<u64> {
+        self.say("show port stats 0")?;
+        self.number("TX-packets:")
+    }
+
+    /// Packets it has forwarded, and the processor time that took without polls that found nothing.
+    ///
+    /// # Errors
+    /// No answer.
+    pub fn busy(&mut self) -> anyhow::Result<(u64, Duration)> {
+        self.say("show fwd stats all")?;
+        let line = self.line("CPU cycles/packet=")?;
+        // … (total cycles=1 / total macswap packets=2) at 2600 MHz Clock
+        let after = |name: &str| -> Option<f64> {
+            let rest = line.split_once(name)?.1;
+            let end = rest.find(|letter: char| !letter.is_ascii_digit());
+            rest[..end.unwrap_or(rest.len())].parse().ok()
+        };
+        let numbers = after("cycles=").zip(after("packets=")).zip(after(" at "));
+        let ((cycles, packets), megahertz) = numbers.with_context(|| line.clone())?;
+        let time = Duration::from_secs_f64(cycles / megahertz / 1e6);
+        Ok((packets as u64, time))
+    }
+
+    /// Ends the traffic, not the link.
+    ///
+    /// # Errors
+    /// It has ended itself.
+    pub fn pause(&mut self) -> anyhow::Result<()> {
+        self.say("stop")
+    }
+
+    /// The thread that forwards.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn thread(&self) -> anyhow::Result<(u32, u32)> {
+        let process = self.child.id();
+        // its name since DPDK 23.03, and before
+        let names = ["dpdk-worker", "rte-worker", "lcore-worker"];
+        Ok((process, cpu::thread_named(process, &names)?))
+    }
+
+    fn say(&mut self, command: &str) -> anyhow::Result<()> {
+        writeln!(self.input, "{command}").context("dpdk-testpmd has ended")
+    }
+
+    fn number(&mut self, name: &str) -> anyhow::Result<u64> {
+        let line = self.line(name)?;
+        let rest = line.split_once(name).map_or("", |(_, rest)| rest);
+        let number = rest.split_ascii_whitespace().next().unwrap_or_default();
+        number.parse().with_context(|| line.clone())
+    }
+
+    /// The next line with this.
+    fn line(&mut self, name: &str) -> anyhow::Result<String> {
+        let start = Instant::now();
+        let mut last = String::new();
+        while let Some(left) = PATIENCE.checked_sub(start.elapsed()) {
+            match self.lines.recv_timeout(left) {
+                Ok(line) if line.contains(name) => return Ok(line),
+                Ok(line) => last = line,
+                Err(_) => break,
+            }
+        }
+        bail!("dpdk-testpmd says nothing of {name} Its last line: {last}")
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        if self.say("quit").is_ok() {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_secs(3) {
+                if matches!(self.child.try_wait(), Ok(Some(_))) {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,213 @@
+//! The loop on memory ports: what a packet costs when it costs nothing to get.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use bora_buffer::{Pool, Region, SharedFrames};
+use bora_fib::{PortId, Prefix4};
+use bora_fib_bench::keys::{self, Pattern};
+use bora_fib_bench::run::Observer;
+use bora_fib_bench::{Route, tables};
+use bora_forward::classify::{Addresses, Rule, RuleSet, Ternary};
+use bora_port::Queue;
+use bora_port::memory::{self, Replay, SinkCounter};
+use bora_worker::{BUDGET, QUOTA};
+
+use super::{Plan, Section};
+use crate::fib_report::Report;
+use crate::machine::{self, Memory, Port, Settings, Tables};
+use crate::packets::{self, FRAME, Packet};
+
+const COST: (&str, &str) = ("time a packet", "ns");
+const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
+const WORKER: &str = "worker";
+const ENDS: &str = "source and sink alone";
+/// Packets a second expected, to say how many a measurement takes.
+const EXPECTED: f64 = 25e6;
+
+struct Case {
+    name: String,
+    quota: u32,
+    rules: usize,
+    recycling: bool,
+    /// Which table.
+    full: bool,
+    flows: u32,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A packet was lost without a name.
+pub fn run(plan: Plan) -> anyhow::Result<Section> {
+    let count = (plan.time.as_secs_f64() * EXPECTED) as u64;
+    let routes = tables::synthetic::<Prefix4>(1, 1_000_000);
+    let leads: Vec<_> = routes
+        .iter()
+        .map(|route| (route.prefix, PortId(0)))
+        .collect();
+    let full = Tables::new(&leads)?;
+    let one = Tables::default_route(0)?;
+    let mut report = Report::default();
+    for round in 1..=plan.rounds {
+        eprintln!("throughput: round {round} of {}", plan.rounds);
+        for case in cases() {
+            let traffic = if case.full {
+                random(&routes, case.flows)
+            } else {
+                packets::flows(case.flows, 0, 0)
+            };
+            let tables = if case.full { &full } else { &one };
+            let cost = worker(&case, tables, &traffic, count)?;
+            report.sample(COST, &case.name, WORKER, cost);
+            report.sample(RATE, &case.name, WORKER, 1e9 / cost);
+            let cost = ends(case.quota as usize, &traffic, count)?;
+            report.sample(COST, &case.name, ENDS, cost);
+        }
+    }
+    let mut section = Section::new("The loop on memory ports");
+    section.notes.push(format!(
+        "64-byte IPv4, one worker, {count} packets a measurement; the frames stay in the cache."
+    ));
+    section.rows = report.rows(WORKER);
+    Ok(section)
+}
+
+fn cases() -> Vec<Case> {
+    let tables = [
+        ("1 route, 1 flow", false, 1),
+        ("1 route, 8192 flows", false, 8192),
+        ("1 M routes, 65536 random destinations", true, 65_536),
+    ];
+    let mut cases = vec![];
+    for (name, full, flows) in tables {
+        for quota in [32, QUOTA, 256] {
+            let name = format!("{name}, quota {quota}");
+            cases.push(Case {
+                name,
+                quota,
+                rules: 0,
+                recycling: true,
+                full,
+                flows,
+            });
+        }
+    }
+    for rules in [1, 64, 1000] {
+        cases.push(Case {
+            name: format!("1 route, 8192 flows, quota 64, {rules} rules"),
+            quota: QUOTA,
+            rules,
+            recycling: true,
+            full: false,
+            flows: 8192,
+        });
+    }
+    cases.push(Case {
+        name: "1 route, 8192 flows, quota 64, no recycling".into(),
+        quota: QUOTA,
+        rules: 0,
+        recycling: false,
+        full: false,
+        flows: 8192,
+    });
+    cases
+}
+
+/// One packet to each of so many addresses inside prefixes.
+fn random(routes: &[Route<Prefix4>], count: u32) -> Vec<[u8; FRAME]> {
+    let unicast = |address: &u32| (1..224).contains(&(address >> 24)) && address >> 24 != 127;
+    let all = keys::generate(Pattern::Inside, routes, 2 * count as usize, 1);
+    let packet = |destination| Packet {
+        destination,
+        input: 0,
+        dscp: 0,
+    };
+    all.into_iter()
+        .filter(unicast)
+        .take(count as usize)
+        .map(|destination| packet(destination).octets())
+        .collect()
+}
+
+/// Rules for other destinations, so that all are tried: a tenth with a port range.
+fn rules(count: usize) -> RuleSet {
+    let rule = |number: usize| Rule {
+        addresses: Addresses::V4 {
+            source: Ternary::default(),
+            destination: Ternary {
+                value: 0xc0a8_0000 + number as u32,
+                mask: u32::MAX,
+            },
+        },
+        destination_ports: number.is_multiple_of(10).then_some(1000..=2000),
+        ..Rule::default()
+    };
+    RuleSet {
+        rules: (0..count).map(rule).collect(),
+        ..RuleSet::default()
+    }
+}
+
+/// Nanoseconds of its processor time a packet.
+fn worker(
+    case: &Case,
+    tables: &Tables,
+    traffic: &[[u8; FRAME]],
+    count: u64,
+) -> anyhow::Result<f64> {
+    let memory = Memory::new(1)?;
+    let (queue, counter) = replay(&memory, traffic, count)?;
+    let port = Port {
+        quota: case.quota,
+        ..Port::from(queue)
+    };
+    let settings = Settings {
+        rules: rules(case.rules),
+        // a whole turn a round, whatever the quota
+        budget: BUDGET.max(case.quota),
+        recycling: case.recycling,
+        ..Settings::default()
+    };
+    let job = machine::worker(tables, &memory, &settings, vec![port])?;
+    let outcome = job.start(Instant::now())?.stop()?;
+    ensure!(
+        (outcome.sent, counter.packets()) == (count, count),
+        "{count} packets in, {} out: {outcome:?}",
+        counter.packets()
+    );
+    Ok(outcome.usage.ran.as_nanos() as f64 / count as f64)
+}
+
+/// A queue that presents so many packets and swallows what comes back.
+pub(super) fn replay(
+    memory: &Memory,
+    traffic: &[[u8; FRAME]],
+    count: u64,
+) -> anyhow::Result<(Queue, SinkCounter)> {
+    let all: Vec<&[u8]> = traffic.iter().map(<[u8; _]>::as_slice).collect();
+    let replay = Replay::new(memory.region.clone(), &all).context("packets that fit")?;
+    let (queue, counter) = memory::replay(memory.region.clone(), replay.limited(count));
+    Ok((Queue::Memory(queue), counter))
+}
+
+/// Nanoseconds a packet to present, move and swallow it, nothing else.
+fn ends(batch: usize, traffic: &[[u8; FRAME]], count: u64) -> anyhow::Result<f64> {
+    let region = Arc::new(Region::new(4096, 2048)?);
+    let mut pool = Pool::new(SharedFrames::of_new_region(&region), 1024);
+    let all: Vec<&[u8]> = traffic.iter().map(<[u8; _]>::as_slice).collect();
+    let source = Replay::new(region.clone(), &all).context("packets that fit")?;
+    let (mut queue, counter) = memory::replay(region, source.limited(count));
+    let mut packets = Vec::with_capacity(batch);
+    let before = crate::cpu::Usage::of_this_thread()?;
+    queue.refill(&mut pool);
+    while queue.receive(&mut packets, batch) > 0 {
+        queue.refill(&mut pool);
+        queue.reclaim(&mut pool);
+        queue.transmit(&mut packets);
+    }
+    let used = crate::cpu::Usage::of_this_thread()?.since(before);
+    ensure!(counter.packets() == count, "packets lost");
+    Ok(used.ran.as_nanos() as f64 / count as f64)
+}
