@@ -237,6 +237,7 @@ pub fn worker(
         output: port.output,
         queues: vec![port.queue],
         share: Share::Alone,
+        twin: None,
     };
     let worker = Worker::new(WorkerConfig {
         core: settings.core,
@@ -276,6 +277,7 @@ fn ingress(number: usize) -> Ingress {
         rp_filter: RpFilter::Off,
         partial_checksum: false,
         send_redirects4: false,
+        gate: None,
     }
 }
 

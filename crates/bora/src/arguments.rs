@@ -85,11 +85,17 @@ pub(crate) struct ApplyOptions {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// An interface to forward on; repeat it
+    /// What to forward on: an interface, or another kind of port; repeat it
+    ///
+    /// memif:SOCKET[,role=client|server][,id=N][,queues=N][,ring=LOG2][,secret=TEXT][,unsealed=yes]
+    /// shares memory with another process, tap:NAME[,queues=N] makes a TAP interface for others to
+    /// use, af_packet:INTERFACE[,queues=N] takes an interface through packet sockets,
+    /// pcap:FILE[,repeat=yes][,out=FILE] plays and writes capture files. Each has a twin in Linux
+    /// ([,name=NAME][,mac=ADDRESS]) for addresses and routes.
     #[arg(
         short,
         long = "port",
-        value_name = "INTERFACE",
+        value_name = "PORT",
         required_unless_present = "config"
     )]
     pub(crate) ports: Vec<String>,

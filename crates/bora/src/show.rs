@@ -119,10 +119,13 @@ fn ports(ports: &[PortReport]) -> String {
     ];
     let mut text = table(&head, &rows);
     for port in ports {
-        text += &format!(
-            "{}: {}: {}; redirect: {}\n",
-            port.name, port.path, port.why, port.redirect
-        );
+        text += &match port.kind.as_str() {
+            "interface" => format!(
+                "{}: {}: {}; redirect: {}\n",
+                port.name, port.path, port.why, port.redirect
+            ),
+            _ => format!("{}: {}\n", port.name, port.wire),
+        };
     }
     text
 }

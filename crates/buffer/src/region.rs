@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
@@ -171,8 +171,11 @@ impl Drop for Region {
 }
 
 fn map(length: usize, flags: MemfdFlags) -> Result<(OwnedFd, NonNull<u8>), Errno> {
-    let fd = memfd_create("bora-region", flags | MemfdFlags::CLOEXEC)?;
+    let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = memfd_create("bora-region", flags)?;
     ftruncate(&fd, length as u64)?;
+    // a memif peer that maps it wants to know that it cannot be taken away
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap anything.
     // POPULATE makes a shortage of huge pages an error here instead of a SIGBUS later.
     let memory = unsafe {

@@ -113,6 +113,7 @@ fn classification(name: &str, count: usize, make: impl Fn(&mut Random) -> Rule) 
         rp_filter: RpFilter::Off,
         partial_checksum: false,
         send_redirects4: false,
+        gate: None,
     };
     let mut batches: Vec<Batch> = (0..BATCHES).map(|_| Batch::new()).collect();
     for (number, headers) in packets.iter().enumerate() {

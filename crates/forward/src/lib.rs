@@ -54,6 +54,17 @@ pub enum RpFilter {
     Loose,
 }
 
+/// What the XDP program sees to on interfaces, for ports that have none in front of the engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    /// Administratively up; otherwise nothing comes in.
+    pub up: bool,
+    /// All IPv4 is Linux's business.
+    pub kernel4: bool,
+    /// All IPv6 is Linux's business.
+    pub kernel6: bool,
+}
+
 /// The port a batch came in by (control plane: writes; workers: read).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ingress {
@@ -71,6 +82,8 @@ pub struct Ingress {
     pub partial_checksum: bool,
     /// Whether Linux would send IPv4 redirects here.
     pub send_redirects4: bool,
+    /// What is left to check; `None` behind the XDP program.
+    pub gate: Option<Gate>,
 }
 
 /// Everything the stages need besides the batch.

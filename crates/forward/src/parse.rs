@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
 use crate::batch::{Batch, Family, Meta};
-use crate::{Context, Drop, Ingress, Punt, Verdict};
+use crate::{Context, Drop, Gate, Ingress, Punt, Verdict};
 
 mod plain;
 
@@ -13,6 +13,13 @@ use plain::Ours;
 
 /// Packets between the one that is parsed and the one that is fetched into the cache.
 const AHEAD: usize = 8;
+
+/// The XDP program has seen to it.
+const OPEN: Gate = Gate {
+    up: true,
+    kernel4: false,
+    kernel6: false,
+};
 
 /// Fills `batch.meta` from the packets. What is broken is dropped by name (RFC 1812 5.2.2), what
 /// is not plain transit is punted; for the rest, length and destination are set.
@@ -49,8 +56,12 @@ pub fn parse(batch: &mut Batch, context: &Context<'_>) {
 #[inline(never)]
 fn parse_one(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<IpAddr, Verdict> {
     let frame = ethernet::Frame::new_checked(octets).map_err(dropped)?;
+    let gate = ingress.gate.unwrap_or(OPEN);
     match frame.ethertype() {
+        _ if !gate.up => Err(Verdict::Drop(Drop::PortDown)),
         _ if frame.dst() != ingress.mac => Err(Verdict::Punt(Punt::ForeignMac)),
+        EtherType::IPV4 if gate.kernel4 => Err(Verdict::Punt(Punt::Guard)),
+        EtherType::IPV6 if gate.kernel6 => Err(Verdict::Punt(Punt::Guard)),
         EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, meta).map(IpAddr::V4),
         EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, meta).map(IpAddr::V6),
         _ => Err(Verdict::Punt(Punt::NotIp)),

@@ -43,6 +43,8 @@ reasons! {
         NotIp = "not_ip",
         /// Not for this port's Ethernet address.
         ForeignMac = "foreign_mac",
+        /// Linux has rules for it: firewall, policy routing, IPsec (ports without an XDP program).
+        Guard = "guard",
         /// Forwarding is off on the ingress interface.
         ForwardingOff = "forwarding_off",
         /// Multicast, link-local, loopback and other addresses Linux treats in its own way.
@@ -83,6 +85,8 @@ reasons! {
         BadTotalLength = "bad_total_length",
         /// IPv4 header checksum wrong.
         BadChecksum = "bad_checksum",
+        /// The interface it came in by is administratively down (ports without an XDP program).
+        PortDown = "port_down",
         /// Fails the reverse-path check.
         SourceCheck = "source_check",
         /// A blackhole route.

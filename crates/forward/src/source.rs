@@ -6,15 +6,17 @@ use bora_fib::{FibReader, NextHop, NextHopId, PortId, PuntReason};
 use bora_wire::ipv4;
 
 use crate::batch::Batch;
-use crate::{Context, Drop, RpFilter, Verdict};
+use crate::{Context, Drop, Punt, RpFilter, Verdict};
 
 const ETHERNET: usize = 14;
 
 /// Drops packets whose source the ingress port must not bring, as `rp_filter` says. IPv6 has no
-/// such setting in Linux.
+/// such setting in Linux. Without an XDP program in front, packets that claim to come from the
+/// router itself go to Linux, which decides by `accept_local`.
 pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     let mode = context.ingress.rp_filter;
-    if mode == RpFilter::Off {
+    let gated = context.ingress.gate.is_some();
+    if mode == RpFilter::Off && !gated {
         return;
     }
     let Batch {
@@ -35,10 +37,18 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     context.fib.lookup4(&sources[..count], &mut found[..count]);
     let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
     for ((place, _), &id) in v4.results().zip(&found) {
-        if !leads_back(context.fib, id, port) {
+        if gated && is_local(context.fib, id) {
+            meta[place].verdict = Verdict::Punt(Punt::Local);
+        } else if mode != RpFilter::Off && !leads_back(context.fib, id, port) {
             meta[place].verdict = Verdict::Drop(Drop::SourceCheck);
         }
     }
+}
+
+/// Whether an address is the router's own.
+fn is_local(fib: &FibReader, id: NextHopId) -> bool {
+    let reason = PuntReason::Local;
+    matches!(fib.next_hop(id), NextHop::Punt { reason: found, .. } if *found == reason)
 }
 
 /// Whether a next hop is a way back, through `port` if one is given. Any path of a group will do.

@@ -30,6 +30,7 @@ impl Bench {
             rp_filter: RpFilter::Off,
             partial_checksum: false,
             send_redirects4: false,
+            gate: None,
         };
         Self {
             memory: Memory::new(512),

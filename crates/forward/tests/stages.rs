@@ -4,7 +4,9 @@ use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::{
     Adjacency, FibConfig, FibReader, FibWriter, Group, NextHop, PortId, Prefix4, PuntReason,
 };
-use bora_forward::{Batch, Context, Drop, HashPolicy, Ingress, Punt, RpFilter, Verdict, flow_hash};
+use bora_forward::{
+    Batch, Context, Drop, Gate, HashPolicy, Ingress, Punt, RpFilter, Verdict, flow_hash,
+};
 use bora_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4};
 use proptest::prelude::*;
 
@@ -48,6 +50,7 @@ impl Bench {
             rp_filter: RpFilter::Off,
             partial_checksum: true,
             send_redirects4: true,
+            gate: None,
         };
         Self {
             region,
@@ -289,4 +292,40 @@ proptest! {
         ];
         prop_assert!(others.iter().any(|&other| other != base));
     }
+}
+
+#[test]
+fn a_port_without_an_xdp_program_is_sorted_here() {
+    const OWN: u32 = 0x0a00_0101; // 10.0.1.1
+    let mut bench = Bench::new();
+    let local = NextHop::Punt {
+        reason: PuntReason::Local,
+        port: None,
+    };
+    let local = bench.writer.add_next_hop(local).unwrap();
+    bench
+        .writer
+        .insert4(Prefix4::masked(OWN, 32), local)
+        .unwrap();
+    let (good, forged) = (frame(HERE, THERE, 64, 100), frame(OWN, THERE, 64, 100));
+    let to_us = frame(HERE, OWN, 64, 100);
+    let open = Gate {
+        up: true,
+        ..Gate::default()
+    };
+    for mode in [RpFilter::Off, RpFilter::Loose, RpFilter::Strict] {
+        bench.ingress.gate = Some(open);
+        bench.ingress.rp_filter = mode;
+        assert_eq!(bench.verdict(good.clone()), Verdict::Forward(PortId(1)));
+        let punted = Verdict::Punt(Punt::Local);
+        assert_eq!(bench.verdict(forged.clone()), punted, "{mode:?}");
+        assert_eq!(bench.verdict(to_us.clone()), punted);
+    }
+    bench.ingress.gate = Some(Gate {
+        kernel4: true,
+        ..open
+    });
+    assert_eq!(bench.verdict(good.clone()), Verdict::Punt(Punt::Guard));
+    bench.ingress.gate = Some(Gate::default());
+    assert_eq!(bench.verdict(good), Verdict::Drop(Drop::PortDown));
 }

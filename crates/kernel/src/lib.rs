@@ -48,7 +48,7 @@ mod world;
 pub use error::KernelError;
 pub use guard::{GuardReport, Reason, ReasonKind};
 pub use mirror::{Changes, HeldHop, Mirror, MirrorConfig, Waker};
-pub use slow_path::{Devices, SlowPath, SlowPathCounters};
+pub use slow_path::{Device, Devices, SlowPath, SlowPathCounters};
 pub use status::{Difference, FamilyCounts, Reconciliation, SyncStatus, Unsupported};
 pub use sysctl::{HashPolicy, InterfaceSettings, Settings};
 pub use view::RouteView;

@@ -1,12 +1,13 @@
 //! The thread that hands punted packets to Linux on the interface they came in by.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::PortId;
 use bora_port::inject::Injector;
+use bora_port::tap::Writer;
 use bora_worker::{PuntRing, Punted};
 
 /// Wait when the ring is empty: bounds the delay an exception suffers.
@@ -21,29 +22,41 @@ pub struct SlowPathCounters {
     pub failed: AtomicU64,
 }
 
-/// ifindex of each port, by number, and whether it runs generic XDP; ports come and go.
+/// How packets of one port get to Linux.
+#[derive(Clone, Debug)]
+pub enum Device {
+    /// Received once more on the interface itself.
+    Interface {
+        /// Its index.
+        ifindex: u32,
+        /// Whether it runs generic XDP.
+        generic: bool,
+    },
+    /// Received on the TAP interface that stands for the port.
+    Twin(Arc<Writer>),
+}
+
+/// Each port's way, by number; ports come and go.
 #[derive(Debug)]
-pub struct Devices(Vec<AtomicU64>);
+pub struct Devices(Vec<Mutex<Option<Device>>>);
 
 impl Devices {
     /// None yet, with room for this many numbers.
     pub fn new(ports: usize) -> Self {
-        Self((0..ports).map(|_| AtomicU64::new(0)).collect())
+        Self((0..ports).map(|_| Mutex::default()).collect())
     }
 
-    /// Sets a port's interface. It stays when the port is removed: what waits for Linux then still
+    /// Sets a port's way. It stays when the port is removed: what waits for Linux then still
     /// belongs there.
-    pub fn set(&self, port: PortId, ifindex: u32, generic: bool) {
+    pub fn set(&self, port: PortId, device: Device) {
         if let Some(slot) = self.0.get(usize::from(port.0)) {
-            slot.store(u64::from(ifindex) << 1 | u64::from(generic), Relaxed);
+            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(device);
         }
     }
 
-    /// An index of 0, which the kernel refuses, for ports that never were.
-    fn get(&self, port: PortId) -> (u32, bool) {
-        let slot = self.0.get(usize::from(port.0));
-        let value = slot.map_or(0, |slot| slot.load(Relaxed));
-        ((value >> 1) as u32, value & 1 == 1)
+    fn get(&self, port: PortId) -> Option<Device> {
+        let slot = self.0.get(usize::from(port.0))?;
+        slot.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -89,6 +102,16 @@ impl SlowPath {
     }
 
     fn add(&self, injector: &mut Injector, punted: Punted) {
+        if let Some(Device::Twin(twin)) = self.devices.get(punted.port) {
+            let written = twin.write(self.region.octets(&punted.packet));
+            let counter = match written {
+                Ok(()) => &self.counters.injected,
+                Err(_) => &self.counters.failed,
+            };
+            counter.fetch_add(1, Relaxed);
+            self.frames.give(punted.packet.into_frame(&self.region));
+            return;
+        }
         if injector.waiting() == bora_port::inject::BATCH {
             self.flush(injector, Some(punted.port));
         }
@@ -99,13 +122,16 @@ impl SlowPath {
     }
 
     fn flush(&self, injector: &mut Injector, port: Option<PortId>) {
-        let Some(port) = port else { return };
-        let (device, generic) = self.devices.get(port);
+        let Some(Device::Interface { ifindex, generic }) =
+            port.and_then(|port| self.devices.get(port))
+        else {
+            return;
+        };
         let waiting = injector.waiting() as u64;
-        match injector.flush(device, generic) {
+        match injector.flush(ifindex, generic) {
             Ok(count) => drop(self.counters.injected.fetch_add(count as u64, Relaxed)),
             Err(error) => {
-                log::debug!("cannot hand packets to interface {device}: {error}");
+                log::debug!("cannot hand packets to interface {ifindex}: {error}");
                 self.counters.failed.fetch_add(waiting, Relaxed);
             }
         }

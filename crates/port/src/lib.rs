@@ -1,11 +1,16 @@
-//! How a packet comes and goes: one [`Queue`] type over AF_XDP, memif and memory, and the XDP program
+//! How a packet comes and goes: one [`Queue`] type over AF_XDP, AF_PACKET, memif, TAP, capture files and memory, and the XDP program
 //! in front of Linux.
 
+pub mod af_packet;
 pub mod af_xdp;
 pub mod inject;
+mod losses;
 pub mod memif;
 pub mod memory;
+pub mod pcap;
 mod queue;
+pub mod tap;
 pub mod xdp;
 
+pub use losses::Losses;
 pub use queue::{Queue, QueueStats, StatsReader};

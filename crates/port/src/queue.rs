@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use bora_buffer::{Packet, Pool, SharedFrames};
 
-use crate::{af_xdp, memif, memory};
+use crate::losses::Losses;
+use crate::{af_packet, af_xdp, memif, memory, pcap, tap};
 
 /// One queue of one port: a way in and a way out, owned by one worker. Calls are once a batch, so
 /// the choice between the kinds costs nothing.
@@ -18,6 +19,12 @@ pub enum Queue {
     Memory(memory::Queue),
     /// Shared with another process.
     Memif(memif::Queue),
+    /// A TAP interface: with Linux itself.
+    Tap(tap::Queue),
+    /// An interface of Linux, without its driver's help.
+    AfPacket(af_packet::Queue),
+    /// Capture files.
+    Pcap(pcap::Queue),
 }
 
 macro_rules! each {
@@ -26,6 +33,9 @@ macro_rules! each {
             Queue::AfXdp($queue) => $call,
             Queue::Memory($queue) => $call,
             Queue::Memif($queue) => $call,
+            Queue::Tap($queue) => $call,
+            Queue::AfPacket($queue) => $call,
+            Queue::Pcap($queue) => $call,
         }
     };
 }
@@ -66,7 +76,13 @@ impl Queue {
     /// Tells the other side that there are packets, where it wants to be told.
     #[inline]
     pub fn kick(&mut self) {
-        each!(self, queue => queue.kick())
+        match self {
+            Self::AfXdp(queue) => queue.kick(),
+            Self::Memory(queue) => queue.kick(),
+            Self::Memif(queue) => queue.kick(),
+            // sent is told
+            Self::Tap(_) | Self::AfPacket(_) | Self::Pcap(_) => {}
+        }
     }
 
     /// Packets given to [`Queue::transmit`] whose frames are not back yet.
@@ -77,7 +93,17 @@ impl Queue {
     /// Prepares for sleep: a descriptor that is readable once packets have come since the last
     /// [`Queue::receive`]. `None` if nothing tells; then look again after a while.
     pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
-        each!(self, queue => queue.wait())
+        match self {
+            Self::AfXdp(queue) => queue.wait(),
+            Self::Memory(queue) => queue.wait(),
+            Self::Memif(queue) => queue.wait(),
+            Self::Tap(queue) => Some(queue.wait()),
+            Self::AfPacket(queue) => Some(queue.wait()),
+            Self::Pcap(queue) => {
+                queue.flush();
+                None
+            }
+        }
     }
 
     /// Closes the queue; free frames that it still held go to `frames`. Its [`StatsReader`]s must be
@@ -85,6 +111,9 @@ impl Queue {
     pub fn close(self, frames: &SharedFrames) {
         match self {
             Self::AfXdp(socket) => socket.close(frames),
+            Self::Tap(queue) => queue.close(frames),
+            Self::AfPacket(queue) => queue.close(frames),
+            Self::Pcap(queue) => queue.close(frames),
             Self::Memory(_) | Self::Memif(_) => {}
         }
     }
@@ -100,7 +129,10 @@ impl Queue {
                 Some(arrivals) => StatsReader::Paced(arrivals),
                 None => StatsReader::Lossless,
             },
-            Self::Memif(queue) => StatsReader::Memif(queue.losses()),
+            Self::Memif(queue) => StatsReader::Own(queue.losses()),
+            Self::Tap(queue) => StatsReader::Own(queue.losses()),
+            Self::AfPacket(queue) => StatsReader::AfPacket(queue.stats_reader()?),
+            Self::Pcap(queue) => StatsReader::Own(queue.losses()),
         })
     }
 }
@@ -109,18 +141,22 @@ impl Queue {
 /// loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
-    /// Dropped because the receive ring was full (AF_XDP, paced memory).
+    /// Dropped because the receive ring was full (AF_XDP, AF_PACKET, paced memory).
     pub rx_ring_full: u64,
     /// Dropped because no free frame was at hand, or too long for one (AF_XDP).
     pub rx_dropped: u64,
-    /// Dropped because a frame has no room for a chain of buffers this long (memif).
+    /// Dropped because a frame has no room for a packet this long (memif, TAP, AF_PACKET, pcap).
     pub rx_too_long: u64,
-    /// Empty, or with more octets than the buffer it came in (memif).
+    /// Empty, or with more octets than the buffer it came in (memif), or not whole in its file
+    /// (pcap).
     pub rx_malformed: u64,
     /// Transmit descriptors the kernel refused (AF_XDP).
     pub tx_invalid: u64,
     /// Sent, but the peer went away before it took them (memif).
     pub tx_link_down: u64,
+    /// Refused by Linux, for instance because the interface is down or the disk full (TAP,
+    /// AF_PACKET, pcap).
+    pub tx_refused: u64,
 }
 
 /// Reads what a queue lost, from any thread.
@@ -132,8 +168,10 @@ pub enum StatsReader {
     Lossless,
     /// except paced ones.
     Paced(memory::Arrivals),
+    /// The kernel's counter and the queue's own.
+    AfPacket(af_packet::StatsReader),
     /// The queue's own counters.
-    Memif(Arc<memif::Losses>),
+    Own(Arc<Losses>),
 }
 
 impl StatsReader {
@@ -154,7 +192,8 @@ impl StatsReader {
                 rx_ring_full: arrivals.lost(),
                 ..QueueStats::default()
             },
-            Self::Memif(losses) => losses.read(),
+            Self::AfPacket(reader) => reader.read(),
+            Self::Own(losses) => losses.read(),
         }
     }
 }

@@ -68,7 +68,9 @@ impl Router {
             mac: mac_text(port.settings.mac),
             path: path_name(port.path).into(),
             why: port.why.clone(),
-            xdp: mode_name(port.attachment.mode()).into(),
+            kind: port.twin().map_or("interface", |twin| twin.kind()).into(),
+            wire: port.twin().map(|twin| twin.state()).unwrap_or_default(),
+            xdp: mode_name(port.mode()).into(),
             af_xdp: match port.zero_copy {
                 None => "-",
                 Some(true) => "zero-copy",
@@ -76,6 +78,7 @@ impl Router {
             }
             .into(),
             redirect: match (port.query.can_redirect, port.link.kind.as_str()) {
+                _ if port.twin().is_some() => "-",
                 (true, _) => "from every port",
                 (false, "veth") => "from generic XDP only: the peer has neither XDP nor GRO on",
                 (false, _) => "from generic XDP only: the driver cannot",
@@ -84,6 +87,7 @@ impl Router {
             queues: port.link.rx_queues,
             rx_packets: counted.rx_packets,
             rx_bytes: counted.rx_bytes,
+            from_linux: counted.from_linux,
             tx_packets: counted.tx_packets,
             tx_bytes: counted.tx_bytes,
             passed: counted.passed.values().sum(),
@@ -99,7 +103,7 @@ impl Router {
         let (mut to_engine, mut from_engine, mut queued) = (0, 0, 0);
         for number in 0..self.numbers {
             let counted = self.totals(PortId(number));
-            total.received += counted.rx_packets;
+            total.received += counted.rx_packets + counted.from_linux;
             total.sent += counted.tx_packets;
             total.passed += counted.passed.values().sum::<u64>();
             for (name, count) in counted.dropped {
@@ -157,7 +161,7 @@ impl Router {
     /// Ports that have queues, with their configuration.
     fn sections(&self) -> impl Iterator<Item = (&Port, &PortSection)> {
         self.ports.iter().filter_map(|port| {
-            let section = self.file.ports.iter().find(|s| s.name == port.name)?;
+            let section = self.file.ports.iter().find(|s| s.name == port.section)?;
             self.engine.as_ref().map(|_| (port, section))
         })
     }

@@ -12,8 +12,9 @@ use bora_worker::Command;
 use crate::config::{Action, File, PathChoice, PortConfig, PortSection, RunConfig};
 use crate::engine::Sockets;
 use crate::ports::{self, Port};
-use crate::router::{Router, detach};
+use crate::router::Router;
 use crate::rules::{self, CompiledRules};
+use crate::spec::PortSpec;
 
 /// A port that has its program and sockets, and no packets yet.
 struct Staged {
@@ -85,7 +86,7 @@ impl Router {
         let number = |name: &str| {
             self.ports
                 .iter()
-                .find(|port| port.name == name)
+                .find(|port| port.section == name)
                 .map(|p| p.id)
         };
         let Some(engine) = &mut self.engine else {
@@ -146,6 +147,10 @@ impl Router {
     }
 
     fn could_add(&self, name: &str) -> anyhow::Result<Link> {
+        ensure!(
+            matches!(name.parse(), Ok(PortSpec::Interface(_))),
+            "port {name}: only interfaces can be added to a running Bora; restart to add it"
+        );
         let link = ports::find(&self.mirror, name)?;
         if let Some(engine) = &self.engine {
             engine.could_add(&link)?;
@@ -216,7 +221,7 @@ impl Router {
                 })
             }
             Err(error) => {
-                detach(std::iter::once(port));
+                port.detach(&self.place);
                 Err(error)
             }
         }
@@ -224,7 +229,9 @@ impl Router {
 
     /// Takes back what was staged.
     fn unstage(&mut self, staged: Vec<Staged>) {
-        detach(staged.into_iter().map(|one| one.port));
+        for one in staged {
+            one.port.detach(&self.place);
+        }
     }
 
     /// Lets packets come to a staged port. The workers know it before any packet can lead there.
@@ -263,10 +270,10 @@ impl Router {
     /// workers empty what they hold: nothing is lost on the way.
     fn remove_port(&mut self, name: &str) -> anyhow::Result<()> {
         self.beat();
-        let index = self.ports.iter().position(|port| port.name == name);
+        let index = self.ports.iter().position(|port| port.section == name);
         let index = index.ok_or_else(|| anyhow!("there is no port {name}"))?;
         ensure!(self.ports.len() > 1, "{name} is the last port");
-        let port = self.ports.remove(index);
+        let mut port = self.ports.remove(index);
         if let Err(error) = self.publish_ports() {
             self.ports.insert(index, port);
             return Err(error);
@@ -274,13 +281,18 @@ impl Router {
         if let Some(engine) = &self.engine {
             engine.wait_for_workers();
         }
-        if let Err(error) = self.program.remove_port(port.ifindex, port.id.0) {
-            log::warn!("{name}: {error}");
+        match port.twin_mut() {
+            Some(twin) => twin.close(),
+            None => {
+                if let Err(error) = self.program.remove_port(port.ifindex, port.id.0) {
+                    log::warn!("{name}: {error}");
+                }
+            }
         }
         if let Some(engine) = &mut self.engine {
             engine.remove_port(port.id);
         }
-        detach(std::iter::once(port));
+        port.detach(&self.place);
         Ok(())
     }
 

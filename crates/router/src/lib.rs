@@ -14,7 +14,9 @@ mod ports;
 mod report;
 mod router;
 mod rules;
+mod spec;
 mod totals;
+mod twin;
 
 pub use bora_worker::Mode;
 
@@ -32,3 +34,4 @@ pub use report::{
     RouteReport, RuleReport, SyncReport, WorkerReport,
 };
 pub use router::{Router, detach_leftovers};
+pub use spec::{PortSpec, TwinSpec, Wire};

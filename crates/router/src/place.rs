@@ -92,6 +92,35 @@ impl Place {
         Ok(Pins(fd))
     }
 
+    /// Notes that a TAP twin is ours to remove.
+    pub(crate) fn add_twin(&self, name: &str) {
+        if let Err(error) = fs::write(self.twin(name), "") {
+            log::warn!("{name} will stay when Bora is stopped: {error}");
+        }
+    }
+
+    /// Takes the note back; whether there was one.
+    pub(crate) fn forget_twin(&self, name: &str) -> bool {
+        fs::remove_file(self.twin(name)).is_ok()
+    }
+
+    /// All TAP twins that are ours to remove.
+    pub(crate) fn twins(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.directory) else {
+            return Vec::new();
+        };
+        let names = entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names
+            .filter_map(|name| Some(name.strip_prefix("twin-")?.to_owned()))
+            .collect()
+    }
+
+    fn twin(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("twin-{name}"))
+    }
+
     /// Removes the socket; the lock file stays for the next.
     pub fn clean(&self) {
         let _ = fs::remove_file(self.socket());

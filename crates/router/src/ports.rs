@@ -1,10 +1,10 @@
-//! Ports: interfaces with Bora's program on them.
+//! Ports: interfaces with Bora's program on them, and others with their twins.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use bora_fib::PortId;
-use bora_forward::{Ingress, RpFilter};
+use bora_forward::{Gate, Ingress, RpFilter};
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, ReasonKind};
 use bora_port::inject;
@@ -12,8 +12,9 @@ use bora_port::xdp::{AttachMode, Attachment, Path, PortSettings, Program, XdpQue
 use bora_wire::MacAddr;
 
 use crate::config::{PathChoice, RunConfig};
-use crate::place::Pins;
+use crate::place::{Pins, Place};
 use crate::totals::Totals;
+use crate::twin::Twin;
 
 /// Ethernet header and one VLAN tag.
 const ETHERNET: u32 = 18;
@@ -27,8 +28,9 @@ pub(crate) struct Port {
     pub(crate) id: PortId,
     pub(crate) name: String,
     pub(crate) ifindex: u32,
+    /// The interface, or the twin.
     pub(crate) link: Link,
-    pub(crate) attachment: Attachment,
+    pub(crate) way: Way,
     pub(crate) path: Path,
     /// Why this path.
     pub(crate) why: String,
@@ -38,6 +40,16 @@ pub(crate) struct Port {
     pub(crate) zero_copy: Option<bool>,
     /// What its number had counted for a removed port before.
     pub(crate) before: Totals,
+    /// What the configuration calls it.
+    pub(crate) section: String,
+}
+
+/// How packets come and go.
+pub(crate) enum Way {
+    /// Through the XDP program on the interface.
+    Xdp(Attachment),
+    /// Past Linux, which has a twin of the port.
+    Twin(Twin),
 }
 
 /// Finds an interface and checks that it can be a port.
@@ -90,10 +102,11 @@ impl Port {
         let why = why.to_string();
         Ok(Self {
             id,
+            section: name.clone(),
             name,
             ifindex,
             link,
-            attachment,
+            way: Way::Xdp(attachment),
             path,
             why,
             query,
@@ -101,6 +114,69 @@ impl Port {
             zero_copy: None,
             before: Totals::default(),
         })
+    }
+
+    /// A port whose twin is there.
+    pub(crate) fn with_twin(id: PortId, link: Link, twin: Twin, section: String) -> Self {
+        Self {
+            id,
+            section,
+            before: Totals::default(),
+            name: link.name.clone(),
+            ifindex: link.index,
+            link,
+            path: Path::Engine,
+            why: format!("a {} port", twin.kind()),
+            way: Way::Twin(twin),
+            query: XdpQuery::default(),
+            settings: PortSettings {
+                index: id.0,
+                path: Path::Engine,
+                ..PortSettings::default()
+            },
+            zero_copy: None,
+        }
+    }
+
+    /// Its twin, if it has one.
+    pub(crate) fn twin(&self) -> Option<&Twin> {
+        match &self.way {
+            Way::Xdp(_) => None,
+            Way::Twin(twin) => Some(twin),
+        }
+    }
+
+    /// Its twin, if it has one.
+    pub(crate) fn twin_mut(&mut self) -> Option<&mut Twin> {
+        match &mut self.way {
+            Way::Xdp(_) => None,
+            Way::Twin(twin) => Some(twin),
+        }
+    }
+
+    /// How the XDP program is attached, if it is.
+    pub(crate) fn mode(&self) -> Option<AttachMode> {
+        match &self.way {
+            Way::Xdp(attachment) => Some(attachment.mode()),
+            Way::Twin(_) => None,
+        }
+    }
+
+    /// Whether the XDP program was there before this Bora.
+    pub(crate) fn taken_over(&self) -> bool {
+        matches!(&self.way, Way::Xdp(attachment) if attachment.taken_over())
+    }
+
+    /// Takes the program, or the twin, away.
+    pub(crate) fn detach(self, place: &Place) {
+        match self.way {
+            Way::Twin(twin) => twin.remove(place),
+            Way::Xdp(attachment) => {
+                if let Err(error) = attachment.detach() {
+                    log::warn!("{}: cannot detach: {error}", self.name);
+                }
+            }
+        }
     }
 
     /// The settings as they should be now.
@@ -121,12 +197,15 @@ impl Port {
             forward4: sysctl.forwarding4,
             forward6: sysctl.forwarding6,
             can_redirect: self.query.can_redirect,
-            partial_checksum: offloads_reach_us(&self.name, &self.link),
+            partial_checksum: match self.twin() {
+                Some(twin) => twin.leaves_checksums(),
+                None => offloads_reach_us(&self.name, &self.link),
+            },
             kernel4: kernel[0],
             kernel6: kernel[1],
             bypass_netfilter: config.bypass.netfilter,
             send_redirects4: sysctl.send_redirects4,
-            generic: self.attachment.mode() == AttachMode::Generic,
+            generic: self.mode() == Some(AttachMode::Generic),
             up: self.is_up(),
         }
     }
@@ -135,6 +214,9 @@ impl Port {
     /// at the tables local and main; express asks the kernel's rules itself. Kernels that do not
     /// show their hooks to the program keep what they may filter.
     fn left_to_linux(&self, mirror: &Mirror, config: &RunConfig) -> [bool; 2] {
+        if self.twin().is_some() {
+            return self.left_by_twin(mirror, config);
+        }
         let blind = !hooks_visible() && !config.bypass.netfilter;
         let enslaved = self.link.master != 0;
         let (guard, refused) = (mirror.guard(), mirror.refused());
@@ -142,6 +224,18 @@ impl Port {
             let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);
             let engine = self.path == Path::Engine && (rules || refused > 0);
             blind || enslaved || engine
+        })
+    }
+
+    /// The same where no program looks at Linux's hooks for each packet.
+    fn left_by_twin(&self, mirror: &Mirror, config: &RunConfig) -> [bool; 2] {
+        let has_a_say = |kind| match kind {
+            ReasonKind::Rule | ReasonKind::Master => true,
+            ReasonKind::Netfilter | ReasonKind::Xfrm | ReasonKind::Tc => !config.bypass.netfilter,
+        };
+        let (guard, refused) = (mirror.guard(), mirror.refused());
+        [(&guard.v4, refused[0]), (&guard.v6, refused[1])].map(|(reasons, refused)| {
+            self.link.master != 0 || refused > 0 || reasons.iter().any(|r| has_a_say(r.kind))
         })
     }
 
@@ -173,6 +267,11 @@ impl Port {
             },
             partial_checksum: self.settings.partial_checksum,
             send_redirects4: self.settings.send_redirects4,
+            gate: self.twin().map(|_| Gate {
+                up: self.link.up,
+                kernel4: self.settings.kernel4,
+                kernel6: self.settings.kernel6,
+            }),
         }
     }
 }
@@ -181,9 +280,10 @@ fn choose(config: &RunConfig, mode: AttachMode, zero_copy: bool) -> (Path, &'sta
     match (config.path, mode, zero_copy) {
         (PathChoice::Express, ..) => (Path::Express, "asked for"),
         (PathChoice::Engine, ..) => (Path::Engine, "asked for"),
-        (PathChoice::Auto, ..) if config.needs_engine => {
-            (Path::Engine, "rules, classes or queues are configured")
-        }
+        (PathChoice::Auto, ..) if config.needs_engine => (
+            Path::Engine,
+            "something is configured that only the engine does",
+        ),
         (PathChoice::Auto, AttachMode::Driver, true) => (Path::Engine, "driver does zero-copy"),
         (PathChoice::Auto, ..) => (Path::Express, "driver does no zero-copy"),
     }

@@ -22,7 +22,11 @@ pub struct PortReport {
     pub path: String,
     /// Why this path.
     pub why: String,
-    /// `driver` or `generic`.
+    /// `interface`, `memif`, `tap`, `af_packet` or `pcap`.
+    pub kind: String,
+    /// What is behind a port that is no interface, and how it is.
+    pub wire: String,
+    /// `driver`, `generic`, or `-` without an XDP program.
     pub xdp: String,
     /// `zero-copy`, `copy`, or `-` without sockets.
     pub af_xdp: String,
@@ -34,6 +38,8 @@ pub struct PortReport {
     pub rx_packets: u64,
     /// Octets received.
     pub rx_bytes: u64,
+    /// From Linux by the port's twin, to be sent.
+    pub from_linux: u64,
     /// Sent.
     pub tx_packets: u64,
     /// Octets sent.
@@ -51,7 +57,7 @@ pub struct PortReport {
 /// Where all packets went: `received = sent + passed + sum(drops) + held`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DropsReport {
-    /// Packets the XDP program saw.
+    /// Packets that came in by the ports, or from Linux by their twins.
     pub received: u64,
     /// Sent by either tier.
     pub sent: u64,

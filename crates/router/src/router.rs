@@ -22,9 +22,13 @@ use crate::lease::Keeper;
 use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
 use crate::rules::{self, CompiledRules};
+use crate::spec::PortSpec;
+use crate::twin::{Twin, remove_leftovers};
 
 /// How long the control loop waits for events and calls before it says that it is well.
 const TICK: Duration = Duration::from_millis(500);
+/// The same where links have to be followed that Linux does not know.
+const TWIN_TICK: Duration = Duration::from_millis(50);
 /// How often settings that have no events are read again.
 const REFRESH: Duration = Duration::from_secs(1);
 
@@ -67,7 +71,7 @@ pub struct Router {
     /// What it was started with, and what was changed since.
     pub(crate) file: File,
     pub(crate) config: RunConfig,
-    place: Place,
+    pub(crate) place: Place,
     pub(crate) mirror: Mirror,
     pub(crate) program: Program,
     pub(crate) ports: Vec<Port>,
@@ -104,11 +108,21 @@ impl Router {
         }
         let lock = place.lock()?;
         let (writer, fib) = bora_fib::new(config.fib)?;
+        // before the mirror, so that it knows them
+        let twins = config
+            .ports
+            .iter()
+            .map(|port| match &port.spec {
+                PortSpec::Interface(_) => Ok(None),
+                PortSpec::Other(twin, wire) => Twin::open(twin, wire).map(Some),
+            })
+            .collect::<anyhow::Result<Vec<_>>>()?;
         let mut mirror = Mirror::open(MirrorConfig::default(), writer)?;
         let found = config
             .ports
             .iter()
-            .map(|port| ports::find(&mirror, &port.name))
+            .zip(twins)
+            .map(|(port, twin)| Ok((ports::find(&mirror, port.spec.name())?, twin)))
             .collect::<anyhow::Result<Vec<_>>>()?;
 
         let mut program = Program::load(place.netns)?;
@@ -118,16 +132,16 @@ impl Router {
             .lease()
             .context("the kernel does not map BPF variables")?;
         let pins = place.pins()?;
-        let mut ports = attach_all(found, &program, &pins, &config)?;
+        let mut ports = attach_all(found, &program, &pins, &config, &place)?;
 
         let hash = hash_policies(mirror.settings());
         let fresh: Vec<bool> = ports
             .iter()
-            .map(|port| !port.attachment.taken_over())
+            .map(|port| port.twin().is_none() && !port.taken_over())
             .collect();
         let started = (|| {
             tell_mirror(&mut mirror, &mut ports, &config)?;
-            for port in &ports {
+            for port in ports.iter().filter(|port| port.twin().is_none()) {
                 program.set_port(port.ifindex, &port.settings)?;
             }
             let rules = rules::compile(&config, &ports, &mut mirror)?;
@@ -143,12 +157,8 @@ impl Router {
         let (engine, counters, rules) = match started {
             Ok(parts) => parts,
             Err(error) => {
-                detach(
-                    ports
-                        .into_iter()
-                        .zip(fresh)
-                        .filter_map(|(p, new)| new.then_some(p)),
-                );
+                let new = ports.into_iter().zip(fresh).filter(|(_, new)| *new);
+                new.for_each(|(port, _)| port.detach(&place));
                 return Err(error);
             }
         };
@@ -176,6 +186,9 @@ impl Router {
         router.update_addresses()?;
         router.update_mtus()?;
         router.keeper = Some(Keeper::start(lease, counters)?);
+        for twin in router.ports.iter().filter_map(Port::twin) {
+            twin.keep(&router.place)?;
+        }
         Ok(router)
     }
 
@@ -184,18 +197,21 @@ impl Router {
         self.ports
             .iter()
             .map(|port| {
-                format!(
-                    "{}: {} ({}), {} XDP{}",
-                    port.name,
-                    path_name(port.path),
-                    port.why,
-                    mode_name(port.attachment.mode()),
-                    if port.attachment.taken_over() {
-                        ", taken over"
-                    } else {
-                        ""
-                    },
-                )
+                let (name, path, why) = (&port.name, path_name(port.path), &port.why);
+                let taken_over = if port.taken_over() {
+                    ", taken over"
+                } else {
+                    ""
+                };
+                match (port.twin(), port.mode()) {
+                    (Some(twin), _) => format!("{name}: {path}, {}", twin.state()),
+                    (None, mode) => {
+                        format!(
+                            "{name}: {path} ({why}), {} XDP{taken_over}",
+                            mode_name(mode)
+                        )
+                    }
+                }
             })
             .collect()
     }
@@ -209,7 +225,8 @@ impl Router {
     /// Follows Linux and answers calls until told to stop; then ends in order.
     pub fn run(mut self, calls: &Receiver<Call>) -> anyhow::Result<()> {
         loop {
-            let wait = self.confirmation_due().map_or(TICK, |due| due.min(TICK));
+            let tick = self.follow_twins();
+            let wait = self.confirmation_due().map_or(tick, |due| due.min(tick));
             let changes = self.mirror.poll(wait).context("cannot follow the kernel")?;
             self.beat();
             self.roll_back_if_due();
@@ -242,6 +259,16 @@ impl Router {
         }
     }
 
+    /// Brings the state of other ports' links to their twins; returns how soon to do it again.
+    fn follow_twins(&mut self) -> Duration {
+        let mut tick = TICK;
+        for twin in self.ports.iter_mut().filter_map(Port::twin_mut) {
+            twin.follow(self.mirror.links().values());
+            tick = TWIN_TICK;
+        }
+        tick
+    }
+
     /// Shows that the control side is alive, or the lease runs out.
     pub(crate) fn beat(&self) {
         if let Some(keeper) = &self.keeper {
@@ -255,11 +282,17 @@ impl Router {
         if let Some(mut keeper) = self.keeper.take() {
             keeper.end();
         }
+        self.ports
+            .iter_mut()
+            .filter_map(Port::twin_mut)
+            .for_each(Twin::close);
         if let Some(mut engine) = self.engine.take() {
             engine.stop();
         }
         if detach_ports {
-            detach(self.ports.drain(..));
+            self.ports
+                .drain(..)
+                .for_each(|port| port.detach(&self.place));
         }
         self.place.clean();
         Ok(())
@@ -269,24 +302,23 @@ impl Router {
     pub(crate) fn update_ports(&mut self, ask_driver: bool) -> anyhow::Result<()> {
         self.refreshed = Instant::now();
         if ask_driver {
-            for port in &mut self.ports {
+            for port in self.ports.iter_mut().filter(|port| port.twin().is_none()) {
                 if let Ok(found) = query(port.ifindex) {
                     port.query = found;
                 }
             }
         }
-        let before: Vec<_> = self
-            .ports
-            .iter()
-            .map(|port| port.settings.clone())
-            .collect();
+        let state = |port: &Port| (port.settings.clone(), port.ingress());
+        let before: Vec<_> = self.ports.iter().map(state).collect();
         tell_mirror(&mut self.mirror, &mut self.ports, &self.config)?;
         for (port, before) in self.ports.iter().zip(before) {
-            if port.settings == before {
+            if state(port) == before {
                 continue;
             }
             // an interface that is gone cannot be a redirect target any more
-            if let Err(error) = self.program.set_port(port.ifindex, &port.settings) {
+            if port.twin().is_none()
+                && let Err(error) = self.program.set_port(port.ifindex, &port.settings)
+            {
                 log::warn!("{}: {error}", port.name);
             }
             if let Some(engine) = &self.engine {
@@ -388,21 +420,26 @@ fn tell_mirror(mirror: &mut Mirror, ports: &mut [Port], config: &RunConfig) -> a
 
 /// Attaches the program to all interfaces, or to none.
 fn attach_all(
-    found: Vec<Link>,
+    found: Vec<(Link, Option<Twin>)>,
     program: &Program,
     pins: &Pins,
     config: &RunConfig,
+    place: &Place,
 ) -> anyhow::Result<Vec<Port>> {
     let mut ports: Vec<Port> = Vec::with_capacity(found.len());
-    for (index, found) in found.into_iter().enumerate() {
-        match Port::attach(PortId(index as u16), found, program, pins, config) {
+    for (index, (link, twin)) in found.into_iter().enumerate() {
+        let id = PortId(index as u16);
+        let section = config.ports[index].section.clone();
+        let port = match twin {
+            Some(twin) => Ok(Port::with_twin(id, link, twin, section)),
+            None => Port::attach(id, link, program, pins, config),
+        };
+        match port {
             Ok(port) => ports.push(port),
             Err(error) => {
-                detach(
-                    ports
-                        .into_iter()
-                        .filter(|port| !port.attachment.taken_over()),
-                );
+                let new = |port: &Port| port.twin().is_none() && !port.taken_over();
+                let ports = ports.into_iter().filter(new);
+                ports.for_each(|port| port.detach(place));
                 return Err(error);
             }
         }
@@ -410,20 +447,12 @@ fn attach_all(
     Ok(ports)
 }
 
-pub(crate) fn detach(ports: impl Iterator<Item = Port>) {
-    for port in ports {
-        if let Err(error) = port.attachment.detach() {
-            log::warn!("{}: cannot detach: {error}", port.name);
-        }
-    }
-}
-
 /// Detaches what a Bora that is no longer there left on this namespace's interfaces; returns how
 /// many.
 pub fn detach_leftovers(place: &Place) -> anyhow::Result<usize> {
     let _lock = place.lock()?;
     let pins = place.pins()?;
-    let mut count = 0;
+    let mut count = remove_leftovers(place);
     for ifindex in pins.links() {
         if let Some(attachment) = Attachment::open(&pins.link(ifindex), ifindex) {
             if let Err(error) = attachment.detach() {
@@ -472,9 +501,10 @@ pub(crate) fn path_name(path: Path) -> &'static str {
     }
 }
 
-pub(crate) fn mode_name(mode: AttachMode) -> &'static str {
+pub(crate) fn mode_name(mode: Option<AttachMode>) -> &'static str {
     match mode {
-        AttachMode::Driver => "driver",
-        AttachMode::Generic => "generic",
+        Some(AttachMode::Driver) => "driver",
+        Some(AttachMode::Generic) => "generic",
+        None => "-",
     }
 }

@@ -16,6 +16,8 @@ pub(crate) struct Totals {
     pub(crate) rx_bytes: u64,
     pub(crate) tx_packets: u64,
     pub(crate) tx_bytes: u64,
+    /// From Linux by twins, to be sent.
+    pub(crate) from_linux: u64,
     /// Given to the sockets, and taken from them or lost before.
     pub(crate) to_engine: u64,
     pub(crate) from_engine: u64,
@@ -38,6 +40,7 @@ impl Totals {
             rx_bytes: self.rx_bytes.saturating_sub(before.rx_bytes),
             tx_packets: self.tx_packets.saturating_sub(before.tx_packets),
             tx_bytes: self.tx_bytes.saturating_sub(before.tx_bytes),
+            from_linux: self.from_linux.saturating_sub(before.from_linux),
             to_engine: self.to_engine.saturating_sub(before.to_engine),
             from_engine: self.from_engine.saturating_sub(before.from_engine),
             passed: map(&self.passed, &before.passed),
@@ -75,7 +78,12 @@ impl Router {
         };
         for worker in &engine.workers {
             let counted = &worker.counters.ports[usize::from(id.0)];
-            total.from_engine += counted.rx_packets.get();
+            // no program has counted what came past it
+            let ungated = counted.ungated_packets.get();
+            total.from_engine += counted.rx_packets.get() - ungated;
+            total.rx_packets += ungated;
+            total.rx_bytes += counted.ungated_bytes.get();
+            total.from_linux += counted.from_linux.get();
             total.tx_packets += counted.tx_packets.get();
             total.tx_bytes += counted.tx_bytes.get();
             for (&reason, count) in Punt::ALL.iter().zip(&counted.punted) {
@@ -89,6 +97,14 @@ impl Router {
         total.from_engine += lost.rx_ring_full + lost.rx_dropped;
         add(&mut total.dropped, "rx_ring_full", lost.rx_ring_full);
         add(&mut total.dropped, "no_frame", lost.rx_dropped);
+        add(&mut total.dropped, "rx_too_long", lost.rx_too_long);
+        add(&mut total.dropped, "rx_malformed", lost.rx_malformed);
+        add(&mut total.dropped, "tx_link_down", lost.tx_link_down);
+        add(&mut total.dropped, "tx_refused", lost.tx_refused);
+        // of the first two no worker knows, the others it has counted as sent
+        total.rx_packets += lost.rx_too_long + lost.rx_malformed;
+        let refused = lost.tx_link_down + lost.tx_refused;
+        total.tx_packets = total.tx_packets.saturating_sub(refused);
         total
     }
 }

@@ -55,7 +55,7 @@ impl Worker {
             Share::Alone => Exit::new(&port.output)?,
             Share::Owner(_) | Share::Member(_) => Exit::new(&port.output.unshaped())?,
         };
-        for queue in &mut port.queues {
+        for queue in port.queues.iter_mut().chain(&mut port.twin) {
             queue.refill(&mut self.pool);
         }
         let number = usize::from(port.ingress.port.0);
@@ -122,6 +122,7 @@ impl Worker {
             port: port.ingress.port,
             queues: std::mem::take(&mut port.queues),
         };
+        port.twin = None;
         port.share = Share::Alone;
         if self.config.returns.push(returned).is_err() {
             log::error!("nobody takes the queues of a removed port; they are closed here");

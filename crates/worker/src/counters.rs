@@ -37,6 +37,12 @@ pub struct PortCounters {
     pub rx_packets: Counter,
     /// Octets of these.
     pub rx_bytes: Counter,
+    /// Of [`Self::rx_packets`], those that no XDP program has seen.
+    pub ungated_packets: Counter,
+    /// Octets of these.
+    pub ungated_bytes: Counter,
+    /// Received from Linux, to be sent by the port as they are.
+    pub from_linux: Counter,
     /// Handed to the port's transmit ring.
     pub tx_packets: Counter,
     /// Octets of these.
@@ -75,6 +81,9 @@ impl PortCounters {
         Self {
             rx_packets: Counter::default(),
             rx_bytes: Counter::default(),
+            ungated_packets: Counter::default(),
+            ungated_bytes: Counter::default(),
+            from_linux: Counter::default(),
             tx_packets: Counter::default(),
             tx_bytes: Counter::default(),
             punted: zeros(Punt::ALL.len()),

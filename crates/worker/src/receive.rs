@@ -36,6 +36,35 @@ impl Worker {
         received
     }
 
+    /// Stages what Linux sends out of twins, in the highest class of its port, because it is mostly
+    /// ARP and routing protocols; returns how many packets.
+    pub(crate) fn relay(&mut self) -> usize {
+        let mut relayed = 0;
+        if self.stopping {
+            return relayed;
+        }
+        for (number, port) in self.config.ports.iter_mut().enumerate() {
+            let Some(twin) = &mut port.twin else {
+                continue;
+            };
+            // empty between two turns
+            let packets = &mut self.batch.packets;
+            let count = twin.receive(packets, MAX_BATCH);
+            twin.refill(&mut self.pool);
+            let exit = &mut self.exits[number];
+            let class = exit.queues().last_class();
+            for mut packet in packets.drain(..) {
+                packet.set_mark(class);
+                exit.stage(packet);
+            }
+            self.config.counters.ports[number]
+                .from_linux
+                .add(count as u64);
+            relayed += count;
+        }
+        relayed
+    }
+
     fn turn(&mut self, turn: Turn) -> usize {
         let (port, queue) = self.inputs[turn.queue];
         let mut left = turn.allowance as usize;
@@ -58,6 +87,9 @@ impl Worker {
     fn receive(&mut self, port: usize, queue: usize, most: usize) -> usize {
         let counters = &self.config.counters.ports[port];
         let port = &mut self.config.ports[port];
+        if self.deaf && port.ingress.gate.is_some() {
+            return 0;
+        }
         let queue = &mut port.queues[queue];
         let packets = &mut self.batch.packets;
         let count = queue.receive(packets, most);
@@ -67,6 +99,10 @@ impl Worker {
             let bytes: usize = packets.iter().map(Packet::length).sum();
             counters.rx_packets.add(count as u64);
             counters.rx_bytes.add(bytes as u64);
+            if port.ingress.gate.is_some() {
+                counters.ungated_packets.add(count as u64);
+                counters.ungated_bytes.add(bytes as u64);
+            }
         }
         if let Share::Owner(owner) = &mut port.share {
             let (region, pool) = (&self.config.region, &mut self.pool);

@@ -27,6 +27,9 @@ pub const QUOTA: u32 = 64;
 pub const BUDGET: u32 = 300;
 /// Empty rounds before a worker sleeps.
 const IDLE_ROUNDS: u32 = 64;
+/// Rounds after [`Command::Stop`] in which ports are listened to that no gate closes: they may never
+/// be empty.
+const LAST_ROUNDS: u32 = 4096;
 /// Longest sleep without a packet: bounds how late a command is taken.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 /// Longest sleep where a queue cannot wake the worker.
@@ -104,6 +107,8 @@ pub struct WorkerPort {
     /// The receive queues this worker owns; it sends through the first. A [`Share::Member`] has the
     /// ring it receives from.
     pub queues: Vec<Queue>,
+    /// Where a port that is no interface gets what Linux sends by it: goes out as it is.
+    pub twin: Option<Queue>,
     /// Whether other workers use the same queue.
     pub share: Share,
 }
@@ -170,6 +175,8 @@ pub struct Worker {
     /// Ports to be given back.
     pub(crate) removing: Vec<usize>,
     pub(crate) stopping: bool,
+    /// Ports without a gate are listened to no more.
+    pub(crate) deaf: bool,
 }
 
 impl Worker {
@@ -200,6 +207,7 @@ impl Worker {
             busy: now,
             removing: Vec::new(),
             stopping: false,
+            deaf: false,
             config,
         };
         for port in ports {
@@ -211,7 +219,7 @@ impl Worker {
     /// Runs until [`Command::Stop`] and its rings are empty.
     pub fn run(mut self) {
         self.pin();
-        let mut idle = 0;
+        let (mut idle, mut last_rounds) = (0, 0);
         loop {
             // before the turn: after a sleep the first packet must meet the latest settings
             self.take_commands();
@@ -222,6 +230,7 @@ impl Worker {
                 _ if !self.backlog.is_empty() => self.forward_backlog(), // of another mode
                 _ => self.round(),
             };
+            let received = received + self.relay();
             let sent = self.send();
             self.kick();
             self.config.fib.quiesce();
@@ -230,6 +239,8 @@ impl Worker {
             if !self.removing.is_empty() {
                 self.give_ports_back();
             }
+            last_rounds += u32::from(self.stopping);
+            self.deaf = last_rounds > LAST_ROUNDS;
             if received + sent > 0 {
                 idle = 0;
                 self.busy = now;
@@ -336,6 +347,13 @@ impl Worker {
         for port in &mut self.config.ports {
             if port.share.has_mail() {
                 longest = Duration::ZERO;
+            }
+            if let Some(fd) = port.twin.as_mut().and_then(Queue::wait)
+                && fds
+                    .try_push(PollFd::from_borrowed_fd(fd, PollFlags::IN))
+                    .is_err()
+            {
+                longest = longest.min(BLIND_SLEEP);
             }
             for queue in &mut port.queues {
                 // a member's ring has the bell

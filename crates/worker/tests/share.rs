@@ -62,6 +62,7 @@ fn ingress(port: u16) -> Ingress {
         rp_filter: RpFilter::Off,
         partial_checksum: false,
         send_redirects4: false,
+        gate: None,
     }
 }
 
@@ -85,6 +86,7 @@ impl Net {
                 quota: QUOTA,
                 output: output.clone(),
                 queues: vec![Queue::Memory(queue)],
+                twin: None,
                 share,
             };
             let (owner, members) = share(output, &bells[0], &bells[1..]).unwrap();

@@ -36,7 +36,7 @@ impl Ours {
         let [a, b, c, d, e, f] = ingress.mac.0;
         Self {
             mac: u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]),
-            forward4: ingress.forward4,
+            forward4: ingress.forward4 && ingress.gate.is_none_or(|gate| gate.up && !gate.kernel4),
         }
     }
 }
@@ -101,6 +101,7 @@ mod tests {
             rp_filter: RpFilter::Off,
             partial_checksum: false,
             send_redirects4: false,
+            gate: None,
         }
     }
 

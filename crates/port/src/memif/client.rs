@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use bora_buffer::{Frame, HEADROOM, Packet, Pool, Region};
 
 use super::fault::Fault;
-use super::queue::Losses;
 use super::ring::{DESC_FLAG_NEXT, Descriptor, Ring};
+use crate::losses::Losses;
 
 /// The region index of the packets; region 0 holds the rings.
 pub(super) const BUFFERS: u16 = 1;

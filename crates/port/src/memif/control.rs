@@ -35,11 +35,11 @@ pub enum Role {
 }
 
 /// A memif port.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Which side to play.
     pub role: Role,
-    /// The control channel's unix socket.
+    /// The control channel's unix socket; `@name` is the abstract address `name` (unix(7)).
     pub socket: PathBuf,
     /// The interface's number on that socket.
     pub id: u32,

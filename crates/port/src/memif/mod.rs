@@ -21,4 +21,4 @@ pub use message::{
     AddRegion, AddRing, Disconnect, Hello, Init, MESSAGE_SIZE, Message, MessageError, Name,
 };
 pub use port::{LinkState, OpenError, Port};
-pub use queue::{Losses, Queue};
+pub use queue::Queue;

@@ -152,7 +152,7 @@ impl Drop for Port {
             let _ = thread.join();
         }
         if self.shared.config.role == Role::Server {
-            let _ = std::fs::remove_file(&self.shared.config.socket);
+            socket::remove(&self.shared.config.socket);
         }
     }
 }

@@ -1,49 +1,15 @@
 //! One queue of a memif port: a ring in each direction, while the link is up.
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bora_buffer::{Packet, Pool, Region};
+use bora_buffer::{Frame, Packet, Pool, Region};
 
 use super::control::RingPair;
 use super::fault::Fault;
 use super::{client, server};
-use crate::queue::QueueStats;
-
-/// A counter with one writer.
-#[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(super) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// What a queue lost since the beginning, over all its connections.
-#[derive(Debug, Default)]
-pub struct Losses {
-    pub(super) rx_too_long: Counter,
-    pub(super) rx_malformed: Counter,
-    pub(super) tx_link_down: Counter,
-}
-
-impl Losses {
-    /// The numbers now.
-    pub fn read(&self) -> QueueStats {
-        QueueStats {
-            rx_too_long: self.rx_too_long.get(),
-            rx_malformed: self.rx_malformed.get(),
-            tx_link_down: self.tx_link_down.get(),
-            ..QueueStats::default()
-        }
-    }
-}
+use crate::losses::Losses;
 
 /// Where the control channel leaves new rings for the queue, and the queue its complaints. The
 /// lock is touched only when the link goes up or down.
@@ -99,7 +65,7 @@ enum Sender {
 }
 
 /// One queue. Its calls are those of [`crate::Queue`]; while the link is down it receives nothing
-/// and transmits nothing.
+/// and loses what it is to transmit.
 #[derive(Debug)]
 pub struct Queue {
     region: Arc<Region>,
@@ -113,6 +79,8 @@ pub struct Queue {
     waiting: bool,
     /// Packets were sent and the peer was not told.
     untold: bool,
+    /// Frames of packets that found no link, for the pool.
+    lost: Vec<Frame>,
 }
 
 impl Queue {
@@ -126,6 +94,7 @@ impl Queue {
             broken: false,
             waiting: false,
             untold: false,
+            lost: Vec::with_capacity(bora_buffer::MAX_BATCH),
         }
     }
 
@@ -185,11 +154,11 @@ impl Queue {
         }
     }
 
-    /// See [`crate::Queue::transmit`].
+    /// See [`crate::Queue::transmit`]. What finds no link is lost by name, as in Linux.
     #[inline]
     pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
-        if self.broken {
-            return 0;
+        if self.broken || self.sender.is_none() {
+            return self.lose(packets);
         }
         let before = packets.len();
         let sent = match &mut self.sender {
@@ -208,6 +177,9 @@ impl Queue {
     /// See [`crate::Queue::reclaim`].
     #[inline]
     pub fn reclaim(&mut self, pool: &mut Pool) {
+        for frame in self.lost.drain(..) {
+            pool.give(frame);
+        }
         let reclaimed = match &mut self.sender {
             Some(Sender::Client(ring)) if !self.broken => ring.reclaim(&self.region, pool),
             Some(Sender::Server(ring)) => {
@@ -236,11 +208,12 @@ impl Queue {
 
     /// See [`crate::Queue::in_flight`].
     pub fn in_flight(&self) -> u32 {
-        match &self.sender {
+        let sent = match &self.sender {
             None => 0,
             Some(Sender::Client(ring)) => ring.in_flight(),
             Some(Sender::Server(ring)) => ring.in_flight(),
-        }
+        };
+        sent + self.lost.len() as u32
     }
 
     /// See [`crate::Queue::wait`]; `None` while the link is down.
@@ -270,6 +243,15 @@ impl Queue {
         };
         ring.mask_interrupt();
         ring.clear_interrupt();
+    }
+
+    #[cold]
+    fn lose(&mut self, packets: &mut Vec<Packet>) -> usize {
+        let count = packets.len();
+        self.losses.tx_link_down.add(count as u64);
+        let frames = packets.drain(..).map(|p| p.into_frame(&self.region));
+        self.lost.extend(frames);
+        count
     }
 
     #[cold]

@@ -8,8 +8,8 @@ use bora_buffer::{Frame, Packet, Pool, Region};
 
 use super::fault::Fault;
 use super::memory::SharedMemory;
-use super::queue::Losses;
 use super::ring::{DESC_FLAG_NEXT, Descriptor, Ring};
+use crate::losses::Losses;
 
 /// Free frames kept to copy into: what one call can receive.
 const STOCK: usize = bora_buffer::MAX_BATCH;

@@ -4,6 +4,7 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,16 +24,35 @@ fn socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
+/// What follows the `@` of an abstract address (unix(7)), as DPDK has them by default.
+fn abstract_name(path: &Path) -> Option<&[u8]> {
+    path.as_os_str().as_bytes().strip_prefix(b"@")
+}
+
+fn address_of(path: &Path) -> Result<SocketAddrUnix, Errno> {
+    match abstract_name(path) {
+        Some(name) => SocketAddrUnix::new_abstract_name(name),
+        None => SocketAddrUnix::new(path),
+    }
+}
+
+/// Removes a server's socket; an abstract one goes by itself.
+pub(super) fn remove(path: &Path) {
+    if abstract_name(path).is_none() {
+        let _ = unlink(path);
+    }
+}
+
 /// Connects to the server at `path`.
 pub(super) fn connect_to(path: &Path) -> io::Result<OwnedFd> {
     let fd = socket()?;
-    connect(&fd, &SocketAddrUnix::new(path)?)?;
+    connect(&fd, &address_of(path)?)?;
     Ok(fd)
 }
 
 /// Listens at `path`; takes the place of a server that is gone, not of one that is there.
 pub(super) fn listen_at(path: &Path) -> io::Result<OwnedFd> {
-    let address = SocketAddrUnix::new(path)?;
+    let address = address_of(path)?;
     let fd = socket()?;
     match bind(&fd, &address) {
         Err(Errno::ADDRINUSE) => {

@@ -1,5 +1,7 @@
-//! One end of a memif link, driven by hand.
+//! Queues driven by hand, and one end of a memif link.
+#![allow(dead_code)] // each test uses its part
 
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,9 +18,28 @@ pub(crate) fn socket_path(test: &str) -> PathBuf {
     std::env::temp_dir().join(format!("bora-memif-{test}-{}", std::process::id()))
 }
 
-/// A port with its queues and memory.
+/// A memif port with its queues and memory.
 pub(crate) struct End {
     pub(crate) port: Port,
+    side: Side,
+}
+
+impl Deref for End {
+    type Target = Side;
+
+    fn deref(&self) -> &Side {
+        &self.side
+    }
+}
+
+impl DerefMut for End {
+    fn deref_mut(&mut self) -> &mut Side {
+        &mut self.side
+    }
+}
+
+/// Queues with their memory.
+pub(crate) struct Side {
     pub(crate) queues: Vec<Queue>,
     pub(crate) region: Arc<Region>,
     pub(crate) frames: SharedFrames,
@@ -35,19 +56,47 @@ pub(crate) fn config(role: Role, socket: &Path, queues: u16, log2_ring_size: u8)
         name: format!("{role:?}"),
         queues,
         log2_ring_size,
-        unsealed_regions: true,
+        unsealed_regions: false,
     }
 }
 
 impl End {
     /// Opens a port over a region of its own.
     pub(crate) fn open(config: Config, frame_size: u32) -> Self {
+        let mut port = None;
+        let side = Side::open(frame_size, |region| {
+            let (opened, queues) = Port::open(config, region.clone()).unwrap();
+            port = Some(opened);
+            queues.into_iter().map(Queue::Memif).collect()
+        });
+        Self {
+            port: port.unwrap(),
+            side,
+        }
+    }
+
+    /// Waits until the link is as wanted; false after ten seconds.
+    pub(crate) fn wait_for(&mut self, up: bool) -> bool {
+        let end = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < end {
+            let is_up = matches!(self.port.link_state(), LinkState::Up { .. });
+            self.settle();
+            if is_up == up {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        false
+    }
+}
+
+impl Side {
+    /// Queues over a region of their own.
+    pub(crate) fn open(frame_size: u32, open: impl FnOnce(&Arc<Region>) -> Vec<Queue>) -> Self {
         let region = Arc::new(Region::new(FRAMES, frame_size).unwrap());
         let frames = SharedFrames::of_new_region(&region);
-        let (port, queues) = Port::open(config, region.clone()).unwrap();
         Self {
-            port,
-            queues: queues.into_iter().map(Queue::Memif).collect(),
+            queues: open(&region),
             pool: Pool::new(frames.clone(), 1024),
             region,
             frames,
@@ -93,20 +142,6 @@ impl End {
             self.pool.give(packet.into_frame(&self.region));
         }
         sent
-    }
-
-    /// Waits until the link is as wanted; false after ten seconds.
-    pub(crate) fn wait_for(&mut self, up: bool) -> bool {
-        let end = Instant::now() + Duration::from_secs(10);
-        while Instant::now() < end {
-            let is_up = matches!(self.port.link_state(), LinkState::Up { .. });
-            self.settle();
-            if is_up == up {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        false
     }
 
     /// Frames that are neither in a ring nor with the test.

@@ -11,6 +11,7 @@ use super::queues::MAX_BURST;
 use super::rate::Rate;
 use super::rule::{RuleAction, RuleSection};
 use super::{AddressMatch, File, PathChoice, PortSection};
+use crate::spec::PortSpec;
 
 /// Longest queue: its places are there from the start.
 const MAX_QUEUE: u32 = 1 << 16;
@@ -86,11 +87,15 @@ impl File {
     }
 
     fn check_port(&self, index: usize, port: &PortSection) -> Result<(), Problem> {
+        let spec: PortSpec = match port.name.parse() {
+            Ok(spec) => spec,
+            Err(what) => return wrong(at!["port", index, "name"], what),
+        };
         if self.ports[..index]
             .iter()
-            .any(|other| other.name == port.name)
+            .any(|other| other.spec().name() == spec.name())
         {
-            let what = format!("port {} is named twice", port.name);
+            let what = format!("port {} is named twice", spec.name());
             return wrong(at!["port", index, "name"], what);
         }
         if !(1..=MAX_BATCH as u32).contains(&port.quota) {

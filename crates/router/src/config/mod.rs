@@ -23,6 +23,7 @@ use bora_fib::{FibConfig, Ipv4Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::spec::PortSpec;
 pub use diff::{Action, diff};
 pub use dscp::{CodePoint, DscpSection};
 pub use locate::{Problem, Step};
@@ -42,7 +43,7 @@ pub struct File {
     /// Which tier forwards.
     #[serde(default)]
     pub path: PathChoice,
-    /// Interfaces to forward on, at least one.
+    /// What to forward between, at least one.
     #[serde(default, rename = "port")]
     pub ports: Vec<PortSection>,
     /// The engine's workers.
@@ -100,7 +101,10 @@ impl File {
 
     /// The section that only the engine obeys, if there is one.
     pub fn needs_engine(&self) -> Option<&'static str> {
-        if !self.rules.is_empty() {
+        let other = |port: &PortSection| matches!(port.spec(), PortSpec::Other(..));
+        if self.ports.iter().any(other) {
+            Some("port that is no interface")
+        } else if !self.rules.is_empty() {
             Some("rule")
         } else if !self.dscp.0.is_empty() {
             Some("dscp")

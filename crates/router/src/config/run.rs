@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::port::PortSection;
 use super::rule::RuleSection;
+use crate::spec::PortSpec;
 
 /// Which tier forwards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,8 +33,10 @@ pub struct Bypass {
 /// One port of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortConfig {
-    /// Interface name.
-    pub name: String,
+    /// What it is.
+    pub spec: PortSpec,
+    /// What the configuration calls it.
+    pub section: String,
     /// Packets a turn.
     pub quota: u32,
     /// Its queues.
@@ -43,7 +46,8 @@ pub struct PortConfig {
 impl PortConfig {
     pub(crate) fn of(section: &PortSection) -> Self {
         Self {
-            name: section.name.clone(),
+            spec: section.spec(),
+            section: section.name.clone(),
             quota: section.quota,
             output: section.queues.output(),
         }
@@ -65,7 +69,7 @@ pub struct RunConfig {
     pub recycling: bool,
     /// Which tier.
     pub path: PathChoice,
-    /// Something is configured that only the engine obeys.
+    /// Something is configured that only the engine does.
     pub needs_engine: bool,
     /// What to bypass.
     pub bypass: Bypass,

@@ -20,7 +20,10 @@ fn text_and_back() {
     let json = serde_json::to_string(&file).unwrap();
     assert_eq!(serde_json::from_str::<File>(&json).unwrap(), file);
     let config = file.into_config();
-    assert_eq!((&*config.ports[0].name, config.cores), ("eth0", vec![1, 2]));
+    assert_eq!(
+        (&*config.ports[0].section, config.cores),
+        ("eth0", vec![1, 2])
+    );
     assert!(config.path == PathChoice::Engine && config.needs_engine);
 }
 

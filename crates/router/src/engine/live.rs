@@ -11,7 +11,7 @@ use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{Command, Returned};
 
 use super::sockets::{self, FRAMES, Sockets};
-use super::{Engine, Leaving, PortSockets, worker_port};
+use super::{Engine, Leaving, PortSockets, way_to_linux, worker_port};
 use crate::config::PortConfig;
 use crate::divide::divide;
 use crate::ports::Port;
@@ -79,8 +79,7 @@ impl Engine {
         let kept = &mut self.sockets[number];
         kept.zero_copy = zero_copy;
         kept.readers = sockets.readers;
-        self.devices
-            .set(port.id, port.ifindex, port.settings.generic);
+        self.devices.set(port.id, way_to_linux(port)?);
         for (worker, part) in self.workers.iter().zip(parts) {
             worker.tell(Command::AddPort(Box::new(worker_port(port, config, part))));
         }
@@ -163,7 +162,11 @@ impl Engine {
             QueueStats {
                 rx_ring_full: sum.rx_ring_full + one.rx_ring_full,
                 rx_dropped: sum.rx_dropped + one.rx_dropped,
-                ..sum
+                rx_too_long: sum.rx_too_long + one.rx_too_long,
+                rx_malformed: sum.rx_malformed + one.rx_malformed,
+                tx_invalid: sum.tx_invalid + one.tx_invalid,
+                tx_link_down: sum.tx_link_down + one.tx_link_down,
+                tx_refused: sum.tx_refused + one.tx_refused,
             }
         })
     }

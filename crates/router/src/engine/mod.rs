@@ -12,7 +12,7 @@ use anyhow::Context;
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::{FibHandle, PortId};
 use bora_forward::{Classifier, HashPolicy};
-use bora_kernel::{Devices, SlowPath, SlowPathCounters};
+use bora_kernel::{Device, Devices, SlowPath, SlowPathCounters};
 use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
@@ -104,7 +104,7 @@ impl Engine {
         let mut kept = Vec::with_capacity(ports.len());
         for (port, sockets) in ports.iter_mut().zip(&sockets) {
             let zero_copy = sockets.iter().all(Socket::zero_copy);
-            port.zero_copy = Some(zero_copy);
+            port.zero_copy = port.twin().is_none().then_some(zero_copy);
             for (queue, socket) in sockets.iter().enumerate() {
                 program.set_socket(port.id.0, queue as u32, socket.as_fd())?;
             }
@@ -132,7 +132,7 @@ impl Engine {
             Injector::load(program.injected()).context("cannot load the injection program")?;
         let devices = Arc::new(Devices::new(MAX_PORTS));
         for port in ports.iter() {
-            devices.set(port.id, port.ifindex, port.settings.generic);
+            devices.set(port.id, way_to_linux(port)?);
         }
         let returns: Returns = Arc::new(ArrayQueue::new(COMMANDS));
         let runner = SlowPath {
@@ -151,11 +151,21 @@ impl Engine {
             .map(|_| Arc::new(WorkerCounters::new(MAX_PORTS)))
             .collect();
         let mut parts: Vec<Vec<WorkerPort>> = bells.iter().map(|_| Vec::new()).collect();
-        for ((port, config), sockets) in ports.iter().zip(&config.ports).zip(sockets) {
-            let queues = sockets.into_iter().map(Queue::AfXdp).collect();
+        for ((port, config), sockets) in ports.iter_mut().zip(&config.ports).zip(sockets) {
+            let (queues, mut twin) = match port.twin_mut() {
+                None => (sockets.into_iter().map(Queue::AfXdp).collect(), None),
+                Some(twin) => (twin.open_queues(&region)?, Some(twin.queue(&region)?)),
+            };
+            if let Some(twin) = &twin {
+                let readers = queues.iter().chain([twin]).map(Queue::stats_reader);
+                kept[usize::from(port.id.0)].readers = readers.collect::<Result<_, _>>()?;
+            }
             let divided = divide(queues, &config.output, &bells)?;
             for (ports, part) in parts.iter_mut().zip(divided) {
-                ports.push(worker_port(port, config, part));
+                let mut part = worker_port(port, config, part);
+                // one worker is enough for what Linux has to say
+                part.twin = twin.take();
+                ports.push(part);
             }
         }
         let mut workers = Vec::with_capacity(count);
@@ -251,7 +261,18 @@ fn worker_port(port: &Port, config: &PortConfig, (queues, share): Part) -> Worke
         quota: config.quota,
         output: config.output.clone(),
         queues,
+        twin: None,
         share,
+    }
+}
+
+fn way_to_linux(port: &Port) -> std::io::Result<Device> {
+    match port.twin() {
+        Some(twin) => Ok(Device::Twin(Arc::new(twin.writer()?))),
+        None => Ok(Device::Interface {
+            ifindex: port.ifindex,
+            generic: port.settings.generic,
+        }),
     }
 }
 

@@ -50,10 +50,13 @@ pub(super) fn region_for(
     } else {
         4096
     };
-    let queues: u32 = ports.iter().map(wanted_queues).sum();
+    let interfaces = ports.iter().filter(|port| port.twin().is_none());
+    let queues: u32 = interfaces.map(wanted_queues).sum();
+    let twins = ports.iter().filter_map(Port::twin);
+    let others: u32 = twins.map(|twin| twin.ring_slots() * 2 + RING_SIZE).sum();
     // no queue may starve reception of frames
     let held: u32 = configs.iter().map(|config| held(&config.output)).sum();
-    let frames = (queues + SPARE_QUEUES) * FRAMES + 2 * PUNT_RING as u32 + workers * held;
+    let frames = (queues + SPARE_QUEUES) * FRAMES + 2 * PUNT_RING as u32 + workers * held + others;
     Ok(Region::new(frames, frame_size)?)
 }
 
@@ -67,10 +70,14 @@ fn wanted_queues(port: &Port) -> u32 {
     port.link.rx_queues.min(MAX_QUEUES)
 }
 
-/// Sockets for all ports.
+/// Sockets for all interfaces.
 pub(super) fn open_all(ports: &[Port], region: &Arc<Region>) -> anyhow::Result<Vec<Vec<Socket>>> {
     let mut all: Vec<Vec<Socket>> = Vec::with_capacity(ports.len());
     for port in ports {
+        if port.twin().is_some() {
+            all.push(Vec::new());
+            continue;
+        }
         let share = |zero_copy| {
             let mut open = all.iter().flatten();
             open.find(|socket| socket.zero_copy() == zero_copy)
@@ -89,7 +96,7 @@ pub(super) fn open_port<'a>(
     region: &Arc<Region>,
     share: impl Fn(bool) -> Option<BorrowedFd<'a>>,
 ) -> anyhow::Result<Vec<Socket>> {
-    let zero_copy = port.query.zero_copy && port.attachment.mode() == AttachMode::Driver;
+    let zero_copy = port.query.zero_copy && port.mode() == Some(AttachMode::Driver);
     let mut sockets: Vec<Socket> = Vec::new();
     for queue in 0..wanted_queues(port) {
         let config = SocketConfig {

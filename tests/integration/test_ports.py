@@ -1,0 +1,210 @@
+"""Ports of the kinds tap, af_packet and pcap in a running router, and names that are none of them."""
+
+import os
+import socket
+import struct
+import time
+
+import pytest
+
+from lib import packets
+from lib.bora import Bora, binary
+from lib.netns import Namespace, inside
+from lib.ping import ping
+from lib.port import Port
+
+pytestmark = pytest.mark.bora
+COUNT = 1000
+TWIN = "02:bc:00:00:00:77"
+
+
+class Router:
+    """h0 -- r0 [router] and a namespace h1 for what is behind the other port."""
+
+    def __init__(self):
+        self.namespaces = []
+        self.bora = None
+        self.router, self.host, self.other = (self._namespace(role) for role in ("r", "h0", "h1"))
+        for key in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
+            self.router.set_sysctl(f"net/{key}", 1)
+        self.router.ip("link", "add", "r0", "type", "veth", "peer", "name", "h0", "netns", self.host.name)
+        self.address(self.router, "r0", 0, 1)
+        self.address(self.host, "h0", 0, 2)
+        self.default_route(self.host, 0)
+
+    def _namespace(self, role):
+        namespace = Namespace(role)
+        namespace.set_sysctl("net/ipv6/conf/default/accept_dad", 0)
+        self.namespaces.append(namespace)
+        return namespace
+
+    @staticmethod
+    def address(namespace, device, link, end):
+        namespace.batch([
+            f"link set {device} up",
+            f"address add 10.0.{link}.{end}/24 dev {device}",
+            f"address add 2001:db8:{link}::{end}/64 dev {device} nodad",
+        ])
+
+    @staticmethod
+    def default_route(namespace, link):
+        namespace.batch([f"route add default via 10.0.{link}.1", f"route add default via 2001:db8:{link}::1"])
+
+    def start(self, port):
+        self.bora = Bora(self.router, ["r0", port], "engine")
+        self.bora.start()
+        self.address(self.router, "b0", 1, 1)
+
+    def port(self):
+        return self.bora.show("ports")[1]
+
+    def close(self):
+        try:
+            if self.bora:
+                self.bora.stop()
+        finally:
+            for namespace in self.namespaces:
+                namespace.close()
+
+
+@pytest.fixture
+def network():
+    router = Router()
+    yield router
+    router.close()
+
+
+def check_traffic(network, say):
+    """Ping of the router itself through the twin, then transit both ways, both families, all sizes."""
+    for address in ("10.0.1.1", "2001:db8:1::1"):
+        assert ping(network.other, address), "the router's own address, through the twin"
+        assert len(ping(network.other, address, 100)) == 100
+    for there, back in (("10.0.1.2", "10.0.0.2"), ("2001:db8:1::2", "2001:db8:0::2")):
+        assert ping(network.host, there)
+        network.bora.wait_in_sync()
+        before = network.port()
+        for size in (56, 1400):
+            assert len(ping(network.host, there, COUNT, size=size)) == COUNT
+            assert len(ping(network.other, back, COUNT, size=size)) == COUNT
+        after = network.port()
+        received, by_linux = (after[key] - before[key] for key in ("rx_packets", "from_linux"))
+        say(f"{after['wire']}: {received} received, {by_linux} from Linux")
+        assert received >= 4 * COUNT and by_linux < 50
+    network.bora.check_conservation()
+
+
+def test_tap(network, say):
+    """A TAP interface in another namespace, as a container or virtual machine would have it."""
+    network.start("tap:vm0,name=b0")
+    network.router.ip("link", "set", "vm0", "netns", network.other.name)
+    network.address(network.other, "vm0", 1, 2)
+    network.default_route(network.other, 1)
+    check_traffic(network, say)
+    # TCP: Linux leaves no checksum or segmentation to a TAP interface without offloads
+    check_tcp(network)
+
+
+def check_tcp(network, size=4 << 20):
+    with inside(network.other.name):
+        server = socket.create_server(("10.0.1.2", 5001))
+    with inside(network.host.name):
+        client = socket.socket()
+    with server, client:
+        client.settimeout(20)
+        server.settimeout(20)
+        client.connect(("10.0.1.2", 5001))
+        connection, _ = server.accept()
+        data = bytes(range(256)) * (size // 256)
+        sender = os.fork()
+        if sender == 0:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            os._exit(0)
+        client.close()
+        got = bytearray()
+        with connection:
+            connection.settimeout(20)
+            while part := connection.recv(1 << 20):
+                got += part
+        os.waitpid(sender, 0)
+    assert bytes(got) == data
+
+
+def test_af_packet(network, say):
+    """An interface through packet sockets, with Linux kept off it."""
+    network.router.ip("link", "add", "p1", "type", "veth", "peer", "name", "h1", "netns", network.other.name)
+    network.router.set_sysctl("net/ipv6/conf/p1/disable_ipv6", 1)
+    network.router.set_sysctl("net/ipv4/conf/p1/rp_filter", 1)
+    network.router.exec("ethtool", "-K", "p1", "gro", "off")
+    network.other.exec("ethtool", "-K", "h1", "tso", "off", "gso", "off", "tx", "off")
+    network.router.ip("link", "set", "p1", "arp", "off", "up")
+    network.address(network.other, "h1", 1, 2)
+    network.default_route(network.other, 1)
+    network.start("af_packet:p1,name=b0")
+    check_traffic(network, say)
+    network.router.ip("link", "set", "p1", "down")
+    deadline = time.monotonic() + 5
+    while "NO-CARRIER" not in network.router.ip("link", "show", "b0").stdout:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def read_pcap(path):
+    """The packets of a pcap file in this machine's byte order."""
+    data = path.read_bytes()
+    found, at = [], 24
+    while at < len(data):
+        length = struct.unpack_from("=I", data, at + 8)[0]
+        found.append(data[at + 16:at + 16 + length])
+        at += 16 + length
+    return found
+
+
+def test_pcap(network, tmp_path):
+    """A capture file is forwarded as if it had come by a wire; what goes back is in the other file."""
+    frames = [packets.ethernet(TWIN, "02:bc:00:00:00:99", packets.udp4("10.0.1.2", "10.0.0.2", dport=1000 + n))
+              for n in range(200)]
+    played, written = tmp_path / "in.pcap", tmp_path / "out.pcap"
+    record = b"".join(struct.pack("=IIII", 1, n, len(f), len(f)) + f for n, f in enumerate(frames))
+    played.write_bytes(struct.pack("=IHHIIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + record)
+    network.router.ip("neigh", "replace", "10.0.0.2", "dev", "r0", "lladdr", network.host.ip(
+        "-br", "link", "show", "h0").stdout.split()[2])
+    capture = Port(network.host.name, "h0")
+    network.start(f"pcap:{played},repeat=yes,out={written},name=b0,mac={TWIN}")
+    network.router.ip("neigh", "replace", "10.0.1.2", "dev", "b0", "lladdr", "02:bc:00:00:00:99")
+    network.bora.wait_in_sync()
+    wanted = {packets.hop(frame[14:]) for frame in frames}
+    deadline = time.monotonic() + 5
+    while wanted and time.monotonic() < deadline:
+        frame = capture.receive_now()
+        if frame is None:
+            time.sleep(0.001)
+            continue
+        wanted.discard(frame[14:])
+    assert not wanted, f"{len(wanted)} of {len(frames)} packets did not come"
+    packet = packets.udp4("10.0.0.2", "10.0.1.2", dport=77)
+    mac = network.router.ip("-br", "link", "show", "r0").stdout.split()[2]
+    host = network.host.ip("-br", "link", "show", "h0").stdout.split()[2]
+    capture.send(packets.ethernet(mac, host, packet))
+    time.sleep(0.3)
+    network.bora.stop()
+    expected = packets.ethernet("02:bc:00:00:00:99", TWIN, packets.hop(packet))
+    assert any(frame[:len(expected)] == expected for frame in read_pcap(written))
+
+
+@pytest.mark.parametrize("port, words", [
+    ("memif:/nowhere/socket,role=server", "/nowhere/socket"),
+    ("memif:/tmp/s,rings=3", "unknown option `rings`"),
+    ("tap:r0", "is no TAP interface"),
+    ("tap:x0,name=r0", "named twice"),
+    ("af_packet:none0", "none0"),
+    ("pcap:/nowhere.pcap", "/nowhere.pcap"),
+    ("dpdk:0", "no kind of port `dpdk`"),
+])
+def test_wrong_ports_are_named(network, port, words):
+    """A port that cannot be stops the start with its name, and nothing stays behind."""
+    done = network.router.exec(binary(), "run", "--port", "r0", "--port", port, check=False)
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+    left = network.router.ip("-br", "link").stdout.split()
+    assert [name for name in left if name.startswith(("memif", "bora", "pcap", "x0"))] == []
+    assert "xdp" not in network.router.ip("link", "show", "r0").stdout
