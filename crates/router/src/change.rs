@@ -162,7 +162,11 @@ impl Router {
     fn free_number(&self, staged: &[Staged]) -> anyhow::Result<PortId> {
         let taken = |id: PortId| {
             let staged = staged.iter().map(|one| &one.port);
-            self.ports.iter().chain(staged).any(|port| port.id == id)
+            let leaving = self
+                .engine
+                .as_ref()
+                .is_some_and(|engine| engine.is_leaving(id));
+            leaving || self.ports.iter().chain(staged).any(|port| port.id == id)
         };
         let mut numbers = (0..MAX_PORTS as u16).map(PortId);
         numbers

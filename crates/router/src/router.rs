@@ -232,6 +232,9 @@ impl Router {
             self.roll_back_if_due();
             let refresh = self.refreshed.elapsed() >= REFRESH;
             if refresh {
+                if let Some(engine) = &mut self.engine {
+                    engine.close_returned();
+                }
                 self.watch_guard();
                 self.fib_pulse.beat(&self.mirror.fib().stats());
             }

@@ -11,12 +11,12 @@ use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{Command, Returned};
 
 use super::sockets::{self, FRAMES, Sockets};
-use super::{Engine, PortSockets, way_to_linux, worker_port};
+use super::{Engine, Leaving, PortSockets, way_to_linux, worker_port};
 use crate::config::PortConfig;
 use crate::divide::divide;
 use crate::ports::Port;
 
-/// How long a worker may take for a command, or to empty what it holds for a port.
+/// How long a worker is waited for: to take a command, to empty what it holds for a port.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(1);
 /// Ethernet header and one VLAN tag.
@@ -100,31 +100,46 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes a port that gets no more packets from the workers, and closes its sockets.
+    /// Takes a port that gets no more packets from the workers, and closes its sockets. What a shaped
+    /// queue still holds may need longer than anybody wants to wait: then they close later, and the
+    /// number stays taken until then.
     pub(crate) fn remove_port(&mut self, port: PortId) {
         self.tell(|| Command::RemovePort(port));
+        self.leaving.push(Leaving {
+            port,
+            queues: Vec::new(),
+            missing: self.workers.len(),
+        });
         let deadline = Instant::now() + PATIENCE;
-        let mut queues = Vec::new();
-        let mut missing = self.workers.len();
-        while missing > 0 && Instant::now() < deadline {
-            match self.returns.pop() {
-                Some(Returned {
-                    port: of,
-                    queues: some,
-                }) if of == port => {
-                    missing -= 1;
-                    queues.extend(some);
-                }
-                Some(_) => {} // late for an earlier removal: closed by being dropped
-                None => std::thread::sleep(LOOK),
+        while self.is_leaving(port) && Instant::now() < deadline {
+            std::thread::sleep(LOOK);
+            self.close_returned();
+        }
+        if self.is_leaving(port) {
+            log::warn!("the workers still send what they hold for a removed port");
+        }
+    }
+
+    /// Whether workers still have queues of a removed port with this number.
+    pub(crate) fn is_leaving(&self, port: PortId) -> bool {
+        self.leaving.iter().any(|leaving| leaving.port == port)
+    }
+
+    /// Closes the sockets of removed ports that all workers have given back.
+    pub(crate) fn close_returned(&mut self) {
+        while let Some(Returned { port, queues }) = self.returns.pop() {
+            let mut leaving = self.leaving.iter_mut();
+            if let Some(leaving) = leaving.find(|leaving| leaving.port == port) {
+                leaving.missing -= 1;
+                leaving.queues.extend(queues);
             }
         }
-        if missing > 0 {
-            log::error!("{missing} workers do not give the queues of a removed port back");
-        }
-        self.forget_sockets(port);
-        for queue in queues {
-            queue.close(&self.frames);
+        let done = |leaving: &mut Leaving| leaving.missing == 0;
+        for leaving in self.leaving.extract_if(.., done).collect::<Vec<_>>() {
+            self.forget_sockets(leaving.port);
+            for queue in leaving.queues {
+                queue.close(&self.frames);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
 use bora_buffer::{Region, SharedFrames};
-use bora_fib::FibHandle;
+use bora_fib::{FibHandle, PortId};
 use bora_forward::{Classifier, HashPolicy};
 use bora_kernel::{Device, Devices, SlowPath, SlowPathCounters};
 use bora_port::af_xdp::Socket;
@@ -57,6 +57,7 @@ pub(crate) struct Engine {
     bells: Vec<Arc<Bell>>,
     /// Queues of removed ports, from all workers.
     returns: Returns,
+    leaving: Vec<Leaving>,
     slow_path_stop: Arc<AtomicBool>,
     slow_path_thread: Option<JoinHandle<()>>,
 }
@@ -68,6 +69,14 @@ struct PortSockets {
     zero_copy: bool,
     /// What closed sockets of the same number had lost.
     lost: QueueStats,
+}
+
+/// A removed port whose queues not all workers have given back yet.
+#[derive(Debug)]
+struct Leaving {
+    port: PortId,
+    queues: Vec<Queue>,
+    missing: usize,
 }
 
 /// One running worker.
@@ -208,6 +217,7 @@ impl Engine {
             devices,
             bells,
             returns,
+            leaving: Vec::new(),
             slow_path_stop,
             slow_path_thread: Some(slow_path_thread),
         })
