@@ -93,8 +93,9 @@ fn draw(svg: &mut String, top: f64, panel: &Panel) {
         let at = axis.at(*x);
         if at > free {
             let middle = "text-anchor=\"middle\"";
-            text(svg, at, base + 16.0, middle, &x.to_string());
-            free = at + 26.0;
+            let label = (x * 1e3).round() / 1e3;
+            text(svg, at, base + 16.0, middle, &label.to_string());
+            free = at + 24.0;
         }
     }
     for (series, (_, points)) in panel.lines.iter().enumerate() {
