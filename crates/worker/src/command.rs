@@ -1,11 +1,25 @@
 //! What the control side says, carried out between two rounds.
 
+use std::time::{Duration, Instant};
+
 use bora_buffer::Packet;
 use bora_forward::schedule::{OutputConfig, OutputError};
 use bora_forward::{Drop, Exit, RuleHits};
 
 use crate::share::Share;
 use crate::worker::{Command, Returned, Worker, WorkerPort};
+
+/// Longest that a removed port may hold packets that do not move: beyond what any sensible rate
+/// makes a frame wait.
+const GIVE_UP: Duration = Duration::from_secs(10);
+
+/// A removed port whose queues are not given back yet.
+pub(crate) struct Leaving {
+    number: usize,
+    /// Packets it held, and since when that many.
+    held: u64,
+    since: Instant,
+}
 
 impl Worker {
     pub(crate) fn take_commands(&mut self) {
@@ -44,7 +58,11 @@ impl Worker {
                     log::error!("a port without queues: {error}");
                 }
             }
-            Command::RemovePort(port) => self.removing.push(port.0.into()),
+            Command::RemovePort(port) => self.leaving.push(Leaving {
+                number: port.0.into(),
+                held: u64::MAX,
+                since: Instant::now(),
+            }),
             Command::Stop => self.stopping = true,
         }
     }
@@ -100,24 +118,28 @@ impl Worker {
     }
 
     /// Gives back the queues of removed ports that have nothing left to receive or send.
-    pub(crate) fn give_ports_back(&mut self) {
-        let mut removing = std::mem::take(&mut self.removing);
-        removing.retain(|&number| !self.give_port_back(number));
-        self.removing = removing;
+    pub(crate) fn give_ports_back(&mut self, now: Instant) {
+        let mut leaving = std::mem::take(&mut self.leaving);
+        leaving.retain_mut(|port| !self.give_port_back(port, now));
+        self.leaving = leaving;
     }
 
-    fn give_port_back(&mut self, number: usize) -> bool {
-        let Some(port) = self.config.ports.get_mut(number) else {
+    fn give_port_back(&mut self, leaving: &mut Leaving, now: Instant) -> bool {
+        let Some(port) = self.config.ports.get_mut(leaving.number) else {
             return true;
         };
-        let busy = port
-            .queues
-            .iter_mut()
-            .any(|queue| queue.waiting(1) > 0 || queue.in_flight() > 0);
-        let shared = port.share.in_flight() > 0;
-        if busy || shared || self.exits[number].held() > 0 || !self.backlog.is_empty() {
+        let queues = port.queues.iter_mut();
+        let rings = queues.map(|queue| queue.waiting(1) as u64 + u64::from(queue.in_flight()));
+        let held = rings.sum::<u64>() + port.share.in_flight();
+        let held = held + self.exits[leaving.number].held() as u64 + self.backlog.len() as u64;
+        if held != leaving.held {
+            (leaving.held, leaving.since) = (held, now);
+        }
+        if held > 0 && now.duration_since(leaving.since) < GIVE_UP {
             return false;
         }
+        self.drop_held(leaving.number);
+        let port = &mut self.config.ports[leaving.number];
         let returned = Returned {
             port: port.ingress.port,
             queues: std::mem::take(&mut port.queues),

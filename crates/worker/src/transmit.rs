@@ -84,19 +84,17 @@ impl Worker {
         total
     }
 
-    /// Drops by name what waits for transmit rings that take nothing: their links are down.
-    pub(crate) fn drop_held(&mut self) {
+    /// Drops by name what waits for a port's transmit ring, which takes nothing any more.
+    pub(crate) fn drop_held(&mut self, number: usize) {
         let (region, pool) = (&self.config.region, &mut self.pool);
-        for (number, exit) in self.exits.iter_mut().enumerate() {
-            let dropped = &self.config.counters.ports[number].dropped[Drop::NoOutput as usize];
-            let mut drop = |packet: Packet| {
-                dropped.add(1);
-                pool.give(packet.into_frame(region));
-            };
-            exit.clear(&mut drop);
-            if let Share::Owner(owner) = &mut self.config.ports[number].share {
-                owner.last.clear(&mut drop);
-            }
+        let dropped = &self.config.counters.ports[number].dropped[Drop::NoOutput as usize];
+        let mut drop = |packet: Packet| {
+            dropped.add(1);
+            pool.give(packet.into_frame(region));
+        };
+        self.exits[number].clear(&mut drop);
+        if let Share::Owner(owner) = &mut self.config.ports[number].share {
+            owner.last.clear(&mut drop);
         }
     }
 

@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::bell::Bell;
+use crate::command::Leaving;
 use crate::counters::WorkerCounters;
 use crate::mode::{BACKLOG, Mode};
 use crate::punt::{Budgets, PuntRing};
@@ -173,7 +174,7 @@ pub struct Worker {
     /// When there was something to do last.
     busy: Instant,
     /// Ports to be given back.
-    pub(crate) removing: Vec<usize>,
+    pub(crate) leaving: Vec<Leaving>,
     pub(crate) stopping: bool,
     /// Ports without a gate are listened to no more.
     pub(crate) deaf: bool,
@@ -205,7 +206,7 @@ impl Worker {
             start: now,
             published: now,
             busy: now,
-            removing: Vec::new(),
+            leaving: Vec::new(),
             stopping: false,
             deaf: false,
             config,
@@ -236,8 +237,8 @@ impl Worker {
             self.config.fib.quiesce();
             self.config.budgets.tick(now);
             self.publish(now);
-            if !self.removing.is_empty() {
-                self.give_ports_back();
+            if !self.leaving.is_empty() {
+                self.give_ports_back(now);
             }
             last_rounds += u32::from(self.stopping);
             self.deaf = last_rounds > LAST_ROUNDS;
@@ -249,7 +250,7 @@ impl Worker {
             idle += 1;
             self.config.counters.idle_loops.add(1);
             if self.stopping && idle >= IDLE_ROUNDS && self.is_over(now) {
-                self.drop_held();
+                (0..self.exits.len()).for_each(|port| self.drop_held(port));
                 self.publish(now);
                 self.publish_details();
                 return;
