@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lib.bora import Bora
+from lib.bora import Bora, binary
 from lib.traffic import both_families, load
 
 pytestmark = pytest.mark.bora
@@ -30,3 +30,19 @@ def test_two_workers_on_ports_with_one_queue(kernel_net, mode, say):
     assert len(workers) == 2
     net.bora.check_conservation()
     net.bora.stop()
+
+
+def test_workers_are_placed_and_shown(kernel_net):
+    """`--workers` chooses CPUs; where they are and what they share is shown; `--cores` overrides, and not both."""
+    net = kernel_net
+    net.bora = Bora(net.router, ["r0", "r1"], "engine", ["--workers", "1"])
+    net.bora.start()
+    worker = net.bora.show("workers")[0]
+    assert isinstance(worker["core"], int) and worker["node"] is not None
+    assert worker["core"] not in worker["shares_with"]
+    assert "SHARES WITH" in net.router.exec(binary(), "show", "workers").stdout
+    net.bora.stop()
+    for options, words in ((["--workers", "1", "--cores", "0"], "cannot be used with"),
+                           (["--workers", "200"], "the machine has")):
+        done = net.router.exec(binary(), "run", "--port", "r0", "--path", "engine", *options, check=False)
+        assert done.returncode != 0 and words in done.stderr, done.stderr

@@ -105,6 +105,9 @@ pub(crate) struct RunOptions {
     /// CPUs for the engine's workers, such as 1-3,5
     #[arg(long, value_name = "LIST", value_parser = cores, default_value = "", hide_default_value = true)]
     pub(crate) cores: Cores,
+    /// This many workers, placed for you: on the ports' NUMA node, a physical core each, CPU 0 last
+    #[arg(long, value_name = "COUNT", conflicts_with = "cores", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) workers: Option<u16>,
     /// When workers look at their queues: poll, adaptive, interrupt, moderated or
     /// moderated:PACKETS:MICROSECONDS
     #[arg(long)]

@@ -72,6 +72,10 @@ fn configuration(options: RunOptions) -> anyhow::Result<File> {
     if !options.cores.0.is_empty() {
         file.workers.cores = options.cores.0;
     }
+    if let Some(count) = options.workers {
+        let names: Vec<&str> = file.ports.iter().map(|port| &*port.name).collect();
+        file.workers.cores = bora_router::place(count.into(), &names)?;
+    }
     file.workers.mode = options.mode.unwrap_or(file.workers.mode);
     file.workers.recycling &= !options.no_recycling;
     file.fib.memory = options.fib_memory.unwrap_or(file.fib.memory);

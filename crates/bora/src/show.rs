@@ -163,14 +163,18 @@ fn workers(workers: &[WorkerReport]) -> String {
                 worker
                     .core
                     .map_or_else(|| "any".into(), |core| core.to_string()),
+                worker
+                    .node
+                    .map_or_else(|| "-".into(), |node| node.to_string()),
+                numbers(&worker.shares_with),
                 worker.mode.clone(),
                 worker.rx_packets.to_string(),
                 worker.tx_packets.to_string(),
                 worker.held.to_string(),
                 worker.loops.to_string(),
                 worker.sleeps.to_string(),
-                worker.pool_hits.to_string(),
-                worker.pool_refilled.to_string(),
+                worker.pool_size.to_string(),
+                hit_rate(worker),
                 worker.pool_exhausted.to_string(),
             ]
         })
@@ -178,17 +182,36 @@ fn workers(workers: &[WorkerReport]) -> String {
     let head = [
         "WORKER",
         "CPU",
+        "NODE",
+        "SHARES WITH",
         "MODE",
         "RECEIVED",
         "SENT",
         "HELD",
         "LOOPS",
         "SLEEPS",
+        "POOL",
         "POOL HITS",
-        "REFILLED",
         "EXHAUSTED",
     ];
     table(&head, &rows)
+}
+
+/// Frames that came from the worker's own list, of all it took.
+fn hit_rate(worker: &WorkerReport) -> String {
+    match worker.pool_hits + worker.pool_refilled {
+        0 => "-".into(),
+        all => format!("{:.1} %", 100.0 * worker.pool_hits as f64 / all as f64),
+    }
+}
+
+/// `1,5`, or `-` for none.
+fn numbers(numbers: &[usize]) -> String {
+    if numbers.is_empty() {
+        return "-".into();
+    }
+    let texts: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    texts.join(",")
 }
 
 fn classes(classes: &[ClassReport]) -> String {

@@ -18,6 +18,7 @@ use crate::report::{
     RuleReport, SyncReport, WorkerReport,
 };
 use crate::router::{Router, mode_name, path_name};
+use crate::topology;
 use crate::totals::add;
 
 impl Router {
@@ -190,9 +191,12 @@ impl Router {
         let report = |(index, worker): (usize, &Running)| {
             let counters = &worker.counters;
             let ports = || counters.ports.iter();
+            let cpu = worker.core.and_then(topology::cpu);
             WorkerReport {
                 index,
                 core: worker.core,
+                node: cpu.as_ref().map(|cpu| cpu.node),
+                shares_with: cpu.map(|cpu| cpu.others()).unwrap_or_default(),
                 mode: worker.mode.to_string(),
                 loops: counters.loops.get(),
                 sleeps: counters.sleeps.get(),
@@ -203,6 +207,7 @@ impl Router {
                 pool_refilled: counters.pool_refilled.get(),
                 pool_spilled: counters.pool_spilled.get(),
                 pool_exhausted: counters.pool_exhausted.get(),
+                pool_size: counters.pool_size.get(),
             }
         };
         engine.workers.iter().enumerate().map(report).collect()

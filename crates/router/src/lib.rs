@@ -15,6 +15,7 @@ mod report;
 mod router;
 mod rules;
 mod spec;
+mod topology;
 mod totals;
 mod twin;
 
@@ -35,3 +36,4 @@ pub use report::{
 };
 pub use router::{Router, detach_leftovers};
 pub use spec::{PortSpec, TwinSpec, Wire};
+pub use topology::place;

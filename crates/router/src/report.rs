@@ -119,6 +119,10 @@ pub struct WorkerReport {
     pub index: usize,
     /// CPU, if pinned.
     pub core: Option<usize>,
+    /// NUMA node of that CPU.
+    pub node: Option<usize>,
+    /// Other CPUs that share its physical core or its second-level cache.
+    pub shares_with: Vec<usize>,
     /// When it looks at its queues: `poll`, `adaptive`, `moderated:PACKETS:MICROSECONDS` or
     /// `interrupt`.
     pub mode: String,
@@ -140,6 +144,8 @@ pub struct WorkerReport {
     pub pool_spilled: u64,
     /// Requests that found no frame.
     pub pool_exhausted: u64,
+    /// Frames on its own list now.
+    pub pool_size: u64,
 }
 
 /// A route as Bora holds it.
