@@ -4,7 +4,7 @@ PYTHON := /usr/bin/python3
 CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 
-.PHONY: help deps build demo test unit conformance integration bench bench-veth bench-fib bench-engine lint fmt clean
+.PHONY: help deps build demo test unit conformance integration bench bench-veth bench-latency bench-fib bench-engine lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -33,11 +33,15 @@ conformance: build ## RFC behaviour: the kernel, the engine and express
 integration: build ## Whole-router tests in namespaces
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q
 
-bench: bench-veth bench-fib bench-engine ## All benchmarks
+bench: bench-veth bench-latency bench-fib bench-engine ## All benchmarks
 
 bench-veth: build ## kernel, express and engine on veth, side by side
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root target/release/bench-veth
+
+bench-latency: build ## Latency of kernel, express and the engine's modes on veth
+	$(CARGO) build --release -p bora-bench
+	@scripts/as-root target/release/bench-latency $(ARGS)
 
 # The tables directory and further options: make bench-fib BORA_TABLES=DIRECTORY ARGS=--quick
 BORA_TABLES ?= $(wildcard ../shared/data)

@@ -28,7 +28,13 @@ struct signature {
 	__u16 balance;
 	__u32 sequence_high;
 	__u32 sequence_low;
+	__u16 stamp_high; /* monotonic ns, 48 bits */
+	__u32 stamp_low;
 } __attribute__((packed));
+
+/* Latencies by octave of ns, and 16 parts of each. */
+#define OCTAVES 40
+#define PARTS 16
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -41,7 +47,7 @@ struct {
  * headers are written anew each time. */
 __u8 headers[64];
 volatile __u32 flows = 1;
-volatile __u32 watch_gaps;
+volatile __u32 watch_times; /* gaps and latencies */
 /* Read and cleared by the tester. */
 __u64 sequence;
 __u64 received;
@@ -50,6 +56,7 @@ __u64 reordered;
 __u64 duplicated;
 __u64 last_arrival;
 __u64 longest_gap;
+__u64 latencies[OCTAVES * PARTS];
 __u64 last_of_flow[MAX_FLOWS];
 
 static __always_inline struct udphdr *udp_of(struct xdp_md *ctx, struct signature **signature)
@@ -83,7 +90,7 @@ static __always_inline int send(struct xdp_md *ctx, const __u32 length)
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct signature *signature = data + length;
 	struct udphdr *udp = data + length - sizeof(*udp);
-	__u64 number = sequence++;
+	__u64 number = sequence++, now = bpf_ktime_get_ns();
 	__u32 sum;
 
 	if ((void *)(signature + 1) > end)
@@ -93,8 +100,12 @@ static __always_inline int send(struct xdp_md *ctx, const __u32 length)
 	signature->magic = bpf_htons(MAGIC);
 	signature->sequence_high = number >> 32;
 	signature->sequence_low = number;
+	signature->stamp_high = now >> 32;
+	signature->stamp_low = now;
 	sum = udp->source + (signature->sequence_high & 0xffff) + (signature->sequence_high >> 16) +
-	      (signature->sequence_low & 0xffff) + (signature->sequence_low >> 16);
+	      (signature->sequence_low & 0xffff) + (signature->sequence_low >> 16) +
+	      signature->stamp_high + (signature->stamp_low & 0xffff) +
+	      (signature->stamp_low >> 16);
 	signature->balance = ~fold(sum);
 	return bpf_redirect_map(&out, 0, XDP_DROP);
 }
@@ -105,6 +116,24 @@ int generate(struct xdp_md *ctx)
 	bool v6 = ((struct ethhdr *)headers)->h_proto == bpf_htons(ETH_P_IPV6);
 
 	return v6 ? send(ctx, HEADERS_V6) : send(ctx, HEADERS_V4);
+}
+
+static __always_inline void count_latency(const struct signature *signature, __u64 now)
+{
+	__u64 stamp = (__u64)signature->stamp_high << 32 | signature->stamp_low;
+	__u64 latency = (now - stamp) & 0xffffffffffff;
+	__u32 octave = 0, slot;
+
+#pragma unroll
+	for (int bits = 32; bits; bits /= 2) {
+		if (latency >> (octave + bits))
+			octave += bits;
+	}
+	/* the four bits below the highest one */
+	slot = octave < 4 ? latency & 15 : latency >> (octave - 4) & 15;
+	slot += octave * PARTS;
+	if (slot < OCTAVES * PARTS)
+		latencies[slot]++;
 }
 
 SEC("xdp")
@@ -129,8 +158,9 @@ int sink(struct xdp_md *ctx)
 		else
 			last_of_flow[flow] = number;
 	}
-	if (watch_gaps) {
+	if (watch_times) {
 		now = bpf_ktime_get_ns();
+		count_latency(signature, now);
 		if (last_arrival && now - last_arrival > longest_gap)
 			longest_gap = now - last_arrival;
 		last_arrival = now;

@@ -44,7 +44,7 @@ fn main() -> anyhow::Result<()> {
             eprintln!("round {round} of {}: {}", options.rounds, subject.name());
             let daemon = match subject {
                 Subject::Kernel => None,
-                other => Some(network.start(other.name())?),
+                other => Some(network.start(other.name(), &[])?),
             };
             for &size in &options.sizes {
                 for &flows in &options.flows {

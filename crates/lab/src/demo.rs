@@ -13,7 +13,7 @@ const FLOWS: u32 = 64;
 
 const WORK: [(&str, Traffic); 3] = [
     ("IPv4, 64-byte frames", Traffic::V4(64)),
-    ("IPv6, 78-byte frames", Traffic::V6(78)),
+    ("IPv6, 84-byte frames", Traffic::V6(84)),
     ("IPv4, IMIX 7:4:1", Traffic::Imix),
 ];
 
@@ -34,7 +34,7 @@ pub fn run(rate: u64) -> anyhow::Result<()> {
     println!("1. The kernel forwards.");
     let kernel = work(&mut testbed)?;
     println!("\n2. Bora forwards (bora run --port ra --port rb).");
-    let daemon = network.start("auto")?;
+    let daemon = network.start("auto", &[])?;
     let ours = work(&mut testbed)?;
 
     println!(
@@ -62,7 +62,7 @@ pub fn run(rate: u64) -> anyhow::Result<()> {
     let mut restarted = None;
     let taken_over = testbed.measure(Traffic::V4(64), FLOWS, rate, OUTAGE_TIME, || {
         std::thread::sleep(OUTAGE_TIME / 4);
-        restarted = Some(network.start("auto")?);
+        restarted = Some(network.start("auto", &[])?);
         Ok(())
     })?;
     print_outage("restart", &taken_over);

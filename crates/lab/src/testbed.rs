@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use bora_tester::{Addresses, Generator, Sink, SinkCounters, Stream};
+use bora_tester::{Addresses, Generator, Latencies, Sink, SinkCounters, Stream};
 use bora_wire::MacAddr;
 
 use crate::netns::{Namespace, clean_up_on_signals, remove_leftovers};
@@ -186,6 +186,11 @@ impl Testbed {
         })
     }
 
+    /// Latencies of the last measurement, if it had a rate: from the sender's stamp to the receiver.
+    pub fn latencies(&self) -> Latencies {
+        self.sink.latencies()
+    }
+
     fn streams(&self, traffic: Traffic) -> Vec<(Stream, u64)> {
         let v4 = Addresses::V4(Ipv4Addr::new(10, 66, 1, 2), Ipv4Addr::new(10, 66, 2, 2));
         let v6 = Addresses::V6(
@@ -228,7 +233,7 @@ impl Network {
     }
 
     /// Starts Bora between the hosts and waits until it forwards.
-    pub fn start(&self, path: &str) -> anyhow::Result<Daemon> {
+    pub fn start(&self, path: &str, options: &[&str]) -> anyhow::Result<Daemon> {
         let cpu = ROUTER_CPU.to_string();
         let mut child = self
             .router
@@ -236,6 +241,7 @@ impl Network {
             .args([
                 "run", "--port", "ra", "--port", "rb", "--path", path, "--cores", &cpu,
             ])
+            .args(options)
             .stderr(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()

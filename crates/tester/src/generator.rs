@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
@@ -14,6 +14,13 @@ use crate::template::Stream;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// Packets of one call when nothing holds the generator back: some milliseconds.
 const BURST: u64 = 8192;
+/// Packets of one call at a rate: fewer than the 256 places of a veth's ring, also when the generator
+/// was late.
+const PACED_BURST: u64 = 128;
+
+/// Waits for the kernel's page pools, and how often.
+const PAUSE: Duration = Duration::from_millis(50);
+const PATIENCE: u32 = 100;
 
 /// Sends in the network namespace of the thread that uses it.
 pub struct Generator {
@@ -99,7 +106,7 @@ impl Generator {
                     std::thread::sleep(Duration::from_micros(200));
                     continue;
                 }
-                (due - sent).min(BURST)
+                (due - sent).min(PACED_BURST)
             };
             for (frame, weight) in &frames {
                 let count = (round * weight / weights).max(*weight);
@@ -115,17 +122,24 @@ impl Generator {
             let headers = frame.len().min(bss.headers.len());
             bss.headers[..headers].copy_from_slice(&frame[..headers]);
         }
-        let input = ProgramInput {
-            data_in: Some(frame),
-            repeat: u32::try_from(count).unwrap_or(u32::MAX),
-            flags: BPF_F_TEST_XDP_LIVE_FRAMES,
-            ..ProgramInput::default()
-        };
-        self.skeleton
-            .progs
-            .generate
-            .test_run(input)
-            .context("send")?;
-        Ok(())
+        for _ in 0..PATIENCE {
+            let input = ProgramInput {
+                data_in: Some(frame),
+                repeat: u32::try_from(count).unwrap_or(u32::MAX),
+                flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+                ..ProgramInput::default()
+            };
+            match self.skeleton.progs.generate.test_run(input) {
+                // each call takes a page pool, whose number the kernel gives back a second or more
+                // later; there are 65534
+                Err(error) if is_no_space(&error) => std::thread::sleep(PAUSE),
+                done => return done.map(drop).context("send"),
+            }
+        }
+        bail!("the kernel has no page pools left for so many short bursts")
     }
+}
+
+fn is_no_space(error: &libbpf_rs::Error) -> bool {
+    error.to_string().contains("(os error 28)")
 }

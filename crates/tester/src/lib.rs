@@ -16,7 +16,7 @@ mod skeleton {
 }
 
 pub use generator::Generator;
-pub use sink::{Sink, SinkCounters};
+pub use sink::{Latencies, Sink, SinkCounters};
 pub use template::{Addresses, Stream};
 
 /// Most flows of a stream.

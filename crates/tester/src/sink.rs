@@ -52,16 +52,18 @@ impl Sink {
         })
     }
 
-    /// Starts counting from zero.
-    pub fn reset(&mut self, watch_gaps: bool) {
+    /// Starts counting from zero, and watches gaps and latencies if asked; that costs two readings of
+    /// the clock for each packet.
+    pub fn reset(&mut self, watch_times: bool) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.watch_gaps = watch_gaps.into();
+            bss.watch_times = watch_times.into();
             bss.received = 0;
             bss.received_bytes = 0;
             bss.reordered = 0;
             bss.duplicated = 0;
             bss.last_arrival = 0;
             bss.longest_gap = 0;
+            bss.latencies.fill(0);
             bss.last_of_flow.fill(0);
         }
     }
@@ -80,6 +82,12 @@ impl Sink {
         }
     }
 
+    /// Latencies from the generator's stamp to here, if watched. Both must be on one machine.
+    pub fn latencies(&self) -> Latencies {
+        let bss = self.skeleton.maps.bss_data.as_deref();
+        Latencies(bss.map_or_else(Vec::new, |bss| bss.latencies.to_vec()))
+    }
+
     /// Waits until nothing has arrived for a moment; returns the counters then.
     pub fn drained(&self) -> SinkCounters {
         let mut before = self.counters();
@@ -92,5 +100,49 @@ impl Sink {
             before = now;
         }
         before
+    }
+}
+
+/// Parts of an octave in the program's histogram (`PARTS` in `xdp/tester.bpf.c`).
+const PARTS: usize = 16;
+
+/// Latencies of many packets, to a sixteenth.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies(Vec<u64>);
+
+impl Latencies {
+    /// The latency that this share of the packets, 0 to 1, did not exceed; `None` without packets.
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let all: u64 = self.0.iter().sum();
+        let rank = ((all as f64 * share).ceil() as u64).max(1);
+        let mut below = 0;
+        let slot = self.0.iter().position(|&count| {
+            below += count;
+            below >= rank
+        })?;
+        let (octave, part) = (slot / PARTS, slot % PARTS);
+        // the upper end of the slot
+        let nanoseconds = match octave {
+            0..4 => part as u64,
+            _ => ((PARTS + part + 1) as u64) << (octave - 4),
+        };
+        Some(Duration::from_nanos(nanoseconds))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_upper_ends_of_slots() {
+        let mut slots = vec![0; 40 * PARTS];
+        slots[10 * PARTS] = 99; // 1024 to 1087 ns
+        slots[20 * PARTS + 15] = 1; // just below 2 ms
+        let latencies = Latencies(slots);
+        assert_eq!(latencies.quantile(0.5), Some(Duration::from_nanos(1088)));
+        assert_eq!(latencies.quantile(0.99), Some(Duration::from_nanos(1088)));
+        assert_eq!(latencies.quantile(1.0), Some(Duration::from_nanos(1 << 21)));
+        assert_eq!(Latencies::default().quantile(0.5), None);
     }
 }

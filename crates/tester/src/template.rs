@@ -7,7 +7,7 @@ use bora_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4, ipv6};
 
 /// UDP header and signature (see `xdp/tester.bpf.c`).
 const UDP: usize = 8;
-const SIGNATURE: usize = 12;
+const SIGNATURE: usize = 18;
 const ETHERNET: usize = 14;
 const FCS: usize = 4;
 
@@ -112,7 +112,7 @@ mod tests {
 
         let v6 = Addresses::V6("fd00::1".parse().unwrap(), "fd00::2".parse().unwrap());
         let frame = stream(v6, 64);
-        assert_eq!(frame.len(), 74, "the least an IPv6 test packet can be");
+        assert_eq!(frame.len(), 80, "the least an IPv6 test packet can be");
         ipv6::Packet::new_checked(&frame[14..]).unwrap();
         assert_eq!(stream(v6, 1518).len(), 1514);
     }

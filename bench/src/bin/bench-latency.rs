@@ -1,0 +1,88 @@
+//! Latency through a router on two veth pairs: the kernel, express, and the engine in each mode.
+//!
+//! Each subject's own capacity is measured first; then it gets half and nine tenths of it. The
+//! sender stamps each packet as it leaves, the receiver's XDP program reads the stamp.
+#![forbid(unsafe_code)]
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use bora_bench::{Results, publish};
+use bora_lab::{Subject, Testbed, Traffic};
+use clap::Parser;
+
+const CAPACITY_TIME: Duration = Duration::from_millis(500);
+const TIME: Duration = Duration::from_secs(1);
+const FRAME: usize = 64;
+const FLOWS: u32 = 64;
+const LOADS: [f64; 2] = [0.5, 0.9];
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
+/// Name, tier and options of `bora run`.
+const SUBJECTS: [(&str, Subject, &[&str]); 6] = [
+    ("kernel", Subject::Kernel, &[]),
+    ("express", Subject::Express, &[]),
+    ("engine, poll", Subject::Engine, &["--mode", "poll"]),
+    ("engine, adaptive", Subject::Engine, &["--mode", "adaptive"]),
+    (
+        "engine, moderated",
+        Subject::Engine,
+        &["--mode", "moderated"],
+    ),
+    (
+        "engine, interrupt",
+        Subject::Engine,
+        &["--mode", "interrupt"],
+    ),
+];
+
+/// Measures latency of kernel, express and engine on veth, the same work in turn.
+#[derive(clap::Parser)]
+struct Options {
+    /// The program to measure
+    #[arg(long, default_value = "target/release/bora")]
+    bora: PathBuf,
+    /// How often each subject has its turn
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let mut testbed = Testbed::new(&options.bora.canonicalize()?)?;
+    let network = testbed.network();
+    let (mut latency, mut rates, mut lost) =
+        (Results::default(), Results::default(), Results::default());
+    for round in 1..=options.rounds {
+        for (name, subject, arguments) in SUBJECTS {
+            eprintln!("round {round} of {}: {name}", options.rounds);
+            let daemon = match subject {
+                Subject::Kernel => None,
+                other => Some(network.start(other.name(), arguments)?),
+            };
+            let mut measure =
+                |rate, time| testbed.measure(Traffic::V4(FRAME), FLOWS, rate, time, || Ok(()));
+            let capacity = measure(0, CAPACITY_TIME)?.rate();
+            rates.add("capacity", name, capacity);
+            for load in LOADS {
+                let rate = (capacity * load) as u64;
+                let measured = testbed.measure(Traffic::V4(FRAME), FLOWS, rate, TIME, || Ok(()))?;
+                let missing = measured.sent.saturating_sub(measured.arrived.packets);
+                let percent = 100.0 * missing as f64 / measured.sent.max(1) as f64;
+                lost.add(&format!("load {load}"), name, percent);
+                for (quantile, share) in QUANTILES {
+                    let value = testbed.latencies().quantile(share);
+                    let value = value.context("nothing arrived")?.as_secs_f64() * 1e6;
+                    latency.add(&format!("load {load}, {quantile}"), name, value);
+                }
+            }
+            if let Some(daemon) = daemon {
+                network.stop(daemon)?;
+            }
+        }
+    }
+    let mut rows = rates.rows("throughput", "packets/s", "kernel");
+    rows.extend(latency.rows("latency", "us", "kernel"));
+    rows.extend(lost.rows("lost", "%", "kernel"));
+    publish("latency", &rows)
+}
