@@ -1,4 +1,4 @@
-//! Last stage: make the packet ready to leave.
+//! Fifth stage: make the packet ready to leave.
 
 use bora_buffer::Packet;
 use bora_fib::{Adjacency, NextHopId};
@@ -62,7 +62,8 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
 fn plain_ipv4(headers: &mut [u8; PLAIN_IPV4], adjacency: &Adjacency) {
     headers[..12].copy_from_slice(&adjacency.l2[..12]);
     let sum = checksum::decrement_ttl(u16::from_be_bytes([headers[24], headers[25]]));
-    headers[22] -= 1; // parse left no TTL below 2
+    // parse left no TTL below 2, but a memif peer that owns the other end can change it meanwhile
+    headers[22] = headers[22].wrapping_sub(1);
     headers[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 

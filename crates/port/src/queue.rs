@@ -114,7 +114,9 @@ impl Queue {
             Self::Tap(queue) => queue.close(frames),
             Self::AfPacket(queue) => queue.close(frames),
             Self::Pcap(queue) => queue.close(frames),
-            Self::Memory(_) | Self::Memif(_) => {}
+            Self::Memif(queue) => queue.close(frames),
+            // its owner empties it before
+            Self::Memory(_) => {}
         }
     }
 

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use crate::config::{Action, File, diff};
 use crate::report::ApplyReport;
 use crate::router::Router;
+use crate::spec::PortSpec;
 
 /// How to apply.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -52,6 +53,9 @@ impl Router {
         new.check().map_err(|problem| problem.to_string())?;
         let actions = diff(&self.file, new);
         refuse(&actions)?;
+        if options.confirm.is_some() {
+            self.must_be_able_to_go_back(&actions)?;
+        }
         let report = ApplyReport {
             actions: actions.iter().map(ToString::to_string).collect(),
             confirm_seconds: options
@@ -70,6 +74,23 @@ impl Router {
             due: Instant::now() + Duration::from_secs(seconds),
         });
         Ok(report)
+    }
+
+    /// Ports that are no interfaces can be removed while Bora runs, but not added.
+    fn must_be_able_to_go_back(&self, actions: &[Action]) -> Result<(), String> {
+        for action in actions {
+            let Action::RemovePort(name) = action else {
+                continue;
+            };
+            let of = self.file.ports.iter().find(|port| port.name == *name);
+            if of.is_some_and(|port| !matches!(port.spec(), PortSpec::Interface(_))) {
+                return Err(format!(
+                    "nothing is changed:\nport {name} cannot be added again while Bora runs, so \
+                     that there is no way back; apply it without --confirm"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Keeps what was applied.

@@ -246,7 +246,10 @@ impl Router {
         port.before = self.totals(id);
         port.settings = port.wanted(&self.mirror, &self.config);
         if let (Some(engine), Some(sockets)) = (&mut self.engine, sockets) {
-            engine.add_port(&port, sockets, &PortConfig::of(&section))?;
+            if let Err(error) = engine.add_port(&port, sockets, &PortConfig::of(&section)) {
+                port.detach(&self.place);
+                return Err(error);
+            }
             engine.wait_for_workers();
         }
         self.ports.push(port);

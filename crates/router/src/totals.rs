@@ -101,9 +101,10 @@ impl Router {
         add(&mut total.dropped, "rx_malformed", lost.rx_malformed);
         add(&mut total.dropped, "tx_link_down", lost.tx_link_down);
         add(&mut total.dropped, "tx_refused", lost.tx_refused);
+        add(&mut total.dropped, "tx_invalid", lost.tx_invalid);
         // of the first two no worker knows, the others it has counted as sent
         total.rx_packets += lost.rx_too_long + lost.rx_malformed;
-        let refused = lost.tx_link_down + lost.tx_refused;
+        let refused = lost.tx_link_down + lost.tx_refused + lost.tx_invalid;
         total.tx_packets = total.tx_packets.saturating_sub(refused);
         total
     }

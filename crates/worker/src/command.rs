@@ -135,16 +135,18 @@ impl Worker {
         if held != leaving.held {
             (leaving.held, leaving.since) = (held, now);
         }
-        if held > 0 && now.duration_since(leaving.since) < GIVE_UP {
+        let done = held == 0 && port.share.may_leave();
+        if !done && now.duration_since(leaving.since) < GIVE_UP {
             return false;
         }
         self.drop_held(leaving.number);
         let port = &mut self.config.ports[leaving.number];
+        let mut queues = std::mem::take(&mut port.queues);
+        queues.extend(port.twin.take());
         let returned = Returned {
             port: port.ingress.port,
-            queues: std::mem::take(&mut port.queues),
+            queues,
         };
-        port.twin = None;
         port.share = Share::Alone;
         if self.config.returns.push(returned).is_err() {
             log::error!("nobody takes the queues of a removed port; they are closed here");

@@ -30,7 +30,7 @@ impl Counter {
 }
 
 /// One worker's counters of one port, in packets unless named otherwise. Punts and drops are
-/// counted at the port the packet came in by.
+/// counted at the port the packet came in by; what waited for an output, at the output.
 #[derive(Debug)]
 pub struct PortCounters {
     /// Received from the port's queues.

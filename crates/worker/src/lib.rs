@@ -1,8 +1,8 @@
 //! Who does it: a thread a core.
 //!
-//! A [`Worker`] owns one or more receive queues of every port and one transmit ring on every
-//! port; nothing on its way is shared but the published tables, its counters (one writer) and
-//! the ring to the slow path.
+//! A [`Worker`] owns receive queues and a transmit ring of every port, or shares a queue with others
+//! ([`Share`]) by rings with one writer and one reader; nothing else on its way is shared but the
+//! published tables, its counters (one writer) and the ring to the slow path.
 
 #![forbid(unsafe_code)]
 

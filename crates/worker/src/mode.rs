@@ -29,6 +29,10 @@ pub enum Mode {
     Interrupt,
 }
 
+/// Longest that packets may wait for others, in microseconds: a worker that stands still longer looks
+/// stuck.
+const LONGEST_WAIT: u32 = 100_000;
+
 /// What [`Mode::Moderated`] is without numbers: as network cards come.
 const MODERATED: Mode = Mode::Moderated {
     packets: 64,
@@ -56,13 +60,13 @@ impl FromStr for Mode {
                  moderated:PACKETS:MICROSECONDS"
             )
         })?;
-        let number = |text: &str| match text.parse::<u32>() {
-            Ok(number @ 1..=1_000_000) => Ok(number),
-            _ => Err(format!("`{text}` is not a number from 1 to 1000000")),
+        let number = |text: &str, most: u32| match text.parse::<u32>() {
+            Ok(number) if (1..=most).contains(&number) => Ok(number),
+            _ => Err(format!("`{text}` is not a number from 1 to {most}")),
         };
         Ok(Self::Moderated {
-            packets: number(packets)?,
-            time: Duration::from_micros(number(time)?.into()),
+            packets: number(packets, 1_000_000)?,
+            time: Duration::from_micros(number(time, LONGEST_WAIT)?.into()),
         })
     }
 }

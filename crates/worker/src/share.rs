@@ -127,6 +127,16 @@ impl Share {
         }
     }
 
+    /// Whether a removed port may be given up here without a loss: its owner once no member has
+    /// anything to send or to receive, then the members.
+    pub(crate) fn may_leave(&mut self) -> bool {
+        match self {
+            Self::Alone => true,
+            Self::Owner(owner) => owner.is_idle(),
+            Self::Member(member) => Arc::strong_count(&member.link.bursts) == 1,
+        }
+    }
+
     /// Whether another worker has sent something here.
     pub(crate) fn has_mail(&self) -> bool {
         match self {
@@ -235,6 +245,21 @@ impl Owner {
         if let Err(error) = self.last.configure(&roomy(output), refused) {
             log::error!("rates stay as they were: {error}");
         }
+    }
+
+    fn is_idle(&mut self) -> bool {
+        let quiet = self.links.iter_mut().all(|link| {
+            link.bursts.is_empty() && link.grants.is_empty() && link.packets.waiting(1) == 0
+        });
+        quiet && self.granter.is_idle() && self.in_flight() == 0
+    }
+
+    /// Takes back what members sent that will not leave any more.
+    pub(crate) fn drain(&mut self, dropped: impl FnMut(Packet)) {
+        for link in &mut self.links {
+            while link.packets.receive(&mut self.taken, RING) > 0 {}
+        }
+        self.taken.drain(..).for_each(dropped);
     }
 
     fn in_flight(&self) -> u64 {

@@ -72,7 +72,14 @@ impl Worker {
                     continue;
                 }
             };
-            let Some(queue) = queues.first_mut().filter(|_| exit.held() > 0) else {
+            if exit.held() == 0 {
+                continue;
+            }
+            let Some(queue) = queues.first_mut() else {
+                exit.clear(|packet| {
+                    counters.dropped[Drop::NoOutput as usize].add(1);
+                    pool.give(packet.into_frame(region));
+                });
                 continue;
             };
             queue.reclaim(pool);
@@ -95,6 +102,7 @@ impl Worker {
         self.exits[number].clear(&mut drop);
         if let Share::Owner(owner) = &mut self.config.ports[number].share {
             owner.last.clear(&mut drop);
+            owner.drain(&mut drop);
         }
     }
 

@@ -291,6 +291,12 @@ impl Worker {
         self.backlog.len() as u64 + exits.sum::<u64>() + shared.sum::<u64>()
     }
 
+    /// Packets with drivers.
+    fn in_flight(&self) -> u64 {
+        let queues = self.config.ports.iter().flat_map(|port| &port.queues);
+        queues.map(|queue| u64::from(queue.in_flight())).sum()
+    }
+
     /// Whether nothing is left here, nor with those who send through this worker's rings. They
     /// publish what they hold once a round, hence the wait. Or nothing has moved for too long.
     fn is_over(&self, now: Instant) -> bool {
@@ -298,14 +304,15 @@ impl Worker {
             return true;
         }
         let quiet = self.config.peers.is_empty() || now.duration_since(self.busy) >= LONGEST_SLEEP;
-        quiet && self.held() == 0 && self.config.peers.iter().all(|peer| peer.queued.get() == 0)
+        quiet
+            && self.held() == 0
+            && self.in_flight() == 0
+            && self.config.peers.iter().all(|peer| peer.queued.get() == 0)
     }
 
     fn publish(&mut self, now: Instant) {
         let counters = &self.config.counters;
-        let queues = self.config.ports.iter().flat_map(|port| &port.queues);
-        let in_flight = queues.map(|queue| u64::from(queue.in_flight())).sum();
-        counters.held.set(in_flight);
+        counters.held.set(self.in_flight());
         counters.queued.set(self.held());
         counters.loops.add(1);
         if now.duration_since(self.published) >= RARELY {

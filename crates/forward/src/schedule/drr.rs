@@ -1,5 +1,7 @@
 //! Deficit round robin among the classes of one level.
 
+use super::bucket::MAX_FRAME;
+
 /// Smallest quantum in octets: with a whole Ethernet frame a visit nearly always sends something,
 /// which is what makes the round robin O(1) (Shreedhar and Varghese 1996, section 3).
 pub const MIN_QUANTUM: u32 = 1514;
@@ -83,7 +85,9 @@ impl Drr {
             self.turn = (self.turn + 1) % self.members.len();
             let next = &mut self.members[self.turn];
             if let Head::Ready(_) = head(next.class) {
-                next.deficit += next.quantum;
+                // a class that waits for its rate saves up no more than one turn
+                let most = next.quantum.saturating_add(MAX_FRAME);
+                next.deficit = next.deficit.saturating_add(next.quantum).min(most);
             }
         }
         None

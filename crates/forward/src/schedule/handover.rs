@@ -146,6 +146,12 @@ impl Granter {
         }
     }
 
+    /// Whether nobody asks and nothing granted is on its way.
+    pub fn is_idle(&self) -> bool {
+        let mut peers = self.peers.iter();
+        peers.all(|peer| matches!(peer.state, State::Idle))
+    }
+
     /// The next grant and whom it is for. `room` is what the output can take besides the packets it
     /// holds; what is granted already is known here. `None` if nobody asks or the next in turn
     /// must wait for room: nobody overtakes, so an output that drains down to one quantum plus

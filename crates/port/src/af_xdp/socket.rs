@@ -212,14 +212,32 @@ impl Socket {
     #[inline]
     pub fn refill(&mut self, pool: &mut Pool) {
         let free = self.fill.free(RING_SIZE);
-        if free < RING_SIZE / 4 {
-            return;
+        if free >= RING_SIZE / 4 {
+            for _ in 0..free {
+                let Some(frame) = pool.take() else { break };
+                self.fill.write(frame.offset(&self.region));
+            }
+            self.fill.submit();
         }
-        for _ in 0..free {
-            let Some(frame) = pool.take() else { break };
-            self.fill.write(frame.offset(&self.region));
+        // a driver that found the ring empty may wait to be told
+        if self.fill.needs_wakeup() {
+            self.wake_reception();
         }
-        self.fill.submit();
+    }
+
+    #[cold]
+    fn wake_reception(&self) {
+        // SAFETY: a receive without a buffer on our own socket.
+        unsafe {
+            libc::recvfrom(
+                self.fd.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
     }
 
     /// Moves packets from the front of `packets` to the transmit ring while there is room;

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bora_buffer::{Frame, Packet, Pool, Region};
+use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
 
 use super::control::RingPair;
 use super::fault::Fault;
@@ -30,11 +30,14 @@ impl Mailbox {
     }
 
     fn take(&self) -> Option<Option<RingPair>> {
-        if !self.changed.load(Ordering::Relaxed) || !self.changed.swap(false, Ordering::Acquire) {
+        if !self.changed.load(Ordering::Relaxed) {
             return None;
         }
+        // under the lock, so that the flag and what it speaks of change together
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(rings.take())
+        self.changed
+            .swap(false, Ordering::Acquire)
+            .then(|| rings.take())
     }
 
     fn complain(&self, fault: Fault) {
@@ -259,6 +262,11 @@ impl Queue {
         self.broken = true;
         self.mailbox.complain(fault);
         0
+    }
+
+    /// See [`crate::Queue::close`].
+    pub fn close(mut self, frames: &SharedFrames) {
+        self.replace(None, &mut Pool::without_recycling(frames.clone()));
     }
 
     #[cold]

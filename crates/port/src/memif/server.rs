@@ -101,8 +101,11 @@ impl Receiver {
             }
             self.free.push(packet.into_frame(region));
             if !complete {
-                self.ring.set_tail(self.tail);
-                copied?;
+                // what came before the fault is delivered; the fault is met again then
+                if count == 0 {
+                    self.ring.set_tail(self.tail);
+                    copied?;
+                }
                 break;
             }
         }

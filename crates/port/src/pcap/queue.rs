@@ -12,7 +12,7 @@ use super::file::{Capture, FileError};
 use crate::losses::Losses;
 
 /// Free frames kept to copy into.
-const STOCK: usize = 64;
+const STOCK: usize = bora_buffer::MAX_BATCH;
 /// Magic number of files with nanoseconds, in the machine's own byte order.
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 /// LINKTYPE_ETHERNET.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use crate::losses::Losses;
 
 /// Free frames kept to read into.
-const STOCK: usize = 64;
+const STOCK: usize = bora_buffer::MAX_BATCH;
 
 /// One queue. Its calls are those of [`crate::Queue`].
 #[derive(Debug)]
