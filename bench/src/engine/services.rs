@@ -24,6 +24,10 @@ const LOADS: [(&str, f64); 2] = [("full load", 2.0), ("half load", 0.5)];
 const MODES: [Mode; 2] = [Mode::Poll, Mode::Adaptive];
 /// Aim: what a service keeps beside a worker over what it keeps beside another service.
 const AIM: f64 = 0.95;
+/// Turns are so many times shorter than elsewhere,
+const SHORTER: u32 = 2;
+/// and so many times more.
+const MORE: usize = 4;
 /// Until everything is set up.
 const LEAD: Duration = Duration::from_millis(30);
 
@@ -55,15 +59,17 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     }
     let mut report = Report::default();
     let (mut rates, mut kept) = (vec![], vec![]);
-    for round in 1..=plan.rounds {
-        eprintln!("services: round {round} of {}", plan.rounds);
-        let capacity = capacity(plan.time, false)?;
-        let alone = beside(Neighbour::Nothing, OTHER, plan.time)?.rate;
+    // many short turns: what disturbs lasts longer than one and meets several cases
+    let (rounds, time) = (plan.rounds * MORE, plan.time / SHORTER);
+    for round in 1..=rounds {
+        eprintln!("services: round {round} of {rounds}");
+        let capacity = capacity(time, false)?;
+        let alone = beside(Neighbour::Nothing, OTHER, time)?.rate;
         rates.push(alone);
         let mut copy = f64::NAN;
         for (case, neighbour) in neighbours(capacity) {
             for (subject, core) in [(FREE, OTHER), (SHARED, FORWARDING)] {
-                let measured = beside(neighbour, core, plan.time)?;
+                let measured = beside(neighbour, core, time)?;
                 report.sample(RATE, &case, subject, 100.0 * measured.rate / alone);
                 if let Some(goodput) = measured.goodput {
                     report.sample(GOODPUT, &case, subject, 100.0 * goodput / capacity);
@@ -75,7 +81,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
                 }
             }
             if let Neighbour::Worker { mode, rate } = neighbour {
-                let goodput = trial(rate, mode, plan.time).run()?.goodput();
+                let goodput = trial(rate, mode, time).run()?.goodput();
                 report.sample(GOODPUT, &case, NONE, 100.0 * goodput / capacity);
             }
         }
