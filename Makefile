@@ -51,7 +51,7 @@ bench-fib: deps ## Bora's FIB and DPDK's, side by side
 	@scripts/as-root scripts/with-huge-pages 640 target/release/bench-fib \
 		$(if $(BORA_TABLES),--tables $(BORA_TABLES)) --plot docs/bench-fib.svg $(ARGS)
 
-bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairness, priorities, latency
+bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairness, priorities, latency, services
 	@scripts/deps-bench
 	$(CARGO) build --release -p bora-bench --bin bench-engine
 	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-engine \

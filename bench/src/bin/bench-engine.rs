@@ -1,5 +1,5 @@
-//! The engine, measured: its loop, two workers, memif beside DPDK, overload, fairness, priorities
-//! and latency.
+//! The engine, measured: its loop, two workers, memif beside DPDK, overload, fairness, priorities,
+//! latency, and what it leaves to services.
 //!
 //! The numbers come out as tables, as `target/bench/engine.json` and, when asked, as a plot and as
 //! the generated part of a document. How they are measured is in `docs/bench-engine.md`.
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bora_bench::engine::{
-    Plan, Section, fairness, latency, markdown, memif, overload, parallel, priority, throughput,
+    Plan, Section, fairness, latency, markdown, memif, overload, parallel, priority, services,
+    throughput,
 };
 use bora_bench::{chart, document, write};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -63,6 +64,8 @@ enum Benchmark {
     Priority,
     /// Latency by mode and load
     Latency,
+    /// What services get beside a worker
+    Services,
 }
 
 impl Benchmark {
@@ -75,6 +78,7 @@ impl Benchmark {
             Self::Fairness => fairness::run(plan),
             Self::Priority => priority::run(plan),
             Self::Latency => latency::run(plan),
+            Self::Services => services::run(plan),
         }
     }
 }

@@ -7,6 +7,8 @@ pub mod overload;
 pub mod parallel;
 pub mod priority;
 mod report;
+mod service;
+pub mod services;
 pub mod testpmd;
 pub mod throughput;
 mod trial;

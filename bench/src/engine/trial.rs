@@ -1,7 +1,7 @@
 //! One run of a worker over paced inputs and one output.
 
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use bora_forward::schedule::OutputConfig;
@@ -57,6 +57,10 @@ pub struct Trial {
     pub output: OutputConfig,
     /// The worker's mode.
     pub mode: Mode,
+    /// Its CPU, if it is to have one of its own.
+    pub core: Option<usize>,
+    /// When the first packet arrives, if that matters; there is no second try then.
+    pub start: Option<Instant>,
     /// For how long packets arrive.
     pub time: Duration,
     /// Whether packets arrive at random moments of their intervals.
@@ -94,6 +98,8 @@ impl Trial {
             inputs: vec![Input::of_rate(rate)],
             output: OutputConfig::default(),
             mode,
+            core: None,
+            start: None,
             time,
             jitter: false,
             latency: false,
@@ -108,7 +114,7 @@ impl Trial {
     pub fn run(&self) -> anyhow::Result<Measured> {
         let mut best = self.once()?;
         for _ in 1..TRIES {
-            if best.outcome.usage.waited <= self.time / UNDISTURBED {
+            if self.start.is_some() || best.outcome.usage.waited <= self.time / UNDISTURBED {
                 break;
             }
             let next = self.once()?;
@@ -122,7 +128,7 @@ impl Trial {
     fn once(&self) -> anyhow::Result<Measured> {
         let tables = Tables::default_route(self.inputs.len() as u16)?;
         let memory = Memory::new(1)?;
-        let start = machine::soon();
+        let start = self.start.unwrap_or_else(machine::soon);
         let (mut ports, mut arrivals) = (vec![], vec![]);
         for (number, input) in self.inputs.iter().enumerate() {
             let all = packets::flows(input.flows, number as u16, input.dscp);
@@ -152,6 +158,7 @@ impl Trial {
         });
         let settings = Settings {
             mode: self.mode,
+            core: self.core,
             ..Settings::default()
         };
         let job = machine::worker(&tables, &memory, &settings, ports)?;

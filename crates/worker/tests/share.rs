@@ -1,25 +1,28 @@
 //! Several workers on ports with one queue: every packet arrives, flows stay in order, and all
 //! workers take part.
 
+mod common;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId};
+use bora_fib::FibWriter;
 use bora_forward::classify::RuleSet;
 use bora_forward::schedule::{OutputConfig, Shaping};
-use bora_forward::{Drop, HashPolicy, Ingress, RpFilter};
+use bora_forward::{Drop, HashPolicy};
 use bora_port::{Queue, memory};
-use bora_wire::{MacAddr, ipv4};
+use bora_wire::ipv4;
 use bora_worker::{
     BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Share, Worker, WorkerConfig,
     WorkerCounters, WorkerPort, share,
 };
 use crossbeam_queue::ArrayQueue;
 
-const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+use common::{MAC, ingress, tables};
+
 const FRAMES: u32 = 32_768;
 const FLOWS: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,38 +42,11 @@ struct Net {
     received: u64,
 }
 
-fn tables() -> (FibWriter, FibHandle) {
-    let (mut writer, handle) = bora_fib::new(FibConfig::default()).unwrap();
-    for (prefix, port) in [("10.1.0.0/16", 1), ("10.0.0.0/16", 0)] {
-        let hop = NextHop::Forward(Adjacency {
-            port: PortId(port),
-            mtu: 1500,
-            l2: [2; 14],
-        });
-        let hop = writer.add_next_hop(hop).unwrap();
-        writer.insert4(prefix.parse().unwrap(), hop).unwrap();
-    }
-    (writer, handle)
-}
-
-fn ingress(port: u16) -> Ingress {
-    Ingress {
-        port: PortId(port),
-        mac: MAC,
-        forward4: true,
-        forward6: true,
-        rp_filter: RpFilter::Off,
-        partial_checksum: false,
-        send_redirects4: false,
-        gate: None,
-    }
-}
-
 impl Net {
     fn new(workers: usize, mode: Mode, output: &OutputConfig) -> Self {
         let region = Arc::new(Region::new(FRAMES, 2048).unwrap());
         let frames = SharedFrames::of_new_region(&region);
-        let (writer, handle) = tables();
+        let (writer, handle) = tables(&[("10.1.0.0/16", 1), ("10.0.0.0/16", 0)]);
         let bells: Vec<_> = (0..workers)
             .map(|_| Arc::new(Bell::new().unwrap()))
             .collect();

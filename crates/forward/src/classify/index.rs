@@ -11,14 +11,29 @@ use crate::batch::Family;
 
 /// Packets that are matched together.
 pub(super) const GROUP: usize = 64;
-/// No rule matched.
-pub(super) const NONE: u16 = u16::MAX;
 
-/// Which rows an octet's values select.
+/// The rows that the 256 values of an octet select.
+#[derive(Clone, Debug)]
+struct Column {
+    /// The first word of each row: the set itself or its summary. A copy, which saves a load.
+    words: [u64; 256],
+    /// Where the rows are.
+    rows: [u32; 256],
+}
+
+impl Column {
+    fn new(selected: [u32; 256], rows: &Rows) -> Self {
+        Self {
+            words: selected.map(|row| rows.cells[row as usize]),
+            rows: selected,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct OctetTable {
     position: u8,
-    rows: Box<[u32; 256]>,
+    column: Box<Column>,
 }
 
 /// Which rows a port's values select: by the high octet, then the low one. Equal second halves
@@ -28,19 +43,28 @@ struct PortTable {
     /// Source 0, destination 1.
     which: usize,
     high: Box<[u16; 256]>,
-    low: Vec<[u32; 256]>,
-    /// For packets without ports.
-    absent: u32,
+    low: Vec<Column>,
+    /// For packets without ports: first word and row.
+    absent: (u64, u32),
 }
 
 impl PortTable {
     #[inline]
+    fn word(&self, key: &Key) -> u64 {
+        self.column(key)
+            .map_or(self.absent.0, |(column, low)| column.words[low])
+    }
+
     fn row(&self, key: &Key) -> u32 {
-        let Some(ports) = key.ports else {
-            return self.absent;
-        };
-        let [high, low] = ports[self.which].to_be_bytes();
-        self.low[usize::from(self.high[usize::from(high)])][usize::from(low)]
+        self.column(key)
+            .map_or(self.absent.1, |(column, low)| column.rows[low])
+    }
+
+    #[inline]
+    fn column(&self, key: &Key) -> Option<(&Column, usize)> {
+        let [high, low] = key.ports?[self.which].to_be_bytes();
+        let half = self.high[usize::from(high)];
+        Some((&self.low[usize::from(half)], usize::from(low)))
     }
 }
 
@@ -105,33 +129,45 @@ impl Index {
         self.rules.is_empty()
     }
 
-    /// The first rule that matches each key, or [`NONE`].
-    pub(super) fn first_match(&self, keys: &[Key], in_port: PortId, found: &mut [u16; GROUP]) {
+    /// What is open before any octet was looked at: word and row.
+    pub(super) fn start(&self, in_port: PortId) -> (u64, u32) {
         let named = self.in_ports.iter().find(|(port, _)| *port == in_port);
-        let start = named.map_or(self.in_other, |&(_, row)| row);
-        let cells = &self.rows.cells[..];
+        let row = named.map_or(self.in_other, |&(_, row)| row);
+        (self.rows.cells[row as usize], row)
+    }
+
+    /// Takes from each packet's candidates what its key rules out; false if no packet has any left.
+    #[inline]
+    pub(super) fn narrow(&self, keys: &[Key; GROUP], candidates: &mut [u64; GROUP]) -> bool {
         // table by table, so that the loads of different packets do not wait for each other
-        let mut candidates = [cells[start as usize]; GROUP];
         for table in &self.octets {
             let position = usize::from(table.position) % KEY;
+            let mut left = 0;
             for (candidates, key) in candidates.iter_mut().zip(keys) {
-                let row = table.rows[usize::from(key.octets[position])];
-                *candidates &= cells[row as usize];
+                *candidates &= table.column.words[usize::from(key.octets[position])];
+                left |= *candidates;
+            }
+            if left == 0 {
+                return false;
             }
         }
         for table in &self.ports {
             for (candidates, key) in candidates.iter_mut().zip(keys) {
-                *candidates &= cells[table.row(key) as usize];
+                *candidates &= table.word(key);
             }
         }
-        for ((found, &candidates), key) in found.iter_mut().zip(&candidates).zip(keys) {
-            let bit = if self.rows.summarised() {
-                self.first_of(candidates, start, key)
-            } else {
-                first_bit(candidates)
-            };
-            *found = bit.map_or(NONE, |bit| self.rules[bit]);
-        }
+        candidates.iter().any(|&candidates| candidates != 0)
+    }
+
+    /// The first rule of the candidates, which are not 0.
+    #[inline]
+    pub(super) fn first(&self, candidates: u64, start: u32, key: &Key) -> Option<u16> {
+        let bit = if self.rows.summarised() {
+            self.first_of(candidates, start, key)
+        } else {
+            first_bit(candidates)
+        };
+        bit.map(|bit| self.rules[bit])
     }
 
     /// The first rule in the words a summary leaves open.
@@ -139,8 +175,8 @@ impl Index {
         let mut rows = [start; KEY];
         let mut count = 1;
         let octets = self.octets.iter();
-        let octets =
-            octets.map(|table| table.rows[usize::from(key.octets[usize::from(table.position)])]);
+        let octets = octets
+            .map(|table| table.column.rows[usize::from(key.octets[usize::from(table.position)])]);
         let ports = self.ports.iter().map(|table| table.row(key));
         for (slot, row) in rows[1..].iter_mut().zip(octets.chain(ports)) {
             *slot = row;
@@ -226,8 +262,8 @@ fn octet_tables(rules: &[&Rule], rows: &mut Rows) -> Vec<OctetTable> {
         if wanted.iter().all(|wanted| wanted.mask == 0) {
             continue;
         }
-        let mut table = Box::new([0; 256]);
-        for (value, row) in (0..=255).zip(table.iter_mut()) {
+        let mut selected = [0; 256];
+        for (value, row) in (0..=255).zip(&mut selected) {
             let mut bits = rows.none();
             for (number, wanted) in wanted.iter().enumerate() {
                 let allowed = (wanted.value ^ value) & wanted.mask == 0;
@@ -237,7 +273,7 @@ fn octet_tables(rules: &[&Rule], rows: &mut Rows) -> Vec<OctetTable> {
         }
         tables.push(OctetTable {
             position: position as u8,
-            rows: table,
+            column: Box::new(Column::new(selected, rows)),
         });
     }
     tables
@@ -273,19 +309,19 @@ fn port_table(
         by_port[first as usize..end].fill(row);
     }
     let absent = rows.add(select(rules, rows.none(), |rule| range(rule).is_none()));
-    let mut table = PortTable {
-        which,
-        high: Box::new([0; 256]),
-        low: Vec::new(),
-        absent,
-    };
+    let (mut high, mut low) = (Box::new([0; 256]), Vec::<Column>::new());
     let (halves, _) = by_port.as_chunks::<256>();
-    for (high, half) in table.high.iter_mut().zip(halves) {
-        let known = table.low.iter().position(|low| low == half);
+    for (high, half) in high.iter_mut().zip(halves) {
+        let known = low.iter().position(|low| low.rows == *half);
         *high = known.unwrap_or_else(|| {
-            table.low.push(*half);
-            table.low.len() - 1
+            low.push(Column::new(*half, rows));
+            low.len() - 1
         }) as u16;
     }
-    Some(table)
+    Some(PortTable {
+        which,
+        high,
+        low,
+        absent: (rows.cells[absent as usize], absent),
+    })
 }

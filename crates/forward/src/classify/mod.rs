@@ -16,10 +16,10 @@ mod rule;
 
 use bora_fib::NextHopId;
 
-use crate::batch::{Batch, Family};
+use crate::batch::{Batch, Family, Meta};
 use crate::class::Class;
 use crate::{Context, Drop, Verdict};
-use index::{GROUP, Index, NONE};
+use index::{GROUP, Index};
 use key::Key;
 pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
 
@@ -121,41 +121,46 @@ fn match_family(
     (family, index): (Family, &Index),
     hits: &mut [RuleHits],
 ) {
+    let (open, start) = index.start(context.ingress.port);
     let mut keys = [Key::EMPTY; GROUP];
-    let mut found = [NONE; GROUP];
-    let mut members = [0u16; GROUP];
-    let mut from = 0;
-    while from < batch.meta.len() {
-        let mut count = 0;
-        let rest = batch.packets.iter().zip(&batch.meta).enumerate().skip(from);
-        for (at, (packet, meta)) in rest {
-            from = at + 1;
+    let groups = batch.packets.chunks(GROUP);
+    for (packets, metas) in groups.zip(batch.meta.chunks_mut(GROUP)) {
+        // a packet that is not concerned has no candidates, and its key does not matter
+        let mut candidates = [0; GROUP];
+        let places = keys.iter_mut().zip(&mut candidates);
+        for ((key, candidates), (packet, meta)) in places.zip(packets.iter().zip(&*metas)) {
             if meta.verdict == Verdict::Pending && meta.family == family {
-                key::fill(&mut keys[count], context.region.octets(packet), family);
-                members[count] = at as u16;
-                count += 1;
-                if count == GROUP {
-                    break;
-                }
+                key::fill(key, context.region.octets(packet), family);
+                *candidates = open;
             }
         }
-        index.first_match(&keys[..count], context.ingress.port, &mut found);
-        for (&at, &rule) in members[..count].iter().zip(&found) {
-            if rule != NONE {
-                let at = usize::from(at);
-                if let Some(hit) = hits.get_mut(usize::from(rule)) {
-                    hit.packets += 1;
-                    hit.octets += batch.packets[at].length() as u64;
-                }
-                let meta = &mut batch.meta[at];
-                match classifier.actions[usize::from(rule)] {
-                    Action::Drop => meta.verdict = Verdict::Drop(Drop::Rule),
-                    Action::Pass { class, output } => {
-                        meta.class = class.unwrap_or(meta.class);
-                        meta.output = output.unwrap_or(NextHopId::NO_ROUTE);
-                    }
-                }
+        if !index.narrow(&keys, &mut candidates) {
+            continue;
+        }
+        let places = keys.iter().zip(candidates).zip(packets.iter().zip(metas));
+        for ((key, candidates), (packet, meta)) in places {
+            if candidates == 0 {
+                continue;
             }
+            let Some(rule) = index.first(candidates, start, key).map(usize::from) else {
+                continue;
+            };
+            if let Some(hit) = hits.get_mut(rule) {
+                hit.packets += 1;
+                hit.octets += packet.length() as u64;
+            }
+            apply(classifier.actions[rule], meta);
+        }
+    }
+}
+
+#[inline]
+fn apply(action: Action, meta: &mut Meta) {
+    match action {
+        Action::Drop => meta.verdict = Verdict::Drop(Drop::Rule),
+        Action::Pass { class, output } => {
+            meta.class = class.unwrap_or(meta.class);
+            meta.output = output.unwrap_or(NextHopId::NO_ROUTE);
         }
     }
 }
