@@ -112,7 +112,7 @@ fn all_frames_are_back(sides: &mut [&mut Side]) {
         side.settle();
         let held: u32 = side.queues.iter().map(Queue::in_flight).sum();
         assert_eq!(held, 0);
-        assert!(side.free_frames() + 64 * side.queues.len() >= FRAMES as usize);
+        assert!(side.free_frames() + bora_buffer::MAX_BATCH * side.queues.len() >= FRAMES as usize);
     }
 }
 
