@@ -160,7 +160,7 @@ mod tests {
             if known {
                 octets[23] = 17;
             }
-            octets.resize(60, 0xff);
+            octets.resize(octets.len().max(60), 0xff);
             let (mut one, mut other) = (Key::EMPTY, Key::EMPTY);
             fill(&mut one, &octets, Family::V4);
             fill_any(&mut other, &octets, Family::V4);
