@@ -131,16 +131,18 @@ fn random(routes: &[Route<Prefix4>], count: u32) -> Vec<[u8; FRAME]> {
         .collect()
 }
 
-/// Rules for other destinations, so that all are tried: a tenth with a port range.
+/// Rules that are all tried to the end: each lets one of 64 neighbouring destinations of the flows
+/// through, and then wants another protocol. A tenth has a port range.
 fn rules(count: usize) -> RuleSet {
     let rule = |number: usize| Rule {
         addresses: Addresses::V4 {
             source: Ternary::default(),
             destination: Ternary {
-                value: 0xc0a8_0000 + number as u32,
-                mask: u32::MAX,
+                value: 0x0a00_0000 + number as u32 % 64,
+                mask: 0xffff_e03f,
             },
         },
+        protocol: Ternary::exact(6),
         destination_ports: number.is_multiple_of(10).then_some(1000..=2000),
         ..Rule::default()
     };

@@ -13,6 +13,7 @@ mod index;
 mod key;
 mod rows;
 mod rule;
+mod table;
 
 use bora_fib::NextHopId;
 
