@@ -238,6 +238,7 @@ pub fn worker(
         queues: vec![port.queue],
         share: Share::Alone,
         twin: None,
+        held: Vec::new(),
     };
     let worker = Worker::new(WorkerConfig {
         core: settings.core,

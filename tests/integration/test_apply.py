@@ -201,7 +201,8 @@ def test_classes_are_shown(start):
     (ENGINE + TWO + "[[rule]]\nin_port = \"r7\"\n", ["line 7, column 11", "r7", "r0, r1"]),
     (ENGINE + TWO + "[fib]\nmemory = 8\n[workers]\nbudget = 9\n", ["fib.memory", "restart"]),
     (TWO, ["path cannot be changed", "restart"]),
-    (ENGINE + TWO + "[workers]\ncores = [0, 1]\n", ["workers.cores", "restart"]),
+    (ENGINE + TWO + "[workers]\ncores = [0, 4095]\n", ["no CPU 4095"]),
+    (ENGINE + TWO + "[workers]\nrecycling = false\n", ["workers.recycling", "restart"]),
     (ENGINE + TWO + PORT.format("r9") + "[workers]\nbudget = 9\n", ["r9 does not exist", "r0, r1, r2"]),
     (ENGINE + TWO + PORT.format("lo"), ["lo is not an Ethernet interface"]),
     ("nonsense", ["line 1"]),
@@ -303,6 +304,96 @@ def test_every_worker_gets_a_way_to_a_new_port(start, tmp_path, new):
         assert ports(net) == ["q0", "q1", new]
         apply(net, tmp_path, ENGINE + wide + two)
     assert ports(net) == ["q0", "q1"] and net.bora.alive() and "still send" not in net.bora.output()
+
+
+def cores(*numbers):
+    return f"[workers]\ncores = {list(numbers)}\n"
+
+
+def widen_links(net):
+    """Two queues at either end of the first two links."""
+    for namespace, device in [(net.router, f"r{n}") for n in range(2)] + [(net.namespaces[1 + n], f"h{n}") for n in range(2)]:
+        namespace.exec("ethtool", "-L", device, "rx", "2", "tx", "2")
+
+
+@pytest.mark.parametrize("queues", [1, 2])
+@pytest.mark.parametrize("mode", ["adaptive", "poll", "interrupt", "moderated"])
+def test_workers_come_and_go_under_load(start, tmp_path, say, queues, mode):
+    """Other CPUs for workers, more of them and fewer: no packet is lost, no flow reordered, every packet counted."""
+    text = ENGINE + TWO
+    net = start(text + f'[workers]\nmode = "{mode}"\n', widen_links if queues > 1 else None)
+    took = []
+    with load(net, both_families(net), RATE) as traffic:
+        for wanted in [(0, 1), (1,), (0, 1), (), (1, 0), (0,)]:
+            time.sleep(0.4)
+            before = time.monotonic()
+            done = apply(net, tmp_path, text + cores(*wanted) + f'mode = "{mode}"\n').stdout
+            took.append(1000 * (time.monotonic() - before))
+            assert f"workers: cores {list(wanted)}" in done, done
+            workers = net.bora.show("workers")
+            assert [worker["core"] for worker in workers] == (list(wanted) or [None])
+            assert all(worker["mode"].startswith(mode) for worker in workers)
+            if len(wanted) == 2:  # the owner of a queue counts what comes by it
+                time.sleep(0.2)
+                receivers = [worker for worker in net.bora.show("workers") if worker["rx_packets"] > 0]
+                assert len(receivers) == queues
+        time.sleep(0.4)
+        report = traffic.finish()
+    say(f"workers come and go, {mode}, {queues} queues: {report}; {', '.join(f'{one:.0f} ms' for one in took)}")
+    assert report.sent > 2 * RATE, "the test sent too little to prove anything"
+    assert report.lost <= STRAY and report.reordered == 0 == report.duplicated
+    assert "stuck" not in net.bora.output() and net.bora.alive()
+    now = net.bora.check_conservation()
+    assert now["received"] >= report.received, "what earlier workers counted is forgotten"
+    assert sum(one["sent"] for one in net.bora.show("classes")) >= report.received
+    net.bora.stop()
+
+
+def test_what_a_shaped_port_holds_changes_hands(start, tmp_path, say):
+    """Packets that wait for their rate are the new workers' to send, in order."""
+    slow = '[port.queues]\nrate = "1Mbit"\n'
+    net = start(ENGINE + THREE + slow)
+    packet = packets.udp4(net.host4(0), net.host4(2), size=1000)
+    for _ in range(100):  # 100 kB at 1 Mbit/s: 0.8 s
+        net.hosts[0].send(net.frame(packet))
+    before = time.monotonic()
+    for wanted in [(0, 1), (1,), ()]:
+        apply(net, tmp_path, ENGINE + THREE + slow + cores(*wanted))
+    held = net.bora.totals()["held"]
+    say(f"3 changes took {1000 * (time.monotonic() - before):.0f} ms, {held} packets still wait")
+    assert arrived(net, 2, net.forwarded(packet, 2), 100, 5) == 100
+    net.bora.check_conservation()
+    shown = [one for one in net.bora.show("classes") if one["port"] == "r2"]
+    assert sum(one["held"] for one in shown) == 0
+
+
+def test_rule_counts_outlive_workers(start, tmp_path):
+    """Counts of rules go on with other workers, and start anew with other rules."""
+    rule = '[[rule]]\nprotocol = "udp"\n'
+    net = start(ENGINE + TWO + rule)
+    packet = packets.udp4(net.behind4(0), net.behind4(1))
+
+    def counted(more):
+        net.exchange(net.frame(packet), {1: [net.forwarded(packet, 1)]})
+        deadline = time.monotonic() + 1
+        while (found := net.bora.show("rules")[0]["packets"]) != more and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
+
+    assert counted(1) == 1
+    apply(net, tmp_path, ENGINE + TWO + rule + cores(0, 1))
+    assert counted(2) == 2
+    apply(net, tmp_path, ENGINE + TWO + '[[rule]]\nprotocol = 17\nclass = 1\n' + cores(0, 1))
+    assert counted(1) == 1
+
+
+def test_too_many_workers_are_refused(start, tmp_path):
+    """What the memory of this run does not do for is said, and nothing changes."""
+    net = start(ENGINE + TWO)
+    for options in ([], ["--dry-run"]):
+        done = apply(net, tmp_path, ENGINE + TWO + cores(*[0] * 40), *options, check=False)
+        assert done.returncode == 1 and "no packet memory for 40 workers" in done.stderr, done.stderr
+    assert len(net.bora.show("workers")) == 1 and net.probe()
 
 
 def test_a_shaped_port_may_leave_slowly(start, tmp_path):

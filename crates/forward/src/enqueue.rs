@@ -114,11 +114,12 @@ impl Exit {
         self.staged.len() + self.ready.len() + self.queues.held()
     }
 
-    /// Empties it; `dropped` gets what it held.
-    pub fn clear(&mut self, dropped: impl FnMut(Packet)) {
-        self.queues.drain(&mut self.staged);
-        self.staged.append(&mut self.ready);
-        self.staged.drain(..).for_each(dropped);
+    /// Empties it; `taken` gets what it held, class by class in order, each packet's mark its class.
+    pub fn clear(&mut self, taken: impl FnMut(Packet)) {
+        // who was pulled is before who waits, and who waits before who came last
+        self.queues.drain(&mut self.ready);
+        self.ready.append(&mut self.staged);
+        self.ready.drain(..).for_each(taken);
     }
 
     /// When a held packet may leave, as [`Output::next_ready_ns`].

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use bora_fib::{FamilyStats, NextHop, NextHopId, PortId};
 use bora_kernel::RouteView;
 use bora_kernel::message::{Hop, Neighbour, RouteType};
-use bora_worker::{ClassCounters, Mode, RuleCounters};
+use bora_worker::{ClassCounters, Mode, RuleCounters, WorkerCounters};
 
 use crate::api::Call;
 use crate::config::{PortSection, RuleSection};
-use crate::engine::Running;
+use crate::engine::{Engine, Running};
 use crate::ports::Port;
 use crate::report::{
     ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport,
@@ -135,11 +135,11 @@ impl Router {
         let mut reports = Vec::new();
         for (port, section) in self.sections() {
             for class in 0..section.queues.output().classes.len() {
-                let of_worker = |worker: &'_ Running, of: fn(&ClassCounters) -> u64| {
-                    of(&worker.counters.ports[usize::from(port.id.0)].classes[class])
+                let of_worker = |worker: &WorkerCounters, of: fn(&ClassCounters) -> u64| {
+                    of(&worker.ports[usize::from(port.id.0)].classes[class])
                 };
                 let sum = |of| {
-                    let workers = self.engine.iter().flat_map(|engine| &engine.workers);
+                    let workers = self.engine.iter().flat_map(Engine::counters);
                     workers.map(|worker| of_worker(worker, of)).sum()
                 };
                 let (enqueued, sent): (u64, u64) = (
@@ -169,10 +169,8 @@ impl Router {
 
     fn rules(&self) -> Vec<RuleReport> {
         let sum = |number: usize, of: fn(&RuleCounters) -> u64| {
-            let workers = self.engine.iter().flat_map(|engine| &engine.workers);
-            workers
-                .map(|worker| of(&worker.counters.rules[number]))
-                .sum()
+            let workers = self.engine.iter().flat_map(Engine::counters);
+            workers.map(|worker| of(&worker.rules[number])).sum()
         };
         let report = |(number, rule): (usize, &RuleSection)| RuleReport {
             index: number,

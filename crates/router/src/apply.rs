@@ -157,16 +157,17 @@ mod tests {
     fn what_needs_a_restart_is_named_line_by_line() {
         let mut new = File::default();
         new.fib.memory = 8;
-        new.workers.cores = vec![1];
+        new.workers.recycling = false;
         new.workers.budget = 7;
         let text = refuse(&diff(&File::default(), &new)).unwrap_err();
         assert!(
-            text.contains("fib.memory") && text.contains("workers.cores"),
+            text.contains("fib.memory") && text.contains("workers.recycling"),
             "{text}"
         );
         assert_eq!(text.lines().count(), 3, "{text}");
         new.fib = File::default().fib;
-        new.workers.cores.clear();
+        new.workers.recycling = true;
+        new.workers.cores = vec![1];
         assert_eq!(refuse(&diff(&File::default(), &new)), Ok(()));
     }
 }

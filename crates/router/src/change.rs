@@ -1,7 +1,6 @@
 //! Changes of a running Bora: what `bora apply` does, action by action.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use anyhow::{Context, anyhow, ensure};
 use bora_fib::PortId;
@@ -12,7 +11,7 @@ use bora_worker::Command;
 use crate::config::{Action, File, PathChoice, PortConfig, PortSection, RunConfig};
 use crate::engine::Sockets;
 use crate::ports::{self, Port};
-use crate::router::Router;
+use crate::router::{Router, check_cores};
 use crate::rules::{self, CompiledRules};
 use crate::spec::PortSpec;
 
@@ -28,8 +27,10 @@ impl Router {
     pub(crate) fn could(&self, new: &File, actions: &[Action]) -> anyhow::Result<()> {
         self.check_path(&new.clone().into_config())?;
         for action in actions {
-            if let Action::AddPort(section) = action {
-                self.could_add(&section.name)?;
+            match action {
+                Action::AddPort(section) => drop(self.could_add(&section.name)?),
+                Action::SetCores(cores) => self.could_set_cores(cores, new)?,
+                _ => {}
             }
         }
         Ok(())
@@ -74,6 +75,7 @@ impl Router {
                 Action::AddPort(_) | Action::SetRules(_) | Action::SetDscp(_) => continue,
                 Action::RemovePort(name) => self.remove_port(name)?,
                 Action::SetBypass(_) => self.update_ports(false)?,
+                Action::SetCores(_) => self.set_cores()?,
                 other => self.tell_workers(other),
             }
             action.apply(&mut self.file);
@@ -122,9 +124,7 @@ impl Router {
         let rules: CompiledRules = rules::compile(&self.config, &self.ports, &mut self.mirror)?;
         let old = std::mem::replace(&mut self.rules, rules);
         if let Some(engine) = &self.engine {
-            let classifier = &self.rules.classifier;
-            engine.tell(|| Command::SetRules(Arc::clone(classifier)));
-            engine.wait_for_workers();
+            engine.set_rules(&self.rules.classifier);
         }
         old.release(&mut self.mirror);
         Ok(())
@@ -144,6 +144,31 @@ impl Router {
             )),
             None => Ok(()),
         }
+    }
+
+    /// Whether workers on these CPUs could take over.
+    fn could_set_cores(&self, cores: &[usize], new: &File) -> anyhow::Result<()> {
+        check_cores(cores)?;
+        let configs = new.clone().into_config().ports;
+        match &self.engine {
+            Some(engine) => engine.could_have_workers(cores.len().max(1), &self.ports, &configs),
+            None => Ok(()), // express has no workers
+        }
+    }
+
+    /// Replaces the workers by others on the CPUs of the new configuration. The lease goes on, unless
+    /// it takes so long that the rings would overflow.
+    fn set_cores(&mut self) -> anyhow::Result<()> {
+        self.beat();
+        let Some(engine) = &mut self.engine else {
+            return Ok(());
+        };
+        let (hash, classifier) = (self.hash, &self.rules.classifier);
+        let replaced = engine.replace_workers(&self.config, hash, classifier);
+        if let Some(keeper) = &self.keeper {
+            keeper.watch(engine.running());
+        }
+        replaced
     }
 
     fn could_add(&self, name: &str) -> anyhow::Result<Link> {

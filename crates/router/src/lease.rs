@@ -1,7 +1,7 @@
 //! Renews the XDP program's lease while Bora is well.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -22,11 +22,16 @@ pub(crate) struct Keeper {
     lease: Lease,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    watched: Watched,
     /// Moved on by the control loop each time round.
     pub(crate) control: Arc<AtomicU64>,
 }
 
+/// The workers there are, each with the pulse it had last.
+type Watched = Arc<Mutex<Vec<(Arc<WorkerCounters>, Pulse)>>>;
+
 /// Something that must move.
+#[derive(Debug)]
 struct Pulse {
     last: u64,
     since: Instant,
@@ -56,21 +61,20 @@ impl Keeper {
     pub(crate) fn start(lease: Lease, workers: Vec<Arc<WorkerCounters>>) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let control = Arc::new(AtomicU64::new(0));
-        let (stopping, beat) = (stop.clone(), control.clone());
+        let watched = Watched::default();
+        let (stopping, beat, known) = (stop.clone(), control.clone(), watched.clone());
         let thread = std::thread::Builder::new()
             .name("bora-lease".into())
             .spawn(move || {
                 let mut control = Pulse::new(CONTROL_PATIENCE);
-                let mut pulses: Vec<_> = workers
-                    .iter()
-                    .map(|_| Pulse::new(WORKER_PATIENCE))
-                    .collect();
                 let mut well = true;
                 while !stopping.load(Relaxed) {
                     let mut all = control.beats(beat.load(Relaxed));
-                    for (worker, pulse) in workers.iter().zip(&mut pulses) {
+                    let mut workers = known.lock().unwrap_or_else(PoisonError::into_inner);
+                    for (worker, pulse) in &mut *workers {
                         all &= pulse.beats(worker.loops.get());
                     }
+                    drop(workers);
                     if all != well {
                         log::warn!(
                             "{}",
@@ -89,12 +93,24 @@ impl Keeper {
                 }
                 lease.set(0);
             })?;
-        Ok(Self {
+        let keeper = Self {
             lease,
             stop,
             thread: Some(thread),
+            watched,
             control,
-        })
+        };
+        keeper.watch(workers);
+        Ok(keeper)
+    }
+
+    /// These workers must move from now on, and no others.
+    pub(crate) fn watch(&self, workers: Vec<Arc<WorkerCounters>>) {
+        let fresh = workers
+            .into_iter()
+            .map(|worker| (worker, Pulse::new(WORKER_PATIENCE)));
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        *watched = fresh.collect();
     }
 
     /// Ends the lease: from now on everything passes to Linux.

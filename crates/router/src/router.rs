@@ -76,12 +76,12 @@ pub struct Router {
     pub(crate) program: Program,
     pub(crate) ports: Vec<Port>,
     pub(crate) engine: Option<Engine>,
-    keeper: Option<Keeper>,
+    pub(crate) keeper: Option<Keeper>,
     /// Addresses the XDP program knows as the router's own.
     own: HashSet<IpAddr>,
     /// Route MTUs the XDP program knows.
     mtus: BTreeMap<(Ipv4Addr, u8), u32>,
-    hash: (HashPolicy, HashPolicy),
+    pub(crate) hash: (HashPolicy, HashPolicy),
     refreshed: Instant,
     pub(crate) fib_pulse: FibPulse,
     /// Packets each port had left to Linux for the guard's sake, by number: at the last refresh, and
@@ -103,9 +103,7 @@ impl Router {
     pub fn start(file: File, place: Place) -> anyhow::Result<Self> {
         file.check()?;
         let config = file.clone().into_config();
-        if let Some(core) = config.cores.iter().find(|&&core| !cpu_is_online(core)) {
-            bail!("there is no CPU {core} on this machine; see /sys/devices/system/cpu/online");
-        }
+        check_cores(&config.cores)?;
         let lock = place.lock()?;
         let (writer, fib) = bora_fib::new(config.fib)?;
         // before the mirror, so that it knows them
@@ -150,8 +148,7 @@ impl Router {
             let engine = any_engine
                 .then(|| Engine::start(&mut ports, &program, &fib, &config, (hash, classifier)))
                 .transpose()?;
-            let workers = engine.iter().flat_map(|engine| &engine.workers);
-            let counters = workers.map(|worker| worker.counters.clone()).collect();
+            let counters = engine.as_ref().map(Engine::running).unwrap_or_default();
             Ok::<_, anyhow::Error>((engine, counters, rules))
         })();
         let (engine, counters, rules) = match started {
@@ -463,6 +460,14 @@ pub fn detach_leftovers(place: &Place) -> anyhow::Result<usize> {
     }
     place.clean();
     Ok(count)
+}
+
+/// Whether all these CPUs can have workers.
+pub(crate) fn check_cores(cores: &[usize]) -> anyhow::Result<()> {
+    if let Some(core) = cores.iter().find(|&&core| !cpu_is_online(core)) {
+        bail!("there is no CPU {core} on this machine; see /sys/devices/system/cpu/online");
+    }
+    Ok(())
 }
 
 fn cpu_is_online(cpu: usize) -> bool {

@@ -76,8 +76,8 @@ impl Router {
         let Some(engine) = &self.engine else {
             return total;
         };
-        for worker in &engine.workers {
-            let counted = &worker.counters.ports[usize::from(id.0)];
+        for worker in engine.counters() {
+            let counted = &worker.ports[usize::from(id.0)];
             // no program has counted what came past it
             let ungated = counted.ungated_packets.get();
             total.from_engine += counted.rx_packets.get() - ungated;

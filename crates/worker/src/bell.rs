@@ -27,7 +27,7 @@ impl Bell {
 
     /// Wakes the owner if it sleeps; what was put into its rings before, it sees.
     #[inline]
-    pub(crate) fn ring(&self) {
+    pub fn ring(&self) {
         // between the ring's index before and the flag here; the sleeper does it the other way round
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {

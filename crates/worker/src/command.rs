@@ -63,16 +63,22 @@ impl Worker {
                 held: u64::MAX,
                 since: Instant::now(),
             }),
+            Command::Leave(departure) => self.begin_to_leave(departure),
             Command::Stop => self.stopping = true,
         }
     }
 
     /// Adds a port, or fills the place of one that was removed; its receive rings get frames.
     pub(crate) fn add_port(&mut self, mut port: WorkerPort) -> Result<(), OutputError> {
-        let exit = match port.share {
+        let mut exit = match port.share {
             Share::Alone => Exit::new(&port.output)?,
             Share::Owner(_) | Share::Member(_) => Exit::new(&port.output.unshaped())?,
         };
+        let first = match &mut port.share {
+            Share::Owner(owner) => &mut owner.last,
+            Share::Alone | Share::Member(_) => &mut exit,
+        };
+        port.held.drain(..).for_each(|packet| first.stage(packet));
         for queue in port.queues.iter_mut().chain(&mut port.twin) {
             queue.refill(&mut self.pool);
         }

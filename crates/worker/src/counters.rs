@@ -93,6 +93,30 @@ impl PortCounters {
     }
 }
 
+impl PortCounters {
+    fn absorb(&self, other: &Self) {
+        let pairs = [
+            (&self.rx_packets, &other.rx_packets),
+            (&self.rx_bytes, &other.rx_bytes),
+            (&self.ungated_packets, &other.ungated_packets),
+            (&self.ungated_bytes, &other.ungated_bytes),
+            (&self.from_linux, &other.from_linux),
+            (&self.tx_packets, &other.tx_packets),
+            (&self.tx_bytes, &other.tx_bytes),
+        ];
+        let reasons = self.punted.iter().zip(&other.punted);
+        let reasons = reasons.chain(self.dropped.iter().zip(&other.dropped));
+        for (own, other) in pairs.into_iter().chain(reasons) {
+            own.add(other.get());
+        }
+        for (own, other) in self.classes.iter().zip(&other.classes) {
+            own.enqueued.add(other.enqueued.get());
+            own.sent.add(other.sent.get());
+            own.dropped.add(other.dropped.get());
+        }
+    }
+}
+
 /// One worker's counters.
 #[derive(Debug)]
 pub struct WorkerCounters {
@@ -140,6 +164,27 @@ impl WorkerCounters {
             pool_spilled: Counter::default(),
             pool_exhausted: Counter::default(),
             pool_size: Counter::default(),
+        }
+    }
+
+    /// Adds what a worker has counted that has ended, of the same number of ports: for who keeps the
+    /// sums. What it held is not among it.
+    pub fn absorb(&self, other: &Self) {
+        for (own, other) in self.ports.iter().zip(&other.ports) {
+            own.absorb(other);
+        }
+        for (own, other) in self.rules.iter().zip(&other.rules) {
+            own.packets.add(other.packets.get());
+            own.octets.add(other.octets.get());
+        }
+    }
+
+    /// For other rules the counts start anew; of workers that run, [`crate::Command::SetRules`] sees to
+    /// it.
+    pub fn forget_rules(&self) {
+        for rule in &self.rules {
+            rule.packets.set(0);
+            rule.octets.set(0);
         }
     }
 }

@@ -9,6 +9,7 @@
 mod bell;
 mod command;
 mod counters;
+mod leave;
 mod mode;
 mod punt;
 mod receive;
@@ -18,6 +19,7 @@ mod worker;
 
 pub use bell::Bell;
 pub use counters::{ClassCounters, Counter, PortCounters, RuleCounters, WorkerCounters};
+pub use leave::{Departure, reunite};
 pub use mode::{BACKLOG, Mode};
 pub use punt::{Budgets, PUNT_RING, PuntRing, Punted};
 pub use share::{Member, Owner, Share, share};

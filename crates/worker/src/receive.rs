@@ -40,7 +40,7 @@ impl Worker {
     /// ARP and routing protocols; returns how many packets.
     pub(crate) fn relay(&mut self) -> usize {
         let mut relayed = 0;
-        if self.stopping {
+        if self.stopping || self.exodus.is_some() {
             return relayed;
         }
         for (number, port) in self.config.ports.iter_mut().enumerate() {
@@ -89,6 +89,9 @@ impl Worker {
         let counters = &self.config.counters.ports[port];
         let port = &mut self.config.ports[port];
         if self.deaf && port.ingress.gate.is_some() && !matches!(port.share, Share::Member(_)) {
+            return 0;
+        }
+        if self.exodus.is_some() && !matches!(port.share, Share::Member(_)) {
             return 0;
         }
         let queue = &mut port.queues[queue];

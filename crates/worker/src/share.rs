@@ -262,6 +262,14 @@ impl Owner {
         self.taken.drain(..).for_each(dropped);
     }
 
+    /// Moves what waits on this side of the members' rings to `held`, in the order it is to leave.
+    pub(crate) fn give_up(mut self, held: &mut Vec<Packet>) {
+        self.last.clear(|packet| held.push(packet));
+        for link in &mut self.links {
+            link.packets.receive(held, RING);
+        }
+    }
+
     fn in_flight(&self) -> u64 {
         let spread: u64 = self
             .spread

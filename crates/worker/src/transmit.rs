@@ -109,9 +109,12 @@ impl Worker {
     /// Tells the transmit rings' other sides, and takes back what was sent.
     pub(crate) fn kick(&mut self) {
         for port in &mut self.config.ports {
-            if let Some(queue) = port.queues.first_mut() {
-                queue.kick();
-                queue.reclaim(&mut self.pool);
+            for (number, queue) in port.queues.iter_mut().enumerate() {
+                // nobody sends through the others, but who had them before may have
+                if number == 0 || queue.in_flight() > 0 {
+                    queue.kick();
+                    queue.reclaim(&mut self.pool);
+                }
             }
         }
     }

@@ -18,6 +18,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use crate::bell::Bell;
 use crate::command::Leaving;
 use crate::counters::WorkerCounters;
+use crate::leave::{Departure, Exodus};
 use crate::mode::{BACKLOG, Mode};
 use crate::punt::{Budgets, PuntRing};
 use crate::share::Share;
@@ -75,6 +76,9 @@ pub enum Command {
     /// Give the port's queues back through [`WorkerConfig::returns`], once what they received is
     /// forwarded and what they send is sent. The gate in front of it is closed.
     RemovePort(PortId),
+    /// Receive no more from ports, forward what all who leave have received, and end: the queues go
+    /// to whoever joins the thread. Ring the bell ([`Bell::ring`]), for packets wait meanwhile.
+    Leave(Arc<Departure>),
     /// Finish: the gate is closed, so empty the receive rings, send what is held, and end.
     Stop,
 }
@@ -112,6 +116,9 @@ pub struct WorkerPort {
     pub twin: Option<Queue>,
     /// Whether other workers use the same queue.
     pub share: Share,
+    /// What is to be sent before anything else, of workers that had the port before; each packet's
+    /// mark is its class.
+    pub held: Vec<Packet>,
 }
 
 /// What a worker is made of.
@@ -175,6 +182,8 @@ pub struct Worker {
     busy: Instant,
     /// Ports to be given back.
     pub(crate) leaving: Vec<Leaving>,
+    /// The worker itself is about to go.
+    pub(crate) exodus: Option<Exodus>,
     pub(crate) stopping: bool,
     /// Ports without a gate are listened to no more.
     pub(crate) deaf: bool,
@@ -207,6 +216,7 @@ impl Worker {
             published: now,
             busy: now,
             leaving: Vec::new(),
+            exodus: None,
             stopping: false,
             deaf: false,
             config,
@@ -217,8 +227,9 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Runs until [`Command::Stop`] and its rings are empty.
-    pub fn run(mut self) {
+    /// Runs until [`Command::Stop`] and its rings are empty, or until [`Command::Leave`]: then what it
+    /// had of each port is returned, by port number; see [`crate::reunite`].
+    pub fn run(mut self) -> Vec<WorkerPort> {
         self.pin();
         let (mut idle, mut last_rounds) = (0, 0);
         loop {
@@ -240,6 +251,9 @@ impl Worker {
             if !self.leaving.is_empty() {
                 self.give_ports_back(now);
             }
+            if self.may_go(now) {
+                return self.hand_over(now);
+            }
             last_rounds += u32::from(self.stopping);
             self.deaf = last_rounds > LAST_ROUNDS;
             if received + sent > 0 {
@@ -253,9 +267,9 @@ impl Worker {
                 (0..self.exits.len()).for_each(|port| self.drop_held(port));
                 self.publish(now);
                 self.publish_details();
-                return;
+                return Vec::new();
             }
-            if !self.stopping && self.rest(idle) {
+            if !self.stopping && self.exodus.is_none() && self.rest(idle) {
                 idle = 0;
             }
         }
@@ -285,7 +299,7 @@ impl Worker {
     }
 
     /// Packets this worker has in hand, those with drivers not among them.
-    fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         let shared = self.config.ports.iter().map(|port| port.share.in_flight());
         let exits = self.exits.iter().map(|exit| exit.held() as u64);
         self.backlog.len() as u64 + exits.sum::<u64>() + shared.sum::<u64>()
@@ -310,7 +324,7 @@ impl Worker {
             && self.config.peers.iter().all(|peer| peer.queued.get() == 0)
     }
 
-    fn publish(&mut self, now: Instant) {
+    pub(crate) fn publish(&mut self, now: Instant) {
         let counters = &self.config.counters;
         counters.held.set(self.in_flight());
         counters.queued.set(self.held());
@@ -322,7 +336,7 @@ impl Worker {
     }
 
     /// The numbers that nobody needs each round.
-    fn publish_details(&self) {
+    pub(crate) fn publish_details(&self) {
         let counters = &self.config.counters;
         let pool = self.pool.stats();
         counters.pool_hits.set(pool.hits);

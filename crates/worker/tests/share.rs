@@ -35,7 +35,7 @@ struct Net {
     far: [memory::Queue; 2],
     commands: Vec<Commands>,
     counters: Vec<Arc<WorkerCounters>>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<JoinHandle<Vec<WorkerPort>>>,
     _writer: FibWriter,
     sent: HashMap<u32, u32>,
     seen: HashMap<u32, u32>,
@@ -64,6 +64,7 @@ impl Net {
                 queues: vec![Queue::Memory(queue)],
                 twin: None,
                 share,
+                held: Vec::new(),
             };
             let (owner, members) = share(output, &bells[0], &bells[1..]).unwrap();
             ports[0].push(part(near, Share::Owner(Box::new(owner))));

@@ -111,7 +111,6 @@ impl Action {
     /// Why it cannot be done while Bora runs, if it cannot.
     pub fn refusal(&self) -> Option<&'static str> {
         match self {
-            Self::SetCores(_) => Some("workers.cores cannot be changed while Bora runs"),
             Self::SetPath(_) => Some("path cannot be changed while Bora runs"),
             Self::SetRecycling(_) => Some("workers.recycling cannot be changed while Bora runs"),
             Self::SetFib(_) => Some("fib.memory and fib.table cannot be changed while Bora runs"),

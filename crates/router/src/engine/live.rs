@@ -17,8 +17,8 @@ use crate::divide::divide;
 use crate::ports::Port;
 
 /// How long a worker is waited for: to take a command, to empty what it holds for a port.
-const PATIENCE: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const LOOK: Duration = Duration::from_millis(1);
 /// Ethernet header and one VLAN tag.
 const ETHERNET: usize = 18;
 
@@ -27,7 +27,7 @@ impl Engine {
     pub(crate) fn could_add(&self, link: &Link) -> anyhow::Result<()> {
         let name = &link.name;
         ensure!(
-            link.mtu as usize + ETHERNET <= self.region.capacity(),
+            link.mtu as usize + ETHERNET <= self.common.region.capacity(),
             "MTU {} of {name} is more than the packet buffers of this run hold; restart to have \
              larger ones",
             link.mtu
@@ -46,14 +46,14 @@ impl Engine {
                 _ => None,
             })
         };
-        let queues = sockets::open_port(port, &self.region, share)?;
+        let queues = sockets::open_port(port, &self.common.region, share)?;
         let wanted = queues.len() * FRAMES as usize;
         ensure!(
-            self.frames.len() >= wanted,
+            self.common.frames.len() >= wanted,
             "no packet memory for {} more queues ({} of {wanted} frames are free); restart to have \
              more",
             queues.len(),
-            self.frames.len()
+            self.common.frames.len()
         );
         let readers = sockets::readers(&queues)?;
         Ok(Sockets { queues, readers })
@@ -71,7 +71,8 @@ impl Engine {
     ) -> anyhow::Result<()> {
         let zero_copy = sockets.zero_copy();
         let queues = sockets.queues.into_iter().map(Queue::AfXdp).collect();
-        let parts = divide(queues, &config.output, &self.bells)?;
+        let bells: Vec<_> = self.workers.iter().map(|one| one.bell.clone()).collect();
+        let parts = divide(queues, &config.output, &bells)?;
         let number = usize::from(port.id.0);
         if self.sockets.len() <= number {
             self.sockets.resize_with(number + 1, PortSockets::default);
@@ -127,7 +128,7 @@ impl Engine {
 
     /// Closes the sockets of removed ports that all workers have given back.
     pub(crate) fn close_returned(&mut self) {
-        while let Some(Returned { port, queues }) = self.returns.pop() {
+        while let Some(Returned { port, queues }) = self.common.returns.pop() {
             let mut leaving = self.leaving.iter_mut();
             if let Some(leaving) = leaving.find(|leaving| leaving.port == port) {
                 leaving.missing -= 1;
@@ -138,7 +139,7 @@ impl Engine {
         for leaving in self.leaving.extract_if(.., done).collect::<Vec<_>>() {
             self.forget_sockets(leaving.port);
             for queue in leaving.queues {
-                queue.close(&self.frames);
+                queue.close(&self.common.frames);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 mod live;
 mod sockets;
+mod workers;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
-use bora_buffer::{Region, SharedFrames};
+use bora_buffer::SharedFrames;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::{Classifier, HashPolicy};
 use bora_kernel::{Device, Devices, SlowPath, SlowPathCounters};
@@ -17,46 +18,29 @@ use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
 use bora_port::{Queue, QueueStats, StatsReader};
-use bora_worker::{
-    Bell, Budgets, Command, Commands, Mode, PUNT_RING, PuntRing, Returns, Worker, WorkerConfig,
-    WorkerCounters, WorkerPort,
-};
+use bora_worker::{Command, PUNT_RING, PuntRing, WorkerCounters, WorkerPort};
 use crossbeam_queue::ArrayQueue;
 
 use crate::config::{PortConfig, RunConfig};
 use crate::divide::{Part, divide};
 use crate::ports::Port;
 pub(crate) use sockets::Sockets;
+pub(crate) use workers::Running;
+use workers::{Common, Settings};
 
 /// Commands that may wait for a worker.
 const COMMANDS: usize = 1024;
-
-impl Running {
-    fn tell(&self, command: Command) {
-        if self.commands.push(command).is_err() {
-            log::error!("a worker does not take its commands; a setting is not applied");
-        }
-    }
-
-    pub(crate) fn set_mode(&mut self, mode: Mode) {
-        self.mode = mode;
-        self.tell(Command::SetMode(mode));
-    }
-}
 
 /// The running engine.
 pub(crate) struct Engine {
     pub(crate) workers: Vec<Running>,
     pub(crate) slow_path: Arc<SlowPathCounters>,
-    region: Arc<Region>,
-    frames: SharedFrames,
+    common: Common,
+    /// What workers that are gone have counted.
+    past: Arc<WorkerCounters>,
     /// Of each port's sockets, by port number.
     sockets: Vec<PortSockets>,
     devices: Arc<Devices>,
-    /// What each worker is woken by.
-    bells: Vec<Arc<Bell>>,
-    /// Queues of removed ports, from all workers.
-    returns: Returns,
     leaving: Vec<Leaving>,
     slow_path_stop: Arc<AtomicBool>,
     slow_path_thread: Option<JoinHandle<()>>,
@@ -77,15 +61,6 @@ struct Leaving {
     port: PortId,
     queues: Vec<Queue>,
     missing: usize,
-}
-
-/// One running worker.
-pub(crate) struct Running {
-    pub(crate) core: Option<usize>,
-    pub(crate) mode: Mode,
-    pub(crate) counters: Arc<WorkerCounters>,
-    commands: Commands,
-    thread: Option<JoinHandle<()>>,
 }
 
 impl Engine {
@@ -134,7 +109,6 @@ impl Engine {
         for port in ports.iter() {
             devices.set(port.id, way_to_linux(port)?);
         }
-        let returns: Returns = Arc::new(ArrayQueue::new(COMMANDS));
         let runner = SlowPath {
             punts: punts.clone(),
             region: region.clone(),
@@ -145,16 +119,23 @@ impl Engine {
         };
         let slow_path_thread = spawn("bora-slowpath".into(), move || runner.run(injector))?;
 
-        let bells = (0..count).map(|_| Ok(Arc::new(Bell::new()?)));
-        let bells: Vec<_> = bells.collect::<std::io::Result<_>>().context("eventfd")?;
-        let counters: Vec<_> = (0..count)
-            .map(|_| Arc::new(WorkerCounters::new(MAX_PORTS)))
-            .collect();
+        let common = Common {
+            region,
+            frames,
+            fib: fib.clone(),
+            punts,
+            returns: Arc::new(ArrayQueue::new(COMMANDS)),
+        };
+        let recruits = common.recruit(&config.cores)?;
+        let bells: Vec<_> = recruits.iter().map(|one| one.bell.clone()).collect();
         let mut parts: Vec<Vec<WorkerPort>> = bells.iter().map(|_| Vec::new()).collect();
         for ((port, config), sockets) in ports.iter_mut().zip(&config.ports).zip(sockets) {
             let (queues, mut twin) = match port.twin_mut() {
                 None => (sockets.into_iter().map(Queue::AfXdp).collect(), None),
-                Some(twin) => (twin.open_queues(&region)?, Some(twin.queue(&region)?)),
+                Some(twin) => (
+                    twin.open_queues(&common.region)?,
+                    Some(twin.queue(&common.region)?),
+                ),
             };
             if let Some(twin) = &twin {
                 let readers = queues.iter().chain([twin]).map(Queue::stats_reader);
@@ -168,59 +149,30 @@ impl Engine {
                 ports.push(part);
             }
         }
-        let mut workers = Vec::with_capacity(count);
-        for (number, ports) in parts.into_iter().enumerate() {
-            let peers = if count > 1 {
-                counters.clone()
-            } else {
-                Vec::new()
-            };
-            let counters = counters[number].clone();
-            let commands: Commands = Arc::new(ArrayQueue::new(COMMANDS));
-            let core = config.cores.get(number).copied();
-            let budget = config.punt_budget;
-            let worker = Worker::new(WorkerConfig {
-                core,
-                mode: config.mode,
-                region: region.clone(),
-                frames: frames.clone(),
-                recycling: config.recycling,
-                fib: fib.reader()?,
-                ports,
-                hash,
-                punts: punts.clone(),
-                budgets: Budgets::new(move |_| budget),
-                classifier: classifier.clone(),
-                budget: config.budget,
-                bell: bells[number].clone(),
-                peers,
-                commands: commands.clone(),
-                returns: returns.clone(),
-                counters: counters.clone(),
-            })
-            .context("queues of an output")?;
-            let thread = spawn(format!("bora-worker{number}"), move || worker.run())?;
-            workers.push(Running {
-                core,
-                mode: config.mode,
-                counters,
-                commands,
-                thread: Some(thread),
-            });
-        }
+        let settings = Settings {
+            config,
+            hash,
+            classifier: &classifier,
+        };
+        let workers = common.start(recruits, parts, &settings)?;
         Ok(Self {
             workers,
             slow_path,
-            region,
-            frames,
+            common,
+            past: Arc::new(WorkerCounters::new(MAX_PORTS)),
             sockets: kept,
             devices,
-            bells,
-            returns,
             leaving: Vec::new(),
             slow_path_stop,
             slow_path_thread: Some(slow_path_thread),
         })
+    }
+
+    /// Tells every worker to obey other rules, whose counts start anew.
+    pub(crate) fn set_rules(&self, classifier: &Arc<Classifier>) {
+        self.tell(|| Command::SetRules(classifier.clone()));
+        self.wait_for_workers();
+        self.past.forget_rules();
     }
 
     /// Tells every worker.
@@ -263,6 +215,7 @@ fn worker_port(port: &Port, config: &PortConfig, (queues, share): Part) -> Worke
         queues,
         twin: None,
         share,
+        held: Vec::new(),
     }
 }
 
@@ -276,7 +229,10 @@ fn way_to_linux(port: &Port) -> std::io::Result<Device> {
     }
 }
 
-fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
+fn spawn<T: Send + 'static>(
+    name: String,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> anyhow::Result<JoinHandle<T>> {
     thread::Builder::new()
         .name(name)
         .spawn(run)

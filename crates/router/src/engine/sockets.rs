@@ -20,7 +20,7 @@ pub(super) const FRAMES: u32 = RING_SIZE * 2;
 /// Packets of one output and worker that memory is set aside for; what longer queues hold beyond it
 /// comes out of the common reserve.
 const MOST_HELD: u32 = 16_384;
-/// Queues that ports added later may have: a region cannot grow.
+/// Queues that ports added later may have, or workers: a region cannot grow.
 const SPARE_QUEUES: u32 = 4;
 /// The kernel takes a closed socket off its queue a moment later.
 const BUSY_PATIENCE: Duration = Duration::from_millis(500);
@@ -38,7 +38,7 @@ impl Sockets {
     }
 }
 
-/// Frames for all queues, for what may wait for the slow path, and for ports to come.
+/// Memory for all that is there, and for ports and workers to come.
 pub(super) fn region_for(
     ports: &[Port],
     configs: &[PortConfig],
@@ -50,14 +50,19 @@ pub(super) fn region_for(
     } else {
         4096
     };
+    let frames = SPARE_QUEUES * FRAMES + frames_for(ports, configs, workers);
+    Ok(Region::new(frames, frame_size)?)
+}
+
+/// Frames for all queues, for what may wait for the slow path, and for what workers hold.
+pub(super) fn frames_for(ports: &[Port], configs: &[PortConfig], workers: u32) -> u32 {
     let interfaces = ports.iter().filter(|port| port.twin().is_none());
     let queues: u32 = interfaces.map(wanted_queues).sum();
     let twins = ports.iter().filter_map(Port::twin);
     let others: u32 = twins.map(|twin| twin.ring_slots() * 2 + RING_SIZE).sum();
     // no queue may starve reception of frames
     let held: u32 = configs.iter().map(|config| held(&config.output)).sum();
-    let frames = (queues + SPARE_QUEUES) * FRAMES + 2 * PUNT_RING as u32 + workers * held + others;
-    Ok(Region::new(frames, frame_size)?)
+    queues * FRAMES + 2 * PUNT_RING as u32 + workers.saturating_mul(held) + others
 }
 
 /// Packets that the queues of an output may hold.

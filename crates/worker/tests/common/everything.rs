@@ -211,6 +211,7 @@ fn port(number: usize, queue: memory::Queue) -> WorkerPort {
         },
         queues: vec![Queue::Memory(queue)],
         twin: None,
+        held: Vec::new(),
         share: Share::Alone,
     }
 }
