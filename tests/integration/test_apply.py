@@ -316,9 +316,9 @@ def widen_links(net):
         namespace.exec("ethtool", "-L", device, "rx", "2", "tx", "2")
 
 
-@pytest.mark.parametrize("queues", [1, 2])
-@pytest.mark.parametrize("mode", ["adaptive", "poll", "interrupt", "moderated"])
-def test_workers_come_and_go_under_load(start, tmp_path, say, queues, mode):
+# polling on both CPUs of a small machine leaves none for the load: crates/worker/tests/share.rs has that mode
+@pytest.mark.parametrize("mode, queues", [("adaptive", 1), ("adaptive", 2), ("interrupt", 1), ("moderated", 2)])
+def test_workers_come_and_go_under_load(start, tmp_path, say, mode, queues):
     """Other CPUs for workers, more of them and fewer: no packet is lost, no flow reordered, every packet counted."""
     text = ENGINE + TWO
     net = start(text + f'[workers]\nmode = "{mode}"\n', widen_links if queues > 1 else None)

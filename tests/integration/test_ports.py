@@ -104,6 +104,22 @@ def test_tap(network, say):
     check_tcp(network)
 
 
+def test_other_workers_take_a_tap_over(network, tmp_path, say):
+    """Queue and twin go to the workers that `workers.cores` brings, and to those after them."""
+    network.start("tap:vm0,name=b0")
+    network.router.ip("link", "set", "vm0", "netns", network.other.name)
+    network.address(network.other, "vm0", 1, 2)
+    network.default_route(network.other, 1)
+    path = tmp_path / "bora.toml"
+    for cores in ([0, 1], [1]):
+        path.write_text('path = "engine"\n[[port]]\nname = "r0"\n[[port]]\nname = "tap:vm0,name=b0"\n'
+                        f"[workers]\ncores = {cores}\n")
+        done = network.router.exec(binary(), "apply", str(path)).stdout
+        assert done.strip().endswith(f"workers: cores {cores}"), done
+        assert [worker["core"] for worker in network.bora.show("workers")] == cores
+        check_traffic(network, say)
+
+
 def check_tcp(network, size=4 << 20):
     with inside(network.other.name):
         server = socket.create_server(("10.0.1.2", 5001))

@@ -269,7 +269,10 @@ impl Worker {
                 self.publish_details();
                 return Vec::new();
             }
-            if !self.stopping && self.exodus.is_none() && self.rest(idle) {
+            if self.exodus.is_some() {
+                // others may need this CPU to leave too
+                std::thread::yield_now();
+            } else if !self.stopping && self.rest(idle) {
                 idle = 0;
             }
         }
