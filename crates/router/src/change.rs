@@ -103,11 +103,7 @@ impl Router {
             }
             Action::SetQueues { port, queues } => {
                 if let Some(port) = number(port) {
-                    let config = || queues.output();
-                    engine.tell(|| Command::SetOutput {
-                        port,
-                        config: config(),
-                    });
+                    engine.set_output(port, &queues.output());
                 }
             }
             Action::SetBudget(budget) => engine.tell(|| Command::SetBudget(*budget)),

@@ -112,7 +112,7 @@ pub struct ApplyReport {
     pub confirm_seconds: Option<u64>,
 }
 
-/// A worker.
+/// A worker; its counts begin when it starts, also with other `workers.cores`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerReport {
     /// Number.

@@ -179,6 +179,21 @@ impl WorkerCounters {
         }
     }
 
+    /// For other queues of a port's output the counts of classes start anew.
+    pub fn forget_classes(&self, port: usize) {
+        for class in self
+            .ports
+            .iter()
+            .skip(port)
+            .take(1)
+            .flat_map(|port| &port.classes)
+        {
+            class.enqueued.set(0);
+            class.sent.set(0);
+            class.dropped.set(0);
+        }
+    }
+
     /// For other rules the counts start anew; of workers that run, [`crate::Command::SetRules`] sees to
     /// it.
     pub fn forget_rules(&self) {

@@ -74,6 +74,7 @@ impl Engine {
         let bells: Vec<_> = self.workers.iter().map(|one| one.bell.clone()).collect();
         let parts = divide(queues, &config.output, &bells)?;
         let number = usize::from(port.id.0);
+        self.past.forget_classes(number);
         if self.sockets.len() <= number {
             self.sockets.resize_with(number + 1, PortSockets::default);
         }

@@ -12,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::Context;
 use bora_buffer::SharedFrames;
 use bora_fib::{FibHandle, PortId};
+use bora_forward::schedule::OutputConfig;
 use bora_forward::{Classifier, HashPolicy};
 use bora_kernel::{Device, Devices, SlowPath, SlowPathCounters};
 use bora_port::af_xdp::Socket;
@@ -173,6 +174,15 @@ impl Engine {
         self.tell(|| Command::SetRules(classifier.clone()));
         self.wait_for_workers();
         self.past.forget_rules();
+    }
+
+    /// Tells every worker to have other queues at an output, whose counts start anew.
+    pub(crate) fn set_output(&self, port: PortId, config: &OutputConfig) {
+        self.past.forget_classes(port.0.into());
+        self.tell(|| Command::SetOutput {
+            port,
+            config: config.clone(),
+        });
     }
 
     /// Tells every worker.
