@@ -2,6 +2,7 @@
 
 import pytest
 
+from lib.bora import Bora
 from lib.topology import Network
 
 
@@ -19,6 +20,19 @@ def kernel_net():
     network = Network("kernel")
     yield network
     network.close()
+
+
+@pytest.fixture
+def engine(kernel_net):
+    """Starts an engine with options on the kernel's network."""
+
+    def start(*options):
+        kernel_net.bora = Bora(kernel_net.router, ["r0", "r1", "r2"], "engine", options)
+        kernel_net.bora.start()
+        kernel_net.bora.wait_in_sync()
+        return kernel_net
+
+    return start
 
 
 @pytest.fixture

@@ -5,26 +5,12 @@ import time
 
 import pytest
 
-from lib.bora import Bora
 from lib.packets import udp4
 from lib.routes import RTM_DELROUTE, Writer, load_table, synthetic_table
 
 ROUTES = 500_000  # with next hops at random they need more than the smallest limit
 LIMIT = ["--fib-memory", "1"]  # MiB
 SECONDS = 30
-
-
-@pytest.fixture
-def engine(kernel_net):
-    """Starts an engine on the kernel's network with options."""
-
-    def start(*options):
-        kernel_net.bora = Bora(kernel_net.router, ["r0", "r1", "r2"], "engine", options)
-        kernel_net.bora.start()
-        kernel_net.bora.wait_in_sync()
-        return kernel_net
-
-    return start
 
 
 @pytest.mark.bora

@@ -6,26 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from lib.bora import Bora, binary
+from lib.bora import binary
 from lib.traffic import both_families, load
 
 MODES = ["poll", "adaptive", "moderated:32:500", "interrupt"]
 RATE = 10_000
 SECONDS = 2
 STRAY = 5  # packets in 20 000 that a busy two-core machine may lose by itself; the numbers are printed
-
-
-@pytest.fixture
-def engine(kernel_net):
-    """Starts an engine with options on the kernel's network."""
-
-    def start(*options):
-        kernel_net.bora = Bora(kernel_net.router, ["r0", "r1", "r2"], "engine", options)
-        kernel_net.bora.start()
-        kernel_net.bora.wait_in_sync()
-        return kernel_net
-
-    return start
 
 
 def worker_cpu_seconds(bora):

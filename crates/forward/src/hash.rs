@@ -4,7 +4,7 @@ use bora_wire::{Protocol, ipv4, ipv6};
 
 use crate::batch::Family;
 
-const ETHERNET: usize = 14;
+const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
 /// What tells flows apart; `net.ipv4.fib_multipath_hash_policy` and its IPv6 twin. Linux's
 /// policies 2 and 3 (inner headers, chosen fields) are taken as [`HashPolicy::L4`].

@@ -8,7 +8,7 @@ use crate::batch::{Batch, Family, Meta};
 use crate::lookup::resolve;
 use crate::{Context, Verdict};
 
-const ETHERNET: usize = 14;
+const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 /// Ethernet, and IPv4 without options.
 const PLAIN_IPV4: usize = ETHERNET + 20;
 

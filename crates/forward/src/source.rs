@@ -8,7 +8,7 @@ use bora_wire::ipv4;
 use crate::batch::Batch;
 use crate::{Context, Drop, Punt, RpFilter, Verdict};
 
-const ETHERNET: usize = 14;
+const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
 /// Drops packets whose source the ingress port must not bring, as `rp_filter` says. IPv6 has no
 /// such setting in Linux. Without an XDP program in front, packets that claim to come from the

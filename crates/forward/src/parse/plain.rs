@@ -3,7 +3,7 @@
 use crate::Ingress;
 use crate::batch::{Family, Meta};
 
-const ETHERNET: usize = 14;
+const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 const HEADERS: usize = ETHERNET + 20;
 /// EtherType IPv4, version 4, five words of header; any TOS.
 const PLAIN: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0x00]);
