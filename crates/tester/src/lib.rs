@@ -10,6 +10,7 @@ mod generator;
 pub mod link;
 pub mod ports;
 pub mod rate;
+pub mod report;
 pub mod result;
 mod sink;
 mod template;
