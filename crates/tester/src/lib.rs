@@ -16,6 +16,7 @@ mod generator;
 pub mod link;
 pub mod ports;
 pub mod rate;
+pub mod report;
 pub mod result;
 pub mod schedule;
 pub mod signature;
