@@ -31,7 +31,8 @@ conformance: build ## RFC behaviour: the kernel, the engine and express
 	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
 
 integration: build ## Whole-router tests in namespaces
-	@scripts/as-root $(PYTHON) -m pytest tests/integration -q
+	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone" -n 3 --dist loadscope
+	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m alone
 
 bench: bench-veth bench-latency bench-fib bench-engine ## All benchmarks
 

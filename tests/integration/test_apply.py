@@ -63,6 +63,7 @@ def sent_by(net, name):
     return next(port["tx_packets"] for port in net.bora.show("ports") if port["name"] == name)
 
 
+@pytest.mark.alone
 def test_settings_change_under_load(start, tmp_path, say):
     """Rules, classes, queues, quotas, budget and mode change while packets flow, and none is lost."""
     net = start(ENGINE + TWO)
@@ -88,6 +89,7 @@ def test_settings_change_under_load(start, tmp_path, say):
 
 @pytest.mark.parametrize("path, tail", [("engine", ""), ("engine", "[workers]\ncores = [0, 1]\n"), ("express", "")],
                          ids=["engine", "two-workers", "express"])
+@pytest.mark.alone
 def test_a_port_comes_and_goes_under_load(start, tmp_path, say, path, tail):
     """Other ports' flows lose nothing, the port is used while it is there, and Linux has it otherwise."""
     head = f'path = "{path}"\n{tail}'
@@ -131,6 +133,7 @@ def arrived(net, host, frame, count, seconds=2.0):
     return found
 
 
+@pytest.mark.alone
 def test_a_removed_ports_own_flows_are_linuxs(start, tmp_path, say):
     """Traffic towards the port that goes changes over to Linux and back; what is lost of it has a name."""
     net = start(ENGINE + THREE)
@@ -249,6 +252,7 @@ def test_rules_choose_the_engine(start):
     assert {port["path"] for port in net.bora.show("ports")} == {"engine"} and net.probe()
 
 
+@pytest.mark.alone
 def test_unconfirmed_goes_back(start, tmp_path, say):
     """Without `bora confirm` all is as before, ports too, and no packet of others is lost for it."""
     net = start(ENGINE + TWO)
@@ -318,6 +322,7 @@ def widen_links(net):
 
 # polling on both CPUs of a small machine leaves none for the load: crates/worker/tests/share.rs has that mode
 @pytest.mark.parametrize("mode, queues", [("adaptive", 1), ("adaptive", 2), ("interrupt", 1), ("moderated", 2)])
+@pytest.mark.alone
 def test_workers_come_and_go_under_load(start, tmp_path, say, mode, queues):
     """Other CPUs for workers, more of them and fewer: no packet is lost, no flow reordered, every packet counted."""
     text = ENGINE + TWO
@@ -349,6 +354,7 @@ def test_workers_come_and_go_under_load(start, tmp_path, say, mode, queues):
     net.bora.stop()
 
 
+@pytest.mark.alone
 def test_what_a_shaped_port_holds_changes_hands(start, tmp_path, say):
     """Packets that wait for their rate are the new workers' to send, in order."""
     slow = '[port.queues]\nrate = "1Mbit"\n'
@@ -425,6 +431,7 @@ def start_on_wide_links(start, text):
     return start(text, widen)
 
 
+@pytest.mark.alone
 def test_large_rule_sets(start, tmp_path, say):
     """A thousand rules take effect under load, at once and without loss."""
     net = start(ENGINE + TWO)

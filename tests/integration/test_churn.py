@@ -1,7 +1,11 @@
 """Routes that change 100 000 times a second while traffic to other routes flows."""
 
+import pytest
+
 from lib.churn import Churn
 from lib.traffic import both_families, load
+
+pytestmark = pytest.mark.alone
 
 CHANGES_PER_SECOND = 100_000
 SECONDS = 10

@@ -6,6 +6,8 @@ import pytest
 
 from lib.traffic import both_families, flow_frame, load
 
+pytestmark = pytest.mark.alone
+
 RATE = 5_000
 SECONDS = 3
 STRAY = 0.002  # share of the good flow that noise may cost on two cores

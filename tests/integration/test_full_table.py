@@ -97,6 +97,7 @@ def test_full_table(kernel_net, bora_path, tables, say):
 
 
 @pytest.mark.bora
+@pytest.mark.alone
 def test_churn_in_a_full_table(kernel_net, tables, request, say):
     """A million routes, and 100 000 changes a second among others: unrelated flows of the engine lose nothing."""
     if "engine" not in (request.config.getoption("backend") or ["engine"]):

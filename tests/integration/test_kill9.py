@@ -2,8 +2,12 @@
 
 import time
 
+import pytest
+
 from lib.bora import Bora
 from lib.traffic import both_families, load
+
+pytestmark = pytest.mark.alone
 
 RATE = 20_000
 IN_THE_RINGS = 400  # packets: 20 ms of this load, more than ever waits in Bora's rings at this rate

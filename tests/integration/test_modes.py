@@ -9,6 +9,8 @@ import pytest
 from lib.bora import binary
 from lib.traffic import both_families, load
 
+pytestmark = pytest.mark.alone
+
 MODES = ["poll", "adaptive", "moderated:32:500", "interrupt"]
 RATE = 10_000
 SECONDS = 2

@@ -29,7 +29,11 @@ impl Routes {
             v6,
             left: count,
             random: fastrand::Rng::with_seed(seed),
-            next: if v6 { FIRST_V6.to_bits() } else { u128::from(FIRST_V4.to_bits()) },
+            next: if v6 {
+                FIRST_V6.to_bits()
+            } else {
+                u128::from(FIRST_V4.to_bits())
+            },
             parts: Vec::new(),
         }
     }
@@ -119,7 +123,9 @@ mod tests {
         assert_eq!(all.len(), 3);
         assert_eq!(all[0].0, FIRST_V4);
         assert!(all[0].1 < all[1].0 && all[1].1 < all[2].0);
-        let counts = (0..1000).filter(|&index| share_of(index, 1000, 3) == 1).count();
+        let counts = (0..1000)
+            .filter(|&index| share_of(index, 1000, 3) == 1)
+            .count();
         assert_eq!(counts, 333);
     }
 

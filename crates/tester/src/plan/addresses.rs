@@ -46,12 +46,12 @@ pub struct Prefix {
 }
 
 /// RFC 2544, C.2.2 (RFC 6890).
-pub const BENCHMARK_V4: Prefix = Prefix {
+pub(super) const BENCHMARK_V4: Prefix = Prefix {
     network: IpAddr::V4(Ipv4Addr::new(198, 18, 0, 0)),
     length: 15,
 };
 /// RFC 5180, 8.
-pub const BENCHMARK_V6: Prefix = Prefix {
+pub(super) const BENCHMARK_V6: Prefix = Prefix {
     network: IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0)),
     length: 48,
 };
@@ -105,7 +105,10 @@ impl Prefix {
     /// Its last address.
     pub fn last(self) -> IpAddr {
         let v6 = self.network.is_ipv6();
-        address(v6, bits(self.network) + ((1 << (width(v6) - self.length)) - 1))
+        address(
+            v6,
+            bits(self.network) + ((1 << (width(v6) - self.length)) - 1),
+        )
     }
 }
 
@@ -174,11 +177,6 @@ impl FromStr for Addresses {
 pub struct Numbers(pub Vec<u16>, pub Option<(u16, Order)>);
 
 impl Numbers {
-    /// From `first` to `last` in turn.
-    pub const fn range(first: u16, last: u16) -> (u16, u16) {
-        (first, last)
-    }
-
     /// As the generator wants them.
     pub fn values(&self, seed: u64) -> Values<u16> {
         match (&self.0[..], self.1) {
@@ -318,7 +316,10 @@ mod tests {
         let shares: Vec<String> = (0..3)
             .map(|index| BENCHMARK_V4.share(index, 3).unwrap().to_string())
             .collect();
-        assert_eq!(shares, ["198.18.0.0/17", "198.18.128.0/17", "198.19.0.0/17"]);
+        assert_eq!(
+            shares,
+            ["198.18.0.0/17", "198.18.128.0/17", "198.19.0.0/17"]
+        );
         let (first, last) = BENCHMARK_V4.share(1, 2).unwrap().hosts();
         assert_eq!(first.to_string(), "198.19.0.1");
         assert_eq!(last.to_string(), "198.19.255.254");

@@ -4,7 +4,7 @@ use bora_config::{Problem, at, wrong};
 
 use super::method::{Method, TestSection};
 use super::traffic::TrafficSection;
-use super::{Addresses, Family, Length, Mix, Plan, Search, Variant};
+use super::{Addresses, Family, Length, Mix, Plan, Search, Share, Variant};
 use crate::routes::MAX_ROUTES;
 
 /// Most flows of a stream.
@@ -30,7 +30,10 @@ impl Plan {
             if let Some((field, what)) = port.problem() {
                 return wrong(at!["port", index, field], what);
             }
-            if self.ports[..index].iter().any(|other| other.name == port.name) {
+            if self.ports[..index]
+                .iter()
+                .any(|other| other.name == port.name)
+            {
                 let what = format!("port {} is named twice", port.name);
                 return wrong(at!["port", index, "name"], what);
             }
@@ -54,7 +57,10 @@ impl Plan {
         if let Some(routes) = self.router.routes
             && !(1..=MAX_ROUTES).contains(&routes.count)
         {
-            let what = format!("{} routes; from 1 to {MAX_ROUTES} are possible", routes.count);
+            let what = format!(
+                "{} routes; from 1 to {MAX_ROUTES} are possible",
+                routes.count
+            );
             return wrong(at!["router", "routes", "count"], what);
         }
         let Some(churn) = self.router.churn else {
@@ -114,7 +120,14 @@ impl Plan {
         let same = |other: &&TestSection| other.name() == test.name();
         if self.tests[..index].iter().any(|other| same(&other)) {
             let what = format!("two tests are called {}; give this one a name", test.name());
-            return bad(if test.name.is_some() { "name" } else { "method" }, what);
+            return bad(
+                if test.name.is_some() {
+                    "name"
+                } else {
+                    "method"
+                },
+                what,
+            );
         }
         let known = test.method.options();
         if let Some(field) = test.given().iter().find(|field| !known.contains(field)) {
@@ -174,7 +187,10 @@ impl Plan {
 }
 
 fn problem_of_traffic(traffic: &TrafficSection) -> Option<(&'static str, String)> {
-    if traffic.flows.is_some_and(|flows| !(1..=MAX_FLOWS).contains(&flows)) {
+    if traffic
+        .flows
+        .is_some_and(|flows| !(1..=MAX_FLOWS).contains(&flows))
+    {
         return Some(("flows", format!("from 1 to {MAX_FLOWS} flows are possible")));
     }
     if traffic.flow_length == Some(0) {
@@ -193,32 +209,52 @@ fn problem_of_traffic(traffic: &TrafficSection) -> Option<(&'static str, String)
 }
 
 fn problem_of_numbers(test: &TestSection) -> Option<(&'static str, String)> {
-    let trials = test.trials.iter().flat_map(|trials| [trials.short, trials.full]);
-    if trials.into_iter().any(|trials| !(1..=10_000).contains(&trials)) {
-        return Some(("trials", "from 1 to 10000 trials are possible".into()));
-    }
-    let losses = test.loss.iter().flatten();
-    if losses.into_iter().any(|loss| loss.0 >= 1.0) {
-        return Some(("loss", "a loss of 100 % is no goal".into()));
-    }
-    if test.loss.as_ref().is_some_and(Vec::is_empty) {
-        return Some(("loss", "an empty list".into()));
-    }
-    if test.exceed.is_some_and(|exceed| exceed.0 >= 1.0) {
-        return Some(("exceed", "not all trials may exceed the loss".into()));
-    }
-    if test.exceed.is_some() && test.search == Some(Search::Binary) {
-        return Some(("exceed", "only the search `mlr` obeys it".into()));
-    }
-    if test.width.is_some_and(|width| !(1e-4..=0.5).contains(&width.0)) {
-        return Some(("width", "from 0.01 % to 50 % are possible".into()));
-    }
-    if test.step.is_some_and(|step| !(0.01..=0.5).contains(&step.0)) {
-        return Some(("step", "from 1 % to 50 % are possible".into()));
-    }
+    let both = |trials: &Variant<u32>| [trials.short, trials.full];
+    let mut trials = test.trials.iter().flat_map(both);
+    let mut widths = test
+        .width
+        .iter()
+        .flat_map(|width| [width.short, width.full]);
+    let mut losses = test.loss.iter().flatten();
     let mut loads = test.loads.iter().flatten();
-    if loads.any(|load| !(0.001..=2.0).contains(&load.0)) {
-        return Some(("loads", "loads from 0.1 % to 200 % are possible".into()));
-    }
-    None
+    let all_exceed = test.exceed.is_some_and(|exceed| exceed.0 >= 1.0);
+    let binary = test.search == Some(Search::Binary);
+    let empty = test.loss.as_ref().is_some_and(Vec::is_empty);
+    let bad_step = |step: &Share| !(0.01..=0.5).contains(&step.0);
+    let problems = [
+        (
+            trials.any(|trials| !(1..=10_000).contains(&trials)),
+            "trials",
+            "from 1 to 10000 trials are possible",
+        ),
+        (empty, "loss", "an empty list"),
+        (
+            losses.any(|loss| loss.0 >= 1.0),
+            "loss",
+            "a loss of 100 % is no goal",
+        ),
+        (all_exceed, "exceed", "not all trials may exceed the loss"),
+        (
+            test.exceed.is_some() && binary,
+            "exceed",
+            "only the search `mlr` obeys it",
+        ),
+        (
+            widths.any(|width| !(1e-4..=0.5).contains(&width.0)),
+            "width",
+            "from 0.01 % to 50 % are possible",
+        ),
+        (
+            test.step.as_ref().is_some_and(bad_step),
+            "step",
+            "from 1 % to 50 % are possible",
+        ),
+        (
+            loads.any(|load| !(0.001..=2.0).contains(&load.0)),
+            "loads",
+            "loads from 0.1 % to 200 % are possible",
+        ),
+    ];
+    let found = problems.into_iter().find(|(is_wrong, _, _)| *is_wrong);
+    found.map(|(_, field, what)| (field, what.into()))
 }

@@ -52,7 +52,9 @@ impl Plan {
             if count > ports.len() {
                 let name = test.name();
                 let there = ports.len();
-                notes.push(format!("{name} was left out: it needs {count} ports, not {there}"));
+                notes.push(format!(
+                    "{name} was left out: it needs {count} ports, not {there}"
+                ));
                 continue;
             }
             let family = test.family.unwrap_or(self.family);
@@ -207,7 +209,11 @@ impl<'a> Expansion<'a> {
 
     fn share_of_routes(&self, port: usize) -> anyhow::Result<(IpAddr, IpAddr)> {
         let receivers = self.receivers();
-        let routes = self.plan.router.routes.context("[router] has no `routes`")?;
+        let routes = self
+            .plan
+            .router
+            .routes
+            .context("[router] has no `routes`")?;
         let shares = routes::shares(self.v6, routes.count, self.plan.seed, receivers.len());
         let place = receivers.iter().position(|&receiver| receiver == port);
         let share = place.and_then(|place| shares.get(place).copied());

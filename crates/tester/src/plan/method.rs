@@ -37,7 +37,7 @@ pub struct TestSection {
     /// a binary search.
     pub exceed: Option<Share>,
     /// How close the search must come, of the load. Without: 0.5 %.
-    pub width: Option<Share>,
+    pub width: Option<Variant<Share>>,
     /// Length of a trial; of the search's final ones.
     pub time: Option<Variant<Time>>,
     /// Length of the search's first trials. Without: 1 s, at most `time`.
@@ -100,17 +100,45 @@ const METHODS: [(&str, Method, &[&str]); 10] = [
     ("back-to-back", Method::BackToBack, &["time", "trials"]),
     ("recovery", Method::Recovery, RECOVERY),
     ("reset", Method::Reset, &["time", "trials", "rate"]),
-    ("saturation", Method::Saturation, &["time", "trials", "loads", "rates"]),
+    (
+        "saturation",
+        Method::Saturation,
+        &["time", "trials", "loads", "rates"],
+    ),
     ("forwarding", Method::Forwarding, &["time", "trials"]),
     ("outage", Method::Outage, &["time", "trials", "rate"]),
     ("churn", Method::Churn, &["time", "trials", "rate"]),
 ];
 const SEARCH: &[&str] = &[
-    "search", "loss", "exceed", "width", "time", "initial_time", "sum_time",
+    "search",
+    "loss",
+    "exceed",
+    "width",
+    "time",
+    "initial_time",
+    "sum_time",
 ];
-const RECOVERY: &[&str] = &["search", "loss", "exceed", "width", "time", "initial_time", "sum_time", "trials"];
+const RECOVERY: &[&str] = &[
+    "search",
+    "loss",
+    "exceed",
+    "width",
+    "time",
+    "initial_time",
+    "sum_time",
+    "trials",
+];
 const LATENCY: &[&str] = &[
-    "search", "loss", "exceed", "width", "time", "initial_time", "sum_time", "trials", "loads", "rates",
+    "search",
+    "loss",
+    "exceed",
+    "width",
+    "time",
+    "initial_time",
+    "sum_time",
+    "trials",
+    "loads",
+    "rates",
 ];
 
 impl Method {
@@ -126,7 +154,8 @@ impl Method {
 
     fn entry(self) -> &'static (&'static str, Self, &'static [&'static str]) {
         let mut all = METHODS.iter();
-        all.find(|(_, method, _)| *method == self).expect("every method is in the table")
+        all.find(|(_, method, _)| *method == self)
+            .expect("every method is in the table")
     }
 }
 

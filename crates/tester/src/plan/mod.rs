@@ -113,7 +113,10 @@ impl FromStr for Mix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Self)
+        match text.parse() {
+            Ok(length) => Ok(Self(FrameMix::of(length))),
+            Err(_) => Err(format!("`{text}` is no frame mix")),
+        }
     }
 }
 

@@ -4,7 +4,10 @@
 pub const SHIPPED: [(&str, &str); 11] = [
     ("smoke", include_str!("../../plans/smoke.toml")),
     ("rfc2544", include_str!("../../plans/rfc2544.toml")),
-    ("rfc2544-ipv6", include_str!("../../plans/rfc2544-ipv6.toml")),
+    (
+        "rfc2544-ipv6",
+        include_str!("../../plans/rfc2544-ipv6.toml"),
+    ),
     ("rfc2889", include_str!("../../plans/rfc2889.toml")),
     ("bianco05", include_str!("../../plans/bianco05.toml")),
     ("kth08", include_str!("../../plans/kth08.toml")),

@@ -33,26 +33,86 @@ fn bad_plans_get_the_line_and_the_reason() {
     for (text, line, what) in [
         ("title = \"t\"\n".into(), "line 1", "missing field `sizes`"),
         (HEAD.into(), "", "no tests"),
-        (format!("{HEAD}colour = 1\n{TEST}"), "line 3, column 1", "unknown field `colour`"),
-        (format!("title = \"t\"\nsizes = []\n{TEST}"), "line 2, column 9", "no frame sizes"),
-        (format!("title = \"t\"\nsizes = [64, 60]\n{TEST}"), "line 2", "60"),
-        (format!("title = \"t\"\nsizes = [64, 64]\n{TEST}"), "line 2", "there twice"),
-        (format!("title = \"t\"\nsizes = [\"jumbo\"]\n{TEST}"), "line 2", "jumbo"),
+        (
+            format!("{HEAD}colour = 1\n{TEST}"),
+            "line 3, column 1",
+            "unknown field `colour`",
+        ),
+        (
+            format!("title = \"t\"\nsizes = []\n{TEST}"),
+            "line 2, column 9",
+            "no frame sizes",
+        ),
+        (
+            format!("title = \"t\"\nsizes = [64, 60]\n{TEST}"),
+            "line 2",
+            "60",
+        ),
+        (
+            format!("title = \"t\"\nsizes = [64, 64]\n{TEST}"),
+            "line 2",
+            "there twice",
+        ),
+        (
+            format!("title = \"t\"\nsizes = [\"jumbo\"]\n{TEST}"),
+            "line 2",
+            "jumbo",
+        ),
         (
             format!("title = \"t\"\nfamily = \"ipv6\"\nsizes = [64]\n{TEST}"),
             "line 3",
             "IPv6 frames take 84 octets",
         ),
-        (format!("{HEAD}[[test]]\nmethod = \"magic\"\n"), "line 4, column 10", "frame-loss"),
-        (format!("{HEAD}{TEST}{TEST}"), "line 6, column 10", "give this one a name"),
-        (format!("{HEAD}{TEST}rate = \"5 %\"\n"), "line 5, column 8", "does not obey `rate`"),
-        (format!("{HEAD}{TEST}time = \"5\"\n"), "line 5, column 8", "not a time"),
-        (format!("{HEAD}{TEST}time = {{short = \"5 s\"}}\n"), "line 5", "missing field `full`"),
-        (format!("{HEAD}{TEST}loss = [\"0.1\"]\n"), "line 5, column 9", "not a share"),
-        (format!("{HEAD}{TEST}width = \"0 %\"\n"), "line 5, column 9", "from 0.01 %"),
-        (format!("{HEAD}{TEST}traffic = {{pattern = \"ring\"}}\n"), "line 5", "none of the patterns"),
-        (format!("{HEAD}{TEST}traffic = {{flows = 0}}\n"), "line 5, column 20", "flows are possible"),
-        (format!("{HEAD}{TEST}traffic = {{dscp = 64}}\n"), "line 5, column 19", "from 0 to 63"),
+        (
+            format!("{HEAD}[[test]]\nmethod = \"magic\"\n"),
+            "line 4, column 10",
+            "frame-loss",
+        ),
+        (
+            format!("{HEAD}{TEST}{TEST}"),
+            "line 6, column 10",
+            "give this one a name",
+        ),
+        (
+            format!("{HEAD}{TEST}rate = \"5 %\"\n"),
+            "line 5, column 8",
+            "does not obey `rate`",
+        ),
+        (
+            format!("{HEAD}{TEST}time = \"5\"\n"),
+            "line 5, column 8",
+            "not a time",
+        ),
+        (
+            format!("{HEAD}{TEST}time = {{short = \"5 s\"}}\n"),
+            "line 5",
+            "missing field `full`",
+        ),
+        (
+            format!("{HEAD}{TEST}loss = [\"0.1\"]\n"),
+            "line 5, column 9",
+            "not a share",
+        ),
+        (
+            format!("{HEAD}{TEST}width = \"0 %\"\n"),
+            "line 5, column 9",
+            "from 0.01 %",
+        ),
+        (
+            format!("{HEAD}{TEST}traffic = {{pattern = \"ring\"}}\n"),
+            "line 5",
+            "none of the patterns",
+        ),
+        (
+            format!("{HEAD}{TEST}traffic = {{flows = 0}}\n"),
+            "line 5, column 20",
+            "flows are possible",
+        ),
+        (
+            format!("{HEAD}{TEST}traffic = {{dscp = 64}}\n"),
+            "line 5, column 19",
+            "from 0 to 63",
+        ),
         (
             format!("{HEAD}{TEST}traffic = {{destinations = \"routes\"}}\n"),
             "line 5, column 27",
@@ -79,7 +139,9 @@ fn bad_plans_get_the_line_and_the_reason() {
             "at least two",
         ),
         (
-            format!("{HEAD}[[port]]\nname = \"a\"\ninterface = \"e0\"\naddress = \"10.0.0.1\"\n{TEST}"),
+            format!(
+                "{HEAD}[[port]]\nname = \"a\"\ninterface = \"e0\"\naddress = \"10.0.0.1\"\n{TEST}"
+            ),
             "line 6, column 11",
             "with a length",
         ),
@@ -112,12 +174,14 @@ fn every_shipped_plan_expands_for_two_and_for_eight_ports() {
 #[test]
 fn a_plan_becomes_streams() {
     let text = format!(
-        "{HEAD}family = \"both\"\n[traffic]\npattern = \"both ways\"\nflows = 9\n{TEST}\
+        "title = \"t\"\nsizes = [84]\nfamily = \"both\"\n[traffic]\npattern = \"both ways\"\nflows = 9\n{TEST}\
          sizes = [84, 1518]\ntraffic = {{flows = 4, vlan = 7}}\n"
     );
     let error = Plan::parse(&text).unwrap_err().to_string();
     assert!(error.contains("88 octets"), "{error}");
-    let text = text.replace("[84,", "[88,").replace("sizes = [64]", "sizes = [84]");
+    let text = text
+        .replace("[84,", "[88,")
+        .replace("sizes = [64]", "sizes = [84]");
     let plan = Plan::parse(&text).unwrap();
     let (cases, notes) = plan.cases(&ports(2), Length::Short).unwrap();
     assert!(notes.is_empty());
@@ -125,7 +189,10 @@ fn a_plan_becomes_streams() {
         .iter()
         .map(|case| (case.v6, &*case.traffic.frames.name))
         .collect();
-    assert_eq!(names, [(false, "88"), (false, "1518"), (true, "88"), (true, "1518")]);
+    assert_eq!(
+        names,
+        [(false, "88"), (false, "1518"), (true, "88"), (true, "1518")]
+    );
     let stream = &cases[2].traffic.streams[1];
     let address = |text: &str| Values::List(vec![text.parse::<IpAddr>().unwrap()]);
     assert_eq!((stream.from, stream.to, stream.flows), (1, 0, 4));
@@ -158,7 +225,10 @@ fn test_networks_and_routes_are_divided() {
     // the stream to port 1 is the first
     let (to_b, to_a) = (range(&cases[1], 0), range(&cases[1], 1));
     assert!(to_a.1 < to_b.0);
-    assert_eq!(range(&cases[0], 0).0, "198.19.0.1".parse::<IpAddr>().unwrap());
+    assert_eq!(
+        range(&cases[0], 0).0,
+        "198.19.0.1".parse::<IpAddr>().unwrap()
+    );
 }
 
 #[test]
@@ -174,5 +244,8 @@ fn tests_that_do_not_fit_the_ports() {
     let mut without = ports(2);
     without[1].v4 = None;
     let error = plan.cases(&without, Length::Short).unwrap_err();
-    assert!(format!("{error:#}").contains("port p1 has no `address`"), "{error:#}");
+    assert!(
+        format!("{error:#}").contains("port p1 has no `address`"),
+        "{error:#}"
+    );
 }

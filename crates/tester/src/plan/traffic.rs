@@ -1,7 +1,5 @@
 //! `traffic = {…}`: what is sent from where to where.
 
-use std::net::IpAddr;
-
 use bora_config::as_text;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -126,7 +124,9 @@ impl Pattern {
             return Err(format!("{ports} ports; a test needs at least two"));
         }
         if needs_pairs && ports % 2 == 1 {
-            return Err(format!("`{self}` needs an even number of ports, not {ports}"));
+            return Err(format!(
+                "`{self}` needs an even number of ports, not {ports}"
+            ));
         }
         let pairs = (0..ports / 2).map(|pair| (2 * pair, 2 * pair + 1));
         Ok(match self {
@@ -146,11 +146,6 @@ impl Pattern {
             Self::ManyToOne => others(0).map(|from| (from, 0)).collect(),
         })
     }
-}
-
-/// Whether an address is of the family.
-pub(super) fn is_v6(address: &IpAddr) -> bool {
-    address.is_ipv6()
 }
 
 #[cfg(test)]
