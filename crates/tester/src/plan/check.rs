@@ -71,8 +71,8 @@ impl Plan {
             return wrong(at!["router", "churn", "rate"], what);
         }
         match churn.routes {
-            Some(routes) if !(1..=1_000_000).contains(&routes) => {
-                let what = "from 1 to 1000000 routes are possible".into();
+            Some(routes) if !(1..=500_000).contains(&routes) => {
+                let what = "from 1 to 500000 routes are possible".into();
                 wrong(at!["router", "churn", "routes"], what)
             }
             _ => Ok(()),

@@ -30,7 +30,7 @@ pub struct RouterSection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoutesSection {
-    /// How many, 1 to 4000000.
+    /// How many, 1 to 2000000.
     pub count: u32,
 }
 
@@ -40,6 +40,6 @@ pub struct RoutesSection {
 pub struct ChurnSection {
     /// Routes changed a second, added or removed, 1 to 1000000.
     pub rate: u32,
-    /// How many different ones, 1 to 1000000. Without: 10000.
+    /// How many different ones, 1 to 500000. Without: 10000.
     pub routes: Option<u32>,
 }
