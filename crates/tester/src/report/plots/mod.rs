@@ -205,7 +205,10 @@ pub(super) fn trials(test: &Test, id: String) -> Option<Plot> {
     (test.trials.len() > 1).then(|| Plot {
         id,
         title: format!("Trials, frames of {}", test.frames),
-        x: Axis::new("trial (larger: longer)", Scale::Counts),
+        x: Axis::new(
+            "number of the trial (large marks: long trials)",
+            Scale::Counts,
+        ),
         y: Axis::new("offered (frames/s, all ports)", Scale::Fitted),
         series,
     })
@@ -224,7 +227,7 @@ fn trial_point(test: &Test, n: usize, trial: &TrialRecord, longest: f64) -> Poin
         numbers::grouped(trial.sent)
     );
     let mut point = Point::new((n + 1) as f64, rate, tip);
-    point.area = if longest > 0.0 {
+    point.size = if longest > 0.0 {
         trial.time / longest
     } else {
         1.0
