@@ -17,6 +17,7 @@ pub mod link;
 pub mod mix;
 pub mod ports;
 pub mod rate;
+pub mod report;
 pub mod result;
 pub mod schedule;
 pub mod signature;
