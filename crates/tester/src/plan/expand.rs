@@ -9,6 +9,7 @@ use super::addresses::{Addresses, BENCHMARK_V4, BENCHMARK_V6, Numbers, Order, Pr
 use super::method::TestSection;
 use super::traffic::{Pattern, TrafficSection};
 use super::{Length, Plan};
+use crate::frame::least_length;
 use crate::ports::PortSpec;
 use crate::routes;
 use crate::traffic::{Stream, Traffic, Values};
@@ -63,10 +64,11 @@ impl Plan {
                 let expansion = Expansion::new(self, test, &ports[..count], v6);
                 let streams = expansion.streams();
                 let streams = streams.with_context(|| format!("test {}", test.name()))?;
+                let least = streams.iter().map(least_length).max().unwrap_or(0);
                 for size in &sizes {
                     let traffic = Traffic {
                         streams: streams.clone(),
-                        frames: size.0.clone(),
+                        frames: size.0.clone().at_least(least),
                     };
                     cases.push(Case {
                         test: index,

@@ -113,10 +113,8 @@ impl FromStr for Mix {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse() {
-            Ok(length) => Ok(Self(FrameMix::of(length))),
-            Err(_) => Err(format!("`{text}` is no frame mix")),
-        }
+        let mix: Result<FrameMix, _> = text.parse();
+        mix.map(Self).map_err(|wrong| wrong.to_string())
     }
 }
 
