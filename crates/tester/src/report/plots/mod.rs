@@ -93,7 +93,7 @@ fn against_size(group: &Group<'_>, metric: &Finding) -> Plot {
         id: String::new(),
         title: capital(&format!("{} against frame size", metric.metric)),
         x: Axis::new("frame size, octets", Scale::Names(names)),
-        y: Axis::new(&format!("{} ({unit})", metric.metric), Scale::Linear),
+        y: Axis::new(unit, Scale::Linear),
         series,
     }
 }
