@@ -14,6 +14,7 @@ pub mod frame;
 pub mod generate;
 mod generator;
 pub mod link;
+pub mod mix;
 pub mod ports;
 pub mod rate;
 pub mod report;
