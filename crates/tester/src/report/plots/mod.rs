@@ -48,18 +48,10 @@ fn findings(group: &Group<'_>) -> Vec<Plot> {
             metrics.push(finding);
         }
     }
-    let plots = metrics
-        .into_iter()
-        .map(|metric| against_size(group, metric));
-    // one point says no more than the table
-    let several = |plot: &Plot| {
-        plot.series
-            .iter()
-            .map(|series| series.points.len())
-            .sum::<usize>()
-            > 1
-    };
-    plots.filter(several).collect()
+    // without a line rate beside it, one frame size says no more than the table
+    let worthwhile = |metric: &&Finding| group.tests.len() > 1 || metric.unit == "frames/s";
+    let metrics = metrics.into_iter().filter(worthwhile);
+    metrics.map(|metric| against_size(group, metric)).collect()
 }
 
 fn against_size(group: &Group<'_>, metric: &Finding) -> Plot {
