@@ -48,18 +48,10 @@ fn findings(group: &Group<'_>) -> Vec<Plot> {
             metrics.push(finding);
         }
     }
-    let plots = metrics
-        .into_iter()
-        .map(|metric| against_size(group, metric));
-    // one point says no more than the table
-    let several = |plot: &Plot| {
-        plot.series
-            .iter()
-            .map(|series| series.points.len())
-            .sum::<usize>()
-            > 1
-    };
-    plots.filter(several).collect()
+    // without a line rate beside it, one frame size says no more than the table
+    let worthwhile = |metric: &&Finding| group.tests.len() > 1 || metric.unit == "frames/s";
+    let metrics = metrics.into_iter().filter(worthwhile);
+    metrics.map(|metric| against_size(group, metric)).collect()
 }
 
 fn against_size(group: &Group<'_>, metric: &Finding) -> Plot {
@@ -93,7 +85,7 @@ fn against_size(group: &Group<'_>, metric: &Finding) -> Plot {
         id: String::new(),
         title: capital(&format!("{} against frame size", metric.metric)),
         x: Axis::new("frame size, octets", Scale::Names(names)),
-        y: Axis::new(&format!("{} ({unit})", metric.metric), Scale::Linear),
+        y: Axis::new(unit, Scale::Linear),
         series,
     }
 }
