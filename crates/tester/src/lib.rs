@@ -6,6 +6,7 @@
 
 pub mod analyse;
 mod arrived;
+pub mod calibrate;
 pub mod check;
 pub mod clock;
 pub mod environment;
