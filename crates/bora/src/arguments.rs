@@ -59,6 +59,9 @@ pub(crate) enum Command {
     /// Networks on one machine
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Test a router: RFC 2544 and others, from this machine's ports
+    #[command(subcommand)]
+    Test(TestCommand),
     /// Print shell completions
     Completions {
         /// The shell
@@ -242,6 +245,48 @@ pub(crate) enum SetCommand {
         /// Only this worker
         #[arg(long, value_name = "NUMBER")]
         worker: Option<usize>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TestCommand {
+    /// List the plans that come with Bora
+    Plans,
+    /// Print a plan, to be changed
+    Show {
+        /// A plan's name, or a file
+        plan: String,
+    },
+    /// Read a plan and say what is wrong with it, with line and column
+    Check {
+        /// A plan's name, or a file
+        plan: String,
+    },
+    /// Print the JSON schema of plans, for editors
+    Schema,
+    /// Show a report again: as a table, or as one HTML file
+    Report {
+        /// What `bora test run` wrote
+        #[arg(value_name = "FILE.json")]
+        file: PathBuf,
+        /// Write this HTML file instead of a table
+        #[arg(short, long, value_name = "FILE.html")]
+        output: Option<PathBuf>,
+    },
+    /// Say whether two reports differ, with confidence intervals
+    ///
+    /// Exits with 0 if no difference was shown, 1 if there is one, 2 if something went wrong or the
+    /// reports cannot be compared.
+    Compare {
+        /// The first
+        #[arg(value_name = "A.json")]
+        a: PathBuf,
+        /// The second
+        #[arg(value_name = "B.json")]
+        b: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
 }
 

@@ -24,6 +24,7 @@ pub mod report;
 pub mod result;
 pub mod router;
 pub mod routes;
+pub mod run;
 pub mod schedule;
 pub mod signature;
 mod sink;
