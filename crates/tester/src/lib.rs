@@ -21,6 +21,9 @@ pub mod trial;
 #[allow(clippy::undocumented_unsafe_blocks)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/tester.skel.rs"));
+    pub(crate) mod redirect {
+        include!(concat!(env!("OUT_DIR"), "/redirect.skel.rs"));
+    }
 }
 
 pub use generator::Generator;
