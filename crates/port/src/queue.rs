@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bora_buffer::{Packet, Pool, SharedFrames};
 
 use crate::losses::Losses;
-use crate::{af_packet, af_xdp, memif, memory, pcap, tap};
+use crate::{af_packet, af_xdp, fault, memif, memory, pcap, tap};
 
 /// One queue of one port: a way in and a way out, owned by one worker. Calls are once a batch, so
 /// the choice between the kinds costs nothing.
@@ -25,6 +25,8 @@ pub enum Queue {
     AfPacket(af_packet::Queue),
     /// Capture files.
     Pcap(pcap::Queue),
+    /// Another queue with faults in front, for tests.
+    Faulty(Box<fault::Queue>),
 }
 
 macro_rules! each {
@@ -36,6 +38,7 @@ macro_rules! each {
             Queue::Tap($queue) => $call,
             Queue::AfPacket($queue) => $call,
             Queue::Pcap($queue) => $call,
+            Queue::Faulty($queue) => $call,
         }
     };
 }
@@ -80,6 +83,7 @@ impl Queue {
             Self::AfXdp(queue) => queue.kick(),
             Self::Memory(queue) => queue.kick(),
             Self::Memif(queue) => queue.kick(),
+            Self::Faulty(queue) => queue.kick(),
             // sent is told
             Self::Tap(_) | Self::AfPacket(_) | Self::Pcap(_) => {}
         }
@@ -97,6 +101,7 @@ impl Queue {
             Self::AfXdp(queue) => queue.wait(),
             Self::Memory(queue) => queue.wait(),
             Self::Memif(queue) => queue.wait(),
+            Self::Faulty(queue) => queue.wait(),
             Self::Tap(queue) => Some(queue.wait()),
             Self::AfPacket(queue) => Some(queue.wait()),
             Self::Pcap(queue) => {
@@ -115,6 +120,7 @@ impl Queue {
             Self::AfPacket(queue) => queue.close(frames),
             Self::Pcap(queue) => queue.close(frames),
             Self::Memif(queue) => queue.close(frames),
+            Self::Faulty(queue) => queue.close(frames),
             // its owner empties it before
             Self::Memory(_) => {}
         }
@@ -135,6 +141,7 @@ impl Queue {
             Self::Tap(queue) => StatsReader::Own(queue.losses()),
             Self::AfPacket(queue) => StatsReader::AfPacket(queue.stats_reader()?),
             Self::Pcap(queue) => StatsReader::Own(queue.losses()),
+            Self::Faulty(queue) => queue.stats_reader()?,
         })
     }
 }
