@@ -234,7 +234,7 @@ pub(crate) fn learn(
     let mut all: Vec<Neighbours> = Vec::with_capacity(ports.len());
     for (index, port) in ports.iter_mut().enumerate() {
         // what came before is of no trial
-        while port.side.receive(|_, _| ()) > 0 {}
+        while port.side.receive(|_, _| None) > 0 {}
         all.push(Neighbours::new(index, &port.spec, port.info.mac, traffic));
     }
     for (index, port) in ports.iter_mut().enumerate() {
@@ -251,7 +251,8 @@ pub(crate) fn learn(
             hear(port, neighbours);
         }
         if all.iter().all(Neighbours::is_complete) {
-            return Ok((links(ports, traffic, &all), all)).map(|(links, all)| (all, links));
+            let links = links(ports, traffic, &all);
+            return Ok((all, links));
         }
         if stop.load(Ordering::Relaxed) {
             bail!("stopped while addresses were learned");
@@ -271,9 +272,9 @@ pub(crate) fn learn(
 }
 
 fn hear(port: &mut Port, neighbours: &mut Neighbours) {
-    port.side.receive(|frame, answers| {
+    port.side.receive(|frame, _| {
         neighbours.learn(frame);
-        answers.extend(neighbours.answer(frame));
+        neighbours.answer(frame)
     });
     port.side.settle();
 }

@@ -44,7 +44,7 @@ pub(super) fn refuse(interface: &str) -> anyhow::Result<()> {
     clients.extend(ssh_clients(&read("tcp6")));
     // "client port server port"; sshd sets it, sudo may take it away
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    clients.extend(connection.split(' ').next().and_then(|client| client.parse().ok()));
+    clients.extend(connection.split(' ').next().and_then(|client| client.parse::<IpAddr>().ok()));
     match reason(interface, &routes, &clients) {
         Some(reason) => bail!(
             "{interface} {reason}, and a test would cut it off; use another interface, or say \

@@ -16,8 +16,7 @@ pub use open::{Options, Port, open};
 pub use side::Side;
 pub use spec::{Attached, Kind, PortSpec};
 
-pub(crate) use learn::Neighbours;
-pub(crate) use netns::{enter, inside};
+pub(crate) use learn::{Neighbours, learn};
 
 /// Octets of a frame around its packet: Ethernet header and FCS.
 pub(crate) const ETHERNET_AND_FCS: usize = 18;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
 use bora_port::{Queue, QueueStats, StatsReader};
 
+use crate::clock;
+
 /// Free frames a port keeps at hand.
 const POOL: usize = 1024;
 
@@ -60,16 +62,23 @@ impl Side {
         }
     }
 
-    /// Shows `look` what has come, at most a batch a queue; returns how many packets that were.
-    /// What `look` pushes to its second argument is sent.
+    /// Shows `look` what has come, at most a batch a queue, and when ([`clock::now`]); sends what
+    /// it answers; returns how many packets came.
     #[inline]
-    pub(crate) fn receive(&mut self, mut look: impl FnMut(&[u8], &mut Vec<Vec<u8>>)) -> usize {
+    pub(crate) fn receive(
+        &mut self,
+        mut look: impl FnMut(&[u8], u64) -> Option<Vec<u8>>,
+    ) -> usize {
         let (mut count, mut answers) = (0, Vec::new());
         for queue in &mut self.queues {
-            count += queue.receive(&mut self.received, MAX_BATCH);
-            for packet in self.received.drain(..) {
-                look(self.region.octets(&packet), &mut answers);
-                self.pool.give(packet.into_frame(&self.region));
+            let received = queue.receive(&mut self.received, MAX_BATCH);
+            if received > 0 {
+                count += received;
+                let arrival = clock::now();
+                for packet in self.received.drain(..) {
+                    answers.extend(look(self.region.octets(&packet), arrival));
+                    self.pool.give(packet.into_frame(&self.region));
+                }
             }
             queue.refill(&mut self.pool);
         }
