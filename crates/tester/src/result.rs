@@ -120,7 +120,7 @@ pub struct Finding {
     pub metric: String,
     /// What it is subject to: `loss 0 %`, `load 50 %`; may be empty.
     pub goal: String,
-    /// `frames/s`, `ms`, `frames`, `%`, `us`.
+    /// `frames/s` (of all sending ports together), `ms`, `frames`, `%`, `us`.
     pub unit: String,
     /// `None` if it could not be found; a note of the test says why.
     pub value: Option<f64>,

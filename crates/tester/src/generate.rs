@@ -1,0 +1,246 @@
+//! Writes the frames of one port, one after the other.
+
+use crate::arrived::Arrived;
+use crate::check::TrafficError;
+use crate::flow::{Flow, Place};
+use crate::frame::Template;
+use crate::link::Link;
+use crate::signature::{LENGTH, Signature};
+use crate::traffic::{Stream, Traffic};
+
+/// Longest order of a port's streams before it repeats.
+const LONGEST_CYCLE: u64 = 1 << 16;
+
+/// The frames that a port sends in one trial: its streams in turn by weight, each stream's frames
+/// numbered from 0.
+pub struct Generator {
+    /// Streams of the traffic, other ports' too.
+    streams: usize,
+    sources: Vec<Source>,
+    /// Indices into the sources, in order of sending.
+    cycle: Vec<u16>,
+    /// Next place of the cycle.
+    turn: usize,
+    /// Which of a source's templates a frame takes, by sequence number modulo length.
+    lengths: Vec<u16>,
+}
+
+/// A stream as it is sent.
+struct Source {
+    id: u16,
+    stream: Stream,
+    templates: Vec<Template>,
+    /// Of the next frame.
+    sequence: u64,
+    /// Index into the generator's lengths.
+    length: usize,
+    /// Of the next frame.
+    place: Place,
+    /// Sum of addresses and ports, where all frames have the same, which then are in the templates.
+    fixed: Option<u64>,
+}
+
+impl Generator {
+    /// The frames of `port`; `links` has an entry for each stream of the traffic.
+    ///
+    /// # Errors
+    /// The traffic makes no sense, see [`Traffic::check`], or none of it is sent by the port.
+    pub fn new(traffic: &Traffic, port: usize, links: &[Link]) -> Result<Self, TrafficError> {
+        traffic.check()?;
+        let mut distinct = traffic.frames.lengths.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let mut sources = Vec::new();
+        let mut weights = Vec::new();
+        for (id, stream) in traffic.streams.iter().enumerate() {
+            if stream.from == port && stream.weight > 0 {
+                let link = *links.get(id).ok_or(TrafficError::NoLink(id))?;
+                sources.push(Source::new(id as u16, stream, link, &distinct));
+                weights.push(stream.weight);
+            }
+        }
+        if sources.is_empty() {
+            let any = traffic.streams.iter().any(|stream| stream.from == port);
+            return Err(match any {
+                true => TrafficError::NoWeight(port),
+                false => TrafficError::NothingToSend(port),
+            });
+        }
+        let lengths = traffic.frames.lengths.iter();
+        let lengths = lengths.map(|length| distinct.partition_point(|other| other < length) as u16);
+        Ok(Self {
+            streams: traffic.streams.len(),
+            sources,
+            cycle: cycle(port, &weights)?,
+            turn: 0,
+            lengths: lengths.collect(),
+        })
+    }
+
+    /// Octets of the next frame, without FCS.
+    #[inline]
+    pub fn next_length(&self) -> usize {
+        let source = &self.sources[usize::from(self.cycle[self.turn])];
+        source.template(&self.lengths).octets.len()
+    }
+
+    /// Writes the next frame to the beginning of `frame`; returns its octets, without FCS, or 0 if
+    /// there is not room enough. `stamp` is when the frame is due, ns of [`crate::clock::now`].
+    #[inline]
+    pub fn write(&mut self, frame: &mut [u8], stamp: u64) -> usize {
+        let source = &mut self.sources[usize::from(self.cycle[self.turn])];
+        let template = source.template(&self.lengths);
+        let length = template.octets.len();
+        let Some(frame) = frame.get_mut(..length) else {
+            return 0;
+        };
+        frame.copy_from_slice(&template.octets);
+        let sum = match source.fixed {
+            Some(sum) => sum,
+            None => template.address(frame, &source.stream.flow(source.place)),
+        };
+        let signature = Signature {
+            stream: source.id,
+            sequence: source.sequence,
+            stamp,
+        };
+        if let Some(octets) = frame.get_mut(template.signature..template.signature + LENGTH) {
+            octets.copy_from_slice(&signature.octets(sum));
+        }
+        source.advance(self.lengths.len());
+        self.turn += 1;
+        if self.turn == self.cycle.len() {
+            self.turn = 0;
+        }
+        length
+    }
+
+    /// Frames written so far by stream of the traffic; 0 for those of other ports.
+    pub fn sent(&self) -> Vec<u64> {
+        let mut sent = vec![0; self.streams];
+        for source in &self.sources {
+            sent[usize::from(source.id)] = source.sequence;
+        }
+        sent
+    }
+
+    /// Takes back a frame that was written, but that the port did not take: it counts no more, and
+    /// its number is given out again. Those written last must come back, in any order; a frame that
+    /// is not of this generator is ignored.
+    pub fn take_back(&mut self, frame: &[u8]) {
+        let Some(written) = Arrived::find(frame) else {
+            return;
+        };
+        let (signature, _) = Signature::read(written.signature);
+        let mut sources = self.sources.iter_mut();
+        let found = sources.find(|source| source.id == signature.stream);
+        if let Some(source) = found.filter(|source| source.sequence > 0) {
+            source.seek(source.sequence - 1, self.lengths.len());
+            self.turn = self.turn.checked_sub(1).unwrap_or(self.cycle.len() - 1);
+        }
+    }
+}
+
+impl Source {
+    fn new(id: u16, stream: &Stream, link: Link, lengths: &[u16]) -> Self {
+        let make = |&length| Template::new(stream, id, link, length);
+        let mut templates: Vec<Template> = lengths.iter().map(make).collect();
+        let mut fixed = None;
+        if stream.flows == 1 && stream.flow_length.is_none() {
+            let flow: Flow = stream.flow(Place::default());
+            for template in &mut templates {
+                let mut octets = template.octets.clone();
+                fixed = Some(template.address(&mut octets, &flow));
+                template.octets = octets;
+            }
+        }
+        let mut source = Self {
+            id,
+            stream: stream.clone(),
+            templates,
+            sequence: 0,
+            length: 0,
+            place: Place::default(),
+            fixed,
+        };
+        source.seek(0, 1);
+        source
+    }
+
+    #[inline]
+    fn template(&self, lengths: &[u16]) -> &Template {
+        &self.templates[usize::from(lengths[self.length])]
+    }
+
+    /// Makes `sequence` the next frame.
+    fn seek(&mut self, sequence: u64, lengths: usize) {
+        self.sequence = sequence;
+        self.length = (sequence % lengths as u64) as usize;
+        self.place = self.stream.place(sequence);
+    }
+
+    /// On to the next frame; as [`Self::seek`], without divisions.
+    #[inline]
+    fn advance(&mut self, lengths: usize) {
+        self.sequence += 1;
+        self.length += 1;
+        if self.length == lengths {
+            self.length = 0;
+        }
+        if self.fixed.is_some() {
+            return;
+        }
+        if self.stream.flow_length.is_some() {
+            self.place = self.stream.place(self.sequence);
+            return;
+        }
+        self.place.flow += 1;
+        if self.place.flow == self.stream.flows {
+            self.place.flow = 0;
+        }
+    }
+}
+
+/// The order in which streams of these weights take turns: each spread evenly over the cycle, as in
+/// stride scheduling (Waldspurger 1995).
+fn cycle(port: usize, weights: &[u32]) -> Result<Vec<u16>, TrafficError> {
+    let common = weights
+        .iter()
+        .fold(0, |a, &b| greatest_common_divisor(a, b));
+    let parts: Vec<u64> = weights
+        .iter()
+        .map(|weight| u64::from(weight / common))
+        .collect();
+    let sum: u64 = parts.iter().sum();
+    if sum > LONGEST_CYCLE {
+        return Err(TrafficError::Weights {
+            port,
+            sum,
+            most: LONGEST_CYCLE,
+        });
+    }
+    let mut turns = Vec::with_capacity(sum as usize);
+    for (source, part) in parts.iter().enumerate() {
+        // the middles of equal parts of the cycle
+        turns.extend((0..*part).map(|turn| {
+            (
+                (2 * turn + 1) * LONGEST_CYCLE * LONGEST_CYCLE / part,
+                source as u16,
+            )
+        }));
+    }
+    turns.sort_unstable();
+    Ok(turns.into_iter().map(|(_, source)| source).collect())
+}
+
+fn greatest_common_divisor(a: u32, b: u32) -> u32 {
+    if b == 0 {
+        a
+    } else {
+        greatest_common_divisor(b, a % b)
+    }
+}
+
+#[cfg(test)]
+#[path = "generate_tests.rs"]
+mod tests;

@@ -1,0 +1,70 @@
+//! A comparison as a table for people.
+
+use super::{Comparison, Difference, Verdict};
+use crate::report::numbers;
+
+impl std::fmt::Display for Comparison {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let head = [
+            "finding",
+            "first",
+            "second",
+            "change",
+            "95 % or bounds",
+            "verdict",
+        ];
+        let mut rows = vec![head.map(String::from)];
+        rows.extend(self.differences.iter().map(Difference::cells));
+        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+        let widths: Vec<usize> = (0..head.len()).filter_map(width).collect();
+        for row in &rows {
+            let mut line = format!("{:<w$}", row[0], w = widths[0]);
+            for column in 1..5 {
+                line += &format!("  {:>w$}", row[column], w = widths[column]);
+            }
+            writeln!(f, "{line}  {}", row[5])?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        let tested = self
+            .differences
+            .iter()
+            .filter(|found| found.how.starts_with("Welch"));
+        match tested.count() {
+            0..5 => Ok(()),
+            count => writeln!(
+                f,
+                "note: of {count} tests at 95 %, about {} find a difference by chance",
+                (count as f64 / 20.0).ceil()
+            ),
+        }
+    }
+}
+
+impl Difference {
+    fn cells(&self) -> [String; 6] {
+        let value = |value: Option<f64>| {
+            value.map_or("–".into(), |value| numbers::quantity(value, &self.unit))
+        };
+        let change = |value: f64| format!("{value:+.2} %");
+        let interval = self.low.zip(self.high);
+        let goal = if self.goal.is_empty() { "" } else { ", " };
+        [
+            format!(
+                "{} {}: {}{goal}{}",
+                self.test, self.frames, self.metric, self.goal
+            ),
+            value(self.a),
+            value(self.b),
+            self.change.map_or("–".into(), change),
+            interval.map_or("–".into(), |(low, high)| {
+                format!("{low:+.2} … {high:+.2} %")
+            }),
+            match self.verdict {
+                Verdict::NotComparable => format!("{}: {}", self.verdict.text(), self.how),
+                _ => self.verdict.text().into(),
+            },
+        ]
+    }
+}

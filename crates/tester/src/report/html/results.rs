@@ -1,0 +1,125 @@
+//! Tables of what was found.
+
+use super::{escape, table};
+use crate::report::numbers;
+use crate::report::summary::{self, Group};
+use crate::result::{Finding, Report, Test};
+
+const RATE: &str = "frames/s";
+
+/// All rates, a line each: what a report is opened for.
+pub(super) fn rates(report: &Report) -> String {
+    let mut rows = Vec::new();
+    for test in summary::groups(report)
+        .iter()
+        .flat_map(|group| &group.tests)
+    {
+        let mut class = "first";
+        for finding in test.findings.iter().filter(|finding| finding.unit == RATE) {
+            rows.push((class.to_string(), rate(test, finding)));
+            class = "";
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head = [
+        ("", "test"),
+        ("n", "frame size"),
+        ("", "result"),
+        ("n", RATE),
+        ("n", "bounds"),
+        ("n", "Mbit/s"),
+        ("n", "of line rate"),
+    ];
+    format!(
+        "<h2>Results</h2>\n<p class=\"under\">Rates are those of all sending ports together. Mbit/s \
+         are counted on the wire, with preamble, start of frame and gap. Bounds are those of the \
+         search, or of the 95 % confidence interval.</p>\n{}",
+        table("summary", &head, &rows)
+    )
+}
+
+fn rate(test: &Test, finding: &Finding) -> Vec<(String, String)> {
+    let cells = summary::cells(test, finding);
+    let share = finding
+        .value
+        .zip(summary::line_rate(test))
+        .map(|(rate, line)| rate / line);
+    let bar = match share {
+        Some(share) => format!(
+            "class=\"n bar\" style=\"--share:{:.1}%\"",
+            share.clamp(0.0, 1.0) * 100.0
+        ),
+        None => "class=\"n\"".into(),
+    };
+    let unit = format!(" {RATE}");
+    let bounds = cells.bounds.trim_end_matches(&unit);
+    let number = || "class=\"n\"".to_string();
+    vec![
+        (String::new(), escape(&test.name)),
+        (number(), escape(&test.frames)),
+        (String::new(), escape(&cells.metric)),
+        (
+            number(),
+            value(finding, cells.value.trim_end_matches(&unit)),
+        ),
+        (number(), escape(bounds)),
+        (number(), cells.megabits),
+        (bar, cells.share),
+    ]
+}
+
+fn value(finding: &Finding, text: &str) -> String {
+    match finding.value {
+        Some(value) if finding.unit == RATE => {
+            let exact = numbers::grouped(value.max(0.0) as u64);
+            format!("<b title=\"{exact} {RATE}\">{}</b>", escape(text))
+        }
+        Some(_) => format!("<b>{}</b>", escape(text)),
+        None => format!("<span class=\"missing\">{}</span>", escape(text)),
+    }
+}
+
+/// All but rates: a line a metric and goal, a column a frame size.
+pub(super) fn others(group: &Group<'_>) -> String {
+    let mut labels: Vec<String> = Vec::new();
+    for finding in group.tests.iter().flat_map(|test| &test.findings) {
+        let label = summary::label(finding);
+        if finding.unit != RATE && !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    if labels.is_empty() {
+        return String::new();
+    }
+    let sizes: Vec<String> = group
+        .tests
+        .iter()
+        .map(|test| escape(&test.frames))
+        .collect();
+    let head: Vec<(&str, &str)> = [("", "frame size")]
+        .into_iter()
+        .chain(sizes.iter().map(|size| ("n", size.as_str())))
+        .collect();
+    let rows: Vec<_> = labels
+        .iter()
+        .map(|label| {
+            let cells = group.tests.iter().map(|test| other(test, label));
+            let name = (String::new(), escape(label));
+            (String::new(), [name].into_iter().chain(cells).collect())
+        })
+        .collect();
+    table("findings", &head, &rows)
+}
+
+fn other(test: &Test, label: &str) -> (String, String) {
+    let mut findings = test.findings.iter();
+    let found = findings.find(|finding| finding.unit != RATE && summary::label(finding) == label);
+    let Some(finding) = found else {
+        return (String::new(), String::new());
+    };
+    let cells = summary::cells(test, finding);
+    let attributes = format!("class=\"n\" title=\"{}\"", escape(&cells.bounds));
+    (attributes, value(finding, &cells.value))
+}

@@ -1,0 +1,110 @@
+//! Every trial of a test as a table.
+
+use super::{escape, table as rows_in_table};
+use crate::report::{numbers, summary};
+use crate::result::{Test, TrialRecord};
+
+const HEAD: [(&str, &str); 13] = [
+    ("n", "trial"),
+    ("", "purpose"),
+    ("n", "offered, frames/s"),
+    ("n", "time"),
+    ("n", "sent"),
+    ("n", "received"),
+    ("n", "lost"),
+    ("n", "loss"),
+    ("n", "duplicated"),
+    ("n", "reordered"),
+    ("n", "damaged, misrouted"),
+    ("n", "latency, median / 99 %"),
+    ("n", "sent late by, 99 %"),
+];
+
+/// The trials and what each stream had of them, folded.
+pub(super) fn table(test: &Test) -> String {
+    let rows: Vec<_> = test
+        .trials
+        .iter()
+        .enumerate()
+        .map(|(n, trial)| row(test, n, trial))
+        .collect();
+    let streams = streams(test);
+    format!(
+        "<details><summary>{} octets: {} trials</summary>\n{}{streams}</details>\n",
+        escape(&test.frames),
+        test.trials.len(),
+        rows_in_table("trials", &HEAD, &rows)
+    )
+}
+
+fn row(test: &Test, n: usize, trial: &TrialRecord) -> (String, Vec<(String, String)>) {
+    let number = |text: String| ("class=\"n\"".to_string(), text);
+    let count = |value: u64| number(numbers::grouped(value));
+    let latency = trial.latency.map_or(String::new(), |(median, high)| {
+        format!(
+            "{} / {}",
+            numbers::time(median as f64),
+            numbers::time(high as f64)
+        )
+    });
+    let mut purpose = escape(&trial.purpose);
+    if trial.missed > 0 {
+        purpose += &format!(
+            " (not valid: the tester lost {})",
+            numbers::grouped(trial.missed)
+        );
+    }
+    let cells = vec![
+        number((n + 1).to_string()),
+        (String::new(), purpose),
+        number(numbers::si(summary::offered(test, trial))),
+        number(numbers::time(trial.time * 1e9)),
+        count(trial.sent),
+        count(trial.received),
+        count(trial.lost),
+        (
+            "class=\"n loss\"".into(),
+            numbers::loss(trial.lost, trial.sent),
+        ),
+        count(trial.duplicated),
+        count(trial.reordered),
+        count(trial.corrupted + trial.misrouted),
+        number(latency),
+        number(numbers::time(trial.lateness as f64)),
+    ];
+    let class = if trial.lost > 0 { "lossy" } else { "" };
+    (class.into(), cells)
+}
+
+/// The streams of the last trial, where there are several.
+fn streams(test: &Test) -> String {
+    let Some(last) = test.trials.last().filter(|trial| trial.streams.len() > 1) else {
+        return String::new();
+    };
+    let rows: Vec<_> = last
+        .streams
+        .iter()
+        .map(|stream| {
+            let count = |value: u64| ("class=\"n\"".to_string(), numbers::grouped(value));
+            let cells = vec![
+                (
+                    String::new(),
+                    escape(&format!("{} → {}", stream.from, stream.to)),
+                ),
+                count(stream.sent),
+                count(stream.received),
+                count(stream.duplicated),
+                count(stream.reordered),
+            ];
+            (String::new(), cells)
+        })
+        .collect();
+    let head = [
+        ("", "last trial, stream"),
+        ("n", "sent"),
+        ("n", "received"),
+        ("n", "duplicated"),
+        ("n", "reordered"),
+    ];
+    rows_in_table("trials", &head, &rows)
+}

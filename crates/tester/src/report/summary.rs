@@ -1,0 +1,139 @@
+//! What tables in the terminal and in HTML both show.
+
+use super::numbers;
+use crate::rate::wire_bits;
+use crate::result::{Finding, Report, Test};
+
+/// Tests of one name and method, on several frame mixes.
+pub(super) struct Group<'a> {
+    pub(super) name: &'a str,
+    pub(super) method: &'a str,
+    pub(super) tests: Vec<&'a Test>,
+}
+
+/// The tests in groups, in the order of their first tests.
+pub(super) fn groups(report: &Report) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for test in &report.tests {
+        let same = |group: &&mut Group<'_>| group.name == test.name && group.method == test.method;
+        match groups.iter_mut().find(same) {
+            Some(group) => group.tests.push(test),
+            None => groups.push(Group {
+                name: &test.name,
+                method: &test.method,
+                tests: vec![test],
+            }),
+        }
+    }
+    groups
+}
+
+/// Frames a second that all sending ports together can put on their links.
+pub(super) fn line_rate(test: &Test) -> Option<f64> {
+    test.line_rate
+        .map(|rate| rate * f64::from(test.senders.max(1)))
+        .filter(|rate| *rate > 0.0)
+}
+
+/// Offered load of a trial, frames a second of all sending ports.
+pub(super) fn offered(test: &Test, trial: &crate::result::TrialRecord) -> f64 {
+    match trial.rate.filter(|rate| rate.is_finite()) {
+        Some(rate) => rate * f64::from(test.senders.max(1)),
+        None => trial.sent_rate,
+    }
+}
+
+/// One finding as text.
+pub(super) struct Cells {
+    /// Metric and goal.
+    pub(super) metric: String,
+    /// With its unit; tells if it could not be found.
+    pub(super) value: String,
+    /// Between which bounds; may be empty.
+    pub(super) bounds: String,
+    /// Mbit/s on the wire, for rates.
+    pub(super) megabits: String,
+    /// Per cent of the line rate, for rates on real links.
+    pub(super) share: String,
+}
+
+/// The texts of a finding.
+pub(super) fn cells(test: &Test, finding: &Finding) -> Cells {
+    let rate = finding.value.filter(|_| finding.unit == "frames/s");
+    let bounds = match (finding.low, finding.high) {
+        (Some(low), Some(high)) => format!(
+            "{} to {}",
+            bare(low, &finding.unit),
+            numbers::quantity(high, &finding.unit)
+        ),
+        (Some(low), None) => format!("at least {}", numbers::quantity(low, &finding.unit)),
+        (None, Some(high)) => format!("at most {}", numbers::quantity(high, &finding.unit)),
+        (None, None) => String::new(),
+    };
+    Cells {
+        metric: label(finding),
+        value: match finding.value {
+            Some(value) => numbers::quantity(value, &finding.unit),
+            None => "not found".into(),
+        },
+        bounds,
+        megabits: rate.map_or(String::new(), |rate| {
+            numbers::digits(rate * wire_bits(test.frame_length) / 1e6, 4)
+        }),
+        share: rate
+            .zip(line_rate(test))
+            .map_or(String::new(), |(rate, line)| numbers::per_cent(rate / line)),
+    }
+}
+
+/// A bound whose unit follows with the other bound, where both are sure to have the same.
+fn bare(value: f64, unit: &str) -> String {
+    match unit {
+        "ms" | "us" | "ns" | "s" => numbers::quantity(value, unit),
+        "%" => numbers::digits(value, 4),
+        _ => numbers::si(value),
+    }
+}
+
+/// Metric and goal: `throughput, loss 0 %`.
+pub(super) fn label(finding: &Finding) -> String {
+    match finding.goal.is_empty() {
+        true => finding.metric.clone(),
+        false => format!("{}, {}", finding.metric, finding.goal),
+    }
+}
+
+/// Names of the ports whose links exist only in memory.
+pub(super) fn virtual_ports(report: &Report) -> Vec<&str> {
+    let ports = report.ports.iter().filter(|port| port.is_virtual);
+    ports.map(|port| port.name.as_str()).collect()
+}
+
+/// What the reader must know first.
+pub(super) fn notes(report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !report.complete {
+        notes.push("The run was stopped before its end: the tests below are those done.".into());
+    }
+    let ports = virtual_ports(report);
+    if !ports.is_empty() {
+        notes.push(format!(
+            "The links of {} are virtual: they have no line rate, and tester and router share \
+             the machine's processors. The figures say nothing about real links.",
+            ports.join(", ")
+        ));
+    }
+    let missed: u64 = trials(report).map(|trial| trial.missed).sum();
+    if missed > 0 {
+        notes.push(format!(
+            "The tester's own ports lost frames: {missed}, in trials: {}.",
+            trials(report).filter(|trial| trial.missed > 0).count()
+        ));
+    }
+    notes.extend(report.notes.iter().cloned());
+    notes
+}
+
+fn trials(report: &Report) -> impl Iterator<Item = &crate::result::TrialRecord> {
+    report.tests.iter().flat_map(|test| &test.trials)
+}

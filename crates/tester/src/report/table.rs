@@ -1,0 +1,176 @@
+//! The short table in the terminal.
+
+use super::{numbers, summary};
+use crate::result::{Finding, Report, Test};
+
+const HEAD: [&str; 6] = ["test", "frames", "result", "bounds", "Mbit/s", "of line"];
+/// Columns with numbers, aligned to the right.
+const NUMBERS: [bool; 6] = [false, false, true, true, true, true];
+/// Columns to give up, in this order, where the terminal is narrow.
+const SPARE: [usize; 3] = [3, 4, 5];
+
+/// Findings of one metric beyond this many have one line together.
+const MANY: usize = 6;
+
+/// One line a finding, then what the reader must know; at most `width` letters a line, if the
+/// narrowest form allows it.
+pub fn table(report: &Report, width: usize) -> String {
+    let mut rows = Vec::new();
+    for test in summary::groups(report)
+        .iter()
+        .flat_map(|group| &group.tests)
+    {
+        let metrics = test
+            .findings
+            .chunk_by(|a, b| a.metric == b.metric && a.unit == b.unit);
+        for findings in metrics {
+            match findings.len() {
+                0..=MANY => rows.extend(findings.iter().map(|finding| row(test, finding))),
+                _ => rows.push(range(test, findings)),
+            }
+        }
+    }
+    let mut text = String::new();
+    if !rows.is_empty() {
+        text += &columns(&rows, width);
+    }
+    for note in summary::notes(report) {
+        text += &wrapped(&note, width);
+    }
+    text
+}
+
+fn row(test: &Test, finding: &Finding) -> [String; HEAD.len()] {
+    let cells = summary::cells(test, finding);
+    let name = match test.findings.len() > 1 || finding.metric != test.method {
+        true => format!("{}: {}", test.name, cells.metric),
+        false => test.name.clone(),
+    };
+    let frames = test.frames.clone();
+    [
+        name,
+        frames,
+        cells.value,
+        cells.bounds,
+        cells.megabits,
+        cells.share,
+    ]
+}
+
+/// One line for a metric with many goals, as the points of a loss curve.
+fn range(test: &Test, findings: &[Finding]) -> [String; HEAD.len()] {
+    let unit = &findings[0].unit;
+    let values = || findings.iter().filter_map(|finding| finding.value);
+    let (low, high) = (
+        values().fold(f64::MAX, f64::min),
+        values().fold(f64::MIN, f64::max),
+    );
+    let value = match low <= high {
+        true => format!(
+            "{} to {}",
+            numbers::quantity(low, unit),
+            numbers::quantity(high, unit)
+        ),
+        false => "not found".into(),
+    };
+    let name = format!(
+        "{}: {} ({} values)",
+        test.name,
+        findings[0].metric,
+        findings.len()
+    );
+    [
+        name,
+        test.frames.clone(),
+        value,
+        String::new(),
+        String::new(),
+        String::new(),
+    ]
+}
+
+/// Plain aligned columns; those that are empty everywhere are left out, and the spare ones too
+/// until the lines are short enough.
+fn columns(rows: &[[String; HEAD.len()]], width: usize) -> String {
+    let widest = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells
+            .max()
+            .filter(|cell| *cell > 0)
+            .map(|cell| cell.max(HEAD[column].len()))
+    };
+    let mut widths: Vec<Option<usize>> = (0..HEAD.len()).map(widest).collect();
+    for spare in SPARE {
+        let total: usize = widths.iter().flatten().map(|width| width + 2).sum();
+        if total > width + 2 {
+            widths[spare] = None;
+        }
+    }
+    let line = |cells: &dyn Fn(usize) -> String| {
+        let mut text = String::new();
+        for (column, width) in widths.iter().enumerate() {
+            let Some(width) = *width else { continue };
+            text += &match NUMBERS[column] {
+                true => format!("{:>width$}  ", cells(column)),
+                false => format!("{:<width$}  ", cells(column)),
+            };
+        }
+        text.trim_end().to_string() + "\n"
+    };
+    let mut text = line(&|column| HEAD[column].into());
+    for row in rows {
+        text += &line(&|column| row[column].clone());
+    }
+    text
+}
+
+/// A note in lines of at most `width` letters, unless a word is longer.
+fn wrapped(note: &str, width: usize) -> String {
+    let mut text = String::from("note:");
+    let mut used = text.len();
+    for word in note.split_whitespace() {
+        let length = word.chars().count();
+        if used + 1 + length > width {
+            text += "\n     ";
+            used = 5;
+        }
+        text.push(' ');
+        text += word;
+        used += 1 + length;
+    }
+    text + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::example;
+
+    #[test]
+    fn one_line_a_finding_and_no_line_too_long() {
+        let report = example::report();
+        let findings = |test: &Test| match test.findings.len() {
+            lines @ 0..=MANY => lines,
+            _ => 1,
+        };
+        let findings: usize = report.tests.iter().map(findings).sum();
+        for width in [80, 100, 200] {
+            let text = table(&report, width);
+            let long = text.lines().find(|line| line.chars().count() > width);
+            assert_eq!(long, None, "{text}");
+            let rows = text.lines().take_while(|line| !line.starts_with("note"));
+            assert_eq!(rows.count(), findings + 1, "{text}");
+        }
+        let text = table(&report, 200);
+        assert!(
+            text.contains("Mbit/s") && text.contains("of line"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_empty_report_has_only_notes() {
+        let text = table(&Report::default(), 80);
+        assert!(text.starts_with("note: The run was stopped"), "{text}");
+    }
+}

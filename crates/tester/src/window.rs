@@ -1,0 +1,205 @@
+//! Which of a stream's latest frames have come.
+
+/// Most bits of a window, one for each frame.
+pub(crate) const LONGEST: usize = 1 << 20;
+/// Fewest.
+pub(crate) const SHORTEST: usize = 1 << 12;
+/// Most flows of which the latest frame is noted one by one; with more, a look into the bitmap takes
+/// at most [`LONGEST`] / 4096 steps.
+const NOTED_FLOWS: u32 = 4096;
+/// Holes that are remembered: with more than these after it, a hole that stays open is forgotten.
+const HOLES: usize = 256;
+
+/// A bitmap over the sequence numbers up to the highest that came, and what RFC 4737 needs beside.
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    words: Vec<u64>,
+    /// Highest number that came, plus one.
+    next: u64,
+    flows: u64,
+    /// Flow of the frame `next`.
+    next_flow: u64,
+    /// Highest number of each flow, plus one; empty with one flow or very many.
+    latest: Vec<u64>,
+    /// The holes, the newest at `hole - 1`.
+    holes: Vec<Hole>,
+    hole: usize,
+}
+
+/// Numbers that had not come when a later one did.
+#[derive(Clone, Copy, Debug)]
+struct Hole {
+    first: u64,
+    /// The one behind.
+    end: u64,
+    /// Due time of that.
+    stamp: u64,
+}
+
+/// What a frame is to those before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Later than all of its flow.
+    InOrder,
+    /// After a later one of its flow (RFC 4737, 3.3).
+    Reordered,
+    /// Came before.
+    Copy,
+    /// So far behind that it cannot be told whether it came before.
+    TooLate,
+}
+
+impl Window {
+    /// Of `bits` frames, rounded up to a power of two.
+    pub(crate) fn new(bits: usize, flows: u32) -> Self {
+        let noted = if flows > 1 && flows <= NOTED_FLOWS {
+            flows
+        } else {
+            0
+        };
+        Self {
+            words: vec![0; bits.next_power_of_two().max(128) / 64],
+            next: 0,
+            flows: flows.max(1).into(),
+            next_flow: 0,
+            latest: vec![0; noted as usize],
+            holes: Vec::new(),
+            hole: 0,
+        }
+    }
+
+    /// Highest number that came, plus one.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Notes that frame n, due at `stamp`, came.
+    #[inline]
+    pub(crate) fn note(&mut self, n: u64, stamp: u64) -> Arrival {
+        if n == self.next {
+            self.enter(n);
+            return Arrival::InOrder;
+        }
+        self.note_other(n, stamp)
+    }
+
+    fn note_other(&mut self, n: u64, stamp: u64) -> Arrival {
+        if n > self.next {
+            self.remember(Hole {
+                first: self.next,
+                end: n,
+                stamp,
+            });
+            self.next_flow = n % self.flows;
+            self.enter(n);
+            return Arrival::InOrder;
+        }
+        if n < self.oldest() {
+            return Arrival::TooLate;
+        }
+        if self.has(n) {
+            return Arrival::Copy;
+        }
+        self.set(n);
+        if self.overtaken(n) {
+            return Arrival::Reordered;
+        }
+        if let Some(latest) = self.latest.get_mut((n % self.flows) as usize) {
+            *latest = n + 1;
+        }
+        Arrival::InOrder
+    }
+
+    /// Moves on to n, which is `next` or above and of flow `next_flow`.
+    #[inline]
+    fn enter(&mut self, n: u64) {
+        let (begun, last) = (self.next.div_ceil(64), n / 64);
+        if begun <= last {
+            self.clear(begun, last);
+        }
+        self.set(n);
+        self.next = n + 1;
+        if self.flows > 1 {
+            if let Some(latest) = self.latest.get_mut(self.next_flow as usize) {
+                *latest = n + 1;
+            }
+            self.next_flow += 1;
+            if self.next_flow == self.flows {
+                self.next_flow = 0;
+            }
+        }
+    }
+
+    #[inline]
+    fn clear(&mut self, first: u64, last: u64) {
+        if last - first >= self.words.len() as u64 {
+            self.words.fill(0);
+            return;
+        }
+        for word in first..=last {
+            *self.word(word * 64) = 0;
+        }
+    }
+
+    #[inline]
+    fn word(&mut self, n: u64) -> &mut u64 {
+        let mask = self.words.len() - 1;
+        &mut self.words[(n as usize / 64) & mask]
+    }
+
+    #[inline]
+    fn set(&mut self, n: u64) {
+        *self.word(n) |= 1 << (n % 64);
+    }
+
+    #[inline]
+    fn has(&self, n: u64) -> bool {
+        let mask = self.words.len() - 1;
+        self.words[(n as usize / 64) & mask] >> (n % 64) & 1 != 0
+    }
+
+    /// The first number that the window reaches back to.
+    fn oldest(&self) -> u64 {
+        let words = self.next.div_ceil(64);
+        words.saturating_sub(self.words.len() as u64) * 64
+    }
+
+    /// Whether a later frame of the same flow came.
+    fn overtaken(&self, n: u64) -> bool {
+        match self.latest.get((n % self.flows) as usize) {
+            Some(&latest) => n < latest,
+            // what is highest of all came
+            None if self.flows == 1 => true,
+            None => {
+                let mut later = (n + self.flows..self.next).step_by(self.flows as usize);
+                later.any(|later| self.has(later))
+            }
+        }
+    }
+
+    #[cold]
+    fn remember(&mut self, hole: Hole) {
+        if self.holes.len() < HOLES {
+            self.holes.push(hole);
+        } else {
+            self.holes[self.hole % HOLES] = hole;
+        }
+        self.hole += 1;
+    }
+
+    /// Due time of the frame behind the last hole of which a frame never came.
+    pub(crate) fn last_hole(&self) -> Option<u64> {
+        let (newer, older) = self
+            .holes
+            .split_at(self.hole % HOLES.min(self.holes.len().max(1)));
+        let mut newest_first = newer.iter().rev().chain(older.iter().rev());
+        newest_first
+            .find(|hole| self.is_open(hole))
+            .map(|hole| hole.stamp)
+    }
+
+    fn is_open(&self, hole: &Hole) -> bool {
+        // what left the window did not come in time
+        hole.first < self.oldest() || (hole.first..hole.end).any(|n| !self.has(n))
+    }
+}
