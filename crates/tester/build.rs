@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
-    let xdp = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../xdp");
+    let xdp =
+        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../xdp");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
     for name in ["tester", "redirect"] {

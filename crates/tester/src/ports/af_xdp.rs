@@ -18,7 +18,7 @@ use super::side::Side;
 /// Frames of one queue: its four rings full.
 const FRAMES: u32 = 4 * RING_SIZE;
 /// The kernel takes a closed socket off its queue a moment later.
-const BUSY_PATIENCE: Duration = Duration::from_millis(500);
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
 
 pub(super) struct Opened {
     pub(super) side: Side,

@@ -66,8 +66,7 @@ impl PortInfo {
 
     /// Of a port on an interface of Linux.
     pub(super) fn on_interface(spec: &PortSpec, device: Interface, mode: &'static str) -> Self {
-        let is_virtual =
-            device.bus.is_empty() || VIRTUAL_DRIVERS.contains(&device.driver.as_str());
+        let is_virtual = device.bus.is_empty() || VIRTUAL_DRIVERS.contains(&device.driver.as_str());
         let nominal = device.speed.map_or(VIRTUAL_SPEED, |speed| speed as f64);
         Self {
             mac: MacAddr(device.mac),

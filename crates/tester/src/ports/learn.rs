@@ -16,8 +16,6 @@ use crate::flow::Place;
 use crate::link::Link;
 use crate::traffic::{Stream, Traffic, Values};
 
-/// How long a router may take to answer: as long as a switch may need to let a port forward.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Between questions (RFC 4861 has 1 s, for many hosts).
 const RETRANSMIT: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_micros(200);
@@ -60,15 +58,23 @@ impl Neighbours {
         let attached: Vec<_> = v4.into_iter().chain(v6).collect();
         let mut neighbours = Self {
             mac,
-            own: attached.iter().map(|(own, _, gateway)| (*own, *gateway)).collect(),
+            own: attached
+                .iter()
+                .map(|(own, _, gateway)| (*own, *gateway))
+                .collect(),
             played: Vec::new(),
-            links: attached.iter().map(|(own, length, _)| (*own, *length)).collect(),
+            links: attached
+                .iter()
+                .map(|(own, length, _)| (*own, *length))
+                .collect(),
             routers: Vec::new(),
         };
         for stream in &traffic.streams {
             let mut touched = false;
-            for (port, values) in [(stream.from, &stream.sources), (stream.to, &stream.destinations)]
-            {
+            for (port, values) in [
+                (stream.from, &stream.sources),
+                (stream.to, &stream.destinations),
+            ] {
                 if port == index {
                     neighbours.played.push(values.clone());
                     touched = true;
@@ -84,7 +90,10 @@ impl Neighbours {
     /// The port's own address of a stream's family, and its gateway.
     fn own_like(&self, stream: &Stream) -> Option<(IpAddr, Option<IpAddr>)> {
         let is_v4 = stream.sources.nth(0).is_ipv4();
-        self.own.iter().copied().find(|(own, _)| own.is_ipv4() == is_v4)
+        self.own
+            .iter()
+            .copied()
+            .find(|(own, _)| own.is_ipv4() == is_v4)
     }
 
     fn want(&mut self, address: IpAddr, tag: Tag) {
@@ -103,24 +112,29 @@ impl Neighbours {
         if self.own.iter().any(|(own, _)| *own == address) {
             return true;
         }
-        let is_router = self.own.iter().any(|(_, gateway)| *gateway == Some(address));
+        let is_router = self
+            .own
+            .iter()
+            .any(|(_, gateway)| *gateway == Some(address));
         !is_router
             && self.is_on_link(address)
             && self.played.iter().any(|values| covers(values, address))
     }
 
     fn is_on_link(&self, address: IpAddr) -> bool {
-        self.links.iter().any(|(own, length)| match (*own, address) {
-            (IpAddr::V4(own), IpAddr::V4(address)) => {
-                let differ = own.to_bits() ^ address.to_bits();
-                differ.leading_zeros() >= u32::from(*length)
-            }
-            (IpAddr::V6(own), IpAddr::V6(address)) => {
-                let differ = own.to_bits() ^ address.to_bits();
-                differ.leading_zeros() >= u32::from(*length)
-            }
-            _ => false,
-        })
+        self.links
+            .iter()
+            .any(|(own, length)| match (*own, address) {
+                (IpAddr::V4(own), IpAddr::V4(address)) => {
+                    let differ = own.to_bits() ^ address.to_bits();
+                    differ.leading_zeros() >= u32::from(*length)
+                }
+                (IpAddr::V6(own), IpAddr::V6(address)) => {
+                    let differ = own.to_bits() ^ address.to_bits();
+                    differ.leading_zeros() >= u32::from(*length)
+                }
+                _ => false,
+            })
     }
 
     /// What to answer to a frame, if it asks for an address that is played here.
@@ -208,7 +222,9 @@ impl Neighbours {
 }
 
 fn tag_of(stream: &Stream) -> Tag {
-    stream.vlan.map(|(vid, priority)| u16::from(priority) << 13 | vid)
+    stream
+        .vlan
+        .map(|(vid, priority)| u16::from(priority) << 13 | vid)
 }
 
 /// Whether a value may be the address.
@@ -229,6 +245,7 @@ fn covers(values: &Values<IpAddr>, address: IpAddr) -> bool {
 pub(crate) fn learn(
     ports: &mut [Port],
     traffic: &Traffic,
+    patience: Duration,
     stop: &AtomicBool,
 ) -> anyhow::Result<(Vec<Neighbours>, Vec<Link>)> {
     let mut all: Vec<Neighbours> = Vec::with_capacity(ports.len());
@@ -239,7 +256,9 @@ pub(crate) fn learn(
     }
     for (index, port) in ports.iter_mut().enumerate() {
         for some in all[index].introductions(index, traffic).chunks(AT_ONCE) {
-            some.iter().for_each(|frame| drop(port.side.send(frame)));
+            for frame in some {
+                port.side.send(frame);
+            }
             hear(port, &mut all[index]);
             thread::sleep(LOOK);
         }
@@ -257,14 +276,16 @@ pub(crate) fn learn(
         if stop.load(Ordering::Relaxed) {
             bail!("stopped while addresses were learned");
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > patience {
             bail!(silence(ports, &all));
         }
         if asked.is_none_or(|asked| asked.elapsed() > RETRANSMIT) {
             asked = Some(Instant::now());
             for (port, neighbours) in ports.iter_mut().zip(&all) {
                 let questions: Vec<Vec<u8>> = neighbours.questions().collect();
-                questions.iter().for_each(|frame| drop(port.side.send(frame)));
+                for frame in questions {
+                    port.side.send(&frame);
+                }
             }
         }
         thread::sleep(LOOK);
@@ -296,13 +317,19 @@ fn links(ports: &[Port], traffic: &Traffic, all: &[Neighbours]) -> Vec<Link> {
 fn silence(ports: &[Port], all: &[Neighbours]) -> String {
     let mut silent = Vec::new();
     for (port, neighbours) in ports.iter().zip(all) {
-        for router in neighbours.routers.iter().filter(|router| router.mac.is_none()) {
+        for router in neighbours
+            .routers
+            .iter()
+            .filter(|router| router.mac.is_none())
+        {
             let how = if router.address.is_ipv4() {
                 "ARP"
             } else {
                 "neighbour solicitations"
             };
-            let vlan = router.tag.map_or_else(String::new, |tci| format!(" in VLAN {}", tci & 0xfff));
+            let vlan = router
+                .tag
+                .map_or_else(String::new, |tci| format!(" in VLAN {}", tci & 0xfff));
             silent.push(format!(
                 "{} does not answer {how} on port {} ({}){vlan}",
                 router.address, port.spec.name, port.info.kind

@@ -18,11 +18,15 @@ impl Route {
     fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(self.length)).unwrap_or(0);
+                let mask = u32::MAX
+                    .checked_shl(32 - u32::from(self.length))
+                    .unwrap_or(0);
                 u32::from(network) & mask == u32::from(address) & mask
             }
             (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(self.length)).unwrap_or(0);
+                let mask = u128::MAX
+                    .checked_shl(128 - u32::from(self.length))
+                    .unwrap_or(0);
                 u128::from(network) & mask == u128::from(address) & mask
             }
             _ => false,
@@ -44,7 +48,12 @@ pub(super) fn refuse(interface: &str) -> anyhow::Result<()> {
     clients.extend(ssh_clients(&read("tcp6")));
     // "client port server port"; sshd sets it, sudo may take it away
     let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    clients.extend(connection.split(' ').next().and_then(|client| client.parse::<IpAddr>().ok()));
+    clients.extend(
+        connection
+            .split(' ')
+            .next()
+            .and_then(|client| client.parse::<IpAddr>().ok()),
+    );
     match reason(interface, &routes, &clients) {
         Some(reason) => bail!(
             "{interface} {reason}, and a test would cut it off; use another interface, or say \
@@ -61,10 +70,13 @@ fn reason(interface: &str, routes: &[Route], clients: &[IpAddr]) -> Option<Strin
     }
     let way_to = |client: &&IpAddr| {
         let ways = routes.iter().filter(|route| route.contains(**client));
-        ways.max_by_key(|route| route.length).is_some_and(|route| route.interface == interface)
+        ways.max_by_key(|route| route.length)
+            .is_some_and(|route| route.interface == interface)
     };
     let client = clients.iter().find(way_to)?;
-    Some(format!("is the way to {client}, which has an ssh session here"))
+    Some(format!(
+        "is the way to {client}, which has an ssh session here"
+    ))
 }
 
 /// `/proc/net/route`: addresses are hexadecimal as they lie in memory.

@@ -27,8 +27,9 @@ pub(crate) fn inside<T: Send>(
 
 /// Moves the calling thread into a network namespace, for good.
 fn enter(name: &str) -> anyhow::Result<()> {
-    let file = File::open(format!("/run/netns/{name}"))
-        .with_context(|| format!("no network namespace {name}; `ip netns` lists those there are"))?;
+    let file = File::open(format!("/run/netns/{name}")).with_context(|| {
+        format!("no network namespace {name}; `ip netns` lists those there are")
+    })?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
         .with_context(|| format!("cannot enter network namespace {name}; run as root"))
 }

@@ -82,7 +82,8 @@ fn open_one(
     match &spec.kind {
         Kind::Memory(number) => {
             let side = memory.get_mut(*number).and_then(Option::take);
-            let side = side.with_context(|| format!("no queues number {number} were handed over"))?;
+            let side =
+                side.with_context(|| format!("no queues number {number} were handed over"))?;
             let info = PortInfo::without_interface(spec, index, "memory");
             Ok(Port::new(spec, info, side))
         }
@@ -111,7 +112,10 @@ fn open_one(
 /// The interface as soon as it has a carrier.
 fn interface(name: &str, netns: Option<&str>) -> anyhow::Result<Interface> {
     let start = Instant::now();
-    let place = netns.map_or_else(|| "here".to_owned(), |netns| format!("in namespace {netns}"));
+    let place = netns.map_or_else(
+        || "here".to_owned(),
+        |netns| format!("in namespace {netns}"),
+    );
     loop {
         let device = Interface::named(name)
             .with_context(|| format!("there is no interface {name} {place}; see `ip link`"))?;
@@ -202,11 +206,6 @@ impl Port {
             _redirect: None,
             _promiscuous: None,
         }
-    }
-
-    /// Whether frames of the test do not go through the queues.
-    pub(crate) fn is_live(&self) -> bool {
-        matches!(self.spec.kind, Kind::Xdp(_))
     }
 
     fn wait_for_peer(&mut self) -> anyhow::Result<()> {

@@ -2,8 +2,10 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use bora_port::xdp::query;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
@@ -12,6 +14,9 @@ use crate::skeleton::redirect::{RedirectSkel, RedirectSkelBuilder};
 
 /// `MAX_QUEUES` of `xdp/redirect.bpf.c`.
 pub(super) const MAX_QUEUES: u32 = 64;
+
+/// The kernel takes the program of a tester that has just ended off a moment later.
+const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Leaves the interface when dropped.
 pub(super) struct Redirect {
@@ -29,15 +34,7 @@ impl Redirect {
         let load = "cannot load the XDP program for AF_XDP; run as root (CAP_BPF, CAP_NET_ADMIN)";
         let open = RedirectSkelBuilder::default().open(object).context(load)?;
         let skeleton = open.load().context(load)?;
-        let found = query(ifindex).unwrap_or_default();
-        for program in [found.driver_program, found.generic_program] {
-            if program != 0 {
-                bail!(
-                    "{interface} already has an XDP program (id {program}); remove it first (`ip \
-                     link set dev {interface} xdp off`), or use packet sockets (`af_packet`)"
-                );
-            }
-        }
+        refuse_others(interface, ifindex)?;
         let link = skeleton
             .progs
             .to_sockets
@@ -56,5 +53,23 @@ impl Redirect {
         sockets
             .update(&queue.to_ne_bytes(), &fd, MapFlags::ANY)
             .with_context(|| format!("cannot connect the AF_XDP socket of queue {queue}"))
+    }
+}
+
+/// Refuses an interface that has an XDP program, unless that leaves soon.
+fn refuse_others(interface: &str, ifindex: u32) -> anyhow::Result<()> {
+    let start = Instant::now();
+    loop {
+        let found = query(ifindex).unwrap_or_default();
+        let program = found.driver_program.max(found.generic_program);
+        if program == 0 {
+            return Ok(());
+        }
+        ensure!(
+            start.elapsed() < LEAVE_PATIENCE,
+            "{interface} already has an XDP program (id {program}); remove it first (`ip link set \
+             dev {interface} xdp off`), or use packet sockets (`af_packet`)"
+        );
+        thread::sleep(Duration::from_millis(5));
     }
 }

@@ -65,10 +65,7 @@ impl Side {
     /// Shows `look` what has come, at most a batch a queue, and when ([`clock::now`]); sends what
     /// it answers; returns how many packets came.
     #[inline]
-    pub(crate) fn receive(
-        &mut self,
-        mut look: impl FnMut(&[u8], u64) -> Option<Vec<u8>>,
-    ) -> usize {
+    pub(crate) fn receive(&mut self, mut look: impl FnMut(&[u8], u64) -> Option<Vec<u8>>) -> usize {
         let (mut count, mut answers) = (0, Vec::new());
         for queue in &mut self.queues {
             let received = queue.receive(&mut self.received, MAX_BATCH);
@@ -94,7 +91,10 @@ impl Side {
             return false;
         };
         queue.reclaim(&mut self.pool);
-        let packet = self.pool.take().map(|free| free.into_packet(&self.region, frame.len()));
+        let packet = self
+            .pool
+            .take()
+            .map(|free| free.into_packet(&self.region, frame.len()));
         match packet {
             Some(Ok(mut packet)) => {
                 self.region.octets_mut(&mut packet).copy_from_slice(frame);
@@ -116,6 +116,9 @@ impl Side {
         let missed = |stats: QueueStats| {
             stats.rx_ring_full + stats.rx_dropped + stats.rx_too_long + stats.rx_malformed
         };
-        self.readers.iter().map(|reader| missed(reader.read())).sum()
+        self.readers
+            .iter()
+            .map(|reader| missed(reader.read()))
+            .sum()
     }
 }

@@ -140,7 +140,7 @@ impl Sending {
             side.pool.give(packet.into_frame(&side.region));
         }
         self.is_done = true;
-        common.sender_is_done();
+        common.one_is_finished();
         None
     }
 

@@ -24,6 +24,7 @@ use lane::{Lane, Sending};
 
 /// From the order to send to the first frame: all threads run by then.
 const LEAD: u64 = 5_000_000;
+const PATIENCE: Duration = Duration::from_secs(5);
 /// RFC 2544, 26.1: wait for two seconds.
 const DRAIN: Duration = Duration::from_secs(2);
 /// On links in memory nothing takes that long.
@@ -43,6 +44,9 @@ pub struct Options {
     pub busy: bool,
     /// Silence that ends a trial; `None`: 200 ms where all links are virtual, otherwise 2 s.
     pub drain: Option<Duration>,
+    /// How long a router may take to answer ARP or neighbour solicitations; `None`: 5 s, as long as
+    /// a switch may need to let a port forward.
+    pub patience: Option<Duration>,
     /// Set from anywhere to end a trial early, with what was counted so far.
     pub stop: Arc<AtomicBool>,
 }
@@ -70,12 +74,12 @@ struct Common<'a> {
     drain: u64,
     busy: bool,
     stop: &'a AtomicBool,
-    /// Ports that still send.
-    senders: AtomicUsize,
-    /// When the last frame was received or the last port stopped to send, ns of [`clock::now`].
+    /// Ports that still send, and the action that is not done.
+    unfinished: AtomicUsize,
+    /// When the last frame was received or the last of these finished, ns of [`clock::now`].
     active: AtomicU64,
-    /// When the last port stopped to send.
-    sent: AtomicU64,
+    /// When the last of these finished.
+    finished: AtomicU64,
 }
 
 impl Common<'_> {
@@ -92,16 +96,16 @@ impl Common<'_> {
         self.active.fetch_max(now, Ordering::Relaxed);
     }
 
-    fn sender_is_done(&self) {
+    fn one_is_finished(&self) {
         let now = clock::now();
         self.is_active(now);
-        self.sent.fetch_max(now, Ordering::Relaxed);
-        self.senders.fetch_sub(1, Ordering::Release);
+        self.finished.fetch_max(now, Ordering::Relaxed);
+        self.unfinished.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether the trial is over: nothing has come for a while since the last port stopped to send.
+    /// Whether the trial is over: nothing has come for a while since all has been sent and done.
     fn is_over(&self, now: u64) -> bool {
-        if self.senders.load(Ordering::Acquire) > 0 {
+        if self.unfinished.load(Ordering::Acquire) > 0 {
             return false;
         }
         let drain = match self.is_stopped() {
@@ -109,7 +113,7 @@ impl Common<'_> {
             false => self.drain,
         };
         now > self.active.load(Ordering::Relaxed) + drain
-            || now > self.sent.load(Ordering::Relaxed) + LONGEST_DRAIN.max(drain)
+            || now > self.finished.load(Ordering::Relaxed) + LONGEST_DRAIN.max(drain)
     }
 }
 
@@ -117,6 +121,11 @@ impl Wire {
     /// Takes over open ports.
     pub fn new(ports: Vec<Port>, options: Options) -> Self {
         Self { ports, options }
+    }
+
+    /// Changes how trials are carried out from now on.
+    pub fn set_options(&mut self, options: Options) {
+        self.options = options;
     }
 
     /// What the ports are, in order.
@@ -193,7 +202,12 @@ impl Bench for Wire {
         self.check(&spec.traffic)?;
         let schedule = Schedule::new(spec)?;
         let stop = self.options.stop.clone();
-        let (neighbours, links) = learn(&mut self.ports, &spec.traffic, &stop)?;
+        let (neighbours, links) = learn(
+            &mut self.ports,
+            &spec.traffic,
+            self.options.patience.unwrap_or(PATIENCE),
+            &stop,
+        )?;
         let missed = self.missed();
         let common = Common {
             schedule,
@@ -202,21 +216,39 @@ impl Bench for Wire {
             drain: self.drain().as_nanos() as u64,
             busy: self.options.busy,
             stop: &stop,
-            senders: AtomicUsize::new(spec.traffic.senders().len()),
+            unfinished: AtomicUsize::new(
+                spec.traffic.senders().len() + usize::from(spec.action.is_some()),
+            ),
             active: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
+            finished: AtomicU64::new(0),
         };
         let threads = self.threads();
         let mut lanes = Vec::with_capacity(self.ports.len());
         for (index, (port, neighbours)) in self.ports.iter_mut().zip(&neighbours).enumerate() {
-            lanes.push(Some(lane(index, port, neighbours, &spec.traffic, &links, &common)?));
+            lanes.push(Some(lane(
+                index,
+                port,
+                neighbours,
+                &spec.traffic,
+                &links,
+                &common,
+            )?));
         }
         let mut done = Vec::with_capacity(lanes.len());
         let acted = thread::scope(|scope| {
             let action = spec.action.clone();
-            let action = action.map(|action| scope.spawn(|| act(action, &common)));
+            let action = action.map(|action| {
+                scope.spawn(|| {
+                    let done = act(action, &common);
+                    common.one_is_finished();
+                    done
+                })
+            });
             let serve = |(cpu, ports): (_, Vec<usize>)| {
-                let own: Vec<_> = ports.iter().filter_map(|&port| lanes[port].take()).collect();
+                let own: Vec<_> = ports
+                    .iter()
+                    .filter_map(|&port| lanes[port].take())
+                    .collect();
                 let common = &common;
                 scope.spawn(move || serve::serve(own, cpu, common))
             };
@@ -247,7 +279,9 @@ fn lane<'a>(
     let sends = traffic.senders().contains(&index);
     let sending = if sends {
         let generator = Generator::new(traffic, index, links);
-        Some(Sending::new(generator.with_context(|| format!("port {}", port.info.name))?))
+        Some(Sending::new(
+            generator.with_context(|| format!("port {}", port.info.name))?,
+        ))
     } else {
         None
     };
@@ -286,7 +320,10 @@ fn assemble(traffic: &Traffic, lanes: Vec<Lane>, common: &Common) -> Trial {
         // both have the same bounds
         let _ = lateness.add(&sending.lateness);
     }
-    let findings: Vec<Findings> = lanes.into_iter().map(|lane| lane.analyser.finish()).collect();
+    let findings: Vec<Findings> = lanes
+        .into_iter()
+        .map(|lane| lane.analyser.finish())
+        .collect();
     let (streams, unknown_damaged, foreign) = conclude(traffic, common.start, &sent, &findings);
     Trial {
         streams,
@@ -298,6 +335,3 @@ fn assemble(traffic: &Traffic, lanes: Vec<Lane>, common: &Common) -> Trial {
         interrupted: common.is_stopped(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -18,7 +18,11 @@ const LONGEST_SLEEP: u64 = 5_000_000;
 const LONGEST_BLIND_SLEEP: u64 = 100_000;
 
 /// Serves ports until the trial is over.
-pub(super) fn serve<'a>(mut lanes: Vec<Lane<'a>>, cpu: Option<u32>, common: &Common) -> Vec<Lane<'a>> {
+pub(super) fn serve<'a>(
+    mut lanes: Vec<Lane<'a>>,
+    cpu: Option<u32>,
+    common: &Common,
+) -> Vec<Lane<'a>> {
     if let Some(cpu) = cpu {
         let mut cpus = CpuSet::new();
         cpus.set(cpu as usize);
@@ -56,7 +60,11 @@ fn sleep(lanes: &mut [Lane], most: u64) {
             None => blind = true,
         }
     }
-    let most = if blind { most.min(LONGEST_BLIND_SLEEP) } else { most };
+    let most = if blind {
+        most.min(LONGEST_BLIND_SLEEP)
+    } else {
+        most
+    };
     let timeout = Timespec {
         tv_sec: 0,
         tv_nsec: most as _,
