@@ -20,6 +20,7 @@ pub mod rate;
 pub mod report;
 pub mod result;
 pub mod schedule;
+pub mod search;
 pub mod signature;
 mod sink;
 mod template;
