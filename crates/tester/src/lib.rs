@@ -24,6 +24,7 @@ pub mod result;
 pub mod router;
 pub mod routes;
 pub mod schedule;
+pub mod search;
 pub mod signature;
 mod sink;
 mod template;
