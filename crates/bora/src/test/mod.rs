@@ -1,5 +1,7 @@
 //! `bora test`: plans, reports, comparisons.
 
+mod run;
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,6 +16,11 @@ const WIDTH: usize = 120;
 
 pub(crate) fn test(command: TestCommand) -> anyhow::Result<ExitCode> {
     match command {
+        TestCommand::Run(options) => {
+            return run::test_run(*options, &mut |_, _, job| {
+                anyhow::bail!("method {} is not built in", job.test.method)
+            });
+        }
         TestCommand::Plans => plans(),
         TestCommand::Show { plan } => match shipped(&plan) {
             Some(text) => anstream::print!("{text}"),
