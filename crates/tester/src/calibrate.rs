@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -54,7 +55,7 @@ impl OwnLinks {
                         ends[1].name
                     )
                 }
-                (a, b) => links.veth(pair, [a, b])?,
+                (a, b) => links.veth([a, b])?,
             };
             for (side, (kind, end)) in kinds.into_iter().zip(ends).enumerate() {
                 let netns = links.spaces.get(2 * pair + side).cloned();
@@ -64,9 +65,12 @@ impl OwnLinks {
         Ok(links)
     }
 
-    fn veth(&mut self, pair: usize, kinds: [&Kind; 2]) -> anyhow::Result<[Kind; 2]> {
+    fn veth(&mut self, kinds: [&Kind; 2]) -> anyhow::Result<[Kind; 2]> {
+        // a process may have several, one after the other or at once
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let pid = std::process::id();
-        let names = [0, 1].map(|side| format!("bora-test-{pid}-{pair}{side}"));
+        let names = [0, 1].map(|side| format!("bora-test-{pid}-{number}-{side}"));
         for name in &names {
             execute(&format!("ip netns add {name}"))?;
             self.spaces.push(name.clone());

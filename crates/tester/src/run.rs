@@ -348,3 +348,140 @@ pub fn save(report: &Report, directory: &Path, plan: &str) -> anyhow::Result<[Pa
     report::write_html(report, &paths[1])?;
     Ok(paths)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::RouterSection;
+    use crate::ports::{Attached, Kind};
+    use crate::trial::{Counts, StreamOutcome, Trial, TrialSpec, new_histogram};
+
+    struct Perfect;
+
+    impl Bench for Perfect {
+        fn trial(&mut self, spec: &TrialSpec) -> anyhow::Result<Trial> {
+            let sent = (spec.steps[0].rate.min(1e6) * spec.time().as_secs_f64()) as u64;
+            let outcome = StreamOutcome {
+                counts: Counts {
+                    sent,
+                    received: sent,
+                    ..Counts::default()
+                },
+                latency: new_histogram(),
+                longest_gap: 0,
+                last_loss: None,
+            };
+            Ok(Trial {
+                streams: vec![outcome; spec.traffic.streams.len()],
+                elapsed: spec.time(),
+                lateness: new_histogram(),
+                unknown_damaged: 0,
+                foreign: 0,
+                missed: 0,
+                interrupted: false,
+            })
+        }
+    }
+
+    fn specs() -> Vec<PortSpec> {
+        let port = |n: u8| PortSpec {
+            name: format!("p{n}"),
+            kind: Kind::AfPacket("e0".into()),
+            netns: None,
+            v4: Some(Attached {
+                address: [10, 1, n, 2].into(),
+                prefix_length: 24,
+                gateway: Some([10, 1, n, 1].into()),
+            }),
+            v6: None,
+            speed: None,
+            cpu: None,
+        };
+        vec![port(0), port(1)]
+    }
+
+    fn open(specs: &[PortSpec]) -> anyhow::Result<Opened> {
+        let port = |spec: &PortSpec| result::Port {
+            name: spec.name.clone(),
+            speed: 1e9,
+            is_virtual: true,
+            ..result::Port::default()
+        };
+        Ok(Opened {
+            bench: Box::new(Perfect),
+            ports: specs.iter().map(port).collect(),
+        })
+    }
+
+    fn carry_out(text: &str, stop: bool, measure: &mut Measure<'_>) -> anyhow::Result<Report> {
+        let options = Options {
+            length: Length::Short,
+            stop: Arc::new(AtomicBool::new(stop)),
+            ask: |_| Ok(()),
+        };
+        let device = Device::new(RouterSection::default(), None);
+        run(
+            &Plan::parse(text)?,
+            &specs(),
+            &device,
+            &options,
+            &open,
+            measure,
+        )
+    }
+
+    const PLAN: &str = "title = \"t\"\nsizes = [64, 128]\n[[test]]\nmethod = \"throughput\"\n";
+
+    #[test]
+    fn every_case_is_measured_below_the_testers_limit() {
+        let mut limits = Vec::new();
+        let report = carry_out(PLAN, false, &mut |_, _, job| {
+            limits.push(job.limit.unwrap());
+            assert_eq!(job.line_rate, None, "virtual links have none");
+            Ok(result::Test::default())
+        });
+        let report = report.unwrap();
+        assert!(report.complete);
+        assert_eq!(report.calibration.len(), 2);
+        assert!(
+            limits.iter().all(|limit| (0.95e6..=1e6).contains(limit)),
+            "{limits:?}"
+        );
+        let names: Vec<&str> = report.tests.iter().map(|test| &*test.frames).collect();
+        assert_eq!(names, ["64", "128"]);
+        assert!(
+            report
+                .notes
+                .iter()
+                .any(|note| note.starts_with("Virtual links"))
+        );
+    }
+
+    #[test]
+    fn what_fails_or_is_stopped_leaves_the_rest() {
+        let report = carry_out(PLAN, false, &mut |_, _, job| {
+            anyhow::ensure!(job.case.traffic.frames.name == "128", "no luck");
+            Ok(result::Test::default())
+        });
+        let report = report.unwrap();
+        assert!(!report.complete && report.tests.len() == 1);
+        assert!(
+            report
+                .notes
+                .iter()
+                .any(|note| note == "throughput, 64: no luck")
+        );
+
+        let report = carry_out(PLAN, true, &mut |_, _, _| panic!("stopped before"));
+        let report = report.unwrap();
+        assert!(!report.complete && report.tests.is_empty());
+    }
+
+    #[test]
+    fn routes_need_a_way_to_the_router() {
+        let text = PLAN.replace("[[test]]", "[router]\nroutes = {count = 9}\n[[test]]");
+        let report = carry_out(&text, false, &mut |_, _, _| panic!("not without routes"));
+        let note = report.unwrap().notes.join("\n");
+        assert!(note.contains("need `shell`"), "{note}");
+    }
+}
