@@ -15,6 +15,7 @@ pub mod frame;
 pub mod generate;
 mod generator;
 pub mod link;
+pub mod method;
 pub mod mix;
 pub mod plan;
 pub mod ports;
