@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use libbpf_cargo::SkeletonBuilder;
 
 /// Files in `xdp`, without their `.bpf.c`.
-const PROGRAMS: [&str; 2] = ["tester", "tester_send"];
+const PROGRAMS: [&str; 3] = ["tester", "tester_send", "redirect"];
 
 fn main() {
     let manifest = env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo");

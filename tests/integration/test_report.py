@@ -64,7 +64,7 @@ def report():
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory, bora_path):
+def page(tmp_path_factory):
     """The page as the browser has it after its scripts ran."""
     assert BROWSER, "no Chromium; scripts/deps installs it"
     directory = tmp_path_factory.mktemp("report")
@@ -169,7 +169,7 @@ def test_saturation_has_its_interval(page, report):
         assert (point["y"], point["bounds"]) == (finding["value"], [finding["low"], finding["high"]])
 
 
-def test_no_report(tmp_path, bora_path):
+def test_no_report(tmp_path):
     """What is no report is told, with its name."""
     wrong = tmp_path / "wrong.json"
     wrong.write_text('{"format": 2}')

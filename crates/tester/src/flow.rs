@@ -76,9 +76,10 @@ impl<T: Number> Values<T> {
     #[inline]
     fn nth_salted(&self, n: u64, salt: u64) -> T {
         match self {
-            Self::List(list) => match usize::try_from(n) {
-                // most often there are enough values, and a division takes longer than all else
-                Ok(n) if n < list.len() => list[n],
+            // a division would take longer than all else
+            Self::List(list) => match list[..] {
+                [only] => only,
+                _ if n < list.len() as u64 => list[n as usize],
                 _ => list[(n % list.len() as u64) as usize],
             },
             Self::Range(first, last) => {

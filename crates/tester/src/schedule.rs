@@ -177,3 +177,7 @@ fn check_step(number: usize, step: &Step, last: bool) -> Result<(), ScheduleErro
 fn nanoseconds(step: &Step) -> u64 {
     u64::try_from(step.time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+#[path = "schedule_tests.rs"]
+mod tests;

@@ -1,5 +1,7 @@
 //! Which of a stream's latest frames have come.
 
+use std::collections::VecDeque;
+
 /// Most bits of a window, one for each frame.
 pub(crate) const LONGEST: usize = 1 << 20;
 /// Fewest.
@@ -21,18 +23,17 @@ pub(crate) struct Window {
     next_flow: u64,
     /// Highest number of each flow, plus one; empty with one flow or very many.
     latest: Vec<u64>,
-    /// The holes, the newest at `hole - 1`.
-    holes: Vec<Hole>,
-    hole: usize,
+    /// Oldest first.
+    holes: VecDeque<Hole>,
 }
 
 /// Numbers that had not come when a later one did.
 #[derive(Clone, Copy, Debug)]
 struct Hole {
     first: u64,
-    /// The one behind.
-    end: u64,
-    /// Due time of that.
+    /// How many have not come since.
+    missing: u64,
+    /// Due time of the later one.
     stamp: u64,
 }
 
@@ -63,8 +64,7 @@ impl Window {
             flows: flows.max(1).into(),
             next_flow: 0,
             latest: vec![0; noted as usize],
-            holes: Vec::new(),
-            hole: 0,
+            holes: VecDeque::new(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Window {
         if n > self.next {
             self.remember(Hole {
                 first: self.next,
-                end: n,
+                missing: n - self.next,
                 stamp,
             });
             self.next_flow = n % self.flows;
@@ -101,6 +101,11 @@ impl Window {
             return Arrival::Copy;
         }
         self.set(n);
+        // most often the newest or one close to it
+        let mut holes = self.holes.iter_mut().rev();
+        if let Some(hole) = holes.find(|hole| hole.first <= n) {
+            hole.missing -= 1;
+        }
         if self.overtaken(n) {
             return Arrival::Reordered;
         }
@@ -179,27 +184,21 @@ impl Window {
 
     #[cold]
     fn remember(&mut self, hole: Hole) {
-        if self.holes.len() < HOLES {
-            self.holes.push(hole);
-        } else {
-            self.holes[self.hole % HOLES] = hole;
+        if self.holes.len() == HOLES {
+            self.holes.pop_front();
         }
-        self.hole += 1;
+        self.holes.push_back(hole);
     }
 
-    /// Due time of the frame behind the last hole of which a frame never came.
+    /// Due time of the frame that showed the last hole of which a frame never came.
     pub(crate) fn last_hole(&self) -> Option<u64> {
-        let (newer, older) = self
-            .holes
-            .split_at(self.hole % HOLES.min(self.holes.len().max(1)));
-        let mut newest_first = newer.iter().rev().chain(older.iter().rev());
+        let mut newest_first = self.holes.iter().rev();
         newest_first
-            .find(|hole| self.is_open(hole))
+            .find(|hole| hole.missing > 0)
             .map(|hole| hole.stamp)
     }
-
-    fn is_open(&self, hole: &Hole) -> bool {
-        // what left the window did not come in time
-        hole.first < self.oldest() || (hole.first..hole.end).any(|n| !self.has(n))
-    }
 }
+
+#[cfg(test)]
+#[path = "window_tests.rs"]
+mod tests;

@@ -1,12 +1,12 @@
 //! What the syntax of a file does not say: ranges, and what fields say about each other.
 
 use bora_buffer::MAX_BATCH;
+use bora_config::{Problem, at, wrong};
 use bora_forward::MAX_CLASSES;
 use bora_forward::classify::{MAX_RULES, Ternary};
 use bora_forward::schedule::{MAX_FRAME, MIN_QUANTUM};
 use bora_port::xdp::MAX_PORTS;
 
-use super::locate::{Problem, Step};
 use super::queues::MAX_BURST;
 use super::rate::Rate;
 use super::rule::{RuleAction, RuleSection};
@@ -18,15 +18,6 @@ const MAX_QUEUE: u32 = 1 << 16;
 const MAX_BUDGET: u32 = 1_000_000;
 /// TCP, UDP, DCCP, SCTP, UDP-Lite: the protocols whose ports rules can see.
 const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
-
-fn wrong<const N: usize>(at: [Step; N], what: String) -> Result<(), Problem> {
-    let at = at.into();
-    Err(Problem { at, what })
-}
-
-macro_rules! at {
-    ($($step:expr),*) => { [$(Step::from($step)),*] };
-}
 
 impl File {
     /// What the syntax does not say.

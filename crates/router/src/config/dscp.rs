@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::text::{as_text, number};
+use bora_config::{as_text, number};
 
 /// Names of code points: RFC 2474 4.2.2 (CS), RFC 2597 6 (AF), RFC 3246 (EF), RFC 5865
 /// (VOICE-ADMIT), RFC 8622 (LE).

@@ -3,7 +3,6 @@
 mod check;
 mod diff;
 mod dscp;
-mod locate;
 mod port;
 mod queues;
 mod rate;
@@ -13,7 +12,6 @@ mod sections;
 mod ternary;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::fs;
 use std::path::Path;
@@ -24,9 +22,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::spec::PortSpec;
+pub use bora_config::{Problem, Step};
 pub use diff::{Action, diff};
 pub use dscp::{CodePoint, DscpSection};
-pub use locate::{Problem, Step};
 pub use port::PortSection;
 pub use queues::{ClassSection, QueuesSection};
 pub use rate::Rate;

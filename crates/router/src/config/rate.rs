@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::text::as_text;
+use bora_config::as_text;
 
 /// Bits a second, above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

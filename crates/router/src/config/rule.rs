@@ -12,7 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ternary::{AddressMatch, DscpMatch, PcpMatch, ProtocolMatch, TosMatch};
-use super::text::as_text;
+use bora_config::as_text;
 
 /// One rule. The first rule whose conditions all hold decides; a rule without conditions matches
 /// everything. Every match is counted (`bora show rules`).

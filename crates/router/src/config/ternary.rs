@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use bora_forward::classify::Ternary;
 
-use super::text::{as_text, number};
+use bora_config::{as_text, number};
 
 /// An octet's condition of at most `bits` bits: a number, a name, or `0x12/0xf0`.
 fn octet(text: &str, bits: u32, name: fn(&str) -> Option<u8>) -> Result<Ternary<u8>, String> {

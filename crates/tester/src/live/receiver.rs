@@ -7,10 +7,10 @@ use hdrhistogram::Histogram;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link as Attachment, MapCore, MapFlags, OpenObject};
 
-use super::skeleton::receive::{TesterSkel, TesterSkelBuilder, types};
 use crate::analyse;
 use crate::findings::{Findings, StreamFindings};
 use crate::frame::{self, FCS};
+use crate::skeleton::receive::{TesterSkel, TesterSkelBuilder, types};
 use crate::traffic::{Stream, Traffic};
 use crate::trial::new_histogram;
 use crate::window::{LONGEST, SHORTEST};

@@ -9,7 +9,6 @@ use hdrhistogram::Histogram;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link as Attachment, MapCore, MapFlags, OpenObject, ProgramInput};
 
-use super::skeleton::send::{TesterSendSkel, TesterSendSkelBuilder};
 use crate::check::SHORTEST;
 use crate::clock;
 use crate::frame::{self, FCS};
@@ -17,6 +16,7 @@ use crate::generate::Generator;
 use crate::link::Link;
 use crate::schedule::Schedule;
 use crate::signature::at;
+use crate::skeleton::send::{TesterSendSkel, TesterSendSkelBuilder};
 use crate::traffic::Traffic;
 use crate::trial::new_histogram;
 

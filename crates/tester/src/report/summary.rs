@@ -2,7 +2,7 @@
 
 use super::numbers;
 use crate::rate::wire_bits;
-use crate::result::{Finding, Report, Test};
+use crate::result::{Finding, Report, Test, TrialRecord};
 
 /// Tests of one name and method, on several frame mixes.
 pub(super) struct Group<'a> {
@@ -36,7 +36,7 @@ pub(super) fn line_rate(test: &Test) -> Option<f64> {
 }
 
 /// Offered load of a trial, frames a second of all sending ports.
-pub(super) fn offered(test: &Test, trial: &crate::result::TrialRecord) -> f64 {
+pub(super) fn offered(test: &Test, trial: &TrialRecord) -> f64 {
     match trial.rate.filter(|rate| rate.is_finite()) {
         Some(rate) => rate * f64::from(test.senders.max(1)),
         None => trial.sent_rate,
@@ -103,6 +103,15 @@ pub(super) fn label(finding: &Finding) -> String {
     }
 }
 
+/// The test's name, metric and goal, each said once: `throughput, loss 0 %`.
+pub(super) fn title(test: &Test, finding: &Finding) -> String {
+    let label = label(finding);
+    match finding.metric == test.name {
+        true => label,
+        false => format!("{}: {label}", test.name),
+    }
+}
+
 /// Names of the ports whose links exist only in memory.
 pub(super) fn virtual_ports(report: &Report) -> Vec<&str> {
     let ports = report.ports.iter().filter(|port| port.is_virtual);
@@ -130,10 +139,46 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
             trials(report).filter(|trial| trial.missed > 0).count()
         ));
     }
+    let late = trials(report).filter(|trial| is_late(trial)).count();
+    if late > 0 {
+        notes.push(format!(
+            "In {late} of {} trials the tester sent 1 % of the frames later than half the median \
+             latency: the latencies found there are also its own.",
+            trials(report).count()
+        ));
+    }
     notes.extend(report.notes.iter().cloned());
     notes
 }
 
-fn trials(report: &Report) -> impl Iterator<Item = &crate::result::TrialRecord> {
+/// Whether the sender's lateness is a good part of the latency.
+fn is_late(trial: &TrialRecord) -> bool {
+    let median = trial.latency.map(|(median, _)| median);
+    trial.rate.is_some() && median.is_some_and(|median| trial.lateness > median / 2)
+}
+
+fn trials(report: &Report) -> impl Iterator<Item = &TrialRecord> {
     report.tests.iter().flat_map(|test| &test.trials)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::example;
+
+    #[test]
+    fn the_reader_is_told_what_makes_figures_doubtful() {
+        let mut report = example::report();
+        report.complete = false;
+        report.tests[0].trials[0].lateness = 1_000_000;
+        let notes = notes(&report).join("\n");
+        for part in [
+            "stopped before its end",
+            "are virtual",
+            "lost frames: 17",
+            "In 1 of ",
+        ] {
+            assert!(notes.contains(part), "{part} is missing in {notes}");
+        }
+    }
 }

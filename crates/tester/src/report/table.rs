@@ -42,10 +42,7 @@ pub fn table(report: &Report, width: usize) -> String {
 
 fn row(test: &Test, finding: &Finding) -> [String; HEAD.len()] {
     let cells = summary::cells(test, finding);
-    let name = match test.findings.len() > 1 || finding.metric != test.method {
-        true => format!("{}: {}", test.name, cells.metric),
-        false => test.name.clone(),
-    };
+    let name = summary::title(test, finding);
     let frames = test.frames.clone();
     [
         name,

@@ -126,7 +126,11 @@ fn key<'a>((test, finding): (&'a Test, &'a Finding)) -> [&'a str; 4] {
 }
 
 fn name(test: &Test, finding: &Finding) -> String {
-    format!("{} {}: {}", test.name, test.frames, summary::label(finding))
+    format!(
+        "{}, frames of {}",
+        summary::title(test, finding),
+        test.frames
+    )
 }
 
 fn difference(a: (&Test, &Finding), b: (&Test, &Finding)) -> Difference {

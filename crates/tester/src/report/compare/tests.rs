@@ -141,5 +141,10 @@ fn a_report_does_not_differ_from_itself() {
     let report = example::report();
     let comparison = compare(&report, &report);
     assert_eq!(comparison.exit_code(), 0, "{comparison}");
-    assert!(comparison.to_string().contains("no difference shown"));
+    let text = comparison.to_string();
+    assert!(text.contains("no difference shown"), "{text}");
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with("not comparable: frame-loss, "));
+    assert_eq!(lines.count(), 1, "{text}");
 }

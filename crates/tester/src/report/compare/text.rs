@@ -7,6 +7,7 @@ impl std::fmt::Display for Comparison {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let head = [
             "finding",
+            "frames",
             "first",
             "second",
             "change",
@@ -14,15 +15,27 @@ impl std::fmt::Display for Comparison {
             "verdict",
         ];
         let mut rows = vec![head.map(String::from)];
-        rows.extend(self.differences.iter().map(Difference::cells));
+        let (without, with): (Vec<&Difference>, Vec<&Difference>) = self
+            .differences
+            .iter()
+            .partition(|found| found.verdict == Verdict::NotComparable);
+        rows.extend(with.iter().map(|found| found.cells()));
         let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
         let widths: Vec<usize> = (0..head.len()).filter_map(width).collect();
-        for row in &rows {
+        for row in rows.iter().filter(|_| rows.len() > 1) {
             let mut line = format!("{:<w$}", row[0], w = widths[0]);
-            for column in 1..5 {
+            for column in 1..6 {
                 line += &format!("  {:>w$}", row[column], w = widths[column]);
             }
-            writeln!(f, "{line}  {}", row[5])?;
+            writeln!(f, "{line}  {}", row[6])?;
+        }
+        for alike in without.chunk_by(|a, b| (&a.test, &a.how) == (&b.test, &b.how)) {
+            let (count, first) = (alike.len(), alike[0]);
+            writeln!(
+                f,
+                "not comparable: {}, {count} findings: {}",
+                first.test, first.how
+            )?;
         }
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
@@ -43,28 +56,27 @@ impl std::fmt::Display for Comparison {
 }
 
 impl Difference {
-    fn cells(&self) -> [String; 6] {
+    fn cells(&self) -> [String; 7] {
         let value = |value: Option<f64>| {
             value.map_or("–".into(), |value| numbers::quantity(value, &self.unit))
         };
         let change = |value: f64| format!("{value:+.2} %");
         let interval = self.low.zip(self.high);
         let goal = if self.goal.is_empty() { "" } else { ", " };
+        let test = match self.test == self.metric {
+            true => String::new(),
+            false => format!("{}: ", self.test),
+        };
         [
-            format!(
-                "{} {}: {}{goal}{}",
-                self.test, self.frames, self.metric, self.goal
-            ),
+            format!("{test}{}{goal}{}", self.metric, self.goal),
+            self.frames.clone(),
             value(self.a),
             value(self.b),
             self.change.map_or("–".into(), change),
             interval.map_or("–".into(), |(low, high)| {
                 format!("{low:+.2} … {high:+.2} %")
             }),
-            match self.verdict {
-                Verdict::NotComparable => format!("{}: {}", self.verdict.text(), self.how),
-                _ => self.verdict.text().into(),
-            },
+            self.verdict.text().into(),
         ]
     }
 }

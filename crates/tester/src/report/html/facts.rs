@@ -71,13 +71,13 @@ pub(super) fn traffic(test: &Test) -> String {
         other => other,
     };
     let senders = format!("sending ports: {}", test.senders);
-    let parts = [
-        &test.method,
-        &test.reference,
-        family,
-        &test.pattern,
-        &senders,
-    ];
+    // said above already
+    let method = if test.method == test.name {
+        ""
+    } else {
+        &test.method
+    };
+    let parts = [method, &test.reference, family, &test.pattern, &senders];
     let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     parts.join(" · ")
 }

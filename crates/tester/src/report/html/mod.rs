@@ -119,11 +119,14 @@ fn section(page: &mut String, group: &summary::Group<'_>, number: usize) {
         let plots = figures(&searches);
         let _ = writeln!(
             page,
-            "<details{open}><summary>Trials, plotted</summary>{plots}</details>"
+            "<details{open}><summary>All trials, plotted</summary>{plots}</details>"
         );
     }
     let count: usize = group.tests.iter().map(|test| test.trials.len()).sum();
-    let _ = writeln!(page, "<details><summary>All {count} trials</summary>");
+    let _ = writeln!(
+        page,
+        "<details><summary>All trials, in a table ({count})</summary>"
+    );
     for test in &group.tests {
         *page += &trials::table(test);
     }

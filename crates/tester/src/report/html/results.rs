@@ -6,6 +6,8 @@ use crate::report::summary::{self, Group};
 use crate::result::{Finding, Report, Test};
 
 const RATE: &str = "frames/s";
+/// Units that stand beside every value; others stand once a line.
+const IN_CELLS: [&str; 5] = ["%", "s", "ms", "us", "ns"];
 
 /// All rates, a line each: what a report is opened for.
 pub(super) fn rates(report: &Report) -> String {
@@ -83,9 +85,9 @@ fn value(finding: &Finding, text: &str) -> String {
 
 /// All but rates: a line a metric and goal, a column a frame size.
 pub(super) fn others(group: &Group<'_>) -> String {
-    let mut labels: Vec<String> = Vec::new();
+    let mut labels: Vec<(String, &str)> = Vec::new();
     for finding in group.tests.iter().flat_map(|test| &test.findings) {
-        let label = summary::label(finding);
+        let label = (summary::label(finding), finding.unit.as_str());
         if finding.unit != RATE && !labels.contains(&label) {
             labels.push(label);
         }
@@ -104,22 +106,30 @@ pub(super) fn others(group: &Group<'_>) -> String {
         .collect();
     let rows: Vec<_> = labels
         .iter()
-        .map(|label| {
-            let cells = group.tests.iter().map(|test| other(test, label));
-            let name = (String::new(), escape(label));
+        .map(|(label, unit)| {
+            let cells = group.tests.iter().map(|test| other(test, label, unit));
+            let name = match IN_CELLS.contains(unit) {
+                true => label.clone(),
+                false => format!("{label} ({unit})"),
+            };
+            let name = (String::new(), escape(&name));
             (String::new(), [name].into_iter().chain(cells).collect())
         })
         .collect();
     table("findings", &head, &rows)
 }
 
-fn other(test: &Test, label: &str) -> (String, String) {
+fn other(test: &Test, label: &str, unit: &str) -> (String, String) {
     let mut findings = test.findings.iter();
-    let found = findings.find(|finding| finding.unit != RATE && summary::label(finding) == label);
+    let found = findings.find(|finding| finding.unit == unit && summary::label(finding) == label);
     let Some(finding) = found else {
         return (String::new(), String::new());
     };
     let cells = summary::cells(test, finding);
     let attributes = format!("class=\"n\" title=\"{}\"", escape(&cells.bounds));
-    (attributes, value(finding, &cells.value))
+    let text = match IN_CELLS.contains(&unit) {
+        true => &cells.value,
+        false => cells.value.trim_end_matches(unit).trim_end(),
+    };
+    (attributes, value(finding, text))
 }

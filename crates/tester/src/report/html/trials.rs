@@ -30,7 +30,7 @@ pub(super) fn table(test: &Test) -> String {
         .collect();
     let streams = streams(test);
     format!(
-        "<details><summary>{} octets: {} trials</summary>\n{}{streams}</details>\n",
+        "<details><summary>frames of {} ({})</summary>\n{}{streams}</details>\n",
         escape(&test.frames),
         test.trials.len(),
         rows_in_table("trials", &HEAD, &rows)

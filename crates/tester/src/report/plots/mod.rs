@@ -48,18 +48,10 @@ fn findings(group: &Group<'_>) -> Vec<Plot> {
             metrics.push(finding);
         }
     }
-    let plots = metrics
-        .into_iter()
-        .map(|metric| against_size(group, metric));
-    // one point says no more than the table
-    let several = |plot: &Plot| {
-        plot.series
-            .iter()
-            .map(|series| series.points.len())
-            .sum::<usize>()
-            > 1
-    };
-    plots.filter(several).collect()
+    // without a line rate beside it, one frame size says no more than the table
+    let worthwhile = |metric: &&Finding| group.tests.len() > 1 || metric.unit == "frames/s";
+    let metrics = metrics.into_iter().filter(worthwhile);
+    metrics.map(|metric| against_size(group, metric)).collect()
 }
 
 fn against_size(group: &Group<'_>, metric: &Finding) -> Plot {
@@ -93,7 +85,7 @@ fn against_size(group: &Group<'_>, metric: &Finding) -> Plot {
         id: String::new(),
         title: capital(&format!("{} against frame size", metric.metric)),
         x: Axis::new("frame size, octets", Scale::Names(names)),
-        y: Axis::new(&format!("{} ({unit})", metric.metric), Scale::Linear),
+        y: Axis::new(unit, Scale::Linear),
         series,
     }
 }
@@ -205,7 +197,10 @@ pub(super) fn trials(test: &Test, id: String) -> Option<Plot> {
     (test.trials.len() > 1).then(|| Plot {
         id,
         title: format!("Trials, frames of {}", test.frames),
-        x: Axis::new("trial (larger: longer)", Scale::Counts),
+        x: Axis::new(
+            "number of the trial (large marks: long trials)",
+            Scale::Counts,
+        ),
         y: Axis::new("offered (frames/s, all ports)", Scale::Fitted),
         series,
     })
@@ -224,7 +219,7 @@ fn trial_point(test: &Test, n: usize, trial: &TrialRecord, longest: f64) -> Poin
         numbers::grouped(trial.sent)
     );
     let mut point = Point::new((n + 1) as f64, rate, tip);
-    point.area = if longest > 0.0 {
+    point.size = if longest > 0.0 {
         trial.time / longest
     } else {
         1.0

@@ -48,7 +48,14 @@ impl Axis {
         let (low, high) = if low > high { (1.0, 1.0) } else { (low, high) };
         let (values, from, to) = match &self.scale {
             Scale::Linear => linear(0.0, high),
-            Scale::Fitted => linear(if low > 0.6 * high { low } else { 0.0 }, high),
+            Scale::Fitted => linear(
+                if low > 0.6 * high && low < high {
+                    low
+                } else {
+                    0.0
+                },
+                high,
+            ),
             Scale::Counts => linear(0.0, high.max(5.0)),
             Scale::LogTime => decades(low, high),
             Scale::Nines => nines(high),

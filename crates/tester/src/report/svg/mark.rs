@@ -16,8 +16,9 @@ pub(super) fn line_class(style: Style) -> &'static str {
 }
 
 /// Draws the marker of a series; each of the [`KINDS`] has another shape.
-pub(super) fn draw(svg: &mut String, index: usize, x: f64, y: f64, area: f64) {
-    let r = 4.6 * area.clamp(0.12, 1.0).sqrt();
+pub(super) fn draw(svg: &mut String, index: usize, x: f64, y: f64, size: f64) {
+    // the smallest must be seen, and its shape told
+    let r = 2.6 + 2.2 * size.clamp(0.0, 1.0).sqrt();
     let d = match index % KINDS {
         0 => format!(
             "M{:.1} {y:.1}a{r:.1} {r:.1} 0 1 0 {w:.1} 0a{r:.1} {r:.1} 0 1 0 -{w:.1} 0z",

@@ -49,9 +49,9 @@ pub(super) struct Point {
     /// Bounds of `y`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bounds: Option<(f64, f64)>,
-    /// Area of the mark in relation to the greatest, above 0 to 1.
+    /// Size of the mark, 0 to 1.
     #[serde(skip)]
-    pub(super) area: f64,
+    pub(super) size: f64,
     /// What a reader sees who points at the mark.
     #[serde(skip)]
     pub(super) tip: String,
@@ -64,7 +64,7 @@ impl Point {
             x,
             y,
             bounds: None,
-            area: 1.0,
+            size: 1.0,
             tip,
         }
     }
@@ -72,8 +72,8 @@ impl Point {
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 340.0;
-const LEFT: f64 = 66.0;
-const RIGHT: f64 = WIDTH - 14.0;
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = WIDTH - 24.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = HEIGHT - 46.0;
 /// Width of a letter of the legend, about.
@@ -163,7 +163,7 @@ impl Plot {
         }
         let (mut svg, mut x, mut y) = (String::from("<g class=\"legend\">"), LEFT, HEIGHT + 8.0);
         for (index, series) in self.series.iter().enumerate() {
-            let width = 34.0 + LETTER * series.name.chars().count() as f64;
+            let width = 42.0 + LETTER * series.name.chars().count() as f64;
             if x + width > RIGHT && x > LEFT {
                 (x, y) = (LEFT, y + 19.0);
             }
@@ -231,7 +231,7 @@ impl Series {
                     px - 4.0
                 );
             }
-            mark::draw(svg, index, px, py, point.area);
+            mark::draw(svg, index, px, py, point.size);
             *svg += "</g>";
         }
     }
@@ -271,7 +271,7 @@ mod tests {
     fn marks_are_where_the_numbers_say() {
         let svg = plot().svg();
         assert_eq!(svg.matches("class=\"mark\"").count(), 2);
-        assert!(svg.contains("M66.0 294.0L586.0 14.0"), "{svg}");
+        assert!(svg.contains("M76.0 294.0L576.0 14.0"), "{svg}");
         assert!(svg.contains("a &lt; b") && svg.contains("one &amp; two"));
     }
 

@@ -27,6 +27,21 @@ impl From<usize> for Step {
     }
 }
 
+/// The [`Problem`] `what` with the value at `at`.
+///
+/// # Errors
+/// Always: it is for the ends of checks.
+pub fn wrong<T, const N: usize>(at: [Step; N], what: String) -> Result<T, Problem> {
+    let at = at.into();
+    Err(Problem { at, what })
+}
+
+/// The way to a value: `at!["port", 0, "name"]`.
+#[macro_export]
+macro_rules! at {
+    ($($step:expr),*) => { [$($crate::Step::from($step)),*] };
+}
+
 /// What is wrong, and with which value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -38,7 +53,7 @@ pub struct Problem {
 
 impl Problem {
     /// As an error with line and column in `text`, from which the file was read.
-    pub(super) fn located(&self, text: &str) -> String {
+    pub fn located(&self, text: &str) -> String {
         let Some(span) = find(text, &self.at) else {
             return self.to_string();
         };

@@ -7,7 +7,14 @@ use std::str::FromStr;
 use serde::de::{Error, Visitor};
 
 /// Reads what its [`FromStr`] understands; says what was expected otherwise.
-pub(super) struct TextVisitor<T>(pub(super) &'static str, pub(super) PhantomData<T>);
+pub struct TextVisitor<T>(&'static str, PhantomData<T>);
+
+impl<T> TextVisitor<T> {
+    /// `what` tells editors and errors what is expected.
+    pub fn new(what: &'static str) -> Self {
+        Self(what, PhantomData)
+    }
+}
 
 impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
     type Value = T;
@@ -31,6 +38,7 @@ impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
 
 /// Reads and writes a type by its `FromStr` and `Display`; `$what` tells editors and errors what it
 /// is.
+#[macro_export]
 macro_rules! as_text {
     ($type:ident, $what:literal) => {
         impl serde::Serialize for $type {
@@ -41,7 +49,7 @@ macro_rules! as_text {
 
         impl<'a> serde::Deserialize<'a> for $type {
             fn deserialize<D: serde::Deserializer<'a>>(from: D) -> Result<Self, D::Error> {
-                let visitor = $crate::config::text::TextVisitor($what, std::marker::PhantomData);
+                let visitor = $crate::TextVisitor::new($what);
                 from.deserialize_any(visitor)
             }
         }
@@ -57,10 +65,12 @@ macro_rules! as_text {
         }
     };
 }
-pub(super) use as_text;
 
 /// A decimal number, or a hexadecimal one after `0x`.
-pub(super) fn number<T>(text: &str) -> Result<T, String>
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn number<T>(text: &str) -> Result<T, String>
 where
     T: TryFrom<u128>,
 {

@@ -1,0 +1,8 @@
+//! What Bora's configuration files share: values written as text, and errors with line and column.
+#![forbid(unsafe_code)]
+
+mod locate;
+mod text;
+
+pub use locate::{Problem, Step, wrong};
+pub use text::{TextVisitor, number};

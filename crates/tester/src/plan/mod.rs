@@ -1,0 +1,168 @@
+//! Test plans: TOML files that say what is sent, measured and for how long.
+
+mod addresses;
+mod check;
+mod expand;
+mod method;
+mod port;
+mod router;
+mod shipped;
+#[cfg(test)]
+mod tests;
+mod traffic;
+mod values;
+mod variant;
+
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::{Context, anyhow};
+use bora_config::as_text;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::traffic::FrameMix;
+pub use addresses::{Addresses, Numbers, Order, Prefix};
+pub use expand::Case;
+pub use method::{Method, Search, TestSection};
+pub use port::{KindName, PortSection};
+pub use router::{ChurnSection, RouterSection, RoutesSection};
+pub use shipped::{SHIPPED, shipped};
+pub use traffic::{Pattern, TrafficSection};
+pub use values::{Rate, Share, Time};
+pub use variant::{Length, Variant};
+
+/// A test plan.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// What reports are headed with.
+    pub title: String,
+    /// Of everything drawn at random. Without: 1.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// `ipv4` (without), `ipv6` or `both`, one after the other.
+    #[serde(default)]
+    pub family: Family,
+    /// Frame sizes, octets with FCS, or mixes: `imix`, `imix:aab` (RFC 6985), `kth08`.
+    pub sizes: Variant<Vec<Mix>>,
+    /// The tester's ports; `--port` replaces them.
+    #[serde(default, rename = "port")]
+    pub ports: Vec<PortSection>,
+    /// What is sent.
+    #[serde(default)]
+    pub traffic: TrafficSection,
+    /// The device under test.
+    #[serde(default)]
+    pub router: RouterSection,
+    /// How the tester finds out what it can do itself.
+    #[serde(default)]
+    pub calibration: Calibrate,
+    /// The tests, in order.
+    #[serde(default, rename = "test")]
+    pub tests: Vec<TestSection>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+/// IP versions to test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// Only this one.
+    #[default]
+    Ipv4,
+    /// Only this one.
+    Ipv6,
+    /// One after the other.
+    Both,
+}
+
+impl Family {
+    /// For each version, whether it is IPv6.
+    pub fn versions(self) -> &'static [bool] {
+        match self {
+            Self::Ipv4 => &[false],
+            Self::Ipv6 => &[true],
+            Self::Both => &[false, true],
+        }
+    }
+}
+
+/// How the tester finds out what it can do itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Calibrate {
+    /// On links of the same kind of its own where these are virtual; not at all on others.
+    #[default]
+    Auto,
+    /// Asks the user to join the ports by a cable first.
+    Cable,
+    /// Not at all.
+    Off,
+}
+
+/// A frame mix by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mix(pub FrameMix);
+
+impl FromStr for Mix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mix: Result<FrameMix, _> = text.parse();
+        mix.map(Self).map_err(|wrong| wrong.to_string())
+    }
+}
+
+impl std::fmt::Display for Mix {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.name)
+    }
+}
+
+as_text!(
+    Mix,
+    "a frame size in octets with FCS, or a mix: imix, imix:aab (RFC 6985), kth08"
+);
+
+impl Plan {
+    /// Reads and checks a plan: a file, or the name of a shipped plan; with its text.
+    ///
+    /// # Errors
+    /// What is wrong, with its line.
+    pub fn read(name: &str) -> anyhow::Result<(Self, String)> {
+        let text = match shipped(name) {
+            Some(text) if !Path::new(name).exists() => text.to_string(),
+            _ => fs::read_to_string(name).with_context(|| {
+                let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+                format!(
+                    "{name}: neither a file nor one of the plans {}",
+                    names.join(", ")
+                )
+            })?,
+        };
+        let plan = Self::parse(&text).with_context(|| name.to_string())?;
+        Ok((plan, text))
+    }
+
+    /// Reads and checks a plan's text.
+    ///
+    /// # Errors
+    /// What is wrong, with its line and column.
+    pub fn parse(text: &str) -> anyhow::Result<Self> {
+        let plan: Self = toml::from_str(text)?;
+        match plan.check() {
+            Ok(()) => Ok(plan),
+            Err(problem) => Err(anyhow!("{}", problem.located(text))),
+        }
+    }
+}
+
+/// The JSON schema of plans, for editors.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Plan).into()
+}
