@@ -5,6 +5,7 @@ pub mod af_packet;
 pub mod af_xdp;
 pub mod fault;
 pub mod inject;
+pub mod interface;
 mod losses;
 pub mod memif;
 pub mod memory;

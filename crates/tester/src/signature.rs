@@ -47,7 +47,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Upper 16 bits of `(stream << 48 | sequence) * FACTORS[0] ^ (stamp ^ MAGIC << 48) *
+    /// Upper 16 bits of `(stream << 48 | sequence) * FACTORS[0] ^ (MAGIC << 48 | stamp) *
     /// FACTORS[1]`, modulo 2^64. Any one wrong bit shows, other damage but for one in 65536 times.
     #[inline]
     pub const fn check(self) -> u16 {
@@ -143,11 +143,10 @@ mod tests {
             }
             .check()
         };
-        assert_ne!(check(0, 0, 0), 0);
-        assert_eq!(
-            check(0, 0, 0),
-            ((MAGIC << 48).wrapping_mul(FACTORS[1]) >> 48) as u16
-        );
+        assert_eq!(check(0, 0, 0), 0x19fe);
+        assert_eq!(check(1, 2, 3), 0xbc07);
+        assert_eq!(check(u16::MAX, MASK, MASK), 0xd7bf);
+        assert_eq!(check(7, 123_456_789, 987_654_321_012), 0x5aa0);
         assert!(!Signature::read(&[0; LENGTH]).1);
         assert!(!Signature::read(&[0xff; LENGTH]).1);
     }

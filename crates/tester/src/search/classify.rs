@@ -168,17 +168,17 @@ mod tests {
             target(0.005, 1, 120, 0.5),
             target(0.005, 60, 60, 0.2),
         ];
-        let points: [(&[(u64, f64)], [Verdict; 4]); 6] = [
-            (&[(1, 0.0); 59], [U, U, U, U]),
-            (&[(1, 0.01)], [X, U, U, U]),
-            (&[(1, 0.01); 59], [X, U, U, X]),
-            (&[(1, 0.0)], [X, U, L, X]),
-            (&[(60, 0.001)], [X, U, L, X]),
-            (&[(60, 0.0)], [X, L, L, X]),
+        let points: [(Vec<(u64, f64)>, _); 6] = [
+            (vec![(1, 0.0); 59], [U, U, U, U]),
+            (vec![(1, 0.01)], [X, U, U, U]),
+            (vec![(1, 0.01); 59], [X, U, U, X]),
+            (vec![(1, 0.0)], [X, U, L, X]),
+            (vec![(60, 0.001)], [X, U, L, X]),
+            (vec![(60, 0.0)], [X, L, L, X]),
         ];
         let mut all = Vec::new();
         for (more, expected) in points {
-            all.extend_from_slice(more);
+            all.extend(more);
             let verdicts = goals.map(|goal| goal.classify(&trials(&all)));
             assert_eq!(verdicts, expected, "after {} trials", all.len());
         }

@@ -1,0 +1,220 @@
+//! What Linux says of an interface, asked by ioctl in the namespace of the calling thread.
+
+use std::ffi::c_int;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketType, netdevice, socket};
+
+use crate::af_packet;
+
+/// An interface of Linux.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number in its namespace.
+    pub index: u32,
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// Longest packet, octets without Ethernet header.
+    pub mtu: u32,
+    /// Administratively up, and with a carrier.
+    pub is_up: bool,
+    /// The driver's name; empty if it does not tell.
+    pub driver: String,
+    /// Version of the firmware; empty if there is none.
+    pub firmware: String,
+    /// Where the device is, for instance a PCI address; empty for one that exists only in memory.
+    pub bus: String,
+    /// Nominal, bits a second, if the driver tells.
+    pub speed: Option<u64>,
+    /// Receive queues in use; 1 if the driver does not tell.
+    pub queues: u32,
+}
+
+impl Interface {
+    /// The interface of this name; `None` if there is none.
+    pub fn named(name: &str) -> Option<Self> {
+        let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+        let index = netdevice::name_to_index(&fd, name).ok()?;
+        let mac = af_packet::mac_of(name)?;
+        let request = Request { fd, name };
+        let driver = request.driver();
+        let text = |field: fn(&DriverInfo) -> &[u8; 32]| {
+            let octets = driver.as_ref().map(|info| field(info).as_slice());
+            let octets = octets.unwrap_or_default().split(|&octet| octet == 0);
+            String::from_utf8_lossy(octets.clone().next().unwrap_or_default()).into_owned()
+        };
+        Some(Self {
+            index,
+            mac,
+            mtu: request.mtu()?,
+            is_up: request.is_up(),
+            driver: text(|info| &info.driver),
+            firmware: text(|info| &info.firmware),
+            bus: text(|info| &info.bus),
+            speed: request.speed(),
+            queues: request.queues().max(1),
+        })
+    }
+}
+
+/// Makes an interface take all frames, whomever they are for; undone when dropped.
+#[derive(Debug)]
+pub struct Promiscuous {
+    _fd: OwnedFd,
+}
+
+impl Promiscuous {
+    /// Of the interface with this number in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// No CAP_NET_RAW, or no such interface.
+    pub fn new(index: u32) -> io::Result<Self> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+        // SAFETY: takes no pointers. Protocol 0 receives nothing.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: fresh, and owned by nobody else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let request = libc::packet_mreq {
+            mr_ifindex: index as c_int,
+            mr_type: libc::PACKET_MR_PROMISC as _,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        // SAFETY: a whole packet_mreq that lives through the call, and its length.
+        let result = unsafe {
+            libc::setsockopt(
+                fd.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_ADD_MEMBERSHIP,
+                (&raw const request).cast(),
+                size_of::<libc::packet_mreq>() as libc::socklen_t,
+            )
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { _fd: fd })
+    }
+}
+
+/// struct ethtool_drvinfo
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [u8; 32],
+    version: [u8; 32],
+    firmware: [u8; 32],
+    bus: [u8; 32],
+    rest: [u8; 64],
+}
+
+struct Request<'a> {
+    fd: OwnedFd,
+    name: &'a str,
+}
+
+impl Request<'_> {
+    fn mtu(&self) -> Option<u32> {
+        let mut request = self.named();
+        // SAFETY: SIOCGIFMTU takes a whole ifreq and writes this member, or nothing.
+        unsafe {
+            self.call(libc::SIOCGIFMTU, &mut request)
+                .then(|| u32::try_from(request.ifr_ifru.ifru_mtu).unwrap_or(0))
+        }
+    }
+
+    fn is_up(&self) -> bool {
+        let wanted = libc::IFF_UP | libc::IFF_RUNNING;
+        let mut request = self.named();
+        // SAFETY: SIOCGIFFLAGS takes a whole ifreq and writes this member, or nothing.
+        unsafe {
+            self.call(libc::SIOCGIFFLAGS, &mut request)
+                && c_int::from(request.ifr_ifru.ifru_flags) & wanted == wanted
+        }
+    }
+
+    fn driver(&self) -> Option<DriverInfo> {
+        let mut info = DriverInfo {
+            command: 0x3, // ETHTOOL_GDRVINFO
+            driver: [0; 32],
+            version: [0; 32],
+            firmware: [0; 32],
+            bus: [0; 32],
+            rest: [0; 64],
+        };
+        self.ethtool(&mut info).then_some(info)
+    }
+
+    fn speed(&self) -> Option<u64> {
+        // struct ethtool_cmd: the speed in Mbit/s, lower half in word 3, upper half in word 7;
+        // ETHTOOL_GSET
+        let mut command = [0u32; 11];
+        command[0] = 0x1;
+        if !self.ethtool(&mut command) {
+            return None;
+        }
+        let half = |word: u32| {
+            let [a, b, ..] = word.to_ne_bytes();
+            u64::from(u16::from_ne_bytes([a, b]))
+        };
+        match half(command[7]) << 16 | half(command[3]) {
+            0 | 0xffff | 0xffff_ffff => None,
+            megabits => Some(megabits * 1_000_000),
+        }
+    }
+
+    fn queues(&self) -> u32 {
+        // struct ethtool_channels: received alone in word 5, combined in word 8; ETHTOOL_GCHANNELS
+        let mut channels = [0u32; 9];
+        channels[0] = 0x3c;
+        if self.ethtool(&mut channels) {
+            channels[5] + channels[8]
+        } else {
+            1
+        }
+    }
+
+    fn named(&self) -> libc::ifreq {
+        // SAFETY: plain octets, for which all zeros are valid.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        let last = request.ifr_name.len() - 1;
+        for (target, octet) in request.ifr_name[..last].iter_mut().zip(self.name.bytes()) {
+            *target = octet as libc::c_char;
+        }
+        request
+    }
+
+    /// `data` is the struct that belongs to the ETHTOOL command in its first word.
+    fn ethtool<T>(&self, data: &mut T) -> bool {
+        let mut request = self.named();
+        request.ifr_ifru.ifru_data = std::ptr::from_mut(data).cast();
+        // SAFETY: SIOCETHTOOL takes a whole ifreq that points to the command's struct, which lives
+        // through the call.
+        unsafe { self.call(0x8946, &mut request) }
+    }
+
+    /// # Safety
+    /// `number` takes an ifreq, and what this one points to is what it takes there.
+    unsafe fn call(&self, number: libc::c_ulong, request: &mut libc::ifreq) -> bool {
+        // SAFETY: promised by the caller.
+        unsafe { libc::ioctl(self.fd.as_raw_fd(), number as _, &raw mut *request) == 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_the_first() {
+        let loopback = Interface::named("lo").unwrap();
+        assert_eq!((loopback.index, loopback.mac), (1, [0; 6]));
+        assert!(loopback.mtu >= 1500 && loopback.bus.is_empty());
+        assert_eq!(loopback.speed, None);
+        assert_eq!(Interface::named("no-such-device"), None);
+    }
+}

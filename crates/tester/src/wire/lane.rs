@@ -1,0 +1,158 @@
+//! One port in one trial, and what it sends.
+
+use bora_buffer::Packet;
+use hdrhistogram::Histogram;
+
+use super::common::Common;
+use crate::analyse::Analyser;
+use crate::clock;
+use crate::generate::Generator;
+use crate::ports::{Neighbours, Side};
+use crate::trial::new_histogram;
+
+/// Frames that are written before they are handed to the port.
+const BATCH: usize = 64;
+
+/// A port in a trial.
+pub(super) struct Lane<'a> {
+    pub(super) side: &'a mut Side,
+    pub(super) neighbours: &'a Neighbours,
+    pub(super) analyser: Analyser,
+    /// `None` if it sends nothing.
+    pub(super) sending: Option<Sending>,
+}
+
+impl Lane<'_> {
+    /// Looks at what has come; returns how many frames that were.
+    pub(super) fn receive(&mut self) -> usize {
+        let (analyser, neighbours) = (&mut self.analyser, self.neighbours);
+        self.side.receive(|frame, arrival| {
+            analyser.receive(frame, arrival);
+            neighbours.answer(frame)
+        })
+    }
+
+    /// Sends what is due; returns when to come again, ns of [`clock::now`], `None` if nothing more
+    /// is to be sent.
+    pub(super) fn send(&mut self, common: &Common) -> Option<u64> {
+        let next = match &mut self.sending {
+            Some(sending) if !sending.is_done => sending.go_on(self.side, common),
+            // what is in the queue still has to leave
+            _ => None,
+        };
+        if next.is_none() {
+            self.side.settle();
+        }
+        next
+    }
+}
+
+/// What a port sends in a trial.
+pub(super) struct Sending {
+    pub(super) generator: Generator,
+    /// Frames written, those taken back excepted.
+    written: u64,
+    /// Written, but not yet taken by the port.
+    pending: Vec<Packet>,
+    is_done: bool,
+    /// How late frames were written, ns.
+    pub(super) lateness: Histogram<u64>,
+    /// When frames last were handed to the port, ns of [`clock::now`].
+    last: u64,
+}
+
+impl Sending {
+    pub(super) fn new(generator: Generator) -> Self {
+        Self {
+            generator,
+            written: 0,
+            pending: Vec::with_capacity(BATCH),
+            is_done: false,
+            lateness: new_histogram(),
+            last: 0,
+        }
+    }
+
+    /// As [`Lane::send`].
+    fn go_on(&mut self, side: &mut Side, common: &Common) -> Option<u64> {
+        let now = clock::now();
+        let Some(elapsed) = now.checked_sub(common.start) else {
+            return Some(common.start);
+        };
+        let unpaced = common.schedule.unpaced(elapsed);
+        if common.is_stopped() || common.is_too_late(elapsed, unpaced) {
+            return self.end(side, common);
+        }
+        side.settle();
+        if self.pending.is_empty() {
+            self.write(side, common, elapsed, unpaced);
+        }
+        if let Some(queue) = side.queues.first_mut().filter(|_| !self.pending.is_empty()) {
+            if queue.transmit(&mut self.pending) > 0 {
+                self.last = now;
+            }
+            queue.kick();
+        }
+        if !self.pending.is_empty() {
+            return Some(now);
+        }
+        match common.schedule.due(self.written) {
+            Some(_) if unpaced => Some(now),
+            Some(due) => Some(common.start + due),
+            None => self.end(side, common),
+        }
+    }
+
+    /// Writes frames that are due, as many as fit a batch.
+    fn write(&mut self, side: &mut Side, common: &Common, elapsed: u64, unpaced: bool) {
+        let due = common.schedule.due_by(elapsed).saturating_sub(self.written);
+        for _ in 0..due.min(BATCH as u64) {
+            let due = match common.schedule.due(self.written) {
+                Some(_) if unpaced => elapsed,
+                Some(due) => due,
+                None => break,
+            };
+            let Some(frame) = side.pool.take() else { break };
+            let length = self.generator.next_length();
+            let mut packet = match frame.into_packet_spread(&side.region, length) {
+                Ok(packet) => packet,
+                // the trial was refused if frames are too long
+                Err(frame) => {
+                    side.pool.give(frame);
+                    break;
+                }
+            };
+            let octets = side.region.octets_mut(&mut packet);
+            self.generator.write(octets, common.start + due);
+            self.pending.push(packet);
+            self.written += 1;
+            if !unpaced {
+                self.lateness.saturating_record(elapsed.saturating_sub(due));
+            }
+        }
+    }
+
+    /// Sends no more. What the port has not taken was not sent.
+    fn end(&mut self, side: &mut Side, common: &Common) -> Option<u64> {
+        for packet in self.pending.drain(..).rev() {
+            self.generator.take_back(side.region.octets(&packet));
+            self.written -= 1;
+            side.pool.give(packet.into_frame(&side.region));
+        }
+        self.is_done = true;
+        common.one_is_finished();
+        None
+    }
+
+    /// How long it sent, ns: all of the steps' time, or until the last frame left if it ended before,
+    /// or was late.
+    pub(super) fn elapsed(&self, common: &Common) -> u64 {
+        let left = self.last.saturating_sub(common.start);
+        let all = common.schedule.frames() == Some(self.written);
+        if all && !common.is_limited {
+            left.max(common.schedule.end())
+        } else {
+            left
+        }
+    }
+}

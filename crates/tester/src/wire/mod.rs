@@ -1,0 +1,278 @@
+//! Trials over real ports.
+
+mod common;
+mod lane;
+mod serve;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
+
+use crate::analyse::{Analyser, conclude};
+use crate::clock;
+use crate::findings::Findings;
+use crate::generate::Generator;
+use crate::link::Link;
+use crate::ports::{Neighbours, Port, PortInfo, learn};
+use crate::traffic::Traffic;
+use crate::trial::{Action, Bench, Trial, TrialSpec, new_histogram};
+use common::{Common, VIRTUAL_DRAIN};
+use lane::{Lane, Sending};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+/// RFC 2544, 26.1: wait for two seconds.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// How trials are carried out.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// CPUs for ports that have none of their own; empty: threads as there are CPUs, less one, and
+    /// Linux places them.
+    pub cpus: Vec<u32>,
+    /// Never sleeps, which makes low rates more exact and keeps the CPUs busy.
+    pub busy: bool,
+    /// Silence that ends a trial; `None`: 200 ms where all links are virtual, otherwise 2 s.
+    pub drain: Option<Duration>,
+    /// How long a router may take to answer ARP or neighbour solicitations; `None`: 5 s, as long as
+    /// a switch may need to let a port forward.
+    pub patience: Option<Duration>,
+    /// Set from anywhere to end a trial early, with what was counted so far.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// Open ports, ready for trials.
+pub struct Wire {
+    ports: Vec<Port>,
+    options: Options,
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wire {:?}", self.ports)
+    }
+}
+
+impl Wire {
+    /// Takes over open ports.
+    pub fn new(ports: Vec<Port>, options: Options) -> Self {
+        Self { ports, options }
+    }
+
+    /// Changes how trials are carried out from now on.
+    pub fn set_options(&mut self, options: Options) {
+        self.options = options;
+    }
+
+    /// What the ports are, in order.
+    pub fn ports(&self) -> impl Iterator<Item = &PortInfo> {
+        self.ports.iter().map(|port| &port.info)
+    }
+
+    /// Ports by the thread that serves them, with its CPU.
+    fn threads(&self) -> Vec<(Option<u32>, Vec<usize>)> {
+        let mut threads: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
+        let mut free = Vec::new();
+        for (index, port) in self.ports.iter().enumerate() {
+            let Some(cpu) = port.spec.cpu else {
+                free.push(index);
+                continue;
+            };
+            match threads.iter_mut().find(|(other, _)| *other == Some(cpu)) {
+                Some((_, ports)) => ports.push(index),
+                None => threads.push((Some(cpu), vec![index])),
+            }
+        }
+        let mut common: Vec<_> = match &self.options.cpus[..] {
+            [] => {
+                let cpus = thread::available_parallelism().map_or(1, usize::from);
+                let count = free.len().min(cpus.saturating_sub(1).max(1));
+                vec![(None, Vec::new()); count]
+            }
+            cpus => cpus.iter().map(|&cpu| (Some(cpu), Vec::new())).collect(),
+        };
+        let count = common.len().max(1);
+        for (turn, index) in free.into_iter().enumerate() {
+            common[turn % count].1.push(index);
+        }
+        threads.extend(common.into_iter().filter(|(_, ports)| !ports.is_empty()));
+        threads
+    }
+
+    fn drain(&self) -> Duration {
+        let all_virtual = self.ports().all(|port| port.is_virtual);
+        let usual = if all_virtual { VIRTUAL_DRAIN } else { DRAIN };
+        self.options.drain.unwrap_or(usual)
+    }
+
+    /// Refuses what the ports cannot send.
+    fn check(&self, traffic: &Traffic) -> anyhow::Result<()> {
+        traffic.check()?;
+        let longest = traffic.frames.lengths.iter().copied().max().unwrap_or(0);
+        for (number, stream) in traffic.streams.iter().enumerate() {
+            for end in [stream.from, stream.to] {
+                let port = self.ports.get(end).with_context(|| {
+                    let count = self.ports.len();
+                    format!("stream {number} is of port {end}, and there are {count}")
+                })?;
+                let info = &port.info;
+                ensure!(
+                    usize::from(longest) <= info.longest_frame,
+                    "frames of {longest} octets do not fit port {}, which takes {} at most; raise \
+                     the MTU of its interface, or send shorter ones",
+                    info.name,
+                    info.longest_frame
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn missed(&self) -> u64 {
+        self.ports.iter().map(|port| port.side.missed()).sum()
+    }
+}
+
+impl Bench for Wire {
+    fn trial(&mut self, spec: &TrialSpec) -> anyhow::Result<Trial> {
+        self.check(&spec.traffic)?;
+        let stop = self.options.stop.clone();
+        let (neighbours, links) = learn(
+            &mut self.ports,
+            &spec.traffic,
+            self.options.patience.unwrap_or(PATIENCE),
+            &stop,
+        )?;
+        let missed = self.missed();
+        let common = Common::new(
+            spec,
+            self.ports.len(),
+            self.drain(),
+            self.options.busy,
+            &stop,
+        )?;
+        let threads = self.threads();
+        let mut lanes = Vec::with_capacity(self.ports.len());
+        for (index, (port, neighbours)) in self.ports.iter_mut().zip(&neighbours).enumerate() {
+            lanes.push(Some(lane(
+                index,
+                port,
+                neighbours,
+                &spec.traffic,
+                &links,
+                &common,
+            )?));
+        }
+        let done = carry_out(threads, lanes, spec.action.clone(), &common)?;
+        let mut trial = assemble(&spec.traffic, done, &common);
+        trial.missed = self.missed().saturating_sub(missed);
+        Ok(trial)
+    }
+}
+
+/// Runs the threads until the trial is over.
+fn carry_out<'a>(
+    threads: Vec<(Option<u32>, Vec<usize>)>,
+    mut lanes: Vec<Option<Lane<'a>>>,
+    action: Option<Action>,
+    common: &Common,
+) -> anyhow::Result<Vec<Lane<'a>>> {
+    let mut done = Vec::with_capacity(lanes.len());
+    let acted = thread::scope(|scope| {
+        let action = action.map(|action| {
+            scope.spawn(|| {
+                let done = act(action, common);
+                common.one_is_finished();
+                done
+            })
+        });
+        let serve = |(cpu, ports): (_, Vec<usize>)| {
+            let own: Vec<_> = ports
+                .iter()
+                .filter_map(|&port| lanes[port].take())
+                .collect();
+            scope.spawn(move || serve::serve(own, cpu, common))
+        };
+        let servers: Vec<_> = threads.into_iter().map(serve).collect();
+        for server in servers {
+            done.extend(server.join().map_err(|_| anyhow!("a thread failed"))?);
+        }
+        match action {
+            Some(action) => action.join().map_err(|_| anyhow!("the action failed"))?,
+            None => Ok(()),
+        }
+    });
+    acted.context("the action of the trial")?;
+    Ok(done)
+}
+
+fn lane<'a>(
+    index: usize,
+    port: &'a mut Port,
+    neighbours: &'a Neighbours,
+    traffic: &Traffic,
+    links: &[Link],
+    common: &Common,
+) -> anyhow::Result<Lane<'a>> {
+    let sends = traffic.senders().contains(&index);
+    let sending = if sends {
+        let generator = Generator::new(traffic, index, links);
+        Some(Sending::new(
+            generator.with_context(|| format!("port {}", port.info.name))?,
+        ))
+    } else {
+        None
+    };
+    Ok(Lane {
+        side: &mut port.side,
+        neighbours,
+        analyser: Analyser::new(traffic, index, common.start),
+        sending,
+    })
+}
+
+/// Does something at its time, unless the trial is stopped before.
+fn act(action: Action, common: &Common) -> anyhow::Result<()> {
+    const LOOK: u64 = 10_000_000;
+    let due = common.start + u64::try_from(action.after.as_nanos()).unwrap_or(u64::MAX);
+    loop {
+        let now = clock::now();
+        if common.is_stopped() {
+            return Ok(());
+        }
+        if now >= due {
+            return (action.run)();
+        }
+        thread::sleep(Duration::from_nanos((due - now).min(LOOK)));
+    }
+}
+
+/// Puts the parts of all ports together.
+fn assemble(traffic: &Traffic, lanes: Vec<Lane>, common: &Common) -> Trial {
+    let mut sent = vec![0; traffic.streams.len()];
+    let (mut elapsed, mut lateness) = (0, new_histogram());
+    for sending in lanes.iter().filter_map(|lane| lane.sending.as_ref()) {
+        let own = sending.generator.sent();
+        sent.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        elapsed = elapsed.max(sending.elapsed(common));
+        // both have the same bounds
+        let _ = lateness.add(&sending.lateness);
+    }
+    let findings: Vec<Findings> = lanes
+        .into_iter()
+        .map(|lane| lane.analyser.finish())
+        .collect();
+    let (streams, unknown_damaged, foreign) = conclude(traffic, common.start, &sent, &findings);
+    Trial {
+        streams,
+        elapsed: Duration::from_nanos(elapsed),
+        lateness,
+        unknown_damaged,
+        foreign,
+        missed: 0,
+        interrupted: common.is_stopped(),
+    }
+}
