@@ -15,6 +15,7 @@ pub mod frame;
 pub mod generate;
 pub mod link;
 pub mod live;
+pub mod method;
 pub mod mix;
 pub mod plan;
 pub mod ports;
