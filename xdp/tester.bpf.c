@@ -1,171 +1,304 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * The tester's two ends. `generate` is run by BPF_PROG_RUN with live frames
- * and sends each of them out of an interface, numbered; `sink` sits on the
- * receiving interface, checks the numbers and drops the packets.
+ * Receives the tester's frames on one port, and judges them as the analyser in
+ * crates/tester/src/analyse.rs does, but for the UDP checksum, which it does not compute.
  *
- * A test packet is IPv4 or IPv6 without options, UDP, and a signature.
+ * It counts what comes by the interface's first queue, so that one CPU at a time writes.
  */
-#include <linux/types.h>
-#include <linux/bpf.h>
+#include "tester.h"
 #include <linux/if_ether.h>
-#include <linux/ip.h>
-#include <linux/ipv6.h>
-#include <linux/udp.h>
-#include <stdbool.h>
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_endian.h>
 
-#define MAGIC 0xb07a
-#define FIRST_PORT 1024
-#define MAX_FLOWS 32768
-#define HEADERS_V4 (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct udphdr))
-#define HEADERS_V6 (sizeof(struct ethhdr) + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
+/* As in crates/tester/src/live/receiver.rs. */
+#define STREAMS 256
+#define LENGTHS 1024
+#define WINDOW_WORDS (1 << 17) /* of all streams */
+#define NOTED_FLOWS (1 << 17) /* of all streams */
+#define HOLES 256
+#define SLOTS 2048
+#define PART_BITS 6
+#define STEPS 256
 
-/* Behind the UDP header. The balance keeps the UDP checksum what it was. */
-struct signature {
-	__u16 magic;
-	__u16 balance;
-	__u32 sequence_high;
-	__u32 sequence_low;
-	__u16 stamp_high; /* monotonic ns, 48 bits */
-	__u32 stamp_low;
-} __attribute__((packed));
+#define UDP 17
+#define UDP_HEADER 8
+#define IPV4_HEADER 20
+#define IPV6_HEADER 40
+#define ETH_P_8021Q_BE bpf_htons(0x8100)
+#define ETH_P_8021AD_BE bpf_htons(0x88a8)
 
-/* Latencies by octave of ns, and 16 parts of each. */
-#define OCTAVES 40
-#define PARTS 16
+struct hole {
+	__u64 first, end, stamp;
+};
 
+struct stream {
+	/* set by user space */
+	__u32 here; /* whether it should come out here */
+	__u32 v4;
+	__u32 link; /* octets of the frame, with FCS, that are not of the IP packet */
+	__u32 flows;
+	__u32 window; /* its first word */
+	__u32 mask; /* words of its window - 1 */
+	__u32 noted; /* its first flow */
+	__u32 is_noted;
+	/* counted here */
+	__u64 received, duplicated, reordered, corrupted, misrouted;
+	__u64 latest, next, longest_gap, hole;
+	struct hole holes[HOLES];
+	__u64 latencies[SLOTS];
+};
+
+/* What a frame says. */
+struct arrived {
+	__u64 sequence, stamp;
+	__u32 stream, check, v4, whole, length, checksum;
+};
+
+struct stream streams[STREAMS];
+__u64 words[WINDOW_WORDS];
+__u64 latest_of_flow[NOTED_FLOWS];
+__u16 lengths[LENGTHS];
+volatile __u32 stream_count, length_count;
+volatile __u64 start;
+__u64 foreign, unknown_damaged, other_queues;
+
+/* Streams by length of the IP packet and UDP checksum. */
 struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, 1);
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 65536);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
 	__type(value, __u32);
-} out SEC(".maps");
+} checksums SEC(".maps");
 
-/* Set by the tester. The kernel reuses frames as the router left them, so the
- * headers are written anew each time. */
-__u8 headers[64];
-volatile __u32 flows = 1;
-volatile __u32 watch_times; /* gaps and latencies */
-/* Read and cleared by the tester. */
-__u64 sequence;
-__u64 received;
-__u64 received_bytes;
-__u64 reordered;
-__u64 duplicated;
-__u64 last_arrival;
-__u64 longest_gap;
-__u64 latencies[OCTAVES * PARTS];
-__u64 last_of_flow[MAX_FLOWS];
-
-static __always_inline struct udphdr *udp_of(struct xdp_md *ctx, struct signature **signature)
+static __always_inline __u64 *word(struct stream *stream, __u64 n)
 {
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct ethhdr *eth = data;
-	struct udphdr *udp;
-
-	if ((void *)(eth + 1) > end)
-		return NULL;
-	if (eth->h_proto == bpf_htons(ETH_P_IP))
-		udp = (void *)(eth + 1) + sizeof(struct iphdr);
-	else if (eth->h_proto == bpf_htons(ETH_P_IPV6))
-		udp = (void *)(eth + 1) + sizeof(struct ipv6hdr);
-	else
-		return NULL;
-	*signature = (void *)(udp + 1);
-	if ((void *)(*signature + 1) > end)
-		return NULL;
-	return udp;
+	return &words[(stream->window + (n / 64 & stream->mask)) & (WINDOW_WORDS - 1)];
 }
 
-static __always_inline __u16 fold(__u32 sum)
+static __always_inline bool has(struct stream *stream, __u64 n)
 {
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (sum & 0xffff) + (sum >> 16);
+	return *word(stream, n) >> (n & 63) & 1;
 }
 
-static __always_inline int send(struct xdp_md *ctx, const __u32 length)
-{
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct signature *signature = data + length;
-	struct udphdr *udp = data + length - sizeof(*udp);
-	__u64 number = sequence++, now = bpf_ktime_get_ns();
-	__u32 sum;
+struct range {
+	struct stream *stream;
+	__u64 first;
+};
 
-	if ((void *)(signature + 1) > end)
-		return XDP_DROP;
-	__builtin_memcpy(data, headers, length);
-	udp->source = bpf_htons(FIRST_PORT + number % flows);
-	signature->magic = bpf_htons(MAGIC);
-	signature->sequence_high = number >> 32;
-	signature->sequence_low = number;
-	signature->stamp_high = now >> 32;
-	signature->stamp_low = now;
-	sum = udp->source + (signature->sequence_high & 0xffff) + (signature->sequence_high >> 16) +
-	      (signature->sequence_low & 0xffff) + (signature->sequence_low >> 16) +
-	      signature->stamp_high + (signature->stamp_low & 0xffff) +
-	      (signature->stamp_low >> 16);
-	signature->balance = ~fold(sum);
-	return bpf_redirect_map(&out, 0, XDP_DROP);
+static long clear_word(__u64 index, struct range *range)
+{
+	*word(range->stream, (range->first + index) * 64) = 0;
+	return 0;
 }
 
-SEC("xdp")
-int generate(struct xdp_md *ctx)
+static __always_inline void enter(struct stream *stream, __u64 n)
 {
-	bool v6 = ((struct ethhdr *)headers)->h_proto == bpf_htons(ETH_P_IPV6);
+	__u64 begun = (stream->next + 63) / 64, last = n / 64, count;
 
-	return v6 ? send(ctx, HEADERS_V6) : send(ctx, HEADERS_V4);
+	if (begun == last) {
+		*word(stream, n) = 0;
+	} else if (begun < last) {
+		struct range range = { .stream = stream, .first = begun };
+
+		count = last - begun + 1;
+		if (count > stream->mask + 1)
+			count = stream->mask + 1;
+		bpf_loop(count, clear_word, &range, 0);
+	}
+	*word(stream, n) |= 1ULL << (n & 63);
+	stream->next = n + 1;
+	if (stream->is_noted)
+		latest_of_flow[(stream->noted + n % stream->flows) & (NOTED_FLOWS - 1)] = n + 1;
 }
 
-static __always_inline void count_latency(const struct signature *signature, __u64 now)
+/* Whether a later frame of the same flow came. */
+static __always_inline bool overtaken(struct stream *stream, __u64 n)
 {
-	__u64 stamp = (__u64)signature->stamp_high << 32 | signature->stamp_low;
-	__u64 latency = (now - stamp) & 0xffffffffffff;
-	__u32 octave = 0, slot;
+	__u64 later = n;
 
-#pragma unroll
+	if (stream->flows == 1)
+		return true;
+	if (stream->is_noted)
+		return n < latest_of_flow[(stream->noted + n % stream->flows) & (NOTED_FLOWS - 1)];
+	for (int i = 0; i < STEPS; i++) {
+		later += stream->flows;
+		if (later >= stream->next)
+			break;
+		if (has(stream, later))
+			return true;
+	}
+	return false;
+}
+
+/* What a frame that should come here is to those before; false if it does not count as received. */
+static __always_inline bool note(struct stream *stream, __u64 n, __u64 stamp)
+{
+	__u64 reach = (__u64)stream->mask + 1, last = (stream->next + 63) / 64;
+	struct hole *hole;
+
+	if (n >= stream->next) {
+		if (n > stream->next) {
+			hole = &stream->holes[stream->hole++ & (HOLES - 1)];
+			hole->first = stream->next;
+			hole->end = n;
+			hole->stamp = stamp;
+		}
+		enter(stream, n);
+		return true;
+	}
+	if (last > reach && n < (last - reach) * 64) {
+		stream->reordered++;
+		return false;
+	}
+	if (has(stream, n)) {
+		stream->duplicated++;
+		return false;
+	}
+	*word(stream, n) |= 1ULL << (n & 63);
+	if (overtaken(stream, n))
+		stream->reordered++;
+	else if (stream->is_noted)
+		latest_of_flow[(stream->noted + n % stream->flows) & (NOTED_FLOWS - 1)] = n + 1;
+	return true;
+}
+
+/* Latencies by octave, each in parts: below 2^PART_BITS ns one slot each. */
+static __always_inline __u32 slot_of(__u64 latency)
+{
+	__u32 octave = 0;
+
+	if (latency >> 36)
+		return SLOTS - 1;
 	for (int bits = 32; bits; bits /= 2) {
 		if (latency >> (octave + bits))
 			octave += bits;
 	}
-	/* the four bits below the highest one */
-	slot = octave < 4 ? latency & 15 : latency >> (octave - 4) & 15;
-	slot += octave * PARTS;
-	if (slot < OCTAVES * PARTS)
-		latencies[slot]++;
+	if (octave < PART_BITS)
+		return latency;
+	return ((octave - PART_BITS) << PART_BITS) + (latency >> (octave - PART_BITS));
+}
+
+static __always_inline void count(struct stream *stream, __u64 stamp, __u64 now)
+{
+	__u64 latency = now > stamp ? now - stamp : 0;
+
+	stream->received++;
+	stream->latencies[slot_of(latency) & (SLOTS - 1)]++;
+	if (stamp > stream->latest) {
+		if (stream->latest && stamp - stream->latest > stream->longest_gap)
+			stream->longest_gap = stamp - stream->latest;
+		stream->latest = stamp;
+	}
+}
+
+static __always_inline int damaged(const struct arrived *arrived, __u64 now)
+{
+	__u32 key = arrived->length << 16 | arrived->checksum;
+	__u32 *known = bpf_map_lookup_elem(&checksums, &key);
+	bool sensible = ((arrived->stamp - start) & MASK_48) <= now - start;
+	__u32 id = known ? *known : arrived->stream;
+
+	if ((known || sensible) && id < stream_count && id < STREAMS) {
+		streams[id].corrupted++;
+	} else if (sensible) {
+		unknown_damaged++;
+	} else {
+		foreign++;
+		return XDP_PASS;
+	}
+	return XDP_DROP;
+}
+
+__noinline int judge(struct arrived *arrived)
+{
+	__u64 now = bpf_ktime_get_ns(), since;
+	struct stream *stream;
+	__u32 place = 0;
+
+	if (!arrived)
+		return XDP_PASS;
+	if (check_of(arrived->stream, arrived->sequence, arrived->stamp) != arrived->check)
+		return damaged(arrived, now);
+	since = (arrived->stamp - start) & MASK_48;
+	if (arrived->stream >= stream_count || arrived->stream >= STREAMS || since > MASK_48 / 2) {
+		foreign++;
+		return XDP_DROP;
+	}
+	stream = &streams[arrived->stream];
+	if (length_count > 1)
+		place = arrived->sequence % length_count;
+	if (arrived->v4 != stream->v4 || !arrived->whole ||
+	    arrived->length + stream->link != lengths[place & (LENGTHS - 1)])
+		stream->corrupted++;
+	else if (!stream->here)
+		stream->misrouted++;
+	else if (note(stream, arrived->sequence, start + since))
+		count(stream, start + since, now);
+	return XDP_DROP;
+}
+
+/* Reads what is behind the UDP header and the headers' lengths. */
+static __always_inline bool read_frame(void *ip, void *end, struct arrived *arrived, bool v4)
+{
+	void *udp = ip + (v4 ? IPV4_HEADER : IPV6_HEADER);
+	struct signature *signature = udp + UDP_HEADER;
+	__be16 *header = ip, *datagram = udp;
+	__u32 length;
+	__u64 sum = 0;
+
+	if ((void *)(signature + 1) > end || *(__u8 *)(ip + (v4 ? 9 : 6)) != UDP)
+		return false;
+	arrived->sequence = read_48(signature->sequence);
+	arrived->stamp = read_48(signature->stamp);
+	arrived->stream = bpf_ntohs(signature->stream);
+	arrived->check = bpf_ntohs(signature->check);
+	arrived->checksum = bpf_ntohs(datagram[3]);
+	length = bpf_ntohs(header[v4 ? 1 : 2]) + (v4 ? 0 : IPV6_HEADER);
+	if (v4) {
+		for (int i = 0; i < IPV4_HEADER / 2; i++)
+			sum += header[i];
+	}
+	arrived->v4 = v4;
+	arrived->length = length;
+	arrived->whole = ip + (length & 0xffff) <= end && (!v4 || fold(sum) == 0xffff) &&
+			 bpf_ntohs(datagram[2]) + (v4 ? IPV4_HEADER : IPV6_HEADER) == length;
+	return true;
+}
+
+static __always_inline bool find(struct xdp_md *ctx, struct arrived *arrived)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	void *ip = data + ETH_HLEN;
+
+	for (int tags = 0; tags <= 2; tags++, ip += 4) {
+		__be16 type;
+
+		if (ip + 1 > end)
+			return false;
+		type = *(__be16 *)(ip - 2);
+		if (type == bpf_htons(ETH_P_IP))
+			return *(__u8 *)ip == 0x45 && read_frame(ip, end, arrived, true);
+		if (type == bpf_htons(ETH_P_IPV6))
+			return *(__u8 *)ip >> 4 == 6 && read_frame(ip, end, arrived, false);
+		if (type != ETH_P_8021Q_BE && type != ETH_P_8021AD_BE)
+			return false;
+	}
+	return false;
 }
 
 SEC("xdp")
-int sink(struct xdp_md *ctx)
+int receive(struct xdp_md *ctx)
 {
-	struct signature *signature;
-	struct udphdr *udp = udp_of(ctx, &signature);
-	__u64 number, now;
-	__u32 flow;
+	struct arrived arrived = {};
 
-	if (!udp || signature->magic != bpf_htons(MAGIC))
+	if (!find(ctx, &arrived)) {
+		foreign++;
 		return XDP_PASS;
-	received++;
-	received_bytes += ctx->data_end - ctx->data;
-	number = ((__u64)signature->sequence_high << 32 | signature->sequence_low) + 1;
-	flow = bpf_ntohs(udp->source) - FIRST_PORT;
-	if (flow < MAX_FLOWS) {
-		if (number == last_of_flow[flow])
-			duplicated++;
-		else if (number < last_of_flow[flow])
-			reordered++;
-		else
-			last_of_flow[flow] = number;
 	}
-	if (watch_times) {
-		now = bpf_ktime_get_ns();
-		count_latency(signature, now);
-		if (last_arrival && now - last_arrival > longest_gap)
-			longest_gap = now - last_arrival;
-		last_arrival = now;
+	if (ctx->rx_queue_index) {
+		__sync_fetch_and_add(&other_queues, 1);
+		return XDP_DROP;
 	}
-	return XDP_DROP;
+	return judge(&arrived);
 }
 
 char _license[] SEC("license") = "GPL";

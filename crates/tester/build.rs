@@ -5,12 +5,15 @@ use std::path::PathBuf;
 
 use libbpf_cargo::SkeletonBuilder;
 
+/// Files in `xdp`, without their `.bpf.c`.
+const PROGRAMS: [&str; 3] = ["tester", "tester_send", "redirect"];
+
 fn main() {
-    let xdp =
-        PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../xdp");
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo");
+    let xdp = PathBuf::from(manifest).join("../../xdp");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
-    for name in ["tester", "redirect"] {
+    for name in PROGRAMS {
         let source = xdp.join(format!("{name}.bpf.c"));
         SkeletonBuilder::new()
             .source(&source)
@@ -21,4 +24,5 @@ fn main() {
             });
         println!("cargo:rerun-if-changed={}", source.display());
     }
+    println!("cargo:rerun-if-changed={}", xdp.join("tester.h").display());
 }

@@ -1,7 +1,7 @@
 //! Latency through a router on two veth pairs: the kernel, express, and the engine in each mode.
 //!
 //! Each subject's own capacity is measured first; then it gets half and nine tenths of it. The
-//! sender stamps each packet as it leaves, the receiver's XDP program reads the stamp.
+//! sender stamps each packet with the time at which it is due to leave, the receiver's XDP program reads the stamp.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use clap::Parser;
 
 const CAPACITY_TIME: Duration = Duration::from_millis(500);
 const TIME: Duration = Duration::from_secs(1);
-const FRAME: usize = 64;
+const FRAME: u16 = 64;
 const FLOWS: u32 = 64;
 const LOADS: [f64; 2] = [0.5, 0.9];
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
@@ -67,11 +67,11 @@ fn main() -> anyhow::Result<()> {
             for load in LOADS {
                 let rate = (capacity * load) as u64;
                 let measured = testbed.measure(Traffic::V4(FRAME), FLOWS, rate, TIME, || Ok(()))?;
-                let missing = measured.sent.saturating_sub(measured.arrived.packets);
+                let missing = measured.sent.saturating_sub(measured.arrived.received);
                 let percent = 100.0 * missing as f64 / measured.sent.max(1) as f64;
                 lost.add(&format!("load {load}"), name, percent);
                 for (quantile, share) in QUANTILES {
-                    let value = testbed.latencies().quantile(share);
+                    let value = measured.latency(share);
                     let value = value.context("nothing arrived")?.as_secs_f64() * 1e6;
                     latency.add(&format!("load {load}, {quantile}"), name, value);
                 }

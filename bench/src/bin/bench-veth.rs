@@ -23,7 +23,7 @@ struct Options {
     rounds: usize,
     /// Frame sizes, octets with FCS
     #[arg(long, value_delimiter = ',', default_value = "64,512,1500")]
-    sizes: Vec<usize>,
+    sizes: Vec<u16>,
     /// Numbers of flows
     #[arg(long, value_delimiter = ',', default_value = "1,10000")]
     flows: Vec<u32>,

@@ -77,7 +77,7 @@ pub fn run(rate: u64) -> anyhow::Result<()> {
         "\nWhat you saw: Bora's XDP program forwards with the kernel's own routes, so nothing had\n\
          to be configured. When Bora dies the program passes everything to the kernel, which has\n\
          the same routes; a new Bora swaps its program in without touching the interface. The\n\
-         longest silence is between two packets at the receiver; the sender's own gaps are in it."
+         longest silence is the time between two packets that arrived, by when they were due to leave."
     );
     Ok(())
 }
@@ -91,7 +91,7 @@ fn work(testbed: &mut Testbed) -> anyhow::Result<Vec<Measured>> {
             "{}{name:<24}{:>12.0} packets/s of {:.0} offered",
             start_of_line(),
             measured.rate(),
-            measured.sent as f64 / measured.time.as_secs_f64()
+            (measured.sent + measured.refused) as f64 / measured.time.as_secs_f64()
         );
         results.push(measured);
     }
@@ -122,13 +122,13 @@ fn report_drops(network: &Network) -> anyhow::Result<()> {
 }
 
 fn print_outage(what: &str, measured: &Measured) {
-    let arrived = measured.arrived;
+    let arrived = &measured.arrived;
     println!(
         "   {what}: sent {}, lost {}, out of order {}, longest silence {:.1} ms",
         measured.sent,
-        measured.sent.saturating_sub(arrived.packets),
+        measured.sent.saturating_sub(arrived.received),
         arrived.reordered,
-        arrived.longest_gap.as_secs_f64() * 1e3,
+        arrived.longest_gap as f64 / 1e6,
     );
 }
 

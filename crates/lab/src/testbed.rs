@@ -1,15 +1,22 @@
 //! Two hosts and a router between them; who forwards can be changed.
 
 use std::io::{BufRead, BufReader};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bora_tester::{Addresses, Generator, Latencies, Sink, SinkCounters, Stream};
+use bora_tester::clock;
+use bora_tester::findings::StreamFindings;
+use bora_tester::link::Link;
+use bora_tester::live::{Receiver, Sender, Sent};
+use bora_tester::schedule::Schedule;
+use bora_tester::traffic::{self, FrameMix, Stream, Values};
+use bora_tester::trial::TrialSpec;
 use bora_wire::MacAddr;
 
 use crate::netns::{Namespace, clean_up_on_signals, remove_leftovers};
@@ -17,6 +24,9 @@ use crate::netns::{Namespace, clean_up_on_signals, remove_leftovers};
 /// CPU of the generator, and of the router and the sink.
 const TESTER_CPU: u32 = 0;
 const ROUTER_CPU: u32 = 1;
+
+/// From the order to send to the first frame, ns.
+const LEAD: u64 = 20_000_000;
 
 /// Who forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,20 +54,22 @@ impl Subject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// IPv4 frames of one size in octets, FCS included.
-    V4(usize),
+    V4(u16),
     /// IPv6 frames of one size.
-    V6(usize),
+    V6(u16),
     /// IPv4 of 64, 594 and 1518 octets, 7:4:1.
     Imix,
 }
 
 /// One measurement.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Measured {
-    /// Packets handed to the sender's interface.
+    /// Frames that the sender's interface took.
     pub sent: u64,
+    /// Frames that it refused, as its link was full.
+    pub refused: u64,
     /// What arrived.
-    pub arrived: SinkCounters,
+    pub arrived: StreamFindings,
     /// How long was sent.
     pub time: Duration,
 }
@@ -65,23 +77,29 @@ pub struct Measured {
 impl Measured {
     /// Packets a second that arrived.
     pub fn rate(&self) -> f64 {
-        self.arrived.packets as f64 / self.time.as_secs_f64()
+        self.arrived.received as f64 / self.time.as_secs_f64()
+    }
+
+    /// The latency that this share of the packets, 0 to 1, did not exceed, from when they were due to
+    /// leave to the receiver; `None` without packets.
+    pub fn latency(&self, share: f64) -> Option<Duration> {
+        let latency = &self.arrived.latency;
+        (!latency.is_empty()).then(|| Duration::from_nanos(latency.value_at_quantile(share)))
     }
 }
 
 /// host-a — router — host-b.
 pub struct Testbed {
     network: Arc<Network>,
-    sink: Sink,
-    source: MacAddr,
-    next_hop: MacAddr,
+    receiver: Receiver,
+    link: Link,
 }
 
 /// The namespaces, and the binary that runs in the middle one.
 pub struct Network {
     host_a: Namespace,
     router: Namespace,
-    /// Only kept: the sink sits in it.
+    /// Only kept: the receiver sits in it.
     _host_b: Namespace,
     bora: PathBuf,
 }
@@ -123,10 +141,12 @@ impl Testbed {
         for setting in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
             router.run(&["sysctl", "-qw", setting])?;
         }
-        let sink_index = host_b.ifindex("e0")?;
-        let sink = inside(&host_b, move || Sink::new(sink_index))?;
-        let source = MacAddr(host_a.mac("e0")?);
-        let next_hop = MacAddr(router.mac("ra")?);
+        let index = host_b.ifindex("e0")?;
+        let receiver = inside(&host_b, move || Receiver::new(index))?;
+        let link = Link {
+            source: MacAddr(host_a.mac("e0")?),
+            next_hop: MacAddr(router.mac("ra")?),
+        };
         let network = Arc::new(Network {
             host_a,
             router,
@@ -136,9 +156,8 @@ impl Testbed {
         network.place_threads();
         Ok(Self {
             network,
-            sink,
-            source,
-            next_hop,
+            receiver,
+            link,
         })
     }
 
@@ -157,63 +176,91 @@ impl Testbed {
         time: Duration,
         during: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Measured> {
-        let streams = self.streams(traffic);
-        let index = self.network.host_a.ifindex("e0")?;
-        self.sink.reset(rate > 0);
+        let traffic = Arc::new(offered(traffic, flows));
+        let rate = if rate == 0 {
+            f64::INFINITY
+        } else {
+            rate as f64
+        };
+        let spec = TrialSpec::steady(traffic.clone(), rate, time);
+        let schedule = Schedule::new(&spec)?;
+        let receiver = &mut self.receiver;
         let host = &self.network.host_a;
-        let (sent, time, done) = thread::scope(|scope| {
+        let index = host.ifindex("e0")?;
+        let links = [self.link];
+        let (sent, done) = thread::scope(|scope| {
             let sender = scope.spawn(move || {
                 host.enter()?;
                 pin(TESTER_CPU);
-                let mut generator = Generator::new(index)?;
-                generator.set_flows(flows);
-                let start = Instant::now();
-                let sent = generator.send(&streams, rate, time)?;
-                Ok::<_, anyhow::Error>((sent, start.elapsed()))
+                let mut sender = Sender::new(index)?;
+                sender.prepare(&traffic, 0, &links)?;
+                let start = clock::now() + LEAD;
+                receiver.reset(&traffic, 1, start)?;
+                sender.run(&schedule, start, &AtomicBool::new(false))
             });
             let done = during();
-            let (sent, time) = match sender.join() {
-                Ok(result) => result?,
-                Err(_) => bail!("the generator's thread failed"),
-            };
-            Ok((sent, time, done))
+            match sender.join() {
+                Ok(sent) => Ok((sent?, done)),
+                Err(_) => bail!("the sender's thread failed"),
+            }
         })?;
         done?;
+        self.measured(&sent, time)
+    }
+
+    /// Waits until nothing has arrived for a moment.
+    fn measured(&self, sent: &Sent, time: Duration) -> anyhow::Result<Measured> {
+        let mut before = self.receiver.arrived();
+        for _ in 0..50 {
+            thread::sleep(Duration::from_millis(40));
+            let now = self.receiver.arrived();
+            if now == before {
+                break;
+            }
+            before = now;
+        }
+        let arrived = self.receiver.findings()?.streams.into_iter().next();
         Ok(Measured {
-            sent,
-            arrived: self.sink.drained(),
+            sent: sent.streams.iter().sum(),
+            refused: sent.refused,
+            arrived: arrived.context("no stream")?,
             time,
         })
     }
+}
 
-    /// Latencies of the last measurement, if it had a rate: from the sender's stamp to the receiver.
-    pub fn latencies(&self) -> Latencies {
-        self.sink.latencies()
+/// One stream from host-a to host-b.
+fn offered(traffic: Traffic, flows: u32) -> traffic::Traffic {
+    let v4 = [[10, 66, 1, 2], [10, 66, 2, 2]].map(IpAddr::from);
+    let v6 = [[0xfd66, 1, 0, 0, 0, 0, 0, 2], [0xfd66, 2, 0, 0, 0, 0, 0, 2]].map(IpAddr::from);
+    let (frames, [source, destination]) = match traffic {
+        Traffic::V4(size) => (FrameMix::of(size), v4),
+        Traffic::V6(size) => (FrameMix::of(size), v6),
+        Traffic::Imix => (imix(), v4),
+    };
+    let stream = Stream {
+        from: 0,
+        to: 1,
+        weight: 1,
+        flows: flows.max(1),
+        flow_length: None,
+        sources: Values::List(vec![source]),
+        destinations: Values::List(vec![destination]),
+        source_ports: Values::Range(1024, u16::MAX),
+        destination_ports: Values::List(vec![9]),
+        dscp: 0,
+        vlan: None,
+    };
+    traffic::Traffic {
+        streams: vec![stream],
+        frames,
     }
+}
 
-    fn streams(&self, traffic: Traffic) -> Vec<(Stream, u64)> {
-        let v4 = Addresses::V4(Ipv4Addr::new(10, 66, 1, 2), Ipv4Addr::new(10, 66, 2, 2));
-        let v6 = Addresses::V6(
-            Ipv6Addr::new(0xfd66, 1, 0, 0, 0, 0, 0, 2),
-            Ipv6Addr::new(0xfd66, 2, 0, 0, 0, 0, 0, 2),
-        );
-        let stream = |addresses, frame_size| Stream {
-            next_hop: self.next_hop,
-            source: self.source,
-            addresses,
-            frame_size,
-        };
-        match traffic {
-            Traffic::V4(size) => vec![(stream(v4, size), 1)],
-            Traffic::V6(size) => vec![(stream(v6, size), 1)],
-            Traffic::Imix => {
-                vec![
-                    (stream(v4, 64), 7),
-                    (stream(v4, 594), 4),
-                    (stream(v4, 1518), 1),
-                ]
-            }
-        }
+fn imix() -> FrameMix {
+    FrameMix {
+        name: String::from("imix"),
+        lengths: vec![64, 594, 64, 64, 594, 64, 64, 594, 64, 64, 594, 1518],
     }
 }
 

@@ -191,7 +191,7 @@ fn count(findings: &mut StreamFindings, kind: Arrival, stamp: u64, arrival: u64)
 }
 
 /// The UDP checksums by which a stream is known even if its signature is damaged.
-fn checksums(traffic: &Traffic) -> HashMap<(u16, u16), u16> {
+pub(crate) fn checksums(traffic: &Traffic) -> HashMap<(u16, u16), u16> {
     let mut lengths = traffic.frames.lengths.clone();
     lengths.sort_unstable();
     lengths.dedup();

@@ -23,6 +23,13 @@ pub fn least_length(stream: &Stream) -> u16 {
     (signature_offset(stream) + signature::LENGTH + FCS) as u16
 }
 
+/// Octets of which each frame has those behind its signature, at the same places.
+pub(crate) fn filling(octets: usize) -> Vec<u8> {
+    let mut filling = vec![0; octets];
+    fastrand::Rng::with_seed(FILL_SEED).fill(&mut filling);
+    filling
+}
+
 /// Where the IP header starts in the frames of a stream.
 pub(crate) fn ip_offset(stream: &Stream) -> usize {
     ethernet::HEADER_LEN + stream.vlan.map_or(0, |_| vlan::HEADER_LEN)
@@ -69,13 +76,13 @@ impl Template {
         let (ip, at) = (ip_offset(stream), signature_offset(stream));
         let v4 = is_v4(stream);
         let end = usize::from(length.max(least_length(stream))) - FCS;
-        let mut octets = vec![0; end];
+        let mut octets = filling(end);
+        octets[..at + signature::LENGTH].fill(0);
         fill_link(&mut octets, stream, link, v4);
         let udp = at - udp::HEADER_LEN;
         let mut datagram = udp::Packet::new_unchecked(&mut octets[udp..]);
         datagram.set_len((end - udp) as u16);
         octets[at..at + 2].copy_from_slice(&id.to_be_bytes());
-        fastrand::Rng::with_seed(FILL_SEED).fill(&mut octets[at + signature::LENGTH..]);
         fill_ip(&mut octets[ip..], udp - ip, stream.dscp << 2, v4);
         let header = match v4 {
             true => Sum::ZERO.add_bytes(&octets[ip..udp]).fold().into(),

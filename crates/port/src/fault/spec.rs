@@ -87,7 +87,8 @@ pub struct Corruption {
     pub share: f64,
     /// Octets at the beginning that stay whole; a packet that is no longer stays whole.
     pub whole: usize,
-    /// How many bits are flipped, each anywhere behind the whole octets; at least 1.
+    /// How many bits are flipped, each anywhere behind the whole octets; at least 1. Internet
+    /// checksums see any single flip, but miss one in 32 pairs.
     pub bits: u32,
 }
 

@@ -1,6 +1,7 @@
 //! The tester's ports: opening them, and learning the addresses beyond.
 
 mod af_xdp;
+mod hosts;
 mod info;
 mod learn;
 mod management;
@@ -16,7 +17,8 @@ pub use open::{Options, Port, open};
 pub use side::Side;
 pub use spec::{Attached, Kind, PortSpec};
 
-pub(crate) use learn::{Neighbours, learn};
+pub(crate) use hosts::Neighbours;
+pub(crate) use learn::learn;
 
 /// Octets of a frame around its packet: Ethernet header and FCS.
 pub(crate) const ETHERNET_AND_FCS: usize = 18;

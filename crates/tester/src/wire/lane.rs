@@ -3,7 +3,7 @@
 use bora_buffer::Packet;
 use hdrhistogram::Histogram;
 
-use super::Common;
+use super::common::Common;
 use crate::analyse::Analyser;
 use crate::clock;
 use crate::generate::Generator;

@@ -1,11 +1,12 @@
 //! Trials over real ports.
 
+mod common;
 mod lane;
 mod serve;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -17,22 +18,14 @@ use crate::findings::Findings;
 use crate::generate::Generator;
 use crate::link::Link;
 use crate::ports::{Neighbours, Port, PortInfo, learn};
-use crate::schedule::Schedule;
 use crate::traffic::Traffic;
 use crate::trial::{Action, Bench, Trial, TrialSpec, new_histogram};
+use common::{Common, VIRTUAL_DRAIN};
 use lane::{Lane, Sending};
 
-/// From the order to send to the first frame: all threads run by then.
-const LEAD: u64 = 5_000_000;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// RFC 2544, 26.1: wait for two seconds.
 const DRAIN: Duration = Duration::from_secs(2);
-/// On links in memory nothing takes that long.
-const VIRTUAL_DRAIN: Duration = Duration::from_millis(200);
-/// Longest wait for frames that keep coming.
-const LONGEST_DRAIN: u64 = 5_000_000_000;
-/// How long after the last step frames are still sent that were due before.
-const GRACE: u64 = 100_000_000;
 
 /// How trials are carried out.
 #[derive(Clone, Debug, Default)]
@@ -60,60 +53,6 @@ pub struct Wire {
 impl fmt::Debug for Wire {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Wire {:?}", self.ports)
-    }
-}
-
-/// What all threads of a trial share.
-struct Common<'a> {
-    schedule: Schedule,
-    /// Of the first frame, ns of [`clock::now`].
-    start: u64,
-    /// Whether the trial has a frame limit.
-    is_limited: bool,
-    /// ns.
-    drain: u64,
-    busy: bool,
-    stop: &'a AtomicBool,
-    /// Ports that still send, and the action that is not done.
-    unfinished: AtomicUsize,
-    /// When the last frame was received or the last of these finished, ns of [`clock::now`].
-    active: AtomicU64,
-    /// When the last of these finished.
-    finished: AtomicU64,
-}
-
-impl Common<'_> {
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    fn is_too_late(&self, elapsed: u64, unpaced: bool) -> bool {
-        let grace = if unpaced { 0 } else { GRACE };
-        elapsed > self.schedule.end().saturating_add(grace)
-    }
-
-    fn is_active(&self, now: u64) {
-        self.active.fetch_max(now, Ordering::Relaxed);
-    }
-
-    fn one_is_finished(&self) {
-        let now = clock::now();
-        self.is_active(now);
-        self.finished.fetch_max(now, Ordering::Relaxed);
-        self.unfinished.fetch_sub(1, Ordering::Release);
-    }
-
-    /// Whether the trial is over: nothing has come for a while since all has been sent and done.
-    fn is_over(&self, now: u64) -> bool {
-        if self.unfinished.load(Ordering::Acquire) > 0 {
-            return false;
-        }
-        let drain = match self.is_stopped() {
-            true => self.drain.min(VIRTUAL_DRAIN.as_nanos() as u64),
-            false => self.drain,
-        };
-        now > self.active.load(Ordering::Relaxed) + drain
-            || now > self.finished.load(Ordering::Relaxed) + LONGEST_DRAIN.max(drain)
     }
 }
 
@@ -200,7 +139,6 @@ impl Wire {
 impl Bench for Wire {
     fn trial(&mut self, spec: &TrialSpec) -> anyhow::Result<Trial> {
         self.check(&spec.traffic)?;
-        let schedule = Schedule::new(spec)?;
         let stop = self.options.stop.clone();
         let (neighbours, links) = learn(
             &mut self.ports,
@@ -209,19 +147,13 @@ impl Bench for Wire {
             &stop,
         )?;
         let missed = self.missed();
-        let common = Common {
-            schedule,
-            start: clock::now() + LEAD,
-            is_limited: spec.limit.is_some(),
-            drain: self.drain().as_nanos() as u64,
-            busy: self.options.busy,
-            stop: &stop,
-            unfinished: AtomicUsize::new(
-                spec.traffic.senders().len() + usize::from(spec.action.is_some()),
-            ),
-            active: AtomicU64::new(0),
-            finished: AtomicU64::new(0),
-        };
+        let common = Common::new(
+            spec,
+            self.ports.len(),
+            self.drain(),
+            self.options.busy,
+            &stop,
+        )?;
         let threads = self.threads();
         let mut lanes = Vec::with_capacity(self.ports.len());
         for (index, (port, neighbours)) in self.ports.iter_mut().zip(&neighbours).enumerate() {
@@ -234,38 +166,47 @@ impl Bench for Wire {
                 &common,
             )?));
         }
-        let mut done = Vec::with_capacity(lanes.len());
-        let acted = thread::scope(|scope| {
-            let action = spec.action.clone();
-            let action = action.map(|action| {
-                scope.spawn(|| {
-                    let done = act(action, &common);
-                    common.one_is_finished();
-                    done
-                })
-            });
-            let serve = |(cpu, ports): (_, Vec<usize>)| {
-                let own: Vec<_> = ports
-                    .iter()
-                    .filter_map(|&port| lanes[port].take())
-                    .collect();
-                let common = &common;
-                scope.spawn(move || serve::serve(own, cpu, common))
-            };
-            let servers: Vec<_> = threads.into_iter().map(serve).collect();
-            for server in servers {
-                done.extend(server.join().map_err(|_| anyhow!("a thread failed"))?);
-            }
-            match action {
-                Some(action) => action.join().map_err(|_| anyhow!("the action failed"))?,
-                None => Ok(()),
-            }
-        });
-        acted.context("the action of the trial")?;
+        let done = carry_out(threads, lanes, spec.action.clone(), &common)?;
         let mut trial = assemble(&spec.traffic, done, &common);
         trial.missed = self.missed().saturating_sub(missed);
         Ok(trial)
     }
+}
+
+/// Runs the threads until the trial is over.
+fn carry_out<'a>(
+    threads: Vec<(Option<u32>, Vec<usize>)>,
+    mut lanes: Vec<Option<Lane<'a>>>,
+    action: Option<Action>,
+    common: &Common,
+) -> anyhow::Result<Vec<Lane<'a>>> {
+    let mut done = Vec::with_capacity(lanes.len());
+    let acted = thread::scope(|scope| {
+        let action = action.map(|action| {
+            scope.spawn(|| {
+                let done = act(action, common);
+                common.one_is_finished();
+                done
+            })
+        });
+        let serve = |(cpu, ports): (_, Vec<usize>)| {
+            let own: Vec<_> = ports
+                .iter()
+                .filter_map(|&port| lanes[port].take())
+                .collect();
+            scope.spawn(move || serve::serve(own, cpu, common))
+        };
+        let servers: Vec<_> = threads.into_iter().map(serve).collect();
+        for server in servers {
+            done.extend(server.join().map_err(|_| anyhow!("a thread failed"))?);
+        }
+        match action {
+            Some(action) => action.join().map_err(|_| anyhow!("the action failed"))?,
+            None => Ok(()),
+        }
+    });
+    acted.context("the action of the trial")?;
+    Ok(done)
 }
 
 fn lane<'a>(

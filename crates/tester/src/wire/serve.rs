@@ -5,7 +5,7 @@ use std::num::NonZero;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 
-use super::Common;
+use super::common::Common;
 use super::lane::Lane;
 use crate::clock;
 

@@ -1,0 +1,226 @@
+//! The hosts that a port of the tester plays on its link.
+
+use std::net::IpAddr;
+
+use bora_wire::MacAddr;
+
+use super::neighbour::{self, Message, Tag};
+use super::spec::PortSpec;
+use crate::flow::Place;
+use crate::traffic::{Stream, Traffic, Values};
+
+/// Addresses of each stream and port that are told to the router before it asks.
+const TOLD: u32 = 256;
+
+/// The hosts that one port plays in one trial.
+#[derive(Debug)]
+pub(crate) struct Neighbours {
+    mac: MacAddr,
+    /// The port's own addresses, each with the gateway behind which the rest is.
+    own: Vec<(IpAddr, Option<IpAddr>)>,
+    /// Addresses of streams that this port is answerable for, if they are on the link.
+    played: Vec<Values<IpAddr>>,
+    links: Vec<(IpAddr, u8)>,
+    /// Routers whose Ethernet address is to be known.
+    pub(super) routers: Vec<Router>,
+}
+
+#[derive(Debug)]
+pub(super) struct Router {
+    pub(super) address: IpAddr,
+    pub(super) tag: Tag,
+    pub(super) mac: Option<MacAddr>,
+}
+
+impl Neighbours {
+    /// Those of port number `index`, which has this Ethernet address.
+    pub(crate) fn new(index: usize, spec: &PortSpec, mac: MacAddr, traffic: &Traffic) -> Self {
+        let v4 = spec.v4.map(|v4| {
+            let gateway = v4.gateway.map(IpAddr::from);
+            (IpAddr::from(v4.address), v4.prefix_length, gateway)
+        });
+        let v6 = spec.v6.map(|v6| {
+            let gateway = v6.gateway.map(IpAddr::from);
+            (IpAddr::from(v6.address), v6.prefix_length, gateway)
+        });
+        let attached: Vec<_> = v4.into_iter().chain(v6).collect();
+        let mut neighbours = Self {
+            mac,
+            own: attached
+                .iter()
+                .map(|(own, _, gateway)| (*own, *gateway))
+                .collect(),
+            played: Vec::new(),
+            links: attached
+                .iter()
+                .map(|(own, length, _)| (*own, *length))
+                .collect(),
+            routers: Vec::new(),
+        };
+        for stream in &traffic.streams {
+            let mut touched = false;
+            for (port, values) in [
+                (stream.from, &stream.sources),
+                (stream.to, &stream.destinations),
+            ] {
+                if port == index {
+                    neighbours.played.push(values.clone());
+                    touched = true;
+                }
+            }
+            if let Some((_, Some(address))) = neighbours.own_like(stream).filter(|_| touched) {
+                neighbours.want(address, tag_of(stream));
+            }
+        }
+        neighbours
+    }
+
+    /// The port's own address of a stream's family, and its gateway.
+    pub(super) fn own_like(&self, stream: &Stream) -> Option<(IpAddr, Option<IpAddr>)> {
+        let is_v4 = stream.sources.nth(0).is_ipv4();
+        self.own
+            .iter()
+            .copied()
+            .find(|(own, _)| own.is_ipv4() == is_v4)
+    }
+
+    fn want(&mut self, address: IpAddr, tag: Tag) {
+        let known = |router: &Router| (router.address, router.tag) == (address, tag);
+        if !self.routers.iter().any(known) {
+            self.routers.push(Router {
+                address,
+                tag,
+                mac: None,
+            });
+        }
+    }
+
+    /// Whether the tester is to answer for an address.
+    fn plays(&self, address: IpAddr) -> bool {
+        if self.own.iter().any(|(own, _)| *own == address) {
+            return true;
+        }
+        let is_router = self
+            .own
+            .iter()
+            .any(|(_, gateway)| *gateway == Some(address));
+        !is_router
+            && self.is_on_link(address)
+            && self.played.iter().any(|values| covers(values, address))
+    }
+
+    fn is_on_link(&self, address: IpAddr) -> bool {
+        self.links
+            .iter()
+            .any(|(own, length)| match (*own, address) {
+                (IpAddr::V4(own), IpAddr::V4(address)) => {
+                    let differ = own.to_bits() ^ address.to_bits();
+                    differ.leading_zeros() >= u32::from(*length)
+                }
+                (IpAddr::V6(own), IpAddr::V6(address)) => {
+                    let differ = own.to_bits() ^ address.to_bits();
+                    differ.leading_zeros() >= u32::from(*length)
+                }
+                _ => false,
+            })
+    }
+
+    /// What to answer to a frame, if it asks for an address that is played here.
+    #[inline]
+    pub(crate) fn answer(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        match neighbour::read(frame)? {
+            (
+                Message::Question {
+                    sender,
+                    mac,
+                    target,
+                },
+                tag,
+            ) if self.plays(target) => neighbour::answer(sender, mac, target, self.mac, tag),
+            _ => None,
+        }
+    }
+
+    pub(super) fn learn(&mut self, frame: &[u8]) {
+        let Some((message, tag)) = neighbour::read(frame) else {
+            return;
+        };
+        // who asks tells its own address as well
+        let (address, mac) = match message {
+            Message::Answer { address, mac } => (address, mac),
+            Message::Question { sender, mac, .. } => (sender, mac),
+        };
+        // a tag of priority 0 and VLAN 0 is no tag
+        let vlan = |tag: Tag| tag.map_or(0, |tci| tci & 0xfff);
+        for router in &mut self.routers {
+            if router.address == address && vlan(router.tag) == vlan(tag) && mac.is_unicast() {
+                router.mac = Some(mac);
+            }
+        }
+    }
+
+    /// All that is told and asked at first: the own addresses to switches, and to each router the
+    /// addresses behind which it will find the streams.
+    pub(super) fn introductions(&self, index: usize, traffic: &Traffic) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        for (own, _) in &self.own {
+            frames.extend(neighbour::question(*own, self.mac, *own, None));
+        }
+        for stream in &traffic.streams {
+            let Some((_, Some(gateway))) = self.own_like(stream) else {
+                continue;
+            };
+            for n in 0..stream.flows.min(TOLD) {
+                let flow = stream.flow(Place {
+                    flow: n,
+                    generation: 0,
+                });
+                for (port, address) in [(stream.from, flow.source), (stream.to, flow.destination)] {
+                    if port == index && self.plays(address) {
+                        let tag = tag_of(stream);
+                        frames.extend(neighbour::question(address, self.mac, gateway, tag));
+                    }
+                }
+            }
+        }
+        frames.sort_unstable();
+        frames.dedup();
+        frames
+    }
+
+    /// Asks for the routers that have not answered.
+    pub(super) fn questions(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
+        let missing = self.routers.iter().filter(|router| router.mac.is_none());
+        missing.filter_map(|router| {
+            let is_v4 = router.address.is_ipv4();
+            let (own, _) = self.own.iter().find(|(own, _)| own.is_ipv4() == is_v4)?;
+            neighbour::question(*own, self.mac, router.address, router.tag)
+        })
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        self.routers.iter().all(|router| router.mac.is_some())
+    }
+
+    pub(super) fn router(&self, address: IpAddr, tag: Tag) -> Option<MacAddr> {
+        let mut routers = self.routers.iter();
+        let router = routers.find(|router| (router.address, router.tag) == (address, tag));
+        router.and_then(|router| router.mac)
+    }
+}
+
+pub(super) fn tag_of(stream: &Stream) -> Tag {
+    stream
+        .vlan
+        .map(|(vid, priority)| u16::from(priority) << 13 | vid)
+}
+
+/// Whether a value may be the address.
+fn covers(values: &Values<IpAddr>, address: IpAddr) -> bool {
+    match values {
+        Values::List(list) => list.contains(&address),
+        Values::Range(first, last) | Values::Random { first, last, .. } => {
+            (*first..=*last).contains(&address) && first.is_ipv4() == address.is_ipv4()
+        }
+    }
+}
