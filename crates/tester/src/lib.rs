@@ -6,6 +6,7 @@
 
 pub mod analyse;
 mod arrived;
+pub mod calibrate;
 pub mod check;
 pub mod clock;
 pub mod environment;
@@ -24,6 +25,7 @@ pub mod report;
 pub mod result;
 pub mod router;
 pub mod routes;
+pub mod run;
 pub mod schedule;
 pub mod search;
 pub mod signature;
