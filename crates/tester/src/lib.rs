@@ -16,6 +16,7 @@ pub mod frame;
 pub mod generate;
 pub mod link;
 pub mod live;
+pub mod measure;
 pub mod method;
 pub mod mix;
 pub mod plan;

@@ -64,9 +64,9 @@ pub struct Job<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Carries out one test.
+/// Carries out one test; what it finds is in the last argument, also if it fails.
 pub type Measure<'a> =
-    dyn FnMut(&mut dyn Bench, &Device, &Job<'_>) -> anyhow::Result<result::Test> + 'a;
+    dyn FnMut(&mut dyn Bench, &Device, &Job<'_>, &mut result::Test) -> anyhow::Result<()> + 'a;
 
 /// Takes routes off the router when it is dropped.
 struct Installed<'a>(&'a Device);
@@ -176,18 +176,20 @@ impl Run<'_> {
                 return false;
             }
             let test = &self.plan.tests[case.test];
+            let mut found = self.begin(test, case);
             let done = self.install(case).and_then(|()| {
                 let job = self.job(test, case, &names);
-                measure(bench, self.device, &job)
+                found.line_rate = job.line_rate;
+                measure(bench, self.device, &job, &mut found)
             });
-            match done {
-                Ok(found) => self.report.tests.push(self.finish(found, test, case)),
-                Err(error) => {
-                    complete = false;
-                    let frames = &case.traffic.frames.name;
-                    let note = format!("{}, {frames}: {error:#}", test.name());
-                    self.report.notes.push(note);
-                }
+            if let Err(error) = done {
+                complete = false;
+                let frames = &case.traffic.frames.name;
+                let note = format!("{}, {frames}: {error:#}", test.name());
+                self.report.notes.push(note);
+            }
+            if !found.trials.is_empty() {
+                self.report.tests.push(found);
             }
         }
         complete && !self.options.stop.load(Ordering::Relaxed)
@@ -266,8 +268,8 @@ impl Run<'_> {
         }
     }
 
-    /// What every method's result says of its case.
-    fn finish(&self, found: result::Test, test: &TestSection, case: &Case) -> result::Test {
+    /// What is known of a test before it is done.
+    fn begin(&self, test: &TestSection, case: &Case) -> result::Test {
         let frames = &case.traffic.frames;
         result::Test {
             name: test.name(),
@@ -276,7 +278,7 @@ impl Run<'_> {
             family: if case.v6 { "ipv6" } else { "ipv4" }.into(),
             pattern: case.pattern.to_string(),
             senders: case.traffic.senders().len() as u32,
-            ..found
+            ..result::Test::default()
         }
     }
 }
@@ -435,10 +437,11 @@ mod tests {
     #[test]
     fn every_case_is_measured_below_the_testers_limit() {
         let mut limits = Vec::new();
-        let report = carry_out(PLAN, false, &mut |_, _, job| {
+        let report = carry_out(PLAN, false, &mut |_, _, job, test| {
             limits.push(job.limit.unwrap());
             assert_eq!(job.line_rate, None, "virtual links have none");
-            Ok(result::Test::default())
+            test.trials.push(result::TrialRecord::default());
+            Ok(())
         });
         let report = report.unwrap();
         assert!(report.complete);
@@ -459,9 +462,10 @@ mod tests {
 
     #[test]
     fn what_fails_or_is_stopped_leaves_the_rest() {
-        let report = carry_out(PLAN, false, &mut |_, _, job| {
+        let report = carry_out(PLAN, false, &mut |_, _, job, test| {
             anyhow::ensure!(job.case.traffic.frames.name == "128", "no luck");
-            Ok(result::Test::default())
+            test.trials.push(result::TrialRecord::default());
+            Ok(())
         });
         let report = report.unwrap();
         assert!(!report.complete && report.tests.len() == 1);
@@ -472,7 +476,7 @@ mod tests {
                 .any(|note| note == "throughput, 64: no luck")
         );
 
-        let report = carry_out(PLAN, true, &mut |_, _, _| panic!("stopped before"));
+        let report = carry_out(PLAN, true, &mut |_, _, _, _| panic!("stopped before"));
         let report = report.unwrap();
         assert!(!report.complete && report.tests.is_empty());
     }
@@ -480,7 +484,7 @@ mod tests {
     #[test]
     fn routes_need_a_way_to_the_router() {
         let text = PLAN.replace("[[test]]", "[router]\nroutes = {count = 9}\n[[test]]");
-        let report = carry_out(&text, false, &mut |_, _, _| panic!("not without routes"));
+        let report = carry_out(&text, false, &mut |_, _, _, _| panic!("not without routes"));
         let note = report.unwrap().notes.join("\n");
         assert!(note.contains("need `shell`"), "{note}");
     }

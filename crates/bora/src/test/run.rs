@@ -9,16 +9,14 @@ use bora_tester::plan::{Calibrate, Length, Plan, PortSection, Variant};
 use bora_tester::ports::{self, PortSpec};
 use bora_tester::report;
 use bora_tester::router::Device;
-use bora_tester::run::{Measure, Opened, Options, run, save};
+use bora_tester::measure::measure;
+use bora_tester::run::{Opened, Options, run, save};
 use bora_tester::wire::{self, Wire};
 
 use super::WIDTH;
 use crate::arguments::{LengthArgument, TestRunOptions};
 
-pub(super) fn test_run(
-    options: TestRunOptions,
-    measure: &mut Measure<'_>,
-) -> anyhow::Result<ExitCode> {
+pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     let (mut plan, mut text) = Plan::read(&options.plan)?;
     change(&mut plan, &options)?;
     let typed: Vec<String> = std::env::args().skip(1).collect();
@@ -41,7 +39,12 @@ pub(super) fn test_run(
         ask,
     };
     let open = |specs: &[PortSpec]| open(specs, options.force, &stop);
-    let mut found = run(&plan, &specs, &device, &how, &open, measure)?;
+    let (cases, _) = plan.cases(&specs, how.length)?;
+    let mut display = report::Display::new(cases.len());
+    let mut found = run(&plan, &specs, &device, &how, &open, &mut |bench, device, job, test| {
+        measure(bench, device, job, test, &mut |step| display.step(step))
+    })?;
+    display.finish();
     found.plan = text;
     let paths = save(&found, &options.output, &options.plan)?;
     match options.json {

@@ -61,7 +61,8 @@ impl Default for Options {
         Self {
             search: Search::Mlr,
             losses: vec![0.0],
-            exceed: 0.5,
+            // RFC 2544's goal, as RFC 9971 has it (4.10.2)
+            exceed: 0.0,
             width: 0.005,
             time: second,
             initial_time: second,
