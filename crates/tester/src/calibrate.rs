@@ -24,6 +24,9 @@ const SENT: f64 = 0.99;
 /// Load at which the tester's own latency is measured, of the rate found.
 const LATENCY_LOAD: f64 = 0.5;
 
+/// What the names of the links' network namespaces begin with; then comes the process's number.
+pub const NAMESPACES: &str = "bora-lab-";
+
 /// Links of the tester's own, of the same kinds as its ports: they are gone when this is dropped.
 #[derive(Debug)]
 pub struct OwnLinks {
@@ -34,11 +37,12 @@ pub struct OwnLinks {
 }
 
 impl OwnLinks {
-    /// A link for each pair of ports.
+    /// A link for each pair of ports. Frames are received on `receive_cpu`; `None`: on the CPU of
+    /// who sends them.
     ///
     /// # Errors
     /// If Linux refuses namespaces or links.
-    pub fn new(ports: &[PortSpec]) -> anyhow::Result<Self> {
+    pub fn new(ports: &[PortSpec], receive_cpu: Option<u32>) -> anyhow::Result<Self> {
         let mut links = Self {
             ports: Vec::new(),
             spaces: Vec::new(),
@@ -55,7 +59,7 @@ impl OwnLinks {
                         ends[1].name
                     )
                 }
-                (a, b) => links.veth([a, b])?,
+                (a, b) => links.veth([a, b], receive_cpu)?,
             };
             for (side, (kind, end)) in kinds.into_iter().zip(ends).enumerate() {
                 let netns = links.spaces.get(2 * pair + side).cloned();
@@ -65,31 +69,45 @@ impl OwnLinks {
         Ok(links)
     }
 
-    fn veth(&mut self, kinds: [&Kind; 2]) -> anyhow::Result<[Kind; 2]> {
+    fn veth(&mut self, kinds: [&Kind; 2], receive_cpu: Option<u32>) -> anyhow::Result<[Kind; 2]> {
         // a process may have several, one after the other or at once
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let pid = std::process::id();
-        let names = [0, 1].map(|side| format!("bora-test-{pid}-{number}-{side}"));
+        let names = [0, 1].map(|side| format!("{NAMESPACES}{pid}-own{number}-{side}"));
         for name in &names {
             execute(&format!("ip netns add {name}"))?;
             self.spaces.push(name.clone());
         }
+        // the names of NAPI threads are of the whole machine
+        let device = format!("c{}-{}", pid % 1_000_000, number % 1000);
         let [a, b] = &names;
         execute(&format!(
-            "ip -n {a} link add e0 type veth peer name e0 netns {b}"
+            "ip -n {a} link add {device} type veth peer name {device} netns {b}"
         ))?;
         for name in &names {
             // NAPI on both ends, so that XDP frames can be sent to them
             execute(&format!(
-                "ip netns exec {name} ethtool -K e0 gro on && ip -n {name} link set lo up && \
-                 ip -n {name} link set e0 up"
+                "ip netns exec {name} ethtool -K {device} gro on && ip -n {name} link set lo up"
             ))?;
         }
+        // a veth looks at its peer's GRO when it comes up
+        for name in &names {
+            execute(&format!("ip -n {name} link set {device} up"))?;
+            if let Some(cpu) = receive_cpu {
+                // as with GRO: of who receives
+                execute(&format!(
+                    "ip netns exec {name} sh -c 'echo 1 > /sys/class/net/{device}/threaded'"
+                ))?;
+                execute(&format!(
+                    "for p in $(pgrep '^napi/{device}-'); do taskset -pc {cpu} $p > /dev/null; done"
+                ))?;
+            }
+        }
         Ok(kinds.map(|kind| match kind {
-            Kind::AfXdp(_) => Kind::AfXdp("e0".into()),
-            Kind::AfPacket(_) => Kind::AfPacket("e0".into()),
-            _ => Kind::Xdp("e0".into()),
+            Kind::AfXdp(_) => Kind::AfXdp(device.clone()),
+            Kind::AfPacket(_) => Kind::AfPacket(device.clone()),
+            _ => Kind::Xdp(device.clone()),
         }))
     }
 
@@ -318,8 +336,8 @@ mod tests {
         for (port, name) in ports.iter_mut().zip(["a", "b"]) {
             port.kind = Kind::Xdp(name.into());
         }
-        let links = OwnLinks::new(&ports).unwrap();
-        assert_eq!(links.ports[1].kind, Kind::Xdp("e0".into()));
+        let links = OwnLinks::new(&ports, None).unwrap();
+        assert!(matches!(links.ports[1].kind, Kind::Xdp(_)));
         let space = links.ports[1].netns.clone().unwrap();
         let there = || std::fs::exists(format!("/run/netns/{space}")).unwrap();
         assert!(there());

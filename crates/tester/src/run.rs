@@ -23,6 +23,9 @@ use crate::trial::Bench;
 pub struct Options {
     /// Short or full times.
     pub length: Length,
+    /// CPU on which virtual links receive, for the calibration to do the same; `None`: that of who
+    /// sends.
+    pub receive_cpu: Option<u32>,
     /// Set by Ctrl-C: the run ends, and what was measured is kept.
     pub stop: Arc<AtomicBool>,
     /// Tells the user what to do, and waits until it is done.
@@ -120,7 +123,7 @@ pub fn run(
     let Opened { mut bench, ports } = open(specs)?;
     let is_virtual = ports.iter().all(|port| port.is_virtual);
     if plan.calibration == Calibrate::Auto && is_virtual {
-        let links = OwnLinks::new(specs)?;
+        let links = OwnLinks::new(specs, options.receive_cpu)?;
         calibrate_all(&links.ports, "own links", &cases, open, &mut report)?;
     }
     if report.calibration.is_empty() {
@@ -418,10 +421,11 @@ mod tests {
     fn carry_out(text: &str, stop: bool, measure: &mut Measure<'_>) -> anyhow::Result<Report> {
         let options = Options {
             length: Length::Short,
+            receive_cpu: None,
             stop: Arc::new(AtomicBool::new(stop)),
             ask: |_| Ok(()),
         };
-        let device = Device::new(RouterSection::default(), None);
+        let device = Device::new(RouterSection::default(), None, None);
         run(
             &Plan::parse(text)?,
             &specs(),
