@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use crate::ports::{Attached, Kind, PortSpec};
 use crate::result::Calibration;
 use crate::traffic::{Stream, Traffic, Values};
-use crate::trial::{Bench, Trial, TrialSpec};
+use crate::trial::{Bench, TrialSpec};
 
 /// Of each trial: long enough that start and end do not matter.
 const TIME: Duration = Duration::from_millis(300);
-/// From one trial to the next: a rate is found to a twentieth.
-const STEP: f64 = 0.95;
-/// Down to a fifth of what went out at full speed.
-const MAX_TRIALS: usize = 32;
-/// Share of the offered frames that must have left in time.
+/// From one trial to the next: a rate is found to a tenth.
+const STEP: f64 = 0.9;
+/// Down to a third of what went out at full speed.
+const MAX_TRIALS: usize = 10;
+/// Share of the offered frames that must have left.
 const SENT: f64 = 0.99;
 /// Load at which the tester's own latency is measured, of the rate found.
 const LATENCY_LOAD: f64 = 0.5;
@@ -100,7 +100,7 @@ impl OwnLinks {
                     "ip netns exec {name} sh -c 'echo 1 > /sys/class/net/{device}/threaded'"
                 ))?;
                 execute(&format!(
-                    "for p in $(pgrep '^napi/{device}-'); do taskset -pc {cpu} $p > /dev/null; done"
+                    "for p in $(pgrep '^napi/{device}-'); do taskset -pc {cpu} $p; renice -n -20 -p $p; done > /dev/null"
                 ))?;
             }
         }
@@ -208,61 +208,77 @@ pub fn joined(traffic: &Traffic, ports: &[PortSpec]) -> anyhow::Result<Traffic> 
 }
 
 /// Finds the rate that goes from one end to the other without a loss, at most `limit` frames a second
-/// of each sending port, and the latency at half of it.
+/// of each sending port, and the latency at half of it. If the tester loses frames of its own at any
+/// rate, as it does where other programs take the processor away, it is the rate with the least
+/// loss, and a note that says so.
 ///
 /// # Errors
-/// If trials cannot be carried out, or even a slow one loses frames.
+/// If trials cannot be carried out, or nothing comes back.
 pub fn calibrate(
     bench: &mut dyn Bench,
     traffic: Traffic,
     limit: f64,
     how: &str,
-) -> anyhow::Result<Calibration> {
+) -> anyhow::Result<(Calibration, Option<String>)> {
     let traffic = Arc::new(traffic);
     let senders = traffic.senders().len().max(1) as f64;
     let mut trial = |rate: f64| {
         let mut spec = TrialSpec::steady(traffic.clone(), rate, TIME);
         spec.purpose = "calibration";
-        bench.trial(&spec)
+        let trial = bench.trial(&spec)?;
+        ensure!(!trial.interrupted, "interrupted");
+        anyhow::Ok(trial)
     };
     let fastest = trial(f64::INFINITY)?;
     let mut rate = (fastest.received_rate() / senders).min(limit);
+    let mut best = (f64::INFINITY, rate);
     for _ in 0..MAX_TRIALS {
         if rate < 1.0 {
             break;
         }
         let found = trial(rate)?;
-        if found.interrupted {
-            bail!("interrupted");
-        }
-        if is_clean(&found, rate * senders) {
-            let latency = trial(rate * LATENCY_LOAD)?.latency();
-            return Ok(Calibration {
-                frames: traffic.frames.name.clone(),
-                rate,
-                latency: (
-                    latency.value_at_quantile(0.5),
-                    latency.value_at_quantile(0.99),
-                ),
-                how: how.into(),
-            });
+        let counts = found.counts();
+        let is_sent = counts.sent as f64 >= SENT * rate * senders * TIME.as_secs_f64() - 1.0;
+        if is_sent && counts.loss_ratio() < best.0 {
+            // it may have been late
+            best = (counts.loss_ratio(), rate.min(found.sent_rate() / senders));
+            if counts.lost() == 0 && found.missed == 0 {
+                break;
+            }
         }
         rate *= STEP;
     }
-    bail!("the tester loses frames of its own at any rate; are other programs using the processor?")
-}
-
-/// Whether all was sent in time and counted.
-fn is_clean(trial: &Trial, rate: f64) -> bool {
-    let counts = trial.counts();
-    let expected = rate * TIME.as_secs_f64();
-    counts.lost() == 0 && trial.missed == 0 && counts.sent as f64 >= SENT * expected - 1.0
+    let (loss, rate) = best;
+    ensure!(
+        loss < 1.0,
+        "no frame comes from one of the tester's ports to the other"
+    );
+    let latency = trial(rate * LATENCY_LOAD)?.latency();
+    let frames = &traffic.frames.name;
+    let note = (loss > 0.0).then(|| {
+        format!(
+            "The tester itself lost {:.2} % of the frames of {frames} octets at {rate:.0} frames/s, and \
+             no load was without loss: other programs took the processor away. Smaller losses are \
+             not certain to be the router's.",
+            loss * 100.0
+        )
+    });
+    let found = Calibration {
+        frames: frames.clone(),
+        rate,
+        latency: (
+            latency.value_at_quantile(0.5),
+            latency.value_at_quantile(0.99),
+        ),
+        how: how.into(),
+    };
+    Ok((found, note))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::{Counts, StreamOutcome, new_histogram};
+    use crate::trial::{Counts, StreamOutcome, Trial, new_histogram};
 
     /// Carries so many frames a second.
     struct Model(f64);
@@ -322,11 +338,11 @@ mod tests {
         assert_eq!(traffic.streams.len(), 1);
         let rate = |capacity: f64, limit: f64| {
             let found = calibrate(&mut Model(capacity), traffic.clone(), limit, "memory");
-            found.map(|found| found.rate)
+            found.map(|(found, note)| (found.rate, note.is_some()))
         };
-        let found = rate(1e6, f64::INFINITY).unwrap();
-        assert!((0.95e6..=1e6).contains(&found), "{found}");
-        assert_eq!(rate(1e6, 2e5).unwrap(), 2e5);
+        let (found, noted) = rate(1e6, f64::INFINITY).unwrap();
+        assert!((0.9e6..=1e6).contains(&found) && !noted, "{found}");
+        assert_eq!(rate(1e6, 2e5).unwrap(), (2e5, false));
         assert!(rate(0.0, f64::INFINITY).is_err());
     }
 

@@ -14,7 +14,7 @@ use crate::plan::{Calibrate, Case, Length, Plan, TestSection};
 use crate::ports::PortSpec;
 use crate::rate::line_rate;
 use crate::report;
-use crate::result::{self, Calibration, Report};
+use crate::result::{self, Report};
 use crate::router::Device;
 use crate::trial::Bench;
 
@@ -326,8 +326,9 @@ fn calibrate_all(
             true => f64::INFINITY,
             false => line_rate(speed, traffic.frames.mean()),
         };
-        let found: Calibration = calibrate(bench.as_mut(), traffic, limit, how)?;
+        let (found, note) = calibrate(bench.as_mut(), traffic, limit, how)?;
         report.calibration.push(found);
+        report.notes.extend(note);
     }
     Ok(())
 }
