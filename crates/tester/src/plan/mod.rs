@@ -25,7 +25,7 @@ use serde::Deserialize;
 use crate::traffic::FrameMix;
 pub use addresses::{Addresses, Numbers, Order, Prefix};
 pub use expand::Case;
-pub use method::{Method, Search, TestSection};
+pub use method::TestSection;
 pub use port::{KindName, PortSection};
 pub use router::{ChurnSection, RouterSection, RoutesSection};
 pub use shipped::{SHIPPED, shipped};
