@@ -1,15 +1,14 @@
 //! What the tester can send and count itself, without a router between.
 
-mod own_links;
-
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 
-pub use own_links::OwnLinks;
-
-use crate::ports::PortSpec;
+use crate::ports::{Attached, Kind, PortSpec};
 use crate::result::Calibration;
 use crate::traffic::{Stream, Traffic, Values};
 use crate::trial::{Bench, Trial, TrialSpec};
@@ -24,6 +23,155 @@ const MAX_TRIALS: usize = 32;
 const SENT: f64 = 0.99;
 /// Load at which the tester's own latency is measured, of the rate found.
 const LATENCY_LOAD: f64 = 0.5;
+
+/// What the names of the links' network namespaces begin with; then comes the process's number.
+pub const NAMESPACES: &str = "bora-lab-";
+
+/// Links of the tester's own, of the same kinds as its ports: they are gone when this is dropped.
+#[derive(Debug)]
+pub struct OwnLinks {
+    /// Ports at the ends of the links: the first two are joined, the next two …
+    pub ports: Vec<PortSpec>,
+    spaces: Vec<String>,
+    folder: Option<PathBuf>,
+}
+
+impl OwnLinks {
+    /// A link for each pair of ports.
+    ///
+    /// # Errors
+    /// If Linux refuses namespaces or links.
+    pub fn new(ports: &[PortSpec]) -> anyhow::Result<Self> {
+        remove_leftovers();
+        let mut links = Self {
+            ports: Vec::new(),
+            spaces: Vec::new(),
+            folder: None,
+        };
+        for (pair, ends) in ports.chunks_exact(2).enumerate() {
+            let kinds = match (&ends[0].kind, &ends[1].kind) {
+                (Kind::Memif { .. }, Kind::Memif { .. }) => links.memif(pair)?,
+                (Kind::Memif { .. } | Kind::Memory(_), _)
+                | (_, Kind::Memif { .. } | Kind::Memory(_)) => {
+                    bail!(
+                        "ports {} and {} cannot be joined for a calibration; use calibration = \"off\"",
+                        ends[0].name,
+                        ends[1].name
+                    )
+                }
+                (a, b) => links.veth([a, b])?,
+            };
+            for (side, (kind, end)) in kinds.into_iter().zip(ends).enumerate() {
+                let netns = links.spaces.get(2 * pair + side).cloned();
+                links.ports.push(end_of(end, kind, netns, pair, side));
+            }
+        }
+        Ok(links)
+    }
+
+    fn veth(&mut self, kinds: [&Kind; 2]) -> anyhow::Result<[Kind; 2]> {
+        // a process may have several, one after the other or at once
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let pid = std::process::id();
+        let names = [0, 1].map(|side| format!("{NAMESPACES}{pid}-own{number}-{side}"));
+        for name in &names {
+            execute(&format!("ip netns add {name}"))?;
+            self.spaces.push(name.clone());
+        }
+        let [a, b] = &names;
+        execute(&format!(
+            "ip -n {a} link add e0 type veth peer name e0 netns {b}"
+        ))?;
+        for name in &names {
+            // NAPI on both ends, so that XDP frames can be sent to them
+            execute(&format!(
+                "ip netns exec {name} ethtool -K e0 gro on && ip -n {name} link set lo up && \
+                 ip -n {name} link set e0 up"
+            ))?;
+        }
+        Ok(kinds.map(|kind| match kind {
+            Kind::AfXdp(_) => Kind::AfXdp("e0".into()),
+            Kind::AfPacket(_) => Kind::AfPacket("e0".into()),
+            _ => Kind::Xdp("e0".into()),
+        }))
+    }
+
+    fn memif(&mut self, pair: usize) -> anyhow::Result<[Kind; 2]> {
+        let folder = std::env::temp_dir().join(format!("bora-test-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let socket = folder.join(format!("{pair}.sock"));
+        self.folder = Some(folder);
+        // the server first: it listens when the client comes
+        Ok([true, false].map(|server| Kind::Memif {
+            socket: socket.clone(),
+            server,
+        }))
+    }
+}
+
+impl Drop for OwnLinks {
+    fn drop(&mut self) {
+        for space in &self.spaces {
+            let _ = execute(&format!("ip netns del {space}"));
+        }
+        if let Some(folder) = &self.folder {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// One end of a link: the port's own kind, CPU and speed, other addresses.
+fn end_of(
+    port: &PortSpec,
+    kind: Kind,
+    netns: Option<String>,
+    pair: usize,
+    side: usize,
+) -> PortSpec {
+    let last = 2 * pair + side + 1;
+    PortSpec {
+        name: port.name.clone(),
+        kind,
+        netns,
+        v4: Some(Attached {
+            address: [198, 18, 0, last as u8].into(),
+            prefix_length: 16,
+            gateway: None,
+        }),
+        v6: Some(Attached {
+            address: [0x2001, 2, 0, 0, 0, 0, 0, last as u16].into(),
+            prefix_length: 64,
+            gateway: None,
+        }),
+        speed: port.speed,
+        cpu: port.cpu,
+    }
+}
+
+/// Removes namespaces of runs that were killed: those of processes that are no more.
+fn remove_leftovers() {
+    let entries = std::fs::read_dir("/run/netns");
+    for entry in entries.into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let rest = name.strip_prefix(NAMESPACES);
+        let pid = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = execute(&format!("ip netns del {name}"));
+        }
+    }
+}
+
+fn execute(command: &str) -> anyhow::Result<()> {
+    let output = Command::new("sh").args(["-c", command]).output();
+    let output = output.context("cannot run sh")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("`{command}`: {}", said.trim());
+    }
+    Ok(())
+}
 
 /// The traffic of a test between ports joined in pairs: the same flows and frames, from one end to
 /// the other, both ways if ports of the test both send and receive.
@@ -113,9 +261,7 @@ fn is_clean(trial: &Trial, rate: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::own_links::end_of;
     use super::*;
-    use crate::ports::Kind;
     use crate::trial::{Counts, StreamOutcome, new_histogram};
 
     /// Carries so many frames a second.
@@ -147,6 +293,16 @@ mod tests {
                 interrupted: false,
             })
         }
+    }
+
+    #[test]
+    fn what_a_killed_run_leaves_goes() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let name = format!("{NAMESPACES}{}-own0-0", child.id());
+        execute(&format!("ip netns add {name}")).unwrap();
+        remove_leftovers();
+        assert!(!Path::new(&format!("/run/netns/{name}")).exists());
     }
 
     fn two_ports() -> (Traffic, Vec<PortSpec>) {
@@ -182,5 +338,20 @@ mod tests {
         assert!((0.95e6..=1e6).contains(&found), "{found}");
         assert_eq!(rate(1e6, 2e5).unwrap(), 2e5);
         assert!(rate(0.0, f64::INFINITY).is_err());
+    }
+
+    #[test]
+    fn own_links_come_and_go() {
+        let (_, mut ports) = two_ports();
+        for (port, name) in ports.iter_mut().zip(["a", "b"]) {
+            port.kind = Kind::Xdp(name.into());
+        }
+        let links = OwnLinks::new(&ports).unwrap();
+        assert_eq!(links.ports[1].kind, Kind::Xdp("e0".into()));
+        let space = links.ports[1].netns.clone().unwrap();
+        let there = || std::fs::exists(format!("/run/netns/{space}")).unwrap();
+        assert!(there());
+        drop(links);
+        assert!(!there());
     }
 }
