@@ -42,12 +42,12 @@ impl OwnLinks {
     /// # Errors
     /// If Linux refuses namespaces or links.
     pub fn new(ports: &[PortSpec]) -> anyhow::Result<Self> {
-        remove_leftovers();
         let mut links = Self {
             ports: Vec::new(),
             spaces: Vec::new(),
             folder: None,
         };
+        remove_leftovers();
         for (pair, ends) in ports.chunks_exact(2).enumerate() {
             let kinds = match (&ends[0].kind, &ends[1].kind) {
                 (Kind::Memif { .. }, Kind::Memif { .. }) => links.memif(pair)?,
