@@ -19,8 +19,7 @@ pub const MOST_HOSTS: usize = 16;
 /// How long Bora may take to forward.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Nice value of what forwards, whoever that is: before what else runs on the machine, as the
-/// tester.
+/// Nice value of what forwards, whoever that is: before what else runs on the machine.
 const PRIORITY: &str = "-20";
 
 /// Interface of every host.

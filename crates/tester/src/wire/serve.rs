@@ -3,7 +3,6 @@
 use std::num::NonZero;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 
 use super::common::Common;
@@ -13,8 +12,6 @@ use crate::clock;
 /// A thread that is to send sooner than that, ns, does not sleep; and one that sleeps wakes up that
 /// much before, because Linux may need as long.
 const WAKE_UP: u64 = 50_000;
-/// Before what else runs on the machine, as nice value.
-const HIGHEST: i32 = -20;
 /// Longest sleep, ns: the end of the trial and the user's wish to stop are seen so soon.
 const LONGEST_SLEEP: u64 = 5_000_000;
 /// Longest sleep where nothing tells that frames have come.
@@ -49,17 +46,16 @@ pub(super) fn serve<'a>(
     }
 }
 
-/// Prepares this thread for a trial.
+/// Prepares this thread for a trial. It gets no priority over others: kernel workers of the same CPU
+/// give back the page pools that live XDP frames need.
 pub(super) fn place(cpu: Option<u32>) {
-    // best effort, all: without them the measurement is only noisier
+    // best effort, both: without them the measurement is only noisier
     if let Some(cpu) = cpu {
         let mut cpus = CpuSet::new();
         cpus.set(cpu as usize);
         let _ = sched_setaffinity(None, &cpus);
     }
     let _ = set_current_timer_slack(NonZero::new(1));
-    // of this thread
-    let _ = setpriority_process(None, HIGHEST);
 }
 
 /// Sleeps until a frame comes, at most for this time, ns.
