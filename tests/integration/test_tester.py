@@ -47,7 +47,7 @@ def smoke(tmp_path_factory):
     """The smoke test of the kernel, and the folder of its report."""
     folder = tmp_path_factory.mktemp("smoke")
     start = time.monotonic()
-    code, found, output = measure(folder, "smoke", "--lab", "kernel")
+    code, found, output = measure(folder, "smoke", "--lab", "kernel", "--sizes", "64")
     return folder, code, found, output, time.monotonic() - start
 
 
@@ -55,12 +55,13 @@ def test_smoke(smoke, say):
     """Every test of the plan is done, every frame accounted for, and the reader is warned."""
     _, code, found, output, seconds = smoke
     assert code == 0 and found["complete"] is True, output
-    assert seconds < 20
+    # ten where nothing else runs
+    assert seconds < 30
     throughput = [finding["value"] for test in found["tests"] for finding in test["findings"]
                   if finding["metric"] == "throughput"]
-    assert len(throughput) == 2 and all(value > 1000 for value in throughput), output
-    say(f"smoke: {throughput[0]:.0f} and {throughput[1]:.0f} frames/s in {seconds:.1f} s")
-    assert found["seed"] == 1 and len(found["calibration"]) == 2 and "Linux" in dict(found["subject"])["router"]
+    assert len(throughput) == 1 and throughput[0] > 1000, output
+    say(f"smoke: {throughput[0]:.0f} frames/s in {seconds:.1f} s")
+    assert found["seed"] == 1 and len(found["calibration"]) == 1 and "Linux" in dict(found["subject"])["router"]
     assert "Virtual links" in "\n".join(found["notes"]) and "virtual" in output
     trials = [trial for test in found["tests"] for trial in test["trials"]]
     assert len(trials) > 6
@@ -71,15 +72,16 @@ def test_smoke(smoke, say):
 
 def test_express_and_compare(smoke, tmp_path):
     """Bora is tested the same way, and the two reports can be compared."""
-    code, found, output = measure(tmp_path, "smoke", "--lab", "express", "--only", "throughput", "--sizes", "64",
-                                  "--no-calibration")
+    code, found, output = measure(tmp_path, "smoke", "--lab", "express", "--only", "throughput", "--sizes", "64")
     assert code == 0 and found["complete"] is True, output
     assert "express" in dict(found["subject"])["router"]
-    assert any("not calibrated" in note for note in found["notes"])
     files = [str(next(folder.glob("*.json"))) for folder in (smoke[0], tmp_path)]
     compared = subprocess.run([bora.binary(), "test", "compare", *files], capture_output=True, text=True,
                               timeout=LIMIT, check=False)
-    assert compared.returncode in (0, 1) and "throughput" in compared.stdout, compared.stderr
+    # on a machine that others use the tester may find no figure, and says so
+    is_found = found["tests"][0]["findings"][0]["value"] is not None
+    assert compared.returncode in ((0, 1) if is_found else (2,)), compared.stdout + compared.stderr
+    assert "throughput" in compared.stdout
     same = subprocess.run([bora.binary(), "test", "compare", files[0], files[0]], capture_output=True, text=True,
                           timeout=LIMIT, check=False)
     assert same.returncode == 0, same.stdout
@@ -89,7 +91,7 @@ def test_restart(tmp_path):
     """An engine that is restarted under load is felt for less than the trial, by `outage`'s figures."""
     plan = tmp_path / "restart.toml"
     plan.write_text('title = "Restart"\nsizes = [64]\n[[test]]\nmethod = "outage"\nrate = "2k packets/s"\n'
-                    'time = "3 s"\ntrials = 1\n')
+                    'time = "2 s"\ntrials = 1\n')
     code, found, output = measure(tmp_path, str(plan), "--lab", "engine", "--no-calibration")
     assert code == 0, output
     outage = [finding for finding in found["tests"][0]["findings"] if finding["goal"] == "longest gap"]
