@@ -17,6 +17,8 @@ use crate::trial::{Bench, TrialSpec};
 const TIME: Duration = Duration::from_millis(300);
 /// From one trial to the next: a rate is found to a tenth.
 const STEP: f64 = 0.9;
+/// … and at most so far down where the sender did not keep up.
+const FURTHEST: f64 = 0.7;
 /// Down to a third of what went out at full speed.
 const MAX_TRIALS: usize = 10;
 /// Share of the offered frames that must have left.
@@ -264,7 +266,8 @@ pub fn calibrate(
             best = (0.0, reached);
             break;
         }
-        rate = reached * STEP;
+        // one stall must not make it crawl
+        rate = reached.max(rate * FURTHEST) * STEP;
     }
     let (loss, rate) = best;
     ensure!(

@@ -10,7 +10,6 @@ use bora_tester::measure::measure;
 use bora_tester::plan::{Calibrate, Length, Plan, PortSection, Variant};
 use bora_tester::ports::{self, PortSpec};
 use bora_tester::report;
-use bora_tester::router::Device;
 use bora_tester::run::{Opened, Options, run, save};
 use bora_tester::wire::{self, Wire};
 
