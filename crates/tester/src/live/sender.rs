@@ -54,6 +54,9 @@ pub struct Sent {
     pub streams: Vec<u64>,
     /// Frames that the interface refused, by stream.
     pub refused: Vec<u64>,
+    /// By stream, when the last frame was due, be it refused or not, ns of [`clock::now`]: as fast as
+    /// it goes, when the call that sent it began. 0 if there is none.
+    pub last_due: Vec<u64>,
     /// How late frames left, ns, at most: until the call that sent them was over. Empty as fast as
     /// it goes.
     pub lateness: Histogram<u64>,
@@ -206,7 +209,7 @@ impl Sender {
         let count = job.pacer.allow(schedule, job.number, elapsed, most);
         if count > 0 {
             let first = job.number;
-            self.write(count, schedule, start, unpaced)?;
+            self.write(count, schedule, start, unpaced.then_some(elapsed))?;
             self.call(count)?;
             self.account(first..first + count, schedule, start, unpaced);
         }
@@ -247,23 +250,26 @@ impl Sender {
         }
         Ok(Sent {
             streams,
+            last_due: job.generator.last_due(),
             refused: job.refused,
             lateness: job.lateness,
         })
     }
 
-    /// Writes the next frames' first octets for the program.
+    /// Writes the next frames' first octets for the program, which stamps them anew if they are not
+    /// paced, but sent at this time.
     fn write(
         &mut self,
         count: u64,
         schedule: &Schedule,
         start: u64,
-        unpaced: bool,
+        unpaced: Option<u64>,
     ) -> anyhow::Result<()> {
         let bss = self.skeleton.maps.bss_data.as_deref_mut();
         let (bss, job) = bss.zip(self.job.as_mut()).context("no frames prepared")?;
         for slot in bss.slots.iter_mut().take(count as usize) {
-            let due = schedule.due(job.number).unwrap_or_default();
+            let due = unpaced.or_else(|| schedule.due(job.number));
+            let due = due.unwrap_or_default();
             let length = job.generator.write(&mut job.frame, start + due);
             for (word, octets) in slot.words.iter_mut().zip(job.frame.chunks_exact(8)) {
                 *word = u64::from_ne_bytes(octets.try_into().unwrap_or_default());
@@ -273,7 +279,7 @@ impl Sender {
             slot.refused = 0;
             job.number += 1;
         }
-        bss.stamping = unpaced.into();
+        bss.stamping = unpaced.is_some().into();
         bss.length = job.filling.len() as u32;
         bss.flushed = 0;
         bss.next = 0;

@@ -91,6 +91,21 @@ fn as_fast_as_it_goes_and_then_a_burst_of_so_many() {
 }
 
 #[test]
+fn an_action_that_panics_ends_the_trial_with_an_error() {
+    let mut wire = memory_wire();
+    let traffic = both_ways(false, FrameMix::of(64));
+    let mut spec = TrialSpec::steady(traffic, 1e3, Duration::from_millis(50));
+    spec.action = Some(Action {
+        after: Duration::from_millis(10),
+        run: Arc::new(|| panic!("for the test")),
+    });
+    let start = Instant::now();
+    let error = wire.trial(&spec).unwrap_err();
+    assert!(format!("{error:#}").contains("panicked"), "{error:#}");
+    assert!(start.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
 fn a_memif_server_and_a_client() {
     let socket = std::env::temp_dir().join(format!("bora-wire-{}", std::process::id()));
     let kind = |server| Kind::Memif {
