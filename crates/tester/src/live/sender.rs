@@ -1,10 +1,12 @@
 //! Sends the frames of one port with BPF_PROG_RUN.
 
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use bora_port::netns;
 use hdrhistogram::Histogram;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link as Attachment, MapCore, MapFlags, OpenObject, ProgramInput};
@@ -65,9 +67,12 @@ pub struct Sent {
 /// Sends in the network namespace of the thread that uses it.
 pub struct Sender {
     skeleton: TesterSendSkel<'static>,
-    /// The program also sits on the loopback interface: an attached program is in the kernel's
-    /// XDP dispatcher, into which each run would otherwise patch it, and wait for RCU.
+    /// The program also sits on an interface: an attached program is in the kernel's XDP dispatcher,
+    /// into which each run would otherwise patch it, and wait for RCU. It is the loopback interface
+    /// of a namespace that nobody else uses, so that it gets no packets, and is always free.
     _attached: Attachment,
+    /// That namespace.
+    _apart: File,
     /// Hears what the interface refuses.
     _traced: Attachment,
     job: Option<Job>,
@@ -111,10 +116,16 @@ impl Sender {
         maps.out
             .update(&slot, &device, MapFlags::ANY)
             .context("the interface takes no XDP frames")?;
-        let attached = skeleton.progs.send.attach_xdp(LOOPBACK);
         let traced = skeleton.progs.xmit.attach_trace();
+        let attach = move || {
+            let attached = skeleton.progs.send.attach_xdp(LOOPBACK);
+            (File::open("/proc/thread-self/ns/net"), attached, skeleton)
+        };
+        let apart = netns::in_new(attach).context("cannot make a network namespace; run as root");
+        let (namespace, attached, skeleton) = apart?;
         Ok(Self {
-            _attached: attached.context("cannot attach the sender to the loopback interface")?,
+            _attached: attached.context("cannot attach the sender to a loopback interface")?,
+            _apart: namespace.context("cannot keep a network namespace")?,
             _traced: traced.context("cannot hear what the interface refuses")?,
             skeleton,
             job: None,

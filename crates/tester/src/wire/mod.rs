@@ -135,7 +135,7 @@ impl Wire {
     }
 
     fn missed(&self) -> u64 {
-        self.ports.iter().map(|port| port.side.missed()).sum()
+        self.ports.iter().map(Port::missed).sum()
     }
 }
 

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use bora_buffer::{Region, SharedFrames};
 use bora_port::{Queue, memory};
-use bora_tester::ports::{Kind, Side, open};
+use bora_tester::ports::{Kind, PortSpec, Side, open};
 use bora_tester::traffic::FrameMix;
 use bora_tester::trial::{Action, Bench, Trial, TrialSpec};
 use bora_tester::wire::Wire;
-use net::{Net, both_ways, quick, spec};
+use net::{Namespace, Net, both_ways, quick, spec};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -152,6 +152,37 @@ fn a_cable_between_af_xdp_sockets() {
 #[test]
 fn a_cable_between_xdp_ports() {
     cable(Kind::Xdp);
+}
+
+/// A veth counts at the receiving end what XDP frames its ring had no room for.
+#[test]
+fn what_is_lost_in_front_of_an_xdp_port_is_the_testers() {
+    let Some(net) = Net::cable() else { return };
+    let mut wire = net.wire(Kind::Xdp, quick());
+    let traffic = both_ways(false, FrameMix::of(64));
+    let spec = TrialSpec::steady(traffic, f64::INFINITY, Duration::from_millis(100));
+    let trial = wire.trial(&spec).unwrap();
+    assert_eq!(trial.missed, trial.counts().lost(), "{:?}", trial.counts());
+}
+
+#[test]
+fn two_xdp_ports_in_one_namespace() {
+    let Some(host) = Namespace::new("one") else {
+        return;
+    };
+    host.cable(&host, "e1");
+    host.run("sysctl -qw net.ipv6.conf.e1.disable_ipv6=1");
+    host.run("ip link set e1 up");
+    let specs = [0, 1].map(|port| PortSpec {
+        netns: Some(host.0.clone()),
+        ..spec(port, Kind::Xdp(format!("e{port}")), false)
+    });
+    let ports = open(&specs, Vec::new(), Default::default()).unwrap();
+    let traffic = both_ways(false, FrameMix::of(64));
+    let mut wire = Wire::new(ports, quick());
+    let trial = wire.trial(&TrialSpec::steady(traffic, 1e4, SHORT)).unwrap();
+    assert_eq!(trial.counts().received, 6000, "{:?}", trial.counts());
+    assert_eq!(trial.missed, 0);
 }
 
 fn router(kind: fn(String) -> Kind) {
