@@ -13,6 +13,7 @@ pub mod fib_report;
 pub mod machine;
 pub mod packets;
 pub mod plot;
+pub mod tester;
 
 use std::collections::BTreeMap;
 use std::fs;
