@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use bora_router::Mode;
+use bora_tester::plan::{Mix, PortSection};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Bora, a software router for Linux
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     /// Networks on one machine
     #[command(subcommand)]
     Lab(LabCommand),
+    /// Test a router: RFC 2544 and others, from this machine's ports
+    #[command(subcommand)]
+    Test(TestCommand),
     /// Print shell completions
     Completions {
         /// The shell
@@ -243,6 +247,105 @@ pub(crate) enum SetCommand {
         #[arg(long, value_name = "NUMBER")]
         worker: Option<usize>,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TestCommand {
+    /// Carry out a plan and write a report
+    ///
+    /// Without ports in the plan, name them here: the first is joined to one port of the router, the
+    /// second to another. Ctrl-C keeps what was measured.
+    Run(Box<TestRunOptions>),
+    /// List the plans that come with Bora
+    Plans,
+    /// Print a plan, to be changed
+    Show {
+        /// A plan's name, or a file
+        plan: String,
+    },
+    /// Read a plan and say what is wrong with it, with line and column
+    Check {
+        /// A plan's name, or a file
+        plan: String,
+    },
+    /// Print the JSON schema of plans, for editors
+    Schema,
+    /// Show a report again: as a table, or as one HTML file
+    Report {
+        /// What `bora test run` wrote
+        #[arg(value_name = "FILE.json")]
+        file: PathBuf,
+        /// Write this HTML file instead of a table
+        #[arg(short, long, value_name = "FILE.html")]
+        output: Option<PathBuf>,
+    },
+    /// Say whether two reports differ, with confidence intervals
+    ///
+    /// Exits with 0 if no difference was shown, 1 if there is one, 2 if something went wrong or the
+    /// reports cannot be compared.
+    Compare {
+        /// The first
+        #[arg(value_name = "A.json")]
+        a: PathBuf,
+        /// The second
+        #[arg(value_name = "B.json")]
+        b: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TestRunOptions {
+    /// A plan's name (`bora test plans`), or a file
+    pub(crate) plan: String,
+    /// A port of the tester; repeat it
+    ///
+    /// NAME=[KIND:]INTERFACE[,netns=NAME][,address=A/LEN][,gateway=B][,address6=A/LEN][,gateway6=B]
+    /// [,speed=RATE][,cpu=N]. KIND is xdp (live XDP frames; on virtual links the fastest, and used
+    /// there without KIND), af_xdp (used on others), af_packet, or memif with the path of a socket
+    /// and [,role=server]. The gateway is the router; without one frames go to the receiving port.
+    #[arg(short, long = "port", value_name = "PORT")]
+    pub(crate) ports: Vec<PortSection>,
+    /// Times of seconds, or those of the standard
+    #[arg(short, long, value_enum, default_value = "short")]
+    pub(crate) duration: LengthArgument,
+    /// Frame sizes and mixes instead of the plan's, such as 64,1518,imix
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) sizes: Vec<Mix>,
+    /// Where reports are written
+    #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
+    pub(crate) output: PathBuf,
+    /// Do only this test of the plan; repeat it
+    #[arg(long, value_name = "TEST")]
+    pub(crate) only: Vec<String>,
+    /// Seed of everything drawn at random
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Runs a shell on the router: `ip netns exec NAME`, `ssh root@ROUTER`
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) shell: Option<String>,
+    /// Restarts what forwards, through --shell
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) restart: Option<String>,
+    /// Do not find out first what the tester itself can do
+    #[arg(long)]
+    pub(crate) no_calibration: bool,
+    /// Use interfaces, too, that carry the default route or an ssh session
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LengthArgument {
+    /// Seconds a test
+    Short,
+    /// As the standard or the paper has it: hours
+    Full,
 }
 
 #[derive(Debug, Subcommand)]

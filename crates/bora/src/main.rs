@@ -8,6 +8,7 @@ mod client;
 mod fib;
 mod run;
 mod show;
+mod test;
 
 use std::io;
 use std::process::ExitCode;
@@ -60,6 +61,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Lab(LabCommand::Demo { rate }) => {
             bora_lab::demo::run(rate).map(|()| ExitCode::SUCCESS)
         }
+        Command::Test(command) => test::test(command),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "bora", &mut io::stdout());
             Ok(ExitCode::SUCCESS)

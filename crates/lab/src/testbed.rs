@@ -222,7 +222,7 @@ impl Testbed {
         let arrived = self.receiver.findings()?.streams.into_iter().next();
         Ok(Measured {
             sent: sent.streams.iter().sum(),
-            refused: sent.refused,
+            refused: sent.refused.iter().sum(),
             arrived: arrived.context("no stream")?,
             time,
         })

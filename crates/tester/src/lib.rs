@@ -6,6 +6,7 @@
 
 pub mod analyse;
 mod arrived;
+pub mod calibrate;
 pub mod check;
 pub mod clock;
 pub mod environment;
@@ -15,6 +16,8 @@ pub mod frame;
 pub mod generate;
 pub mod link;
 pub mod live;
+pub mod measure;
+pub mod method;
 pub mod mix;
 pub mod plan;
 pub mod ports;
@@ -23,6 +26,7 @@ pub mod report;
 pub mod result;
 pub mod router;
 pub mod routes;
+pub mod run;
 pub mod schedule;
 pub mod search;
 pub mod signature;

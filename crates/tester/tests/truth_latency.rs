@@ -21,8 +21,6 @@ const MS: f64 = 1e6;
 fn check(faults: &Faults, spec: &TrialSpec, expected: &[(f64, f64)]) {
     static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // before other work, for this thread and those it starts; only root may
-    let _ = rustix::process::setpriority_process(None, -20);
     let model = Model {
         faults: faults.clone(),
         ..Model::default()

@@ -51,8 +51,8 @@ const LOOPBACK: i32 = 1;
 pub struct Sent {
     /// By stream of the traffic; what the interface refused is not in it.
     pub streams: Vec<u64>,
-    /// Frames that the interface refused, of all streams.
-    pub refused: u64,
+    /// Frames that the interface refused, by stream.
+    pub refused: Vec<u64>,
     /// How late frames left, ns, at most: until the call that sent them was over. Empty as fast as
     /// it goes.
     pub lateness: Histogram<u64>,
@@ -229,7 +229,7 @@ impl Sender {
         for (sent, refused) in streams.iter_mut().zip(&job.refused) {
             *sent = sent.saturating_sub(*refused);
         }
-        let refused = job.refused.iter().sum();
+        let refused: u64 = job.refused.iter().sum();
         let error = self.skeleton.maps.bss_data.as_deref();
         let error = error.map_or(0, |bss| bss.error);
         let error = match error {
@@ -245,7 +245,7 @@ impl Sender {
         }
         Ok(Sent {
             streams,
-            refused,
+            refused: job.refused,
             lateness: job.lateness,
         })
     }

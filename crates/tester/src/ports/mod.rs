@@ -6,7 +6,7 @@ mod info;
 mod learn;
 mod management;
 mod neighbour;
-mod netns;
+pub(crate) mod netns;
 mod open;
 mod redirect;
 mod side;

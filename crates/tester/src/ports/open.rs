@@ -18,6 +18,7 @@ use super::redirect::Redirect;
 use super::side::Side;
 use super::spec::{Kind, PortSpec};
 use super::{ETHERNET_AND_FCS, af_xdp, management};
+use crate::live::{self, Receiver, Sender};
 
 /// Frames of a memif or AF_PACKET port: more than its rings hold.
 const FRAMES: u32 = 4096;
@@ -42,6 +43,8 @@ pub struct Port {
     pub info: PortInfo,
     /// Frames of the test, and of ARP and neighbour discovery; of [`Kind::Xdp`] only the latter.
     pub(crate) side: Side,
+    /// Of [`Kind::Xdp`]: what sends, and what judges.
+    pub(crate) live: Option<(Sender, Receiver)>,
     memif: Option<memif::Port>,
     /// Only kept: both are undone with them.
     _redirect: Option<Redirect>,
@@ -100,6 +103,7 @@ fn open_one(
                     .with_context(|| format!("{name} cannot take all frames; run as root"))?;
                 let mut port = match &spec.kind {
                     Kind::AfXdp(_) => open_af_xdp(spec, name, device)?,
+                    Kind::Xdp(_) => open_live(spec, name, device)?,
                     _ => open_af_packet(spec, name, device)?,
                 };
                 port._promiscuous = Some(promiscuous);
@@ -140,6 +144,17 @@ fn open_af_packet(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Res
         ..PortInfo::on_interface(spec, device, "packet sockets")
     };
     Ok(Port::new(spec, info, Side::new(queues, region, frames)?))
+}
+
+/// ARP and neighbour discovery go through a packet socket, where comes what the XDP program passes.
+fn open_live(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Result<Port> {
+    let live = (Sender::new(device.index)?, Receiver::new(device.index)?);
+    // attaching a program makes many devices lose their carrier for a while
+    let mut port = open_af_packet(spec, name, interface(name, None)?)?;
+    port.info.mode = "live XDP frames out, XDP program in";
+    port.info.longest_frame = port.info.longest_frame.min(live::LONGEST.into());
+    port.live = Some(live);
+    Ok(port)
 }
 
 fn open_af_xdp(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Result<Port> {
@@ -202,6 +217,7 @@ impl Port {
             spec: spec.clone(),
             info,
             side,
+            live: None,
             memif: None,
             _redirect: None,
             _promiscuous: None,

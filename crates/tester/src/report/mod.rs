@@ -18,7 +18,7 @@ use anyhow::Context as _;
 
 pub use compare::{Comparison, Difference, Verdict, compare};
 pub use html::html;
-pub use progress::Display;
+pub use progress::{Display, Step};
 pub use table::table;
 
 use crate::result::Report;

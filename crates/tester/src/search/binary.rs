@@ -43,6 +43,8 @@ pub fn search(goal: &Goal, bounds: Bounds, measure: &mut Measure<'_>) -> anyhow:
             (Some(lower), Some(upper)) if upper - lower > goal.width * upper => {
                 (lower + upper) / 2.0
             }
+            // a dead router needs no halving
+            (None, Some(upper)) if upper > bounds.least && sample.loss_ratio >= 1.0 => bounds.least,
             (None, Some(upper)) if upper > bounds.least => {
                 // the least load itself once nothing else is left
                 let half = (bounds.least + upper) / 2.0;

@@ -10,6 +10,9 @@ pub(super) struct Done {
     pub(super) beyond_tester: bool,
 }
 
+/// What sums of trial times are wrong by, s.
+const ROUNDING: f64 = 1e-9;
+
 /// What trials at a load say of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -94,14 +97,14 @@ impl Target {
         full.sort_by(|a, b| a.loss_ratio.total_cmp(&b.loss_ratio));
         let mut loss = None;
         for trial in full {
-            if loss.is_some() && rest <= 0.0 {
+            if loss.is_some() && rest <= ROUNDING {
                 break;
             }
             loss = Some(trial.loss_ratio);
             rest -= trial.time.as_secs_f64();
         }
         // time that no trial covers counts as lost
-        let loss = loss.filter(|_| rest <= 1e-9).unwrap_or(1.0);
+        let loss = loss.filter(|_| rest <= ROUNDING).unwrap_or(1.0);
         load * (1.0 - loss)
     }
 }
@@ -153,6 +156,34 @@ mod tests {
         // the median trial of those that count
         assert_eq!(goal.throughput(1000.0, &mixed(11, 10)), 1000.0);
         assert_eq!(goal.throughput(1000.0, &mixed(10, 11)), 900.0);
+    }
+
+    /// The example of RFC 9971, appendix C: trials that are added, and the verdicts then.
+    #[test]
+    fn the_rfcs_example() {
+        use Verdict::{Lower as L, Undecided as U, Upper as X};
+        let goals = [
+            target(0.0, 60, 60, 0.0),
+            target(0.0, 60, 120, 0.5),
+            target(0.005, 1, 120, 0.5),
+            target(0.005, 60, 60, 0.2),
+        ];
+        let points: [(Vec<(u64, f64)>, _); 6] = [
+            (vec![(1, 0.0); 59], [U, U, U, U]),
+            (vec![(1, 0.01)], [X, U, U, U]),
+            (vec![(1, 0.01); 59], [X, U, U, X]),
+            (vec![(1, 0.0)], [X, U, L, X]),
+            (vec![(60, 0.001)], [X, U, L, X]),
+            (vec![(60, 0.0)], [X, L, L, X]),
+        ];
+        let mut all = Vec::new();
+        for (more, expected) in points {
+            all.extend(more);
+            let verdicts = goals.map(|goal| goal.classify(&trials(&all)));
+            assert_eq!(verdicts, expected, "after {} trials", all.len());
+        }
+        let throughput = goals.map(|goal| goal.throughput(1e6, &trials(&all)).round());
+        assert_eq!(throughput[1..3], [1e6, 1e6]);
     }
 
     #[test]

@@ -9,6 +9,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use anyhow::ensure;
+
 use super::classify::{Done, Target, Verdict};
 use super::{Bounds, Found, Measure, Request};
 
@@ -19,7 +21,7 @@ pub struct Goal {
     pub loss_ratio: f64,
     /// Part of the time in which more may be lost, 0 to 1 (without 1).
     pub exceed_ratio: f64,
-    /// Length of the first trials.
+    /// Length of the first trials; at most `final_time`.
     pub initial_time: Duration,
     /// Length of the trials that decide.
     pub final_time: Duration,
@@ -54,6 +56,7 @@ pub fn search(
     measure: &mut Measure<'_>,
 ) -> anyhow::Result<Vec<Found>> {
     bounds.check()?;
+    goals.iter().try_for_each(Goal::check)?;
     let mut search = Search {
         bounds,
         budget,
@@ -62,20 +65,38 @@ pub fn search(
         measure,
     };
     search.left = goals.iter().map(about).sum();
-    let mut found = Vec::new();
     for goal in goals {
-        let mut hint = None;
-        for phase in (0..=PHASES).rev() {
-            let complete = search.narrow(&goal.phase(phase), hint)?;
-            let relevant = search.relevant(&goal.phase(phase).target);
-            hint = Some(relevant);
-            if !complete {
-                break;
-            }
-        }
-        found.push(search.found(goal));
+        search.reach(goal, PHASES)?;
     }
-    Ok(found)
+    // trials for later goals may have changed what is known of earlier ones
+    for goal in goals {
+        search.reach(goal, 0)?;
+    }
+    Ok(goals.iter().map(|goal| search.found(goal)).collect())
+}
+
+impl Goal {
+    fn check(&self) -> anyhow::Result<()> {
+        let share = |value: f64| (0.0..1.0).contains(&value);
+        ensure!(
+            share(self.loss_ratio) && share(self.exceed_ratio),
+            "loss and exceed ratio are shares below 1, not {} and {}",
+            self.loss_ratio,
+            self.exceed_ratio
+        );
+        ensure!(
+            self.width > 0.0 && self.width < 1.0,
+            "the width of a search is a share between 0 and 1, not {}",
+            self.width
+        );
+        ensure!(
+            !self.initial_time.is_zero() && self.initial_time <= self.final_time,
+            "trials begin with {:?} and end with {:?}; they cannot become shorter",
+            self.initial_time,
+            self.final_time
+        );
+        Ok(())
+    }
 }
 
 /// About how long the search for a goal takes.
@@ -135,6 +156,19 @@ fn load(key: u64) -> f64 {
 }
 
 impl Search<'_, '_> {
+    /// Brings the bounds of a goal as close as it wants, in so many phases before the last one.
+    fn reach(&mut self, goal: &Goal, phases: i32) -> anyhow::Result<()> {
+        let mut hint = None;
+        for left in (0..=phases).rev() {
+            let phase = goal.phase(left);
+            if !self.narrow(&phase, hint)? {
+                break;
+            }
+            hint = Some(self.relevant(&phase.target));
+        }
+        Ok(())
+    }
+
     /// Tries loads until the bounds are as close as the phase wants; whether they are, or nothing
     /// is left to try.
     fn narrow(&mut self, phase: &Phase, hint: Option<Relevant>) -> anyhow::Result<bool> {

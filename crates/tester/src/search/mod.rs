@@ -65,6 +65,7 @@ pub struct Found {
     pub throughput: Option<f64>,
     /// Whether the upper bound is the tester's and not the router's.
     pub tester_bound: bool,
-    /// Whether the bounds are as close as the goal wants, or the lower one is the most allowed.
+    /// Whether the bounds are as close as the goal wants. That the most allowed meets the goal is
+    /// enough, too; then there is no upper bound (RFC 9971, 4.8.4.2, calls this irregular).
     pub complete: bool,
 }

@@ -24,7 +24,7 @@ pub(super) struct Common<'a> {
     /// Of the first frame, ns of [`clock::now`].
     pub(super) start: u64,
     /// Whether the trial has a frame limit.
-    pub(super) is_limited: bool,
+    is_limited: bool,
     /// ns.
     drain: u64,
     pub(super) busy: bool,
@@ -59,6 +59,21 @@ impl<'a> Common<'a> {
             active: AtomicU64::new(0),
             finished: AtomicU64::new(0),
         })
+    }
+
+    pub(super) fn stop(&self) -> &AtomicBool {
+        self.stop
+    }
+
+    /// How long a port sent, ns, that sent so many frames and the last one at this time: all of the
+    /// steps' time, or until the last frame left if it ended before, or was late.
+    pub(super) fn elapsed(&self, frames: u64, last: u64) -> u64 {
+        let left = last.saturating_sub(self.start);
+        if self.schedule.frames() == Some(frames) && !self.is_limited {
+            left.max(self.schedule.end())
+        } else {
+            left
+        }
     }
 
     pub(super) fn is_stopped(&self) -> bool {

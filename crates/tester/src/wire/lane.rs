@@ -4,7 +4,7 @@ use bora_buffer::Packet;
 use hdrhistogram::Histogram;
 
 use super::common::Common;
-use crate::analyse::Analyser;
+use super::live::Judge;
 use crate::clock;
 use crate::generate::Generator;
 use crate::ports::{Neighbours, Side};
@@ -17,19 +17,20 @@ const BATCH: usize = 64;
 pub(super) struct Lane<'a> {
     pub(super) side: &'a mut Side,
     pub(super) neighbours: &'a Neighbours,
-    pub(super) analyser: Analyser,
-    /// `None` if it sends nothing.
+    pub(super) judge: Judge<'a>,
+    /// `None` if it sends nothing, or not by its queues.
     pub(super) sending: Option<Sending>,
 }
 
 impl Lane<'_> {
     /// Looks at what has come; returns how many frames that were.
     pub(super) fn receive(&mut self) -> usize {
-        let (analyser, neighbours) = (&mut self.analyser, self.neighbours);
-        self.side.receive(|frame, arrival| {
-            analyser.receive(frame, arrival);
+        let (judge, neighbours) = (&mut self.judge, self.neighbours);
+        let received = self.side.receive(|frame, arrival| {
+            judge.receive(frame, arrival);
             neighbours.answer(frame)
-        })
+        });
+        received + judge.elsewhere()
     }
 
     /// Sends what is due; returns when to come again, ns of [`clock::now`], `None` if nothing more
@@ -144,15 +145,8 @@ impl Sending {
         None
     }
 
-    /// How long it sent, ns: all of the steps' time, or until the last frame left if it ended before,
-    /// or was late.
+    /// How long it sent, ns.
     pub(super) fn elapsed(&self, common: &Common) -> u64 {
-        let left = self.last.saturating_sub(common.start);
-        let all = common.schedule.frames() == Some(self.written);
-        if all && !common.is_limited {
-            left.max(common.schedule.end())
-        } else {
-            left
-        }
+        common.elapsed(self.written, self.last)
     }
 }

@@ -2,6 +2,7 @@
 
 mod common;
 mod lane;
+mod live;
 mod serve;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use crate::traffic::Traffic;
 use crate::trial::{Action, Bench, Trial, TrialSpec, new_histogram};
 use common::{Common, VIRTUAL_DRAIN};
 use lane::{Lane, Sending};
+use live::{Judge, Live, LiveSent};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 /// RFC 2544, 26.1: wait for two seconds.
@@ -156,32 +158,41 @@ impl Bench for Wire {
         )?;
         let threads = self.threads();
         let mut lanes = Vec::with_capacity(self.ports.len());
+        let mut live = Vec::new();
         for (index, (port, neighbours)) in self.ports.iter_mut().zip(&neighbours).enumerate() {
-            lanes.push(Some(lane(
+            let part = Part {
+                traffic: &spec.traffic,
                 index,
-                port,
-                neighbours,
-                &spec.traffic,
-                &links,
-                &common,
-            )?));
+                links: &links,
+            };
+            let (lane, sender) = part.of(port, neighbours, common.start)?;
+            lanes.push(Some(lane));
+            live.extend(sender);
         }
-        let done = carry_out(threads, lanes, spec.action.clone(), &common)?;
-        let mut trial = assemble(&spec.traffic, done, &common);
+        let done = carry_out(threads, lanes, live, spec.action.clone(), &common)?;
+        let mut trial = assemble(&spec.traffic, done, &common)?;
         trial.missed = self.missed().saturating_sub(missed);
         Ok(trial)
     }
+}
+
+/// What the threads of a trial have when it is over.
+#[derive(Default)]
+struct Done<'a> {
+    lanes: Vec<Lane<'a>>,
+    live: Vec<LiveSent>,
 }
 
 /// Runs the threads until the trial is over.
 fn carry_out<'a>(
     threads: Vec<(Option<u32>, Vec<usize>)>,
     mut lanes: Vec<Option<Lane<'a>>>,
+    live: Vec<Live<'a>>,
     action: Option<Action>,
     common: &Common,
-) -> anyhow::Result<Vec<Lane<'a>>> {
-    let mut done = Vec::with_capacity(lanes.len());
-    let acted = thread::scope(|scope| {
+) -> anyhow::Result<Done<'a>> {
+    let mut done = Done::default();
+    thread::scope(|scope| {
         let action = action.map(|action| {
             scope.spawn(|| {
                 let done = act(action, common);
@@ -197,41 +208,76 @@ fn carry_out<'a>(
             scope.spawn(move || serve::serve(own, cpu, common))
         };
         let servers: Vec<_> = threads.into_iter().map(serve).collect();
+        let send = |live: Live<'a>| scope.spawn(move || live.send(common));
+        let senders: Vec<_> = live.into_iter().map(send).collect();
+        for sender in senders {
+            let sent = sender.join().map_err(|_| anyhow!("a thread failed"))?;
+            done.live.push(sent?);
+        }
         for server in servers {
-            done.extend(server.join().map_err(|_| anyhow!("a thread failed"))?);
+            let lanes = server.join().map_err(|_| anyhow!("a thread failed"))?;
+            done.lanes.extend(lanes);
         }
         match action {
-            Some(action) => action.join().map_err(|_| anyhow!("the action failed"))?,
+            Some(action) => {
+                let acted = action.join().map_err(|_| anyhow!("the action failed"))?;
+                acted.context("the action of the trial")
+            }
             None => Ok(()),
         }
-    });
-    acted.context("the action of the trial")?;
+    })?;
     Ok(done)
 }
 
-fn lane<'a>(
+/// What concerns one port of a trial.
+struct Part<'a> {
+    traffic: &'a Traffic,
     index: usize,
-    port: &'a mut Port,
-    neighbours: &'a Neighbours,
-    traffic: &Traffic,
-    links: &[Link],
-    common: &Common,
-) -> anyhow::Result<Lane<'a>> {
-    let sends = traffic.senders().contains(&index);
-    let sending = if sends {
-        let generator = Generator::new(traffic, index, links);
-        Some(Sending::new(
-            generator.with_context(|| format!("port {}", port.info.name))?,
-        ))
-    } else {
-        None
-    };
-    Ok(Lane {
-        side: &mut port.side,
-        neighbours,
-        analyser: Analyser::new(traffic, index, common.start),
-        sending,
-    })
+    links: &'a [Link],
+}
+
+impl Part<'_> {
+    /// The port's lane, and what it sends beside it.
+    fn of<'a>(
+        &self,
+        port: &'a mut Port,
+        neighbours: &'a Neighbours,
+        start: u64,
+    ) -> anyhow::Result<(Lane<'a>, Option<Live<'a>>)> {
+        let Self {
+            traffic,
+            index,
+            links,
+        } = *self;
+        let info = &port.info;
+        let sends = traffic.senders().contains(&index);
+        let (mut sending, mut live) = (None, None);
+        let judge = match &mut port.live {
+            Some((sender, receiver)) => {
+                receiver.reset(traffic, index, start)?;
+                if sends {
+                    sender.prepare(traffic, index, links)?;
+                    live = Some(Live { sender, info });
+                }
+                Judge::Kernel(receiver, 0)
+            }
+            None => {
+                if sends {
+                    let generator = Generator::new(traffic, index, links);
+                    let generator = generator.with_context(|| format!("port {}", info.name))?;
+                    sending = Some(Sending::new(generator));
+                }
+                Judge::Analyser(Analyser::new(traffic, index, start))
+            }
+        };
+        let lane = Lane {
+            side: &mut port.side,
+            neighbours,
+            judge,
+            sending,
+        };
+        Ok((lane, live))
+    }
 }
 
 /// Does something at its time, unless the trial is stopped before.
@@ -251,22 +297,27 @@ fn act(action: Action, common: &Common) -> anyhow::Result<()> {
 }
 
 /// Puts the parts of all ports together.
-fn assemble(traffic: &Traffic, lanes: Vec<Lane>, common: &Common) -> Trial {
+fn assemble(traffic: &Traffic, done: Done, common: &Common) -> anyhow::Result<Trial> {
     let mut sent = vec![0; traffic.streams.len()];
     let (mut elapsed, mut lateness) = (0, new_histogram());
-    for sending in lanes.iter().filter_map(|lane| lane.sending.as_ref()) {
-        let own = sending.generator.sent();
+    let mut add = |own: &[u64], time: u64, late| {
         sent.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
-        elapsed = elapsed.max(sending.elapsed(common));
+        elapsed = elapsed.max(time);
         // both have the same bounds
-        let _ = lateness.add(&sending.lateness);
+        let _ = lateness.add(late);
+    };
+    for sending in done.lanes.iter().filter_map(|lane| lane.sending.as_ref()) {
+        let own = sending.generator.sent();
+        add(&own, sending.elapsed(common), &sending.lateness);
     }
-    let findings: Vec<Findings> = lanes
-        .into_iter()
-        .map(|lane| lane.analyser.finish())
-        .collect();
+    for live in &done.live {
+        let time = common.elapsed(live.frames.iter().sum(), live.last);
+        add(&live.frames, time, &live.lateness);
+    }
+    let findings = done.lanes.into_iter().map(|lane| lane.judge.finish());
+    let findings: Vec<Findings> = findings.collect::<anyhow::Result<_>>()?;
     let (streams, unknown_damaged, foreign) = conclude(traffic, common.start, &sent, &findings);
-    Trial {
+    Ok(Trial {
         streams,
         elapsed: Duration::from_nanos(elapsed),
         lateness,
@@ -274,5 +325,5 @@ fn assemble(traffic: &Traffic, lanes: Vec<Lane>, common: &Common) -> Trial {
         foreign,
         missed: 0,
         interrupted: common.is_stopped(),
-    }
+    })
 }

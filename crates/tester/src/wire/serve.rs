@@ -23,13 +23,7 @@ pub(super) fn serve<'a>(
     cpu: Option<u32>,
     common: &Common,
 ) -> Vec<Lane<'a>> {
-    if let Some(cpu) = cpu {
-        let mut cpus = CpuSet::new();
-        cpus.set(cpu as usize);
-        // best effort: without it the measurement is only noisier
-        let _ = sched_setaffinity(None, &cpus);
-    }
-    let _ = set_current_timer_slack(NonZero::new(1));
+    place(cpu);
     loop {
         let received: usize = lanes.iter_mut().map(Lane::receive).sum();
         let next = lanes.iter_mut().filter_map(|lane| lane.send(common)).min();
@@ -47,6 +41,17 @@ pub(super) fn serve<'a>(
             }
         }
     }
+}
+
+/// Prepares this thread for a trial.
+pub(super) fn place(cpu: Option<u32>) {
+    // best effort, both: without them the measurement is only noisier
+    if let Some(cpu) = cpu {
+        let mut cpus = CpuSet::new();
+        cpus.set(cpu as usize);
+        let _ = sched_setaffinity(None, &cpus);
+    }
+    let _ = set_current_timer_slack(NonZero::new(1));
 }
 
 /// Sleeps until a frame comes, at most for this time, ns.

@@ -134,6 +134,11 @@ fn a_cable_between_af_xdp_sockets() {
     cable(Kind::AfXdp);
 }
 
+#[test]
+fn a_cable_between_xdp_ports() {
+    cable(Kind::Xdp);
+}
+
 fn router(kind: fn(String) -> Kind) {
     let Some(net) = Net::router() else { return };
     let mut wire = net.wire(kind, quick());
@@ -149,6 +154,11 @@ fn linux_between_packet_sockets() {
 #[test]
 fn linux_between_af_xdp_sockets() {
     router(Kind::AfXdp);
+}
+
+#[test]
+fn linux_between_xdp_ports() {
+    router(Kind::Xdp);
 }
 
 #[test]

@@ -1,0 +1,73 @@
+//! `bora test`: plans, reports, comparisons.
+
+mod run;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use bora_tester::plan::{self, Plan, SHIPPED, shipped};
+use bora_tester::report;
+
+use crate::arguments::TestCommand;
+
+/// Width of tables where the terminal's is not known.
+const WIDTH: usize = 120;
+
+pub(crate) fn test(command: TestCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        TestCommand::Run(options) => {
+            return run::test_run(*options);
+        }
+        TestCommand::Plans => plans(),
+        TestCommand::Show { plan } => match shipped(&plan) {
+            Some(text) => anstream::print!("{text}"),
+            None => anstream::print!("{}", Plan::read(&plan)?.1),
+        },
+        TestCommand::Check { plan } => {
+            let (read, _) = Plan::read(&plan)?;
+            anstream::println!("{plan}: good, {} tests", read.tests.len());
+        }
+        TestCommand::Schema => anstream::println!("{:#}", plan::schema()),
+        TestCommand::Report { file, output } => render(&file, output.as_deref())?,
+        TestCommand::Compare { a, b, json } => {
+            // 1 says that the reports differ
+            return Ok(compare(&a, &b, json).unwrap_or_else(|error| {
+                eprintln!("bora: {error:#}");
+                ExitCode::from(2)
+            }));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Names and titles of the plans that come with Bora.
+fn plans() {
+    for (name, text) in SHIPPED {
+        let title = Plan::parse(text).map(|plan| plan.title);
+        anstream::println!("{name:<14}{}", title.unwrap_or_default());
+    }
+}
+
+fn render(file: &Path, output: Option<&Path>) -> anyhow::Result<()> {
+    let found = report::read(file)?;
+    match output {
+        Some(output) => report::write_html(&found, output),
+        None => {
+            anstream::print!("{}", report::table(&found, WIDTH));
+            Ok(())
+        }
+    }
+}
+
+fn compare(a: &Path, b: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let found = report::compare(&report::read(a)?, &report::read(b)?);
+    match json {
+        true => {
+            let text = serde_json::to_string_pretty(&found).context("cannot write JSON")?;
+            anstream::println!("{text}");
+        }
+        false => anstream::print!("{found}"),
+    }
+    Ok(ExitCode::from(found.exit_code()))
+}

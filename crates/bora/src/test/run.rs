@@ -1,0 +1,129 @@
+//! `bora test run`: what was typed over a plan, the ports, the report.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, bail, ensure};
+use bora_tester::plan::{Calibrate, Length, Plan, PortSection, Variant};
+use bora_tester::ports::{self, PortSpec};
+use bora_tester::report;
+use bora_tester::router::Device;
+use bora_tester::measure::measure;
+use bora_tester::run::{Opened, Options, run, save};
+use bora_tester::wire::{self, Wire};
+
+use super::WIDTH;
+use crate::arguments::{LengthArgument, TestRunOptions};
+
+pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
+    let (mut plan, mut text) = Plan::read(&options.plan)?;
+    change(&mut plan, &options)?;
+    let typed: Vec<String> = std::env::args().skip(1).collect();
+    text += &format!("\n# carried out by: bora {}\n", typed.join(" "));
+    let specs: anyhow::Result<Vec<PortSpec>> = plan.ports.iter().map(PortSection::spec).collect();
+    let specs = specs?;
+    ensure!(
+        specs.len() >= 2,
+        "{} ports; name at least two with --port or in [[port]] sections of the plan",
+        specs.len()
+    );
+    let stop = stop_on_signals()?;
+    let device = Device::new(plan.router.clone(), None);
+    let how = Options {
+        length: match options.duration {
+            LengthArgument::Short => Length::Short,
+            LengthArgument::Full => Length::Full,
+        },
+        stop: stop.clone(),
+        ask,
+    };
+    let open = |specs: &[PortSpec]| open(specs, options.force, &stop);
+    let (cases, _) = plan.cases(&specs, how.length)?;
+    let mut display = report::Display::new(cases.len());
+    let mut found = run(&plan, &specs, &device, &how, &open, &mut |bench, device, job, test| {
+        measure(bench, device, job, test, &mut |step| display.step(step))
+    })?;
+    display.finish();
+    found.plan = text;
+    let paths = save(&found, &options.output, &options.plan)?;
+    match options.json {
+        true => anstream::println!("{}", serde_json::to_string_pretty(&found)?),
+        false => anstream::print!("{}", report::table(&found, WIDTH)),
+    }
+    for path in paths {
+        eprintln!("bora: wrote {}", path.display());
+    }
+    Ok(match found.complete {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// Replaces parts of the plan by what was typed.
+fn change(plan: &mut Plan, options: &TestRunOptions) -> anyhow::Result<()> {
+    if !options.ports.is_empty() {
+        plan.ports = options.ports.clone();
+    }
+    plan.seed = options.seed.unwrap_or(plan.seed);
+    if options.no_calibration {
+        plan.calibration = Calibrate::Off;
+    }
+    let router = &mut plan.router;
+    router.shell = options.shell.clone().or(router.shell.take());
+    router.restart = options.restart.clone().or(router.restart.take());
+    if !options.only.is_empty() {
+        let names: Vec<String> = plan.tests.iter().map(|test| test.name()).collect();
+        if let Some(unknown) = options.only.iter().find(|only| !names.contains(only)) {
+            bail!(
+                "--only {unknown}: the plan has the tests {}",
+                names.join(", ")
+            );
+        }
+        plan.tests
+            .retain(|test| options.only.contains(&test.name()));
+    }
+    if !options.sizes.is_empty() {
+        plan.sizes = Variant::both(options.sizes.clone());
+        for test in &mut plan.tests {
+            test.sizes = None;
+        }
+    }
+    // once more: places in the file would mislead now
+    plan.check()
+        .map_err(|problem| anyhow::anyhow!("with what was typed: {problem}"))
+}
+
+fn open(specs: &[PortSpec], force: bool, stop: &Arc<AtomicBool>) -> anyhow::Result<Opened> {
+    let ports = ports::open(specs, Vec::new(), ports::Options { force })?;
+    let options = wire::Options {
+        stop: stop.clone(),
+        ..wire::Options::default()
+    };
+    let wire = Wire::new(ports, options);
+    let ports = wire.ports().map(ports::PortInfo::record).collect();
+    let bench = Box::new(wire);
+    Ok(Opened { bench, ports })
+}
+
+/// Ctrl-C ends the run in order: what was measured is kept. A second one ends it at once.
+fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = stop.clone();
+    ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+        eprintln!("bora: stopping; what was measured is kept (again to end at once)");
+    })
+    .context("cannot handle signals")?;
+    Ok(stop)
+}
+
+fn ask(text: &str) -> anyhow::Result<()> {
+    eprintln!("bora: {text} Then press Enter.");
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line)?;
+    ensure!(read > 0, "nobody is there to do it; use --no-calibration");
+    Ok(())
+}

@@ -1,0 +1,121 @@
+//! From a test of a plan to its method.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use crate::method::{Context, Hook, Limit, Method, Options, Search};
+use crate::plan::{self, Rate, Share, Time, Variant};
+use crate::report::Step;
+use crate::result::Test;
+use crate::router::Device;
+use crate::run::Job;
+use crate::trial::Bench;
+
+/// Length of a search's first trials, where the plan says nothing.
+const INITIAL: Duration = Duration::from_secs(1);
+
+/// Carries out one test. What is found is in `test`, also if it ends early.
+///
+/// # Errors
+/// See [`Method::run`]; or the plan does not say how to act on the router.
+pub fn measure(
+    bench: &mut dyn Bench,
+    device: &Device,
+    job: &Job<'_>,
+    test: &mut Test,
+    progress: &mut dyn FnMut(&Step<'_>),
+) -> anyhow::Result<()> {
+    let changes = Arc::new(AtomicU64::new(0));
+    let options = options(job, hook(device, job, &changes)?);
+    let mut context = Context {
+        bench,
+        traffic: job.case.traffic.clone(),
+        ports: job.ports,
+        limit: limit(job),
+        options,
+        progress,
+        stop: job.stop,
+        test: std::mem::take(test),
+    };
+    let done = method(job).run(&mut context);
+    *test = context.test;
+    let changed = changes.load(Ordering::Relaxed);
+    if changed > 0 {
+        test.notes.push(format!("{changed} route changes in all"));
+    }
+    done
+}
+
+fn method(job: &Job<'_>) -> Method {
+    let name = job.test.method.name();
+    let mut all = Method::ALL.into_iter();
+    all.find(|method| method.name() == name)
+        .expect("plans know the same methods")
+}
+
+/// The tester's own limit, or that of the links.
+fn limit(job: &Job<'_>) -> Limit {
+    let nominal = crate::rate::line_rate(job.speed, job.case.traffic.frames.mean());
+    let rate = job.limit.unwrap_or(nominal);
+    Limit {
+        rate,
+        by_tester: job.line_rate.is_none_or(|line| rate < line),
+    }
+}
+
+fn options(job: &Job<'_>, hook: Option<Hook>) -> Options {
+    let (test, usual) = (job.test, Options::default());
+    let pick = |time: &Option<Variant<Time>>| time.as_ref().map(|time| time.pick(job.length).0);
+    let shares = |shares: &Option<Vec<Share>>| {
+        let shares = shares.iter().flatten();
+        shares.map(|share| share.0).collect::<Vec<f64>>()
+    };
+    let frame = job.case.traffic.frames.mean();
+    let frames = |rate: &Rate| rate.0.frames(job.speed, frame);
+    let time = pick(&test.time).unwrap_or(usual.time);
+    let width = test.width.as_ref().map(|width| width.pick(job.length).0);
+    let trials = test.trials.as_ref().map(|trials| trials.pick(job.length));
+    Options {
+        search: match test.search.unwrap_or_default() {
+            plan::Search::Mlr => Search::Mlr,
+            plan::Search::Binary => Search::Binary,
+        },
+        losses: match shares(&test.loss) {
+            losses if losses.is_empty() => usual.losses,
+            losses => losses,
+        },
+        exceed: test.exceed.map_or(usual.exceed, |share| share.0),
+        width: width.unwrap_or(usual.width),
+        time,
+        initial_time: pick(&test.initial_time).unwrap_or(INITIAL.min(time)),
+        sum_time: pick(&test.sum_time).unwrap_or(time),
+        trials: trials.unwrap_or(usual.trials),
+        loads: shares(&test.loads),
+        rates: test.rates.iter().flatten().map(frames).collect(),
+        rate: test.rate.as_ref().map(frames),
+        step: test.step.map_or(usual.step, |step| step.0),
+        hook,
+    }
+}
+
+/// What the method does to the router meanwhile.
+fn hook(device: &Device, job: &Job<'_>, changes: &Arc<AtomicU64>) -> anyhow::Result<Option<Hook>> {
+    let missing = |what: &str| format!("[router] has no `{what}` (or --{what})");
+    Ok(Some(match job.test.method {
+        plan::Method::Reset => device.reset().with_context(|| missing("reset"))?,
+        plan::Method::Outage => device.restart().with_context(|| missing("restart"))?,
+        plan::Method::Churn => {
+            let port = job.case.traffic.streams.first().map(|stream| stream.to);
+            let via: Option<IpAddr> = port.and_then(|port| *job.via.get(port)?);
+            let via = via.context("the port has no address for routes to lead to")?;
+            let time = job.test.time.as_ref();
+            let time = time.map_or(INITIAL, |time| time.pick(job.length).0);
+            device.churn(via, time, changes.clone())?
+        }
+        _ => return Ok(None),
+    }))
+}

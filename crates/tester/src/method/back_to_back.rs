@@ -1,0 +1,108 @@
+//! The longest burst of frames at the highest load that comes through whole (RFC 2544, 26.4), and
+//! the time that the router's buffers hold (RFC 9004).
+
+use std::time::Duration;
+
+use super::statistics::{average, deviation, mean};
+use super::{Context, throughput};
+use crate::trial::{Step, TrialSpec};
+
+/// How close a burst length is searched, of the length.
+const WIDTH: f64 = 0.01;
+/// Shortest burst that is tried, frames.
+const SHORTEST: u64 = 2;
+/// A burst may take so much longer than it should before it counts as not sent.
+const PATIENCE: u32 = 4;
+
+pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
+    let Some(throughput) = throughput::reference(context)? else {
+        return Ok(());
+    };
+    let rate = context.limit.rate;
+    let most = (rate * context.options.time.as_secs_f64()) as u64;
+    let mut bursts = Vec::new();
+    for left in (1..=context.options.trials.max(1)).rev() {
+        let about = bursts.last().copied();
+        match longest(context, rate, most.max(SHORTEST), about, left)? {
+            Some(burst) => bursts.push(burst),
+            None => {
+                context.note("back to back: not even two frames in a row came through");
+                return Ok(());
+            }
+        }
+    }
+    if bursts.iter().all(|&burst| burst >= most) {
+        context.note(format!(
+            "back to back: bursts of {most} frames, the longest that were tried, come through: \
+             the router keeps up with the load, and its buffers do not show"
+        ));
+        return Ok(());
+    }
+    let frames: Vec<f64> = bursts.iter().map(|&burst| burst as f64).collect();
+    context.note(format!(
+        "back to back: bursts of {} to {} frames, standard deviation {:.1}, in {} repetitions",
+        bursts.iter().min().unwrap_or(&0),
+        bursts.iter().max().unwrap_or(&0),
+        deviation(&frames),
+        bursts.len()
+    ));
+    // RFC 9004, 6.4: while the burst comes, the router forwards at its throughput
+    let times: Vec<f64> = frames
+        .iter()
+        .map(|burst| burst / rate * (1.0 - throughput / rate).max(0.0) * 1e3)
+        .collect();
+    let corrected = average(&times);
+    let mut burst = mean("longest burst", "of each port", "frames", frames);
+    burst.more_is_better = Some(true);
+    context.find(burst);
+    if corrected.is_some() {
+        context.find(mean("buffer time", "corrected", "ms", times));
+    }
+    Ok(())
+}
+
+/// The longest burst without loss, by halving; `None` if there is none.
+fn longest(
+    context: &mut Context<'_>,
+    rate: f64,
+    most: u64,
+    about: Option<u64>,
+    left: u32,
+) -> anyhow::Result<Option<u64>> {
+    let (mut good, mut bad) = (0, most + 1);
+    let mut next = about.unwrap_or(most);
+    while bad - good > ((good as f64 * WIDTH) as u64).max(1) {
+        match burst(context, rate, next, left)? {
+            true => good = next,
+            false => bad = next,
+        }
+        if good >= most || bad <= SHORTEST {
+            break;
+        }
+        let near = ((next as f64 * 4.0 * WIDTH) as u64).max(1);
+        next = match about {
+            // beside the last result first
+            Some(about) if next == about && good == about => (about + near).min(bad - 1),
+            Some(about) if next == about => about.saturating_sub(near).max(good + 1),
+            _ => good + (bad - good) / 2,
+        }
+        .max(SHORTEST);
+    }
+    Ok((good > 0).then_some(good))
+}
+
+/// Whether a burst comes through.
+fn burst(context: &mut Context<'_>, rate: f64, length: u64, left: u32) -> anyhow::Result<bool> {
+    let time = Duration::from_secs_f64(length as f64 / rate) * PATIENCE + Duration::from_millis(50);
+    let spec = TrialSpec {
+        steps: vec![Step { rate, time }],
+        limit: Some(length),
+        purpose: "burst",
+        ..context.steady("burst", rate, time)
+    };
+    let done = context.trial(&spec, context.options.time * left)?;
+    if !done.valid {
+        context.note("back to back: the tester could not send all bursts as fast as it should");
+    }
+    Ok(done.trial.counts().lost() == 0)
+}

@@ -1,0 +1,36 @@
+//! Loss at loads from the highest one downwards, until two in turn lose nothing (RFC 2544, 26.3).
+
+use super::{Context, percent};
+use crate::result::Finding;
+
+pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
+    let step = context.options.step.clamp(0.01, 1.0);
+    let steps = (1.0 / step).round() as u32;
+    let mut without_loss = 0;
+    for left in (1..=steps).rev() {
+        let share = f64::from(left) * step;
+        let rate = context.limit.rate * share;
+        let spec = context.steady("loss curve", rate, context.options.time);
+        let done = context.trial(&spec, context.options.time * left)?;
+        let goal = format!("load {} % of {}", percent(share), context.whole());
+        if !done.valid {
+            context.note(format!("{goal}: the tester could not keep the load up"));
+        }
+        let loss = done.trial.counts().loss_ratio() * 100.0;
+        context.find(Finding {
+            metric: "frame loss".into(),
+            goal,
+            unit: "%".into(),
+            value: done.valid.then_some(loss),
+            low: None,
+            high: None,
+            samples: vec![loss],
+            more_is_better: Some(false),
+        });
+        without_loss = if loss == 0.0 { without_loss + 1 } else { 0 };
+        if without_loss == 2 {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Latency at certain loads: of the throughput, or given ones (RFC 2544, 26.2; percentiles and
+//! delay variation as RFC 8219 has them).
+//!
+//! RFC 2544 tags one frame of a stream; here every frame is measured.
+
+use hdrhistogram::Histogram;
+
+use super::record::{delay_variation, latency};
+use super::statistics::mean;
+use super::{Context, percent, throughput};
+use crate::trial::new_histogram;
+
+/// RFC 8219, 7.2: typical (median) and worst case (99.9 %); and what people ask for in between.
+const QUANTILES: [(&str, f64); 3] = [
+    ("latency, 50 %", 0.5),
+    ("latency, 99 %", 0.99),
+    ("latency, 99.9 %", 0.999),
+];
+const LOADS: [f64; 3] = [0.1, 0.5, 0.9];
+
+pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
+    for (goal, rate) in loads(context)? {
+        let (mut all, mut repeats) = (new_histogram(), Vec::new());
+        let count = context.options.trials.max(1);
+        for left in (1..=count).rev() {
+            let spec = context.steady("latency", rate, context.options.time);
+            let done = context.trial(&spec, context.options.time * left)?;
+            if !done.valid {
+                context.note(format!("{goal}: the tester could not keep the load up"));
+            }
+            let latency = done.trial.latency();
+            // both have the same bounds
+            let _ = all.add(&latency);
+            repeats.push(latency);
+        }
+        keep(context, &goal, rate, &all, &repeats);
+    }
+    Ok(())
+}
+
+/// Names of loads, and frames a second of each port.
+fn loads(context: &mut Context<'_>) -> anyhow::Result<Vec<(String, f64)>> {
+    if !context.options.rates.is_empty() {
+        let rates = context.options.rates.iter();
+        let named = rates.map(|&rate| (format!("{rate:.0} frames/s a port"), rate));
+        return Ok(named.collect());
+    }
+    let mut shares = context.options.loads.clone();
+    if shares.is_empty() {
+        shares = LOADS.to_vec();
+    }
+    let Some(throughput) = throughput::reference(context)? else {
+        return Ok(Vec::new());
+    };
+    let name = |share: f64| format!("load {} % of throughput", percent(share));
+    let loads = shares.into_iter();
+    Ok(loads
+        .map(|share| (name(share), share * throughput))
+        .collect())
+}
+
+fn keep(
+    context: &mut Context<'_>,
+    goal: &str,
+    rate: f64,
+    all: &Histogram<u64>,
+    repeats: &[Histogram<u64>],
+) {
+    let Some(curve) = latency(goal.into(), rate, all) else {
+        context.note(format!("{goal}: no frame came"));
+        return;
+    };
+    context.test.latencies.push(curve);
+    let microseconds = |value: &dyn Fn(&Histogram<u64>) -> u64| {
+        let there = repeats.iter().filter(|repeat| !repeat.is_empty());
+        there.map(|repeat| value(repeat) as f64 / 1e3).collect()
+    };
+    for (metric, quantile) in QUANTILES {
+        let samples = microseconds(&|repeat| repeat.value_at_quantile(quantile));
+        let mut finding = mean(metric, goal, "us", samples);
+        finding.more_is_better = Some(false);
+        context.find(finding);
+    }
+    let mut variation = mean(
+        "delay variation",
+        goal,
+        "us",
+        microseconds(&delay_variation),
+    );
+    variation.more_is_better = Some(false);
+    context.find(variation);
+}

@@ -1,0 +1,192 @@
+//! The methods of a test: which trials are done, and what follows from them.
+//!
+//! Each is a function over a [`Context`] and knows neither ports nor clocks. Rates are in frames a
+//! second of each sending port, but for findings, which are of all ports together.
+
+mod back_to_back;
+mod churn;
+mod context;
+mod forwarding;
+mod frame_loss;
+mod latency;
+mod outage;
+mod record;
+mod recovery;
+mod saturation;
+mod statistics;
+mod throughput;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use context::{Context, Interrupted, Limit};
+
+/// What a test is told. Every method uses some of it.
+#[derive(Clone)]
+pub struct Options {
+    /// How throughput is searched.
+    pub search: Search,
+    /// Loss that is tolerated, 0 to 1; a result each.
+    pub losses: Vec<f64>,
+    /// Part of the time in which more may be lost (RFC 9971), 0 to 1.
+    pub exceed: f64,
+    /// How close a search must come, relative to the load.
+    pub width: f64,
+    /// Length of a trial.
+    pub time: Duration,
+    /// Length of a search's first trials.
+    pub initial_time: Duration,
+    /// Sum of trial lengths that decides a load.
+    pub sum_time: Duration,
+    /// Repetitions.
+    pub trials: u32,
+    /// Loads to measure at: of the throughput (latency), of the limit (saturation).
+    pub loads: Vec<f64>,
+    /// Loads to measure at, frames a second of each sending port.
+    pub rates: Vec<f64>,
+    /// Load meanwhile, frames a second of each sending port.
+    pub rate: Option<f64>,
+    /// Step of the offered load, 0 to 1.
+    pub step: f64,
+    /// What is done to the router.
+    pub hook: Option<Hook>,
+}
+
+/// Something done to the router while frames are sent.
+pub type Hook = Arc<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
+
+impl Default for Options {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        Self {
+            search: Search::Mlr,
+            losses: vec![0.0],
+            // RFC 2544's goal, as RFC 9971 has it (4.10.2)
+            exceed: 0.0,
+            width: 0.005,
+            time: second,
+            initial_time: second,
+            sum_time: second,
+            trials: 1,
+            loads: Vec::new(),
+            rates: Vec::new(),
+            rate: None,
+            step: 0.1,
+            hook: None,
+        }
+    }
+}
+
+/// Ways to find a throughput.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Search {
+    /// RFC 9971.
+    #[default]
+    Mlr,
+    /// RFC 2544, 26.1.
+    Binary,
+}
+
+/// What is measured, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// RFC 2544, 26.1; RFC 9971.
+    Throughput,
+    /// RFC 2544, 26.2; RFC 8219.
+    Latency,
+    /// RFC 2544, 26.3.
+    FrameLoss,
+    /// RFC 2544, 26.4; RFC 9004.
+    BackToBack,
+    /// RFC 2544, 26.5.
+    Recovery,
+    /// RFC 2544, 26.6; RFC 6201.
+    Reset,
+    /// Bianco05.
+    Saturation,
+    /// RFC 2889, 5.1 to 5.3.
+    Forwarding,
+    /// How long a restart is felt.
+    Outage,
+    /// Loss and latency while routes change.
+    Churn,
+}
+
+impl Method {
+    /// Every method.
+    pub const ALL: [Self; 10] = [
+        Self::Throughput,
+        Self::Latency,
+        Self::FrameLoss,
+        Self::BackToBack,
+        Self::Recovery,
+        Self::Reset,
+        Self::Saturation,
+        Self::Forwarding,
+        Self::Outage,
+        Self::Churn,
+    ];
+
+    /// As plans and reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Latency => "latency",
+            Self::FrameLoss => "frame-loss",
+            Self::BackToBack => "back-to-back",
+            Self::Recovery => "recovery",
+            Self::Reset => "reset",
+            Self::Saturation => "saturation",
+            Self::Forwarding => "forwarding",
+            Self::Outage => "outage",
+            Self::Churn => "churn",
+        }
+    }
+
+    /// Where it is described.
+    pub fn reference(self) -> &'static str {
+        match self {
+            Self::Throughput => "RFC 2544, 26.1; RFC 9971",
+            Self::Latency => "RFC 2544, 26.2; RFC 8219, 7.2 and 7.3",
+            Self::FrameLoss => "RFC 2544, 26.3",
+            Self::BackToBack => "RFC 2544, 26.4; RFC 9004",
+            Self::Recovery => "RFC 2544, 26.5",
+            Self::Reset => "RFC 2544, 26.6; RFC 6201",
+            Self::Saturation => "Bianco et al., 2005",
+            Self::Forwarding => "RFC 2889, 5.1 to 5.3",
+            Self::Outage => "longest gap, and frames lost at a constant rate",
+            Self::Churn => "two equal trials, routes at rest and changing",
+        }
+    }
+
+    /// Carries the method out; what it finds is in the context's test, also if it fails.
+    ///
+    /// # Errors
+    /// A trial could not be carried out, or [`Interrupted`].
+    pub fn run(self, context: &mut Context<'_>) -> anyhow::Result<()> {
+        context.test.method = self.name().into();
+        context.test.reference = self.reference().into();
+        match self {
+            Self::Throughput => throughput::run(context),
+            Self::Latency => latency::run(context),
+            Self::FrameLoss => frame_loss::run(context),
+            Self::BackToBack => back_to_back::run(context),
+            Self::Recovery => recovery::run(context),
+            Self::Reset | Self::Outage => outage::run(context),
+            Self::Saturation => saturation::run(context),
+            Self::Forwarding => forwarding::run(context),
+            Self::Churn => churn::run(context),
+        }
+    }
+}
+
+/// A share as per cent, with as many digits as it needs.
+fn percent(share: f64) -> String {
+    let percent = (share * 1e6).round() / 1e4;
+    percent.to_string()
+}
+
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! How long after an overload frames are still lost (RFC 2544, 26.5).
+
+use std::time::Duration;
+
+use super::record::milliseconds;
+use super::statistics::mean;
+use super::{Context, throughput};
+use crate::trial::{Step, TrialSpec};
+
+/// Overload, and what follows it, of the throughput.
+const OVERLOAD: f64 = 1.1;
+const AFTER: f64 = 0.5;
+
+pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
+    let Some(throughput) = throughput::reference(context)? else {
+        return Ok(());
+    };
+    let overload = (throughput * OVERLOAD).min(context.limit.rate);
+    if overload < throughput * OVERLOAD {
+        let percent = 100.0 * overload / throughput;
+        context.note(format!(
+            "recovery: the overload is {percent:.1} % of the throughput, as more cannot be sent"
+        ));
+    }
+    let time = context.options.time;
+    let mut samples = Vec::new();
+    for left in (1..=context.options.trials.max(1)).rev() {
+        let step = |rate| Step { rate, time };
+        let spec = TrialSpec {
+            steps: vec![step(overload), step(throughput * AFTER)],
+            ..context.steady("recovery", overload, time)
+        };
+        let done = context.trial(&spec, time * 2 * left)?;
+        if !done.valid {
+            context.note("recovery: the tester could not keep the overload up");
+        }
+        let outcomes = done.trial.streams.iter();
+        let last = outcomes.filter_map(|outcome| outcome.last_loss).max();
+        let Some(last) = last else {
+            context
+                .note("recovery: the overload lost no frame, so there was nothing to recover from");
+            continue;
+        };
+        let after = Duration::from_nanos(last).saturating_sub(time);
+        samples.push(milliseconds(after));
+    }
+    if !samples.is_empty() {
+        let mut finding = mean("recovery time", "", "ms", samples);
+        finding.more_is_better = Some(false);
+        context.find(finding);
+    }
+    Ok(())
+}

@@ -1,0 +1,334 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::simulated::Router;
+use super::*;
+use crate::result::{Finding, Test};
+use crate::test_traffic::one_flow;
+use crate::traffic::Traffic;
+use crate::trial::Bench;
+
+const LIMIT: Limit = Limit {
+    rate: 1e6,
+    by_tester: false,
+};
+
+fn traffic() -> Arc<Traffic> {
+    let mut traffic = one_flow(64);
+    let mut back = traffic.streams[0].clone();
+    (back.from, back.to) = (1, 0);
+    traffic.streams.push(back);
+    Arc::new(traffic)
+}
+
+fn run_within(bench: &mut dyn Bench, method: Method, options: Options, limit: Limit) -> Test {
+    let ports = ["a".to_string(), "b".to_string()];
+    let mut shown = 0;
+    let mut context = Context {
+        bench,
+        traffic: traffic(),
+        ports: &ports,
+        limit,
+        options,
+        progress: &mut |step| shown += u32::from(step.remaining.is_some()),
+        stop: &AtomicBool::new(false),
+        test: Test {
+            line_rate: Some(1e6),
+            ..Test::default()
+        },
+    };
+    method.run(&mut context).unwrap();
+    let test = context.test;
+    assert!(test.trials.iter().all(|trial| trial.streams.len() == 2));
+    assert!(shown as usize == test.trials.len() && shown > 0);
+    test
+}
+
+fn run(router: Router, method: Method, options: Options) -> Test {
+    let mut router = router;
+    run_within(&mut router, method, options, LIMIT)
+}
+
+fn finding<'a>(test: &'a Test, metric: &str, goal: &str) -> &'a Finding {
+    let mut all = test.findings.iter();
+    let found = all.find(|finding| finding.metric == metric && finding.goal == goal);
+    found.unwrap_or_else(|| panic!("no {metric}, {goal} in {:#?}", test.findings))
+}
+
+fn value(test: &Test, metric: &str, goal: &str) -> f64 {
+    finding(test, metric, goal).value.expect("a value")
+}
+
+#[track_caller]
+fn near(found: f64, truth: f64, error: f64) {
+    assert!(
+        (found - truth).abs() <= error,
+        "{found} is not {truth} ± {error}"
+    );
+}
+
+#[test]
+fn throughput_is_the_capacity_of_both_ports() {
+    for search in [Search::Mlr, Search::Binary] {
+        let options = Options {
+            search,
+            losses: vec![0.0, 0.01],
+            ..Options::default()
+        };
+        let test = run(Router::default(), Method::Throughput, options);
+        let bare = finding(&test, "throughput", "loss 0 %");
+        near(bare.value.unwrap(), 2e5, 2e5 * 0.006);
+        assert!(bare.low <= bare.value && bare.high > bare.value);
+        // at 1 % loss the offered load is higher, what is forwarded is the capacity
+        near(value(&test, "throughput", "loss 1 %"), 2e5, 2e5 * 0.006);
+    }
+}
+
+#[test]
+fn a_router_at_line_rate_says_so() {
+    let router = Router {
+        capacity: 2e6,
+        ..Router::default()
+    };
+    let test = run(router, Method::Throughput, Options::default());
+    near(value(&test, "throughput", "loss 0 %"), 2e6, 1.0);
+    assert!(
+        test.notes[0].contains("line rate came through"),
+        "{:?}",
+        test.notes
+    );
+}
+
+#[test]
+fn the_testers_limit_is_no_result() {
+    let fast = || Router {
+        capacity: 2e6,
+        ..Router::default()
+    };
+    let limit = Limit {
+        rate: 5e5,
+        by_tester: true,
+    };
+    let test = run_within(&mut fast(), Method::Throughput, Options::default(), limit);
+    let found = finding(&test, "throughput", "loss 0 %");
+    assert_eq!((found.value, found.low), (None, Some(1e6)));
+    assert!(
+        test.notes[0].contains("at least 1000000"),
+        "{:?}",
+        test.notes
+    );
+    // a tester that proves slower than its calibration
+    let slow = Router {
+        fastest: 4e5,
+        ..fast()
+    };
+    let test = run(slow, Method::Throughput, Options::default());
+    assert_eq!(finding(&test, "throughput", "loss 0 %").value, None);
+    assert!(test.notes[0].contains("can do no more"), "{:?}", test.notes);
+}
+
+#[test]
+fn trials_that_the_tester_spoils_are_done_again() {
+    let router = Router {
+        hiccup: Some(3),
+        ..Router::default()
+    };
+    let test = run(router, Method::Throughput, Options::default());
+    near(value(&test, "throughput", "loss 0 %"), 2e5, 2e5 * 0.006);
+    assert!(test.trials.iter().any(|trial| trial.missed > 0));
+}
+
+#[test]
+fn a_dead_router_ends_every_method() {
+    for method in Method::ALL {
+        let router = Router {
+            loss: 1.0,
+            ..Router::default()
+        };
+        let options = Options {
+            hook: Some(Arc::new(|| Ok(()))),
+            ..Options::default()
+        };
+        let test = run(router, method, options);
+        assert!(test.trials.len() < 200, "{}", method.name());
+    }
+}
+
+#[test]
+fn latency_at_shares_of_the_throughput() {
+    let options = Options {
+        trials: 3,
+        ..Options::default()
+    };
+    let test = run(Router::default(), Method::Latency, options);
+    assert_eq!(test.latencies.len(), 3);
+    for (latency, share) in test.latencies.iter().zip([0.1, 0.5, 0.9]) {
+        near(latency.rate, share * 1e5, share * 600.0);
+        assert!(latency.quantiles.is_sorted());
+    }
+    let found = finding(&test, "latency, 50 %", "load 50 % of throughput");
+    near(found.value.unwrap(), 20.0, 0.1);
+    assert_eq!(found.samples.len(), 3);
+    near(
+        value(&test, "delay variation", "load 90 % of throughput"),
+        0.0,
+        0.1,
+    );
+}
+
+#[test]
+fn loss_from_the_top_until_two_loads_lose_nothing() {
+    let router = Router {
+        capacity: 7.5e5,
+        ..Router::default()
+    };
+    let test = run(router, Method::FrameLoss, Options::default());
+    near(
+        value(&test, "frame loss", "load 100 % of line rate"),
+        25.0,
+        0.01,
+    );
+    near(
+        value(&test, "frame loss", "load 80 % of line rate"),
+        6.25,
+        0.01,
+    );
+    assert_eq!(value(&test, "frame loss", "load 70 % of line rate"), 0.0);
+    assert_eq!(test.findings.len(), 5);
+}
+
+#[test]
+fn bursts_show_the_buffer() {
+    let router = Router {
+        buffer: 900.0,
+        ..Router::default()
+    };
+    let options = Options {
+        trials: 5,
+        ..Options::default()
+    };
+    let test = run(router, Method::BackToBack, options);
+    // of 1000 frames that come in a millisecond 100 leave meanwhile
+    near(value(&test, "longest burst", "of each port"), 1000.0, 10.0);
+    // 900 frames at the link's rate
+    near(value(&test, "buffer time", "corrected"), 0.9, 0.01);
+    let fast = Router {
+        capacity: 2e6,
+        ..Router::default()
+    };
+    let test = run(fast, Method::BackToBack, Options::default());
+    assert!(test.findings.is_empty() && test.notes[0].contains("do not show"));
+}
+
+#[test]
+fn recovery_from_overload() {
+    let router = Router {
+        dizzy: Duration::from_millis(30),
+        ..Router::default()
+    };
+    let options = Options {
+        trials: 2,
+        ..Options::default()
+    };
+    let test = run(router, Method::Recovery, options);
+    near(value(&test, "recovery time", ""), 30.0, 0.1);
+}
+
+#[test]
+fn outage_and_reset_do_what_they_are_told() {
+    for method in [Method::Outage, Method::Reset] {
+        let done = Arc::new(AtomicU32::new(0));
+        let count = done.clone();
+        let router = Router {
+            outage: Duration::from_millis(120),
+            ..Router::default()
+        };
+        let options = Options {
+            rate: Some(5e4),
+            trials: 3,
+            time: Duration::from_secs(2),
+            hook: Some(Arc::new(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            })),
+            ..Options::default()
+        };
+        let test = run(router, method, options);
+        assert_eq!(done.load(Ordering::Relaxed), 3);
+        near(value(&test, "outage", "longest gap"), 120.0, 0.01);
+        near(value(&test, "outage", "frames lost"), 120.0, 0.1);
+    }
+}
+
+#[test]
+fn saturation_is_a_mean_of_runs() {
+    let options = Options {
+        trials: 5,
+        loads: vec![1.0, 0.05],
+        ..Options::default()
+    };
+    let test = run(Router::default(), Method::Saturation, options);
+    let metric = "saturation throughput";
+    near(value(&test, metric, "load 100 % of line rate"), 2e5, 10.0);
+    near(value(&test, metric, "load 5 % of line rate"), 1e5, 10.0);
+    assert_eq!(
+        finding(&test, metric, "load 5 % of line rate")
+            .samples
+            .len(),
+        5
+    );
+}
+
+#[test]
+fn forwarding_rates_of_meshes() {
+    let test = run(Router::default(), Method::Forwarding, Options::default());
+    let metric = "forwarding rate at maximum offered load";
+    near(value(&test, metric, "line rate"), 2e5, 10.0);
+    near(value(&test, "maximum forwarding rate", ""), 2e5, 10.0);
+}
+
+#[test]
+fn churn_compares_with_rest() {
+    let router = Router {
+        outage: Duration::from_millis(10),
+        ..Router::default()
+    };
+    let options = Options {
+        rate: Some(5e4),
+        trials: 2,
+        hook: Some(Arc::new(|| Ok(()))),
+        ..Options::default()
+    };
+    let test = run(router, Method::Churn, options);
+    assert_eq!(value(&test, "lost", "routes at rest"), 0.0);
+    near(value(&test, "lost", "routes changing"), 1000.0, 4.0);
+    near(
+        value(&test, "latency, 99.9 %, changing to rest", ""),
+        100.0,
+        1.0,
+    );
+    assert_eq!(test.latencies.len(), 2);
+}
+
+#[test]
+fn a_stop_keeps_what_was_measured() {
+    let ports = ["a".to_string(), "b".to_string()];
+    let stop = AtomicBool::new(false);
+    let mut context = Context {
+        bench: &mut Router::default(),
+        traffic: traffic(),
+        ports: &ports,
+        limit: LIMIT,
+        options: Options::default(),
+        progress: &mut |step| stop.store(step.trial == 2, Ordering::Relaxed),
+        stop: &stop,
+        test: Test::default(),
+    };
+    let error = Method::FrameLoss.run(&mut context).unwrap_err();
+    assert!(error.is::<Interrupted>());
+    assert_eq!(
+        (context.test.trials.len(), context.test.findings.len()),
+        (2, 2)
+    );
+}

@@ -1,0 +1,131 @@
+//! The highest load with no more than a certain loss (RFC 2544, 26.1), searched as RFC 9971 has it
+//! or by halving.
+
+use std::time::Duration;
+
+use super::{Context, Search};
+use crate::result::Finding;
+use crate::search::mlr::Budget;
+use crate::search::{Bounds, Found, Request, Sample, binary, mlr};
+
+/// The least load that is tried: of the highest one.
+const LEAST: f64 = 1e-4;
+/// Enough for several goals; more only a router needs that never does the same twice.
+const MOST_TRIALS: u32 = 500;
+/// Longest sum of trials, in those that decide a load.
+const MOST_TIME: u32 = 50;
+
+pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
+    for (loss, found) in search(context)? {
+        let finding = finding(context, loss, &found);
+        context.find(finding);
+    }
+    Ok(())
+}
+
+/// What was found for each loss that is tolerated, in the options' order.
+pub(super) fn search(context: &mut Context<'_>) -> anyhow::Result<Vec<(f64, Found)>> {
+    let options = context.options.clone();
+    let bounds = Bounds {
+        // at least a frame in the shortest trial (RFC 9971, 4.6.8.2)
+        least: (context.limit.rate * LEAST).max(1.0 / options.initial_time.as_secs_f64()),
+        most: context.limit.rate,
+    };
+    let mut measure = |request: Request| sample(context, request);
+    let found = match options.search {
+        Search::Mlr => {
+            let goal = |&loss_ratio| mlr::Goal {
+                loss_ratio,
+                exceed_ratio: options.exceed,
+                initial_time: options.initial_time.min(options.time),
+                final_time: options.time,
+                sum_time: options.sum_time.max(options.time),
+                width: options.width,
+            };
+            let goals: Vec<mlr::Goal> = options.losses.iter().map(goal).collect();
+            let budget = Budget {
+                trials: MOST_TRIALS,
+                time: options.sum_time.max(options.time) * MOST_TIME * goals.len().max(1) as u32
+                    + Duration::from_secs(60),
+            };
+            mlr::search(&goals, bounds, budget, &mut measure)?
+        }
+        Search::Binary => {
+            let mut all = Vec::new();
+            for &loss_ratio in &options.losses {
+                let goal = binary::Goal {
+                    loss_ratio,
+                    time: options.time,
+                    width: options.width,
+                };
+                all.push(binary::search(&goal, bounds, &mut measure)?);
+            }
+            all
+        }
+    };
+    Ok(options.losses.iter().copied().zip(found).collect())
+}
+
+fn sample(context: &mut Context<'_>, request: Request) -> anyhow::Result<Sample> {
+    let spec = context.steady("search", request.load, request.time);
+    let done = context.trial(&spec, request.remaining)?;
+    Ok(Sample {
+        loss_ratio: done.trial.counts().loss_ratio(),
+        beyond_tester: !done.valid,
+    })
+}
+
+/// Frames a second of all ports, unless it is the tester that cannot do more.
+fn finding(context: &mut Context<'_>, loss: f64, found: &Found) -> Finding {
+    let goal = goal(loss);
+    let all = context.senders();
+    let mut value = found.throughput.filter(|_| found.complete);
+    let at_limit = found.lower.is_some() && found.upper.is_none() && context.limit.by_tester;
+    if at_limit || (found.tester_bound && found.lower.is_some()) {
+        let least = found.lower.unwrap_or(0.0) * all;
+        context.note(format!(
+            "throughput, {goal}: at least {least:.0} frames/s; the tester itself can do no more"
+        ));
+        value = None;
+    } else if found.lower.is_none() {
+        context.note(format!(
+            "throughput, {goal}: not even the least load that was tried came through"
+        ));
+    } else if found.upper.is_none() {
+        let whole = context.whole();
+        context.note(format!(
+            "throughput, {goal}: {whole} came through, so the router may do more (RFC 9971: irregular)"
+        ));
+    } else if value.is_none() {
+        context.note(format!(
+            "throughput, {goal}: the search was given up, because equal trials had too different results"
+        ));
+    }
+    Finding {
+        metric: "throughput".into(),
+        goal,
+        unit: "frames/s".into(),
+        value: value.map(|rate| rate * all),
+        low: found.lower.map(|rate| rate * all),
+        high: found.upper.map(|rate| rate * all),
+        samples: Vec::new(),
+        more_is_better: Some(true),
+    }
+}
+
+/// `loss 0 %`.
+fn goal(loss: f64) -> String {
+    format!("loss {} %", crate::method::percent(loss))
+}
+
+/// The throughput that other methods refer to, frames a second of each port: that of the first
+/// goal, or the tester's limit.
+pub(super) fn reference(context: &mut Context<'_>) -> anyhow::Result<Option<f64>> {
+    context.options.losses.truncate(1);
+    let found = search(context)?;
+    let lower = found.first().and_then(|(_, found)| found.lower);
+    if lower.is_none() {
+        context.note("no load came through, so there is no throughput to refer to");
+    }
+    Ok(lower)
+}
