@@ -1,34 +1,35 @@
-//! The generator on memif beside testpmd's `txonly` and `flowgen`, into the same receiver.
+//! The tester on memif beside testpmd's `txonly` and `flowgen`, into the same receiver.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, anyhow, ensure};
-use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
+use anyhow::Context;
+use bora_buffer::{MAX_BATCH, Pool, Region, SharedFrames};
 use bora_port::Queue;
 use bora_port::memif::{Config, Port, Role};
-use bora_tester::clock;
-use bora_tester::generate::Generator;
-use rustix::thread::{CpuSet, sched_setaffinity};
+use bora_tester::ports::Kind;
 
-use super::{link, traffic};
-use crate::Results;
+use super::{BATCH, CORES, FRAME, MANY, Sample, Samples, Socket, pin, port, send, socket, watch};
 use crate::cpu::Usage;
-use crate::engine::testpmd::{self, Options, Testpmd};
+use crate::engine::memif::{HUGE, free_huge_pages};
+use crate::engine::testpmd::{self, Device, Options, Testpmd};
 use crate::engine::{Plan, Section};
 
 const LOG2_RING: u8 = 10;
-const BATCH: usize = 64;
-const SETTLE: Duration = Duration::from_millis(200);
-const PATIENCE: Duration = Duration::from_secs(10);
-/// CPU of the sender, and of the receiver.
-const CORES: [usize; 2] = [0, 1];
 
-/// A memif and the memory its packets are in.
-struct Side {
+/// Who sends.
+#[derive(Clone, Copy)]
+enum Subject {
+    Bora { flows: u32 },
+    Testpmd { mode: &'static str, zero_copy: bool },
+}
+
+/// The receiver's memif and the memory its packets are in.
+struct Drain {
     /// Only kept: the link goes down with it.
     _port: Port,
     queue: Queue,
@@ -36,12 +37,20 @@ struct Side {
     region: Arc<Region>,
 }
 
-impl Side {
-    fn open(role: Role, socket: &Path) -> anyhow::Result<Self> {
+/// What it has received.
+#[derive(Default)]
+struct Received {
+    packets: AtomicU64,
+    octets: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Drain {
+    fn open(socket: &Path) -> anyhow::Result<Self> {
         let region = Arc::new(Region::new(8192, 2048)?);
         let frames = SharedFrames::of_new_region(&region);
         let config = Config {
-            role,
+            role: Role::Server,
             socket: socket.into(),
             id: 0,
             secret: String::new(),
@@ -61,37 +70,17 @@ impl Side {
     }
 
     /// Takes what comes until told to stop, and counts it.
-    fn drain(&mut self, count: &AtomicU64, stop: &AtomicBool) {
-        let mut packets = Vec::new();
-        while !stop.load(Ordering::Relaxed) {
+    fn run(mut self, received: &Received) {
+        let mut packets = Vec::with_capacity(MAX_BATCH);
+        while !received.stop.load(Ordering::Relaxed) {
             self.queue.refill(&mut self.pool);
-            let received = self.queue.receive(&mut packets, MAX_BATCH);
-            count.fetch_add(received as u64, Ordering::Relaxed);
+            let count = self.queue.receive(&mut packets, MAX_BATCH);
+            let octets: usize = packets.iter().map(|it| self.region.octets(it).len()).sum();
             for packet in packets.drain(..) {
                 self.pool.give(packet.into_frame(&self.region));
             }
-        }
-    }
-
-    /// Sends as fast as it goes until told to stop.
-    fn generate(&mut self, generator: &mut Generator, stop: &AtomicBool) {
-        let mut packets: Vec<Packet> = Vec::with_capacity(BATCH);
-        while !stop.load(Ordering::Relaxed) {
-            self.queue.refill(&mut self.pool);
-            self.queue.reclaim(&mut self.pool);
-            let now = clock::now();
-            while packets.len() < BATCH {
-                let Some(frame) = self.pool.take() else { break };
-                match frame.into_packet(&self.region, generator.next_length()) {
-                    Ok(mut packet) => {
-                        generator.write(self.region.octets_mut(&mut packet), now);
-                        packets.push(packet);
-                    }
-                    Err(frame) => self.pool.give(frame),
-                }
-            }
-            self.queue.transmit(&mut packets);
-            self.queue.kick();
+            received.packets.fetch_add(count as u64, Ordering::Relaxed);
+            received.octets.fetch_add(octets as u64, Ordering::Relaxed);
         }
     }
 }
@@ -102,135 +91,106 @@ impl Side {
 /// testpmd fails, or packets do not flow.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut section = Section::new("memif");
-    let subjects: &[(&str, Option<&str>, u32)] = &[
-        ("bora, 1 flow", None, 1),
-        ("bora, 1024 flows", None, 1024),
-        ("txonly", Some("txonly"), 1),
-        ("flowgen", Some("flowgen"), 1024),
-    ];
-    let (mut rates, mut cores) = (Results::default(), Results::default());
+    let mut subjects = subjects();
+    if !testpmd::is_there() {
+        let note = "testpmd is left out: it is not installed (`scripts/deps-bench`).";
+        section.notes.push(note.into());
+        subjects.retain(|(.., subject)| matches!(subject, Subject::Bora { .. }));
+    } else if free_huge_pages()? < HUGE {
+        let note = "testpmd with zero-copy is left out: no huge pages.";
+        section.notes.push(note.into());
+        let takes_huge =
+            |subject: &_| matches!(subject, Subject::Testpmd { zero_copy, .. } if *zero_copy);
+        subjects.retain(|(.., subject)| !takes_huge(subject));
+    }
+    let mut samples = Samples::default();
     let mut sockets = 0;
     for round in 1..=plan.rounds {
         eprintln!("memif: round {round} of {}", plan.rounds);
-        for (name, mode, flows) in subjects {
-            if mode.is_some() && !testpmd::is_there() {
-                continue;
-            }
+        for &(case, name, subject) in &subjects {
             sockets += 1;
-            let name_of_socket = format!("bora-bench-tester-{}-{sockets}", std::process::id());
-            let socket = std::env::temp_dir().join(name_of_socket);
-            let measured = once(*mode, *flows, &socket, plan.time);
-            let _ = std::fs::remove_file(&socket);
-            let (rate, core) = measured.with_context(|| (*name).to_owned())?;
-            rates.add("64 B", name, rate);
-            cores.add("64 B", name, core);
+            let sample = measure(subject, &socket(sockets), plan.time);
+            samples.add(case, name, sample.with_context(|| name.to_owned())?);
         }
     }
-    section.rows = rates.rows("throughput", "packets/s", "txonly");
-    section
-        .rows
-        .extend(cores.rows("packets per CPU-second of the sender", "1/s", "txonly"));
+    samples.publish(&mut section, "bora");
     Ok(section)
 }
 
-/// Packets a second received, and for each second that the sender's thread ran.
-fn once(
-    mode: Option<&str>,
-    flows: u32,
-    socket: &Path,
-    time: Duration,
-) -> anyhow::Result<(f64, f64)> {
-    let mut receiver = Side::open(Role::Server, socket)?;
-    let (count, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+fn subjects() -> Vec<(&'static str, &'static str, Subject)> {
+    let (one, many) = ("1 flow", "8192 flows");
+    let testpmd = |mode, zero_copy| Subject::Testpmd { mode, zero_copy };
+    vec![
+        (one, "bora", Subject::Bora { flows: 1 }),
+        (one, "testpmd", testpmd("txonly", false)),
+        (one, "testpmd, zero-copy", testpmd("txonly", true)),
+        (many, "bora", Subject::Bora { flows: MANY }),
+        (many, "testpmd", testpmd("flowgen", false)),
+        (many, "testpmd, zero-copy", testpmd("flowgen", true)),
+    ]
+}
+
+fn measure(subject: Subject, socket: &Path, time: Duration) -> anyhow::Result<Sample> {
+    let _socket = Socket(socket);
+    let drain = Drain::open(socket)?;
+    let received = &Received::default();
+    let (sender, id) = mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            pin(CORES[1]);
-            receiver.drain(&count, &stop);
+        scope.spawn(move || {
+            pin(None, CORES[1]);
+            let _ = sender.send(super::thread_id());
+            drain.run(received);
         });
-        let measured = match mode {
-            Some(mode) => with_testpmd(mode, socket, time, &count),
-            None => with_bora(flows, socket, time, &count),
-        };
-        stop.store(true, Ordering::Relaxed);
-        measured
+        let receiver = id.recv().context("the receiver")?;
+        let count = || Ok(received.packets.load(Ordering::Relaxed));
+        let sample = receiver.and_then(|receiver| match subject {
+            Subject::Bora { flows } => {
+                let kind = Kind::Memif {
+                    socket: socket.into(),
+                    server: false,
+                };
+                let others = || Ok(Usage::of(std::process::id(), receiver)?.ran);
+                send(port(kind, None, CORES[0]), flows, time, &count, &others)
+            }
+            Subject::Testpmd { mode, zero_copy } => {
+                let device = Device::Memif {
+                    role: "client",
+                    socket,
+                    zero_copy,
+                };
+                with_testpmd(mode, device, time, &count)
+            }
+        });
+        received.stop.store(true, Ordering::Relaxed);
+        let octets = received.octets.load(Ordering::Relaxed) as f64;
+        let length = octets / count()?.max(1) as f64;
+        super::same_length(length)?;
+        sample
     })
 }
 
-fn with_testpmd(
+/// testpmd on one port, as fast as it goes.
+pub(super) fn with_testpmd(
     mode: &str,
-    socket: &Path,
+    device: Device<'_>,
     time: Duration,
-    count: &AtomicU64,
-) -> anyhow::Result<(f64, f64)> {
+    count: &dyn Fn() -> anyhow::Result<u64>,
+) -> anyhow::Result<Sample> {
+    // only flowgen's length has the FCS in it
+    let length = match mode {
+        "flowgen" => format!("--txpkts={FRAME}"),
+        _ => format!("--txpkts={}", FRAME - 4),
+    };
+    let flows = format!("--flowgen-flows={MANY}");
     let testpmd = Testpmd::start(Options {
-        name: "generator",
+        name: "sender",
         core: CORES[0],
-        role: "client",
-        socket,
+        device,
         log2_ring_size: LOG2_RING,
-        zero_copy: false,
         mode,
-        burst: BATCH as u32,
+        burst: BATCH,
+        more: &[&length, &flows],
     })?;
     let (process, thread) = testpmd.thread()?;
-    wait_for(count)?;
-    measure(process, thread, time, count)
-}
-
-fn with_bora(
-    flows: u32,
-    socket: &Path,
-    time: Duration,
-    count: &AtomicU64,
-) -> anyhow::Result<(f64, f64)> {
-    let mut generator = Generator::new(&traffic(flows), 0, &[link()])?;
-    let mut sender = Side::open(Role::Client, socket)?;
-    let stop = &AtomicBool::new(false);
-    let (thread_id, id) = std::sync::mpsc::channel();
-    thread::scope(|scope| {
-        let worker = scope.spawn(move || {
-            pin(CORES[0]);
-            let _ = thread_id.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
-            sender.generate(&mut generator, stop);
-        });
-        let thread = id.recv().context("the generator's thread")?;
-        let measured =
-            wait_for(count).and_then(|()| measure(std::process::id(), thread, time, count));
-        stop.store(true, Ordering::Relaxed);
-        worker.join().map_err(|_| anyhow!("the generator failed"))?;
-        measured
-    })
-}
-
-/// What a sending thread does in a time; its own time is as old as the scheduler's last tick.
-fn measure(
-    process: u32,
-    thread: u32,
-    time: Duration,
-    count: &AtomicU64,
-) -> anyhow::Result<(f64, f64)> {
-    let (start, before) = (Instant::now(), count.load(Ordering::Relaxed));
-    let used = Usage::of(process, thread)?;
-    thread::sleep(time);
-    let used = Usage::of(process, thread)?.since(used).ran;
-    let packets = (count.load(Ordering::Relaxed) - before) as f64;
-    let rate = packets / start.elapsed().as_secs_f64();
-    Ok((rate, packets / used.as_secs_f64()))
-}
-
-fn wait_for(count: &AtomicU64) -> anyhow::Result<()> {
-    let start = Instant::now();
-    while count.load(Ordering::Relaxed) == 0 {
-        ensure!(start.elapsed() < PATIENCE, "no packets came");
-        thread::sleep(Duration::from_millis(5));
-    }
-    thread::sleep(SETTLE);
-    Ok(())
-}
-
-fn pin(cpu: usize) {
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    // best effort: without it the measurement is only noisier
-    let _ = sched_setaffinity(None, &cpus);
+    watch(time, count, &|| Usage::of(process, thread))
 }

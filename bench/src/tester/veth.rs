@@ -1,116 +1,234 @@
-//! Live frames on a veth pair between two namespaces: rate per core, and pacing.
+//! Ways to send on a veth pair, counted at its other end by an XDP program.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context, anyhow};
 use bora_lab::Namespace;
-use bora_tester::clock;
-use bora_tester::live::{Receiver, Sender, Sent};
-use bora_tester::schedule::Schedule;
-use bora_tester::trial::TrialSpec;
+use bora_tester::generate::Generator;
+use bora_tester::ports::Kind;
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
-use super::{link, traffic};
-use crate::Results;
+use super::counter::{Bare, Counter};
+use super::memif::with_testpmd;
+use super::{BATCH, CORES, FRAME, MANY, Sample, Samples, pin, port, send, traffic, watch};
 use crate::cpu::Usage;
+use crate::engine::testpmd::{self, Device};
 use crate::engine::{Plan, Section};
 
-const LEAD: u64 = 20_000_000;
-const RATES: [f64; 4] = [1e3, 1e4, 1e5, 1e6];
-const FLOWS: [u32; 2] = [1, 1024];
+/// The sender's interface, and the counting one.
+const OUT: &str = "e0";
+const COUNTING: &str = "benchcount0";
+/// Octets of a UDP payload that make a frame of [`FRAME`] octets.
+const PAYLOAD: usize = FRAME as usize - 4 - 14 - 20 - 8;
 
-struct Run {
-    sent: Sent,
-    received: u64,
-    elapsed: f64,
-    used: Duration,
+/// Who sends.
+#[derive(Clone, Copy)]
+enum Subject {
+    Bora(fn(String) -> Kind, u32),
+    Testpmd { mode: &'static str, xdp: bool },
+    Bare,
+    Udp,
+}
+
+/// A veth pair between two namespaces.
+struct Pair {
+    left: Namespace,
+    counter: Counter,
+    /// Only kept.
+    _right: Namespace,
+}
+
+impl Pair {
+    fn new() -> anyhow::Result<Self> {
+        let (left, right) = (Namespace::new("out")?, Namespace::new("count")?);
+        let (there, peer) = (right.name(), COUNTING);
+        left.run(&[
+            "ip", "link", "add", OUT, "type", "veth", "peer", "name", peer, "netns", there,
+        ])?;
+        for (space, name) in [(&left, OUT), (&right, COUNTING)] {
+            space.run(&["ethtool", "-K", name, "gro", "on"])?;
+            // or Linux sends router solicitations
+            space.run(&["ip", "link", "set", name, "addrgenmode", "none"])?;
+            space.run(&["ip", "link", "set", name, "up"])?;
+        }
+        let mac = mac_text(right.mac(COUNTING)?);
+        left.run(&["ip", "address", "add", "198.18.0.1/24", "dev", OUT])?;
+        left.run(&[
+            "ip",
+            "neighbour",
+            "add",
+            "198.18.0.2",
+            "lladdr",
+            &mac,
+            "dev",
+            OUT,
+        ])?;
+        let index = right.ifindex(COUNTING)?;
+        let counter = inside(&right, || Counter::new(index))?;
+        // the receiving half runs on a thread of the kernel's, on a CPU of its own
+        let threaded = format!("echo 1 > /sys/class/net/{COUNTING}/threaded");
+        right.run(&["sh", "-c", &threaded])?;
+        pin_receiver()?;
+        Ok(Self {
+            left,
+            counter,
+            _right: right,
+        })
+    }
+
+    fn measure(&self, subject: Subject, time: Duration) -> anyhow::Result<Sample> {
+        let (packets, octets) = self.counter.read()?;
+        let count = || Ok(self.counter.read()?.0);
+        let netns = self.left.name();
+        let sample = match subject {
+            Subject::Bora(kind, flows) => {
+                let port = port(kind(OUT.into()), Some(netns), CORES[0]);
+                send(port, flows, time, &count, &|| Ok(Duration::ZERO))
+            }
+            Subject::Testpmd { mode, xdp } => {
+                let device = match xdp {
+                    true => Device::AfXdp(netns, OUT),
+                    false => Device::AfPacket(netns, OUT),
+                };
+                with_testpmd(mode, device, time, &count)
+            }
+            Subject::Bare => {
+                let index = self.left.ifindex(OUT)?;
+                self.thread(time, &count, |stop| run_program(index, stop))
+            }
+            Subject::Udp => self.thread(time, &count, send_datagrams),
+        }?;
+        let (packets, octets) = {
+            let now = self.counter.read()?;
+            (now.0 - packets, now.1 - octets)
+        };
+        super::same_length(octets as f64 / packets as f64)?;
+        Ok(sample)
+    }
+
+    /// One of our threads in the sender's namespace, on its CPU, until it is told to stop.
+    fn thread(
+        &self,
+        time: Duration,
+        count: &dyn Fn() -> anyhow::Result<u64>,
+        run: impl FnOnce(&AtomicBool) -> anyhow::Result<()> + Send,
+    ) -> anyhow::Result<Sample> {
+        let stop = &AtomicBool::new(false);
+        let (sender, id) = mpsc::channel();
+        thread::scope(|scope| {
+            let worker = scope.spawn(move || {
+                self.left.enter()?;
+                pin(None, CORES[0]);
+                sender.send(super::thread_id()?)?;
+                run(stop)
+            });
+            let sample = id
+                .recv()
+                .context("the sender")
+                .and_then(|thread| watch(time, count, &|| Usage::of(std::process::id(), thread)));
+            stop.store(true, Ordering::Relaxed);
+            worker.join().map_err(|_| anyhow!("a thread failed"))??;
+            sample
+        })
+    }
+}
+
+/// BPF_PROG_RUN and nothing else.
+fn run_program(index: u32, stop: &AtomicBool) -> anyhow::Result<()> {
+    const BURST: u32 = 1 << 14;
+    let mut frame = vec![0; usize::from(FRAME) - 4];
+    Generator::new(&traffic(0, 1), 0, &[super::link()])?.write(&mut frame, 0);
+    let sender = Bare::new(index, frame)?;
+    while !stop.load(Ordering::Relaxed) {
+        sender.send(BURST)?;
+    }
+    Ok(())
+}
+
+/// A UDP socket, as many datagrams a call as others send at once.
+fn send_datagrams(stop: &AtomicBool) -> anyhow::Result<()> {
+    let socket = UdpSocket::bind("198.18.0.1:1024")?;
+    socket.connect("198.18.0.2:9")?;
+    let payload = [std::io::IoSlice::new(&[0; PAYLOAD])];
+    let mut controls: Vec<_> = (0..BATCH).map(|_| SendAncillaryBuffer::default()).collect();
+    let controls = controls.iter_mut();
+    let mut messages: Vec<_> = controls.map(|it| MMsgHdr::new(&payload, it)).collect();
+    while !stop.load(Ordering::Relaxed) {
+        sendmmsg(&socket, &mut messages, SendFlags::empty())?;
+    }
+    Ok(())
 }
 
 /// Runs it.
 ///
 /// # Errors
-/// No right to make namespaces, or the kernel refuses live frames.
+/// No right to make namespaces, or a sender fails.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
-    let (left, right) = (Namespace::new("left")?, Namespace::new("right")?);
-    let pair = ["ip", "link", "add", "e0", "type", "veth", "peer", "name"];
-    left.run(&[&pair[..], &["e0", "netns", right.name()]].concat())?;
-    for space in [&left, &right] {
-        space.run(&["ethtool", "-K", "e0", "gro", "on"])?;
+    let mut section = Section::new("veth");
+    let mut subjects = subjects();
+    if !testpmd::is_there() {
+        let note = "testpmd is left out: it is not installed (`scripts/deps-bench`).";
+        section.notes.push(note.into());
+        subjects.retain(|(.., subject)| !matches!(subject, Subject::Testpmd { .. }));
     }
-    for space in [&left, &right] {
-        space.run(&["ip", "link", "set", "e0", "up"])?;
-    }
-    let index = right.ifindex("e0")?;
-    let mut receiver = inside(&right, || Receiver::new(index))?;
-    let (mut rates, mut cores) = (Results::default(), Results::default());
-    let (mut errors, mut lateness) = (Results::default(), Results::default());
+    let pair = Pair::new()?;
+    let mut samples = Samples::default();
     for round in 1..=plan.rounds {
         eprintln!("veth: round {round} of {}", plan.rounds);
-        for flows in FLOWS {
-            let run = once(&left, &mut receiver, flows, f64::INFINITY, plan.time)?;
-            let case = format!("live frames, {flows} flows");
-            rates.add(&case, "bora", run.received as f64 / run.elapsed);
-            cores.add(&case, "bora", run.received as f64 / run.used.as_secs_f64());
-        }
-        for rate in RATES {
-            let time = plan.time.max(Duration::from_secs(1));
-            let run = once(&left, &mut receiver, 1, rate, time)?;
-            let sent: u64 = run.sent.streams.iter().sum();
-            let case = format!("live frames, {rate}/s");
-            let error = (sent as f64 / time.as_secs_f64() / rate - 1.0).abs() * 100.0;
-            errors.add(&case, "bora", error);
-            let late = run.sent.lateness.value_at_quantile(0.99) as f64 / 1e3;
-            lateness.add(&case, "bora", late);
+        for &(case, name, subject) in &subjects {
+            let sample = pair.measure(subject, plan.time);
+            samples.add(case, name, sample.with_context(|| name.to_owned())?);
         }
     }
-    let mut section = Section::new("veth");
-    section.rows = rates.rows("throughput", "packets/s", "bora");
-    section
-        .rows
-        .extend(cores.rows("packets per CPU-second", "1/s", "bora"));
-    let errors = errors.rows("pacing error", "%", "bora");
-    for row in &errors {
-        let text = format!("{}: {:.3} % off the rate, below 1 %", row.case, row.median);
-        section.aim(row.median < 1.0, text);
-    }
-    section.rows.extend(errors);
-    section
-        .rows
-        .extend(lateness.rows("lateness, 99th percentile", "us", "bora"));
+    samples.publish(&mut section, "bora, live XDP frames");
     Ok(section)
 }
 
-fn once(
-    left: &Namespace,
-    receiver: &mut Receiver,
-    flows: u32,
-    rate: f64,
-    time: Duration,
-) -> anyhow::Result<Run> {
-    let traffic = Arc::new(traffic(flows));
-    let schedule = Schedule::new(&TrialSpec::steady(traffic.clone(), rate, time))?;
-    let index = left.ifindex("e0")?;
-    let (sent, elapsed, used) = inside(left, || {
-        let mut sender = Sender::new(index)?;
-        sender.prepare(&traffic, 0, &[link()])?;
-        let start = clock::now() + LEAD;
-        receiver.reset(&traffic, 1, start)?;
-        let before = Usage::of_this_thread()?;
-        let sent = sender.run(&schedule, start, &AtomicBool::new(false))?;
-        let used = Usage::of_this_thread()?.since(before).ran;
-        let elapsed = (clock::now() - start) as f64 / 1e9;
-        Ok((sent, elapsed, used))
-    })?;
-    thread::sleep(Duration::from_millis(50));
-    let received = receiver.findings()?.streams[0].received;
-    Ok(Run {
-        sent,
-        received,
-        elapsed,
-        used,
-    })
+fn subjects() -> Vec<(&'static str, &'static str, Subject)> {
+    let (one, many) = ("1 flow", "8192 flows");
+    let testpmd = |mode, xdp| Subject::Testpmd { mode, xdp };
+    vec![
+        (one, "bora, live XDP frames", Subject::Bora(Kind::Xdp, 1)),
+        (one, "bora, AF_XDP", Subject::Bora(Kind::AfXdp, 1)),
+        (one, "bora, AF_PACKET", Subject::Bora(Kind::AfPacket, 1)),
+        (one, "testpmd, AF_XDP", testpmd("txonly", true)),
+        (one, "testpmd, AF_PACKET", testpmd("txonly", false)),
+        (one, "BPF_PROG_RUN alone", Subject::Bare),
+        (one, "UDP socket, sendmmsg", Subject::Udp),
+        (
+            many,
+            "bora, live XDP frames",
+            Subject::Bora(Kind::Xdp, MANY),
+        ),
+        (many, "bora, AF_XDP", Subject::Bora(Kind::AfXdp, MANY)),
+        (many, "bora, AF_PACKET", Subject::Bora(Kind::AfPacket, MANY)),
+        (many, "testpmd, AF_XDP", testpmd("flowgen", true)),
+        (many, "testpmd, AF_PACKET", testpmd("flowgen", false)),
+    ]
+}
+
+/// Keeps the kernel's thread that receives on the receiver's CPU.
+fn pin_receiver() -> anyhow::Result<()> {
+    // names of threads have 15 octets
+    let name = format!("napi/{COUNTING}");
+    let name = &name[..name.len().min(15)];
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let comm = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        let id = entry.file_name().to_string_lossy().parse().ok();
+        if let Some(id) = id.filter(|_| comm.starts_with(name)) {
+            pin(rustix::process::Pid::from_raw(id), CORES[1]);
+            return Ok(());
+        }
+    }
+    Err(anyhow!("Linux has made no thread {name}"))
+}
+
+fn mac_text(mac: [u8; 6]) -> String {
+    bora_wire::MacAddr(mac).to_string()
 }
 
 fn inside<T: Send>(

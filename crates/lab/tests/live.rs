@@ -211,7 +211,11 @@ fn what_the_interface_refuses_is_not_sent() {
     let sent = cable.send(&traffic, f64::INFINITY, Duration::from_millis(50), reset);
     let found = drained(&receiver);
     let findings = &found.streams[0];
-    assert!(sent.refused[0] >= sent.streams[0] / 2 - 1, "{:?}", sent.refused);
+    assert!(
+        sent.refused[0] >= sent.streams[0] / 2 - 1,
+        "{:?}",
+        sent.refused
+    );
     assert_eq!(findings.received, sent.streams[0]);
     assert!(findings.received > 1000);
     assert_eq!(

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail, ensure};
+use bora_tester::measure::measure;
 use bora_tester::plan::{Calibrate, Length, Plan, PortSection, Variant};
 use bora_tester::ports::{self, PortSpec};
 use bora_tester::report;
 use bora_tester::router::Device;
-use bora_tester::measure::measure;
 use bora_tester::run::{Opened, Options, run, save};
 use bora_tester::wire::{self, Wire};
 
@@ -41,9 +41,16 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     let open = |specs: &[PortSpec]| open(specs, options.force, &stop);
     let (cases, _) = plan.cases(&specs, how.length)?;
     let mut display = report::Display::new(cases.len());
-    let mut found = run(&plan, &specs, &device, &how, &open, &mut |bench, device, job, test| {
-        measure(bench, device, job, test, &mut |step| display.step(step))
-    })?;
+    let mut found = run(
+        &plan,
+        &specs,
+        &device,
+        &how,
+        &open,
+        &mut |bench, device, job, test| {
+            measure(bench, device, job, test, &mut |step| display.step(step))
+        },
+    )?;
     display.finish();
     found.plan = text;
     let paths = save(&found, &options.output, &options.plan)?;
