@@ -58,10 +58,10 @@ bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairnes
 	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-engine \
 		--plot docs/bench-engine.svg $(ARGS)
 
-bench-tester: deps ## The tester's ways to send beside DPDK's testpmd; pacing
+bench-tester: deps ## The tester's ways to send, beside DPDK and the kernel's own means; pacing
 	@scripts/deps-bench
 	$(CARGO) build --release -p bora-bench --bin bench-tester
-	@scripts/as-root target/release/bench-tester $(ARGS)
+	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-tester $(ARGS)
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

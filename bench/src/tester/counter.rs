@@ -43,6 +43,9 @@ impl Counter {
 /// xdp-trafficgen does. Sends on an interface of the calling thread's network namespace.
 pub(super) struct Bare {
     skeleton: CountSkel<'static>,
+    /// To the loopback interface: otherwise each run patches the program into the kernel's XDP
+    /// dispatcher and waits for RCU.
+    _attached: Link,
     frame: Vec<u8>,
 }
 
@@ -53,7 +56,13 @@ impl Bare {
         let out = &skeleton.maps.out;
         out.update(&0u32.to_ne_bytes(), &device, MapFlags::ANY)
             .context("the interface takes no XDP frames")?;
-        Ok(Self { skeleton, frame })
+        const LOOPBACK: i32 = 1;
+        let attached = skeleton.progs.send.attach_xdp(LOOPBACK);
+        Ok(Self {
+            _attached: attached.context("cannot attach to the loopback interface")?,
+            skeleton,
+            frame,
+        })
     }
 
     /// Sends so many frames.

@@ -38,6 +38,8 @@ enum Subject {
 struct Pair {
     left: Namespace,
     counter: Counter,
+    /// Ethernet address of the counting end.
+    mac: String,
     /// Only kept.
     _right: Namespace,
 }
@@ -55,19 +57,7 @@ impl Pair {
             space.run(&["ip", "link", "set", name, "addrgenmode", "none"])?;
             space.run(&["ip", "link", "set", name, "up"])?;
         }
-        let mac = mac_text(right.mac(COUNTING)?);
-        left.run(&["ip", "address", "add", "198.18.0.1/24", "dev", OUT])?;
-        left.run(&[
-            "ip",
-            "neighbour",
-            "add",
-            "198.18.0.2",
-            "lladdr",
-            &mac,
-            "dev",
-            OUT,
-        ])?;
-        let index = right.ifindex(COUNTING)?;
+        let (index, mac) = (right.ifindex(COUNTING)?, right.mac(COUNTING)?);
         let counter = inside(&right, || Counter::new(index))?;
         // the receiving half runs on a thread of the kernel's, on a CPU of its own
         let threaded = format!("echo 1 > /sys/class/net/{COUNTING}/threaded");
@@ -76,11 +66,25 @@ impl Pair {
         Ok(Self {
             left,
             counter,
+            mac: mac_text(mac),
             _right: right,
         })
     }
 
+    /// Gives the sender's interface its addresses; testpmd, for one, leaves it down.
+    fn address(&self) -> anyhow::Result<()> {
+        let own = "198.18.0.1/24";
+        self.left.run(&["ip", "link", "set", OUT, "up"])?;
+        self.left
+            .run(&["ip", "address", "replace", own, "dev", OUT])?;
+        let peer = ["198.18.0.2", "lladdr", &self.mac, "dev", OUT];
+        self.left
+            .run(&[&["ip", "neighbour", "replace"][..], &peer].concat())?;
+        Ok(())
+    }
+
     fn measure(&self, subject: Subject, time: Duration) -> anyhow::Result<Sample> {
+        self.address()?;
         let (packets, octets) = self.counter.read()?;
         let count = || Ok(self.counter.read()?.0);
         let netns = self.left.name();
