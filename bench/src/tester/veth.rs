@@ -184,7 +184,10 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     for round in 1..=plan.rounds {
         eprintln!("veth: round {round} of {}", plan.rounds);
         for &(case, name, subject) in &subjects {
-            let sample = pair.measure(subject, plan.time);
+            let sample = pair.measure(subject, plan.time).or_else(|error| {
+                eprintln!("{name}: {error:#}; once more");
+                pair.measure(subject, plan.time)
+            });
             samples.add(case, name, sample.with_context(|| name.to_owned())?);
         }
     }
