@@ -31,6 +31,7 @@ conformance: build ## RFC behaviour: the kernel, the engine and express
 	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
 
 integration: build ## Whole-router tests in namespaces
+	@scripts/deps-browser
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone" -n 3 --dist loadscope
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m alone
 

@@ -66,7 +66,8 @@ def report():
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     """The page as the browser has it after its scripts ran."""
-    assert BROWSER, "no Chromium; scripts/deps installs it"
+    if BROWSER is None:
+        pytest.skip("no Chromium, and the distribution has no package of it (scripts/deps-browser)")
     directory = tmp_path_factory.mktemp("report")
     html = directory / "report.html"
     run(bora.binary(), "test", "report", REPORT, "-o", html)

@@ -1,6 +1,6 @@
 //! What the tester can send and count itself, without a router between.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,6 +24,9 @@ const SENT: f64 = 0.99;
 /// Load at which the tester's own latency is measured, of the rate found.
 const LATENCY_LOAD: f64 = 0.5;
 
+/// What the names of the links' network namespaces begin with; then comes the process's number.
+pub const NAMESPACES: &str = "bora-lab-";
+
 /// Links of the tester's own, of the same kinds as its ports: they are gone when this is dropped.
 #[derive(Debug)]
 pub struct OwnLinks {
@@ -44,6 +47,7 @@ impl OwnLinks {
             spaces: Vec::new(),
             folder: None,
         };
+        remove_leftovers();
         for (pair, ends) in ports.chunks_exact(2).enumerate() {
             let kinds = match (&ends[0].kind, &ends[1].kind) {
                 (Kind::Memif { .. }, Kind::Memif { .. }) => links.memif(pair)?,
@@ -70,7 +74,7 @@ impl OwnLinks {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let pid = std::process::id();
-        let names = [0, 1].map(|side| format!("bora-test-{pid}-{number}-{side}"));
+        let names = [0, 1].map(|side| format!("{NAMESPACES}{pid}-own{number}-{side}"));
         for name in &names {
             execute(&format!("ip netns add {name}"))?;
             self.spaces.push(name.clone());
@@ -142,6 +146,20 @@ fn end_of(
         }),
         speed: port.speed,
         cpu: port.cpu,
+    }
+}
+
+/// Removes namespaces of runs that were killed: those of processes that are no more.
+fn remove_leftovers() {
+    let entries = std::fs::read_dir("/run/netns");
+    for entry in entries.into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let rest = name.strip_prefix(NAMESPACES);
+        let pid = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = execute(&format!("ip netns del {name}"));
+        }
     }
 }
 
@@ -275,6 +293,16 @@ mod tests {
                 interrupted: false,
             })
         }
+    }
+
+    #[test]
+    fn what_a_killed_run_leaves_goes() {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let name = format!("{NAMESPACES}{}-own0-0", child.id());
+        execute(&format!("ip netns add {name}")).unwrap();
+        remove_leftovers();
+        assert!(!Path::new(&format!("/run/netns/{name}")).exists());
     }
 
     fn two_ports() -> (Traffic, Vec<PortSpec>) {

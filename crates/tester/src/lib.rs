@@ -19,6 +19,7 @@ pub mod live;
 pub mod measure;
 pub mod method;
 pub mod mix;
+pub mod pacer;
 pub mod plan;
 pub mod ports;
 pub mod rate;

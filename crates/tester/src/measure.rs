@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::method::{Context, Hook, Limit, Method, Options, Search};
-use crate::plan::{self, Rate, Share, Time, Variant};
+use crate::method::{Context, Hook, Limit, Method, Options};
+use crate::plan::{Rate, Share, Time, Variant};
 use crate::report::Step;
 use crate::result::Test;
 use crate::router::Device;
@@ -41,20 +41,13 @@ pub fn measure(
         stop: job.stop,
         test: std::mem::take(test),
     };
-    let done = method(job).run(&mut context);
+    let done = job.test.method.run(&mut context);
     *test = context.test;
     let changed = changes.load(Ordering::Relaxed);
     if changed > 0 {
         test.notes.push(format!("{changed} route changes in all"));
     }
     done
-}
-
-fn method(job: &Job<'_>) -> Method {
-    let name = job.test.method.name();
-    let mut all = Method::ALL.into_iter();
-    all.find(|method| method.name() == name)
-        .expect("plans know the same methods")
 }
 
 /// The tester's own limit, or that of the links.
@@ -80,10 +73,7 @@ fn options(job: &Job<'_>, hook: Option<Hook>) -> Options {
     let width = test.width.as_ref().map(|width| width.pick(job.length).0);
     let trials = test.trials.as_ref().map(|trials| trials.pick(job.length));
     Options {
-        search: match test.search.unwrap_or_default() {
-            plan::Search::Mlr => Search::Mlr,
-            plan::Search::Binary => Search::Binary,
-        },
+        search: test.search.unwrap_or_default(),
         losses: match shares(&test.loss) {
             losses if losses.is_empty() => usual.losses,
             losses => losses,
@@ -106,9 +96,9 @@ fn options(job: &Job<'_>, hook: Option<Hook>) -> Options {
 fn hook(device: &Device, job: &Job<'_>, changes: &Arc<AtomicU64>) -> anyhow::Result<Option<Hook>> {
     let missing = |what: &str| format!("[router] has no `{what}` (or --{what})");
     Ok(Some(match job.test.method {
-        plan::Method::Reset => device.reset().with_context(|| missing("reset"))?,
-        plan::Method::Outage => device.restart().with_context(|| missing("restart"))?,
-        plan::Method::Churn => {
+        Method::Reset => device.reset().with_context(|| missing("reset"))?,
+        Method::Outage => device.restart().with_context(|| missing("restart"))?,
+        Method::Churn => {
             let port = job.case.traffic.streams.first().map(|stream| stream.to);
             let via: Option<IpAddr> = port.and_then(|port| *job.via.get(port)?);
             let via = via.context("the port has no address for routes to lead to")?;

@@ -1,12 +1,12 @@
 //! Acting on the device under test: commands, routes, route changes.
 
-use std::fmt::Write as _;
+mod churn;
+
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,6 @@ use crate::routes::{self, Routes};
 const PROTOCOL: u8 = 214;
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Changes of routes are handed over this often.
-const TICK: Duration = Duration::from_millis(10);
-/// Routes that change where the plan does not say how many.
-const CHURN_ROUTES: u32 = 10_000;
 
 /// Something done to the router.
 pub type Hook = Arc<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
@@ -44,8 +40,7 @@ impl Device {
 
     /// Whether the tester installs routes to test networks.
     pub fn installs(&self) -> bool {
-        let shell = self.section.shell.is_some();
-        self.section.install.unwrap_or(shell)
+        self.section.installs()
     }
 
     /// Restarts what forwards, if that is known.
@@ -118,11 +113,13 @@ impl Device {
         command
     }
 
-    /// Installs routes to test networks, each via an address of the tester.
+    /// Installs routes to test networks, each via an address of the tester; first takes off what
+    /// the tester had installed, also in a run that was killed.
     ///
     /// # Errors
     /// If Linux refuses one.
     pub fn add_networks(&self, networks: &[(Prefix, IpAddr)]) -> anyhow::Result<()> {
+        self.remove_routes()?;
         let lines: String = networks
             .iter()
             .map(|(prefix, via)| add(*prefix, *via))
@@ -161,94 +158,11 @@ impl Device {
     fn batch(&self, lines: &str) -> anyhow::Result<()> {
         self.run("ip -batch -", lines).map(|_| ())
     }
-
-    /// What changes routes for a time, as fast as the plan says; adds what it did to `changes`.
-    ///
-    /// # Errors
-    /// If the plan has no `churn`.
-    pub fn churn(
-        &self,
-        via: IpAddr,
-        time: Duration,
-        changes: Arc<AtomicU64>,
-    ) -> anyhow::Result<Hook> {
-        let churn = self.section.churn.context("[router] has no `churn`")?;
-        let device = self.clone();
-        let (rate, count) = (churn.rate, churn.routes.unwrap_or(CHURN_ROUTES));
-        Ok(Arc::new(move || {
-            let done = device.change_routes(via, rate, count, time);
-            changes.fetch_add(done?, Ordering::Relaxed);
-            Ok(())
-        }))
-    }
-
-    fn change_routes(
-        &self,
-        via: IpAddr,
-        rate: u32,
-        count: u32,
-        time: Duration,
-    ) -> anyhow::Result<u64> {
-        let mut child = self
-            .command("ip -force -batch -")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot run sh")?;
-        let mut pipe = child.stdin.take().context("no way to ip")?;
-        let (start, mut done) = (Instant::now(), 0_u64);
-        let mut written = Ok(());
-        while start.elapsed() < time && written.is_ok() {
-            let due = (start.elapsed().as_secs_f64() * f64::from(rate)) as u64;
-            let lines: String = (done..due)
-                .map(|number| change(number, count, via))
-                .collect();
-            written = pipe.write_all(lines.as_bytes());
-            done = due;
-            thread::sleep(TICK);
-        }
-        // the routes that are there now
-        let there = match (done / u64::from(count)).is_multiple_of(2) {
-            true => 0..done % u64::from(count),
-            false => done % u64::from(count)..u64::from(count),
-        };
-        let removals = there.map(|index| change(u64::from(count) + index, count, via));
-        written = written.and(pipe.write_all(removals.collect::<String>().as_bytes()));
-        drop(pipe);
-        wait(&mut child)?;
-        written.context("the router takes no more changes")?;
-        Ok(done)
-    }
 }
 
 /// A line for `ip -batch`.
 fn add(prefix: Prefix, via: IpAddr) -> String {
     format!("route replace {prefix} via {via} proto {PROTOCOL}\n")
-}
-
-/// The change with this number: all routes are added one after the other, then all removed.
-fn change(number: u64, count: u32, via: IpAddr) -> String {
-    let (round, index) = (number / u64::from(count), number % u64::from(count));
-    let verb = if round.is_multiple_of(2) {
-        "add"
-    } else {
-        "del"
-    };
-    let mut line = format!("route {verb} ");
-    let _ = match via {
-        // above those of `Routes`
-        IpAddr::V4(_) => write!(
-            line,
-            "{}.{}.{}.0/24",
-            112 + (index >> 16),
-            index >> 8 & 255,
-            index & 255
-        ),
-        IpAddr::V6(_) => write!(line, "2a00:{:x}:{:x}::/48", index >> 16, index & 0xffff),
-    };
-    let _ = writeln!(line, " via {via} proto {PROTOCOL}");
-    line
 }
 
 /// Whether a process has succeeded; kills it if it takes too long.
@@ -269,6 +183,8 @@ fn wait(child: &mut Child) -> anyhow::Result<bool> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
     use crate::plan::{ChurnSection, RoutesSection};
 
@@ -332,6 +248,12 @@ mod tests {
         assert_eq!(count(&device), 5000);
         let first = device.execute("ip route show proto 214 via 10.1.0.2 | wc -l");
         assert_eq!(first.unwrap().trim(), "2500");
+        // what a killed run has left goes
+        let network = "198.18.0.0/16".parse().unwrap();
+        device.add_networks(&[(network, via[0])]).unwrap();
+        assert_eq!(count(&device), 1);
+        device.add_routes(false, 1, &via).unwrap();
+        assert_eq!(count(&device), 5001);
         device.remove_routes().unwrap();
         assert_eq!(count(&device), 0);
         let error = device.add_routes(false, 1, &["10.2.0.2".parse().unwrap()]);

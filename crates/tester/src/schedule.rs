@@ -93,6 +93,18 @@ impl Schedule {
         due.min(self.limit)
     }
 
+    /// ns from frame k to the next one; 0 at an infinite rate, and if there is no such frame.
+    #[inline]
+    pub fn interval(&self, k: u64) -> f64 {
+        let part = self.parts.iter().find(|part| k < part.next);
+        part.map_or(0.0, |part| part.interval)
+    }
+
+    /// Frames that are due at once.
+    pub fn burst(&self) -> u64 {
+        self.burst
+    }
+
     /// How many frames there are; `None` if that depends on how fast the port is.
     pub fn frames(&self) -> Option<u64> {
         let frames = self

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::schedule::Schedule;
 use crate::traffic::Traffic;
 
 /// What one trial is to do.
@@ -130,7 +131,8 @@ pub struct StreamOutcome {
 pub struct Trial {
     /// In the order of [`Traffic::streams`].
     pub streams: Vec<StreamOutcome>,
-    /// Sending time from the first frame to the last, as it was.
+    /// Sending time from the first frame to the last, as it was; what rates are of. See
+    /// [`Self::on_schedule`].
     pub elapsed: Duration,
     /// How late frames left the sender, ns: the tester's own part of the latencies.
     pub lateness: Histogram<u64>,
@@ -165,6 +167,21 @@ impl Trial {
         all
     }
 
+    /// Takes the scheduled time for that of sending if each frame of the schedule left. The last
+    /// ones leave late if the machine is busy, which says nothing about the load: latencies, which
+    /// count from when frames were due, and `lateness` show it. A trial that sent less, or had no
+    /// schedule to keep, has its real time.
+    #[must_use]
+    pub fn on_schedule(mut self, spec: &TrialSpec) -> Self {
+        let frames = Schedule::new(spec).ok().and_then(|it| it.frames());
+        let due = frames.map(|frames| frames * spec.traffic.senders().len() as u64);
+        // a limited one is over before the steps are
+        if spec.limit.is_none() && due == Some(self.counts().sent) {
+            self.elapsed = spec.time();
+        }
+        self
+    }
+
     /// Frames a second that all ports together sent.
     pub fn sent_rate(&self) -> f64 {
         self.counts().sent as f64 / self.elapsed.as_secs_f64().max(1e-9)
@@ -193,4 +210,47 @@ pub trait Bench {
     /// The trial could not be carried out, for instance because a port is gone or the router's
     /// address cannot be resolved.
     fn trial(&mut self, spec: &TrialSpec) -> anyhow::Result<Trial>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_traffic;
+
+    #[test]
+    fn rates_are_of_the_schedule_if_all_of_it_was_sent() {
+        let traffic = Arc::new(test_traffic::one_flow(64));
+        let senders = traffic.senders().len() as u64;
+        let second = Duration::from_secs(1);
+        let rate = |spec: &TrialSpec, sent: u64| {
+            let outcome = StreamOutcome {
+                counts: Counts {
+                    sent: sent * senders,
+                    received: sent * senders / 2,
+                    ..Counts::default()
+                },
+                latency: new_histogram(),
+                longest_gap: 0,
+                last_loss: None,
+            };
+            let trial = Trial {
+                streams: vec![outcome],
+                // the last frames left late
+                elapsed: second.mul_f64(1.25),
+                lateness: new_histogram(),
+                unknown_damaged: 0,
+                foreign: 0,
+                missed: 0,
+                interrupted: false,
+            };
+            trial.on_schedule(spec).received_rate() / senders as f64
+        };
+        let mut spec = TrialSpec::steady(traffic.clone(), 1000.0, second);
+        assert_eq!(rate(&spec, 1000), 500.0);
+        assert_eq!(rate(&spec, 998), 499.0 / 1.25);
+        spec.limit = Some(1000);
+        assert_eq!(rate(&spec, 1000), 400.0);
+        let spec = TrialSpec::steady(traffic.clone(), f64::INFINITY, second);
+        assert_eq!(rate(&spec, 1000), 400.0);
+    }
 }

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::frame::{self, FCS};
 use crate::generate::Generator;
 use crate::link::Link;
+use crate::pacer::Pacer;
 use crate::schedule::Schedule;
 use crate::signature::at;
 use crate::skeleton::send::{TesterSendSkel, TesterSendSkelBuilder};
@@ -76,6 +77,7 @@ struct Job {
     frame: Vec<u8>,
     /// What the kernel fills its frames with.
     filling: Vec<u8>,
+    pacer: Pacer,
     /// Frames of the schedule handed out so far.
     number: u64,
     /// When the next call may be.
@@ -143,6 +145,7 @@ impl Sender {
             generator,
             frame: vec![0; octets.max(HEAD)],
             filling: frame::filling(octets),
+            pacer: Pacer::new(),
             number: 0,
             next_call: 0,
             refused: vec![0; traffic.streams.len()],
@@ -200,8 +203,7 @@ impl Sender {
             return Ok(None);
         }
         let most = if unpaced { BURST } else { PACED_BURST };
-        let due = schedule.due_by(elapsed).saturating_sub(job.number);
-        let count = due.min(most);
+        let count = job.pacer.allow(schedule, job.number, elapsed, most);
         if count > 0 {
             let first = job.number;
             self.write(count, schedule, start, unpaced)?;

@@ -95,7 +95,7 @@ impl Context<'_> {
             trial: self.test.trials.len() as u32 + 1,
             remaining: Some(remaining.max(spec.time())),
         });
-        let trial = self.bench.trial(spec)?;
+        let trial = self.bench.trial(spec)?.on_schedule(spec);
         self.test.trials.push(record(spec, &trial, self.ports));
         match trial.interrupted {
             true => Err(Interrupted.into()),

@@ -1,4 +1,4 @@
-//! Forwarding rates of meshes (RFC 2889, 5.1 to 5.3): at the maximum offered load, and the highest
+//! Forwarding rates of meshes (RFC 2889, 5.1, 5.2 and 5.4): at the maximum offered load, and the highest
 //! at any load.
 
 use super::statistics::{average, mean};

@@ -19,6 +19,9 @@ mod throughput;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 pub use context::{Context, Interrupted, Limit};
 
 /// What a test is told. Every method uses some of it.
@@ -78,7 +81,8 @@ impl Default for Options {
 }
 
 /// Ways to find a throughput.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Search {
     /// RFC 9971.
     #[default]
@@ -104,7 +108,7 @@ pub enum Method {
     Reset,
     /// Bianco05.
     Saturation,
-    /// RFC 2889, 5.1 to 5.3.
+    /// RFC 2889, 5.1, 5.2 and 5.4.
     Forwarding,
     /// How long a restart is felt.
     Outage,
@@ -153,7 +157,7 @@ impl Method {
             Self::Recovery => "RFC 2544, 26.5",
             Self::Reset => "RFC 2544, 26.6; RFC 6201",
             Self::Saturation => "Bianco et al., 2005",
-            Self::Forwarding => "RFC 2889, 5.1 to 5.3",
+            Self::Forwarding => "RFC 2889, 5.1, 5.2 and 5.4",
             Self::Outage => "longest gap, and frames lost at a constant rate",
             Self::Churn => "two equal trials, routes at rest and changing",
         }

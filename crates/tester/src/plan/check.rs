@@ -2,9 +2,10 @@
 
 use bora_config::{Problem, at, wrong};
 
-use super::method::{Method, TestSection};
+use super::method::TestSection;
 use super::traffic::TrafficSection;
-use super::{Addresses, Family, Length, Mix, Plan, Search, Share, Variant};
+use super::{Addresses, Family, Length, Mix, Plan, Share, Variant};
+use crate::method::{Method, Search};
 use crate::routes::MAX_ROUTES;
 
 /// Most flows of a stream.

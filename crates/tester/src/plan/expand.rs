@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail};
 
-use super::addresses::{Addresses, BENCHMARK_V4, BENCHMARK_V6, Numbers, Order, Prefix};
+use super::addresses::{Addresses, Numbers, Order};
 use super::method::TestSection;
+use super::prefix::{BENCHMARK_V4, BENCHMARK_V6, Prefix};
 use super::traffic::{Pattern, TrafficSection};
 use super::{Length, Plan};
 use crate::frame::least_length;
@@ -37,8 +38,8 @@ pub struct Case {
 }
 
 impl Plan {
-    /// All tests, frame mix by frame mix, in the order in which they are done; and why tests were
-    /// left out.
+    /// All tests, frame mix by frame mix, in the order in which they are done; and what the user
+    /// must know before: why tests were left out, which routes the router needs.
     ///
     /// # Errors
     /// If a test does not fit the ports.
@@ -64,6 +65,9 @@ impl Plan {
                 let expansion = Expansion::new(self, test, &ports[..count], v6);
                 let streams = expansion.streams();
                 let streams = streams.with_context(|| format!("test {}", test.name()))?;
+                let networks = expansion.networks()?;
+                let missing = expansion.missing_routes(&networks);
+                notes.extend(missing.filter(|note| !notes.contains(note)));
                 let least = streams.iter().map(least_length).max().unwrap_or(0);
                 for size in &sizes {
                     let traffic = Traffic {
@@ -75,7 +79,7 @@ impl Plan {
                         v6,
                         traffic: Arc::new(traffic),
                         pattern: expansion.pattern,
-                        networks: expansion.networks()?,
+                        networks: networks.clone(),
                         routed: expansion.routed(),
                     });
                 }
@@ -230,6 +234,23 @@ impl<'a> Expansion<'a> {
         receivers
             .map(|port| Ok((self.share(prefix, port)?, port)))
             .collect()
+    }
+
+    /// What to type on a router on which the tester does not install the routes itself.
+    fn missing_routes(&self, networks: &[(Prefix, usize)]) -> Option<String> {
+        if networks.is_empty() || self.plan.router.installs() {
+            return None;
+        }
+        let routes = networks.iter().filter_map(|&(prefix, port)| {
+            let via = self.own(port).ok()?;
+            Some(format!("`ip route add {prefix} via {via}`"))
+        });
+        let routes: Vec<String> = routes.collect();
+        Some(format!(
+            "The router needs routes to the test networks: {}. With `shell` in [router], or \
+             --shell, the tester adds and removes them itself.",
+            routes.join(", ")
+        ))
     }
 
     fn routed(&self) -> Option<Vec<usize>> {

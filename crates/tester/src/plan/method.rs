@@ -8,6 +8,7 @@ use super::traffic::TrafficSection;
 use super::values::{Rate, Share, Time};
 use super::variant::Variant;
 use super::{Family, Mix};
+use crate::method::{Method, Search};
 
 /// One test: a method, done for each frame mix and family.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -28,134 +29,63 @@ pub struct TestSection {
     pub traffic: TrafficSection,
     /// Whether `[router] routes` are installed meanwhile. Without: yes.
     pub routes: Option<bool>,
-    /// Search for the throughput (throughput, latency, recovery): `mlr` (RFC 9971, the default) or
-    /// `binary`.
+    /// How the throughput is searched, by itself or for a method that needs it: `mlr` (RFC 9971,
+    /// the default) or `binary` (RFC 2544, 26.1).
     pub search: Option<Search>,
     /// Loss that is tolerated, one result each. Without: 0 %.
     pub loss: Option<Vec<Share>>,
-    /// Part of the trials at a load that may exceed the loss (RFC 9971). Without: 50 %, and 0 % for
-    /// a binary search.
+    /// Part of the trial time at a load in which more may be lost (RFC 9971, goal exceed ratio).
+    /// Without: 0 %, as RFC 2544's goal has it (RFC 9971, 4.10.2).
     pub exceed: Option<Share>,
     /// How close the search must come, of the load. Without: 0.5 %.
     pub width: Option<Variant<Share>>,
-    /// Length of a trial; of the search's final ones.
+    /// Length of a trial; of the search's final ones; of the longest burst (back-to-back). Without:
+    /// 1 s.
     pub time: Option<Variant<Time>>,
     /// Length of the search's first trials. Without: 1 s, at most `time`.
     pub initial_time: Option<Variant<Time>>,
-    /// Sum of trial lengths by which a load is decided (RFC 9971). Without: `time`.
+    /// Sum of trial lengths by which a load is decided (RFC 9971, goal duration sum). Without:
+    /// `time`.
     pub sum_time: Option<Variant<Time>>,
-    /// Repetitions.
+    /// Repetitions. Without: 1.
     pub trials: Option<Variant<u32>>,
-    /// Loads to measure at: of the throughput found (latency), of the line rate (saturation).
+    /// Loads to measure at: of the throughput found (latency; without: 10 %, 50 % and 90 %), or of
+    /// the highest load, which is the line rate unless the tester can do less (saturation; without:
+    /// 100 %).
     pub loads: Option<Vec<Share>>,
     /// Loads to measure at, of each sending port.
     pub rates: Option<Vec<Rate>>,
-    /// Load of each sending port meanwhile.
+    /// Load of each sending port while something is done to the router (reset, outage, churn).
+    /// Without: half of the throughput, which is searched first.
     pub rate: Option<Rate>,
     /// Steps of the offered load (frame-loss). Without: 10 %.
     pub step: Option<Share>,
 }
 
-/// Ways to find a throughput.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Search {
-    /// RFC 9971.
-    #[default]
-    Mlr,
-    /// RFC 2544, 26.1.
-    Binary,
-}
-
-/// What is measured, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// RFC 2544, 26.1.
-    Throughput,
-    /// RFC 2544, 26.2; RFC 8219.
-    Latency,
-    /// RFC 2544, 26.3.
-    FrameLoss,
-    /// RFC 2544, 26.4; RFC 9004.
-    BackToBack,
-    /// RFC 2544, 26.5.
-    Recovery,
-    /// RFC 2544, 26.6; RFC 6201.
-    Reset,
-    /// Bianco05.
-    Saturation,
-    /// RFC 2889, 5.1 to 5.4.
-    Forwarding,
-    /// How long a restart is felt.
-    Outage,
-    /// Loss and latency while routes change.
-    Churn,
-}
-
-/// Each method's name, and the fields of a test that it obeys beside those of the traffic.
-const METHODS: [(&str, Method, &[&str]); 10] = [
-    ("throughput", Method::Throughput, SEARCH),
-    ("latency", Method::Latency, LATENCY),
-    ("frame-loss", Method::FrameLoss, &["time", "step"]),
-    ("back-to-back", Method::BackToBack, &["time", "trials"]),
-    ("recovery", Method::Recovery, RECOVERY),
-    ("reset", Method::Reset, &["time", "trials", "rate"]),
-    (
-        "saturation",
-        Method::Saturation,
-        &["time", "trials", "loads", "rates"],
-    ),
-    ("forwarding", Method::Forwarding, &["time", "trials"]),
-    ("outage", Method::Outage, &["time", "trials", "rate"]),
-    ("churn", Method::Churn, &["time", "trials", "rate"]),
-];
+/// Fields of a search for the throughput.
 const SEARCH: &[&str] = &[
     "search",
     "loss",
     "exceed",
     "width",
-    "time",
     "initial_time",
     "sum_time",
-];
-const RECOVERY: &[&str] = &[
-    "search",
-    "loss",
-    "exceed",
-    "width",
-    "time",
-    "initial_time",
-    "sum_time",
-    "trials",
-];
-const LATENCY: &[&str] = &[
-    "search",
-    "loss",
-    "exceed",
-    "width",
-    "time",
-    "initial_time",
-    "sum_time",
-    "trials",
-    "loads",
-    "rates",
 ];
 
 impl Method {
-    /// As plans and reports call it.
-    pub fn name(self) -> &'static str {
-        self.entry().0
-    }
-
-    /// The fields of a test that it obeys.
-    pub(super) fn options(self) -> &'static [&'static str] {
-        self.entry().2
-    }
-
-    fn entry(self) -> &'static (&'static str, Self, &'static [&'static str]) {
-        let mut all = METHODS.iter();
-        all.find(|(_, method, _)| *method == self)
-            .expect("every method is in the table")
+    /// The fields of a test that it obeys, beside those of the traffic.
+    pub(super) fn options(self) -> Vec<&'static str> {
+        let (search, own): (&[_], &[_]) = match self {
+            Self::Throughput => (SEARCH, &["time"]),
+            Self::Latency => (SEARCH, &["time", "trials", "loads", "rates"]),
+            Self::FrameLoss => (&[], &["time", "step"]),
+            // these begin with a search for the throughput
+            Self::BackToBack | Self::Recovery => (SEARCH, &["time", "trials"]),
+            Self::Reset | Self::Outage | Self::Churn => (SEARCH, &["time", "trials", "rate"]),
+            Self::Saturation => (&[], &["time", "trials", "loads", "rates"]),
+            Self::Forwarding => (&[], &["time", "trials"]),
+        };
+        [search, own].concat()
     }
 }
 
@@ -163,10 +93,10 @@ impl std::str::FromStr for Method {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = METHODS.iter().find(|(name, _, _)| *name == text);
-        found.map(|(_, method, _)| *method).ok_or_else(|| {
-            let names: Vec<&str> = METHODS.iter().map(|(name, _, _)| *name).collect();
-            format!("`{text}` is none of the methods {}", names.join(", "))
+        let mut all = Self::ALL.into_iter();
+        all.find(|method| method.name() == text).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("`{text}` is none of the methods {names}")
         })
     }
 }

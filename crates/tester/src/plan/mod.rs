@@ -5,11 +5,13 @@ mod check;
 mod expand;
 mod method;
 mod port;
+mod prefix;
 mod router;
 mod shipped;
 #[cfg(test)]
 mod tests;
 mod traffic;
+mod typed_port;
 mod values;
 mod variant;
 
@@ -23,10 +25,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::traffic::FrameMix;
-pub use addresses::{Addresses, Numbers, Order, Prefix};
+pub use addresses::{Addresses, Numbers, Order};
 pub use expand::Case;
-pub use method::{Method, Search, TestSection};
+pub use method::TestSection;
 pub use port::{KindName, PortSection};
+pub use prefix::Prefix;
 pub use router::{ChurnSection, RouterSection, RoutesSection};
 pub use shipped::{SHIPPED, shipped};
 pub use traffic::{Pattern, TrafficSection};

@@ -26,6 +26,13 @@ pub struct RouterSection {
     pub install: Option<bool>,
 }
 
+impl RouterSection {
+    /// Whether the tester installs the routes to test networks itself.
+    pub fn installs(&self) -> bool {
+        self.install.unwrap_or(self.shell.is_some())
+    }
+}
+
 /// Routes to install, an equal share of them towards each port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

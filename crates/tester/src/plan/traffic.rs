@@ -57,7 +57,7 @@ pub enum Pattern {
     /// The ports in pairs, the first of each sends to the second.
     #[default]
     OneWay,
-    /// The ports in pairs, both ways (RFC 2889, 5.1: bidirectional).
+    /// The ports in pairs, both ways (RFC 2544, 14; RFC 2285, 3.2.2: bidirectional).
     BothWays,
     /// Each port sends to the next, the last to the first (Bianco05: one-to-one).
     OneToOne,

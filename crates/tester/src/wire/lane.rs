@@ -7,6 +7,7 @@ use super::common::Common;
 use super::live::Judge;
 use crate::clock;
 use crate::generate::Generator;
+use crate::pacer::Pacer;
 use crate::ports::{Neighbours, Side};
 use crate::trial::new_histogram;
 
@@ -51,6 +52,7 @@ impl Lane<'_> {
 /// What a port sends in a trial.
 pub(super) struct Sending {
     pub(super) generator: Generator,
+    pacer: Pacer,
     /// Frames written, those taken back excepted.
     written: u64,
     /// Written, but not yet taken by the port.
@@ -66,6 +68,7 @@ impl Sending {
     pub(super) fn new(generator: Generator) -> Self {
         Self {
             generator,
+            pacer: Pacer::new(),
             written: 0,
             pending: Vec::with_capacity(BATCH),
             is_done: false,
@@ -106,8 +109,11 @@ impl Sending {
 
     /// Writes frames that are due, as many as fit a batch.
     fn write(&mut self, side: &mut Side, common: &Common, elapsed: u64, unpaced: bool) {
-        let due = common.schedule.due_by(elapsed).saturating_sub(self.written);
-        for _ in 0..due.min(BATCH as u64) {
+        let most = BATCH as u64;
+        let count = self
+            .pacer
+            .allow(&common.schedule, self.written, elapsed, most);
+        for _ in 0..count {
             let due = match common.schedule.due(self.written) {
                 Some(_) if unpaced => elapsed,
                 Some(due) => due,

@@ -98,9 +98,9 @@ impl Net {
             router.run(&format!(
                 "ip addr add 2001:2:0:{port}::1/64 dev r{port} nodad"
             ));
-            // NAPI on a veth, so that XDP frames can be sent to it
-            router.run(&format!("ethtool -K r{port} gro on"));
             router.run(&format!("ip link set r{port} up"));
+            // NAPI on a veth that is up, so that XDP frames can be sent to it
+            router.run(&format!("ethtool -K r{port} gro on"));
         }
         for port in 0..2 {
             router.wait_for_carrier(&format!("r{port}"));

@@ -1,8 +1,6 @@
 //! What the tester counts, against a router whose faults count themselves, and against the plainest
 //! offline computation from the order in which packets came out. All counts must be equal.
 
-mod model;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +9,7 @@ use bora_tester::clock;
 use bora_tester::traffic::Traffic;
 use bora_tester::trial::{Action, Bench, Counts, Trial, TrialSpec};
 
-use model::{Model, testbed::Testbed, traffic, truth};
+use super::model::{Model, testbed::Testbed, traffic, truth};
 
 const TIME: Duration = Duration::from_millis(100);
 

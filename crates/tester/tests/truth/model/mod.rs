@@ -1,6 +1,5 @@
 //! A router whose behaviour is known: a thread that moves packets between memory queues by their
 //! destination, through the faults of `bora_port::fault`, and notes each one that it lets out.
-#![allow(dead_code)] // each test binary uses a part
 
 pub(crate) mod testbed;
 pub(crate) mod traffic;

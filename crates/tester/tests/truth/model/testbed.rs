@@ -10,7 +10,7 @@ use super::{Model, Router};
 
 /// Silence that ends a trial: longer than the router holds a packet back, or a busy machine lets it
 /// wait.
-const DRAIN: Duration = Duration::from_millis(150);
+const DRAIN: Duration = Duration::from_millis(80);
 
 /// A tester and a router; declared in the order in which they must end.
 pub(crate) struct Testbed {

@@ -1,26 +1,21 @@
 //! What the tester measures of latency, against a router that adds what it was told.
 //!
 //! Stated error: 5 % and 100 us, on a machine that other work keeps busy. A router and a tester on
-//! shared CPUs can only be late, so the least of up to twenty trials counts for each quantile, and none may
-//! be too low.
+//! shared CPUs can only be late, so the least of up to twenty trials counts for each quantile, and
+//! none may be too low.
 
-mod model;
-
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bora_port::fault::{Capacity, Faults, Jitter};
 use bora_tester::trial::{Bench, TrialSpec};
 
-use model::{Model, testbed::Testbed, traffic};
+use super::model::{Model, testbed::Testbed, traffic};
 
 const TRIES: u32 = 20;
 const MS: f64 = 1e6;
 
 /// Measures the latencies of `spec` behind `faults`; the quantiles must be those expected, ns.
 fn check(faults: &Faults, spec: &TrialSpec, expected: &[(f64, f64)]) {
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let model = Model {
         faults: faults.clone(),
         ..Model::default()
