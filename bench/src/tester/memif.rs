@@ -13,7 +13,9 @@ use bora_port::Queue;
 use bora_port::memif::{Config, Port, Role};
 use bora_tester::ports::Kind;
 
-use super::{BATCH, CORES, FRAME, MANY, Sample, Samples, Socket, pin, port, send, socket, watch};
+use super::{
+    BATCH, CORES, FRAME, MANY, Sample, Samples, Socket, patiently, pin, port, send, socket, watch,
+};
 use crate::cpu::Usage;
 use crate::engine::memif::{HUGE, free_huge_pages};
 use crate::engine::testpmd::{self, Device, Options, Testpmd};
@@ -108,9 +110,11 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     for round in 1..=plan.rounds {
         eprintln!("memif: round {round} of {}", plan.rounds);
         for &(case, name, subject) in &subjects {
-            sockets += 1;
-            let sample = measure(subject, &socket(sockets), plan.time);
-            samples.add(case, name, sample.with_context(|| name.to_owned())?);
+            let sample = patiently(name, || {
+                sockets += 1;
+                measure(subject, &socket(sockets), plan.time)
+            });
+            samples.add(case, name, sample?);
         }
     }
     samples.publish(&mut section, "bora");

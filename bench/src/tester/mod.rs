@@ -138,6 +138,21 @@ fn send(
     })
 }
 
+/// A measurement, which is made again if it fails: testpmd, for one, sometimes stops sending.
+fn patiently(
+    name: &str,
+    mut measure: impl FnMut() -> anyhow::Result<Sample>,
+) -> anyhow::Result<Sample> {
+    const TRIES: u32 = 5;
+    for _ in 1..TRIES {
+        match measure() {
+            Ok(sample) => return Ok(sample),
+            Err(error) => eprintln!("{name}: {error:#}; once more"),
+        }
+    }
+    measure().with_context(|| name.to_owned())
+}
+
 /// What a sender does that runs until it is stopped.
 fn watch(
     time: Duration,

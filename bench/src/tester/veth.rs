@@ -14,7 +14,9 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 use super::counter::{Bare, Counter};
 use super::memif::with_testpmd;
-use super::{BATCH, CORES, FRAME, MANY, Sample, Samples, pin, port, send, traffic, watch};
+use super::{
+    BATCH, CORES, FRAME, MANY, Sample, Samples, patiently, pin, port, send, traffic, watch,
+};
 use crate::cpu::Usage;
 use crate::engine::testpmd::{self, Device};
 use crate::engine::{Plan, Section};
@@ -184,11 +186,8 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     for round in 1..=plan.rounds {
         eprintln!("veth: round {round} of {}", plan.rounds);
         for &(case, name, subject) in &subjects {
-            let sample = pair.measure(subject, plan.time).or_else(|error| {
-                eprintln!("{name}: {error:#}; once more");
-                pair.measure(subject, plan.time)
-            });
-            samples.add(case, name, sample.with_context(|| name.to_owned())?);
+            let sample = patiently(name, || pair.measure(subject, plan.time))?;
+            samples.add(case, name, sample);
         }
     }
     samples.publish(&mut section, "bora, live XDP frames");
