@@ -85,10 +85,13 @@ fn judge(section: &mut Section, way: &str) {
     let (good, bad): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| row.median < AIM);
     let worst = good.iter().map(|row| row.median).fold(0.0, f64::max);
     let cases: Vec<&str> = good.iter().map(|row| row.case.as_str()).collect();
-    let mut text = format!("{way}: at most {worst:.3} % off at {}", cases.join(", "));
-    for row in &bad {
-        text.push_str(&format!("; {:.1} % off at {}", row.median, row.case));
+    let mut parts: Vec<String> = Vec::new();
+    if !good.is_empty() {
+        parts.push(format!("at most {worst:.3} % off at {}", cases.join(", ")));
     }
+    let far = |row: &&Row| format!("{:.1} % off at {}", row.median, row.case);
+    parts.extend(bad.iter().map(far));
+    let text = format!("{way}: {}", parts.join("; "));
     section.aim(bad.is_empty(), text);
 }
 
