@@ -103,7 +103,7 @@ fn once(kind: &Kind, rate: f64) -> anyhow::Result<Trial> {
         specs[1].kind = Kind::Memory(1);
         sides = memory_sides()?;
     } else {
-        let made = OwnLinks::new(&specs)?;
+        let made = OwnLinks::new(&specs, None)?;
         specs = own(specs, &made);
         links = Some(made);
     }

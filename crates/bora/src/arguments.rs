@@ -323,6 +323,8 @@ pub(crate) struct TestRunOptions {
     /// Seed of everything drawn at random
     #[arg(long)]
     pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) lab: LabOptions,
     /// Runs a shell on the router: `ip netns exec NAME`, `ssh root@ROUTER`
     #[arg(long, value_name = "COMMAND")]
     pub(crate) shell: Option<String>,
@@ -338,6 +340,53 @@ pub(crate) struct TestRunOptions {
     /// Print the report as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabOptions {
+    /// Test a router on this machine, in network namespaces that are made for it and removed
+    ///
+    /// For a plan without ports of its own; those of the plan are not used.
+    #[arg(long, value_enum, value_name = "WHO", conflicts_with_all = ["ports", "shell", "restart"])]
+    pub(crate) lab: Option<LabSubject>,
+    /// Ports of the lab's router
+    #[arg(long, requires = "lab", value_name = "COUNT", default_value_t = 2,
+          value_parser = clap::value_parser!(u8).range(2..=bora_lab::MOST_HOSTS as i64))]
+    pub(crate) lab_ports: u8,
+    /// How the tester sends and receives in the lab
+    #[arg(long, requires = "lab", value_enum, default_value = "xdp")]
+    pub(crate) lab_kind: LabKind,
+    /// More options of `bora run` in the lab, such as '--mode poll'
+    #[arg(
+        long,
+        requires = "lab",
+        value_name = "OPTIONS",
+        allow_hyphen_values = true
+    )]
+    pub(crate) lab_bora: Option<String>,
+}
+
+/// Who forwards in a lab.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LabSubject {
+    /// Linux
+    Kernel,
+    /// Bora's XDP program
+    Express,
+    /// Bora's workers
+    Engine,
+}
+
+/// Kinds of ports in a lab.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum LabKind {
+    /// Live XDP frames out, an XDP program in: the fastest
+    Xdp,
+    /// AF_XDP sockets
+    AfXdp,
+    /// Packet sockets
+    AfPacket,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -4,7 +4,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use crate::testbed::{Measured, Network, Testbed, Traffic};
+use crate::network::Network;
+use crate::testbed::{Measured, Testbed, Traffic};
 
 /// One measurement of the table.
 const TIME: Duration = Duration::from_millis(2500);

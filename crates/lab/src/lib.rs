@@ -2,8 +2,12 @@
 #![forbid(unsafe_code)]
 
 pub mod demo;
+mod lab;
 mod netns;
+mod network;
 mod testbed;
 
-pub use netns::{Namespace, remove_leftovers};
-pub use testbed::{Daemon, Measured, Network, Subject, Testbed, Traffic};
+pub use lab::Lab;
+pub use netns::{Namespace, remove_leftovers, remove_own};
+pub use network::{Daemon, MOST_HOSTS, Network, Subject};
+pub use testbed::{Measured, Testbed, Traffic};

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// What the names of the lab's namespaces begin with.
-const PREFIX: &str = "bora-lab-";
+/// What the names of the lab's namespaces begin with: as those of the tester's own links.
+const PREFIX: &str = bora_tester::calibrate::NAMESPACES;
 
 /// A named network namespace, as `ip netns` makes them.
 #[derive(Debug)]
@@ -86,6 +86,13 @@ pub fn remove_leftovers() {
     remove(|pid| !fs::exists(format!("/proc/{pid}")).unwrap_or(true));
 }
 
+/// Removes the namespaces of this process at once, and tells what runs in them to stop; for the
+/// handler of a signal that ends the process.
+pub fn remove_own() {
+    let own = std::process::id().to_string();
+    remove(|pid| pid == own);
+}
+
 /// Makes SIGINT and SIGTERM end this process with its namespaces removed and what runs in them
 /// told to stop.
 ///
@@ -93,8 +100,7 @@ pub fn remove_leftovers() {
 /// If somebody else handles these signals already.
 pub(crate) fn clean_up_on_signals() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
-        let own = std::process::id().to_string();
-        remove(|pid| pid == own);
+        remove_own();
         std::process::exit(130);
     })
     .context("cannot handle signals")

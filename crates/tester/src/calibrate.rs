@@ -6,20 +6,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use crate::ports::{Attached, Kind, PortSpec};
 use crate::result::Calibration;
 use crate::traffic::{Stream, Traffic, Values};
-use crate::trial::{Bench, Trial, TrialSpec};
+use crate::trial::{Bench, TrialSpec};
 
 /// Of each trial: long enough that start and end do not matter.
 const TIME: Duration = Duration::from_millis(300);
-/// From one trial to the next: a rate is found to a twentieth.
-const STEP: f64 = 0.95;
-/// Down to a fifth of what went out at full speed.
-const MAX_TRIALS: usize = 32;
-/// Share of the offered frames that must have left in time.
+/// From one trial to the next: a rate is found to a tenth.
+const STEP: f64 = 0.9;
+/// … and at most so far down where the sender did not keep up.
+const FURTHEST: f64 = 0.7;
+/// Down to a third of what went out at full speed.
+const MAX_TRIALS: usize = 10;
+/// Share of the offered frames that must have left.
 const SENT: f64 = 0.99;
 /// Load at which the tester's own latency is measured, of the rate found.
 const LATENCY_LOAD: f64 = 0.5;
@@ -37,11 +39,12 @@ pub struct OwnLinks {
 }
 
 impl OwnLinks {
-    /// A link for each pair of ports.
+    /// A link for each pair of ports. Frames are received on `receive_cpu`; `None`: on the CPU of
+    /// who sends them.
     ///
     /// # Errors
     /// If Linux refuses namespaces or links.
-    pub fn new(ports: &[PortSpec]) -> anyhow::Result<Self> {
+    pub fn new(ports: &[PortSpec], receive_cpu: Option<u32>) -> anyhow::Result<Self> {
         let mut links = Self {
             ports: Vec::new(),
             spaces: Vec::new(),
@@ -59,7 +62,7 @@ impl OwnLinks {
                         ends[1].name
                     )
                 }
-                (a, b) => links.veth([a, b])?,
+                (a, b) => links.veth([a, b], receive_cpu)?,
             };
             for (side, (kind, end)) in kinds.into_iter().zip(ends).enumerate() {
                 let netns = links.spaces.get(2 * pair + side).cloned();
@@ -69,7 +72,7 @@ impl OwnLinks {
         Ok(links)
     }
 
-    fn veth(&mut self, kinds: [&Kind; 2]) -> anyhow::Result<[Kind; 2]> {
+    fn veth(&mut self, kinds: [&Kind; 2], receive_cpu: Option<u32>) -> anyhow::Result<[Kind; 2]> {
         // a process may have several, one after the other or at once
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -79,21 +82,36 @@ impl OwnLinks {
             execute(&format!("ip netns add {name}"))?;
             self.spaces.push(name.clone());
         }
+        // the names of NAPI threads are of the whole machine
+        let device = format!("c{}-{}", pid % 1_000_000, number % 1000);
         let [a, b] = &names;
         execute(&format!(
-            "ip -n {a} link add e0 type veth peer name e0 netns {b}"
+            "ip -n {a} link add {device} type veth peer name {device} netns {b}"
         ))?;
         for name in &names {
             // NAPI on both ends, so that XDP frames can be sent to them
             execute(&format!(
-                "ip netns exec {name} ethtool -K e0 gro on && ip -n {name} link set lo up && \
-                 ip -n {name} link set e0 up"
+                "ip netns exec {name} ethtool -K {device} gro on && ip -n {name} link set lo up"
             ))?;
         }
+        // a veth looks at its peer's GRO when it comes up
+        for name in &names {
+            execute(&format!("ip -n {name} link set {device} up"))?;
+            if let Some(cpu) = receive_cpu {
+                // with the priority that a lab's router has, too
+                execute(&format!(
+                    "ip netns exec {name} sh -c 'echo 1 > /sys/class/net/{device}/threaded'"
+                ))?;
+                execute(&format!(
+                    "for p in $(pgrep '^napi/{device}-'); do \
+                     taskset -pc {cpu} $p; renice -n -20 -p $p; done > /dev/null"
+                ))?;
+            }
+        }
         Ok(kinds.map(|kind| match kind {
-            Kind::AfXdp(_) => Kind::AfXdp("e0".into()),
-            Kind::AfPacket(_) => Kind::AfPacket("e0".into()),
-            _ => Kind::Xdp("e0".into()),
+            Kind::AfXdp(_) => Kind::AfXdp(device.clone()),
+            Kind::AfPacket(_) => Kind::AfPacket(device.clone()),
+            _ => Kind::Xdp(device.clone()),
         }))
     }
 
@@ -208,61 +226,80 @@ pub fn joined(traffic: &Traffic, ports: &[PortSpec]) -> anyhow::Result<Traffic> 
 }
 
 /// Finds the rate that goes from one end to the other without a loss, at most `limit` frames a second
-/// of each sending port, and the latency at half of it.
+/// of each sending port, and the latency at half of it. If the tester loses frames of its own at any
+/// rate, as it does where other programs take the processor away, it is the rate with the least
+/// loss, and a note that says so.
 ///
 /// # Errors
-/// If trials cannot be carried out, or even a slow one loses frames.
+/// If trials cannot be carried out, or nothing comes back.
 pub fn calibrate(
     bench: &mut dyn Bench,
     traffic: Traffic,
     limit: f64,
     how: &str,
-) -> anyhow::Result<Calibration> {
+) -> anyhow::Result<(Calibration, Option<String>)> {
     let traffic = Arc::new(traffic);
     let senders = traffic.senders().len().max(1) as f64;
     let mut trial = |rate: f64| {
         let mut spec = TrialSpec::steady(traffic.clone(), rate, TIME);
         spec.purpose = "calibration";
-        bench.trial(&spec)
+        let trial = bench.trial(&spec)?;
+        ensure!(!trial.interrupted, "interrupted");
+        anyhow::Ok(trial)
     };
     let fastest = trial(f64::INFINITY)?;
     let mut rate = (fastest.received_rate() / senders).min(limit);
+    let mut best = (f64::INFINITY, rate);
     for _ in 0..MAX_TRIALS {
         if rate < 1.0 {
             break;
         }
         let found = trial(rate)?;
-        if found.interrupted {
-            bail!("interrupted");
+        let counts = found.counts();
+        // it may have been late, or have given up
+        let reached = rate.min(found.sent_rate() / senders);
+        if counts.loss_ratio() < best.0 {
+            best = (counts.loss_ratio(), reached);
         }
-        if is_clean(&found, rate * senders) {
-            let latency = trial(rate * LATENCY_LOAD)?.latency();
-            return Ok(Calibration {
-                frames: traffic.frames.name.clone(),
-                rate,
-                latency: (
-                    latency.value_at_quantile(0.5),
-                    latency.value_at_quantile(0.99),
-                ),
-                how: how.into(),
-            });
+        let is_sent = counts.sent as f64 >= SENT * rate * senders * TIME.as_secs_f64() - 1.0;
+        if is_sent && counts.lost() == 0 && found.missed == 0 {
+            best = (0.0, reached);
+            break;
         }
-        rate *= STEP;
+        // one stall must not make it crawl
+        rate = reached.max(rate * FURTHEST) * STEP;
     }
-    bail!("the tester loses frames of its own at any rate; are other programs using the processor?")
-}
-
-/// Whether all was sent in time and counted.
-fn is_clean(trial: &Trial, rate: f64) -> bool {
-    let counts = trial.counts();
-    let expected = rate * TIME.as_secs_f64();
-    counts.lost() == 0 && trial.missed == 0 && counts.sent as f64 >= SENT * expected - 1.0
+    let (loss, rate) = best;
+    ensure!(
+        loss < 1.0,
+        "no frame comes from one of the tester's ports to the other"
+    );
+    let latency = trial(rate * LATENCY_LOAD)?.latency();
+    let frames = &traffic.frames.name;
+    let note = (loss > 0.0).then(|| {
+        format!(
+            "The tester itself lost {:.2} % of the frames of {frames} octets at {rate:.0} frames/s, and \
+             no load was without loss: other programs took the processor away. Smaller losses are \
+             not certain to be the router's.",
+            loss * 100.0
+        )
+    });
+    let found = Calibration {
+        frames: frames.clone(),
+        rate,
+        latency: (
+            latency.value_at_quantile(0.5),
+            latency.value_at_quantile(0.99),
+        ),
+        how: how.into(),
+    };
+    Ok((found, note))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::{Counts, StreamOutcome, new_histogram};
+    use crate::trial::{Counts, StreamOutcome, Trial, new_histogram};
 
     /// Carries so many frames a second.
     struct Model(f64);
@@ -332,11 +369,11 @@ mod tests {
         assert_eq!(traffic.streams.len(), 1);
         let rate = |capacity: f64, limit: f64| {
             let found = calibrate(&mut Model(capacity), traffic.clone(), limit, "memory");
-            found.map(|found| found.rate)
+            found.map(|(found, note)| (found.rate, note.is_some()))
         };
-        let found = rate(1e6, f64::INFINITY).unwrap();
-        assert!((0.95e6..=1e6).contains(&found), "{found}");
-        assert_eq!(rate(1e6, 2e5).unwrap(), 2e5);
+        let (found, noted) = rate(1e6, f64::INFINITY).unwrap();
+        assert!((0.9e6..=1e6).contains(&found) && !noted, "{found}");
+        assert_eq!(rate(1e6, 2e5).unwrap(), (2e5, false));
         assert!(rate(0.0, f64::INFINITY).is_err());
     }
 
@@ -346,8 +383,8 @@ mod tests {
         for (port, name) in ports.iter_mut().zip(["a", "b"]) {
             port.kind = Kind::Xdp(name.into());
         }
-        let links = OwnLinks::new(&ports).unwrap();
-        assert_eq!(links.ports[1].kind, Kind::Xdp("e0".into()));
+        let links = OwnLinks::new(&ports, None).unwrap();
+        assert!(matches!(links.ports[1].kind, Kind::Xdp(_)));
         let space = links.ports[1].netns.clone().unwrap();
         let there = || std::fs::exists(format!("/run/netns/{space}")).unwrap();
         assert!(there());

@@ -28,14 +28,19 @@ pub type Hook = Arc<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
 #[derive(Clone)]
 pub struct Device {
     section: RouterSection,
-    /// Instead of the section's command.
+    /// Instead of the section's commands.
     restart: Option<Hook>,
+    reset: Option<Hook>,
 }
 
 impl Device {
-    /// As a plan describes it; `restart` goes before the plan's own.
-    pub fn new(section: RouterSection, restart: Option<Hook>) -> Self {
-        Self { section, restart }
+    /// As a plan describes it; `restart` and `reset` go before the plan's own.
+    pub fn new(section: RouterSection, restart: Option<Hook>, reset: Option<Hook>) -> Self {
+        Self {
+            section,
+            restart,
+            reset,
+        }
     }
 
     /// Whether the tester installs routes to test networks.
@@ -51,7 +56,8 @@ impl Device {
 
     /// Resets the router, if that is known.
     pub fn reset(&self) -> Option<Hook> {
-        self.hook(self.section.reset.clone()?)
+        let command = || self.hook(self.section.reset.clone()?);
+        self.reset.clone().or_else(command)
     }
 
     fn hook(&self, command: String) -> Option<Hook> {
@@ -208,7 +214,7 @@ mod tests {
 
         fn device(&self, section: RouterSection) -> Device {
             let shell = Some(format!("ip netns exec {}", self.0));
-            Device::new(RouterSection { shell, ..section }, None)
+            Device::new(RouterSection { shell, ..section }, None, None)
         }
     }
 
@@ -225,7 +231,7 @@ mod tests {
 
     #[test]
     fn commands_say_what_went_wrong() {
-        let device = Device::new(RouterSection::default(), None);
+        let device = Device::new(RouterSection::default(), None, None);
         assert_eq!(device.execute("echo \"a  b\" 'c'").unwrap(), "a  b c\n");
         let error = device.execute("echo no such thing; exit 3").unwrap_err();
         assert!(format!("{error:#}").contains("no such thing"), "{error:#}");

@@ -14,7 +14,7 @@ use crate::plan::{Calibrate, Case, Length, Plan, TestSection};
 use crate::ports::PortSpec;
 use crate::rate::line_rate;
 use crate::report;
-use crate::result::{self, Calibration, Report};
+use crate::result::{self, Report};
 use crate::router::Device;
 use crate::trial::Bench;
 
@@ -23,6 +23,9 @@ use crate::trial::Bench;
 pub struct Options {
     /// Short or full times.
     pub length: Length,
+    /// CPU on which virtual links receive, for the calibration to do the same; `None`: that of who
+    /// sends.
+    pub receive_cpu: Option<u32>,
     /// Set by Ctrl-C: the run ends, and what was measured is kept.
     pub stop: Arc<AtomicBool>,
     /// Tells the user what to do, and waits until it is done.
@@ -120,7 +123,7 @@ pub fn run(
     let Opened { mut bench, ports } = open(specs)?;
     let is_virtual = ports.iter().all(|port| port.is_virtual);
     if plan.calibration == Calibrate::Auto && is_virtual {
-        let links = OwnLinks::new(specs)?;
+        let links = OwnLinks::new(specs, options.receive_cpu)?;
         calibrate_all(&links.ports, "own links", &cases, open, &mut report)?;
     }
     if report.calibration.is_empty() {
@@ -323,8 +326,9 @@ fn calibrate_all(
             true => f64::INFINITY,
             false => line_rate(speed, traffic.frames.mean()),
         };
-        let found: Calibration = calibrate(bench.as_mut(), traffic, limit, how)?;
+        let (found, note) = calibrate(bench.as_mut(), traffic, limit, how)?;
         report.calibration.push(found);
+        report.notes.extend(note);
     }
     Ok(())
 }
@@ -418,10 +422,11 @@ mod tests {
     fn carry_out(text: &str, stop: bool, measure: &mut Measure<'_>) -> anyhow::Result<Report> {
         let options = Options {
             length: Length::Short,
+            receive_cpu: None,
             stop: Arc::new(AtomicBool::new(stop)),
             ask: |_| Ok(()),
         };
-        let device = Device::new(RouterSection::default(), None);
+        let device = Device::new(RouterSection::default(), None, None);
         run(
             &Plan::parse(text)?,
             &specs(),

@@ -1,5 +1,6 @@
 //! `bora test`: plans, reports, comparisons.
 
+mod lab;
 mod run;
 
 use std::path::Path;

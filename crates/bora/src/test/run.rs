@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, bail, ensure};
+use bora_lab::Lab;
 use bora_tester::measure::measure;
 use bora_tester::plan::{Calibrate, Length, Plan, PortSection, Variant};
 use bora_tester::ports::{self, PortSpec};
 use bora_tester::report;
-use bora_tester::router::Device;
 use bora_tester::run::{Opened, Options, run, save};
 use bora_tester::wire::{self, Wire};
 
-use super::WIDTH;
+use super::{WIDTH, lab};
 use crate::arguments::{LengthArgument, TestRunOptions};
 
 pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
@@ -21,24 +21,25 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     change(&mut plan, &options)?;
     let typed: Vec<String> = std::env::args().skip(1).collect();
     text += &format!("\n# carried out by: bora {}\n", typed.join(" "));
-    let specs: anyhow::Result<Vec<PortSpec>> = plan.ports.iter().map(PortSection::spec).collect();
-    let specs = specs?;
-    ensure!(
-        specs.len() >= 2,
-        "{} ports; name at least two with --port or in [[port]] sections of the plan",
-        specs.len()
-    );
+    // before the lab: what is interrupted must be cleaned up
     let stop = stop_on_signals()?;
-    let device = Device::new(plan.router.clone(), None);
+    let lab = lab::build(&options.lab, &mut plan)?;
+    let specs = match &lab {
+        Some(lab) => lab::ports(lab, &options.lab),
+        None => specs(&plan)?,
+    };
+    let device = lab::device(lab.as_ref(), &plan);
     let how = Options {
         length: match options.duration {
             LengthArgument::Short => Length::Short,
             LengthArgument::Full => Length::Full,
         },
+        receive_cpu: lab.as_ref().map(Lab::receive_cpu),
         stop: stop.clone(),
         ask,
     };
     let open = |specs: &[PortSpec]| open(specs, options.force, &stop);
+    let facts = lab.as_ref().map(Lab::facts).transpose()?;
     let (cases, _) = plan.cases(&specs, how.length)?;
     let mut display = report::Display::new(cases.len());
     let mut found = run(
@@ -53,6 +54,9 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     )?;
     display.finish();
     found.plan = text;
+    if let Some(facts) = facts {
+        found.subject.splice(..0, facts);
+    }
     let paths = save(&found, &options.output, &options.plan)?;
     match options.json {
         true => anstream::println!("{}", serde_json::to_string_pretty(&found)?),
@@ -65,6 +69,18 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// The ports that were typed or that the plan has.
+fn specs(plan: &Plan) -> anyhow::Result<Vec<PortSpec>> {
+    let specs: anyhow::Result<Vec<PortSpec>> = plan.ports.iter().map(PortSection::spec).collect();
+    let specs = specs?;
+    ensure!(
+        specs.len() >= 2,
+        "{} ports; name at least two with --port or in [[port]] sections of the plan, or use --lab",
+        specs.len()
+    );
+    Ok(specs)
 }
 
 /// Replaces parts of the plan by what was typed.
@@ -119,7 +135,7 @@ fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = stop.clone();
     ctrlc::set_handler(move || {
         if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
+            lab::abandon();
         }
         eprintln!("bora: stopping; what was measured is kept (again to end at once)");
     })

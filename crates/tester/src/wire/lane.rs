@@ -24,14 +24,18 @@ pub(super) struct Lane<'a> {
 }
 
 impl Lane<'_> {
-    /// Looks at what has come; returns how many frames that were.
+    /// Looks at what has come through the queues; returns how many frames that were.
     pub(super) fn receive(&mut self) -> usize {
         let (judge, neighbours) = (&mut self.judge, self.neighbours);
-        let received = self.side.receive(|frame, arrival| {
+        self.side.receive(|frame, arrival| {
             judge.receive(frame, arrival);
             neighbours.answer(frame)
-        });
-        received + judge.elsewhere()
+        })
+    }
+
+    /// Frames that the kernel judged since the last call.
+    pub(super) fn elsewhere(&mut self) -> usize {
+        self.judge.elsewhere()
     }
 
     /// Sends what is due; returns when to come again, ns of [`clock::now`], `None` if nothing more

@@ -28,7 +28,10 @@ pub(super) fn serve<'a>(
         let received: usize = lanes.iter_mut().map(Lane::receive).sum();
         let next = lanes.iter_mut().filter_map(|lane| lane.send(common)).min();
         let now = clock::now();
-        if received > 0 {
+        // what the kernel judges needs no looking after, and a port that sends may share the CPU:
+        // no reason not to sleep
+        let elsewhere: usize = lanes.iter_mut().map(Lane::elsewhere).sum();
+        if received + elsewhere > 0 {
             common.is_active(now);
         }
         if common.is_over(now) {
@@ -43,7 +46,8 @@ pub(super) fn serve<'a>(
     }
 }
 
-/// Prepares this thread for a trial.
+/// Prepares this thread for a trial. It gets no priority over others: kernel workers of the same CPU
+/// give back the page pools that live XDP frames need.
 pub(super) fn place(cpu: Option<u32>) {
     // best effort, both: without them the measurement is only noisier
     if let Some(cpu) = cpu {

@@ -196,7 +196,7 @@ fn latency_is_delay_and_jitter() {
     let expected = [("latency, 50 %", 12_000.0), ("latency, 99 %", 21_800.0)];
     let error = |expected: f64| 0.05 * expected + 100.0;
     let mut least = [f64::INFINITY; 2];
-    for _ in 0..10 {
+    for _ in 0..20 {
         let traffic = traffic::one_way();
         let test = run(&mut testbed, Method::Latency, options.clone(), traffic);
         for (least, (metric, expected)) in least.iter_mut().zip(expected) {

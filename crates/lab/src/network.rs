@@ -1,0 +1,289 @@
+//! A router and the hosts around it, in namespaces; who forwards can be changed.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bora_wire::MacAddr;
+
+use crate::netns::{Namespace, remove_leftovers};
+
+/// Most hosts: the router's interfaces are named by letters.
+pub const MOST_HOSTS: usize = 16;
+/// How long Bora may take to forward.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Nice value of what forwards, whoever that is: before what else runs on the machine.
+const PRIORITY: &str = "-20";
+
+/// Interface of every host.
+pub(crate) const HOST_PORT: &str = "e0";
+
+/// Who forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Linux alone.
+    Kernel,
+    /// Bora's XDP program.
+    Express,
+    /// Bora's workers.
+    Engine,
+}
+
+impl Subject {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Subject::Kernel => "kernel",
+            Subject::Express => "express",
+            Subject::Engine => "engine",
+        }
+    }
+}
+
+/// The CPU of the router, and of the hosts' receiving NAPI.
+pub(crate) fn router_cpu() -> u32 {
+    u32::from(cpus() > 1)
+}
+
+/// The CPUs of who sends, all others.
+pub(crate) fn tester_cpus() -> Vec<u32> {
+    let others: Vec<u32> = (0..cpus()).filter(|&cpu| cpu != router_cpu()).collect();
+    if others.is_empty() { vec![0] } else { others }
+}
+
+fn cpus() -> u32 {
+    thread::available_parallelism().map_or(1, |count| count.get() as u32)
+}
+
+/// The namespaces, and the binary that runs in the router's.
+///
+/// Host n, from 0, is behind the router's interface `ra`, `rb`, … on the links 10.66.N.0/24 and
+/// fd66:N::/64 with N = n + 1: the router is .1, the host .2. The hosts' Linux has no addresses and is
+/// silent, whoever measures plays them.
+#[derive(Debug)]
+pub struct Network {
+    hosts: Vec<Namespace>,
+    router: Namespace,
+    bora: PathBuf,
+}
+
+/// A running Bora.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+}
+
+impl Network {
+    /// Builds the network; `bora` is the binary to run in it.
+    ///
+    /// # Errors
+    /// If a namespace or a link cannot be made (root?).
+    pub fn new(hosts: usize, bora: &Path) -> anyhow::Result<Self> {
+        ensure!(
+            (2..=MOST_HOSTS).contains(&hosts),
+            "a lab has 2 to {MOST_HOSTS} hosts, not {hosts}"
+        );
+        remove_leftovers();
+        let mut network = Self {
+            hosts: Vec::with_capacity(hosts),
+            router: Namespace::new("router")?,
+            bora: bora.into(),
+        };
+        for setting in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
+            network.router.run(&["sysctl", "-qw", setting])?;
+        }
+        for index in 0..hosts {
+            let host = Namespace::new(&letter(index).to_string())?;
+            network.connect(index, &host)?;
+            network.hosts.push(host);
+        }
+        network.place_threads();
+        Ok(network)
+    }
+
+    /// The cable between the router and a host.
+    fn connect(&self, index: usize, host: &Namespace) -> anyhow::Result<()> {
+        let (router, port) = (&self.router, router_port(index));
+        let pair = ["ip", "link", "add", &port, "type", "veth", "peer", "name"];
+        router.run(&[&pair[..], &[HOST_PORT, "netns", host.name()]].concat())?;
+        host.run(&[
+            "sysctl",
+            "-qw",
+            &format!("net.ipv6.conf.{HOST_PORT}.disable_ipv6=1"),
+        ])?;
+        // NAPI on both ends, so that XDP frames can be sent to them; a veth looks at its peer's GRO
+        // when it comes up
+        let ends = [(router, port.as_str()), (host, HOST_PORT)];
+        for (space, device) in ends {
+            space.run(&["ethtool", "-K", device, "gro", "on"])?;
+        }
+        for (space, device) in ends {
+            space.run(&["ip", "link", "set", device, "up"])?;
+        }
+        let (v4, v6) = (v4(index, 1), v6(index, 1));
+        router.run(&["ip", "addr", "add", &format!("{v4}/24"), "dev", &port])?;
+        let v6 = format!("{v6}/64");
+        router.run(&["ip", "addr", "add", &v6, "dev", &port, "nodad"])?;
+        Ok(())
+    }
+
+    /// Tells the router the hosts' Ethernet addresses, for who does not answer ARP.
+    pub(crate) fn settle_neighbours(&self) -> anyhow::Result<()> {
+        for (index, host) in self.hosts.iter().enumerate() {
+            let mac = MacAddr(host.mac(HOST_PORT)?).to_string();
+            let port = router_port(index);
+            for address in [v4(index, 2).to_string(), v6(index, 2).to_string()] {
+                let entry = ["ip", "neigh", "replace", &address, "lladdr", &mac, "dev"];
+                self.router.run(&[&entry[..], &[&port]].concat())?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn hosts(&self) -> &[Namespace] {
+        &self.hosts
+    }
+
+    pub(crate) fn router(&self) -> &Namespace {
+        &self.router
+    }
+
+    /// Gives the router's interfaces NAPI threads on the router's CPU, so that the sender's CPU
+    /// does not do the router's work; again after each change of programs, because a veth makes
+    /// new threads then. The receiving host counts on the router's CPU, for every subject alike.
+    fn place_threads(&self) {
+        let cpu = router_cpu();
+        for index in 0..self.hosts.len() {
+            let device = router_port(index);
+            let script = format!(
+                "echo 1 > /sys/class/net/{device}/threaded; \
+                 for p in $(pgrep '^napi/{device}-'); do \
+                 taskset -pc {cpu} $p; renice -n {PRIORITY} -p $p; done"
+            );
+            // best effort: without it the measurement is only noisier
+            let _ = self.router.run(&["sh", "-c", &script]);
+        }
+    }
+
+    /// Starts Bora between the hosts and waits until it forwards.
+    ///
+    /// # Errors
+    /// If it ends instead, with what it said.
+    pub fn start(&self, path: &str, options: &[&str]) -> anyhow::Result<Daemon> {
+        let mut command = self.router.command("nice");
+        command.args(["-n", PRIORITY, &self.bora.to_string_lossy(), "run"]);
+        for index in 0..self.hosts.len() {
+            command.args(["--port", &router_port(index)]);
+        }
+        let mut child = command
+            .args(["--path", path, "--cores", &router_cpu().to_string()])
+            .args(options)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            // Ctrl-C in the terminal is for who measures
+            .process_group(0)
+            .spawn()
+            .context("cannot start bora")?;
+        let stderr = child.stderr.take().context("no output of bora")?;
+        let (ready, is_ready) = mpsc::channel();
+        thread::spawn(move || {
+            let mut said = String::new();
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if line.contains("ready") {
+                    let _ = ready.send(Ok(()));
+                }
+                said += &line;
+                said.push('\n');
+            }
+            let _ = ready.send(Err(said));
+        });
+        let daemon = Daemon { child };
+        match is_ready.recv_timeout(PATIENCE) {
+            Ok(Ok(())) => {}
+            Ok(Err(said)) => bail!("bora ended: {said}"),
+            Err(_) => bail!("bora is not ready after {} s", PATIENCE.as_secs()),
+        }
+        self.place_threads();
+        Ok(daemon)
+    }
+
+    /// Stops Bora and takes it off the interfaces.
+    ///
+    /// # Errors
+    /// If `bora stop` fails.
+    pub fn stop(&self, daemon: Daemon) -> anyhow::Result<()> {
+        drop(daemon);
+        self.bora(&["stop"])?;
+        self.place_threads();
+        Ok(())
+    }
+
+    /// What `bora show WHAT --json` says.
+    ///
+    /// # Errors
+    /// If no Bora runs.
+    pub fn show(&self, what: &str) -> anyhow::Result<serde_json::Value> {
+        Ok(serde_json::from_str(
+            &self.bora(&["show", what, "--json"])?,
+        )?)
+    }
+
+    /// What another `bora` says in the router's namespace.
+    pub(crate) fn bora(&self, arguments: &[&str]) -> anyhow::Result<String> {
+        let program = self.bora.to_string_lossy();
+        self.router.run(&[&[&*program], arguments].concat())
+    }
+}
+
+pub(crate) fn letter(index: usize) -> char {
+    char::from(b'a' + index as u8)
+}
+
+fn router_port(index: usize) -> String {
+    format!("r{}", letter(index))
+}
+
+/// An address on the link of a host.
+pub(crate) fn v4(index: usize, last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(10, 66, index as u8 + 1, last)
+}
+
+/// See [`v4`].
+pub(crate) fn v6(index: usize, last: u16) -> Ipv6Addr {
+    Ipv6Addr::new(0xfd66, index as u16 + 1, 0, 0, 0, 0, 0, last)
+}
+
+impl Daemon {
+    /// kill -9.
+    ///
+    /// # Errors
+    /// If it has gone already.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = rustix::process::kill_process(
+            rustix::process::Pid::from_child(&self.child),
+            rustix::process::Signal::TERM,
+        );
+        for _ in 0..200 {
+            if matches!(self.child.try_wait(), Ok(Some(_))) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(25));
+        }
+        let _ = self.kill();
+    }
+}
