@@ -4,7 +4,7 @@ PYTHON := /usr/bin/python3
 CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 
-.PHONY: help deps build demo test unit conformance integration bench bench-veth bench-latency bench-fib bench-engine lint fmt clean
+.PHONY: help deps build demo test unit conformance integration bench bench-veth bench-latency bench-fib bench-engine bench-tester lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -35,7 +35,7 @@ integration: build ## Whole-router tests in namespaces
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone" -n 3 --dist loadscope
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m alone
 
-bench: bench-veth bench-latency bench-fib bench-engine ## All benchmarks
+bench: bench-veth bench-latency bench-fib bench-engine bench-tester ## All benchmarks
 
 bench-veth: build ## kernel, express and engine on veth, side by side
 	$(CARGO) build --release -p bora-bench
@@ -58,6 +58,11 @@ bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairnes
 	$(CARGO) build --release -p bora-bench --bin bench-engine
 	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-engine \
 		--plot docs/bench-engine.svg $(ARGS)
+
+bench-tester: deps ## The tester's ways to send, beside DPDK and the kernel's own means; pacing
+	@scripts/deps-bench
+	$(CARGO) build --release -p bora-bench --bin bench-tester
+	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-tester $(ARGS)
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

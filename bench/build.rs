@@ -1,6 +1,22 @@
-//! Compiles the part in C and finds DPDK, only with the feature `dpdk`.
+//! Compiles the counting XDP program and, with the feature `dpdk`, finds DPDK and compiles the part
+//! in C.
+
+use std::env;
+use std::path::PathBuf;
+
+use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo");
+    let source = PathBuf::from(manifest).join("../xdp/count.bpf.c");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
+    let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
+    SkeletonBuilder::new()
+        .source(&source)
+        .clang_args(["-Wall", "-Werror", "-mcpu=v3", "-I", &multiarch])
+        .build_and_generate(out.join("count.skel.rs"))
+        .unwrap_or_else(|error| panic!("xdp/count.bpf.c (needs clang, libelf-dev): {error:?}"));
+    println!("cargo:rerun-if-changed={}", source.display());
     #[cfg(feature = "dpdk")]
     dpdk();
 }

@@ -8,7 +8,7 @@
 #include <bpf/bpf_tracing.h>
 
 /* As in crates/tester/src/live/sender.rs. */
-#define SLOTS 2048
+#define SLOTS 8192
 #define WORDS 11
 /* Octets of the shortest frame, without FCS. */
 #define SHORTEST 60

@@ -57,12 +57,13 @@ def test_smoke(smoke, say):
     assert code == 0 and found["complete"] is True, output
     # ten where nothing else runs
     assert seconds < 30
-    throughput = [finding["value"] for test in found["tests"] for finding in test["findings"]
+    # a busy machine's tester may itself be the limit
+    throughput = [finding["value"] or finding["low"] for test in found["tests"] for finding in test["findings"]
                   if finding["metric"] == "throughput"]
     assert len(throughput) == 1 and throughput[0] > 1000, output
     say(f"smoke: {throughput[0]:.0f} frames/s in {seconds:.1f} s")
     assert found["seed"] == 1 and len(found["calibration"]) == 1 and "Linux" in dict(found["subject"])["router"]
-    assert "Virtual links" in "\n".join(found["notes"]) and "virtual" in output
+    assert all(port["is_virtual"] for port in found["ports"]) and "are virtual" in output
     trials = [trial for test in found["tests"] for trial in test["trials"]]
     assert len(trials) > 6
     for trial in trials:

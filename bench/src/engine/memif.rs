@@ -13,7 +13,7 @@ use bora_port::Queue;
 use bora_port::memif::{Config, Port as Memif, Role};
 use bora_worker::QUOTA;
 
-use super::testpmd::{self, Options, Testpmd};
+use super::testpmd::{self, Device, Options, Testpmd};
 use super::{Plan, Section, middle};
 use crate::cpu::Usage;
 use crate::fib_report::Report;
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long they flow before they count.
 const SETTLE: Duration = Duration::from_millis(200);
 /// Megabytes of huge pages that zero-copy takes.
-const HUGE: usize = 160;
+pub(crate) const HUGE: usize = 160;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Subject {
@@ -232,12 +232,15 @@ fn options<'a>(
     Options {
         name,
         core,
-        role,
-        socket,
+        device: Device::Memif {
+            role,
+            socket,
+            zero_copy: false,
+        },
         log2_ring_size: LOG2_RING,
-        zero_copy: false,
         mode,
         burst: QUOTA,
+        more: &[],
     }
 }
 
@@ -250,8 +253,13 @@ impl Forwarder {
                 } else {
                     "server"
                 };
-                let options = Options {
+                let device = Device::Memif {
+                    role,
+                    socket,
                     zero_copy,
+                };
+                let options = Options {
+                    device,
                     ..options("subject", CORES[1], role, socket, mode)
                 };
                 Ok(Self::Testpmd(Testpmd::start(options)?))
@@ -340,7 +348,7 @@ impl Drop for Folder {
 }
 
 /// Megabytes of free huge pages of 2 MB.
-fn free_huge_pages() -> anyhow::Result<usize> {
+pub(crate) fn free_huge_pages() -> anyhow::Result<usize> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;
     let free = meminfo
         .lines()

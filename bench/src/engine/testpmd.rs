@@ -1,4 +1,4 @@
-//! DPDK's testpmd on one memif.
+//! DPDK's testpmd on one port.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -14,6 +14,24 @@ use crate::cpu;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Its port.
+#[derive(Clone, Copy, Debug)]
+pub enum Device<'a> {
+    /// Shared memory.
+    Memif {
+        /// `server` or `client`.
+        role: &'a str,
+        /// The memif's socket.
+        socket: &'a Path,
+        /// As client, share its memory instead of copying to it; takes huge pages.
+        zero_copy: bool,
+    },
+    /// An interface of a network namespace, through a packet socket.
+    AfPacket(&'a str, &'a str),
+    /// An interface of a network namespace, through an AF_XDP socket.
+    AfXdp(&'a str, &'a str),
+}
+
 /// What it is to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
@@ -21,18 +39,16 @@ pub struct Options<'a> {
     pub name: &'a str,
     /// CPU of all its threads.
     pub core: usize,
-    /// `server` or `client`.
-    pub role: &'a str,
-    /// The memif's socket.
-    pub socket: &'a Path,
+    /// Its port.
+    pub device: Device<'a>,
     /// Slots of a ring as power of two.
     pub log2_ring_size: u8,
-    /// As client, share its memory instead of copying to it; takes huge pages.
-    pub zero_copy: bool,
     /// Its forwarding mode.
     pub mode: &'a str,
     /// Packets a burst.
     pub burst: u32,
+    /// More arguments.
+    pub more: &'a [&'a str],
 }
 
 /// A running testpmd.
@@ -59,36 +75,7 @@ impl Testpmd {
     /// # Errors
     /// It cannot be started, or says nothing.
     pub fn start(options: Options<'_>) -> anyhow::Result<Self> {
-        let Options { core, burst, .. } = options;
-        let zero_copy = if options.zero_copy { "yes" } else { "no" };
-        let memif = format!(
-            "net_memif0,role={},id=0,socket={},socket-abstract=no,rsize={},zero-copy={zero_copy}",
-            options.role,
-            options.socket.display(),
-            options.log2_ring_size
-        );
-        let memory: &[&str] = if options.zero_copy {
-            &["--in-memory", "--single-file-segments", "-m", "128"]
-        } else {
-            &["--no-huge", "-m", "256"]
-        };
-        let slots = (1u32 << options.log2_ring_size).to_string();
-        // its output would wait in a buffer
-        let mut child = Command::new("stdbuf")
-            .args(["-oL", "dpdk-testpmd", "--no-pci", "--no-telemetry"])
-            .arg(format!("--lcores=0@{core},1@{core}"))
-            .arg(format!("--file-prefix=bora-{}", options.name))
-            .arg(format!("--vdev={memif}"))
-            .args(memory)
-            .args([
-                "--",
-                "-i",
-                "--total-num-mbufs=16384",
-                "--port-topology=loop",
-            ])
-            .args(["--txd", &slots, "--rxd", &slots])
-            .arg(format!("--burst={burst}"))
-            .arg(format!("--forward-mode={}", options.mode))
+        let mut child = command(options)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -186,6 +173,83 @@ impl Testpmd {
         }
         bail!("dpdk-testpmd says nothing of {name} Its last line: {last}")
     }
+}
+
+impl Device<'_> {
+    /// As DPDK wants it.
+    fn arguments(&self, log2_ring_size: u8) -> String {
+        match self {
+            Self::Memif {
+                role,
+                socket,
+                zero_copy,
+            } => format!(
+                "net_memif0,role={role},id=0,socket={},socket-abstract=no,rsize={log2_ring_size},\
+                 zero-copy={}",
+                socket.display(),
+                if *zero_copy { "yes" } else { "no" }
+            ),
+            Self::AfPacket(_, interface) => format!(
+                "net_af_packet0,iface={interface},framecnt={}",
+                1u32 << log2_ring_size
+            ),
+            Self::AfXdp(_, interface) => format!("net_af_xdp0,iface={interface}"),
+        }
+    }
+
+    fn netns(&self) -> Option<&str> {
+        match self {
+            Self::Memif { .. } => None,
+            Self::AfPacket(netns, _) | Self::AfXdp(netns, _) => Some(netns),
+        }
+    }
+}
+
+fn command(options: Options<'_>) -> Command {
+    let Options { core, device, .. } = options;
+    let zero_copy = matches!(
+        device,
+        Device::Memif {
+            zero_copy: true,
+            ..
+        }
+    );
+    let memory: &[&str] = if zero_copy {
+        &["--in-memory", "--single-file-segments", "-m", "128"]
+    } else {
+        &["--no-huge", "-m", "256"]
+    };
+    let slots = (1u32 << options.log2_ring_size).to_string();
+    // its output would wait in a buffer
+    let program = ["stdbuf", "-oL", "dpdk-testpmd"];
+    let mut command = match device.netns() {
+        Some(netns) => {
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", netns]).args(program);
+            command
+        }
+        None => {
+            let mut command = Command::new(program[0]);
+            command.args(&program[1..]);
+            command
+        }
+    };
+    command
+        .args(["--no-pci", "--no-telemetry"])
+        .arg(format!("--lcores=0@{core},1@{core}"))
+        .arg(format!("--file-prefix=bora-{}", options.name))
+        .arg(format!(
+            "--vdev={}",
+            device.arguments(options.log2_ring_size)
+        ))
+        .args(memory)
+        .args(["--", "-i", "--total-num-mbufs=16384"])
+        .arg("--port-topology=loop")
+        .args(["--txd", &slots, "--rxd", &slots])
+        .arg(format!("--burst={}", options.burst))
+        .arg(format!("--forward-mode={}", options.mode))
+        .args(options.more);
+    command
 }
 
 impl Drop for Testpmd {

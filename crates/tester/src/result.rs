@@ -74,6 +74,12 @@ pub struct Port {
 pub struct Calibration {
     /// [`crate::traffic::FrameMix::name`].
     pub frames: String,
+    /// `ipv4` or `ipv6`.
+    #[serde(default)]
+    pub family: String,
+    /// Ports that sent.
+    #[serde(default)]
+    pub senders: u32,
     /// Frames a second of each sending port that were sent and counted without a loss.
     pub rate: f64,
     /// Latency of the tester with itself: median and 99th percentile, ns.

@@ -124,18 +124,17 @@ pub fn run(
     let is_virtual = ports.iter().all(|port| port.is_virtual);
     if plan.calibration == Calibrate::Auto && is_virtual {
         let links = OwnLinks::new(specs, options.receive_cpu)?;
-        calibrate_all(&links.ports, "own links", &cases, open, &mut report)?;
+        calibrate_all(
+            &links.ports,
+            "own links (veth or memif)",
+            &cases,
+            open,
+            &mut report,
+        )?;
     }
     if report.calibration.is_empty() {
         let note = "The tester was not calibrated: a limit of its own may look like the router's.";
         report.notes.push(note.into());
-    }
-    if ports.iter().any(|port| port.is_virtual) {
-        report.notes.push(
-            "Virtual links: there is no line rate, and what is measured is this machine's \
-             processor, which tester and router share."
-                .into(),
-        );
     }
     report.ports = ports;
     let mut run = Run {
@@ -251,9 +250,11 @@ impl Run<'_> {
         let speed = ports.map(|port| port.speed).fold(f64::INFINITY, f64::min);
         let is_virtual = self.report.ports.iter().any(|port| port.is_virtual);
         let line = (!is_virtual).then(|| line_rate(speed, case.traffic.frames.mean()));
-        let frames = &case.traffic.frames.name;
+        let (frames, family, senders) = calibration_of(case);
         let mut calibrations = self.report.calibration.iter();
-        let calibrated = calibrations.find(|one| one.frames == *frames);
+        let calibrated = calibrations.find(|one| {
+            one.frames == frames && one.family == family && one.senders as usize == senders
+        });
         let calibrated = calibrated.map(|one| one.rate);
         Job {
             test,
@@ -278,7 +279,7 @@ impl Run<'_> {
             name: test.name(),
             frames: frames.name.clone(),
             frame_length: frames.mean(),
-            family: if case.v6 { "ipv6" } else { "ipv4" }.into(),
+            family: family(case).into(),
             pattern: case.pattern.to_string(),
             senders: case.traffic.senders().len() as u32,
             ..result::Test::default()
@@ -300,6 +301,16 @@ fn without_gateways(specs: &[PortSpec]) -> Vec<PortSpec> {
     specs
 }
 
+fn family(case: &Case) -> &'static str {
+    if case.v6 { "ipv6" } else { "ipv4" }
+}
+
+/// Tests with the same frames, family and number of senders need one calibration.
+fn calibration_of(case: &Case) -> (&str, &'static str, usize) {
+    let traffic = &case.traffic;
+    (&traffic.frames.name, family(case), traffic.senders().len())
+}
+
 /// Measures what the tester can do with each frame mix of the tests, on ports joined in pairs.
 fn calibrate_all(
     specs: &[PortSpec],
@@ -308,26 +319,25 @@ fn calibrate_all(
     open: &Open<'_>,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    // one case a frame mix: the one with the most senders
-    let mut mixes: BTreeMap<&str, &Case> = BTreeMap::new();
+    let mut kinds: BTreeMap<_, &Case> = BTreeMap::new();
     for case in cases {
-        let name = case.traffic.frames.name.as_str();
-        let known = mixes.entry(name).or_insert(case);
-        if case.traffic.senders().len() > known.traffic.senders().len() {
-            *known = case;
-        }
+        kinds.entry(calibration_of(case)).or_insert(case);
     }
     let Opened { mut bench, ports } = open(specs).context("calibration")?;
     let speeds = ports.iter().map(|port| port.speed);
     let speed = speeds.fold(f64::INFINITY, f64::min);
-    for case in mixes.values() {
+    for ((_, family, senders), case) in kinds {
         let traffic = joined(&case.traffic, specs)?;
         let limit = match ports.iter().any(|port| port.is_virtual) {
             true => f64::INFINITY,
             false => line_rate(speed, traffic.frames.mean()),
         };
         let (found, note) = calibrate(bench.as_mut(), traffic, limit, how)?;
-        report.calibration.push(found);
+        report.calibration.push(result::Calibration {
+            family: family.into(),
+            senders: senders as u32,
+            ..found
+        });
         report.notes.extend(note);
     }
     Ok(())
@@ -458,12 +468,6 @@ mod tests {
         );
         let names: Vec<&str> = report.tests.iter().map(|test| &*test.frames).collect();
         assert_eq!(names, ["64", "128"]);
-        assert!(
-            report
-                .notes
-                .iter()
-                .any(|note| note.starts_with("Virtual links"))
-        );
     }
 
     #[test]

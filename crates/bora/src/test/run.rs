@@ -40,7 +40,13 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     };
     let open = |specs: &[PortSpec]| open(specs, options.force, &stop);
     let facts = lab.as_ref().map(Lab::facts).transpose()?;
-    let (cases, _) = plan.cases(&specs, how.length)?;
+    // not after hours of measuring
+    std::fs::create_dir_all(&options.output)
+        .with_context(|| format!("cannot write to {}", options.output.display()))?;
+    let (cases, notes) = plan.cases(&specs, how.length)?;
+    for note in notes {
+        eprintln!("bora: {note}");
+    }
     let mut display = report::Display::new(cases.len());
     let mut found = run(
         &plan,
@@ -57,12 +63,12 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     if let Some(facts) = facts {
         found.subject.splice(..0, facts);
     }
-    let paths = save(&found, &options.output, &options.plan)?;
+    let saved = save(&found, &options.output, &options.plan);
     match options.json {
         true => anstream::println!("{}", serde_json::to_string_pretty(&found)?),
         false => anstream::print!("{}", report::table(&found, WIDTH)),
     }
-    for path in paths {
+    for path in saved? {
         eprintln!("bora: wrote {}", path.display());
     }
     Ok(match found.complete {

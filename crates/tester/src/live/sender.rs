@@ -30,12 +30,12 @@ const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// As in `xdp/tester_send.bpf.c`: first octets of a frame that are written for each.
 const HEAD: usize = 88;
 /// Frames of one call as fast as it goes; as in `xdp/tester_send.bpf.c`.
-const BURST: u64 = 2048;
+const BURST: u64 = 8192;
 /// Frames of one call at a rate: fewer than the 256 places of a veth's ring.
 const PACED_BURST: u64 = 128;
 /// Shortest time between calls that send less than that, ns. Each call takes a page pool, whose
-/// number the kernel gives back a second or more later; there are 65534.
-const BETWEEN_CALLS: u64 = 50_000;
+/// number the kernel gives back a second or more later; there are 65534, for all senders together.
+const BETWEEN_CALLS: u64 = 100_000;
 /// How long after the end frames still leave that were due before, ns.
 const OVERTIME: u64 = 100_000_000;
 /// Waits for the kernel's page pools, and how often.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::statistics::{average, deviation, mean};
+use super::statistics::{deviation, mean};
 use super::{Context, throughput};
 use crate::trial::{Step, TrialSpec};
 
@@ -11,11 +11,18 @@ use crate::trial::{Step, TrialSpec};
 const WIDTH: f64 = 0.01;
 /// Shortest burst that is tried, frames.
 const SHORTEST: u64 = 2;
-/// A burst may take so much longer than it should before it counts as not sent.
-const PATIENCE: u32 = 4;
+/// A burst may take so much longer than it should, and is tried so many times, before it counts as
+/// not sent.
+const LATE: f64 = 1.05;
+const PAUSE: Duration = Duration::from_millis(2);
+const ATTEMPTS: u32 = 10;
 
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
-    let Some(throughput) = throughput::reference(context)? else {
+    let bursts_of = context.options.time;
+    context.options.time = context.options.sum_time;
+    let reference = throughput::reference(context)?;
+    context.options.time = bursts_of;
+    let Some(throughput) = reference else {
         return Ok(());
     };
     let rate = context.limit.rate;
@@ -25,10 +32,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         let about = bursts.last().copied();
         match longest(context, rate, most.max(SHORTEST), about, left)? {
             Some(burst) => bursts.push(burst),
-            None => {
-                context.note("back to back: not even two frames in a row came through");
-                return Ok(());
-            }
+            None => return Ok(()),
         }
     }
     if bursts.iter().all(|&burst| burst >= most) {
@@ -49,19 +53,18 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     // RFC 9004, 6.4: while the burst comes, the router forwards at its throughput
     let times: Vec<f64> = frames
         .iter()
-        .map(|burst| burst / rate * (1.0 - throughput / rate).max(0.0) * 1e3)
+        .map(|burst| burst / rate * (1.0 - throughput.rate / rate).max(0.0) * 1e3)
         .collect();
-    let corrected = average(&times);
     let mut burst = mean("longest burst", "of each port", "frames", frames);
     burst.more_is_better = Some(true);
     context.find(burst);
-    if corrected.is_some() {
+    if throughput.name == "throughput" {
         context.find(mean("buffer time", "corrected", "ms", times));
     }
     Ok(())
 }
 
-/// The longest burst without loss, by halving; `None` if there is none.
+/// The longest burst without loss, by halving; `None`, and a note, if there is none.
 fn longest(
     context: &mut Context<'_>,
     rate: f64,
@@ -73,8 +76,14 @@ fn longest(
     let mut next = about.unwrap_or(most);
     while bad - good > ((good as f64 * WIDTH) as u64).max(1) {
         match burst(context, rate, next, left)? {
-            true => good = next,
-            false => bad = next,
+            Some(true) => good = next,
+            Some(false) => bad = next,
+            None => {
+                context.note(format!(
+                    "back to back: the tester could not send {next} frames without a pause"
+                ));
+                return Ok(None);
+            }
         }
         if good >= most || bad <= SHORTEST {
             break;
@@ -88,21 +97,31 @@ fn longest(
         }
         .max(SHORTEST);
     }
+    if good == 0 {
+        context.note("back to back: not even two frames in a row came through");
+    }
     Ok((good > 0).then_some(good))
 }
 
-/// Whether a burst comes through.
-fn burst(context: &mut Context<'_>, rate: f64, length: u64, left: u32) -> anyhow::Result<bool> {
-    let time = Duration::from_secs_f64(length as f64 / rate) * PATIENCE + Duration::from_millis(50);
+/// Whether a burst comes through; `None`: it could not be sent as one.
+fn burst(
+    context: &mut Context<'_>,
+    rate: f64,
+    length: u64,
+    left: u32,
+) -> anyhow::Result<Option<bool>> {
+    let time = Duration::from_secs_f64(length as f64 / rate);
+    let most = time.mul_f64(LATE) + PAUSE;
     let spec = TrialSpec {
-        steps: vec![Step { rate, time }],
+        // room for frames that leave late
+        steps: vec![Step {
+            rate,
+            time: most * 2,
+        }],
         limit: Some(length),
-        purpose: "burst",
         ..context.steady("burst", rate, time)
     };
-    let done = context.trial(&spec, context.options.time * left)?;
-    if !done.valid {
-        context.note("back to back: the tester could not send all bursts as fast as it should");
-    }
-    Ok(done.trial.counts().lost() == 0)
+    let remaining = context.options.time * left;
+    let done = context.trial_within(&spec, most, ATTEMPTS, remaining)?;
+    Ok(done.valid.then(|| done.trial.counts().lost() == 0))
 }

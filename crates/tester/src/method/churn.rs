@@ -25,10 +25,13 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     let rate = match context.options.rate {
         Some(rate) => rate,
         None => match throughput::reference(context)? {
-            Some(throughput) => throughput * LOAD,
+            Some(throughput) => throughput.rate * LOAD,
             None => return Ok(()),
         },
     };
+    if !context.can_send(rate) {
+        return Ok(());
+    }
     let time = context.options.time;
     let mut trials: [Vec<Trial>; 2] = Default::default();
     for left in (1..=context.options.trials.max(1)).rev() {

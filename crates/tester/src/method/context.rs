@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Options;
 use super::record::record;
+use super::statistics::mean;
 use crate::report::Step as Shown;
 use crate::result::{Finding, Test};
 use crate::traffic::Traffic;
@@ -15,6 +16,12 @@ use crate::trial::{Bench, Step, Trial, TrialSpec};
 const ATTEMPTS: u32 = 3;
 /// A sender that stays this far behind the load could not send it.
 const REACHED: f64 = 0.99;
+/// A sender may end later by this part of the trial, and by that much: what a busy machine takes for
+/// itself once in a while.
+const LATE: f64 = 0.01;
+const PAUSE: Duration = Duration::from_millis(25);
+/// Less loss than that is as good as none, for telling whether a router was loaded at all.
+const NOTHING: f64 = 0.001;
 
 /// The user asked to stop.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -72,18 +79,33 @@ impl Context<'_> {
 
     /// Carries out a trial and keeps its record; again, if the tester itself spoiled it.
     pub(super) fn trial(&mut self, spec: &TrialSpec, remaining: Duration) -> anyhow::Result<Done> {
-        let mut attempt = 1;
-        loop {
-            let trial = self.attempt(spec, remaining)?;
-            let valid = is_valid(spec, &trial, self.senders());
-            if valid || attempt == ATTEMPTS {
-                return Ok(Done { trial, valid });
-            }
-            attempt += 1;
-        }
+        let most = spec.time().mul_f64(1.0 + LATE) + PAUSE;
+        self.trial_within(spec, most, ATTEMPTS, remaining)
     }
 
-    fn attempt(&mut self, spec: &TrialSpec, remaining: Duration) -> anyhow::Result<Trial> {
+    /// As [`Self::trial`], tried so many times; all must have left in this time.
+    pub(super) fn trial_within(
+        &mut self,
+        spec: &TrialSpec,
+        most: Duration,
+        attempts: u32,
+        remaining: Duration,
+    ) -> anyhow::Result<Done> {
+        for attempt in 1.. {
+            let done = self.attempt(spec, most, remaining)?;
+            if done.valid || attempt >= attempts {
+                return Ok(done);
+            }
+        }
+        unreachable!("the loop has no end of its own")
+    }
+
+    fn attempt(
+        &mut self,
+        spec: &TrialSpec,
+        most: Duration,
+        remaining: Duration,
+    ) -> anyhow::Result<Done> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Interrupted.into());
         }
@@ -95,12 +117,57 @@ impl Context<'_> {
             trial: self.test.trials.len() as u32 + 1,
             remaining: Some(remaining.max(spec.time())),
         });
-        let trial = self.bench.trial(spec)?.on_schedule(spec);
+        let mut trial = self.bench.trial(spec)?;
+        let valid = is_valid(spec, &trial, self.senders()) && trial.elapsed <= most;
+        if valid {
+            trial = trial.on_schedule(spec);
+        }
         self.test.trials.push(record(spec, &trial, self.ports));
         match trial.interrupted {
             true => Err(Interrupted.into()),
-            false => Ok(trial),
+            false => Ok(Done { trial, valid }),
         }
+    }
+
+    /// Whether the tester can send that much; if not, the reader is told.
+    pub(super) fn can_send(&mut self, rate: f64) -> bool {
+        let can = rate <= self.limit.rate * (1.0 + LATE);
+        if !can {
+            self.note(format!(
+                "{rate:.0} frames/s a port was left out: {:.0} is the most that can be sent and counted",
+                self.limit.rate
+            ));
+        }
+        can
+    }
+
+    /// The mean of what was forwarded at a load by valid trials; no value if that is all the tester
+    /// can send, as the router may do more.
+    pub(super) fn forwarded(&mut self, metric: &str, goal: &str, rate: f64, trials: &[Done]) {
+        let valid = trials.iter().filter(|done| done.valid);
+        let samples: Vec<f64> = valid.map(|done| done.trial.received_rate()).collect();
+        if samples.len() < trials.len() {
+            self.note(format!(
+                "{metric}, {goal}: {} of {} runs do not count, because the tester could not keep the \
+                 load up or lost frames itself",
+                trials.len() - samples.len(),
+                trials.len()
+            ));
+        }
+        let mut finding = mean(metric, goal, "frames/s", samples);
+        finding.more_is_better = Some(true);
+        let everything = rate * self.senders() * (1.0 - NOTHING);
+        let at_limit = self.limit.by_tester && rate >= self.limit.rate * REACHED;
+        if let Some(value) = finding
+            .value
+            .filter(|&value| at_limit && value >= everything)
+        {
+            self.note(format!(
+                "{metric}, {goal}: at least {value:.0} frames/s; the tester itself can do no more"
+            ));
+            (finding.value, finding.low, finding.high) = (None, Some(value), None);
+        }
+        self.find(finding);
     }
 
     /// Tells the reader something, once.

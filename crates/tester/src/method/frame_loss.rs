@@ -5,10 +5,11 @@ use crate::result::Finding;
 
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     let step = context.options.step.clamp(0.01, 1.0);
-    let steps = (1.0 / step).round() as u32;
+    // the whole load first, and then down as long as any is left
+    let steps = ((1.0 / step - 1e-6).ceil() as u32).max(1);
     let mut without_loss = 0;
     for left in (1..=steps).rev() {
-        let share = f64::from(left) * step;
+        let share = 1.0 - f64::from(steps - left) * step;
         let rate = context.limit.rate * share;
         let spec = context.steady("loss curve", rate, context.options.time);
         let done = context.trial(&spec, context.options.time * left)?;
@@ -24,7 +25,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
             value: done.valid.then_some(loss),
             low: None,
             high: None,
-            samples: vec![loss],
+            samples: if done.valid { vec![loss] } else { Vec::new() },
             more_is_better: Some(false),
         });
         without_loss = if loss == 0.0 { without_loss + 1 } else { 0 };

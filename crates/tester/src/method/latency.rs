@@ -43,7 +43,9 @@ fn loads(context: &mut Context<'_>) -> anyhow::Result<Vec<(String, f64)>> {
     if !context.options.rates.is_empty() {
         let rates = context.options.rates.iter();
         let named = rates.map(|&rate| (format!("{rate:.0} frames/s a port"), rate));
-        return Ok(named.collect());
+        let mut named: Vec<_> = named.collect();
+        named.retain(|(_, rate)| context.can_send(*rate));
+        return Ok(named);
     }
     let mut shares = context.options.loads.clone();
     if shares.is_empty() {
@@ -52,10 +54,10 @@ fn loads(context: &mut Context<'_>) -> anyhow::Result<Vec<(String, f64)>> {
     let Some(throughput) = throughput::reference(context)? else {
         return Ok(Vec::new());
     };
-    let name = |share: f64| format!("load {} % of throughput", percent(share));
+    let name = |share: f64| format!("load {} % of {}", percent(share), throughput.name);
     let loads = shares.into_iter();
     Ok(loads
-        .map(|share| (name(share), share * throughput))
+        .map(|share| (name(share), share * throughput.rate))
         .collect())
 }
 

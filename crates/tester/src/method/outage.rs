@@ -21,10 +21,13 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     let rate = match context.options.rate {
         Some(rate) => rate,
         None => match throughput::reference(context)? {
-            Some(throughput) => throughput * LOAD,
+            Some(throughput) => throughput.rate * LOAD,
             None => return Ok(()),
         },
     };
+    if !context.can_send(rate) {
+        return Ok(());
+    }
     let time = context.options.time;
     let (mut gaps, mut losses, mut lost) = (Vec::new(), Vec::new(), Vec::new());
     for left in (1..=context.options.trials.max(1)).rev() {

@@ -15,6 +15,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     let Some(throughput) = throughput::reference(context)? else {
         return Ok(());
     };
+    let throughput = throughput.rate;
     let overload = (throughput * OVERLOAD).min(context.limit.rate);
     if overload < throughput * OVERLOAD {
         let percent = 100.0 * overload / throughput;

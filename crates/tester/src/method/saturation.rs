@@ -1,28 +1,24 @@
 //! What is forwarded at certain loads, the highest one if none is given: the mean of several runs
 //! (Bianco05: five of 30 s).
 
-use super::statistics::mean;
 use super::{Context, percent};
 
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     let loads = loads(context);
-    let mut left = loads.len() as u32 * context.options.trials.max(1);
+    let count = context.options.trials.max(1);
+    let mut left = loads.len() as u32 * count;
     for (goal, rate) in loads {
-        let mut samples = Vec::new();
-        for _ in 0..context.options.trials.max(1) {
-            let spec = context.steady("saturation", rate, context.options.time);
-            let done = context.trial(&spec, context.options.time * left)?;
-            left -= 1;
-            if !done.valid {
-                context.note(format!(
-                    "saturation, {goal}: the tester could not keep the load up, or lost frames itself"
-                ));
-            }
-            samples.push(done.trial.received_rate());
+        if !context.can_send(rate) {
+            left -= count;
+            continue;
         }
-        let mut finding = mean("saturation throughput", &goal, "frames/s", samples);
-        finding.more_is_better = Some(true);
-        context.find(finding);
+        let mut trials = Vec::new();
+        for _ in 0..count {
+            let spec = context.steady("saturation", rate, context.options.time);
+            trials.push(context.trial(&spec, context.options.time * left)?);
+            left -= 1;
+        }
+        context.forwarded("saturation throughput", &goal, rate, &trials);
     }
     Ok(())
 }

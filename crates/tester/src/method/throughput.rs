@@ -101,13 +101,16 @@ fn finding(context: &mut Context<'_>, loss: f64, found: &Found) -> Finding {
             "throughput, {goal}: the search was given up, because equal trials had too different results"
         ));
     }
+    // bounds are of what is offered; of that, as much is forwarded
+    let forwarded = found.throughput.zip(found.lower);
+    let part = forwarded.map_or(1.0, |(throughput, lower)| throughput / lower);
     Finding {
         metric: "throughput".into(),
         goal,
         unit: "frames/s".into(),
         value: value.map(|rate| rate * all),
-        low: found.lower.map(|rate| rate * all),
-        high: found.upper.map(|rate| rate * all),
+        low: found.lower.map(|rate| rate * part * all),
+        high: found.upper.map(|rate| rate * part * all),
         samples: Vec::new(),
         more_is_better: Some(true),
     }
@@ -118,14 +121,28 @@ fn goal(loss: f64) -> String {
     format!("loss {} %", crate::method::percent(loss))
 }
 
-/// The throughput that other methods refer to, frames a second of each port: that of the first
-/// goal, or the tester's limit.
-pub(super) fn reference(context: &mut Context<'_>) -> anyhow::Result<Option<f64>> {
+/// A load that other methods refer to.
+pub(super) struct Reference {
+    /// Frames a second of each sending port.
+    pub(super) rate: f64,
+    /// `throughput`, or what it is if the router's is not known.
+    pub(super) name: &'static str,
+}
+
+/// The throughput of the first goal; `None` if no load came through.
+pub(super) fn reference(context: &mut Context<'_>) -> anyhow::Result<Option<Reference>> {
     context.options.losses.truncate(1);
     let found = search(context)?;
-    let lower = found.first().and_then(|(_, found)| found.lower);
-    if lower.is_none() {
+    let found = found.first().map(|(_, found)| *found).unwrap_or_default();
+    let Some(rate) = found.lower else {
         context.note("no load came through, so there is no throughput to refer to");
-    }
-    Ok(lower)
+        return Ok(None);
+    };
+    let tester = found.tester_bound || found.upper.is_none() && context.limit.by_tester;
+    let name = match (tester, found.complete) {
+        (true, _) => "the tester's own limit",
+        (false, true) => "throughput",
+        (false, false) => "a load that came through",
+    };
+    Ok(Some(Reference { rate, name }))
 }

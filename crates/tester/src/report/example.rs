@@ -72,6 +72,8 @@ fn port(name: &str, is_virtual: bool) -> Port {
 fn calibration((frames, length): &(&str, f64)) -> Calibration {
     Calibration {
         frames: (*frames).into(),
+        family: "ipv4".into(),
+        senders: 2,
         rate: line_rate(1e9, *length),
         latency: (2_100, 4_800),
         how: "loopback cable".into(),

@@ -132,9 +132,10 @@ fn throughput_of_a_router_that_loses_a_little_at_any_load() {
     };
     let traffic = traffic::one_way();
     let test = run(&mut testbed, Method::Throughput, options, traffic);
-    // 98 % of the load meet the capacity, so that 5 % are lost once it is 5 % above
+    // 98 % of the load meet the capacity, so that 5 % are lost once it is 5 % above; the rest is the
+    // capacity, and the buffer's frames
     let bound = test.findings[0].low.unwrap() / RATE;
-    assert!(bound > 1.02 && bound < 1.07, "{bound}");
+    assert!(bound > 0.98 && bound < 1.02, "{bound}");
     // what a trial at a low load can miss by chance
     let none = test.findings[1].low.unwrap_or(0.0);
     assert!(none < 0.3 * RATE, "{none}");
