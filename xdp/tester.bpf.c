@@ -42,6 +42,7 @@ struct stream {
 	/* counted here */
 	__u64 received, duplicated, reordered, corrupted, misrouted;
 	__u64 latest, next, longest_gap, hole;
+	__u64 shortest, longest; /* latencies, ns, of those received */
 	struct hole holes[HOLES];
 	__u64 latencies[SLOTS];
 };
@@ -181,6 +182,10 @@ static __always_inline void count(struct stream *stream, __u64 stamp, __u64 now)
 {
 	__u64 latency = now > stamp ? now - stamp : 0;
 
+	if (!stream->received || latency < stream->shortest)
+		stream->shortest = latency;
+	if (latency > stream->longest)
+		stream->longest = latency;
 	stream->received++;
 	stream->latencies[slot_of(latency) & (SLOTS - 1)]++;
 	if (stamp > stream->latest) {

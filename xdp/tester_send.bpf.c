@@ -64,7 +64,7 @@ int send(struct xdp_md *ctx)
 	struct slot *slot = &slots[number & (SLOTS - 1)];
 	__u64 *words = data;
 
-	/* also attached to the loopback interface, whose packets stay what they are */
+	/* also attached to an interface, whose packets stay what they are: should it ever get any */
 	if (number >= count || end - data != length)
 		return XDP_PASS;
 	/* the kernel reuses frames as the router left them */

@@ -9,6 +9,7 @@ pub mod interface;
 mod losses;
 pub mod memif;
 pub mod memory;
+pub mod netns;
 pub mod pcap;
 mod queue;
 pub mod tap;

@@ -211,17 +211,24 @@ pub(crate) fn checksums(traffic: &Traffic) -> HashMap<(u16, u16), u16> {
     checksums
 }
 
-/// The outcome of a trial that started at `start`: what was sent of each stream, and what all
-/// receivers found. Also returns damaged frames of unknown streams, and foreign frames.
+/// A stream's tail is lost if nothing of what was due in the last so many ns came: more than a short
+/// loss.
+const TAIL: u64 = 20_000_000;
+
+/// The outcome of a trial that started at `start`: how many frames were sent of each stream, when
+/// the last one was due (ns of [`crate::clock::now`]; 0: none was sent), and what all receivers
+/// found. Also returns damaged frames of unknown streams, and foreign frames.
 pub fn conclude(
     traffic: &Traffic,
     start: u64,
     sent: &[u64],
+    last_due: &[u64],
     parts: &[Findings],
 ) -> (Vec<StreamOutcome>, u64, u64) {
     let outcome = |id: usize, _: &Stream| {
         let parts = parts.iter().filter_map(|part| part.streams.get(id));
-        outcome(start, sent.get(id).copied().unwrap_or(0), parts)
+        let of = |all: &[u64]| all.get(id).copied().unwrap_or(0);
+        outcome(start, of(sent), of(last_due), parts)
     };
     let streams = traffic.streams.iter().enumerate();
     let streams = streams.map(|(id, stream)| outcome(id, stream)).collect();
@@ -233,6 +240,7 @@ pub fn conclude(
 fn outcome<'a>(
     start: u64,
     sent: u64,
+    last_due: u64,
     parts: impl Iterator<Item = &'a StreamFindings>,
 ) -> StreamOutcome {
     let mut counts = Counts {
@@ -258,13 +266,18 @@ fn outcome<'a>(
         next = next.max(part.next);
         last_loss = last_loss.max(part.last_hole.map_or(0, after_start));
     }
+    // until the last frame that was sent, whether it came or not
+    let end = if sent > 0 { after_start(last_due) } else { 0 };
+    let silence = end.saturating_sub(latest);
     if next < sent {
-        last_loss = latest;
+        last_loss = end;
+        longest_gap = longest_gap.max(silence);
     }
     StreamOutcome {
         counts,
         latency,
         longest_gap,
+        tail_lost: next < sent && silence > TAIL,
         last_loss: (counts.lost() > 0).then_some(last_loss),
     }
 }

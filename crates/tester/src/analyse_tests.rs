@@ -145,7 +145,9 @@ proptest! {
             }
             analyser.receive(&frame, START + 200_000 + time as u64);
         }
-        let (streams, unknown, foreign) = conclude(&traffic, START, &sent, &[analyser.finish()]);
+        let last = vec![START + fates.len() as u64 * 1000; sent.len()];
+        let parts = [analyser.finish()];
+        let (streams, unknown, foreign) = conclude(&traffic, START, &sent, &last, &parts);
         let (mut expected, expected_foreign) = count_plainly(&traffic, &frames, &carried);
         for (expected, sent) in expected.iter_mut().zip(&sent) {
             expected.sent = *sent;
@@ -195,36 +197,38 @@ fn analysed(traffic: &Traffic, start: u64, frames: &[Vec<u8>]) -> Findings {
 fn times_are_found() {
     let traffic = many_flows(3);
     let (frames, sent) = sent(&traffic, 100);
-    let whole = conclude(
-        &traffic,
-        START,
-        &sent,
-        &[analysed(&traffic, START, &frames)],
-    )
-    .0;
-    assert_eq!((whole[0].longest_gap, whole[0].last_loss), (1000, None));
-    assert!(whole[0].latency.equivalent(whole[0].latency.max(), 500));
-    assert!(whole[0].latency.equivalent(whole[0].latency.min(), 500));
-    assert_eq!(whole[0].counts.received, 100);
+    let outcome = |frames: &[Vec<u8>], end: u64| {
+        let found = analysed(&traffic, START, frames);
+        let (mut streams, ..) = conclude(&traffic, START, &sent, &[START + end], &[found]);
+        streams.remove(0)
+    };
+    let whole = outcome(&frames, 99_000);
+    assert_eq!((whole.longest_gap, whole.last_loss), (1000, None));
+    assert!(!whole.tail_lost);
+    assert!(whole.latency.equivalent(whole.latency.max(), 500));
+    assert!(whole.latency.equivalent(whole.latency.min(), 500));
+    assert_eq!(whole.counts.received, 100);
 
-    let holed = [&frames[..40], &frames[60..]].concat();
-    let holed = conclude(&traffic, START, &sent, &[analysed(&traffic, START, &holed)]).0;
+    let holed = outcome(&[&frames[..40], &frames[60..]].concat(), 99_000);
+    assert_eq!((holed.longest_gap, holed.last_loss), (21_000, Some(60_000)));
+    assert!(!holed.tail_lost);
+
+    let ended = outcome(&frames[..90], 99_000);
+    assert_eq!((ended.longest_gap, ended.last_loss), (10_000, Some(99_000)));
+    assert!(!ended.tail_lost);
+
+    let never_again = outcome(&frames[..90], 60_089_000);
+    assert_eq!(never_again.longest_gap, 60_000_000);
+    assert!(never_again.tail_lost);
+
+    let nothing = outcome(&[], 99_000);
     assert_eq!(
-        (holed[0].longest_gap, holed[0].last_loss),
-        (21_000, Some(60_000))
-    );
-    let ended = conclude(
-        &traffic,
-        START,
-        &sent,
-        &[analysed(&traffic, START, &frames[..90])],
-    )
-    .0;
-    assert_eq!(ended[0].last_loss, Some(89_000));
-    let nothing = conclude(&traffic, START, &sent, &[]).0;
-    assert_eq!(
-        (nothing[0].counts.lost(), nothing[0].last_loss),
-        (100, Some(0))
+        (
+            nothing.counts.lost(),
+            nothing.longest_gap,
+            nothing.last_loss
+        ),
+        (100, 99_000, Some(99_000))
     );
 }
 

@@ -340,6 +340,7 @@ mod tests {
                 },
                 latency,
                 longest_gap: 0,
+                tail_lost: false,
                 last_loss: None,
             };
             Ok(Trial {

@@ -5,7 +5,7 @@ use crate::check::TrafficError;
 use crate::flow::{Flow, Place};
 use crate::frame::Template;
 use crate::link::Link;
-use crate::signature::{LENGTH, Signature};
+use crate::signature::{LENGTH, MASK, Signature};
 use crate::traffic::{Stream, Traffic};
 
 /// Longest order of a port's streams before it repeats.
@@ -36,6 +36,8 @@ struct Source {
     length: usize,
     /// Of the next frame.
     place: Place,
+    /// When the frame before was due, ns of [`crate::clock::now`].
+    last_due: u64,
     /// Sum of addresses and ports, where all frames have the same, which then are in the templates.
     fixed: Option<u64>,
 }
@@ -107,6 +109,7 @@ impl Generator {
         if let Some(octets) = frame.get_mut(template.signature..template.signature + LENGTH) {
             octets.copy_from_slice(&signature.octets(sum));
         }
+        source.last_due = stamp;
         source.advance(self.lengths.len());
         self.turn += 1;
         if self.turn == self.cycle.len() {
@@ -124,6 +127,16 @@ impl Generator {
         sent
     }
 
+    /// When the last frame written was due, by stream of the traffic, ns of [`crate::clock::now`]; 0
+    /// if there is none. If frames were taken back, when the first of them was due.
+    pub fn last_due(&self) -> Vec<u64> {
+        let mut last = vec![0; self.streams];
+        for source in self.sources.iter().filter(|source| source.sequence > 0) {
+            last[usize::from(source.id)] = source.last_due;
+        }
+        last
+    }
+
     /// Takes back a frame that was written, but that the port did not take: it counts no more, and
     /// its number is given out again. Those written last must come back, in any order; a frame that
     /// is not of this generator is ignored.
@@ -136,6 +149,8 @@ impl Generator {
         let found = sources.find(|source| source.id == signature.stream);
         if let Some(source) = found.filter(|source| source.sequence > 0) {
             source.seek(source.sequence - 1, self.lengths.len());
+            let later = source.last_due.wrapping_sub(signature.stamp) & MASK;
+            source.last_due = source.last_due.saturating_sub(later);
             self.turn = self.turn.checked_sub(1).unwrap_or(self.cycle.len() - 1);
         }
     }
@@ -161,6 +176,7 @@ impl Source {
             sequence: 0,
             length: 0,
             place: Place::default(),
+            last_due: 0,
             fixed,
         };
         source.seek(0, 1);

@@ -385,6 +385,7 @@ mod tests {
                 },
                 latency: new_histogram(),
                 longest_gap: 0,
+                tail_lost: false,
                 last_loss: None,
             };
             Ok(Trial {

@@ -118,11 +118,15 @@ pub struct StreamOutcome {
     /// From the moment a frame was due to leave until it was received, ns. Counting from when it was
     /// due and not from when it left is what keeps coordinated omission out.
     pub latency: Histogram<u64>,
-    /// Longest time between the due times of two frames that came, one after the other, ns: how
-    /// long the path was away.
+    /// Longest time between the due times of two frames that came, one after the other, or of the
+    /// last that came (the trial's start if none did) and the last that was sent, ns: how long the
+    /// path was away.
     pub longest_gap: u64,
-    /// When the last frame that was followed by a loss, or by the end of a loss, was due: ns after
-    /// the trial's start; `None` if nothing was lost.
+    /// Whether the path was away at the end: no frame came of those that were due in the last 20 ms
+    /// of sending or longer. Then `longest_gap` and `last_loss` may be less than the truth.
+    pub tail_lost: bool,
+    /// When the first frame behind the last loss was due, or the last frame that was sent if that
+    /// never came: ns after the trial's start; `None` if nothing was lost.
     pub last_loss: Option<u64>,
 }
 
@@ -140,8 +144,8 @@ pub struct Trial {
     pub unknown_damaged: u64,
     /// Frames that are none of the tester's (ARP, routing protocols …).
     pub foreign: u64,
-    /// Frames that the tester's own ports lost on reception, by their counters: the result cannot
-    /// be trusted if there are any.
+    /// Frames that the tester's own ports lost, by their counters: the result cannot be trusted if
+    /// there are any.
     pub missed: u64,
     /// Whether the user asked to stop before the end.
     pub interrupted: bool,
@@ -231,6 +235,7 @@ mod tests {
                 },
                 latency: new_histogram(),
                 longest_gap: 0,
+                tail_lost: false,
                 last_loss: None,
             };
             let trial = Trial {

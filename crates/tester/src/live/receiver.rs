@@ -184,7 +184,7 @@ fn found(state: &types::stream, words: &[u64]) -> StreamFindings {
         reordered: state.reordered,
         corrupted: state.corrupted,
         misrouted: state.misrouted,
-        latency: histogram(&state.latencies),
+        latency: histogram(&state.latencies, state.shortest, state.longest),
         latest: state.latest,
         next: state.next,
         longest_gap: state.longest_gap,
@@ -208,11 +208,28 @@ fn last_hole(state: &types::stream, words: &[u64]) -> Option<u64> {
         .map(|hole| hole.stamp)
 }
 
-/// Each slot counts at its middle.
-fn histogram(slots: &[u64]) -> Histogram<u64> {
+/// Each slot counts at its middle, but the shortest and the longest latency, which are exact, each
+/// for one frame at itself.
+fn histogram(slots: &[u64], shortest: u64, longest: u64) -> Histogram<u64> {
     let mut histogram = new_histogram();
-    for (slot, &count) in slots.iter().enumerate().filter(|(_, count)| **count > 0) {
-        histogram.saturating_record_n(middle_of(slot as u64), count);
+    let last = slots.iter().rposition(|&count| count > 0);
+    let Some((first, last)) = slots.iter().position(|&count| count > 0).zip(last) else {
+        return histogram;
+    };
+    histogram.saturating_record(shortest);
+    let mut extremes = vec![first];
+    // with one frame both are the same
+    if slots[first] > 1 || last > first {
+        histogram.saturating_record(longest);
+        extremes.push(last);
+    }
+    for (slot, &count) in slots.iter().enumerate() {
+        let exact = extremes.iter().filter(|&&extreme| extreme == slot).count() as u64;
+        if count > exact {
+            // no others are beyond the extremes
+            let middle = middle_of(slot as u64).clamp(shortest, longest);
+            histogram.saturating_record_n(middle, count - exact);
+        }
     }
     histogram
 }
@@ -224,4 +241,27 @@ fn middle_of(slot: u64) -> u64 {
     }
     let shift = slot / parts - 1;
     ((slot % parts + parts) << shift) + (1 << shift) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extremes_are_exact() {
+        let mut slots = vec![0; 2048];
+        assert!(histogram(&slots, 0, 0).is_empty());
+        let slot = |latency: u64| (0..2048).rfind(|&slot| middle_of(slot) <= latency).unwrap();
+        let (low, high) = (slot(1000), slot(50_000));
+        slots[low as usize] = 1;
+        let one = histogram(&slots, 1001, 1001);
+        assert_eq!((one.len(), one.min(), one.max()), (1, 1001, 1001));
+        slots[low as usize] = 3;
+        let same = histogram(&slots, 1001, 1003);
+        assert_eq!((same.len(), same.min(), same.max()), (3, 1001, 1003));
+        slots[high as usize] = 2;
+        let both = histogram(&slots, 1001, 50_003);
+        assert_eq!((both.len(), both.min()), (5, 1001));
+        assert!(both.equivalent(both.max(), 50_003));
+    }
 }

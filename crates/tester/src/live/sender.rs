@@ -1,10 +1,12 @@
 //! Sends the frames of one port with BPF_PROG_RUN.
 
+use std::fs::File;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use bora_port::netns;
 use hdrhistogram::Histogram;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link as Attachment, MapCore, MapFlags, OpenObject, ProgramInput};
@@ -54,6 +56,9 @@ pub struct Sent {
     pub streams: Vec<u64>,
     /// Frames that the interface refused, by stream.
     pub refused: Vec<u64>,
+    /// By stream, when the last frame was due, be it refused or not, ns of [`clock::now`]: as fast as
+    /// it goes, when the call that sent it began. 0 if there is none.
+    pub last_due: Vec<u64>,
     /// How late frames left, ns, at most: until the call that sent them was over. Empty as fast as
     /// it goes.
     pub lateness: Histogram<u64>,
@@ -62,9 +67,12 @@ pub struct Sent {
 /// Sends in the network namespace of the thread that uses it.
 pub struct Sender {
     skeleton: TesterSendSkel<'static>,
-    /// The program also sits on the loopback interface: an attached program is in the kernel's
-    /// XDP dispatcher, into which each run would otherwise patch it, and wait for RCU.
+    /// The program also sits on an interface: an attached program is in the kernel's XDP dispatcher,
+    /// into which each run would otherwise patch it, and wait for RCU. It is the loopback interface
+    /// of a namespace that nobody else uses, so that it gets no packets, and is always free.
     _attached: Attachment,
+    /// That namespace.
+    _apart: File,
     /// Hears what the interface refuses.
     _traced: Attachment,
     job: Option<Job>,
@@ -108,10 +116,16 @@ impl Sender {
         maps.out
             .update(&slot, &device, MapFlags::ANY)
             .context("the interface takes no XDP frames")?;
-        let attached = skeleton.progs.send.attach_xdp(LOOPBACK);
         let traced = skeleton.progs.xmit.attach_trace();
+        let attach = move || {
+            let attached = skeleton.progs.send.attach_xdp(LOOPBACK);
+            (File::open("/proc/thread-self/ns/net"), attached, skeleton)
+        };
+        let apart = netns::in_new(attach).context("cannot make a network namespace; run as root");
+        let (namespace, attached, skeleton) = apart?;
         Ok(Self {
-            _attached: attached.context("cannot attach the sender to the loopback interface")?,
+            _attached: attached.context("cannot attach the sender to a loopback interface")?,
+            _apart: namespace.context("cannot keep a network namespace")?,
             _traced: traced.context("cannot hear what the interface refuses")?,
             skeleton,
             job: None,
@@ -206,7 +220,7 @@ impl Sender {
         let count = job.pacer.allow(schedule, job.number, elapsed, most);
         if count > 0 {
             let first = job.number;
-            self.write(count, schedule, start, unpaced)?;
+            self.write(count, schedule, start, unpaced.then_some(elapsed))?;
             self.call(count)?;
             self.account(first..first + count, schedule, start, unpaced);
         }
@@ -247,23 +261,26 @@ impl Sender {
         }
         Ok(Sent {
             streams,
+            last_due: job.generator.last_due(),
             refused: job.refused,
             lateness: job.lateness,
         })
     }
 
-    /// Writes the next frames' first octets for the program.
+    /// Writes the next frames' first octets for the program, which stamps them anew if they are not
+    /// paced, but sent at this time.
     fn write(
         &mut self,
         count: u64,
         schedule: &Schedule,
         start: u64,
-        unpaced: bool,
+        unpaced: Option<u64>,
     ) -> anyhow::Result<()> {
         let bss = self.skeleton.maps.bss_data.as_deref_mut();
         let (bss, job) = bss.zip(self.job.as_mut()).context("no frames prepared")?;
         for slot in bss.slots.iter_mut().take(count as usize) {
-            let due = schedule.due(job.number).unwrap_or_default();
+            let due = unpaced.or_else(|| schedule.due(job.number));
+            let due = due.unwrap_or_default();
             let length = job.generator.write(&mut job.frame, start + due);
             for (word, octets) in slot.words.iter_mut().zip(job.frame.chunks_exact(8)) {
                 *word = u64::from_ne_bytes(octets.try_into().unwrap_or_default());
@@ -273,7 +290,7 @@ impl Sender {
             slot.refused = 0;
             job.number += 1;
         }
-        bss.stamping = unpaced.into();
+        bss.stamping = unpaced.is_some().into();
         bss.length = job.filling.len() as u32;
         bss.flushed = 0;
         bss.next = 0;

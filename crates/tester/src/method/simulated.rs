@@ -66,6 +66,7 @@ impl Bench for Router {
                     ..Counts::default()
                 },
                 latency,
+                tail_lost: false,
                 longest_gap: match spec.action {
                     Some(_) => self.outage.as_nanos() as u64,
                     None => 10,

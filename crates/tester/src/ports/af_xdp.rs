@@ -28,10 +28,11 @@ pub(super) struct Opened {
 
 /// Opens an interface of the calling thread's namespace.
 pub(super) fn open(name: &str, device: &Interface) -> anyhow::Result<Opened> {
+    check_queues(name, device.queues)?;
     let redirect = Redirect::attach(name, device.index)?;
     let found = query(device.index).unwrap_or_default();
     let generic = found.driver_program == 0;
-    let queues = device.queues.min(MAX_QUEUES);
+    let queues = device.queues;
     let (region, frames) = memory_for(device.mtu, queues * FRAMES)?;
     let all = |zero_copy| sockets(name, device.index, queues, zero_copy, &region);
     let sockets = if found.zero_copy && !generic {
@@ -55,6 +56,16 @@ pub(super) fn open(name: &str, device: &Interface) -> anyhow::Result<Opened> {
         redirect,
         mode,
     })
+}
+
+/// Frames of a queue without a socket would be lost.
+fn check_queues(name: &str, queues: u32) -> anyhow::Result<()> {
+    ensure!(
+        queues <= MAX_QUEUES,
+        "{name} has {queues} receive queues, and AF_XDP ports serve {MAX_QUEUES} at most; reduce \
+         them: `ethtool -L {name} combined {MAX_QUEUES}` (or `rx {MAX_QUEUES}`)"
+    );
+    Ok(())
 }
 
 /// A socket for each queue; all share the memory of the first.
@@ -96,5 +107,17 @@ fn patiently(
             }
             done => return done,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_queues_are_refused() {
+        assert!(check_queues("e0", MAX_QUEUES).is_ok());
+        let error = check_queues("e0", MAX_QUEUES + 1).unwrap_err().to_string();
+        assert!(error.contains("ethtool -L e0"), "{error}");
     }
 }

@@ -1,6 +1,7 @@
 //! The tester's ports: opening them, and learning the addresses beyond.
 
 mod af_xdp;
+mod drops;
 mod hosts;
 mod info;
 mod learn;

@@ -12,6 +12,7 @@ use bora_port::interface::{Interface, Promiscuous};
 use bora_port::memif::{self, LinkState, Role};
 use bora_port::{Queue, af_packet};
 
+use super::drops::Drops;
 use super::info::PortInfo;
 use super::netns::inside;
 use super::redirect::Redirect;
@@ -45,6 +46,8 @@ pub struct Port {
     pub(crate) side: Side,
     /// Of [`Kind::Xdp`]: what sends, and what judges.
     pub(crate) live: Option<(Sender, Receiver)>,
+    /// Of [`Kind::Xdp`] on a veth: what its ring had no room for.
+    drops: Option<Drops>,
     memif: Option<memif::Port>,
     /// Only kept: both are undone with them.
     _redirect: Option<Redirect>,
@@ -154,6 +157,10 @@ fn open_live(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Result<P
     port.info.mode = "live XDP frames out, XDP program in";
     port.info.longest_frame = port.info.longest_frame.min(live::LONGEST.into());
     port.live = Some(live);
+    // other drivers count what an XDP program has taken as dropped, too
+    if port.info.driver == "veth" {
+        port.drops = Some(Drops::new(name)?);
+    }
     Ok(port)
 }
 
@@ -218,10 +225,16 @@ impl Port {
             info,
             side,
             live: None,
+            drops: None,
             memif: None,
             _redirect: None,
             _promiscuous: None,
         }
+    }
+
+    /// Frames that the port lost so far, either way.
+    pub(crate) fn missed(&self) -> u64 {
+        self.side.missed() + self.drops.as_ref().map_or(0, Drops::read)
     }
 
     fn wait_for_peer(&mut self) -> anyhow::Result<()> {

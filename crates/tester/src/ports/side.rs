@@ -111,10 +111,13 @@ impl Side {
         sent
     }
 
-    /// Packets lost so far between the wire and the tester.
+    /// Packets lost so far between the tester and the wire, either way. What a memif peer went away
+    /// without taking (`tx_link_down`) is not among them: it is the router that went.
     pub(crate) fn missed(&self) -> u64 {
         let missed = |stats: QueueStats| {
-            stats.rx_ring_full + stats.rx_dropped + stats.rx_too_long + stats.rx_malformed
+            let received =
+                stats.rx_ring_full + stats.rx_dropped + stats.rx_too_long + stats.rx_malformed;
+            received + stats.tx_invalid + stats.tx_refused
         };
         self.readers
             .iter()

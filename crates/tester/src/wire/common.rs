@@ -29,8 +29,10 @@ pub(super) struct Common<'a> {
     drain: u64,
     pub(super) busy: bool,
     stop: &'a AtomicBool,
-    /// Ports that still send, and the action that is not done.
+    /// How many [`Unfinished`] there are.
     unfinished: AtomicUsize,
+    /// When the trial was seen to be stopped, ns of [`clock::now`]; 0: not yet.
+    stopped: AtomicU64,
     /// When the last frame was received or the last of these finished, ns of [`clock::now`].
     active: AtomicU64,
     /// When the last of these finished.
@@ -47,7 +49,6 @@ impl<'a> Common<'a> {
         stop: &'a AtomicBool,
     ) -> Result<Self, ScheduleError> {
         let findings = (ports * spec.traffic.streams.len()) as u64;
-        let actions = usize::from(spec.action.is_some());
         Ok(Self {
             schedule: Schedule::new(spec)?,
             start: clock::now() + LEAD + findings * LEAD_FOR_EACH,
@@ -55,7 +56,8 @@ impl<'a> Common<'a> {
             drain: drain.as_nanos() as u64,
             busy,
             stop,
-            unfinished: AtomicUsize::new(spec.traffic.senders().len() + actions),
+            unfinished: AtomicUsize::new(0),
+            stopped: AtomicU64::new(0),
             active: AtomicU64::new(0),
             finished: AtomicU64::new(0),
         })
@@ -89,15 +91,31 @@ impl<'a> Common<'a> {
         self.active.fetch_max(now, Ordering::Relaxed);
     }
 
-    pub(super) fn one_is_finished(&self) {
-        let now = clock::now();
-        self.is_active(now);
-        self.finished.fetch_max(now, Ordering::Relaxed);
-        self.unfinished.fetch_sub(1, Ordering::Release);
+    /// Something more for the trial to wait for; to be called before its threads run.
+    pub(super) fn unfinished(&self) -> Unfinished<'_> {
+        self.unfinished.fetch_add(1, Ordering::Relaxed);
+        Unfinished {
+            unfinished: &self.unfinished,
+            active: &self.active,
+            finished: &self.finished,
+        }
+    }
+
+    /// Whether the trial was stopped so long ago that nothing is waited for any more.
+    pub(super) fn is_given_up(&self, now: u64) -> bool {
+        if !self.is_stopped() {
+            return false;
+        }
+        let relaxed = Ordering::Relaxed;
+        let stopped = self.stopped.compare_exchange(0, now, relaxed, relaxed);
+        stopped.is_err_and(|stopped| now > stopped + LONGEST_DRAIN)
     }
 
     /// Whether the trial is over: nothing has come for a while since all has been sent and done.
     pub(super) fn is_over(&self, now: u64) -> bool {
+        if self.is_given_up(now) {
+            return true;
+        }
         if self.unfinished.load(Ordering::Acquire) > 0 {
             return false;
         }
@@ -107,5 +125,68 @@ impl<'a> Common<'a> {
         };
         now > self.active.load(Ordering::Relaxed) + drain
             || now > self.finished.load(Ordering::Relaxed) + LONGEST_DRAIN.max(drain)
+    }
+}
+
+/// A port that still sends, or the action while it is not done: the trial waits until it is dropped,
+/// as it also is when its thread panics.
+pub(super) struct Unfinished<'a> {
+    unfinished: &'a AtomicUsize,
+    active: &'a AtomicU64,
+    finished: &'a AtomicU64,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        let now = clock::now();
+        self.active.fetch_max(now, Ordering::Relaxed);
+        self.finished.fetch_max(now, Ordering::Relaxed);
+        self.unfinished.fetch_sub(1, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::test_traffic;
+
+    fn common(stop: &AtomicBool) -> Common<'_> {
+        let traffic = Arc::new(test_traffic::one_flow(64));
+        let spec = TrialSpec::steady(traffic, 1000.0, Duration::from_millis(10));
+        Common::new(&spec, 2, VIRTUAL_DRAIN, false, stop).unwrap()
+    }
+
+    #[test]
+    fn a_panic_ends_the_wait() {
+        let stop = AtomicBool::new(false);
+        let common = common(&stop);
+        let (sender, action) = (common.unfinished(), common.unfinished());
+        assert!(!common.is_over(clock::now() + 10 * LONGEST_DRAIN));
+        let failed = std::thread::scope(|scope| {
+            let died = scope.spawn(move || {
+                let _unfinished = sender;
+                panic!("for the test");
+            });
+            died.join()
+        });
+        assert!(failed.is_err());
+        assert!(!common.is_over(clock::now() + 10 * LONGEST_DRAIN));
+        drop(action);
+        assert!(common.is_over(clock::now() + 10 * LONGEST_DRAIN));
+    }
+
+    #[test]
+    fn nothing_outlives_a_stop_for_long() {
+        let stop = AtomicBool::new(false);
+        let common = common(&stop);
+        let _unfinished = common.unfinished();
+        let now = clock::now();
+        assert!(!common.is_over(now + 10 * LONGEST_DRAIN));
+        stop.store(true, Ordering::Relaxed);
+        assert!(!common.is_over(now));
+        assert!(!common.is_over(now + LONGEST_DRAIN / 2));
+        assert!(common.is_over(now + LONGEST_DRAIN + 1));
     }
 }

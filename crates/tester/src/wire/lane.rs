@@ -3,7 +3,7 @@
 use bora_buffer::Packet;
 use hdrhistogram::Histogram;
 
-use super::common::Common;
+use super::common::{Common, Unfinished};
 use super::live::Judge;
 use crate::clock;
 use crate::generate::Generator;
@@ -20,7 +20,7 @@ pub(super) struct Lane<'a> {
     pub(super) neighbours: &'a Neighbours,
     pub(super) judge: Judge<'a>,
     /// `None` if it sends nothing, or not by its queues.
-    pub(super) sending: Option<Sending>,
+    pub(super) sending: Option<Sending<'a>>,
 }
 
 impl Lane<'_> {
@@ -42,7 +42,7 @@ impl Lane<'_> {
     /// is to be sent.
     pub(super) fn send(&mut self, common: &Common) -> Option<u64> {
         let next = match &mut self.sending {
-            Some(sending) if !sending.is_done => sending.go_on(self.side, common),
+            Some(sending) if sending.unfinished.is_some() => sending.go_on(self.side, common),
             // what is in the queue still has to leave
             _ => None,
         };
@@ -54,28 +54,29 @@ impl Lane<'_> {
 }
 
 /// What a port sends in a trial.
-pub(super) struct Sending {
+pub(super) struct Sending<'a> {
     pub(super) generator: Generator,
     pacer: Pacer,
     /// Frames written, those taken back excepted.
     written: u64,
     /// Written, but not yet taken by the port.
     pending: Vec<Packet>,
-    is_done: bool,
+    /// `None` when it sends no more.
+    unfinished: Option<Unfinished<'a>>,
     /// How late frames were written, ns.
     pub(super) lateness: Histogram<u64>,
     /// When frames last were handed to the port, ns of [`clock::now`].
     last: u64,
 }
 
-impl Sending {
-    pub(super) fn new(generator: Generator) -> Self {
+impl<'a> Sending<'a> {
+    pub(super) fn new(generator: Generator, unfinished: Unfinished<'a>) -> Self {
         Self {
             generator,
             pacer: Pacer::new(),
             written: 0,
             pending: Vec::with_capacity(BATCH),
-            is_done: false,
+            unfinished: Some(unfinished),
             lateness: new_histogram(),
             last: 0,
         }
@@ -89,7 +90,7 @@ impl Sending {
         };
         let unpaced = common.schedule.unpaced(elapsed);
         if common.is_stopped() || common.is_too_late(elapsed, unpaced) {
-            return self.end(side, common);
+            return self.end(side);
         }
         side.settle();
         if self.pending.is_empty() {
@@ -107,7 +108,7 @@ impl Sending {
         match common.schedule.due(self.written) {
             Some(_) if unpaced => Some(now),
             Some(due) => Some(common.start + due),
-            None => self.end(side, common),
+            None => self.end(side),
         }
     }
 
@@ -144,14 +145,13 @@ impl Sending {
     }
 
     /// Sends no more. What the port has not taken was not sent.
-    fn end(&mut self, side: &mut Side, common: &Common) -> Option<u64> {
+    fn end(&mut self, side: &mut Side) -> Option<u64> {
         for packet in self.pending.drain(..).rev() {
             self.generator.take_back(side.region.octets(&packet));
             self.written -= 1;
             side.pool.give(packet.into_frame(&side.region));
         }
-        self.is_done = true;
-        common.one_is_finished();
+        self.unfinished = None;
         None
     }
 

@@ -4,7 +4,7 @@
 use anyhow::Context;
 use hdrhistogram::Histogram;
 
-use super::common::Common;
+use super::common::{Common, Unfinished};
 use super::serve;
 use crate::analyse::Analyser;
 use crate::clock;
@@ -56,6 +56,7 @@ impl Judge<'_> {
 pub(super) struct Live<'a> {
     pub(super) sender: &'a mut Sender,
     pub(super) info: &'a PortInfo,
+    pub(super) unfinished: Unfinished<'a>,
 }
 
 /// What it sent.
@@ -63,6 +64,8 @@ pub(super) struct LiveSent {
     /// By stream, what the interface refused included: on a virtual link that is what the router's
     /// receive ring had no room for.
     pub(super) frames: Vec<u64>,
+    /// By stream: due time of the last of them, ns of [`clock::now`]; 0 if there is none.
+    pub(super) last_due: Vec<u64>,
     pub(super) lateness: Histogram<u64>,
     /// When it ended, ns of [`clock::now`].
     pub(super) last: u64,
@@ -71,21 +74,27 @@ pub(super) struct LiveSent {
 impl Live<'_> {
     /// Sends all of the trial; to be called on a thread of its own.
     pub(super) fn send(self, common: &Common) -> anyhow::Result<LiveSent> {
-        let Self { sender, info } = self;
+        let Self {
+            sender,
+            info,
+            unfinished,
+        } = self;
         let sent = inside(info.netns.as_deref(), || {
             serve::place(info.cpu);
             sender.run(&common.schedule, common.start, common.stop())
         });
         // also if it failed: the others must not wait for it
-        common.one_is_finished();
+        drop(unfinished);
         let Sent {
             streams,
             refused,
             lateness,
+            last_due,
         } = sent.with_context(|| format!("port {}", info.name))?;
         let frames = streams.iter().zip(&refused);
         Ok(LiveSent {
             frames: frames.map(|(taken, refused)| taken + refused).collect(),
+            last_due,
             lateness,
             last: clock::now(),
         })

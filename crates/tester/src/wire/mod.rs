@@ -8,10 +8,11 @@ mod serve;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 
 use crate::analyse::{Analyser, conclude};
 use crate::clock;
@@ -134,7 +135,7 @@ impl Wire {
     }
 
     fn missed(&self) -> u64 {
-        self.ports.iter().map(|port| port.side.missed()).sum()
+        self.ports.iter().map(Port::missed).sum()
     }
 }
 
@@ -165,7 +166,7 @@ impl Bench for Wire {
                 index,
                 links: &links,
             };
-            let (lane, sender) = part.of(port, neighbours, common.start)?;
+            let (lane, sender) = part.of(port, neighbours, &common)?;
             lanes.push(Some(lane));
             live.extend(sender);
         }
@@ -194,10 +195,10 @@ fn carry_out<'a>(
     let mut done = Done::default();
     thread::scope(|scope| {
         let action = action.map(|action| {
-            scope.spawn(|| {
-                let done = act(action, common);
-                common.one_is_finished();
-                done
+            let unfinished = common.unfinished();
+            scope.spawn(move || {
+                let _unfinished = unfinished;
+                act(action, common)
             })
         });
         let serve = |(cpu, ports): (_, Vec<usize>)| {
@@ -242,14 +243,14 @@ impl Part<'_> {
         &self,
         port: &'a mut Port,
         neighbours: &'a Neighbours,
-        start: u64,
+        common: &'a Common,
     ) -> anyhow::Result<(Lane<'a>, Option<Live<'a>>)> {
         let Self {
             traffic,
             index,
             links,
         } = *self;
-        let info = &port.info;
+        let (info, start) = (&port.info, common.start);
         let sends = traffic.senders().contains(&index);
         let (mut sending, mut live) = (None, None);
         let judge = match &mut port.live {
@@ -257,7 +258,11 @@ impl Part<'_> {
                 receiver.reset(traffic, index, start)?;
                 if sends {
                     sender.prepare(traffic, index, links)?;
-                    live = Some(Live { sender, info });
+                    live = Some(Live {
+                        sender,
+                        info,
+                        unfinished: common.unfinished(),
+                    });
                 }
                 Judge::Kernel(receiver, 0)
             }
@@ -265,7 +270,7 @@ impl Part<'_> {
                 if sends {
                     let generator = Generator::new(traffic, index, links);
                     let generator = generator.with_context(|| format!("port {}", info.name))?;
-                    sending = Some(Sending::new(generator));
+                    sending = Some(Sending::new(generator, common.unfinished()));
                 }
                 Judge::Analyser(Analyser::new(traffic, index, start))
             }
@@ -280,7 +285,8 @@ impl Part<'_> {
     }
 }
 
-/// Does something at its time, unless the trial is stopped before.
+/// Does something at its time, unless the trial is stopped before, and waits for its end, which may
+/// not come: then the thread that does it is left alone when the trial is stopped.
 fn act(action: Action, common: &Common) -> anyhow::Result<()> {
     const LOOK: u64 = 10_000_000;
     let due = common.start + u64::try_from(action.after.as_nanos()).unwrap_or(u64::MAX);
@@ -290,33 +296,49 @@ fn act(action: Action, common: &Common) -> anyhow::Result<()> {
             return Ok(());
         }
         if now >= due {
-            return (action.run)();
+            break;
         }
         thread::sleep(Duration::from_nanos((due - now).min(LOOK)));
+    }
+    let (done, outcome) = mpsc::channel();
+    thread::spawn(move || done.send((action.run)()));
+    loop {
+        match outcome.recv_timeout(Duration::from_nanos(LOOK)) {
+            Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Disconnected) => bail!("it panicked"),
+            Err(RecvTimeoutError::Timeout) => ensure!(
+                !common.is_given_up(clock::now()),
+                "it did not end although the trial was stopped"
+            ),
+        }
     }
 }
 
 /// Puts the parts of all ports together.
 fn assemble(traffic: &Traffic, done: Done, common: &Common) -> anyhow::Result<Trial> {
     let mut sent = vec![0; traffic.streams.len()];
+    let mut last_due = sent.clone();
     let (mut elapsed, mut lateness) = (0, new_histogram());
-    let mut add = |own: &[u64], time: u64, late| {
+    let mut add = |own: &[u64], due: &[u64], time: u64, late| {
         sent.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        let last = last_due.iter_mut().zip(due);
+        last.for_each(|(last, &due)| *last = due.max(*last));
         elapsed = elapsed.max(time);
         // both have the same bounds
         let _ = lateness.add(late);
     };
     for sending in done.lanes.iter().filter_map(|lane| lane.sending.as_ref()) {
-        let own = sending.generator.sent();
-        add(&own, sending.elapsed(common), &sending.lateness);
+        let (own, due) = (sending.generator.sent(), sending.generator.last_due());
+        add(&own, &due, sending.elapsed(common), &sending.lateness);
     }
     for live in &done.live {
         let time = common.elapsed(live.frames.iter().sum(), live.last);
-        add(&live.frames, time, &live.lateness);
+        add(&live.frames, &live.last_due, time, &live.lateness);
     }
     let findings = done.lanes.into_iter().map(|lane| lane.judge.finish());
     let findings: Vec<Findings> = findings.collect::<anyhow::Result<_>>()?;
-    let (streams, unknown_damaged, foreign) = conclude(traffic, common.start, &sent, &findings);
+    let (streams, unknown_damaged, foreign) =
+        conclude(traffic, common.start, &sent, &last_due, &findings);
     Ok(Trial {
         streams,
         elapsed: Duration::from_nanos(elapsed),

@@ -231,6 +231,30 @@ fn an_outage() {
     let gap = trial.streams[0].longest_gap;
     assert!(gap.abs_diff(40_050_000) < 1_000, "{gap}");
     assert!(trial.streams[0].last_loss.is_some());
+    assert!(!trial.streams[0].tail_lost);
+}
+
+#[test]
+fn an_outage_that_does_not_end() {
+    let mut testbed = Testbed::new(2, &Model::default());
+    let link = testbed.router.handles[0].clone();
+    let action = Action {
+        after: Duration::from_millis(20),
+        run: Arc::new(move || {
+            link.take_down(clock::now()..u64::MAX);
+            Ok(())
+        }),
+    };
+    let trial = run(&mut testbed, &traffic::one_way(), Some(action));
+    let stream = &trial.streams[0];
+    assert!(stream.tail_lost && stream.counts.received > 0, "{stream:?}");
+    // each frame lost is one spacing
+    let expected = stream.counts.lost() * 50_000;
+    assert!(
+        stream.longest_gap.abs_diff(expected) < 1_000,
+        "{}",
+        stream.longest_gap
+    );
 }
 
 #[test]

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use bora_buffer::{Region, SharedFrames};
 use bora_port::{Queue, memory};
-use bora_tester::ports::{Kind, Side, open};
+use bora_tester::ports::{Kind, PortSpec, Side, open};
 use bora_tester::traffic::FrameMix;
 use bora_tester::trial::{Action, Bench, Trial, TrialSpec};
 use bora_tester::wire::Wire;
-use net::{Net, both_ways, quick, spec};
+use net::{Namespace, Net, both_ways, quick, spec};
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -91,6 +91,21 @@ fn as_fast_as_it_goes_and_then_a_burst_of_so_many() {
 }
 
 #[test]
+fn an_action_that_panics_ends_the_trial_with_an_error() {
+    let mut wire = memory_wire();
+    let traffic = both_ways(false, FrameMix::of(64));
+    let mut spec = TrialSpec::steady(traffic, 1e3, Duration::from_millis(50));
+    spec.action = Some(Action {
+        after: Duration::from_millis(10),
+        run: Arc::new(|| panic!("for the test")),
+    });
+    let start = Instant::now();
+    let error = wire.trial(&spec).unwrap_err();
+    assert!(format!("{error:#}").contains("panicked"), "{error:#}");
+    assert!(start.elapsed() < Duration::from_secs(3));
+}
+
+#[test]
 fn a_memif_server_and_a_client() {
     let socket = std::env::temp_dir().join(format!("bora-wire-{}", std::process::id()));
     let kind = |server| Kind::Memif {
@@ -137,6 +152,37 @@ fn a_cable_between_af_xdp_sockets() {
 #[test]
 fn a_cable_between_xdp_ports() {
     cable(Kind::Xdp);
+}
+
+/// A veth counts at the receiving end what XDP frames its ring had no room for.
+#[test]
+fn what_is_lost_in_front_of_an_xdp_port_is_the_testers() {
+    let Some(net) = Net::cable() else { return };
+    let mut wire = net.wire(Kind::Xdp, quick());
+    let traffic = both_ways(false, FrameMix::of(64));
+    let spec = TrialSpec::steady(traffic, f64::INFINITY, Duration::from_millis(100));
+    let trial = wire.trial(&spec).unwrap();
+    assert_eq!(trial.missed, trial.counts().lost(), "{:?}", trial.counts());
+}
+
+#[test]
+fn two_xdp_ports_in_one_namespace() {
+    let Some(host) = Namespace::new("one") else {
+        return;
+    };
+    host.cable(&host, "e1");
+    host.run("sysctl -qw net.ipv6.conf.e1.disable_ipv6=1");
+    host.run("ip link set e1 up");
+    let specs = [0, 1].map(|port| PortSpec {
+        netns: Some(host.0.clone()),
+        ..spec(port, Kind::Xdp(format!("e{port}")), false)
+    });
+    let ports = open(&specs, Vec::new(), Default::default()).unwrap();
+    let traffic = both_ways(false, FrameMix::of(64));
+    let mut wire = Wire::new(ports, quick());
+    let trial = wire.trial(&TrialSpec::steady(traffic, 1e4, SHORT)).unwrap();
+    assert_eq!(trial.counts().received, 6000, "{:?}", trial.counts());
+    assert_eq!(trial.missed, 0);
 }
 
 fn router(kind: fn(String) -> Kind) {
