@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ const LEAD: u64 = 20_000_000;
 
 /// Two hosts and the cable between them.
 struct Cable {
+    /// What an interface refuses is told by its number, which those of other namespaces have, too.
+    _alone: MutexGuard<'static, ()>,
     left: Namespace,
     right: Namespace,
 }
@@ -32,6 +34,8 @@ struct Cable {
 impl Cable {
     /// `None`, and why, without the right to make namespaces.
     fn new(test: &str) -> Option<Self> {
+        static ONE: Mutex<()> = Mutex::new(());
+        let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let spaces = ["l", "r"].map(|side| Namespace::new(&format!("{test}{side}")));
         let [Ok(left), Ok(right)] = spaces else {
             eprintln!("skipped: no network namespaces; run as root");
@@ -51,7 +55,11 @@ impl Cable {
                 .run(&["ip", "link", "set", "e0", "mtu", "3100", "up"])
                 .unwrap();
         }
-        Some(Self { left, right })
+        Some(Self {
+            _alone: alone,
+            left,
+            right,
+        })
     }
 
     /// Sends; `begin` is told of the start.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -36,6 +36,8 @@ const PACED_BURST: u64 = 128;
 /// Shortest time between calls that send less than that, ns. Each call takes a page pool, whose
 /// number the kernel gives back a second or more later; there are 65534, for all senders together.
 const BETWEEN_CALLS: u64 = 100_000;
+/// Senders with frames prepared, in this process: they share the page pools' numbers.
+static BUSY: AtomicU64 = AtomicU64::new(0);
 /// How long after the end frames still leave that were due before, ns.
 const OVERTIME: u64 = 100_000_000;
 /// Waits for the kernel's page pools, and how often.
@@ -78,8 +80,25 @@ pub struct Sender {
     job: Option<Job>,
 }
 
+/// Counts in [`BUSY`].
+struct Busy;
+
+impl Busy {
+    fn new() -> Self {
+        BUSY.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// What is being sent.
 struct Job {
+    _busy: Busy,
     generator: Generator,
     /// One frame, as the generator writes it.
     frame: Vec<u8>,
@@ -156,6 +175,7 @@ impl Sender {
             octets => octets,
         };
         self.job = Some(Job {
+            _busy: Busy::new(),
             generator,
             frame: vec![0; octets.max(HEAD)],
             filling: frame::filling(octets),
@@ -229,7 +249,7 @@ impl Sender {
         job.next_call = if count == most {
             0
         } else {
-            now + BETWEEN_CALLS
+            now + BETWEEN_CALLS * BUSY.load(Ordering::Relaxed).max(1)
         };
         let due = schedule.due(job.number);
         Ok(due.map(|due| (start + due).max(job.next_call)))

@@ -48,6 +48,14 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
             .max()
             .unwrap_or(0);
         gaps.push(milliseconds(Duration::from_nanos(gap)));
+        if done.trial.streams.iter().any(|outcome| outcome.tail_lost) {
+            context.note(format!(
+                "outage: at least {:.0} ms; frames did not come through again before the trial's end: \
+                 give it more time",
+                gaps.last().copied().unwrap_or_default()
+            ));
+            return Ok(());
+        }
         let counts = done.trial.counts();
         lost.push(counts.lost() as f64);
         let seconds = counts.loss_ratio() * done.trial.elapsed.as_secs_f64();
