@@ -21,6 +21,9 @@ pub struct Report {
     pub ended: String,
     /// Whether every test of the plan was carried out.
     pub complete: bool,
+    /// Whether the user stopped it.
+    #[serde(default)]
+    pub stopped: bool,
     /// The machine that measured.
     pub environment: Environment,
     /// What is under test, as far as the plan and the machine tell.
@@ -162,6 +165,11 @@ pub struct Latency {
     pub quantiles: Vec<(f64, u64)>,
 }
 
+/// Reports from before [`TrialRecord::valid`] do not say it.
+fn yes() -> bool {
+    true
+}
+
 /// One trial.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TrialRecord {
@@ -191,6 +199,12 @@ pub struct TrialRecord {
     pub misrouted: u64,
     /// Frames the tester's own ports lost.
     pub missed: u64,
+    /// The tester kept the load up and lost nothing itself: the trial tells of the router.
+    #[serde(default = "yes")]
+    pub valid: bool,
+    /// Stopped before its end.
+    #[serde(default)]
+    pub interrupted: bool,
     /// Median and 99th percentile of latency, ns, if any frame came.
     pub latency: Option<(u64, u64)>,
     /// 99th percentile of how late frames left, ns.

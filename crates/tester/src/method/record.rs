@@ -31,6 +31,8 @@ pub(super) fn record(spec: &TrialSpec, trial: &Trial, ports: &[String]) -> Trial
         corrupted: counts.corrupted + trial.unknown_damaged,
         misrouted: counts.misrouted,
         missed: trial.missed,
+        valid: true,
+        interrupted: trial.interrupted,
         latency: (!latency.is_empty()).then(|| {
             (
                 latency.value_at_quantile(0.5),

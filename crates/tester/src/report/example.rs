@@ -36,6 +36,7 @@ pub(super) fn report() -> Report {
         started: "2026-01-02T08:00:00Z".into(),
         ended: "2026-01-02T09:17:30Z".into(),
         complete: true,
+        stopped: false,
         environment: Environment {
             host: "example".into(),
             processor: "Example CPU, 8 cores at 3 GHz".into(),
@@ -128,6 +129,7 @@ fn trial(purpose: &str, rate: f64, time: f64, capacity: f64) -> TrialRecord {
         sent,
         received,
         lost: sent - received,
+        valid: true,
         latency: Some((12_000, 31_000)),
         lateness: 900,
         streams: match purpose {

@@ -118,11 +118,40 @@ pub(super) fn virtual_ports(report: &Report) -> Vec<&str> {
     ports.map(|port| port.name.as_str()).collect()
 }
 
+/// Whether a trial tells of the router.
+pub(super) fn counts(trial: &TrialRecord) -> bool {
+    trial.valid && !trial.interrupted && trial.missed == 0
+}
+
+/// Why a trial does not tell of the router; `None` if it does.
+pub(super) fn invalid(trial: &TrialRecord) -> Option<String> {
+    match trial {
+        trial if counts(trial) => None,
+        TrialRecord { missed: 1.., .. } => Some(format!(
+            "not valid: the tester lost {}",
+            numbers::grouped(trial.missed)
+        )),
+        TrialRecord {
+            interrupted: true, ..
+        } => Some("stopped before its end".into()),
+        _ => Some("not valid: the tester did not keep the load up".into()),
+    }
+}
+
+/// Whether somebody stopped the run.
+pub(super) fn is_stopped(report: &Report) -> bool {
+    report.stopped || trials(report).any(|trial| trial.interrupted)
+}
+
 /// What the reader must know first.
 pub(super) fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if !report.complete {
-        notes.push("The run was stopped before its end: the tests below are those done.".into());
+        let why = match is_stopped(report) {
+            true => "The run was stopped before its end: the tests below are those done.",
+            false => "Not all tests could be carried out: the tests below are those done.",
+        };
+        notes.push(why.into());
     }
     let ports = virtual_ports(report);
     if !ports.is_empty() {
@@ -137,6 +166,14 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
         notes.push(format!(
             "The tester's own ports lost frames: {missed}, in trials: {}.",
             trials(report).filter(|trial| trial.missed > 0).count()
+        ));
+    }
+    let spoiled = |trial: &&TrialRecord| !trial.valid && trial.missed == 0;
+    let spoiled = trials(report).filter(spoiled).count();
+    if spoiled > 0 {
+        notes.push(format!(
+            "In {spoiled} of {} trials the tester did not keep the load up: they do not count.",
+            trials(report).count()
         ));
     }
     let late = trials(report).filter(|trial| is_late(trial)).count();
@@ -170,15 +207,19 @@ mod tests {
     fn the_reader_is_told_what_makes_figures_doubtful() {
         let mut report = example::report();
         report.complete = false;
+        report.tests[0].trials[2].valid = false;
         report.tests[0].trials[0].lateness = 1_000_000;
         let notes = notes(&report).join("\n");
         for part in [
-            "stopped before its end",
+            "Not all tests could be carried out",
             "are virtual",
             "lost frames: 17",
             "In 1 of ",
         ] {
             assert!(notes.contains(part), "{part} is missing in {notes}");
         }
+        report.tests[0].trials[2].interrupted = true;
+        let notes = super::notes(&report).join("\n");
+        assert!(notes.contains("stopped before its end"), "{notes}");
     }
 }

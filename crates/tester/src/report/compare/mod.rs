@@ -1,15 +1,15 @@
 //! Whether two reports differ, with confidence intervals.
 
+mod interval;
 #[cfg(test)]
 mod tests;
 mod text;
 
 use serde::Serialize;
-use statrs::distribution::{ContinuousCDF, StudentsT};
-use statrs::statistics::Statistics;
 
 use super::summary;
 use crate::result::{Finding, Report, Test};
+use interval::{Interval, bounds, welch};
 
 /// What comparing two reports found.
 #[derive(Clone, Debug, Serialize)]
@@ -28,6 +28,8 @@ pub struct Difference {
     pub test: String,
     /// [`Test::frames`].
     pub frames: String,
+    /// [`Test::family`].
+    pub family: String,
     /// [`Finding::metric`].
     pub metric: String,
     /// [`Finding::goal`].
@@ -121,28 +123,38 @@ fn findings(report: &Report) -> impl Iterator<Item = (&Test, &Finding)> {
     tests.flat_map(|test| test.findings.iter().map(move |finding| (test, finding)))
 }
 
-fn key<'a>((test, finding): (&'a Test, &'a Finding)) -> [&'a str; 4] {
-    [&test.name, &test.frames, &finding.metric, &finding.goal]
+/// What makes two findings the same; plans with `family = "both"` do a test for each IP version.
+fn key<'a>((test, finding): (&'a Test, &'a Finding)) -> [&'a str; 5] {
+    [
+        &test.name,
+        &test.frames,
+        &test.family,
+        &finding.metric,
+        &finding.goal,
+    ]
 }
 
 fn name(test: &Test, finding: &Finding) -> String {
     format!(
         "{}, frames of {}",
         summary::title(test, finding),
-        test.frames
+        frames(&test.frames, &test.family)
     )
 }
 
+/// Frames, with their IP version where it is not the usual one.
+fn frames(frames: &str, family: &str) -> String {
+    match family {
+        "ipv6" => format!("{frames}, IPv6"),
+        _ => frames.into(),
+    }
+}
+
 fn difference(a: (&Test, &Finding), b: (&Test, &Finding)) -> Difference {
-    let outcome = match obstacle(a, b) {
-        Some(reason) => Err(reason),
-        None => welch(&a.1.samples, &b.1.samples)
-            .or_else(|| bounds(a.1, b.1))
-            .ok_or_else(|| "neither repeated measurements nor bounds in both reports".into()),
-    };
     let mut difference = Difference {
         test: a.0.name.clone(),
         frames: a.0.frames.clone(),
+        family: a.0.family.clone(),
         metric: a.1.metric.clone(),
         goal: a.1.goal.clone(),
         unit: a.1.unit.clone(),
@@ -154,9 +166,13 @@ fn difference(a: (&Test, &Finding), b: (&Test, &Finding)) -> Difference {
         verdict: Verdict::NotComparable,
         how: String::new(),
     };
-    match outcome {
+    match outcome(a, b) {
         Err(reason) => difference.how = reason,
-        Ok(interval) => interval.judge(a.1.more_is_better, &mut difference),
+        Ok(None) => {
+            difference.verdict = Verdict::NoDifferenceShown;
+            difference.how = "no upper bound in either report".into();
+        }
+        Ok(Some(interval)) => interval.judge(a.1.more_is_better, &mut difference),
     }
     let relative = |value: f64| {
         difference
@@ -171,12 +187,31 @@ fn difference(a: (&Test, &Finding), b: (&Test, &Finding)) -> Difference {
     difference
 }
 
+/// Between what the difference lies; `None` where both reports only tell that it is more than
+/// could be offered; an error tells why nothing can be said.
+fn outcome(a: (&Test, &Finding), b: (&Test, &Finding)) -> Result<Option<Interval>, String> {
+    if let Some(reason) = unlike(a, b) {
+        return Err(reason);
+    }
+    let (a, b) = (a.1, b.1);
+    let interval = match missing(a, b) {
+        Some(reason) => Err(reason),
+        None => welch(&a.samples, &b.samples)
+            .or_else(|| bounds(a, b))
+            .ok_or("neither repeated measurements nor bounds in both reports"),
+    };
+    let is_open = |finding: &Finding| finding.low.is_some() && finding.high.is_none();
+    match interval {
+        Err(_) if is_open(a) && is_open(b) => Ok(None),
+        interval => interval.map(Some).map_err(String::from),
+    }
+}
+
 /// Why two findings of one name do not measure the same.
-fn obstacle(a: (&Test, &Finding), b: (&Test, &Finding)) -> Option<String> {
+fn unlike(a: (&Test, &Finding), b: (&Test, &Finding)) -> Option<String> {
     let parts = [
         ("methods", a.0.method.clone(), b.0.method.clone()),
         ("units", a.1.unit.clone(), b.1.unit.clone()),
-        ("IP versions", a.0.family.clone(), b.0.family.clone()),
         ("patterns", a.0.pattern.clone(), b.0.pattern.clone()),
         (
             "numbers of senders",
@@ -189,73 +224,17 @@ fn obstacle(a: (&Test, &Finding), b: (&Test, &Finding)) -> Option<String> {
             b.0.frame_length.to_string(),
         ),
     ];
-    if let Some((what, a, b)) = parts.into_iter().find(|(_, a, b)| a != b) {
-        return Some(format!("different {what}: {a} and {b}"));
-    }
-    match (a.1.value, b.1.value) {
-        (None, None) => Some("found in neither report".into()),
-        (None, _) => Some("not found in the first report".into()),
-        (_, None) => Some("not found in the second report".into()),
+    let different = parts.into_iter().find(|(_, a, b)| a != b);
+    different.map(|(what, a, b)| format!("different {what}: {a} and {b}"))
+}
+
+fn missing(a: &Finding, b: &Finding) -> Option<&'static str> {
+    match (a.value, b.value) {
+        (None, None) => Some("found in neither report"),
+        (None, _) => Some("not found in the first report"),
+        (_, None) => Some("not found in the second report"),
         _ => None,
     }
-}
-
-/// The second less the first.
-struct Interval {
-    means: Option<(f64, f64)>,
-    low: f64,
-    high: f64,
-    how: String,
-}
-
-impl Interval {
-    fn judge(self, more_is_better: Option<bool>, difference: &mut Difference) {
-        if let Some((a, b)) = self.means {
-            (difference.a, difference.b) = (Some(a), Some(b));
-        }
-        (difference.low, difference.high) = (Some(self.low), Some(self.high));
-        difference.verdict = match (more_is_better, self.low > 0.0, self.high < 0.0) {
-            (_, false, false) => Verdict::NoDifferenceShown,
-            (None, _, _) => Verdict::Different,
-            (Some(more), greater, _) if more == greater => Verdict::Better,
-            _ => Verdict::Worse,
-        };
-        difference.how = self.how;
-    }
-}
-
-/// The 95 % confidence interval of the difference of two means by Welch's t, with the degrees of
-/// freedom of Welch and Satterthwaite.
-fn welch(a: &[f64], b: &[f64]) -> Option<Interval> {
-    if a.len() < 2 || b.len() < 2 {
-        return None;
-    }
-    let error = |samples: &[f64]| samples.variance() / samples.len() as f64;
-    let (error_a, error_b) = (error(a), error(b));
-    let spread = error_a + error_b;
-    let difference = b.mean() - a.mean();
-    let margin = if spread > 0.0 {
-        let freedom = spread.powi(2)
-            / (error_a.powi(2) / (a.len() - 1) as f64 + error_b.powi(2) / (b.len() - 1) as f64);
-        StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975) * spread.sqrt()
-    } else {
-        0.0
-    };
-    Some(Interval {
-        means: Some((a.mean(), b.mean())),
-        low: difference - margin,
-        high: difference + margin,
-        how: format!("Welch's t, {} and {} samples", a.len(), b.len()),
-    })
-}
-
-fn bounds(a: &Finding, b: &Finding) -> Option<Interval> {
-    Some(Interval {
-        means: None,
-        low: b.low? - a.high?,
-        high: b.high? - a.low?,
-        how: "bounds of the search".into(),
-    })
 }
 
 /// What else differs between the reports.
@@ -294,7 +273,11 @@ fn notes(a: &Report, b: &Report) -> Vec<String> {
             ));
         }
         if !report.complete {
-            notes.push(format!("the {which} was stopped before its end"));
+            let what = match summary::is_stopped(report) {
+                true => "was stopped before its end",
+                false => "lacks tests that could not be carried out",
+            };
+            notes.push(format!("the {which} {what}"));
         }
     }
     notes

@@ -99,6 +99,51 @@ fn bounds_count_where_there_are_no_samples() {
     assert_eq!(verdict(&neither, &a), Verdict::Different);
 }
 
+/// Plans with `family = "both"` have each test twice, under one name.
+#[test]
+fn families_are_told_apart() {
+    let both = |v4: f64, v6: f64| {
+        let mut all = report(&[v4, v4]);
+        all.tests[0].family = "ipv4".into();
+        let mut second = report(&[v6, v6]).tests.remove(0);
+        second.family = "ipv6".into();
+        all.tests.push(second);
+        all
+    };
+    let found = compare(&both(100.0, 50.0), &both(100.0, 60.0));
+    let verdicts: Vec<_> = found.differences.iter().map(|one| one.verdict).collect();
+    assert_eq!(verdicts, [Verdict::NoDifferenceShown, Verdict::Better]);
+    assert!(found.to_string().contains("64, IPv6"), "{found}");
+    let mut only = both(100.0, 50.0);
+    only.tests.remove(0);
+    let found = compare(&only, &both(100.0, 60.0));
+    assert_eq!(found.differences.len(), 1);
+    assert_eq!(found.differences[0].verdict, Verdict::Better);
+}
+
+#[test]
+fn two_without_an_upper_bound_show_no_difference() {
+    let open = |value: Option<f64>| {
+        let mut report = report(&[]);
+        let finding = &mut report.tests[0].findings[0];
+        (finding.value, finding.low) = (value, Some(95.0));
+        report
+    };
+    for value in [Some(100.0), None] {
+        let found = compare(&open(value), &open(value));
+        assert_eq!(found.differences[0].verdict, Verdict::NoDifferenceShown);
+        assert_eq!(found.exit_code(), 0);
+    }
+    let mut bounded = open(Some(100.0));
+    bounded.tests[0].findings[0].high = Some(101.0);
+    let found = compare(&open(Some(100.0)), &bounded);
+    assert_eq!(found.differences[0].verdict, Verdict::NotComparable);
+    let mut other = open(None);
+    other.tests[0].pattern = "both ways".into();
+    let found = compare(&open(None), &other);
+    assert_eq!(found.differences[0].verdict, Verdict::NotComparable);
+}
+
 #[test]
 fn what_cannot_be_compared_says_why() {
     let a = report(&[1.0]);

@@ -69,7 +69,7 @@ impl Difference {
         };
         [
             format!("{test}{}{goal}{}", self.metric, self.goal),
-            self.frames.clone(),
+            super::frames(&self.frames, &self.family),
             value(self.a),
             value(self.b),
             self.change.map_or("–".into(), change),

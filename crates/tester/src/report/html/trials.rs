@@ -48,11 +48,8 @@ fn row(test: &Test, n: usize, trial: &TrialRecord) -> (String, Vec<(String, Stri
         )
     });
     let mut purpose = escape(&trial.purpose);
-    if trial.missed > 0 {
-        purpose += &format!(
-            " (not valid: the tester lost {})",
-            numbers::grouped(trial.missed)
-        );
+    if let Some(reason) = summary::invalid(trial) {
+        purpose += &format!(" ({reason})");
     }
     let cells = vec![
         number((n + 1).to_string()),

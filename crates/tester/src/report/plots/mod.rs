@@ -3,7 +3,7 @@
 mod curves;
 
 use super::numbers::{self, quantity, si};
-use super::summary::{self, Group, offered};
+use super::summary::{self, Group, counts, offered};
 use super::svg::{Axis, Plot, Point, Scale, Series, Style};
 use crate::result::{Finding, Latency, Test, TrialRecord};
 
@@ -187,12 +187,10 @@ pub(super) fn trials(test: &Test, id: String) -> Option<Plot> {
     };
     let series = vec![
         select("no frame lost", &|trial| {
-            trial.missed == 0 && is_lossless(trial)
+            counts(trial) && is_lossless(trial)
         }),
-        select("frames lost", &|trial| {
-            trial.missed == 0 && !is_lossless(trial)
-        }),
-        select("not valid: lost by the tester", &|trial| trial.missed > 0),
+        select("frames lost", &|trial| counts(trial) && !is_lossless(trial)),
+        select("not valid, by the tester", &|trial| !counts(trial)),
     ];
     (test.trials.len() > 1).then(|| Plot {
         id,
