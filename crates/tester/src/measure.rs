@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -11,7 +10,7 @@ use crate::method::{Context, Hook, Limit, Method, Options};
 use crate::plan::{Rate, Share, Time, Variant};
 use crate::report::Step;
 use crate::result::Test;
-use crate::router::Device;
+use crate::router::{Changes, Device};
 use crate::run::Job;
 use crate::trial::Bench;
 
@@ -29,7 +28,7 @@ pub fn measure(
     test: &mut Test,
     progress: &mut dyn FnMut(&Step<'_>),
 ) -> anyhow::Result<()> {
-    let changes = Arc::new(AtomicU64::new(0));
+    let changes = Arc::new(Changes::default());
     let options = options(job, hook(device, job, &changes)?);
     let mut context = Context {
         bench,
@@ -43,10 +42,7 @@ pub fn measure(
     };
     let done = job.test.method.run(&mut context);
     *test = context.test;
-    let changed = changes.load(Ordering::Relaxed);
-    if changed > 0 {
-        test.notes.push(format!("{changed} route changes in all"));
-    }
+    test.notes.extend(changes.note());
     done
 }
 
@@ -93,7 +89,7 @@ fn options(job: &Job<'_>, hook: Option<Hook>) -> Options {
 }
 
 /// What the method does to the router meanwhile.
-fn hook(device: &Device, job: &Job<'_>, changes: &Arc<AtomicU64>) -> anyhow::Result<Option<Hook>> {
+fn hook(device: &Device, job: &Job<'_>, changes: &Arc<Changes>) -> anyhow::Result<Option<Hook>> {
     let missing = |what: &str| format!("[router] has no `{what}` (or --{what})");
     Ok(Some(match job.test.method {
         Method::Reset => device.reset().with_context(|| missing("reset"))?,

@@ -1,23 +1,31 @@
 //! Acting on the device under test: commands, routes, route changes.
 
 mod churn;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::IpAddr;
-use std::process::{Child, Command, Stdio};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::plan::{Prefix, RouterSection};
 use crate::routes::{self, Routes};
+pub use churn::Changes;
 
 /// Routing protocol that marks the tester's routes: nobody's in `rt_protos`.
 const PROTOCOL: u8 = 214;
+/// The same for routes that come and go, which are removed while the others stay.
+const CHURN_PROTOCOL: u8 = 215;
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -31,6 +39,8 @@ pub struct Device {
     /// Instead of the section's commands.
     restart: Option<Hook>,
     reset: Option<Hook>,
+    /// Set when the user asks to stop.
+    stop: Arc<AtomicBool>,
 }
 
 impl Device {
@@ -40,7 +50,17 @@ impl Device {
             section,
             restart,
             reset,
+            stop: Arc::default(),
         }
+    }
+
+    /// Commands and route changes end soon when this becomes true; only what cleans up goes on.
+    pub fn set_stop(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// Whether the tester installs routes to test networks.
@@ -82,12 +102,12 @@ impl Device {
     /// If it fails, with what it said.
     pub fn execute(&self, command: &str) -> anyhow::Result<String> {
         // by standard input: so it needs no quoting, whether the way there is ssh or a namespace
-        self.run("sh", command)
+        self.run("sh", command, &self.stop)
             .with_context(|| format!("`{command}`"))
     }
 
-    /// Runs a program on the router with an input.
-    fn run(&self, program: &str, input: &str) -> anyhow::Result<String> {
+    /// Runs a program on the router with an input, until it ends or is to stop.
+    fn run(&self, program: &str, input: &str, stop: &AtomicBool) -> anyhow::Result<String> {
         // files in memory: a daemon that a command leaves behind may keep them open
         let said = File::from(memfd_create("output", MemfdFlags::CLOEXEC)?);
         let mut given = File::from(memfd_create("input", MemfdFlags::CLOEXEC)?);
@@ -100,13 +120,9 @@ impl Device {
             .stderr(Stdio::from(said.try_clone()?))
             .spawn()
             .context("cannot run sh")?;
-        let ended = wait(&mut child);
-        let mut text = Vec::new();
-        let mut said = said;
-        said.seek(SeekFrom::Start(0))?;
-        said.take(1 << 16).read_to_end(&mut text)?;
-        let text = String::from_utf8_lossy(&text).into_owned();
-        match ended? {
+        let ended = wait(&mut child, stop, PATIENCE);
+        let text = read(said)?;
+        match ended?.success() {
             true => Ok(text),
             false => Err(anyhow!("{}", text.trim())),
         }
@@ -116,6 +132,8 @@ impl Device {
         let shell = self.section.shell.as_deref().unwrap_or_default();
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec {shell} {program}")]);
+        // Ctrl-C in the terminal is for the tester, which needs the way to the router to clean up
+        command.process_group(0);
         command
     }
 
@@ -156,13 +174,21 @@ impl Device {
     /// # Errors
     /// If that fails.
     pub fn remove_routes(&self) -> anyhow::Result<()> {
-        let remove =
-            format!("ip -4 route flush proto {PROTOCOL}; ip -6 route flush proto {PROTOCOL}");
-        self.execute(&remove).map(|_| ())
+        self.flush(PROTOCOL)?;
+        self.flush(CHURN_PROTOCOL)
+    }
+
+    /// Removes the routes of a protocol, also after a stop.
+    fn flush(&self, protocol: u8) -> anyhow::Result<()> {
+        let flush =
+            format!("ip -4 route flush proto {protocol} && ip -6 route flush proto {protocol}");
+        let never = AtomicBool::new(false);
+        let done = self.run("sh", &flush, &never);
+        done.with_context(|| format!("`{flush}`")).map(|_| ())
     }
 
     fn batch(&self, lines: &str) -> anyhow::Result<()> {
-        self.run("ip -batch -", lines).map(|_| ())
+        self.run("ip -batch -", lines, &self.stop).map(|_| ())
     }
 }
 
@@ -171,118 +197,35 @@ fn add(prefix: Prefix, via: IpAddr) -> String {
     format!("route replace {prefix} via {via} proto {PROTOCOL}\n")
 }
 
-/// Whether a process has succeeded; kills it if it takes too long.
-fn wait(child: &mut Child) -> anyhow::Result<bool> {
+/// The beginning of what a command has said.
+fn read(mut said: File) -> anyhow::Result<String> {
+    let mut text = Vec::new();
+    said.seek(SeekFrom::Start(0))?;
+    said.take(1 << 16).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// How a process ends; kills it and its children if it takes too long, or when it is to stop.
+fn wait(child: &mut Child, stop: &AtomicBool, patience: Duration) -> anyhow::Result<ExitStatus> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
+            return Ok(status);
         }
-        if start.elapsed() > PATIENCE {
-            let _ = child.kill();
-            let _ = child.wait();
-            bail!("not done after {} s", PATIENCE.as_secs());
+        let is_stopped = stop.load(Ordering::Relaxed);
+        if is_stopped || start.elapsed() > patience {
+            kill(child);
+            ensure!(!is_stopped, "stopped by the user before it was done");
+            bail!("not done after {} s", patience.as_secs());
         }
         thread::sleep(Duration::from_millis(2));
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use super::*;
-    use crate::plan::{ChurnSection, RoutesSection};
-
-    struct Namespace(String);
-
-    impl Namespace {
-        /// A router with a port towards 10.1.0.2.
-        fn new(name: &str) -> Self {
-            let name = format!("bora-test-{}-{name}", std::process::id());
-            let this = Self(name);
-            let script = format!(
-                "ip netns add {0} && ip -n {0} link add d0 type veth peer name d1 \
-                 && ip -n {0} link set d0 up && ip -n {0} link set d1 up \
-                 && ip -n {0} addr add 10.1.0.1/24 dev d0",
-                this.0
-            );
-            let status = Command::new("sh").args(["-c", &script]).status().unwrap();
-            assert!(status.success());
-            this
-        }
-
-        fn device(&self, section: RouterSection) -> Device {
-            let shell = Some(format!("ip netns exec {}", self.0));
-            Device::new(RouterSection { shell, ..section }, None, None)
-        }
+/// Ends a process and all of its group.
+fn kill(child: &mut Child) {
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, Signal::KILL);
     }
-
-    impl Drop for Namespace {
-        fn drop(&mut self) {
-            let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
-        }
-    }
-
-    fn count(device: &Device) -> usize {
-        let routes = device.execute("ip route show proto 214 | wc -l").unwrap();
-        routes.trim().parse().unwrap()
-    }
-
-    #[test]
-    fn commands_say_what_went_wrong() {
-        let device = Device::new(RouterSection::default(), None, None);
-        assert_eq!(device.execute("echo \"a  b\" 'c'").unwrap(), "a  b c\n");
-        let error = device.execute("echo no such thing; exit 3").unwrap_err();
-        assert!(format!("{error:#}").contains("no such thing"), "{error:#}");
-        // a daemon that stays is not waited for
-        let start = Instant::now();
-        device.execute("sleep 3 &").unwrap();
-        assert!(start.elapsed() < Duration::from_secs(2));
-    }
-
-    #[test]
-    fn routes_come_and_go() {
-        let space = Namespace::new("routes");
-        let routes = Some(RoutesSection { count: 5000 });
-        let device = space.device(RouterSection {
-            routes,
-            ..RouterSection::default()
-        });
-        let via = ["10.1.0.2".parse().unwrap(), "10.1.0.3".parse().unwrap()];
-        device.add_routes(false, 1, &via).unwrap();
-        assert_eq!(count(&device), 5000);
-        let first = device.execute("ip route show proto 214 via 10.1.0.2 | wc -l");
-        assert_eq!(first.unwrap().trim(), "2500");
-        // what a killed run has left goes
-        let network = "198.18.0.0/16".parse().unwrap();
-        device.add_networks(&[(network, via[0])]).unwrap();
-        assert_eq!(count(&device), 1);
-        device.add_routes(false, 1, &via).unwrap();
-        assert_eq!(count(&device), 5001);
-        device.remove_routes().unwrap();
-        assert_eq!(count(&device), 0);
-        let error = device.add_routes(false, 1, &["10.2.0.2".parse().unwrap()]);
-        assert!(error.is_err(), "the next hop is not reachable");
-    }
-
-    #[test]
-    fn churn_leaves_no_route() {
-        let space = Namespace::new("churn");
-        let churn = Some(ChurnSection {
-            rate: 2000,
-            routes: Some(300),
-        });
-        let device = space.device(RouterSection {
-            churn,
-            ..RouterSection::default()
-        });
-        let changes = Arc::new(AtomicU64::new(0));
-        let time = Duration::from_millis(500);
-        let hook = device.churn("10.1.0.2".parse().unwrap(), time, changes.clone());
-        hook.unwrap()().unwrap();
-        let done = changes.load(Ordering::Relaxed);
-        assert!((800..=1000).contains(&done), "{done}");
-        assert_eq!(count(&device), 0);
-    }
+    let _ = child.wait();
 }

@@ -1,13 +1,19 @@
 //! What the syntax of a plan does not say: ranges, and what fields say about each other.
 
+use std::time::Duration;
+
 use bora_config::{Problem, at, wrong};
 
 use super::method::TestSection;
 use super::traffic::TrafficSection;
-use super::{Addresses, Family, Length, Mix, Plan, Share, Variant};
+use super::{Addresses, Family, Length, Mix, Plan, Share, Time, Variant};
 use crate::method::{Method, Search};
 use crate::routes::MAX_ROUTES;
 
+/// Most frames sent back to back before a sender waits.
+const MAX_BURST: u32 = 10_000;
+/// Longest pause between two trials.
+const MAX_SETTLE: Duration = Duration::from_secs(3600);
 /// Most flows of a stream.
 const MAX_FLOWS: u32 = 1 << 24;
 
@@ -45,6 +51,12 @@ impl Plan {
         }
         if let Some((field, what)) = problem_of_traffic(&self.traffic) {
             return wrong(at!["traffic", field], what);
+        }
+        if [self.settle.short, self.settle.full]
+            .iter()
+            .any(|time| time.0 > MAX_SETTLE)
+        {
+            return wrong(at!["settle"], "a pause is from 0 s to 1 h".into());
         }
         self.check_router()?;
         self.check_sizes(&self.sizes, self.family, &self.traffic, None)?;
@@ -154,6 +166,9 @@ impl Plan {
             return bad("ports", "a test needs at least two ports".into());
         }
         self.check_router_of(index, test, &traffic)?;
+        if let Some(field) = empty_time(test) {
+            return bad(field, "a trial takes at least 1 ms".into());
+        }
         match problem_of_numbers(test) {
             Some((field, what)) => bad(field, what),
             None => Ok(()),
@@ -211,6 +226,20 @@ fn problem_of_traffic(traffic: &TrafficSection) -> Option<(&'static str, String)
     None
 }
 
+/// The first time of a test that is zero, which only pauses may be.
+fn empty_time(test: &TestSection) -> Option<&'static str> {
+    let times = [
+        ("time", &test.time),
+        ("initial_time", &test.initial_time),
+        ("sum_time", &test.sum_time),
+    ];
+    let is_empty = |time: &Variant<Time>| time.short.0.is_zero() || time.full.0.is_zero();
+    let found = times
+        .into_iter()
+        .find(|(_, time)| time.as_ref().is_some_and(is_empty));
+    found.map(|(field, _)| field)
+}
+
 fn problem_of_numbers(test: &TestSection) -> Option<(&'static str, String)> {
     let both = |trials: &Variant<u32>| [trials.short, trials.full];
     let mut trials = test.trials.iter().flat_map(both);
@@ -256,6 +285,12 @@ fn problem_of_numbers(test: &TestSection) -> Option<(&'static str, String)> {
             loads.any(|load| !(0.001..=2.0).contains(&load.0)),
             "loads",
             "loads from 0.1 % to 200 % are possible",
+        ),
+        (
+            test.burst
+                .is_some_and(|burst| !(1..=MAX_BURST).contains(&burst)),
+            "burst",
+            "from 1 to 10000 frames are possible",
         ),
     ];
     let found = problems.into_iter().find(|(is_wrong, _, _)| *is_wrong);

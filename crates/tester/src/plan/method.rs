@@ -60,6 +60,9 @@ pub struct TestSection {
     pub rate: Option<Rate>,
     /// Steps of the offered load (frame-loss). Without: 10 %.
     pub step: Option<Share>,
+    /// Frames sent back to back before the sender waits for what is due, 1 to 10000 (burst
+    /// size of RFC 2889, there 1 to 930). Without: 1.
+    pub burst: Option<u32>,
 }
 
 /// Fields of a search for the throughput.
@@ -76,14 +79,14 @@ impl Method {
     /// The fields of a test that it obeys, beside those of the traffic.
     pub(super) fn options(self) -> Vec<&'static str> {
         let (search, own): (&[_], &[_]) = match self {
-            Self::Throughput => (SEARCH, &["time"]),
-            Self::Latency => (SEARCH, &["time", "trials", "loads", "rates"]),
-            Self::FrameLoss => (&[], &["time", "step"]),
+            Self::Throughput => (SEARCH, &["time", "burst"]),
+            Self::Latency => (SEARCH, &["time", "trials", "loads", "rates", "burst"]),
+            Self::FrameLoss => (&[], &["time", "step", "burst"]),
             // these begin with a search for the throughput
             Self::BackToBack | Self::Recovery => (SEARCH, &["time", "trials"]),
             Self::Reset | Self::Outage | Self::Churn => (SEARCH, &["time", "trials", "rate"]),
-            Self::Saturation => (&[], &["time", "trials", "loads", "rates"]),
-            Self::Forwarding => (&[], &["time", "trials"]),
+            Self::Saturation => (&[], &["time", "trials", "loads", "rates", "burst"]),
+            Self::Forwarding => (&[], &["time", "trials", "burst"]),
         };
         [search, own].concat()
     }
@@ -131,6 +134,7 @@ impl TestSection {
             ("rates", self.rates.is_some()),
             ("rate", self.rate.is_some()),
             ("step", self.step.is_some()),
+            ("burst", self.burst.is_some()),
         ];
         let given = fields.iter().filter(|(_, given)| *given);
         given.map(|(name, _)| *name).collect()

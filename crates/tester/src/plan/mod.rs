@@ -62,6 +62,10 @@ pub struct Plan {
     /// How the tester finds out what it can do itself.
     #[serde(default)]
     pub calibration: Calibrate,
+    /// Pause between two trials, for the router to settle: 0 s to 1 h. Without: 5 s in full runs
+    /// (RFC 2544, 23 e: at least 5 s), none in short ones.
+    #[serde(default = "settle")]
+    pub settle: Variant<Time>,
     /// The tests, in order.
     #[serde(default, rename = "test")]
     pub tests: Vec<TestSection>,
@@ -69,6 +73,13 @@ pub struct Plan {
 
 fn one() -> u64 {
     1
+}
+
+fn settle() -> Variant<Time> {
+    Variant {
+        short: Time::seconds(0),
+        full: Time::seconds(5),
+    }
 }
 
 /// IP versions to test.

@@ -99,6 +99,26 @@ fn bad_plans_get_the_line_and_the_reason() {
             "from 0.01 %",
         ),
         (
+            format!("{HEAD}{TEST}time = \"0 s\"\n"),
+            "line 5, column 8",
+            "at least 1 ms",
+        ),
+        (
+            format!("{HEAD}{TEST}burst = 0\n"),
+            "line 5, column 9",
+            "from 1 to 10000",
+        ),
+        (
+            format!("{HEAD}[[test]]\nmethod = \"back-to-back\"\nburst = 2\n"),
+            "line 5, column 9",
+            "does not obey `burst`",
+        ),
+        (
+            format!("{HEAD}settle = \"2 h\"\n{TEST}"),
+            "line 3, column 10",
+            "from 0 s to 1 h",
+        ),
+        (
             format!("{HEAD}{TEST}traffic = {{pattern = \"ring\"}}\n"),
             "line 5",
             "none of the patterns",
@@ -170,6 +190,21 @@ fn every_shipped_plan_expands_for_two_and_for_eight_ports() {
             }
         }
     }
+}
+
+#[test]
+fn routers_settle_in_full_runs() {
+    let seconds = |text: &str| {
+        let plan = Plan::parse(text).unwrap();
+        [Length::Short, Length::Full].map(|length| plan.settle.pick(length).0.as_secs_f64())
+    };
+    assert_eq!(seconds(&format!("{HEAD}{TEST}burst = 930\n")), [0.0, 5.0]);
+    assert_eq!(
+        seconds(&format!("{HEAD}settle = \"0 s\"\n{TEST}")),
+        [0.0; 2]
+    );
+    let given = "settle = {short = \"0 s\", full = \"10 s\"}\n";
+    assert_eq!(seconds(&format!("{HEAD}{given}{TEST}")), [0.0, 10.0]);
 }
 
 #[test]

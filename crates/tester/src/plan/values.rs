@@ -45,8 +45,8 @@ impl FromStr for Time {
             _ => return Err(wrong()),
         };
         let seconds = number * unit;
-        if !(1e-3..=30.0 * 86_400.0).contains(&seconds) {
-            return Err(format!("`{text}`: a time is from 1 ms to 30 days"));
+        if seconds != 0.0 && !(1e-3..=30.0 * 86_400.0).contains(&seconds) {
+            return Err(format!("`{text}`: a time is 0 s, or from 1 ms to 30 days"));
         }
         Ok(Self(Duration::from_secs_f64(seconds)))
     }
@@ -154,6 +154,7 @@ mod tests {
         assert_eq!(time("60s"), Ok(60.0));
         assert_eq!(time("1.5 min"), Ok(90.0));
         assert_eq!(time("24 h"), Ok(86_400.0));
+        assert_eq!(time("0 s"), Ok(0.0));
         for wrong in ["", "5", "s", "-1 s", "1 us", "1 weeks", "1e9 s", "1.2.3 s"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
