@@ -28,7 +28,8 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
         Some(lab) => lab::ports(lab, &options.lab),
         None => specs(&plan)?,
     };
-    let device = lab::device(lab.as_ref(), &plan);
+    let mut device = lab::device(lab.as_ref(), &plan);
+    device.set_stop(stop.clone());
     let how = Options {
         length: match options.duration {
             LengthArgument::Short => Length::Short,
@@ -60,6 +61,7 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     )?;
     display.finish();
     found.plan = text;
+    found.stopped = stop.load(Ordering::Relaxed);
     if let Some(facts) = facts {
         found.subject.splice(..0, facts);
     }
