@@ -84,6 +84,8 @@ fn options(job: &Job<'_>, hook: Option<Hook>) -> Options {
         rates: test.rates.iter().flatten().map(frames).collect(),
         rate: test.rate.as_ref().map(frames),
         step: test.step.map_or(usual.step, |step| step.0),
+        burst: test.burst.unwrap_or(usual.burst),
+        settle: job.settle,
         hook,
     }
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -59,6 +60,8 @@ pub struct Job<'a> {
     pub limit: Option<f64>,
     /// Nominal bits a second of the slowest port.
     pub speed: f64,
+    /// Pause between trials.
+    pub settle: Duration,
     /// Names of the ports.
     pub ports: &'a [String],
     /// The router's next hop towards each port: the tester's address there.
@@ -260,6 +263,7 @@ impl Run<'_> {
             test,
             case,
             length: self.options.length,
+            settle: self.plan.settle.pick(self.options.length).0,
             line_rate: line,
             limit: match (line, calibrated) {
                 (Some(line), Some(calibrated)) => Some(line.min(calibrated)),

@@ -8,7 +8,7 @@ use super::Options;
 use super::record::record;
 use super::statistics::mean;
 use crate::report::Step as Shown;
-use crate::result::{Finding, Test};
+use crate::result::{Finding, Test, TrialRecord};
 use crate::traffic::Traffic;
 use crate::trial::{Bench, Step, Trial, TrialSpec};
 
@@ -74,6 +74,7 @@ impl Context<'_> {
     pub(super) fn steady(&self, purpose: &'static str, rate: f64, time: Duration) -> TrialSpec {
         let mut spec = TrialSpec::steady(self.traffic.clone(), rate, time);
         spec.purpose = purpose;
+        spec.burst = self.options.burst.max(1);
         spec
     }
 
@@ -117,16 +118,37 @@ impl Context<'_> {
             trial: self.test.trials.len() as u32 + 1,
             remaining: Some(remaining.max(spec.time())),
         });
+        self.settle()?;
         let mut trial = self.bench.trial(spec)?;
         let valid = is_valid(spec, &trial, self.senders()) && trial.elapsed <= most;
         if valid {
             trial = trial.on_schedule(spec);
         }
-        self.test.trials.push(record(spec, &trial, self.ports));
+        self.test.trials.push(TrialRecord {
+            valid,
+            ..record(spec, &trial, self.ports)
+        });
         match trial.interrupted {
             true => Err(Interrupted.into()),
             false => Ok(Done { trial, valid }),
         }
+    }
+
+    /// Waits until the router has come to rest after the trial before.
+    fn settle(&self) -> anyhow::Result<()> {
+        const LOOK: Duration = Duration::from_millis(50);
+        let mut left = match self.test.trials.is_empty() {
+            true => Duration::ZERO,
+            false => self.options.settle,
+        };
+        while !left.is_zero() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(Interrupted.into());
+            }
+            std::thread::sleep(left.min(LOOK));
+            left = left.saturating_sub(LOOK);
+        }
+        Ok(())
     }
 
     /// Whether the tester can send that much; if not, the reader is told.

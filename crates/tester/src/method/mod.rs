@@ -51,6 +51,10 @@ pub struct Options {
     pub rate: Option<f64>,
     /// Step of the offered load, 0 to 1.
     pub step: f64,
+    /// Frames sent back to back before the sender waits for what is due; 1: evenly.
+    pub burst: u32,
+    /// Pause before each trial but the first (RFC 2544, 23 e).
+    pub settle: Duration,
     /// What is done to the router.
     pub hook: Option<Hook>,
 }
@@ -75,6 +79,8 @@ impl Default for Options {
             rates: Vec::new(),
             rate: None,
             step: 0.1,
+            burst: 1,
+            settle: Duration::ZERO,
             hook: None,
         }
     }

@@ -129,6 +129,19 @@ fn the_testers_limit_is_no_result() {
 }
 
 #[test]
+fn the_router_may_settle_between_trials() {
+    let options = Options {
+        settle: Duration::from_millis(30),
+        step: 0.5,
+        ..Options::default()
+    };
+    let start = std::time::Instant::now();
+    let test = run(Router::default(), Method::FrameLoss, options);
+    let pauses = test.trials.len() as u32 - 1;
+    assert!(pauses > 0 && start.elapsed() >= Duration::from_millis(30) * pauses);
+}
+
+#[test]
 fn trials_that_the_tester_spoils_are_done_again() {
     let router = Router {
         hiccup: Some(3),
@@ -136,7 +149,12 @@ fn trials_that_the_tester_spoils_are_done_again() {
     };
     let test = run(router, Method::Throughput, Options::default());
     near(value(&test, "throughput", "loss 0 %"), 2e5, 2e5 * 0.006);
-    assert!(test.trials.iter().any(|trial| trial.missed > 0));
+    assert!(
+        test.trials
+            .iter()
+            .all(|trial| trial.valid == (trial.missed == 0))
+    );
+    assert!(test.trials.iter().any(|trial| !trial.valid));
 }
 
 #[test]
