@@ -12,7 +12,7 @@ from lib.memif import Echo, MemifNetwork
 from lib.netns import inside
 from lib.ping import ping
 
-pytestmark = pytest.mark.bora
+pytestmark = [pytest.mark.bora, pytest.mark.alone]
 COUNT = 1000
 
 

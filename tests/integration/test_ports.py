@@ -13,7 +13,7 @@ from lib.netns import Namespace, inside
 from lib.ping import ping
 from lib.port import Port
 
-pytestmark = pytest.mark.bora
+pytestmark = [pytest.mark.bora, pytest.mark.alone]
 COUNT = 1000
 TWIN = "02:bc:00:00:00:77"
 

@@ -7,9 +7,7 @@ import pytest
 from lib.bora import Bora, binary
 from lib.traffic import both_families, load
 
-pytestmark = pytest.mark.alone
-
-pytestmark = pytest.mark.bora
+pytestmark = [pytest.mark.bora, pytest.mark.alone]
 RATE = 10_000
 STRAY = 5  # packets in 30 000 that a busy two-core machine may lose by itself; the numbers are printed
 

@@ -98,8 +98,15 @@ impl Netlink {
         for _ in 0..ATTEMPTS {
             restart(state);
             self.request(kind, request).map_err(failed)?;
-            if self.answers(state, &mut each).map_err(failed)? {
-                break;
+            match self.answers(state, &mut each) {
+                Ok(true) => break,
+                Ok(false) => {}
+                // the device that was asked about has gone, and all of it with it
+                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
+                    restart(state);
+                    break;
+                }
+                Err(e) => return Err(failed(e)),
             }
             log::debug!("the dump of {what} was overtaken by changes");
         }
