@@ -81,7 +81,7 @@ def test_express_and_compare(smoke, tmp_path):
                               timeout=LIMIT, check=False)
     # on a machine that others use the tester may find no figure, and says so
     is_found = found["tests"][0]["findings"][0]["value"] is not None
-    assert compared.returncode in ((0, 1) if is_found else (2,)), compared.stdout + compared.stderr
+    assert compared.returncode in ((0, 1) if is_found else (0, 2)), compared.stdout + compared.stderr
     assert "throughput" in compared.stdout
     same = subprocess.run([bora.binary(), "test", "compare", files[0], files[0]], capture_output=True, text=True,
                           timeout=LIMIT, check=False)
