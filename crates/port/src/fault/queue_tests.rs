@@ -56,10 +56,14 @@ impl Link {
         let mut last = Instant::now();
         let mut all = Vec::new();
         let mut packets: Vec<Packet> = Vec::new();
-        while last.elapsed() < quiet {
+        loop {
+            // read before the queue is asked: this thread may be held up at any line
+            let over = last.elapsed() >= quiet;
             self.near.refill(&mut self.pool);
             if self.near.receive(&mut packets, 32) > 0 {
                 last = Instant::now();
+            } else if over {
+                break;
             }
             for packet in packets.drain(..) {
                 all.push(self.region.octets(&packet).to_vec());
