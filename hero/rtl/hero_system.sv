@@ -1,0 +1,85 @@
+// Four cards and the bus between them and the host's memory: the paper's test bed.
+`default_nettype none
+
+module hero_system #(
+    parameter BUS = 1,  // 0: one transaction at a time (PCI-X), 1: crossbar
+    parameter SETUP = 8,  // cycles before each transaction of BUS 0
+    parameter ROUTES = 3,
+    parameter VOQ_WORDS = 4096,
+    parameter DST_WORDS = 8192,
+    parameter SLOW_TX_WORDS = 2048,
+    parameter CDC_WORDS = 256,
+    parameter MTU_WORDS = 190,
+    parameter TIMEOUT = 65536
+) (
+    input  wire           mac_clk,
+    input  wire           mac_rst,
+    input  wire           sys_clk,
+    input  wire           sys_rst,
+    // GMII, card k at k*8 +: 8
+    input  wire [   31:0] gmii_rxd,
+    input  wire [    3:0] gmii_rx_dv,
+    input  wire [    3:0] gmii_rx_er,
+    output wire [   31:0] gmii_txd,
+    output wire [    3:0] gmii_tx_en,
+    output wire [    3:0] gmii_tx_er,
+    input  wire [    3:0] link,
+    // Registers: an AXI4-Lite slave a card
+    input  wire [4*8-1:0] s_axil_awaddr,
+    input  wire [    3:0] s_axil_awvalid,
+    output wire [    3:0] s_axil_awready,
+    input  wire [4*32-1:0] s_axil_wdata,
+    input  wire [4*4-1:0] s_axil_wstrb,
+    input  wire [    3:0] s_axil_wvalid,
+    output wire [    3:0] s_axil_wready,
+    output wire [4*2-1:0] s_axil_bresp,
+    output wire [    3:0] s_axil_bvalid,
+    input  wire [    3:0] s_axil_bready,
+    input  wire [4*8-1:0] s_axil_araddr,
+    input  wire [    3:0] s_axil_arvalid,
+    output wire [    3:0] s_axil_arready,
+    output wire [4*32-1:0] s_axil_rdata,
+    output wire [4*2-1:0] s_axil_rresp,
+    output wire [    3:0] s_axil_rvalid,
+    input  wire [    3:0] s_axil_rready,
+    output wire [    3:0] irq,
+    // Host memory: AXI4
+    output wire [    3:0] m_axi_awid,
+    output wire [   31:0] m_axi_awaddr,
+    output wire [    7:0] m_axi_awlen,
+    output wire [    2:0] m_axi_awsize,
+    output wire [    1:0] m_axi_awburst,
+    output wire           m_axi_awlock,
+    output wire [    3:0] m_axi_awcache,
+    output wire [    2:0] m_axi_awprot,
+    output wire           m_axi_awvalid,
+    input  wire           m_axi_awready,
+    output wire [   63:0] m_axi_wdata,
+    output wire [    7:0] m_axi_wstrb,
+    output wire           m_axi_wlast,
+    output wire           m_axi_wvalid,
+    input  wire           m_axi_wready,
+    input  wire [    3:0] m_axi_bid,
+    input  wire [    1:0] m_axi_bresp,
+    input  wire           m_axi_bvalid,
+    output wire           m_axi_bready,
+    output wire [    3:0] m_axi_arid,
+    output wire [   31:0] m_axi_araddr,
+    output wire [    7:0] m_axi_arlen,
+    output wire [    2:0] m_axi_arsize,
+    output wire [    1:0] m_axi_arburst,
+    output wire           m_axi_arlock,
+    output wire [    3:0] m_axi_arcache,
+    output wire [    2:0] m_axi_arprot,
+    output wire           m_axi_arvalid,
+    input  wire           m_axi_arready,
+    input  wire [    3:0] m_axi_rid,
+    input  wire [   63:0] m_axi_rdata,
+    input  wire [    1:0] m_axi_rresp,
+    input  wire           m_axi_rlast,
+    input  wire           m_axi_rvalid,
+    output wire           m_axi_rready
+);
+endmodule
+
+`default_nettype wire
