@@ -1,0 +1,162 @@
+// A FIFO of packets: words become visible to the reader when their packet is committed, and can be taken back until
+// then. It is never full by surprise: the writer looks at `level` and `packets` before it writes.
+`default_nettype none
+
+module hero_packet_fifo #(
+    parameter WORDS = 4096,  // power of two
+    parameter PACKETS = 1024  // power of two
+) (
+    input  wire                     clk,
+    input  wire                     rst,
+    // Writer: `wr_commit` comes with the last word or later; `wr_len` in octets must fit the words written.
+    // `wr_abort` takes back all words since the last commit, one written in the same cycle too, and wins over `wr_commit`.
+    input  wire                     wr_valid,
+    input  wire [             63:0] wr_data,
+    input  wire                     wr_commit,
+    input  wire [             15:0] wr_len,
+    input  wire                     wr_abort,
+    // Words and packets from the write to the reader's last handshake
+    output reg  [  $clog2(WORDS):0] level,  // with words not committed
+    output reg  [  $clog2(WORDS):0] words,  // of committed packets
+    output reg  [$clog2(PACKETS):0] packets,
+    // Reader: `rd_len` is the head's while `rd_head`; the next packet is shown the cycle after the last word is taken if
+    // it was committed 5 cycles earlier.
+    output wire                     rd_head,
+    output wire [             15:0] rd_len,
+    output wire                     rd_valid,
+    input  wire                     rd_ready,
+    output wire [             63:0] rd_data,
+    output wire                     rd_last
+);
+    localparam AW = $clog2(WORDS);
+    localparam PW = $clog2(PACKETS);
+
+    wire commit = wr_commit && !wr_abort;
+    wire take = rd_valid && rd_ready;
+    wire take_last = take && rd_last;
+
+    // Writer
+    (* no_rw_check *) reg [63:0] data_mem[0:WORDS-1];
+    (* no_rw_check *) reg [15:0] size_mem[0:PACKETS-1];
+    reg [AW-1:0] wr_ptr, packet_start;
+    reg [PW-1:0] size_wr;
+    wire [AW-1:0] wr_next = wr_ptr + {{AW - 1{1'b0}}, wr_valid};
+    wire [AW:0] taken = {{AW{1'b0}}, take};
+    wire [AW:0] level_written = level + {{AW{1'b0}}, wr_valid} - taken;
+
+    always @(posedge clk) begin
+        if (wr_valid) data_mem[wr_ptr] <= wr_data;
+        if (commit) size_mem[size_wr] <= wr_len;
+    end
+
+    always @(posedge clk)
+        if (rst) begin
+            wr_ptr <= 0;
+            packet_start <= 0;
+            size_wr <= 0;
+            level <= 0;
+            words <= 0;
+            packets <= 0;
+        end else begin
+            wr_ptr <= wr_abort ? packet_start : wr_next;
+            if (commit) packet_start <= wr_next;
+            if (commit) size_wr <= size_wr + 1'b1;
+            level <= wr_abort ? words - taken : level_written;
+            words <= commit ? level_written : words - taken;
+            packets <= packets + {{PW{1'b0}}, commit} - {{PW{1'b0}}, take_last};
+        end
+
+    // Sizes: out of the memory, then counted in words
+    reg [PW-1:0] size_rd;
+    reg [PW:0] size_count;  // in the memory
+    reg [15:0] size_q, next_len;
+    reg [13:0] next_words;
+    reg size_q_valid, next_valid;
+    wire begin_packet;
+    wire next_move = !next_valid || begin_packet;
+    wire size_move = !size_q_valid || next_move;
+    wire size_fetch = size_move && size_count != 0;
+
+    always @(posedge clk) begin
+        if (size_move) size_q <= size_mem[size_rd];
+        if (next_move) next_len <= size_q;
+        if (next_move) next_words <= {1'b0, size_q[15:3]} + {13'b0, |size_q[2:0]};
+    end
+
+    always @(posedge clk)
+        if (rst) begin
+            size_rd <= 0;
+            size_count <= 0;
+            size_q_valid <= 0;
+            next_valid <= 0;
+        end else begin
+            if (size_fetch) size_rd <= size_rd + 1'b1;
+            size_count <= size_count + {{PW{1'b0}}, commit} - {{PW{1'b0}}, size_fetch};
+            if (size_move) size_q_valid <= size_count != 0;
+            if (next_move) next_valid <= size_q_valid;
+        end
+
+    // Data: memory, its output register `q`, the reader's register `out`. Words of one packet after the head's may be
+    // on their way already: `head_*` belongs to the reader, `behind_*` to that packet.
+    reg [AW-1:0] rd_ptr;
+    reg [13:0] left;  // words of the packet still in the memory
+    reg fetching;  // left != 0
+    reg q_valid, q_last, out_valid, out_last;
+    reg [63:0] q_data, out_data;
+    reg head_valid, behind_valid;
+    reg [15:0] head_len, behind_len;
+    wire out_move = !out_valid || rd_ready;
+    wire q_move = !q_valid || out_move;
+    wire fetch = q_move && fetching;
+    wire fetch_last = left == 14'd1;
+    assign begin_packet = next_valid && !fetching && !behind_valid;
+
+    always @(posedge clk) begin
+        if (q_move) q_data <= data_mem[rd_ptr];
+        if (q_move) q_last <= fetch_last;
+        if (out_move) out_data <= q_data;
+        if (out_move) out_last <= q_last;
+    end
+
+    always @(posedge clk)
+        if (rst) begin
+            rd_ptr <= 0;
+            left <= 0;
+            fetching <= 0;
+            q_valid <= 0;
+            out_valid <= 0;
+        end else begin
+            if (fetch) rd_ptr <= rd_ptr + 1'b1;
+            if (begin_packet) left <= next_words;
+            else if (fetch) left <= left - 1'b1;
+            if (begin_packet) fetching <= 1;
+            else if (fetch && fetch_last) fetching <= 0;
+            if (q_move) q_valid <= fetching;
+            if (out_move) out_valid <= q_valid;
+        end
+
+    // A packet that begins is the head, unless the head is still there and stays
+    wire to_head = begin_packet && !head_valid;
+    always @(posedge clk)
+        if (rst) begin
+            head_valid <= 0;
+            behind_valid <= 0;
+        end else begin
+            if (to_head || behind_valid && take_last) head_valid <= 1;
+            else if (take_last) head_valid <= begin_packet;
+            behind_valid <= behind_valid ? !take_last : begin_packet && head_valid && !take_last;
+        end
+
+    always @(posedge clk) begin
+        if (to_head || take_last) head_len <= behind_valid ? behind_len : next_len;
+        if (begin_packet) behind_len <= next_len;
+    end
+
+    assign rd_head = head_valid;
+    assign rd_len = head_len;
+    assign rd_valid = out_valid;
+    assign rd_data = out_data;
+    assign rd_last = out_last;
+endmodule
+
+`default_nettype wire
