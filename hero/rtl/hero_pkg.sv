@@ -1,7 +1,8 @@
 // Constants that more than one module knows. Registers, counters and events: ../README.md.
 `default_nettype none
 
-// verilator lint_off UNUSEDPARAM  (no module needs them all)
+// No module needs them all.
+// verilator lint_off UNUSEDPARAM
 package hero_pkg;
     // Meta of a received frame: offsets of its fields. Addresses of IP and the key are numbers (first octet
     // in the highest bits); MAC addresses have their first octet in bits 7:0, as the frame and the registers.
