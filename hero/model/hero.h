@@ -21,10 +21,11 @@ uint32_t hero_abi(void);
 /* After hardware reset; NULL without memory. */
 hero *hero_new(void);
 void hero_free(hero *h);
-/* Facts of the build: "bus", "setup", "routes", "sys_mhz"; -1: unknown name. */
+/* Facts of the build: "bus" (0 pcix, 1 xbar), "setup", "routes", "sys_mhz" (133: 133.33); -1: unknown name. */
 int64_t hero_parameter(const hero *h, const char *name);
 
-/* Host memory: bus address 0 is its first octet. Valid until hero_free. */
+/* Host memory, 64 MiB: bus address 0 is its first octet. Valid until hero_free. A read takes 8 cycles to its
+ * first word, as DRAM does; bus addresses above it answer DECERR. */
 uint8_t *hero_memory(hero *h, size_t *octets);
 
 /* Virtual time since the start, ns. */
@@ -36,7 +37,8 @@ uint32_t hero_run_until_irq(hero *h, uint64_t ns, uint32_t cards);
 /* Interrupt lines, a bit a card. */
 uint32_t hero_irq(const hero *h);
 
-/* Registers by number (0-63), through the card's AXI4-Lite port: a few cycles of virtual time pass. */
+/* Registers by number (0-63), through the card's AXI4-Lite port: a few cycles of virtual time pass.
+ * A card or register that is not there, or a card that does not answer, reads as 0xFFFFFFFF. */
 uint32_t hero_read(hero *h, unsigned card, unsigned reg);
 void hero_write(hero *h, unsigned card, unsigned reg, uint32_t value);
 
@@ -45,14 +47,14 @@ void hero_write(hero *h, unsigned card, unsigned reg, uint32_t value);
 #define HERO_RX_ER 2u
 #define HERO_NO_PAD 4u /* do not pad to 60 octets */
 
-/* Queues a frame (without preamble and FCS) for a card's receiver; it begins at `at` ns, or as soon as
- * the line is free with the gap of 12 octets. 0, or -1: bad card, empty, longer than 9216, or more than 4096 queued. */
+/* Queues a frame (without preamble and FCS) for a card's receiver; its preamble begins at `at` ns, or
+ * as soon as the line is free with the gap of 12 octets (8 ns an octet). 0, or -1: bad card, empty, longer than 9216, or more than 4096 queued. */
 int hero_receive(hero *h, unsigned card, const uint8_t *frame, size_t octets, uint64_t at, unsigned faults);
 /* Frames queued for a card's receiver that have not wholly arrived. */
 size_t hero_arriving(const hero *h, unsigned card);
 /* The next frame a card sent, without preamble and FCS: its length, or -1: none (or it has a bad FCS: -2,
  * or is longer than `room`: -3; both are taken away). `first` and `last`: when its first octet after the
- * preamble, and the last of its FCS, were on the wire, ns. */
+ * preamble, and the last of its FCS, went onto the wire, ns. Frames wait here without limit. */
 long hero_transmitted(hero *h, unsigned card, uint8_t *frame, size_t room, uint64_t *first, uint64_t *last);
 
 #ifdef __cplusplus
