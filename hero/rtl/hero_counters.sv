@@ -1,0 +1,53 @@
+// Counters of the registers: frames by route, and one a drop reason or other event. They wrap at 2^32.
+`default_nettype none
+
+module hero_counters #(
+    parameter ROUTES = 3
+) (
+    input  wire        sys_clk,
+    input  wire        sys_rst,      // at least 64 cycles, while clear_n walks
+    input  wire [ 5:0] clear_n,
+    // A frame enqueued: at most one in two cycles
+    input  wire        fwd,
+    input  wire        fwd_host,
+    input  wire [ 5:0] fwd_route,
+    // Pulses, numbered as DROP_CNT
+    input  wire [20:0] events,
+    // Reading: the value two cycles after the choice
+    input  wire [ 6:0] route,
+    output reg  [31:0] route_count,
+    output reg  [31:0] host_count,
+    input  wire [ 4:0] choice,
+    output reg  [31:0] event_count
+);
+    reg [31:0] routes[0:63];
+    reg add;
+    reg [5:0] add_route;
+    reg [31:0] add_value;
+    reg beyond;
+    reg [31:0] route_value;
+    always @(posedge sys_clk) begin
+        add <= fwd && !fwd_host;
+        add_route <= fwd_route;
+        add_value <= routes[fwd_route];
+        route_value <= routes[route[5:0]];
+        beyond <= route >= ROUTES[6:0];
+        route_count <= beyond ? 32'd0 : route_value;
+        if (sys_rst) routes[clear_n] <= 32'd0;
+        else if (add) routes[add_route] <= add_value + 32'd1;
+        host_count <= sys_rst ? 32'd0 : host_count + {31'd0, fwd && fwd_host};
+    end
+
+    reg [21*32-1:0] counts;
+    reg [31:0] chosen;
+    integer i;
+    always @(posedge sys_clk) begin
+        for (i = 0; i < 21; i = i + 1)
+            if (sys_rst) counts[i*32+:32] <= 32'd0;
+            else if (events[i]) counts[i*32+:32] <= counts[i*32+:32] + 32'd1;
+        chosen <= choice < 5'd21 ? counts[choice*32+:32] : 32'd0;
+        event_count <= chosen;
+    end
+endmodule
+
+`default_nettype wire

@@ -1,0 +1,223 @@
+// The 64 registers of a card on AXI4-Lite, its interrupt line and its counters.
+//
+// Whole words only: a write with other strobes answers SLVERR and has no effect. Writes to read-only registers, and
+// all writes while the card resets, have none either.
+`default_nettype none
+
+module hero_regs #(
+    parameter ROUTES = 3
+) (
+    input  wire         sys_clk,
+    input  wire         sys_rst,       // the hardware's: the bus side
+    input  wire         core_rst,      // the card's: all registers
+    input  wire [  5:0] clear_n,       // of hero_reset
+    input  wire         ready,
+    output reg          reset,         // pulse
+    input  wire [  7:0] s_axil_awaddr,
+    input  wire         s_axil_awvalid,
+    output wire         s_axil_awready,
+    input  wire [ 31:0] s_axil_wdata,
+    input  wire [  3:0] s_axil_wstrb,
+    input  wire         s_axil_wvalid,
+    output wire         s_axil_wready,
+    output reg  [  1:0] s_axil_bresp,
+    output reg          s_axil_bvalid,
+    input  wire         s_axil_bready,
+    input  wire [  7:0] s_axil_araddr,
+    input  wire         s_axil_arvalid,
+    output wire         s_axil_arready,
+    output reg  [ 31:0] s_axil_rdata,
+    output wire [  1:0] s_axil_rresp,
+    output reg          s_axil_rvalid,
+    input  wire         s_axil_rready,
+    output reg          irq,
+    // Settings
+    output reg          rx_enable,
+    output reg          tx_enable,
+    output reg          fast_enable,
+    output reg          promiscuous,
+    output reg  [ 47:0] mac,           // octet 0 in 7:0
+    output reg  [  1:0] card,
+    output reg  [31:13] cpl_base,
+    output reg  [ 95:0] peer_base,
+    // Rules, to hero_match
+    output reg          cfg_wr,
+    output reg  [  5:0] cfg_reg,
+    output reg  [ 31:0] cfg_data,
+    output reg  [  4:0] cfg_bank,
+    output reg          cfg_commit,
+    // Descriptor vectors: bit, or field, 0 RXLO, 1 RXHI, 2 TX
+    output reg  [  2:0] give,
+    output wire [ 31:0] vector,
+    input  wire [  5:0] free,
+    input  wire [ 15:0] held,
+    // State to read
+    input  wire         link,          // of another clock
+    input  wire         fast_open,
+    input  wire [ 31:0] tx_len,
+    input  wire [ 95:0] req_in,
+    input  wire [ 95:0] rsp_in,
+    // Events
+    input  wire [  7:0] interrupts,    // pulses, numbered as IRQ_UNMASKED
+    input  wire         fwd,
+    input  wire         fwd_host,
+    input  wire [  5:0] fwd_route,
+    input  wire [ 20:0] events         // pulses, numbered as DROP_CNT
+);
+    localparam [5:0] ID = 0, CMD = 1, STATUS = 2, MAC = 3, MAC_CARD = 4, IRQ_UNMASKED = 5, IRQ_MASK = 6,
+        IRQ_MASKED = 7, RXLO_DESC = 8, RXHI_DESC = 9, TX_LEN = 10, TX_DESC = 11, LEVELS = 12, CPL_BASE = 13,
+        ROUTE = hero_pkg::REG_ROUTE, CLASS = hero_pkg::REG_CLASS, NEXTHOP_MAC = hero_pkg::REG_NEXTHOP_MAC,
+        PEER_BASE = 50, REQ_IN = 53, RSP_IN = 56, FWD_CNT = 59, FWD_HOST = 62, DROP_CNT = 63;
+
+    // --- Writing: both channels at once ---
+    wire write = s_axil_awvalid && s_axil_wvalid && !s_axil_bvalid;
+    assign s_axil_awready = write;
+    assign s_axil_wready = write;
+    reg wr;
+    reg [5:0] wr_n;
+    reg [31:0] wr_data;
+    wire rule = wr_n >= ROUTE && wr_n < PEER_BASE;
+    reg [4:0] bank;
+    assign vector = cfg_data;
+
+    always @(posedge sys_clk) begin
+        wr <= write && (&s_axil_wstrb) && ready && !sys_rst;
+        wr_n <= s_axil_awaddr[7:2];
+        wr_data <= s_axil_wdata;
+        if (write) s_axil_bresp <= (&s_axil_wstrb) ? 2'b00 : 2'b10;
+        if (sys_rst) s_axil_bvalid <= 1'b0;
+        else if (write) s_axil_bvalid <= 1'b1;
+        else if (s_axil_bready) s_axil_bvalid <= 1'b0;
+    end
+
+    always @(posedge sys_clk) begin
+        cfg_data <= wr_data;
+        cfg_reg <= wr_n;
+        cfg_bank <= bank;
+        cfg_wr <= wr && rule;
+        cfg_commit <= wr && wr_n == CMD && wr_data[5];
+        reset <= wr && wr_n == CMD && wr_data[0];
+        give <= {3{wr}} & {wr_n == TX_DESC, wr_n == RXHI_DESC, wr_n == RXLO_DESC};
+        if (core_rst) begin
+            {cfg_wr, cfg_commit, reset, give} <= 6'd0;
+            bank <= 5'd0;
+            {promiscuous, fast_enable, tx_enable, rx_enable} <= 4'd0;
+            mac <= 48'd0;
+            card <= 2'd0;
+            cpl_base <= 19'd0;
+            peer_base <= 96'd0;
+        end else if (wr)
+            case (wr_n)
+                CMD: begin
+                    bank <= wr_data[12:8];
+                    {promiscuous, fast_enable, tx_enable, rx_enable} <= wr_data[4:1];
+                end
+                MAC: mac[31:0] <= wr_data;
+                MAC_CARD: {card, mac[47:32]} <= wr_data[17:0];
+                CPL_BASE: cpl_base <= wr_data[31:13];
+                PEER_BASE: peer_base[31:0] <= wr_data;
+                PEER_BASE + 6'd1: peer_base[63:32] <= wr_data;
+                PEER_BASE + 6'd2: peer_base[95:64] <= wr_data;
+                default: ;
+            endcase
+    end
+
+    // --- What was written last, for reading: a memory, cleared with the card ---
+    reg [31:0] written[0:63];
+    reg [31:0] kept;  // the bits of `wr_data` that the register has
+    always @*
+        case (wr_n)
+            MAC_CARD: kept = wr_data & 32'h0003_ffff;
+            IRQ_MASK: kept = wr_data & 32'h0000_00ff;
+            CPL_BASE: kept = wr_data & 32'hffff_e000;
+            default: kept = wr_data;
+        endcase
+
+    // Masks of routes (odd) and classes (the second three words of each) come up as all ones: no match.
+    reg mask_word;
+    always @*
+        case (clear_n)
+            15, 17, 19, 23, 24, 25, 29, 30, 31, 35, 36, 37, 41, 42, 43: mask_word = 1'b1;
+            default: mask_word = 1'b0;
+        endcase
+    always @(posedge sys_clk)
+        if (core_rst) written[clear_n] <= {32{mask_word}};
+        else if (wr) written[wr_n] <= kept;
+
+    // --- Interrupts: reading IRQ_MASKED clears what it shows; an event in the same cycle stays ---
+    reg [7:0] unmasked, mask;
+    wire [7:0] masked = unmasked & mask;
+    wire read_masked;
+    always @(posedge sys_clk) begin
+        unmasked <= (unmasked & ~(read_masked ? masked : 8'd0)) | interrupts;
+        if (wr && wr_n == IRQ_MASK) mask <= wr_data[7:0];
+        irq <= |masked && !read_masked;
+        if (core_rst) begin
+            unmasked <= 8'd0;
+            mask <= 8'd0;
+            irq <= 1'b0;
+        end
+    end
+
+    // --- Counters ---
+    reg [5:0] n;  // being read
+    reg [6:0] route;
+    reg [4:0] choice;
+    wire [31:0] route_count, host_count, event_count;
+    always @(posedge sys_clk) begin
+        route <= {2'd0, bank} + {1'b0, bank, 1'b0} + {5'd0, n[1:0] - FWD_CNT[1:0]};
+        if (core_rst) choice <= 5'd0;
+        else if (wr && wr_n == DROP_CNT) choice <= wr_data[4:0];
+    end
+    hero_counters #(.ROUTES(ROUTES)) counters (
+        .sys_clk(sys_clk), .sys_rst(core_rst), .clear_n(clear_n),
+        .fwd(fwd), .fwd_host(fwd_host), .fwd_route(fwd_route), .events(events),
+        .route(route), .route_count(route_count), .host_count(host_count),
+        .choice(choice), .event_count(event_count)
+    );
+
+    // --- Reading, four cycles: memories and counters, then the choice ---
+    reg [4:0] reading;  // one bit a cycle
+    assign s_axil_arready = reading == 5'd0 && !s_axil_rvalid;
+    assign s_axil_rresp = 2'b00;
+    assign read_masked = reading[4] && n == IRQ_MASKED;
+    wire [1:0] slot = n == REQ_IN || n == RSP_IN ? 2'd0 : n == REQ_IN + 6'd1 || n == RSP_IN + 6'd1 ? 2'd1 : 2'd2;
+    reg [31:0] message, word;
+    (* async_reg = "true" *) reg [1:0] link_sync;
+
+    always @(posedge sys_clk) begin
+        link_sync <= {link_sync[0], link};
+        word <= written[n];
+        message <= n < RSP_IN ? req_in[slot*32+:32] : rsp_in[slot*32+:32];
+        reading <= {reading[3:0], s_axil_arvalid && s_axil_arready};
+        if (s_axil_arready) n <= s_axil_araddr[7:2];
+        if (s_axil_rready) s_axil_rvalid <= 1'b0;
+        if (reading[4]) s_axil_rvalid <= 1'b1;
+        if (sys_rst) begin
+            reading <= 5'd0;
+            s_axil_rvalid <= 1'b0;
+        end
+    end
+
+    localparam [7:0] ROUTE_COUNT = ROUTES;
+    always @(posedge sys_clk)
+        if (reading[4])
+            case (n)
+                ID: s_axil_rdata <= 32'h4845524F;
+                CMD: s_axil_rdata <= {19'd0, bank, 3'd0, promiscuous, fast_enable, tx_enable, rx_enable, !ready};
+                STATUS: s_axil_rdata <= {16'd1, ROUTE_COUNT, 5'd0, fast_open, link_sync[1], ready};
+                IRQ_UNMASKED: s_axil_rdata <= {24'd0, unmasked};
+                IRQ_MASKED: s_axil_rdata <= {24'd0, masked};
+                RXLO_DESC, RXHI_DESC, TX_DESC: s_axil_rdata <= 32'd0;
+                TX_LEN: s_axil_rdata <= tx_len;
+                LEVELS: s_axil_rdata <= {held, 6'd0, free[5:4], 2'd0, free[3:2], 2'd0, free[1:0]};
+                REQ_IN, REQ_IN + 6'd1, REQ_IN + 6'd2, RSP_IN, RSP_IN + 6'd1, RSP_IN + 6'd2: s_axil_rdata <= message;
+                FWD_CNT, FWD_CNT + 6'd1, FWD_CNT + 6'd2: s_axil_rdata <= route_count;
+                FWD_HOST: s_axil_rdata <= host_count;
+                DROP_CNT: s_axil_rdata <= event_count;
+                default: s_axil_rdata <= word;
+            endcase
+    wire unused = &{1'b0, s_axil_awaddr[1:0], s_axil_araddr[1:0], CLASS, NEXTHOP_MAC};
+endmodule
+
+`default_nettype wire
