@@ -1,0 +1,177 @@
+"""What one card must do with a frame: the verdict, told from the frame and the registers alone.
+
+The model knows nothing of clocks, queues or the bus. Whether a queue has room is not its matter: a verdict
+of `FAST` or `HOST` may still end as a drop for a full queue, which `checker` allows and counts."""
+
+from dataclasses import dataclass, field
+
+from . import frames, registers as reg
+
+DROP, FAST, HOST = "drop", "fast", "host"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind`: DROP, FAST or HOST. `reason`: of a drop, one of `registers.VERDICTS`. `dest`: 0-2 peer, 3 host.
+    `frame`: what leaves (for FAST: but for the source MAC, which is the output card's)."""
+
+    kind: str
+    reason: str = ""
+    dest: int = 3
+    route: int = 0
+    high: bool = False
+    frame: bytes = b""
+
+
+@dataclass
+class Rule:
+    """A ternary match: a bit of `mask` that is 1 counts."""
+
+    pattern: int = 0
+    mask: int = 0
+    live: bool = False
+
+    def matches(self, value):
+        return self.live and (value ^ self.pattern) & self.mask == 0
+
+
+@dataclass
+class Header:
+    """The fields of an IPv4 header that the verdict looks at."""
+
+    options: bool
+    checksum_ok: bool
+    ttl: int
+    tos: int
+    proto: int
+    src: int
+    dst: int
+
+    @property
+    def key(self):
+        return self.dst << 48 | self.src << 16 | self.tos << 8 | self.proto
+
+
+def parse(frame):
+    """The IPv4 header of a frame, or None: another EtherType, or not a header that could be right."""
+    if len(frame) < 34 or int.from_bytes(frame[12:14], "big") != frames.IPV4 or frame[14] >> 4 != 4:
+        return None
+    size = 4 * (frame[14] & 15)
+    total = int.from_bytes(frame[16:18], "big")
+    if size < 20 or not size <= total <= len(frame) - 14:
+        return None
+    head = frame[14 : 14 + size]
+    number = lambda at, octets: int.from_bytes(head[at : at + octets], "big")
+    return Header(size > 20, frames.checksum(head) == 0, head[8], head[1], head[9], number(12, 4), number(16, 4))
+
+
+def edit(frame, next_hop):
+    """A forwarded frame: the next hop's MAC, TTL - 1, the header checksum made anew (no options)."""
+    head = frame[14:22] + bytes([frame[22] - 1, frame[23], 0, 0]) + frame[26:34]
+    return next_hop + frame[6:14] + head[:10] + frames.checksum(head).to_bytes(2, "big") + head[12:] + frame[34:]
+
+
+@dataclass
+class Card:
+    """A card's rules and switches, set as the driver sets them: by writing registers."""
+
+    index: int = 0
+    routes: int = 3
+    words: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.reset()
+
+    def reset(self):
+        """CMD.reset: all registers as after power-up."""
+        self.words = {n: reg.reset_value(n) for n in reg.READ_WRITE}
+        self.route = [Rule(0, 0xFFFFFFFF) for _ in range(self.routes)]
+        self.classes = [Rule(0, (1 << 80) - 1) for _ in range(4)]
+        self.next_hop = [0] * self.routes
+
+    def write(self, register, value):
+        """A write as on the bus; what only the card's machinery sees is left out."""
+        if register == reg.CMD and value & reg.CMD_RESET:
+            return self.reset()
+        if register not in reg.READ_WRITE:
+            return
+        self.words[register] = value & reg.writable(register)
+        if register in reg.RULES:
+            self._rule(register, value)
+        elif register == reg.CMD and value & reg.CMD_COMMIT:
+            for rule in self.route + self.classes:
+                rule.live = True
+
+    def read(self, register):
+        """What a read-write register must read as."""
+        return self.words[register]
+
+    def _rule(self, register, value):
+        if register < reg.CLASS or register >= reg.NEXTHOP_MAC:
+            self._route(register, value)
+            return
+        number, word = divmod(register - reg.CLASS, 6)
+        rule = self.classes[number]
+        rule.live = False
+        shift, width = ((48, 32), (16, 32), (0, 16))[word % 3]
+        name = "pattern" if word < 3 else "mask"
+        clear = getattr(rule, name) & ~(((1 << width) - 1) << shift)
+        setattr(rule, name, clear | (value & (1 << width) - 1) << shift)
+
+    def _route(self, register, value):
+        first = reg.ROUTE if register < reg.CLASS else reg.NEXTHOP_MAC
+        dest, second = divmod(register - first, 2)
+        number = 3 * (self.words[reg.CMD] >> reg.CMD_BANK_SHIFT & 31) + dest
+        if number >= self.routes:
+            return
+        rule = self.route[number]
+        rule.live = False
+        if first == reg.NEXTHOP_MAC:
+            old = self.next_hop[number]
+            self.next_hop[number] = (
+                old & 0xFFFFFFFF | (value & 0xFFFF) << 32 if second else old & 0xFFFF << 32 | value
+            )
+        elif second:
+            rule.mask = value
+        else:
+            rule.pattern = value
+
+    @property
+    def mac(self):
+        return (self.words[reg.MAC_LOW] | (self.words[reg.MAC_HIGH] & 0xFFFF) << 32).to_bytes(6, "little")
+
+    def verdict(self, frame, bad_fcs=False):
+        """What must become of a frame (without FCS) from the wire; `bad_fcs`: also for a frame with rx_er."""
+        command = self.words[reg.CMD]
+        own = frame[:6] == self.mac
+        header = parse(frame)
+        limit = frames.MAX_VLAN_FRAME if frame[12:14] == b"\x81\x00" else frames.MAX_FRAME
+        reasons = (
+            (not command & reg.CMD_RX, "disabled"),
+            (bad_fcs, "bad_fcs"),
+            (len(frame) < frames.MIN_FRAME, "runt"),
+            (len(frame) > limit, "giant"),
+            (header is not None and not header.checksum_ok, "bad_checksum"),
+            (not (own or frame[:1] and frame[0] & 1 or command & reg.CMD_PROMISCUOUS), "foreign_mac"),
+        )
+        for holds, reason in reasons:
+            if holds:
+                return Verdict(DROP, reason)
+        if command & reg.CMD_FAST and own and header and not header.options and header.ttl > 1:
+            for number, rule in enumerate(self.route):
+                if rule.matches(header.dst):
+                    dest = number % 3
+                    next_hop = self.next_hop[number].to_bytes(6, "little")
+                    high = self.classes[dest].matches(header.key)
+                    return Verdict(FAST, "", dest, number, high, edit(frame, next_hop))
+        return Verdict(HOST, high=header is not None and self.classes[3].matches(header.key), frame=frame)
+
+
+def peer(card, dest):
+    """The card behind destination `dest` of `card` (also: behind source slot `dest`)."""
+    return dest if dest < card else dest + 1
+
+
+def slot(card, of):
+    """The source slot (and destination number) that `card` has at card `of`."""
+    return card if card < of else card - 1

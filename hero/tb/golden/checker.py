@@ -1,0 +1,182 @@
+"""The ledger of a run: every frame sent, what may become of it, and what did.
+
+It checks the properties P2 (nothing is lost after it was enqueued), P3 (order per source, priority and output)
+and P4 (each drop has a named verdict or a full queue, and is counted) from outside: by frames and counters alone."""
+
+from collections import Counter, defaultdict, deque
+from dataclasses import dataclass
+
+from . import registers as reg
+from .card import DROP, FAST, HOST, peer
+from .frames import MIN_FRAME
+
+FULL = ("input_full", "peer_full", "host_full")
+
+
+@dataclass
+class Record:
+    """A frame under way. `source`: (place, card). `verdicts`: what may become of it, normally one thing.
+    `optional`: a fault was on its way, it may be lost."""
+
+    serial: int
+    source: tuple
+    verdicts: tuple
+    optional: bool = False
+    arrived: object = None
+
+
+class Ledger:
+    """`cards`: the models, by index. Frames must be one of their kind (`frames.stamp`), or at least those that
+    leave at the same place."""
+
+    def __init__(self, cards):
+        self.cards = cards
+        self.records = defaultdict(list)  # by source
+        self.waiting = defaultdict(deque)  # by what will be seen
+        self.last = {}  # serial, by source, priority and output
+        self.errors = []
+        self.serial = 0
+        self.seen_on_wire = Counter()
+        self.seen_at_host = Counter()
+
+    def sent(self, card, frame, *verdicts, bad_fcs=False):
+        """A frame goes into `card` from its wire; `verdicts` when there may be more than one."""
+        return self._record(("wire", card), verdicts or (self.cards[card].verdict(frame, bad_fcs),))
+
+    def from_host(self, card, frame):
+        """The driver gives `card` a frame to transmit; the card pads it."""
+        return self._record(("host", card), (), ("wire", card, frame.ljust(MIN_FRAME, b"\0")))
+
+    def on_wire(self, card, frame):
+        """`card` sent a frame (without FCS)."""
+        self.seen_on_wire[card] += 1
+        self._seen(("wire", card, frame))
+
+    def at_host(self, card, high, frame):
+        """The driver of `card` got a frame in the ring of that priority."""
+        self.seen_at_host[card] += 1
+        self._seen(("host", card, bool(high), frame))
+
+    def forgive(self, card):
+        """`card` was reset or disturbed: what it had in hand, or was to come to it, may be lost. Its counters start anew."""
+        for source, records in self.records.items():
+            for record in records:
+                touches = source[1] == card or any(v.kind == FAST and peer(source[1], v.dest) == card for v in record.verdicts)
+                record.optional |= touches and record.arrived is None
+        for place in ("wire", "host"):
+            self.records[place, card] = [r for r in self.records[place, card] if r.optional and r.arrived is None]
+        self.seen_on_wire[card] = self.seen_at_host[card] = 0
+
+    def open(self):
+        """Records of frames that are still to come out, oldest first."""
+        missing = (r for records in self.records.values() for r in records if r.arrived is None and not r.optional)
+        return sorted((r for r in missing if not self._drop_only(r)), key=lambda r: r.serial)
+
+    def check(self, card, counters, forwarded, exact=True):
+        """Compares a card's counters with the ledger, once all is quiet. `counters`: by name; `forwarded`: by route,
+        last the host's. `exact`: without forgiven frames. Returns the complaints, those of the whole run included."""
+        tally = Tally(self, card, counters, forwarded)
+        return self.errors + [f"card {card}: {text}" for text in tally.complaints(exact)]
+
+    def _record(self, source, verdicts, *outcomes):
+        self.serial += 1
+        record = Record(self.serial, source, verdicts)
+        self.records[source].append(record)
+        for verdict in verdicts:
+            if verdict.kind != DROP:
+                self.waiting[self._outcome(source[1], verdict)].append((record, verdict))
+        for outcome in outcomes:
+            self.waiting[outcome].append((record, None))
+        return record
+
+    def _outcome(self, card, verdict):
+        if verdict.kind == HOST:
+            return ("host", card, verdict.high, verdict.frame)
+        output = peer(card, verdict.dest)
+        return ("wire", output, verdict.frame[:6] + self.cards[output].mac + verdict.frame[12:])
+
+    def _seen(self, outcome):
+        queue = self.waiting.get(outcome, ())
+        while queue and queue[0][0].arrived is not None:  # came out as another of its verdicts
+            queue.popleft()
+        if not queue:
+            place, card, *_, frame = outcome
+            self.errors.append(f"nobody sent what {place} {card} got ({len(frame)} octets): {frame[:40].hex()} ... {frame[-8:].hex()}")
+            return
+        record, verdict = queue.popleft()
+        record.arrived = verdict or True
+        stream = (record.source, bool(verdict and verdict.high), outcome[:2])
+        if self.last.get(stream, 0) > record.serial:
+            self.errors.append(f"out of order: {stream}: {record.serial} after {self.last[stream]}")
+        self.last[stream] = record.serial
+
+    @staticmethod
+    def _drop_only(record):
+        return bool(record.verdicts) and all(v.kind == DROP for v in record.verdicts)
+
+
+class Tally:
+    """The sums of one source card."""
+
+    def __init__(self, ledger, card, counters, forwarded):
+        self.counters, self.forwarded = counters, forwarded
+        self.records = ledger.records["wire", card]
+        self.transmitted = ledger.records["host", card]
+        self.seen_on_wire = ledger.seen_on_wire[card]
+        self.optional = sum(r.optional and r.arrived is None for r in self.records)
+        self.certain = Counter()
+        self.possible = Counter()
+        self.delivered = Counter()
+        self.undelivered = 0
+        for record in self.records:
+            self._add(record)
+
+    def _add(self, record):
+        reasons = [v.reason for v in record.verdicts]
+        if len(reasons) == 1 and not record.optional:
+            self.certain[reasons[0]] += 1
+        self.possible.update(set(reasons))
+        if record.arrived is not None:
+            where = record.arrived.route if record.arrived.kind == FAST else len(self.forwarded) - 1
+            self.delivered[where] += 1
+        elif not record.optional and "" in reasons:
+            self.undelivered += 1
+
+    def complaints(self, exact):
+        yield from self._conservation()
+        yield from self._verdicts()
+        yield from self._forwarded(exact)
+        full = sum(self.counters[name] for name in FULL)
+        if exact and not self.optional:
+            if self.counters["received"] != len(self.records):
+                yield f"{len(self.records)} frames sent to it, counted {self.counters['received']}"
+            if self.undelivered > full:
+                yield f"{self.undelivered} frames are missing, only {full} fell to full queues"
+            if self.counters["sent"] != self.seen_on_wire:
+                yield f"{self.seen_on_wire} frames seen on its wire, counted {self.counters['sent']}"
+        missing = sum(r.arrived is None and not r.optional for r in self.transmitted)
+        if missing:
+            yield f"{missing} frames of the host never came out"
+
+    def _conservation(self):
+        told = sum(self.forwarded) + sum(self.counters[name] for name in reg.VERDICTS)
+        if self.counters["received"] != told:
+            yield f"received {self.counters['received']} but enqueued or dropped {told}"
+
+    def _verdicts(self):
+        """A named drop happens exactly to those that deserve it; only a full input FIFO may come first."""
+        for name in reg.VERDICTS:
+            if name in FULL:
+                continue
+            counted = self.counters[name]
+            if counted > self.possible[name]:
+                yield f"{name}: counted {counted}, at most {self.possible[name]} deserved it"
+            if counted + self.counters["input_full"] < self.certain[name]:
+                yield f"{name}: counted {counted}, {self.certain[name]} deserved it"
+
+    def _forwarded(self, exact):
+        for where, count in enumerate(self.forwarded):
+            arrived = self.delivered[where]
+            if not arrived <= count <= arrived + (self.optional if not exact or self.optional else 0):
+                name = "host" if where == len(self.forwarded) - 1 else f"route {where}"
+                yield f"{name}: enqueued {count}, came out {arrived}"
