@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use bora_bench::chart;
 use bora_bench::engine::{
-    Plan, Section, fairness, latency, markdown, memif, overload, parallel, priority, services,
+    Plan, Section, fairness, latency, memif, overload, parallel, priority, publish, services,
     throughput,
 };
-use bora_bench::{chart, document, write};
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// Measures the engine.
@@ -98,16 +98,7 @@ fn main() -> anyhow::Result<()> {
     for benchmark in Benchmark::value_variants().iter().filter(chosen) {
         sections.push(benchmark.run(plan)?);
     }
-    let mut text = format!(
-        "{}; medians of {} rounds of {} ms (lowest to highest).\n",
-        bora_bench::machine_text(),
-        plan.rounds,
-        plan.time.as_millis()
-    );
-    for section in &sections {
-        text.push_str(&markdown(section));
-    }
-    println!("{text}");
+    publish("engine", plan, &sections, options.document.as_deref())?;
     if let Some(path) = &options.plot {
         let panels: Vec<_> = sections
             .iter()
@@ -116,12 +107,5 @@ fn main() -> anyhow::Result<()> {
         let plot = chart::lines("The engine under load", &panels);
         fs::write(path, plot).with_context(|| path.display().to_string())?;
     }
-    if let Some(path) = &options.document {
-        document::update(path, "bench-engine", &text)?;
-    }
-    let rows: Vec<_> = sections
-        .into_iter()
-        .flat_map(|section| section.rows)
-        .collect();
-    write("engine", &rows)
+    Ok(())
 }

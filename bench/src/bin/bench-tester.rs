@@ -5,9 +5,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bora_bench::engine::{Plan, Section, markdown};
+use bora_bench::engine::{Plan, Section, publish};
 use bora_bench::tester::{memif, pacing, veth};
-use bora_bench::{document, write};
 use clap::{Parser, ValueEnum};
 
 /// Measures how the tester sends.
@@ -58,19 +57,5 @@ fn main() -> anyhow::Result<()> {
     for benchmark in Benchmark::value_variants().iter().filter(chosen) {
         sections.push(benchmark.run(plan)?);
     }
-    let mut text = format!(
-        "{}; medians of {} rounds of {} ms (lowest to highest).\n",
-        bora_bench::machine_text(),
-        plan.rounds,
-        plan.time.as_millis()
-    );
-    for section in &sections {
-        text.push_str(&markdown(section));
-    }
-    println!("{text}");
-    if let Some(path) = &options.document {
-        document::update(path, "bench-tester", &text)?;
-    }
-    let rows: Vec<_> = sections.into_iter().flat_map(|all| all.rows).collect();
-    write("tester", &rows)
+    publish("tester", plan, &sections, options.document.as_deref())
 }

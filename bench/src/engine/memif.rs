@@ -23,7 +23,7 @@ const RATE: (&str, &str) = ("throughput", "packets/s");
 const CPU_RATE: (&str, &str) = ("packets per CPU-second", "1/s");
 const BUSY: (&str, &str) = ("processor time a packet without empty polls", "ns");
 const ROUND: (&str, &str) = ("packets a round with packets", "");
-const LOG2_RING: u8 = 10;
+pub(crate) const LOG2_RING: u8 = 10;
 /// CPU of the generator, and of the subject.
 const CORES: [usize; 2] = [0, 1];
 /// How long it may take until packets flow.
@@ -244,6 +244,21 @@ fn options<'a>(
     }
 }
 
+/// Bora's end of a link to testpmd.
+pub(crate) fn config(role: Role, socket: &Path) -> Config {
+    Config {
+        role,
+        socket: socket.into(),
+        id: 0,
+        secret: String::new(),
+        name: "bora".into(),
+        queues: 1,
+        log2_ring_size: LOG2_RING,
+        // testpmd does not seal its memory
+        unsealed_regions: true,
+    }
+}
+
 impl Forwarder {
     fn start(subject: Subject, role: Role, socket: &Path) -> anyhow::Result<Self> {
         match subject {
@@ -266,18 +281,7 @@ impl Forwarder {
             }
             Subject::Bora => {
                 let (tables, memory) = (Tables::default_route(0)?, Memory::new(1)?);
-                let config = Config {
-                    role,
-                    socket: socket.into(),
-                    id: 0,
-                    secret: String::new(),
-                    name: "bora".into(),
-                    queues: 1,
-                    log2_ring_size: LOG2_RING,
-                    // testpmd does not seal its memory
-                    unsealed_regions: true,
-                };
-                let (port, queues) = Memif::open(config, memory.region.clone())?;
+                let (port, queues) = Memif::open(config(role, socket), memory.region.clone())?;
                 let ports = queues.into_iter().map(Queue::Memif).map(Port::from);
                 let settings = Settings {
                     core: Some(CORES[1]),

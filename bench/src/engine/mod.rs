@@ -16,7 +16,7 @@ mod witness;
 
 use std::time::Duration;
 
-pub use report::{Aim, Section, markdown};
+pub use report::{Aim, Section, publish};
 pub use trial::{Input, Measured, Trial, capacity};
 pub use witness::{Seen, Witness};
 

@@ -1,7 +1,9 @@
 //! What a benchmark says, as Markdown.
 
 use std::fmt::Write;
+use std::path::Path;
 
+use super::Plan;
 use crate::Row;
 use crate::chart::Panel;
 use crate::fib_report::number;
@@ -45,9 +47,37 @@ impl Section {
     }
 }
 
+/// Prints the sections, and writes them into the part `bench-NAME` of a document and their numbers to
+/// `target/bench/NAME.json`.
+///
+/// # Errors
+/// If these cannot be written.
+pub fn publish(
+    name: &str,
+    plan: Plan,
+    sections: &[Section],
+    document: Option<&Path>,
+) -> anyhow::Result<()> {
+    let mut text = format!(
+        "{}; medians of {} rounds of {} ms (lowest to highest).\n",
+        crate::machine_text(),
+        plan.rounds,
+        plan.time.as_millis()
+    );
+    for section in sections {
+        text.push_str(&markdown(section));
+    }
+    println!("{text}");
+    if let Some(path) = document {
+        crate::document::update(path, &format!("bench-{name}"), &text)?;
+    }
+    let rows = sections.iter().flat_map(|section| section.rows.clone());
+    crate::write(name, &rows.collect::<Vec<_>>())
+}
+
 /// The section with a table for each metric: a line a case, a column a subject, cells with the
 /// median, the lowest and the highest round, and the ratio to the subject compared with.
-pub fn markdown(section: &Section) -> String {
+fn markdown(section: &Section) -> String {
     let mut text = format!("\n### {}\n", section.title);
     for note in &section.notes {
         let _ = writeln!(text, "\n{note}");

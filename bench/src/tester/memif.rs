@@ -10,18 +10,16 @@ use std::time::Duration;
 use anyhow::Context;
 use bora_buffer::{MAX_BATCH, Pool, Region, SharedFrames};
 use bora_port::Queue;
-use bora_port::memif::{Config, Port, Role};
+use bora_port::memif::{Port, Role};
 use bora_tester::ports::Kind;
 
 use super::{
     BATCH, CORES, FRAME, MANY, Sample, Samples, Socket, patiently, pin, port, send, socket, watch,
 };
 use crate::cpu::Usage;
-use crate::engine::memif::{HUGE, free_huge_pages};
+use crate::engine::memif::{HUGE, LOG2_RING, config, free_huge_pages};
 use crate::engine::testpmd::{self, Device, Options, Testpmd};
 use crate::engine::{Plan, Section};
-
-const LOG2_RING: u8 = 10;
 
 /// Who sends.
 #[derive(Clone, Copy)]
@@ -51,17 +49,7 @@ impl Drain {
     fn open(socket: &Path) -> anyhow::Result<Self> {
         let region = Arc::new(Region::new(8192, 2048)?);
         let frames = SharedFrames::of_new_region(&region);
-        let config = Config {
-            role: Role::Server,
-            socket: socket.into(),
-            id: 0,
-            secret: String::new(),
-            name: "bora".into(),
-            queues: 1,
-            log2_ring_size: LOG2_RING,
-            unsealed_regions: true,
-        };
-        let (port, mut queues) = Port::open(config, region.clone())?;
+        let (port, mut queues) = Port::open(config(Role::Server, socket), region.clone())?;
         let queue = queues.pop().context("a queue")?;
         Ok(Self {
             _port: port,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use bora_lab::Namespace;
 use bora_tester::generate::Generator;
-use bora_tester::ports::Kind;
+use bora_tester::ports::{Kind, netns};
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 use super::counter::{Bare, Counter};
@@ -60,7 +60,7 @@ impl Pair {
             space.run(&["ip", "link", "set", name, "up"])?;
         }
         let (index, mac) = (right.ifindex(COUNTING)?, right.mac(COUNTING)?);
-        let counter = inside(&right, || Counter::new(index))?;
+        let counter = netns::inside(Some(right.name()), || Counter::new(index))?;
         // the receiving half runs on a thread of the kernel's, on a CPU of its own
         let threaded = format!("echo 1 > /sys/class/net/{COUNTING}/threaded");
         right.run(&["sh", "-c", &threaded])?;
@@ -235,17 +235,4 @@ fn pin_receiver() -> anyhow::Result<()> {
 
 fn mac_text(mac: [u8; 6]) -> String {
     bora_wire::MacAddr(mac).to_string()
-}
-
-fn inside<T: Send>(
-    space: &Namespace,
-    run: impl FnOnce() -> anyhow::Result<T> + Send,
-) -> anyhow::Result<T> {
-    thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            space.enter()?;
-            run()
-        });
-        worker.join().map_err(|_| anyhow!("a thread failed"))?
-    })
 }

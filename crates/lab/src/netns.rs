@@ -1,11 +1,10 @@
 //! Network namespaces that go when they are dropped.
 
-use std::fs::{self, File};
-use std::os::fd::AsFd;
+use std::fs;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use bora_tester::ports::netns;
 
 /// What the names of the lab's namespaces begin with: as those of the tester's own links.
 const PREFIX: &str = bora_tester::calibrate::NAMESPACES;
@@ -49,9 +48,7 @@ impl Namespace {
 
     /// Moves the calling thread inside, for good.
     pub fn enter(&self) -> anyhow::Result<()> {
-        let file = File::open(format!("/run/netns/{}", self.name))?;
-        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
-            .with_context(|| format!("cannot enter {}", self.name))
+        netns::enter(&self.name)
     }
 
     /// Index of an interface inside.

@@ -12,12 +12,13 @@ use bora_tester::clock;
 use bora_tester::findings::StreamFindings;
 use bora_tester::link::Link;
 use bora_tester::live::{Receiver, Sender, Sent};
+use bora_tester::ports::netns;
 use bora_tester::schedule::Schedule;
 use bora_tester::traffic::{self, FrameMix, Stream, Values};
 use bora_tester::trial::TrialSpec;
 use bora_wire::MacAddr;
 
-use crate::netns::{Namespace, clean_up_on_signals};
+use crate::netns::clean_up_on_signals;
 use crate::network::{HOST_PORT, Network, tester_cpus, v4, v6};
 
 /// From the order to send to the first frame, ns.
@@ -76,7 +77,7 @@ impl Testbed {
         network.settle_neighbours()?;
         let [host_a, host_b] = [0, 1].map(|index| &network.hosts()[index]);
         let index = host_b.ifindex(HOST_PORT)?;
-        let receiver = inside(host_b, move || Receiver::new(index))?;
+        let receiver = netns::inside(Some(host_b.name()), move || Receiver::new(index))?;
         let link = Link {
             source: MacAddr(host_a.mac(HOST_PORT)?),
             next_hop: MacAddr(network.router().mac("ra")?),
@@ -190,22 +191,6 @@ fn imix() -> FrameMix {
         name: String::from("imix"),
         lengths: vec![64, 594, 64, 64, 594, 64, 64, 594, 64, 64, 594, 1518],
     }
-}
-
-/// Runs something on a thread of its own inside a namespace.
-fn inside<T: Send>(
-    space: &Namespace,
-    run: impl FnOnce() -> anyhow::Result<T> + Send,
-) -> anyhow::Result<T> {
-    thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            space.enter()?;
-            run()
-        });
-        worker
-            .join()
-            .map_err(|_| anyhow::anyhow!("a thread failed"))?
-    })
 }
 
 fn pin(cpu: u32) {

@@ -103,11 +103,7 @@ fn octet(rule: &Rule, position: usize) -> Ternary<u8> {
                     source,
                     destination,
                 } if at < 4 => {
-                    let address = if position < DESTINATION {
-                        source
-                    } else {
-                        destination
-                    };
+                    let address = either(position, source, destination);
                     (
                         address.value.to_be_bytes()[at],
                         address.mask.to_be_bytes()[at],
@@ -117,11 +113,7 @@ fn octet(rule: &Rule, position: usize) -> Ternary<u8> {
                     source,
                     destination,
                 } => {
-                    let address = if position < DESTINATION {
-                        source
-                    } else {
-                        destination
-                    };
+                    let address = either(position, source, destination);
                     (
                         address.value.to_be_bytes()[at],
                         address.mask.to_be_bytes()[at],
@@ -131,6 +123,15 @@ fn octet(rule: &Rule, position: usize) -> Ternary<u8> {
             };
             Ternary { value, mask }
         }
+    }
+}
+
+/// The address that an octet of the key is of.
+fn either<T>(position: usize, source: T, destination: T) -> T {
+    if position < DESTINATION {
+        source
+    } else {
+        destination
     }
 }
 

@@ -7,7 +7,7 @@ mod info;
 mod learn;
 mod management;
 mod neighbour;
-pub(crate) mod netns;
+pub mod netns;
 mod open;
 mod redirect;
 mod side;

@@ -9,7 +9,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Runs something in the network namespace of this name (`ip netns`), on a thread that ends with
 /// it; `None` runs it here. Sockets stay in the namespace they were opened in.
-pub(crate) fn inside<T: Send>(
+///
+/// # Errors
+/// As of `run`, or see [`enter`].
+pub fn inside<T: Send>(
     netns: Option<&str>,
     run: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<T> {
@@ -26,7 +29,10 @@ pub(crate) fn inside<T: Send>(
 }
 
 /// Moves the calling thread into a network namespace, for good.
-fn enter(name: &str) -> anyhow::Result<()> {
+///
+/// # Errors
+/// There is none of this name, or Linux does not let us in.
+pub fn enter(name: &str) -> anyhow::Result<()> {
     let file = File::open(format!("/run/netns/{name}")).with_context(|| {
         format!("no network namespace {name}; `ip netns` lists those there are")
     })?;
