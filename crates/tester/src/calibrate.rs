@@ -317,7 +317,7 @@ pub fn calibrate(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trial::{Counts, StreamOutcome, Trial, new_histogram};
+    use crate::trial::{StreamOutcome, Trial};
 
     /// Carries so many frames a second.
     struct Model(f64);
@@ -326,28 +326,11 @@ mod tests {
         fn trial(&mut self, spec: &TrialSpec) -> anyhow::Result<Trial> {
             let time = spec.time().as_secs_f64();
             let rate = spec.steps[0].rate.min(5e6);
-            let mut latency = new_histogram();
-            latency.record(7_000)?;
-            let outcome = StreamOutcome {
-                counts: Counts {
-                    sent: (rate * time) as u64,
-                    received: (rate.min(self.0) * time) as u64,
-                    ..Counts::default()
-                },
-                latency,
-                longest_gap: 0,
-                tail_lost: false,
-                last_loss: None,
-            };
-            Ok(Trial {
-                streams: vec![outcome; spec.traffic.streams.len()],
-                elapsed: spec.time(),
-                lateness: new_histogram(),
-                unknown_damaged: 0,
-                foreign: 0,
-                missed: 0,
-                interrupted: false,
-            })
+            let [sent, received] = [rate, rate.min(self.0)].map(|rate| (rate * time) as u64);
+            let mut outcome = StreamOutcome::of(sent, received);
+            outcome.latency.record(7_000)?;
+            let streams = vec![outcome; spec.traffic.streams.len()];
+            Ok(Trial::of(streams, spec.time()))
         }
     }
 

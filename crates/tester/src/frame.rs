@@ -20,7 +20,12 @@ const FILL_SEED: u64 = 0x0b07_a0b0;
 
 /// Shortest frame of a stream, octets with FCS: 64 with IPv4, 84 with IPv6, 4 more with a tag.
 pub fn least_length(stream: &Stream) -> u16 {
-    (signature_offset(stream) + signature::LENGTH + FCS) as u16
+    least_length_of(is_v4(stream), stream.vlan.is_some())
+}
+
+/// As [`least_length`], of all streams of an IP version, with a tag or without.
+pub(crate) fn least_length_of(v4: bool, tagged: bool) -> u16 {
+    (signature_offset(v4, tagged) + signature::LENGTH + FCS) as u16
 }
 
 /// Octets of which each frame has those behind its signature, at the same places.
@@ -32,16 +37,20 @@ pub(crate) fn filling(octets: usize) -> Vec<u8> {
 
 /// Where the IP header starts in the frames of a stream.
 pub(crate) fn ip_offset(stream: &Stream) -> usize {
-    ethernet::HEADER_LEN + stream.vlan.map_or(0, |_| vlan::HEADER_LEN)
+    link_length(stream.vlan.is_some())
 }
 
-fn signature_offset(stream: &Stream) -> usize {
-    let ip = if is_v4(stream) {
+fn link_length(tagged: bool) -> usize {
+    ethernet::HEADER_LEN + if tagged { vlan::HEADER_LEN } else { 0 }
+}
+
+fn signature_offset(v4: bool, tagged: bool) -> usize {
+    let ip = if v4 {
         ipv4::MIN_HEADER_LEN
     } else {
         ipv6::HEADER_LEN
     };
-    ip_offset(stream) + ip + udp::HEADER_LEN
+    link_length(tagged) + ip + udp::HEADER_LEN
 }
 
 /// Whether a stream is of IPv4.
@@ -73,8 +82,11 @@ pub struct Template {
 impl Template {
     /// Frames of a stream that are `length` octets with FCS, at least [`least_length`].
     pub fn new(stream: &Stream, id: u16, link: Link, length: u16) -> Self {
-        let (ip, at) = (ip_offset(stream), signature_offset(stream));
         let v4 = is_v4(stream);
+        let (ip, at) = (
+            ip_offset(stream),
+            signature_offset(v4, stream.vlan.is_some()),
+        );
         let end = usize::from(length.max(least_length(stream))) - FCS;
         let mut octets = filling(end);
         octets[..at + signature::LENGTH].fill(0);

@@ -29,7 +29,8 @@ pub fn measure(
     progress: &mut dyn FnMut(&Step<'_>),
 ) -> anyhow::Result<()> {
     let changes = Arc::new(Changes::default());
-    let options = options(job, hook(device, job, &changes)?);
+    let time = time_of(&job.test.time, job).unwrap_or(Options::default().time);
+    let options = options(job, time, hook(device, job, time, &changes)?);
     let mut context = Context {
         bench,
         traffic: job.case.traffic.clone(),
@@ -56,16 +57,19 @@ fn limit(job: &Job<'_>) -> Limit {
     }
 }
 
-fn options(job: &Job<'_>, hook: Option<Hook>) -> Options {
+fn time_of(time: &Option<Variant<Time>>, job: &Job<'_>) -> Option<Duration> {
+    time.as_ref().map(|time| time.pick(job.length).0)
+}
+
+/// What the method is told; `time` is that of a trial.
+fn options(job: &Job<'_>, time: Duration, hook: Option<Hook>) -> Options {
     let (test, usual) = (job.test, Options::default());
-    let pick = |time: &Option<Variant<Time>>| time.as_ref().map(|time| time.pick(job.length).0);
     let shares = |shares: &Option<Vec<Share>>| {
         let shares = shares.iter().flatten();
         shares.map(|share| share.0).collect::<Vec<f64>>()
     };
     let frame = job.case.traffic.frames.mean();
     let frames = |rate: &Rate| rate.0.frames(job.speed, frame);
-    let time = pick(&test.time).unwrap_or(usual.time);
     let width = test.width.as_ref().map(|width| width.pick(job.length).0);
     let trials = test.trials.as_ref().map(|trials| trials.pick(job.length));
     Options {
@@ -77,8 +81,8 @@ fn options(job: &Job<'_>, hook: Option<Hook>) -> Options {
         exceed: test.exceed.map_or(usual.exceed, |share| share.0),
         width: width.unwrap_or(usual.width),
         time,
-        initial_time: pick(&test.initial_time).unwrap_or(INITIAL.min(time)),
-        sum_time: pick(&test.sum_time).unwrap_or(time),
+        initial_time: time_of(&test.initial_time, job).unwrap_or(INITIAL.min(time)),
+        sum_time: time_of(&test.sum_time, job).unwrap_or(time),
         trials: trials.unwrap_or(usual.trials),
         loads: shares(&test.loads),
         rates: test.rates.iter().flatten().map(frames).collect(),
@@ -91,7 +95,12 @@ fn options(job: &Job<'_>, hook: Option<Hook>) -> Options {
 }
 
 /// What the method does to the router meanwhile.
-fn hook(device: &Device, job: &Job<'_>, changes: &Arc<Changes>) -> anyhow::Result<Option<Hook>> {
+fn hook(
+    device: &Device,
+    job: &Job<'_>,
+    time: Duration,
+    changes: &Arc<Changes>,
+) -> anyhow::Result<Option<Hook>> {
     let missing = |what: &str| format!("[router] has no `{what}` (or --{what})");
     Ok(Some(match job.test.method {
         Method::Reset => device.reset().with_context(|| missing("reset"))?,
@@ -100,8 +109,6 @@ fn hook(device: &Device, job: &Job<'_>, changes: &Arc<Changes>) -> anyhow::Resul
             let port = job.case.traffic.streams.first().map(|stream| stream.to);
             let via: Option<IpAddr> = port.and_then(|port| *job.via.get(port)?);
             let via = via.context("the port has no address for routes to lead to")?;
-            let time = job.test.time.as_ref();
-            let time = time.map_or(INITIAL, |time| time.pick(job.length).0);
             device.churn(via, time, changes.clone())?
         }
         _ => return Ok(None),

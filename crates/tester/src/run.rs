@@ -85,20 +85,20 @@ impl Drop for Installed<'_> {
     }
 }
 
-/// Carries out all tests of a plan. A test that fails is noted in the report, and the next one is
-/// done.
+/// Carries out all tests of a plan, as [`Plan::cases`] has them for these ports. A test that fails is
+/// noted in the report, and the next one is done.
 ///
 /// # Errors
-/// If the plan does not fit the ports, or these cannot be opened.
+/// If the ports cannot be opened or calibrated.
 pub fn run(
     plan: &Plan,
     specs: &[PortSpec],
+    (cases, left_out): (Vec<Case>, Vec<String>),
     device: &Device,
     options: &Options,
     open: &Open<'_>,
     measure: &mut Measure<'_>,
 ) -> anyhow::Result<Report> {
-    let (cases, left_out) = plan.cases(specs, options.length)?;
     let environment = environment();
     let mut report = Report {
         format: report::FORMAT,
@@ -374,33 +374,16 @@ mod tests {
     use super::*;
     use crate::plan::RouterSection;
     use crate::ports::{Attached, Kind};
-    use crate::trial::{Counts, StreamOutcome, Trial, TrialSpec, new_histogram};
+    use crate::trial::{StreamOutcome, Trial, TrialSpec};
 
     struct Perfect;
 
     impl Bench for Perfect {
         fn trial(&mut self, spec: &TrialSpec) -> anyhow::Result<Trial> {
             let sent = (spec.steps[0].rate.min(1e6) * spec.time().as_secs_f64()) as u64;
-            let outcome = StreamOutcome {
-                counts: Counts {
-                    sent,
-                    received: sent,
-                    ..Counts::default()
-                },
-                latency: new_histogram(),
-                longest_gap: 0,
-                tail_lost: false,
-                last_loss: None,
-            };
-            Ok(Trial {
-                streams: vec![outcome; spec.traffic.streams.len()],
-                elapsed: spec.time(),
-                lateness: new_histogram(),
-                unknown_damaged: 0,
-                foreign: 0,
-                missed: 0,
-                interrupted: false,
-            })
+            let outcome = StreamOutcome::of(sent, sent);
+            let streams = vec![outcome; spec.traffic.streams.len()];
+            Ok(Trial::of(streams, spec.time()))
         }
     }
 
@@ -442,9 +425,11 @@ mod tests {
             ask: |_| Ok(()),
         };
         let device = Device::new(RouterSection::default(), None, None);
+        let (plan, specs) = (Plan::parse(text)?, specs());
         run(
-            &Plan::parse(text)?,
-            &specs(),
+            &plan,
+            &specs,
+            plan.cases(&specs, options.length)?,
             &device,
             &options,
             &open,

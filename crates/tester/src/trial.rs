@@ -163,12 +163,7 @@ impl Trial {
 
     /// Latencies of all streams.
     pub fn latency(&self) -> Histogram<u64> {
-        let mut all = new_histogram();
-        for stream in &self.streams {
-            // both have the same bounds
-            let _ = all.add(&stream.latency);
-        }
-        all
+        merged(self.streams.iter().map(|stream| &stream.latency))
     }
 
     /// Takes the scheduled time for that of sending if each frame of the schedule left. The last
@@ -205,6 +200,16 @@ pub fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST_LATENCY, 3).expect("bounds that hold")
 }
 
+/// All that is in some histograms of [`new_histogram`].
+pub fn merged<'a>(parts: impl IntoIterator<Item = &'a Histogram<u64>>) -> Histogram<u64> {
+    let mut all = new_histogram();
+    for part in parts {
+        // all have the same bounds
+        let _ = all.add(part);
+    }
+    all
+}
+
 /// Whatever can carry out trials: real ports, or a model of a router.
 pub trait Bench {
     /// Carries out one trial: learns addresses if it must, sends, waits until nothing more comes,
@@ -214,6 +219,40 @@ pub trait Bench {
     /// The trial could not be carried out, for instance because a port is gone or the router's
     /// address cannot be resolved.
     fn trial(&mut self, spec: &TrialSpec) -> anyhow::Result<Trial>;
+}
+
+#[cfg(test)]
+impl StreamOutcome {
+    /// So many frames, without latencies.
+    pub(crate) fn of(sent: u64, received: u64) -> Self {
+        Self {
+            counts: Counts {
+                sent,
+                received,
+                ..Counts::default()
+            },
+            latency: new_histogram(),
+            longest_gap: 0,
+            tail_lost: false,
+            last_loss: None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Trial {
+    /// These streams, and nothing else to tell.
+    pub(crate) fn of(streams: Vec<StreamOutcome>, elapsed: Duration) -> Self {
+        Self {
+            streams,
+            elapsed,
+            lateness: new_histogram(),
+            unknown_damaged: 0,
+            foreign: 0,
+            missed: 0,
+            interrupted: false,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -227,27 +266,9 @@ mod tests {
         let senders = traffic.senders().len() as u64;
         let second = Duration::from_secs(1);
         let rate = |spec: &TrialSpec, sent: u64| {
-            let outcome = StreamOutcome {
-                counts: Counts {
-                    sent: sent * senders,
-                    received: sent * senders / 2,
-                    ..Counts::default()
-                },
-                latency: new_histogram(),
-                longest_gap: 0,
-                tail_lost: false,
-                last_loss: None,
-            };
-            let trial = Trial {
-                streams: vec![outcome],
-                // the last frames left late
-                elapsed: second.mul_f64(1.25),
-                lateness: new_histogram(),
-                unknown_damaged: 0,
-                foreign: 0,
-                missed: 0,
-                interrupted: false,
-            };
+            let outcome = StreamOutcome::of(sent * senders, sent * senders / 2);
+            // the last frames left late
+            let trial = Trial::of(vec![outcome], second.mul_f64(1.25));
             trial.on_schedule(spec).received_rate() / senders as f64
         };
         let mut spec = TrialSpec::steady(traffic.clone(), 1000.0, second);

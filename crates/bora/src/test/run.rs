@@ -45,13 +45,14 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(&options.output)
         .with_context(|| format!("cannot write to {}", options.output.display()))?;
     let (cases, notes) = plan.cases(&specs, how.length)?;
-    for note in notes {
+    for note in &notes {
         eprintln!("bora: {note}");
     }
     let mut display = report::Display::new(cases.len());
     let mut found = run(
         &plan,
         &specs,
+        (cases, notes),
         &device,
         &how,
         &open,

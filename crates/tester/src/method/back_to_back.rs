@@ -55,11 +55,16 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         .iter()
         .map(|burst| burst / rate * (1.0 - throughput.rate / rate).max(0.0) * 1e3)
         .collect();
-    let mut burst = mean("longest burst", "of each port", "frames", frames);
-    burst.more_is_better = Some(true);
+    let burst = mean(
+        "longest burst",
+        "of each port",
+        "frames",
+        frames,
+        Some(true),
+    );
     context.find(burst);
     if throughput.name == "throughput" {
-        context.find(mean("buffer time", "corrected", "ms", times));
+        context.find(mean("buffer time", "corrected", "ms", times, None));
     }
     Ok(())
 }

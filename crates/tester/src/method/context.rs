@@ -8,7 +8,7 @@ use super::Options;
 use super::record::record;
 use super::statistics::mean;
 use crate::report::Step as Shown;
-use crate::result::{Finding, Test, TrialRecord};
+use crate::result::{Finding, Test};
 use crate::traffic::Traffic;
 use crate::trial::{Bench, Step, Trial, TrialSpec};
 
@@ -92,13 +92,14 @@ impl Context<'_> {
         attempts: u32,
         remaining: Duration,
     ) -> anyhow::Result<Done> {
-        for attempt in 1.. {
+        let mut attempt = 1;
+        loop {
             let done = self.attempt(spec, most, remaining)?;
             if done.valid || attempt >= attempts {
                 return Ok(done);
             }
+            attempt += 1;
         }
-        unreachable!("the loop has no end of its own")
     }
 
     fn attempt(
@@ -124,10 +125,8 @@ impl Context<'_> {
         if valid {
             trial = trial.on_schedule(spec);
         }
-        self.test.trials.push(TrialRecord {
-            valid,
-            ..record(spec, &trial, self.ports)
-        });
+        let record = record(spec, &trial, self.ports, valid);
+        self.test.trials.push(record);
         match trial.interrupted {
             true => Err(Interrupted.into()),
             false => Ok(Done { trial, valid }),
@@ -176,8 +175,7 @@ impl Context<'_> {
                 trials.len()
             ));
         }
-        let mut finding = mean(metric, goal, "frames/s", samples);
-        finding.more_is_better = Some(true);
+        let mut finding = mean(metric, goal, "frames/s", samples, Some(true));
         let everything = rate * self.senders() * (1.0 - NOTHING);
         let at_limit = self.limit.by_tester && rate >= self.limit.rate * REACHED;
         if let Some(value) = finding
@@ -190,6 +188,13 @@ impl Context<'_> {
             (finding.value, finding.low, finding.high) = (None, Some(value), None);
         }
         self.find(finding);
+    }
+
+    /// Tells the reader if the tester did not do its part in a trial.
+    pub(super) fn note_weakness(&mut self, what: &str, done: &Done) {
+        if !done.valid {
+            self.note(format!("{what}: the tester could not keep the load up"));
+        }
     }
 
     /// Tells the reader something, once.

@@ -14,9 +14,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         let spec = context.steady("loss curve", rate, context.options.time);
         let done = context.trial(&spec, context.options.time * left)?;
         let goal = format!("load {} % of {}", percent(share), context.whole());
-        if !done.valid {
-            context.note(format!("{goal}: the tester could not keep the load up"));
-        }
+        context.note_weakness(&goal, &done);
         let loss = done.trial.counts().loss_ratio() * 100.0;
         context.find(Finding {
             metric: "frame loss".into(),

@@ -8,10 +8,10 @@ use hdrhistogram::Histogram;
 use super::record::{delay_variation, latency};
 use super::statistics::mean;
 use super::{Context, percent, throughput};
-use crate::trial::new_histogram;
+use crate::trial::merged;
 
 /// RFC 8219, 7.2: typical (median) and worst case (99.9 %); and what people ask for in between.
-const QUANTILES: [(&str, f64); 3] = [
+pub(super) const QUANTILES: [(&str, f64); 3] = [
     ("latency, 50 %", 0.5),
     ("latency, 99 %", 0.99),
     ("latency, 99.9 %", 0.999),
@@ -20,20 +20,15 @@ const LOADS: [f64; 3] = [0.1, 0.5, 0.9];
 
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     for (goal, rate) in loads(context)? {
-        let (mut all, mut repeats) = (new_histogram(), Vec::new());
+        let mut repeats = Vec::new();
         let count = context.options.trials.max(1);
         for left in (1..=count).rev() {
             let spec = context.steady("latency", rate, context.options.time);
             let done = context.trial(&spec, context.options.time * left)?;
-            if !done.valid {
-                context.note(format!("{goal}: the tester could not keep the load up"));
-            }
-            let latency = done.trial.latency();
-            // both have the same bounds
-            let _ = all.add(&latency);
-            repeats.push(latency);
+            context.note_weakness(&goal, &done);
+            repeats.push(done.trial.latency());
         }
-        keep(context, &goal, rate, &all, &repeats);
+        keep(context, &goal, rate, &repeats);
     }
     Ok(())
 }
@@ -61,34 +56,33 @@ fn loads(context: &mut Context<'_>) -> anyhow::Result<Vec<(String, f64)>> {
         .collect())
 }
 
-fn keep(
-    context: &mut Context<'_>,
-    goal: &str,
-    rate: f64,
-    all: &Histogram<u64>,
-    repeats: &[Histogram<u64>],
-) {
-    let Some(curve) = latency(goal.into(), rate, all) else {
+fn keep(context: &mut Context<'_>, goal: &str, rate: f64, repeats: &[Histogram<u64>]) {
+    let Some(curve) = latency(goal.into(), rate, &merged(repeats)) else {
         context.note(format!("{goal}: no frame came"));
         return;
     };
     context.test.latencies.push(curve);
-    let microseconds = |value: &dyn Fn(&Histogram<u64>) -> u64| {
-        let there = repeats.iter().filter(|repeat| !repeat.is_empty());
-        there.map(|repeat| value(repeat) as f64 / 1e3).collect()
-    };
-    for (metric, quantile) in QUANTILES {
-        let samples = microseconds(&|repeat| repeat.value_at_quantile(quantile));
-        let mut finding = mean(metric, goal, "us", samples);
-        finding.more_is_better = Some(false);
-        context.find(finding);
-    }
-    let mut variation = mean(
-        "delay variation",
-        goal,
-        "us",
-        microseconds(&delay_variation),
-    );
-    variation.more_is_better = Some(false);
+    find_quantiles(context, goal, repeats);
+    let samples = microseconds(repeats, delay_variation);
+    let variation = mean("delay variation", goal, "us", samples, Some(false));
     context.find(variation);
+}
+
+/// Keeps a finding for each of [`QUANTILES`].
+pub(super) fn find_quantiles(context: &mut Context<'_>, goal: &str, repeats: &[Histogram<u64>]) {
+    for (metric, quantile) in QUANTILES {
+        let samples = microseconds(repeats, |repeat| repeat.value_at_quantile(quantile));
+        context.find(mean(metric, goal, "us", samples, Some(false)));
+    }
+}
+
+/// A value of each repeat in which frames came.
+fn microseconds(
+    repeats: &[Histogram<u64>],
+    nanoseconds: impl Fn(&Histogram<u64>) -> u64,
+) -> Vec<f64> {
+    let there = repeats.iter().filter(|repeat| !repeat.is_empty());
+    there
+        .map(|repeat| nanoseconds(repeat) as f64 / 1e3)
+        .collect()
 }

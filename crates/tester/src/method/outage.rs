@@ -12,22 +12,13 @@ use crate::trial::{Action, TrialSpec};
 
 /// When in the trial it is done.
 const AFTER: f64 = 0.25;
-/// Load where none is given: of the throughput.
-const LOAD: f64 = 0.5;
 
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     let hook = context.options.hook.clone();
     let hook = hook.context("the plan does not say how to restart or reset the router")?;
-    let rate = match context.options.rate {
-        Some(rate) => rate,
-        None => match throughput::reference(context)? {
-            Some(throughput) => throughput.rate * LOAD,
-            None => return Ok(()),
-        },
-    };
-    if !context.can_send(rate) {
+    let Some(rate) = throughput::load(context)? else {
         return Ok(());
-    }
+    };
     let time = context.options.time;
     let (mut gaps, mut losses, mut lost) = (Vec::new(), Vec::new(), Vec::new());
     for left in (1..=context.options.trials.max(1)).rev() {
@@ -39,9 +30,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
             ..context.steady("outage", rate, time)
         };
         let done = context.trial(&spec, time * left)?;
-        if !done.valid {
-            context.note("outage: the tester could not keep the load up");
-        }
+        context.note_weakness("outage", &done);
         let outcomes = done.trial.streams.iter();
         let gap = outcomes
             .map(|outcome| outcome.longest_gap)
@@ -66,9 +55,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         ("outage", "frames lost", "ms", losses),
         ("lost", "all ports", "frames", lost),
     ] {
-        let mut finding = mean(metric, goal, unit, samples);
-        finding.more_is_better = Some(false);
-        context.find(finding);
+        context.find(mean(metric, goal, unit, samples, Some(false)));
     }
     Ok(())
 }

@@ -10,8 +10,13 @@ use crate::trial::{Trial, TrialSpec};
 /// Points of a latency curve for each factor of ten that is left above.
 const POINTS: u32 = 10;
 
-/// A trial as reports keep it.
-pub(super) fn record(spec: &TrialSpec, trial: &Trial, ports: &[String]) -> TrialRecord {
+/// A trial as reports keep it; `valid`: see [`TrialRecord::valid`].
+pub(super) fn record(
+    spec: &TrialSpec,
+    trial: &Trial,
+    ports: &[String],
+    valid: bool,
+) -> TrialRecord {
     let counts = trial.counts();
     let latency = trial.latency();
     let rate = spec.steps.first().map(|step| step.rate);
@@ -31,7 +36,7 @@ pub(super) fn record(spec: &TrialSpec, trial: &Trial, ports: &[String]) -> Trial
         corrupted: counts.corrupted + trial.unknown_damaged,
         misrouted: counts.misrouted,
         missed: trial.missed,
-        valid: true,
+        valid,
         interrupted: trial.interrupted,
         latency: (!latency.is_empty()).then(|| {
             (

@@ -46,9 +46,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         samples.push(milliseconds(after));
     }
     if !samples.is_empty() {
-        let mut finding = mean("recovery time", "", "ms", samples);
-        finding.more_is_better = Some(false);
-        context.find(finding);
+        context.find(mean("recovery time", "", "ms", samples, Some(false)));
     }
     Ok(())
 }

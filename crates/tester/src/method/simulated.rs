@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::trial::{Bench, Counts, StreamOutcome, Trial, TrialSpec, new_histogram};
+use crate::trial::{Bench, Counts, StreamOutcome, Trial, TrialSpec};
 
 /// Each sending port has a router of its own.
 pub(super) struct Router {
@@ -50,42 +50,29 @@ impl Bench for Router {
         let (port, elapsed) = self.port(spec)?;
         let outcome = |_| {
             let part = |count: u64| (count as f64 * share).round() as u64;
-            let mut latency = new_histogram();
+            let mut outcome = StreamOutcome::of(part(port.sent), part(port.received));
             let waiting = Duration::from_secs_f64(self.buffer / self.capacity);
             let full = if port.lost() > 0 {
                 waiting
             } else {
                 Duration::ZERO
             };
-            latency
-                .saturating_record_n((self.delay + full).as_nanos() as u64, port.received.max(1));
-            StreamOutcome {
-                counts: Counts {
-                    sent: part(port.sent),
-                    received: part(port.received),
-                    ..Counts::default()
-                },
-                latency,
-                tail_lost: false,
-                longest_gap: match spec.action {
-                    Some(_) => self.outage.as_nanos() as u64,
-                    None => 10,
-                },
-                last_loss: self.last_loss(spec, &port),
-            }
+            let latency = (self.delay + full).as_nanos() as u64;
+            let measured = port.received.max(1);
+            outcome.latency.saturating_record_n(latency, measured);
+            outcome.longest_gap = match spec.action {
+                Some(_) => self.outage.as_nanos() as u64,
+                None => 10,
+            };
+            outcome.last_loss = self.last_loss(spec, &port);
+            outcome
         };
-        Ok(Trial {
-            streams: (0..streams).map(outcome).collect(),
-            elapsed,
-            lateness: new_histogram(),
-            unknown_damaged: 0,
-            foreign: 0,
-            missed: match self.hiccup {
-                Some(every) if self.trials.is_multiple_of(every) => 5,
-                _ => 0,
-            },
-            interrupted: false,
-        })
+        let mut trial = Trial::of((0..streams).map(outcome).collect(), elapsed);
+        trial.missed = match self.hiccup {
+            Some(every) if self.trials.is_multiple_of(every) => 5,
+            _ => 0,
+        };
+        Ok(trial)
     }
 }
 

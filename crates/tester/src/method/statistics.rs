@@ -9,7 +9,13 @@ const CONFIDENCE: f64 = 0.95;
 
 /// A finding that is the mean of repetitions, with its 95 % confidence interval if there are two
 /// or more.
-pub(super) fn mean(metric: &str, goal: &str, unit: &str, samples: Vec<f64>) -> Finding {
+pub(super) fn mean(
+    metric: &str,
+    goal: &str,
+    unit: &str,
+    samples: Vec<f64>,
+    more_is_better: Option<bool>,
+) -> Finding {
     let interval = interval(&samples);
     Finding {
         metric: metric.into(),
@@ -19,7 +25,7 @@ pub(super) fn mean(metric: &str, goal: &str, unit: &str, samples: Vec<f64>) -> F
         low: interval.map(|(low, _)| low),
         high: interval.map(|(_, high)| high),
         samples,
-        more_is_better: None,
+        more_is_better,
     }
 }
 
@@ -53,12 +59,12 @@ mod tests {
     #[test]
     fn students_interval() {
         // mean 3, deviation 1.5811, t(4) = 2.7764
-        let found = mean("m", "", "", vec![1.0, 2.0, 3.0, 4.0, 5.0]);
+        let found = mean("m", "", "", vec![1.0, 2.0, 3.0, 4.0, 5.0], None);
         assert_eq!(found.value, Some(3.0));
         assert!((found.low.unwrap() - 1.0368).abs() < 1e-3, "{found:?}");
         assert!((found.high.unwrap() - 4.9632).abs() < 1e-3);
-        let one = mean("m", "", "", vec![7.0]);
+        let one = mean("m", "", "", vec![7.0], None);
         assert_eq!((one.value, one.low), (Some(7.0), None));
-        assert_eq!(mean("m", "", "", Vec::new()).value, None);
+        assert_eq!(mean("m", "", "", Vec::new(), None).value, None);
     }
 }

@@ -14,6 +14,8 @@ const LEAST: f64 = 1e-4;
 const MOST_TRIALS: u32 = 500;
 /// Longest sum of trials, in those that decide a load.
 const MOST_TIME: u32 = 50;
+/// Load where a method needs one and none is given: of the throughput.
+const LOAD: f64 = 0.5;
 
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     for (loss, found) in search(context)? {
@@ -145,4 +147,14 @@ pub(super) fn reference(context: &mut Context<'_>) -> anyhow::Result<Option<Refe
         (false, false) => "a load that came through",
     };
     Ok(Some(Reference { rate, name }))
+}
+
+/// The load that is given, or half the throughput, frames a second of each sending port; `None`, and
+/// a note, if there is none that can be sent.
+pub(super) fn load(context: &mut Context<'_>) -> anyhow::Result<Option<f64>> {
+    let rate = match context.options.rate {
+        Some(rate) => Some(rate),
+        None => reference(context)?.map(|throughput| throughput.rate * LOAD),
+    };
+    Ok(rate.filter(|&rate| context.can_send(rate)))
 }

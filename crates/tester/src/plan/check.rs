@@ -7,6 +7,7 @@ use bora_config::{Problem, at, wrong};
 use super::method::TestSection;
 use super::traffic::TrafficSection;
 use super::{Addresses, Family, Length, Mix, Plan, Share, Time, Variant};
+use crate::frame::least_length_of;
 use crate::method::{Method, Search};
 use crate::routes::MAX_ROUTES;
 
@@ -16,13 +17,6 @@ const MAX_BURST: u32 = 10_000;
 const MAX_SETTLE: Duration = Duration::from_secs(3600);
 /// Most flows of a stream.
 const MAX_FLOWS: u32 = 1 << 24;
-
-/// Least frame with a signature, octets with FCS.
-pub(super) fn least_frame(v6: bool, tagged: bool) -> u16 {
-    // Ethernet, IP, UDP, signature, FCS
-    let ip = if v6 { 40 } else { 20 };
-    14 + ip + 8 + 18 + 4 + if tagged { 4 } else { 0 }
-}
 
 impl Plan {
     /// What the syntax does not say.
@@ -113,7 +107,7 @@ impl Plan {
                     return place(format!("{size} is there twice"));
                 }
                 for &v6 in family.versions() {
-                    let least = least_frame(v6, traffic.vlan.is_some());
+                    let least = least_length_of(!v6, traffic.vlan.is_some());
                     // mixes are made to fit
                     if let &[only] = &size.0.lengths[..]
                         && only < least
