@@ -94,7 +94,7 @@ pub struct Calibration {
 /// One method on one frame mix.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Test {
-    /// As in the plan, unique with `frames`.
+    /// As in the plan, unique with `frames` and `family`.
     pub name: String,
     /// `throughput`, `latency`, `frame-loss`, `back-to-back`, …
     pub method: String,

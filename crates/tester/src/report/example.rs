@@ -57,6 +57,20 @@ pub(super) fn report() -> Report {
     }
 }
 
+/// The example as of a plan with `family = "both"`.
+pub(super) fn both_versions() -> Report {
+    let mut report = report();
+    for mut test in report.tests.clone() {
+        test.family = "ipv6".into();
+        report.tests.push(test);
+    }
+    for mut found in report.calibration.clone() {
+        found.family = "ipv6".into();
+        report.calibration.push(found);
+    }
+    report
+}
+
 fn port(name: &str, is_virtual: bool) -> Port {
     Port {
         name: name.into(),

@@ -4,9 +4,10 @@ use super::numbers;
 use crate::rate::wire_bits;
 use crate::result::{Finding, Report, Test, TrialRecord};
 
-/// Tests of one name and method, on several frame mixes.
+/// Tests of one name, method and IP version, on several frame mixes.
 pub(super) struct Group<'a> {
-    pub(super) name: &'a str,
+    /// The tests' name, and their IP version where the report has both.
+    pub(super) heading: String,
     pub(super) method: &'a str,
     pub(super) tests: Vec<&'a Test>,
 }
@@ -15,17 +16,41 @@ pub(super) struct Group<'a> {
 pub(super) fn groups(report: &Report) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
     for test in &report.tests {
-        let same = |group: &&mut Group<'_>| group.name == test.name && group.method == test.method;
+        let same = |group: &&mut Group<'_>| key(group.tests[0]) == key(test);
         match groups.iter_mut().find(same) {
             Some(group) => group.tests.push(test),
             None => groups.push(Group {
-                name: &test.name,
+                heading: with_version(report, &test.name, &test.family),
                 method: &test.method,
                 tests: vec![test],
             }),
         }
     }
     groups
+}
+
+fn key(test: &Test) -> [&str; 3] {
+    [&test.name, &test.method, &test.family]
+}
+
+/// `IPv4` or `IPv6`, as people write it.
+pub(super) fn version(family: &str) -> &str {
+    match family {
+        "ipv4" => "IPv4",
+        "ipv6" => "IPv6",
+        other => other,
+    }
+}
+
+/// A test's name or frames, followed by the IP version where the report has both.
+pub(super) fn with_version(report: &Report, text: &str, family: &str) -> String {
+    let tests = report.tests.iter().map(|test| &test.family);
+    let calibrated = report.calibration.iter().map(|found| &found.family);
+    let mut families = tests.chain(calibrated).filter(|other| !other.is_empty());
+    match families.any(|other| other != family) {
+        true if !family.is_empty() => format!("{text}, {}", version(family)),
+        _ => text.into(),
+    }
 }
 
 /// Frames a second that all sending ports together can put on their links.

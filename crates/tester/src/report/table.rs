@@ -20,13 +20,14 @@ pub fn table(report: &Report, width: usize) -> String {
         .iter()
         .flat_map(|group| &group.tests)
     {
+        let frames = summary::with_version(report, &test.frames, &test.family);
         let metrics = test
             .findings
             .chunk_by(|a, b| a.metric == b.metric && a.unit == b.unit);
         for findings in metrics {
             match findings.len() {
-                0..=MANY => rows.extend(findings.iter().map(|finding| row(test, finding))),
-                _ => rows.push(range(test, findings)),
+                0..=MANY => rows.extend(findings.iter().map(|finding| row(test, &frames, finding))),
+                _ => rows.push(range(test, &frames, findings)),
             }
         }
     }
@@ -40,13 +41,12 @@ pub fn table(report: &Report, width: usize) -> String {
     text
 }
 
-fn row(test: &Test, finding: &Finding) -> [String; HEAD.len()] {
+fn row(test: &Test, frames: &str, finding: &Finding) -> [String; HEAD.len()] {
     let cells = summary::cells(test, finding);
     let name = summary::title(test, finding);
-    let frames = test.frames.clone();
     [
         name,
-        frames,
+        frames.into(),
         cells.value,
         cells.bounds,
         cells.megabits,
@@ -55,7 +55,7 @@ fn row(test: &Test, finding: &Finding) -> [String; HEAD.len()] {
 }
 
 /// One line for a metric with many goals, as the points of a loss curve.
-fn range(test: &Test, findings: &[Finding]) -> [String; HEAD.len()] {
+fn range(test: &Test, frames: &str, findings: &[Finding]) -> [String; HEAD.len()] {
     let unit = &findings[0].unit;
     let values = || findings.iter().filter_map(|finding| finding.value);
     let (low, high) = (
@@ -78,7 +78,7 @@ fn range(test: &Test, findings: &[Finding]) -> [String; HEAD.len()] {
     );
     [
         name,
-        test.frames.clone(),
+        frames.into(),
         value,
         String::new(),
         String::new(),
@@ -163,6 +163,20 @@ mod tests {
             text.contains("Mbit/s") && text.contains("of line"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn ip_versions_are_told_apart() {
+        let report = example::both_versions();
+        let narrow = table(&report, 80);
+        let long = narrow.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(long, None, "{narrow}");
+        let text = table(&report, 200);
+        for frames in ["64, IPv4  ", "64, IPv6  "] {
+            assert!(text.contains(frames), "{text}");
+        }
+        let text = table(&example::report(), 200);
+        assert!(!text.contains("IPv4"), "it goes without saying: {text}");
     }
 
     #[test]

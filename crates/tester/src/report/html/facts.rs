@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{escape, table};
-use crate::report::numbers;
+use crate::report::{numbers, summary};
 use crate::result::{Report, Test};
 
 /// Title, subject, when and on which machine.
@@ -65,11 +65,7 @@ fn list(facts: &[(String, String)]) -> String {
 
 /// Method and traffic in one line.
 pub(super) fn traffic(test: &Test) -> String {
-    let family = match test.family.as_str() {
-        "ipv4" => "IPv4",
-        "ipv6" => "IPv6",
-        other => other,
-    };
+    let family = summary::version(&test.family);
     let senders = format!("sending ports: {}", test.senders);
     // said above already
     let method = if test.method == test.name {
@@ -93,8 +89,9 @@ pub(super) fn calibration(report: &Report) -> String {
         .map(|found| {
             let number = |text: String| ("class=\"n\"".to_string(), text);
             let time = |ns: u64| number(numbers::time(ns as f64));
+            let frames = summary::with_version(report, &found.frames, &found.family);
             let cells = vec![
-                number(escape(&found.frames)),
+                number(escape(&frames)),
                 number(format!("{} frames/s", numbers::si(found.rate))),
                 time(found.latency.0),
                 time(found.latency.1),

@@ -95,7 +95,7 @@ fn section(page: &mut String, group: &summary::Group<'_>, number: usize) {
     let _ = writeln!(
         page,
         "<h2 id=\"test-{number}\">{}</h2>\n<p class=\"under\">{}</p>",
-        escape(group.name),
+        escape(&group.heading),
         escape(&facts::traffic(first))
     );
     for test in &group.tests {
@@ -187,6 +187,20 @@ mod tests {
         for outside in ["src=", "@import", "url(", "<link"] {
             assert!(!page.contains(outside), "{outside}");
         }
+    }
+
+    #[test]
+    fn ip_versions_are_told_apart() {
+        let page = html(&example::both_versions());
+        for version in ["IPv4", "IPv6"] {
+            let heading = format!(">throughput, {version}</h2>");
+            assert_eq!(page.matches(&heading).count(), 1, "{heading}");
+            let cell = format!("<td >throughput, {version}</td><td class=\"n\">1518</td>");
+            assert_eq!(page.matches(&cell).count(), 2, "a row a goal");
+            let calibrated = format!("<td class=\"n\">imix, {version}</td>");
+            assert_eq!(page.matches(&calibrated).count(), 1, "{calibrated}");
+        }
+        assert!(!html(&example::report()).contains("<h2 id=\"test-1\">throughput, "));
     }
 
     #[test]

@@ -12,14 +12,13 @@ const IN_CELLS: [&str; 5] = ["%", "s", "ms", "us", "ns"];
 /// All rates, a line each: what a report is opened for.
 pub(super) fn rates(report: &Report) -> String {
     let mut rows = Vec::new();
-    for test in summary::groups(report)
-        .iter()
-        .flat_map(|group| &group.tests)
-    {
-        let mut class = "first";
-        for finding in test.findings.iter().filter(|finding| finding.unit == RATE) {
-            rows.push((class.to_string(), rate(test, finding)));
-            class = "";
+    for group in summary::groups(report) {
+        for test in &group.tests {
+            let mut class = "first";
+            for finding in test.findings.iter().filter(|finding| finding.unit == RATE) {
+                rows.push((class.to_string(), rate(&group.heading, test, finding)));
+                class = "";
+            }
         }
     }
     if rows.is_empty() {
@@ -42,7 +41,7 @@ pub(super) fn rates(report: &Report) -> String {
     )
 }
 
-fn rate(test: &Test, finding: &Finding) -> Vec<(String, String)> {
+fn rate(name: &str, test: &Test, finding: &Finding) -> Vec<(String, String)> {
     let cells = summary::cells(test, finding);
     let share = finding
         .value
@@ -59,7 +58,7 @@ fn rate(test: &Test, finding: &Finding) -> Vec<(String, String)> {
     let bounds = cells.bounds.trim_end_matches(&unit);
     let number = || "class=\"n\"".to_string();
     vec![
-        (String::new(), escape(&test.name)),
+        (String::new(), escape(name)),
         (number(), escape(&test.frames)),
         (String::new(), escape(&cells.metric)),
         (
