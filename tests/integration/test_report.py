@@ -65,12 +65,17 @@ def report():
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The page as the browser has it after its scripts ran."""
-    if BROWSER is None:
-        pytest.skip("no Chromium, and the distribution has no package of it (scripts/deps-browser)")
+    """The page that is made of the report."""
     directory = tmp_path_factory.mktemp("report")
     html = directory / "report.html"
     run(bora.binary(), "test", "report", REPORT, "-o", html)
+    return opened(html, directory)
+
+
+def opened(html, directory):
+    """A page as the browser, whose profile is in the directory, has it after its scripts ran."""
+    if BROWSER is None:
+        pytest.skip("no Chromium, and the distribution has no package of it (scripts/deps-browser)")
     done = subprocess.run(
         [BROWSER, *FLAGS, f"--user-data-dir={directory / 'profile'}", "--dump-dom", html.as_uri()],
         capture_output=True, text=True, timeout=30, check=True,
