@@ -1,0 +1,150 @@
+// Requests of the other cards, and the one grant outstanding: served round robin, written to the source as a response.
+`default_nettype none
+
+module hero_grant #(
+    parameter DST_WORDS = 8192,
+    parameter GRANT_WORDS = 190,
+    parameter TIMEOUT = 65536
+) (
+    input  wire                       sys_clk,
+    input  wire                       rst,
+    input  wire [                1:0] card,
+    input  wire [           3*32-1:0] peer_base,
+    // A request, of its own or in an END word
+    input  wire                       req_valid,
+    input  wire [                1:0] req_slot,
+    input  wire [               31:0] req,
+    output wire [           3*32-1:0] req_in,  // the last ones
+    // The output FIFO
+    input  wire [$clog2(DST_WORDS):0] level,
+    // The grant: words left, for packets of high and low priority
+    output reg                        open,
+    output reg  [                1:0] slot,
+    output reg  [               15:0] left_hi,
+    output reg  [               15:0] left_lo,
+    input  wire                       spent_hi,  // a word of it goes into the FIFO
+    input  wire                       spent_lo,
+    input  wire                       close,
+    output wire                       timeout,
+    // DMA client
+    output wire                       dma_req,
+    output reg  [               31:0] dma_addr,
+    output wire [                8:0] dma_beats,
+    input  wire                       dma_gnt,
+    output wire                       dma_wvalid,
+    input  wire                       dma_wready,
+    output reg  [               63:0] dma_wdata,
+    input  wire                       dma_done,
+    input  wire                       dma_err,
+    output wire                       granted,
+    output wire                       bus_error
+);
+    localparam TW = $clog2(TIMEOUT + 1);
+
+    // A grant's making (choose, high, low), its way to the source, and its life
+    localparam [2:0] CHOOSE = 0, HIGH = 1, LOW = 2, ASK = 3, SEND = 4, ANSWER = 5, GIVEN = 6;
+    reg [2:0] state;
+
+    wire [2:0] waiting;
+    wire [1:0] next;
+    genvar s;
+    generate
+        for (s = 0; s < 3; s = s + 1) begin : g_request
+            reg valid;
+            reg [31:0] last;
+            always @(posedge sys_clk) begin
+                if (state == HIGH && slot == s) valid <= 0;
+                if (req_valid && req_slot == s) begin
+                    valid <= req != 0;
+                    last <= req;
+                end
+                if (rst) begin
+                    valid <= 0;
+                    last <= 0;
+                end
+            end
+            assign waiting[s] = valid;
+            assign req_in[32*s+:32] = last;
+        end
+    endgenerate
+
+    round_robin #(
+        .N(3),
+        .W(2)
+    ) turn (
+        .req (waiting),
+        .last(slot),
+        .next(next)
+    );
+
+    // Free words, some cycles old: without a grant the FIFO only gets emptier.
+    reg [15:0] free;
+    reg enough;
+    wire [15:0] level16 = {{15 - $clog2(DST_WORDS) {1'b0}}, level};
+
+    wire [31:0] chosen = req_in[32*slot+:32];
+    wire [15:0] want_hi = chosen[31:16];
+    wire [15:0] want_lo = chosen[15:0];
+    reg [15:0] lo;  // asked with left_hi
+
+    reg [TW-1:0] age;
+    assign timeout = open && age == TIMEOUT && !close;
+
+    // This card among the destinations of the source
+    wire [1:0] dest = slot < card ? card - 1'b1 : card;
+
+    assign dma_req = state == ASK;
+    assign dma_beats = 1;
+    assign dma_wvalid = state == SEND;
+    assign granted = dma_req && dma_gnt;
+    assign bus_error = state == ANSWER && dma_done && dma_err;
+
+    always @(posedge sys_clk) begin
+        free <= DST_WORDS - level16;
+        enough <= DST_WORDS - level16 >= GRANT_WORDS;
+        if (open) age <= age + 1'b1;
+        if (spent_hi) left_hi <= left_hi - 1'b1;
+        if (spent_lo) left_lo <= left_lo - 1'b1;
+        case (state)
+            CHOOSE: begin
+                age <= 0;
+                if (waiting != 0 && enough) begin
+                    slot <= next;
+                    state <= HIGH;
+                end
+            end
+            HIGH: begin
+                left_hi <= want_hi < free ? want_hi : free;
+                free <= want_hi < free ? free - want_hi : 16'd0;
+                lo <= want_lo;
+                state <= LOW;
+            end
+            LOW: begin
+                left_lo <= lo < free ? lo : free;
+                open <= 1;
+                dma_addr <= peer_base[32*slot+:32] + {27'h0000802, dest, 3'd0};
+                state <= ASK;
+            end
+            ASK: begin
+                dma_wdata <= {32'd0, left_hi, left_lo};
+                if (dma_gnt) state <= SEND;
+            end
+            SEND: if (dma_wready) state <= ANSWER;
+            ANSWER:
+            if (dma_done) begin
+                // The source did not get it: it will ask again.
+                if (dma_err) open <= 0;
+                state <= GIVEN;
+            end
+            default: if (!open) state <= CHOOSE;
+        endcase
+        if (close || timeout) open <= 0;
+        if (rst) begin
+            state <= CHOOSE;
+            open <= 0;
+            slot <= 0;
+        end
+    end
+endmodule
+
+`default_nettype wire

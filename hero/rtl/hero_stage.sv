@@ -1,0 +1,57 @@
+// A FIFO of words between an assembler and the DMA engine, so that a transaction once begun never waits for its words.
+`default_nettype none
+
+module hero_stage #(
+    parameter WORDS = 256  // power of two
+) (
+    input  wire                   clk,
+    input  wire                   rst,  // empties it, too
+    input  wire                   wr_valid,
+    output wire                   wr_ready,
+    input  wire [           63:0] wr_data,
+    output reg  [$clog2(WORDS):0] level,  // words, from the write to the reader's handshake
+    output reg                    rd_valid,
+    input  wire                   rd_ready,
+    output reg  [           63:0] rd_data
+);
+    localparam AW = $clog2(WORDS);
+
+    // Memory, its output register `q`, the reader's register
+    (* no_rw_check *) reg [63:0] mem[0:WORDS-1];
+    reg [AW-1:0] wr_ptr, rd_ptr;
+    reg [AW:0] count;  // words in the memory
+    reg q_valid;
+    reg [63:0] q_data;
+
+    wire write = wr_valid && wr_ready;
+    wire take = rd_valid && rd_ready;
+    wire out_move = !rd_valid || rd_ready;
+    wire q_move = !q_valid || out_move;
+    wire fetch = q_move && count != 0;
+    assign wr_ready = !level[AW];
+
+    always @(posedge clk) begin
+        if (write) mem[wr_ptr] <= wr_data;
+        if (q_move) q_data <= mem[rd_ptr];
+        if (out_move) rd_data <= q_data;
+    end
+
+    always @(posedge clk)
+        if (rst) begin
+            wr_ptr <= 0;
+            rd_ptr <= 0;
+            count <= 0;
+            level <= 0;
+            q_valid <= 0;
+            rd_valid <= 0;
+        end else begin
+            if (write) wr_ptr <= wr_ptr + 1'b1;
+            if (fetch) rd_ptr <= rd_ptr + 1'b1;
+            count <= count + {{AW{1'b0}}, write} - {{AW{1'b0}}, fetch};
+            level <= level + {{AW{1'b0}}, write} - {{AW{1'b0}}, take};
+            if (q_move) q_valid <= fetch;
+            if (out_move) rd_valid <= q_valid;
+        end
+endmodule
+
+`default_nettype wire
