@@ -89,18 +89,23 @@ module axi_xbar (
         for (j = 0; j < 6; j = j + 1) begin : g_write
             wire [3:0] req;
             wire [1:0] next;
+            wire any;
             for (i = 0; i < 4; i = i + 1) begin : g_of
                 assign req[i] = s_axi_awvalid[i] && !w_busy[i] && w_slave[3*i+:3] == j;
             end
-            round_robin turn (
+            hero_rr #(
+                .N(4),
+                .W(2)
+            ) turn (
                 .req (req),
                 .last(w_owner[2*j+:2]),
-                .next(next)
+                .any (any),
+                .pick(next)
             );
             always @(posedge sys_clk) begin
                 if (w_open[j]) begin
                     if (w_done[j]) w_open[j] <= 0;
-                end else if (req != 0) begin
+                end else if (any) begin
                     w_open[j] <= 1;
                     w_owner[2*j+:2] <= next;
                 end
@@ -115,18 +120,23 @@ module axi_xbar (
         for (j = 0; j < 2; j = j + 1) begin : g_read
             wire [3:0] req;
             wire [1:0] next;
+            wire any;
             for (i = 0; i < 4; i = i + 1) begin : g_of
                 assign req[i] = s_axi_arvalid[i] && !r_busy[i] && (r_slave[3*i+:3] == 4) == (j == 0);
             end
-            round_robin turn (
+            hero_rr #(
+                .N(4),
+                .W(2)
+            ) turn (
                 .req (req),
                 .last(r_owner[2*j+:2]),
-                .next(next)
+                .any (any),
+                .pick(next)
             );
             always @(posedge sys_clk) begin
                 if (r_open[j]) begin
                     if (r_done[j]) r_open[j] <= 0;
-                end else if (req != 0) begin
+                end else if (any) begin
                     r_open[j] <= 1;
                     r_owner[2*j+:2] <= next;
                 end

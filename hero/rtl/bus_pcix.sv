@@ -80,13 +80,15 @@ module bus_pcix #(
     wire [7:0] req = {s_axi_arvalid, s_axi_awvalid};
     reg [2:0] who;
     wire [2:0] next;
-    round_robin #(
+    wire any;
+    hero_rr #(
         .N(8),
         .W(3)
     ) turn (
         .req (req),
         .last(who),
-        .next(next)
+        .any (any),
+        .pick(next)
     );
 
     localparam [1:0] IDLE = 0, WAIT = 1, RUN = 2;
@@ -97,7 +99,7 @@ module bus_pcix #(
     always @(posedge sys_clk) begin
         case (state)
             IDLE:
-            if (req != 0) begin
+            if (any) begin
                 who <= next;
                 slave <= next[2] ? r_slave[3*next[1:0]+:3] : w_slave[3*next[1:0]+:3];
                 setup <= SETUP;

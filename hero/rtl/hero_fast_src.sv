@@ -66,20 +66,25 @@ module hero_fast_src #(
         end
     endgenerate
 
+    wire ask_any, rsp_any;
     wire [1:0] ask_next, rsp_next;
-    round_robin #(
-        .N(3)
+    hero_rr #(
+        .N(4),
+        .W(2)
     ) ask_turn (
-        .req (ask),
+        .req ({1'b0, ask}),
         .last(dest),
-        .next(ask_next)
+        .any (ask_any),
+        .pick(ask_next)
     );
-    round_robin #(
-        .N(3)
+    hero_rr #(
+        .N(4),
+        .W(2)
     ) rsp_turn (
-        .req (rsp_in_valid),
+        .req ({1'b0, rsp_in_valid}),
         .last(dest),
-        .next(rsp_next)
+        .any (rsp_any),
+        .pick(rsp_next)
     );
 
     // The destination's queues
@@ -141,10 +146,10 @@ module hero_fast_src #(
             IDLE: begin
                 failed <= 0;
                 packets <= 0;
-                if (ask != 0) begin
+                if (ask_any) begin
                     dest <= ask_next;
                     state <= REQUEST;
-                end else if (rsp_in_valid != 0) begin
+                end else if (rsp_any) begin
                     dest <= rsp_next;
                     rsp_in_take[rsp_next] <= 1;
                     state <= RESPONSE;

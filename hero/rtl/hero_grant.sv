@@ -47,6 +47,7 @@ module hero_grant #(
 
     wire [2:0] waiting;
     wire [1:0] next;
+    wire any;
     genvar s;
     generate
         for (s = 0; s < 3; s = s + 1) begin : g_request
@@ -68,13 +69,14 @@ module hero_grant #(
         end
     endgenerate
 
-    round_robin #(
-        .N(3),
+    hero_rr #(
+        .N(4),
         .W(2)
     ) turn (
-        .req (waiting),
+        .req ({1'b0, waiting}),
         .last(slot),
-        .next(next)
+        .any (any),
+        .pick(next)
     );
 
     // Free words, some cycles old: without a grant the FIFO only gets emptier.
@@ -108,7 +110,7 @@ module hero_grant #(
         case (state)
             CHOOSE: begin
                 age <= 0;
-                if (waiting != 0 && enough) begin
+                if (any && enough) begin
                     slot <= next;
                     state <= HIGH;
                 end
