@@ -1,0 +1,55 @@
+// A FIFO between two clocks. Both sides are reset together. (Gray pointers: Cummings, SNUG 2002)
+`default_nettype none
+
+module hero_async_fifo #(
+    parameter WIDTH = 64,
+    parameter DEPTH = 16  // power of two, at least 4
+) (
+    input  wire             wr_clk,
+    input  wire             wr_rst,
+    input  wire             wr_en,  // only while not `wr_full`
+    input  wire [WIDTH-1:0] wr_data,
+    output wire             wr_full,
+    input  wire             rd_clk,
+    input  wire             rd_rst,
+    output reg              rd_valid,
+    output reg  [WIDTH-1:0] rd_data,
+    input  wire             rd_en
+);
+    localparam AW = $clog2(DEPTH);
+
+    (* no_rw_check *) reg [WIDTH-1:0] mem[0:DEPTH-1];
+    reg [AW:0] wr_ptr;
+    wire [AW:0] rd_ptr_wr;  // the reader's pointer at the writer, the writer's at the reader
+    wire [AW:0] wr_ptr_rd;
+    reg [AW:0] rd_ptr;
+    wire move = !rd_valid || rd_en;
+    wire empty = rd_ptr == wr_ptr_rd;
+
+    always @(posedge wr_clk) begin
+        if (wr_en) mem[wr_ptr[AW-1:0]] <= wr_data;
+        if (wr_rst) wr_ptr <= 0;
+        else if (wr_en) wr_ptr <= wr_ptr + 1'b1;
+    end
+
+    always @(posedge rd_clk) begin
+        if (move) rd_data <= mem[rd_ptr[AW-1:0]];
+        if (rd_rst) begin
+            rd_ptr <= 0;
+            rd_valid <= 0;
+        end else if (move) begin
+            rd_valid <= !empty;
+            if (!empty) rd_ptr <= rd_ptr + 1'b1;
+        end
+    end
+
+    hero_gray_sync #(.WIDTH(AW + 1)) sync_wr_ptr (
+        .src_clk(wr_clk), .src_rst(wr_rst), .src(wr_ptr), .dst_clk(rd_clk), .dst_rst(rd_rst), .dst(wr_ptr_rd)
+    );
+    hero_gray_sync #(.WIDTH(AW + 1)) sync_rd_ptr (
+        .src_clk(rd_clk), .src_rst(rd_rst), .src(rd_ptr), .dst_clk(wr_clk), .dst_rst(wr_rst), .dst(rd_ptr_wr)
+    );
+    assign wr_full = wr_ptr == (rd_ptr_wr ^ {1'b1, {AW{1'b0}}});
+endmodule
+
+`default_nettype wire

@@ -1,0 +1,144 @@
+// Received frames from mac_clk to sys_clk: words, and a meta each frame. Only the metas' pointer tells the reader of new
+// words: a frame's words are all in the memory before its meta is. A frame that does not fit is taken back; its
+// meta comes with OVERFLOW and without words, as those of bad frames (`wr_abort`). Both sides are reset together.
+`default_nettype none
+
+module hero_cdc_fifo #(
+    parameter CDC_WORDS = 256,  // power of two
+    parameter METAS = 32  // power of two
+) (
+    // Writer: `wr_commit` or `wr_abort` follows each frame's last word
+    input  wire                        mac_clk,
+    input  wire                        mac_rst,
+    input  wire                        wr_en,
+    input  wire [                63:0] wr_data,
+    input  wire                        wr_commit,
+    input  wire                        wr_abort,
+    input  wire [hero_pkg::META_W-1:0] wr_meta,
+    // Reader: the words of the frame whose meta is shown; the meta is popped with the last of them or later
+    input  wire                        sys_clk,
+    input  wire                        sys_rst,
+    output wire                        rd_meta_valid,
+    output wire [hero_pkg::META_W-1:0] rd_meta,
+    input  wire                        rd_meta_pop,
+    output reg                         rd_valid,
+    output reg  [                63:0] rd_data,
+    output reg                         rd_last,
+    input  wire                        rd_en,
+    output wire                        lost  // pulse: a frame whose meta did not fit either
+);
+    localparam AW = $clog2(CDC_WORDS);
+    localparam META_W = hero_pkg::META_W;
+
+    // Writer
+    (* no_rw_check *) reg [63:0] mem[0:CDC_WORDS-1];
+    reg [AW:0] wr_ptr, frame_start;
+    wire [AW:0] rd_ptr_wr;
+    reg overflow;
+    wire full = wr_ptr == (rd_ptr_wr ^ {1'b1, {AW{1'b0}}});
+    wire overflowed = overflow || wr_en && full;
+    wire meta_full;
+    wire keep = wr_commit && !overflowed && !meta_full;
+    wire take_back = (wr_commit || wr_abort) && !keep;
+    wire write = wr_en && !overflowed;
+    wire [AW:0] wr_next = wr_ptr + {{AW{1'b0}}, write};
+
+    always @(posedge mac_clk) if (write) mem[wr_ptr[AW-1:0]] <= wr_data;
+
+    always @(posedge mac_clk)
+        if (mac_rst) begin
+            wr_ptr <= 0;
+            frame_start <= 0;
+            overflow <= 0;
+        end else begin
+            wr_ptr <= take_back ? frame_start : wr_next;
+            if (keep) frame_start <= wr_next;
+            overflow <= overflowed && !wr_commit && !wr_abort;
+        end
+
+    // Metas, with a bit that says whether words belong to it
+    reg [META_W-1:0] pushed;
+    always @* begin
+        pushed = wr_meta;
+        if (wr_commit && overflowed) begin
+            pushed[hero_pkg::META_OVERFLOW] = 1;
+            pushed[hero_pkg::META_LEN+:16] = 0;
+        end
+    end
+    wire has_words;
+    hero_async_fifo #(
+        .WIDTH(META_W + 1),
+        .DEPTH(METAS)
+    ) metas (
+        .wr_clk  (mac_clk),
+        .wr_rst  (mac_rst),
+        .wr_en   ((wr_commit || wr_abort) && !meta_full),
+        .wr_data ({keep, pushed}),
+        .wr_full (meta_full),
+        .rd_clk  (sys_clk),
+        .rd_rst  (sys_rst),
+        .rd_valid(rd_meta_valid),
+        .rd_data ({has_words, rd_meta}),
+        .rd_en   (rd_meta_pop)
+    );
+
+    // Reader: memory, its output register `q`, `rd_data`
+    reg [AW:0] rd_ptr;
+    reg [13:0] left;
+    reg fetching, begun, q_valid, q_last;
+    reg [63:0] q_data;
+    wire [15:0] len = rd_meta[hero_pkg::META_LEN+:16];
+    wire [13:0] frame_words = {1'b0, len[15:3]} + {13'b0, |len[2:0]};
+    wire rd_move = !rd_valid || rd_en;
+    wire q_move = !q_valid || rd_move;
+    wire fetch = q_move && fetching;
+    wire begin_frame = rd_meta_valid && !begun && has_words;
+
+    always @(posedge sys_clk) begin
+        if (q_move) q_data <= mem[rd_ptr[AW-1:0]];
+        if (q_move) q_last <= left == 14'd1;
+        if (rd_move) rd_data <= q_data;
+        if (rd_move) rd_last <= q_last;
+    end
+
+    always @(posedge sys_clk)
+        if (sys_rst) begin
+            rd_ptr <= 0;
+            left <= 0;
+            fetching <= 0;
+            begun <= 0;
+            q_valid <= 0;
+            rd_valid <= 0;
+        end else begin
+            if (rd_meta_pop) begun <= 0;
+            else if (begin_frame) begun <= 1;
+            if (begin_frame) left <= frame_words;
+            else if (fetch) left <= left - 1'b1;
+            if (begin_frame) fetching <= 1;
+            else if (fetch && left == 14'd1) fetching <= 0;
+            if (fetch) rd_ptr <= rd_ptr + 1'b1;
+            if (q_move) q_valid <= fetching;
+            if (rd_move) rd_valid <= q_valid;
+        end
+
+    hero_gray_sync #(.WIDTH(AW + 1)) sync_rd_ptr (
+        .src_clk(sys_clk), .src_rst(sys_rst), .src(rd_ptr), .dst_clk(mac_clk), .dst_rst(mac_rst), .dst(rd_ptr_wr)
+    );
+
+    // Lost frames: as Gray pointers go by one, a counter of two bits may go the same way
+    reg [1:0] lost_count;
+    wire [1:0] lost_sys;
+    reg [1:0] lost_seen;
+    always @(posedge mac_clk)
+        if (mac_rst) lost_count <= 0;
+        else if ((wr_commit || wr_abort) && meta_full) lost_count <= lost_count + 1'b1;
+    hero_gray_sync #(.WIDTH(2)) sync_lost (
+        .src_clk(mac_clk), .src_rst(mac_rst), .src(lost_count), .dst_clk(sys_clk), .dst_rst(sys_rst), .dst(lost_sys)
+    );
+    always @(posedge sys_clk)
+        if (sys_rst) lost_seen <= 0;
+        else if (lost) lost_seen <= lost_seen + 1'b1;
+    assign lost = lost_seen != lost_sys;
+endmodule
+
+`default_nettype wire

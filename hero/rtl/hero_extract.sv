@@ -1,0 +1,136 @@
+// Takes each received frame out of the input FIFO: verdict, destination, then enqueue (with the next hop's MAC, TTL and
+// checksum on the fast path) or a named drop. About 25 cycles and the frame's words; the shortest frame gives it 67.
+`default_nettype none
+
+module hero_extract (
+    input  wire                        clk,
+    input  wire                        rst,
+    input  wire                        rx_enable,
+    input  wire                        fast_enable,
+    input  wire                        promiscuous,
+    input  wire [                47:0] mac,
+    // hero_cdc_fifo
+    input  wire                        rd_meta_valid,
+    input  wire [hero_pkg::META_W-1:0] rd_meta,
+    output wire                        rd_meta_pop,
+    input  wire                        rd_valid,
+    input  wire [                63:0] rd_data,
+    input  wire                        rd_last,
+    output wire                        rd_en,
+    // hero_match
+    output wire                        match_start,
+    output wire [ hero_pkg::KEY_W-1:0] match_key,
+    output reg                         match_route_ok,
+    input  wire                        match_done,
+    input  wire [                 1:0] match_dest,
+    input  wire [                 5:0] match_route,
+    input  wire                        match_prio,
+    input  wire [                47:0] match_nh_mac,
+    // hero_voq
+    output wire [                 2:0] enq_queue,
+    output wire [                15:0] enq_len,
+    input  wire                        enq_room,
+    output reg                         enq_valid,
+    output reg  [                63:0] enq_data,
+    output reg                         enq_last,
+    // Pulses: exactly one a frame
+    output reg                         fwd,
+    output wire [                 1:0] fwd_dest,
+    output wire [                 5:0] fwd_route,
+    output reg                         drop,
+    output reg  [                 4:0] drop_reason
+);
+    localparam [2:0] IDLE = 0, VERDICT = 1, START = 2, MATCH = 3, ROOM = 4, FORWARD = 5, DISCARD = 6, POP = 7;
+
+    wire [15:0] len = rd_meta[hero_pkg::META_LEN+:16];
+    wire overflow = rd_meta[hero_pkg::META_OVERFLOW];
+    wire bad_fcs = rd_meta[hero_pkg::META_BAD_FCS];
+    wire runt = rd_meta[hero_pkg::META_RUNT];
+    wire giant = rd_meta[hero_pkg::META_GIANT];
+    wire ip4 = rd_meta[hero_pkg::META_IP4];
+    wire no_words = overflow || bad_fcs || runt || giant;
+    wire taken_last = rd_valid && rd_en && rd_last;
+
+    reg [2:0] state;
+    reg own;
+    reg [4:0] reason;
+    assign rd_en = state == FORWARD || state == DISCARD;
+    assign rd_meta_pop = state == POP;
+
+    // Verdicts, in the order of ../README.md
+    reg refused;
+    always @* begin
+        refused = 1;
+        reason = hero_pkg::DROP_DISABLED;
+        if (!rx_enable) reason = hero_pkg::DROP_DISABLED;
+        else if (overflow) reason = hero_pkg::DROP_INPUT_FULL;
+        else if (bad_fcs) reason = hero_pkg::DROP_BAD_FCS;
+        else if (runt) reason = hero_pkg::DROP_RUNT;
+        else if (giant) reason = hero_pkg::DROP_GIANT;
+        else if (ip4 && !rd_meta[hero_pkg::META_CSUM_OK]) reason = hero_pkg::DROP_CSUM;
+        else if (!own && !rd_meta[hero_pkg::META_MCAST] && !promiscuous) reason = hero_pkg::DROP_FOREIGN;
+        else refused = 0;
+    end
+    wire no_room = state == ROOM && !enq_room;
+
+    always @(posedge clk)
+        if (rst) state <= IDLE;
+        else
+            case (state)
+                IDLE: if (rd_meta_valid) state <= VERDICT;
+                VERDICT: state <= !refused ? START : no_words ? POP : DISCARD;
+                START: state <= MATCH;
+                MATCH: if (match_done) state <= ROOM;
+                ROOM: state <= enq_room ? FORWARD : DISCARD;
+                FORWARD, DISCARD: if (taken_last) state <= POP;
+                default: state <= IDLE;
+            endcase
+
+    always @(posedge clk) begin
+        own <= rd_meta[hero_pkg::META_DMAC+:48] == mac;
+        if (state == VERDICT)
+            match_route_ok <= fast_enable && own && ip4 && !rd_meta[hero_pkg::META_OPTIONS] && rd_meta[hero_pkg::META_TTL+:8] > 1;
+        fwd <= !rst && state == FORWARD && taken_last;
+        drop <= !rst && (state == VERDICT && refused || no_room);
+        if (state == VERDICT) drop_reason <= reason;
+        else if (no_room) drop_reason <= to_host ? hero_pkg::DROP_HOST_FULL : hero_pkg::DROP_PEER_FULL;
+    end
+
+    assign match_start = state == START;
+    assign match_key = {
+        rd_meta[hero_pkg::META_DST+:32], rd_meta[hero_pkg::META_SRC+:32], rd_meta[hero_pkg::META_TOS+:8], rd_meta[hero_pkg::META_PROTO+:8]
+    };
+    wire to_host = match_dest == hero_pkg::DEST_HOST;
+    assign enq_queue = {match_dest, match_prio && ip4};  // only IP has classes
+    assign enq_len = len;
+    assign fwd_dest = match_dest;
+    assign fwd_route = match_route;
+
+    // Edit of fast frames: octets 0-5 destination MAC, 22 TTL, 24-25 header checksum. With m = {TTL, protocol} and
+    // m' = m - 0x0100, RFC 1624 eqn. 3, HC' = ~(~HC + ~m + m'), has the constant ~m + m' = 0xfeff.
+    reg [2:0] index;  // of the word, to 4
+    wire [15:0] checksum = {rd_data[7:0], rd_data[15:8]};
+    wire [16:0] updated = {1'b0, ~checksum} + 17'h0feff;
+    wire [15:0] new_checksum = ~(updated[15:0] + {15'b0, updated[16]});
+    reg [63:0] edited;
+    always @* begin
+        edited = rd_data;
+        if (!to_host)
+            case (index)
+                0: edited[47:0] = match_nh_mac;
+                2: edited[55:48] = rd_data[55:48] - 8'd1;
+                3: edited[15:0] = {new_checksum[7:0], new_checksum[15:8]};
+                default: ;
+            endcase
+    end
+
+    always @(posedge clk) begin
+        if (state == ROOM) index <= 0;
+        else if (rd_valid && rd_en && index != 4) index <= index + 1'b1;
+        enq_valid <= !rst && state == FORWARD && rd_valid;
+        enq_data <= edited;
+        enq_last <= rd_last;
+    end
+endmodule
+
+`default_nettype wire

@@ -1,0 +1,153 @@
+// Routes and classes: value and pattern agree in all bits that the mask counts. The lowest matching route wins; its
+// destination (the host's without a route) chooses the class whose match gives high priority.
+// Three routes a cycle: `done` comes at most ceil(ROUTES / 3) + 6 cycles after `start`.
+`default_nettype none
+
+module hero_match #(
+    parameter ROUTES = 3  // to 64
+) (
+    input  wire                       clk,
+    // For at least 32 cycles: in reset the rules take their reset values, a bank a cycle
+    input  wire                       rst,
+    input  wire                       start,
+    input  wire [hero_pkg::KEY_W-1:0] key,    // held until `done`
+    input  wire                       route_ok,  // held too; 0: whatever the routes say, to the host
+    output reg                        done,
+    output reg  [                1:0] dest,
+    output reg  [                5:0] route,
+    output reg                        prio,
+    output reg  [               47:0] nh_mac,
+    // Configuration: a word of a rule, by its register number
+    input  wire                       cfg_wr,
+    input  wire [                5:0] cfg_reg,
+    input  wire [               31:0] cfg_data,
+    input  wire [                4:0] cfg_bank,
+    input  wire                       cfg_commit
+);
+    localparam BANKS = (ROUTES + 2) / 3;
+    localparam BW = BANKS > 1 ? $clog2(BANKS) : 1;
+
+    // In reset, `clear` walks over banks and classes
+    reg [4:0] clear;
+    always @(posedge clk) clear <= rst ? clear + 1'b1 : 5'd0;
+    initial clear = 0;
+    wire [4:0] bank = rst ? clear : cfg_bank;
+    wire bank_ok = {27'b0, bank} < BANKS;
+    wire [BW-1:0] cfg_row = bank[BW-1:0];
+
+    // Search: `row_valid` the cycle after `bank_rd`
+    reg scanning, row_valid, row_last;
+    reg [BW-1:0] bank_rd;
+    reg [5:0] base_rd, base_row;
+    wire last_bank = {{32 - BW{1'b0}}, bank_rd} == BANKS - 1;
+    wire [31:0] dst = key[79:48];
+    wire [2:0] hit;
+    wire [3*48-1:0] hit_mac;
+
+    genvar d, w;
+    generate
+        for (d = 0; d < 3; d = d + 1) begin : column
+            (* no_rw_check *) reg [31:0] p[0:BANKS-1];
+            (* no_rw_check *) reg [31:0] m[0:BANKS-1];
+            (* no_rw_check *) reg [31:0] mac_low[0:BANKS-1];
+            (* no_rw_check *) reg [15:0] mac_high[0:BANKS-1];
+            reg [BANKS-1:0] off;  // from the first write to the commit
+            reg [31:0] row_p, row_m;
+            reg [47:0] row_mac;
+            reg row_off;
+            wire wr_p = cfg_wr && cfg_reg == hero_pkg::REG_ROUTE + 2 * d;
+            wire wr_m = cfg_wr && cfg_reg == hero_pkg::REG_ROUTE + 2 * d + 1;
+            wire wr_low = cfg_wr && cfg_reg == hero_pkg::REG_NEXTHOP_MAC + 2 * d;
+            wire wr_high = cfg_wr && cfg_reg == hero_pkg::REG_NEXTHOP_MAC + 2 * d + 1;
+
+            always @(posedge clk) begin
+                if (bank_ok && (rst || wr_p)) p[cfg_row] <= rst ? 32'h0 : cfg_data;
+                if (bank_ok && (rst || wr_m)) m[cfg_row] <= rst ? 32'hffffffff : cfg_data;
+                if (bank_ok && (rst || wr_low)) mac_low[cfg_row] <= rst ? 32'h0 : cfg_data;
+                if (bank_ok && (rst || wr_high)) mac_high[cfg_row] <= rst ? 16'h0 : cfg_data[15:0];
+                if (rst || cfg_commit) off <= 0;
+                else if (bank_ok && (wr_p || wr_m || wr_low || wr_high)) off[cfg_row] <= 1;
+                // All of a route in one cycle: what a search sees is before or after a write
+                row_p <= p[bank_rd];
+                row_m <= m[bank_rd];
+                row_mac <= {mac_high[bank_rd], mac_low[bank_rd]};
+                row_off <= off[bank_rd] || {26'b0, base_rd} + d >= ROUTES;
+            end
+            assign hit[d] = ((dst ^ row_p) & row_m) == 0 && !row_off;
+            assign hit_mac[48*d+:48] = row_mac;
+        end
+    endgenerate
+
+    // Nothing is routed to 0.0.0.0: that is how a route is unused
+    reg dst_valid, searched;
+    wire found = row_valid && |hit && dst_valid;
+    wire search_end = found || row_valid && row_last;
+    always @(posedge clk)
+        if (rst) begin
+            scanning <= 0;
+            row_valid <= 0;
+            searched <= 0;
+        end else begin
+            if (start) scanning <= 1;
+            else if (last_bank || search_end) scanning <= 0;
+            row_valid <= scanning && !search_end;
+            searched <= search_end;
+        end
+
+    always @(posedge clk) begin
+        row_last <= last_bank;
+        base_row <= base_rd;
+        dst_valid <= route_ok && dst != 0;
+        if (start) begin
+            bank_rd <= 0;
+            base_rd <= 0;
+        end else begin
+            bank_rd <= last_bank ? bank_rd : bank_rd + 1'b1;
+            base_rd <= base_rd + 6'd3;
+        end
+        if (row_valid) begin
+            dest <= !found ? hero_pkg::DEST_HOST : hit[0] ? 2'd0 : hit[1] ? 2'd1 : 2'd2;
+            route <= !found ? 6'd0 : hit[0] ? base_row : hit[1] ? base_row + 6'd1 : base_row + 6'd2;
+            nh_mac <= hit[0] ? hit_mac[47:0] : hit[1] ? hit_mac[95:48] : hit_mac[143:96];
+        end
+    end
+
+    // The class of the destination: words 0-2 pattern, 3-5 mask
+    reg [3:0] class_off;
+    wire [2*hero_pkg::KEY_W-1:0] class_words;
+    wire [3:0] class_wr;
+    wire [1:0] class_row = rst ? clear[1:0] : class_wr[3] ? 2'd3 : class_wr[2] ? 2'd2 : class_wr[1] ? 2'd1 : 2'd0;
+    generate
+        for (d = 0; d < 4; d = d + 1) begin : class_of
+            assign class_wr[d] = cfg_wr && cfg_reg >= hero_pkg::REG_CLASS + 6 * d && cfg_reg < hero_pkg::REG_CLASS + 6 * d + 6;
+        end
+        for (w = 0; w < 6; w = w + 1) begin : class_word
+            localparam W = w % 3 == 2 ? 16 : 32;
+            localparam OFFSET = 80 * (w / 3) + (w % 3 == 0 ? 48 : w % 3 == 1 ? 16 : 0);
+            (* no_rw_check *) reg [W-1:0] words[0:3];
+            wire wr = cfg_wr && (cfg_reg == hero_pkg::REG_CLASS + w || cfg_reg == hero_pkg::REG_CLASS + 6 + w ||
+                                 cfg_reg == hero_pkg::REG_CLASS + 12 + w || cfg_reg == hero_pkg::REG_CLASS + 18 + w);
+            always @(posedge clk) if (rst || wr) words[class_row] <= !rst ? cfg_data[W-1:0] : {W{w >= 3}};
+            assign class_words[OFFSET+:W] = words[dest];
+        end
+    endgenerate
+
+    reg [79:0] class_p, class_m;
+    reg class_off_read, class_read, class_compared;
+    reg [5:0] differs;
+    integer i;
+    always @(posedge clk) begin
+        if (rst || cfg_commit) class_off <= 0;
+        else class_off <= class_off | class_wr;
+        {class_m, class_p} <= class_words;
+        class_off_read <= class_off[dest];
+        for (i = 0; i < 5; i = i + 1) differs[i] <= |((key[16*i+:16] ^ class_p[16*i+:16]) & class_m[16*i+:16]);
+        differs[5] <= class_off_read;
+        if (class_compared) prio <= differs == 0;
+        class_read <= searched && !rst;
+        class_compared <= class_read && !rst;
+        done <= class_compared && !rst;
+    end
+endmodule
+
+`default_nettype wire
