@@ -1,10 +1,11 @@
 """The host and the host's queues around slow_bench: memory with bad places, descriptor rings, a model of hero_voq's reader."""
 
+import logging
 import random
 
 import cocotb
 from cocotb.clock import Clock
-from cocotb.triggers import ReadOnly, RisingEdge
+from cocotb.triggers import Lock, ReadOnly, RisingEdge
 from cocotbext.axi import AxiBus, AxiSlave
 from cocotbext.axi.address_space import Region
 
@@ -15,26 +16,23 @@ SIZE = 0x0010_0000
 
 
 class Memory(Region):
-    """Host memory; addresses at or above SIZE, and in the pages of `bad`, answer SLVERR. Transactions are kept."""
+    """Host memory; addresses at or above SIZE, and in the pages of `bad`, answer SLVERR."""
 
     def __init__(self):
         super().__init__(SIZE)
         self.mem = bytearray(SIZE)
         self.bad = set()
-        self.accesses = []
 
-    def _check(self, kind, address, length):
-        self.accesses.append((kind, address, length))
-        assert address % 4096 + length <= 4096, f"{kind} of {length} at {address:#x} leaves its page"
+    def _check(self, address, length):
         if address + length > SIZE or address >> 12 in self.bad:
             raise ValueError("no memory here")
 
     async def _read(self, address, length, **_):
-        self._check("read", address, length)
+        self._check(address, length)
         return bytes(self.mem[address:address + length])
 
     async def _write(self, address, data, **_):
-        self._check("write", address, len(data))
+        self._check(address, len(data))
         self.mem[address:address + len(data)] = data
 
     read, write = _read, _write
@@ -49,8 +47,12 @@ class Host:
         self.dut, self.rng = dut, random.Random(seed)
         self.memory = Memory()
         self.slave = AxiSlave(AxiBus.from_prefix(dut, "m_axi"), dut.sys_clk, dut.sys_rst, target=self.memory)
+        for interface in (self.slave.write_if, self.slave.read_if):
+            interface.log.setLevel(logging.ERROR)
         self.place = [0, 0, 0]  # of the next completion to look at
         self.next_vector = 0
+        self.transactions = []  # (channel, address, octets)
+        self.giving = Lock()
         self.queues = [[], []]  # the host's queues of hero_voq
         self.sent = []  # frames that came out
         self.pulses = {"refused": 0, "bad_length": 0, "used_up": [0, 0], "bad_buffer": [0, 0], "completed": [0, 0, 0],
@@ -100,17 +102,18 @@ class Host:
         await self.give_raw(ring, address | (len(descriptors) if count is None else count))
 
     async def give_raw(self, ring, vector):
-        self.dut.give.value = 1 << ring
-        self.dut.vector.value = vector
-        await RisingEdge(self.dut.sys_clk)
-        self.dut.give.value = 0
-        await RisingEdge(self.dut.sys_clk)
+        async with self.giving:
+            self.dut.give.value = 1 << ring
+            self.dut.vector.value = vector
+            await RisingEdge(self.dut.sys_clk)
+            self.dut.give.value = 0
+            await RisingEdge(self.dut.sys_clk)
 
     def free(self, ring):
-        return self.dut.free.value.to_unsigned() >> 2 * ring & 3
+        return int(self.dut.free.value) >> 2 * ring & 3
 
     def held(self, ring):
-        return self.dut.held.value.to_unsigned() >> 8 * ring & 0xff
+        return int(self.dut.held.value) >> 8 * ring & 0xff
 
     def completion(self, ring):
         """The next completion as (buffer, octets, priority, error), or None."""
@@ -158,13 +161,15 @@ class Host:
         d, words, taken = self.dut, b"", None
         self.sink_pause = 0.0
         while True:
+            if d.sys_rst.value:
+                words, taken = b"", None
             d.out_ready.value = self.rng.random() >= self.sink_pause
             await ReadOnly()
             if d.out_valid.value and d.out_ready.value:
-                length = d.out_len.value.to_unsigned()
+                length = int(d.out_len.value)
                 assert taken in (None, length), "out_len changed inside a frame"
                 taken = length
-                words += d.out_data.value.to_unsigned().to_bytes(8, "little")
+                words += int(d.out_data.value).to_bytes(8, "little")
                 if d.out_last.value:
                     assert len(words) == (length + 7) // 8 * 8
                     self.sent.append(words[:length])
@@ -175,7 +180,7 @@ class Host:
         while True:
             await ReadOnly()
             for name, count in self.pulses.items():
-                value = getattr(self.dut, name).value.to_unsigned()
+                value = int(getattr(self.dut, name).value)
                 if isinstance(count, list):
                     for i in range(len(count)):
                         count[i] += value >> i & 1
@@ -184,7 +189,7 @@ class Host:
             await RisingEdge(self.dut.sys_clk)
 
     async def _stable(self):
-        """P9: what is offered on an AXI channel stays until it is taken."""
+        """P9: what is offered on an AXI channel stays until it is taken; transactions stay in their page."""
         d = self.dut
         channels = {"aw": ("addr", "len"), "w": ("data", "last"), "ar": ("addr", "len")}
         before = {}
@@ -192,8 +197,13 @@ class Host:
             await ReadOnly()
             for c, fields in channels.items():
                 valid = getattr(d, f"m_axi_{c}valid").value
-                now = [getattr(d, f"m_axi_{c}{f}").value for f in fields] if valid else None
+                now = [int(getattr(d, f"m_axi_{c}{f}").value) for f in fields] if valid else None
                 if before.get(c) is not None:
                     assert now == before[c], f"{c} changed before it was taken"
-                before[c] = None if not valid or getattr(d, f"m_axi_{c}ready").value else now
+                taken = valid and getattr(d, f"m_axi_{c}ready").value
+                before[c] = None if taken else now
+                if taken and c != "w":
+                    octets = 8 * now[1] + 8
+                    assert now[0] % 4096 + octets <= 4096, f"{octets} octets at {now[0]:#x} leave their page"
+                    self.transactions.append((c, now[0], octets))
             await RisingEdge(d.sys_clk)
