@@ -102,7 +102,7 @@ module bus_pcix #(
             if (any) begin
                 who <= next;
                 slave <= next[2] ? r_slave[3*next[1:0]+:3] : w_slave[3*next[1:0]+:3];
-                setup <= SETUP;
+                setup <= SETUP[15:0];
                 state <= WAIT;
             end
             WAIT:

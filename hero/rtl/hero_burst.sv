@@ -41,7 +41,7 @@ module hero_burst #(
     wire [15:0] len = word[15:0];
     wire [15:0] words = {3'b0, len[15:3]} + {15'b0, |len[2:0]};
     wire [15:0] room = word[16] ? left_hi : left_lo;
-    wire packet_form = word[63:17] == {4'h1, 43'd0} && words >= MIN_WORDS && words <= MTU_WORDS;
+    wire packet_form = word[63:17] == {4'h1, 43'd0} && words >= MIN_WORDS[15:0] && words <= MTU_WORDS[15:0];
     wire end_form = word[63:32] == {4'h2, packets, 20'd0};
     wire packet = control && packet_form && words <= room;
 

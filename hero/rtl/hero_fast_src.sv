@@ -41,6 +41,7 @@ module hero_fast_src #(
 );
     localparam SW = $clog2(2 * TXN_BEATS);
     localparam TW = $clog2(TIMEOUT + 1);
+    localparam [8:0] BEATS = TXN_BEATS[8:0];
 
     localparam [3:0] IDLE = 0, REQUEST = 1, RESPONSE = 2, PICK = 3, CONTROL = 4, DATA = 5, NEXT = 6, END = 7, FLUSH = 8,
         ABORT = 9;
@@ -58,7 +59,7 @@ module hero_fast_src #(
     generate
         for (d = 0; d < 3; d = d + 1) begin : g_channel
             reg [TW-1:0] timer;
-            assign expired[d] = timer == TIMEOUT;
+            assign expired[d] = timer == TIMEOUT[TW-1:0];
             assign waiting[d] = f_words[26*d+:26] != 0;
             always @(posedge sys_clk)
                 if (sys_rst || timer_clear[d]) timer <= 0;
@@ -231,7 +232,8 @@ module hero_fast_src #(
     localparam [1:0] COLLECT = 0, ASK = 1, SEND = 2, ANSWER = 3;
     reg [1:0] issue;
     reg [8:0] left;
-    wire full_transaction = level >= TXN_BEATS;
+    wire [8:0] level9 = {{(8-SW){1'b0}}, level};
+    wire full_transaction = level9 >= BEATS;
     assign staged_none = issue == COLLECT && level == 0;
     assign dma_req = issue == ASK;
     assign dma_wvalid = issue == SEND && staged_valid;
@@ -243,7 +245,7 @@ module hero_fast_src #(
         case (issue)
             COLLECT:
             if (!failed && (full_transaction || (state == FLUSH && level != 0))) begin
-                dma_beats <= full_transaction ? TXN_BEATS : {{(8-SW){1'b0}}, level};
+                dma_beats <= full_transaction ? BEATS : level9;
                 dma_addr <= peer_base[32*dest+:32] + (is_burst ? {16'd0, slot, 14'd0} : {27'h0000800, slot, 3'd0});
                 issue <= ASK;
             end

@@ -40,6 +40,8 @@ module hero_grant #(
     output wire                       bus_error
 );
     localparam TW = $clog2(TIMEOUT + 1);
+    localparam [15:0] DEPTH = DST_WORDS[15:0];
+    localparam [15:0] ENOUGH = GRANT_WORDS[15:0];
 
     // A grant's making (choose, high, low), its way to the source, and its life
     localparam [2:0] CHOOSE = 0, HIGH = 1, LOW = 2, ASK = 3, SEND = 4, ANSWER = 5, GIVEN = 6;
@@ -90,7 +92,7 @@ module hero_grant #(
     reg [15:0] lo;  // asked with left_hi
 
     reg [TW-1:0] age;
-    assign timeout = open && age == TIMEOUT && !close;
+    assign timeout = open && age == TIMEOUT[TW-1:0] && !close;
 
     // This card among the destinations of the source
     wire [1:0] dest = slot < card ? card - 1'b1 : card;
@@ -102,8 +104,8 @@ module hero_grant #(
     assign bus_error = state == ANSWER && dma_done && dma_err;
 
     always @(posedge sys_clk) begin
-        free <= DST_WORDS - level16;
-        enough <= DST_WORDS - level16 >= GRANT_WORDS;
+        free <= DEPTH - level16;
+        enough <= DEPTH - level16 >= ENOUGH;
         if (open) age <= age + 1'b1;
         if (spent_hi) left_hi <= left_hi - 1'b1;
         if (spent_lo) left_lo <= left_lo - 1'b1;
