@@ -34,6 +34,7 @@ module hero_fast_src #(
     output wire [  63:0] dma_wdata,
     input  wire          dma_done,
     input  wire          dma_err,
+    output wire          is_open,  // any channel
     // Pulses
     output reg           repeated,
     output reg           burst_sent,
@@ -50,6 +51,7 @@ module hero_fast_src #(
 
     // Channels: open from a request to the END word without one
     reg [2:0] open;
+    assign is_open = open != 0;
     wire [2:0] waiting;  // something is queued
     wire [2:0] expired;
     wire [2:0] ask = waiting & (~open | expired) & ~rsp_in_valid;
