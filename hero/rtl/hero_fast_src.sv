@@ -55,7 +55,6 @@ module hero_fast_src #(
     wire [2:0] waiting;  // something is queued
     wire [2:0] expired;
     wire [2:0] ask = waiting & (~open | expired) & ~rsp_in_valid;
-    reg [2:0] timer_clear;
 
     genvar d;
     generate
@@ -64,8 +63,8 @@ module hero_fast_src #(
             assign expired[d] = timer == TIMEOUT[TW-1:0];
             assign waiting[d] = f_words[26*d+:26] != 0;
             always @(posedge sys_clk)
-                if (sys_rst || timer_clear[d]) timer <= 0;
-                else if (open[d] && !expired[d]) timer <= timer + 1'b1;
+                if (sys_rst || (state == FLUSH && dest == d) || !open[d]) timer <= 0;
+                else if (!expired[d]) timer <= timer + 1'b1;
         end
     endgenerate
 
@@ -140,7 +139,6 @@ module hero_fast_src #(
 
     always @(posedge sys_clk) begin
         rsp_in_take <= 0;
-        timer_clear <= 0;
         repeated <= 0;
         burst_sent <= 0;
         bus_error <= refused;
@@ -195,13 +193,11 @@ module hero_fast_src #(
             FLUSH:
             if (failed && is_burst) state <= ABORT;
             else if (staged_none) begin
-                timer_clear[dest] <= 1;
                 burst_sent <= is_burst;
                 state <= IDLE;
             end
             default: begin  // ABORT: what is still queued asks again
                 open[dest] <= 0;
-                timer_clear[dest] <= 1;
                 state <= IDLE;
             end
         endcase
