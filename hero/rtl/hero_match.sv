@@ -51,7 +51,7 @@ module hero_match #(
             (* no_rw_check *) reg [31:0] m[0:BANKS-1];
             (* no_rw_check *) reg [31:0] mac_low[0:BANKS-1];
             (* no_rw_check *) reg [15:0] mac_high[0:BANKS-1];
-            reg [BANKS-1:0] off;  // from the first write to the commit
+            reg [BANKS-1:0] off;  // from reset, or the first write, to the commit
             reg [31:0] row_p, row_m;
             reg [47:0] row_mac;
             reg row_off;
@@ -65,7 +65,8 @@ module hero_match #(
                 if (bank_ok && (rst || wr_m)) m[cfg_row] <= rst ? 32'hffffffff : cfg_data;
                 if (bank_ok && (rst || wr_low)) mac_low[cfg_row] <= rst ? 32'h0 : cfg_data;
                 if (bank_ok && (rst || wr_high)) mac_high[cfg_row] <= rst ? 16'h0 : cfg_data[15:0];
-                if (rst || cfg_commit) off <= 0;
+                if (rst) off <= ~0;
+                else if (cfg_commit) off <= 0;
                 else if (bank_ok && (wr_p || wr_m || wr_low || wr_high)) off[cfg_row] <= 1;
                 // All of a route in one cycle: what a search sees is before or after a write
                 row_p <= p[bank_rd];
@@ -137,7 +138,8 @@ module hero_match #(
     reg [5:0] differs;
     integer i;
     always @(posedge clk) begin
-        if (rst || cfg_commit) class_off <= 0;
+        if (rst) class_off <= ~0;
+        else if (cfg_commit) class_off <= 0;
         else class_off <= class_off | class_wr;
         {class_m, class_p} <= class_words;
         class_off_read <= class_off[dest];

@@ -159,7 +159,7 @@ class Card:
                 return Verdict(DROP, reason)
         if command & reg.CMD_FAST and own and header and not header.options and header.ttl > 1:
             for number, rule in enumerate(self.route):
-                if rule.matches(header.dst):
+                if header.dst and rule.matches(header.dst):
                     dest = number % 3
                     next_hop = self.next_hop[number].to_bytes(6, "little")
                     high = self.classes[dest].matches(header.key)
