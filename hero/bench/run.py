@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Measures the four-card model: prints tables, writes target/bench/hero.json and docs/hero-*.svg.
+
+    run.py [--quick] [--only NAME[,NAME...]]
+
+--quick: one round and shorter ones. --only: some cases, named below; then no plot is written."""
+
+import argparse
+import pathlib
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from hero.bench import fast_path, slow_path  # noqa: E402
+from hero.bench.chart import page  # noqa: E402
+from hero.bench.report import Report  # noqa: E402
+from hero.model import build  # noqa: E402
+
+BUILDS = ("pcix", "xbar")
+SIZES_OF_FIG16 = ("pcix", "ring")
+
+
+def measure(report, quick, wanted):
+    """Runs the cases in `wanted`; returns plots, {file: panels}."""
+    plots = {}
+
+    def case(name, function, *arguments):
+        if name not in wanted:
+            return None
+        begin = time.monotonic()
+        result = function(report, quick, *arguments)
+        print(f"\n({name}: {time.monotonic() - begin:.0f} s)", flush=True)
+        return result
+
+    def plot(file, *panels):
+        plots.setdefault(file, []).extend(panel for panel in panels if panel is not None)
+
+    latencies = case("wire-speed", fast_path.wire_speed)
+    if latencies:
+        at_wire_speed = {size: x for (bus, pattern, size), x in latencies.items() if (bus, pattern) == SIZES_OF_FIG16}
+        rate, *others = case("saturation", slow_path.saturation, at_wire_speed) or [None]
+        plot("throughput", rate)
+        plot("latency", *others)
+    plot("latency", case("slow-latency", slow_path.latency_by_load), case("fast-latency", fast_path.latency_by_load))
+    plot("priorities", *case("slow-priorities", slow_path.priorities) or [])
+    plot("priorities", case("fast-priorities", fast_path.priorities))
+    case("starvation", fast_path.starvation)
+    case("four-ports", slow_path.four_ports)
+    plot("throughput", *case("vectors", slow_path.vectors) or [])
+    plot("throughput", case("setup", fast_path.setup_cycles))
+    return plots
+
+
+NAMES = ("wire-speed", "saturation", "slow-latency", "fast-latency", "slow-priorities", "fast-priorities",
+         "starvation", "four-ports", "vectors", "setup")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", metavar="NAME", help=f"of {', '.join(NAMES)} (saturation needs wire-speed)")
+    arguments = parser.parse_args()
+    wanted = arguments.only.split(",") if arguments.only else NAMES
+    for name in wanted:
+        if name not in NAMES:
+            parser.error(f"no case {name!r}")
+    for name in BUILDS:
+        build.build(name)
+    report = Report()
+    plots = measure(report, arguments.quick, wanted)
+    report.save(ROOT / "target" / "bench" / "hero.json")
+    if not arguments.only:
+        for file, panels in plots.items():
+            (ROOT / "docs" / f"hero-{file}.svg").write_text(page(panels))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""The model library through its C interface: registers, both paths, bad arguments."""
+
+import struct
+
+import pytest
+
+from hero.bench.system import cards_of, route_in_software
+from hero.bench.traffic import Flow
+from hero.model import build, library
+from hero.model import card as c
+from hero.model.host import Cpu, Rings
+
+NAMES = ("xbar", "pcix")
+
+
+@pytest.fixture(params=NAMES)
+def hero(request):
+    build.build(request.param)
+    with library.Hero(request.param) as made:
+        made.name = request.param
+        yield made
+
+
+def test_parameters(hero):
+    wanted = build.BUILDS[hero.name]
+    for name in ("bus", "setup", "routes", "sys_mhz"):
+        assert hero.parameter(name) == wanted[name.upper()]
+    assert hero.parameter("colour") == -1
+    assert len(hero.memory) == 64 << 20
+
+
+def test_time_passes_only_when_told(hero):
+    begin = hero.now
+    hero.run(12345)
+    assert hero.now == begin + 12345
+    assert hero.run_until_irq(500) == 0
+    assert hero.now == begin + 12845
+
+
+def test_registers(hero):
+    for card in range(4):
+        assert hero.read(card, c.ID) == 0x4845524F
+        assert hero.read(card, c.STATUS) >> 8 & 0xFF == hero.parameter("routes")
+        hero.write(card, c.PEER_BASE, 0x8000_0000 + card)
+    assert [hero.read(card, c.PEER_BASE) for card in range(4)] == [0x8000_0000 + card for card in range(4)]
+
+
+def test_bad_arguments(hero):
+    lib, h, frame = hero.lib, hero.h, bytes(64)
+    assert hero.read(4, 0) == hero.read(0, 64) == 0xFFFFFFFF
+    hero.write(4, 0, 1)
+    hero.write(0, 64, 1)
+    for card, data, octets in [(4, frame, 64), (0, None, 64), (0, frame, 0), (0, bytes(9217), 9217)]:
+        assert lib.hero_receive(h, card, data, octets, 0, 0) == -1
+    assert lib.hero_arriving(h, 4) == 0
+    assert lib.hero_transmitted(h, 4, None, 0, None, None) == -1
+    assert lib.hero_transmitted(h, 0, None, 0, None, None) == -1
+
+
+def test_a_line_queues_4096_frames(hero):
+    for _ in range(4096):
+        hero.receive(0, bytes(60), 1 << 40)
+    with pytest.raises(ValueError):
+        hero.receive(0, bytes(60))
+    assert hero.arriving(0) == 4096 and hero.arriving(1) == 0
+
+
+def test_fast_path(hero):
+    cards = cards_of(hero, fast=True)
+    flow = Flow(7, 2, 0, 128)
+    begin = (hero.now + 7) // 8 * 8 + 80
+    hero.receive(2, flow.make(0), begin)
+    hero.receive(2, flow.make(1), begin)
+    hero.run(20_000)
+    first = hero.transmitted(0)
+    assert hero.transmitted(0)[0] == flow.expected(1)
+    assert hero.transmitted(0) is None
+    octets, started, ended = first
+    assert octets == flow.expected(0)
+    assert started > begin + (8 + 128) * 8 and ended == started + 127 * 8
+    assert cards[2].forwarded()[c.destination(2, 0)] == 2
+    with pytest.raises(ValueError):
+        hero.receive(2, b"")
+
+
+def test_short_buffer_takes_the_frame_away(hero):
+    cards_of(hero, fast=True)
+    flow = Flow(1, 0, 1, 64)
+    hero.receive(0, flow.make(0))
+    hero.run(20_000)
+    assert hero.lib.hero_transmitted(hero.h, 1, bytes(60), 59, None, None) == -3
+    assert hero.transmitted(1) is None
+
+
+@pytest.mark.parametrize("faults, reason", [(library.BAD_FCS, "bad FCS"), (library.RX_ER, "bad FCS")])
+def test_faults_on_the_wire(hero, faults, reason):
+    cards = cards_of(hero, fast=True)
+    flow = Flow(1, 0, 1, 64)
+    hero.receive(0, flow.make(0), 0, faults)
+    hero.run(20_000)
+    assert hero.transmitted(1) is None
+    assert cards[0].drops() == {reason: 1}
+
+
+def test_runt(hero):
+    cards = cards_of(hero, fast=True)
+    hero.receive(0, bytes(40), 0, library.NO_PAD)
+    hero.run(20_000)
+    assert cards[0].drops() == {"runt": 1}
+
+
+def test_slow_path(hero):
+    cards = cards_of(hero, fast=False)
+    rings = [Rings(card) for card in cards]
+    cpu = Cpu(hero, rings, lambda _card, frame: route_in_software(frame), service=100)
+    flow = Flow(3, 1, 3, 512)
+    for sequence in range(5):
+        hero.receive(1, flow.make(sequence))
+    cpu.run(hero.now + 100_000)
+    for sequence in range(5):
+        assert hero.transmitted(3)[0] == flow.expected(sequence)
+    assert hero.transmitted(3) is None
+    assert cpu.handled == 5 and cpu.interrupts >= 1 and cpu.errors == 0
+    assert cards[1].forwarded() == [0, 0, 0, 5]
+
+
+def test_an_interrupt_returns_at_once(hero):
+    card = c.Card(hero, 0)
+    card.start()
+    rings = Rings(card)
+    rings.refill()
+    card.write(c.IRQ_MASK, c.IRQ_RXLO)
+    begin = hero.now
+    hero.receive(0, struct.pack(">6s6sH", c.mac(0), bytes(6), 0x0806).ljust(60, b"\0"))
+    assert hero.run_until_irq(1_000_000) == 1
+    assert hero.now - begin < 10_000
+    assert hero.run_until_irq(1_000_000, 0b1110) == 1  # another card's line is not waited for: time passes
+    assert hero.now - begin >= 1_000_000
+    assert card.read(c.IRQ_MASKED) == c.IRQ_RXLO
+    assert hero.irq == 0
