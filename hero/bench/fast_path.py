@@ -1,7 +1,6 @@
 """Cases of the fast path: wire speed, latency, priorities and shares on an overloaded output, the bus's set-up time."""
 
 from hero.bench.chart import Panel
-from hero.bench.report import table
 from hero.bench.system import fast, mesh_of_flows, ring_of_flows, HIGH_TOS
 from hero.bench.traffic import SIZES, Flow, interval
 from hero.model import build
@@ -35,7 +34,7 @@ def wire_speed(report, quick):
                 frames = sum(flow.offered for run in runs for flow in run.sink.flows.values())
                 rows.append((bus, pattern, size, frames, f"{rate:.3f}", f"{wire:.3f}", lost, disorder,
                              f"{mean:.2f}", f"{longest:.2f}"))
-    table("Fast path at wire speed: 4 x 1 Gbit/s", ("bus", "pattern", "size, B", "frames", "Mpps", "wire, Mpps", "lost",
+    report.table("Fast path at wire speed: 4 x 1 Gbit/s", ("bus", "pattern", "size, B", "frames", "Mpps", "wire, Mpps", "lost",
           "reordered or damaged", "mean latency, us", "longest, us"), rows)
     return latencies
 
@@ -52,7 +51,7 @@ def latency_by_load(report, quick):
                 curves.setdefault(f"{bus}, {name}", []).append((load * 100, mean))
                 rows.append((bus, name, f"{load:.0%}", f"{mean:.2f}", f"{max(r.percentile(1) for r in runs) / 1e3:.2f}",
                              sum(run.lost for run in runs)))
-    table("Fast path: latency against load, 64 B", ("bus", "traffic", "load", "mean, us", "longest, us", "lost"), rows)
+    report.table("Fast path: latency against load, 64 B", ("bus", "traffic", "load", "mean, us", "longest, us", "lost"), rows)
     return Panel("Fast path, 64 B frames (as Fig. 13)", "offered load, % of 1 Gbit/s", "mean latency, µs",
                  list(curves.items()))
 
@@ -71,8 +70,8 @@ def priorities(report, quick):
                        "forwarded", "%", [100 * got / offered], "offered", 100)
             curves[name].append((load * 100, got / offered * load * 1e3 / interval(64)))
             row.append(f"{100 * got / offered:.1f} %")
-        rows.append((*row, run.drops().get("VOQ of a peer full", 0), run.sink.reordered, run.conserved()))
-    table("Fast path in overload: two inputs, one output", ("load of an input", "high", "low", "dropped, queue full",
+        rows.append((*row, run.drops().get("peer_full", 0), run.sink.reordered, run.conserved()))
+    report.table("Fast path in overload: two inputs, one output", ("load of an input", "high", "low", "dropped, queue full",
           "reordered", "all accounted for"), rows)
     return Panel("Fast path: two inputs, one output", "load of each input, %", "forwarded, Mpps",
                  [(f"{name} priority", points) for name, points in curves.items()])
@@ -90,7 +89,7 @@ def starvation(report, quick):
             report.add(f"fast path, {bus}, 256 + 256 + 1518 B to one output", f"source {k}, {size} B", "share of octets", "%",
                        [100 * octets[k] / sum(octets)], "an equal share", 100 / 3)
         rows.append((bus, *(f"{x / 1e3:.0f}" for x in octets), f"{min(octets) / max(octets):.2f}", run.sink.reordered))
-    table("Shares of an overloaded output, kB", ("bus", "256 B", "256 B", "1518 B", "least / most", "reordered"), rows)
+    report.table("Shares of an overloaded output, kB", ("bus", "256 B", "256 B", "1518 B", "least / most", "reordered"), rows)
 
 
 def setup_cycles(report, quick):
@@ -103,13 +102,13 @@ def setup_cycles(report, quick):
         run = fast(name, mesh_of_flows(64), 1.0, 1_000_000 if quick else 4_000_000)
         wire = 4e3 / interval(64)
         frames = sum(run.sink.got.values())
-        bursts = sum(counted.get("bursts sent", 0) for counted in run.counters)
+        bursts = sum(counted.get("bursts", 0) for counted in run.counters)
         rate = report.add(f"fast path, set-up of {setup} cycles, mesh, 64 B", "HERO", "throughput of four ports", "Mpps",
                           [sum(run.rate(k) for k in range(4)) / 4 * wire], "wire speed", wire)
         rows.append((setup, f"{rate:.3f}", run.lost, f"{frames / bursts:.2f}", f"{run.mean_latency() / 1e3:.2f}"))
         points.append((setup, rate))
         wires.append((setup, wire))
-    table("Fast path, 64 B, against the bus's set-up time", ("set-up, cycles", "Mpps", "lost", "frames a burst",
+    report.table("Fast path, 64 B, against the bus's set-up time", ("set-up, cycles", "Mpps", "lost", "frames a burst",
           "mean latency, us"), rows)
     return Panel("Fast path, four ports, 64 B frames", "set-up of a bus transaction, cycles of 133 MHz", "Mpps",
                  [("HERO", points), ("wire speed", wires, "paper")])

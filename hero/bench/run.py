@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures the four-card model: prints tables, writes target/bench/hero.json and docs/hero-*.svg.
 
-    run.py [--quick] [--only NAME[,NAME...]]
+    run.py [--quick] [--only NAME[,NAME...]] [--document FILE]
 
---quick: one round and shorter ones. --only: some cases, named below; then no plot is written."""
+--quick: one round and shorter ones. --only: some cases; then no plot is written. --document: also put the tables into a page."""
 
 import argparse
 import pathlib
@@ -61,6 +61,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", metavar="NAME", help=f"of {', '.join(NAMES)} (saturation needs wire-speed)")
+    parser.add_argument("--document", type=pathlib.Path, metavar="FILE")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",") if arguments.only else NAMES
     for name in wanted:
@@ -71,6 +72,8 @@ def main():
     report = Report()
     plots = measure(report, arguments.quick, wanted)
     report.save(ROOT / "target" / "bench" / "hero.json")
+    if arguments.document:
+        report.document(arguments.document)
     if not arguments.only:
         for file, panels in plots.items():
             (ROOT / "docs" / f"hero-{file}.svg").write_text(page(panels))

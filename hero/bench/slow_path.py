@@ -2,7 +2,6 @@
 
 from hero.bench.chart import Panel
 from hero.bench.fast_path import BUSES, LOADS, PHASES
-from hero.bench.report import table
 from hero.bench.system import HIGH_TOS, STEP, cards_of, mesh_of_flows, offers, slow
 from hero.bench.traffic import OVERHEAD, SIZES, Flow, frame, interval, network, next_hop
 from hero.model import card as c
@@ -41,7 +40,7 @@ def saturation(report, quick, fast_latency):
         latencies.append((size, mean))
         rows.append((size, f"{rate:.0f}", f"{wire:.0f}", f"{load * size * 1000 / (size + OVERHEAD):.0f}", f"{mean:.1f}",
                      f"{run.percentile(1) / 1e3:.1f}", f"{fast_latency[size]:.2f}", f"{mean / fast_latency[size]:.1f}"))
-    table(f"Slow path, one flow, a CPU of {SERVICE} ns a packet: highest load without loss",
+    report.table(f"Slow path, one flow, a CPU of {SERVICE} ns a packet: highest load without loss",
           ("size, B", "kpps", "wire, kpps", "Mbit/s of frames", "mean latency, us", "longest, us",
            "fast path, us", "slow / fast"), rows)
     fast_points = sorted(fast_latency.items())
@@ -70,7 +69,7 @@ def latency_by_load(report, quick):
         run = runs[0]
         rows.append((f"{load:.0%}", f"{mean:.1f}", f"{run.percentile(1) / 1e3:.1f}", run.lost, run.cpu.interrupts,
                      run.conserved()))
-    table("Slow path: latency against load, 64 B", ("load", "mean, us", "longest, us", "lost", "interrupts",
+    report.table("Slow path: latency against load, 64 B", ("load", "mean, us", "longest, us", "lost", "interrupts",
           "all accounted for"), rows)
     return Panel("Slow path, 64 B frames (as Fig. 12)", "offered load, % of 1 Gbit/s", "mean latency, µs",
                  [("slow path", points)], log_y=True)
@@ -92,10 +91,10 @@ def priorities(report, quick):
                            [share], "offered", 100)
                 curves[name].append((load * 100, share / 100 * load / 2 * 1e6 / interval(64)))
                 row.append(f"{share:.1f} %")
-            rows.append((*row, run.drops().get("VOQ of the host full", 0), run.conserved()))
+            rows.append((*row, run.drops().get("host_full", 0), run.conserved()))
         panels.append(Panel(f"Slow path {title}", "offered load, % of 1 Gbit/s", "forwarded, kpps",
                             [(f"{name} priority", points) for name, points in curves.items()]))
-    table("Slow path in overload", ("cards", "load", "high", "low", "dropped, queue full", "all accounted for"), rows)
+    report.table("Slow path in overload", ("cards", "load", "high", "low", "dropped, queue full", "all accounted for"), rows)
     return panels
 
 
@@ -110,7 +109,7 @@ def four_ports(report, quick):
                               [sum(run.rate(k) for k in range(CARDS)) / CARDS * wire], "wire speed", wire)
             rows.append((bus, size, f"{rate:.3f}", f"{wire:.3f}", f"{rate / wire:.1%}", run.lost, run.sink.reordered,
                          run.cpu.interrupts, run.conserved()))
-    table("Slow path, four ports, a CPU without cost", ("bus", "size, B", "Mpps", "wire, Mpps", "of wire", "lost",
+    report.table("Slow path, four ports, a CPU without cost", ("bus", "size, B", "Mpps", "wire, Mpps", "of wire", "lost",
           "reordered", "interrupts", "all accounted for"), rows)
 
 
@@ -169,6 +168,6 @@ def vectors(report, quick):
         limit = [(size, 4 * size / (size + OVERHEAD)) for size in SIZES]
         panels.append(Panel(f"{name[0].upper()}{name[1:]} (as Fig. 6)", "frame size, B", "Gbit/s of frames, four cards",
                             [*curves.items(), ("wire speed", limit, "paper")], x_ticks=list(SIZES[2:])))
-    table("Descriptors: Mpps of four cards over PCI-X at 133 MHz", ("direction", "size, B", "vectors of 32",
+    report.table("Descriptors: Mpps of four cards over PCI-X at 133 MHz", ("direction", "size, B", "vectors of 32",
           "vectors of 8", "single", "wire", "single / 32"), rows)
     return panels

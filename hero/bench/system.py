@@ -1,9 +1,11 @@
 """Four cards on a bus, brought up for a measurement, and the two ways to drive them: fast path and slow path."""
 
-from hero.bench.traffic import Flow, Offer, Sink, checksum, interval, network, next_hop
+from hero.bench.traffic import Flow, Offer, Sink, interval, network, next_hop
 from hero.model import card as c
 from hero.model.host import Cpu, Rings
 from hero.model.library import CARDS, Hero
+from hero.tb.golden import registers as reg
+from hero.tb.golden.frames import checksum
 
 STEP = 20_000  # ns that frames are queued ahead
 SETTLE = 2_000  # ns before the first frame
@@ -32,14 +34,14 @@ class Measured:
         total = {}
         for counted in self.counters:
             for name, value in counted.items():
-                if name in c.DROPS:
+                if name in reg.DROPS:
                     total[name] = total.get(name, 0) + value
         return total
 
     def conserved(self):
         """Each frame received was enqueued or dropped with a reason (hero/README.md, Registers)."""
         return all(
-            counted.get("frames received", 0) == sum(forwarded) + sum(counted.get(name, 0) for name in c.DROPS[:9])
+            counted.get("received", 0) == sum(forwarded) + sum(counted.get(name, 0) for name in reg.VERDICTS)
             for counted, forwarded in zip(self.counters, self.forwarded))
 
     def rate(self, card):
@@ -61,7 +63,7 @@ def cards_of(hero, fast, classes=()):
     priority when their TOS is 0x10."""
     cards = [c.Card(hero, k) for k in range(CARDS)]
     for card in cards:
-        card.start(c.CMD_RX | c.CMD_TX | (c.CMD_FAST if fast else 0))
+        card.start(reg.CMD_RX | reg.CMD_TX | (reg.CMD_FAST if fast else 0))
         for d in range(3):
             to = c.peer(card.number, d)
             card.route(d, network(to), 16, next_hop(to))

@@ -4,6 +4,7 @@ import random
 import struct
 
 from hero.model import card as c
+from hero.tb.golden import frames
 
 OVERHEAD = 20  # preamble and gap, octets
 SIZES = (64, 128, 256, 512, 1024, 1280, 1518)  # with FCS
@@ -14,13 +15,6 @@ TAG = struct.Struct(">HI")  # flow, sequence number
 def interval(size, load=1.0):
     """ns from frame to frame of `size` octets (with FCS) at a share of 1 Gbit/s."""
     return (size + OVERHEAD) * 8 / load
-
-
-def checksum(header):
-    total = sum(struct.unpack(f">{len(header) // 2}H", header))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
 
 
 def next_hop(card):
@@ -35,10 +29,8 @@ def network(card):
 
 def frame(to_mac, from_mac, source, destination, octets, ttl, tos=0):
     """A UDP frame of `octets` (without FCS), payload zero."""
-    ip = struct.pack(">BBHHHBBHII", 0x45, tos, octets - 14, 0, 0x4000, ttl, 17, 0, source, destination)
-    ip = ip[:10] + checksum(ip).to_bytes(2, "big") + ip[12:]
-    udp = struct.pack(">HHHH", 9, 9, octets - 34, 0)
-    return (to_mac + from_mac + b"\x08\x00" + ip + udp).ljust(octets, b"\0")
+    udp = struct.pack(">HHHH", 9, 9, octets - 34, 0).ljust(octets - 34, b"\0")
+    return frames.ethernet(to_mac, from_mac, frames.IPV4, frames.ipv4(destination, source, udp, ttl, tos))
 
 
 class Flow:

@@ -5,7 +5,7 @@ The CPU is a stand-in: it takes a stated time for each packet and does no other 
 import struct
 from collections import deque
 
-from . import card as c
+from hero.tb.golden import registers as reg
 
 BUFFER = 2048
 VECTOR = 32  # descriptors at most
@@ -14,7 +14,7 @@ RING = 256  # completions
 AREA = 16 << 20  # host memory of a card: completion rings, vectors, buffers
 RXLO, RXHI, TX = 0, 1, 2
 RING_OFFSET = (0x0000, 0x0800, 0x1000)
-DESC_REGISTER = (c.RXLO_DESC, c.RXHI_DESC, c.TX_DESC)
+DESC_REGISTER = (reg.RXLO_DESC, reg.RXHI_DESC, reg.TX_DESC)
 LEVEL_SHIFT = (0, 4, 8)
 VECTORS_AT, BUFFERS_AT = 0x2000, 0x10000
 SLOTS = 16  # places for vectors a ring; far more than can be under way
@@ -34,7 +34,7 @@ class Rings:
         for ring in range(3):
             start = self.base + RING_OFFSET[ring]
             self.memory[start : start + 8 * RING] = bytes(8 * RING)
-        card.write(c.CPL_BASE, self.base)
+        card.write(reg.CPL_BASE, self.base)
 
     def _give(self, ring, descriptors):
         """Hands a vector of (buffer, octets) over."""
@@ -47,7 +47,7 @@ class Rings:
 
     def room(self, ring):
         """Vectors that the card takes now."""
-        return self.card.read(c.LEVELS) >> LEVEL_SHIFT[ring] & 0xF
+        return self.card.read(reg.LEVELS) >> LEVEL_SHIFT[ring] & 0xF
 
     def refill(self, rings=(RXLO, RXHI)):
         """Gives receive vectors while the card takes them and buffers are there."""
@@ -108,7 +108,7 @@ class Cpu:
         self.interrupts = self.handled = self.errors = 0
         for r in rings:
             r.refill()
-            r.card.write(c.IRQ_MASK, c.IRQ_RXLO | c.IRQ_RXHI)
+            r.card.write(reg.IRQ_MASK, reg.IRQ_RXLO | reg.IRQ_RXHI)
 
     def run(self, until, idle=lambda: False, step=5000):
         """Works until virtual time `until`, or until `idle()` where there is nothing to do."""
@@ -128,16 +128,16 @@ class Cpu:
         self.hero.run(self.interrupt)
         polled = [r for r in self.rings if irq >> r.card.number & 1]
         for r in polled:
-            r.card.write(c.IRQ_MASK, 0)
+            r.card.write(reg.IRQ_MASK, 0)
         while polled:
             for r in list(polled):
                 if self._poll(r) < self.BUDGET:
                     polled.remove(r)
-                    r.card.write(c.IRQ_MASK, c.IRQ_RXLO | c.IRQ_RXHI)
-                    r.card.read(c.IRQ_MASKED)  # clears the events of what has been polled
+                    r.card.write(reg.IRQ_MASK, reg.IRQ_RXLO | reg.IRQ_RXHI)
+                    r.card.read(reg.IRQ_MASKED)  # clears the events of what has been polled
                     if self._poll(r):  # came in between
                         polled.append(r)
-                        r.card.write(c.IRQ_MASK, 0)
+                        r.card.write(reg.IRQ_MASK, 0)
 
     def _poll(self, r):
         """Up to BUDGET packets of one card; how many there were."""
