@@ -25,6 +25,7 @@ namespace {
 constexpr uint64_t SYS_PS = HERO_SYS_MHZ == 133 ? 7500 : 1000000 / HERO_SYS_MHZ;
 constexpr unsigned RESET_CYCLES = 16;
 constexpr unsigned ACCESS_CYCLES = 4096;  // then a register access has failed
+constexpr unsigned STATUS = 2;  // register; bit 0: ready
 constexpr size_t MAX_FRAME = 9216;
 constexpr uint64_t MAX_RUN_NS = uint64_t{1} << 52;  // in ps it still fits 64 bits
 }  // namespace
@@ -43,6 +44,15 @@ struct hero {
         top.eval();
         run((RESET_CYCLES * std::max(MAC_PS, SYS_PS)));
         top.mac_rst = top.sys_rst = 0;
+        for (unsigned k = 0; k < HERO_CARDS; k++) wait_ready(k);
+    }
+
+    // A card ignores writes until it is back from reset.
+    void wait_ready(unsigned card) {
+        for (unsigned tries = 0; tries < ACCESS_CYCLES; tries++) {
+            registers.read(card, STATUS);
+            if (finish_access() && registers.value() & 1) return;
+        }
     }
 
     void run(uint64_t ps) {
