@@ -29,7 +29,9 @@ module hero_match #(
 
     // In reset, `clear` walks over banks and classes
     reg [4:0] clear;
-    always @(posedge clk) clear <= rst ? clear + 1'b1 : 5'd0;
+    always @(posedge clk)
+        if (!rst) clear <= 0;
+        else clear <= clear + 1'b1;
     initial clear = 0;
     wire [4:0] bank = rst ? clear : cfg_bank;
     wire bank_ok = {27'b0, bank} < BANKS;
