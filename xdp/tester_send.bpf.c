@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * Sends the frames of one port of the tester. User space writes the first octets of each frame;
- * BPF_PROG_RUN with live frames runs `send` for each, which redirects it to the interface, and
- * `xmit` is told what the interface refused.
+ * Sends the frames of some of the tester's ports. User space writes the first octets of each frame,
+ * and when it is due, into a ring; BPF_PROG_RUN with live frames runs `send` over and over: while the
+ * next frame is not due, the kernel gets its page back, otherwise the frame goes to its interface,
+ * and `xmit` is told what the interface refused.
  */
 #include "tester.h"
 #include <bpf/bpf_tracing.h>
@@ -10,38 +11,73 @@
 /* As in crates/tester/src/live/sender.rs. */
 #define SLOTS 8192
 #define WORDS 11
+#define PORTS 16
+/* Frames of one batch of BPF_PROG_RUN, at most. */
+#define BATCH 256
 /* Octets of the shortest frame, without FCS. */
 #define SHORTEST 60
 
+enum fate { WAITING, LEFT, REFUSED };
+
 struct slot {
 	__u64 words[WORDS]; /* the frame's first octets */
+	__u64 due; /* ns of bpf_ktime_get_ns(); 0: at once, and stamped then */
+	__u64 sent; /* when it was */
+	__u32 gap; /* least time to the port's next frame, ns */
+	__u16 stream; /* for user space */
 	__u16 length; /* octets of the frame, without FCS */
 	__u16 signature; /* where it starts */
-	__u32 refused; /* by the interface */
+	__u8 port;
+	__u8 fate;
+};
+
+struct port {
+	__u32 interface; /* its index, and the inode of its network namespace */
+	__u32 netns;
+	__s32 error; /* last one of the interface */
+	/* Slots of this port's frames that wait in the interface's bulk queue. */
+	__u32 first;
+	__u32 next;
+	__u16 slots[BATCH];
+	__u64 free; /* no frame leaves before, ns */
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, 1);
+	__uint(max_entries, PORTS);
 	__type(key, __u32);
 	__type(value, __u32);
 } out SEC(".maps");
 
-/* Set before each run. */
 struct slot slots[SLOTS];
-volatile __u32 count; /* slots to send */
-volatile __u32 length; /* octets of the frames that the kernel hands to the program */
-volatile __u32 stamping; /* whether frames are stamped as they leave */
-/* Slots that were sent, and of those the ones that left the bulk queue. */
+struct port ports[PORTS];
+/* Numbers of slots, modulo 2^32: those before `written` are to be sent, those before `next` were. */
+volatile __u32 written;
 volatile __u32 next;
-volatile __u32 flushed;
+volatile __u32 length; /* octets of the frames that the kernel hands to the program */
 volatile __u32 cpu;
-volatile __s32 error; /* last one of the interface */
+
+struct ns_common {
+	unsigned int inum;
+} __attribute__((preserve_access_index));
+
+struct net {
+	struct ns_common ns;
+} __attribute__((preserve_access_index));
+
+typedef struct {
+	struct net *net;
+} __attribute__((preserve_access_index)) possible_net_t;
+
+struct net_device {
+	int ifindex;
+	possible_net_t nd_net;
+} __attribute__((preserve_access_index));
 
 /* Writes the stamp and what depends on it. */
-static __always_inline void stamp(struct signature *signature)
+static __always_inline void stamp(struct signature *signature, __u64 time)
 {
-	__u64 now = bpf_ktime_get_ns() & MASK_48;
+	__u64 now = time & MASK_48;
 	__u16 check = check_of(bpf_ntohs(signature->stream), read_48(signature->sequence), now);
 	/* RFC 1624: the old words go, the new ones come */
 	__u64 sum = (__u16)~bpf_ntohs(signature->balance) + now + check;
@@ -62,11 +98,14 @@ int send(struct xdp_md *ctx)
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 number = next, at;
 	struct slot *slot = &slots[number & (SLOTS - 1)];
-	__u64 *words = data;
+	struct port *port = &ports[slot->port & (PORTS - 1)];
+	__u64 now = bpf_ktime_get_ns(), *words = data;
 
 	/* also attached to an interface, whose packets stay what they are: should it ever get any */
-	if (number >= count || end - data != length)
+	if (end - data != length)
 		return XDP_PASS;
+	if (number == written || now < slot->due || now < port->free)
+		return XDP_DROP;
 	/* the kernel reuses frames as the router left them */
 	if (data + WORDS * 8 <= end) {
 		for (int i = 0; i < WORDS; i++)
@@ -77,33 +116,51 @@ int send(struct xdp_md *ctx)
 		*(__u32 *)(data + SHORTEST - 4) = (__u32)slot->words[SHORTEST / 8];
 	}
 	at = slot->signature & 127;
-	if (stamping && data + at + sizeof(struct signature) <= end)
-		stamp(data + at);
+	if (!slot->due && data + at + sizeof(struct signature) <= end)
+		stamp(data + at, now);
+	slot->sent = now;
+	port->free = now + slot->gap;
+	next = number + 1;
 	if (slot->length != length &&
 	    bpf_xdp_adjust_tail(ctx, (int)slot->length - (int)length))
 		return XDP_DROP;
 	cpu = bpf_get_smp_processor_id();
-	next = number + 1;
-	return bpf_redirect_map(&out, 0, XDP_DROP);
+	port->slots[port->next & (BATCH - 1)] = number & (SLOTS - 1);
+	port->next++;
+	return bpf_redirect_map(&out, slot->port, XDP_DROP);
+}
+
+static __always_inline struct port *port_of(const struct net_device *device)
+{
+	__u32 interface = device->ifindex, netns = device->nd_net.net->ns.inum;
+
+	for (int i = 0; i < PORTS; i++) {
+		if (ports[i].interface == interface && ports[i].netns == netns)
+			return &ports[i];
+	}
+	return NULL;
 }
 
 /*
  * A bulk of frames was handed to an interface, which refused the last ones. While frames wait in
- * this CPU's bulk queue it runs nothing else that sends.
+ * this CPU's bulk queues it runs nothing else that sends to the tester's interfaces.
  */
 SEC("tp_btf/xdp_devmap_xmit")
-int BPF_PROG(xmit, const void *from_dev, const void *to_dev, int sent, int drops, int err)
+int BPF_PROG(xmit, const struct net_device *from, const struct net_device *to, int sent, int drops,
+	     int err)
 {
-	__u32 first = flushed;
+	struct port *port = port_of(to);
 
-	if (first >= next || cpu != bpf_get_smp_processor_id())
+	if (!port || cpu != bpf_get_smp_processor_id())
 		return 0;
 	if (err)
-		error = err;
-	flushed = first + sent + drops;
+		port->error = err;
 	for (int i = 0; i < 16; i++) {
-		if (i < drops)
-			slots[(first + sent + i) & (SLOTS - 1)].refused = 1;
+		if (i >= sent + drops || port->first == port->next)
+			break;
+		slots[port->slots[port->first & (BATCH - 1)] & (SLOTS - 1)].fate =
+			i < sent ? LEFT : REFUSED;
+		port->first++;
 	}
 	return 0;
 }

@@ -121,8 +121,9 @@ impl Testbed {
             let sender = scope.spawn(move || {
                 host.enter()?;
                 pin(cpu);
-                let mut sender = Sender::new(index)?;
-                sender.prepare(&traffic, 0, &links)?;
+                let mut sender = Sender::new()?;
+                sender.add(index)?;
+                sender.prepare(&traffic, &[0], &links)?;
                 let start = clock::now() + LEAD;
                 receiver.reset(&traffic, 1, start)?;
                 sender.run(&schedule, start, &AtomicBool::new(false))

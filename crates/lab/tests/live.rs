@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -25,8 +25,6 @@ const LEAD: u64 = 20_000_000;
 
 /// Two hosts and the cable between them.
 struct Cable {
-    /// What an interface refuses is told by its number, which those of other namespaces have, too.
-    _alone: MutexGuard<'static, ()>,
     left: Namespace,
     right: Namespace,
 }
@@ -34,8 +32,6 @@ struct Cable {
 impl Cable {
     /// `None`, and why, without the right to make namespaces.
     fn new(test: &str) -> Option<Self> {
-        static ONE: Mutex<()> = Mutex::new(());
-        let alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let spaces = ["l", "r"].map(|side| Namespace::new(&format!("{test}{side}")));
         let [Ok(left), Ok(right)] = spaces else {
             eprintln!("skipped: no network namespaces; run as root");
@@ -55,11 +51,7 @@ impl Cable {
                 .run(&["ip", "link", "set", "e0", "mtu", "3100", "up"])
                 .unwrap();
         }
-        Some(Self {
-            _alone: alone,
-            left,
-            right,
-        })
+        Some(Self { left, right })
     }
 
     /// Sends; `begin` is told of the start.
@@ -85,9 +77,10 @@ impl Cable {
         let index = self.left.ifindex("e0").unwrap();
         let send = || {
             self.left.enter().unwrap();
-            let mut sender = Sender::new(index).unwrap();
+            let mut sender = Sender::new().unwrap();
+            sender.add(index).unwrap();
             let links = vec![link(); traffic.streams.len()];
-            sender.prepare(traffic, 0, &links).unwrap();
+            sender.prepare(traffic, &[0], &links).unwrap();
             let start = clock::now() + LEAD;
             begin(start);
             sender.run(&schedule, start, &AtomicBool::new(false))

@@ -86,6 +86,13 @@ impl Generator {
         source.template(&self.lengths).octets.len()
     }
 
+    /// Stream of the next frame, and where its signature starts.
+    #[inline]
+    pub fn next_signature(&self) -> (u16, u16) {
+        let source = &self.sources[usize::from(self.cycle[self.turn])];
+        (source.id, source.template(&self.lengths).signature as u16)
+    }
+
     /// Writes the next frame to the beginning of `frame`; returns its octets, without FCS, or 0 if
     /// there is not room enough. `stamp` is when the frame is due, ns of [`crate::clock::now`].
     #[inline]

@@ -5,13 +5,14 @@
 //! virtual links. What is sent is exactly what [`crate::generate::Generator`] writes, in its order.
 //!
 //! Where it differs from the queues of `bora_port`:
-//! - Frames leave in calls of at most 128, 100 us apart or more for each port that sends, so at more
-//!   than 10 000 frames a second some leave as late; the lateness is in [`Sent::lateness`].
+//! - Between two calls of some 5 ms the sender is away for some 100 us, and what was due then leaves
+//!   as late; the lateness is in [`Sent::lateness`].
 //! - What the interface refuses (a veth whose peer's ring is full) is not sent again; it is counted
 //!   apart, and its sequence numbers are missing.
 //! - The receiver does not compute UDP checksums, so damage behind the signature is not seen.
 //! - It counts what comes by the interface's first queue, and fails if frames come by another.
 
+mod job;
 mod receiver;
 mod sender;
 

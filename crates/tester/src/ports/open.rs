@@ -19,7 +19,7 @@ use super::redirect::Redirect;
 use super::side::Side;
 use super::spec::{Kind, PortSpec};
 use super::{ETHERNET_AND_FCS, af_xdp, management};
-use crate::live::{self, Receiver, Sender};
+use crate::live::{self, Receiver};
 
 /// Frames of a memif or AF_PACKET port: more than its rings hold.
 const FRAMES: u32 = 4096;
@@ -44,8 +44,8 @@ pub struct Port {
     pub info: PortInfo,
     /// Frames of the test, and of ARP and neighbour discovery; of [`Kind::Xdp`] only the latter.
     pub(crate) side: Side,
-    /// Of [`Kind::Xdp`]: what sends, and what judges.
-    pub(crate) live: Option<(Sender, Receiver)>,
+    /// Of [`Kind::Xdp`]: the interface that a [`live::Sender`] sends to, and what judges.
+    pub(crate) live: Option<(u32, Receiver)>,
     /// Of [`Kind::Xdp`] on a veth: what its ring had no room for.
     drops: Option<Drops>,
     memif: Option<memif::Port>,
@@ -151,7 +151,7 @@ fn open_af_packet(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Res
 
 /// ARP and neighbour discovery go through a packet socket, where comes what the XDP program passes.
 fn open_live(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Result<Port> {
-    let live = (Sender::new(device.index)?, Receiver::new(device.index)?);
+    let live = (device.index, Receiver::new(device.index)?);
     // attaching a program makes many devices lose their carrier for a while
     let mut port = open_af_packet(spec, name, interface(name, None)?)?;
     port.info.mode = "live XDP frames out, XDP program in";

@@ -1,5 +1,5 @@
-//! The part of a trial that an XDP port does: it sends on a thread of its own, in the interface's
-//! network namespace, and its frames are judged in the kernel.
+//! The part of a trial that XDP ports do: those of one thread send together on another thread of their
+//! own, and their frames are judged in the kernel.
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -9,9 +9,11 @@ use super::serve;
 use crate::analyse::Analyser;
 use crate::clock;
 use crate::findings::Findings;
+use crate::link::Link;
 use crate::live::{Receiver, Sender, Sent};
 use crate::ports::PortInfo;
 use crate::ports::netns::inside;
+use crate::traffic::Traffic;
 
 /// What judges the frames that a port receives.
 pub(super) enum Judge<'a> {
@@ -52,11 +54,59 @@ impl Judge<'_> {
     }
 }
 
-/// What an XDP port sends in a trial.
+/// Sends for the XDP ports of one thread.
+pub(super) struct LiveSender {
+    sender: Sender,
+    cpu: Option<u32>,
+    /// By number of the trials.
+    ports: Vec<usize>,
+}
+
+impl LiveSender {
+    /// Of ports by their numbers, with the index of their interfaces.
+    pub(super) fn new<'a>(
+        cpu: Option<u32>,
+        ports: impl Iterator<Item = (usize, &'a PortInfo, u32)>,
+    ) -> anyhow::Result<Self> {
+        let mut sender = Sender::new()?;
+        let mut numbers = Vec::new();
+        for (number, info, ifindex) in ports {
+            inside(info.netns.as_deref(), || sender.add(ifindex))
+                .with_context(|| format!("port {}", info.name))?;
+            numbers.push(number);
+        }
+        Ok(Self {
+            sender,
+            cpu,
+            ports: numbers,
+        })
+    }
+
+    /// What it sends in a trial; `None`: nothing.
+    pub(super) fn prepare<'a>(
+        &'a mut self,
+        traffic: &Traffic,
+        links: &[Link],
+        common: &'a Common,
+    ) -> anyhow::Result<Option<Live<'a>>> {
+        let senders = traffic.senders();
+        if !self.ports.iter().any(|port| senders.contains(port)) {
+            return Ok(None);
+        }
+        self.sender.prepare(traffic, &self.ports, links)?;
+        Ok(Some(Live {
+            sender: &mut self.sender,
+            cpu: self.cpu,
+            unfinished: common.unfinished(),
+        }))
+    }
+}
+
+/// What XDP ports send in a trial.
 pub(super) struct Live<'a> {
-    pub(super) sender: &'a mut Sender,
-    pub(super) info: &'a PortInfo,
-    pub(super) unfinished: Unfinished<'a>,
+    sender: &'a mut Sender,
+    cpu: Option<u32>,
+    unfinished: Unfinished<'a>,
 }
 
 /// What it sent.
@@ -76,13 +126,11 @@ impl Live<'_> {
     pub(super) fn send(self, common: &Common) -> anyhow::Result<LiveSent> {
         let Self {
             sender,
-            info,
+            cpu,
             unfinished,
         } = self;
-        let sent = inside(info.netns.as_deref(), || {
-            serve::place(info.cpu);
-            sender.run(&common.schedule, common.start, common.stop())
-        });
+        serve::place(cpu);
+        let sent = sender.run(&common.schedule, common.start, common.stop());
         // also if it failed: the others must not wait for it
         drop(unfinished);
         let Sent {
@@ -90,7 +138,7 @@ impl Live<'_> {
             refused,
             lateness,
             last_due,
-        } = sent.with_context(|| format!("port {}", info.name))?;
+        } = sent?;
         let frames = streams.iter().zip(&refused);
         Ok(LiveSent {
             frames: frames.map(|(taken, refused)| taken + refused).collect(),

@@ -24,7 +24,7 @@ use crate::traffic::Traffic;
 use crate::trial::{Action, Bench, Trial, TrialSpec, new_histogram};
 use common::{Common, VIRTUAL_DRAIN};
 use lane::{Lane, Sending};
-use live::{Judge, Live, LiveSent};
+use live::{Judge, Live, LiveSender, LiveSent};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 /// RFC 2544, 26.1: wait for two seconds.
@@ -51,6 +51,8 @@ pub struct Options {
 pub struct Wire {
     ports: Vec<Port>,
     options: Options,
+    /// Made for the first trial: which ports share one is a matter of the options.
+    senders: Option<Vec<LiveSender>>,
 }
 
 impl fmt::Debug for Wire {
@@ -62,12 +64,17 @@ impl fmt::Debug for Wire {
 impl Wire {
     /// Takes over open ports.
     pub fn new(ports: Vec<Port>, options: Options) -> Self {
-        Self { ports, options }
+        Self {
+            ports,
+            options,
+            senders: None,
+        }
     }
 
     /// Changes how trials are carried out from now on.
     pub fn set_options(&mut self, options: Options) {
         self.options = options;
+        self.senders = None;
     }
 
     /// What the ports are, in order.
@@ -103,6 +110,22 @@ impl Wire {
         }
         threads.extend(common.into_iter().filter(|(_, ports)| !ports.is_empty()));
         threads
+    }
+
+    /// One for each of [`Self::threads`] that has XDP ports.
+    fn senders(&self) -> anyhow::Result<Vec<LiveSender>> {
+        let mut senders = Vec::new();
+        for (cpu, ports) in self.threads() {
+            let live = |&port: &usize| {
+                let Port { info, live, .. } = &self.ports[port];
+                live.as_ref().map(|(ifindex, _)| (port, info, *ifindex))
+            };
+            let mut live = ports.iter().filter_map(live).peekable();
+            if live.peek().is_some() {
+                senders.push(LiveSender::new(cpu, live)?);
+            }
+        }
+        Ok(senders)
     }
 
     fn drain(&self) -> Duration {
@@ -149,6 +172,9 @@ impl Bench for Wire {
             self.options.patience.unwrap_or(PATIENCE),
             &stop,
         )?;
+        if self.senders.is_none() {
+            self.senders = Some(self.senders()?);
+        }
         let missed = self.missed();
         let common = Common::new(
             spec,
@@ -158,17 +184,18 @@ impl Bench for Wire {
             &stop,
         )?;
         let threads = self.threads();
-        let mut lanes = Vec::with_capacity(self.ports.len());
         let mut live = Vec::new();
+        for sender in self.senders.iter_mut().flatten() {
+            live.extend(sender.prepare(&spec.traffic, &links, &common)?);
+        }
+        let mut lanes = Vec::with_capacity(self.ports.len());
         for (index, (port, neighbours)) in self.ports.iter_mut().zip(&neighbours).enumerate() {
             let part = Part {
                 traffic: &spec.traffic,
                 index,
                 links: &links,
             };
-            let (lane, sender) = part.of(port, neighbours, &common)?;
-            lanes.push(Some(lane));
-            live.extend(sender);
+            lanes.push(Some(part.of(port, neighbours, &common)?));
         }
         let done = carry_out(threads, lanes, live, spec.action.clone(), &common)?;
         let mut trial = assemble(&spec.traffic, done, &common)?;
@@ -238,36 +265,27 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The port's lane, and what it sends beside it.
+    /// The port's lane; an XDP port's frames are sent beside it.
     fn of<'a>(
         &self,
         port: &'a mut Port,
         neighbours: &'a Neighbours,
         common: &'a Common,
-    ) -> anyhow::Result<(Lane<'a>, Option<Live<'a>>)> {
+    ) -> anyhow::Result<Lane<'a>> {
         let Self {
             traffic,
             index,
             links,
         } = *self;
         let (info, start) = (&port.info, common.start);
-        let sends = traffic.senders().contains(&index);
-        let (mut sending, mut live) = (None, None);
+        let mut sending = None;
         let judge = match &mut port.live {
-            Some((sender, receiver)) => {
+            Some((_, receiver)) => {
                 receiver.reset(traffic, index, start)?;
-                if sends {
-                    sender.prepare(traffic, index, links)?;
-                    live = Some(Live {
-                        sender,
-                        info,
-                        unfinished: common.unfinished(),
-                    });
-                }
                 Judge::Kernel(receiver, 0)
             }
             None => {
-                if sends {
+                if traffic.senders().contains(&index) {
                     let generator = Generator::new(traffic, index, links);
                     let generator = generator.with_context(|| format!("port {}", info.name))?;
                     sending = Some(Sending::new(generator, common.unfinished()));
@@ -275,13 +293,12 @@ impl Part<'_> {
                 Judge::Analyser(Analyser::new(traffic, index, start))
             }
         };
-        let lane = Lane {
+        Ok(Lane {
             side: &mut port.side,
             neighbours,
             judge,
             sending,
-        };
-        Ok((lane, live))
+        })
     }
 }
 
