@@ -5,7 +5,7 @@
 use crate::schedule::Schedule;
 
 /// How much faster than asked for frames leave while the sender is late.
-const CATCH_UP: f64 = 1.5;
+pub(crate) const CATCH_UP: f64 = 1.5;
 /// Frames of this time may leave at once, ns, or so many frames if that is more: no ring is full of
 /// those.
 const AT_ONCE: f64 = 100_000.0;

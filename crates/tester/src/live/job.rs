@@ -8,6 +8,7 @@ use crate::check::SHORTEST;
 use crate::frame::{self, FCS};
 use crate::generate::Generator;
 use crate::link::Link;
+use crate::pacer::CATCH_UP;
 use crate::schedule::Schedule;
 use crate::skeleton::send::types;
 use crate::traffic::Traffic;
@@ -19,10 +20,6 @@ use super::sender::{LONGEST, Sent};
 const HEAD: usize = 88;
 /// As in `xdp/tester_send.bpf.c`.
 const LEFT: u8 = 1;
-/// A sender that is late catches up gently, so much faster than asked for: frames that are all sent
-/// at once as soon as a busy machine lets the tester run again would fill the router's rings with a
-/// burst that no trial asked for, and the router would be blamed for the loss.
-const CATCH_UP: f64 = 1.5;
 
 /// What is being sent.
 pub(super) struct Job {

@@ -130,6 +130,7 @@ impl Live<'_> {
             unfinished,
         } = self;
         serve::place(cpu);
+        serve::hurry();
         let sent = sender.run(&common.schedule, common.start, common.stop());
         // also if it failed: the others must not wait for it
         drop(unfinished);

@@ -3,7 +3,8 @@
 use std::num::NonZero;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, gettid, sched_setaffinity, set_current_timer_slack};
 
 use super::common::Common;
 use super::lane::Lane;
@@ -46,8 +47,7 @@ pub(super) fn serve<'a>(
     }
 }
 
-/// Prepares this thread for a trial. It gets no priority over others: kernel workers of the same CPU
-/// give back the page pools that live XDP frames need.
+/// Prepares this thread for a trial.
 pub(super) fn place(cpu: Option<u32>) {
     // best effort, both: without them the measurement is only noisier
     if let Some(cpu) = cpu {
@@ -56,6 +56,12 @@ pub(super) fn place(cpu: Option<u32>) {
         let _ = sched_setaffinity(None, &cpus);
     }
     let _ = set_current_timer_slack(NonZero::new(1));
+}
+
+/// Lets this thread have nearly all of its CPU: in a turn of others, milliseconds long, frames would be
+/// late. Best effort, too.
+pub(super) fn hurry() {
+    let _ = setpriority_process(Some(gettid()), -20);
 }
 
 /// Sleeps until a frame comes, at most for this time, ns.
