@@ -124,15 +124,6 @@ module hero_regs #(
 
     // --- What was written last, for reading: a memory, cleared with the card ---
     reg [31:0] written[0:63];
-    reg [31:0] kept;  // the bits of `wr_data` that the register has
-    always @*
-        case (wr_n)
-            MAC_CARD: kept = wr_data & 32'h0003_ffff;
-            IRQ_MASK: kept = wr_data & 32'h0000_00ff;
-            CPL_BASE: kept = wr_data & 32'hffff_e000;
-            default: kept = wr_data;
-        endcase
-
     // Masks of routes (odd) and classes (the second three words of each) come up as all ones: no match.
     reg mask_word;
     always @*
@@ -140,9 +131,18 @@ module hero_regs #(
             15, 17, 19, 23, 24, 25, 29, 30, 31, 35, 36, 37, 41, 42, 43: mask_word = 1'b1;
             default: mask_word = 1'b0;
         endcase
-    always @(posedge sys_clk)
-        if (core_rst) written[clear_n] <= {32{mask_word}};
-        else if (wr) written[wr_n] <= kept;
+
+    wire [5:0] store_n = core_rst ? clear_n : wr_n;
+    reg [31:0] has;  // the bits of that register
+    always @*
+        case (store_n)
+            MAC_CARD: has = 32'h0003_ffff;
+            IRQ_MASK: has = 32'h0000_00ff;
+            CPL_BASE: has = 32'hffff_e000;
+            22, 25, 28, 31, 34, 37, 40, 43, 45, 47, 49: has = 32'h0000_ffff;  // tos and protocol; octets 4-5 of a MAC
+            default: has = 32'hffff_ffff;
+        endcase
+    always @(posedge sys_clk) if (core_rst || wr) written[store_n] <= has & (core_rst ? {32{mask_word}} : wr_data);
 
     // --- Interrupts: reading IRQ_MASKED clears what it shows; an event in the same cycle stays ---
     reg [7:0] unmasked, mask;
@@ -199,13 +199,12 @@ module hero_regs #(
         end
     end
 
-    localparam [7:0] ROUTE_COUNT = ROUTES;
     always @(posedge sys_clk)
         if (reading[4])
             case (n)
                 ID: s_axil_rdata <= 32'h4845524F;
                 CMD: s_axil_rdata <= {19'd0, bank, 3'd0, promiscuous, fast_enable, tx_enable, rx_enable, !ready};
-                STATUS: s_axil_rdata <= {16'd1, ROUTE_COUNT, 5'd0, fast_open, link_sync[1], ready};
+                STATUS: s_axil_rdata <= {16'd1, ROUTES[7:0], 5'd0, fast_open, link_sync[1], ready};
                 IRQ_UNMASKED: s_axil_rdata <= {24'd0, unmasked};
                 IRQ_MASKED: s_axil_rdata <= {24'd0, masked};
                 RXLO_DESC, RXHI_DESC, TX_DESC: s_axil_rdata <= 32'd0;
