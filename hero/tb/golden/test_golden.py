@@ -75,6 +75,7 @@ def test_edit_is_rfc_1624(ttl):
         (frame(total=19), HOST, ""),
         (frame(total=47), HOST, ""),
         (frame(total=46), FAST, ""),
+        (frame(dst="0.0.0.0"), HOST, ""),
         (frame(to=mac("02:00:00:00:00:77")), DROP, "foreign_mac"),
         (frame(to=b"\xff" * 6), HOST, ""),
         (frame(to=mac("01:00:5e:00:00:01")), HOST, ""),
