@@ -9,13 +9,10 @@ from golden import registers as reg
 from golden.card import Card, peer
 from golden.checker import Ledger
 from golden.frames import PREAMBLE, fcs, wire
+from traffic import own_mac
 
 APERTURE, APERTURE_SIZE = 0x8000_0000, 0x10_0000
 COVERAGE = {"written": set(), "read": set(), "counters": set(), "events": set()}  # of this process, by number or name
-
-
-def own_mac(card):
-    return bytes([2, 0, 0, 0, 0, card + 1])
 
 
 def next_hop(card):

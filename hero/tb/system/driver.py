@@ -60,7 +60,7 @@ class Driver:
             self.task.cancel()
             self.task = None
 
-    async def send(self, frame):
+    def send(self, frame):
         """Queues a frame for the wire."""
         self.to_send.append(frame)
         self.wake.put_nowait(None)

@@ -1,5 +1,6 @@
 """Runs the system's benches: four cards (system_tb) on both buses, and three with a rogue (rogue_tb)."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,15 @@ HERE = Path(__file__).parent
 RTL = sorted(p.stem for p in (HERO / "rtl").glob("*.sv") if p.stem != "hero_pkg")
 BENCH = [HERE / name for name in ("tb_gmii.sv", "tb_slave.sv", "tb_master.sv")]
 BUSES = {"pcix": 0, "xbar": 1}
+LONG = range(2, 2 + int(os.environ.get("HERO_SEEDS", "10")))
 
 
-def system(bus, module, **parameters):
-    run("system_tb", RTL + BENCH + [HERE / "system_tb.sv"], module, parameters={"BUS": BUSES[bus], **parameters})
+def bench(top, bus, module, environment=None, **parameters):
+    """Runs the cases of `module` (or several, with commas) on a bench; one build serves all with the same parameters."""
+    sources = RTL + BENCH + [HERE / f"{top}.sv"]
+    run(top, sources, module, parameters={"BUS": BUSES[bus], **parameters}, environment=environment)
 
 
 @pytest.mark.parametrize("bus", BUSES)
-def test_smoke(bus):
-    system(bus, "cases_smoke")
+def test_four_cards(bus):
+    bench("system_tb", bus, "cases_smoke,cases_random")

@@ -1,0 +1,85 @@
+"""Frames for the system's benches: good ones, bad ones, and mixes at random. Each is one of its kind."""
+
+import itertools
+import random
+
+from golden.frames import ARP, IPV4, ethernet, ip, ipv4, stamp, vlan
+
+SENDER = bytes.fromhex("0200000000aa")
+OUTSIDE = 9  # 10.9.0.0/16 is routed by no card
+SIZES = (60, 61, 63, 64, 65, 67, 68, 71, 72, 128, 252, 511, 512, 513, 1024, 1513, 1514)
+
+
+def own_mac(card):
+    """The MAC address that the bench gives a card."""
+    return bytes([2, 0, 0, 0, 0, card + 1])
+
+
+class Traffic:
+    """`rng`: of the test, so that a seed gives the same run."""
+
+    def __init__(self, seed=1):
+        self.rng = random.Random(seed)
+        self.serials = itertools.count(1)
+
+    def size(self):
+        """Octets of a frame: the corners often, anything else otherwise."""
+        return self.rng.choice(SIZES) if self.rng.random() < 0.5 else self.rng.randrange(60, 1515)
+
+    def payload(self, octets):
+        return self.rng.randbytes(octets)
+
+    def routed(self, card, to, size=None, mac=None, src="192.0.2.1", **fields):
+        """An IPv4 frame for the router behind `card`, to the network of card `to`."""
+        size = size or self.size()
+        options = fields.get("options", b"")
+        packet = ipv4(ip(f"10.{to}.0.9"), ip(src), payload=self.payload(max(0, size - 34 - len(options))), **fields)
+        return stamp(ethernet(mac or own_mac(card), SENDER, IPV4, packet), next(self.serials))
+
+    def plain(self, size=None, mac=b"\xff" * 6, ethertype=ARP):
+        """A frame that is not IPv4."""
+        return stamp(ethernet(mac, SENDER, ethertype, self.payload((size or self.size()) - 14)), next(self.serials))
+
+    def from_host(self, size=None):
+        """A frame for the driver to send."""
+        size = size or self.rng.choice((14, 15, 30, 59, self.size(), 1518))
+        return stamp(self.payload(size), next(self.serials))
+
+    def any(self, card, cards, bad=0.2, slow=0.3):
+        """Arguments for `Line.send`: a frame of any kind. `bad`, `slow`: how often."""
+        dice = self.rng.random()
+        if dice < bad:
+            return self.bad(card)
+        if dice < bad + slow:
+            return self.slow(card)
+        tos = self.rng.choice((0, 0, 0xB8))
+        return {"frame": self.routed(card, self.rng.choice([k for k in cards if k != card]), tos=tos, ttl=self.rng.choice((2, 64, 255)))}
+
+    def slow(self, card):
+        """A good frame for the host."""
+        kind = self.rng.randrange(7)
+        to = (card + 1) % 4
+        frame = (
+            lambda: self.routed(card, OUTSIDE, tos=self.rng.choice((0, 0xB8))),
+            lambda: self.routed(card, to, ttl=self.rng.randrange(2)),
+            lambda: self.routed(card, to, size=self.rng.randrange(100, 1500), options=bytes([1]) * 4 * self.rng.randrange(1, 11)),
+            lambda: self.plain(),
+            lambda: vlan(self.rng.randrange(4096), self.routed(card, to)),
+            lambda: self.routed(card, to, mac=b"\xff" * 6),
+            lambda: self.routed(card, card),
+        )[kind]()
+        return {"frame": frame}
+
+    def bad(self, card):
+        """A frame that must be dropped."""
+        kind = self.rng.randrange(6)
+        to = (card + 1) % 4
+        good = self.routed(card, to)
+        return (
+            lambda: {"frame": good, "bad_fcs": True},
+            lambda: {"frame": good, "error_at": self.rng.randrange(8, len(good) + 12)},
+            lambda: {"frame": good[: self.rng.randrange(1, 60)]},
+            lambda: {"frame": self.routed(card, to, size=self.rng.randrange(1515, 2000))},
+            lambda: {"frame": self.routed(card, to, error=self.rng.randrange(1, 0xFFFF))},
+            lambda: {"frame": self.routed(card, to, mac=bytes.fromhex("0200000000ee"))},
+        )[kind]()
