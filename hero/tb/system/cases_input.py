@@ -1,7 +1,7 @@
 """Bad and unusual input from the wire, after the checklist of the NetFPGA reference router; good frames in between."""
 
 import cocotb
-from bench import Bench
+from system_bench import Bench
 from cocotb.triggers import Timer
 from golden import registers as reg
 from golden.frames import PREAMBLE, ethernet, fcs, stamp, vlan, wire
@@ -142,9 +142,9 @@ async def slow_system_clock(dut):
     async with Bench(dut, sys_ns=130.0) as bench:
         traffic = Traffic()
         for card in bench.cards[:2]:
-            for k in range(40):
-                bench.lines[card].send(traffic.routed(card, OUTSIDE if k % 3 == 0 else bench.cards[1 - card], size=1514 if k < 30 else None))
-            for k in range(10):
+            for k in range(30):
+                bench.lines[card].send(traffic.routed(card, OUTSIDE, size=1514 if k < 20 else None))
+            for _ in range(10):
                 bench.lines[card].send(traffic.routed(card, OUTSIDE, size=60), gap=2000)
         await bench.quiet(patience_us=400)
         counters, _ = await bench.counters(bench.cards[0])

@@ -3,7 +3,7 @@
 import os
 
 import cocotb
-from bench import Bench
+from system_bench import Bench
 from golden import registers as reg
 from traffic import Traffic
 

@@ -1,7 +1,7 @@
 """Both paths, a few frames of each kind and size."""
 
 import cocotb
-from bench import Bench
+from system_bench import Bench
 from traffic import OUTSIDE, Traffic
 
 

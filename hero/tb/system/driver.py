@@ -3,8 +3,7 @@
 from collections import deque
 
 import cocotb
-from cocotb.queue import Queue
-from cocotb.triggers import First, Timer
+from cocotb.triggers import Event, First, Timer
 from golden import registers as reg
 
 RXLO, RXHI, TX = range(3)
@@ -42,7 +41,7 @@ class Driver:
         self.base = REGION * card
         self.rings = [Ring(self.base, number, buffers) for number in range(3)]
         self.to_send = deque()
-        self.wake = Queue()
+        self.wake = Event()
         self.errors = 0  # completions with the error bit
         self.task = None
 
@@ -63,7 +62,7 @@ class Driver:
     def send(self, frame):
         """Queues a frame for the wire."""
         self.to_send.append(frame)
-        self.wake.put_nowait(None)
+        self.wake.set()
 
     async def run(self):
         while True:
@@ -81,15 +80,9 @@ class Driver:
 
     async def interrupt(self):
         """Waits for one, or for a frame to send; then they are off, as under NAPI."""
-        while not int(self.bench.dut.irq.value) >> self.card & 1:
-            if not self.wake.empty():
-                self.wake.get_nowait()
-                break
-            getter = cocotb.start_soon(self.wake.get())
-            await First(self.bench.dut.irq.value_change, getter)
-            if getter.done():
-                break
-            getter.cancel()
+        while not (int(self.bench.dut.irq.value) >> self.card & 1 or self.wake.is_set()):
+            await First(self.bench.dut.irq.value_change, self.wake.wait())
+        self.wake.clear()
         await self.bench.read(self.card, reg.IRQ_MASKED)
         await self.bench.write(self.card, reg.IRQ_MASK, 0)
 

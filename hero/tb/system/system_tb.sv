@@ -9,12 +9,12 @@ module system_tb #(
     parameter DST_WORDS = 8192,
     parameter TIMEOUT = 65536
 ) (
-    input  wire       mac_clk,
-    input  wire       mac_rst,
-    input  wire       sys_clk,
-    input  wire       sys_rst,
-    input  wire [3:0] link,
-    output wire [3:0] irq
+    input  wire       mac_clk  /* verilator public_flat_rw */,
+    input  wire       mac_rst  /* verilator public_flat_rw */,
+    input  wire       sys_clk  /* verilator public_flat_rw */,
+    input  wire       sys_rst  /* verilator public_flat_rw */,
+    input  wire [3:0] link  /* verilator public_flat_rw */,
+    output wire [3:0] irq  /* verilator public_flat_rd */
 );
     wire [31:0] rxd, txd;
     wire [3:0] rx_dv, rx_er, tx_en, tx_er;

@@ -10,15 +10,16 @@ HERE = Path(__file__).parent
 RTL = sorted(p.stem for p in (HERO / "rtl").glob("*.sv") if p.stem != "hero_pkg")
 BENCH = [HERE / name for name in ("tb_gmii.sv", "tb_slave.sv", "tb_master.sv")]
 BUSES = {"pcix": 0, "xbar": 1}
-LONG = range(2, 2 + int(os.environ.get("HERO_SEEDS", "10")))
 
 
-def bench(top, bus, module, environment=None, **parameters):
+def bench(top, bus, module, testcase=None, environment=None, **parameters):
     """Runs the cases of `module` (or several, with commas) on a bench; one build serves all with the same parameters."""
     sources = RTL + BENCH + [HERE / f"{top}.sv"]
-    run(top, sources, module, parameters={"BUS": BUSES[bus], **parameters}, environment=environment)
+    parameters = {"BUS": BUSES[bus], "ROUTES": 3, "TIMEOUT": 65536, **parameters}
+    told = {f"HERO_{name}": parameters[name] for name in ("ROUTES", "TIMEOUT")}
+    run(top, sources, module, parameters=parameters, testcase=testcase, environment={**told, **(environment or {})}, public=False)
 
 
 @pytest.mark.parametrize("bus", BUSES)
 def test_four_cards(bus):
-    bench("system_tb", bus, "cases_smoke,cases_random")
+    bench("system_tb", bus, "cases_smoke,cases_random,cases_input")

@@ -1,5 +1,7 @@
 """The bench of the system: clocks, reset, wires, host memory, registers; and the ledger over all of it."""
 
+import os
+
 import cocotb
 from cocotb.clock import Clock
 from cocotb.queue import Queue
@@ -138,8 +140,8 @@ class Bench:
     def __init__(self, dut, sys_ns=10.0, mac_ns=8.0, drivers=True, **driver):
         self.dut, self.sys_ns, self.mac_ns = dut, sys_ns, mac_ns
         self.cards = [k for k in range(4) if hasattr(dut, f"gmii{k}")]
-        self.routes = int(dut.ROUTES.value)
-        self.timeout_ns = int(dut.TIMEOUT.value) * sys_ns
+        self.routes = int(os.environ["HERO_ROUTES"])
+        self.timeout_ns = int(os.environ["HERO_TIMEOUT"]) * sys_ns
         self.models = [Card(k, self.routes) for k in range(4)]
         self.variants = {}  # card: models of which any may hold, while rules change
         self.ledger = Ledger(self.models)
@@ -174,9 +176,9 @@ class Bench:
         dut = self.dut
         self.memory.stall(0)
         dut.mac_rst.value = dut.sys_rst.value = 1
-        await ClockCycles(dut.sys_clk, 10)
+        await ClockCycles(dut.sys_clk, 40)
         dut.mac_rst.value = dut.sys_rst.value = 0
-        await ClockCycles(dut.sys_clk, 10)
+        await ClockCycles(dut.sys_clk, 100)
         for model in self.models:
             model.reset()
 
