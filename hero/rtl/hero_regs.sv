@@ -44,7 +44,7 @@ module hero_regs #(
     output reg          cfg_wr,
     output reg  [  5:0] cfg_reg,
     output reg  [ 31:0] cfg_data,
-    output reg  [  4:0] cfg_bank,
+    output wire [  4:0] cfg_bank,
     output reg          cfg_commit,
     // Descriptor vectors: bit, or field, 0 RXLO, 1 RXHI, 2 TX
     output reg  [  2:0] give,
@@ -79,6 +79,7 @@ module hero_regs #(
     wire rule = wr_n >= ROUTE && wr_n < PEER_BASE;
     reg [4:0] bank;
     assign vector = cfg_data;
+    assign cfg_bank = bank;
 
     always @(posedge sys_clk) begin
         wr <= write && (&s_axil_wstrb) && ready && !sys_rst;
@@ -93,7 +94,6 @@ module hero_regs #(
     always @(posedge sys_clk) begin
         cfg_data <= wr_data;
         cfg_reg <= wr_n;
-        cfg_bank <= bank;
         cfg_wr <= wr && rule;
         cfg_commit <= wr && wr_n == CMD && wr_data[5];
         reset <= wr && wr_n == CMD && wr_data[0];

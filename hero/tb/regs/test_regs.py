@@ -1,0 +1,10 @@
+from pathlib import Path
+
+import pytest
+from run import run
+
+
+@pytest.mark.parametrize("routes", [3, 64])
+def test_regs(simulator, routes):
+    modules = ["hero_counters", "hero_regs", "hero_reset"]
+    run("regs_bench", modules + [Path(__file__).parent / "regs_bench.sv"], "regs_tests", simulator, {"ROUTES": routes})
