@@ -22,4 +22,4 @@ def bench(top, bus, module, testcase=None, environment=None, **parameters):
 
 @pytest.mark.parametrize("bus", BUSES)
 def test_four_cards(bus):
-    bench("system_tb", bus, "cases_smoke,cases_random,cases_input")
+    bench("system_tb", bus, "cases_smoke,cases_random,cases_registers,cases_input,cases_faults,cases_reset")
