@@ -22,6 +22,7 @@ module hero_aperture (
     // A word, and what it is (at most one of the three)
     output reg  [ 1:0] slot,
     output reg  [63:0] word,
+    output reg  [15:0] words,  // of a packet, if `word` announces one
     output wire        burst_valid,
     input  wire        burst_refused,  // with burst_valid: answer SLVERR, ignore the rest of the transaction
     output wire        req_valid,
@@ -34,6 +35,8 @@ module hero_aperture (
     reg [1:0] what;
     reg refused;
     reg valid;  // `word` is new
+    reg raw_valid;
+    reg [63:0] raw;  // the word a cycle before
 
     assign s_axi_awready = state == IDLE;
     assign s_axi_wready = state == WORDS;
@@ -53,8 +56,11 @@ module hero_aperture (
     wire unused = &{1'b0, s_axi_awaddr[31:20]};
 
     always @(posedge sys_clk) begin
-        valid <= s_axi_wvalid && s_axi_wready;
-        if (s_axi_wready) word <= s_axi_wdata;
+        raw_valid <= s_axi_wvalid && s_axi_wready;
+        raw <= s_axi_wdata;
+        valid <= raw_valid;
+        word <= raw;
+        words <= {3'b0, raw[15:3]} + {15'b0, |raw[2:0]};
         if ((soft_rst && state != RESPOND) || (burst_valid && burst_refused)) refused <= 1;
         case (state)
             IDLE:
@@ -66,12 +72,13 @@ module hero_aperture (
                 state <= WORDS;
             end
             WORDS: if (s_axi_wvalid && s_axi_wlast) state <= LAST;
-            LAST: state <= RESPOND;
+            LAST: if (!raw_valid) state <= RESPOND;
             default: if (s_axi_bready) state <= IDLE;
         endcase
         if (sys_rst) begin
             state <= IDLE;
             valid <= 0;
+            raw_valid <= 0;
         end
     end
 endmodule

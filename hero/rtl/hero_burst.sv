@@ -10,6 +10,7 @@ module hero_burst #(
     input  wire        rst,
     input  wire        valid,  // a word of a transaction
     input  wire [63:0] word,
+    input  wire [15:0] words,  // of the length in `word`
     // The grant: is there one, is it this source's, what is left
     input  wire        open,
     input  wire        mine,
@@ -39,7 +40,6 @@ module hero_burst #(
     // Control words
     wire control = heard && !in_packet;
     wire [15:0] len = word[15:0];
-    wire [15:0] words = {3'b0, len[15:3]} + {15'b0, |len[2:0]};
     wire [15:0] room = word[16] ? left_hi : left_lo;
     wire packet_form = word[63:17] == {4'h1, 43'd0} && words >= MIN_WORDS[15:0] && words <= MTU_WORDS[15:0];
     wire end_form = word[63:32] == {4'h2, packets, 20'd0};

@@ -38,13 +38,15 @@ module hero_counters #(
         host_count <= sys_rst ? 32'd0 : host_count + {31'd0, fwd && fwd_host};
     end
 
+    reg [20:0] now;
     reg [21*32-1:0] counts;
     reg [31:0] chosen;
     integer i;
     always @(posedge sys_clk) begin
+        now <= events;
         for (i = 0; i < 21; i = i + 1)
             if (sys_rst) counts[i*32+:32] <= 32'd0;
-            else if (events[i]) counts[i*32+:32] <= counts[i*32+:32] + 32'd1;
+            else if (now[i]) counts[i*32+:32] <= counts[i*32+:32] + 32'd1;
         chosen <= choice < 5'd21 ? counts[choice*32+:32] : 32'd0;
         event_count <= chosen;
     end

@@ -21,7 +21,7 @@ module hero_dma_rd #(
     output wire [    63:0] rdata,
     output wire            rlast,
     output wire            err,
-    output wire            failed,  // pulse: a transaction ended with `err`
+    output reg             failed,  // pulse: a transaction ended with `err`
     output wire [     3:0] m_axi_arid,
     output reg  [    31:0] m_axi_araddr,
     output reg  [     7:0] m_axi_arlen,
@@ -57,7 +57,6 @@ module hero_dma_rd #(
     );
     assign err = bad || beat_bad;
     wire taken = valid && ready;
-    assign failed = taken && rlast && err;
 
     always @* begin
         gnt = {N{1'b0}};
@@ -67,6 +66,7 @@ module hero_dma_rd #(
     end
 
     always @(posedge sys_clk) begin
+        failed <= taken && rlast && err;
         if (m_axi_arready) m_axi_arvalid <= 1'b0;
         case (state)
             IDLE:
@@ -91,6 +91,7 @@ module hero_dma_rd #(
             state <= IDLE;
             sel <= {W{1'b0}};
             m_axi_arvalid <= 1'b0;
+            failed <= 1'b0;
         end
     end
 

@@ -64,6 +64,7 @@ module hero_fast_dst #(
     wire burst_valid;
     wire [1:0] slot;
     wire [63:0] word;
+    wire [15:0] words;
     wire req_valid, rsp_valid;
     wire burst_refused;
 
@@ -86,6 +87,7 @@ module hero_fast_dst #(
         .s_axi_bready(s_axi_bready),
         .slot(slot),
         .word(word),
+        .words(words),
         .burst_valid(burst_valid),
         .burst_refused(burst_refused),
         .req_valid(req_valid),
@@ -167,6 +169,7 @@ module hero_fast_dst #(
         .rst(rst),
         .valid(burst_valid),
         .word(word),
+        .words(words),
         .mine(open && slot == granted_slot),
         .open(open),
         .left_hi(left_hi),

@@ -45,7 +45,7 @@ module hero_fast_src #(
     localparam [8:0] BEATS = TXN_BEATS[8:0];
 
     localparam [3:0] IDLE = 0, REQUEST = 1, RESPONSE = 2, PICK = 3, CONTROL = 4, DATA = 5, NEXT = 6, END = 7, FLUSH = 8,
-        ABORT = 9;
+        ABORT = 9, ASKING = 10;
     reg [3:0] state;
     reg [1:0] dest;  // of the message or burst at hand
 
@@ -89,15 +89,20 @@ module hero_fast_src #(
         .pick(rsp_next)
     );
 
-    // The destination's queues
-    wire [25:0] words_both = f_words[26*dest+:26];
+    // The destination's queues, a cycle old: the states leave time for it
+    reg [25:0] words_both;
+    reg [31:0] len_both;
+    reg [1:0] head;
+    always @(posedge sys_clk) begin
+        words_both <= f_words[26*dest+:26];
+        len_both <= f_len[32*dest+:32];
+        head <= f_head[2*dest+:2];
+    end
     wire [31:0] occupancy = {3'b0, words_both[25:13], 3'b0, words_both[12:0]};
-    wire [31:0] len_both = f_len[32*dest+:32];
     wire [15:0] len_hi = len_both[31:16];
     wire [15:0] len_lo = len_both[15:0];
     wire [13:0] words_hi = {1'b0, len_hi[15:3]} + {13'b0, |len_hi[2:0]};
     wire [13:0] words_lo = {1'b0, len_lo[15:3]} + {13'b0, |len_lo[2:0]};
-    wire [1:0] head = f_head[2*dest+:2];
 
     reg [15:0] grant_hi, grant_lo;
     reg hi_fits, lo_fits;
@@ -105,13 +110,29 @@ module hero_fast_src #(
     reg failed;  // a transaction of this message or burst was refused: what is left of it is thrown away
     reg is_burst;
 
+    // Words of the VOQ
+    wire voq_valid, voq_ready, voq_last;
+    wire [63:0] voq_data;
+    hero_skid #(
+        .WIDTH(65)
+    ) from_voq (
+        .clk(sys_clk),
+        .rst(sys_rst),
+        .in_valid(f_valid),
+        .in_ready(f_ready),
+        .in_data({f_last, f_data}),
+        .out_valid(voq_valid),
+        .out_ready(voq_ready),
+        .out_data({voq_last, voq_data})
+    );
+
     // Into the stage
     reg push;
     reg [63:0] push_data;
     wire room;
     always @* begin
         push = 0;
-        push_data = f_data;
+        push_data = voq_data;
         case (state)
             REQUEST: begin
                 push = 1;
@@ -121,7 +142,7 @@ module hero_fast_src #(
                 push = (hi_fits || lo_fits) && !failed;
                 push_data = {4'h1, 28'b0, 15'b0, hi_fits, hi_fits ? len_hi : len_lo};
             end
-            DATA: push = f_valid && !failed;
+            DATA: push = voq_valid && !failed;
             END: begin
                 push = !failed;
                 push_data = {4'h2, packets, 20'b0, occupancy};
@@ -132,7 +153,7 @@ module hero_fast_src #(
     wire pushed = push && room;
     assign f_start = state == CONTROL && pushed;
     assign f_queue = {dest, hi_fits};
-    assign f_ready = state == DATA && (room || failed);
+    assign voq_ready = state == DATA && (room || failed);
 
     wire staged_none;  // and no transaction under way
     wire refused = dma_done && dma_err;
@@ -149,13 +170,14 @@ module hero_fast_src #(
                 packets <= 0;
                 if (ask_any) begin
                     dest <= ask_next;
-                    state <= REQUEST;
+                    state <= ASKING;
                 end else if (rsp_any) begin
                     dest <= rsp_next;
                     rsp_in_take[rsp_next] <= 1;
                     state <= RESPONSE;
                 end
             end
+            ASKING: state <= REQUEST;
             REQUEST: begin
                 is_burst <= 0;
                 repeated <= open[dest];
@@ -181,8 +203,8 @@ module hero_fast_src #(
                 packets <= packets + 1'b1;
                 state <= DATA;
             end
-            DATA: if (f_valid && f_ready && f_last) state <= NEXT;
-            NEXT: state <= PICK;  // the queue shows its next head two cycles after the last word
+            DATA: if (voq_valid && voq_ready && voq_last) state <= NEXT;
+            NEXT: state <= PICK;  // the queue shows its next head two cycles after its last word
             END:
             if (failed) state <= ABORT;
             else if (pushed) begin

@@ -113,7 +113,8 @@ module hero_nic #(
     wire [95:0] peer_base, req_in, rsp_in;
     wire cfg_wr, cfg_commit;
     wire [5:0] cfg_reg;
-    wire [31:0] cfg_data, vector, tx_len;
+    wire [31:0] cfg_data, vector;
+    wire [8:0] tx_len;
     wire [4:0] cfg_bank;
     wire [2:0] give;
     wire [5:0] free;

@@ -70,7 +70,7 @@ module hero_packet_fifo #(
     reg [PW-1:0] size_rd;
     reg [PW:0] size_count;  // in the memory
     reg [15:0] size_q, next_len;
-    reg [13:0] next_words;
+    wire [13:0] next_words = {1'b0, next_len[15:3]} + {13'b0, |next_len[2:0]};
     reg size_q_valid, next_valid;
     wire begin_packet;
     wire next_move = !next_valid || begin_packet;
@@ -80,7 +80,6 @@ module hero_packet_fifo #(
     always @(posedge clk) begin
         if (size_move) size_q <= size_mem[size_rd];
         if (next_move) next_len <= size_q;
-        if (next_move) next_words <= {1'b0, size_q[15:3]} + {13'b0, |size_q[2:0]};
     end
 
     always @(posedge clk)

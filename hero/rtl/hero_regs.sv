@@ -54,7 +54,7 @@ module hero_regs #(
     // State to read
     input  wire         link,          // of another clock
     input  wire         fast_open,
-    input  wire [ 31:0] tx_len,
+    input  wire [  8:0] tx_len,
     input  wire [ 95:0] req_in,
     input  wire [ 95:0] rsp_in,
     // Events
@@ -145,14 +145,16 @@ module hero_regs #(
     always @(posedge sys_clk) if (core_rst || wr) written[store_n] <= has & (core_rst ? {32{mask_word}} : wr_data);
 
     // --- Interrupts: reading IRQ_MASKED clears what it shows; an event in the same cycle stays ---
-    reg [7:0] unmasked, mask;
+    reg [7:0] unmasked, mask, raised;
     wire [7:0] masked = unmasked & mask;
     wire read_masked;
     always @(posedge sys_clk) begin
-        unmasked <= (unmasked & ~(read_masked ? masked : 8'd0)) | interrupts;
+        raised <= interrupts;
+        unmasked <= (unmasked & ~(read_masked ? masked : 8'd0)) | raised;
         if (wr && wr_n == IRQ_MASK) mask <= wr_data[7:0];
         irq <= |masked && !read_masked;
         if (core_rst) begin
+            raised <= 8'd0;
             unmasked <= 8'd0;
             mask <= 8'd0;
             irq <= 1'b0;
@@ -208,7 +210,7 @@ module hero_regs #(
                 IRQ_UNMASKED: s_axil_rdata <= {24'd0, unmasked};
                 IRQ_MASKED: s_axil_rdata <= {24'd0, masked};
                 RXLO_DESC, RXHI_DESC, TX_DESC: s_axil_rdata <= 32'd0;
-                TX_LEN: s_axil_rdata <= tx_len;
+                TX_LEN: s_axil_rdata <= {23'd0, tx_len};
                 LEVELS: s_axil_rdata <= {held, 6'd0, free[5:4], 2'd0, free[3:2], 2'd0, free[1:0]};
                 REQ_IN, REQ_IN + 6'd1, REQ_IN + 6'd2, RSP_IN, RSP_IN + 6'd1, RSP_IN + 6'd2: s_axil_rdata <= message;
                 FWD_CNT, FWD_CNT + 6'd1, FWD_CNT + 6'd2: s_axil_rdata <= route_count;

@@ -13,7 +13,7 @@ module hero_slow #(
     input  wire [ 31:0] vector,
     output wire [  5:0] free,
     output wire [ 15:0] held,
-    output wire [ 31:0] tx_len,
+    output wire [  8:0] tx_len,
     // The host's queues of hero_voq
     input  wire [  1:0] h_head,
     input  wire [ 31:0] h_len,

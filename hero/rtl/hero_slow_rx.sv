@@ -45,7 +45,7 @@ module hero_slow_rx (
     output wire         cpl_valid,
     input  wire         cpl_ready,
     output wire [ 49:0] cpl_data,
-    output wire         bad_buffer   // pulse: a buffer was misaligned or crossed a page; its completion says error
+    output reg          bad_buffer   // pulse: a buffer was misaligned or crossed a page; its completion says error
 );
     localparam IDLE = 3'd0, CHECK = 3'd1, ASK = 3'd2, DATA = 3'd3, WAIT = 3'd4, COMPLETE = 3'd5;
     reg [2:0] state;
@@ -78,6 +78,7 @@ module hero_slow_rx (
     wire [12:0] page_room = 13'd512 - {4'd0, buffer[11:3]};
     wire bad = buffer[2:0] != 3'd0 || words > page_room;
     wire [1:0] possible = h_head & valid;
+    wire slice_ready;
 
     always @(posedge sys_clk) begin
         pop <= 2'b00;
@@ -96,7 +97,7 @@ module hero_slow_rx (
                 state <= bad ? COMPLETE : ASK;
             end
             ASK: if (dma_gnt) state <= DATA;
-            DATA: if (h_valid && dma_wready && h_last) state <= WAIT;
+            DATA: if (h_valid && slice_ready && h_last) state <= WAIT;
             WAIT:
             if (dma_done) begin
                 error <= dma_err;
@@ -113,15 +114,18 @@ module hero_slow_rx (
     // A buffer of no use is completed with length 0 and the frame goes to the next one.
     reg unusable;
     always @(posedge sys_clk) if (state == CHECK) unusable <= bad;
-    assign bad_buffer = state == CHECK && bad;
+    always @(posedge sys_clk) bad_buffer <= state == CHECK && bad;
 
     assign h_start = state == ASK && dma_gnt;
-    assign h_ready = state == DATA && dma_wready;
+    assign h_ready = state == DATA && slice_ready;
+    hero_skid #(.WIDTH(64)) slice (
+        .clk(sys_clk), .rst(sys_rst),
+        .in_valid(h_valid && state == DATA), .in_ready(slice_ready), .in_data(h_data),
+        .out_valid(dma_wvalid), .out_ready(dma_wready), .out_data(dma_wdata)
+    );
     assign dma_req = state == ASK;
     assign dma_addr = buffer;
     assign dma_beats = words[8:0];
-    assign dma_wvalid = state == DATA && h_valid;
-    assign dma_wdata = h_data;
     assign cpl_valid = state == COMPLETE;
     assign cpl_data = {error, h_prio, unusable ? 16'd0 : len, buffer};
 endmodule

@@ -12,7 +12,7 @@ module hero_slow_tx #(
     input  wire [31:0] vector,
     output wire        refused,
     output wire [ 1:0] free,
-    output reg  [31:0] pending,      // frames of the vectors given that are not completed
+    output reg  [ 8:0] pending,      // frames of the vectors given that are not completed
     input  wire        completed,    // pulse: one was
     // DMA read clients: 0 the ring, 1 the frames
     output wire [ 1:0] dma_req,
@@ -34,8 +34,8 @@ module hero_slow_tx #(
     output wire        cpl_valid,
     input  wire        cpl_ready,
     output wire [49:0] cpl_data,
-    output wire        bad_length,   // pulses: not 14-1518 octets;
-    output wire        bad_buffer    // misaligned or across a page. Neither is sent; the completion says error.
+    output reg         bad_length,   // pulses: not 14-1518 octets;
+    output reg         bad_buffer    // misaligned or across a page. Neither is sent; the completion says error.
 );
     localparam PACKETS = 256;
     localparam IDLE = 3'd0, CHECK = 3'd1, ROOM = 3'd2, ASK = 3'd3, DATA = 3'd4, COMPLETE = 3'd5;
@@ -59,12 +59,15 @@ module hero_slow_tx #(
     reg [31:0] buffer;
     reg [15:0] len;
     reg error;
+    reg [6:0] gone;  // completed or never to be
     wire length_ok = len >= 16'd14 && len <= 16'd1518;
     wire [8:0] words = {1'b0, len[10:3]} + {8'd0, |len[2:0]};
     wire [9:0] page_room = 10'd512 - {1'b0, buffer[11:3]};
     wire buffer_ok = buffer[2:0] == 3'd0 && {1'b0, words} <= page_room;
-    assign bad_length = state == CHECK && !length_ok;
-    assign bad_buffer = state == CHECK && length_ok && !buffer_ok;
+    always @(posedge sys_clk) begin
+        bad_length <= state == CHECK && !length_ok;
+        bad_buffer <= state == CHECK && length_ok && !buffer_ok;
+    end
 
     wire word = state == DATA && dma_rvalid[1];
     wire [$clog2(SLOW_TX_WORDS):0] level, whole;
@@ -105,12 +108,13 @@ module hero_slow_tx #(
             end
             default: if (cpl_ready) state <= IDLE;
         endcase
-        pending <= pending + (taken ? {26'd0, vector[5:0]} : 32'd0) - (failed ? {26'd0, failed_count} : 32'd0)
-            - {31'd0, completed};
+        gone <= {6'd0, completed} + (failed ? {1'b0, failed_count} : 7'd0);
+        pending <= pending + (taken ? {3'd0, vector[5:0]} : 9'd0) - {2'd0, gone};
         if (sys_rst) begin
             state <= IDLE;
             pop <= 1'b0;
-            pending <= 32'd0;
+            pending <= 9'd0;
+            gone <= 7'd0;
         end
     end
 

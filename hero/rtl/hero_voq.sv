@@ -8,8 +8,8 @@ module hero_voq #(
 ) (
     input  wire            clk,
     input  wire            rst,
-    // Writer: begins a frame only with `enq_room`, for which `enq_queue` and `enq_len` are held from before it
-    // until the last word
+    // Writer: begins a frame only with `enq_room`, the answer to `enq_queue` and `enq_len` a cycle before; these are
+    // held until the last word
     input  wire [     2:0] enq_queue,
     input  wire [    15:0] enq_len,
     output wire            enq_room,
@@ -109,9 +109,16 @@ module hero_voq #(
     assign h_last = last[h_queue];
 
     // Room
-    wire [13:0] needed = {1'b0, enq_len[15:3]} + {13'b0, |enq_len[2:0]};
-    wire [14:0] would_be = {2'b0, level[13*enq_queue+:13]} + {1'b0, needed};
-    assign enq_room = {17'b0, would_be} <= VOQ_WORDS && has_packet_room[enq_queue];
+    reg [13:0] needed;
+    reg [12:0] level_chosen;
+    reg has_room_chosen;
+    always @(posedge clk) begin
+        needed <= {1'b0, enq_len[15:3]} + {13'b0, |enq_len[2:0]};
+        level_chosen <= level[13*enq_queue+:13];
+        has_room_chosen <= has_packet_room[enq_queue];
+    end
+    wire [14:0] would_be = {2'b0, level_chosen} + {1'b0, needed};
+    assign enq_room = {17'b0, would_be} <= VOQ_WORDS && has_room_chosen;
 endmodule
 
 `default_nettype wire

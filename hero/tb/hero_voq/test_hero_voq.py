@@ -41,6 +41,7 @@ class Bench:
         """Returns whether there was room."""
         dut = self.dut
         dut.enq_queue.value, dut.enq_len.value = q, len(frame)
+        await FallingEdge(dut.clk)
         await ReadOnly()
         room = bool(int(dut.enq_room.value))
         # What is read meanwhile makes room; what was not there when asked cannot have been full

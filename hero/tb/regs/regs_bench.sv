@@ -49,7 +49,7 @@ module regs_bench #(
     input  wire [ 15:0] held,
     input  wire         link,
     input  wire         fast_open,
-    input  wire [ 31:0] tx_len,
+    input  wire [  8:0] tx_len,
     input  wire [ 95:0] req_in,
     input  wire [ 95:0] rsp_in,
     input  wire [  7:0] interrupts,

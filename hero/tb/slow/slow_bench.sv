@@ -14,7 +14,7 @@ module slow_bench #(
     input  wire [ 31:0] vector,
     output wire [  5:0] free,
     output wire [ 15:0] held,
-    output wire [ 31:0] tx_len,
+    output wire [  8:0] tx_len,
     input  wire [  1:0] h_head,
     input  wire [ 31:0] h_len,
     output wire         h_start,
