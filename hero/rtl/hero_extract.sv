@@ -131,6 +131,58 @@ module hero_extract (
         enq_data <= edited;
         enq_last <= rd_last;
     end
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge clk) past <= 1;
+    initial assume (rst);
+
+    // P8: for a right header the updated checksum is that of a full recomputation (RFC 1071)
+    function [15:0] add;  // one's complement
+        input [15:0] a;
+        input [15:0] b;
+        reg [16:0] sum;
+        begin
+            sum = {1'b0, a} + {1'b0, b};
+            add = sum[15:0] + {15'b0, sum[16]};
+        end
+    endfunction
+    (* anyconst *) reg [15:0] first, length, ident, fragment, src_high, src_low, dst_high, dst_low;
+    (* anyconst *) reg [7:0] ttl, proto;
+    wire [15:0] others = add(
+        add(add(first, length), add(ident, fragment)), add(add(src_high, src_low), add(dst_high, dst_low))
+    );
+    wire right = add(add(others, {ttl, proto}), checksum) == 16'hffff && first[15:8] == 8'h45 && ttl != 0;
+    always @* if (right) assert (new_checksum == ~add(others, {ttl - 8'd1, proto}));
+
+    // Each frame has exactly one event
+    reg told = 0;
+    wire event_now = fwd || drop;
+    always @(posedge clk) begin
+        told <= !rst && !rd_meta_pop && (told || event_now);
+        if (past && !rst) begin
+            assert (!(fwd && drop));
+            assert (!(told && event_now));
+            assert ((told || event_now) == (state == DISCARD || state == POP));
+        end
+    end
+
+    // Words go only to a queue that had room, and where they go stays the same from the first to the last
+    reg room_given = 0, inside = 0;
+    always @(posedge clk) begin
+        if (past && !$past(rst || rd_meta_pop)) assume ($past(!rd_meta_valid) || rd_meta_valid && $stable(rd_meta));
+        if (past && !match_done) assume ($stable(match_dest) && $stable(match_prio));
+        if (past && state != MATCH) assume (!match_done);
+        if (state == ROOM) room_given <= enq_room;
+        inside <= !rst && (enq_valid ? !enq_last : inside);
+        if (past && !rst) begin
+            assert (!(enq_valid || state == FORWARD) || room_given);
+            assert (!inside || state == FORWARD || enq_valid);
+            if ($past(state == FORWARD) && (state == FORWARD || state == POP))
+                assert ($stable(enq_queue) && $stable(enq_len));
+        end
+    end
+`endif
 endmodule
 
 `default_nettype wire

@@ -3,6 +3,7 @@
 `default_nettype none
 
 module hero_packet_fifo #(
+    parameter WIDTH = 64,  // of a word; fewer in proofs only
     parameter WORDS = 4096,  // power of two
     parameter PACKETS = 1024  // power of two
 ) (
@@ -11,7 +12,7 @@ module hero_packet_fifo #(
     // Writer: `wr_commit` comes with the last word or later; `wr_len` in octets must fit the words written.
     // `wr_abort` takes back all words since the last commit, one written in the same cycle too, and wins over `wr_commit`.
     input  wire                     wr_valid,
-    input  wire [             63:0] wr_data,
+    input  wire [        WIDTH-1:0] wr_data,
     input  wire                     wr_commit,
     input  wire [             15:0] wr_len,
     input  wire                     wr_abort,
@@ -25,7 +26,7 @@ module hero_packet_fifo #(
     output wire [             15:0] rd_len,
     output wire                     rd_valid,
     input  wire                     rd_ready,
-    output wire [             63:0] rd_data,
+    output wire [        WIDTH-1:0] rd_data,
     output wire                     rd_last
 );
     localparam AW = $clog2(WORDS);
@@ -36,7 +37,7 @@ module hero_packet_fifo #(
     wire take_last = take && rd_last;
 
     // Writer
-    (* no_rw_check *) reg [63:0] data_mem[0:WORDS-1];
+    (* no_rw_check *) reg [WIDTH-1:0] data_mem[0:WORDS-1];
     (* no_rw_check *) reg [15:0] size_mem[0:PACKETS-1];
     reg [AW-1:0] wr_ptr, packet_start;
     reg [PW-1:0] size_wr;
@@ -101,7 +102,7 @@ module hero_packet_fifo #(
     reg [13:0] left;  // words of the packet still in the memory
     reg fetching;  // left != 0
     reg q_valid, q_last, out_valid, out_last;
-    reg [63:0] q_data, out_data;
+    reg [WIDTH-1:0] q_data, out_data;
     reg head_valid, behind_valid;
     reg [15:0] head_len, behind_len;
     wire out_move = !out_valid || rd_ready;
@@ -156,6 +157,84 @@ module hero_packet_fifo #(
     assign rd_valid = out_valid;
     assign rd_data = out_data;
     assign rd_last = out_last;
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge clk) past <= 1;
+    initial assume (rst);
+
+    // The writer's side of the contract
+    reg [AW:0] pending = 0;  // words not committed
+    wire [AW:0] pending_now = pending + {{AW{1'b0}}, wr_valid};
+    wire [13:0] len_words = {1'b0, wr_len[15:3]} + {13'b0, |wr_len[2:0]};
+    always @(posedge clk) begin
+        pending <= rst || wr_abort || wr_commit ? 0 : pending_now;
+        if (!rst) begin
+            if (wr_valid) assume (level < WORDS);
+            if (commit) assume (packets < PACKETS && len_words != 0 && len_words == pending_now);
+        end
+    end
+
+    // Levels
+    always @(posedge clk)
+        if (past && !rst) begin
+            assert (level <= WORDS && packets <= PACKETS);
+            assert (level == words + pending);
+            assert (!rd_valid || rd_head && words != 0);
+            assert ((words != 0) == (packets != 0));
+        end
+
+    // One word, whichever the solver chooses, comes out unchanged after all before it, or is taken back
+    (* anyseq *) wire mark_word;
+    reg [AW:0] ahead;
+    reg [WIDTH-1:0] marked;
+    reg word_marked = 0, word_committed = 0;
+    wire mark_word_now = mark_word && wr_valid && !word_marked && !wr_abort;
+    always @(posedge clk) begin
+        if (mark_word_now) begin
+            word_marked <= 1;
+            marked <= wr_data;
+            ahead <= level - taken;
+        end else if (word_marked && take) begin
+            assert (ahead != 0 || word_committed && rd_data == marked);
+            if (ahead == 0) word_marked <= 0;
+            else ahead <= ahead - 1'b1;
+        end
+        if (wr_abort && !word_committed) word_marked <= 0;
+        if (wr_commit && !wr_abort && (word_marked || mark_word_now)) word_committed <= 1;
+        else if (!word_marked) word_committed <= 0;
+        if (rst) {word_marked, word_committed} <= 0;
+    end
+
+    // One packet comes out with its length and so many words
+    (* anyseq *) wire mark_packet;
+    reg [PW:0] packets_ahead;
+    reg [15:0] packet_len;
+    reg [13:0] packet_left;
+    reg packet_marked = 0;
+    always @(posedge clk) begin
+        if (mark_packet && commit && !packet_marked) begin
+            packet_marked <= 1;
+            packet_len <= wr_len;
+            packet_left <= len_words;
+            packets_ahead <= packets - {{PW{1'b0}}, take_last};
+        end else if (packet_marked && packets_ahead != 0) begin
+            if (take_last) packets_ahead <= packets_ahead - 1'b1;
+        end else if (packet_marked) begin
+            if (rd_head) assert (rd_len == packet_len);
+            if (take) assert (rd_last == (packet_left == 1));
+            if (take) packet_left <= packet_left - 1'b1;
+            if (take_last) packet_marked <= 0;
+        end
+        if (rst) packet_marked <= 0;
+    end
+
+    // P9: a word waits unchanged until it is taken
+    always @(posedge clk)
+        if (past && !$past(rst) && !rst && $past(rd_valid && !rd_ready)) begin
+            assert (rd_valid && $stable(rd_data) && $stable(rd_last) && $stable(rd_len));
+        end
+`endif
 endmodule
 
 `default_nettype wire
