@@ -177,7 +177,9 @@ module hero_extract (
         inside <= !rst && (enq_valid ? !enq_last : inside);
         if (past && !rst) begin
             assert (!(enq_valid || state == FORWARD) || room_given);
+            assert (!enq_valid || state == (enq_last ? POP : FORWARD));
             assert (!inside || state == FORWARD || enq_valid);
+            assert (state == IDLE || rd_meta_valid);
             if ($past(state == FORWARD) && (state == FORWARD || state == POP))
                 assert ($stable(enq_queue) && $stable(enq_len));
         end
