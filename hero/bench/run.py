@@ -19,7 +19,6 @@ from hero.bench.report import Report  # noqa: E402
 from hero.model import build  # noqa: E402
 
 BUILDS = ("pcix", "xbar")
-SIZES_OF_FIG16 = ("pcix", "ring")
 
 
 def measure(report, quick, wanted):
@@ -37,15 +36,13 @@ def measure(report, quick, wanted):
     def plot(file, *panels):
         plots.setdefault(file, []).extend(panel for panel in panels if panel is not None)
 
-    latencies = case("wire-speed", fast_path.wire_speed)
-    if latencies:
-        at_wire_speed = {size: x for (bus, pattern, size), x in latencies.items() if (bus, pattern) == SIZES_OF_FIG16}
-        rate, *others = case("saturation", slow_path.saturation, at_wire_speed) or [None]
-        plot("throughput", rate)
-        plot("latency", *others)
-    plot("latency", case("slow-latency", slow_path.latency_by_load), case("fast-latency", fast_path.latency_by_load))
-    plot("priorities", *case("slow-priorities", slow_path.priorities) or [])
-    plot("priorities", case("fast-priorities", fast_path.priorities))
+    case("wire-speed", fast_path.wire_speed)
+    rate, *delays = case("saturation", slow_path.saturation) or [None]
+    plot("throughput", rate)
+    plot("latency", *delays)
+    without, delay, by_class, delay_by_class = case("overload", slow_path.overload) or [None] * 4
+    plot("latency", delay, case("fast-latency", fast_path.latency_by_load))
+    plot("priorities", without, by_class, delay_by_class, case("fast-priorities", fast_path.priorities))
     case("starvation", fast_path.starvation)
     case("four-ports", slow_path.four_ports)
     plot("throughput", *case("vectors", slow_path.vectors) or [])
@@ -53,14 +50,14 @@ def measure(report, quick, wanted):
     return plots
 
 
-NAMES = ("wire-speed", "saturation", "slow-latency", "fast-latency", "slow-priorities", "fast-priorities",
-         "starvation", "four-ports", "vectors", "setup")
+NAMES = ("wire-speed", "saturation", "overload", "fast-latency", "fast-priorities", "starvation", "four-ports",
+         "vectors", "setup")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", metavar="NAME", help=f"of {', '.join(NAMES)} (saturation needs wire-speed)")
+    parser.add_argument("--only", metavar="NAME", help=f"of {', '.join(NAMES)}")
     parser.add_argument("--document", type=pathlib.Path, metavar="FILE")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",") if arguments.only else NAMES

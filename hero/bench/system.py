@@ -29,6 +29,15 @@ class Measured:
         """No loss, no reordering, no damage."""
         return not (self.lost or self.sink.reordered or self.sink.damaged)
 
+    def settled(self):
+        """The queues do not grow: latency at the end is about that of the middle."""
+        for values in self.sink.latency.values():
+            quarter = len(values) // 4
+            middle, end = values[quarter : 2 * quarter], values[-quarter:]
+            if sum(end) > 1.25 * sum(middle) + 1000 * quarter:
+                return False
+        return True
+
     def drops(self):
         """Frames dropped by all cards, by reason."""
         total = {}
@@ -45,8 +54,8 @@ class Measured:
             for counted, forwarded in zip(self.counters, self.forwarded))
 
     def rate(self, card):
-        """Share of 1 Gbit/s that a card sent at, with preamble and gap, from its first to its last frame."""
-        frames, octets, first, last = self.sink.line[card]
+        """Share of 1 Gbit/s that a card sent at after the warm-up, with preamble and gap."""
+        frames, octets, first, last = self.sink.line.get(card, (0, 0, 0, 0))
         return octets * 8 / (last - first) if frames > 1 else 0.0
 
     def mean_latency(self):
@@ -94,7 +103,7 @@ def drive(hero, sink, sources, work):
     while any(source.left for source in sources):
         until = hero.now + STEP
         for source in sources:
-            source.feed(hero, until)
+            source.feed(hero, until + STEP)  # `work` may end a little late
         work(until)
         sink.take(hero)
     while any(hero.arriving(card) for card in range(CARDS)):
@@ -107,11 +116,11 @@ def drive(hero, sink, sources, work):
             quiet = hero.now
 
 
-def fast(build, flows, load=1.0, duration=1_000_000, phase=0.0, classes=()):
-    """Runs flows over the fast path; the first fifth warms up."""
+def fast(build, flows, load=1.0, duration=1_000_000, phase=0.0, classes=(), warm_up=0.2):
+    """Runs flows over the fast path; a share `warm_up` of the duration does not count in rates and latencies."""
     with Hero(build) as hero:
         cards = cards_of(hero, fast=True, classes=classes)
-        sink = Sink(flows, hero.now + duration // 5)
+        sink = Sink(flows, hero.now + warm_up * duration)
         drive(hero, sink, offers(hero, flows, load, duration, phase), hero.run_until)
         return Measured(sink, cards)
 
@@ -130,14 +139,15 @@ def route_in_software(memory_of_frame):
     return card
 
 
-def slow(build, flows, load=1.0, duration=1_000_000, phase=0.0, classes=(), service=0, interrupt=0, vector=32):
-    """Runs flows through the host; `service`, `interrupt` as in host.Cpu."""
+def slow(build, flows, load=1.0, duration=1_000_000, phase=0.0, classes=(), warm_up=0.2, service=0,
+         interrupt=0):
+    """Runs flows through the host; `service`, `interrupt` as in host.Cpu, the rest as in `fast`."""
     with Hero(build) as hero:
         cards = cards_of(hero, fast=False, classes=classes)
-        rings = [Rings(card, vector) for card in cards]
+        rings = [Rings(card) for card in cards]
         cpu = Cpu(hero, rings, lambda _card, frame: route_in_software(frame), service, interrupt)
         hero.run(SETTLE)
-        sink = Sink(flows, hero.now + duration // 5)
+        sink = Sink(flows, hero.now + warm_up * duration)
         drive(hero, sink, offers(hero, flows, load, duration, phase), cpu.run)
         return Measured(sink, cards, cpu)
 

@@ -68,6 +68,8 @@ class Offer:
             flow = self.flows[self.done % len(self.flows)]
             # The line takes an octet each 8 ns: the frame begins at the next such time.
             begin = (at + 7) // 8 * 8
+            if begin < hero.now:
+                raise RuntimeError(f"card {flow.source}: a frame is {hero.now - begin} ns late, the load is not as told")
             hero.receive(flow.source, flow.make(flow.offered), begin)
             flow.times.append(begin + (8 + flow.size) * 8)
             flow.offered += 1
@@ -86,7 +88,7 @@ class Sink:
         self.reordered = self.damaged = 0
         self.latency = {flow.number: [] for flow in flows}  # ns, last bit in to first bit out
         self.line = {}  # card -> [frames, octets with overhead of all but the first, first time, last time]
-        self.warm_up = warm_up  # latencies of frames that arrived before do not count
+        self.warm_up = warm_up  # neither rate nor latency of what happened before counts
 
     def take(self, hero):
         taken = 0
@@ -110,6 +112,8 @@ class Sink:
         arrived = flow.times[sequence]
         if arrived >= self.warm_up:
             self.latency[number].append(first - arrived)
+        if first < self.warm_up:
+            return
         line = self.line.setdefault(card, [0, 0, first, first])
         line[1] += flow.size + OVERHEAD if line[0] else 0
         line[0] += 1
@@ -117,6 +121,11 @@ class Sink:
 
     def lost(self):
         return sum(flow.offered - self.got[flow.number] for flow in self.flows.values())
+
+    def share(self, numbers):
+        """Share of these flows' frames offered after the warm-up that came out."""
+        offered = sum(1 for n in numbers for arrived in self.flows[n].times if arrived >= self.warm_up)
+        return sum(len(self.latency[n]) for n in numbers) / offered
 
     def latencies(self):
         return sorted(value for values in self.latency.values() for value in values)

@@ -100,28 +100,36 @@ class Cpu:
     the frame (a memoryview of its buffer) and returns the card that sends it, or None. High priority goes first."""
 
     BUDGET = 64  # packets a card before the next one's turn
+    IDLE = 5000  # ns between looks at the transmit rings without interrupts
 
     def __init__(self, hero, rings, forward, service, interrupt=0):
         self.hero, self.rings, self.forward = hero, rings, forward
         self.service, self.interrupt = service, interrupt
         self.owner = {}  # buffer under way on another card -> the rings that it belongs to
         self.interrupts = self.handled = self.errors = 0
+        self.until = 0
+        self.work = self._work()
         for r in rings:
             r.refill()
             r.card.write(reg.IRQ_MASK, reg.IRQ_RXLO | reg.IRQ_RXHI)
 
-    def run(self, until, idle=lambda: False, step=5000):
-        """Works until virtual time `until`, or until `idle()` where there is nothing to do."""
+    def run(self, until):
+        """Works until virtual time `until`, to the end of the packet or interrupt then at hand."""
+        self.until = until
         while self.hero.now < until:
-            irq = self.hero.run_until_irq(min(step, until - self.hero.now))
+            next(self.work)
+
+    def _work(self):
+        """Yields whenever `run` may stop."""
+        while True:
+            irq = self.hero.run_until_irq(min(self.IDLE, max(0, self.until - self.hero.now)))
             if irq:
-                self._interrupt(irq)
+                yield from self._interrupt(irq)
             else:
                 for r in self.rings:
                     self._reclaim(r)
                     r.flush()
-                if idle():
-                    return
+            yield
 
     def _interrupt(self, irq):
         self.interrupts += 1
@@ -131,11 +139,11 @@ class Cpu:
             r.card.write(reg.IRQ_MASK, 0)
         while polled:
             for r in list(polled):
-                if self._poll(r) < self.BUDGET:
+                if (yield from self._poll(r)) < self.BUDGET:
                     polled.remove(r)
                     r.card.write(reg.IRQ_MASK, reg.IRQ_RXLO | reg.IRQ_RXHI)
                     r.card.read(reg.IRQ_MASKED)  # clears the events of what has been polled
-                    if self._poll(r):  # came in between
+                    if (yield from self._poll(r)):  # came in between
                         polled.append(r)
                         r.card.write(reg.IRQ_MASK, 0)
 
@@ -150,6 +158,7 @@ class Cpu:
             self._packet(r, *completion)
             if done % 8 == 0:
                 self._around(r)
+            yield
         self._around(r)
         return done
 
