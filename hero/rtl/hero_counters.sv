@@ -20,7 +20,7 @@ module hero_counters #(
     input  wire [ 4:0] choice,
     output reg  [31:0] event_count
 );
-    reg [31:0] routes[0:63];
+    (* ram_style = "block", no_rw_check *) reg [31:0] routes[0:63];
     reg add;
     reg [5:0] add_route;
     reg [31:0] add_value;

@@ -123,7 +123,7 @@ module hero_regs #(
     end
 
     // --- What was written last, for reading: a memory, cleared with the card ---
-    reg [31:0] written[0:63];
+    (* ram_style = "block", no_rw_check *) reg [31:0] written[0:63];
     // Masks of routes (odd) and classes (the second three words of each) come up as all ones: no match.
     reg mask_word;
     always @*

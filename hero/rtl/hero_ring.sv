@@ -41,7 +41,7 @@ module hero_ring (
     wire [29:0] given = {vector[31:8], vector[5:0]};
 
     // Descriptors: those of a vector count when its last one is there without error.
-    reg [47:0] memory[0:63];
+    (* ram_style = "block" *) reg [47:0] memory[0:63];
     reg [47:0] front;
     reg [6:0] head, tail;  // tail: written and whole
     reg [5:0] offset;

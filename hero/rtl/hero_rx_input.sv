@@ -29,6 +29,7 @@ module hero_rx_input #(
     reg word_valid, word_last, word_bad, frame_end;
     reg [15:0] word_octets;  // of the frame up to and with this word
     reg [7:0] word_index;  // of `word`; 255: 255 or more
+    reg word_fits;  // it is below MTU_WORDS
     wire octet = s_axis_tvalid && s_axis_tready;
     wire [2:0] lane = octets[2:0];
     wire [15:0] octets_next = &octets ? octets : octets + 1'b1;
@@ -53,9 +54,10 @@ module hero_rx_input #(
             word_bad <= s_axis_tuser;
             word_octets <= octets_next;
             word_index <= |octets[15:11] ? 8'd255 : octets[10:3];
+            word_fits <= {19'b0, octets[15:3]} < MTU_WORDS;
         end
 
-    assign wr_en = word_valid && {24'b0, word_index} < MTU_WORDS;
+    assign wr_en = word_valid && word_fits;
     assign wr_data = word;
 
     // Header fields, network order to numbers but for the MAC address
