@@ -50,6 +50,38 @@ module hero_async_fifo #(
         .src_clk(rd_clk), .src_rst(rd_rst), .src(rd_ptr), .dst_clk(wr_clk), .dst_rst(wr_rst), .dst(rd_ptr_wr)
     );
     assign wr_full = wr_ptr == (rd_ptr_wr ^ {1'b1, {AW{1'b0}}});
+
+`ifdef FORMAL
+    // From the end of reset, with any two clocks
+    initial {wr_ptr, rd_ptr, rd_valid} = 0;
+    always @* assume (!wr_rst && !rd_rst);
+
+    // The word of any number comes out as the one of that number, and none that was not written
+    (* anyconst *) reg [3:0] number;
+    reg [3:0] written = 0, taken = 0;
+    reg [WIDTH-1:0] marked;
+    always @(posedge wr_clk)
+        if (wr_en) begin
+            assume (!wr_full && written != 15);
+            written <= written + 1'b1;
+            if (written == number) marked <= wr_data;
+        end
+    always @(posedge rd_clk)
+        if (rd_valid && rd_en) begin
+            taken <= taken + 1'b1;
+            assert (taken < written);
+            if (taken == number) assert (rd_data == marked);
+        end
+
+    // P9
+    reg waited = 0;
+    reg [WIDTH-1:0] waited_data;
+    always @(posedge rd_clk) begin
+        waited <= rd_valid && !rd_en;
+        waited_data <= rd_data;
+        if (waited) assert (rd_valid && rd_data == waited_data);
+    end
+`endif
 endmodule
 
 `default_nettype wire

@@ -16,6 +16,18 @@ module hero_gray_sync #(
     reg [WIDTH-1:0] binary;
     integer i;
 
+`ifdef FORMAL
+    // A flip-flop whose input changes at its edge may take the old value or the new, each bit as it likes
+    (* anyseq *) wire [WIDTH-1:0] late;
+    reg [WIDTH-1:0] gray_before = 0, gray_seen = 0;  // before its last change; at the last edge here
+    always @(posedge src_clk) gray_before <= gray;
+    always @(posedge dst_clk) gray_seen <= gray;
+    wire [WIDTH-1:0] crossing = gray ^ late & (gray ^ gray_before) & (gray ^ gray_seen);
+    initial {gray, gray_meta, gray_sync, dst} = 0;
+`else
+    wire [WIDTH-1:0] crossing = gray;
+`endif
+
     always @(posedge src_clk) gray <= src_rst ? {WIDTH{1'b0}} : src ^ (src >> 1);
 
     always @*
@@ -27,7 +39,7 @@ module hero_gray_sync #(
             gray_sync <= 0;
             dst <= 0;
         end else begin
-            gray_meta <= gray;
+            gray_meta <= crossing;
             gray_sync <= gray_meta;
             dst <= binary;
         end

@@ -110,6 +110,41 @@ module hero_out (
     assign m_axis_tdata = shift[7:0];
     assign m_axis_tvalid = shift_valid;
     assign m_axis_tlast = shift_last && octets_left == 0;
+
+`ifdef FORMAL
+    // Of one clock only: the crossing is hero_async_fifo's proof
+    reg past = 0;  // the last cycle was none of reset
+    always @(posedge sys_clk) past <= !sys_rst;
+    initial assume (sys_rst);
+    always @* assume (sys_rst == mac_rst);
+    wire running = past && !sys_rst;
+
+    // Packet streams wait as they must (P9), and so does the line's
+    always @(posedge sys_clk)
+        if (running) begin
+            if ($past(slow_valid && !slow_ready)) assume (slow_valid && $stable(slow_last));
+            if ($past(fast_valid && !fast_ready)) assume (fast_valid && $stable(fast_last));
+            if ($past(m_axis_tvalid && !m_axis_tready))
+                assert (m_axis_tvalid && $stable(m_axis_tdata) && $stable(m_axis_tlast));
+        end
+
+    // A source that waits sees at most one frame of the other; no frame changes its source inside
+    reg slow_waited = 0, fast_waited = 0;
+    wire begins = !busy && tx_enable && (slow_valid || fast_valid);
+    wire begins_fast = begins && (fast_turn ? fast_valid : !slow_valid);
+    wire begins_slow = begins && !begins_fast;
+    always @(posedge sys_clk) begin
+        slow_waited <= !sys_rst && !begins_slow && (slow_waited || begins_fast && slow_valid);
+        fast_waited <= !sys_rst && !begins_fast && (fast_waited || begins_slow && fast_valid);
+        if (running) begin
+            assert (!(begins_fast && slow_waited) && !(begins_slow && fast_waited));
+            assert (!slow_waited || slow_valid && fast_turn == busy);
+            assert (!fast_waited || fast_valid && fast_turn != busy);
+            assert (!(slow_ready && fast_ready));
+            if ($past(busy && !(take && last))) assert (busy && $stable(fast_turn));
+        end
+    end
+`endif
 endmodule
 
 `default_nettype wire
