@@ -147,6 +147,7 @@ class Bench:
         self.dut, self.sys_ns, self.mac_ns = dut, sys_ns, mac_ns
         self.cards = [k for k in range(4) if hasattr(dut, f"gmii{k}")]
         self.routes = int(os.environ["HERO_ROUTES"])
+        self.shared_bus = os.environ["HERO_BUS"] == "0"
         self.timeout_ns = int(os.environ["HERO_TIMEOUT"]) * sys_ns
         self.models = [Card(k, self.routes) for k in range(4)]
         self.configured = {}  # card: the model as `configure` left it
