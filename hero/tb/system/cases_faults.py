@@ -1,7 +1,7 @@
 """The host misbehaves, or the bus: late descriptors, slow and failing memory, wrong vectors; then traffic goes on."""
 
 import cocotb
-from cocotb.triggers import Event, Timer
+from cocotb.triggers import Timer
 from driver import BUFFER, RXLO, TX
 from golden import registers as reg
 from system_bench import APERTURE, APERTURE_SIZE, Bench
@@ -51,24 +51,6 @@ async def descriptors_late(dut):
         await bench.drivers[card].refill()
         await bench.quiet()
         assert len(bench.ledger.open()) == full
-
-
-@cocotb.test()
-async def memory_stalls(dut):
-    """Memory that answers nothing for long: frames wait; nothing is lost that was enqueued."""
-    async with Bench(dut) as bench:
-        traffic = Traffic()
-        for round in range(3):
-            bench.memory.stalled = Event()
-            mixed(bench, traffic, 12)
-            await Timer(traffic.rng.randrange(20, 120), "us")
-            bench.memory.stalled.set()
-            bench.memory.stalled = None
-            await bench.quiet()
-        bench.memory.delay = 3000
-        mixed(bench, traffic, 12)
-        await bench.quiet()
-        bench.memory.delay = 0
 
 
 @cocotb.test()

@@ -3,6 +3,8 @@
 import os
 
 import cocotb
+from cases_faults import mixed
+from cocotb.triggers import Event, Timer
 from system_bench import Bench
 from golden import registers as reg
 from traffic import Traffic
@@ -86,3 +88,22 @@ async def one_output(dut):
         for card in others:
             for k in range(FRAMES):
                 bench.lines[card].send(traffic.routed(card, target, size, tos=0xB8 if k % 4 == 0 else 0))
+
+
+@cocotb.test()
+async def memory_stalls(dut):
+    """Memory that answers nothing for long (but shorter than the fast path's time-out, as a card has one write channel
+    for both paths): frames wait; nothing is lost that was enqueued."""
+    async with Bench(dut) as bench:
+        traffic = Traffic(SEED + 4)
+        for _ in range(3):
+            bench.memory.stalled = Event()
+            mixed(bench, traffic, 12)
+            await Timer(traffic.rng.randrange(20, 120), "us")
+            bench.memory.stalled.set()
+            bench.memory.stalled = None
+            await bench.quiet()
+        bench.memory.delay = 3000
+        mixed(bench, traffic, 12)
+        await bench.quiet()
+        bench.memory.delay = 0
