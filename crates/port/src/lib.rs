@@ -1,9 +1,10 @@
-//! How a packet comes and goes: one [`Queue`] type over AF_XDP, AF_PACKET, memif, TAP, capture files
-//! and memory, with faults in front where a test wants them, and the XDP program in front of Linux.
+//! How a packet comes and goes: one [`Queue`] type over AF_XDP, AF_PACKET, memif, TAP, HERO cards,
+//! capture files and memory, with faults in front where a test wants them, and the XDP program in front of Linux.
 
 pub mod af_packet;
 pub mod af_xdp;
 pub mod fault;
+pub mod hero;
 pub mod inject;
 pub mod interface;
 mod losses;

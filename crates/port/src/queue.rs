@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bora_buffer::{Packet, Pool, SharedFrames};
 
 use crate::losses::Losses;
-use crate::{af_packet, af_xdp, fault, memif, memory, pcap, tap};
+use crate::{af_packet, af_xdp, fault, hero, memif, memory, pcap, tap};
 
 /// One queue of one port: a way in and a way out, owned by one worker. Calls are once a batch, so
 /// the choice between the kinds costs nothing.
@@ -25,6 +25,8 @@ pub enum Queue {
     AfPacket(af_packet::Queue),
     /// Capture files.
     Pcap(pcap::Queue),
+    /// A HERO card.
+    Hero(hero::Queue),
     /// Another queue with faults in front, for tests.
     Faulty(Box<fault::Queue>),
 }
@@ -38,6 +40,7 @@ macro_rules! each {
             Queue::Tap($queue) => $call,
             Queue::AfPacket($queue) => $call,
             Queue::Pcap($queue) => $call,
+            Queue::Hero($queue) => $call,
             Queue::Faulty($queue) => $call,
         }
     };
@@ -83,6 +86,7 @@ impl Queue {
             Self::AfXdp(queue) => queue.kick(),
             Self::Memory(queue) => queue.kick(),
             Self::Memif(queue) => queue.kick(),
+            Self::Hero(queue) => queue.kick(),
             Self::Faulty(queue) => queue.kick(),
             // sent is told
             Self::Tap(_) | Self::AfPacket(_) | Self::Pcap(_) => {}
@@ -104,6 +108,7 @@ impl Queue {
             Self::Faulty(queue) => queue.wait(),
             Self::Tap(queue) => Some(queue.wait()),
             Self::AfPacket(queue) => Some(queue.wait()),
+            Self::Hero(queue) => Some(queue.wait()),
             Self::Pcap(queue) => {
                 queue.flush();
                 None
@@ -120,6 +125,7 @@ impl Queue {
             Self::AfPacket(queue) => queue.close(frames),
             Self::Pcap(queue) => queue.close(frames),
             Self::Memif(queue) => queue.close(frames),
+            Self::Hero(queue) => queue.close(frames),
             Self::Faulty(queue) => queue.close(frames),
             // its owner empties it before
             Self::Memory(_) => {}
@@ -141,6 +147,7 @@ impl Queue {
             Self::Tap(queue) => StatsReader::Own(queue.losses()),
             Self::AfPacket(queue) => StatsReader::AfPacket(queue.stats_reader()?),
             Self::Pcap(queue) => StatsReader::Own(queue.losses()),
+            Self::Hero(queue) => StatsReader::Hero(queue.stats_reader()),
             Self::Faulty(queue) => queue.stats_reader()?,
         })
     }
@@ -157,15 +164,34 @@ pub struct QueueStats {
     /// Dropped because a frame has no room for a packet this long (memif, TAP, AF_PACKET, pcap).
     pub rx_too_long: u64,
     /// Empty, or with more octets than the buffer it came in (memif), or not whole in its file
-    /// (pcap).
+    /// (pcap), or not written by the card for an error (HERO).
     pub rx_malformed: u64,
     /// Transmit descriptors the kernel refused (AF_XDP).
     pub tx_invalid: u64,
-    /// Sent, but the peer went away before it took them (memif).
+    /// Sent, but the peer went away, or the card was reset, before it took them (memif, HERO).
     pub tx_link_down: u64,
     /// Refused by Linux, for instance because the interface is down or the disk full (TAP,
     /// AF_PACKET, pcap).
     pub tx_refused: u64,
+    /// What the card itself counts (HERO).
+    pub card: hero::CardStats,
+}
+
+impl QueueStats {
+    /// The sum of two.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            rx_ring_full: self.rx_ring_full + other.rx_ring_full,
+            rx_dropped: self.rx_dropped + other.rx_dropped,
+            rx_too_long: self.rx_too_long + other.rx_too_long,
+            rx_malformed: self.rx_malformed + other.rx_malformed,
+            tx_invalid: self.tx_invalid + other.tx_invalid,
+            tx_link_down: self.tx_link_down + other.tx_link_down,
+            tx_refused: self.tx_refused + other.tx_refused,
+            card: self.card.plus(other.card),
+        }
+    }
 }
 
 /// Reads what a queue lost, from any thread.
@@ -181,6 +207,8 @@ pub enum StatsReader {
     AfPacket(af_packet::StatsReader),
     /// The queue's own counters.
     Own(Arc<Losses>),
+    /// The queue's own counters and the card's.
+    Hero(hero::StatsReader),
 }
 
 impl StatsReader {
@@ -203,6 +231,7 @@ impl StatsReader {
             },
             Self::AfPacket(reader) => reader.read(),
             Self::Own(losses) => losses.read(),
+            Self::Hero(reader) => reader.read(),
         }
     }
 }

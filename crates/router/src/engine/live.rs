@@ -159,18 +159,8 @@ impl Engine {
         let Some(kept) = self.sockets.get(usize::from(port.0)) else {
             return QueueStats::default();
         };
-        kept.readers.iter().fold(kept.lost, |sum, reader| {
-            let one = reader.read();
-            QueueStats {
-                rx_ring_full: sum.rx_ring_full + one.rx_ring_full,
-                rx_dropped: sum.rx_dropped + one.rx_dropped,
-                rx_too_long: sum.rx_too_long + one.rx_too_long,
-                rx_malformed: sum.rx_malformed + one.rx_malformed,
-                tx_invalid: sum.tx_invalid + one.tx_invalid,
-                tx_link_down: sum.tx_link_down + one.tx_link_down,
-                tx_refused: sum.tx_refused + one.tx_refused,
-            }
-        })
+        let readers = kept.readers.iter().map(StatsReader::read);
+        readers.fold(kept.lost, QueueStats::plus)
     }
 
     /// Waits until every worker has taken its commands and finished the turn it was in.
