@@ -94,7 +94,9 @@ pub(crate) struct RunOptions {
     /// memif:SOCKET[,role=client|server][,id=N][,queues=N][,ring=LOG2][,secret=TEXT][,unsealed=yes]
     /// shares memory with another process, tap:NAME[,queues=N] makes a TAP interface for others to
     /// use, af_packet:INTERFACE[,queues=N] takes an interface through packet sockets,
-    /// pcap:FILE[,repeat=yes][,out=FILE] plays and writes capture files. Each has a twin in Linux
+    /// pcap:FILE[,repeat=yes][,out=FILE] plays and writes capture files,
+    /// hero:CARD,wire=INTERFACE[,netns=NAME][,model=FILE][,offload=no] is one of four simulated HERO
+    /// cards on a bus, its cable joined to an interface. Each has a twin in Linux
     /// ([,name=NAME][,mac=ADDRESS]) for addresses and routes.
     #[arg(
         short,
@@ -187,6 +189,8 @@ pub(crate) enum ShowWhat {
     Classes,
     /// What each rule has matched
     Rules,
+    /// What HERO cards forward by themselves, and why not the rest
+    Offload,
     /// Routes as Bora holds them
     Routes,
     /// The FIB: prefixes, memory, depth, updates

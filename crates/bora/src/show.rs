@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use bora_router::{
-    ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport,
-    RuleReport, WorkerReport,
+    ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, OffloadReport,
+    PortReport, RouteReport, RuleReport, WorkerReport,
 };
 use serde::de::DeserializeOwned;
 
@@ -34,6 +34,7 @@ fn render(what: &ShowWhat, json: bool) -> anyhow::Result<String> {
         ShowWhat::Workers => "/v1/workers".into(),
         ShowWhat::Classes => "/v1/classes".into(),
         ShowWhat::Rules => "/v1/rules".into(),
+        ShowWhat::Offload => "/v1/offload".into(),
         ShowWhat::Routes => "/v1/routes".into(),
         ShowWhat::Fib => "/v1/fib".into(),
         ShowWhat::Route { address } => format!("/v1/routes/{address}"),
@@ -50,6 +51,7 @@ fn render(what: &ShowWhat, json: bool) -> anyhow::Result<String> {
         ShowWhat::Drops => drops(&parse(&text)?),
         ShowWhat::Workers => workers(&parse::<Vec<WorkerReport>>(&text)?),
         ShowWhat::Classes => classes(&parse::<Vec<ClassReport>>(&text)?),
+        ShowWhat::Offload => offload(&parse::<Vec<OffloadReport>>(&text)?),
         ShowWhat::Rules => rules(&parse::<Vec<RuleReport>>(&text)?),
         ShowWhat::Routes => routes(&parse::<Vec<RouteReport>>(&text)?),
         ShowWhat::Route { address } => match parse::<Option<RouteReport>>(&text)? {
@@ -126,6 +128,13 @@ fn ports(ports: &[PortReport]) -> String {
             ),
             _ => format!("{}: {}\n", port.name, port.wire),
         };
+        if !port.card.is_empty() {
+            let counters = port.card.iter();
+            let counters: Vec<_> = counters
+                .map(|(name, count)| format!("{name} {count}"))
+                .collect();
+            text += &format!("{}: the card counts {}\n", port.name, counters.join(", "));
+        }
     }
     text
 }
@@ -248,6 +257,37 @@ fn rules(rules: &[RuleReport]) -> String {
     };
     let rows: Vec<_> = rules.iter().map(row).collect();
     table(&["RULE", "NAME", "PACKETS", "OCTETS", "WHAT"], &rows)
+}
+
+fn offload(destinations: &[OffloadReport]) -> String {
+    if destinations.is_empty() {
+        return "nothing comes in by a HERO card".into();
+    }
+    let row = |one: &OffloadReport| {
+        vec![
+            one.port.clone(),
+            one.destination.clone(),
+            one.path.clone(),
+            one.out.clone(),
+            one.packets_per_second.to_string(),
+            one.packets
+                .map_or_else(|| "-".into(), |packets| packets.to_string()),
+            one.why.clone(),
+        ]
+    };
+    let rows: Vec<_> = destinations.iter().map(row).collect();
+    table(
+        &[
+            "IN BY",
+            "DESTINATION",
+            "PATH",
+            "OUT BY",
+            "PACKETS/S",
+            "PACKETS",
+            "WHY NOT FAST",
+        ],
+        &rows,
+    )
 }
 
 fn routes(routes: &[RouteReport]) -> String {

@@ -265,6 +265,21 @@ impl<F: Family> Table<F> {
         short.chain(long).chain(outside).chain(default)
     }
 
+    /// Whether a longer prefix lies within this one. Of a prefix within the root's bits, all are looked at.
+    pub(crate) fn has_more_specific(&self, addr: u128, len: u32) -> bool {
+        let differs = |other: u128| (other ^ addr).checked_shr(128 - len).unwrap_or(0) != 0;
+        let inside = |&(other, longer, _): &Route| longer > len && !differs(other);
+        let Place::Long(slot) = place::<F>(addr, len) else {
+            return self.iter().any(|route| inside(&route));
+        };
+        let (mut found, top) = (vec![], self.tops.get(slot));
+        if top != 0 {
+            let first = addr & !(u128::MAX >> F::NODES);
+            self.collect(top, F::NODES, first, &mut found);
+        }
+        found.iter().any(inside)
+    }
+
     fn collect(&self, stride: u32, bit: u32, addr: u128, found: &mut Vec<Route>) {
         for entry in self.strides[stride as usize].entries() {
             if let Some(slot) = entry.child_slot() {

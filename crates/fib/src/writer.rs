@@ -205,6 +205,13 @@ impl FibWriter {
         u128
     );
 
+    /// Whether a longer prefix lies within this one. Prefixes longer than the root's bits are quickly
+    /// told; for others it may take a look at every prefix.
+    pub fn has_more_specific4(&self, prefix: Prefix4) -> bool {
+        let addr = u128::from(prefix.addr()) << 96;
+        self.v4.has_more_specific(addr, prefix.len().into())
+    }
+
     /// A prefix or group no longer refers to this id.
     fn release(&mut self, id: Option<NextHopId>) {
         if let Some(id) = id {

@@ -426,7 +426,6 @@ fn a_reset_under_traffic_is_got_over() {
         before = pump(&mut cards, before.2.max(before.3) + 100);
         assert_eq!(cards.all[0].port().stats().resets, round);
     }
-    drop(pump);
     let stats = cards.all[0].settled();
     let card = &mut cards.all[0];
     let queue = card.router.queues[0].stats_reader().unwrap().read();

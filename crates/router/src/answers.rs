@@ -1,12 +1,14 @@
 //! What a running Bora answers: its state as reports.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bora_fib::{FamilyStats, NextHop, NextHopId, PortId};
 use bora_kernel::RouteView;
 use bora_kernel::message::{Hop, Neighbour, RouteType};
+use bora_port::hero;
 use bora_worker::{ClassCounters, Mode, RuleCounters, WorkerCounters};
 
 use crate::api::Call;
@@ -20,6 +22,7 @@ use crate::report::{
 use crate::router::{Router, mode_name, path_name};
 use crate::topology;
 use crate::totals::add;
+use crate::twin::Twin;
 
 impl Router {
     /// Answers a call.
@@ -35,6 +38,7 @@ impl Router {
             Call::Neighbours(reply) => drop(reply.send(self.neighbours())),
             Call::Sync { verify, reply } => drop(reply.send(self.sync(verify))),
             Call::Classes(reply) => drop(reply.send(self.classes())),
+            Call::Offload(reply) => drop(reply.send(self.offload())),
             Call::Rules(reply) => drop(reply.send(self.rules())),
             Call::Apply {
                 file,
@@ -95,7 +99,16 @@ impl Router {
             dropped: counted.dropped.values().sum(),
             passed_by_reason: counted.passed,
             dropped_by_reason: counted.dropped,
+            card: self.card_counters(port),
         }
+    }
+
+    /// What the card of a port counted; nothing if it is none.
+    fn card_counters(&self, port: &Port) -> BTreeMap<String, u64> {
+        let stats = port.twin().and_then(Twin::card).map(hero::Port::stats);
+        let named = stats.iter().flat_map(hero::CardStats::named);
+        let named = named.filter(|&(_, count)| count > 0);
+        named.map(|(name, count)| (name.into(), count)).collect()
     }
 
     /// Of removed ports too: what they received, others have sent.

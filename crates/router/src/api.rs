@@ -22,8 +22,8 @@ use crate::apply::ApplyOptions;
 use crate::config::File;
 use crate::place::Place;
 use crate::report::{
-    ApplyReport, ClassReport, DropsReport, FibReport, NeighbourReport, PortReport, RouteReport,
-    RuleReport, SyncReport, WorkerReport,
+    ApplyReport, ClassReport, DropsReport, FibReport, NeighbourReport, OffloadReport, PortReport,
+    RouteReport, RuleReport, SyncReport, WorkerReport,
 };
 
 /// A question to the control loop, or the order to stop.
@@ -50,6 +50,8 @@ pub enum Call {
         /// The answer.
         reply: oneshot::Sender<SyncReport>,
     },
+    /// What HERO cards forward by themselves.
+    Offload(oneshot::Sender<Vec<OffloadReport>>),
     /// All classes.
     Classes(oneshot::Sender<Vec<ClassReport>>),
     /// All rules.
@@ -151,6 +153,7 @@ pub async fn serve(listener: UnixListener, calls: Caller) -> anyhow::Result<()> 
         )
         .route("/v1/sync", get(sync))
         .route("/v1/classes", get(|State(calls)| ask(calls, Call::Classes)))
+        .route("/v1/offload", get(|State(calls)| ask(calls, Call::Offload)))
         .route("/v1/rules", get(|State(calls)| ask(calls, Call::Rules)))
         .route("/v1/apply", post(apply))
         .route("/v1/confirm", post(confirm))

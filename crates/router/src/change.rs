@@ -44,6 +44,7 @@ impl Router {
         self.config = config;
         let done = self.commit(new, staged, actions);
         self.config = self.file.clone().into_config();
+        self.check_fast_path(true);
         done
     }
 
@@ -302,6 +303,7 @@ impl Router {
             self.ports.insert(index, port);
             return Err(error);
         }
+        self.check_fast_path(true);
         if let Some(engine) = &self.engine {
             engine.wait_for_workers();
         }

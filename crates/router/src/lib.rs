@@ -8,6 +8,7 @@ mod change;
 mod config;
 mod divide;
 mod engine;
+mod hero;
 mod lease;
 mod place;
 mod ports;
@@ -29,10 +30,11 @@ pub use config::{
     ProtocolMatch, QueuesSection, Rate, RuleAction, RuleSection, RunConfig, Step, Table, TosMatch,
     Via, WorkersSection, diff, schema,
 };
+pub use hero::HeroSpec;
 pub use place::{Place, other_places};
 pub use report::{
-    ApplyReport, ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport,
-    RouteReport, RuleReport, SyncReport, WorkerReport,
+    ApplyReport, ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport,
+    OffloadReport, PortReport, RouteReport, RuleReport, SyncReport, WorkerReport,
 };
 pub use router::{Router, detach_leftovers};
 pub use spec::{PortSpec, TwinSpec, Wire};

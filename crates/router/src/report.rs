@@ -22,7 +22,7 @@ pub struct PortReport {
     pub path: String,
     /// Why this path.
     pub why: String,
-    /// `interface`, `memif`, `tap`, `af_packet` or `pcap`.
+    /// `interface`, `memif`, `tap`, `af_packet`, `hero` or `pcap`.
     pub kind: String,
     /// What is behind a port that is no interface, and how it is.
     pub wire: String,
@@ -52,6 +52,28 @@ pub struct PortReport {
     pub passed_by_reason: BTreeMap<String, u64>,
     /// Dropped, by reason.
     pub dropped_by_reason: BTreeMap<String, u64>,
+    /// What a HERO card counts by itself, since Bora started, zeros left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub card: BTreeMap<String, u64>,
+}
+
+/// A destination that comes in by a HERO card.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OffloadReport {
+    /// The port it comes in by.
+    pub port: String,
+    /// Its prefix, or an address where that does not matter.
+    pub destination: String,
+    /// `fast`: from card to card; `slow`: through the engine.
+    pub path: String,
+    /// The port it leaves by, or `-`.
+    pub out: String,
+    /// Packets a second, at the last look.
+    pub packets_per_second: u64,
+    /// Packets since it is on the fast path.
+    pub packets: Option<u64>,
+    /// Why it is on the slow path.
+    pub why: String,
 }
 
 /// Where all packets went: `received = sent + passed + sum(drops) + held`.

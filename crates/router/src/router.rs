@@ -18,6 +18,7 @@ use crate::api::{Call, Caller};
 use crate::apply::Unconfirmed;
 use crate::config::{File, RunConfig};
 use crate::engine::Engine;
+use crate::hero::Offload;
 use crate::lease::Keeper;
 use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
@@ -88,6 +89,7 @@ pub struct Router {
     /// since.
     pub(crate) guarded: BTreeMap<PortId, (u64, u64)>,
     pub(crate) rules: CompiledRules,
+    pub(crate) offload: Offload,
     /// What an apply that nobody has confirmed yet replaced.
     pub(crate) unconfirmed: Option<Unconfirmed>,
     /// Port numbers below this have been in use.
@@ -176,6 +178,7 @@ impl Router {
             fib_pulse: FibPulse::default(),
             guarded: BTreeMap::new(),
             rules,
+            offload: Offload::default(),
             unconfirmed: None,
             pins,
             _lock: lock,
@@ -244,6 +247,11 @@ impl Router {
             }
             if changes.fib > 0 {
                 self.update_mtus()?;
+            }
+            // after what it depends on is up to date
+            self.check_fast_path(changes.fib > 0);
+            if refresh {
+                self.choose_fast_path();
             }
             loop {
                 match calls.try_recv() {
@@ -317,6 +325,9 @@ impl Router {
                 && let Err(error) = self.program.set_port(port.ifindex, &port.settings)
             {
                 log::warn!("{}: {error}", port.name);
+            }
+            if let Some(card) = port.twin().and_then(Twin::card) {
+                card.set_mac(port.settings.mac);
             }
             if let Some(engine) = &self.engine {
                 engine.tell(|| Command::SetIngress(port.ingress()));

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use bora_port::memif::{self, Role};
 use bora_port::pcap::Repeat;
 
+use crate::hero::{self, HeroSpec};
+
 /// One port as the user names it; docs/ports.md describes the kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PortSpec {
@@ -34,6 +36,8 @@ pub enum Wire {
     Tap(String, u16),
     /// An interface of Linux by its name, through this many packet sockets.
     AfPacket(String, u16),
+    /// A HERO card.
+    Hero(HeroSpec),
     /// Capture files.
     Pcap {
         /// What is received.
@@ -66,8 +70,9 @@ impl FromStr for PortSpec {
                 "tap" => with_interface(rest, Wire::Tap),
                 "af_packet" => with_interface(rest, Wire::AfPacket),
                 "pcap" => pcap(rest),
+                "hero" => hero::parse(rest),
                 _ => Err(format!(
-                    "there is no kind of port `{kind}`: memif, tap, af_packet, pcap"
+                    "there is no kind of port `{kind}`: memif, tap, af_packet, pcap, hero"
                 )),
             },
             _ => Ok(Self::Interface(text.into())),
@@ -174,7 +179,7 @@ fn pcap(text: &str) -> Result<PortSpec, String> {
 }
 
 /// What comes before the first comma, and the options after it.
-fn split(text: &str) -> (&str, impl Iterator<Item = Result<(&str, &str), String>>) {
+pub(crate) fn split(text: &str) -> (&str, impl Iterator<Item = Result<(&str, &str), String>>) {
     let mut parts = text.split(',');
     let first = parts.next().unwrap_or_default();
     let options = parts.map(|part| {
@@ -184,11 +189,15 @@ fn split(text: &str) -> (&str, impl Iterator<Item = Result<(&str, &str), String>
     (first, options)
 }
 
-fn unknown(key: &str, known: &str) -> String {
+pub(crate) fn unknown(key: &str, known: &str) -> String {
     format!("unknown option `{key}`: {known}")
 }
 
-fn number(key: &str, value: &str, range: std::ops::RangeInclusive<u32>) -> Result<u32, String> {
+pub(crate) fn number(
+    key: &str,
+    value: &str,
+    range: std::ops::RangeInclusive<u32>,
+) -> Result<u32, String> {
     let (low, high) = (range.start(), range.end());
     match value.parse() {
         Ok(number) if range.contains(&number) => Ok(number),
@@ -198,7 +207,7 @@ fn number(key: &str, value: &str, range: std::ops::RangeInclusive<u32>) -> Resul
     }
 }
 
-fn yes(key: &str, value: &str) -> Result<bool, String> {
+pub(crate) fn yes(key: &str, value: &str) -> Result<bool, String> {
     match value {
         "yes" => Ok(true),
         "no" => Ok(false),
@@ -207,7 +216,7 @@ fn yes(key: &str, value: &str) -> Result<bool, String> {
 }
 
 /// A name that Linux takes for an interface.
-fn interface(name: &str) -> Result<String, String> {
+pub(crate) fn interface(name: &str) -> Result<String, String> {
     let proper = |c: char| c.is_ascii_graphic() && !"/:%,".contains(c);
     if (1..=15).contains(&name.len()) && name.chars().all(proper) && !name.starts_with('.') {
         return Ok(name.into());
@@ -217,7 +226,7 @@ fn interface(name: &str) -> Result<String, String> {
     ))
 }
 
-fn address(text: &str) -> Result<[u8; 6], String> {
+pub(crate) fn address(text: &str) -> Result<[u8; 6], String> {
     let wrong = || format!("`{text}` is not the Ethernet address of a station");
     let octets: Option<Vec<u8>> = text
         .split(':')
@@ -245,6 +254,7 @@ impl fmt::Display for Wire {
             }
             Self::Tap(name, _) => write!(f, "tap {name}"),
             Self::AfPacket(name, _) => write!(f, "packet sockets on {name}"),
+            Self::Hero(spec) => spec.fmt(f),
             Self::Pcap { input, .. } => write!(f, "capture file {}", input.display()),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bora_fib::PortId;
 use bora_forward::{Drop as DropReason, Punt};
+use bora_port::hero::{CardStats, Counter};
 use bora_port::xdp::REASONS;
 
 use crate::router::Router;
@@ -26,6 +27,26 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
+    /// What a card did that no worker knows of: what it forwarded or dropped by itself, and of what it
+    /// was given to send, what it could not.
+    fn add_card(&mut self, card: &CardStats) {
+        self.rx_packets += card.fast + card.reset_lost + card.wire_full;
+        for counter in Counter::ALL.into_iter().filter(|one| one.is_receive_drop()) {
+            self.rx_packets += card.get(counter);
+            add(&mut self.dropped, counter.name(), card.get(counter));
+        }
+        add(&mut self.dropped, "card_reset", card.reset_lost);
+        add(&mut self.dropped, "wire_full", card.wire_full);
+        let unsent = card.get(Counter::TransmitLength) + card.wire_refused;
+        self.tx_packets = (self.tx_packets + card.fast_sent()).saturating_sub(unsent);
+        add(
+            &mut self.dropped,
+            Counter::TransmitLength.name(),
+            card.get(Counter::TransmitLength),
+        );
+        add(&mut self.dropped, "tx_refused", card.wire_refused);
+    }
+
     /// What has come since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let map = |now: &BTreeMap<String, u64>, then: &BTreeMap<String, u64>| {
@@ -106,6 +127,7 @@ impl Router {
         total.rx_packets += lost.rx_too_long + lost.rx_malformed;
         let refused = lost.tx_link_down + lost.tx_refused + lost.tx_invalid;
         total.tx_packets = total.tx_packets.saturating_sub(refused);
+        total.add_card(&lost.card);
         total
     }
 }

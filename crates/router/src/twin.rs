@@ -7,7 +7,7 @@ use bora_buffer::Region;
 use bora_kernel::message::Link;
 use bora_port::af_packet::mac_of;
 use bora_port::tap::{self, Device};
-use bora_port::{Queue, af_packet, memif, pcap};
+use bora_port::{Queue, af_packet, hero, memif, pcap};
 
 use crate::place::Place;
 use crate::spec::{TwinSpec, Wire};
@@ -24,6 +24,7 @@ pub(crate) struct Twin {
 /// What is behind a port that has its queues.
 enum Opened {
     Memif(memif::Port),
+    Hero(hero::Port),
     Tap(Device),
     AfPacket(String),
     Pcap,
@@ -56,7 +57,7 @@ impl Twin {
         match &self.wire {
             Wire::Memif(config) => u32::from(config.queues) << (config.log2_ring_size + 1),
             Wire::Tap(_, queues) | Wire::AfPacket(_, queues) => u32::from(*queues) * 512,
-            Wire::Pcap { .. } => 512,
+            Wire::Pcap { .. } | Wire::Hero(_) => 512,
         }
     }
 
@@ -82,6 +83,18 @@ impl Twin {
                 let queues = af_packet::Queue::open(interface, *count, region)?;
                 let queues = queues.into_iter().map(Queue::AfPacket).collect();
                 (Opened::AfPacket(interface.clone()), queues)
+            }
+            Wire::Hero(spec) => {
+                let name = self.device.name();
+                let config = hero::Config {
+                    model: spec.model.clone(),
+                    card: spec.card,
+                    mac: mac_of(name).with_context(|| format!("{name} is gone"))?,
+                    wire: hero::Wire::open(&spec.wire)
+                        .with_context(|| format!("wire of {name}"))?,
+                };
+                let (port, queue) = hero::Port::open(config, region.clone())?;
+                (Opened::Hero(port), vec![Queue::Hero(queue)])
             }
             Wire::Pcap {
                 input,
@@ -122,6 +135,7 @@ impl Twin {
         let up = match &self.opened {
             None => false,
             Some(Opened::Memif(port)) => matches!(port.link_state(), memif::LinkState::Up { .. }),
+            Some(Opened::Hero(port)) => port.link_state() == hero::LinkState::Up,
             // whether somebody uses the other side does not show here
             Some(Opened::Tap(_) | Opened::Pcap) => true,
             Some(Opened::AfPacket(name)) => links
@@ -149,7 +163,7 @@ impl Twin {
         {
             log::warn!("{error}");
         }
-        if let Some(Opened::Memif(_)) = self.opened {
+        if let Some(Opened::Memif(_) | Opened::Hero(_)) = self.opened {
             self.opened = None;
         }
     }
@@ -172,6 +186,7 @@ impl Twin {
     pub(crate) fn state(&self) -> String {
         match &self.opened {
             Some(Opened::Memif(port)) => format!("{}: {}", self.wire, port.link_state()),
+            Some(Opened::Hero(port)) => format!("{}: {}", self.wire, port.link_state()),
             _ => self.wire.to_string(),
         }
     }
@@ -182,12 +197,26 @@ impl Twin {
         matches!(self.wire, Wire::AfPacket(..))
     }
 
-    /// `memif`, `tap`, `af_packet` or `pcap`.
+    /// The card behind the port, if it is one.
+    pub(crate) fn card(&self) -> Option<&hero::Port> {
+        match &self.opened {
+            Some(Opened::Hero(port)) => Some(port),
+            _ => None,
+        }
+    }
+
+    /// Whether the card behind the port may forward by itself.
+    pub(crate) fn may_offload(&self) -> bool {
+        matches!(&self.wire, Wire::Hero(spec) if spec.offload)
+    }
+
+    /// `memif`, `tap`, `af_packet`, `hero` or `pcap`.
     pub(crate) fn kind(&self) -> &'static str {
         match self.wire {
             Wire::Memif(_) => "memif",
             Wire::Tap(..) => "tap",
             Wire::AfPacket(..) => "af_packet",
+            Wire::Hero(_) => "hero",
             Wire::Pcap { .. } => "pcap",
         }
     }

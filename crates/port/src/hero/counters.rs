@@ -123,6 +123,21 @@ impl CardStats {
         self.named[counter as usize]
     }
 
+    /// All of them by name.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let own = Counter::ALL.map(|counter| (counter.name(), self.get(counter)));
+        own.into_iter().chain([
+            ("fast_path", self.fast),
+            ("to_host", self.to_host),
+            ("from_host", self.from_host),
+            ("reset_lost", self.reset_lost),
+            ("resets", self.resets),
+            ("wire_full", self.wire_full),
+            ("wire_refused", self.wire_refused),
+            ("interrupts", self.interrupts),
+        ])
+    }
+
     /// Sent for other cards, on the fast path.
     pub fn fast_sent(&self) -> u64 {
         self.get(Counter::Sent).saturating_sub(self.from_host)

@@ -1,6 +1,7 @@
 //! Ports: cards of a simulation that is shared by all of its process.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
@@ -52,6 +53,15 @@ pub enum LinkState {
     Up,
     /// No, and why.
     Down(String),
+}
+
+impl fmt::Display for LinkState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Down(reason) => write!(f, "down: {reason}"),
+            Self::Up => f.write_str("up"),
+        }
+    }
 }
 
 /// What a port is.

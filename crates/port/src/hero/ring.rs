@@ -219,7 +219,7 @@ mod tests {
         let (vector, count) = (given & !0xFF, given & 0xFF);
         for index in 0..count {
             let descriptor = card.word(vector + index * 8);
-            let phase = u64::from((*number / SLOTS) % 2 == 0);
+            let phase = u64::from((*number / SLOTS).is_multiple_of(2));
             let word = descriptor & 0xFFFF_FFFF | u64::from(octets) << 32 | phase << 50;
             card.set_word(ring.completion_address(*number), word);
             *number += 1;

@@ -90,7 +90,7 @@ impl QueuesSection {
         }
     }
 
-    pub(super) fn is_default(&self) -> bool {
+    pub(crate) fn is_default(&self) -> bool {
         *self == Self::default()
     }
 }
