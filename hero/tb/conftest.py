@@ -5,10 +5,6 @@ import pytest
 from run import SIMULATORS
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "long: of `make hero-regress`, not of `make hero-test`")
-
-
 @pytest.fixture(params=SIMULATORS)
 def simulator(request):
     return request.param
