@@ -35,6 +35,7 @@ class Ledger:
         self.waiting = defaultdict(deque)  # by what will be seen
         self.last = {}  # serial, by source, priority and output
         self.came = set()
+        self.arrivals = []  # records, as they came
         self.errors = []
         self.serial = 0
         self.seen_on_wire = Counter()
@@ -114,6 +115,7 @@ class Ledger:
         self.came.add(outcome)
         record, verdict = queue.popleft()
         record.arrived = verdict or True
+        self.arrivals.append(record)
         stream = (record.source, bool(verdict and verdict.high), outcome[:2])
         if self.last.get(stream, 0) > record.serial:
             self.errors.append(f"out of order: {stream}: {record.serial} after {self.last[stream]}")

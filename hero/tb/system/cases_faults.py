@@ -1,7 +1,7 @@
 """The host misbehaves, or the bus: late descriptors, slow and failing memory, wrong vectors; then traffic goes on."""
 
 import cocotb
-from cocotb.triggers import Timer
+from cocotb.triggers import Event, Timer
 from driver import BUFFER, RXLO, TX
 from golden import registers as reg
 from system_bench import APERTURE, APERTURE_SIZE, Bench
@@ -51,6 +51,40 @@ async def descriptors_late(dut):
         await bench.drivers[card].refill()
         await bench.quiet()
         assert len(bench.ledger.open()) == full
+
+
+@cocotb.test()
+async def high_priority_first(dut):
+    """What has waited for memory goes up high priority first, but for the one frame under way."""
+    async with Bench(dut) as bench:
+        traffic, card = Traffic(), bench.cards[0]
+        await bench.set_class(card, 3, tos=(0xB8, 0xFF))
+        await bench.commit(card)
+        bench.memory.stalled = Event()
+        for k in range(30):
+            bench.lines[card].send(traffic.routed(card, OUTSIDE, size=200, tos=0xB8 if k >= 15 else 0))
+        await bench.lines[card].idle.wait()
+        await Timer(5, "us")
+        bench.memory.stalled.set()
+        bench.memory.stalled = None
+        await bench.quiet()
+        order = [record.arrived.high for record in bench.ledger.arrivals]
+        assert len(order) == 30 and order[1:16] == [True] * 15 and not any(order[16:])
+
+
+@cocotb.test()
+async def rings_wrap(dut):
+    """More frames than a completion ring has words: the phase tells old from new."""
+    async with Bench(dut) as bench:
+        traffic, card = Traffic(), bench.cards[0]
+        await bench.set_class(card, 3, tos=(0xB8, 0xFF))
+        await bench.commit(card)
+        for k in range(620):
+            bench.lines[card].send(traffic.routed(card, OUTSIDE, size=60, tos=0xB8 if k % 2 else 0))
+            if k % 2:
+                bench.drivers[card].send(traffic.from_host(60))
+        await bench.quiet()
+        assert not bench.ledger.open()
 
 
 @cocotb.test()
