@@ -239,6 +239,35 @@ async def stalled_aperture(dut):
 
 
 @cocotb.test()
+async def reset_in_mid_burst(dut):
+    """The destination comes back without the half burst and refuses its rest; a source never breaks off a transaction."""
+    async with Bench(dut) as bench:
+        traffic, rogue, card = Traffic(SEED), Rogue(bench), bench.cards[1]
+        words = packet(ready(traffic, 1000)[1]) + [end(1)]
+        for cut in (1, 60, len(words) - 1):
+            assert await rogue.granted(card, 0, 500) == (0, 500)
+            assert await rogue.burst(card, words[:cut]) == OKAY
+            reset = cocotb.start_soon(bench.reset(card))
+            await rogue.write(card, 0x8000, words[cut:][:1])  # before, in or after the reset
+            await reset
+            assert await rogue.burst(card, words[cut:]) == SLVERR
+            await goes_on(bench, traffic, rogue, card)
+        for _ in range(3):
+            rogue.answers = True
+            rogue.slave.stall(220)
+            for _ in range(4):
+                bench.lines[card].send(traffic.routed(card, PLACE, size=1514))
+            while not rogue.partial[card]:
+                await Timer(500, "ns")
+            await bench.reset(card)
+            await bench.lines[card].idle.wait()
+            rogue.partial[card] = []  # what its time-out would do
+            rogue.slave.stall(0)
+            await Timer(20, "us")
+            await goes_on(bench, traffic, rogue, card)
+
+
+@cocotb.test()
 async def noise(dut):
     """Random transactions of the rogue in its own slot and at addresses of nothing, under traffic of the others."""
     async with Bench(dut) as bench:

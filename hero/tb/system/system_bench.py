@@ -140,15 +140,17 @@ class Slave:
 
 
 class Bench:
-    """`async with Bench(dut) as bench`: reset before, all checks after. `sys_ns`, `mac_ns`: clock periods;
+    """`async with Bench(dut) as bench`: reset before, all checks after. `sys_ns` (default HERO_SYS_NS,
+    or 10), `mac_ns`: clock periods;
     `cards`: with cards of their own (the others' places are Python's)."""
 
-    def __init__(self, dut, sys_ns=10.0, mac_ns=8.0, drivers=True, **driver):
-        self.dut, self.sys_ns, self.mac_ns = dut, sys_ns, mac_ns
+    def __init__(self, dut, sys_ns=None, mac_ns=8.0, drivers=True, **driver):
+        self.dut, self.mac_ns = dut, mac_ns
+        self.sys_ns = sys_ns or float(os.environ.get("HERO_SYS_NS", "10"))
         self.cards = [k for k in range(4) if hasattr(dut, f"gmii{k}")]
         self.routes = int(os.environ["HERO_ROUTES"])
         self.shared_bus = os.environ["HERO_BUS"] == "0"
-        self.timeout_ns = int(os.environ["HERO_TIMEOUT"]) * sys_ns
+        self.timeout_ns = int(os.environ["HERO_TIMEOUT"]) * self.sys_ns
         self.models = [Card(k, self.routes) for k in range(4)]
         self.configured = {}  # card: the model as `configure` left it
         self.variants = {}  # card: models of which any may hold, while rules change
