@@ -150,6 +150,68 @@ module axi_paths (
         .rvalid(error_rvalid),
         .rready(error_rready)
     );
+
+`ifdef FORMAL
+    // P9: as long as masters and slaves keep still, so does the bus.
+    reg past = 0;
+    always @(posedge sys_clk) past <= 1;
+    initial assume (sys_rst);
+    reg was_rst = 1;
+    always @(posedge sys_clk) was_rst <= sys_rst;
+    wire check = past && !was_rst && !sys_rst;
+    genvar k;
+    generate
+        for (k = 0; k < 4; k = k + 1) begin : g_p9_master
+            always @(posedge sys_clk)
+                if (check) begin
+                    if ($past(s_axi_awvalid[k] && !s_axi_awready[k]))
+                        assume (s_axi_awvalid[k] && $stable(s_axi_awaddr[32*k+:32]) && $stable(s_axi_awlen[8*k+:8]));
+                    if ($past(s_axi_wvalid[k] && !s_axi_wready[k]))
+                        assume (s_axi_wvalid[k] && $stable(s_axi_wlast[k]) && $stable(s_axi_wdata[64*k+:64]));
+                    if ($past(s_axi_arvalid[k] && !s_axi_arready[k]))
+                        assume (s_axi_arvalid[k] && $stable(s_axi_araddr[32*k+:32]) && $stable(s_axi_arlen[8*k+:8]));
+                    if ($past(s_axi_bvalid[k] && !s_axi_bready[k]))
+                        assert (s_axi_bvalid[k] && $stable(s_axi_bresp[2*k+:2]));
+                    if ($past(s_axi_rvalid[k] && !s_axi_rready[k]))
+                        assert (s_axi_rvalid[k] && $stable(s_axi_rlast[k]) && $stable(s_axi_rresp[2*k+:2])
+                                && $stable(s_axi_rdata[64*k+:64]));
+                end
+        end
+        for (k = 0; k < 5; k = k + 1) begin : g_p9_slave
+            always @(posedge sys_clk)
+                if (check) begin
+                    if ($past(m_axi_bvalid[k] && !m_axi_bready[k]))
+                        assume (m_axi_bvalid[k] && $stable(m_axi_bresp[2*k+:2]));
+                    if ($past(m_axi_awvalid[k] && !m_axi_awready[k]))
+                        assert (m_axi_awvalid[k] && $stable(m_axi_awaddr[32*k+:32]) && $stable(m_axi_awlen[8*k+:8])
+                                && $stable(m_axi_awid[4*k+:4]));
+                    if ($past(m_axi_wvalid[k] && !m_axi_wready[k]))
+                        assert (m_axi_wvalid[k] && $stable(m_axi_wlast[k]) && $stable(m_axi_wdata[64*k+:64]));
+                end
+        end
+    endgenerate
+    always @(posedge sys_clk)
+        if (check) begin
+            if ($past(m_axi_rvalid && !m_axi_rready))
+                assume (m_axi_rvalid && $stable(m_axi_rlast) && $stable(m_axi_rresp) && $stable(m_axi_rdata));
+            if ($past(m_axi_arvalid && !m_axi_arready))
+                assert (m_axi_arvalid && $stable(m_axi_araddr) && $stable(m_axi_arlen) && $stable(m_axi_arid));
+        end
+    // A master has one write and one read under way at most.
+    generate
+        for (k = 0; k < 4; k = k + 1) begin : g_one
+            wire [5:0] mine;
+            for (genvar j = 0; j < 6; j = j + 1) begin : g_of
+                assign mine[j] = w_open[j] && w_owner[2*j+:2] == k;
+            end
+            always @(posedge sys_clk)
+                if (check) begin
+                    assert ((mine & (mine - 1'b1)) == 0);
+                    assert (r_open != 3 || r_owner[1:0] != r_owner[3:2]);
+                end
+        end
+    endgenerate
+`endif
 endmodule
 
 `default_nettype wire

@@ -75,6 +75,17 @@ module axi_read_path (
             assign s_axi_rdata[64*i+:64] = mine[1] ? 64'd0 : m_axi_rdata;
         end
     endgenerate
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge sys_clk) past <= 1;
+    // Memory answers what it was asked.
+    always @(posedge sys_clk)
+        if (past) begin
+            assume (!m_axi_rvalid || ar_done[0]);
+            assert ((ar_done & ~open) == 0);
+        end
+`endif
 endmodule
 
 `default_nettype wire

@@ -81,6 +81,17 @@ module axi_write_path (
             assign s_axi_bresp[2*i+:2] = {|(mine & bresp1), |(mine & bresp0)};
         end
     endgenerate
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge sys_clk) past <= 1;
+    // A slave answers what it was asked (5 is our own).
+    always @(posedge sys_clk)
+        if (past) begin
+            assume ((m_axi_bvalid[4:0] & ~(aw_done[4:0] & w_done[4:0])) == 0);
+            assert (((aw_done | w_done) & ~open) == 0);
+        end
+`endif
 endmodule
 
 `default_nettype wire

@@ -81,6 +81,27 @@ module hero_aperture (
             raw_valid <= 0;
         end
     end
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge sys_clk) past <= 1;
+    initial assume (sys_rst);
+
+    // P9, in soft reset, too
+    always @(posedge sys_clk)
+        if (past && !$past(sys_rst) && !sys_rst) begin
+            if ($past(s_axi_bvalid && !s_axi_bready))
+                assert (s_axi_bvalid && $stable(s_axi_bresp) && $stable(s_axi_bid));
+            // A transaction is answered once, and not before its last word
+            if ($past(s_axi_bvalid && s_axi_bready)) assert (!s_axi_bvalid);
+            if (s_axi_bvalid) assert (!valid);
+            assert (burst_valid + req_valid + rsp_valid <= 1);
+        end
+
+    // What comes in soft reset has no effect, and is refused
+    always @(posedge sys_clk)
+        if (past && soft_rst) assert (!burst_valid && !req_valid && !rsp_valid);
+`endif
 endmodule
 
 `default_nettype wire

@@ -77,6 +77,19 @@ module hero_burst #(
             packets <= 0;
         end
     end
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge sys_clk) past <= 1;
+    initial assume (rst);
+
+    // A packet is begun only when the grant has room for all of it, and ends with the grant.
+    always @(posedge sys_clk)
+        if (past && !rst) begin
+            if (in_packet && open) assert (left != 0 && left <= (high ? left_hi : left_lo));
+            if (!$past(open)) assert (!in_packet);
+        end
+`endif
 endmodule
 
 `default_nettype wire

@@ -214,6 +214,16 @@ module hero_fast_dst #(
         .rd_data(out_data),
         .rd_last(out_last)
     );
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge sys_clk) past <= 1;
+    initial assume (sys_rst);
+
+    // P1 is in hero_grant.
+    // P6: only the source that has the grant writes
+    always @(posedge sys_clk) if (past && !rst && wr_valid) assert (open && slot == granted_slot);
+`endif
 endmodule
 
 `default_nettype wire

@@ -283,6 +283,54 @@ module hero_fast_src #(
         endcase
         if (sys_rst) issue <= COLLECT;
     end
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge sys_clk) past <= 1;
+    initial assume (sys_rst);
+    // Faults of the bus are made good by time-outs.
+    always @(posedge sys_clk) assume (!dma_err);
+
+    // P5: what is queued is asked for, or the peer knows (`told`: it has a request that it has not answered), or a
+    // response or burst is at hand. Queues only grow, but by what a burst takes.
+    wire asking = state == ASKING || state == REQUEST;
+    wire bursting = state != IDLE && !asking && !(state == FLUSH && !is_burst);
+    generate
+        for (d = 0; d < 3; d = d + 1) begin : g_p5
+            reg told = 0;
+            reg was_waiting = 0;
+            wire here = dest == d;
+            always @(posedge sys_clk) begin
+                was_waiting <= waiting[d] && !sys_rst;
+                if (past && was_waiting && !(here && bursting)) assume (waiting[d]);
+                if (here && (state == REQUEST || state == END) && pushed) told <= push_data[31:0] != 0;
+                else if (here && (state == RESPONSE || state == ABORT)) told <= 0;
+                if (sys_rst) told <= 0;
+                if (past && !sys_rst) begin
+                    assert (!waiting[d] || told || ask[d] || expired[d] || rsp_in_valid[d] || (here && state != IDLE));
+                    // With them the proof is inductive.
+                    if (open[d] && !(here && bursting && state != FLUSH)) assert (told);
+                    if (asking && here) assert (waiting[d]);
+                end
+            end
+        end
+    endgenerate
+    always @(posedge sys_clk)
+        if (past && !sys_rst) begin
+            assert (!failed && state <= ASKING && dest < 3);
+            if (state == REQUEST) assert (occupancy != 0);
+            if (state == IDLE || asking || state == RESPONSE) assert (staged_none);
+            if (bursting && state != RESPONSE) assert (is_burst);
+            if (state == FLUSH && !is_burst) assert (open[dest]);
+        end
+
+    // P9
+    always @(posedge sys_clk)
+        if (past && !$past(sys_rst) && !sys_rst) begin
+            if ($past(dma_req && !dma_gnt)) assert (dma_req && $stable(dma_addr) && $stable(dma_beats));
+            if ($past(dma_wvalid && !dma_wready)) assert (dma_wvalid && $stable(dma_wdata));
+        end
+`endif
 endmodule
 
 `default_nettype wire

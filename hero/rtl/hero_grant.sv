@@ -146,9 +146,61 @@ module hero_grant #(
         if (rst) begin
             state <= CHOOSE;
             open <= 0;
+            enough <= 0;
             slot <= 0;
         end
     end
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge sys_clk) past <= 1;
+    initial assume (rst);
+
+    // P1: what is in the FIFO and what is granted fit
+    wire [17:0] promised = open ? left_hi + left_lo : 18'd0;
+    always @(posedge sys_clk)
+        if (past && !rst) begin
+            assert (level + promised <= DST_WORDS);
+            // With them the proof is inductive.
+            if (state == CHOOSE && enough || state == HIGH) assert (free + level <= DST_WORDS);
+            if (state == LOW) assert (left_hi + free + level <= DST_WORDS);
+            if (spent_hi) assert (open && left_hi != 0);
+            if (spent_lo) assert (open && left_lo != 0);
+        end
+
+    // P7: whoever waits sees at most two other grants before its own
+    wire choice = state == CHOOSE && any && enough && !rst;
+    generate
+        for (s = 0; s < 3; s = s + 1) begin : g_p7
+            reg [1:0] others = 0;
+            always @(posedge sys_clk) begin
+                if (rst || !waiting[s] || (choice && next == s)) others <= 0;
+                else if (choice) others <= others + 1'b1;
+                if (past && !rst) begin
+                    assert (others <= 2);
+                    // With them the proof is inductive: after two others, it is this one's turn.
+                    if (others == 1) assert (slot != s);
+                    if (others == 2) assert (slot == (s == 0 ? 2 : s - 1));
+                end
+            end
+        end
+    endgenerate
+    always @(posedge sys_clk) if (past) assert (slot < 3);
+
+    // P6: a grant is for one source, and no other is made meanwhile
+    always @(posedge sys_clk)
+        if (past && !rst) begin
+            if (state == CHOOSE || state == HIGH || state == LOW) assert (!open);
+            if ($past(open && !rst) && open) assert ($stable(slot));
+        end
+
+    // P9
+    always @(posedge sys_clk)
+        if (past && !$past(rst)) begin
+            if ($past(dma_req && !dma_gnt)) assert (dma_req && $stable(dma_addr) && $stable(dma_beats));
+            if ($past(dma_wvalid && !dma_wready)) assert (dma_wvalid && $stable(dma_wdata));
+        end
+`endif
 endmodule
 
 `default_nettype wire

@@ -52,6 +52,17 @@ module hero_stage #(
             if (q_move) q_valid <= fetch;
             if (out_move) rd_valid <= q_valid;
         end
+
+`ifdef FORMAL
+    reg past = 0;
+    always @(posedge clk) past <= 1;
+    initial assume (rst);
+    always @(posedge clk)
+        if (past && !rst) begin
+            assert ({2'd0, level} == count + q_valid + rd_valid && level <= WORDS);
+            if ($past(rd_valid && !rd_ready && !rst)) assert (rd_valid && $stable(rd_data));
+        end
+`endif
 endmodule
 
 `default_nettype wire
