@@ -1,8 +1,10 @@
 """The host misbehaves, or the bus: late descriptors, slow and failing memory, wrong vectors; then traffic goes on."""
 
+import os
+
 import cocotb
 from cocotb.triggers import Event, Timer
-from driver import BUFFER, RXLO, TX
+from driver import BUFFER, RXHI, RXLO, TX, buffers
 from golden import registers as reg
 from system_bench import APERTURE, APERTURE_SIZE, Bench
 from traffic import OUTSIDE, Traffic
@@ -25,6 +27,14 @@ def paths(bench, traffic, count=10):
             bench.lines[card].send(traffic.routed(card, to))
 
 
+async def give_buffers(bench, card, count):
+    """The first ones, to a driver that began without."""
+    driver = bench.drivers[card]
+    for number in (RXLO, RXHI):
+        driver.rings[number].free.extend(buffers(driver.base, number, count))
+    await driver.refill()
+
+
 async def counter(bench, card, name):
     await bench.write(card, reg.DROP_CNT, reg.COUNTERS.index(name))
     return await bench.read(card, reg.DROP_CNT)
@@ -45,12 +55,32 @@ async def descriptors_late(dut):
         assert not [r for r in bench.ledger.open() if r.verdicts and r.verdicts[0].kind == "fast"]
         full = await counter(bench, card, "host_full")
         assert 0 < full < sent
-        for number in range(3):
-            ring = bench.drivers[card].rings[number]
-            ring.free.extend(bench.drivers[card].base + 0x8000 + number * 256 * BUFFER + BUFFER * k for k in range(8))
-        await bench.drivers[card].refill()
+        await give_buffers(bench, card, 8)
         await bench.quiet()
         assert len(bench.ledger.open()) == full
+
+
+@cocotb.test()
+async def queues_to_the_last_word(dut):
+    """A frame of just the words that are free is taken, of one more not: the host's queue, and a peer's."""
+    async with Bench(dut, buffers=0) as bench:
+        traffic, card, to = Traffic(), bench.cards[0], bench.cards[1]
+        await bench.write(card, reg.PEER_BASE + to - 1, NOBODY)
+        words = int(os.environ["HERO_VOQ_WORDS"])
+        for network, name in ((OUTSIDE, "host_full"), (to, "peer_full")):
+            frames, free = divmod(words, 190)
+            for _ in range(frames):
+                bench.lines[card].send(traffic.routed(card, network, size=1514))
+            for size, full in ((8 * free + 1, 1), (8 * free, 1), (60, 2)):
+                bench.lines[card].send(traffic.routed(card, network, size=size))
+                await bench.lines[card].idle.wait()
+                await Timer(3, "us")
+                assert await counter(bench, card, name) == full, f"{name} after {size} octets"
+        await bench.write(card, reg.PEER_BASE + to - 1, APERTURE + to * APERTURE_SIZE)
+        await give_buffers(bench, card, 64)
+        await Timer(int(bench.timeout_ns), "ns")
+        await bench.quiet()
+        assert len(bench.ledger.open()) == 4
 
 
 @cocotb.test()
@@ -140,7 +170,7 @@ async def wrong_vectors(dut):
         levels = await bench.read(card, reg.LEVELS)
         assert levels >> 16 == 0x4040 and levels & 0xFFF == 0x222, f"{levels:#x}"
         ring = driver.rings[RXLO]
-        extra = [driver.base + 0x8000 + BUFFER * k for k in range(64, 67)]
+        extra = buffers(driver.base, RXLO, 67)[64:]
         for k, address in enumerate(extra):
             if k == 2:
                 await bench.write(card, reg.RXLO_DESC, ring.vectors | 1)

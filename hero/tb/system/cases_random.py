@@ -5,8 +5,8 @@ import os
 import cocotb
 from cases_faults import mixed
 from cocotb.triggers import Event, Timer
-from system_bench import Bench
 from golden import registers as reg
+from system_bench import Bench
 from traffic import Traffic
 
 SEED = int(os.environ.get("HERO_SEED", "1"))

@@ -1,8 +1,8 @@
 """Registers of the cards in the system: what they read as after reset, keep, and refuse."""
 
 import cocotb
-from system_bench import Bench
 from golden import registers as reg
+from system_bench import Bench
 from traffic import Traffic
 
 # Of no card's business while it is idle: what is written stays without effect on frames.

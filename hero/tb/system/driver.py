@@ -14,14 +14,19 @@ VECTORS_AT, BUFFERS_AT = 0x2000, 0x8000
 EVENTS = reg.IRQ_RXLO | reg.IRQ_RXHI | reg.IRQ_TX | reg.IRQ_RXLO_EMPTY | reg.IRQ_RXHI_EMPTY
 
 
-class Ring:
-    """One of the card's three rings as the host sees it."""
+def buffers(base, number, count):
+    """Addresses of the first buffers of ring `number`."""
+    first = base + BUFFERS_AT + number * 256 * BUFFER
+    return [first + BUFFER * k for k in range(count)]
 
-    def __init__(self, base, number, buffers):
+
+class Ring:
+    """One of the card's three rings as the host sees it. `count`: of buffers."""
+
+    def __init__(self, base, number, count):
         self.completions = base + 0x800 * number
         self.vectors = base + VECTORS_AT + 0x1000 * number
-        first = base + BUFFERS_AT + number * 256 * BUFFER
-        self.free = deque(first + BUFFER * k for k in range(buffers))
+        self.free = deque(buffers(base, number, count))
         self.out = deque()  # given to the card, in order
         self.taken = 0
         self.given = 0

@@ -30,8 +30,6 @@ class Line:
         self.queue = Queue()
         self.idle = Event()
         self.idle.set()
-        self.frames = []  # what the card sent, as long as `keep` is set
-        self.keep = False
         self.cut = False  # one frame may be
 
     def send(self, frame, bad_fcs=False, error_at=None, gap=12, raw=None, optional=False):
@@ -83,8 +81,6 @@ class Line:
             if faults:
                 self.bench.ledger.errors.append(f"card {self.card} sent a frame of {count} octets with bad {faults}")
             self.bench.ledger.on_wire(self.card, frame)
-            if self.keep:
-                self.frames.append(frame)
 
 
 class Slave:
