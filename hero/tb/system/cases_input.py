@@ -1,11 +1,11 @@
 """Bad and unusual input from the wire, after the checklist of the NetFPGA reference router; good frames in between."""
 
 import cocotb
-from system_bench import Bench
 from cocotb.triggers import Timer
 from golden import registers as reg
-from golden.frames import PREAMBLE, ethernet, fcs, stamp, vlan, wire
-from traffic import OUTSIDE, SENDER, Traffic, own_mac
+from golden.frames import PREAMBLE, stamp, vlan, wire
+from system_bench import Bench
+from traffic import OUTSIDE, Traffic, own_mac
 
 
 def checklist(traffic, card, to):

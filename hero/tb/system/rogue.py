@@ -3,8 +3,9 @@
 import cocotb
 from cocotb.queue import Queue
 from cocotb.triggers import Lock
+from ends import Slave
 from golden.card import slot
-from system_bench import APERTURE, APERTURE_SIZE, Slave
+from system_bench import APERTURE, APERTURE_SIZE
 from traffic import own_mac
 
 PLACE = 3  # the card it stands for
