@@ -162,7 +162,7 @@ async def all_to_all(dut):
     assert b.total("granted") == b.total("burst_sent") > 50
 
 
-@cocotb.test(**LIMIT)
+@cocotb.test(skip=os.environ["BUS"] == "0", **LIMIT)
 async def a_long_packet_gets_its_share(dut):
     """Two sources of 252 octets, one of 1514, on one output at the pace of 1 Gbit/s. Granting whatever is free starves
     the long one: with GRANT_WORDS 1 it must."""
@@ -175,12 +175,12 @@ async def a_long_packet_gets_its_share(dut):
 
     for k, octets in enumerate((252, 252, 1514)):
         cocotb.start_soon(keep_sending(b.cards[k], octets))
-    await ClockCycles(dut.clk, 15000)  # the FIFO fills up
+    await ClockCycles(dut.clk, 6000)  # the FIFO fills up
     b.cards[3].received.clear()
-    await ClockCycles(dut.clk, 45000)
+    await ClockCycles(dut.clk, 30000)
     octets = [sum(p[3] for p in b.cards[3].received if p[0] == k) for k in range(3)]
     dut._log.info("octets of the three sources: %s", octets)
-    assert sum(octets) > 45000 / 6 * 8 * 0.95, "the output was idle"
+    assert sum(octets) > 30000 / 6 * 8 * 0.95, "the output was idle"
     if MTU_RULE:
         assert min(octets) > 0.75 * sum(octets) / 3, octets
     else:
