@@ -103,6 +103,33 @@ module hero_dma_rd #(
     assign m_axi_arcache = 4'b0011;
     assign m_axi_arprot = 3'd0;
     wire unused = &{1'b0, m_axi_rid, m_axi_rresp[0], beats};
+
+`ifdef FORMAL
+    reg past = 0;
+    reg was_rst = 1;
+    always @(posedge sys_clk) begin
+        past <= 1;
+        was_rst <= sys_rst;
+    end
+    initial assume (sys_rst);
+
+    // The slave: words for an address that it took, the last one marked, none behind it
+    reg ar_taken = 0;
+    always @(posedge sys_clk) begin
+        assume (!m_axi_rvalid || ar_taken);
+        ar_taken <= !sys_rst && (ar_taken || m_axi_arvalid && m_axi_arready)
+                    && !(m_axi_rvalid && m_axi_rready && m_axi_rlast);
+    end
+
+    // P9; quiet means that the bus is at rest
+    always @(posedge sys_clk)
+        if (past && !was_rst && !sys_rst) begin
+            if ($past(m_axi_arvalid && !m_axi_arready))
+                assert (m_axi_arvalid && $stable(m_axi_araddr) && $stable(m_axi_arlen));
+            if (quiet) assert (!m_axi_arvalid && !ar_taken);
+            if ($past(quiet && quiesce)) assert (quiet);
+        end
+`endif
 endmodule
 
 `default_nettype wire

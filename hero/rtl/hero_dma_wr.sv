@@ -114,6 +114,41 @@ module hero_dma_wr #(
     assign m_axi_awprot = 3'd0;
     assign m_axi_wstrb = 8'hff;
     wire unused = &{1'b0, m_axi_bid, m_axi_bresp[0]};
+
+`ifdef FORMAL
+    reg past = 0;
+    reg was_rst = 1;
+    always @(posedge sys_clk) begin
+        past <= 1;
+        was_rst <= sys_rst;
+    end
+    initial assume (sys_rst);
+
+    // The slave: answers once it has the address and the last word. The clients: 1 to 256 beats.
+    reg aw_taken = 0, w_taken = 0;
+    reg [8:0] written = 0;  // words that left
+    wire answered = m_axi_bvalid && m_axi_bready;
+    always @(posedge sys_clk) begin
+        assume (!m_axi_bvalid || aw_taken && w_taken);
+        if (state == TAKE) assume (beats[sel*9+:9] != 0 && beats[sel*9+:9] <= 256);
+        aw_taken <= !sys_rst && (aw_taken || m_axi_awvalid && m_axi_awready) && !answered;
+        w_taken <= !sys_rst && (w_taken || m_axi_wvalid && m_axi_wready && m_axi_wlast) && !answered;
+        if (m_axi_wvalid && m_axi_wready) written <= written + 9'd1;
+        if (sys_rst || answered) written <= 0;
+    end
+
+    // P9; as many words as announced; quiet means that the bus is at rest
+    always @(posedge sys_clk)
+        if (past && !was_rst && !sys_rst) begin
+            if ($past(m_axi_awvalid && !m_axi_awready))
+                assert (m_axi_awvalid && $stable(m_axi_awaddr) && $stable(m_axi_awlen));
+            if ($past(m_axi_wvalid && !m_axi_wready))
+                assert (m_axi_wvalid && $stable(m_axi_wdata) && $stable(m_axi_wlast));
+            if (m_axi_wvalid) assert (m_axi_wlast == (written == m_axi_awlen));
+            if (quiet) assert (!m_axi_awvalid && !m_axi_wvalid && !aw_taken && !w_taken);
+            if ($past(quiet && quiesce)) assert (quiet);
+        end
+`endif
 endmodule
 
 `default_nettype wire
