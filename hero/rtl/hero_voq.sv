@@ -16,7 +16,7 @@ module hero_voq #(
     input  wire            enq_valid,
     input  wire [    63:0] enq_data,
     input  wire            enq_last,
-    // Fast path: `f_start` chooses the queue whose head is streamed; not again before `f_last` is taken
+    // Fast path: `f_start` chooses the queue (0-5) whose head is streamed; not again before `f_last` is taken
     output wire [     5:0] f_head,
     output wire [6*16-1:0] f_len,
     output wire [6*13-1:0] f_words,
@@ -119,6 +119,24 @@ module hero_voq #(
     end
     wire [14:0] would_be = {2'b0, level_chosen} + {1'b0, needed};
     assign enq_room = {17'b0, would_be} <= VOQ_WORDS && has_room_chosen;
+
+`ifdef FORMAL
+    reg past = 0;  // the last cycle was none of reset
+    always @(posedge clk) past <= !rst;
+    initial assume (rst);
+
+    // P9 of both readers, whatever the writer and the other reader do
+    always @(posedge clk) begin
+        if (f_start) assume (!f_active && f_queue < 6);
+        if (h_active) assume (!h_start);
+        if (past && !rst) begin
+            if ($past(f_valid && !f_ready)) assert (f_valid && $stable(f_data) && $stable(f_last));
+            if ($past(h_valid && !h_ready)) assert (h_valid && $stable(h_data) && $stable(h_last));
+            if ($past(f_valid && f_ready && f_last)) assert (!f_valid);
+            if ($past(h_valid && h_ready && h_last)) assert (!h_valid);
+        end
+    end
+`endif
 endmodule
 
 `default_nettype wire

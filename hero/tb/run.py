@@ -3,6 +3,7 @@
 import hashlib
 import os
 import shutil
+import shutil
 from pathlib import Path
 
 from cocotb_tools.runner import get_results, get_runner
@@ -65,5 +66,6 @@ def run(top, sources, test_module, simulator="verilator", parameters=None, defin
     except (Exception, SystemExit) as e:
         raise AssertionError(f"{test_module} on {simulator}: {e}") from e
     ran, failed = get_results(results)
+    shutil.rmtree(test_dir)
     assert ran > 0, f"{test_module}: no test ran on {simulator}"
     assert failed == 0, f"{test_module}: {failed} of {ran} tests failed on {simulator}"
