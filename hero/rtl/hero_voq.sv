@@ -92,6 +92,10 @@ module hero_voq #(
             assign words[13*q+:13] = {{12 - AW{1'b0}}, fifo_words};
             assign level[13*q+:13] = {{12 - AW{1'b0}}, fifo_level};
             assign has_packet_room[q] = !fifo_packets[PW];
+`ifdef FORMAL
+            // No word is taken but the one that its reader sees
+            always @* if (!rst && valid[q] && read) assert (q < 6 ? f_valid && f_selected == q : h_valid && h_queue == q);
+`endif
         end
     endgenerate
 
@@ -130,6 +134,7 @@ module hero_voq #(
         if (f_start) assume (!f_active && f_queue < 6);
         if (h_active) assume (!h_start);
         if (past && !rst) begin
+            assert (!f_active || f_selected < 6);
             if ($past(f_valid && !f_ready)) assert (f_valid && $stable(f_data) && $stable(f_last));
             if ($past(h_valid && !h_ready)) assert (h_valid && $stable(h_data) && $stable(h_last));
             if ($past(f_valid && f_ready && f_last)) assert (!f_valid);
