@@ -8,7 +8,7 @@ COLOURS = ("s1", "s2", "s3", "s4", "s5", "s6")
 STYLE = """<style>
 text { fill: #222; font: 12px sans-serif } .title { font-size: 14px; font-weight: bold }
 .page { fill: #fff } .grid { stroke: #ddd } .axis { stroke: #666; fill: none }
-.line { fill: none; stroke-width: 2 } .paper { stroke-dasharray: 6 4 }
+.line { fill: none; stroke-width: 2 } .dashed { stroke-dasharray: 6 4 }
 .s1 { stroke: #0072b2 } .s2 { stroke: #d55e00 } .s3 { stroke: #009e73 } .s4 { stroke: #b8860b } .s5 { stroke: #a0509c }
 .s6 { stroke: #666 }
 circle { fill: #fff; stroke-width: 1.5 }
@@ -38,7 +38,7 @@ def ticks(low, high):
 
 
 class Panel:
-    """One chart. `series`: (name, [(x, y)...]) or (name, points, "paper") for a dashed line without marks."""
+    """One chart. `series`: (name, [(x, y)...]), with "dashed" for a line without marks, or "cross" for marks without line."""
 
     def __init__(self, title, x_label, y_label, series, log_y=False, x_ticks=None):
         self.title, self.x_label, self.y_label, self.log_y = title, x_label, y_label, log_y
@@ -78,15 +78,17 @@ class Panel:
         out.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{right}"/>')
         out.append(f'<text x="{right}" y="{bottom + 34}" text-anchor="end">{escape(self.x_label)}</text>')
         for k, (name, points, kind) in enumerate(self.series):
-            colour = COLOURS[k % len(COLOURS)]
-            path = "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in points)
-            out.append(f'<path class="line {kind} {colour}" d="M{path}"/>')
-            if not kind:
-                out += [f'<circle class="{colour}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="2.5"/>'
-                        for x, y in points]
-            x, y = LEFT + k % 2 * 195, HEIGHT - 26 + k // 2 * 16
-            out.append(f'<path class="line {kind} {colour}" d="M{x} {y - 4}h18"/>')
+            colour, places = COLOURS[k % len(COLOURS)], [(self.x(x), self.y(y)) for x, y in points]
+            x, y = LEFT + k % 2 * 195, HEIGHT - 26 + k // 2 * 16  # of the legend
             out.append(f'<text x="{x + 23}" y="{y}">{escape(name)}</text>')
+            if kind == "cross":
+                places.append((x + 9, y - 4))
+                out += [f'<path class="line {colour}" d="M{px - 5:.1f} {py - 5:.1f}l10 10m0 -10l-10 10"/>' for px, py in places]
+                continue
+            path = "L".join(f"{px:.1f} {py:.1f}" for px, py in places)
+            out.append(f'<path class="line {kind} {colour}" d="M{path}M{x} {y - 4}h18"/>')
+            if not kind:
+                out += [f'<circle class="{colour}" cx="{px:.1f}" cy="{py:.1f}" r="2.5"/>' for px, py in places]
         return out
 
     def height(self):

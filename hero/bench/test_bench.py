@@ -100,6 +100,6 @@ def test_report(tmp_path):
 def test_charts_are_xml():
     from xml.etree import ElementTree
 
-    panels = [Panel("a < b & c", "x", "y", [("s", [(64, 1.5), (1518, 900)]), ("p", [(64, 3), (1518, 3)], "paper")], log)
+    panels = [Panel("a < b & c", "x", "y", [("s", [(64, 1.5), (1518, 900)]), ("p", [(64, 3), (1518, 3)], "dashed"), ("q", [(64, 9)], "cross")], log)
               for log in (False, True)]
     ElementTree.fromstring(page(panels))
