@@ -23,7 +23,7 @@ SLOTS = 16  # places for vectors a ring; far more than can be under way
 class Rings:
     """The three rings of one card. `vector`: descriptors a vector; 1 is what the paper calls scatter-gather."""
 
-    def __init__(self, card, vector=VECTOR, buffers=256):
+    def __init__(self, card, vector=VECTOR, buffers=384):
         self.card, self.memory, self.vector = card, card.hero.memory, vector
         self.base = card.number * AREA
         self.free = deque(self.base + BUFFERS_AT + k * BUFFER for k in range(buffers))
