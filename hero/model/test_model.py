@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from hero.bench.system import cards_of, route_in_software
-from hero.bench.traffic import Flow
+from hero.bench.traffic import Flow, network, next_hop
 from hero.model import build, library
 from hero.model import card as c
 from hero.model.host import Cpu, Rings
@@ -139,3 +139,22 @@ def test_an_interrupt_returns_at_once(hero):
     assert hero.now - begin >= 1_000_000
     assert card.read(reg.IRQ_MASKED) == reg.IRQ_RXLO
     assert hero.irq == 0
+
+
+def test_routes_beyond_the_first_bank():
+    build.build("xbar-16")
+    with library.Hero("xbar-16") as hero:
+        assert hero.parameter("routes") == 16
+        card, other = c.Card(hero, 0), c.Card(hero, 3)
+        card.start()
+        other.start()
+        d = c.destination(0, 3)
+        flow = Flow(1, 0, 3, 64)
+        card.route(4 * 3 + d, network(3), 16, next_hop(3))  # bank 4
+        card.commit()
+        hero.receive(0, flow.make(0))
+        hero.run(20_000)
+        assert hero.transmitted(3)[0] == flow.expected(0)
+        assert card.forwarded() == [0, 0, 0, 0]
+        card.command(card.cmd | 4 << reg.CMD_BANK_SHIFT)
+        assert card.forwarded()[d] == 1
