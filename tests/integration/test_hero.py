@@ -1,0 +1,332 @@
+"""Four simulated HERO cards under `bora run`: what Linux answers, what the engine and the cards forward, and what moves
+between the two by itself. The cards run in virtual time, some hundred times slower than real ones."""
+
+import hashlib
+import os
+import socket
+import struct
+import threading
+import time
+
+import pytest
+
+from lib.hero import CARDS, HeroNetwork, model
+from lib.netns import inside
+from lib.ping import ping
+
+pytestmark = [pytest.mark.bora, pytest.mark.alone]
+PATIENCE = 60
+PORT = 9000
+
+
+def needs_model():
+    """Skips without the cards' library; `make test` has built it and wants no skips."""
+    if not model().exists():
+        reason = f"no {model()}: `make hero-model` builds it"
+        pytest.fail(reason) if os.environ.get("HERO_REQUIRED") else pytest.skip(reason)
+
+
+@pytest.fixture(scope="module", params=["no", "yes"], ids=["slow path", "fast path"])
+def net(request):
+    needs_model()
+    network = HeroNetwork(f",offload={request.param}")
+    network.offload = request.param == "yes"
+    yield network
+    network.close()
+
+
+@pytest.fixture(scope="module")
+def fast():
+    needs_model()
+    network = HeroNetwork()
+    yield network
+    network.close()
+
+
+def wait_for(what, look, seconds=PATIENCE):
+    """The first true answer of `look`."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"no {what} in {seconds} s"
+        time.sleep(0.05)
+    return found
+
+
+class Sink:
+    """Takes the numbers of `Flow`s at an address, each once."""
+
+    def __init__(self, namespace, address):
+        with inside(namespace.name):
+            self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            self.socket.bind((address, PORT))
+        self.socket.settimeout(0.1)
+        self.numbers, self.twice = set(), 0
+        self.stopping = False
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        while not self.stopping:
+            try:
+                number, = struct.unpack("!I", self.socket.recv(2048)[:4])
+            except TimeoutError:
+                continue
+            self.twice += number in self.numbers
+            self.numbers.add(number)
+
+    def close(self):
+        self.stopping = True
+        self.thread.join()
+        self.socket.close()
+
+
+class Flow:
+    """Sends numbered packets at a rate until closed."""
+
+    def __init__(self, namespace, address, rate, size=100, first=0):
+        with inside(namespace.name):
+            self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.address, self.rate, self.size, self.first = address, rate, size, first
+        self.sent = 0
+        self.stopping = False
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self):
+        start = time.monotonic()
+        while not self.stopping:
+            self.socket.sendto(struct.pack("!I", self.first + self.sent) + bytes(self.size - 4), (self.address, PORT))
+            self.sent += 1
+            time.sleep(max(0, start + self.sent / self.rate - time.monotonic()))
+
+    def close(self):
+        self.stopping = True
+        self.thread.join()
+        self.socket.close()
+
+
+class Parts:
+    """Closes flows and sinks in the end, flows first."""
+
+    def __init__(self):
+        self.parts = []
+
+    def add(self, part):
+        self.parts.append(part)
+        return part
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for part in sorted(self.parts, key=lambda part: isinstance(part, Sink)):
+            part.close()
+
+
+def transfer(source, target, address, data):
+    """Sends octets by TCP; what came, as a digest."""
+    with inside(target.name):
+        listener = socket.create_server((address, PORT))
+    digest = hashlib.sha256()
+
+    def take():
+        with listener.accept()[0] as connection:
+            connection.settimeout(PATIENCE)
+            while octets := connection.recv(65536):
+                digest.update(octets)
+
+    with listener:
+        listener.settimeout(PATIENCE)
+        taker = threading.Thread(target=take)
+        taker.start()
+        with inside(source.name):
+            sender = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        with sender:
+            sender.settimeout(PATIENCE)
+            sender.connect((address, PORT))
+            sender.sendall(data)
+            sender.shutdown(socket.SHUT_WR)
+            taker.join()
+    return digest.digest()
+
+
+def test_everybody_reaches_everybody(net):
+    """ARP and ND by Linux on the twins, transit by engine or cards."""
+    for source in range(CARDS):
+        assert ping(net.hosts[source], f"10.0.{source}.1", 2), "the router itself"
+        for target in range(CARDS):
+            if source != target:
+                assert ping(net.hosts[source], f"10.0.{target}.2", 3, size=600), (source, target)
+                assert ping(net.hosts[source], f"2001:db8:{target}::2", 3), (source, target)
+        neighbour = net.hosts[source].ip("neigh", "show", f"10.0.{source}.1").stdout
+        assert net.port(source)["mac"] in neighbour
+    net.bora.wait_in_sync()
+    for size in (56, 1472):
+        assert len(ping(net.hosts[0], "10.0.2.2", 50, size=size, interval=0.01, patience=30)) == 50
+
+
+def test_tcp_both_ways(net, say):
+    data = os.urandom(400_000)
+    for source, target in ((0, 3), (3, 0), (1, 2)):
+        start = time.monotonic()
+        assert transfer(net.hosts[source], net.hosts[target], f"10.0.{target}.2", data) == hashlib.sha256(data).digest()
+        rate = len(data) * 8 / (time.monotonic() - start) / 1e6
+        say(f"TCP from host {source} to {target}: {rate:.1f} Mbit/s of wall clock")
+    by_cards = sum(net.card(number, "fast_path") for number in range(CARDS))
+    assert (by_cards > 0) == net.offload, by_cards
+
+
+def test_udp_without_loss(net, say):
+    """Every packet of three flows at once, 300 a second each."""
+    assert ping(net.hosts[1], "10.0.3.2", 2)
+    with Parts() as parts:
+        sinks = [parts.add(Sink(net.hosts[target], f"10.0.{target}.2")) for target in (2, 3, 0)]
+        flows = [parts.add(Flow(net.hosts[source], f"10.0.{target}.2", 300))
+                 for source, target in ((0, 2), (1, 3), (2, 0))]
+        time.sleep(4)
+        for flow, sink in zip(flows, sinks):
+            flow.close()
+            wait_for("last packet", lambda: len(sink.numbers) == flow.sent)
+            assert sink.twice == 0
+    on_fast = {port for port, _ in net.fast()}
+    say(f"on the fast path: {sorted(net.fast())}")
+    assert bool(on_fast) == net.offload
+
+
+def test_linux_answers_where_a_path_ends(net):
+    """As traceroute: TTL 1 ends in the router, TTL 2 at the host, whoever forwards."""
+    for source, target in ((0, 1), (2, 3)):
+        assert ping(net.hosts[source], f"10.0.{target}.2", 2)
+        with inside(net.hosts[source].name):
+            errors = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP)
+            probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with errors, probe:
+            errors.settimeout(PATIENCE)
+            for ttl, hop, kind in ((1, f"10.0.{source}.1", 11), (2, f"10.0.{target}.2", 3)):
+                probe.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
+                probe.sendto(b"x" * 20, (f"10.0.{target}.2", 33434 + ttl))
+                answer, sender = errors.recvfrom(2048)
+                assert (sender[0], answer[20]) == (hop, kind)
+
+
+def test_nothing_is_lost_without_a_name(net, say):
+    totals = net.bora.check_conservation(30)
+    say(f"{totals}")
+    for number in range(CARDS):
+        port = net.port(number)
+        card = port["card"]
+        received = card.get("fast_path", 0) + card.get("to_host", 0)
+        drops = {key: value for key, value in port["dropped_by_reason"].items() if key in card}
+        assert card["received"] == received + sum(drops.values()), port
+        assert card.get("bus_error", 0) == 0 and card.get("resets", 0) == 0
+
+
+def test_the_hottest_destination_moves_by_itself(fast, say):
+    """Two hosts behind one card, one slot to it: the busier one has it, and nothing is lost by the moves."""
+    fast.hosts[1].ip("address", "add", "10.0.1.3/24", "dev", "eth0")
+    assert ping(fast.hosts[0], "10.0.1.2", 2) and ping(fast.hosts[0], "10.0.1.3", 2)
+    with Parts() as parts:
+        sinks = [parts.add(Sink(fast.hosts[1], f"10.0.1.{end}")) for end in (2, 3)]
+        flows = [parts.add(Flow(fast.hosts[0], f"10.0.1.{end}", rate)) for end, rate in ((2, 40), (3, 200))]
+        wait_for("10.0.1.3 on the fast path", lambda: fast.fast().get(("hero0", "10.0.1.3/32")) == "hero1")
+        wait_for("packets by the card", lambda: fast.card(0, "fast_path") > 100)
+        assert ("hero0", "10.0.1.2/32") not in fast.fast()
+        slow = [one for one in fast.bora.show("offload") if one["path"] == "slow" and one["port"] == "hero0"]
+        assert any(one["destination"] == "10.0.1.2/32" and "less busy" in one["why"] for one in slow), slow
+        for flow in flows:
+            flow.close()
+        again = parts.add(Flow(fast.hosts[0], "10.0.1.2", 200, first=1_000_000))
+        wait_for("10.0.1.2 on the fast path", lambda: fast.fast().get(("hero0", "10.0.1.2/32")) == "hero1")
+        assert ("hero0", "10.0.1.3/32") not in fast.fast()
+        again.close()
+        sent = [flows[0].sent + again.sent, flows[1].sent]
+        wait_for("last packets", lambda: [len(sink.numbers) for sink in sinks] == sent)
+        say(f"{sent[0]} and {sent[1]} packets, each once")
+        assert all(sink.twice == 0 for sink in sinks)
+
+
+def on_fast_path(network, destination="198.51.100.0/24"):
+    return ("hero0", destination) in network.fast()
+
+
+@pytest.fixture
+def beyond(fast):
+    """A network behind host 1, reached over its card's fast path; hosts 2 and 3 have it too."""
+    for number in (1, 2, 3):
+        fast.hosts[number].ip("address", "replace", "198.51.100.1/32", "dev", "lo")
+    for number in range(CARDS):
+        assert number == 0 or ping(fast.hosts[0], f"10.0.{number}.2", 2)
+    fast.router.ip("route", "replace", "198.51.100.0/24", "via", "10.0.1.2")
+    with Parts() as parts:
+        fast.sinks = [None] + [parts.add(Sink(fast.hosts[n], "198.51.100.1")) for n in (1, 2, 3)]
+        fast.flow = parts.add(Flow(fast.hosts[0], "198.51.100.1", 150))
+        wait_for("the network on the fast path", lambda: on_fast_path(fast))
+        yield fast
+        fast.flow.close()
+        wait_for("last packet", lambda: len(set().union(*(sink.numbers for sink in fast.sinks[1:]))) == fast.flow.sent)
+        assert sum(len(sink.numbers) + sink.twice for sink in fast.sinks[1:]) == fast.flow.sent, "each packet once"
+    fast.router.ip("route", "flush", "198.51.100.0/24", check=False)
+    fast.router.ip("route", "del", "198.51.100.0/24", check=False)
+
+
+def leaves(network, seconds=5):
+    """Waits until the destination is off the fast path; well within the second between two looks for busy ones."""
+    deadline = time.monotonic() + seconds
+    while on_fast_path(network):
+        assert time.monotonic() < deadline, network.bora.show("offload")
+
+
+def test_a_route_that_changes_leaves_at_once(beyond):
+    """Packets arrive where the new route leads, none is lost, and the new way comes to the fast path by itself."""
+    beyond.router.ip("route", "replace", "198.51.100.0/24", "via", "10.0.2.2")
+    wait_for("packets on the new way", lambda: len(beyond.sinks[2].numbers) > 5)
+    old = len(beyond.sinks[1].numbers)
+    wait_for("the new way on the fast path", lambda: beyond.fast().get(("hero0", "198.51.100.0/24")) == "hero2")
+    wait_for("more packets", lambda: len(beyond.sinks[2].numbers) > 50)
+    assert len(beyond.sinks[1].numbers) == old
+
+
+def test_a_more_specific_route_is_not_hidden(beyond):
+    """First match is not longest match: the wider prefix leaves the fast path when something lies inside."""
+    beyond.router.ip("route", "add", "198.51.100.1/32", "via", "10.0.3.2")
+    wait_for("packets on the specific way", lambda: len(beyond.sinks[3].numbers) > 5)
+    assert not on_fast_path(beyond)
+    wait_for("the specific one on the fast path", lambda: on_fast_path(beyond, "198.51.100.1/32"))
+    assert not on_fast_path(beyond)
+    beyond.router.ip("route", "del", "198.51.100.1/32")
+    wait_for("the wider one again", lambda: beyond.fast().get(("hero0", "198.51.100.0/24")) == "hero1")
+
+
+@pytest.mark.parametrize("what", ["nft", "mtu", "rp_filter"])
+def test_what_a_card_cannot_do_stays_with_bora(beyond, what):
+    """A forward chain, a small MTU, a source check: the destination is off the fast path while they are there."""
+    router = beyond.router
+    on, off, why = {
+        "nft": (lambda: router.exec("nft", "add table ip t; add chain ip t f { type filter hook forward priority 0; }"),
+                lambda: router.exec("nft", "delete table ip t"), "Linux has a say"),
+        "mtu": (lambda: router.ip("link", "set", "hero1", "mtu", "1400"),
+                lambda: router.ip("link", "set", "hero1", "mtu", "1500"), "MTU"),
+        "rp_filter": (lambda: router.set_sysctl("net/ipv4/conf/hero0/rp_filter", 1),
+                      lambda: router.set_sysctl("net/ipv4/conf/hero0/rp_filter", 0), "rp_filter"),
+    }[what]
+    on()
+    try:
+        leaves(beyond)
+        count = len(beyond.sinks[1].numbers)
+        wait_for("packets on the slow path", lambda: len(beyond.sinks[1].numbers) > count + 200)
+        assert not on_fast_path(beyond)
+        slow = [one for one in beyond.bora.show("offload") if one["port"] == "hero0" and one["path"] == "slow"]
+        assert any(why in one["why"] for one in slow), slow
+    finally:
+        off()
+    wait_for("the fast path again", lambda: on_fast_path(beyond))
+
+
+def test_a_port_that_goes_down_takes_its_routes_along(beyond):
+    beyond.router.ip("link", "set", "hero3", "down")
+    assert on_fast_path(beyond), "another port's business"
+    beyond.configure(3)
+    beyond.router.ip("route", "replace", "198.51.100.0/24", "via", "10.0.2.2")
+    wait_for("the new way", lambda: beyond.fast().get(("hero0", "198.51.100.0/24")) == "hero2")
+    received = len(beyond.sinks[2].numbers)
+    assert received > 0
