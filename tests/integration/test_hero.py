@@ -265,6 +265,7 @@ def beyond(fast):
         fast.flow.close()
         wait_for("last packet", lambda: len(set().union(*(sink.numbers for sink in fast.sinks[1:]))) == fast.flow.sent)
         assert sum(len(sink.numbers) + sink.twice for sink in fast.sinks[1:]) == fast.flow.sent, "each packet once"
+        fast.flow = None
     fast.router.ip("route", "flush", "198.51.100.0/24", check=False)
     fast.router.ip("route", "del", "198.51.100.0/24", check=False)
 
@@ -322,11 +323,36 @@ def test_what_a_card_cannot_do_stays_with_bora(beyond, what):
     wait_for("the fast path again", lambda: on_fast_path(beyond))
 
 
-def test_a_port_that_goes_down_takes_its_routes_along(beyond):
-    beyond.router.ip("link", "set", "hero3", "down")
-    assert on_fast_path(beyond), "another port's business"
-    beyond.configure(3)
-    beyond.router.ip("route", "replace", "198.51.100.0/24", "via", "10.0.2.2")
-    wait_for("the new way", lambda: beyond.fast().get(("hero0", "198.51.100.0/24")) == "hero2")
-    received = len(beyond.sinks[2].numbers)
-    assert received > 0
+def test_a_port_that_goes_down_gives_its_traffic_to_another(beyond):
+    """The kernel takes the next best route; Bora and its cards follow."""
+    beyond.router.ip("route", "add", "198.51.100.0/24", "via", "10.0.2.2", "metric", "100")
+    beyond.bora.wait_in_sync()
+    # its last packets come out before it goes: a port that is down drops, as in Linux
+    beyond.router.ip("route", "del", "198.51.100.0/24", "metric", "0")
+    wait_for("the other way", lambda: beyond.fast().get(("hero0", "198.51.100.0/24")) == "hero2")
+    beyond.router.ip("link", "set", "hero1", "down")
+    wait_for("a port that is down", lambda: beyond.port(1)["state"] == "down")
+    assert beyond.fast().get(("hero0", "198.51.100.0/24")) == "hero2", "not that port's business"
+    beyond.configure(1)
+    wait_for("the port", lambda: beyond.port(1)["state"] == "up")
+
+
+def test_a_card_behind_which_nobody_answers_any_more(fast):
+    """Without a neighbour there is no fast path; Linux looks for it again, and it comes back."""
+    fast.router.ip("route", "replace", "203.0.113.0/24", "via", "10.0.3.2")
+    fast.hosts[3].ip("address", "replace", "203.0.113.1/32", "dev", "lo")
+    assert ping(fast.hosts[0], "203.0.113.1", 2)
+    with Parts() as parts:
+        sink = parts.add(Sink(fast.hosts[3], "203.0.113.1"))
+        parts.add(Flow(fast.hosts[0], "203.0.113.1", 100))
+        wait_for("the network on the fast path", lambda: on_fast_path(fast, "203.0.113.0/24"))
+        # the same host with another address of its card
+        fast.hosts[3].ip("link", "set", "eth0", "down")
+        fast.hosts[3].ip("link", "set", "eth0", "address", "02:00:00:00:33:03")
+        fast.configure(3)
+        fast.router.ip("neigh", "flush", "dev", "hero3")
+        count = len(sink.numbers)
+        wait_for("packets to the new address", lambda: len(sink.numbers) > count + 100)
+        wait_for("the fast path again", lambda: on_fast_path(fast, "203.0.113.0/24"))
+        by_card = fast.card(0, "fast_path")
+        wait_for("packets by the card", lambda: fast.card(0, "fast_path") > by_card + 100)

@@ -180,3 +180,32 @@ fn a_bulk_load_that_does_not_fit_says_what_is_missing() {
     let some: Vec<_> = some.iter().map(|&prefix| (prefix, ids[1])).collect();
     assert!(writer.load4(&some).unwrap().refused.is_empty());
 }
+
+#[test]
+fn more_specific_prefixes_are_found_at_every_length() {
+    let (mut writer, _handle, ids) = fib(tables4()[0].clone(), 1);
+    let mut random = Random(7);
+    // close together, so that many lie inside others
+    let mut prefix = || {
+        let len = 1 + random.below(32) as u8;
+        Prefix4::masked(0x0A00_0000 | random.below(1 << 20) as u32, len)
+    };
+    let prefixes: Vec<Prefix4> = (0..300).map(|_| prefix()).collect();
+    for &prefix in &prefixes {
+        writer.insert4(prefix, ids[0]).unwrap();
+    }
+    let inside = |outer: Prefix4, inner: &Prefix4| {
+        inner.len() > outer.len() && Prefix4::masked(inner.addr(), outer.len()) == outer
+    };
+    let asked: Vec<Prefix4> = (0..1000)
+        .map(|_| prefix())
+        .chain(prefixes.clone())
+        .collect();
+    let mut found = 0;
+    for outer in asked.into_iter().chain([Prefix4::masked(0, 0)]) {
+        let expected = prefixes.iter().any(|inner| inside(outer, inner));
+        assert_eq!(writer.has_more_specific4(outer), expected, "{outer}");
+        found += usize::from(expected);
+    }
+    assert!(found > 100, "{found}");
+}

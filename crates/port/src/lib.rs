@@ -3,6 +3,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+mod bell;
 pub mod fault;
 pub mod hero;
 pub mod inject;
@@ -16,5 +17,6 @@ mod queue;
 pub mod tap;
 pub mod xdp;
 
+pub use bell::Bell;
 pub use losses::Losses;
 pub use queue::{Queue, QueueStats, StatsReader};

@@ -6,7 +6,6 @@
 
 #![forbid(unsafe_code)]
 
-mod bell;
 mod command;
 mod counters;
 mod leave;
@@ -17,7 +16,7 @@ mod share;
 mod transmit;
 mod worker;
 
-pub use bell::Bell;
+pub use bora_port::Bell;
 pub use counters::{ClassCounters, Counter, PortCounters, RuleCounters, WorkerCounters};
 pub use leave::{Departure, reunite};
 pub use mode::{BACKLOG, Mode};

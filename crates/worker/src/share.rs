@@ -11,10 +11,8 @@ use bora_buffer::Packet;
 use bora_forward::schedule::handover::{Burst, Grant, Granter, Input, Room};
 use bora_forward::schedule::{OutputConfig, OutputError, QueueLimits};
 use bora_forward::{Class, Exit};
-use bora_port::memory;
+use bora_port::{Bell, memory};
 use crossbeam_queue::ArrayQueue;
-
-use crate::bell::Bell;
 
 /// Packets in a ring between two workers.
 const RING: usize = 1024;

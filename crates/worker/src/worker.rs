@@ -9,13 +9,12 @@ use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibReader, PortId};
 use bora_forward::schedule::{OutputConfig, OutputError};
 use bora_forward::{Batch, Classifier, Exit, HashPolicy, Ingress, PollList, RuleHits};
-use bora_port::Queue;
 use bora_port::af_xdp::RING_SIZE;
+use bora_port::{Bell, Queue};
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::bell::Bell;
 use crate::command::Leaving;
 use crate::counters::WorkerCounters;
 use crate::leave::{Departure, Exodus};

@@ -373,6 +373,11 @@ impl Driver {
             .store(lost.tx_refused + lost.tx_link_down, Relaxed);
     }
 
+    /// Whether it looks at the rings without being interrupted.
+    pub(super) fn is_polling(&self) -> bool {
+        self.polling
+    }
+
     /// Whether nothing waits for it that does not ring.
     pub(super) fn is_idle(&self) -> bool {
         !self.polling && self.exchange.to_send.is_empty()

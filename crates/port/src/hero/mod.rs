@@ -4,7 +4,6 @@
 //! registers and memory (`device`); the thread in `simulation` is in the place of the bus and
 //! of time.
 
-mod bell;
 mod counters;
 mod device;
 mod driver;

@@ -10,7 +10,6 @@ use std::thread::{self, JoinHandle};
 
 use bora_buffer::Region;
 
-use super::bell::Bell;
 use super::counters::{CardStats, Load};
 use super::driver::DriverError;
 use super::model::{Model, ModelError};
@@ -19,6 +18,7 @@ use super::registers::CARDS;
 use super::rules::Route;
 use super::simulation::{Command, Simulation};
 use super::wire::{Wire, WireError};
+use crate::Bell;
 
 /// Why a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -129,8 +129,7 @@ impl System {
         if let Some(commands) = &self.commands {
             let _ = commands.send(command); // a thread that has ended needs no commands
         }
-        // it looks for commands before it arms the bell
-        self.bell.ring_anyhow();
+        self.bell.ring();
     }
 
     /// Waits for the answer to a command; `None` if the thread has ended.
@@ -149,7 +148,7 @@ impl System {
 impl Drop for System {
     fn drop(&mut self) {
         self.commands = None;
-        self.bell.ring_anyhow();
+        self.bell.ring();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -1,15 +1,15 @@
 //! A worker's end of a card, and what it exchanges with the card's driver.
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
 use crossbeam_queue::ArrayQueue;
 
-use super::bell::Bell;
 use super::counters::{CardCounters, StatsReader};
+use crate::Bell;
 use crate::losses::Losses;
 
 /// Frames of each direction.
@@ -90,7 +90,7 @@ impl Queue {
     /// See [`crate::Queue::receive`].
     pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
         if std::mem::take(&mut self.waiting) {
-            self.exchange.worker.disarm();
+            self.exchange.worker.get_up();
         }
         let before = out.len();
         out.extend(std::iter::from_fn(|| self.exchange.received.pop()).take(max));
@@ -173,11 +173,11 @@ impl Queue {
     pub fn wait(&mut self) -> BorrowedFd<'_> {
         self.waiting = true;
         let exchange = &self.exchange;
-        exchange.worker.arm();
+        exchange.worker.lie_down();
         if !exchange.received.is_empty() {
             exchange.worker.ring();
         }
-        exchange.worker.fd()
+        exchange.worker.as_fd()
     }
 
     /// See [`crate::Queue::close`]. The port must be gone before.

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::bell::Bell;
 use super::driver::{Driver, DriverError};
 use super::model::Model;
 use super::port::LinkState;
@@ -17,6 +16,7 @@ use super::queue::Exchange;
 use super::registers::CARDS;
 use super::rules::Route;
 use super::wire::Wire;
+use crate::Bell;
 
 /// Virtual time between two looks at cables and queues, ns.
 const QUANTUM: u64 = 10_000;
@@ -30,6 +30,12 @@ const SLEEP: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
+
+/// Pause where a cable's interface is gone and poll would return at once.
+const GONE: Duration = Duration::from_millis(50);
+
+/// Nobody is left who could send commands.
+struct Ended;
 
 /// What other threads want of the cards.
 pub(super) enum Command {
@@ -93,14 +99,10 @@ impl Simulation {
     /// Runs until nobody can send commands any more.
     pub(super) fn run(mut self) {
         loop {
-            match self.commands.try_recv() {
-                Ok(command) => {
-                    self.obey(command);
-                    self.busy = self.model.now();
-                    continue;
-                }
-                Err(TryRecvError::Disconnected) => return,
-                Err(TryRecvError::Empty) => {}
+            match self.obey_next() {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(Ended) => return,
             }
             let mut busy = self.before_quantum();
             let interrupts = self.model.run_until_irq(QUANTUM, self.listeners());
@@ -123,9 +125,10 @@ impl Simulation {
 
     /// Cards whose interrupts somebody waits for, a bit a card.
     fn listeners(&self) -> u32 {
+        let listens = |one: &Attached| !one.dead && !one.driver.is_polling();
         let cards = self.cards.iter().enumerate();
-        let alive = cards.filter(|(_, one)| one.as_ref().is_some_and(|one| !one.dead));
-        alive.fold(0, |bits, (card, _)| bits | 1 << card)
+        let listening = cards.filter(|(_, one)| one.as_ref().is_some_and(listens));
+        listening.fold(0, |bits, (card, _)| bits | 1 << card)
     }
 
     /// Cables to cards, and packets from workers to cards.
@@ -173,10 +176,14 @@ impl Simulation {
 
     /// Sleeps until there is something to do.
     fn sleep(&mut self) {
-        self.bell.arm();
+        self.bell.lie_down();
+        // a command that came before rang no bell
+        if !matches!(self.obey_next(), Ok(false)) {
+            return self.bell.get_up();
+        }
         let waiting = |one: &Attached| !one.driver.is_idle();
         let mut idle = !self.cards.iter().flatten().any(waiting);
-        let mut fds = vec![PollFd::from_borrowed_fd(self.bell.fd(), PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&*self.bell, PollFlags::IN)];
         for one in self.cards.iter_mut().flatten() {
             match one.wire.wait() {
                 Some(fd) => fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN)),
@@ -185,8 +192,27 @@ impl Simulation {
         }
         // a cable that cannot wake us is looked at again soon; a signal only wakes us early
         let _ = poll(&mut fds, (!idle).then_some(&SLEEP));
-        self.bell.disarm();
+        let broken = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        if fds.iter().any(|fd| fd.revents().intersects(broken)) {
+            // an interface that is gone stays so
+            std::thread::sleep(GONE);
+        }
+        drop(fds);
+        self.bell.get_up();
         self.woken = (Instant::now(), self.model.now());
+    }
+
+    /// Takes a command, if there is one; whether there was.
+    fn obey_next(&mut self) -> Result<bool, Ended> {
+        match self.commands.try_recv() {
+            Ok(command) => {
+                self.obey(command);
+                self.busy = self.model.now();
+                Ok(true)
+            }
+            Err(TryRecvError::Empty) => Ok(false),
+            Err(TryRecvError::Disconnected) => Err(Ended),
+        }
     }
 
     fn obey(&mut self, command: Command) {

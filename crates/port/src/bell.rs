@@ -1,12 +1,12 @@
-//! Wakes a worker that sleeps.
+//! Wakes a thread that sleeps.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// One worker's bell, for the workers that put packets into its rings. Ringing costs a system call
-/// only while the owner sleeps.
+/// One thread's bell, for those that put packets or commands where it looks for them. Ringing costs
+/// a system call only while the owner sleeps.
 #[derive(Debug)]
 pub struct Bell {
     asleep: AtomicBool,
@@ -25,7 +25,7 @@ impl Bell {
         })
     }
 
-    /// Wakes the owner if it sleeps; what was put into its rings before, it sees.
+    /// Wakes the owner if it sleeps; what was put there before, it sees.
     #[inline]
     pub fn ring(&self) {
         // between the ring's index before and the flag here; the sleeper does it the other way round
@@ -37,13 +37,13 @@ impl Bell {
     }
 
     /// Before a sleep; rings must be looked at once more afterwards.
-    pub(crate) fn lie_down(&self) {
+    pub fn lie_down(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// After a sleep.
-    pub(crate) fn get_up(&self) {
+    pub fn get_up(&self) {
         self.asleep.store(false, Ordering::Relaxed);
         // empty is what is wanted
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
