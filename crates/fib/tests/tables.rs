@@ -183,7 +183,7 @@ fn a_bulk_load_that_does_not_fit_says_what_is_missing() {
 
 #[test]
 fn more_specific_prefixes_are_found_at_every_length() {
-    let (mut writer, _handle, ids) = fib(tables4()[0].clone(), 1);
+    let (mut writer, _handle, ids) = fib(tables4()[0], 1);
     let mut random = Random(7);
     // close together, so that many lie inside others
     let mut prefix = || {
