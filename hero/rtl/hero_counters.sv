@@ -7,7 +7,7 @@ module hero_counters #(
     input  wire        sys_clk,
     input  wire        sys_rst,      // at least 64 cycles, while clear_n walks
     input  wire [ 5:0] clear_n,
-    // A frame enqueued: at most one in two cycles
+    // A frame enqueued: at most one in three cycles
     input  wire        fwd,
     input  wire        fwd_host,
     input  wire [ 5:0] fwd_route,
@@ -21,20 +21,23 @@ module hero_counters #(
     output reg  [31:0] event_count
 );
     (* ram_style = "block", no_rw_check *) reg [31:0] routes[0:63];
-    reg add;
-    reg [5:0] add_route;
-    reg [31:0] add_value;
+    reg add, store;
+    reg [5:0] add_route, store_route;
+    reg [31:0] add_value, store_value;
     reg beyond;
     reg [31:0] route_value;
     always @(posedge sys_clk) begin
         add <= fwd && !fwd_host;
         add_route <= fwd_route;
         add_value <= routes[fwd_route];
+        store <= add;
+        store_route <= add_route;
+        store_value <= add_value + 32'd1;
         route_value <= routes[route[5:0]];
         beyond <= route >= ROUTES[6:0];
         route_count <= beyond ? 32'd0 : route_value;
         if (sys_rst) routes[clear_n] <= 32'd0;
-        else if (add) routes[add_route] <= add_value + 32'd1;
+        else if (store) routes[store_route] <= store_value;
         host_count <= sys_rst ? 32'd0 : host_count + {31'd0, fwd && fwd_host};
     end
 

@@ -225,7 +225,7 @@ async def frames_are_counted_by_route(dut):
         for _ in range(count):
             dut.fwd_route.value = route
             await b.pulse("fwd", 1)
-            await b.cycles(1)
+            await b.cycles(2)
     dut.fwd_host.value = 1
     for _ in range(9):
         await b.pulse("fwd", 1)  # in each cycle, with the number of a route: the host's alone counts

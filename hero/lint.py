@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""Lints hero/rtl with Verilator (-Wall, any warning is an error): each module alone, and the system with both buses and
+3, 16 and 64 routes; and elaborates the system with Icarus."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERO = Path(__file__).resolve().parent
+RTL = HERO / "rtl"
+VENV = Path(os.environ.get("HERO_VENV", HERO.parent / "target" / "hero" / "venv"))
+
+
+def main():
+    roots = sorted(VENV.glob("lib/python3*/site-packages/verilator"))
+    if not roots:
+        sys.exit(f"lint.py: no Verilator in {VENV}: run scripts/deps-hero, or set HERO_VENV")
+    environment = os.environ | {"VERILATOR_ROOT": str(roots[-1])}
+    verilator = [roots[-1] / "bin" / "verilator_bin", "--lint-only", "-Wall", "--quiet", "-y", RTL, "+libext+.sv",
+                 RTL / "hero_pkg.sv"]
+    modules = sorted(p.stem for p in RTL.glob("*.sv") if p.stem != "hero_pkg")
+    runs = [[*verilator, "--top-module", m, RTL / f"{m}.sv"] for m in modules]
+    runs += [[*verilator, f"-GBUS={bus}", f"-GROUTES={routes}", "--top-module", "hero_system", RTL / "hero_system.sv"]
+             for bus in (0, 1) for routes in (3, 16, 64)]
+    runs.append(["iverilog", "-g2012", "-Wall", "-Wno-timescale", "-t", "null", "-y", RTL, "-Y", ".sv", "-s", "hero_system",
+                 RTL / "hero_pkg.sv", RTL / "hero_system.sv"])
+    failed = 0
+    for run in runs:
+        result = subprocess.run(run, env=environment, capture_output=True, text=True)
+        said = "\n".join(line for line in (result.stdout + result.stderr).splitlines() if not line.startswith("- "))
+        if result.returncode or said:
+            failed += 1
+            print(said, file=sys.stderr)
+    print(f"{len(modules)} modules, {failed} of {len(runs)} runs with warnings")
+    sys.exit(failed != 0)
+
+
+main()
