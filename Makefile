@@ -3,8 +3,10 @@
 PYTHON := /usr/bin/python3
 CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
+HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build demo test unit conformance integration bench bench-veth bench-latency bench-fib bench-engine bench-tester lint fmt clean
+.PHONY: help deps build demo test unit conformance integration bench bench-veth bench-latency bench-fib bench-engine bench-tester \
+	bench-hero hero-deps hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -18,7 +20,7 @@ build: deps ## Build the release binary
 demo: build ## Forward real traffic between namespaces and show it
 	@scripts/as-root $(BORA) lab demo
 
-test: lint unit build conformance integration ## Everything that must pass
+test: lint unit build hero-test conformance integration ## Everything that must pass
 
 lint: deps ## Formatting and lints
 	$(CARGO) fmt --all --check
@@ -35,7 +37,7 @@ integration: build ## Whole-router tests in namespaces
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone" -n 3 --dist loadscope
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m alone
 
-bench: bench-veth bench-latency bench-fib bench-engine bench-tester ## All benchmarks
+bench: bench-veth bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
 
 bench-veth: build ## kernel, express and engine on veth, side by side
 	$(CARGO) build --release -p bora-bench
@@ -63,6 +65,29 @@ bench-tester: deps ## The tester's ways to send, beside DPDK and the kernel's ow
 	@scripts/deps-bench
 	$(CARGO) build --release -p bora-bench --bin bench-tester
 	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-tester $(ARGS)
+
+hero-deps:
+	@scripts/deps-hero
+
+hero-lint: hero-deps ## HERO: Verilator's lint of all modules
+	$(HERO) hero/lint.py
+
+hero-formal: hero-deps ## HERO: proofs of its properties, and planted faults they must find
+	$(HERO) hero/formal/run.py
+
+hero-tb: hero-deps ## HERO: benches of the modules and of the system, on simulators
+	$(HERO) -m pytest hero -q -n 2 --dist loadfile -m "not long"
+
+hero-test: hero-lint hero-formal hero-tb ## HERO: what must pass
+
+hero-regress: hero-test ## HERO: the long runs
+	$(HERO) -m pytest hero -q -n 2 --dist loadfile -m long
+
+hero-syn: hero-deps ## HERO: resources and Fmax (ECP5), written to hero/syn/REPORT.md
+	$(HERO) hero/syn/run.py
+
+bench-hero: hero-deps ## HERO: throughput, latency and priorities of four cards
+	$(HERO) hero/bench/run.py $(ARGS)
 
 fmt: ## Format the code
 	$(CARGO) fmt --all

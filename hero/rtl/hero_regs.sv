@@ -219,6 +219,37 @@ module hero_regs #(
                 default: s_axil_rdata <= word;
             endcase
     wire unused = &{1'b0, s_axil_awaddr[1:0], s_axil_araddr[1:0], CLASS, NEXTHOP_MAC};
+
+`ifdef FORMAL
+    reg past = 0;  // the last cycle was none of reset
+    always @(posedge sys_clk) past <= !sys_rst;
+    initial assume (sys_rst);
+    always @* if (sys_rst) assume (core_rst);
+    wire running = past && !sys_rst;
+
+    // The bus waits as it must, and so do the responses (P9); one a request
+    reg reads = 0;  // reads under way
+    always @(posedge sys_clk) begin
+        reads <= !sys_rst && (s_axil_arvalid && s_axil_arready || reads && !(s_axil_rvalid && s_axil_rready));
+        if (running) begin
+            if ($past(s_axil_bvalid && !s_axil_bready)) assert (s_axil_bvalid && $stable(s_axil_bresp));
+            if ($past(s_axil_rvalid && !s_axil_rready)) assert (s_axil_rvalid && $stable(s_axil_rdata));
+            assert (s_axil_awready == s_axil_wready);
+            assert ((reading & (reading - 5'd1)) == 5'd0);
+            assert (reads == (reading != 5'd0 || s_axil_rvalid) && !(reading != 5'd0 && s_axil_rvalid));
+        end
+    end
+
+    // No event is lost: it stays in IRQ_UNMASKED until a read of IRQ_MASKED shows it
+    integer e;
+    always @(posedge sys_clk)
+        if (past && !$past(core_rst) && !core_rst)
+            for (e = 0; e < 8; e = e + 1) begin
+                if ($past(raised[e])) assert (unmasked[e]);
+                if ($past(unmasked[e]) && !unmasked[e])
+                    assert (s_axil_rvalid && s_axil_rdata[e] && $past(n) == IRQ_MASKED);
+            end
+`endif
 endmodule
 
 `default_nettype wire

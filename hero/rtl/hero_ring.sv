@@ -2,7 +2,10 @@
 // descriptors out in order. Two vectors can wait; 64 descriptors are held.
 `default_nettype none
 
-module hero_ring (
+module hero_ring #(
+    parameter DESCRIPTORS = 64,  // held; power of two
+    parameter VECTOR = 32  // descriptors of a vector, at most
+) (
     input  wire        sys_clk,
     input  wire        sys_rst,
     // A vector given: {address 31:8, count 7:0}
@@ -35,18 +38,19 @@ module hero_ring (
     reg [29:0] first, second;  // {address 31:8, count 5:0}
     reg [1:0] vectors;
     wire [7:0] count = vector[7:0];
-    assign taken = give && count != 8'd0 && count <= 8'd32 && vectors != 2'd2;
+    assign taken = give && count != 8'd0 && {24'd0, count} <= VECTOR && vectors != 2'd2;
     assign refused = give && !taken;
     assign free = 2'd2 - vectors;
     wire [29:0] given = {vector[31:8], vector[5:0]};
 
     // Descriptors: those of a vector count when its last one is there without error.
-    (* ram_style = "block" *) reg [47:0] memory[0:63];
+    (* ram_style = "block" *) reg [47:0] memory[0:DESCRIPTORS-1];
     reg [47:0] front;
-    reg [6:0] head, tail;  // tail: written and whole
+    localparam AW = $clog2(DESCRIPTORS);
+    reg [AW:0] head, tail;  // tail: written and whole
     reg [5:0] offset;
-    wire [6:0] level = tail - head;
-    wire [6:0] place = tail + {1'b0, offset};
+    wire [AW:0] level = tail - head;
+    wire [AW-1:0] place = tail[AW-1:0] + offset[AW-1:0];
 
     reg asked, fetching;
     wire finished = rvalid && rlast;
@@ -54,18 +58,18 @@ module hero_ring (
     assign addr = {first[29:6], 8'd0};
     assign beats = {3'd0, first[5:0]};
     assign rready = 1'b1;
-    assign held = {1'b0, level};
+    assign held = {{7 - AW{1'b0}}, level};
     assign failed = finished && err;
     assign failed_count = first[5:0];
     assign {len, buffer} = front;
 
     always @(posedge sys_clk) begin
-        if (rvalid) memory[place[5:0]] <= rdata[47:0];
-        front <= memory[head[5:0]];
+        if (rvalid) memory[place] <= rdata[47:0];
+        front <= memory[head[AW-1:0]];
     end
 
     reg was_empty;
-    wire empty = level == 7'd0 && vectors == 2'd0;
+    wire empty = level == 0 && vectors == 2'd0;
     assign used_up = empty && !was_empty;
 
     always @(posedge sys_clk) begin
@@ -81,20 +85,20 @@ module hero_ring (
         if (gnt) begin
             asked <= 1'b0;
             fetching <= 1'b1;
-        end else if (!asked && !fetching && vectors != 2'd0 && level <= 7'd32) asked <= 1'b1;
+        end else if (!asked && !fetching && vectors != 2'd0 && {24'd0, held} <= DESCRIPTORS - VECTOR) asked <= 1'b1;
         if (rvalid) offset <= offset + 6'd1;
         if (finished) begin
             fetching <= 1'b0;
             offset <= 6'd0;
-            if (!err) tail <= tail + {1'b0, first[5:0]};
+            if (!err) tail <= tail + first[AW:0];
         end
-        if (pop) head <= head + 7'd1;
-        valid <= level != 7'd0 && !pop;  // a cycle later than `level`, as `front` is
+        if (pop) head <= head + 1'b1;
+        valid <= level != 0 && !pop;  // a cycle later than `level`, as `front` is
         was_empty <= empty;
         if (sys_rst) begin
             vectors <= 2'd0;
-            head <= 7'd0;
-            tail <= 7'd0;
+            head <= 0;
+            tail <= 0;
             offset <= 6'd0;
             asked <= 1'b0;
             fetching <= 1'b0;
@@ -102,7 +106,65 @@ module hero_ring (
             was_empty <= 1'b1;
         end
     end
-    wire unused = &{1'b0, rdata[63:48], place[6]};
+    wire unused = &{1'b0, rdata[63:48]};
+
+`ifdef FORMAL
+    reg past = 0;  // the last cycle was none of reset
+    always @(posedge sys_clk) past <= !sys_rst;
+    initial assume (sys_rst);
+    wire running = past && !sys_rst;
+
+    // The DMA master: as many words as asked, after the grant
+    always @* begin
+        if (gnt) assume (req);
+        if (rvalid) assume (fetching && rlast == (offset + 6'd1 == first[5:0]));
+        if (pop) assume (valid);
+    end
+
+    // Nothing is overwritten that was not handed out, and nothing handed out that is not there
+    wire [7:0] room = DESCRIPTORS[7:0] - held;
+    always @(posedge sys_clk)
+        if (running) begin
+            assert (held <= DESCRIPTORS[7:0] && {2'b0, offset} <= room);
+            assert (vectors != 2'd3);
+            if (vectors != 2'd0) assert (first[5:0] != 6'd0 && first[5:0] <= VECTOR[5:0]);
+            if (vectors == 2'd2) assert (second[5:0] != 6'd0 && second[5:0] <= VECTOR[5:0]);
+            if (asked || fetching) assert (vectors != 2'd0 && {2'b0, first[5:0]} <= room);
+            assert (!(asked && fetching));
+            if (fetching) assert (offset < first[5:0]);
+            else assert (offset == 6'd0);
+            if (valid) assert (level != 0);
+            if ($past(req && !gnt)) assert (req && $stable(addr) && $stable(beats));
+            if ($past(failed && !pop)) assert ($stable(level));
+        end
+
+    // A descriptor, whichever the solver chooses, comes out unchanged and in its turn
+    (* anyseq *) wire mark;
+    reg marked = 0, whole = 0;  // whole: its vector was read
+    reg [AW:0] ahead;  // places before it
+    reg [AW-1:0] marked_at;
+    reg [47:0] descriptor;
+    wire mark_now = mark && rvalid && !marked;
+    wire out = marked && pop && ahead == 0;
+    always @(posedge sys_clk) begin
+        if (mark_now) begin
+            marked <= 1;
+            marked_at <= place;
+            descriptor <= rdata[47:0];
+            ahead <= level + offset[AW:0] - {{AW{1'b0}}, pop};
+        end else if (marked && pop) ahead <= ahead - 1'b1;
+        if (finished && !err && (marked || mark_now)) whole <= 1;
+        if (out || finished && err && !whole) {marked, whole} <= 2'b00;
+        if (sys_rst) {marked, whole} <= 2'b00;
+        if (running) assert (marked || !whole);
+        if (running && marked) begin
+            assert (memory[marked_at] == descriptor && marked_at == head[AW-1:0] + ahead[AW-1:0]);
+            assert (whole ? ahead < level : fetching && ahead >= level && ahead < level + offset[AW:0]);
+            if (valid && ahead == 0) assert (front == descriptor);
+            if (out) assert (whole && {len, buffer} == descriptor);
+        end
+    end
+`endif
 endmodule
 
 `default_nettype wire
