@@ -452,3 +452,7 @@ fn receive(
     }
     Ok((count, false))
 }
+
+#[cfg(test)]
+#[path = "driver_tests.rs"]
+mod tests;

@@ -8,6 +8,8 @@ mod counters;
 mod device;
 mod driver;
 mod model;
+#[cfg(test)]
+mod plain;
 mod port;
 mod queue;
 mod registers;

@@ -98,7 +98,7 @@ impl Ring {
         self.card * AREA + area + self.which as u32 * octets
     }
 
-    fn completion_address(&self, number: u64) -> u32 {
+    pub(super) fn completion_address(&self, number: u64) -> u32 {
         self.base(0, COMPLETIONS) + (number % SLOTS) as u32 * 8
     }
 
@@ -180,38 +180,8 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
+    use super::super::plain::Plain;
     use super::*;
-
-    /// A card that is memory only, with the last value of each register.
-    struct Plain {
-        memory: Vec<u8>,
-        registers: [u32; 64],
-    }
-
-    impl Device for Plain {
-        fn read(&mut self, register: u8) -> u32 {
-            self.registers[usize::from(register)]
-        }
-        fn write(&mut self, register: u8, value: u32) {
-            self.registers[usize::from(register)] = value;
-        }
-        fn memory(&self) -> &[u8] {
-            &self.memory
-        }
-        fn memory_mut(&mut self) -> &mut [u8] {
-            &mut self.memory
-        }
-        fn now(&self) -> u64 {
-            0
-        }
-    }
-
-    fn plain() -> Plain {
-        Plain {
-            memory: vec![0xFF; 4 * AREA as usize],
-            registers: [0; 64],
-        }
-    }
 
     /// What a card does with the vector it was given last: it completes all of it.
     fn complete(card: &mut Plain, ring: &Ring, number: &mut u64, octets: u16) {
@@ -228,7 +198,7 @@ mod tests {
 
     #[test]
     fn vectors_are_completed_in_order_over_many_passes() {
-        let mut card = plain();
+        let mut card = Plain::new();
         for which in [Which::Low, Which::High, Which::Transmit] {
             let mut ring = Ring::new(&mut card, 3, which);
             assert_eq!(ring.take(&card), Ok(None), "no completion is there yet");
@@ -251,7 +221,7 @@ mod tests {
 
     #[test]
     fn descriptors_are_as_the_reference_says() {
-        let mut card = plain();
+        let mut card = Plain::new();
         let mut ring = Ring::new(&mut card, 1, Which::High);
         ring.give(&mut card, &[60, 1514]);
         let given = card.registers[usize::from(RXHI_DESC)];
@@ -267,7 +237,7 @@ mod tests {
 
     #[test]
     fn areas_do_not_overlap() {
-        let mut card = plain();
+        let mut card = Plain::new();
         let mut areas = Vec::new();
         for number in 0..4 {
             for which in [Which::Low, Which::High, Which::Transmit] {
@@ -289,7 +259,7 @@ mod tests {
     #[test]
     fn another_buffer_or_length_is_noticed() {
         for (address, octets) in [(8, 60), (0, 2049)] {
-            let mut card = plain();
+            let mut card = Plain::new();
             let mut ring = Ring::new(&mut card, 0, Which::Low);
             ring.give(&mut card, &[2048]);
             let word = u64::from(ring.buffer(0) + address) | octets << 32 | 1 << 50;
