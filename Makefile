@@ -6,7 +6,7 @@ BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build demo test unit conformance integration bench bench-veth bench-latency bench-fib bench-engine bench-tester \
-	bench-hero hero-deps hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
+	bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -26,16 +26,16 @@ lint: deps ## Formatting and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-unit: deps ## Unit and property tests
-	$(CARGO) test --workspace --quiet
+unit: deps hero-model ## Unit and property tests
+	HERO_REQUIRED=1 $(CARGO) test --workspace --quiet
 
 conformance: build ## RFC behaviour: the kernel, the engine and express
 	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
 
-integration: build ## Whole-router tests in namespaces
+integration: build hero-model ## Whole-router tests in namespaces
 	@scripts/deps-browser
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone" -n 3 --dist loadscope
-	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m alone
+	@scripts/as-root env HERO_REQUIRED=1 $(PYTHON) -m pytest tests/integration -q -m alone
 
 bench: bench-veth bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
 
@@ -68,6 +68,9 @@ bench-tester: deps ## The tester's ways to send, beside DPDK and the kernel's ow
 
 hero-deps:
 	@scripts/deps-hero
+
+hero-model: hero-deps ## HERO: the library with four simulated cards, for `bora run`
+	$(HERO) hero/model/build.py xbar
 
 hero-lint: hero-deps ## HERO: Verilator's lint of all modules
 	$(HERO) hero/lint.py
