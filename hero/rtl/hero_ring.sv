@@ -50,6 +50,7 @@ module hero_ring #(
     reg [AW:0] head, tail;  // tail: written and whole
     reg [5:0] offset;
     wire [AW:0] level = tail - head;
+    wire [7:0] whole_vector = {2'd0, first[5:0]};
     wire [AW-1:0] place = tail[AW-1:0] + offset[AW-1:0];
 
     reg asked, fetching;
@@ -90,7 +91,7 @@ module hero_ring #(
         if (finished) begin
             fetching <= 1'b0;
             offset <= 6'd0;
-            if (!err) tail <= tail + first[AW:0];
+            if (!err) tail <= tail + whole_vector[AW:0];
         end
         if (pop) head <= head + 1'b1;
         valid <= level != 0 && !pop;  // a cycle later than `level`, as `front` is
@@ -106,7 +107,7 @@ module hero_ring #(
             was_empty <= 1'b1;
         end
     end
-    wire unused = &{1'b0, rdata[63:48]};
+    wire unused = &{1'b0, rdata[63:48], whole_vector};
 
 `ifdef FORMAL
     reg past = 0;  // the last cycle was none of reset
@@ -122,6 +123,7 @@ module hero_ring #(
     end
 
     // Nothing is overwritten that was not handed out, and nothing handed out that is not there
+    wire [7:0] offset_wide = {2'd0, offset};
     wire [7:0] room = DESCRIPTORS[7:0] - held;
     always @(posedge sys_clk)
         if (running) begin
@@ -151,7 +153,7 @@ module hero_ring #(
             marked <= 1;
             marked_at <= place;
             descriptor <= rdata[47:0];
-            ahead <= level + offset[AW:0] - {{AW{1'b0}}, pop};
+            ahead <= level + offset_wide[AW:0] - {{AW{1'b0}}, pop};
         end else if (marked && pop) ahead <= ahead - 1'b1;
         if (finished && !err && (marked || mark_now)) whole <= 1;
         if (out || finished && err && !whole) {marked, whole} <= 2'b00;
@@ -159,7 +161,7 @@ module hero_ring #(
         if (running) assert (marked || !whole);
         if (running && marked) begin
             assert (memory[marked_at] == descriptor && marked_at == head[AW-1:0] + ahead[AW-1:0]);
-            assert (whole ? ahead < level : fetching && ahead >= level && ahead < level + offset[AW:0]);
+            assert (whole ? ahead < level : fetching && ahead >= level && ahead < level + offset_wide[AW:0]);
             if (valid && ahead == 0) assert (front == descriptor);
             if (out) assert (whole && {len, buffer} == descriptor);
         end
