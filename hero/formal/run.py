@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -80,18 +81,25 @@ def main(names):
         sys.exit(f"run.py: no such proof: {', '.join(sorted(unknown))}")
     env = environment()
     wrong = 0
+    jobs = []
     for proof in (p for p in proofs if not names or p.stem in names):
         planted = faults(proof)
         if not planted:
             print(f"BAD  {proof.stem}: no planted fault")
             wrong += 1
-        for fault in [None, *planted]:
-            began = time.monotonic()
-            said = prove(proof, env, fault)
+        jobs += [(proof, fault) for fault in [None, *planted]]
+
+    def run(job):
+        began = time.monotonic()
+        return job, prove(job[0], env, job[1]), time.monotonic() - began
+
+    # Solvers use one processor each.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (proof, fault), said, seconds in pool.map(run, jobs):
             good = said == ("FAIL" if fault else "PASS")
             wrong += not good
             what = f"{proof.stem} with {fault[0]}" if fault else proof.stem
-            print(f"{'ok  ' if good else 'BAD '} {what}: {said} ({time.monotonic() - began:.0f} s)", flush=True)
+            print(f"{'ok  ' if good else 'BAD '} {what}: {said} ({seconds:.0f} s)", flush=True)
     if wrong:
         sys.exit(f"run.py: {wrong} of the proofs and planted faults are not as they must be")
 
