@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from lib.bora import binary
 from lib.hero import CARDS, HeroNetwork, model
 from lib.netns import inside
 from lib.ping import ping
@@ -356,3 +357,29 @@ def test_a_card_behind_which_nobody_answers_any_more(fast):
         wait_for("the fast path again", lambda: on_fast_path(fast, "203.0.113.0/24"))
         by_card = fast.card(0, "fast_path")
         wait_for("packets by the card", lambda: fast.card(0, "fast_path") > by_card + 100)
+
+
+@pytest.mark.skipif(os.cpu_count() < 2, reason="needs two CPUs")
+def test_two_workers_and_a_port_that_is_removed(say, tmp_path):
+    """Both workers use every card; a card taken away by `bora apply` takes its routes along, the others go on."""
+    needs_model()
+    network = HeroNetwork(more=("--cores", "0,1"))
+    try:
+        with Parts() as parts:
+            assert ping(network.hosts[0], "10.0.1.2", 2) and ping(network.hosts[0], "10.0.2.2", 2)
+            sinks = [parts.add(Sink(network.hosts[target], f"10.0.{target}.2")) for target in (1, 2)]
+            flows = [parts.add(Flow(network.hosts[0], f"10.0.{target}.2", 100)) for target in (1, 2)]
+            for target in (1, 2):
+                wait_for("both on the fast path", lambda: ("hero0", f"10.0.{target}.2/32") in network.fast())
+            head, *ports = network.router.exec(binary(), "save").stdout.split("[[port]]")
+            kept = [port for port in ports if "hero:1," not in port]
+            assert len(kept) == CARDS - 1
+            (tmp_path / "bora.toml").write_text("[[port]]".join([head, *kept]))
+            say(network.router.exec(binary(), "apply", str(tmp_path / "bora.toml")).stdout.strip())
+            assert ("hero0", "10.0.1.2/32") not in network.fast()
+            assert ("hero0", "10.0.2.2/32") in network.fast()
+            flows[1].close()
+            wait_for("last packet", lambda: len(sinks[1].numbers) == flows[1].sent)
+        network.bora.check_conservation(30)
+    finally:
+        network.close()
