@@ -14,6 +14,7 @@ from lib.netns import run
 
 pytestmark = pytest.mark.bora
 REPORT = Path(__file__).parent / "data" / "report.json"
+EXAMPLES = sorted((bora.ROOT / "docs" / "examples").glob("*.html"))
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -22,12 +23,12 @@ FLAGS = [
 
 
 class Page(HTMLParser):
-    """Script elements with their JSON, and the marks of each plot."""
+    """Script elements with their JSON; of each plot its marks, lines and ticks, with their places."""
 
     def __init__(self, text):
         super().__init__()
-        self.data, self.marks, self.outside = {}, {}, []
-        self._script = self._svg = None
+        self.data, self.marks, self.lines, self.ticks, self.outside = {}, {}, {}, {}, []
+        self._script = self._svg = self._line = self._tick = None
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
@@ -37,19 +38,40 @@ class Page(HTMLParser):
             self._script = attrs["id"]
         if tag == "svg":
             self._svg = attrs["id"]
-            self.marks[self._svg] = 0
-        if self._svg and attrs.get("class") == "mark":
+            self.marks[self._svg], self.lines[self._svg] = 0, {}
+            self.ticks[self._svg] = {"x": [], "y": []}
+        if self._svg:
+            self._drawn(tag, attrs, attrs.get("class", ""))
+
+    def _drawn(self, tag, attrs, kind):
+        if kind == "mark":
             self.marks[self._svg] += 1
+        if tag == "path" and kind.startswith("line"):
+            self._line = attrs["d"]
+        if tag == "text" and kind.startswith("tick"):
+            # labels stand 4 below what they are of
+            self._tick = ("y", float(attrs["y"]) - 4) if kind == "tick end" else ("x", float(attrs["x"]))
 
     def handle_endtag(self, tag):
         if tag == "script":
             self._script = None
         if tag == "svg":
             self._svg = None
+        if tag == "path":
+            self._line = None
+        if tag == "text":
+            self._tick = None
 
     def handle_data(self, data):
         if self._script:
             self.data[self._script] = json.loads(data)
+        if self._line:
+            # the line's title
+            places = re.findall(r"[ML]([\d.]+) ([\d.]+)", self._line)
+            self.lines[self._svg][data] = [(float(x), float(y)) for x, y in places]
+        if self._tick:
+            axis, place = self._tick
+            self.ticks[self._svg][axis].append((place, data))
 
     def plots(self, title):
         """The plots with such a title, in order."""
@@ -173,6 +195,70 @@ def test_saturation_has_its_interval(page, report):
     for point, test in zip(plot["series"][0]["points"], of_method(report, "saturation"), strict=True):
         finding = test["findings"][0]
         assert (point["y"], point["bounds"]) == (finding["value"], [finding["low"], finding["high"]])
+
+
+def test_examples_are_there():
+    """Without any, the test below would have nothing to fail for."""
+    assert len(EXAMPLES) >= 2
+
+
+@pytest.mark.parametrize("html", EXAMPLES, ids=[html.stem for html in EXAMPLES])
+def test_example(html, tmp_path):
+    """The page has the results of the file beside it, and its throughput plots show them."""
+    page = opened(html, tmp_path)
+    report = json.loads(html.with_suffix(".json").read_text(encoding="utf-8"))
+    assert page.data["report"] == report
+    wanted = filter(None, map(throughput_lines, groups(of_method(report, "throughput"))))
+    plots = page.plots("Throughput against frame size")
+    for plot, shown in zip(plots, wanted, strict=True):
+        lines, tolerance = read_back(page, plot["id"])
+        assert set(lines) == set(shown)
+        for name, points in shown.items():
+            assert [size for size, _ in lines[name]] == [size for size, _ in points]
+            values = [value for _, value in points]
+            assert [value for _, value in lines[name]] == pytest.approx(values, abs=tolerance)
+
+
+def groups(tests):
+    """The tests of each name and IP version, in the order of the first of each."""
+    found = {}
+    for test in tests:
+        found.setdefault((test["name"], test["family"]), []).append(test)
+    return found.values()
+
+
+def throughput_lines(tests):
+    """What a throughput plot has to show: frame sizes and rates by the name of the line."""
+    lines = {}
+    for test in tests:
+        for finding in test["findings"]:
+            if finding["value"] is not None:
+                lines.setdefault(finding["goal"], []).append((test["frames"], finding["value"]))
+        if test["line_rate"]:
+            rate = test["line_rate"] * test["senders"]
+            lines.setdefault("line rate", []).append((test["frames"], rate))
+    return lines
+
+
+def read_back(page, plot):
+    """The lines of a plot as the eye reads them, by its ticks; and how exact that is."""
+    ticks = page.ticks[plot]
+    (bottom, low), *_, (top, high) = ticks["y"]
+    step = (number(high) - number(low)) / (top - bottom)
+
+    def read(x, y):
+        _, name = min(ticks["x"], key=lambda tick: abs(tick[0] - x))
+        return name, number(low) + (y - bottom) * step
+
+    lines = {name: [read(*place) for place in places] for name, places in page.lines[plot].items()}
+    # places are rounded to a tenth: that of the point, and those of the ticks
+    return lines, 0.15 * abs(step)
+
+
+def number(label):
+    """`1.5 M`."""
+    digits, _, prefix = label.partition(" ")
+    return float(digits) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[prefix]
 
 
 def test_no_report(tmp_path):
