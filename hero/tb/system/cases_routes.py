@@ -78,7 +78,7 @@ async def any_rules(dut):
             await bench.quiet()
 
 
-async def change(bench, card, writes):
+async def change(bench, card, writes, rng):
     """Writes under traffic. Of a frame that is on the wire meanwhile, any state between the writes may decide; of one
     that comes later, only the last."""
     states = [bench.models[card]]
@@ -90,7 +90,7 @@ async def change(bench, card, writes):
     await Timer(12, "us")  # the longest frame begun before
     for register, value in writes:
         await bench.write(card, register, value)
-        await Timer(bench.seeds.randrange(1500), "ns")
+        await Timer(rng.randrange(1, 1500), "ns")
     del bench.variants[card]
 
 
@@ -99,7 +99,6 @@ async def changes_under_traffic(dut):
     """A frame is forwarded by the old rule or the new one, or by none in between; never by half of one."""
     async with Bench(dut) as bench:
         traffic = Traffic(SEED)
-        bench.seeds = traffic.rng
         plans = {card: Plan(bench, card, traffic) for card in bench.cards[:2]}
         running = True
 
@@ -114,7 +113,7 @@ async def changes_under_traffic(dut):
                 kinds = traffic.rng.choice(((1, 0), (0, 1), (2, 1)))
                 writes = [word for _ in range(kinds[0]) for word in plan.route(traffic.rng.randrange(bench.routes))]
                 writes += [word for _ in range(kinds[1]) for word in plan.klass(traffic.rng.randrange(4))]
-                await change(bench, card, writes + [(reg.CMD, plan.model.read(reg.CMD) | reg.CMD_COMMIT)])
+                await change(bench, card, writes + [(reg.CMD, plan.model.read(reg.CMD) | reg.CMD_COMMIT)], traffic.rng)
         running = False
         for feeder in feeders:
             await feeder
