@@ -6,8 +6,8 @@ A proof is MODULE.sby or MODULE-WHAT.sby; @RTL@ in it is hero/rtl. A planted fau
 
     # fault NAME: OLD -> NEW
 
-in it: with OLD, which must be there exactly once, replaced in one of the proof's files, the proof must fail. (Or a macro
-PLANT_NAME in hero/rtl/MODULE.sv, which is then defined.) A proof without a fault is an error: it might say nothing."""
+in it: with OLD, which must be there exactly once, replaced in one of the proof's files, the proof must fail.
+A proof without a fault is an error: it might say nothing."""
 
 import os
 import re
@@ -38,11 +38,10 @@ def environment():
 
 
 def faults(sby):
-    """The planted faults of a proof: [(name, file, old, new)]; file is None for a macro."""
+    """The planted faults of a proof: [(name, file, old, new)]."""
     text = sby.read_text()
     sources = [RTL / name for name in re.findall(r"^@RTL@/(\w+\.sv)$", text, flags=re.M)]
-    macros = re.findall(r"\bPLANT_\w+", (RTL / f"{sby.stem.split('-')[0]}.sv").read_text())
-    found = [(name, None, None, None) for name in dict.fromkeys(macros)]
+    found = []
     for name, old, new in re.findall(r"^# fault (\w+): (.+?) -> (.*)$", text, flags=re.M):
         places = [source for source in sources for _ in range(source.read_text().count(old))]
         if len(places) != 1:
@@ -61,8 +60,6 @@ def prove(sby, env, fault=None):
         mutant = work / source.name
         mutant.write_text(source.read_text().replace(old, new))
         text = text.replace(f"@RTL@/{source.name}", str(mutant))
-    elif fault:
-        text = re.sub(r"^read -formal\b", f"read -formal -D{name}", text, flags=re.M)
     job = work / "job.sby"
     job.write_text(text.replace("@RTL@", str(RTL)))
     result = subprocess.run(["yowasp-sby", "-f", "-d", str(work / "job"), str(job)], env=env,
