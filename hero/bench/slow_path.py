@@ -50,7 +50,7 @@ def saturation(report, quick):
     report.table(f"One flow at its highest load without loss, the slow path with a CPU of {SERVICE} ns a packet",
                  ("size, B", "wire, kpps", "fast: kpps", "Mbit/s of frames", "mean latency, us", "longest",
                   "slow: kpps", "Mbit/s of frames", "mean latency, us", "longest", "slow / fast"), rows)
-    ticks = list(SIZES[2:])
+    ticks = [64, *SIZES[2:]]
     return [
         Panel("Forwarded without loss (as Fig. 9), one flow", "frame size, B", "kpps",
               [*rates.items(), ("paper's text: slow path", [(64, PAPER)], "cross")], x_ticks=ticks),
@@ -167,7 +167,7 @@ def vectors(report, quick):
             rows.append((name, size, *(f"{x:.3f}" for x in rates), f"{wire:.3f}", f"{rates[2] / rates[0]:.2f}"))
         limit = [(size, 4 * size / (size + OVERHEAD)) for size in SIZES]
         panels.append(Panel(f"{name[0].upper()}{name[1:]} (as Fig. 6)", "frame size, B", "Gbit/s of frames, four cards",
-                            [*curves.items(), ("wire speed", limit, "dashed")], x_ticks=list(SIZES[2:])))
+                            [*curves.items(), ("wire speed", limit, "dashed")], x_ticks=[64, *SIZES[2:]]))
     report.table("Descriptors: Mpps of four cards over PCI-X at 133 MHz", ("direction", "size, B", "vectors of 32",
           "vectors of 8", "single", "wire", "single / 32"), rows)
     return panels
