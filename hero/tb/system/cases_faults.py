@@ -105,7 +105,7 @@ async def high_priority_first(dut):
 @cocotb.test()
 async def rings_wrap(dut):
     """More frames than a completion ring has words: the phase tells old from new."""
-    async with Bench(dut) as bench:
+    async with Bench(dut, poll=15_000) as bench:
         traffic, card = Traffic(), bench.cards[0]
         await bench.set_class(card, 3, tos=(0xB8, 0xFF))
         await bench.commit(card)
