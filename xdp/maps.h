@@ -111,20 +111,26 @@ static __always_inline struct bora_counters *counters_of(__u32 port)
 	return bpf_map_lookup_elem(&counters, &port);
 }
 
-/* Up to the kernel, unless the reason has a budget and it is spent. */
-static __always_inline int pass(struct bora_counters *count, __u32 reason)
+/*
+ * Bounds an index at its use. The verifier of Linux 6.12 and earlier forgets what it knew of a 32-bit
+ * value once that has been on the stack, and the compiler puts there what it likes.
+ */
+static __always_inline __u32 bounded(__u32 reason)
 {
-	struct bora_budget *used;
-	__u64 now;
+	barrier_var(reason);
+	return reason < BORA_REASONS ? reason : BORA_NO_LEASE;
+}
 
-	if (reason < BORA_FIRST_BUDGET) {
-		count->passed[reason]++;
+/* Transit traffic that needs Linux: up to the kernel, unless the budget of the reason is spent. */
+static __noinline int pass_within_budget(struct bora_counters *count, __u32 reason)
+{
+	__u32 key = bounded(reason);
+	struct bora_budget *used = bpf_map_lookup_elem(&budgets, &key);
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	if (!used || !count)
 		return XDP_PASS;
-	}
-	used = bpf_map_lookup_elem(&budgets, &reason);
-	if (!used)
-		return XDP_PASS;
-	now = bpf_ktime_get_coarse_ns();
+	reason = bounded(reason);
 	if (now - used->window_start >= BORA_BUDGET_WINDOW_NS) {
 		used->window_start = now;
 		used->used = 0;
@@ -135,6 +141,15 @@ static __always_inline int pass(struct bora_counters *count, __u32 reason)
 	}
 	used->used++;
 	count->passed[reason]++;
+	return XDP_PASS;
+}
+
+/* Up to the kernel: freely, or within the budget of the reason. */
+static __always_inline int pass(struct bora_counters *count, __u32 reason)
+{
+	if (reason >= BORA_FIRST_BUDGET)
+		return pass_within_budget(count, reason);
+	count->passed[bounded(reason)]++;
 	return XDP_PASS;
 }
 
