@@ -228,3 +228,20 @@ def test_plain_transit_is_whole(net, size, protocol):
 def test_short_frame_dropped(net, length):
     """A frame that ends within its headers is dropped."""
     net.exchange(net.frame(good(net))[:length])
+
+
+@pytest.mark.parametrize("scope", ["r0", "r1", "all"])
+def test_disable_ipv6(net, scope):
+    """Linux (ip6_rcv_core): where IPv6 is disabled it does not come in, nor go out for want of neighbours."""
+    for link in range(3) if scope == "all" else [int(scope[1])]:
+        net.later(lambda link=link: net.configure_link(link))
+    net.route("2001:db8:dead::/48", f"via {net.host6(2)}", 6)
+    net.sysctl(f"ipv6/conf/{scope}/disable_ipv6", 1)
+    net.settle()
+    for port in net.hosts:
+        port.drain()
+    for destination in [net.behind6(1), "2001:db8:dead::9"] * 5:
+        net.hosts[0].send(net.frame(udp6(net.behind6(0), destination)))
+    assert net.probe(), "IPv4 is still forwarded"
+    forwarded = [host for host, frame in net.extra + net.collect() if frame[20] == 17 and host != 0]
+    assert forwarded == ([2] * 5 if scope == "r1" else []), "IPv6 came in or went out where it is disabled"

@@ -200,6 +200,8 @@ impl Model {
 
     fn address(&mut self, address: Address, gone: bool) {
         self.stale.device(address.device, "an address changed");
+        // the only word Linux gives when IPv6 is disabled on an interface
+        self.noticed.settings |= address.address.is_ipv6();
         if !gone {
             self.world.addresses.insert(address);
             return;

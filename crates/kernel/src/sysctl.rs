@@ -14,7 +14,9 @@ use crate::message::Link;
 pub struct InterfaceSettings {
     /// net.ipv4.conf.IFACE.forwarding.
     pub forwarding4: bool,
-    /// net.ipv6.conf.all.forwarding and net.ipv6.conf.IFACE.forwarding.
+    /// net.ipv6.conf.all.forwarding and net.ipv6.conf.IFACE.forwarding, and not
+    /// net.ipv6.conf.IFACE.disable_ipv6 (ip6_rcv_core(); writing `all` writes each interface's).
+    /// Nothing goes out either where that is set: Linux keeps no IPv6 neighbours there.
     pub forwarding6: bool,
     /// The larger of net.ipv4.conf.{all,IFACE}.rp_filter: 0 off, 1 strict, 2 loose (RFC 3704).
     pub rp_filter: u8,
@@ -93,9 +95,10 @@ struct AllSettings {
 fn interface(name: &str, all: &AllSettings) -> InterfaceSettings {
     let v4 = Interface::new("ipv4", name);
     let v6 = Interface::new("ipv6", name);
+    let disabled6 = v6.is_set("disable_ipv6");
     InterfaceSettings {
         forwarding4: v4.is_set("forwarding"),
-        forwarding6: all.forwarding6 && v6.is_set("forwarding"),
+        forwarding6: all.forwarding6 && v6.is_set("forwarding") && !disabled6,
         rp_filter: all.rp_filter.max(v4.number("rp_filter")).min(2) as u8,
         send_redirects4: all.send_redirects4 || v4.is_set("send_redirects"),
         accept_local: all.accept_local || v4.is_set("accept_local"),
