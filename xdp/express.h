@@ -58,11 +58,21 @@ static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct 
  * The longest prefix with an MTU may not be the longest of all; then Linux gets
  * a packet it would not have needed, which is slow but right.
  */
-static __always_inline bool exceeds_route_mtu(const struct packet *p)
+static __always_inline bool exceeds_route_mtu(const struct packet *p, bool v6)
 {
-	struct route_key key = { .length = 32, .address = p->ip4->daddr };
-	__u32 *mtu = bpf_map_lookup_elem(&route_mtus, &key);
+	__u32 *mtu;
 
+	if (!route_mtu_count[v6])
+		return false;
+	if (!v6) {
+		struct route_key key = { .length = 32, .address = p->ip4->daddr };
+
+		mtu = bpf_map_lookup_elem(&route_mtus, &key);
+	} else {
+		struct route_key6 key = { .length = 128, .address = p->ip6->daddr };
+
+		mtu = bpf_map_lookup_elem(&route_mtus6, &key);
+	}
 	return mtu && p->l3_length > *mtu;
 }
 
@@ -108,7 +118,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
 		return pass(count, BORA_SOURCE_CHECK);
 
-	if (!v6 && route_mtu_count && exceeds_route_mtu(p))
+	if (exceeds_route_mtu(p, v6))
 		return pass(count, BORA_TOO_BIG);
 
 	fill_lookup(p, v6, &fib);

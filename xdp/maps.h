@@ -56,7 +56,7 @@ struct {
 	__type(value, __u8);
 } local6 SEC(".maps");
 
-/* IPv4 prefixes whose route has an MTU of its own, which bpf_fib_lookup heeds only if locked. */
+/* Prefixes whose route has an MTU of its own, which bpf_fib_lookup heeds only if locked. */
 struct route_key {
 	__u32 length;
 	__be32 address;
@@ -68,8 +68,19 @@ struct {
 	__type(key, struct route_key);
 	__type(value, __u32); /* octets */
 } route_mtus SEC(".maps");
-/* How many there are; written by Bora (mmap). */
-volatile __u32 route_mtu_count;
+struct route_key6 {
+	__u32 length;
+	struct in6_addr address;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1 << 20);
+	__type(key, struct route_key6);
+	__type(value, __u32); /* octets */
+} route_mtus6 SEC(".maps");
+/* How many there are, IPv4 and IPv6; written by Bora (mmap). */
+volatile __u32 route_mtu_count[2];
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

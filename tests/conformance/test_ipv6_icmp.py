@@ -38,6 +38,18 @@ def test_46_exactly_the_mtu_passes(net):
     net.exchange(net.frame(packet), {2: [net.forwarded(packet, 2)]})
 
 
+@pytest.mark.parametrize("lock", ["", "lock "])
+def test_46_route_mtu(net, lock):
+    """The MTU of a route counts for transit, too, locked or not (Linux, ip6_finish_output)."""
+    net.route("2001:db8:dead::/48", f"via {net.host6(1)} mtu {lock}1290", 6)
+    net.settle()
+    fits, big = (udp6(net.behind6(0), NOWHERE, size=size) for size in (1290 - 48, 1291 - 48))
+    net.exchange(net.frame(fits), {1: [net.forwarded(fits, 1)]})
+    quoted = big if lock else packets.hop(big)  # not locked, Linux notices it only on the way out
+    error = icmp6_error(TOO_BIG, 0, net.router6(0), quoted, struct.pack("!I", 1290))
+    net.exchange(net.frame(big), {0: [error]})
+
+
 @pytest.mark.parametrize("size", [0, 1184, 1185, 1452])
 def test_47_error_quotes_as_much_as_fits_1280(net, size):
     """RFC 4443 2.4 (c): the error quotes as much of the packet as fits the minimum MTU."""

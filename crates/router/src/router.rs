@@ -1,7 +1,7 @@
 //! One running Bora: starts it, keeps it in step with Linux, answers for it, ends it.
 
 use std::collections::{BTreeMap, HashSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -81,7 +81,7 @@ pub struct Router {
     /// Addresses the XDP program knows as the router's own.
     own: HashSet<IpAddr>,
     /// Route MTUs the XDP program knows.
-    mtus: BTreeMap<(Ipv4Addr, u8), u32>,
+    mtus: BTreeMap<(IpAddr, u8), u32>,
     pub(crate) hash: (HashPolicy, HashPolicy),
     refreshed: Instant,
     pub(crate) fib_pulse: FibPulse,
@@ -373,11 +373,7 @@ impl Router {
 
     /// Express asks the kernel's FIB, which does not tell a program a route's MTU.
     fn update_mtus(&mut self) -> anyhow::Result<()> {
-        let of_v4 = |((addr, len), mtu)| match addr {
-            IpAddr::V4(addr) => Some(((addr, len), mtu)),
-            IpAddr::V6(_) => None,
-        };
-        let wanted: BTreeMap<_, _> = self.mirror.route_mtus().filter_map(of_v4).collect();
+        let wanted: BTreeMap<_, _> = self.mirror.route_mtus().collect();
         if wanted == self.mtus {
             return Ok(());
         }
@@ -389,7 +385,8 @@ impl Router {
         for &(addr, len) in self.mtus.keys().filter(|net| !wanted.contains_key(net)) {
             self.program.set_route_mtu(addr, len, None)?;
         }
-        self.program.set_route_mtu_count(wanted.len());
+        let v4 = wanted.keys().filter(|(addr, _)| addr.is_ipv4()).count();
+        self.program.set_route_mtu_counts([v4, wanted.len() - v4]);
         self.mtus = wanted;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! One loaded instance of the program with its maps.
 
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -263,17 +263,24 @@ impl Program {
         set_member(&self.skeleton.maps.local6, &address.octets(), present)
     }
 
-    /// Adds or changes (`Some`) or removes (`None`) the MTU of an IPv4 route, in octets.
+    /// Adds or changes (`Some`) or removes (`None`) the MTU of a route, in octets.
     pub fn set_route_mtu(
         &mut self,
-        address: Ipv4Addr,
+        address: IpAddr,
         length: u8,
         mtu: Option<u32>,
     ) -> Result<(), ProgramError> {
-        let mut key = [0; 8];
-        key[..4].copy_from_slice(&u32::from(length).to_ne_bytes());
-        key[4..].copy_from_slice(&address.octets());
-        let map = &self.skeleton.maps.route_mtus;
+        let mut key = u32::from(length).to_ne_bytes().to_vec();
+        let map = match address {
+            IpAddr::V4(address) => {
+                key.extend(address.octets());
+                &self.skeleton.maps.route_mtus
+            }
+            IpAddr::V6(address) => {
+                key.extend(address.octets());
+                &self.skeleton.maps.route_mtus6
+            }
+        };
         match mtu {
             Some(mtu) => map.update(&key, &mtu.to_ne_bytes(), MapFlags::ANY)?,
             None => map.delete(&key)?,
@@ -281,10 +288,10 @@ impl Program {
         Ok(())
     }
 
-    /// Says how many routes have an MTU, so that none costs nothing.
-    pub fn set_route_mtu_count(&mut self, count: usize) {
+    /// Says how many routes of IPv4 and IPv6 have an MTU, so that none costs nothing.
+    pub fn set_route_mtu_counts(&mut self, counts: [usize; 2]) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.route_mtu_count = count as u32;
+            bss.route_mtu_count = counts.map(|count| count as u32);
         }
     }
 
