@@ -17,6 +17,7 @@
 #include "packet.h"
 #include "guard.h"
 #include "maps.h"
+#include "tag.h"
 #include "express.h"
 
 /* Anything above REASON_NONE is a reason to pass. */
@@ -79,6 +80,8 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 	if (*(__u32 *)p->eth->h_dest != *(__u32 *)in->mac ||
 	    *(__u16 *)(p->eth->h_dest + 4) != *(__u16 *)(in->mac + 4))
 		return BORA_FOREIGN_MAC;
+	if (has_hidden_tag(ctx, in))
+		return BORA_VLAN_TAG;
 	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
 		return BORA_GUARD;
 	if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && kernel_has_a_say(ctx, v6))
@@ -162,6 +165,29 @@ int BPF_PROG(count_refused, const struct net_device *from, const struct net_devi
 	if (count)
 		count->tx_ring_full += drops;
 	return 0;
+}
+
+/* For has_hidden_tag() in tag.h; attached while there are ports with generic XDP. */
+SEC("tp_btf/netif_receive_skb")
+int BPF_PROG(note_tag, struct sk_buff *skb)
+{
+	__u32 key = 0;
+	struct tag_note *note = bpf_map_lookup_elem(&tag_notes, &key);
+
+	if (!note)
+		return 0;
+	note->ifindex = skb->dev->ifindex;
+	/* Linux takes a tag out of the frame before it hands the packet to a bond */
+	note->tagged = buffer_has_tag(skb) || skb->protocol == bpf_htons(ETH_P_8021Q) ||
+		       skb->protocol == bpf_htons(ETH_P_8021AD);
+	return 0;
+}
+
+/* Returns whether veth_tag() in tag.h finds tags on this kernel. */
+SEC("syscall")
+int sees_veth_tags(void *ctx)
+{
+	return bpf_core_field_exists(struct veth_xdp_buff, skb);
 }
 
 /*

@@ -27,6 +27,8 @@ enum bora_port_flags {
 	BORA_PORT_SEND_REDIRECTS4 = 1 << 7, /* net.ipv4.conf.*.send_redirects */
 	BORA_PORT_GENERIC = 1 << 8, /* generic XDP: its frames can go to any port, injected ones come by again */
 	BORA_PORT_UP = 1 << 9, /* up, and with carrier */
+	BORA_PORT_VETH = 1 << 10, /* veth: VLAN tags stay in the socket buffer */
+	BORA_PORT_VLAN = 1 << 11, /* a VLAN device */
 };
 
 /* One port, looked up by ifindex. Written by the control side. */
@@ -50,6 +52,7 @@ enum bora_reason {
 	BORA_GUARD, /* netfilter, ip rule, xfrm or tc has a say */
 	BORA_FORWARDING_OFF, /* sysctl */
 	BORA_NOT_IP, /* ARP, VLAN tags, LLDP, ... */
+	BORA_VLAN_TAG, /* a VLAN tag that is not in the frame */
 	BORA_FOREIGN_MAC, /* not for this port's address, or group */
 	BORA_LOCAL, /* to or from an address of the router */
 	BORA_SPECIAL_ADDRESS, /* multicast, link-local, loopback, ... */

@@ -50,6 +50,22 @@ struct xdp_buff {
 	struct xdp_rxq_info *rxq;
 };
 
+struct sk_buff {
+	struct net_device *dev;
+	unsigned int vlan_all;
+	__be16 protocol;
+};
+
+/* before Linux 6.2 */
+struct sk_buff___bit {
+	__u8 vlan_present : 1;
+};
+
+struct veth_xdp_buff {
+	struct xdp_buff xdp;
+	struct sk_buff *skb;
+};
+
 #pragma clang attribute pop
 
 #endif

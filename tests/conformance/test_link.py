@@ -1,12 +1,15 @@
 """The link layer: ARP, and 802.1Q tags on a port that has no VLAN."""
 
+import platform
 import struct
 import time
+from pathlib import Path
 
 import pytest
 from scapy.layers.l2 import ARP, Ether
 
-from lib import packets
+from lib import packets, port
+from lib.netns import run
 from lib.packets import udp4
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
@@ -110,6 +113,47 @@ def test_43_priority_tag_accepted(net, priority):
 def test_43_unknown_vlan_dropped(net, vid, kind):
     """IEEE 802.1Q: a VLAN that the port does not have is dropped."""
     net.exchange(tagged(net.frame(udp4(net.behind4(0), net.behind4(1))), vid, kind))
+
+
+@pytest.fixture(scope="module")
+def pushing(network, tmp_path_factory):
+    """The network, where host 0 can send tags beside the frame, as a VLAN device on a veth does."""
+    compiled = str(tmp_path_factory.mktemp("tag") / "push_tag.o")
+    source = Path(port.__file__).parent / "push_tag.bpf.c"
+    include = f"/usr/include/{platform.machine()}-linux-gnu"
+    run("clang", "-target", "bpf", "-O2", "-g", "-I", include, "-c", str(source), "-o", compiled)
+    host = network.namespaces[1]
+    host.exec("tc", "qdisc", "add", "dev", "h0", "clsact")
+    host.exec("tc", "filter", "add", "dev", "h0", "egress", "bpf", "da", "obj", compiled, "sec", "tc")
+    yield network
+    host.exec("tc", "qdisc", "del", "dev", "h0", "clsact")
+
+
+def exchange_tagged(net, kind, tag, forwarded):
+    """Ten packets with their tags beside them: all are forwarded without it, or none."""
+    for one in net.hosts:
+        one.drain()
+    wanted = []
+    for make, address in [(udp4, net.behind4), (packets.udp6, net.behind6)] * 5:
+        packet = make(address(0), address(1))
+        net.hosts[0].send_tagged(net.frame(packet), kind, tag)
+        wanted.append((1, net.forwarded(packet, 1)))
+    assert net.probe(), f"{net.backend}: the good packet sent after the tagged ones did not arrive"
+    got = net.extra + net.collect()
+    assert got == (wanted if forwarded else []), f"{len(got)} of {len(wanted)} tagged packets were forwarded"
+
+
+@pytest.mark.parametrize("vid", [1, 100, 4095])
+@pytest.mark.parametrize("kind", [0x8100, 0x88A8])
+def test_43_unknown_vlan_dropped_when_the_tag_is_not_in_the_frame(net, pushing, vid, kind):
+    """The tag of a VLAN device on the other end of a veth never stands in the frame; it counts all the same."""
+    exchange_tagged(net, kind, vid, forwarded=False)
+
+
+@pytest.mark.parametrize("priority", [0, 5])
+def test_43_priority_tag_accepted_when_it_is_not_in_the_frame(net, pushing, priority):
+    """IEEE 802.1Q 6.9, as above: no VLAN, so the packet is forwarded without the tag."""
+    exchange_tagged(net, 0x8100, priority << 13, forwarded=True)
 
 
 @pytest.mark.parametrize("kind", [0x0000, 0x05DC, 0x0801, 0x8847, 0x88CC, 0xFFFF])

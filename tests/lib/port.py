@@ -50,6 +50,14 @@ class Port:
                 time.sleep(0.001)
         raise TimeoutError("the interface takes no frame")
 
+    def send_tagged(self, frame, kind, tag):
+        """Sends a frame whose 802.1Q tag stands beside it, not in it (needs push_tag.bpf.c on the interface)."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, struct.pack("I", kind << 16 | tag))
+        try:
+            self.send(frame)
+        finally:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, 0)
+
     def receive_now(self):
         """The next captured frame with its VLAN tag put back, or None."""
         try:

@@ -12,6 +12,7 @@ mod losses;
 pub mod memif;
 pub mod memory;
 pub mod netns;
+pub mod offload;
 pub mod pcap;
 mod queue;
 pub mod tap;

@@ -72,7 +72,10 @@ impl Router {
             mtu: port.link.mtu,
             mac: mac_text(port.settings.mac),
             path: path_name(port.path).into(),
-            why: port.why.clone(),
+            why: match &port.hidden_tags {
+                Some(hidden) => format!("{}; {hidden}", port.why),
+                None => port.why.clone(),
+            },
             kind: port.twin().map_or("interface", |twin| twin.kind()).into(),
             wire: port.twin().map(|twin| twin.state()).unwrap_or_default(),
             xdp: mode_name(port.mode()).into(),
@@ -425,6 +428,8 @@ impl Router {
             }
         }
         for port in &self.ports {
+            let hidden = port.hidden_tags.iter();
+            lines.extend(hidden.map(|hidden| format!("{}: {hidden}", port.name)));
             match self.guarded.get(&port.id) {
                 Some(&(_, recently)) if recently > 0 => lines.push(format!(
                     "{}: {recently} packets left to Linux in the last second",

@@ -266,6 +266,7 @@ impl Router {
         let (id, name) = (port.id, port.name.clone());
         self.numbers = self.numbers.max(id.0 + 1);
         port.before = self.totals(id);
+        port.expose_tags(&self.place);
         port.settings = port.wanted(&self.mirror, &self.config);
         if let (Some(engine), Some(sockets)) = (&mut self.engine, sockets) {
             if let Err(error) = engine.add_port(&port, sockets, &PortConfig::of(&section)) {
@@ -276,6 +277,8 @@ impl Router {
         }
         self.ports.push(port);
         let opened = self.publish_ports().and_then(|()| {
+            self.program
+                .watch_tags(self.ports.iter().any(Port::is_generic))?;
             let port = self.ports.last_mut().context("just pushed")?;
             // the guard has looked at the new port only now
             port.settings = port.wanted(&self.mirror, &self.config);
@@ -319,6 +322,8 @@ impl Router {
             engine.remove_port(port.id);
         }
         port.detach(&self.place);
+        self.program
+            .watch_tags(self.ports.iter().any(Port::is_generic))?;
         Ok(())
     }
 

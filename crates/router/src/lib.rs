@@ -16,6 +16,7 @@ mod report;
 mod router;
 mod rules;
 mod spec;
+mod tags;
 mod topology;
 mod totals;
 mod twin;

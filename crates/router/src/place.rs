@@ -104,6 +104,34 @@ impl Place {
         fs::remove_file(self.twin(name)).is_ok()
     }
 
+    /// Notes offloads of an interface that are ours to turn on again, besides those noted before.
+    pub(crate) fn note_offloads(&self, ifindex: u32, names: &[&str]) {
+        let path = self.offloads(ifindex);
+        let noted = fs::read_to_string(&path).unwrap_or_default();
+        let new = names
+            .iter()
+            .filter(|new| !noted.lines().any(|old| old == **new));
+        let text: String = new.map(|new| format!("{new}\n")).collect();
+        if let Err(error) = fs::write(path, noted + &text) {
+            log::warn!(
+                "{} will stay off when Bora is stopped: {error}",
+                names.join(", ")
+            );
+        }
+    }
+
+    /// Takes these notes away.
+    pub(crate) fn take_offloads(&self, ifindex: u32) -> String {
+        let path = self.offloads(ifindex);
+        let noted = fs::read_to_string(&path).unwrap_or_default();
+        let _ = fs::remove_file(path);
+        noted
+    }
+
+    fn offloads(&self, ifindex: u32) -> PathBuf {
+        self.directory.join(format!("offloads-{ifindex}"))
+    }
+
     /// All TAP twins that are ours to remove.
     pub(crate) fn twins(&self) -> Vec<String> {
         let Ok(entries) = fs::read_dir(&self.directory) else {

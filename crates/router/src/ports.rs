@@ -13,6 +13,7 @@ use bora_wire::MacAddr;
 
 use crate::config::{PathChoice, RunConfig};
 use crate::place::{Pins, Place};
+use crate::tags;
 use crate::totals::Totals;
 use crate::twin::Twin;
 
@@ -35,6 +36,8 @@ pub(crate) struct Port {
     /// Why this path.
     pub(crate) why: String,
     pub(crate) query: XdpQuery,
+    /// Why VLAN tags do not show in the frames it receives.
+    pub(crate) hidden_tags: Option<String>,
     pub(crate) settings: PortSettings,
     /// Whether its sockets work without copies; `None` without sockets.
     pub(crate) zero_copy: Option<bool>,
@@ -91,7 +94,7 @@ impl Port {
     ) -> anyhow::Result<Self> {
         let (name, ifindex) = (link.name.clone(), link.index);
         let pin: PathBuf = pins.link(ifindex);
-        let attachment = Attachment::new(program.fd(), &name, ifindex, &pin)?;
+        let attachment = Attachment::new(program.fd(), &name, ifindex, &pin, most(&link, program))?;
         let query = query(ifindex).with_context(|| format!("cannot query XDP of {name}"))?;
         let (path, why) = choose(config, attachment.mode(), query.zero_copy);
         let settings = PortSettings {
@@ -110,6 +113,7 @@ impl Port {
             path,
             why,
             query,
+            hidden_tags: None,
             settings,
             zero_copy: None,
             before: Totals::default(),
@@ -129,6 +133,7 @@ impl Port {
             why: format!("a {} port", twin.kind()),
             way: Way::Twin(twin),
             query: XdpQuery::default(),
+            hidden_tags: None,
             settings: PortSettings {
                 index: id.0,
                 path: Path::Engine,
@@ -162,6 +167,11 @@ impl Port {
         }
     }
 
+    /// Whether it has generic XDP.
+    pub(crate) fn is_generic(&self) -> bool {
+        self.mode() == Some(AttachMode::Generic)
+    }
+
     /// Whether the XDP program was there before this Bora.
     pub(crate) fn taken_over(&self) -> bool {
         matches!(&self.way, Way::Xdp(attachment) if attachment.taken_over())
@@ -175,6 +185,7 @@ impl Port {
                 if let Err(error) = attachment.detach() {
                     log::warn!("{}: cannot detach: {error}", self.name);
                 }
+                tags::restore(self.ifindex, place);
             }
         }
     }
@@ -205,8 +216,10 @@ impl Port {
             kernel6: kernel[1],
             bypass_netfilter: config.bypass.netfilter,
             send_redirects4: sysctl.send_redirects4,
-            generic: self.mode() == Some(AttachMode::Generic),
+            generic: self.is_generic(),
             up: self.is_up(),
+            veth: self.link.kind == "veth",
+            vlan: self.link.kind == "vlan",
         }
     }
 
@@ -218,12 +231,12 @@ impl Port {
             return self.left_by_twin(mirror, config);
         }
         let blind = !hooks_visible() && !config.bypass.netfilter;
-        let enslaved = self.link.master != 0;
+        let unseen = self.link.master != 0 || self.hidden_tags.is_some();
         let (guard, refused) = (mirror.guard(), mirror.refused());
         [(&guard.v4, refused[0]), (&guard.v6, refused[1])].map(|(reasons, refused)| {
             let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);
             let engine = self.path == Path::Engine && (rules || refused > 0);
-            blind || enslaved || engine
+            blind || unseen || engine
         })
     }
 
@@ -273,6 +286,15 @@ impl Port {
                 kernel6: self.settings.kernel6,
             }),
         }
+    }
+}
+
+/// How the program may be attached: a veth's VLAN tags do not show in the driver of each kernel.
+fn most(link: &Link, program: &Program) -> AttachMode {
+    if link.kind == "veth" && !program.sees_veth_tags() {
+        AttachMode::Generic
+    } else {
+        AttachMode::Driver
     }
 }
 

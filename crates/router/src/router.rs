@@ -24,6 +24,7 @@ use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
 use crate::rules::{self, CompiledRules};
 use crate::spec::PortSpec;
+use crate::tags;
 use crate::twin::{Twin, remove_leftovers};
 
 /// How long the control loop waits for events and calls before it says that it is well.
@@ -140,7 +141,11 @@ impl Router {
             .map(|port| port.twin().is_none() && !port.taken_over())
             .collect();
         let started = (|| {
+            for port in &mut ports {
+                port.expose_tags(&place);
+            }
             tell_mirror(&mut mirror, &mut ports, &config)?;
+            program.watch_tags(ports.iter().any(Port::is_generic))?;
             for port in ports.iter().filter(|port| port.twin().is_none()) {
                 program.set_port(port.ifindex, &port.settings)?;
             }
@@ -308,6 +313,7 @@ impl Router {
         self.refreshed = Instant::now();
         if ask_driver {
             for port in self.ports.iter_mut().filter(|port| port.twin().is_none()) {
+                port.expose_tags(&self.place);
                 if let Ok(found) = query(port.ifindex) {
                     port.query = found;
                 }
@@ -463,6 +469,7 @@ pub fn detach_leftovers(place: &Place) -> anyhow::Result<usize> {
             if let Err(error) = attachment.detach() {
                 bail!("interface {ifindex}: cannot detach: {error}");
             }
+            tags::restore(ifindex, place);
             count += 1;
         }
     }

@@ -23,11 +23,12 @@ const fn budgeted(name: &'static str) -> Reason {
 }
 
 /// All reasons, by number.
-pub const REASONS: [Reason; 21] = [
+pub const REASONS: [Reason; 22] = [
     free("no_lease"),
     free("guard"),
     free("forwarding_off"),
     free("not_ip"),
+    free("vlan_tag"),
     free("foreign_mac"),
     free("local"),
     free("special_address"),

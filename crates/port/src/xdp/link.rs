@@ -99,12 +99,13 @@ pub fn query(ifindex: u32) -> io::Result<XdpQuery> {
 
 impl Attachment {
     /// Attaches `program` to an interface and pins the link at `pin`, or swaps the program of the
-    /// link that an earlier Bora left there.
+    /// link that an earlier Bora left there. `most`: the driver where it can, or generic at once.
     pub fn new(
         program: BorrowedFd<'_>,
         interface: &str,
         ifindex: u32,
         pin: &Path,
+        most: AttachMode,
     ) -> Result<Self, AttachError> {
         let refused = |source: io::Error| match source.raw_os_error() {
             Some(libc::EPERM) => AttachError::Permission(interface.into()),
@@ -113,17 +114,21 @@ impl Attachment {
                 source,
             },
         };
-        if let Some(link) = open_pinned(pin, ifindex) {
+        let in_driver = query(ifindex).is_ok_and(|found| found.driver_program != 0);
+        if in_driver && most == AttachMode::Generic {
+            if let Some(old) = Self::open(pin, ifindex) {
+                old.detach().map_err(refused)?;
+            }
+        } else if let Some(link) = open_pinned(pin, ifindex) {
             // SAFETY: two valid descriptors; null options mean "replace whatever is there".
             let done = unsafe {
                 sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
             };
             check(done).map_err(refused)?;
-            let generic = query(ifindex).is_ok_and(|found| found.driver_program == 0);
-            let mode = if generic {
-                AttachMode::Generic
-            } else {
+            let mode = if in_driver {
                 AttachMode::Driver
+            } else {
+                AttachMode::Generic
             };
             return Ok(Self {
                 link,
@@ -140,7 +145,11 @@ impl Attachment {
                 id: foreign,
             });
         }
-        let (link, mode) = match create(program, ifindex, sys::XDP_FLAGS_DRV_MODE) {
+        let attached = match most {
+            AttachMode::Driver => create(program, ifindex, sys::XDP_FLAGS_DRV_MODE),
+            AttachMode::Generic => Err(io::Error::other("VLAN tags would not be seen")),
+        };
+        let (link, mode) = match attached {
             Ok(link) => (link, AttachMode::Driver),
             Err(driver) => {
                 let link = create(program, ifindex, sys::XDP_FLAGS_SKB_MODE).map_err(refused)?;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::counters::{Counters, REASONS};
@@ -58,6 +58,10 @@ pub struct PortSettings {
     pub generic: bool,
     /// Up, and with carrier.
     pub up: bool,
+    /// A veth: VLAN tags stay in the socket buffer.
+    pub veth: bool,
+    /// A VLAN device.
+    pub vlan: bool,
 }
 
 impl PortSettings {
@@ -73,6 +77,8 @@ impl PortSettings {
             self.send_redirects4,
             self.generic,
             self.up,
+            self.veth,
+            self.vlan,
         ];
         let flags = flags
             .iter()
@@ -132,6 +138,9 @@ pub struct Program {
     skeleton: &'static mut BoraSkel<'static>,
     /// On the kernel's tracepoints; dropped (detached) with the program.
     _tracing: Vec<Link>,
+    /// The tracepoint that shows VLAN tags to generic XDP, while wanted.
+    tags: Option<Link>,
+    sees_veth_tags: bool,
 }
 
 impl Program {
@@ -157,6 +166,10 @@ impl Program {
         open.progs.end_lease.set_autoload(has_btf);
         open.maps.owner.set_autocreate(has_btf)?;
         let skeleton = Box::leak(Box::new(open.load().map_err(permission)?));
+        let asked = skeleton
+            .progs
+            .sees_veth_tags
+            .test_run(ProgramInput::default())?;
         let mut tracing = Vec::new();
         if has_btf {
             own(&skeleton.maps.owner)?;
@@ -166,7 +179,29 @@ impl Program {
         Ok(Self {
             skeleton,
             _tracing: tracing,
+            tags: None,
+            sees_veth_tags: asked.return_value != 0,
         })
+    }
+
+    /// Whether it sees the VLAN tags of a veth in driver mode: Linux 6.3 and later. It treats all
+    /// packets as tagged where it does not.
+    pub fn sees_veth_tags(&self) -> bool {
+        self.sees_veth_tags
+    }
+
+    /// Says whether there are ports with generic XDP, whose VLAN tags the program learns from a
+    /// tracepoint that every packet of the machine passes.
+    ///
+    /// # Errors
+    /// The kernel refuses the tracepoint.
+    pub fn watch_tags(&mut self, wanted: bool) -> Result<(), ProgramError> {
+        match (&self.tags, wanted) {
+            (None, true) => self.tags = Some(self.skeleton.progs.note_tag.attach()?),
+            (Some(_), false) => self.tags = None,
+            _ => {}
+        }
+        Ok(())
     }
 
     /// The program to attach.
