@@ -1,5 +1,6 @@
 """What cannot work: one clear line on stderr, exit code 1, the machine as before."""
 
+import json
 import re
 from pathlib import Path
 
@@ -48,16 +49,22 @@ def test_interface_missing(kernel_net, bora_path, where):
     check_untouched(kernel_net)
 
 
+def xdp_program(net, interface):
+    """Number of the XDP program on an interface; None without one."""
+    (link,) = json.loads(net.router.ip("-json", "link", "show", interface).stdout)
+    return link.get("xdp", {}).get("prog", {}).get("id")
+
+
 def test_foreign_xdp_program(kernel_net, bora_path, tmp_path):
     """A port with another XDP program is refused, and the program stays."""
     net, compiled = kernel_net, str(tmp_path / "foreign.o")
     source = Path(bora.__file__).parent / "foreign_xdp.bpf.c"
     run("clang", "-target", "bpf", "-O2", "-g", "-c", str(source), "-o", compiled)
     net.router.ip("link", "set", "dev", "r1", "xdp", "obj", compiled, "sec", "xdp")
+    before = xdp_program(net, "r1")
     done = attempt(net, "run", "--port", "r0", "--port", "r1", "--path", bora_path)
     check_failed(done, "r1", "xdp")
-    assert "xdp" in net.router.ip("link", "show", "r1").stdout, "the foreign program is gone"
-    assert "foreign" in net.router.exec("bpftool", "prog", "show", "name", "foreign").stdout
+    assert xdp_program(net, "r1") == before, "the foreign program is gone"
     assert "xdp" not in net.router.ip("link", "show", "r0").stdout, "an XDP program was left on r0"
     net.router.ip("link", "set", "dev", "r1", "xdp", "off")
     check_untouched(net)
@@ -68,6 +75,24 @@ def test_no_permission(kernel_net, bora_path):
     done = attempt(kernel_net, "run", "--port", "r0", "--path", bora_path, prefix=NOBODY)
     check_failed(done, "permission|permitted|root|CAP_")
     check_untouched(kernel_net)
+
+
+def test_nobody_else_holds_the_lock(kernel_net, bora_path):
+    """Only root can open the lock: another user's flock would keep Bora from starting. A readable one is mended."""
+    net = kernel_net
+    lock = Path("/run/bora", net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip(), "lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    net.bora = Bora(net.router, PORTS, bora_path)
+    for is_old in (True, False):
+        lock.unlink(missing_ok=True)
+        if is_old:
+            lock.touch()
+            lock.chmod(0o644)
+        net.bora.start()
+        assert lock.stat().st_mode & 0o777 == 0o600
+        done = run(*NOBODY, "flock", "--nonblock", str(lock), "true", check=False)
+        assert "Permission denied" in done.stderr, done
+        net.bora.stop()
 
 
 def test_show_without_permission(kernel_net, bora_path):

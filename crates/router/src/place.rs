@@ -1,9 +1,9 @@
 //! Where a Bora keeps its socket, its lock and its pins: one place a network namespace.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +11,8 @@ use anyhow::{Context, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
 
 const RUN: &str = "/run/bora";
+/// Only root may open the lock.
+const LOCK_MODE: u32 = 0o600;
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 
 /// The place of one network namespace.
@@ -52,8 +54,12 @@ impl Place {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(LOCK_MODE)
             .open(&path)
             .with_context(|| format!("cannot open {}: run as root", path.display()))?;
+        // Older versions made it readable for all: whoever can open it can take the lock.
+        file.set_permissions(Permissions::from_mode(LOCK_MODE))
+            .with_context(|| format!("cannot make {} root's alone", path.display()))?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let mut pid = String::new();
             file.read_to_string(&mut pid).unwrap_or_default();
