@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from lib import required
 from lib.bora import binary
 from lib.hero import CARDS, HeroNetwork, model
 from lib.netns import inside
@@ -21,10 +22,9 @@ PORT = 9000
 
 
 def needs_model():
-    """Skips without the cards' library; `make test` has built it and wants no skips."""
+    """Skips without the cards' library."""
     if not model().exists():
-        reason = f"no {model()}: `make hero-model` builds it"
-        pytest.fail(reason) if os.environ.get("HERO_REQUIRED") else pytest.skip(reason)
+        required.skip(f"no {model()}: `make hero-model` builds it")
 
 
 @pytest.fixture(scope="module", params=["no", "yes"], ids=["slow path", "fast path"])

@@ -1,12 +1,12 @@
 """memif ports with their twins: ARP, ND, ping and routes by Linux, transit by the engine, nothing lost."""
 
 import os
-import shutil
 import socket
 import time
 
 import pytest
 
+from lib import required
 from lib.bora import Bora
 from lib.memif import Echo, MemifNetwork
 from lib.netns import inside
@@ -171,10 +171,10 @@ def test_two_workers():
         network.close()
 
 
-@pytest.mark.skipif(not shutil.which("dpdk-testpmd"), reason="no dpdk-testpmd (Debian: dpdk)")
 @pytest.mark.parametrize("ours, theirs", [("server", "client"), ("client", "server")])
 def test_with_dpdk(ours, theirs, say):
     """dpdk-testpmd at the other end of the memif, gone and back again."""
+    required.program("dpdk-testpmd", "dpdk-dev")
     network = MemifNetwork([f",role={ours}"])
     try:
         bora = network.boras[0]

@@ -34,7 +34,7 @@ impl Cable {
     fn new(test: &str) -> Option<Self> {
         let spaces = ["l", "r"].map(|side| Namespace::new(&format!("{test}{side}")));
         let [Ok(left), Ok(right)] = spaces else {
-            eprintln!("skipped: no network namespaces; run as root");
+            bora_testing::skip("no network namespaces; run as root");
             return None;
         };
         let pair = ["ip", "link", "add", "e0", "type", "veth", "peer", "name"];

@@ -22,7 +22,9 @@ fn in_a_namespace() -> bool {
     // SAFETY: only the network namespace of this thread changes; no memory or file is shared less.
     let moved = unsafe { unshare_unsafe(UnshareFlags::NEWNET) };
     if let Err(error) = moved {
-        eprintln!("skipped: no network namespace of its own: {error}; run as root");
+        bora_testing::skip(format!(
+            "no network namespace of its own: {error}; run as root"
+        ));
         return false;
     }
     ip("link set lo up");

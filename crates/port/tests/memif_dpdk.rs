@@ -102,7 +102,7 @@ impl Drop for Testpmd {
 fn turn() -> Option<MutexGuard<'static, ()>> {
     static TURN: Mutex<()> = Mutex::new(());
     if Command::new("dpdk-testpmd").arg("--help").output().is_err() {
-        eprintln!("skipped: no dpdk-testpmd (Debian: dpdk; scripts/deps installs it)");
+        bora_testing::skip("no dpdk-testpmd (Debian: dpdk-dev; scripts/deps installs it)");
         return None;
     }
     Some(TURN.lock().unwrap_or_else(PoisonError::into_inner))

@@ -109,7 +109,7 @@ pub(crate) fn with_router(test: impl FnOnce(&mut Router) + Send + 'static) {
 
 pub(crate) fn with_config(config: MirrorConfig, test: impl FnOnce(&mut Router) + Send + 'static) {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: network namespaces need root");
+        bora_testing::skip("network namespaces need root");
         return;
     }
     let _ = env_logger::builder().is_test(true).try_init();

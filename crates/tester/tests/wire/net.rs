@@ -20,7 +20,7 @@ impl Namespace {
         let name = format!("bora-wire-{}-{number}-{role}", std::process::id());
         let done = Command::new("ip").args(["netns", "add", &name]).status();
         if !done.is_ok_and(|status| status.success()) {
-            eprintln!("skipped: no network namespace; run as root");
+            bora_testing::skip("no network namespace; run as root");
             return None;
         }
         Some(Self(name))
