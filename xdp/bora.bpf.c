@@ -17,6 +17,7 @@
 #include "packet.h"
 #include "guard.h"
 #include "maps.h"
+#include "netns.h"
 #include "tag.h"
 #include "express.h"
 
@@ -124,7 +125,7 @@ int bora(struct xdp_md *ctx)
 	struct bora_port *in;
 
 	in = bpf_map_lookup_elem(&ports, &ifindex);
-	if (!in)
+	if (!in || is_elsewhere(ctx))
 		return XDP_PASS; /* not a port yet, or no longer */
 	if ((in->flags & BORA_PORT_GENERIC) && was_injected())
 		return XDP_PASS; /* counted when it was punted */

@@ -1,0 +1,73 @@
+"""Interfaces that are moved to another network namespace while they are ports."""
+
+import time
+
+import pytest
+from scapy.layers.inet import ICMP, IP
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
+
+from lib import packets
+from lib.netns import Namespace
+from lib.packets import udp4, udp6
+from lib.topology import Network
+
+SECONDS = 20
+
+
+@pytest.fixture(params=["", "-generic"], ids=["driver", "generic"])
+def net(request, bora_path):
+    """A network with Bora running."""
+    network = Network(bora_path + request.param)
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def elsewhere():
+    """Another namespace, in which r1 gets the same addresses but nothing is forwarded."""
+    namespace = Namespace("e")
+    namespace.set_sysctl("net/ipv6/conf/default/accept_dad", 0)
+    yield namespace
+    namespace.close()
+
+
+def move_away(net, elsewhere):
+    net.router.ip("link", "set", "r1", "netns", elsewhere.name)
+    elsewhere.batch([
+        "link set r1 up",
+        f"address add {net.router4(1)}/24 dev r1",
+        f"address add {net.router6(1)}/64 dev r1 nodad",
+        f"neighbour replace {net.host4(1)} lladdr {net.host_mac(1)} dev r1",
+        f"neighbour replace {net.host6(1)} lladdr {net.host_mac(1)} dev r1",
+    ])
+
+
+def wait_for(what, condition):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {SECONDS} s"
+        time.sleep(0.1)
+
+
+def is_answered(net, request):
+    """Whether host 1 gets an answer to an echo request to the address of r1."""
+    net.hosts[1].drain()
+    net.hosts[1].send(net.frame(bytes(request), 1))
+    answers = [frame for host, frame in net.collect(1, 2.0) if host == 1]
+    return any(frame[6:12] == packets.mac(net.router_mac(1)) for frame in answers)
+
+
+def test_moved_away(net, elsewhere):
+    """There it is an interface as any other, and nothing comes out of it here."""
+    move_away(net, elsewhere)
+    echo4 = IP(src=net.host4(1), dst=net.router4(1)) / ICMP()
+    echo6 = IPv6(src=net.host6(1), dst=net.router6(1)) / ICMPv6EchoRequest()
+    for _ in range(5):
+        assert is_answered(net, echo4) and is_answered(net, echo6), "packets to the interface itself are lost"
+    for port in net.hosts:
+        port.drain()
+    for make, address in [(udp4, net.behind4), (udp6, net.behind6)] * 10:
+        net.hosts[1].send(net.frame(make(address(1), address(0)), 1))
+    assert net.probe(4, SECONDS, to=2) and net.probe(6, SECONDS, to=2), "the other ports still forward"
+    leaked = [host for host, _ in net.extra + net.collect() if host != 1]
+    assert not leaked, "packets of the other namespace were forwarded"
