@@ -5,8 +5,8 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build demo test unit conformance integration bench bench-veth bench-latency bench-fib bench-engine bench-tester \
-	bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
+.PHONY: help deps build demo test unit conformance integration test-vm vm-short bench bench-veth bench-latency \
+	bench-fib bench-engine bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -40,6 +40,15 @@ integration: build hero-model ## Whole-router tests in namespaces
 	@scripts/deps-browser
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone" -n 3 --dist loadscope
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m alone
+
+# Some of it: make test-vm ARGS="--kernel newest --card igb"; more of TCP: ARGS="--tcp-minutes 3"
+test-vm: build ## Debian's kernels and emulated cards in guests, written to docs/machines.md
+	@scripts/deps-vm
+	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
+
+vm-short: build
+	@scripts/deps-vm
+	@scripts/as-root $(PYTHON) tests/vm/run.py --short
 
 bench: bench-veth bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
 

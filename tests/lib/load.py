@@ -46,10 +46,39 @@ class Report:
         )
 
 
+class Sender:
+    """The sending process."""
+
+    def __init__(self, task):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "lib.load"], cwd=Path(__file__).resolve().parents[1],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        self.process.stdin.write(json.dumps(task) + "\n")
+        self.process.stdin.flush()
+        if self.process.stdout.readline().strip() != "sending":
+            raise RuntimeError("the sender did not start")
+
+    def finish(self):
+        """Ends the sending; returns how many packets were sent."""
+        self.process.send_signal(signal.SIGTERM)
+        return json.loads(self.process.communicate(timeout=10)[0])["sent"]
+
+    def close(self):
+        """Ends the process, whatever it does."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(5)
+        for pipe in (self.process.stdin, self.process.stdout):
+            pipe.close()
+
+
 class Load:
     """Sends `frames` (one a flow, each ending in a trailer) round robin at `rate` packets a second.
 
     `source` and `sink` are (namespace name, interface). rate 0: as fast as it goes."""
+
+    sender = Sender
 
     def __init__(self, source, sink, frames, rate):
         self.source = source
@@ -64,24 +93,13 @@ class Load:
         self._port = Port(*self.sink, buffer=128 << 20)
         self._receiver = threading.Thread(target=self._receive, daemon=True)
         self._receiver.start()
-        self._sender = subprocess.Popen(
-            [sys.executable, "-m", "lib.load"], cwd=Path(__file__).resolve().parents[1],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )
         task = {"source": self.source, "frames": [frame.hex() for frame in self.frames], "rate": self.rate}
-        self._sender.stdin.write(json.dumps(task) + "\n")
-        self._sender.stdin.flush()
-        if self._sender.stdout.readline().strip() != "sending":
-            raise RuntimeError("the sender did not start")
+        self._sender = self.sender(task)
         self._started = time.monotonic()
         return self
 
     def __exit__(self, *_):
-        if self._sender.poll() is None:
-            self._sender.kill()
-        self._sender.wait(5)
-        for pipe in (self._sender.stdin, self._sender.stdout):
-            pipe.close()
+        self._sender.close()
         self._stop.set()
         self._receiver.join(5)
         self._port.close()
@@ -93,8 +111,7 @@ class Load:
     def finish(self, drain=1.0):
         """Ends the sending, waits for the last packets, and reports."""
         seconds = time.monotonic() - self._started
-        self._sender.send_signal(signal.SIGTERM)
-        sent = json.loads(self._sender.communicate(timeout=10)[0])["sent"]
+        sent = self._sender.finish()
         deadline = time.monotonic() + drain
         while len(self.arrivals) < sent and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -133,16 +150,16 @@ class Load:
                         self.arrivals.append((time.monotonic(), flow, number))
 
 
-def send(task):
-    """The sender: until SIGTERM, at most ten minutes."""
+def send(task, started=lambda: print("sending", flush=True)):
+    """The sender: until SIGTERM, at most ten minutes. Returns how many packets it sent."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     port = Port(*task["source"])
     heads = [bytes.fromhex(frame)[:-14] for frame in task["frames"]]
-    rate, sent, started = task["rate"], 0, time.monotonic()
-    print("sending", flush=True)
-    while not stop.is_set() and time.monotonic() - started < 600:
-        due = sent + 64 if rate == 0 else int((time.monotonic() - started) * rate)
+    started()
+    rate, sent, begin = task["rate"], 0, time.monotonic()
+    while not stop.is_set() and time.monotonic() - begin < 600:
+        due = sent + 64 if rate == 0 else int((time.monotonic() - begin) * rate)
         # After a pause of the whole machine do not make up for more than a little at once.
         for _ in range(min(due - sent, 64)):
             flow = sent % len(heads)
@@ -150,8 +167,8 @@ def send(task):
             sent += 1
         if rate:
             time.sleep(TICK)
-    print(json.dumps({"sent": sent}), flush=True)
+    return sent
 
 
 if __name__ == "__main__":
-    send(json.loads(sys.stdin.readline()))
+    print(json.dumps({"sent": send(json.loads(sys.stdin.readline()))}), flush=True)

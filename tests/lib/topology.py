@@ -151,7 +151,7 @@ class Network:
         """Waits until every link is up and has its link-local address."""
         for _ in range(200):
             text = self.router.ip("-6", "address", "show", "scope", "link").stdout
-            if text.count("inet6 fe80") == LINKS and "tentative" not in text:
+            if text.count("inet6 fe80") == len(self.hosts) and "tentative" not in text:
                 return
             time.sleep(0.02)
         raise RuntimeError(f"links are not ready:\n{text}")

@@ -1,0 +1,124 @@
+"""A guest: one of Debian's kernels in QEMU, without KVM, with this machine's file system as its own.
+
+The root file system is read-only, with overlays where programs write; one folder is shared for the results.
+The guest lives in PID and network namespaces of its own, so nothing of it outlives `run()`, nor a killed caller.
+"""
+
+import dataclasses
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VENV = ROOT / "target/vm/venv"
+CPUS = 2
+MEMORY = "3G"
+CARDS_EACH = 4  # of each kind: host, router, router, host
+TAP_QUEUES = CPUS
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """A kind of network card: QEMU's device, Linux's driver; `taps` where only a TAP gives it several queues."""
+
+    device: str
+    driver: str
+    taps: bool = False
+
+
+CARDS = {
+    "veth": None,  # made in the guest
+    "virtio": Card("virtio-net-pci", "virtio_net"),
+    "virtio-mq": Card("virtio-net-pci", "virtio_net", taps=True),
+    "igb": Card("igb", "igb"),
+    "e1000e": Card("e1000e", "e1000e"),
+    "vmxnet3": Card("vmxnet3", "vmxnet3"),
+}
+
+
+class GuestError(Exception):
+    """The guest could not be started."""
+
+
+def mac(kind, number):
+    """Address of card `number` of a kind, by which the guest finds it."""
+    return f"52:54:00:bc:{list(CARDS).index(kind):02x}:{number:02x}"
+
+
+def run(kernel, kinds, command, shared, seconds, append=""):
+    """Boots `kernel` with four cards of each kind, runs `command` (a list) in it, and waits for its end.
+
+    `shared` is a folder that both sides can write. What the guest says goes to shared/console.txt. Returns
+    (seconds it took, whether it came to its end by itself)."""
+    vng = shlex.join(_vng(kernel, kinds, command, shared, append))
+    # vng starts its own helper programs by name
+    script = "\n".join(["set -e", f"PATH={shlex.quote(str(VENV))}/bin:$PATH", *_network(kinds), f"exec {vng}"])
+    alone = ["setpriv", "--pdeathsig", "KILL",
+             "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script]
+    started = time.monotonic()
+    with open(shared / "console.txt", "w") as console:
+        child = subprocess.Popen(alone, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
+        try:
+            child.wait(seconds)
+            ended = True
+        except subprocess.TimeoutExpired:
+            ended = False
+        finally:
+            child.kill()
+            child.wait()
+    return time.monotonic() - started, ended
+
+
+def _vng(kernel, kinds, command, shared, append):
+    program = VENV / "bin/vng"
+    if not program.exists():
+        raise GuestError(f"{program} is missing: run scripts/deps-vm")
+    if not shutil.which("qemu-system-x86_64"):
+        raise GuestError("qemu-system-x86_64 is missing: run scripts/deps-vm")
+    return [
+        str(program), "--disable-kvm", "--disable-microvm", "--force-9p", "--run", str(kernel.image),
+        "--cpus", str(CPUS), "--memory", MEMORY, "--verbose", "--rwdir", str(shared),
+        "--append", f"quiet loglevel=3 net.ifnames=0 {append}".strip(),
+        "--exec", shlex.join(command),
+        "--qemu-opts=" + " ".join(["-machine q35", *_devices(kinds)]),
+    ]
+
+
+def _devices(kinds):
+    """QEMU's options: two and two cards of a kind are joined back to back."""
+    options = []
+    for kind in kinds:
+        for number in range(CARDS_EACH if CARDS[kind] else 0):
+            card, name, chassis = CARDS[kind], f"{kind}-{number}", 1 + len(options)
+            options.append(f"-device pcie-root-port,id=port-{name},chassis={chassis},slot={chassis}")
+            queues = ""
+            if card.taps:
+                options.append(f"-netdev tap,id={name},ifname={_tap(number)},script=no,downscript=no,"
+                               f"vhost=off,queues={TAP_QUEUES}")
+                # Linux's driver does zero-copy only if addresses are translated as on other cards
+                queues = f",mq=on,vectors={2 * TAP_QUEUES + 2},iommu_platform=on"
+            else:
+                options.append(f"-netdev hubport,id={name},hubid={10 * list(CARDS).index(kind) + number // 2}")
+            options.append(f"-device {card.device},bus=port-{name},netdev={name},mac={mac(kind, number)}{queues}")
+    return options
+
+
+def _tap(number):
+    return f"tap{number}"
+
+
+def _network(kinds):
+    """Commands that make the TAPs, in the guest's own network namespace: two and two on a bridge that learns nothing."""
+    commands = []
+    if any(CARDS[kind] and CARDS[kind].taps for kind in kinds):
+        commands.append("sysctl -q -w net.ipv6.conf.default.disable_ipv6=1")
+        for number in range(CARDS_EACH):
+            bridge = f"wire{number // 2}"
+            if number % 2 == 0:
+                commands.append(f"ip link add {bridge} type bridge stp_state 0 mcast_snooping 0 ageing_time 0")
+                commands.append(f"ip link set {bridge} up")
+            commands.append(f"ip tuntap add dev {_tap(number)} mode tap multi_queue vnet_hdr")
+            commands.append(f"ip link set {_tap(number)} master {bridge} up")
+    return commands

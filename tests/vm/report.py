@@ -1,0 +1,169 @@
+"""docs/machines.md: a table of what works on which kernel, card and tier, and one of what events cost.
+
+Both are keyed by their first three columns; a run replaces the rows of its cells and leaves the others."""
+
+import json
+import re
+from pathlib import Path
+
+from vm import kernels, machine
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs/machines.md"
+RESULTS = kernels.CACHE / "results"
+KEY = ("kernel", "card", "tier")
+WORKS = (*KEY, "program", "sockets", "queues", "to Linux", "TCP", "passed", "what not, and why")
+COSTS = (*KEY, "start", "kill -9", "restart", "SIGTERM", "`bora stop`")
+EVENTS = ("start", "kill -9", "restart", "SIGTERM", "stop")
+REASON_CHARACTERS = 200
+TEXT = """# Machines
+
+Written by `make test-vm`: Bora on Debian's stock kernels in QEMU, with emulated cards and the kernel's own drivers.
+One row for each kernel, card and tier; `auto` names the tier that `--path auto` took. `linux` is the kernel alone,
+which must pass the same checks. The guests run without hardware virtualisation: behaviour counts here, not speed.
+How to run it, or one cell of it, and what the checks are: [tests/README.md](../tests/README.md).
+
+## What works
+
+*program*: XDP in the driver or generic. *sockets*: AF_XDP of the engine. *to Linux*: packets of 60 that nothing speaks
+against forwarding, and of TCP between two Linux hosts, that Bora left to Linux, with the reasons of the latter.
+*TCP*: MB that arrived intact, IPv4 / IPv6.
+
+{works}
+
+## What events cost
+
+Under a stream of 200 packets a second: packets lost, the longest time without a packet, and the time that a port of
+the router had no link. The stream alone has pauses, too: the longest before the event is in brackets.
+
+{costs}
+"""
+
+
+def save(cells):
+    """One JSON file a cell, in target/vm/results."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    for cell in cells:
+        path = RESULTS / f"{cell['series']}-{cell['card']}-{cell['tier']}.json"
+        path.write_text(json.dumps(cell, indent=1) + "\n")
+
+
+def update(cells, whole):
+    """Replaces the rows of `cells` in the document; `whole`: all rows of their cards are theirs."""
+    old = DOCUMENT.read_text() if DOCUMENT.exists() else ""
+    works, costs = _rows(old, WORKS), _rows(old, COSTS)
+    for cell in cells:
+        key = _key(cell)
+        if whole:
+            for rows in (works, costs):
+                for other in [other for other in rows if _same_card(other, key)]:
+                    del rows[other]
+    for cell in cells:
+        key = _key(cell)
+        works[key] = _works(cell)
+        if any(_detail(cell, name) for name in ("start", "restarts")):
+            costs[key] = _costs(cell)
+    DOCUMENT.write_text(TEXT.format(works=_table(WORKS, works), costs=_table(COSTS, costs)))
+
+
+def _series(version):
+    return tuple(int(part) for part in version.split(".")[:2])
+
+
+def _name(version):
+    """What the rows of kernels have in common that replace each other: those of a series, and everything since 7."""
+    number = _series(version)
+    return number if number < (7, 0) else (7, 0)
+
+
+def _same_card(left, right):
+    return _name(left[0]) == _name(right[0]) and left[1] == right[1]
+
+
+def _key(cell):
+    tier = cell["tier"]
+    if tier == "auto":
+        paths = sorted({port["path"] for port in cell.get("ports", {}).values()})
+        tier = f"auto: {', '.join(paths)}" if paths else "auto"
+    return cell["kernel"], cell["card"], tier
+
+
+def _check(cell, name):
+    return next((check for check in cell["checks"] if check["check"] == name), None)
+
+
+def _detail(cell, name):
+    return (_check(cell, name) or {}).get("detail")
+
+
+def _works(cell):
+    ports = list(cell.get("ports", {}).values())
+    each = [", ".join(sorted({str(port[key]) for port in ports})) or "-" for key in ("xdp", "af_xdp", "queues")]
+    failed = [check for check in cell["checks"] if not check["ok"]]
+    passed = f"{len(cell['checks']) - len(failed)} of {len(cell['checks'])}"
+    reasons = {}
+    for check in failed:
+        reasons.setdefault(short(check["reason"]), []).append(check["check"])
+    why = "; ".join(f"**{', '.join(names)}**: {reason}" for reason, names in reasons.items())
+    return [*each, _to_linux(cell), _tcp(cell), passed, why or "-"]
+
+
+def short(reason):
+    """A reason in one line."""
+    text = " ".join(reason.split()).replace("|", "/").removeprefix("AssertionError: ")
+    return text if len(text) <= REASON_CHARACTERS else text[:REASON_CHARACTERS] + " …"
+
+
+def _to_linux(cell):
+    transit, tcp = _detail(cell, "transit"), _detail(cell, "TCP")
+    parts = [str(transit["to_linux"])] if isinstance(transit, dict) else []
+    if tcp:
+        share = 100 * tcp["to_linux"] / max(1, tcp["received"])
+        reasons = ", ".join(sorted(tcp["reasons"], key=tcp["reasons"].get, reverse=True)[:2])
+        parts.append(f"TCP {share:.0f} % ({reasons})" if share >= 1 else "TCP 0 %")
+    return ", ".join(parts) or "-"
+
+
+def _tcp(cell):
+    tcp = _detail(cell, "TCP")
+    return " / ".join(f"{tcp[name]['octets'] / 1e6:.0f}" for name in ("IPv4", "IPv6")) if tcp else "-"
+
+
+def _costs(cell):
+    found = {**(_detail(cell, "start") or {}), **(_detail(cell, "restarts") or {})}
+    return [_cost(found.get(name)) for name in EVENTS]
+
+
+def _cost(outage):
+    if outage is None:
+        return "-"
+    link = f", no link {outage['link_down']} ms" if outage["link_down"] else ""
+    return f"{outage['lost']} lost, {outage['silence']} ms ({outage['usual']}){link}"
+
+
+# Tables in Markdown.
+
+
+def _rows(text, columns):
+    """The rows under the given heading, by key."""
+    rows, inside = {}, False
+    for line in text.splitlines():
+        parts = [part.strip() for part in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if parts == list(columns):
+            inside = True
+        elif not parts:
+            inside = False
+        elif inside and not set(parts[0]) <= {"-", " "}:
+            rows[tuple(parts[:3])] = parts[3:]
+    return rows
+
+
+def _order(key):
+    kinds, tiers = list(machine.CARDS), ["linux", "auto", "express", "engine"]
+    tier = next((number for number, name in enumerate(tiers) if key[2].startswith(name)), len(tiers))
+    return _series(key[0]), kinds.index(key[1]) if key[1] in kinds else len(kinds), tier
+
+
+def _table(columns, rows):
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+    lines += ["| " + " | ".join([*key, *rows[key]]) + " |" for key in sorted(rows, key=_order)]
+    return "\n".join(lines)

@@ -1,0 +1,130 @@
+"""Bora in guests: kernels from Debian's archive, emulated cards, both tiers.
+
+    python3 tests/vm/run.py                                    # everything, and docs/machines.md
+    python3 tests/vm/run.py --kernel newest --card igb         # one cell: its rows of docs/machines.md are replaced
+    python3 tests/vm/run.py --short                            # what `make test` runs
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lib.bora import binary  # noqa: E402
+from vm import kernels, machine, report  # noqa: E402
+
+TIERS = ("auto", "express", "engine")  # the one that auto takes is not run again
+GUEST = Path(__file__).with_name("guest.py")
+FOLDER = kernels.CACHE / "runs"
+BOOT_SECONDS, TIER_SECONDS = 240, 400  # a machine with nothing else to do needs a tenth
+SHORT_KERNELS = ("6.1", "newest")
+SHORT_CARDS = {"veth": ("auto", "engine"), "igb": ("auto",), "virtio": ("auto",)}
+
+
+def options():
+    """What is to be run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernel", action="append", choices=kernels.SERIES, help="may be given several times")
+    parser.add_argument("--card", action="append", choices=machine.CARDS, help="may be given several times")
+    parser.add_argument("--tier", action="append", choices=TIERS, help="may be given several times")
+    parser.add_argument("--tcp-minutes", type=float, default=0.05, help="of TCP in each direction (default: 0.05)")
+    parser.add_argument("--append", default="", help="more for the kernel's command line, such as apparmor=0")
+    parser.add_argument("--refresh", action="store_true", help="ask the archive for newer kernels now")
+    parser.add_argument("--short", action="store_true", help="few checks on few cards, in one guest for each kernel")
+    parser.add_argument("--no-docs", action="store_true", help="leave docs/machines.md alone")
+    return parser.parse_args()
+
+
+def run_guest(kernel, tiers, arguments):
+    """One guest with `tiers` by kind of card; returns its lines of results and, if it did not come to its end, why."""
+    kinds = list(tiers)
+    shared = FOLDER / f"{kernel.series}-{'+'.join(kinds)}"
+    shutil.rmtree(shared, ignore_errors=True)
+    shared.mkdir(parents=True)
+    tcp_seconds = 1 if arguments.short else 60 * arguments.tcp_minutes
+    task = {"kinds": kinds, "tiers": tiers, "tcp_seconds": tcp_seconds, "short": arguments.short,
+            "results": str(shared / "results")}
+    subprocess.run(["strip", "-o", shared / "bora", binary()], check=True)
+    command = ["env", "PYTHONDONTWRITEBYTECODE=1", f"BORA={shared / 'bora'}", "/usr/bin/python3", str(GUEST), json.dumps(task)]
+    limit = BOOT_SECONDS + sum(map(len, tiers.values())) * (TIER_SECONDS + 4 * tcp_seconds)
+    _, ended = machine.run(kernel, kinds, command, shared, limit, arguments.append)
+    lines = read(shared / "results")
+    if lines and lines[-1].get("finished"):
+        return lines, None
+    tail = (shared / "console.txt").read_text(errors="replace").strip()[-1500:]
+    return lines, f"the guest {'ended' if ended else f'was not done after {limit:.0f} s'}; its console: {tail}"
+
+
+def read(path):
+    """The lines that are whole."""
+    lines = []
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            lines.append(json.loads(line))
+        except ValueError:
+            break
+    return lines
+
+
+def cells(kernel, kinds, lines, trouble):
+    """The results of a guest as one dictionary for each kind and tier."""
+    made = {}
+    for line in lines:
+        if "kind" in line:
+            cell = made.setdefault((line["kind"], line["tier"]), {
+                "series": kernel.series, "kernel": kernel.version, "card": line["kind"], "tier": line["tier"],
+                "checks": []})
+            if "check" in line:
+                cell["checks"].append({key: line[key] for key in line if key not in ("kind", "tier")})
+            cell.update({key: line[key] for key in ("log", "ports") if key in line})
+    if trouble:
+        last = list(made.values())[-1] if made else made.setdefault((kinds[0], "linux"), {
+            "series": kernel.series, "kernel": kernel.version, "card": kinds[0], "tier": "linux", "checks": []})
+        last["checks"].append({"check": "guest", "ok": False, "reason": trouble})
+    return list(made.values())
+
+
+def say(cell):
+    """A line for a cell, and one for each failure."""
+    failed = [check for check in cell["checks"] if not check["ok"]]
+    name = f"{cell['kernel']} {cell['card']} {cell['tier']}"
+    print(f"{name}: {len(cell['checks']) - len(failed)} passed, {len(failed)} failed", flush=True)
+    for check in failed:
+        print(f"FAILED {name}: {check['check']} - {report.short(check['reason'])}", flush=True)
+    return len(cell["checks"]) - len(failed), len(failed)
+
+
+def main():
+    """Runs what is asked for; exit code 1 if a check failed."""
+    arguments = options()
+    if os.geteuid() != 0:
+        sys.exit("guests need network namespaces: run this as root")
+    series = arguments.kernel or (SHORT_KERNELS if arguments.short else kernels.SERIES)
+    kinds = arguments.card or (SHORT_CARDS if arguments.short else machine.CARDS)
+    tiers = {kind: arguments.tier or (SHORT_CARDS.get(kind, TIERS) if arguments.short else TIERS) for kind in kinds}
+    started, passed, failed = time.monotonic(), 0, 0
+    for kernel in [kernels.get(name, arguments.refresh) for name in series]:
+        for guest in [tiers] if arguments.short else [{kind: tiers[kind]} for kind in kinds]:
+            results = cells(kernel, list(guest), *run_guest(kernel, guest, arguments))
+            for cell in results:
+                good, bad = say(cell)
+                passed, failed = passed + good, failed + bad
+            if not arguments.short and not arguments.no_docs:
+                report.save(results)
+                report.update(results, whole=arguments.tier is None)
+    outcome = f"{failed} failed, {passed} passed" if failed else f"{passed} passed"
+    print(f"{outcome} in {time.monotonic() - started:.0f}s")
+    sys.exit(1 if failed or not passed else 0)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (kernels.ArchiveError, machine.GuestError, FileNotFoundError) as error:
+        sys.exit(str(error))
