@@ -105,6 +105,12 @@ hero-syn: hero-deps ## HERO: resources and Fmax (ECP5), written to hero/syn/REPO
 bench-hero: hero-deps ## HERO: throughput, latency and priorities of four cards
 	$(HERO) hero/bench/run.py $(ARGS)
 
+.PHONY: test-selftests
+# Some of it: make test-selftests ARGS="--mode engine router_multipath.sh"; it takes hours without KVM.
+test-selftests: build ## Linux's own forwarding tests in a guest, without Bora and with it
+	@scripts/deps-selftests
+	@scripts/as-root $(PYTHON) tests/vm/selftests/run.py $(ARGS)
+
 fmt: ## Format the code
 	$(CARGO) fmt --all
 
