@@ -15,11 +15,13 @@
 
 #include "bora.h"
 #include "packet.h"
+#include "kernel_types.h"
 #include "guard.h"
 #include "maps.h"
 #include "netns.h"
 #include "tag.h"
 #include "express.h"
+#include "survey.h"
 
 /* Anything above REASON_NONE is a reason to pass. */
 #define REASON_NONE BORA_REASONS
@@ -101,6 +103,9 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	if (in->path == BORA_PATH_ENGINE) {
 		__u32 slot = in->index * BORA_MAX_QUEUES + ctx->rx_queue_index;
 
+		if (egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
+		    any_egress_holds())
+			return pass(count, BORA_GUARD);
 		if (bpf_redirect_map(&sockets, slot, XDP_PASS) != XDP_REDIRECT)
 			return pass(count, BORA_NO_SOCKET);
 		count->to_engine++;

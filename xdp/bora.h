@@ -100,4 +100,54 @@ struct bora_budget {
 };
 #define BORA_BUDGET_WINDOW_NS 10000000ull
 
+/* Addresses of the kernel's own functions and variables; 0 where they are not known. */
+struct bora_symbols {
+	__u64 apparmor_ip_postroute;
+	__u64 selinux_ip_forward;
+	__u64 selinux_ip_postroute;
+	__u64 selinux_state;
+	__u64 selinux_secmark_refcount;
+	__u64 selinux_xfrm_refcount;
+	__u64 netlabel_mgmt_protocount;
+	__u64 egress_needed_key;
+};
+
+/* In place of a device's address: it was not found. */
+#define BORA_DEVICE_UNKNOWN 1
+
+/* What find_device() is asked. */
+struct bora_find {
+	__u32 ifindex;
+	__u32 index; /* of the port */
+};
+
+/* What survey() finds at a netfilter hook. */
+#define BORA_SURVEY_FUNCTIONS 8
+struct bora_hook {
+	__u32 count; /* functions registered; the first ones follow */
+	__u32 holds; /* whether they hold traffic back */
+	__u64 functions[BORA_SURVEY_FUNCTIONS];
+};
+
+enum bora_port_hooks {
+	BORA_NF_INGRESS = 1 << 0, /* nftables, family netdev */
+	BORA_TC_INGRESS = 1 << 1, /* tc filters or tcx programs */
+	BORA_NF_EGRESS = 1 << 2,
+	BORA_TC_EGRESS = 1 << 3,
+	BORA_NOT_FOUND = 1 << 7, /* the device: taken for one with hooks */
+};
+
+enum bora_xfrm {
+	BORA_XFRM_POLICIES = 1 << 0, /* there are policies for what is forwarded or sent */
+	BORA_XFRM_OUT_BLOCKED = 1 << 1, /* `ip xfrm policy setdefault out block` */
+	BORA_XFRM_FORWARD_BLOCKED = 1 << 2, /* the same with fwd */
+};
+
+struct bora_survey {
+	struct bora_hook hooks[6]; /* prerouting, forward, postrouting of IPv4, then of IPv6 */
+	__u8 ports[BORA_MAX_PORTS]; /* enum bora_port_hooks */
+	__u8 xfrm; /* enum bora_xfrm */
+	__u8 direct; /* the program reads without a helper's call (bpf_rdonly_cast) */
+};
+
 #endif

@@ -141,6 +141,9 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	if (key == ctx->ingress_ifindex && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
 		return pass(count, BORA_REDIRECT);
 	key = out->index;
+	if (egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
+	    egress_holds(&devices[key & (BORA_MAX_PORTS - 1)]))
+		return pass(count, BORA_GUARD);
 	out_count = counters_of(key);
 	if (!out_count)
 		return pass(count, BORA_NOT_A_PORT);

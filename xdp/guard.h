@@ -4,43 +4,190 @@
  * program looks at Linux's own hook lists for every packet. A rule is obeyed
  * from the moment Linux itself would obey it, without a window in which the
  * control side has yet to hear of it.
- *
- * Kernels without these kfuncs (before 6.2) rely on the flags that the control
- * side sets from netlink events.
  */
 #ifndef BORA_GUARD_H
 #define BORA_GUARD_H
 
-#include "kernel_types.h"
-
-extern void *bpf_cast_to_kern_ctx(void *obj) __ksym __weak;
-
 enum { HOOK_PRE_ROUTING = 0, HOOK_FORWARD = 2, HOOK_POST_ROUTING = 4 };
 enum { XFRM_OUT = 1, XFRM_FORWARD = 2 };
+enum { XFRM_BLOCK = 1 };
+enum { SELINUX_ALWAYS_NETWORK = 3 }; /* POLICYDB_CAP_ALWAYSNETWORK */
+
+/* More functions than this at one hook are not looked through. */
+#define MAX_HARMLESS 3
+
+/*
+ * Addresses in the kernel's image, from /proc/kallsyms; 0 where it does not say.
+ * Set before loading. Functions of modules are not among them: their addresses can come to
+ * mean something else.
+ */
+const volatile struct bora_symbols symbols;
+
+/* The devices of the ports, by index: see find_device(). */
+struct bora_device {
+	__u64 address; /* struct net_device; 0 no such port, BORA_DEVICE_UNKNOWN */
+	__u64 ifindex;
+} devices[BORA_MAX_PORTS];
+/* Port indices below this have been in use. */
+volatile __u32 device_count;
+
+static __always_inline bool is_off(__u64 counter)
+{
+	return counter && KERNEL_READ((struct static_key *)counter, enabled.counter) == 0;
+}
+
+/* What selinux_secmark_enabled() and selinux_peerlbl_enabled() ask. */
+static __always_inline bool selinux_labels_nothing(void)
+{
+	struct selinux_state *state = (void *)symbols.selinux_state;
+
+	return state && bpf_core_field_exists(state->policycap) &&
+	       !KERNEL_READ(state, policycap[SELINUX_ALWAYS_NETWORK]) &&
+	       is_off(symbols.selinux_secmark_refcount) && is_off(symbols.selinux_xfrm_refcount) &&
+	       is_off(symbols.netlabel_mgmt_protocount);
+}
+
+/*
+ * Functions that let forwarded packets be. AppArmor's acts on packets of local sockets only, and
+ * only with a secmark; SELinux's act only where packets are labelled or always checked.
+ */
+static __always_inline bool is_harmless(__u64 function)
+{
+	if (!function)
+		return false;
+	if (symbols.apparmor_ip_postroute && function == symbols.apparmor_ip_postroute)
+		return true;
+	return (function == symbols.selinux_ip_forward ||
+		function == symbols.selinux_ip_postroute) &&
+	       selinux_labels_nothing();
+}
+
+/* Whether nothing at this hook can stop or change a forwarded packet. */
+static __noinline bool all_harmless(__u64 address)
+{
+	struct nf_hook_entries *entries = (void *)address;
+	__u16 count = KERNEL_READ(entries, num_hook_entries);
+
+	if (count > MAX_HARMLESS)
+		return false;
+#pragma unroll
+	for (int i = 0; i < MAX_HARMLESS; i++) {
+		if (i < count && !is_harmless((__u64)KERNEL_READ(entries, hooks[i].hook)))
+			return false;
+	}
+	return true;
+}
+
+static __always_inline bool holds(struct nf_hook_entries *entries)
+{
+	return entries && !all_harmless((__u64)entries);
+}
+
+static __always_inline bool netfilter_holds(struct net *net, bool v6)
+{
+	if (v6)
+		return holds(KERNEL_READ(net, nf.hooks_ipv6[HOOK_PRE_ROUTING])) ||
+		       holds(KERNEL_READ(net, nf.hooks_ipv6[HOOK_FORWARD])) ||
+		       holds(KERNEL_READ(net, nf.hooks_ipv6[HOOK_POST_ROUTING]));
+	return holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_PRE_ROUTING])) ||
+	       holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_FORWARD])) ||
+	       holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_POST_ROUTING]));
+}
+
+static __always_inline bool has_xfrm_policies(struct net *net)
+{
+	return KERNEL_READ(net, xfrm.policy_count[XFRM_OUT]) ||
+	       KERNEL_READ(net, xfrm.policy_count[XFRM_FORWARD]);
+}
+
+/* `ip xfrm policy setdefault`: packets that no policy is for are blocked too. */
+static __always_inline bool xfrm_blocks(struct net *net, int direction)
+{
+	return bpf_core_field_exists(net->xfrm.policy_default) &&
+	       KERNEL_READ(net, xfrm.policy_default[direction]) == XFRM_BLOCK;
+}
+
+static __always_inline bool xfrm_holds(struct net *net)
+{
+	return has_xfrm_policies(net) || xfrm_blocks(net, XFRM_OUT) ||
+	       xfrm_blocks(net, XFRM_FORWARD);
+}
+
+/* nftables chains of family netdev at the ingress or egress of a device. */
+static __always_inline bool nf_at_ingress(struct net_device *dev)
+{
+	return bpf_core_field_exists(dev->nf_hooks_ingress) && KERNEL_READ(dev, nf_hooks_ingress);
+}
+
+static __always_inline bool nf_at_egress(struct net_device *dev)
+{
+	return bpf_core_field_exists(dev->nf_hooks_egress) && KERNEL_READ(dev, nf_hooks_egress);
+}
+
+/* Filters of the qdiscs ingress and clsact, and programs on tcx. */
+static __always_inline bool tc_at_ingress(struct net_device *dev)
+{
+	if (bpf_core_field_exists(dev->tcx_ingress))
+		return KERNEL_READ(dev, tcx_ingress);
+	return bpf_core_field_exists(dev->miniq_ingress) && KERNEL_READ(dev, miniq_ingress);
+}
+
+static __always_inline bool tc_at_egress(struct net_device *dev)
+{
+	if (bpf_core_field_exists(dev->tcx_egress))
+		return KERNEL_READ(dev, tcx_egress);
+	return bpf_core_field_exists(dev->miniq_egress) && KERNEL_READ(dev, miniq_egress);
+}
 
 static __always_inline bool kernel_has_a_say(struct xdp_md *ctx, bool v6)
 {
-	struct xdp_buff *xdp;
+	struct xdp_rxq_info *rxq;
 	struct net_device *dev;
 	struct net *net;
 
-	if (!bpf_cast_to_kern_ctx)
-		return false;
-	xdp = bpf_cast_to_kern_ctx(ctx);
-	dev = xdp->rxq->dev;
-	net = dev->nd_net.net;
+	if (bpf_cast_to_kern_ctx)
+		rxq = ((struct xdp_buff *)bpf_cast_to_kern_ctx(ctx))->rxq;
+	else /* it is that structure, whatever the verifier calls it */
+		rxq = KERNEL_READ((struct xdp_buff *)ctx, rxq);
+	dev = KERNEL_READ(rxq, dev);
+	net = KERNEL_READ(dev, nd_net.net);
+	return nf_at_ingress(dev) || tc_at_ingress(dev) || xfrm_holds(net) ||
+	       netfilter_holds(net, v6);
+}
 
-	if (bpf_core_field_exists(dev->nf_hooks_ingress) && dev->nf_hooks_ingress)
+/*
+ * Whether any device of the machine may have hooks at its egress: the static key that Linux asks
+ * before it looks there (sch_handle_egress() and nf_hook_egress() in net/core/dev.c).
+ */
+static __always_inline bool egress_in_use(void)
+{
+	return !is_off(symbols.egress_needed_key);
+}
+
+/* Whether something looks at what leaves by the port's device. */
+static __always_inline bool egress_holds(const struct bora_device *device)
+{
+	struct net_device *dev = (void *)device->address;
+
+	if (!device->address)
+		return false;
+	if (device->address == BORA_DEVICE_UNKNOWN)
 		return true;
-	if (bpf_core_field_exists(dev->tcx_ingress) && dev->tcx_ingress)
-		return true;
-	if (net->xfrm.policy_count[XFRM_OUT] || net->xfrm.policy_count[XFRM_FORWARD])
-		return true;
-	if (v6)
-		return net->nf.hooks_ipv6[HOOK_PRE_ROUTING] || net->nf.hooks_ipv6[HOOK_FORWARD] ||
-		       net->nf.hooks_ipv6[HOOK_POST_ROUTING];
-	return net->nf.hooks_ipv4[HOOK_PRE_ROUTING] || net->nf.hooks_ipv4[HOOK_FORWARD] ||
-	       net->nf.hooks_ipv4[HOOK_POST_ROUTING];
+	if (!nf_at_egress(dev) && !tc_at_egress(dev))
+		return false;
+	return KERNEL_READ(dev, ifindex) == device->ifindex; /* or it is gone: nothing leaves there */
+}
+
+/* The same for any port: for what the engine sends, whose output is not known yet. */
+__noinline int any_egress_holds(void)
+{
+	for (__u32 i = 0; i < BORA_MAX_PORTS; i++) {
+		if (i >= device_count)
+			break;
+		if (egress_holds(&devices[i]))
+			return true;
+	}
+	return false;
 }
 
 #endif

@@ -8,9 +8,17 @@
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-struct task_struct;
-struct nf_hook_entries;
 struct bpf_mprog_entry;
+struct mini_Qdisc;
+
+struct nf_hook_entry {
+	void *hook; /* the function */
+};
+
+struct nf_hook_entries {
+	__u16 num_hook_entries;
+	struct nf_hook_entry hooks[];
+};
 
 struct netns_nf {
 	struct nf_hook_entries *hooks_ipv4[5];
@@ -19,16 +27,26 @@ struct netns_nf {
 
 struct netns_xfrm {
 	unsigned int policy_count[6];
+	__u8 policy_default[3];
 };
 
 struct ns_common {
 	unsigned int inum;
 };
 
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
 struct net {
 	struct ns_common ns;
 	struct netns_nf nf;
 	struct netns_xfrm xfrm;
+	struct hlist_head *dev_index_head;
 };
 
 typedef struct {
@@ -38,8 +56,13 @@ typedef struct {
 struct net_device {
 	int ifindex;
 	possible_net_t nd_net;
+	struct hlist_node index_hlist;
 	struct nf_hook_entries *nf_hooks_ingress;
-	struct bpf_mprog_entry *tcx_ingress;
+	struct nf_hook_entries *nf_hooks_egress;
+	struct bpf_mprog_entry *tcx_ingress; /* Linux 6.6 and later; before: */
+	struct bpf_mprog_entry *tcx_egress;
+	struct mini_Qdisc *miniq_ingress;
+	struct mini_Qdisc *miniq_egress;
 };
 
 struct xdp_rxq_info {
@@ -66,6 +89,42 @@ struct veth_xdp_buff {
 	struct sk_buff *skb;
 };
 
+struct nsproxy {
+	struct net *net_ns;
+};
+
+struct task_struct {
+	struct nsproxy *nsproxy;
+};
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct static_key {
+	atomic_t enabled;
+};
+
+struct selinux_state {
+	bool policycap[8];
+};
+
 #pragma clang attribute pop
+
+extern void *bpf_cast_to_kern_ctx(void *obj) __ksym __weak;
+extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
+
+/*
+ * Reads p->field, with p any address of such a structure; a bad address reads as 0. A plain load where
+ * the kernel has bpf_rdonly_cast (Linux 6.2), which costs nothing; otherwise a helper's call.
+ */
+#define KERNEL_READ(p, field)                                                                      \
+	(bpf_rdonly_cast ?                                                                         \
+		 ((typeof(p))bpf_rdonly_cast(p, bpf_core_type_id_kernel(typeof(*(p)))))->field :   \
+		 ({                                                                                \
+			 typeof((p)->field) value_;                                                \
+			 bpf_core_read(&value_, sizeof(value_), &(p)->field);                      \
+			 value_;                                                                   \
+		 }))
 
 #endif

@@ -12,14 +12,10 @@ enum Finding {
 /// Prints one line a finding; fails if something needed is missing.
 pub(crate) fn check() -> ExitCode {
     let mut code = ExitCode::SUCCESS;
-    for finding in [
-        kernel(),
-        privileges(),
-        btf(),
-        memory(),
-        forwarding("ipv4"),
-        forwarding("ipv6"),
-    ] {
+    let mut findings = vec![kernel(), privileges(), btf()];
+    findings.extend(program());
+    findings.extend([memory(), forwarding("ipv4"), forwarding("ipv6")]);
+    for finding in findings {
         match finding {
             Finding::Good(text) => anstream::println!("ok       {text}"),
             Finding::Advice(text, advice) => anstream::println!("advice   {text}: {advice}"),
@@ -39,13 +35,12 @@ fn kernel() -> Finding {
         .split('.')
         .map(|part| part.parse::<u32>().unwrap_or(0));
     match (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) {
-        version if version >= (6, 2) => Finding::Good(format!("Linux {release}")),
+        version if version >= (6, 1) => Finding::Good(format!("Linux {release}")),
         version if version >= (5, 18) => Finding::Advice(
             format!("Linux {release}"),
-            "before 6.2 Bora cannot see firewall rules packet by packet; it forwards only with \
-             --bypass netfilter",
+            "it may work, but is tested with 6.1 and later only",
         ),
-        _ => Finding::Missing(format!("Linux {release}"), "Bora needs 5.18 or later"),
+        _ => Finding::Missing(format!("Linux {release}"), "Bora needs 6.1 or later"),
     }
 }
 
@@ -65,6 +60,24 @@ fn btf() -> Finding {
             "kernel type information (BTF)".into(),
             "use a kernel built with CONFIG_DEBUG_INFO_BTF, as Debian's and Ubuntu's are",
         )
+    }
+}
+
+/// Loads the program, which says more than any version number.
+fn program() -> Vec<Finding> {
+    const LOST: &str = "Bora runs, with that loss";
+    match bora_router::try_program() {
+        Ok(lacks) => {
+            let lacks = lacks.into_iter();
+            let lacks = lacks.map(|lack| Finding::Advice(lack.into(), LOST));
+            std::iter::once(Finding::Good("the XDP program loads".into()))
+                .chain(lacks)
+                .collect()
+        }
+        Err(error) => vec![Finding::Missing(
+            format!("the XDP program: {error}"),
+            "nothing can be forwarded without it",
+        )],
     }
 }
 

@@ -157,6 +157,11 @@ fn drops(report: &DropsReport) -> String {
             text += &format!("\n{}", table(&[title, "PACKETS"], &rows));
         }
     }
+    if report.punts.contains_key("guard") {
+        for reason in &report.guard {
+            text += &format!("guard: {reason}\n");
+        }
+    }
     text
 }
 
@@ -396,6 +401,12 @@ fn sync(report: &serde_json::Value) -> String {
     }
     for reason in list(&report["guard"]) {
         text += &format!("guard: {}\n", word(&reason));
+    }
+    for function in list(&report["harmless"]) {
+        text += &format!("harmless: {}\n", word(&function));
+    }
+    for lack in list(&report["lacks"]) {
+        text += &format!("this kernel: {}\n", word(&lack));
     }
     for difference in list(&report["differences"]) {
         text += &format!(

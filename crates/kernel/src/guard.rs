@@ -318,8 +318,9 @@ fn chain(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), Malformed> {
         return Ok(());
     };
     let policy = if policy == Some(0) { "drop" } else { "accept" };
-    let text =
-        format!("nftables: table {family} {table} chain {name} (hook {hook}, policy {policy})");
+    let text = format!(
+        "nftables: table {family} {table} chain {name} (hook {hook}, policy {policy}; free: `nft delete table {family} {table}`)"
+    );
     for (concerned, reasons) in [(v4, &mut report.v4), (v6, &mut report.v6)] {
         if concerned {
             reasons.push(Reason {
@@ -371,9 +372,11 @@ fn legacy_tables(report: &mut GuardReport) {
         } else {
             "ip_tables_names"
         };
+        let module = if v6 { "ip6table" } else { "iptable" };
         let names = fs::read_to_string(format!("/proc/thread-self/net/{path}")).unwrap_or_default();
         for table in names.split_whitespace() {
-            let text = format!("{command} (legacy): table {table}");
+            let text =
+                format!("{command} (legacy): table {table} (free: `rmmod {module}_{table}`)");
             report.family(v6).push(Reason {
                 kind: ReasonKind::Netfilter,
                 text,
@@ -436,7 +439,10 @@ fn policy(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), Malformed> 
         _ => return Ok(()),
     };
     let family = i32::from(u16::from_ne_bytes([head[40], head[41]]));
-    let text = format!("xfrm: policy index {} (dir {direction})", u32_at(head, 156));
+    let text = format!(
+        "xfrm: policy index {} (dir {direction}; `ip xfrm policy` shows it)",
+        u32_at(head, 156)
+    );
     let kind = ReasonKind::Xfrm;
     match family {
         libc::AF_INET => report.v4.push(Reason { kind, text }),

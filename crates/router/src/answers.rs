@@ -142,6 +142,7 @@ impl Router {
                 .map(|worker| worker.counters.queued.get())
                 .sum();
         }
+        total.guard = self.hooks.holding(self.mirror.guard(), &self.ports);
         total.held = to_engine.saturating_sub(from_engine) + queued;
         total
     }
@@ -402,6 +403,8 @@ impl Router {
             since_seconds: status.since.elapsed().unwrap_or_default().as_secs(),
             fib_bytes: fib.table_bytes,
             guard: self.guard(),
+            harmless: self.hooks.harmless(),
+            lacks: self.program.lacks().into_iter().map(Into::into).collect(),
             mirror: status,
             differences,
         }
@@ -411,14 +414,7 @@ impl Router {
     /// met although the mirror did not find it.
     fn guard(&self) -> Vec<String> {
         let report = self.mirror.guard();
-        let mut lines: Vec<String> = Vec::new();
-        for (family, reasons) in [("IPv4", &report.v4), ("IPv6", &report.v6)] {
-            lines.extend(
-                reasons
-                    .iter()
-                    .map(|reason| format!("{family}: {}", reason.text)),
-            );
-        }
+        let mut lines = self.hooks.holding(report, &self.ports);
         for (family, refused) in ["IPv4", "IPv6"].iter().zip(self.mirror.refused()) {
             if refused > 0 {
                 lines.push(format!(

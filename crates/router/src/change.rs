@@ -267,7 +267,7 @@ impl Router {
         self.numbers = self.numbers.max(id.0 + 1);
         port.before = self.totals(id);
         port.expose_tags(&self.place);
-        port.settings = port.wanted(&self.mirror, &self.config);
+        port.settings = port.wanted(&self.mirror, &self.config, &self.hooks.survey);
         if let (Some(engine), Some(sockets)) = (&mut self.engine, sockets) {
             if let Err(error) = engine.add_port(&port, sockets, &PortConfig::of(&section)) {
                 port.detach(&self.place);
@@ -279,9 +279,12 @@ impl Router {
         let opened = self.publish_ports().and_then(|()| {
             self.program
                 .watch_tags(self.ports.iter().any(Port::is_generic))?;
+            self.program
+                .find_device(id.0, self.ports.last().context("just pushed")?.ifindex)?;
+            self.hooks.update(&self.program);
             let port = self.ports.last_mut().context("just pushed")?;
             // the guard has looked at the new port only now
-            port.settings = port.wanted(&self.mirror, &self.config);
+            port.settings = port.wanted(&self.mirror, &self.config, &self.hooks.survey);
             if let Some(engine) = &self.engine {
                 engine.tell(|| Command::SetIngress(port.ingress()));
                 engine.connect(id, &self.program)?;
@@ -311,7 +314,10 @@ impl Router {
             engine.wait_for_workers();
         }
         match port.twin_mut() {
-            Some(twin) => twin.close(),
+            Some(twin) => {
+                twin.close();
+                self.program.find_device(port.id.0, 0)?;
+            }
             None => {
                 if let Err(error) = self.program.remove_port(port.ifindex, port.id.0) {
                     log::warn!("{name}: {error}");

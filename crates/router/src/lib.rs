@@ -9,9 +9,11 @@ mod config;
 mod divide;
 mod engine;
 mod hero;
+mod hooks;
 mod lease;
 mod place;
 mod ports;
+mod probe;
 mod report;
 mod router;
 mod rules;
@@ -33,6 +35,7 @@ pub use config::{
 };
 pub use hero::HeroSpec;
 pub use place::{Place, other_places};
+pub use probe::try_program;
 pub use report::{
     ApplyReport, ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport,
     OffloadReport, PortReport, RouteReport, RuleReport, SyncReport, WorkerReport,

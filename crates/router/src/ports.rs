@@ -8,7 +8,9 @@ use bora_forward::{Gate, Ingress, RpFilter};
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, ReasonKind};
 use bora_port::inject;
-use bora_port::xdp::{AttachMode, Attachment, Path, PortSettings, Program, XdpQuery, query};
+use bora_port::xdp::{
+    AttachMode, Attachment, Path, PortSettings, Program, Survey, XdpQuery, query,
+};
 use bora_wire::MacAddr;
 
 use crate::config::{PathChoice, RunConfig};
@@ -191,10 +193,15 @@ impl Port {
     }
 
     /// The settings as they should be now.
-    pub(crate) fn wanted(&self, mirror: &Mirror, config: &RunConfig) -> PortSettings {
+    pub(crate) fn wanted(
+        &self,
+        mirror: &Mirror,
+        config: &RunConfig,
+        survey: &Survey,
+    ) -> PortSettings {
         let sysctl = mirror.settings().interfaces.get(&self.ifindex);
         let sysctl = sysctl.copied().unwrap_or_default();
-        let kernel = self.left_to_linux(mirror, config);
+        let kernel = self.left_to_linux(mirror, config, survey);
         PortSettings {
             index: self.id.0,
             path: self.path,
@@ -224,31 +231,40 @@ impl Port {
     }
 
     /// Whether all IPv4 and all IPv6 that comes in here is Linux's business. The engine looks only
-    /// at the tables local and main; express asks the kernel's rules itself. Kernels that do not
-    /// show their hooks to the program keep what they may filter.
-    fn left_to_linux(&self, mirror: &Mirror, config: &RunConfig) -> [bool; 2] {
+    /// at the tables local and main; express asks the kernel's rules itself. At Linux's hooks the
+    /// program looks for each packet.
+    fn left_to_linux(&self, mirror: &Mirror, config: &RunConfig, survey: &Survey) -> [bool; 2] {
         if self.twin().is_some() {
-            return self.left_by_twin(mirror, config);
+            return self.left_by_twin(mirror, config, survey);
         }
-        let blind = !hooks_visible() && !config.bypass.netfilter;
         let unseen = self.link.master != 0 || self.hidden_tags.is_some();
         let (guard, refused) = (mirror.guard(), mirror.refused());
         [(&guard.v4, refused[0]), (&guard.v6, refused[1])].map(|(reasons, refused)| {
             let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);
             let engine = self.path == Path::Engine && (rules || refused > 0);
-            blind || unseen || engine
+            unseen || engine
         })
     }
 
     /// The same where no program looks at Linux's hooks for each packet.
-    fn left_by_twin(&self, mirror: &Mirror, config: &RunConfig) -> [bool; 2] {
+    fn left_by_twin(&self, mirror: &Mirror, config: &RunConfig, survey: &Survey) -> [bool; 2] {
+        let obeyed = !config.bypass.netfilter;
         let has_a_say = |kind| match kind {
             ReasonKind::Rule | ReasonKind::Master => true,
-            ReasonKind::Netfilter | ReasonKind::Xfrm | ReasonKind::Tc => !config.bypass.netfilter,
+            ReasonKind::Netfilter | ReasonKind::Xfrm => obeyed,
+            ReasonKind::Tc => false, // the survey sees more
         };
+        let own = survey.ports.get(usize::from(self.id.0)).copied();
+        let ingress = own.is_some_and(|own| own.tc_ingress || own.nf_ingress);
+        let hooks = |v6| obeyed && (ingress || survey.egress() || survey.holds(v6));
         let (guard, refused) = (mirror.guard(), mirror.refused());
-        [(&guard.v4, refused[0]), (&guard.v6, refused[1])].map(|(reasons, refused)| {
-            self.link.master != 0 || refused > 0 || reasons.iter().any(|r| has_a_say(r.kind))
+        [
+            (&guard.v4, refused[0], hooks(false)),
+            (&guard.v6, refused[1], hooks(true)),
+        ]
+        .map(|(reasons, refused, hooks)| {
+            let told = reasons.iter().any(|r| has_a_say(r.kind));
+            self.link.master != 0 || refused > 0 || hooks || told
         })
     }
 
@@ -326,14 +342,4 @@ fn offloads_reach_us(name: &str, link: &Link) -> bool {
             .iter()
             .any(|paravirtual| driver == *paravirtual)
     })
-}
-
-/// Whether the XDP program can see the kernel's hooks by itself: Linux 6.2 and later.
-fn hooks_visible() -> bool {
-    let release = rustix::system::uname();
-    let release = release.release().to_string_lossy();
-    let mut numbers = release
-        .split('.')
-        .map(|part| part.parse::<u32>().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 2)
 }

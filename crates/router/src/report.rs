@@ -91,6 +91,8 @@ pub struct DropsReport {
     pub drops: BTreeMap<String, u64>,
     /// Handed to Linux, by reason.
     pub punts: BTreeMap<String, u64>,
+    /// What the reason `guard` stands for now.
+    pub guard: Vec<String>,
 }
 
 /// One class of a port, summed over workers: `enqueued = sent + held`.
@@ -250,6 +252,10 @@ pub struct SyncReport {
     pub fib_bytes: usize,
     /// Why traffic is left to Linux.
     pub guard: Vec<String>,
+    /// Functions at Linux's hooks that let forwarded packets be.
+    pub harmless: Vec<String>,
+    /// What this kernel does not have or hides, and what is lost by that.
+    pub lacks: Vec<String>,
     /// The mirror's own account.
     pub mirror: SyncStatus,
     /// With `--verify`: prefixes on which a fresh dump and the FIB differ.

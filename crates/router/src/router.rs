@@ -11,7 +11,7 @@ use bora_fib::{FibStats, PortId};
 use bora_forward::HashPolicy;
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig, Settings};
-use bora_port::xdp::{AttachMode, Attachment, Counters, Path, Program, query};
+use bora_port::xdp::{AttachMode, Attachment, Counters, Path, Program, Survey, query};
 use bora_worker::Command;
 
 use crate::api::{Call, Caller};
@@ -19,6 +19,7 @@ use crate::apply::Unconfirmed;
 use crate::config::{File, RunConfig};
 use crate::engine::Engine;
 use crate::hero::Offload;
+use crate::hooks::Hooks;
 use crate::lease::Keeper;
 use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
@@ -89,6 +90,8 @@ pub struct Router {
     /// Packets each port had left to Linux for the guard's sake, by number: at the last refresh, and
     /// since.
     pub(crate) guarded: BTreeMap<PortId, (u64, u64)>,
+    /// What Linux's hooks are, looked at once a second; the program does it for each packet.
+    pub(crate) hooks: Hooks,
     pub(crate) rules: CompiledRules,
     pub(crate) offload: Offload,
     /// What an apply that nobody has confirmed yet replaced.
@@ -144,8 +147,14 @@ impl Router {
             for port in &mut ports {
                 port.expose_tags(&place);
             }
-            tell_mirror(&mut mirror, &mut ports, &config)?;
+            tell_mirror(&mut mirror, &mut ports, &config, &Survey::default())?;
             program.watch_tags(ports.iter().any(Port::is_generic))?;
+            for port in &ports {
+                program.find_device(port.id.0, port.ifindex)?;
+            }
+            let mut hooks = Hooks::default();
+            hooks.update(&program);
+            tell_mirror(&mut mirror, &mut ports, &config, &hooks.survey)?;
             for port in ports.iter().filter(|port| port.twin().is_none()) {
                 program.set_port(port.ifindex, &port.settings)?;
             }
@@ -156,9 +165,9 @@ impl Router {
                 .then(|| Engine::start(&mut ports, &program, &fib, &config, (hash, classifier)))
                 .transpose()?;
             let counters = engine.as_ref().map(Engine::running).unwrap_or_default();
-            Ok::<_, anyhow::Error>((engine, counters, rules))
+            Ok::<_, anyhow::Error>((engine, counters, rules, hooks))
         })();
-        let (engine, counters, rules) = match started {
+        let (engine, counters, rules, hooks) = match started {
             Ok(parts) => parts,
             Err(error) => {
                 let new = ports.into_iter().zip(fresh).filter(|(_, new)| *new);
@@ -182,6 +191,7 @@ impl Router {
             refreshed: Instant::now(),
             fib_pulse: FibPulse::default(),
             guarded: BTreeMap::new(),
+            hooks,
             rules,
             offload: Offload::default(),
             unconfirmed: None,
@@ -321,7 +331,11 @@ impl Router {
         }
         let state = |port: &Port| (port.settings.clone(), port.ingress());
         let before: Vec<_> = self.ports.iter().map(state).collect();
-        tell_mirror(&mut self.mirror, &mut self.ports, &self.config)?;
+        self.hooks.update(&self.program);
+        self.hooks
+            .log(self.hooks.holding(self.mirror.guard(), &self.ports));
+        let survey = &self.hooks.survey;
+        tell_mirror(&mut self.mirror, &mut self.ports, &self.config, survey)?;
         for (port, before) in self.ports.iter().zip(before) {
             if state(port) == before {
                 continue;
@@ -413,14 +427,19 @@ impl Router {
 }
 
 /// Takes the links as they are now, and tells the mirror what it needs to know of the ports.
-fn tell_mirror(mirror: &mut Mirror, ports: &mut [Port], config: &RunConfig) -> anyhow::Result<()> {
+fn tell_mirror(
+    mirror: &mut Mirror,
+    ports: &mut [Port],
+    config: &RunConfig,
+    survey: &Survey,
+) -> anyhow::Result<()> {
     let before: BTreeMap<_, _> = ports.iter().map(|p| (p.ifindex, p.info())).collect();
     for port in &mut *ports {
         match mirror.links().get(&port.ifindex) {
             Some(link) => port.link = link.clone(),
             None => port.link.up = false,
         }
-        port.settings = port.wanted(mirror, config);
+        port.settings = port.wanted(mirror, config, survey);
     }
     let now: BTreeMap<_, _> = ports.iter().map(|p| (p.ifindex, p.info())).collect();
     if now != before {

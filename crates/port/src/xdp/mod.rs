@@ -3,6 +3,9 @@
 mod counters;
 mod link;
 mod program;
+mod refusal;
+mod survey;
+mod symbols;
 
 #[allow(
     clippy::all,
@@ -17,6 +20,8 @@ mod skeleton {
 pub use counters::{Counters, REASONS, Reason};
 pub use link::{AttachError, AttachMode, Attachment, XdpQuery, query};
 pub use program::{Lease, Path, PortSettings, Program, ProgramError};
+pub use survey::{DeviceHooks, HOOKS, Hook, Survey};
+pub use symbols::names_of;
 
 /// Most ports of one Bora; rows of the program's maps.
 pub const MAX_PORTS: usize = 256;

@@ -10,8 +10,10 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::counters::{Counters, REASONS};
+use super::skeleton::types::bora_symbols;
 use super::skeleton::{BoraSkel, BoraSkelBuilder};
-use super::{MAX_PORTS, MAX_QUEUES};
+use super::survey::Survey;
+use super::{MAX_PORTS, MAX_QUEUES, refusal, symbols};
 
 /// What a port does with plain transit traffic (`enum bora_path`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,8 +101,38 @@ impl PortSettings {
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// Loading failed for want of rights.
-    #[error("no permission to load BPF programs: run as root (needs CAP_BPF and CAP_NET_ADMIN)")]
-    Permission,
+    #[error("no permission to load BPF programs ({0} missing): run as root")]
+    Permission(String),
+    /// This process has the rights, and yet the kernel forbids it.
+    #[error(
+        "the kernel forbids loading BPF programs although the rights are there ({lockdown}); look at \
+         `dmesg`, at security modules and at the container's seccomp filter"
+    )]
+    Forbidden {
+        /// The mode of kernel lockdown.
+        lockdown: String,
+    },
+    /// The verifier of this kernel does not accept the program.
+    #[error(
+        "the BPF verifier of Linux {release} rejects Bora's program: {log}; this is a defect of Bora \
+         on this kernel: please report it with that file, and try another kernel"
+    )]
+    Verifier {
+        /// Of the kernel.
+        release: String,
+        /// Where the verifier's words are.
+        log: String,
+    },
+    /// libbpf or the kernel refused to load it.
+    #[error("Linux {release} does not load the XDP program: {source} ({said})")]
+    Load {
+        /// Of the kernel.
+        release: String,
+        /// The last words of libbpf.
+        said: String,
+        /// What failed.
+        source: libbpf_rs::Error,
+    },
     /// This process has no descriptor of itself.
     #[error("pidfd_open: {0}")]
     Process(#[from] std::io::Error),
@@ -136,6 +168,7 @@ impl Lease {
 /// pinned links.
 pub struct Program {
     skeleton: &'static mut BoraSkel<'static>,
+    symbols: bora_symbols,
     /// On the kernel's tracepoints; dropped (detached) with the program.
     _tracing: Vec<Link>,
     /// The tracepoint that shows VLAN tags to generic XDP, while wanted.
@@ -146,17 +179,13 @@ pub struct Program {
 impl Program {
     /// Loads the program for the ports of one network namespace, named by its inode.
     pub fn load(netns_inode: u32) -> Result<Self, ProgramError> {
-        let permission = |error: libbpf_rs::Error| match error.kind() {
-            libbpf_rs::ErrorKind::PermissionDenied => ProgramError::Permission,
-            _ => ProgramError::Bpf(error),
-        };
         let object: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = BoraSkelBuilder::default()
-            .open(object)
-            .map_err(permission)?;
+        let mut open = refusal::explained(|| BoraSkelBuilder::default().open(object))?;
+        let known = symbols::of_kernel();
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.netns_inode = netns_inode;
+            rodata.symbols = known;
         }
         // Without type information in the kernel there are no such tracepoint programs: refused
         // frames then show only in the interface's own statistics, and the lease of a killed Bora
@@ -165,7 +194,7 @@ impl Program {
         open.progs.count_refused.set_autoload(has_btf);
         open.progs.end_lease.set_autoload(has_btf);
         open.maps.owner.set_autocreate(has_btf)?;
-        let skeleton = Box::leak(Box::new(open.load().map_err(permission)?));
+        let skeleton = Box::leak(Box::new(refusal::explained(|| open.load())?));
         let asked = skeleton
             .progs
             .sees_veth_tags
@@ -178,6 +207,7 @@ impl Program {
         }
         Ok(Self {
             skeleton,
+            symbols: known,
             _tracing: tracing,
             tags: None,
             sees_veth_tags: asked.return_value != 0,
@@ -241,6 +271,7 @@ impl Program {
                 queue: 0,
             });
         }
+        self.find_device(settings.index, ifindex)?;
         let maps = &self.skeleton.maps;
         let slot = u32::from(settings.index).to_ne_bytes();
         maps.tx_ports
@@ -250,9 +281,59 @@ impl Program {
         Ok(())
     }
 
+    /// Lets the program look at the hooks of the device that a port's packets leave by. Packets are held
+    /// back as if it had some if it is not found.
+    pub fn find_device(&self, index: u16, ifindex: u32) -> Result<(), ProgramError> {
+        let mut find = [ifindex.to_ne_bytes(), u32::from(index).to_ne_bytes()].concat();
+        self.skeleton.progs.find_device.test_run(ProgramInput {
+            context_in: Some(&mut find),
+            ..ProgramInput::default()
+        })?;
+        Ok(())
+    }
+
+    /// What the guard sees now.
+    pub fn survey(&self) -> Result<Survey, ProgramError> {
+        self.skeleton
+            .progs
+            .survey
+            .test_run(ProgramInput::default())?;
+        let bss = self.skeleton.maps.bss_data.as_deref();
+        Ok(bss.map(|bss| Survey::new(&bss.found)).unwrap_or_default())
+    }
+
+    /// What this kernel does not have or hides, and what is lost by that; one sentence each.
+    pub fn lacks(&self) -> Vec<&'static str> {
+        let (known, mut lacks) = (&self.symbols, Vec::new());
+        if !self.survey().is_ok_and(|survey| survey.direct) {
+            lacks.push(
+                "no bpf_rdonly_cast (Linux 6.2): looking at Linux's hooks takes longer for each packet",
+            );
+        }
+        if known.apparmor_ip_postroute == 0 && known.selinux_ip_forward == 0 {
+            lacks.push(
+                "/proc/kallsyms names no hook of a security module (none is built in, or \
+                 kernel.kptr_restrict=2 hides them): if one is registered, all traffic is left to Linux",
+            );
+        } else if known.selinux_ip_forward != 0 && known.selinux_state == 0 {
+            lacks.push(
+                "/proc/kallsyms has no variables (CONFIG_KALLSYMS_ALL): where SELinux's hooks are \
+                 registered, all traffic is left to Linux",
+            );
+        }
+        if known.egress_needed_key == 0 {
+            lacks.push(
+                "/proc/kallsyms does not name egress_needed_key: the output's hooks are looked at for \
+                 each packet, which costs a little time",
+            );
+        }
+        lacks
+    }
+
     /// Takes a port out: what comes in there is Linux's from now on, and nothing is redirected to it
     /// or to its sockets. Its counters stay.
     pub fn remove_port(&self, ifindex: u32, index: u16) -> Result<(), ProgramError> {
+        self.find_device(index, 0)?;
         let maps = &self.skeleton.maps;
         if maps
             .ports

@@ -1,0 +1,101 @@
+//! What the guard sees on this machine, told by the program itself (`xdp/survey.h`).
+
+use super::skeleton::types::{bora_hook, bora_survey};
+
+/// The netfilter hooks that forwarded packets pass.
+pub const HOOKS: [&str; 3] = ["prerouting", "forward", "postrouting"];
+
+/// One netfilter hook of one IP version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hook {
+    /// Whether it holds traffic back.
+    pub holds: bool,
+    /// How many functions are registered.
+    pub count: u32,
+    /// Addresses of the first of them.
+    pub functions: Vec<u64>,
+}
+
+/// What looks at the packets of a port's device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceHooks {
+    /// nftables, family netdev.
+    pub nf_ingress: bool,
+    /// tc filters or tcx programs.
+    pub tc_ingress: bool,
+    /// nftables, family netdev.
+    pub nf_egress: bool,
+    /// tc filters or tcx programs.
+    pub tc_egress: bool,
+    /// The program does not know where the device is, and takes it for one with hooks at its egress.
+    pub not_found: bool,
+}
+
+impl DeviceHooks {
+    /// Whether anything looks at what leaves there.
+    pub fn egress(self) -> bool {
+        self.nf_egress || self.tc_egress || self.not_found
+    }
+}
+
+/// What the guard sees in its network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// In the order of [`HOOKS`], of IPv4 and of IPv6.
+    pub hooks: [[Hook; 3]; 2],
+    /// By port index.
+    pub ports: Vec<DeviceHooks>,
+    /// There are IPsec policies for what is forwarded or sent.
+    pub xfrm_policies: bool,
+    /// `ip xfrm policy setdefault out block` is in force.
+    pub xfrm_out_blocked: bool,
+    /// `ip xfrm policy setdefault fwd block` is in force.
+    pub xfrm_forward_blocked: bool,
+    /// The kernel lets the program read its structures without a helper's call (Linux 6.2).
+    pub direct: bool,
+}
+
+impl Survey {
+    /// Whether Linux has a say in everything of an IP version that is forwarded.
+    pub fn holds(&self, v6: bool) -> bool {
+        let xfrm = self.xfrm_policies || self.xfrm_out_blocked || self.xfrm_forward_blocked;
+        xfrm || self.hooks[usize::from(v6)].iter().any(|hook| hook.holds)
+    }
+
+    /// Whether something looks at what leaves by any port.
+    pub fn egress(&self) -> bool {
+        self.ports.iter().any(|port| port.egress())
+    }
+
+    pub(super) fn new(found: &bora_survey) -> Self {
+        let [a, b, c, d, e, f] = &found.hooks;
+        Self {
+            hooks: [[a, b, c], [d, e, f]].map(|hooks| hooks.map(hook)),
+            ports: found.ports.iter().map(|&bits| device(bits)).collect(),
+            xfrm_policies: found.xfrm & 1 != 0,
+            xfrm_out_blocked: found.xfrm & 2 != 0,
+            xfrm_forward_blocked: found.xfrm & 4 != 0,
+            direct: found.direct != 0,
+        }
+    }
+}
+
+fn hook(found: &bora_hook) -> Hook {
+    let functions = found.functions.iter().take(found.count as usize);
+    Hook {
+        holds: found.holds != 0,
+        count: found.count,
+        functions: functions.copied().collect(),
+    }
+}
+
+/// See `enum bora_port_hooks`.
+fn device(bits: u8) -> DeviceHooks {
+    DeviceHooks {
+        nf_ingress: bits & 1 != 0,
+        tc_ingress: bits & 2 != 0,
+        nf_egress: bits & 4 != 0,
+        tc_egress: bits & 8 != 0,
+        not_found: bits & 0x80 != 0,
+    }
+}

@@ -1,0 +1,87 @@
+//! Addresses in the kernel's image that the guard compares with and reads (`struct bora_symbols`).
+
+use std::fs;
+
+use super::skeleton::types::bora_symbols;
+
+/// What `/proc/kallsyms` says. Names of modules and those that it gives twice are left out, so are all if
+/// it hides addresses (`kernel.kptr_restrict=2`).
+pub(super) fn of_kernel() -> bora_symbols {
+    parse(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+}
+
+fn parse(kallsyms: &str) -> bora_symbols {
+    let mut symbols = bora_symbols::default();
+    let mut seen = Vec::new();
+    for line in kallsyms.lines().filter(|line| !line.ends_with(']')) {
+        let mut words = line.split_ascii_whitespace();
+        let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        if let Some(slot) = slot(&mut symbols, name) {
+            let address = u64::from_str_radix(address, 16).unwrap_or(0);
+            *slot = if seen.contains(&name) { 0 } else { address };
+            seen.push(name);
+        }
+    }
+    symbols
+}
+
+fn slot<'s>(symbols: &'s mut bora_symbols, name: &str) -> Option<&'s mut u64> {
+    Some(match name {
+        "apparmor_ip_postroute" => &mut symbols.apparmor_ip_postroute,
+        "selinux_ip_forward" => &mut symbols.selinux_ip_forward,
+        "selinux_ip_postroute" => &mut symbols.selinux_ip_postroute,
+        "selinux_state" => &mut symbols.selinux_state,
+        "selinux_secmark_refcount" => &mut symbols.selinux_secmark_refcount,
+        "selinux_xfrm_refcount" => &mut symbols.selinux_xfrm_refcount,
+        "netlabel_mgmt_protocount" => &mut symbols.netlabel_mgmt_protocount,
+        "egress_needed_key" => &mut symbols.egress_needed_key,
+        _ => return None,
+    })
+}
+
+/// Names of functions by address, with their module, in the order of `addresses`; `None` where the kernel
+/// does not say.
+pub fn names_of(addresses: &[u64]) -> Vec<Option<String>> {
+    let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let mut names = vec![None; addresses.len()];
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let address = words.next().and_then(|a| u64::from_str_radix(a, 16).ok());
+        let Some(address) = address.filter(|address| addresses.contains(address)) else {
+            continue;
+        };
+        let rest: Vec<&str> = words.skip(1).collect();
+        for (slot, _) in names
+            .iter_mut()
+            .zip(addresses)
+            .filter(|(_, a)| **a == address)
+        {
+            slot.get_or_insert_with(|| rest.join(" "));
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_certain_counts() {
+        let symbols = parse(
+            "ffffffff81000010 t apparmor_ip_postroute\n\
+             ffffffff81000020 t selinux_ip_forward\nffffffff81000030 t selinux_ip_forward\n\
+             ffffffffc0000010 t selinux_ip_postroute\t[fake]\n\
+             ffffffff82000040 d egress_needed_key\nnonsense\n",
+        );
+        assert_eq!(symbols.apparmor_ip_postroute, 0xffff_ffff_8100_0010);
+        assert_eq!(symbols.egress_needed_key, 0xffff_ffff_8200_0040);
+        assert_eq!(symbols.selinux_ip_forward, 0, "there are two");
+        assert_eq!(symbols.selinux_ip_postroute, 0, "it is a module's");
+        let hidden = parse("0000000000000000 t apparmor_ip_postroute\n");
+        assert_eq!(hidden.apparmor_ip_postroute, 0);
+    }
+}

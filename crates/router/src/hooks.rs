@@ -1,0 +1,139 @@
+//! What holds traffic back, in words.
+
+use std::collections::HashMap;
+
+use bora_kernel::{GuardReport, ReasonKind};
+use bora_port::xdp::{HOOKS, Hook, Program, Survey, names_of};
+
+use crate::ports::Port;
+
+/// Functions behind nftables chains and the tables of legacy iptables, which netlink and /proc name.
+const TOLD: [&str; 6] = [
+    "nft_do_chain",
+    "ipt_do_table",
+    "ip6t_do_table",
+    "iptable_",
+    "ip6table_",
+    "nf_nat_",
+];
+
+/// What the guard found, and the names of the functions in it.
+#[derive(Debug, Default)]
+pub(crate) struct Hooks {
+    pub(crate) survey: Survey,
+    /// By address; empty for those the kernel does not name.
+    names: HashMap<u64, String>,
+    /// What the log was told.
+    logged: Vec<String>,
+}
+
+impl Hooks {
+    /// Looks again.
+    pub(crate) fn update(&mut self, program: &Program) {
+        match program.survey() {
+            Ok(survey) => self.survey = survey,
+            Err(error) => log::warn!("cannot look at Linux's hooks: {error}"),
+        }
+        let hooks = self.survey.hooks.iter().flatten();
+        let functions = hooks.flat_map(|hook| hook.functions.iter().copied());
+        let unknown: Vec<u64> = functions.filter(|f| !self.names.contains_key(f)).collect();
+        if !unknown.is_empty() {
+            let names = names_of(&unknown)
+                .into_iter()
+                .map(Option::unwrap_or_default);
+            self.names.extend(unknown.into_iter().zip(names));
+        }
+    }
+
+    /// What holds traffic back: what netlink told, and what only the program sees.
+    pub(crate) fn holding(&self, report: &GuardReport, ports: &[Port]) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (v6, reasons) in [(false, &report.v4), (true, &report.v6)] {
+            let family = if v6 { "IPv6" } else { "IPv4" };
+            // the program tells the direction, and sees tcx programs too
+            let told = reasons.iter().filter(|r| r.kind != ReasonKind::Tc);
+            lines.extend(told.map(|reason| format!("{family}: {}", reason.text)));
+            let chains = reasons.iter().any(|r| r.kind == ReasonKind::Netfilter);
+            for (hook, name) in self.survey.hooks[usize::from(v6)].iter().zip(HOOKS) {
+                lines.extend(
+                    self.functions(hook, chains)
+                        .map(|f| format!("{family}: {name}: {f}")),
+                );
+            }
+        }
+        for (blocked, direction) in [
+            (self.survey.xfrm_out_blocked, "out"),
+            (self.survey.xfrm_forward_blocked, "fwd"),
+        ] {
+            if blocked {
+                lines.push(format!(
+                    "xfrm default policy {direction} block (free: `ip xfrm policy setdefault \
+                     {direction} accept`)"
+                ));
+            }
+        }
+        for port in ports {
+            lines.extend(self.at_device(port));
+        }
+        lines
+    }
+
+    /// Functions of a hook that hold traffic back and that no chain explains.
+    fn functions(&self, hook: &Hook, chains: bool) -> impl Iterator<Item = String> {
+        let shown = hook.functions.iter().map(|f| self.name(*f));
+        let told = |name: &str| TOLD.iter().any(|told| name.starts_with(told));
+        let shown = shown.filter(move |name| !(chains && told(name)));
+        shown.filter(|_| hook.holds)
+    }
+
+    fn name(&self, function: u64) -> String {
+        match self.names.get(&function) {
+            Some(name) if !name.is_empty() => name.clone(),
+            _ => "a function that /proc/kallsyms does not name".into(),
+        }
+    }
+
+    fn at_device(&self, port: &Port) -> Vec<String> {
+        let seen = self.survey.ports.get(usize::from(port.id.0)).copied();
+        let (seen, name) = (seen.unwrap_or_default(), &port.name);
+        let chains = "delete the chains of family netdev".to_string();
+        let filters = format!("`tc qdisc del dev {name} clsact`, or take the tcx program off");
+        let all = [
+            (seen.nf_ingress, "netfilter ingress", &chains),
+            (seen.nf_egress, "netfilter egress", &chains),
+            (seen.tc_ingress, "tc ingress", &filters),
+            (seen.tc_egress, "tc egress", &filters),
+        ];
+        let there = all.iter().filter(|(there, ..)| *there);
+        let mut lines: Vec<_> = there
+            .map(|(_, what, free)| format!("{what} of {name} (free: {free})"))
+            .collect();
+        if seen.not_found {
+            lines.push(format!("egress of {name}: cannot be looked at"));
+        }
+        lines
+    }
+
+    /// Functions that Linux calls for forwarded packets and that let them be.
+    pub(crate) fn harmless(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (hooks, family) in self.survey.hooks.iter().zip(["IPv4", "IPv6"]) {
+            for (hook, name) in hooks.iter().zip(HOOKS).filter(|(hook, _)| !hook.holds) {
+                let functions = hook.functions.iter().map(|f| self.name(*f));
+                lines.extend(functions.map(|f| format!("{family}: {name}: {f}")));
+            }
+        }
+        lines
+    }
+
+    /// Tells the log what changed.
+    pub(crate) fn log(&mut self, lines: Vec<String>) {
+        for line in lines.iter().filter(|line| !self.logged.contains(line)) {
+            log::info!("left to Linux: {line}");
+        }
+        for line in self.logged.iter().filter(|line| !lines.contains(line)) {
+            log::info!("no longer left to Linux: {line}");
+        }
+        self.logged = lines;
+    }
+}

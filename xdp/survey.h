@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * What the control side runs with BPF_PROG_RUN: where the ports' devices are, and what the guard
+ * sees, to be told to people.
+ */
+#ifndef BORA_SURVEY_H
+#define BORA_SURVEY_H
+
+#define DEVICE_HASH 256 /* NETDEV_HASHENTRIES in include/net/net_namespace.h */
+#define DEVICE_CHAIN 256 /* most devices of one hash that are looked at */
+
+/* Written by survey(). */
+struct bora_survey found;
+
+static __always_inline struct net *own_net(void)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct nsproxy *proxy = KERNEL_READ(task, nsproxy);
+	struct net *net = KERNEL_READ(proxy, net_ns);
+
+	return KERNEL_READ(net, ns.inum) == netns_inode ? net : NULL;
+}
+
+/*
+ * Notes where the device of a port is: dev_get_by_index() of this process's namespace. Interface 0
+ * means that there is no such port any more.
+ */
+SEC("syscall")
+int find_device(struct bora_find *find)
+{
+	__u32 ifindex = find->ifindex, index = find->index;
+	struct net *net = own_net();
+	struct hlist_head *heads;
+	struct hlist_node *node;
+
+	if (index >= BORA_MAX_PORTS)
+		return 0;
+	devices[index].address = ifindex ? BORA_DEVICE_UNKNOWN : 0;
+	devices[index].ifindex = ifindex;
+	if (device_count <= index)
+		device_count = index + 1;
+	if (!net || !ifindex)
+		return 0;
+	heads = KERNEL_READ(net, dev_index_head);
+	node = KERNEL_READ(&heads[ifindex % DEVICE_HASH], first);
+	for (int i = 0; i < DEVICE_CHAIN && node; i++) {
+		__u64 address = (__u64)node - bpf_core_field_offset(struct net_device, index_hlist);
+		struct net_device *dev = (void *)address;
+
+		if (KERNEL_READ(dev, ifindex) == ifindex && KERNEL_READ(dev, nd_net.net) == net) {
+			devices[index].address = address;
+			return 1;
+		}
+		node = KERNEL_READ(node, next);
+	}
+	return 0;
+}
+
+static __always_inline void survey_hook(struct bora_hook *hook, struct nf_hook_entries *entries)
+{
+	hook->count = entries ? KERNEL_READ(entries, num_hook_entries) : 0;
+	hook->holds = holds(entries);
+#pragma unroll
+	for (int i = 0; i < BORA_SURVEY_FUNCTIONS; i++)
+		hook->functions[i] = i < hook->count ? (__u64)KERNEL_READ(entries, hooks[i].hook) : 0;
+}
+
+__noinline int survey_port(__u32 index)
+{
+	struct net_device *dev;
+	__u8 seen = 0;
+
+	if (index >= BORA_MAX_PORTS)
+		return 0;
+	dev = (void *)devices[index].address;
+	if (devices[index].address > BORA_DEVICE_UNKNOWN &&
+	    KERNEL_READ(dev, ifindex) == devices[index].ifindex) {
+		seen |= nf_at_ingress(dev) ? BORA_NF_INGRESS : 0;
+		seen |= tc_at_ingress(dev) ? BORA_TC_INGRESS : 0;
+		seen |= nf_at_egress(dev) ? BORA_NF_EGRESS : 0;
+		seen |= tc_at_egress(dev) ? BORA_TC_EGRESS : 0;
+	} else if (devices[index].address == BORA_DEVICE_UNKNOWN) {
+		seen = BORA_NOT_FOUND;
+	}
+	found.ports[index] = seen;
+	return 0;
+}
+
+/* Fills `found` for this process's namespace; 1 if it could. */
+SEC("syscall")
+int survey(void *ctx)
+{
+	struct net *net = own_net();
+
+	if (!net)
+		return 0;
+	survey_hook(&found.hooks[0], KERNEL_READ(net, nf.hooks_ipv4[HOOK_PRE_ROUTING]));
+	survey_hook(&found.hooks[1], KERNEL_READ(net, nf.hooks_ipv4[HOOK_FORWARD]));
+	survey_hook(&found.hooks[2], KERNEL_READ(net, nf.hooks_ipv4[HOOK_POST_ROUTING]));
+	survey_hook(&found.hooks[3], KERNEL_READ(net, nf.hooks_ipv6[HOOK_PRE_ROUTING]));
+	survey_hook(&found.hooks[4], KERNEL_READ(net, nf.hooks_ipv6[HOOK_FORWARD]));
+	survey_hook(&found.hooks[5], KERNEL_READ(net, nf.hooks_ipv6[HOOK_POST_ROUTING]));
+	found.xfrm = (has_xfrm_policies(net) ? BORA_XFRM_POLICIES : 0) |
+		     (xfrm_blocks(net, XFRM_OUT) ? BORA_XFRM_OUT_BLOCKED : 0) |
+		     (xfrm_blocks(net, XFRM_FORWARD) ? BORA_XFRM_FORWARD_BLOCKED : 0);
+	found.direct = bpf_rdonly_cast ? 1 : 0;
+	for (__u32 i = 0; i < BORA_MAX_PORTS; i++)
+		survey_port(i);
+	return 1;
+}
+
+#endif
