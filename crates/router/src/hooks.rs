@@ -129,10 +129,10 @@ impl Hooks {
     /// Tells the log what changed.
     pub(crate) fn log(&mut self, lines: Vec<String>) {
         for line in lines.iter().filter(|line| !self.logged.contains(line)) {
-            log::info!("left to Linux: {line}");
+            log::info!("guard: {line}");
         }
         for line in self.logged.iter().filter(|line| !lines.contains(line)) {
-            log::info!("no longer left to Linux: {line}");
+            log::info!("guard, no longer: {line}");
         }
         self.logged = lines;
     }
