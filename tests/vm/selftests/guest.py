@@ -1,7 +1,9 @@
 """What runs in a guest: Linux's forwarding scripts, without Bora and with it. One JSON object a line is a result.
 
-    python3 tests/vm/selftests/guest.py '{"selftests": "/.../selftests", "scripts": ["router.sh"],
-                                          "modes": ["linux", "express"], "seconds": 600, "out": "/tmp/out", "bora": "/.../bora"}'
+    python3 tests/vm/selftests/guest.py FILE
+
+The file: {"selftests": "/.../selftests", "scripts": ["router.sh"], "modes": ["linux", "express"],
+"vrfs": ["namespaces"], "seconds": 600, "out": "/tmp/out", "bora": "/.../bora"}
 """
 
 import json
@@ -74,13 +76,13 @@ def account(path):
 
 def main():
     """Runs all scripts in all modes."""
-    task = json.loads(sys.argv[1])
+    task = json.loads(Path(sys.argv[1]).read_text())
     out = Path(task["out"])
     folder = hooked(Path(task["selftests"]), Path(task.get("work", "/tmp")))
     with open(out / "results.jsonl", "a") as results:
         for script in task["scripts"]:
             for mode in task["modes"]:
-                for vrfs in task.get("vrfs", ["namespaces"]):
+                for vrfs in task["vrfs"]:
                     name = f"{script.removesuffix('.sh')}-{mode}-{vrfs}"
                     result = run(folder, script, mode, vrfs, task, out / name)
                     results.write(json.dumps(result) + "\n")

@@ -69,22 +69,31 @@ def unpack(archive, folder):
                     tar.extract(member, folder)
 
 
+def inside(out):
+    """The commands in the guest."""
+    lines = ["mount -t bpf bpf /sys/fs/bpf", "mount -t tmpfs tmpfs /run", "mkdir /run/netns", "mount -t tmpfs tmpfs /tmp"]
+    # the scripts set these where a namespace cannot
+    lines += [f"sysctl -qw net.{family}.neigh.default.gc_thresh{number}=65536"
+              for family in ("ipv4", "ipv6") for number in (1, 2, 3)]
+    lines += [f"modprobe {module}" for module in MODULES]
+    return [*lines, f"exec /usr/bin/python3 {HERE}/guest.py {out}/task.json", ""]
+
+
 def run(kernel, scripts, modes, vrfs, append, out):
     """Runs the scripts in one guest; the results."""
     task = {"selftests": str(sources(kernel)), "scripts": scripts, "modes": modes, "vrfs": vrfs,
             "seconds": SCRIPT_SECONDS, "out": str(out), "bora": bora.binary()}
-    prepare = "mount -t bpf bpf /sys/fs/bpf; mount -t tmpfs tmpfs /run; mkdir /run/netns; mount -t tmpfs tmpfs /tmp; "
-    # the scripts set these where a namespace cannot
-    prepare += "".join(f"sysctl -qw net.{family}.neigh.default.gc_thresh{number}=65536; "
-                       for family in ("ipv4", "ipv6") for number in (1, 2, 3))
-    prepare += "".join(f"modprobe {module}; " for module in MODULES)
-    command = ["sh", "-c", f'{prepare} exec /usr/bin/python3 "$0" "$1"', str(HERE / "guest.py"), json.dumps(task)]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.jsonl").unlink(missing_ok=True)
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    (out / "task.json").write_text(json.dumps(task))
+    # a file, because a kernel's command line is short
+    (out / "inside.sh").write_text("\n".join(inside(out)))
     seconds = BOOT_SECONDS + SCRIPT_SECONDS * len(scripts) * len(modes) * len(vrfs)
-    _, ended = machine.run(kernel, [], command, out, seconds, append)
+    _, ended = machine.run(kernel, [], ["sh", str(out / "inside.sh")], out, seconds, append)
     if not ended:
         print(f"the guest did not end within {seconds} s: {out}/console.txt", file=sys.stderr)
+    if not (out / "results.jsonl").exists():
+        sys.exit(f"no result came out of the guest: {out}/console.txt")
     with open(out / "results.jsonl") as lines:
         return [json.loads(line) for line in lines]
 
