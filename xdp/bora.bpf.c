@@ -95,14 +95,20 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6,
 				   const struct bora_port *in, struct bora_counters *count)
 {
-	__u32 reason = gate(ctx, p, v6, in);
+	__u32 reason;
 
+	if (in->path == BORA_PATH_KERNEL)
+		return pass(count, BORA_LEFT_TO_LINUX);
+	reason = gate(ctx, p, v6, in);
 	if (reason != REASON_NONE)
 		return pass(count, reason);
 
 	if (in->path == BORA_PATH_ENGINE) {
 		__u32 slot = in->index * BORA_MAX_QUEUES + ctx->rx_queue_index;
 
+		/* beyond them are the next port's sockets */
+		if (ctx->rx_queue_index >= BORA_MAX_QUEUES)
+			return pass(count, BORA_NO_SOCKET);
 		if (egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
 		    any_egress_holds())
 			return pass(count, BORA_GUARD);
@@ -111,8 +117,6 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 		count->to_engine++;
 		return XDP_REDIRECT;
 	}
-	if (in->path != BORA_PATH_EXPRESS)
-		return pass(count, BORA_GUARD);
 	if ((in->flags & BORA_PORT_PARTIAL_CHECKSUM) && checksum_is_partial(p, v6))
 		return pass(count, BORA_PARTIAL_CHECKSUM);
 	return express(ctx, p, v6, in, count);

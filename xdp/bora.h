@@ -7,7 +7,7 @@
 #define BORA_H
 
 #define BORA_MAX_PORTS 256
-#define BORA_MAX_QUEUES 64 /* receive queues a port: the stride of the XSK map */
+#define BORA_MAX_QUEUES 128 /* receive queues a port that have sockets: the stride of the XSK map */
 
 /* What a port does with plain transit traffic. */
 enum bora_path {
@@ -59,6 +59,7 @@ enum bora_reason {
 	BORA_PARTIAL_CHECKSUM, /* checksum offload left to the receiver */
 	BORA_NOT_A_PORT, /* the route leaves Bora's ports */
 	BORA_NO_SOCKET, /* no engine on this queue */
+	BORA_LEFT_TO_LINUX, /* the whole port is, for a reason that `bora show ports` tells */
 	/* up to the kernel, within a budget */
 	BORA_MALFORMED, /* RFC 1812 5.2.2, RFC 8200 3: Linux drops and counts it */
 	BORA_OPTIONS, /* IPv4 options, IPv6 hop-by-hop */

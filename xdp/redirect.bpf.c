@@ -7,7 +7,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#define MAX_QUEUES 64
+#define MAX_QUEUES 128
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);

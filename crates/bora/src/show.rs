@@ -128,6 +128,13 @@ fn ports(ports: &[PortReport]) -> String {
             ),
             _ => format!("{}: {}\n", port.name, port.wire),
         };
+        for refused in &port.refused {
+            let (name, step, reason) = (&port.name, &refused.step, &refused.reason);
+            text += &format!("{name}: {step} refused: {reason}\n");
+        }
+        for notice in &port.notices {
+            text += &format!("{}: {notice}\n", port.name);
+        }
         if !port.card.is_empty() {
             let counters = port.card.iter();
             let counters: Vec<_> = counters

@@ -53,9 +53,22 @@ impl Interface {
             firmware: text(|info| &info.firmware),
             bus: text(|info| &info.bus),
             speed: request.speed(),
-            queues: request.queues().max(1),
+            queues: request.queues().unwrap_or(1).max(1),
         })
     }
+}
+
+/// Receive queues that an interface of the calling thread's namespace has in use; `None` if its
+/// driver does not tell.
+pub fn receive_queues(name: &str) -> Option<u32> {
+    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    Request { fd, name }.queues()
+}
+
+/// How often an interface's carrier has come or gone; `None` if /sys does not show this namespace.
+pub fn carrier_changes(name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/carrier_changes")).ok()?;
+    text.trim().parse().ok()
 }
 
 /// Makes an interface take all frames, whomever they are for; undone when dropped.
@@ -167,15 +180,13 @@ impl Request<'_> {
         }
     }
 
-    fn queues(&self) -> u32 {
+    fn queues(&self) -> Option<u32> {
         // struct ethtool_channels: received alone in word 5, combined in word 8; ETHTOOL_GCHANNELS
         let mut channels = [0u32; 9];
         channels[0] = 0x3c;
-        if self.ethtool(&mut channels) {
-            channels[5] + channels[8]
-        } else {
-            1
-        }
+        let told = self.ethtool(&mut channels);
+        told.then(|| channels[5] + channels[8])
+            .filter(|&all| all > 0)
     }
 
     fn named(&self) -> libc::ifreq {

@@ -15,9 +15,11 @@ pub mod netns;
 pub mod offload;
 pub mod pcap;
 mod queue;
+mod refusal;
 pub mod tap;
 pub mod xdp;
 
 pub use bell::Bell;
 pub use losses::Losses;
 pub use queue::{Queue, QueueStats, StatsReader};
+pub use refusal::Refusal;

@@ -16,8 +16,8 @@ use crate::config::{PortSection, RuleSection};
 use crate::engine::{Engine, Running};
 use crate::ports::Port;
 use crate::report::{
-    ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport, RouteReport,
-    RuleReport, SyncReport, WorkerReport,
+    ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport,
+    RefusalReport, RouteReport, RuleReport, SyncReport, WorkerReport,
 };
 use crate::router::{Router, mode_name, path_name};
 use crate::topology;
@@ -79,12 +79,7 @@ impl Router {
             kind: port.twin().map_or("interface", |twin| twin.kind()).into(),
             wire: port.twin().map(|twin| twin.state()).unwrap_or_default(),
             xdp: mode_name(port.mode()).into(),
-            af_xdp: match port.zero_copy {
-                None => "-",
-                Some(true) => "zero-copy",
-                Some(false) => "copy",
-            }
-            .into(),
+            af_xdp: port.af_xdp.name().into(),
             redirect: match (port.query.can_redirect, port.link.kind.as_str()) {
                 _ if port.twin().is_some() => "-",
                 (true, _) => "from every port",
@@ -92,7 +87,10 @@ impl Router {
                 (false, _) => "from generic XDP only: the driver cannot",
             }
             .into(),
-            queues: port.link.rx_queues,
+            queues: port.queues_in_use(),
+            sockets: port.sockets,
+            refused: port.refusals.iter().map(RefusalReport::from).collect(),
+            notices: port.notices(),
             rx_packets: counted.rx_packets,
             rx_bytes: counted.rx_bytes,
             from_linux: counted.from_linux,

@@ -1,17 +1,16 @@
 //! Changes of a running Bora: what `bora apply` does, action by action.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, anyhow, ensure};
 use bora_fib::PortId;
 use bora_kernel::message::Link;
+use bora_port::Refusal;
 use bora_port::xdp::{MAX_PORTS, Path};
 use bora_worker::Command;
 
 use crate::config::{Action, File, PathChoice, PortConfig, PortSection, RunConfig};
 use crate::engine::Sockets;
 use crate::ports::{self, Port};
-use crate::router::{Router, check_cores};
+use crate::router::{Router, check_cores, outputs};
 use crate::rules::{self, CompiledRules};
 use crate::spec::PortSpec;
 
@@ -227,14 +226,15 @@ impl Router {
         let mut port = Port::attach(id, link, &self.program, &self.pins, config)?;
         let sockets = match &self.engine {
             None if port.path == Path::Engine => {
-                Err(anyhow!("the engine does not run; restart to have it"))
+                let why = "it does not run; restart to have it";
+                port.refusals.push(Refusal::new("engine", why));
+                port.leave_engine(config).map(|()| None)
             }
-            None => Ok(None),
-            Some(engine) => engine.open_port(&port, &self.ports).map(Some),
+            Some(engine) if port.has_program() => engine.open_port(&mut port, config).map(Some),
+            None | Some(_) => Ok(None),
         };
         match sockets {
             Ok(sockets) => {
-                port.zero_copy = sockets.as_ref().map(Sockets::zero_copy);
                 let section = section.clone();
                 Ok(Staged {
                     section,
@@ -289,12 +289,39 @@ impl Router {
                 engine.tell(|| Command::SetIngress(port.ingress()));
                 engine.connect(id, &self.program)?;
             }
-            Ok(self.program.set_port(port.ifindex, &port.settings)?)
+            if port.has_program() {
+                self.program.set_port(port.ifindex, &port.settings)?;
+            }
+            Ok(())
         });
         opened.or_else(|error| {
             self.remove_port(&name)?;
             Err(error.context(format!("port {name}")))
         })
+    }
+
+    /// Puts the program on an interface that has the name of a port whose interface is gone.
+    pub(crate) fn replace(&mut self, name: &str) -> anyhow::Result<()> {
+        let section = self.file.ports.iter().find(|section| section.name == name);
+        let section = section.context("no section")?.clone();
+        let config = self.config.clone();
+        let staged = self.stage_one(&section, &config, &[])?;
+        let index = self.ports.iter().position(|port| port.name == name);
+        let old = self.ports.remove(index.context("no such port")?);
+        old.detach(&self.place);
+        self.add_port(staged)?;
+        log::info!("{name}: there is another interface of this name now; it is the port");
+        Ok(())
+    }
+
+    /// Takes a port that no route leads to away from the program and the workers.
+    pub(crate) fn discard(&mut self, ifindex: u32, id: PortId) {
+        if let Err(error) = self.program.remove_port(ifindex, id.0) {
+            log::warn!("port {}: {error}", id.0);
+        }
+        if let Some(engine) = &mut self.engine {
+            engine.remove_port(id);
+        }
     }
 
     /// Leaves a port to Linux. First no route leads there any more, then the gate closes, then the
@@ -313,19 +340,12 @@ impl Router {
         if let Some(engine) = &self.engine {
             engine.wait_for_workers();
         }
-        match port.twin_mut() {
-            Some(twin) => {
-                twin.close();
-                self.program.find_device(port.id.0, 0)?;
-            }
-            None => {
-                if let Err(error) = self.program.remove_port(port.ifindex, port.id.0) {
-                    log::warn!("{name}: {error}");
-                }
-            }
+        if let Some(twin) = port.twin_mut() {
+            twin.close();
         }
-        if let Some(engine) = &mut self.engine {
-            engine.remove_port(port.id);
+        // once: of an interface that is gone that is done
+        if !port.is_gone {
+            self.discard(port.ifindex, port.id);
         }
         port.detach(&self.place);
         self.program
@@ -334,8 +354,7 @@ impl Router {
     }
 
     /// Tells the mirror which interfaces are ports; the FIB leads to no others.
-    fn publish_ports(&mut self) -> anyhow::Result<()> {
-        let ports: BTreeMap<_, _> = self.ports.iter().map(|p| (p.ifindex, p.info())).collect();
-        Ok(self.mirror.set_ports(ports)?)
+    pub(crate) fn publish_ports(&mut self) -> anyhow::Result<()> {
+        Ok(self.mirror.set_ports(outputs(&self.ports))?)
     }
 }

@@ -8,6 +8,7 @@ mod change;
 mod config;
 mod divide;
 mod engine;
+mod follow;
 mod hero;
 mod hooks;
 mod lease;
@@ -38,7 +39,7 @@ pub use place::{Place, other_places};
 pub use probe::try_program;
 pub use report::{
     ApplyReport, ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport,
-    OffloadReport, PortReport, RouteReport, RuleReport, SyncReport, WorkerReport,
+    OffloadReport, PortReport, RefusalReport, RouteReport, RuleReport, SyncReport, WorkerReport,
 };
 pub use router::{Router, detach_leftovers};
 pub use spec::{PortSpec, TwinSpec, Wire};

@@ -1,19 +1,24 @@
 //! Ports: interfaces with Bora's program on them, and others with their twins.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context, bail};
 use bora_fib::PortId;
 use bora_forward::{Gate, Ingress, RpFilter};
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, ReasonKind};
-use bora_port::inject;
+use bora_port::af_xdp::{Mode, Opened};
+use bora_port::interface::{self, Interface, receive_queues};
 use bora_port::xdp::{
-    AttachMode, Attachment, Path, PortSettings, Program, Survey, XdpQuery, query,
+    AttachError, AttachMode, Attachment, Path, PortSettings, Program, Survey, XdpQuery, query,
 };
+use bora_port::{Refusal, inject};
 use bora_wire::MacAddr;
 
 use crate::config::{PathChoice, RunConfig};
+use crate::engine::wanted_queues;
+use crate::follow::Interruption;
 use crate::place::{Pins, Place};
 use crate::tags;
 use crate::totals::Totals;
@@ -41,8 +46,24 @@ pub(crate) struct Port {
     /// Why VLAN tags do not show in the frames it receives.
     pub(crate) hidden_tags: Option<String>,
     pub(crate) settings: PortSettings,
-    /// Whether its sockets work without copies; `None` without sockets.
-    pub(crate) zero_copy: Option<bool>,
+    /// What its interface or driver would not do, in the order of trying.
+    pub(crate) refusals: Vec<Refusal>,
+    /// How its sockets work.
+    pub(crate) af_xdp: Mode,
+    /// How many it has.
+    pub(crate) sockets: u32,
+    /// How many it should have had when they were opened.
+    pub(crate) opened_for: u32,
+    /// Whether the engine can send by it.
+    pub(crate) is_output: bool,
+    /// Whether its interface is not there at the moment.
+    pub(crate) is_gone: bool,
+    /// What could not be mended while Bora ran, and when it was tried last.
+    pub(crate) trouble: Option<(String, Instant)>,
+    /// While its link may be interrupted by attaching the program,
+    pub(crate) interruption: Option<Interruption>,
+    /// and what there is to say of it then.
+    pub(crate) interrupted: Option<String>,
     /// What its number had counted for a removed port before.
     pub(crate) before: Totals,
     /// What the configuration calls it.
@@ -55,6 +76,8 @@ pub(crate) enum Way {
     Xdp(Attachment),
     /// Past Linux, which has a twin of the port.
     Twin(Twin),
+    /// Through Linux alone: the interface takes no program.
+    Linux,
 }
 
 /// Finds an interface and checks that it can be a port.
@@ -96,28 +119,47 @@ impl Port {
     ) -> anyhow::Result<Self> {
         let (name, ifindex) = (link.name.clone(), link.index);
         let pin: PathBuf = pins.link(ifindex);
-        let attachment = Attachment::new(program.fd(), &name, ifindex, &pin, most(&link, program))?;
+        let interruption = announce(&link, &pin);
+        let attached = Attachment::new(program.fd(), &name, ifindex, &pin, most(&link, program));
         let query = query(ifindex).with_context(|| format!("cannot query XDP of {name}"))?;
-        let (path, why) = choose(config, attachment.mode(), query.zero_copy);
-        let settings = PortSettings {
-            index: id.0,
-            path,
-            ..PortSettings::default()
+        let (way, path, why, refusals) = match attached {
+            Ok(attachment) => {
+                let (path, why) = choose(config, attachment.mode(), &query);
+                let refusals = attachment.refusal().cloned().into_iter().collect();
+                (Way::Xdp(attachment), path, why, refusals)
+            }
+            // the others can do without this one
+            Err(AttachError::System { source, .. }) if config.path == PathChoice::Auto => {
+                let refusal = Refusal::new("XDP", source.to_string());
+                (Way::Linux, Path::Kernel, "no XDP at all", vec![refusal])
+            }
+            Err(error) => return Err(error.into()),
         };
-        let why = why.to_string();
         Ok(Self {
             id,
             section: name.clone(),
             name,
             ifindex,
             link,
-            way: Way::Xdp(attachment),
+            is_output: matches!(way, Way::Xdp(_)),
+            way,
             path,
-            why,
+            why: why.into(),
             query,
             hidden_tags: None,
-            settings,
-            zero_copy: None,
+            settings: PortSettings {
+                index: id.0,
+                path,
+                ..PortSettings::default()
+            },
+            refusals,
+            af_xdp: Mode::None,
+            sockets: 0,
+            opened_for: 0,
+            is_gone: false,
+            trouble: None,
+            interruption,
+            interrupted: None,
             before: Totals::default(),
         })
     }
@@ -141,22 +183,123 @@ impl Port {
                 path: Path::Engine,
                 ..PortSettings::default()
             },
-            zero_copy: None,
+            refusals: Vec::new(),
+            af_xdp: Mode::None,
+            sockets: 0,
+            opened_for: 0,
+            is_output: true,
+            is_gone: false,
+            trouble: None,
+            interruption: None,
+            interrupted: None,
+        }
+    }
+
+    /// Takes note of the sockets that could be opened, and another path if this one needs more.
+    ///
+    /// # Errors
+    /// The engine was asked for and cannot have the port.
+    pub(crate) fn settle(&mut self, opened: &Opened, config: &RunConfig) -> anyhow::Result<()> {
+        self.af_xdp = opened.mode();
+        self.sockets = opened.sockets.len() as u32;
+        self.opened_for = wanted_queues(self);
+        self.is_output = self.sockets > 0;
+        self.refusals.extend(opened.refusals.iter().cloned());
+        let zero_copy = matches!(self.af_xdp, Mode::ZeroCopy | Mode::Mixed);
+        let wants_zero_copy = config.path == PathChoice::Auto && !config.needs_engine;
+        if self.path == Path::Engine && (self.sockets == 0 || wants_zero_copy && !zero_copy) {
+            return self.leave_engine(config);
+        }
+        Ok(())
+    }
+
+    /// Chooses the path to try as at the start.
+    pub(crate) fn choose_again(&mut self, config: &RunConfig) {
+        if let Some(mode) = self.mode() {
+            let (path, why) = choose(config, mode, &self.query);
+            (self.path, self.why) = (path, why.into());
+        }
+    }
+
+    /// Takes the path that comes after the engine.
+    ///
+    /// # Errors
+    /// The engine was asked for.
+    pub(crate) fn leave_engine(&mut self, config: &RunConfig) -> anyhow::Result<()> {
+        let (path, why) = match config.path {
+            PathChoice::Engine => {
+                let refusals: Vec<_> = self.refusals.iter().map(Refusal::to_string).collect();
+                bail!(
+                    "the engine cannot have {}: {}",
+                    self.name,
+                    refusals.join("; ")
+                )
+            }
+            _ if config.needs_engine => (
+                Path::Kernel,
+                "something is configured that only the engine does, and it cannot have the port",
+            ),
+            _ => (Path::Express, "zero-copy does not work"),
+        };
+        (self.path, self.why) = (path, why.into());
+        self.settings.path = path;
+        Ok(())
+    }
+
+    /// Its sockets are closed and nobody needs them.
+    pub(crate) fn forget_sockets(&mut self) {
+        (self.af_xdp, self.sockets, self.is_output) = (Mode::None, 0, self.has_program());
+    }
+
+    /// Receive queues that may have sockets.
+    pub(crate) fn queues(&self) -> u32 {
+        match self.way {
+            Way::Xdp(_) => receive_queues(&self.name).unwrap_or(self.link.rx_queues),
+            Way::Twin(_) | Way::Linux => self.link.rx_queues,
+        }
+    }
+
+    /// What an operator should know of it.
+    pub(crate) fn notices(&self) -> Vec<String> {
+        let trouble = self.trouble.iter().map(|(text, _)| text);
+        let mut notices: Vec<_> = self.interrupted.iter().chain(trouble).cloned().collect();
+        let (queues, name) = (receive_queues(&self.name).unwrap_or(0), &self.name);
+        if self.sockets > 0 && self.sockets < queues {
+            notices.push(format!(
+                "{} of its {queues} receive queues have sockets; packets on the others are \
+                 Linux's (`no_socket`). To have fewer queues: `ethtool -L {name} combined {}` (or \
+                 `rx`)",
+                self.sockets, self.sockets
+            ));
+        }
+        notices
+    }
+
+    /// The same, as far as that is known.
+    pub(crate) fn queues_in_use(&self) -> u32 {
+        match receive_queues(&self.name) {
+            None if self.sockets > 0 => self.sockets,
+            told => told.unwrap_or(self.link.rx_queues),
         }
     }
 
     /// Its twin, if it has one.
     pub(crate) fn twin(&self) -> Option<&Twin> {
         match &self.way {
-            Way::Xdp(_) => None,
+            Way::Xdp(_) | Way::Linux => None,
             Way::Twin(twin) => Some(twin),
         }
+    }
+
+    /// Whether the XDP program is on it.
+    pub(crate) fn has_program(&self) -> bool {
+        matches!(self.way, Way::Xdp(_))
     }
 
     /// Its twin, if it has one.
     pub(crate) fn twin_mut(&mut self) -> Option<&mut Twin> {
         match &mut self.way {
-            Way::Xdp(_) => None,
+            Way::Xdp(_) | Way::Linux => None,
             Way::Twin(twin) => Some(twin),
         }
     }
@@ -165,7 +308,7 @@ impl Port {
     pub(crate) fn mode(&self) -> Option<AttachMode> {
         match &self.way {
             Way::Xdp(attachment) => Some(attachment.mode()),
-            Way::Twin(_) => None,
+            Way::Twin(_) | Way::Linux => None,
         }
     }
 
@@ -182,6 +325,7 @@ impl Port {
     /// Takes the program, or the twin, away.
     pub(crate) fn detach(self, place: &Place) {
         match self.way {
+            Way::Linux => {}
             Way::Twin(twin) => twin.remove(place),
             Way::Xdp(attachment) => {
                 if let Err(error) = attachment.detach() {
@@ -314,8 +458,44 @@ fn most(link: &Link, program: &Program) -> AttachMode {
     }
 }
 
-fn choose(config: &RunConfig, mode: AttachMode, zero_copy: bool) -> (Path, &'static str) {
-    match (config.path, mode, zero_copy) {
+/// Drivers that take the link away when the first XDP program comes and when the last one goes, by
+/// their code (Linux 7.3): they close and open the device, or reset it.
+const INTERRUPTING: [&str; 9] = [
+    "bnxt_en",
+    "i40e",
+    "ice",
+    "igb",
+    "ixgbe",
+    "ixgbevf",
+    "mlx5_core",
+    "mvneta",
+    "stmmac",
+];
+
+/// Says before it happens that attaching may interrupt a link; what to watch then.
+fn announce(link: &Link, pin: &std::path::Path) -> Option<Interruption> {
+    let name = &link.name;
+    if !link.up || Attachment::open(pin, link.index).is_some() {
+        return None;
+    }
+    let changes = interface::carrier_changes(name)?;
+    let driver = Interface::named(name)?.driver;
+    if INTERRUPTING.contains(&driver.as_str()) {
+        log::warn!(
+            "attaching to {name} may interrupt its link, some cards' for seconds (driver {driver}); \
+             later starts and stops will not"
+        );
+    }
+    Some(Interruption {
+        since: Instant::now(),
+        changes,
+    })
+}
+
+/// The path to try first; [`Port::settle`] has the last word.
+fn choose(config: &RunConfig, mode: AttachMode, query: &XdpQuery) -> (Path, &'static str) {
+    // kernels that do not tell are asked by opening sockets
+    match (config.path, mode, query.zero_copy || !query.tells) {
         (PathChoice::Express, ..) => (Path::Express, "asked for"),
         (PathChoice::Engine, ..) => (Path::Engine, "asked for"),
         (PathChoice::Auto, ..) if config.needs_engine => (

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bora_kernel::{Difference, SyncStatus};
+use bora_port::Refusal;
 use serde::{Deserialize, Serialize};
 
 /// A port.
@@ -28,12 +29,21 @@ pub struct PortReport {
     pub wire: String,
     /// `driver`, `generic`, or `-` without an XDP program.
     pub xdp: String,
-    /// `zero-copy`, `copy`, or `-` without sockets.
+    /// `zero-copy`, `copy`, `zero-copy and copy` (by queue), or `-` without sockets.
     pub af_xdp: String,
     /// Whether other ports can send express frames to it, or why not.
     pub redirect: String,
     /// Receive queues.
     pub queues: u32,
+    /// AF_XDP sockets.
+    #[serde(default)]
+    pub sockets: u32,
+    /// What the interface or its driver would not do, in the order of trying.
+    #[serde(default)]
+    pub refused: Vec<RefusalReport>,
+    /// What else an operator should know of it.
+    #[serde(default)]
+    pub notices: Vec<String>,
     /// Received.
     pub rx_packets: u64,
     /// Octets received.
@@ -55,6 +65,24 @@ pub struct PortReport {
     /// What a HERO card counts by itself, since Bora started, zeros left out.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub card: BTreeMap<String, u64>,
+}
+
+/// A step that a port's interface or driver refused.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RefusalReport {
+    /// Such as `zero-copy`, `copy on queue 3`, `driver XDP`, `XDP`, `engine`.
+    pub step: String,
+    /// What the kernel said.
+    pub reason: String,
+}
+
+impl From<&Refusal> for RefusalReport {
+    fn from(refusal: &Refusal) -> Self {
+        Self {
+            step: refusal.step.clone(),
+            reason: refusal.reason.clone(),
+        }
+    }
 }
 
 /// A destination that comes in by a HERO card.

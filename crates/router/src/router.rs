@@ -1,6 +1,7 @@
 //! One running Bora: starts it, keeps it in step with Linux, answers for it, ends it.
 
 use std::collections::{BTreeMap, HashSet};
+use std::iter;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -17,7 +18,7 @@ use bora_worker::Command;
 use crate::api::{Call, Caller};
 use crate::apply::Unconfirmed;
 use crate::config::{File, RunConfig};
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 use crate::hero::Offload;
 use crate::hooks::Hooks;
 use crate::lease::Keeper;
@@ -141,12 +142,13 @@ impl Router {
         let hash = hash_policies(mirror.settings());
         let fresh: Vec<bool> = ports
             .iter()
-            .map(|port| port.twin().is_none() && !port.taken_over())
+            .map(|port| port.has_program() && !port.taken_over())
             .collect();
         let started = (|| {
             for port in &mut ports {
                 port.expose_tags(&place);
             }
+            let opening = engine::open_all(&mut ports, &config)?;
             tell_mirror(&mut mirror, &mut ports, &config, &Survey::default())?;
             program.watch_tags(ports.iter().any(Port::is_generic))?;
             for port in &ports {
@@ -155,14 +157,16 @@ impl Router {
             let mut hooks = Hooks::default();
             hooks.update(&program);
             tell_mirror(&mut mirror, &mut ports, &config, &hooks.survey)?;
-            for port in ports.iter().filter(|port| port.twin().is_none()) {
+            for port in ports.iter().filter(|port| port.has_program()) {
                 program.set_port(port.ifindex, &port.settings)?;
             }
             let rules = rules::compile(&config, &ports, &mut mirror)?;
-            let any_engine = ports.iter().any(|port| port.path == Path::Engine);
             let classifier = rules.classifier.clone();
-            let engine = any_engine
-                .then(|| Engine::start(&mut ports, &program, &fib, &config, (hash, classifier)))
+            let engine = opening
+                .map(|opening| {
+                    let rest = (hash, classifier);
+                    Engine::start(&mut ports, opening, &program, &fib, &config, rest)
+                })
                 .transpose()?;
             let counters = engine.as_ref().map(Engine::running).unwrap_or_default();
             Ok::<_, anyhow::Error>((engine, counters, rules, hooks))
@@ -211,14 +215,14 @@ impl Router {
     pub fn summary(&self) -> Vec<String> {
         self.ports
             .iter()
-            .map(|port| {
+            .flat_map(|port| {
                 let (name, path, why) = (&port.name, path_name(port.path), &port.why);
                 let taken_over = if port.taken_over() {
                     ", taken over"
                 } else {
                     ""
                 };
-                match (port.twin(), port.mode()) {
+                let first = match (port.twin(), port.mode()) {
                     (Some(twin), _) => format!("{name}: {path}, {}", twin.state()),
                     (None, mode) => {
                         format!(
@@ -226,7 +230,12 @@ impl Router {
                             mode_name(mode)
                         )
                     }
-                }
+                };
+                let refusals = port.refusals.iter();
+                let others = refusals.map(|refusal| refusal.to_string());
+                let others = others.chain(port.notices());
+                let others = others.map(|text| format!("{name}: {text}"));
+                iter::once(first).chain(others).collect::<Vec<_>>()
             })
             .collect()
     }
@@ -256,6 +265,7 @@ impl Router {
             if changes.links || changes.settings || changes.guard || refresh {
                 self.update_ports(refresh)?;
                 self.update_hash();
+                self.follow_interfaces();
             }
             if changes.local_addresses {
                 self.update_addresses()?;
@@ -313,6 +323,9 @@ impl Router {
             self.ports
                 .drain(..)
                 .for_each(|port| port.detach(&self.place));
+            // ports of an earlier Bora that was killed
+            detach_pinned(&self.pins, &self.place)?;
+            remove_leftovers(&self.place);
         }
         self.place.clean();
         Ok(())
@@ -322,7 +335,7 @@ impl Router {
     pub(crate) fn update_ports(&mut self, ask_driver: bool) -> anyhow::Result<()> {
         self.refreshed = Instant::now();
         if ask_driver {
-            for port in self.ports.iter_mut().filter(|port| port.twin().is_none()) {
+            for port in self.ports.iter_mut().filter(|port| port.has_program()) {
                 port.expose_tags(&self.place);
                 if let Ok(found) = query(port.ifindex) {
                     port.query = found;
@@ -341,7 +354,8 @@ impl Router {
                 continue;
             }
             // an interface that is gone cannot be a redirect target any more
-            if port.twin().is_none()
+            if port.has_program()
+                && self.mirror.links().contains_key(&port.ifindex)
                 && let Err(error) = self.program.set_port(port.ifindex, &port.settings)
             {
                 log::warn!("{}: {error}", port.name);
@@ -433,7 +447,7 @@ fn tell_mirror(
     config: &RunConfig,
     survey: &Survey,
 ) -> anyhow::Result<()> {
-    let before: BTreeMap<_, _> = ports.iter().map(|p| (p.ifindex, p.info())).collect();
+    let before = outputs(ports);
     for port in &mut *ports {
         match mirror.links().get(&port.ifindex) {
             Some(link) => port.link = link.clone(),
@@ -441,11 +455,17 @@ fn tell_mirror(
         }
         port.settings = port.wanted(mirror, config, survey);
     }
-    let now: BTreeMap<_, _> = ports.iter().map(|p| (p.ifindex, p.info())).collect();
+    let now = outputs(ports);
     if now != before {
         mirror.set_ports(now)?;
     }
     Ok(())
+}
+
+/// The interfaces that the FIB may lead to.
+pub(crate) fn outputs(ports: &[Port]) -> BTreeMap<u32, bora_kernel::Port> {
+    let outputs = ports.iter().filter(|port| port.is_output);
+    outputs.map(|port| (port.ifindex, port.info())).collect()
 }
 
 /// Attaches the program to all interfaces, or to none.
@@ -467,7 +487,7 @@ fn attach_all(
         match port {
             Ok(port) => ports.push(port),
             Err(error) => {
-                let new = |port: &Port| port.twin().is_none() && !port.taken_over();
+                let new = |port: &Port| port.has_program() && !port.taken_over();
                 let ports = ports.into_iter().filter(new);
                 ports.for_each(|port| port.detach(place));
                 return Err(error);
@@ -482,7 +502,14 @@ fn attach_all(
 pub fn detach_leftovers(place: &Place) -> anyhow::Result<usize> {
     let _lock = place.lock()?;
     let pins = place.pins()?;
-    let mut count = remove_leftovers(place);
+    let count = remove_leftovers(place) + detach_pinned(&pins, place)?;
+    place.clean();
+    Ok(count)
+}
+
+/// Takes the program off all interfaces that it is pinned on; returns how many.
+fn detach_pinned(pins: &Pins, place: &Place) -> anyhow::Result<usize> {
+    let mut count = 0;
     for ifindex in pins.links() {
         if let Some(attachment) = Attachment::open(&pins.link(ifindex), ifindex) {
             if let Err(error) = attachment.detach() {
@@ -492,7 +519,6 @@ pub fn detach_leftovers(place: &Place) -> anyhow::Result<usize> {
             count += 1;
         }
     }
-    place.clean();
     Ok(count)
 }
 

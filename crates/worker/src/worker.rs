@@ -195,7 +195,9 @@ impl Worker {
     /// The configuration of an output is impossible.
     pub fn new(mut config: WorkerConfig) -> Result<Self, OutputError> {
         let queues: usize = config.ports.iter().map(|port| port.queues.len()).sum();
-        let keep = (queues.max(1) * RING_SIZE as usize) / 2;
+        // where rings are short there is less memory, and other workers need theirs
+        let most = config.region.frames() as usize / 4;
+        let keep = ((queues.max(1) * RING_SIZE as usize) / 2).min(most);
         let now = Instant::now();
         let ports = std::mem::take(&mut config.ports);
         let mut worker = Self {

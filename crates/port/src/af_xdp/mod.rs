@@ -3,7 +3,9 @@
 //! Written over `libc` because the crates for it lack shared UMEM or have had bugs in the life
 //! time of their rings; see docs/dependencies.md.
 
+mod open;
 mod ring;
 mod socket;
 
+pub use open::{Mode, Opened, QueueSet, frame_size_for, longest_mtu, open_queues, ring_size};
 pub use socket::{RING_SIZE, Socket, SocketConfig, SocketError, SocketStats, StatsReader};

@@ -8,7 +8,7 @@ use bora_buffer::{Packet, Pool, Region, SharedFrames};
 
 use super::ring::Ring;
 
-/// Slots of each ring, a power of two.
+/// Most slots of each ring, a power of two.
 pub const RING_SIZE: u32 = 2048;
 
 /// Why a socket could not be opened, with what to do about it.
@@ -62,6 +62,8 @@ pub struct SocketConfig {
     pub ifindex: u32,
     /// Queue number.
     pub queue: u32,
+    /// Slots of each ring, a power of two, [`RING_SIZE`] at most.
+    pub ring: u32,
     /// Whether to ask for zero-copy; fails where the driver cannot.
     pub zero_copy: bool,
 }
@@ -87,6 +89,8 @@ pub struct Socket {
     completion: Ring<u64>,
     fd: OwnedFd,
     region: Arc<Region>,
+    queue: u32,
+    ring: u32,
     zero_copy: bool,
     /// Packets given to the transmit ring and not yet back.
     in_flight: u32,
@@ -94,14 +98,50 @@ pub struct Socket {
 
 impl Socket {
     /// Opens and binds a socket. The first socket of each mode registers the region as UMEM;
-    /// later ones pass its descriptor in `share` (XDP_SHARED_UMEM).
+    /// later ones pass its descriptor in `share` (XDP_SHARED_UMEM). `frames` are the region's: a
+    /// zero-copy driver needs some from the first moment on, to receive what is Linux's, too.
     ///
     /// # Errors
     /// See [`SocketError`]; nothing is left behind.
     pub fn open(
         config: &SocketConfig,
         region: Arc<Region>,
+        frames: &SharedFrames,
         share: Option<BorrowedFd<'_>>,
+    ) -> Result<Self, SocketError> {
+        let mut socket = Self::prepare(config, region, share.is_none())?;
+        let mut pool = Pool::new(frames.clone(), 0);
+        socket.refill(&mut pool);
+        if let Err(source) = bind(&socket.fd, config, share) {
+            socket.close(frames);
+            return Err(match source.raw_os_error() {
+                Some(libc::EBUSY) => SocketError::Busy {
+                    interface: config.interface.clone(),
+                    queue: config.queue,
+                },
+                // an interface has at least queue 0
+                Some(libc::EINVAL) if config.queue > 0 => SocketError::NoSuchQueue {
+                    interface: config.interface.clone(),
+                    queue: config.queue,
+                },
+                _ => SocketError::System {
+                    interface: config.interface.clone(),
+                    step: "bind",
+                    source,
+                },
+            });
+        }
+        let options = get_option::<libc::xdp_options>(&socket.fd, libc::XDP_OPTIONS);
+        socket.zero_copy =
+            options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
+        Ok(socket)
+    }
+
+    /// A socket with its rings, not bound yet.
+    fn prepare(
+        config: &SocketConfig,
+        region: Arc<Region>,
+        is_first: bool,
     ) -> Result<Self, SocketError> {
         let step = |step| {
             let interface = config.interface.clone();
@@ -115,59 +155,37 @@ impl Socket {
             Some(libc::EPERM) => SocketError::Permission,
             _ => step("socket")(source),
         })?;
-        if share.is_none() {
+        if is_first {
             register(&fd, &region).map_err(|source| match source.raw_os_error() {
                 Some(libc::ENOBUFS) => SocketError::Memlock(region.raw_parts().1 >> 20),
                 Some(libc::EPERM) => SocketError::Permission,
                 _ => step("register memory")(source),
             })?;
         }
-        for (option, size) in [
-            (libc::XDP_UMEM_FILL_RING, RING_SIZE),
-            (libc::XDP_UMEM_COMPLETION_RING, RING_SIZE),
-            (libc::XDP_RX_RING, RING_SIZE),
-            (libc::XDP_TX_RING, RING_SIZE),
+        let ring = config.ring;
+        for option in [
+            libc::XDP_UMEM_FILL_RING,
+            libc::XDP_UMEM_COMPLETION_RING,
+            libc::XDP_RX_RING,
+            libc::XDP_TX_RING,
         ] {
-            set_option(&fd, option, &size).map_err(step("set ring size"))?;
+            set_option(&fd, option, &ring).map_err(step("set ring size"))?;
         }
         let offsets: libc::xdp_mmap_offsets =
             get_option(&fd, libc::XDP_MMAP_OFFSETS).map_err(step("ring offsets"))?;
         let raw = fd.as_raw_fd();
-        let rx = Ring::map(raw, libc::XDP_PGOFF_RX_RING, &offsets.rx, RING_SIZE);
-        let tx = Ring::map(raw, libc::XDP_PGOFF_TX_RING, &offsets.tx, RING_SIZE);
-        let fill = Ring::map(
-            raw,
-            libc::XDP_UMEM_PGOFF_FILL_RING as i64,
-            &offsets.fr,
-            RING_SIZE,
-        );
-        let completion = Ring::map(
-            raw,
-            libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64,
-            &offsets.cr,
-            RING_SIZE,
-        );
+        let rx = Ring::map(raw, libc::XDP_PGOFF_RX_RING, &offsets.rx, ring);
+        let tx = Ring::map(raw, libc::XDP_PGOFF_TX_RING, &offsets.tx, ring);
+        let page = libc::XDP_UMEM_PGOFF_FILL_RING as i64;
+        let fill = Ring::map(raw, page, &offsets.fr, ring);
+        let page = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
+        let completion = Ring::map(raw, page, &offsets.cr, ring);
         let (rx, tx) = (
             rx.map_err(step("map rx ring"))?,
             tx.map_err(step("map tx ring"))?,
         );
         let fill = fill.map_err(step("map fill ring"))?;
         let completion = completion.map_err(step("map completion ring"))?;
-        bind(&fd, config, share).map_err(|source| match source.raw_os_error() {
-            Some(libc::EBUSY) => SocketError::Busy {
-                interface: config.interface.clone(),
-                queue: config.queue,
-            },
-            // an interface has at least queue 0
-            Some(libc::EINVAL) if config.queue > 0 => SocketError::NoSuchQueue {
-                interface: config.interface.clone(),
-                queue: config.queue,
-            },
-            _ => step("bind")(source),
-        })?;
-        let options: libc::xdp_options =
-            get_option(&fd, libc::XDP_OPTIONS).map_err(step("options"))?;
-        let zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
         Ok(Self {
             rx,
             tx,
@@ -175,7 +193,9 @@ impl Socket {
             completion,
             fd,
             region,
-            zero_copy,
+            queue: config.queue,
+            ring,
+            zero_copy: false,
             in_flight: 0,
         })
     }
@@ -183,6 +203,11 @@ impl Socket {
     /// Whether the driver moves packets without copying.
     pub fn zero_copy(&self) -> bool {
         self.zero_copy
+    }
+
+    /// Its queue of the interface.
+    pub fn queue(&self) -> u32 {
+        self.queue
     }
 
     /// Received packets that wait; the count stops at `enough`.
@@ -211,8 +236,8 @@ impl Socket {
     /// Keeps the fill ring stocked with free frames, in batches.
     #[inline]
     pub fn refill(&mut self, pool: &mut Pool) {
-        let free = self.fill.free(RING_SIZE);
-        if free >= RING_SIZE / 4 {
+        let free = self.fill.free(self.ring);
+        if free >= self.ring / 4 {
             for _ in 0..free {
                 let Some(frame) = pool.take() else { break };
                 self.fill.write(frame.offset(&self.region));
@@ -263,7 +288,7 @@ impl Socket {
     /// Takes frames back that were sent.
     #[inline]
     pub fn reclaim(&mut self, pool: &mut Pool) {
-        let count = self.completion.available(RING_SIZE);
+        let count = self.completion.available(self.ring);
         for _ in 0..count {
             let addr = self.completion.read();
             // SAFETY: the kernel hands each transmitted frame back once, by its own address.
@@ -317,7 +342,7 @@ impl Socket {
     pub fn close(mut self, frames: &SharedFrames) {
         // SAFETY: the kernel gives up each descriptor with its frame, once.
         let packet = |desc: libc::xdp_desc| unsafe { Packet::from_raw(desc.addr as u32, 0) };
-        let mut free: Vec<_> = (0..self.rx.available(RING_SIZE))
+        let mut free: Vec<_> = (0..self.rx.available(self.ring))
             .map(|_| packet(self.rx.read()).into_frame(&self.region))
             .collect();
         // SAFETY: these frames were given to the kernel and none has come back, so nobody else here
@@ -332,18 +357,26 @@ impl Socket {
 
     /// A second handle, to read the socket's statistics from another thread.
     pub fn stats_reader(&self) -> io::Result<StatsReader> {
-        self.fd.try_clone().map(StatsReader)
+        Ok(StatsReader {
+            fd: self.fd.try_clone()?,
+            queue: self.queue,
+            zero_copy: self.zero_copy,
+        })
     }
 }
 
 /// Reads what the kernel dropped in front of a socket.
 #[derive(Debug)]
-pub struct StatsReader(OwnedFd);
+pub struct StatsReader {
+    fd: OwnedFd,
+    queue: u32,
+    zero_copy: bool,
+}
 
 impl StatsReader {
     /// The numbers now; zeros if the kernel does not tell.
     pub fn read(&self) -> SocketStats {
-        get_option::<libc::xdp_statistics>(&self.0, libc::XDP_STATISTICS)
+        get_option::<libc::xdp_statistics>(&self.fd, libc::XDP_STATISTICS)
             .map(|s| SocketStats {
                 rx_ring_full: s.rx_ring_full,
                 rx_dropped: s.rx_dropped,
@@ -351,12 +384,22 @@ impl StatsReader {
             })
             .unwrap_or_default()
     }
+
+    /// The socket's queue of the interface.
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// Whether the driver moves the socket's packets without copying.
+    pub fn zero_copy(&self) -> bool {
+        self.zero_copy
+    }
 }
 
 /// Other sockets may share the memory of the one it reads of.
 impl AsFd for StatsReader {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 

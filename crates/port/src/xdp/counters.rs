@@ -23,7 +23,7 @@ const fn budgeted(name: &'static str) -> Reason {
 }
 
 /// All reasons, by number.
-pub const REASONS: [Reason; 22] = [
+pub const REASONS: [Reason; 23] = [
     free("no_lease"),
     free("guard"),
     free("forwarding_off"),
@@ -35,6 +35,7 @@ pub const REASONS: [Reason; 22] = [
     free("partial_checksum"),
     free("not_a_port"),
     free("no_socket"),
+    free("left_to_linux"),
     budgeted("malformed"),
     budgeted("options"),
     budgeted("ttl_exceeded"),

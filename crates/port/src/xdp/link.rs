@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::libbpf_sys as sys;
 
+use crate::Refusal;
+
 /// Where the kernel runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMode {
@@ -63,6 +65,7 @@ pub struct Attachment {
     pin: PathBuf,
     mode: AttachMode,
     taken_over: bool,
+    refusal: Option<Refusal>,
 }
 
 /// What the kernel says of an interface's XDP programs and abilities.
@@ -72,12 +75,17 @@ pub struct XdpQuery {
     pub driver_program: u32,
     /// Program in generic mode, 0 if none.
     pub generic_program: u32,
+    /// Whether the kernel tells what the driver can do: Linux 6.3 and later.
+    pub tells: bool,
+    /// Whether its program can redirect frames (NETDEV_XDP_ACT_REDIRECT).
+    pub redirects: bool,
     /// Whether frames can be redirected to it (NETDEV_XDP_ACT_NDO_XMIT).
     pub can_redirect: bool,
     /// Whether its AF_XDP sockets can do without copies (NETDEV_XDP_ACT_XSK_ZEROCOPY).
     pub zero_copy: bool,
 }
 
+const REDIRECT: u64 = 1 << 1;
 const NDO_XMIT: u64 = 1 << 2;
 const XSK_ZEROCOPY: u64 = 1 << 3;
 
@@ -92,6 +100,8 @@ pub fn query(ifindex: u32) -> io::Result<XdpQuery> {
     Ok(XdpQuery {
         driver_program: options.drv_prog_id,
         generic_program: options.skb_prog_id,
+        tells: options.feature_flags != 0,
+        redirects: options.feature_flags & REDIRECT != 0,
         can_redirect: options.feature_flags & NDO_XMIT != 0,
         zero_copy: options.feature_flags & XSK_ZEROCOPY != 0,
     })
@@ -124,7 +134,17 @@ impl Attachment {
             let done = unsafe {
                 sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
             };
-            check(done).map_err(refused)?;
+            match check(done) {
+                // of a Bora whose program cannot be swapped for this one
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                    log::warn!("{interface}: the program left there cannot be replaced, detaching");
+                    let _ = std::fs::remove_file(pin);
+                    // SAFETY: a valid link descriptor.
+                    check(unsafe { sys::bpf_link_detach(link.as_raw_fd()) }).map_err(refused)?;
+                    return Self::new(program, interface, ifindex, pin, most);
+                }
+                done => done.map_err(refused)?,
+            }
             let mode = if in_driver {
                 AttachMode::Driver
             } else {
@@ -135,6 +155,7 @@ impl Attachment {
                 pin: pin.into(),
                 mode,
                 taken_over: true,
+                refusal: None,
             });
         }
         let found = query(ifindex).map_err(refused)?;
@@ -145,16 +166,19 @@ impl Attachment {
                 id: foreign,
             });
         }
-        let attached = match most {
-            AttachMode::Driver => create(program, ifindex, sys::XDP_FLAGS_DRV_MODE),
+        let in_driver = match most {
             AttachMode::Generic => Err(io::Error::other("VLAN tags would not be seen")),
+            AttachMode::Driver if found.tells && !found.redirects => {
+                Err(io::Error::other("the driver's XDP cannot redirect frames"))
+            }
+            AttachMode::Driver => create(program, ifindex, sys::XDP_FLAGS_DRV_MODE),
         };
-        let (link, mode) = match attached {
-            Ok(link) => (link, AttachMode::Driver),
+        let (link, mode, refusal) = match in_driver {
+            Ok(link) => (link, AttachMode::Driver, None),
             Err(driver) => {
                 let link = create(program, ifindex, sys::XDP_FLAGS_SKB_MODE).map_err(refused)?;
-                log::info!("{interface}: no driver-mode XDP ({driver}); generic mode");
-                (link, AttachMode::Generic)
+                let refusal = Refusal::new("driver XDP", driver.to_string());
+                (link, AttachMode::Generic, Some(refusal))
             }
         };
         pin_object(&link, pin).map_err(|source| AttachError::Pin {
@@ -167,6 +191,7 @@ impl Attachment {
             pin: pin.into(),
             mode,
             taken_over: false,
+            refusal,
         })
     }
 
@@ -178,12 +203,18 @@ impl Attachment {
             pin: pin.into(),
             mode: AttachMode::Driver,
             taken_over: true,
+            refusal: None,
         })
     }
 
     /// Where the program runs.
     pub fn mode(&self) -> AttachMode {
         self.mode
+    }
+
+    /// Why it does not run in the driver, where it was tried.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.refusal.as_ref()
     }
 
     /// Whether an earlier Bora's link was taken over.

@@ -25,5 +25,5 @@ pub use symbols::names_of;
 
 /// Most ports of one Bora; rows of the program's maps.
 pub const MAX_PORTS: usize = 256;
-/// Most receive queues of a port.
-pub const MAX_QUEUES: u32 = 64;
+/// Most receive queues of a port that have sockets; what comes on others is Linux's.
+pub const MAX_QUEUES: u32 = 128;

@@ -6,28 +6,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use bora_fib::PortId;
 use bora_kernel::message::Link;
+use bora_port::af_xdp::longest_mtu;
 use bora_port::xdp::Program;
 use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{Command, Returned};
 
-use super::sockets::{self, FRAMES, Sockets};
+use super::sockets::{self, Sockets};
 use super::{Engine, Leaving, PortSockets, way_to_linux, worker_port};
-use crate::config::PortConfig;
+use crate::config::{PortConfig, RunConfig};
 use crate::divide::divide;
 use crate::ports::Port;
 
 /// How long a worker is waited for: to take a command, to empty what it holds for a port.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) const LOOK: Duration = Duration::from_millis(1);
-/// Ethernet header and one VLAN tag.
-const ETHERNET: usize = 18;
 
 impl Engine {
     /// Whether there is room for a port on this interface.
     pub(crate) fn could_add(&self, link: &Link) -> anyhow::Result<()> {
         let name = &link.name;
         ensure!(
-            link.mtu as usize + ETHERNET <= self.common.region.capacity(),
+            link.mtu <= longest_mtu(self.frame_size()),
             "MTU {} of {name} is more than the packet buffers of this run hold; restart to have \
              larger ones",
             link.mtu
@@ -35,26 +34,35 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens the sockets of a new port; `ports` are those there are.
-    pub(crate) fn open_port(&self, port: &Port, ports: &[Port]) -> anyhow::Result<Sockets> {
+    /// Opens the sockets of a new port, and settles what path it takes.
+    ///
+    /// # Errors
+    /// There is no memory for it, or it was to have the engine and cannot.
+    pub(crate) fn open_port(&self, port: &mut Port, config: &RunConfig) -> anyhow::Result<Sockets> {
+        let queues = sockets::wanted_queues(port);
+        let wanted = sockets::frames_of_queues(queues) as usize;
+        ensure!(
+            self.common.frames.len() >= wanted,
+            "no packet memory for {queues} more queues ({} of {wanted} frames are free); restart to \
+             have more",
+            self.common.frames.len()
+        );
         let share = |zero_copy| {
-            let of = |port: &Port| self.sockets.get(usize::from(port.id.0));
-            let known = ports.iter().filter_map(of);
-            let mut same = known.filter(|sockets| sockets.zero_copy == zero_copy);
-            same.find_map(|sockets| match sockets.readers.first()? {
-                StatsReader::AfXdp(reader) => Some(reader.as_fd()),
+            let mut readers = self.sockets.iter().flat_map(|sockets| &sockets.readers);
+            readers.find_map(|reader| match reader {
+                StatsReader::AfXdp(one) if one.zero_copy() == zero_copy => Some(one.as_fd()),
                 _ => None,
             })
         };
-        let queues = sockets::open_port(port, &self.common.region, share)?;
-        let wanted = queues.len() * FRAMES as usize;
-        ensure!(
-            self.common.frames.len() >= wanted,
-            "no packet memory for {} more queues ({} of {wanted} frames are free); restart to have \
-             more",
-            queues.len(),
-            self.common.frames.len()
-        );
+        let memory = (&self.common.region, &self.common.frames);
+        let opened = sockets::open_port(port, memory, share);
+        let settled = port.settle(&opened, config);
+        let queues = opened.sockets;
+        if let Err(error) = settled {
+            let frames = &self.common.frames;
+            queues.into_iter().for_each(|queue| queue.close(frames));
+            return Err(error);
+        }
         let readers = sockets::readers(&queues)?;
         Ok(Sockets { queues, readers })
     }
@@ -69,7 +77,6 @@ impl Engine {
         sockets: Sockets,
         config: &PortConfig,
     ) -> anyhow::Result<()> {
-        let zero_copy = sockets.zero_copy();
         let queues = sockets.queues.into_iter().map(Queue::AfXdp).collect();
         let bells: Vec<_> = self.workers.iter().map(|one| one.bell.clone()).collect();
         let parts = divide(queues, &config.output, &bells)?;
@@ -79,7 +86,6 @@ impl Engine {
             self.sockets.resize_with(number + 1, PortSockets::default);
         }
         let kept = &mut self.sockets[number];
-        kept.zero_copy = zero_copy;
         kept.readers = sockets.readers;
         self.devices.set(port.id, way_to_linux(port)?);
         for (worker, part) in self.workers.iter().zip(parts) {
@@ -94,9 +100,9 @@ impl Engine {
             .sockets
             .get(usize::from(port.0))
             .context("no sockets")?;
-        for (queue, reader) in sockets.readers.iter().enumerate() {
+        for reader in &sockets.readers {
             if let StatsReader::AfXdp(reader) = reader {
-                program.set_socket(port.0, queue as u32, reader.as_fd())?;
+                program.set_socket(port.0, reader.queue(), reader.as_fd())?;
             }
         }
         Ok(())

@@ -10,12 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
-use bora_buffer::SharedFrames;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
 use bora_forward::{Classifier, HashPolicy};
 use bora_kernel::{Device, Devices, SlowPath, SlowPathCounters};
-use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
 use bora_port::{Queue, QueueStats, StatsReader};
@@ -25,7 +23,7 @@ use crossbeam_queue::ArrayQueue;
 use crate::config::{PortConfig, RunConfig};
 use crate::divide::{Part, divide};
 use crate::ports::Port;
-pub(crate) use sockets::Sockets;
+pub(crate) use sockets::{Opening, Sockets, open_all, wanted_queues};
 pub(crate) use workers::Running;
 use workers::{Common, Settings};
 
@@ -51,7 +49,6 @@ pub(crate) struct Engine {
 #[derive(Debug, Default)]
 struct PortSockets {
     readers: Vec<StatsReader>,
-    zero_copy: bool,
     /// What closed sockets of the same number had lost.
     lost: QueueStats,
 }
@@ -65,28 +62,26 @@ struct Leaving {
 }
 
 impl Engine {
-    /// Opens sockets on all queues of all ports and starts the workers.
+    /// Gives the sockets to workers and starts these.
     pub(crate) fn start(
         ports: &mut [Port],
+        Opening {
+            region,
+            frames,
+            sockets,
+        }: Opening,
         program: &Program,
         fib: &FibHandle,
         config: &RunConfig,
         (hash, classifier): ((HashPolicy, HashPolicy), Arc<Classifier>),
     ) -> anyhow::Result<Self> {
-        let count = config.cores.len().max(1);
-        let region = Arc::new(sockets::region_for(ports, &config.ports, count as u32)?);
-        let frames = SharedFrames::of_new_region(&region);
-        let sockets = sockets::open_all(ports, &region)?;
         let mut kept = Vec::with_capacity(ports.len());
         for (port, sockets) in ports.iter_mut().zip(&sockets) {
-            let zero_copy = sockets.iter().all(Socket::zero_copy);
-            port.zero_copy = port.twin().is_none().then_some(zero_copy);
-            for (queue, socket) in sockets.iter().enumerate() {
-                program.set_socket(port.id.0, queue as u32, socket.as_fd())?;
+            for socket in sockets {
+                program.set_socket(port.id.0, socket.queue(), socket.as_fd())?;
             }
             kept.push(PortSockets {
                 readers: sockets::readers(sockets)?,
-                zero_copy,
                 lost: QueueStats::default(),
             });
         }
@@ -183,6 +178,11 @@ impl Engine {
             port,
             config: config.clone(),
         });
+    }
+
+    /// Octets of a packet buffer.
+    pub(crate) fn frame_size(&self) -> u32 {
+        self.common.region.frame_size()
     }
 
     /// Tells every worker.

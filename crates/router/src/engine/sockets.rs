@@ -2,28 +2,32 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
-use bora_buffer::{HEADROOM, Region};
+use anyhow::Context;
+use bora_buffer::{Region, SharedFrames};
 use bora_forward::schedule::OutputConfig;
-use bora_port::StatsReader;
-use bora_port::af_xdp::{RING_SIZE, Socket, SocketConfig, SocketError};
-use bora_port::xdp::{AttachMode, MAX_QUEUES};
+use bora_port::af_xdp::{
+    Opened, QueueSet, RING_SIZE, Socket, frame_size_for, open_queues, ring_size,
+};
+use bora_port::xdp::{AttachMode, MAX_QUEUES, Path};
+use bora_port::{Refusal, StatsReader};
 use bora_worker::PUNT_RING;
 
-use crate::config::PortConfig;
+use crate::config::{PathChoice, PortConfig, RunConfig};
 use crate::ports::Port;
 
-/// Frames of one queue: twice what its rings hold.
-pub(super) const FRAMES: u32 = RING_SIZE * 2;
 /// Packets of one output and worker that memory is set aside for; what longer queues hold beyond it
 /// comes out of the common reserve.
 const MOST_HELD: u32 = 16_384;
-/// Queues that ports added later may have, or workers: a region cannot grow.
-const SPARE_QUEUES: u32 = 4;
-/// The kernel takes a closed socket off its queue a moment later.
-const BUSY_PATIENCE: Duration = Duration::from_millis(500);
+/// Frames for ports added later, or workers: a region cannot grow.
+const SPARE: u32 = 8 * RING_SIZE;
+
+/// Sockets with the memory their packets are in, by port; other ports have none.
+pub(crate) struct Opening {
+    pub(super) region: Arc<Region>,
+    pub(super) frames: SharedFrames,
+    pub(super) sockets: Vec<Vec<Socket>>,
+}
 
 /// The sockets of one new port.
 #[derive(Debug)]
@@ -32,37 +36,32 @@ pub(crate) struct Sockets {
     pub(super) readers: Vec<StatsReader>,
 }
 
-impl Sockets {
-    pub(crate) fn zero_copy(&self) -> bool {
-        self.queues.iter().all(Socket::zero_copy)
-    }
-}
-
 /// Memory for all that is there, and for ports and workers to come.
-pub(super) fn region_for(
-    ports: &[Port],
-    configs: &[PortConfig],
-    workers: u32,
-) -> anyhow::Result<Region> {
-    let longest = ports.iter().map(|port| port.link.mtu).max().unwrap_or(1500) + 18;
-    let frame_size = if longest <= 2048 - HEADROOM {
-        2048
-    } else {
-        4096
-    };
-    let frames = SPARE_QUEUES * FRAMES + frames_for(ports, configs, workers);
-    Ok(Region::new(frames, frame_size)?)
+fn region_for(ports: &[Port], configs: &[PortConfig], workers: u32) -> anyhow::Result<Region> {
+    let longest = ports.iter().map(|port| port.link.mtu).max();
+    let frames = SPARE + frames_for(ports, configs, workers);
+    Ok(Region::new(
+        frames,
+        frame_size_for(longest.unwrap_or(1500)),
+    )?)
 }
 
 /// Frames for all queues, for what may wait for the slow path, and for what workers hold.
 pub(super) fn frames_for(ports: &[Port], configs: &[PortConfig], workers: u32) -> u32 {
-    let interfaces = ports.iter().filter(|port| port.twin().is_none());
-    let queues: u32 = interfaces.map(wanted_queues).sum();
+    let interfaces = ports.iter().filter(|port| port.has_program());
+    let queues: u32 = interfaces
+        .map(|port| frames_of_queues(wanted_queues(port)))
+        .sum();
     let twins = ports.iter().filter_map(Port::twin);
     let others: u32 = twins.map(|twin| twin.ring_slots() * 2 + RING_SIZE).sum();
     // no queue may starve reception of frames
     let held: u32 = configs.iter().map(|config| held(&config.output)).sum();
-    queues * FRAMES + 2 * PUNT_RING as u32 + workers.saturating_mul(held) + others
+    queues + 2 * PUNT_RING as u32 + workers.saturating_mul(held) + others
+}
+
+/// Frames for an interface with this many queues: twice what their rings hold.
+pub(super) fn frames_of_queues(queues: u32) -> u32 {
+    queues * ring_size(queues) * 2
 }
 
 /// Packets that the queues of an output may hold.
@@ -71,71 +70,81 @@ fn held(output: &OutputConfig) -> u32 {
     limits.fold(0, u32::saturating_add).min(MOST_HELD)
 }
 
-fn wanted_queues(port: &Port) -> u32 {
-    port.link.rx_queues.min(MAX_QUEUES)
+/// Queues of a port that should have sockets.
+pub(crate) fn wanted_queues(port: &Port) -> u32 {
+    port.queues().min(MAX_QUEUES)
 }
 
-/// Sockets for all interfaces.
-pub(super) fn open_all(ports: &[Port], region: &Arc<Region>) -> anyhow::Result<Vec<Vec<Socket>>> {
-    let mut all: Vec<Vec<Socket>> = Vec::with_capacity(ports.len());
-    for port in ports {
-        if port.twin().is_some() {
-            all.push(Vec::new());
+/// Opens sockets on all interfaces if some port takes the engine's path, and settles which ports do.
+/// `None` if none does in the end.
+pub(crate) fn open_all(ports: &mut [Port], config: &RunConfig) -> anyhow::Result<Option<Opening>> {
+    if ports.iter().all(|port| port.path != Path::Engine) {
+        return Ok(None);
+    }
+    let workers = config.cores.len().max(1) as u32;
+    let region = match region_for(ports, &config.ports, workers) {
+        Ok(region) => Arc::new(region),
+        Err(error) if config.path == PathChoice::Auto && !config.needs_engine => {
+            log::warn!("no engine: {error:#}");
+            for port in ports.iter_mut().filter(|port| port.path == Path::Engine) {
+                port.refusals
+                    .push(Refusal::new("engine", format!("{error:#}")));
+                port.leave_engine(config)?;
+            }
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let frames = SharedFrames::of_new_region(&region);
+    let mut sockets: Vec<Vec<Socket>> = Vec::with_capacity(ports.len());
+    for port in &mut *ports {
+        if !port.has_program() {
+            sockets.push(Vec::new());
             continue;
         }
         let share = |zero_copy| {
-            let mut open = all.iter().flatten();
+            let mut open = sockets.iter().flatten();
             open.find(|socket| socket.zero_copy() == zero_copy)
                 .map(AsFd::as_fd)
         };
-        let sockets = open_port(port, region, share)?;
-        all.push(sockets);
+        let opened = open_port(port, (&region, &frames), share);
+        port.settle(&opened, config)?;
+        sockets.push(opened.sockets);
     }
-    Ok(all)
+    if ports.iter().any(|port| port.path == Path::Engine) {
+        return Ok(Some(Opening {
+            region,
+            frames,
+            sockets,
+        }));
+    }
+    // express sends through the drivers
+    ports.iter_mut().for_each(Port::forget_sockets);
+    Ok(None)
 }
 
 /// A socket for each queue of a port. Sockets of one mode share one UMEM: `share` finds another one
 /// of the mode.
 pub(super) fn open_port<'a>(
     port: &Port,
-    region: &Arc<Region>,
+    memory: (&Arc<Region>, &SharedFrames),
     share: impl Fn(bool) -> Option<BorrowedFd<'a>>,
-) -> anyhow::Result<Vec<Socket>> {
-    let zero_copy = port.query.zero_copy && port.mode() == Some(AttachMode::Driver);
-    let mut sockets: Vec<Socket> = Vec::new();
-    for queue in 0..wanted_queues(port) {
-        let config = SocketConfig {
-            interface: port.name.clone(),
-            ifindex: port.ifindex,
-            queue,
-            zero_copy,
-        };
-        let own = sockets.first().map(AsFd::as_fd);
-        match open(&config, region, share(zero_copy).or(own)) {
-            Ok(socket) => sockets.push(socket),
-            // Linux tells how many queues there may be, not how many are in use
-            Err(SocketError::NoSuchQueue { .. }) => break,
-            Err(error) => return Err(error.into()),
-        }
+) -> Opened {
+    let in_driver = port.mode() == Some(AttachMode::Driver);
+    let set = QueueSet {
+        interface: &port.name,
+        ifindex: port.ifindex,
+        queues: wanted_queues(port),
+        zero_copy: in_driver && (port.query.zero_copy || !port.query.tells),
+    };
+    let mut opened = open_queues(&set, memory, share);
+    if !port.query.tells && opened.sockets.iter().all(|socket| !socket.zero_copy()) {
+        // only a guess, no refusal
+        opened
+            .refusals
+            .retain(|refusal| refusal.step != "zero-copy");
     }
-    ensure!(!sockets.is_empty(), "{} has no receive queue", port.name);
-    Ok(sockets)
-}
-
-fn open(
-    config: &SocketConfig,
-    region: &Arc<Region>,
-    share: Option<BorrowedFd<'_>>,
-) -> Result<Socket, SocketError> {
-    let start = Instant::now();
-    loop {
-        match Socket::open(config, region.clone(), share) {
-            Err(SocketError::Busy { .. }) if start.elapsed() < BUSY_PATIENCE => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            done => return done,
-        }
-    }
+    opened
 }
 
 /// Handles to the statistics of sockets.

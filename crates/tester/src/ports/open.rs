@@ -7,7 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use bora_buffer::{HEADROOM, Region, SharedFrames};
+use bora_buffer::{Region, SharedFrames};
+use bora_port::af_xdp::frame_size_for;
 use bora_port::interface::{Interface, Promiscuous};
 use bora_port::memif::{self, LinkState, Role};
 use bora_port::{Queue, af_packet};
@@ -200,13 +201,7 @@ fn open_memif(spec: &PortSpec, index: usize, socket: &Path, server: bool) -> any
 
 /// Memory for frames of interfaces with this MTU, and one VLAN tag.
 pub(super) fn memory_for(mtu: u32, frames: u32) -> anyhow::Result<(Arc<Region>, SharedFrames)> {
-    const ETHERNET_AND_TAG: u32 = 18;
-    let frame_size = if mtu + ETHERNET_AND_TAG <= 2048 - HEADROOM {
-        2048
-    } else {
-        4096
-    };
-    let region = Arc::new(Region::new(frames, frame_size)?);
+    let region = Arc::new(Region::new(frames, frame_size_for(mtu))?);
     let free = SharedFrames::of_new_region(&region);
     Ok((region, free))
 }

@@ -1,0 +1,237 @@
+//! Sockets on all queues of an interface, as well as its driver can.
+
+use std::error::Error;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bora_buffer::{HEADROOM, Region, SharedFrames};
+
+use crate::Refusal;
+
+use super::socket::{RING_SIZE, Socket, SocketConfig, SocketError};
+
+/// Slots that all receive rings of an interface have together, unless it has very many queues.
+const SLOTS: u32 = 16 * RING_SIZE;
+const SMALLEST_RING: u32 = 256;
+/// Ethernet header, two VLAN tags and FCS: what the kernel adds to the MTU when it asks whether a
+/// frame holds it (ETH_PAD_LEN in net/xdp/xsk_buff_pool.c).
+const ETHERNET: u32 = 26;
+/// The kernel takes a closed socket off its queue a moment later.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Slots of each ring of an interface with this many queues: fewer where there are many, so that
+/// the memory behind them stays bounded.
+pub fn ring_size(queues: u32) -> u32 {
+    (SLOTS / queues.max(1).next_power_of_two()).clamp(SMALLEST_RING, RING_SIZE)
+}
+
+/// Octets of the frames that an interface with this MTU needs.
+pub fn frame_size_for(mtu: u32) -> u32 {
+    if mtu + ETHERNET <= 2048 - HEADROOM {
+        2048
+    } else {
+        4096
+    }
+}
+
+/// Longest MTU whose packets, with an Ethernet header and a VLAN tag, fit frames of this many octets.
+pub fn longest_mtu(frame_size: u32) -> u32 {
+    frame_size - HEADROOM - 18
+}
+
+/// Which queues to open.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueSet<'a> {
+    /// Interface name, for messages.
+    pub interface: &'a str,
+    /// Interface index.
+    pub ifindex: u32,
+    /// Receive queues, from 0; there may be fewer.
+    pub queues: u32,
+    /// Whether zero-copy is worth a try.
+    pub zero_copy: bool,
+}
+
+/// How packets get between the driver and the sockets of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Not at all.
+    None,
+    /// The kernel copies each packet.
+    Copy,
+    /// The card reads and writes the frames itself.
+    ZeroCopy,
+    /// Zero-copy on some queues, copies on the others.
+    Mixed,
+}
+
+impl Mode {
+    /// Of these sockets, each named by whether it does zero-copy.
+    pub fn of(zero_copy: impl IntoIterator<Item = bool>) -> Self {
+        zero_copy.into_iter().fold(Self::None, |mode, zero_copy| {
+            let this = if zero_copy {
+                Self::ZeroCopy
+            } else {
+                Self::Copy
+            };
+            match mode {
+                Self::None => this,
+                mode if mode == this => mode,
+                _ => Self::Mixed,
+            }
+        })
+    }
+
+    /// As `bora show ports` words it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "-",
+            Self::Copy => "copy",
+            Self::ZeroCopy => "zero-copy",
+            Self::Mixed => "zero-copy and copy",
+        }
+    }
+}
+
+/// What [`open_queues`] opened.
+#[derive(Debug, Default)]
+pub struct Opened {
+    /// By queue; a queue that was refused is not there.
+    pub sockets: Vec<Socket>,
+    /// What did not work, in the order of trying.
+    pub refusals: Vec<Refusal>,
+}
+
+impl Opened {
+    /// How the sockets work.
+    pub fn mode(&self) -> Mode {
+        Mode::of(self.sockets.iter().map(Socket::zero_copy))
+    }
+}
+
+/// Opens a socket on each queue: zero-copy where it is wanted and the driver does it, otherwise with
+/// copies. A queue that refuses both is left out.
+///
+/// `frames` are the free ones of `region`. Sockets of one mode share one UMEM over it: `share` finds one of the mode that is open
+/// already, on any interface.
+pub fn open_queues<'a>(
+    set: &QueueSet<'_>,
+    (region, frames): (&Arc<Region>, &SharedFrames),
+    share: impl Fn(bool) -> Option<BorrowedFd<'a>>,
+) -> Opened {
+    let mut opened = Opened::default();
+    let mut zero_copy = set.zero_copy;
+    let deadline = Instant::now() + BUSY_PATIENCE;
+    for queue in 0..set.queues {
+        let attempt = |zero_copy: bool, sockets: &[Socket]| {
+            let config = SocketConfig {
+                interface: set.interface.into(),
+                ifindex: set.ifindex,
+                queue,
+                ring: ring_size(set.queues),
+                zero_copy,
+            };
+            let mut own = sockets.iter().filter(|one| one.zero_copy() == zero_copy);
+            let share = share(zero_copy).or(own.next().map(AsFd::as_fd));
+            patiently(&config, (region, frames), share, deadline)
+        };
+        let refused = if zero_copy {
+            match attempt(true, &opened.sockets) {
+                Ok(socket) => {
+                    opened.sockets.push(socket);
+                    continue;
+                }
+                Err(error) => Some(error),
+            }
+        } else {
+            None
+        };
+        match attempt(false, &opened.sockets) {
+            // drivers do not all tell how many queues are in use
+            Err(SocketError::NoSuchQueue { .. }) => break,
+            Ok(socket) => {
+                if let Some(error) = refused {
+                    // the queues after it would only refuse again
+                    zero_copy = false;
+                    opened.refusals.push(refusal("zero-copy", queue, &error));
+                }
+                opened.sockets.push(socket);
+            }
+            Err(error) => {
+                let first = refused.map(|error| refusal("zero-copy", queue, &error));
+                opened.refusals.extend(first);
+                opened.refusals.push(refusal("copy", queue, &error));
+                if matches!(error, SocketError::Permission | SocketError::Memlock(_)) {
+                    break;
+                }
+            }
+        }
+    }
+    opened
+}
+
+fn patiently(
+    config: &SocketConfig,
+    (region, frames): (&Arc<Region>, &SharedFrames),
+    share: Option<BorrowedFd<'_>>,
+    deadline: Instant,
+) -> Result<Socket, SocketError> {
+    loop {
+        match Socket::open(config, region.clone(), frames, share) {
+            Err(SocketError::Busy { .. }) if Instant::now() < deadline => thread::sleep(LOOK),
+            done => return done,
+        }
+    }
+}
+
+fn refusal(step: &str, queue: u32, error: &SocketError) -> Refusal {
+    let step = match queue {
+        0 => step.to_owned(),
+        queue => format!("{step} on queue {queue}"),
+    };
+    let reason = match (error, error.source()) {
+        (SocketError::System { step, source, .. }, _)
+            if source.kind() == ErrorKind::Unsupported =>
+        {
+            format!("the driver has none ({step}: {source})")
+        }
+        (SocketError::System { step, source, .. }, _) => format!("{step}: {source}"),
+        // another step shows that there is this queue
+        (SocketError::NoSuchQueue { .. }, _) => "bind: the driver refuses this queue".into(),
+        (error, Some(source)) => format!("{error}: {source}"),
+        (error, None) => error.to_string(),
+    };
+    Refusal::new(step, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_queues_have_short_rings() {
+        let sizes = [1, 16, 17, 64, 70, 128].map(ring_size);
+        assert_eq!(sizes, [2048, 2048, 1024, 512, 256, 256]);
+    }
+
+    #[test]
+    fn frames_hold_what_the_kernel_asks_for() {
+        assert_eq!(frame_size_for(1500), 2048);
+        assert_eq!(frame_size_for(1766), 2048);
+        assert_eq!(frame_size_for(1767), 4096);
+        assert_eq!([2048, 4096].map(longest_mtu), [1774, 3822]);
+    }
+
+    #[test]
+    fn modes_are_of_all_sockets() {
+        let mode = |sockets: &[bool]| Mode::of(sockets.iter().copied());
+        assert_eq!(mode(&[]), Mode::None);
+        assert_eq!(mode(&[true, true]), Mode::ZeroCopy);
+        assert_eq!(mode(&[false]), Mode::Copy);
+        assert_eq!(mode(&[true, false, true]), Mode::Mixed);
+    }
+}
