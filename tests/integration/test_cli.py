@@ -116,11 +116,11 @@ def test_show_without_a_daemon(kernel_net):
 
 
 def test_stop_ends_the_daemon(kernel_net, bora_path):
-    """`bora stop` ends a running Bora, which exits with 0 and leaves nothing attached."""
+    """`bora stop --detach` ends a running Bora, which exits with 0 and leaves nothing attached."""
     net = kernel_net
     net.bora = Bora(net.router, ["r0", "r1", "r2"], bora_path)
     net.bora.start()
-    net.router.exec(bora.binary(), "stop")
+    net.router.exec(bora.binary(), "stop", "--detach")
     assert net.bora.process.wait(10) == 0, net.bora.output()
     assert "xdp" not in net.router.ip("link", "show", "r0").stdout
     net.wait_until_forwarding()

@@ -75,7 +75,7 @@ def test_clean_stop_under_load(kernel_net, bora_path, say):
 
 
 def test_stop_leaves_nothing_behind(kernel_net, bora_path):
-    """After `bora stop` no XDP program is left on the ports."""
+    """After `bora stop --detach` no XDP program is left on the ports."""
     net = kernel_net
     start(net, bora_path)
     assert "xdp" in net.router.ip("link", "show", "r0").stdout

@@ -127,7 +127,7 @@ def test_a_bora_that_is_killed_comes_back_to_its_twin():
         for number in range(2):
             network.boras[number].stop()
             gone = network.routers[number].ip("link", "show", f"m{number}", check=False)
-            assert gone.returncode != 0, f"`bora stop` left {gone.stdout}"
+            assert gone.returncode != 0, f"`bora stop --detach` left {gone.stdout}"
     finally:
         network.close()
 

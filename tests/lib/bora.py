@@ -70,7 +70,7 @@ class Bora:
         return json.loads(done.stdout)
 
     def stop(self):
-        """SIGTERM; must end cleanly within the bound. `bora stop` then removes what is pinned."""
+        """SIGTERM; must end cleanly within the bound. `bora stop --detach` then removes what is pinned."""
         if self.process is None:
             return
         try:
@@ -82,7 +82,7 @@ class Bora:
                     self.kill()
                     raise AssertionError(f"bora did not end {STOP_SECONDS} s after SIGTERM:\n{self.output()}")
                 assert code == 0, f"bora ended with exit {code} after SIGTERM:\n{self.output()}"
-            self.namespace.exec(binary(), "stop", check=False)
+            self.namespace.exec(binary(), "stop", "--detach", check=False)
         finally:
             self.log.close()
             self.process = None

@@ -37,11 +37,17 @@ pub(crate) enum Command {
     Apply(ApplyOptions),
     /// Keep what `bora apply --confirm` has changed
     Confirm,
-    /// Stop Bora and take it off its interfaces
+    /// Stop Bora; Linux goes on forwarding
     ///
-    /// SIGTERM also ends it but leaves the XDP program attached, passing everything to Linux, for
-    /// the next Bora to take over without a gap. This removes the program, too.
-    Stop,
+    /// The XDP program stays on the interfaces and passes everything to Linux, as after SIGTERM or a
+    /// crash, for the next Bora to take over: attaching and detaching it interrupts the link of
+    /// some network cards for seconds.
+    Stop {
+        /// Take the program off all interfaces of this network namespace, and remove twins, also
+        /// those that a Bora left that is gone
+        #[arg(long)]
+        detach: bool,
+    },
     /// Say whether this machine can run Bora, what is missing, and what to type
     Check {
         /// Only check this configuration file

@@ -97,11 +97,18 @@ pub(crate) fn save(to: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) fn stop() -> anyhow::Result<()> {
+pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
     let place = Place::here()?;
-    if !place.socket().exists() || client::post("/v1/stop").is_err() {
-        let count = detach_leftovers(&place)?;
-        anstream::println!("no Bora runs here; took its XDP program off {count} interfaces");
+    let order = format!("/v1/stop?detach={detach}");
+    if !place.socket().exists() || client::post(&order).is_err() {
+        if detach {
+            let count = detach_leftovers(&place)?;
+            anstream::println!("no Bora runs here; took what one left off {count} interfaces");
+        } else {
+            anstream::println!(
+                "no Bora runs here; what one left on its interfaces goes with `bora stop --detach`"
+            );
+        }
         return Ok(());
     }
     let start = Instant::now();

@@ -220,7 +220,7 @@ impl Network {
     /// If `bora stop` fails.
     pub fn stop(&self, daemon: Daemon) -> anyhow::Result<()> {
         drop(daemon);
-        self.bora(&["stop"])?;
+        self.bora(&["stop", "--detach"])?;
         self.place_threads();
         Ok(())
     }

@@ -78,9 +78,9 @@ pub enum Call {
         /// The answer: what is wrong, if anything.
         reply: oneshot::Sender<Result<(), String>>,
     },
-    /// End; with `detach`, take the XDP program off the interfaces.
+    /// End.
     Stop {
-        /// Whether to detach.
+        /// Whether to take the XDP program off the interfaces, too.
         detach: bool,
     },
 }
@@ -263,8 +263,15 @@ async fn order<T: serde::Serialize>(
     }
 }
 
-async fn stop(State(calls): State<Caller>) -> StatusCode {
-    match calls.send(Call::Stop { detach: true }) {
+#[derive(Deserialize)]
+struct StopOptions {
+    #[serde(default)]
+    detach: bool,
+}
+
+async fn stop(State(calls): State<Caller>, Query(options): Query<StopOptions>) -> StatusCode {
+    let detach = options.detach;
+    match calls.send(Call::Stop { detach }) {
         true => StatusCode::ACCEPTED,
         false => StatusCode::SERVICE_UNAVAILABLE,
     }

@@ -1,0 +1,187 @@
+"""Interfaces and their queues: what they refuse, and what changes while Bora runs."""
+
+import pytest
+
+from lib import bora
+from lib.udp import UdpNetwork
+from lib.xsk import Occupier
+
+pytestmark = pytest.mark.bora
+
+
+@pytest.fixture
+def network(request):
+    """A network; r0 has as many queues as the test is parametrised with."""
+    network = UdpNetwork(getattr(request, "param", 1))
+    yield network
+    network.close()
+
+
+@pytest.mark.parametrize("network", [70], indirect=True)
+def test_more_than_64_queues(network):
+    """Each queue has a socket of its own port's, and forwards."""
+    network.start("engine")
+    network.wait_until_forwarding()
+    assert (network.port(0)["queues"], network.port(0)["sockets"]) == (70, 70)
+    assert network.exchange(1000) == 1000
+    port = network.port(0)
+    assert port["rx_packets"] >= 1000 and "no_socket" not in port["passed_by_reason"], port
+    network.bora.check_conservation()
+
+
+@pytest.mark.parametrize("network", [150], indirect=True)
+def test_more_queues_than_sockets(network):
+    """What comes on queues beyond the last socket is Linux's, and never the next port's."""
+    network.start("engine")
+    network.wait_until_forwarding()
+    port = network.port(0)
+    assert (port["queues"], port["sockets"]) == (150, 128)
+    assert any("128 of its 150 receive queues" in text and "ethtool -L r0" in text for text in port["notices"]), port
+    assert "128 of its 150 receive queues" in network.bora.output()
+    assert network.exchange(1000) == 1000
+    assert network.port(0)["passed_by_reason"]["no_socket"] > 50
+    network.bora.check_conservation()
+
+
+@pytest.mark.parametrize("network", [2], indirect=True)
+def test_a_queue_that_refuses(network):
+    """One queue is another program's: the other one has its socket, and nothing is lost."""
+    occupier = Occupier(network.router, "r0", 1)
+    try:
+        network.start("engine")
+        network.wait_until_forwarding()
+        port = network.port(0)
+        assert (port["path"], port["sockets"], port["af_xdp"]) == ("engine", 1, "copy")
+        [refused] = port["refused"]
+        assert refused["step"] == "copy on queue 1" and "in use" in refused["reason"], refused
+        text = network.router.exec(bora.binary(), "show", "ports").stdout
+        assert "r0: copy on queue 1 refused: " in text and "1 of its 2 receive queues" in text, text
+        assert network.exchange(200) == 200
+        assert network.port(0)["passed_by_reason"]["no_socket"] > 20
+        network.bora.check_conservation()
+    finally:
+        occupier.close()
+
+
+def test_no_socket_at_all(network):
+    """`--path engine` names what was refused; `--path auto` goes on without AF_XDP."""
+    occupier = Occupier(network.router, "r0", 0)
+    try:
+        arguments = ("run", "--port", "r0", "--port", "r1", "--path")
+        done = network.router.exec(bora.binary(), *arguments, "engine", check=False, timeout=20)
+        assert done.returncode == 1, done
+        assert "the engine cannot have r0: copy refused: queue 0 of r0 is in use" in done.stderr, done.stderr
+        assert "xdp" not in network.router.ip("link", "show", "r0").stdout
+        network.start("auto")
+        network.wait_until_forwarding()
+        assert network.port(0)["path"] == "express"
+    finally:
+        occupier.close()
+
+
+def set_mtu(network, mtu):
+    for link, host in enumerate(network.hosts):
+        host.ip("link", "set", "e0", "mtu", str(mtu))
+        network.router.ip("link", "set", f"r{link}", "mtu", str(mtu))
+
+
+def test_mtu_raised_and_lowered(network):
+    """Frames that do not fit the packet buffers go through Linux, by name, until they fit again."""
+    network.start("engine")
+    network.wait_until_forwarding()
+    set_mtu(network, 3000)
+    for link in (0, 1):
+        port = network.wait_for(link, path="kernel", sockets=0)
+        assert "MTU 3000" in port["why"], port
+    assert network.exchange(50, size=2800) == 50
+    assert network.port(0)["passed_by_reason"]["left_to_linux"] >= 50
+    set_mtu(network, 1500)
+    for link in (0, 1):
+        network.wait_for(link, path="engine", sockets=1)
+    network.wait_until_forwarding()
+    before = network.port(1)["tx_packets"]
+    assert network.exchange(50) == 50
+    assert network.port(1)["tx_packets"] >= before + 50
+    network.bora.check_conservation()
+
+
+@pytest.mark.parametrize("network", [4], indirect=True)
+def test_queues_added_and_removed(network):
+    """`ethtool -L` while the engine runs: the new queues get sockets."""
+    ethtool = ("ethtool", "-L", "r0", "rx")
+    network.hosts[0].exec("ethtool", "-L", "e0", "tx", "2")
+    network.router.exec(*ethtool, "2")
+    network.start("engine")
+    network.wait_until_forwarding()
+    assert network.port(0)["sockets"] == 2
+    network.router.exec(*ethtool, "4")
+    network.hosts[0].exec("ethtool", "-L", "e0", "tx", "4")
+    network.wait_for(0, sockets=4, queues=4, path="engine")
+    network.wait_until_forwarding()
+    before = network.port(0)["passed_by_reason"].get("no_socket", 0)
+    assert network.exchange(200) == 200
+    assert network.port(0)["passed_by_reason"].get("no_socket", 0) == before
+    network.bora.check_conservation()
+
+
+def test_interface_down_and_up(network, bora_path):
+    """After down and up it forwards as before."""
+    network.start(bora_path)
+    network.wait_until_forwarding()
+    network.router.ip("link", "set", "r0", "down")
+    network.wait_for(0, state="down")
+    network.router.ip("link", "set", "r0", "up")
+    network.wait_for(0, state="up")
+    network.wait_until_forwarding()
+    assert network.exchange(50) == 50
+    assert network.port(0)["path"] == bora_path
+
+
+def test_interface_made_again(network, bora_path):
+    """An interface that was deleted is the port again when there is one of its name."""
+    network.start(bora_path)
+    network.wait_until_forwarding()
+    network.router.ip("link", "del", "r0")
+    network.wait_for(0, state="down")
+    network.connect(0)
+    network.wait_for(0, state="up", path=bora_path)
+    network.wait_until_forwarding()
+    before = network.port(0)["rx_packets"]
+    assert network.exchange(50) == 50
+    assert network.port(0)["rx_packets"] >= before + 50
+    network.bora.check_conservation()
+
+
+def has_program(network, link):
+    return "xdp" in network.router.ip("link", "show", f"r{link}").stdout
+
+
+def test_stop_leaves_the_program_and_detach_takes_it_off(network, bora_path):
+    """Attaching resets the link of some cards, so that it happens once; `--detach` works without a Bora, too."""
+    network.start(bora_path)
+    network.wait_until_forwarding()
+    stop = (bora.binary(), "stop")
+    network.router.exec(*stop)
+    assert network.bora.process.wait(10) == 0, network.bora.output()
+    assert has_program(network, 0) and has_program(network, 1)
+    assert network.exchange(50) == 50
+    assert "stop --detach" in network.router.exec(*stop).stdout
+    assert has_program(network, 0)
+    network.start(bora_path)
+    assert network.bora.output().count("taken over") == 2, network.bora.output()
+    network.wait_until_forwarding()
+    network.bora.kill()
+    assert "2 interfaces" in network.router.exec(*stop, "--detach").stdout
+    assert not has_program(network, 0) and not has_program(network, 1)
+
+
+def test_detach_includes_ports_of_an_earlier_run(network, bora_path):
+    """What only a killed Bora had is taken off as well."""
+    network.start(bora_path)
+    network.bora.kill()
+    network.bora = bora.Bora(network.router, ["r1"], bora_path)
+    network.bora.start()
+    assert has_program(network, 0)
+    network.router.exec(bora.binary(), "stop", "--detach")
+    assert network.bora.process.wait(10) == 0, network.bora.output()
+    assert not has_program(network, 0) and not has_program(network, 1)
