@@ -116,8 +116,8 @@ impl Opened {
 /// Opens a socket on each queue: zero-copy where it is wanted and the driver does it, otherwise with
 /// copies. A queue that refuses both is left out.
 ///
-/// `frames` are the free ones of `region`. Sockets of one mode share one UMEM over it: `share` finds one of the mode that is open
-/// already, on any interface.
+/// `frames` are the free ones of `region`. Sockets of one mode share one UMEM over it: `share` finds
+/// one of the mode that is open already, on any interface.
 pub fn open_queues<'a>(
     set: &QueueSet<'_>,
     (region, frames): (&Arc<Region>, &SharedFrames),
@@ -139,39 +139,49 @@ pub fn open_queues<'a>(
             let share = share(zero_copy).or(own.next().map(AsFd::as_fd));
             patiently(&config, (region, frames), share, deadline)
         };
-        let refused = if zero_copy {
-            match attempt(true, &opened.sockets) {
-                Ok(socket) => {
-                    opened.sockets.push(socket);
-                    continue;
-                }
-                Err(error) => Some(error),
-            }
-        } else {
-            None
-        };
-        match attempt(false, &opened.sockets) {
-            // drivers do not all tell how many queues are in use
-            Err(SocketError::NoSuchQueue { .. }) => break,
-            Ok(socket) => {
-                if let Some(error) = refused {
-                    // the queues after it would only refuse again
-                    zero_copy = false;
-                    opened.refusals.push(refusal("zero-copy", queue, &error));
-                }
-                opened.sockets.push(socket);
-            }
-            Err(error) => {
-                let first = refused.map(|error| refusal("zero-copy", queue, &error));
-                opened.refusals.extend(first);
-                opened.refusals.push(refusal("copy", queue, &error));
-                if matches!(error, SocketError::Permission | SocketError::Memlock(_)) {
-                    break;
-                }
-            }
+        if !opened.add(queue, &mut zero_copy, attempt) {
+            break;
         }
     }
     opened
+}
+
+impl Opened {
+    /// Tries a queue: with zero-copy while that works, then with copies; whether to go on with the
+    /// next one.
+    fn add(
+        &mut self,
+        queue: u32,
+        zero_copy: &mut bool,
+        attempt: impl Fn(bool, &[Socket]) -> Result<Socket, SocketError>,
+    ) -> bool {
+        let mut refused = None;
+        if *zero_copy {
+            match attempt(true, &self.sockets) {
+                Ok(socket) => {
+                    self.sockets.push(socket);
+                    return true;
+                }
+                Err(error) => refused = Some(refusal("zero-copy", queue, &error)),
+            }
+        }
+        match attempt(false, &self.sockets) {
+            // drivers do not all tell how many queues are in use
+            Err(SocketError::NoSuchQueue { .. }) => false,
+            Ok(socket) => {
+                // the queues after one that refuses would only refuse, too
+                *zero_copy = *zero_copy && refused.is_none();
+                self.refusals.extend(refused);
+                self.sockets.push(socket);
+                true
+            }
+            Err(error) => {
+                self.refusals.extend(refused);
+                self.refusals.push(refusal("copy", queue, &error));
+                !matches!(error, SocketError::Permission | SocketError::Memlock(_))
+            }
+        }
+    }
 }
 
 fn patiently(
