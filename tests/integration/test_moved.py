@@ -1,4 +1,4 @@
-"""Interfaces that are moved to another network namespace while they are ports."""
+"""Interfaces that are moved to another network namespace while they are ports, and back."""
 
 import time
 
@@ -71,3 +71,32 @@ def test_moved_away(net, elsewhere):
     assert net.probe(4, SECONDS, to=2) and net.probe(6, SECONDS, to=2), "the other ports still forward"
     leaked = [host for host, _ in net.extra + net.collect() if host != 1]
     assert not leaked, "packets of the other namespace were forwarded"
+
+
+@pytest.mark.parametrize("number", ["the same", "another"])
+def test_moved_back(net, elsewhere, number):
+    """It is the port again, also when another interface has got its number (ifindex) meanwhile."""
+    index = net.router.ip("-o", "link", "show", "r1").stdout.split(":")[0]
+    move_away(net, elsewhere)
+    assert net.probe(4, SECONDS, to=2), "the other ports still forward"
+    if number == "another":
+        net.router.ip("link", "add", "other", "index", index, "up", "type", "veth", "peer", "name", "rehto")
+    wait_for("the port is gone", lambda: port_state(net) != "up")
+    elsewhere.ip("link", "set", "r1", "netns", net.router.name)
+    net.configure_link(1)
+    wait_for("the port is up", lambda: port_state(net) == "up")
+    wait_for("IPv4 out of it", lambda: net.probe(4, 0.5))
+    wait_for("IPv6 out of it", lambda: net.probe(6, 0.5))
+    wait_for("IPv4 in by it", lambda: net.probe(4, 0.5, link=1, to=0))
+    before = sent(net)
+    wait_for("IPv6 in by it", lambda: net.probe(6, 0.5, link=1, to=0))
+    assert sent(net) > before, "Linux forwards, Bora does not"
+    net.bora.check_conservation()
+
+
+def port_state(net):
+    return {port["name"]: port["state"] for port in net.bora.show("ports")}.get("r1")
+
+
+def sent(net):
+    return net.bora.totals()["sent"]

@@ -300,7 +300,7 @@ impl Router {
         })
     }
 
-    /// Puts the program on an interface that has the name of a port whose interface is gone.
+    /// Puts the program on the interface that has the name of a port whose interface was gone.
     pub(crate) fn replace(&mut self, name: &str) -> anyhow::Result<()> {
         let section = self.file.ports.iter().find(|section| section.name == name);
         let section = section.context("no section")?.clone();
@@ -310,7 +310,8 @@ impl Router {
         let old = self.ports.remove(index.context("no such port")?);
         old.detach(&self.place);
         self.add_port(staged)?;
-        log::info!("{name}: there is another interface of this name now; it is the port");
+        self.set_rules()?; // its number may be another
+        log::info!("{name}: there is an interface of this name again; it is the port");
         Ok(())
     }
 

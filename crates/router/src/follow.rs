@@ -1,17 +1,18 @@
 //! Interfaces that change while Bora runs: an MTU beyond the packet buffers, another number of
 //! receive queues, an interface that was deleted and made again.
 
+use std::mem;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bora_port::af_xdp::longest_mtu;
-use bora_port::xdp::Path;
+use bora_port::xdp::{Path, query};
 use bora_port::{Refusal, interface};
 use bora_worker::Command;
 
 use crate::config::PortConfig;
 use crate::engine::wanted_queues;
-use crate::ports::{MAX_MTU, Port};
+use crate::ports::{MAX_MTU, Port, Way};
 use crate::router::Router;
 
 /// When something that failed is tried again.
@@ -24,12 +25,10 @@ enum Change {
     TooLong,
     /// It has sockets on too few queues, or on queues that are gone, or none at all any more.
     Queues,
-    /// It is no longer there.
+    /// It is no longer there: deleted, or moved to another namespace.
     Gone,
-    /// It is there again.
+    /// It is there again, or another one of its name.
     Back,
-    /// Another one has its name.
-    Replaced,
 }
 
 /// How attaching the program went for the interface's link.
@@ -53,14 +52,14 @@ impl Router {
             let name = self.ports[index].name.clone();
             let done = match change {
                 Change::TooLong => self.leave_to_linux(index),
-                Change::Queues | Change::Back => self.reopen(index),
+                Change::Queues => self.reopen(index),
                 Change::Gone => self.let_go(index),
-                Change::Replaced => self.replace(&name),
+                Change::Back => self.replace(&name),
             };
             if let Err(error) = done {
                 self.complain(&name, format!("{error:#}"));
             }
-            if change == Change::Replaced {
+            if change == Change::Back {
                 return; // the ports have moved
             }
         }
@@ -78,18 +77,20 @@ impl Router {
 
     fn change_of(&self, port: &Port) -> Option<Change> {
         let lately = |trouble: &(String, Instant)| trouble.1.elapsed() < RETRY;
-        if !port.has_program() || port.trouble.as_ref().is_some_and(lately) {
+        if port.trouble.as_ref().is_some_and(lately) {
             return None;
         }
-        let links = self.mirror.links();
-        match (links.contains_key(&port.ifindex), port.is_gone) {
-            (false, false) => return Some(Change::Gone),
-            (false, true) => {
-                let another = links.values().any(|link| link.name == port.name);
-                return another.then_some(Change::Replaced);
-            }
-            (true, true) => return Some(Change::Back),
-            (true, false) => {}
+        if port.is_gone {
+            let mut links = self.mirror.links().values();
+            return links
+                .any(|link| link.name == port.name)
+                .then_some(Change::Back);
+        }
+        if !port.has_program() {
+            return None;
+        }
+        if !self.is_there(port) {
+            return Some(Change::Gone);
         }
         let longest = longest_mtu(self.engine.as_ref()?.frame_size());
         // the sockets of the others only send
@@ -99,8 +100,22 @@ impl Router {
         (wanted_queues(port) != port.opened_for).then_some(Change::Queues)
     }
 
+    /// Whether the port's interface is in this namespace. Its number and name may be another's: only
+    /// the port's has the program.
+    fn is_there(&self, port: &Port) -> bool {
+        let Some(link) = self.mirror.links().get(&port.ifindex) else {
+            return false;
+        };
+        let found = if link.name == port.name {
+            Some(port.query) // at most a second old
+        } else {
+            query(port.ifindex).ok()
+        };
+        found.is_some_and(|found| found.driver_program != 0 || found.generic_program != 0)
+    }
+
     /// Closes the sockets of a port whose interface is not there: no other can share memory with
-    /// them any more.
+    /// them any more. Takes the program off the interface, wherever that is now.
     fn let_go(&mut self, index: usize) -> anyhow::Result<()> {
         let port = &mut self.ports[index];
         log::warn!("{}: the interface is gone", port.name);
@@ -110,6 +125,11 @@ impl Router {
         let (ifindex, id) = (port.ifindex, port.id);
         self.publish_ports()?;
         self.discard(ifindex, id);
+        drop(self.place.take_offloads(ifindex)); // the number may be another's
+        let way = mem::replace(&mut self.ports[index].way, Way::Linux);
+        if let Way::Xdp(attachment) = way {
+            attachment.detach().context("cannot detach")?;
+        }
         Ok(())
     }
 
@@ -176,7 +196,7 @@ impl Router {
         } else {
             port.forget_sockets();
         }
-        (port.is_gone, port.trouble) = (false, None);
+        port.trouble = None;
         self.publish_ports()?;
         let port = &mut self.ports[index];
         port.settings = port.wanted(&self.mirror, &self.config, &self.hooks.survey);

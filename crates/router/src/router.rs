@@ -450,8 +450,8 @@ fn tell_mirror(
     let before = outputs(ports);
     for port in &mut *ports {
         match mirror.links().get(&port.ifindex) {
-            Some(link) => port.link = link.clone(),
-            None => port.link.up = false,
+            Some(link) if !port.is_gone => port.link = link.clone(),
+            _ => port.link.up = false,
         }
         port.settings = port.wanted(mirror, config, survey);
     }
