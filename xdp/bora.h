@@ -60,6 +60,7 @@ enum bora_reason {
 	BORA_NOT_A_PORT, /* the route leaves Bora's ports */
 	BORA_NO_SOCKET, /* no engine on this queue */
 	BORA_LEFT_TO_LINUX, /* the whole port is, for a reason that `bora show ports` tells */
+	BORA_MULTIPATH, /* only Linux can tell which of several paths it takes */
 	/* up to the kernel, within a budget */
 	BORA_MALFORMED, /* RFC 1812 5.2.2, RFC 8200 3: Linux drops and counts it */
 	BORA_OPTIONS, /* IPv4 options, IPv6 hop-by-hop */

@@ -76,6 +76,50 @@ static __always_inline bool exceeds_route_mtu(const struct packet *p, bool v6)
 	return mtu && p->l3_length > *mtu;
 }
 
+/* fib_multipath_hash_policy, and one more: 0 means that no route has several paths */
+enum { POLICY_L3 = 1, POLICY_L4, POLICY_INNER, POLICY_FIELDS };
+
+static __always_inline bool is_icmp_error(const struct packet *p, bool v6)
+{
+	__u8 *type = !v6 ? (void *)(p->ip4 + 1) : (void *)(p->ip6 + 1);
+
+	if ((void *)(type + 1) > p->end)
+		return false;
+	if (v6)
+		return p->ip6->nexthdr == IPPROTO_ICMPV6 && *type >= 1 && *type <= 4;
+	/* unreachable, source quench, redirect, time exceeded, parameter problem */
+	return p->ip4->protocol == IPPROTO_ICMP &&
+	       (*type == 3 || *type == 4 || *type == 5 || *type == 11 || *type == 12);
+}
+
+/*
+ * bpf_fib_lookup hashes what it is told (fib_multipath_hash() without a socket
+ * buffer). Where that is not what Linux hashes of the packet, Linux chooses:
+ * ICMP errors go with the packet they tell of, policies 2 and 3 look inside, IPv6
+ * extension headers hide the protocol. Policy 3 differs for every packet, and so
+ * does 2 with a flow label, which Linux swaps on one of the two ways.
+ */
+static __always_inline bool only_linux_can_choose(const struct packet *p, bool v6)
+{
+	__u8 policy = multipath_policy[v6];
+	__u8 protocol = v6 ? p->ip6->nexthdr : p->ip4->protocol;
+
+	if (!policy)
+		return false;
+	if (policy == POLICY_L3)
+		return is_icmp_error(p, v6);
+	if (policy >= POLICY_FIELDS)
+		return true;
+	if (v6 && (protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
+		   protocol == IPPROTO_FRAGMENT))
+		return true;
+	if (policy == POLICY_L4)
+		return false;
+	if (v6 && *(__be32 *)p->ip6 & bpf_htonl(0x000fffff))
+		return true;
+	return protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6 || protocol == IPPROTO_GRE;
+}
+
 static __always_inline void fill_lookup(const struct packet *p, bool v6, struct bpf_fib_lookup *fib)
 {
 	if (!v6) {
@@ -120,6 +164,9 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 
 	if (exceeds_route_mtu(p, v6))
 		return pass(count, BORA_TOO_BIG);
+
+	if (only_linux_can_choose(p, v6))
+		return pass(count, BORA_MULTIPATH);
 
 	fill_lookup(p, v6, &fib);
 	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);

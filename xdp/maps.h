@@ -82,6 +82,12 @@ struct {
 /* How many there are, IPv4 and IPv6; written by Bora (mmap). */
 volatile __u32 route_mtu_count[2];
 
+/*
+ * By IP version, IPv4 and IPv6: 0 while no route has several paths, else 1 + fib_multipath_hash_policy;
+ * written by Bora (mmap).
+ */
+volatile __u8 multipath_policy[2];
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, BORA_MAX_PORTS);

@@ -117,22 +117,38 @@ static __always_inline bool checksum_is_partial(const struct packet *p, bool v6)
 	return check == fold(sum + bpf_htons(l4_length) + bpf_htons(protocol));
 }
 
-/* Ports for the flow hash; none for fragments, as Linux hashes them. */
+/*
+ * Ports for the flow hash, as Linux's skb_flow_get_ports(): the SPI of ESP and
+ * AH counts as well. None for fragments.
+ */
 static __always_inline void flow_ports(const struct packet *p, bool v6, __u8 protocol,
 				       __be16 *source, __be16 *destination)
 {
-	void *l4 = !v6 ? (void *)(p->ip4 + 1) : (void *)(p->ip6 + 1);
-	struct udphdr *ports = l4; /* TCP and SCTP begin alike */
+	__u32 at = !v6 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr);
+	__be16 *ports = !v6 ? (void *)(p->ip4 + 1) : (void *)(p->ip6 + 1);
 
 	*source = *destination = 0;
-	if (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP && protocol != IPPROTO_SCTP)
+	switch (protocol) {
+	case IPPROTO_TCP:
+	case IPPROTO_UDP:
+	case IPPROTO_DCCP:
+	case IPPROTO_ESP:
+	case IPPROTO_SCTP:
+	case IPPROTO_UDPLITE:
+		break;
+	case IPPROTO_AH:
+		at += 4;
+		ports += 2;
+		break;
+	default:
 		return;
+	}
 	if (!v6 && (p->ip4->frag_off & bpf_htons(IP_FRAGMENT_BITS)))
 		return;
-	if ((void *)(ports + 1) > p->end)
+	if ((void *)(ports + 2) > p->end || at + 4 > p->l3_length)
 		return;
-	*source = ports->source;
-	*destination = ports->dest;
+	*source = ports[0];
+	*destination = ports[1];
 }
 
 #endif

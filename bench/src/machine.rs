@@ -10,7 +10,7 @@ use bora_buffer::{Region, SharedFrames};
 use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId, Prefix4};
 use bora_forward::classify::RuleSet;
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Drop, HashPolicy, Ingress, Punt, RpFilter};
+use bora_forward::{Drop, FlowHash, Ingress, Punt, RpFilter};
 use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{
     BUDGET, Bell, Budgets, Command, Commands, Mode, PUNT_RING, QUOTA, Share, Worker, WorkerConfig,
@@ -250,7 +250,7 @@ pub fn worker(
         fib: tables.handle.reader()?,
         ports: ports.into_iter().enumerate().map(port).collect(),
         classifier: Arc::new(settings.rules.compile()?),
-        hash: (HashPolicy::L4, HashPolicy::L4),
+        hash: (FlowHash::default(), FlowHash::default()),
         punts: Arc::new(ArrayQueue::new(PUNT_RING)),
         // nobody empties the ring: reasons of punts are all that is wanted
         budgets: Budgets::new(|_| u64::MAX),

@@ -39,7 +39,7 @@ mod table;
 mod writer;
 
 pub use lookup::Simd;
-pub use nexthop::{Adjacency, Group, NextHop, NextHopId, PortId, PuntReason};
+pub use nexthop::{Adjacency, Group, Member, NextHop, NextHopId, PortId, PuntReason};
 pub use prefix::{Prefix4, Prefix6, PrefixError};
 pub use reader::{FibHandle, FibReader};
 pub use stats::{FamilyStats, FibStats};

@@ -55,75 +55,129 @@ pub struct Adjacency {
     pub l2: [u8; 14],
 }
 
-/// Several next hops that share the flows of a prefix by weight.
+/// Several next hops that share the flows of a prefix by weight, as Linux does: a flow is a number
+/// below 2^31.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group(Choice);
+pub struct Group {
+    choice: Choice,
+    /// Each next hop once.
+    members: Box<[NextHopId]>,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Choice {
-    /// Next hops with the highest hash each takes, ascending (RFC 2992).
+    /// Next hops with the highest number each takes, ascending (RFC 2992).
     Threshold(Box<[(u32, NextHopId)]>),
-    /// The next hop for each remainder of the hash, and each next hop once.
-    Buckets(Box<[NextHopId]>, Box<[NextHopId]>),
+    /// The next hop for each remainder of the number.
+    Buckets(Box<[NextHopId]>),
+}
+
+/// One of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its object.
+    pub id: NextHopId,
+    /// Its share; 0 counts as 1.
+    pub weight: u32,
+    /// Whether flows may go there: Linux keeps them from a next hop whose neighbour has failed.
+    pub good: bool,
 }
 
 impl Group {
-    /// A group of next hops with weights (RFC 2992 hash threshold). Shares are in proportion to the weights; weight 0
-    /// counts as 1. An empty group leads to [`NextHopId::NO_ROUTE`].
+    /// A group of next hops with weights. Shares are in proportion to the weights. An empty group
+    /// leads to [`NextHopId::NO_ROUTE`].
     pub fn new(members: &[(NextHopId, u32)]) -> Self {
-        let total: u64 = members
+        let members: Vec<_> = members
             .iter()
-            .map(|&(_, weight)| u64::from(weight.max(1)))
-            .sum();
-        let mut sum = 0;
-        let members = members
-            .iter()
-            .map(|&(id, weight)| {
-                sum += u64::from(weight.max(1));
-                // as Linux: upper bound = round(2^32 * sum / total) - 1
-                let bound = ((sum << 32) + total / 2) / total - 1;
-                (u32::try_from(bound).unwrap_or(u32::MAX), id)
+            .map(|&(id, weight)| Member {
+                id,
+                weight,
+                good: true,
             })
             .collect();
-        Self(Choice::Threshold(members))
+        Self::avoiding(&members)
+    }
+
+    /// The same, as Linux's fib_select_multipath() and nexthop_select_path_hthr() go about bad
+    /// members: their flows move to the next good one, those at the end to the first. Where all
+    /// are bad, all flows take the first.
+    pub fn avoiding(members: &[Member]) -> Self {
+        let weight = |member: &Member| u64::from(member.weight.max(1));
+        let total: u64 = members.iter().map(weight).sum();
+        let mut sum = 0;
+        let mut thresholds = Vec::with_capacity(members.len() + 1);
+        for member in members {
+            sum += weight(member);
+            // Linux's upper bound: round(2^31 * sum / total) - 1
+            let bound = ((sum << 31) + total / 2) / total;
+            if let Some(bound) = bound.checked_sub(1).filter(|_| member.good) {
+                thresholds.push((bound as u32, member.id));
+            }
+        }
+        let first = members
+            .iter()
+            .find(|member| member.good)
+            .or(members.first());
+        let complete = thresholds.last().is_some_and(|&(bound, _)| bound >= LAST);
+        thresholds.extend(
+            first
+                .filter(|_| !complete)
+                .map(|first| (u32::MAX, first.id)),
+        );
+        Self {
+            choice: Choice::Threshold(thresholds.into()),
+            members: once(members.iter().map(|member| member.id)),
+        }
     }
 
     /// A group that assigns flows by buckets, as Linux's resilient groups do: a next hop that goes
     /// takes only the flows of its buckets along. An empty group leads to
     /// [`NextHopId::NO_ROUTE`].
     pub fn resilient(buckets: &[NextHopId]) -> Self {
-        let mut members = buckets.to_vec();
-        members.sort_unstable();
-        members.dedup();
-        Self(Choice::Buckets(buckets.into(), members.into()))
+        Self {
+            choice: Choice::Buckets(buckets.into()),
+            members: once(buckets.iter().copied()),
+        }
+    }
+
+    /// The member that all flows take, if there is no choice.
+    #[inline]
+    pub fn only(&self) -> Option<NextHopId> {
+        match *self.members {
+            [only] => Some(only),
+            _ => None,
+        }
     }
 
     /// The member for a flow.
     #[inline]
-    pub fn select(&self, hash: u32) -> NextHopId {
-        let found = match &self.0 {
+    pub fn select(&self, flow: u32) -> NextHopId {
+        let found = match &self.choice {
             Choice::Threshold(members) => members
                 .iter()
-                .find(|&&(bound, _)| hash <= bound)
+                .find(|&&(bound, _)| flow <= bound)
                 .map(|&(_, id)| id),
-            Choice::Buckets(buckets, _) => (hash as usize)
+            Choice::Buckets(buckets) => (flow as usize)
                 .checked_rem(buckets.len())
                 .map(|bucket| buckets[bucket]),
         };
         found.unwrap_or(NextHopId::NO_ROUTE)
     }
 
-    /// All members; of a resilient group each once.
+    /// All members, each once, also those that get no flows.
     pub fn members(&self) -> impl Iterator<Item = NextHopId> {
-        let (weighted, plain): (&[_], &[_]) = match &self.0 {
-            Choice::Threshold(members) => (members, &[]),
-            Choice::Buckets(_, members) => (&[], members),
-        };
-        weighted
-            .iter()
-            .map(|&(_, id)| id)
-            .chain(plain.iter().copied())
+        self.members.iter().copied()
     }
+}
+
+/// The last flow.
+const LAST: u32 = u32::MAX >> 1;
+
+fn once(ids: impl Iterator<Item = NextHopId>) -> Box<[NextHopId]> {
+    let mut members = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    members.extend(ids.filter(|&id| seen.insert(id)));
+    members.into()
 }
 
 /// A next-hop object.
@@ -151,12 +205,40 @@ mod tests {
     #[test]
     fn shares_follow_weights() {
         let group = Group::new(&[(NextHopId(1), 1), (NextHopId(2), 3)]);
-        let hits = (0..=u32::MAX)
-            .step_by(1 << 16)
+        let hits = (0..=LAST)
+            .step_by(1 << 15)
             .filter(|&h| group.select(h) == NextHopId(1));
         assert_eq!(hits.count(), 1 << 14);
-        assert_eq!(group.select(u32::MAX), NextHopId(2));
+        assert_eq!(group.select(LAST), NextHopId(2));
         assert_eq!(Group::new(&[]).select(7), NextHopId::NO_ROUTE);
+        // Linux's fib_rebalance(): three equal ways
+        let group = Group::new(&[1, 2, 3].map(|id| (NextHopId(id), 1)));
+        let bounds = [0x2aaa_aaaa, 0x5555_5554];
+        let at = |flow| group.select(flow).0;
+        assert_eq!(bounds.map(at), [1, 2]);
+        assert_eq!(bounds.map(|bound| at(bound + 1)), [2, 3]);
+    }
+
+    #[test]
+    fn bad_members_get_no_flows() {
+        let with = |good: [bool; 3]| {
+            let members: Vec<_> = good
+                .iter()
+                .zip(1..)
+                .map(|(&good, id)| Member {
+                    id: NextHopId(id),
+                    weight: 1,
+                    good,
+                })
+                .collect();
+            let group = Group::avoiding(&members);
+            [0, 1 << 30, LAST].map(|flow| group.select(flow).0)
+        };
+        assert_eq!(with([true, true, true]), [1, 2, 3]);
+        assert_eq!(with([false, true, true]), [2, 2, 3]);
+        assert_eq!(with([true, false, true]), [1, 3, 3]);
+        assert_eq!(with([true, true, false]), [1, 2, 1]);
+        assert_eq!(with([false, false, false]), [1, 1, 1]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use bora_fib::PortId;
 use bora_forward::classify::{Action, Addresses, DEFAULT_DSCP, Rule, RuleSet, Ternary};
 use bora_forward::schedule::{ClassConfig, OutputConfig, Shaping};
 use bora_forward::{
-    Batch, Class, Context, Exit, HashPolicy, Ingress, Meta, RpFilter, RuleHits, Verdict, classify,
+    Batch, Class, Context, Exit, FlowHash, Ingress, Meta, RpFilter, RuleHits, Verdict, classify,
     enqueue, parse,
 };
 use support::headers::{self, Headers, OURS};
@@ -125,8 +125,8 @@ fn classification(name: &str, count: usize, make: impl Fn(&mut Random) -> Rule) 
         fib: &fib,
         ingress: &ingress,
         min_frames: &[],
-        hash4: HashPolicy::L3,
-        hash6: HashPolicy::L3,
+        hash4: FlowHash::default(),
+        hash6: FlowHash::default(),
     };
     let start = Instant::now();
     let dscp = DEFAULT_DSCP;

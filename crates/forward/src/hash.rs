@@ -1,4 +1,5 @@
-//! The flow hash that chooses one path of several.
+//! The hash that spreads flows over workers. Paths are chosen by another ([`crate::multipath`]), so that
+//! the flows of one worker still use all paths.
 
 use bora_wire::{Protocol, ipv4, ipv6};
 
@@ -6,44 +7,27 @@ use crate::batch::Family;
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
-/// What tells flows apart; `net.ipv4.fib_multipath_hash_policy` and its IPv6 twin. Linux's
-/// policies 2 and 3 (inner headers, chosen fields) are taken as [`HashPolicy::L4`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HashPolicy {
-    /// Addresses, and the flow label of IPv6 (RFC 6438).
-    #[default]
-    L3,
-    /// Addresses, protocol and ports; fragments without ports, so that all of a packet's
-    /// fragments take one way.
-    L4,
-}
-
-/// The hash of a packet that [`crate::parse`] found good. Only packets with a choice of paths need
-/// one, so it is computed late.
-pub(crate) fn hash_of(octets: &[u8], family: Family, policy: HashPolicy) -> u32 {
+/// The hash of addresses, protocol and ports; fragments without ports, so that all of a packet's
+/// fragments go to one worker.
+pub(crate) fn hash_of(octets: &[u8], family: Family) -> u32 {
     let octets = octets.get(ETHERNET..).unwrap_or_default();
     match family {
         Family::V4 => {
             let packet = ipv4::Packet::new_unchecked(octets);
-            let (mut protocol, mut ports) = (Protocol(0), 0);
-            if policy == HashPolicy::L4 {
-                protocol = packet.protocol();
-                if !packet.is_fragment() {
-                    ports = flow_ports(protocol, packet.payload());
-                }
-            }
+            let protocol = packet.protocol();
+            let ports = match packet.is_fragment() {
+                true => 0,
+                false => flow_ports(protocol, packet.payload()),
+            };
             let (source, destination) = (packet.src().to_bits(), packet.dst().to_bits());
-            flow_hash(source.into(), destination.into(), 0, protocol, ports)
+            flow_hash(source.into(), destination.into(), protocol, ports)
         }
         Family::V6 => {
             let packet = ipv6::Packet::new_unchecked(octets);
             let protocol = packet.next_header();
-            let (label, ports) = match policy {
-                HashPolicy::L3 => (packet.flow_label(), 0),
-                HashPolicy::L4 => (0, flow_ports(protocol, packet.payload())),
-            };
+            let ports = flow_ports(protocol, packet.payload());
             let (source, destination) = (packet.src().to_bits(), packet.dst().to_bits());
-            flow_hash(source, destination, label, protocol, ports)
+            flow_hash(source, destination, protocol, ports)
         }
     }
 }
@@ -60,13 +44,7 @@ fn flow_ports(protocol: Protocol, payload: &[u8]) -> u32 {
 
 /// Hashes a flow's fields to 32 bits; equal fields give equal hashes on every worker.
 #[inline]
-pub fn flow_hash(
-    source: u128,
-    destination: u128,
-    label: u32,
-    protocol: Protocol,
-    ports: u32,
-) -> u32 {
+pub fn flow_hash(source: u128, destination: u128, protocol: Protocol, ports: u32) -> u32 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut state = K;
     for word in [
@@ -74,7 +52,7 @@ pub fn flow_hash(
         (source >> 64) as u64,
         destination as u64,
         (destination >> 64) as u64,
-        u64::from(label) << 8 | u64::from(protocol.0),
+        u64::from(protocol.0),
         u64::from(ports),
     ] {
         // one round of "folded multiply": both halves of the 128-bit product matter

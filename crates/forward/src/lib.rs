@@ -14,9 +14,11 @@
 mod batch;
 mod class;
 pub mod classify;
+mod dissect;
 mod enqueue;
 mod hash;
 mod lookup;
+mod multipath;
 mod parse;
 mod poll_list;
 mod reason;
@@ -33,8 +35,9 @@ pub use batch::{Batch, Family, Meta};
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleHits, classify};
 pub use enqueue::{BURST, Exit, enqueue};
-pub use hash::{HashPolicy, flow_hash};
+pub use hash::flow_hash;
 pub use lookup::lookup;
+pub use multipath::{FlowHash, HashPolicy};
 pub use parse::parse;
 pub use poll_list::{PollList, Turn};
 pub use reason::{Drop, Punt, Verdict};
@@ -96,10 +99,10 @@ pub struct Context<'a> {
     pub ingress: &'a Ingress,
     /// Shortest frame of each output port in octets without FCS, by port number.
     pub min_frames: &'a [u16],
-    /// What IPv4 flows are told apart by.
-    pub hash4: HashPolicy,
-    /// What IPv6 flows are told apart by.
-    pub hash6: HashPolicy,
+    /// How IPv4 flows choose a path.
+    pub hash4: FlowHash,
+    /// How IPv6 flows choose a path.
+    pub hash6: FlowHash,
 }
 
 /// Runs all stages over a batch.

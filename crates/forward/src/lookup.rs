@@ -4,8 +4,9 @@ use bora_buffer::Packet;
 use bora_fib::{Adjacency, NextHop, NextHopId};
 
 use crate::batch::{Batch, Family, Meta};
-use crate::hash::hash_of;
 use crate::{Context, Drop, Punt, Verdict};
+
+const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
 /// Finds the next hop of every packet that `parse` left pending.
 pub fn lookup(batch: &mut Batch, context: &Context<'_>) {
@@ -53,16 +54,27 @@ fn choose<'a>(
 ) -> Result<&'a Adjacency, Verdict> {
     let chosen = match next_hop {
         NextHop::Group(group) => {
-            let policy = match meta.family {
-                Family::V4 => context.hash4,
-                Family::V6 => context.hash6,
+            if let Some(only) = group.only() {
+                return leaf(context.fib.next_hop(only));
+            }
+            let flow = match meta.family {
+                Family::V4 => &context.hash4,
+                Family::V6 => &context.hash6,
             };
-            let hash = hash_of(context.region.octets(packet), meta.family, policy);
+            let end = ETHERNET + usize::from(meta.l3_length);
+            let octets = context.region.octets(packet).get(ETHERNET..end);
+            let hash = octets.and_then(|octets| flow.of(octets, meta.family));
+            let hash = hash.ok_or(Verdict::Punt(Punt::Unsupported))?;
             context.fib.next_hop(group.select(hash))
         }
         other => other,
     };
-    match chosen {
+    leaf(chosen)
+}
+
+/// What a next hop leads to that is no group.
+fn leaf(next_hop: &NextHop) -> Result<&Adjacency, Verdict> {
+    match next_hop {
         NextHop::Forward(adjacency) => Ok(adjacency),
         NextHop::Punt { reason, .. } => Err(Verdict::Punt(Punt::from(*reason))),
         NextHop::Blackhole => Err(Verdict::Drop(Drop::Blackhole)),

@@ -3,18 +3,18 @@
 use bora_wire::{EtherType, ethernet};
 
 use crate::batch::Family;
-use crate::hash::{HashPolicy, hash_of};
+use crate::hash::hash_of;
 
 /// A number that is the same for all packets of a flow, of any frame as it came in; 0 for what is
-/// not IP. Flows are told apart as [`HashPolicy::L4`] does.
+/// not IP. Flows are told apart by addresses, protocol and ports.
 #[inline]
 pub fn flow_of(octets: &[u8]) -> u32 {
     let Ok(frame) = ethernet::Frame::new_checked(octets) else {
         return 0;
     };
     match frame.ethertype() {
-        EtherType::IPV4 => hash_of(octets, Family::V4, HashPolicy::L4),
-        EtherType::IPV6 => hash_of(octets, Family::V6, HashPolicy::L4),
+        EtherType::IPV4 => hash_of(octets, Family::V4),
+        EtherType::IPV6 => hash_of(octets, Family::V6),
         _ => 0,
     }
 }

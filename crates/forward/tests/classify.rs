@@ -5,8 +5,8 @@ mod support;
 use bora_fib::{Adjacency, FibConfig, FibReader, FibWriter, NextHop, PortId, Prefix4};
 use bora_forward::classify::{Action, Addresses, DEFAULT_DSCP, Rule, RuleError, RuleSet, Ternary};
 use bora_forward::{
-    Batch, Class, Classifier, Context, Drop, HashPolicy, Ingress, Meta, RpFilter, RuleHits,
-    Verdict, classify, parse, run_classified,
+    Batch, Class, Classifier, Context, Drop, FlowHash, Ingress, Meta, RpFilter, RuleHits, Verdict,
+    classify, parse, run_classified,
 };
 use proptest::prelude::*;
 use support::headers::{self, Headers, OURS};
@@ -54,8 +54,8 @@ impl Bench {
             fib: &self.fib,
             ingress: &self.ingress,
             min_frames: &[],
-            hash4: HashPolicy::L3,
-            hash6: HashPolicy::L3,
+            hash4: FlowHash::default(),
+            hash6: FlowHash::default(),
         };
         stages(&mut batch, &context);
         for packet in batch.packets.drain(..) {

@@ -15,6 +15,7 @@ use crate::load::{Loader, note};
 use crate::message::{self, Link, Neighbour};
 use crate::model::{Model, Noticed, Stale};
 use crate::nexthops::HopKey;
+use crate::resolve::Resolver;
 use crate::socket::{Netlink, Received};
 use crate::status::Reconciliation;
 use crate::sysctl::Settings;
@@ -27,6 +28,10 @@ const SETTLE: Duration = Duration::from_millis(50);
 const EXPIRED: Duration = Duration::from_millis(50);
 /// How often what has no events is looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// How long the gateways of a new route may take to answer before it is used.
+const ANSWER: Duration = Duration::from_millis(5);
+/// How soon gateways are looked at again that could not be asked for.
+const RETRY: Duration = Duration::from_millis(100);
 /// Events taken in before the FIB is brought up to date.
 const BATCH: usize = 16_384;
 
@@ -113,6 +118,7 @@ pub struct Mirror {
     pub(crate) model: Model,
     pub(crate) loader: Loader,
     pub(crate) guard: Guard,
+    resolver: Resolver,
     events: Netlink,
     wakeup: Arc<OwnedFd>,
     /// When the pending reconciliation is due.
@@ -126,6 +132,8 @@ pub struct Mirror {
     pub(crate) counters: Counters,
     pub(crate) last: Option<Reconciliation>,
     pub(crate) in_sync: (bool, SystemTime),
+    /// Whether the caller hashes flows as the kernel does, IPv4 and IPv6.
+    pub(crate) hashed: [bool; 2],
 }
 
 impl Mirror {
@@ -168,6 +176,7 @@ impl Mirror {
             model: Model::new(fib)?,
             loader: Loader::open()?,
             guard: Guard::open()?,
+            resolver: Resolver::open()?,
             events,
             wakeup: Arc::new(wakeup),
             due: None,
@@ -178,6 +187,7 @@ impl Mirror {
             counters: Counters::default(),
             last: None,
             in_sync: (false, SystemTime::now()),
+            hashed: [true; 2],
         };
         mirror.model.stale = Stale {
             all: true,
@@ -186,6 +196,10 @@ impl Mirror {
         };
         mirror.reconcile()?;
         mirror.guard.evaluate(&mirror.model.world)?;
+        let Model { world, hops, .. } = &mirror.model;
+        // what a killed predecessor asked for
+        let keep = |device, address| hops.is_gateway(device, address);
+        mirror.resolver.release_others(world, keep);
         mirror.model.noticed = Noticed::default();
         mirror.update_status();
         Ok(mirror)
@@ -197,6 +211,7 @@ impl Mirror {
     /// [`KernelError::Dump`] if the guard cannot look at the new ports.
     pub fn set_ports(&mut self, ports: BTreeMap<u32, Port>) -> Result<(), KernelError> {
         self.model.set_ports(ports);
+        self.resolve()?;
         self.model.sync();
         self.guard.evaluate(&self.model.world)?;
         self.update_status();
@@ -228,6 +243,7 @@ impl Mirror {
         if tick {
             self.tick();
         }
+        self.resolve()?;
         let fib = self.model.sync();
         let guard = (tick || guard_events || noticed.guard || noticed.links)
             && self.guard.evaluate(&self.model.world)?;
@@ -249,6 +265,33 @@ impl Mirror {
         self.model.reread_settings();
     }
 
+    /// Asks for the gateways of new routes, and gives them a moment to answer before packets are
+    /// sent there: what comes before its neighbour is known goes to Linux, and may then be overtaken.
+    fn resolve(&mut self) -> Result<(), KernelError> {
+        let mut unknown = self
+            .resolver
+            .follow(&self.model.world, &mut self.model.hops);
+        let until = Instant::now() + ANSWER;
+        while !unknown.is_empty() && Instant::now() < until {
+            let mut fds = [PollFd::new(&self.events, PollFlags::IN)];
+            let step = Timespec {
+                tv_sec: 0,
+                tv_nsec: 1_000_000,
+            };
+            let _ = poll(&mut fds, Some(&step)); // interrupted: looked at again
+            self.read_events()?;
+            let neighbours = &self.model.world.neighbours;
+            unknown.retain(|&(device, address)| !neighbours.contains_key(&(address, device)));
+        }
+        Ok(())
+    }
+
+    /// Lets the kernel forget the neighbours that were kept for routes: call it at the end.
+    pub fn release_neighbours(&mut self) {
+        self.resolver
+            .release_others(&self.model.world, |_, _| false);
+    }
+
     fn wait(&mut self, timeout: Duration) -> Result<(), KernelError> {
         let now = Instant::now();
         let until = |at: Instant| at.saturating_duration_since(now);
@@ -258,6 +301,9 @@ impl Mirror {
             .flatten()
             .map(until)
             .fold(timeout, Duration::min);
+        if self.resolver.is_waiting() {
+            timeout = timeout.min(RETRY);
+        }
         if self.more {
             timeout = Duration::ZERO;
         }

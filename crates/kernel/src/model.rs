@@ -7,7 +7,7 @@ use bora_fib::{FibError, FibWriter, Prefix4, Prefix6};
 
 use crate::family::{Applied, Family};
 use crate::message::{
-    Address, Link, Message, Neighbour, NextHopMessage, NextHopObject, RouteMessage, RouteType,
+    Address, Hop, Link, Message, Neighbour, NextHopMessage, NextHopObject, RouteMessage, RouteType,
     Target,
 };
 use crate::nexthops::{NextHops, TargetId};
@@ -163,6 +163,7 @@ impl Model {
             });
         }
         self.hops.refresh_device(&self.world, Some(device));
+        self.hops.touch_gateways(Some(device));
     }
 
     /// Forgets the routes through a device that is gone. Returns how many targets that were.
@@ -216,19 +217,24 @@ impl Model {
 
     fn neighbour(&mut self, neighbour: Neighbour, gone: bool) {
         let key = (neighbour.address, neighbour.device);
-        let usable = neighbour.usable();
         let old = if gone {
             self.world.neighbours.remove(&key)
         } else {
             self.world.neighbours.insert(key, neighbour)
         };
-        if old.and_then(|old| old.usable()) != usable.filter(|_| !gone) {
+        let now = (!gone).then_some(neighbour);
+        self.hops.touch_gateway(neighbour.device, neighbour.address);
+        if reach(old.as_ref()) != reach(now.as_ref()) {
             self.neighbour_changed(neighbour.address, neighbour.device);
         }
     }
 
     pub(crate) fn neighbour_changed(&mut self, address: IpAddr, device: u32) {
         self.hops.refresh_neighbour(&self.world, device, address);
+        if self.hops.is_member(device, address) {
+            let member = |hop: &Hop| hop.device == device && hop.gateway == Some(address);
+            self.refresh(|world, target| world.ways(target).iter().any(member));
+        }
         match address {
             IpAddr::V4(_) => self.v4.mark_host(number(address)),
             IpAddr::V6(_) => self.v6.mark_host(number(address)),
@@ -254,14 +260,13 @@ impl Model {
             .iter()
             .chain(new.keys().filter(|key| !old.contains(key)))
         {
-            let usable = |n: Option<&Neighbour>| n.and_then(Neighbour::usable);
-            let before = usable(self.world.neighbours.get(key));
+            let before = reach(self.world.neighbours.get(key));
             let after = new.get(key);
             match after {
                 Some(&neighbour) => self.world.neighbours.insert(*key, neighbour),
                 None => self.world.neighbours.remove(key),
             };
-            if before != usable(after) {
+            if before != reach(after) {
                 differences += 1;
                 self.neighbour_changed(key.0, key.1);
             }
@@ -348,6 +353,7 @@ impl Model {
     pub(crate) fn set_ports(&mut self, ports: BTreeMap<u32, Port>) {
         self.world.ports = ports;
         self.hops.refresh_device(&self.world, None);
+        self.hops.touch_gateways(None);
         for (address, device) in self.world.neighbours.keys().copied().collect::<Vec<_>>() {
             self.neighbour_changed(address, device);
         }
@@ -399,6 +405,14 @@ impl Model {
     pub(crate) fn is_settled(&self) -> bool {
         self.stale.is_empty() && self.v4.is_clean() && self.v6.is_clean() && !self.hops.is_full()
     }
+}
+
+/// What of a neighbour next hops and groups depend on.
+fn reach(neighbour: Option<&Neighbour>) -> (Option<[u8; 6]>, bool) {
+    (
+        neighbour.and_then(Neighbour::usable),
+        neighbour.is_none_or(Neighbour::valid),
+    )
 }
 
 fn is_local<P: Prefix>(family: &Family<P>, hops: &NextHops, prefix: P) -> bool {

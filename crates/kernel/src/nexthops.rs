@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use bora_fib::{Adjacency, FibError, FibWriter, Group, NextHop, NextHopId, PortId, PuntReason};
+use bora_fib::{
+    Adjacency, FibError, FibWriter, Group, Member, NextHop, NextHopId, PortId, PuntReason,
+};
 
 use crate::message::{Hop, NextHopObject, RouteType, Target};
 use crate::world::World;
@@ -41,6 +43,8 @@ struct TargetState {
     /// Whether `id` is this target's own object: groups and kernel next-hop objects.
     own: bool,
     hops: Vec<HopKey>,
+    /// Whether there are several ways.
+    choice: bool,
     usable: bool,
 }
 
@@ -61,8 +65,16 @@ pub(crate) struct NextHops {
     targets: Vec<Option<TargetState>>,
     free: Vec<u32>,
     interned: HashMap<(bool, Target), TargetId>,
+    /// Gateways of ways that are one of several, with the number of their uses.
+    members: HashMap<(u32, IpAddr), u32>,
+    /// Gateways of all ways of routes, with the number of their uses.
+    gateways: BTreeMap<(u32, IpAddr), u32>,
+    /// Gateways that came, went or changed.
+    touched: Vec<(u32, IpAddr)>,
     unused_hops: Vec<HopKey>,
     unused_targets: Vec<TargetId>,
+    /// Targets with several ways, IPv4 and IPv6.
+    choices: [u32; 2],
     full: bool,
 }
 
@@ -86,8 +98,12 @@ impl NextHops {
             targets: Vec::new(),
             free: Vec::new(),
             interned: HashMap::new(),
+            members: HashMap::new(),
+            gateways: BTreeMap::new(),
+            touched: Vec::new(),
             unused_hops: Vec::new(),
             unused_targets: Vec::new(),
+            choices: [0; 2],
             full: false,
         })
     }
@@ -160,6 +176,7 @@ impl NextHops {
             id: self.shared.unsupported,
             own: false,
             hops: Vec::new(),
+            choice: false,
         };
         if let Err(e) = self.resolve(world, &mut state) {
             self.out_of_next_hops(e);
@@ -208,6 +225,7 @@ impl NextHops {
                     let key = hop_key(only, state);
                     let id = self.acquire(world, key)?;
                     state.hops.push(key);
+                    self.count_gateways(&state.hops, true);
                     id
                 }
                 _ => {
@@ -239,10 +257,17 @@ impl NextHops {
             let ways = buckets.unwrap_or_else(|| world.ways(&state.target));
             for hop in ways.iter().filter(|hop| world.alive(hop, state.v6)) {
                 let key = hop_key(hop, state);
-                members.push((self.acquire(world, key)?, hop.weight));
+                let good = world.is_good(hop, state.target.object.is_some(), state.v6);
+                let (id, weight) = (self.acquire(world, key)?, hop.weight);
+                members.push(Member { id, weight, good });
                 keys.push(key);
             }
         }
+        self.set_choice(state, members.len() > 1);
+        self.count_gateways(&keys, true);
+        self.count_gateways(&state.hops, false);
+        self.count_members(&keys, true);
+        self.count_members(&state.hops, false);
         for key in std::mem::replace(&mut state.hops, keys) {
             self.release_hop(key);
         }
@@ -250,10 +275,10 @@ impl NextHops {
             if members.is_empty() {
                 punt(PuntReason::Unsupported, None) // unusable: no prefix leads here
             } else if resilient {
-                let buckets: Vec<_> = members.iter().map(|&(id, _)| id).collect();
+                let buckets: Vec<_> = members.iter().map(|member| member.id).collect();
                 NextHop::Group(Group::resilient(&buckets))
             } else {
-                NextHop::Group(Group::new(&members))
+                NextHop::Group(Group::avoiding(&members))
             }
         }))
     }
@@ -342,6 +367,79 @@ impl NextHops {
         flipped
     }
 
+    /// Whether routes of a family lead to several ways just now.
+    pub(crate) fn has_choice(&self, v6: bool) -> bool {
+        self.choices[usize::from(v6)] > 0
+    }
+
+    /// Notes whether a target leads to several ways.
+    fn set_choice(&mut self, state: &mut TargetState, choice: bool) {
+        let count = &mut self.choices[usize::from(state.v6)];
+        *count += u32::from(choice);
+        *count -= u32::from(std::mem::replace(&mut state.choice, choice));
+    }
+
+    /// Whether a neighbour is the gateway of one way of several.
+    pub(crate) fn is_member(&self, device: u32, address: IpAddr) -> bool {
+        self.members.contains_key(&(device, address))
+    }
+
+    /// Whether routes lead through a neighbour.
+    pub(crate) fn is_gateway(&self, device: u32, address: IpAddr) -> bool {
+        self.gateways.contains_key(&(device, address))
+    }
+
+    /// Notes that a neighbour changed, if it is a gateway.
+    pub(crate) fn touch_gateway(&mut self, device: u32, address: IpAddr) {
+        if self.is_gateway(device, address) {
+            self.touched.push((device, address));
+        }
+    }
+
+    /// The same of all gateways behind a device (all devices: `None`).
+    pub(crate) fn touch_gateways(&mut self, device: Option<u32>) {
+        let keys = self.gateways.keys().copied();
+        let there = keys.filter(|key| device.is_none_or(|device| key.0 == device));
+        self.touched.extend(there);
+    }
+
+    /// What changed of gateways since the last call.
+    pub(crate) fn take_gateways(&mut self) -> Vec<(u32, IpAddr)> {
+        std::mem::take(&mut self.touched)
+    }
+
+    fn count_gateways(&mut self, keys: &[HopKey], more: bool) {
+        for key in keys {
+            let Some(gateway) = key.gateway.map(|gateway| (key.device, gateway)) else {
+                continue;
+            };
+            let uses = self.gateways.entry(gateway).or_default();
+            if more {
+                *uses += 1;
+            } else {
+                *uses -= 1;
+            }
+            match *uses {
+                0 => drop(self.gateways.remove(&gateway)),
+                1 if more => {}
+                _ => continue,
+            }
+            self.touched.push(gateway);
+        }
+    }
+
+    /// Counts the uses of gateways as one of several.
+    fn count_members(&mut self, keys: &[HopKey], more: bool) {
+        for key in keys {
+            let Some(gateway) = key.gateway else { continue };
+            let uses = self.members.entry((key.device, gateway)).or_default();
+            *uses = if more { *uses + 1 } else { *uses - 1 };
+            if *uses == 0 {
+                self.members.remove(&(key.device, gateway));
+            }
+        }
+    }
+
     fn write(&mut self, id: NextHopId, object: NextHop) {
         if self.fib.next_hop(id) != Some(&object)
             && let Err(e) = self.fib.set_next_hop(id, object)
@@ -363,10 +461,13 @@ impl NextHops {
             if self.state(id).is_none_or(|state| state.uses > 0) {
                 continue; // in use again, or purged already
             }
-            let Some(state) = self.targets[id.0 as usize].take() else {
+            let Some(mut state) = self.targets[id.0 as usize].take() else {
                 continue;
             };
+            self.set_choice(&mut state, false);
+            self.count_gateways(&state.hops, false);
             if state.own {
+                self.count_members(&state.hops, false);
                 self.remove(state.id);
             }
             for key in state.hops {

@@ -114,8 +114,19 @@ impl Netlink {
     }
 
     fn request(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
+        self.send(kind, libc::NLM_F_DUMP as u16, body)
+    }
+
+    /// Has something done and waits until it is.
+    pub(crate) fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+        self.send(kind, flags | libc::NLM_F_ACK as u16, body)?;
+        self.answers(&mut (), &mut |(), _| {}).map(drop)
+    }
+
+    /// Has something done; what the kernel says to it can be read later.
+    pub(crate) fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
-        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+        let flags = flags | libc::NLM_F_REQUEST as u16;
         let mut message = Vec::with_capacity(NLMSG_HEADER + body.len());
         message.extend(((NLMSG_HEADER + body.len()) as u32).to_ne_bytes());
         message.extend(kind.to_ne_bytes());

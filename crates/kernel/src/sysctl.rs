@@ -55,6 +55,9 @@ pub struct Settings {
     pub hash6: HashPolicy,
     /// net.ipv4.fib_multipath_use_neigh: ways whose neighbour failed are avoided.
     pub multipath_use_neigh: bool,
+    /// net.ipv4.fib_multipath_hash_seed: 0 for one that the kernel drew at random; `None` on
+    /// kernels that have no such setting (before 6.11).
+    pub hash_seed: Option<u32>,
 }
 
 impl Settings {
@@ -75,6 +78,7 @@ impl Settings {
             hash4: hash_policy("ipv4"),
             hash6: hash_policy("ipv6"),
             multipath_use_neigh: number("net/ipv4/fib_multipath_use_neigh") != 0,
+            hash_seed: read("net/ipv4/fib_multipath_hash_seed"),
         };
         let changed = new != *self;
         if changed {
@@ -136,6 +140,10 @@ impl Interface {
 
 /// A setting below /proc/sys. One that does not exist (IPv6 off, interface just gone) is off.
 fn number(key: &str) -> u32 {
-    let text = fs::read_to_string(Path::new("/proc/sys").join(key)).unwrap_or_default();
-    text.trim().parse().unwrap_or(0)
+    read(key).unwrap_or(0)
+}
+
+fn read(key: &str) -> Option<u32> {
+    let text = fs::read_to_string(Path::new("/proc/sys").join(key)).ok()?;
+    text.trim().parse().ok()
 }

@@ -19,6 +19,23 @@ impl Mirror {
         [self.model.v4.refused.len(), self.model.v6.refused.len()]
     }
 
+    /// Whether IPv4 and IPv6 routes lead to several ways just now.
+    pub fn multipath(&self) -> [bool; 2] {
+        [false, true].map(|v6| self.model.hops.has_choice(v6))
+    }
+
+    /// Says for which families, IPv4 and IPv6, the caller can choose among several ways as the kernel
+    /// does.
+    pub fn set_hashed(&mut self, known: [bool; 2]) {
+        self.hashed = known;
+    }
+
+    /// Families with routes of several ways among which only the kernel can choose.
+    pub fn unhashed(&self) -> [bool; 2] {
+        let in_use = self.multipath();
+        [0, 1].map(|family: usize| in_use[family] && !self.hashed[family])
+    }
+
     /// How kernel and FIB stand to each other.
     pub fn status(&self) -> SyncStatus {
         let model = &self.model;
@@ -117,7 +134,7 @@ fn describe(fib: &FibWriter, id: NextHopId) -> String {
         None => format!("next hop {id}, which does not exist"),
         Some(NextHop::Group(group)) => {
             // by hash, so that the shares compare as well
-            let hashes = (0..=u32::MAX).step_by(1 << 26);
+            let hashes = (0..=u32::MAX >> 1).step_by(1 << 25);
             let chosen: Vec<_> = hashes
                 .map(|hash| describe(fib, group.select(hash)))
                 .collect();

@@ -160,6 +160,18 @@ impl World {
         self.ways(target).iter().any(|hop| self.alive(hop, v6))
     }
 
+    /// Whether Linux would choose a way as one of several, looking at its neighbour as
+    /// fib_good_nh() and nexthop_is_good_nh() do: one that nobody has asked for yet is good. Ways of
+    /// next-hop objects always count so, those of IPv4 routes with fib_multipath_use_neigh.
+    pub(crate) fn is_good(&self, hop: &Hop, object: bool, v6: bool) -> bool {
+        if !object && (v6 || !self.settings.multipath_use_neigh) {
+            return true;
+        }
+        hop.gateway
+            .and_then(|gateway| self.neighbours.get(&(gateway, hop.device)))
+            .is_none_or(Neighbour::valid)
+    }
+
     /// Where a neighbour's frames go.
     pub(crate) fn neighbour_mac(&self, device: u32, address: IpAddr) -> Option<[u8; 6]> {
         self.neighbours.get(&(address, device))?.usable()

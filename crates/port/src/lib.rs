@@ -11,6 +11,7 @@ pub mod interface;
 mod losses;
 pub mod memif;
 pub mod memory;
+pub mod multipath;
 pub mod netns;
 pub mod offload;
 pub mod pcap;

@@ -421,6 +421,13 @@ impl Router {
                 ));
             }
         }
+        for (family, hash) in [("IPv4", &self.hash.0), ("IPv6", &self.hash.1)] {
+            if let Some(why) = self.multipath.why_unknown(hash) {
+                lines.push(format!(
+                    "{family}: the engine leaves it to Linux while a route has several paths: {why}"
+                ));
+            }
+        }
         for port in &self.ports {
             let hidden = port.hidden_tags.iter();
             lines.extend(hidden.map(|hidden| format!("{}: {hidden}", port.name)));

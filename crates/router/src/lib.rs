@@ -12,6 +12,7 @@ mod follow;
 mod hero;
 mod hooks;
 mod lease;
+mod multipath;
 mod place;
 mod ports;
 mod probe;

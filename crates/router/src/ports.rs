@@ -382,10 +382,10 @@ impl Port {
             return self.left_by_twin(mirror, config, survey);
         }
         let unseen = self.link.master != 0 || self.hidden_tags.is_some();
-        let (guard, refused) = (mirror.guard(), mirror.refused());
-        [(&guard.v4, refused[0]), (&guard.v6, refused[1])].map(|(reasons, refused)| {
+        let (guard, lacks) = (mirror.guard(), engine_lacks(mirror));
+        [(&guard.v4, lacks[0]), (&guard.v6, lacks[1])].map(|(reasons, lacks)| {
             let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);
-            let engine = self.path == Path::Engine && (rules || refused > 0);
+            let engine = self.path == Path::Engine && (rules || lacks);
             unseen || engine
         })
     }
@@ -401,14 +401,14 @@ impl Port {
         let own = survey.ports.get(usize::from(self.id.0)).copied();
         let ingress = own.is_some_and(|own| own.tc_ingress || own.nf_ingress);
         let hooks = |v6| obeyed && (ingress || survey.egress() || survey.holds(v6));
-        let (guard, refused) = (mirror.guard(), mirror.refused());
+        let (guard, lacks) = (mirror.guard(), engine_lacks(mirror));
         [
-            (&guard.v4, refused[0], hooks(false)),
-            (&guard.v6, refused[1], hooks(true)),
+            (&guard.v4, lacks[0], hooks(false)),
+            (&guard.v6, lacks[1], hooks(true)),
         ]
-        .map(|(reasons, refused, hooks)| {
+        .map(|(reasons, lacks, hooks)| {
             let told = reasons.iter().any(|r| has_a_say(r.kind));
-            self.link.master != 0 || refused > 0 || hooks || told
+            self.link.master != 0 || lacks || hooks || told
         })
     }
 
@@ -490,6 +490,13 @@ fn announce(link: &Link, pin: &std::path::Path) -> Option<Interruption> {
         since: Instant::now(),
         changes,
     })
+}
+
+/// Whether the engine cannot do what Linux does with a family: the FIB has no room for its prefixes,
+/// or it is not known how Linux chooses among paths.
+fn engine_lacks(mirror: &Mirror) -> [bool; 2] {
+    let (refused, unhashed) = (mirror.refused(), mirror.unhashed());
+    [0, 1].map(|family: usize| refused[family] > 0 || unhashed[family])
 }
 
 /// The path to try first; [`Port::settle`] has the last word.

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bora_fib::{FibStats, PortId};
-use bora_forward::HashPolicy;
+use bora_forward::FlowHash;
 use bora_kernel::message::Link;
-use bora_kernel::{Mirror, MirrorConfig, Settings};
+use bora_kernel::{Mirror, MirrorConfig};
 use bora_port::xdp::{AttachMode, Attachment, Counters, Path, Program, Survey, query};
 use bora_worker::Command;
 
@@ -22,6 +22,7 @@ use crate::engine::{self, Engine};
 use crate::hero::Offload;
 use crate::hooks::Hooks;
 use crate::lease::Keeper;
+use crate::multipath::Multipath;
 use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
 use crate::rules::{self, CompiledRules};
@@ -85,7 +86,8 @@ pub struct Router {
     own: HashSet<IpAddr>,
     /// Route MTUs the XDP program knows.
     mtus: BTreeMap<(IpAddr, u8), u32>,
-    pub(crate) hash: (HashPolicy, HashPolicy),
+    pub(crate) multipath: Multipath,
+    pub(crate) hash: (FlowHash, FlowHash),
     refreshed: Instant,
     pub(crate) fib_pulse: FibPulse,
     /// Packets each port had left to Linux for the guard's sake, by number: at the last refresh, and
@@ -139,7 +141,8 @@ impl Router {
         let pins = place.pins()?;
         let mut ports = attach_all(found, &program, &pins, &config, &place)?;
 
-        let hash = hash_policies(mirror.settings());
+        let mut multipath = Multipath::learn(mirror.settings());
+        let hash = multipath.hashes(mirror.settings());
         let fresh: Vec<bool> = ports
             .iter()
             .map(|port| port.has_program() && !port.taken_over())
@@ -191,6 +194,7 @@ impl Router {
             keeper: None,
             own: HashSet::new(),
             mtus: BTreeMap::new(),
+            multipath,
             hash,
             refreshed: Instant::now(),
             fib_pulse: FibPulse::default(),
@@ -204,6 +208,7 @@ impl Router {
         };
         router.update_addresses()?;
         router.update_mtus()?;
+        router.update_hash();
         router.keeper = Some(Keeper::start(lease, counters)?);
         for twin in router.ports.iter().filter_map(Port::twin) {
             twin.keep(&router.place)?;
@@ -272,6 +277,7 @@ impl Router {
             }
             if changes.fib > 0 {
                 self.update_mtus()?;
+                self.update_hash();
             }
             // after what it depends on is up to date
             self.check_fast_path(changes.fib > 0);
@@ -312,6 +318,7 @@ impl Router {
         if let Some(mut keeper) = self.keeper.take() {
             keeper.end();
         }
+        self.mirror.release_neighbours();
         self.ports
             .iter_mut()
             .filter_map(Port::twin_mut)
@@ -380,13 +387,20 @@ impl Router {
     }
 
     fn update_hash(&mut self) {
-        let hash = hash_policies(self.mirror.settings());
+        let hash = self.multipath.hashes(self.mirror.settings());
         if hash != self.hash {
             self.hash = hash;
             if let Some(engine) = &self.engine {
                 engine.tell(|| Command::SetHash(hash.0, hash.1));
             }
         }
+        let known = [&hash.0, &hash.1].map(|hash| self.multipath.why_unknown(hash).is_none());
+        self.mirror.set_hashed(known);
+        let settings = self.mirror.settings();
+        let policies = [settings.hash4.policy, settings.hash6.policy];
+        let in_use = self.mirror.multipath();
+        let policy = |family: usize| in_use[family].then_some(policies[family]);
+        self.program.set_multipath([policy(0), policy(1)]);
     }
 
     fn update_addresses(&mut self) -> anyhow::Result<()> {
@@ -545,17 +559,6 @@ fn set_own(program: &Program, addr: IpAddr, present: bool) -> anyhow::Result<()>
         IpAddr::V6(addr) => program.set_local6(addr, present)?,
     }
     Ok(())
-}
-
-fn hash_policies(settings: &Settings) -> (HashPolicy, HashPolicy) {
-    let policy = |number| {
-        if number == 0 {
-            HashPolicy::L3
-        } else {
-            HashPolicy::L4
-        }
-    };
-    (policy(settings.hash4.policy), policy(settings.hash6.policy))
 }
 
 pub(crate) fn path_name(path: Path) -> &'static str {

@@ -8,7 +8,7 @@ use arrayvec::ArrayVec;
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibReader, PortId};
 use bora_forward::schedule::{OutputConfig, OutputError};
-use bora_forward::{Batch, Classifier, Exit, HashPolicy, Ingress, PollList, RuleHits};
+use bora_forward::{Batch, Classifier, Exit, FlowHash, Ingress, PollList, RuleHits};
 use bora_port::af_xdp::RING_SIZE;
 use bora_port::{Bell, Queue};
 use crossbeam_queue::ArrayQueue;
@@ -51,7 +51,7 @@ pub enum Command {
     /// Another mode.
     SetMode(Mode),
     /// New flow-hash policies, IPv4 and IPv6.
-    SetHash(HashPolicy, HashPolicy),
+    SetHash(FlowHash, FlowHash),
     /// Other rules; their counters start anew.
     SetRules(Arc<Classifier>),
     /// Packets that each queue of a port may bring a turn.
@@ -142,7 +142,7 @@ pub struct WorkerConfig {
     /// Classes and rules.
     pub classifier: Arc<Classifier>,
     /// Flow-hash policies, IPv4 and IPv6.
-    pub hash: (HashPolicy, HashPolicy),
+    pub hash: (FlowHash, FlowHash),
     /// The way to the slow path.
     pub punts: PuntRing,
     /// What may go there.

@@ -12,7 +12,7 @@ use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibHandle, FibWriter};
 use bora_forward::classify::RuleSet;
 use bora_forward::schedule::{OutputConfig, Shaping};
-use bora_forward::{Drop, HashPolicy};
+use bora_forward::{Drop, FlowHash};
 use bora_port::{Queue, memory};
 use bora_wire::ipv4;
 use bora_worker::{
@@ -127,7 +127,7 @@ impl Net {
                 fib: self.handle.reader().unwrap(),
                 ports,
                 classifier: classifier.clone(),
-                hash: (HashPolicy::L3, HashPolicy::L3),
+                hash: (FlowHash::default(), FlowHash::default()),
                 punts: Arc::new(ArrayQueue::new(64)),
                 budgets: Budgets::new(|_| 0),
                 bell: bells[number].clone(),

@@ -114,6 +114,10 @@ pub struct Neighbour {
     pub mac: Option<[u8; 6]>,
     /// NUD_* state.
     pub state: u16,
+    /// NTF_EXT_MANAGED: the kernel keeps it resolved.
+    pub managed: bool,
+    /// Who made it (NDA_PROTOCOL); 0 if nobody said.
+    pub protocol: u8,
 }
 
 /// NUD_VALID of the kernel: packets may be sent to the link-layer address.
@@ -125,6 +129,11 @@ const NUD_VALID: u16 = libc::NUD_PERMANENT
     | libc::NUD_DELAY;
 
 impl Neighbour {
+    /// NUD_VALID.
+    pub(crate) fn valid(&self) -> bool {
+        self.state & NUD_VALID != 0
+    }
+
     /// The link-layer address to send to.
     pub fn usable(&self) -> Option<[u8; 6]> {
         self.mac.filter(|_| self.state & NUD_VALID != 0)
@@ -276,12 +285,16 @@ fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
     if !ip || head[10] & libc::NTF_PROXY != 0 {
         return Ok(None);
     }
-    let (mut address, mut mac) = (None, None);
+    const NDA_PROTOCOL: u16 = 12;
+    const NDA_FLAGS_EXT: u16 = 15;
+    let (mut address, mut mac, mut managed, mut protocol) = (None, None, false, 0);
     for attribute in attributes(payload, 12) {
         let attribute = attribute?;
         match attribute.kind {
             libc::NDA_DST => address = Some(attribute.ip()?),
             libc::NDA_LLADDR => mac = attribute.mac(),
+            NDA_FLAGS_EXT => managed = attribute.u32()? & 1 != 0,
+            NDA_PROTOCOL => protocol = attribute.value.first().copied().unwrap_or(0),
             _ => {}
         }
     }
@@ -292,5 +305,7 @@ fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
         address,
         mac,
         state,
+        managed,
+        protocol,
     }))
 }

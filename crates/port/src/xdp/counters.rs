@@ -23,7 +23,7 @@ const fn budgeted(name: &'static str) -> Reason {
 }
 
 /// All reasons, by number.
-pub const REASONS: [Reason; 23] = [
+pub const REASONS: [Reason; 24] = [
     free("no_lease"),
     free("guard"),
     free("forwarding_off"),
@@ -36,6 +36,7 @@ pub const REASONS: [Reason; 23] = [
     free("not_a_port"),
     free("no_socket"),
     free("left_to_linux"),
+    free("multipath"),
     budgeted("malformed"),
     budgeted("options"),
     budgeted("ttl_exceeded"),

@@ -411,6 +411,14 @@ impl Program {
         }
     }
 
+    /// Says by which hash policy flows are divided among paths, IPv4 and IPv6; `None` while no route
+    /// has several.
+    pub fn set_multipath(&mut self, policies: [Option<u8>; 2]) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.multipath_policy = policies.map(|policy| policy.map_or(0, |p| p.saturating_add(1)));
+        }
+    }
+
     /// The counters of one port.
     pub fn counters(&self, port: u16) -> Result<Counters, ProgramError> {
         let key = u32::from(port).to_ne_bytes();

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::Context;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Classifier, HashPolicy};
+use bora_forward::{Classifier, FlowHash};
 use bora_kernel::{Device, Devices, SlowPath, SlowPathCounters};
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
@@ -73,7 +73,7 @@ impl Engine {
         program: &Program,
         fib: &FibHandle,
         config: &RunConfig,
-        (hash, classifier): ((HashPolicy, HashPolicy), Arc<Classifier>),
+        (hash, classifier): ((FlowHash, FlowHash), Arc<Classifier>),
     ) -> anyhow::Result<Self> {
         let mut kept = Vec::with_capacity(ports.len());
         for (port, sockets) in ports.iter_mut().zip(&sockets) {

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::{FibHandle, FibReader};
 use bora_forward::schedule::Output;
-use bora_forward::{Classifier, HashPolicy};
+use bora_forward::{Classifier, FlowHash};
 use bora_port::xdp::MAX_PORTS;
 use bora_worker::{
     Bell, Budgets, Command, Commands, Departure, Mode, PuntRing, Returns, Worker, WorkerConfig,
@@ -46,7 +46,7 @@ pub(crate) struct Running {
 /// The settings of all workers.
 pub(super) struct Settings<'a> {
     pub(super) config: &'a RunConfig,
-    pub(super) hash: (HashPolicy, HashPolicy),
+    pub(super) hash: (FlowHash, FlowHash),
     pub(super) classifier: &'a Arc<Classifier>,
 }
 
@@ -190,7 +190,7 @@ impl Engine {
     pub(crate) fn replace_workers(
         &mut self,
         config: &RunConfig,
-        hash: (HashPolicy, HashPolicy),
+        hash: (FlowHash, FlowHash),
         classifier: &Arc<Classifier>,
     ) -> anyhow::Result<()> {
         for port in &config.ports {

@@ -9,7 +9,7 @@ use bora_buffer::{Packet, Region, SharedFrames};
 use bora_fib::FibWriter;
 use bora_forward::classify::{Action, Addresses, Rule, RuleSet, Ternary};
 use bora_forward::schedule::{OutputConfig, Shaping};
-use bora_forward::{Class, Drop, Gate, HashPolicy, Ingress, Punt};
+use bora_forward::{Class, Drop, FlowHash, Gate, Ingress, Punt};
 use bora_port::memory::{self, Observer, Replay};
 use bora_port::{Queue, af_xdp::RING_SIZE};
 use bora_worker::{
@@ -119,7 +119,7 @@ impl Subject {
             fib: handle.reader().unwrap(),
             ports: ports.map(|(number, queue)| port(number, queue)).collect(),
             classifier: Arc::new(rules().compile().unwrap()),
-            hash: (HashPolicy::L4, HashPolicy::L4),
+            hash: (FlowHash::default(), FlowHash::default()),
             punts: Arc::new(ArrayQueue::new(16)),
             budgets: Budgets::new(|_| 1000),
             bell: Arc::new(Bell::new().unwrap()),

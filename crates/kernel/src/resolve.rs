@@ -1,0 +1,198 @@
+//! Keeps the gateways of routes resolved.
+//!
+//! Linux resolves a gateway when the first packet needs it, and confirms it while packets pass. Bora's
+//! packets pass by its neighbour table, so Bora asks for the entries beforehand and has Linux keep
+//! them fresh (NTF_EXT_MANAGED, Linux 5.16: include/uapi/linux/neighbour.h). Permanent entries and those
+//! without ARP are left alone.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::error::KernelError;
+use crate::message::Neighbour;
+use crate::nexthops::NextHops;
+use crate::request::Body;
+use crate::scratch::octets;
+use crate::socket::{Netlink, Received};
+use crate::world::World;
+
+/// Who made an entry (NDA_PROTOCOL), so that one that a killed Bora left is known again.
+const PROTOCOL: u8 = 176;
+/// Requests a second; each sends an ARP request or a neighbour solicitation.
+const RATE: u32 = 1000;
+/// Requests that may come at once.
+const BURST: u32 = 256;
+/// Gateways of an IP version where the kernel does not say how many neighbours it likes to have:
+/// its own default.
+const MOST: usize = 512;
+/// How long before the kernel is asked again about the same gateway.
+const AGAIN: Duration = Duration::from_secs(5);
+
+const NDA_DST: u16 = 1;
+const NDA_PROTOCOL: u16 = 12;
+const NDA_FLAGS_EXT: u16 = 15;
+const NTF_USE: u8 = 1;
+const NTF_EXT_MANAGED: u32 = 1;
+
+type Gateway = (u32, IpAddr);
+
+/// Asks for neighbours.
+pub(crate) struct Resolver {
+    socket: Netlink,
+    /// When it was last asked for, by gateway.
+    asked: HashMap<Gateway, Instant>,
+    /// To be looked at.
+    waiting: BTreeSet<Gateway>,
+    /// IPv4 and IPv6.
+    limits: [usize; 2],
+    tokens: u32,
+    refilled: Instant,
+    complained: bool,
+}
+
+impl Resolver {
+    pub(crate) fn open() -> Result<Self, KernelError> {
+        let limit = |version: &str| {
+            let key = format!("/proc/sys/net/{version}/neigh/default/gc_thresh2");
+            let text = std::fs::read_to_string(key).unwrap_or_default();
+            text.trim().parse().unwrap_or(MOST)
+        };
+        Ok(Self {
+            socket: Netlink::open(libc::NETLINK_ROUTE, 0, 1 << 16, "neighbours")?,
+            asked: HashMap::new(),
+            waiting: BTreeSet::new(),
+            limits: [limit("ipv4"), limit("ipv6")],
+            tokens: BURST,
+            refilled: Instant::now(),
+            complained: false,
+        })
+    }
+
+    /// Looks at the gateways that changed. Returns those that were asked for and are not known yet.
+    pub(crate) fn follow(&mut self, world: &World, hops: &mut NextHops) -> Vec<Gateway> {
+        self.waiting.extend(hops.take_gateways());
+        self.listen();
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        self.refill();
+        let mut unknown = Vec::new();
+        for gateway in std::mem::take(&mut self.waiting) {
+            let (device, address) = gateway;
+            let neighbour = world.neighbours.get(&(address, device));
+            if !hops.is_gateway(device, address) {
+                self.release(gateway, neighbour);
+            } else if wants(world, device, neighbour) && self.is_due(gateway) {
+                if self.tokens == 0 || self.is_full(address) {
+                    self.waiting.insert(gateway);
+                } else if self.manage(gateway, neighbour) && neighbour.is_none() {
+                    unknown.push(gateway);
+                }
+            }
+        }
+        unknown
+    }
+
+    /// When there is something to do without an event.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    fn is_due(&self, gateway: Gateway) -> bool {
+        self.asked
+            .get(&gateway)
+            .is_none_or(|at| at.elapsed() >= AGAIN)
+    }
+
+    fn is_full(&mut self, address: IpAddr) -> bool {
+        let same = |other: &&Gateway| other.1.is_ipv4() == address.is_ipv4();
+        let limit = self.limits[usize::from(address.is_ipv6())];
+        let full = self.asked.len() >= limit && self.asked.keys().filter(same).count() >= limit;
+        if full && !self.complained {
+            self.complained = true;
+            log::warn!(
+                "more than {limit} gateways: the others are resolved by the first packet; raise \
+                 net.{}.neigh.default.gc_thresh2",
+                if address.is_ipv4() { "ipv4" } else { "ipv6" }
+            );
+        }
+        full
+    }
+
+    fn manage(&mut self, gateway: Gateway, neighbour: Option<&Neighbour>) -> bool {
+        // an entry that someone makes at this moment is not touched
+        let exclusive = if neighbour.is_none() {
+            libc::NLM_F_CREATE | libc::NLM_F_EXCL
+        } else {
+            0
+        };
+        let body = message(gateway, 0)
+            .attribute(NDA_FLAGS_EXT, &NTF_EXT_MANAGED.to_ne_bytes())
+            .attribute(NDA_PROTOCOL, &[PROTOCOL]);
+        self.tokens -= 1;
+        self.asked.insert(gateway, Instant::now());
+        self.send(exclusive as u16, &body)
+    }
+
+    /// Lets the kernel forget a gateway when it likes.
+    fn release(&mut self, gateway: Gateway, neighbour: Option<&Neighbour>) {
+        self.asked.remove(&gateway);
+        if neighbour.is_some_and(|n| n.managed && n.protocol == PROTOCOL) {
+            self.send(0, &message(gateway, NTF_USE));
+        }
+    }
+
+    /// Releases everything that is managed for Bora and that `keep` does not want.
+    pub(crate) fn release_others(&mut self, world: &World, keep: impl Fn(u32, IpAddr) -> bool) {
+        for neighbour in world.neighbours.values() {
+            if !keep(neighbour.device, neighbour.address) {
+                self.release((neighbour.device, neighbour.address), Some(neighbour));
+            }
+        }
+    }
+
+    fn send(&mut self, flags: u16, body: &Body) -> bool {
+        let sent = self.socket.send(libc::RTM_NEWNEIGH, flags, body.octets());
+        if let Err(error) = &sent {
+            log::debug!("neighbour request: {error}");
+        }
+        sent.is_ok()
+    }
+
+    /// Reads off what the kernel refused: a device that has just gone, an entry that came meanwhile.
+    fn listen(&mut self) {
+        while matches!(self.socket.receive(|_| {}), Ok(Received::Datagram)) {}
+    }
+
+    fn refill(&mut self) {
+        let due = self.refilled.elapsed().as_millis() as u32 * RATE / 1000;
+        if due > 0 {
+            self.tokens = self.tokens.saturating_add(due).min(BURST);
+            self.refilled = Instant::now();
+        }
+    }
+}
+
+/// Whether a gateway of a port should be asked for.
+fn wants(world: &World, device: u32, neighbour: Option<&Neighbour>) -> bool {
+    const LEFT_ALONE: u16 = libc::NUD_PERMANENT | libc::NUD_NOARP;
+    let link = world.links.get(&device);
+    world.ports.contains_key(&device)
+        && link.is_some_and(|link| link.up && link.carrier)
+        && neighbour.is_none_or(|n| n.state & LEFT_ALONE == 0 && !n.managed)
+}
+
+/// struct ndmsg with its address.
+fn message((device, address): Gateway, flags: u8) -> Body {
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    let mut head = [0; 12];
+    head[0] = family as u8;
+    head[4..8].copy_from_slice(&device.to_ne_bytes());
+    head[10] = flags;
+    Body::new(&head).attribute(NDA_DST, &octets(address))
+}
