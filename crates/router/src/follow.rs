@@ -5,7 +5,7 @@ use std::mem;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use bora_port::af_xdp::longest_mtu;
+use bora_port::af_xdp::{Mode, longest_mtu};
 use bora_port::xdp::{Path, query};
 use bora_port::{Refusal, interface};
 use bora_worker::Command;
@@ -92,7 +92,9 @@ impl Router {
         if !self.is_there(port) {
             return Some(Change::Gone);
         }
-        let longest = longest_mtu(self.engine.as_ref()?.frame_size());
+        let zero_copy = matches!(port.af_xdp, Mode::ZeroCopy | Mode::Mixed);
+        let driver = zero_copy.then_some(port.driver.as_str());
+        let longest = longest_mtu(self.engine.as_ref()?.frame_size(), driver);
         // the sockets of the others only send
         if port.path != Path::Express && port.link.mtu > longest.min(MAX_MTU) {
             return (port.sockets > 0).then_some(Change::TooLong);

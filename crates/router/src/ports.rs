@@ -43,6 +43,8 @@ pub(crate) struct Port {
     /// Why this path.
     pub(crate) why: String,
     pub(crate) query: XdpQuery,
+    /// Its driver's name; empty if it does not tell, and for twins.
+    pub(crate) driver: String,
     /// Why VLAN tags do not show in the frames it receives.
     pub(crate) hidden_tags: Option<String>,
     pub(crate) settings: PortSettings,
@@ -119,7 +121,9 @@ impl Port {
     ) -> anyhow::Result<Self> {
         let (name, ifindex) = (link.name.clone(), link.index);
         let pin: PathBuf = pins.link(ifindex);
-        let interruption = announce(&link, &pin);
+        let driver = Interface::named(&name).map(|found| found.driver);
+        let driver = driver.unwrap_or_default();
+        let interruption = announce(&link, &driver, &pin);
         let attached = Attachment::new(program.fd(), &name, ifindex, &pin, most(&link, program));
         let query = query(ifindex).with_context(|| format!("cannot query XDP of {name}"))?;
         let (way, path, why, refusals) = match attached {
@@ -146,6 +150,7 @@ impl Port {
             path,
             why: why.into(),
             query,
+            driver,
             hidden_tags: None,
             settings: PortSettings {
                 index: id.0,
@@ -177,6 +182,7 @@ impl Port {
             why: format!("a {} port", twin.kind()),
             way: Way::Twin(twin),
             query: XdpQuery::default(),
+            driver: String::new(),
             hidden_tags: None,
             settings: PortSettings {
                 index: id.0,
@@ -473,14 +479,13 @@ const INTERRUPTING: [&str; 9] = [
 ];
 
 /// Says before it happens that attaching may interrupt a link; what to watch then.
-fn announce(link: &Link, pin: &std::path::Path) -> Option<Interruption> {
+fn announce(link: &Link, driver: &str, pin: &std::path::Path) -> Option<Interruption> {
     let name = &link.name;
     if !link.up || Attachment::open(pin, link.index).is_some() {
         return None;
     }
     let changes = interface::carrier_changes(name)?;
-    let driver = Interface::named(name)?.driver;
-    if INTERRUPTING.contains(&driver.as_str()) {
+    if INTERRUPTING.contains(&driver) {
         log::warn!(
             "attaching to {name} may interrupt its link, some cards' for seconds (driver {driver}); \
              later starts and stops will not"

@@ -29,18 +29,48 @@ pub fn ring_size(queues: u32) -> u32 {
     (SLOTS / queues.max(1).next_power_of_two()).clamp(SMALLEST_RING, RING_SIZE)
 }
 
-/// Octets of the frames that an interface with this MTU needs.
-pub fn frame_size_for(mtu: u32) -> u32 {
-    if mtu + ETHERNET <= 2048 - HEADROOM {
+/// Drivers whose cards write zero-copy packets into whole KiB only: what is left of a frame is
+/// rounded down (igb_setup_srrctl(), igc_configure_rx_ring(), ixgbe_configure_srrctl() of Linux 7.3),
+/// and longer packets are lost.
+const WHOLE_KIB: [&str; 3] = ["igb", "igc", "ixgbe"];
+
+/// Octets of the frames that an interface with this MTU and driver needs.
+pub fn frame_size_for(mtu: u32, driver: &str) -> u32 {
+    if mtu + ETHERNET <= room(2048, driver) {
         2048
     } else {
         4096
     }
 }
 
-/// Longest MTU whose packets, with an Ethernet header and a VLAN tag, fit frames of this many octets.
-pub fn longest_mtu(frame_size: u32) -> u32 {
-    frame_size - HEADROOM - 18
+/// Octets of a frame that a zero-copy card of this driver writes a packet to.
+fn room(frame_size: u32, driver: &str) -> u32 {
+    let room = frame_size - HEADROOM;
+    if WHOLE_KIB.contains(&driver) {
+        room & !1023
+    } else {
+        room
+    }
+}
+
+/// Why a zero-copy card would lose long packets, if it would.
+fn too_small(set: &QueueSet<'_>, frame_size: u32) -> Option<Refusal> {
+    let (room, needed) = (room(frame_size, set.driver), set.mtu + ETHERNET);
+    let reason = format!(
+        "the driver {} would use {room} octets of each {frame_size}-octet frame, and MTU {} needs \
+         {needed}; start with this port or a lower MTU",
+        set.driver, set.mtu
+    );
+    (needed > room).then(|| Refusal::new("zero-copy", reason))
+}
+
+/// Longest MTU whose packets, with an Ethernet header and a VLAN tag, fit frames of this many octets;
+/// `zero_copy` names the driver of an interface with zero-copy.
+pub fn longest_mtu(frame_size: u32, zero_copy: Option<&str>) -> u32 {
+    let copied = frame_size - HEADROOM - 18;
+    zero_copy.map_or(copied, |driver| {
+        copied.min(room(frame_size, driver) - ETHERNET)
+    })
 }
 
 /// Which queues to open.
@@ -50,6 +80,10 @@ pub struct QueueSet<'a> {
     pub interface: &'a str,
     /// Interface index.
     pub ifindex: u32,
+    /// Its driver; empty if it does not tell.
+    pub driver: &'a str,
+    /// Its MTU, in octets.
+    pub mtu: u32,
     /// Receive queues, from 0; there may be fewer.
     pub queues: u32,
     /// Whether zero-copy is worth a try.
@@ -125,6 +159,10 @@ pub fn open_queues<'a>(
 ) -> Opened {
     let mut opened = Opened::default();
     let mut zero_copy = set.zero_copy;
+    if let Some(refusal) = too_small(set, region.frame_size()).filter(|_| zero_copy) {
+        zero_copy = false;
+        opened.refusals.push(refusal);
+    }
     let deadline = Instant::now() + BUSY_PATIENCE;
     for queue in 0..set.queues {
         let attempt = |zero_copy: bool, sockets: &[Socket]| {
@@ -230,10 +268,33 @@ mod tests {
 
     #[test]
     fn frames_hold_what_the_kernel_asks_for() {
-        assert_eq!(frame_size_for(1500), 2048);
-        assert_eq!(frame_size_for(1766), 2048);
-        assert_eq!(frame_size_for(1767), 4096);
-        assert_eq!([2048, 4096].map(longest_mtu), [1774, 3822]);
+        assert_eq!(frame_size_for(1500, ""), 2048);
+        assert_eq!(frame_size_for(1766, "ice"), 2048);
+        assert_eq!(frame_size_for(1767, "ice"), 4096);
+        assert_eq!(
+            [2048, 4096].map(|size| longest_mtu(size, None)),
+            [1774, 3822]
+        );
+        assert_eq!(longest_mtu(4096, Some("igb")), 3046);
+    }
+
+    #[test]
+    fn cards_that_use_whole_kib_get_larger_frames() {
+        assert_eq!([2048, 4096].map(|size| room(size, "igb")), [1024, 3072]);
+        assert_eq!(frame_size_for(998, "igb"), 2048);
+        assert_eq!(frame_size_for(999, "igb"), 4096);
+        let set = |mtu| QueueSet {
+            interface: "eth0",
+            ifindex: 2,
+            driver: "igb",
+            mtu,
+            queues: 1,
+            zero_copy: true,
+        };
+        assert!(too_small(&set(1500), 4096).is_none());
+        assert!(too_small(&set(3046), 4096).is_none());
+        assert!(too_small(&set(3047), 4096).is_some());
+        assert!(too_small(&set(1500), 2048).is_some());
     }
 
     #[test]

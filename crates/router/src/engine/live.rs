@@ -26,7 +26,7 @@ impl Engine {
     pub(crate) fn could_add(&self, link: &Link) -> anyhow::Result<()> {
         let name = &link.name;
         ensure!(
-            link.mtu <= longest_mtu(self.frame_size()),
+            link.mtu <= longest_mtu(self.frame_size(), None),
             "MTU {} of {name} is more than the packet buffers of this run hold; restart to have \
              larger ones",
             link.mtu

@@ -38,12 +38,12 @@ pub(crate) struct Sockets {
 
 /// Memory for all that is there, and for ports and workers to come.
 fn region_for(ports: &[Port], configs: &[PortConfig], workers: u32) -> anyhow::Result<Region> {
-    let longest = ports.iter().map(|port| port.link.mtu).max();
+    let sizes = ports
+        .iter()
+        .map(|port| frame_size_for(port.link.mtu, &port.driver));
+    let frame_size = sizes.max().unwrap_or(frame_size_for(1500, ""));
     let frames = SPARE + frames_for(ports, configs, workers);
-    Ok(Region::new(
-        frames,
-        frame_size_for(longest.unwrap_or(1500)),
-    )?)
+    Ok(Region::new(frames, frame_size)?)
 }
 
 /// Frames for all queues, for what may wait for the slow path, and for what workers hold.
@@ -134,6 +134,8 @@ pub(super) fn open_port<'a>(
     let set = QueueSet {
         interface: &port.name,
         ifindex: port.ifindex,
+        driver: &port.driver,
+        mtu: port.link.mtu,
         queues: wanted_queues(port),
         zero_copy: in_driver && (port.query.zero_copy || !port.query.tells),
     };

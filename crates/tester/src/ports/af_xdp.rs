@@ -26,10 +26,12 @@ pub(super) fn open(name: &str, device: &Interface) -> anyhow::Result<Opened> {
     let generic = found.driver_program == 0;
     let queues = device.queues;
     // a queue's four rings, full
-    let (region, frames) = memory_for(device.mtu, queues * ring_size(queues) * 4)?;
+    let (region, frames) = memory_for(device.mtu, &device.driver, queues * ring_size(queues) * 4)?;
     let set = QueueSet {
         interface: name,
         ifindex: device.index,
+        driver: &device.driver,
+        mtu: device.mtu,
         queues,
         zero_copy: !generic && (found.zero_copy || !found.tells),
     };

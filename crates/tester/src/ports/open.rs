@@ -140,7 +140,7 @@ fn interface(name: &str, netns: Option<&str>) -> anyhow::Result<Interface> {
 }
 
 fn open_af_packet(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Result<Port> {
-    let (region, frames) = memory_for(device.mtu, FRAMES)?;
+    let (region, frames) = memory_for(device.mtu, "", FRAMES)?;
     let queues = af_packet::Queue::open(name, 1, &region)?;
     let queues = queues.into_iter().map(Queue::AfPacket).collect();
     let info = PortInfo {
@@ -190,7 +190,7 @@ fn open_memif(spec: &PortSpec, index: usize, socket: &Path, server: bool) -> any
         // the router under test is trusted; VPP does not seal its memory
         unsealed_regions: true,
     };
-    let (region, frames) = memory_for(1500, FRAMES)?;
+    let (region, frames) = memory_for(1500, "", FRAMES)?;
     let (memif, queues) = memif::Port::open(config, region.clone())?;
     let queues = queues.into_iter().map(Queue::Memif).collect();
     let info = PortInfo::without_interface(spec, index, "shared memory");
@@ -200,8 +200,12 @@ fn open_memif(spec: &PortSpec, index: usize, socket: &Path, server: bool) -> any
 }
 
 /// Memory for frames of interfaces with this MTU, and one VLAN tag.
-pub(super) fn memory_for(mtu: u32, frames: u32) -> anyhow::Result<(Arc<Region>, SharedFrames)> {
-    let region = Arc::new(Region::new(frames, frame_size_for(mtu))?);
+pub(super) fn memory_for(
+    mtu: u32,
+    driver: &str,
+    frames: u32,
+) -> anyhow::Result<(Arc<Region>, SharedFrames)> {
+    let region = Arc::new(Region::new(frames, frame_size_for(mtu, driver))?);
     let free = SharedFrames::of_new_region(&region);
     Ok((region, free))
 }
