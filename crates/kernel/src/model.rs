@@ -274,6 +274,27 @@ impl Model {
         differences
     }
 
+    /// Takes another model's view of neighbours that do not answer: Linux sends no event when it begins
+    /// to ask for one, so the two may differ for a while without a fault. Packets to both kinds go to
+    /// Linux, or by another way as Linux's own do.
+    pub(crate) fn adopt_unresolved(&mut self, other: &Self) {
+        let unresolved: Vec<_> = self
+            .world
+            .neighbours
+            .iter()
+            .filter(|(_, neighbour)| !neighbour.valid())
+            .map(|(&key, _)| key)
+            .collect();
+        for key in unresolved {
+            match other.world.neighbours.get(&key) {
+                Some(known) if known.valid() => continue,
+                Some(&known) => self.world.neighbours.insert(key, known),
+                None => self.world.neighbours.remove(&key),
+            };
+            self.neighbour_changed(key.0, key.1);
+        }
+    }
+
     fn forget_neighbours(&mut self, device: u32) {
         self.set_neighbours(Some(device), Vec::new());
     }

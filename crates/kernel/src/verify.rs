@@ -79,6 +79,7 @@ impl Mirror {
             ..Stale::default()
         };
         self.loader.reconcile(&mut fresh, &stale)?;
+        fresh.adopt_unresolved(&self.model);
         fresh.set_ports(self.model.world.ports.clone());
         fresh.sync();
         let mut differences = Vec::new();

@@ -50,7 +50,8 @@ fn nftables() {
         let changes = router.mirror.poll(Duration::from_millis(500)).unwrap();
         assert!(changes.guard, "told by an event, not by the clock");
         let found = report(router);
-        let text = "nftables: table inet filter chain forward (hook forward, policy drop)";
+        let text = "nftables: table inet filter chain forward (hook forward, policy drop; \
+                    free: `nft delete table inet filter`)";
         assert_eq!(found.v4[0].text, text);
         assert_eq!(found.v6[0].text, text);
         run("nft delete chain inet filter forward");
