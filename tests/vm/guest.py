@@ -273,6 +273,8 @@ def prepare():
     for kind, place in (("bpf", "/sys/fs/bpf"), ("tmpfs", "/run/netns")):
         Path(place).mkdir(parents=True, exist_ok=True)
         subprocess.run(["mount", "-t", kind, kind, place], check=True)
+    # systemd makes /dev/net/tun on a real machine, and opening it loads the module
+    subprocess.run(["modprobe", "tun"], check=True)
     # the binary from memory: pages of the shared file system come slowly
     os.environ["BORA"] = shutil.copy(os.environ["BORA"], "/run/bora-under-test")
 

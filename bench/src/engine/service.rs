@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn it_works_until_the_end() {
         let start = Instant::now();
-        let end = start + Duration::from_millis(20);
+        let end = start + Duration::from_millis(300); // a busy machine may not let it begin for a while
         let busy = Busy::start(Work::Service, 0, start, end).unwrap();
         let done = busy.finish().unwrap();
         assert!(Instant::now() >= end);
