@@ -102,7 +102,7 @@ def _newest(series):
     """(suite, version of META) of the suite with the newest kernel."""
     found = []
     for suite in SERIES[series]:
-        _apt(suite, "apt-get", "update", "--error-on=any")
+        apt(suite, "apt-get", "update", "--error-on=any")
         found.append((_fields(suite, META)["Version"], suite))
     version, suite = max(found, key=functools.cmp_to_key(lambda a, b: _compare(a[0], b[0])))
     return suite, version
@@ -113,7 +113,7 @@ def _compare(left, right):
     return 1 if newer else -1
 
 
-def _apt(suite, program, *arguments, cwd=None):
+def apt(suite, program, *arguments, cwd=None):
     """Runs an apt program on one suite of the archive and returns what it printed."""
     if not Path(KEYRING).exists():
         raise ArchiveError(f"{KEYRING} is missing: install debian-archive-keyring")
@@ -139,7 +139,7 @@ def _apt(suite, program, *arguments, cwd=None):
 
 
 def _fields(suite, package):
-    text = _apt(suite, "apt-cache", "show", "--no-all-versions", package)
+    text = apt(suite, "apt-cache", "show", "--no-all-versions", package)
     return dict(line.split(": ", 1) for line in text.split("\n\n")[0].splitlines() if re.match(r"[\w-]+: ", line))
 
 
@@ -163,7 +163,7 @@ def _fetch(series, suite, package_version):
     place = _place(series)
     shutil.rmtree(place, ignore_errors=True)
     (place / "debs").mkdir(parents=True)
-    _apt(suite, "apt-get", "download", *packages, cwd=place / "debs")
+    apt(suite, "apt-get", "download", *packages, cwd=place / "debs")
     for file in (place / "debs").glob("*.deb"):
         subprocess.run(["dpkg-deb", "-x", file, place / "root"], check=True)
     shutil.rmtree(place / "debs")

@@ -48,7 +48,7 @@ def sources(kernel):
         debs = CACHE / "debs"
         shutil.rmtree(debs, ignore_errors=True)
         debs.mkdir(parents=True)
-        kernels._apt(kernel.suite, "apt-get", "download", package, cwd=debs)
+        kernels.apt(kernel.suite, "apt-get", "download", package, cwd=debs)
         (deb,) = debs.glob("*.deb")
         subprocess.run(["dpkg-deb", "-x", deb, debs], check=True)
         (archive,) = debs.glob("usr/src/*.tar.xz")
