@@ -185,3 +185,22 @@ def test_detach_includes_ports_of_an_earlier_run(network, bora_path):
     network.router.exec(bora.binary(), "stop", "--detach")
     assert network.bora.process.wait(10) == 0, network.bora.output()
     assert not has_program(network, 0) and not has_program(network, 1)
+
+
+def test_check_tries_ports(network):
+    """`bora check --port` says what a port would be and leaves nothing behind; one bad name hides no other."""
+    router = network.router
+    check = lambda *names: router.exec(bora.binary(), "check", *(f"--port={name}" for name in names), check=False)
+    done = check("r0", "nowhere", "r1")
+    assert done.returncode == 1, done.stdout
+    lines = {line.split()[1]: line for line in done.stdout.splitlines()}
+    assert lines["r0:"].startswith("ok") and "express (driver does no zero-copy), driver XDP" in lines["r0:"], lines
+    assert lines["r1:"].startswith("ok"), lines
+    assert lines["nowhere:"].startswith("missing") and "does not exist here" in lines["nowhere:"], lines
+    assert "xdp" not in router.ip("link", "show").stdout
+    assert check("r0").returncode == 0
+    network.start("engine")
+    done = check("r0")
+    assert done.returncode == 1 and "a Bora already runs" in done.stdout, done.stdout
+    network.wait_until_forwarding()
+    assert network.exchange(200) == 200

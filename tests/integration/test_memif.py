@@ -123,9 +123,9 @@ def test_a_bora_that_is_killed_comes_back_to_its_twin():
             for number in range(2):
                 network.wait_for_carrier(number)
                 network.boras[number].wait_in_sync()
-            assert ping(network.hosts[0], "10.0.1.2", 5)
-            assert len(ping(network.hosts[0], "10.0.1.2", 200)) == 200
-            assert len(ping(network.hosts[0], "2001:db8:1::2", 200)) == 200
+            for target in ("10.0.1.2", "2001:db8:1::2"):
+                assert ping(network.hosts[0], target, 5)  # while a neighbour is asked for, Linux keeps only a few packets
+                assert len(ping(network.hosts[0], target, 200)) == 200
         for number in range(2):
             network.boras[number].stop()
             gone = network.routers[number].ip("link", "show", f"m{number}", check=False)

@@ -52,6 +52,12 @@ pub(crate) enum Command {
     Check {
         /// Only check this configuration file
         config: Option<PathBuf>,
+        /// Also try this interface as a port: attach the program, open sockets, take all away again
+        #[arg(short, long = "port", value_name = "NAME", conflicts_with = "config")]
+        ports: Vec<String>,
+        /// Try it also where the driver takes the link away for some seconds by that
+        #[arg(long, requires = "ports")]
+        interrupt: bool,
     },
     /// Print the configuration in force, or write it to a file
     Save {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::process::ExitCode;
 
+use bora_router::{Probe, Probed};
+
 enum Finding {
     Good(String),
     Advice(String, &'static str),
@@ -10,11 +12,12 @@ enum Finding {
 }
 
 /// Prints one line a finding; fails if something needed is missing.
-pub(crate) fn check() -> ExitCode {
+pub(crate) fn check(names: &[String], interrupt: bool) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     let mut findings = vec![kernel(), privileges(), btf()];
     findings.extend(program());
     findings.extend([memory(), forwarding("ipv4"), forwarding("ipv6")]);
+    findings.extend(ports(names, interrupt));
     for finding in findings {
         match finding {
             Finding::Good(text) => anstream::println!("ok       {text}"),
@@ -79,6 +82,30 @@ fn program() -> Vec<Finding> {
             "nothing can be forwarded without it",
         )],
     }
+}
+
+/// Tries each interface as a port.
+fn ports(names: &[String], interrupt: bool) -> Vec<Finding> {
+    const NO_PORT: &str = "it cannot be a port";
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let probe = match Probe::open() {
+        Ok(probe) => probe,
+        Err(error) => {
+            let text = format!("{}: {error:#}", names.join(", "));
+            return vec![Finding::Missing(text, "not tried")];
+        }
+    };
+    let try_one = |name: &String| match probe.port(name, interrupt) {
+        Ok(Probed::Tried(says)) => Finding::Good(format!("{name}: {}", says.join("; "))),
+        Ok(Probed::NotTried(says)) => Finding::Advice(
+            format!("{name}: {says}"),
+            "not tried, its link would go for some seconds; `--interrupt` tries it all the same",
+        ),
+        Err(error) => Finding::Missing(format!("{name}: {error:#}"), NO_PORT),
+    };
+    names.iter().map(try_one).collect()
 }
 
 fn memory() -> Finding {

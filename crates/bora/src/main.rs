@@ -44,8 +44,14 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Apply(options) => apply::apply(&options).map(|()| ExitCode::SUCCESS),
         Command::Confirm => apply::confirm().map(|()| ExitCode::SUCCESS),
         Command::Stop { detach } => run::stop(detach).map(|()| ExitCode::SUCCESS),
-        Command::Check { config: None } => Ok(check::check()),
-        Command::Check { config: Some(path) } => {
+        Command::Check {
+            config: None,
+            ports,
+            interrupt,
+        } => Ok(check::check(&ports, interrupt)),
+        Command::Check {
+            config: Some(path), ..
+        } => {
             bora_router::File::read(&path)?;
             anstream::println!("{}: good", path.display());
             Ok(ExitCode::SUCCESS)

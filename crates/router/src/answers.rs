@@ -14,12 +14,12 @@ use bora_worker::{ClassCounters, Mode, RuleCounters, WorkerCounters};
 use crate::api::Call;
 use crate::config::{PortSection, RuleSection};
 use crate::engine::{Engine, Running};
-use crate::ports::Port;
+use crate::ports::{Port, mode_name, path_name};
 use crate::report::{
     ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport,
     RefusalReport, RouteReport, RuleReport, SyncReport, WorkerReport,
 };
-use crate::router::{Router, mode_name, path_name};
+use crate::router::Router;
 use crate::topology;
 use crate::totals::add;
 use crate::twin::Twin;

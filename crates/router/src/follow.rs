@@ -207,7 +207,7 @@ impl Router {
             engine.connect(id, &self.program)?;
         }
         self.program.set_port(port.ifindex, &port.settings)?;
-        let (name, path) = (&port.name, crate::router::path_name(port.path));
+        let (name, path) = (&port.name, crate::ports::path_name(port.path));
         log::info!("{name}: {path}, {} sockets ({})", port.sockets, port.why);
         Ok(())
     }

@@ -37,7 +37,7 @@ pub use config::{
 };
 pub use hero::HeroSpec;
 pub use place::{Place, other_places};
-pub use probe::try_program;
+pub use probe::{Probe, Probed, try_program};
 pub use report::{
     ApplyReport, ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport,
     OffloadReport, PortReport, RefusalReport, RouteReport, RuleReport, SyncReport, WorkerReport,

@@ -1,5 +1,6 @@
 //! Ports: interfaces with Bora's program on them, and others with their twins.
 
+use std::iter;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -265,6 +266,25 @@ impl Port {
         }
     }
 
+    /// How packets come and go, why so, and what an operator should know: the first line names the path.
+    pub(crate) fn summary(&self) -> Vec<String> {
+        let taken_over = if self.taken_over() {
+            ", taken over"
+        } else {
+            ""
+        };
+        let (path, why) = (path_name(self.path), &self.why);
+        let first = match self.twin() {
+            Some(twin) => format!("{path}, {}", twin.state()),
+            None => format!("{path} ({why}), {} XDP{taken_over}", mode_name(self.mode())),
+        };
+        let refusals = self.refusals.iter().map(Refusal::to_string);
+        iter::once(first)
+            .chain(refusals)
+            .chain(self.notices())
+            .collect()
+    }
+
     /// What an operator should know of it.
     pub(crate) fn notices(&self) -> Vec<String> {
         let trouble = self.trouble.iter().map(|(text, _)| text);
@@ -478,6 +498,11 @@ const INTERRUPTING: [&str; 9] = [
     "stmmac",
 ];
 
+/// Whether attaching a program takes the link of this driver's cards away for a while.
+pub(crate) fn interrupts(driver: &str) -> bool {
+    INTERRUPTING.contains(&driver)
+}
+
 /// Says before it happens that attaching may interrupt a link; what to watch then.
 fn announce(link: &Link, driver: &str, pin: &std::path::Path) -> Option<Interruption> {
     let name = &link.name;
@@ -485,7 +510,7 @@ fn announce(link: &Link, driver: &str, pin: &std::path::Path) -> Option<Interrup
         return None;
     }
     let changes = interface::carrier_changes(name)?;
-    if INTERRUPTING.contains(&driver) {
+    if interrupts(driver) {
         log::warn!(
             "attaching to {name} may interrupt its link, some cards' for seconds (driver {driver}); \
              later starts and stops will not"
@@ -534,4 +559,20 @@ fn offloads_reach_us(name: &str, link: &Link) -> bool {
             .iter()
             .any(|paravirtual| driver == *paravirtual)
     })
+}
+
+pub(crate) fn path_name(path: Path) -> &'static str {
+    match path {
+        Path::Kernel => "kernel",
+        Path::Engine => "engine",
+        Path::Express => "express",
+    }
+}
+
+pub(crate) fn mode_name(mode: Option<AttachMode>) -> &'static str {
+    match mode {
+        Some(AttachMode::Driver) => "driver",
+        Some(AttachMode::Generic) => "generic",
+        None => "-",
+    }
 }

@@ -1,11 +1,101 @@
 //! What this machine can do, found out by trying.
 
-use bora_port::xdp::Program;
+use std::fs::File;
 
-use crate::place::Place;
+use anyhow::bail;
+use bora_fib::PortId;
+use bora_kernel::{Mirror, MirrorConfig};
+use bora_port::interface::Interface;
+use bora_port::xdp::{Attachment, Program, XdpQuery, query};
+
+use crate::config::{self, PortSection, RunConfig};
+use crate::engine;
+use crate::place::{Pins, Place};
+use crate::ports::{self, Port};
 
 /// Loads the XDP program, without putting it on any interface; says what this kernel lacks and what is lost
 /// by that. The program goes with the process.
 pub fn try_program() -> anyhow::Result<Vec<&'static str>> {
     Ok(Program::load(Place::here()?.netns)?.lacks())
+}
+
+/// What an interface would be as a port.
+pub enum Probed {
+    /// Bora has tried: the path it would take, and what the driver refused.
+    Tried(Vec<String>),
+    /// Trying would interrupt the link; what the driver says of itself.
+    NotTried(String),
+}
+
+/// Tries interfaces as ports, where no Bora runs.
+pub struct Probe {
+    place: Place,
+    program: Program,
+    pins: Pins,
+    mirror: Mirror,
+    _lock: File,
+}
+
+impl Probe {
+    /// In this network namespace. Fails if a Bora runs there.
+    pub fn open() -> anyhow::Result<Self> {
+        let place = Place::here()?;
+        let lock = place.lock()?;
+        let (writer, _) = bora_fib::new(config::File::default().into_config().fib)?;
+        Ok(Self {
+            program: Program::load(place.netns)?,
+            pins: place.pins()?,
+            mirror: Mirror::open(MirrorConfig::default(), writer)?,
+            place,
+            _lock: lock,
+        })
+    }
+
+    /// Puts the program on an interface and opens its sockets, as `bora run` does, and takes all away again.
+    /// Nothing is forwarded meanwhile but by Linux. `interrupt`: also where the driver takes the link
+    /// away for that.
+    pub fn port(&self, name: &str, interrupt: bool) -> anyhow::Result<Probed> {
+        let link = ports::find(&self.mirror, name)?;
+        let driver = Interface::named(name).map_or(String::new(), |found| found.driver);
+        let there = Attachment::open(&self.pins.link(link.index), link.index).is_some();
+        if link.up && !there && !interrupt && ports::interrupts(&driver) {
+            return Ok(Probed::NotTried(features(&driver, &query(link.index)?)));
+        }
+        let config = config_for(name);
+        let port = Port::attach(PortId(0), link, &self.program, &self.pins, &config)?;
+        if !port.has_program() {
+            bail!("{}", port.summary().join("; "));
+        }
+        let mut ports = [port];
+        ports[0].expose_tags(&self.place);
+        let opened = engine::open_all(&mut ports, &config).map(drop);
+        let [port] = ports;
+        let summary = port.summary();
+        let hidden = port.hidden_tags.clone();
+        if !there {
+            port.detach(&self.place);
+        }
+        opened?;
+        Ok(Probed::Tried(summary.into_iter().chain(hidden).collect()))
+    }
+}
+
+/// One port, and all else as it is without a configuration.
+fn config_for(name: &str) -> RunConfig {
+    let file = config::File {
+        ports: vec![PortSection::new(name.to_owned())],
+        ..Default::default()
+    };
+    file.into_config()
+}
+
+/// What a driver says of itself.
+fn features(driver: &str, found: &XdpQuery) -> String {
+    let says = match (found.tells, found.redirects, found.zero_copy) {
+        (false, ..) => "this kernel cannot tell what it does",
+        (true, false, _) => "no XDP in the driver",
+        (true, true, false) => "XDP in the driver, no zero-copy",
+        (true, true, true) => "XDP in the driver, zero-copy",
+    };
+    format!("driver {driver}: {says}")
 }

@@ -1,7 +1,6 @@
 //! One running Bora: starts it, keeps it in step with Linux, answers for it, ends it.
 
 use std::collections::{BTreeMap, HashSet};
-use std::iter;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -12,7 +11,7 @@ use bora_fib::{FibStats, PortId};
 use bora_forward::FlowHash;
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig};
-use bora_port::xdp::{AttachMode, Attachment, Counters, Path, Program, Survey, query};
+use bora_port::xdp::{Attachment, Counters, Program, Survey, query};
 use bora_worker::Command;
 
 use crate::api::{Call, Caller};
@@ -216,33 +215,14 @@ impl Router {
         Ok(router)
     }
 
-    /// One line a port, for the log.
+    /// What there is to say of each port, for the log.
     pub fn summary(&self) -> Vec<String> {
-        self.ports
-            .iter()
-            .flat_map(|port| {
-                let (name, path, why) = (&port.name, path_name(port.path), &port.why);
-                let taken_over = if port.taken_over() {
-                    ", taken over"
-                } else {
-                    ""
-                };
-                let first = match (port.twin(), port.mode()) {
-                    (Some(twin), _) => format!("{name}: {path}, {}", twin.state()),
-                    (None, mode) => {
-                        format!(
-                            "{name}: {path} ({why}), {} XDP{taken_over}",
-                            mode_name(mode)
-                        )
-                    }
-                };
-                let refusals = port.refusals.iter();
-                let others = refusals.map(|refusal| refusal.to_string());
-                let others = others.chain(port.notices());
-                let others = others.map(|text| format!("{name}: {text}"));
-                iter::once(first).chain(others).collect::<Vec<_>>()
-            })
-            .collect()
+        let lines = |port: &Port| {
+            let name = port.name.clone();
+            let line = move |text| format!("{name}: {text}");
+            port.summary().into_iter().map(line)
+        };
+        self.ports.iter().flat_map(lines).collect()
     }
 
     /// How to ask it, and where the questions arrive.
@@ -559,20 +539,4 @@ fn set_own(program: &Program, addr: IpAddr, present: bool) -> anyhow::Result<()>
         IpAddr::V6(addr) => program.set_local6(addr, present)?,
     }
     Ok(())
-}
-
-pub(crate) fn path_name(path: Path) -> &'static str {
-    match path {
-        Path::Kernel => "kernel",
-        Path::Engine => "engine",
-        Path::Express => "express",
-    }
-}
-
-pub(crate) fn mode_name(mode: Option<AttachMode>) -> &'static str {
-    match mode {
-        Some(AttachMode::Driver) => "driver",
-        Some(AttachMode::Generic) => "generic",
-        None => "-",
-    }
 }
