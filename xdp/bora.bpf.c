@@ -19,7 +19,7 @@
 #include "guard.h"
 #include "maps.h"
 #include "netns.h"
-#include "tag.h"
+#include "buffer.h"
 #include "express.h"
 #include "survey.h"
 
@@ -102,6 +102,8 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	reason = gate(ctx, p, v6, in);
 	if (reason != REASON_NONE)
 		return pass(count, reason);
+	if (multipath_policy[v6] == POLICY_L4 && has_hash(ctx, in))
+		return pass(count, BORA_MULTIPATH);
 
 	if (in->path == BORA_PATH_ENGINE) {
 		__u32 slot = in->index * BORA_MAX_QUEUES + ctx->rx_queue_index;
@@ -177,12 +179,11 @@ int BPF_PROG(count_refused, const struct net_device *from, const struct net_devi
 	return 0;
 }
 
-/* For has_hidden_tag() in tag.h; attached while there are ports with generic XDP. */
+/* For buffer.h; attached while there are ports with generic XDP. */
 SEC("tp_btf/netif_receive_skb")
-int BPF_PROG(note_tag, struct sk_buff *skb)
+int BPF_PROG(note_buffer, struct sk_buff *skb)
 {
-	__u32 key = 0;
-	struct tag_note *note = bpf_map_lookup_elem(&tag_notes, &key);
+	struct buffer_note *note = buffer_note();
 
 	if (!note)
 		return 0;
@@ -190,14 +191,15 @@ int BPF_PROG(note_tag, struct sk_buff *skb)
 	/* Linux takes a tag out of the frame before it hands the packet to a bond */
 	note->tagged = buffer_has_tag(skb) || skb->protocol == bpf_htons(ETH_P_8021Q) ||
 		       skb->protocol == bpf_htons(ETH_P_8021AD);
+	note->hashed = buffer_has_hash(skb);
 	return 0;
 }
 
-/* Returns whether veth_tag() in tag.h finds tags on this kernel. */
+/* Returns whether buffer.h sees the socket buffers of a veth on this kernel. */
 SEC("syscall")
-int sees_veth_tags(void *ctx)
+int sees_veth_buffers(void *ctx)
 {
-	return bpf_core_field_exists(struct veth_xdp_buff, skb);
+	return sees_veth_buffer();
 }
 
 /*

@@ -77,6 +77,7 @@ struct sk_buff {
 	struct net_device *dev;
 	unsigned int vlan_all;
 	__be16 protocol;
+	__u8 l4_hash : 1;
 };
 
 /* before Linux 6.2 */

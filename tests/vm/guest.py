@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import lib.bora  # noqa: E402
 from lib.bora import Bora  # noqa: E402
 from lib.load import Load  # noqa: E402
-from vm import bulk, forwarding, machine  # noqa: E402
+from vm import bulk, forwarding, machine, multipath  # noqa: E402
 from vm.network import CardNetwork  # noqa: E402
 from vm.outage import ForkedSender, Stream  # noqa: E402
 
@@ -31,6 +31,7 @@ START_SECONDS, RESET_SECONDS = 60, 60
 # A kill or a restart takes no link away and no time to speak of; an attached or detached program may reset the card.
 SILENCE_MS = {"start": 20_000, "kill -9": 1500, "restart": 1500, "SIGTERM": 1500, "stop": 20_000}
 MAY_LOSE_LINK = ("start", "stop")
+MULTIPATH_CARDS = ("veth", "virtio", "igb")
 # Lines of the kernel's log that tell of a defect. A stalled clock or CPU is the emulation's, not Bora's.
 BAD_LOG = re.compile(r"WARNING:|BUG:|Oops|general protection|refcount|Call Trace|detected.*hang|NETDEV WATCHDOG")
 GOOD_LOG = re.compile(r"soft lockup|rcu.*stall|clocksource|workqueue lockup")
@@ -225,6 +226,9 @@ def run_tier(cell):
             cell.check("transit afterwards", forwarding.transit_on_tier, net)
         cell.check("restarts", restarts, cell)
         cell.check("nothing left", nothing_left, cell)
+        if net.kind in MULTIPATH_CARDS and not cell.task.get("short"):
+            for policy in range(4):
+                cell.check(f"ECMP policy {policy}", multipath.one_path, net, cell.tier, policy)
     except Exception as error:
         cell.note(check="the rest", ok=False, reason=f"{type(error).__name__}: {error}", where=traceback.format_exc())
     finally:

@@ -1,5 +1,6 @@
 //! Offloads of an interface ("features" of ethtool), read and changed by ioctl in the namespace of
-//! the calling thread: those that take VLAN tags out of received frames, where XDP cannot see them.
+//! the calling thread: those that take VLAN tags out of received frames, where XDP cannot see them,
+//! and the one that hashes flows in Bora's and Linux's place.
 
 use std::ffi::c_int;
 use std::io;
@@ -10,6 +11,8 @@ use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 /// Those that hide the tags of IEEE 802.1Q and 802.1ad.
 pub const TAGS: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
+/// The one that gives Linux the card's hash of a packet's flow.
+pub const HASH: &str = "rx-hashing";
 
 // include/uapi/linux/ethtool.h, include/uapi/linux/sockios.h
 const ETH_SS_FEATURES: u32 = 4;
@@ -23,43 +26,44 @@ const SIOCETHTOOL: libc::c_ulong = 0x8946;
 /// Words of 32 features each that there is room for; Linux 7 has two.
 const WORDS: usize = 8;
 
-/// Which of [`TAGS`] are on.
+/// Which of these are on.
 ///
 /// # Errors
 /// No such interface; what ioctl(2) says. A driver without ethtool has no such offloads.
-pub fn hidden_tags(interface: &str) -> io::Result<Vec<&'static str>> {
+pub fn active(interface: &str, which: &[&'static str]) -> io::Result<Vec<&'static str>> {
     let device = Device::open(interface)?;
-    let bits = tag_bits(&device)?;
+    let names = device.feature_names()?;
     let words = device.features()?;
-    let is_on =
-        |bit: &Option<usize>| bit.is_some_and(|bit| words[bit / 32].active & mask(bit) != 0);
-    let found = TAGS.iter().zip(bits).filter(|(_, bit)| is_on(bit));
-    Ok(found.map(|(name, _)| *name).collect())
+    let is_on = |name: &&&str| {
+        let bit = number(names, name);
+        bit.is_some_and(|bit| words[bit / 32].active & mask(bit) != 0)
+    };
+    Ok(which.iter().filter(is_on).copied().collect())
 }
 
-/// Turns some of [`TAGS`] on or off. The driver may refuse without an error: look again.
+/// Turns these on or off. The driver may refuse without an error: look again.
 ///
 /// # Errors
 /// No such interface, no CAP_NET_ADMIN; what ioctl(2) says.
-pub fn set_tags(interface: &str, which: &[&str], on: bool) -> io::Result<()> {
+pub fn set(interface: &str, which: &[&str], on: bool) -> io::Result<()> {
     let device = Device::open(interface)?;
-    let bits = tag_bits(&device)?;
+    let names = device.feature_names()?;
     let mut request = SetFeatures {
         command: ETHTOOL_SFEATURES,
         size: device.words()?,
         words: [SetWord::default(); WORDS],
     };
-    for (_, bit) in TAGS
-        .iter()
-        .zip(bits)
-        .filter(|(name, _)| which.contains(name))
-    {
-        let Some(bit) = bit else { continue };
+    for bit in which.iter().filter_map(|name| number(names, name)) {
         let word = &mut request.words[bit / 32];
-        word.valid |= mask(*bit);
-        word.requested |= if on { mask(*bit) } else { 0 };
+        word.valid |= mask(bit);
+        word.requested |= if on { mask(bit) } else { 0 };
     }
     device.call(&mut request)
+}
+
+/// The number of an offload in this kernel.
+fn number(names: &[String], wanted: &str) -> Option<usize> {
+    names.iter().position(|name| name == wanted)
 }
 
 /// The name of an interface; `None` if there is none of this number.
@@ -70,17 +74,6 @@ pub fn name_of(ifindex: u32) -> Option<String> {
 
 fn mask(bit: usize) -> u32 {
     1 << (bit % 32)
-}
-
-/// The numbers of [`TAGS`] in this kernel.
-fn tag_bits(device: &Device<'_>) -> io::Result<&'static [Option<usize>; TAGS.len()]> {
-    static BITS: OnceLock<[Option<usize>; TAGS.len()]> = OnceLock::new();
-    if let Some(bits) = BITS.get() {
-        return Ok(bits);
-    }
-    let names = device.feature_names()?;
-    let number = |tag: &str| names.iter().position(|name| name == tag);
-    Ok(BITS.get_or_init(|| TAGS.map(number)))
 }
 
 /// struct ethtool_get_features_block
@@ -179,7 +172,17 @@ impl<'a> Device<'a> {
         Ok(request)
     }
 
-    fn feature_names(&self) -> io::Result<Vec<String>> {
+    /// All offloads that this kernel knows, by number; asked once.
+    fn feature_names(&self) -> io::Result<&'static [String]> {
+        static NAMES: OnceLock<Vec<String>> = OnceLock::new();
+        if let Some(names) = NAMES.get() {
+            return Ok(names);
+        }
+        let names = self.ask_names()?;
+        Ok(NAMES.get_or_init(|| names))
+    }
+
+    fn ask_names(&self) -> io::Result<Vec<String>> {
         let mut info = SetInfo {
             command: ETHTOOL_GSSET_INFO,
             reserved: 0,
@@ -243,23 +246,23 @@ mod tests {
                 .args("link add v0 type veth peer name v1".split(' '))
                 .status();
             assert!(made.unwrap().success());
-            assert_eq!(hidden_tags("v0").unwrap(), TAGS);
-            set_tags("v0", &TAGS[..1], false).unwrap();
-            assert_eq!(hidden_tags("v0").unwrap(), TAGS[1..]);
-            assert_eq!(hidden_tags("v1").unwrap(), TAGS);
-            set_tags("v0", &TAGS, false).unwrap();
-            assert!(hidden_tags("v0").unwrap().is_empty());
-            set_tags("v0", &TAGS, true).unwrap();
-            assert_eq!(hidden_tags("v0").unwrap(), TAGS);
+            assert_eq!(active("v0", &TAGS).unwrap(), TAGS);
+            set("v0", &TAGS[..1], false).unwrap();
+            assert_eq!(active("v0", &TAGS).unwrap(), TAGS[1..]);
+            assert_eq!(active("v1", &TAGS).unwrap(), TAGS);
+            set("v0", &TAGS, false).unwrap();
+            assert!(active("v0", &TAGS).unwrap().is_empty());
+            set("v0", &TAGS, true).unwrap();
+            assert_eq!(active("v0", &TAGS).unwrap(), TAGS);
         })
         .unwrap();
     }
 
     #[test]
     fn no_interface_no_offloads() {
-        assert!(hidden_tags("no-such-device").is_err());
-        assert!(hidden_tags("a-name-that-is-much-too-long").is_err());
-        assert!(hidden_tags("lo").unwrap().is_empty());
+        assert!(active("no-such-device", &TAGS).is_err());
+        assert!(active("a-name-that-is-much-too-long", &TAGS).is_err());
+        assert!(active("lo", &TAGS).unwrap().is_empty());
         assert_eq!(name_of(1).as_deref(), Some("lo"));
     }
 }

@@ -278,7 +278,7 @@ impl Router {
         self.ports.push(port);
         let opened = self.publish_ports().and_then(|()| {
             self.program
-                .watch_tags(self.ports.iter().any(Port::is_generic))?;
+                .watch_buffers(self.ports.iter().any(Port::is_generic))?;
             self.program
                 .find_device(id.0, self.ports.last().context("just pushed")?.ifindex)?;
             self.hooks.update(&self.program);
@@ -350,7 +350,7 @@ impl Router {
         }
         port.detach(&self.place);
         self.program
-            .watch_tags(self.ports.iter().any(Port::is_generic))?;
+            .watch_buffers(self.ports.iter().any(Port::is_generic))?;
         Ok(())
     }
 

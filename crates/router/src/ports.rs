@@ -20,8 +20,8 @@ use bora_wire::MacAddr;
 use crate::config::{PathChoice, RunConfig};
 use crate::engine::wanted_queues;
 use crate::follow::Interruption;
+use crate::offloads;
 use crate::place::{Pins, Place};
-use crate::tags;
 use crate::totals::Totals;
 use crate::twin::Twin;
 
@@ -48,6 +48,8 @@ pub(crate) struct Port {
     pub(crate) driver: String,
     /// Why VLAN tags do not show in the frames it receives.
     pub(crate) hidden_tags: Option<String>,
+    /// Why Linux goes on taking the card's hash of flows.
+    pub(crate) foreign_hash: Option<String>,
     pub(crate) settings: PortSettings,
     /// What its interface or driver would not do, in the order of trying.
     pub(crate) refusals: Vec<Refusal>,
@@ -153,6 +155,7 @@ impl Port {
             query,
             driver,
             hidden_tags: None,
+            foreign_hash: None,
             settings: PortSettings {
                 index: id.0,
                 path,
@@ -185,6 +188,7 @@ impl Port {
             query: XdpQuery::default(),
             driver: String::new(),
             hidden_tags: None,
+            foreign_hash: None,
             settings: PortSettings {
                 index: id.0,
                 path: Path::Engine,
@@ -288,7 +292,8 @@ impl Port {
     /// What an operator should know of it.
     pub(crate) fn notices(&self) -> Vec<String> {
         let trouble = self.trouble.iter().map(|(text, _)| text);
-        let mut notices: Vec<_> = self.interrupted.iter().chain(trouble).cloned().collect();
+        let first = self.interrupted.iter().chain(trouble);
+        let mut notices: Vec<_> = first.chain(&self.foreign_hash).cloned().collect();
         let (queues, name) = (receive_queues(&self.name).unwrap_or(0), &self.name);
         if self.sockets > 0 && self.sockets < queues {
             notices.push(format!(
@@ -357,7 +362,7 @@ impl Port {
                 if let Err(error) = attachment.detach() {
                     log::warn!("{}: cannot detach: {error}", self.name);
                 }
-                tags::restore(self.ifindex, place);
+                offloads::restore(self.ifindex, place);
             }
         }
     }
@@ -477,7 +482,7 @@ impl Port {
 
 /// How the program may be attached: a veth's VLAN tags do not show in the driver of each kernel.
 fn most(link: &Link, program: &Program) -> AttachMode {
-    if link.kind == "veth" && !program.sees_veth_tags() {
+    if link.kind == "veth" && !program.sees_veth_buffers() {
         AttachMode::Generic
     } else {
         AttachMode::Driver

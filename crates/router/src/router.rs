@@ -22,11 +22,11 @@ use crate::hero::Offload;
 use crate::hooks::Hooks;
 use crate::lease::Keeper;
 use crate::multipath::Multipath;
+use crate::offloads;
 use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
 use crate::rules::{self, CompiledRules};
 use crate::spec::PortSpec;
-use crate::tags;
 use crate::twin::{Twin, remove_leftovers};
 
 /// How long the control loop waits for events and calls before it says that it is well.
@@ -152,7 +152,7 @@ impl Router {
             }
             let opening = engine::open_all(&mut ports, &config)?;
             tell_mirror(&mut mirror, &mut ports, &config, &Survey::default())?;
-            program.watch_tags(ports.iter().any(Port::is_generic))?;
+            program.watch_buffers(ports.iter().any(Port::is_generic))?;
             for port in &ports {
                 program.find_device(port.id.0, port.ifindex)?;
             }
@@ -322,8 +322,12 @@ impl Router {
     pub(crate) fn update_ports(&mut self, ask_driver: bool) -> anyhow::Result<()> {
         self.refreshed = Instant::now();
         if ask_driver {
+            let by_ports = self.hash_policies().contains(&Some(1));
             for port in self.ports.iter_mut().filter(|port| port.has_program()) {
                 port.expose_tags(&self.place);
+                if by_ports {
+                    port.refuse_hash(&self.place);
+                }
                 if let Ok(found) = query(port.ifindex) {
                     port.query = found;
                 }
@@ -376,11 +380,15 @@ impl Router {
         }
         let known = [&hash.0, &hash.1].map(|hash| self.multipath.why_unknown(hash).is_none());
         self.mirror.set_hashed(known);
+        self.program.set_multipath(self.hash_policies());
+    }
+
+    /// fib_multipath_hash_policy of IPv4 and IPv6, where some route has several paths.
+    fn hash_policies(&self) -> [Option<u8>; 2] {
         let settings = self.mirror.settings();
         let policies = [settings.hash4.policy, settings.hash6.policy];
         let in_use = self.mirror.multipath();
-        let policy = |family: usize| in_use[family].then_some(policies[family]);
-        self.program.set_multipath([policy(0), policy(1)]);
+        [0, 1].map(|family| in_use[family].then_some(policies[family]))
     }
 
     fn update_addresses(&mut self) -> anyhow::Result<()> {
@@ -509,7 +517,7 @@ fn detach_pinned(pins: &Pins, place: &Place) -> anyhow::Result<usize> {
             if let Err(error) = attachment.detach() {
                 bail!("interface {ifindex}: cannot detach: {error}");
             }
-            tags::restore(ifindex, place);
+            offloads::restore(ifindex, place);
             count += 1;
         }
     }

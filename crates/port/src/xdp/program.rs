@@ -171,9 +171,9 @@ pub struct Program {
     symbols: bora_symbols,
     /// On the kernel's tracepoints; dropped (detached) with the program.
     _tracing: Vec<Link>,
-    /// The tracepoint that shows VLAN tags to generic XDP, while wanted.
-    tags: Option<Link>,
-    sees_veth_tags: bool,
+    /// The tracepoint that shows socket buffers to generic XDP, while wanted.
+    buffers: Option<Link>,
+    sees_veth_buffers: bool,
 }
 
 impl Program {
@@ -197,7 +197,7 @@ impl Program {
         let skeleton = Box::leak(Box::new(refusal::explained(|| open.load())?));
         let asked = skeleton
             .progs
-            .sees_veth_tags
+            .sees_veth_buffers
             .test_run(ProgramInput::default())?;
         let mut tracing = Vec::new();
         if has_btf {
@@ -209,26 +209,26 @@ impl Program {
             skeleton,
             symbols: known,
             _tracing: tracing,
-            tags: None,
-            sees_veth_tags: asked.return_value != 0,
+            buffers: None,
+            sees_veth_buffers: asked.return_value != 0,
         })
     }
 
-    /// Whether it sees the VLAN tags of a veth in driver mode: Linux 6.3 and later. It treats all
-    /// packets as tagged where it does not.
-    pub fn sees_veth_tags(&self) -> bool {
-        self.sees_veth_tags
+    /// Whether it sees the socket buffers of a veth in driver mode, and so VLAN tags: Linux 6.3 and
+    /// later. It treats all packets as tagged where it does not.
+    pub fn sees_veth_buffers(&self) -> bool {
+        self.sees_veth_buffers
     }
 
-    /// Says whether there are ports with generic XDP, whose VLAN tags the program learns from a
-    /// tracepoint that every packet of the machine passes.
+    /// Says whether there are ports with generic XDP, whose socket buffers (VLAN tags, hashes) the
+    /// program learns of from a tracepoint that every packet of the machine passes.
     ///
     /// # Errors
     /// The kernel refuses the tracepoint.
-    pub fn watch_tags(&mut self, wanted: bool) -> Result<(), ProgramError> {
-        match (&self.tags, wanted) {
-            (None, true) => self.tags = Some(self.skeleton.progs.note_tag.attach()?),
-            (Some(_), false) => self.tags = None,
+    pub fn watch_buffers(&mut self, wanted: bool) -> Result<(), ProgramError> {
+        match (&self.buffers, wanted) {
+            (None, true) => self.buffers = Some(self.skeleton.progs.note_buffer.attach()?),
+            (Some(_), false) => self.buffers = None,
             _ => {}
         }
         Ok(())

@@ -1,0 +1,56 @@
+"""One flow, one path: what Linux sends by one gateway, Bora sends by the same, and so does Linux after kill -9."""
+
+import functools
+
+from lib import multipath
+from lib.bora import Bora
+from vm.forwarding import counted, reasons
+
+FLOWS = 5_000  # of each IP version
+PASS_SECONDS = 120
+
+
+def gateways(net, family):
+    """[(address, device, MAC)]: three behind r1, and one that is dead."""
+    host = "10.0.1.{}" if family == 4 else "2001:db8:1::{}"
+    macs = (net.host_mac(1), "02:bc:00:00:00:93", "02:bc:00:00:00:94", None)
+    return [(host.format(number), "r1", mac) for number, mac in zip((2, 3, 4, 9), macs)]
+
+
+@functools.cache
+def flows():
+    """The same ones for every policy and tier."""
+    return multipath.flows(FLOWS)
+
+
+def one_path(net, tier, policy):
+    """10 000 flows under one hash policy: by Linux, by Bora, and by Linux after kill -9. Bora runs afterwards."""
+    net.bora = net.bora or Bora(net.router, ["r0", "r1"], tier)
+    net.bora.kill()  # the program stays on the ports and passes everything
+    multipath.configure(net, gateways)
+    multipath.set_policy(net, policy)
+    made = flows()
+    try:
+        expected = multipath.paths(net, made, seconds=PASS_SECONDS)
+        ways = set(expected.values())
+        assert len(ways) == 3, f"the flows take {len(ways)} ways, not 3"
+        net.bora.start()
+        net.wait_for_links()
+        net.bora.wait_in_sync()
+        net.wait_until_forwarding()
+        before = counted(net)
+        multipath.same(expected, multipath.paths(net, made, seconds=PASS_SECONDS), made, f"policy {policy}")
+        after = counted(net)
+        engine = all(port["path"] == "engine" for port in net.bora.show("ports"))
+        by_bora, why = after[0]["sent"] - before[0]["sent"], reasons(before, after)
+        # policy 1: the sender of a veth with several queues has hashed the packets, and Linux takes that hash
+        known = by_bora + (why.get("multipath", 0) if policy == 1 else 0)
+        assert not engine or known >= 0.99 * len(made), f"the engine left packets to Linux: {why}"
+        net.bora.kill()
+        multipath.same(expected, multipath.paths(net, made, seconds=PASS_SECONDS), made, f"policy {policy}, after kill -9")
+        return {"flows": len(made), "by_bora": by_bora, "reasons": why}
+    finally:
+        if not net.bora.alive():
+            net.bora.start()
+        multipath.set_policy(net, 0)
+        multipath.remove(net)

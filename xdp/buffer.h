@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * What Linux knows of a packet from its socket buffer, which an XDP program does not see:
+ *
+ * - A VLAN tag that a card has taken out of the frame, or a virtual link never put in: the packet
+ *   looks like one without.
+ * - A hash of the flow that the sender's socket or a card made: Linux chooses among several paths by
+ *   it where fib_multipath_hash_policy is 1.
+ *
+ * Where they are read:
+ *
+ * - veth in driver mode: the socket buffer stands behind the xdp_buff (Linux 6.3 and later).
+ * - Generic XDP: the tracepoint netif_receive_skb, which comes right before XDP on the same CPU,
+ *   takes note of them (note_buffer in bora.bpf.c).
+ * - Cards in driver mode: the control side makes them leave tags where they are, and make no hash.
+ */
+#ifndef BORA_BUFFER_H
+#define BORA_BUFFER_H
+
+#include "kernel_types.h"
+
+/* What netif_receive_skb said of the packet this CPU is at. */
+struct buffer_note {
+	__u32 ifindex;
+	bool tagged;
+	bool hashed;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct buffer_note);
+} buffer_notes SEC(".maps");
+
+static __always_inline struct buffer_note *buffer_note(void)
+{
+	__u32 key = 0;
+
+	return bpf_map_lookup_elem(&buffer_notes, &key);
+}
+
+/* skb_vlan_tag_present(); the bit was given up in Linux 6.2. */
+static __always_inline bool buffer_has_tag(struct sk_buff *skb)
+{
+	if (bpf_core_field_exists(struct sk_buff___bit, vlan_present))
+		return BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff___bit *)skb, vlan_present);
+	return BPF_CORE_READ(skb, vlan_all) != 0;
+}
+
+static __always_inline bool buffer_has_hash(struct sk_buff *skb)
+{
+	return BPF_CORE_READ_BITFIELD_PROBED(skb, l4_hash);
+}
+
+static __always_inline bool noted_tag(struct xdp_md *ctx, const struct bora_port *in)
+{
+	struct buffer_note *note = buffer_note();
+
+	if (!note)
+		return true;
+	/* A VLAN device gets what came to the device below without the tag that led to it. */
+	if ((in->flags & BORA_PORT_VLAN) && note->ifindex != ctx->ingress_ifindex)
+		return false;
+	return note->tagged;
+}
+
+static __always_inline bool sees_veth_buffer(void)
+{
+	return bpf_core_field_exists(struct veth_xdp_buff, skb);
+}
+
+/* NULL for frames that were redirected to the veth: they have no socket buffer. */
+static __always_inline struct sk_buff *veth_buffer(struct xdp_md *ctx)
+{
+	struct sk_buff *skb = NULL;
+
+	bpf_probe_read_kernel(&skb, sizeof(skb),
+			      (void *)ctx + bpf_core_field_offset(struct veth_xdp_buff, skb));
+	return skb;
+}
+
+/* Whether this packet has a tag that is not in the frame. */
+static __always_inline bool has_hidden_tag(struct xdp_md *ctx, const struct bora_port *in)
+{
+	struct sk_buff *skb;
+
+	if (in->flags & BORA_PORT_GENERIC)
+		return noted_tag(ctx, in);
+	if (!(in->flags & BORA_PORT_VETH))
+		return false;
+	if (!sees_veth_buffer())
+		return true;
+	skb = veth_buffer(ctx);
+	return skb && buffer_has_tag(skb);
+}
+
+/* Whether Linux was given a hash of this packet's flow. */
+static __always_inline bool has_hash(struct xdp_md *ctx, const struct bora_port *in)
+{
+	struct buffer_note *note;
+	struct sk_buff *skb;
+
+	if (in->flags & BORA_PORT_GENERIC) {
+		note = buffer_note();
+		return note && note->hashed;
+	}
+	if (!(in->flags & BORA_PORT_VETH) || !sees_veth_buffer())
+		return false;
+	skb = veth_buffer(ctx);
+	return skb && buffer_has_hash(skb);
+}
+
+#endif
