@@ -41,6 +41,24 @@ def reasons(before, after):
             if count != before[1].get(name, 0)}
 
 
+def wait_until_seen(net, seconds=10):
+    """A driver may have forgotten the program when its device was opened again: Bora finds that out by traffic."""
+    deadline = time.monotonic() + seconds
+    while True:
+        before = counted(net)[0]["received"]
+        count = transit(net)
+        if counted(net)[0]["received"] - before >= count:
+            return
+        assert time.monotonic() < deadline, f"after {seconds} s packets still go round Bora"
+        time.sleep(0.5)
+
+
+def transit_afterwards(net):
+    """As `transit_on_tier`, after MTU and state of a port have changed."""
+    wait_until_seen(net)
+    return transit_on_tier(net)
+
+
 def transit_on_tier(net):
     """As `transit`, a few times; Bora and not Linux must have done it. Returns what went to Linux."""
     before = counted(net)
@@ -68,7 +86,8 @@ def spread(net, queues):
     assert report.sent >= FLOWS, "the test sent too little to prove anything"
     assert (report.lost, report.reordered, report.duplicated) == (0, 0, 0), str(report)
     workers = [worker["rx_packets"] - old for worker, old in zip(net.bora.show("workers"), before)]
-    if queues > 1 and len(workers) > 1:
+    # QEMU's vmxnet3 puts all packets in its first queue
+    if queues > 1 and len(workers) > 1 and net.kind != "vmxnet3":
         assert all(workers), f"{queues} queues, {FLOWS} flows, but the workers received {workers}"
     return {"workers": workers, "queues": queues}
 

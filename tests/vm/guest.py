@@ -223,7 +223,7 @@ def run_tier(cell):
         if not cell.task.get("short"):
             cell.check("MTU", forwarding.mtu_change, net)
             cell.check("down and up", forwarding.down_and_up, net)
-            cell.check("transit afterwards", forwarding.transit_on_tier, net)
+            cell.check("transit afterwards", forwarding.transit_afterwards, net)
         cell.check("restarts", restarts, cell)
         cell.check("nothing left", nothing_left, cell)
         if net.kind in MULTIPATH_CARDS and not cell.task.get("short"):

@@ -67,8 +67,16 @@ pub fn receive_queues(name: &str) -> Option<u32> {
 
 /// How often an interface's carrier has come or gone; `None` if /sys does not show this namespace.
 pub fn carrier_changes(name: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/sys/class/net/{name}/carrier_changes")).ok()?;
-    text.trim().parse().ok()
+    number_in(&format!("/sys/class/net/{name}/carrier_changes"))
+}
+
+/// Packets that an interface has received since it is there, by its driver; `None` as above.
+pub fn received(name: &str) -> Option<u64> {
+    number_in(&format!("/sys/class/net/{name}/statistics/rx_packets"))
+}
+
+fn number_in(path: &str) -> Option<u64> {
+    std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
 /// Makes an interface take all frames, whomever they are for; undone when dropped.

@@ -9,6 +9,7 @@ mod config;
 mod divide;
 mod engine;
 mod follow;
+mod forgetful;
 mod hero;
 mod hooks;
 mod lease;

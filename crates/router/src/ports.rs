@@ -20,6 +20,7 @@ use bora_wire::MacAddr;
 use crate::config::{PathChoice, RunConfig};
 use crate::engine::wanted_queues;
 use crate::follow::Interruption;
+use crate::forgetful::Looks;
 use crate::offloads;
 use crate::place::{Pins, Place};
 use crate::totals::Totals;
@@ -50,6 +51,8 @@ pub(crate) struct Port {
     pub(crate) hidden_tags: Option<String>,
     /// Why Linux goes on taking the card's hash of flows.
     pub(crate) foreign_hash: Option<String>,
+    /// Whether the driver still has the program.
+    pub(crate) looks: Looks,
     pub(crate) settings: PortSettings,
     /// What its interface or driver would not do, in the order of trying.
     pub(crate) refusals: Vec<Refusal>,
@@ -156,6 +159,7 @@ impl Port {
             driver,
             hidden_tags: None,
             foreign_hash: None,
+            looks: Looks::default(),
             settings: PortSettings {
                 index: id.0,
                 path,
@@ -189,6 +193,7 @@ impl Port {
             driver: String::new(),
             hidden_tags: None,
             foreign_hash: None,
+            looks: Looks::default(),
             settings: PortSettings {
                 index: id.0,
                 path: Path::Engine,

@@ -241,10 +241,12 @@ impl Router {
             self.roll_back_if_due();
             let refresh = self.refreshed.elapsed() >= REFRESH;
             if refresh {
+                self.refreshed = Instant::now();
                 if let Some(engine) = &mut self.engine {
                     engine.close_returned();
                 }
                 self.watch_guard();
+                self.remind_drivers();
                 self.fib_pulse.beat(&self.mirror.fib().stats());
             }
             if changes.links || changes.settings || changes.guard || refresh {
@@ -320,7 +322,6 @@ impl Router {
 
     /// Brings links, settings and guard into the program, the FIB and the workers.
     pub(crate) fn update_ports(&mut self, ask_driver: bool) -> anyhow::Result<()> {
-        self.refreshed = Instant::now();
         if ask_driver {
             let by_ports = self.hash_policies().contains(&Some(1));
             for port in self.ports.iter_mut().filter(|port| port.has_program()) {
@@ -367,6 +368,13 @@ impl Router {
             let total = self.counters(port.id).passed_by("guard");
             let known = self.guarded.entry(port.id).or_default();
             *known = (total, total - known.0);
+        }
+    }
+
+    fn remind_drivers(&mut self) {
+        for port in &mut self.ports {
+            let counters = self.program.counters(port.id.0).unwrap_or_default();
+            port.remind(counters.rx_packets, &self.program);
         }
     }
 

@@ -130,11 +130,7 @@ impl Attachment {
                 old.detach().map_err(refused)?;
             }
         } else if let Some(link) = open_pinned(pin, ifindex) {
-            // SAFETY: two valid descriptors; null options mean "replace whatever is there".
-            let done = unsafe {
-                sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
-            };
-            match check(done) {
+            match swap(&link, program) {
                 // of a Bora whose program cannot be swapped for this one
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                     log::warn!("{interface}: the program left there cannot be replaced, detaching");
@@ -207,6 +203,12 @@ impl Attachment {
         })
     }
 
+    /// Tells a driver of the program that has forgotten it, by `other`: for the same one Linux would not.
+    pub fn put_back(&self, program: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<()> {
+        swap(&self.link, other)?;
+        swap(&self.link, program)
+    }
+
     /// Where the program runs.
     pub fn mode(&self) -> AttachMode {
         self.mode
@@ -251,6 +253,12 @@ fn open_pinned(pin: &Path, ifindex: u32) -> Option<OwnedFd> {
     }
     let _ = std::fs::remove_file(pin);
     None
+}
+
+/// Puts another program in the place of a link's, whatever that is.
+fn swap(link: &OwnedFd, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: two valid descriptors; null options mean "replace whatever is there".
+    check(unsafe { sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) })
 }
 
 fn create(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> io::Result<OwnedFd> {

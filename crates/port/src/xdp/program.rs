@@ -239,6 +239,11 @@ impl Program {
         self.skeleton.progs.bora.as_fd()
     }
 
+    /// A program that passes everything, for [`crate::xdp::Attachment::put_back`].
+    pub fn idle(&self) -> BorrowedFd<'_> {
+        self.skeleton.progs.idle.as_fd()
+    }
+
     /// Where [`crate::inject::Injector`] says which frames generic XDP need not look at again.
     pub fn injected(&self) -> BorrowedFd<'_> {
         self.skeleton.maps.injected.as_fd()
