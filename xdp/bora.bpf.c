@@ -16,9 +16,8 @@
 #include "bora.h"
 #include "packet.h"
 #include "kernel_types.h"
-#include "guard.h"
 #include "maps.h"
-#include "netns.h"
+#include "guard.h"
 #include "buffer.h"
 #include "express.h"
 #include "survey.h"
@@ -76,7 +75,7 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 
 /* Why this packet is not plain transit traffic, or REASON_NONE. */
 static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
-				  const struct bora_port *in)
+				  const struct bora_port *in, struct net_device *dev)
 {
 	if (bpf_ktime_get_coarse_ns() > lease_until)
 		return BORA_NO_LEASE;
@@ -87,19 +86,20 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 		return BORA_VLAN_TAG;
 	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
 		return BORA_GUARD;
-	if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && kernel_has_a_say(ctx, v6))
+	if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && kernel_has_a_say(dev, v6))
 		return BORA_GUARD;
 	return v6 ? check_ipv6(p, in) : check_ipv4(p, in);
 }
 
 static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6,
-				   const struct bora_port *in, struct bora_counters *count)
+				   const struct bora_port *in, struct net_device *dev,
+				   struct bora_counters *count)
 {
 	__u32 reason;
 
 	if (in->path == BORA_PATH_KERNEL)
 		return pass(count, BORA_LEFT_TO_LINUX);
-	reason = gate(ctx, p, v6, in);
+	reason = gate(ctx, p, v6, in, dev);
 	if (reason != REASON_NONE)
 		return pass(count, reason);
 	if (multipath_policy[v6] == POLICY_L4 && has_hash(ctx, in))
@@ -131,12 +131,13 @@ int bora(struct xdp_md *ctx)
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
 	};
+	struct net_device *dev = device_of(ctx);
 	__u32 ifindex = ctx->ingress_ifindex;
 	struct bora_counters *count;
 	struct bora_port *in;
 
 	in = bpf_map_lookup_elem(&ports, &ifindex);
-	if (!in || is_elsewhere(ctx))
+	if (!in || is_elsewhere(dev))
 		return XDP_PASS; /* not a port yet, or no longer */
 	if ((in->flags & BORA_PORT_GENERIC) && was_injected())
 		return XDP_PASS; /* counted when it was punted */
@@ -149,9 +150,9 @@ int bora(struct xdp_md *ctx)
 	if ((void *)(p.eth + 1) > p.end)
 		return pass(count, BORA_NOT_IP);
 	if (p.eth->h_proto == bpf_htons(ETH_P_IP))
-		return transit(ctx, &p, false, in, count);
+		return transit(ctx, &p, false, in, dev, count);
 	if (p.eth->h_proto == bpf_htons(ETH_P_IPV6))
-		return transit(ctx, &p, true, in, count);
+		return transit(ctx, &p, true, in, dev, count);
 	return pass(count, BORA_NOT_IP);
 }
 

@@ -139,18 +139,33 @@ static __always_inline bool tc_at_egress(struct net_device *dev)
 	return bpf_core_field_exists(dev->miniq_egress) && KERNEL_READ(dev, miniq_egress);
 }
 
-static __always_inline bool kernel_has_a_say(struct xdp_md *ctx, bool v6)
+/* The device that the packet came in by. */
+static __always_inline struct net_device *device_of(struct xdp_md *ctx)
 {
 	struct xdp_rxq_info *rxq;
-	struct net_device *dev;
-	struct net *net;
 
 	if (bpf_cast_to_kern_ctx)
 		rxq = ((struct xdp_buff *)bpf_cast_to_kern_ctx(ctx))->rxq;
 	else /* it is that structure, whatever the verifier calls it */
 		rxq = KERNEL_READ((struct xdp_buff *)ctx, rxq);
-	dev = KERNEL_READ(rxq, dev);
-	net = KERNEL_READ(dev, nd_net.net);
+	return KERNEL_READ(rxq, dev);
+}
+
+/*
+ * Whether it was moved to another network namespace, where it keeps the program; its number may be
+ * another's here.
+ */
+static __always_inline bool is_elsewhere(struct net_device *dev)
+{
+	struct net *net = KERNEL_READ(dev, nd_net.net);
+
+	return KERNEL_READ(net, ns.inum) != netns_inode;
+}
+
+static __always_inline bool kernel_has_a_say(struct net_device *dev, bool v6)
+{
+	struct net *net = KERNEL_READ(dev, nd_net.net);
+
 	return nf_at_ingress(dev) || tc_at_ingress(dev) || xfrm_holds(net) ||
 	       netfilter_holds(net, v6);
 }

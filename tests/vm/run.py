@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -24,7 +25,7 @@ GUEST = Path(__file__).with_name("guest.py")
 FOLDER = kernels.CACHE / "runs"
 BOOT_SECONDS, TIER_SECONDS = 240, 400  # a machine with nothing else to do needs a tenth
 SHORT_KERNELS = ("6.1", "newest")
-SHORT_CARDS = {"veth": ("auto", "engine"), "igb": ("auto",), "virtio": ("auto",)}
+SHORT_CARDS = {"veth": ("engine",), "igb": ("auto",), "virtio": ("auto",)}
 
 
 def options():
@@ -36,7 +37,7 @@ def options():
     parser.add_argument("--tcp-minutes", type=float, default=0.05, help="of TCP in each direction (default: 0.05)")
     parser.add_argument("--append", default="", help="more for the kernel's command line, such as apparmor=0")
     parser.add_argument("--refresh", action="store_true", help="ask the archive for newer kernels now")
-    parser.add_argument("--short", action="store_true", help="few checks on few cards, in one guest for each kernel")
+    parser.add_argument("--short", action="store_true", help="few checks on few cards, one guest for each kernel, side by side")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/machines.md alone")
     return parser.parse_args()
 
@@ -109,9 +110,12 @@ def main():
     kinds = arguments.card or (SHORT_CARDS if arguments.short else machine.CARDS)
     tiers = {kind: arguments.tier or (SHORT_CARDS.get(kind, TIERS) if arguments.short else TIERS) for kind in kinds}
     started, passed, failed = time.monotonic(), 0, 0
-    for kernel in [kernels.get(name, arguments.refresh) for name in series]:
-        for guest in [tiers] if arguments.short else [{kind: tiers[kind]} for kind in kinds]:
-            results = cells(kernel, list(guest), *run_guest(kernel, guest, arguments))
+    guests = [(kernels.get(name, arguments.refresh), guest) for name in series
+              for guest in ([tiers] if arguments.short else [{kind: tiers[kind]} for kind in kinds])]
+    with ThreadPoolExecutor(len(guests) if arguments.short else 1) as pool:
+        running = [pool.submit(run_guest, kernel, guest, arguments) for kernel, guest in guests]
+        for (kernel, guest), done in zip(guests, running):
+            results = cells(kernel, list(guest), *done.result())
             for cell in results:
                 good, bad = say(cell)
                 passed, failed = passed + good, failed + bad
