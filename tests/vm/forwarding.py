@@ -86,8 +86,7 @@ def spread(net, queues):
     assert report.sent >= FLOWS, "the test sent too little to prove anything"
     assert (report.lost, report.reordered, report.duplicated) == (0, 0, 0), str(report)
     workers = [worker["rx_packets"] - old for worker, old in zip(net.bora.show("workers"), before)]
-    # QEMU's vmxnet3 puts all packets in its first queue
-    if queues > 1 and len(workers) > 1 and net.kind != "vmxnet3":
+    if queues > 1 and len(workers) > 1:
         assert all(workers), f"{queues} queues, {FLOWS} flows, but the workers received {workers}"
     return {"workers": workers, "queues": queues}
 
