@@ -24,7 +24,7 @@ demo: build ## Forward real traffic between namespaces and show it
 unit conformance integration: export BORA_ALL := 1
 # Small modules of HERO only on the quicker simulator here; `make hero-test` runs them on both.
 test: HERO_ARGS = -k "not verilator"
-test: lint unit build hero-test conformance integration ## Everything that must pass
+test: lint unit build hero-test conformance integration vm-short ## Everything that must pass
 
 lint: deps ## Formatting and lints
 	$(CARGO) fmt --all --check
@@ -46,7 +46,7 @@ test-vm: build ## Debian's kernels and emulated cards in guests, written to docs
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
 
-vm-short: build
+vm-short: build ## A part of test-vm: two kernels, three cards
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
 
