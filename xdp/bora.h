@@ -136,6 +136,7 @@ enum bora_port_hooks {
 	BORA_TC_INGRESS = 1 << 1, /* tc filters or tcx programs */
 	BORA_NF_EGRESS = 1 << 2,
 	BORA_TC_EGRESS = 1 << 3,
+	BORA_TAKES_FRAMES = 1 << 4, /* its driver takes frames of XDP programs: no hook, but seen here */
 	BORA_NOT_FOUND = 1 << 7, /* the device: taken for one with hooks */
 };
 

@@ -53,7 +53,12 @@ typedef struct {
 	struct net *net;
 } possible_net_t;
 
+struct net_device_ops {
+	void *ndo_xdp_xmit; /* the function */
+};
+
 struct net_device {
+	struct net_device_ops *netdev_ops;
 	int ifindex;
 	possible_net_t nd_net;
 	struct hlist_node index_hlist;

@@ -65,6 +65,14 @@ static __always_inline void survey_hook(struct bora_hook *hook, struct nf_hook_e
 		hook->functions[i] = i < hook->count ? (__u64)KERNEL_READ(entries, hooks[i].hook) : 0;
 }
 
+/* ndo_xdp_xmit(): what netdev features tell since Linux 6.3. */
+static __always_inline bool takes_frames(struct net_device *dev)
+{
+	struct net_device_ops *operations = KERNEL_READ(dev, netdev_ops);
+
+	return KERNEL_READ(operations, ndo_xdp_xmit) != NULL;
+}
+
 __noinline int survey_port(__u32 index)
 {
 	struct net_device *dev;
@@ -79,6 +87,7 @@ __noinline int survey_port(__u32 index)
 		seen |= tc_at_ingress(dev) ? BORA_TC_INGRESS : 0;
 		seen |= nf_at_egress(dev) ? BORA_NF_EGRESS : 0;
 		seen |= tc_at_egress(dev) ? BORA_TC_EGRESS : 0;
+		seen |= takes_frames(dev) ? BORA_TAKES_FRAMES : 0;
 	} else if (devices[index].address == BORA_DEVICE_UNKNOWN) {
 		seen = BORA_NOT_FOUND;
 	}

@@ -80,7 +80,7 @@ impl Router {
             wire: port.twin().map(|twin| twin.state()).unwrap_or_default(),
             xdp: mode_name(port.mode()).into(),
             af_xdp: port.af_xdp.name().into(),
-            redirect: match (port.query.can_redirect, port.link.kind.as_str()) {
+            redirect: match (port.settings.can_redirect, port.link.kind.as_str()) {
                 _ if port.twin().is_some() => "-",
                 (true, _) => "from every port",
                 (false, "veth") => "from generic XDP only: the peer has neither XDP nor GRO on",

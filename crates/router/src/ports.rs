@@ -394,7 +394,7 @@ impl Port {
             mac: self.link.mac.unwrap_or_default(),
             forward4: sysctl.forwarding4,
             forward6: sysctl.forwarding6,
-            can_redirect: self.query.can_redirect,
+            can_redirect: self.takes_frames(survey),
             partial_checksum: match self.twin() {
                 Some(twin) => twin.leaves_checksums(),
                 None => offloads_reach_us(&self.name, &self.link),
@@ -407,6 +407,15 @@ impl Port {
             up: self.is_up(),
             veth: self.link.kind == "veth",
             vlan: self.link.kind == "vlan",
+        }
+    }
+
+    /// Whether its driver takes frames that XDP programs redirect.
+    fn takes_frames(&self, survey: &Survey) -> bool {
+        let seen = survey.ports.get(usize::from(self.id.0));
+        match self.query.tells {
+            true => self.query.can_redirect,
+            false => seen.is_some_and(|device| device.takes_frames),
         }
     }
 

@@ -27,6 +27,8 @@ pub struct DeviceHooks {
     pub nf_egress: bool,
     /// tc filters or tcx programs.
     pub tc_egress: bool,
+    /// Nothing looks, but its driver takes frames that XDP programs redirect.
+    pub takes_frames: bool,
     /// The program does not know where the device is, and takes it for one with hooks at its egress.
     pub not_found: bool,
 }
@@ -96,6 +98,7 @@ fn device(bits: u8) -> DeviceHooks {
         tc_ingress: bits & 2 != 0,
         nf_egress: bits & 4 != 0,
         tc_egress: bits & 8 != 0,
+        takes_frames: bits & 16 != 0,
         not_found: bits & 0x80 != 0,
     }
 }
