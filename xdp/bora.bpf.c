@@ -19,6 +19,7 @@
 #include "maps.h"
 #include "guard.h"
 #include "buffer.h"
+#include "choice.h"
 #include "express.h"
 #include "survey.h"
 
@@ -102,7 +103,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	reason = gate(ctx, p, v6, in, dev);
 	if (reason != REASON_NONE)
 		return pass(count, reason);
-	if (multipath_policy[v6] == POLICY_L4 && has_hash(ctx, in))
+	if (choice_is_linux(ctx, in, dev, v6))
 		return pass(count, BORA_MULTIPATH);
 
 	if (in->path == BORA_PATH_ENGINE) {

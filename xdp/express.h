@@ -76,9 +76,6 @@ static __always_inline bool exceeds_route_mtu(const struct packet *p, bool v6)
 	return mtu && p->l3_length > *mtu;
 }
 
-/* fib_multipath_hash_policy, and one more: 0 means that no route has several paths */
-enum { POLICY_L3 = 1, POLICY_L4, POLICY_INNER, POLICY_FIELDS };
-
 static __always_inline bool is_icmp_error(const struct packet *p, bool v6)
 {
 	__u8 *type = !v6 ? (void *)(p->ip4 + 1) : (void *)(p->ip6 + 1);

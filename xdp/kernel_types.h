@@ -42,8 +42,29 @@ struct hlist_head {
 	struct hlist_node *first;
 };
 
+struct sysctl_fib_multipath_hash_seed {
+	unsigned int user_seed;
+};
+
+struct netns_ipv4 {
+	struct sysctl_fib_multipath_hash_seed sysctl_fib_multipath_hash_seed; /* Linux 6.11 */
+	unsigned int sysctl_fib_multipath_hash_fields;
+	__u8 sysctl_fib_multipath_hash_policy;
+};
+
+struct netns_sysctl_ipv6 {
+	unsigned int multipath_hash_fields;
+	__u8 multipath_hash_policy;
+};
+
+struct netns_ipv6 {
+	struct netns_sysctl_ipv6 sysctl;
+};
+
 struct net {
 	struct ns_common ns;
+	struct netns_ipv4 ipv4;
+	struct netns_ipv6 ipv6;
 	struct netns_nf nf;
 	struct netns_xfrm xfrm;
 	struct hlist_head *dev_index_head;

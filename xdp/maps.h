@@ -83,10 +83,12 @@ struct {
 volatile __u32 route_mtu_count[2];
 
 /*
- * By IP version, IPv4 and IPv6: 0 while no route has several paths, else 1 + fib_multipath_hash_policy;
- * written by Bora (mmap).
+ * By IP version, IPv4 and IPv6: 0 while no route has several paths, else 1 + fib_multipath_hash_policy
+ * as Bora knows it; fib_multipath_hash_fields, and fib_multipath_hash_seed of both. Written by Bora (mmap).
  */
 volatile __u8 multipath_policy[2];
+volatile __u32 multipath_fields[2];
+volatile __u32 multipath_seed;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

@@ -92,6 +92,26 @@ def test_a_hash_that_came_with_the_packet(ways, say):
     net.router.set_sysctl("net/ipv6/fib_multipath_hash_policy", 0)
 
 
+@pytest.mark.parametrize("tier", ["express", "engine"])
+def test_a_new_policy_counts_at_once(ways, tier):
+    """Bora reads sysctls once a second; until then Linux chooses."""
+    net, made = ways, flows(500)
+    expected = {}
+    for policy in (0, 1):
+        set_policy(net, policy)
+        expected[policy] = paths(net, made)
+    assert expected[0] != expected[1]
+    start(net, tier)
+    for policy in (0, 1, 0):
+        before = net.bora.show("drops")["punts"].get("multipath", 0)
+        for version in ("ipv4", "ipv6"):
+            net.router.set_sysctl(f"net/{version}/fib_multipath_hash_policy", policy)
+        same(expected[policy], paths(net, made), made, f"{tier}, policy {policy}, at once")
+        assert net.bora.show("drops")["punts"]["multipath"] > before, "Bora knew already: the test proves nothing"
+        time.sleep(1.5)
+        same(expected[policy], paths(net, made), made, f"{tier}, policy {policy}")
+
+
 def test_a_new_seed_is_followed(ways):
     """net.ipv4.fib_multipath_hash_seed (Linux 6.11) may change at any time."""
     net, made = ways, flows(1000, "plain")

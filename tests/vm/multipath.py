@@ -23,9 +23,18 @@ def flows():
     return multipath.flows(FLOWS)
 
 
+def attach(net, tier):
+    """The first start: where it interrupts a link, Linux forgets the next-hop objects behind it."""
+    net.bora = Bora(net.router, ["r0", "r1"], tier)
+    net.bora.start()
+    net.wait_for_links()
+    net.wait_until_forwarding()
+
+
 def one_path(net, tier, policy):
     """10 000 flows under one hash policy: by Linux, by Bora, and by Linux after kill -9. Bora runs afterwards."""
-    net.bora = net.bora or Bora(net.router, ["r0", "r1"], tier)
+    if net.bora is None:
+        attach(net, tier)
     net.bora.kill()  # the program stays on the ports and passes everything
     multipath.configure(net, gateways)
     multipath.set_policy(net, policy)

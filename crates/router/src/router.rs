@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use bora_fib::{FibStats, PortId};
 use bora_forward::FlowHash;
 use bora_kernel::message::Link;
-use bora_kernel::{Mirror, MirrorConfig};
+use bora_kernel::{HashPolicy, Mirror, MirrorConfig};
 use bora_port::xdp::{Attachment, Counters, Program, Survey, query};
 use bora_worker::Command;
 
@@ -323,7 +323,7 @@ impl Router {
     /// Brings links, settings and guard into the program, the FIB and the workers.
     pub(crate) fn update_ports(&mut self, ask_driver: bool) -> anyhow::Result<()> {
         if ask_driver {
-            let by_ports = self.hash_policies().contains(&Some(1));
+            let by_ports = self.hash_in_use().iter().flatten().any(|hash| hash.0 == 1);
             for port in self.ports.iter_mut().filter(|port| port.has_program()) {
                 port.expose_tags(&self.place);
                 if by_ports {
@@ -388,15 +388,17 @@ impl Router {
         }
         let known = [&hash.0, &hash.1].map(|hash| self.multipath.why_unknown(hash).is_none());
         self.mirror.set_hashed(known);
-        self.program.set_multipath(self.hash_policies());
+        let seed = self.mirror.settings().hash_seed.unwrap_or(0);
+        self.program.set_multipath(self.hash_in_use(), seed);
     }
 
-    /// fib_multipath_hash_policy of IPv4 and IPv6, where some route has several paths.
-    fn hash_policies(&self) -> [Option<u8>; 2] {
+    /// fib_multipath_hash_policy and _fields of IPv4 and IPv6, where some route has several paths.
+    fn hash_in_use(&self) -> [Option<(u8, u32)>; 2] {
         let settings = self.mirror.settings();
-        let policies = [settings.hash4.policy, settings.hash6.policy];
         let in_use = self.mirror.multipath();
-        [0, 1].map(|family| in_use[family].then_some(policies[family]))
+        let of =
+            |family: usize, hash: HashPolicy| in_use[family].then_some((hash.policy, hash.fields));
+        [of(0, settings.hash4), of(1, settings.hash6)]
     }
 
     fn update_addresses(&mut self) -> anyhow::Result<()> {

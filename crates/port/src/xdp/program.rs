@@ -416,11 +416,14 @@ impl Program {
         }
     }
 
-    /// Says by which hash policy flows are divided among paths, IPv4 and IPv6; `None` while no route
-    /// has several.
-    pub fn set_multipath(&mut self, policies: [Option<u8>; 2]) {
+    /// Says how flows are divided among paths, IPv4 and IPv6: fib_multipath_hash_policy, and
+    /// fib_multipath_hash_fields; `None` while no route has several. `seed`: fib_multipath_hash_seed.
+    pub fn set_multipath(&mut self, ways: [Option<(u8, u32)>; 2], seed: u32) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.multipath_policy = policies.map(|policy| policy.map_or(0, |p| p.saturating_add(1)));
+            bss.multipath_fields = ways.map(|way| way.map_or(0, |(_, fields)| fields));
+            bss.multipath_seed = seed;
+            bss.multipath_policy =
+                ways.map(|way| way.map_or(0, |(policy, _)| policy.saturating_add(1)));
         }
     }
 
