@@ -36,7 +36,7 @@ def attach(net, tier):
 
 def one_path(net, tier, policy):
     """10 000 flows under one hash policy: by Linux, by Bora, and by Linux after kill -9. Bora runs afterwards."""
-    if net.bora is None:
+    if net.bora is None or not net.bora.alive():
         attach(net, tier)
     multipath.configure(net, gateways)
     multipath.set_policy(net, policy)
