@@ -4,8 +4,6 @@ import hashlib
 import os
 import shutil
 import sys
-import shutil
-import sys
 from pathlib import Path
 
 from cocotb_tools.runner import get_results, get_runner
