@@ -8,7 +8,7 @@ from lib.traffic import both_families, load
 pytestmark = pytest.mark.alone
 
 CHANGES_PER_SECOND = 100_000
-SECONDS = 6
+SECONDS = 10
 RATE = 10_000
 STRAY = 20  # packets in 100 000 that a busy two-core machine may lose by itself; the numbers are printed
 SYNC_SECONDS = 10

@@ -13,7 +13,7 @@ import pytest
 
 from lib import packets
 from lib.bora import Bora
-from lib.multipath import NET4, NET6, configure, flows, ipv4, key_of, paths, same, set_policy, source4
+from lib.multipath import NET4, NET6, configure, flows, ipv4, key_of, paths, same, set_policy, source4, write_policy
 from lib.port import wait_readable
 
 FLOWS = 5_000  # of each IP version and policy
@@ -68,7 +68,7 @@ def test_every_tier_takes_the_same_path(ways, policy, say):
         net.bora = None
 
 
-def test_a_hash_that_came_with_the_packet(ways, say):
+def test_a_hash_that_came_with_the_packet(ways):
     """Policy 1: Linux takes the hash that the sender made, here to choose among its queues. Bora does not see it, and
     leaves such packets to Linux."""
     net, made = ways, flows(1000, "plain")
@@ -88,8 +88,6 @@ def test_a_hash_that_came_with_the_packet(ways, say):
         same(expected, paths(net, made), made, f"after kill -9 of {tier}")
         net.bora.stop()
         net.bora = None
-    net.router.set_sysctl("net/ipv4/fib_multipath_hash_policy", 0)
-    net.router.set_sysctl("net/ipv6/fib_multipath_hash_policy", 0)
 
 
 @pytest.mark.parametrize("tier", ["express", "engine"])
@@ -104,8 +102,7 @@ def test_a_new_policy_counts_at_once(ways, tier):
     start(net, tier)
     for policy in (0, 1, 0):
         before = net.bora.show("drops")["punts"].get("multipath", 0)
-        for version in ("ipv4", "ipv6"):
-            net.router.set_sysctl(f"net/{version}/fib_multipath_hash_policy", policy)
+        write_policy(net, policy)
         same(expected[policy], paths(net, made), made, f"{tier}, policy {policy}, at once")
         assert net.bora.show("drops")["punts"]["multipath"] > before, "Bora knew already: the test proves nothing"
         time.sleep(1.5)

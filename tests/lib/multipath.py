@@ -178,10 +178,16 @@ def paths(net, made, chunk=200, seconds=60):
     return taken
 
 
-def set_policy(net, policy):
+def write_policy(net, policy):
+    """Linux goes by it at once."""
     for version in ("ipv4", "ipv6"):
         net.router.set_sysctl(f"net/{version}/fib_multipath_hash_fields", FIELDS)
         net.router.set_sysctl(f"net/{version}/fib_multipath_hash_policy", policy)
+
+
+def set_policy(net, policy):
+    """Bora goes by it, too, afterwards."""
+    write_policy(net, policy)
     if net.bora is not None and net.bora.alive():
         time.sleep(1.5)  # sysctls are read once a second
         net.bora.wait_in_sync()

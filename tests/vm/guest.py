@@ -29,7 +29,7 @@ from vm.outage import ForkedSender, Stream  # noqa: E402
 CHECK_SECONDS = 180
 START_SECONDS, RESET_SECONDS = 60, 60
 # A kill or a restart takes no link away and no time to speak of; an attached or detached program may reset the card.
-SILENCE_MS = {"start": 20_000, "kill -9": 3000, "restart": 3000, "SIGTERM": 3000, "stop": 20_000}
+SILENCE_MS = {"start": 20_000, "kill -9": 1500, "restart": 1500, "SIGTERM": 1500, "stop": 20_000}
 MAY_LOSE_LINK = ("start", "stop")
 MULTIPATH_CARDS = ("veth", "virtio", "igb")  # with the engine, which chooses by itself
 # Lines of the kernel's log that tell of a defect. A stalled clock or CPU is the emulation's, not Bora's.

@@ -30,15 +30,15 @@ impl Looks {
 }
 
 impl Port {
-    /// Gives the program back to a driver that has forgotten it; `seen`: packets that the program has
-    /// counted. To be called once a second.
-    pub(crate) fn remind(&mut self, seen: u64, program: &Program) {
+    /// Gives the program back to a driver that has forgotten it. To be called once a second.
+    pub(crate) fn remind(&mut self, program: &Program) {
         let Way::Xdp(attachment) = &self.way else {
             return;
         };
         if attachment.mode() != AttachMode::Driver || !FORGETFUL.contains(&self.driver.as_str()) {
             return;
         }
+        let seen = program.counters(self.id.0).unwrap_or_default().rx_packets;
         let Some(received) = interface::received(&self.name) else {
             return;
         };

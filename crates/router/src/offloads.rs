@@ -20,75 +20,58 @@ impl Port {
         if self.mode() != Some(AttachMode::Driver) || self.link.kind == "veth" {
             return;
         }
-        let refused = self.hidden_tags.is_some();
-        self.hidden_tags = match self.turn_off(&TAGS, refused, "so that XDP sees VLAN tags", place)
-        {
-            Off::Yes => None,
-            Off::Refused => return,
-            Off::No(why) => {
-                let why = format!(
-                    "the card takes VLAN tags out of frames and cannot be told not to ({why}); what \
-                     comes in there is left to Linux"
-                );
-                log::warn!("{}: {why}", self.name);
-                Some(why)
-            }
-        };
+        let known = self.hidden_tags.take();
+        self.hidden_tags = self.turn_off(&TAGS, "so that XDP sees VLAN tags", place, known, |why| {
+            format!(
+                "the card takes VLAN tags out of frames and cannot be told not to ({why}); what \
+                 comes in there is left to Linux"
+            )
+        });
     }
 
     /// Makes Linux hash flows as Bora does, or takes note why it does not. To be called again and again.
     pub(crate) fn refuse_hash(&mut self, place: &Place) {
         let reason = "so that Linux and Bora take the same of several paths";
-        let refused = self.foreign_hash.is_some();
-        self.foreign_hash = match self.turn_off(&[HASH], refused, reason, place) {
-            Off::Yes => None,
-            Off::Refused => return,
-            Off::No(why) => {
-                let why = format!(
-                    "with fib_multipath_hash_policy 1 Linux takes the card's hash of flows, which Bora \
-                     does not see, and the card cannot be told not to make it ({why}): flows may take \
-                     another path when Bora comes or goes"
-                );
-                log::warn!("{}: {why}", self.name);
-                Some(why)
-            }
-        };
+        let known = self.foreign_hash.take();
+        self.foreign_hash = self.turn_off(&[HASH], reason, place, known, |why| {
+            format!(
+                "with fib_multipath_hash_policy 1 Linux takes the card's hash of flows, which Bora \
+                 does not see, and the card cannot be told not to make it ({why}): flows may take \
+                 another path when Bora comes or goes"
+            )
+        });
     }
 
-    /// `refused`: the driver would not do it before, and is not asked again.
+    /// Turns offloads off. Returns what follows from it if the driver will not: `known` if that is known
+    /// already, and it is not asked again; otherwise what `follows` says, which is logged.
     fn turn_off(
         &self,
         offloads: &[&'static str],
-        refused: bool,
         reason: &str,
         place: &Place,
-    ) -> Off {
+        known: Option<String>,
+        follows: impl Fn(&str) -> String,
+    ) -> Option<String> {
         let name = &self.name;
         let on = active(name, offloads).unwrap_or_default(); // no such offloads
         if on.is_empty() {
-            return Off::Yes;
+            return None;
         }
-        if refused {
-            return Off::Refused;
+        if known.is_some() {
+            return known;
         }
         log::info!("{name}: turning off {}, {reason}", on.join(", "));
         place.note_offloads(self.ifindex, &on);
         let error = set(name, &on, false).err();
         let left = active(name, offloads).unwrap_or_default();
         if left.is_empty() {
-            return Off::Yes;
+            return None;
         }
-        let why = error.map(|error| format!(": {error}")).unwrap_or_default();
-        Off::No(format!("{}{why}", left.join(", ")))
+        let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+        let text = follows(&format!("{}{error}", left.join(", ")));
+        log::warn!("{name}: {text}");
+        Some(text)
     }
-}
-
-/// Whether offloads are off now, or which are not and why.
-enum Off {
-    Yes,
-    /// As before.
-    Refused,
-    No(String),
 }
 
 /// Gives an interface back what was turned off.

@@ -413,9 +413,10 @@ impl Port {
     /// Whether its driver takes frames that XDP programs redirect.
     fn takes_frames(&self, survey: &Survey) -> bool {
         let seen = survey.ports.get(usize::from(self.id.0));
-        match self.query.tells {
-            true => self.query.can_redirect,
-            false => seen.is_some_and(|device| device.takes_frames),
+        if self.query.tells {
+            self.query.can_redirect
+        } else {
+            seen.is_some_and(|device| device.takes_frames)
         }
     }
 

@@ -246,7 +246,9 @@ impl Router {
                     engine.close_returned();
                 }
                 self.watch_guard();
-                self.remind_drivers();
+                for port in &mut self.ports {
+                    port.remind(&self.program);
+                }
                 self.fib_pulse.beat(&self.mirror.fib().stats());
             }
             if changes.links || changes.settings || changes.guard || refresh {
@@ -368,13 +370,6 @@ impl Router {
             let total = self.counters(port.id).passed_by("guard");
             let known = self.guarded.entry(port.id).or_default();
             *known = (total, total - known.0);
-        }
-    }
-
-    fn remind_drivers(&mut self) {
-        for port in &mut self.ports {
-            let counters = self.program.counters(port.id.0).unwrap_or_default();
-            port.remind(counters.rx_packets, &self.program);
         }
     }
 
