@@ -22,10 +22,10 @@ COUNT = {4: 900_000, 6: 160_000}
 START_SECONDS = 60  # from the start of Bora to a FIB that equals the kernel's
 FOLLOW_SECONDS = 90  # from the first route written while Bora runs to the same
 SAMPLES = 150
-CHURN_SECONDS = 30
+CHURN_SECONDS = 15
 CHANGES_PER_SECOND = 100_000
 RATE = 10_000
-STRAY = 50  # packets in 300 000 that a busy two-core machine may lose by itself; the numbers are printed
+STRAY = 25  # packets in 150 000 that a busy two-core machine may lose by itself; the numbers are printed
 
 
 def table(family):
