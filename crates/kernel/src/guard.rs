@@ -174,43 +174,45 @@ impl Guard {
         Ok(any)
     }
 
-    /// Looks at everything again; `true` if the report changed.
-    pub(crate) fn evaluate(&mut self, world: &World) -> Result<bool, KernelError> {
+    /// Looks at everything again; `true` if the report changed. What cannot be read is a reason, too.
+    pub(crate) fn evaluate(&mut self, world: &World) -> bool {
         let mut report = GuardReport::default();
         if let Some(netfilter) = &mut self.netfilter {
-            let body = [libc::AF_UNSPEC as u8, 0, 0, 0]; // struct nfgenmsg
-            collect(
-                &mut netfilter.dumps,
-                NFT_GETCHAIN,
-                &body,
-                &mut report,
-                chain,
-            )?;
+            let question = Question {
+                kind: ReasonKind::Netfilter,
+                message: NFT_GETCHAIN,
+                body: &[libc::AF_UNSPEC as u8, 0, 0, 0], // struct nfgenmsg
+            };
+            question.ask(&mut netfilter.dumps, &mut report, chain);
         }
         legacy_tables(&mut report);
-        for family in [libc::AF_INET, libc::AF_INET6] {
-            self.rules(family == libc::AF_INET6, &mut report)?;
+        for v6 in [false, true] {
+            self.rules(v6, &mut report);
         }
         if let Some(xfrm) = &mut self.xfrm {
-            collect(&mut xfrm.dumps, XFRM_GETPOLICY, &[], &mut report, policy)?;
+            let question = Question {
+                kind: ReasonKind::Xfrm,
+                message: XFRM_GETPOLICY,
+                body: &[],
+            };
+            question.ask(&mut xfrm.dumps, &mut report, policy);
         }
+        let question = Question {
+            kind: ReasonKind::Tc,
+            message: libc::RTM_GETQDISC,
+            body: &[0; 20], // struct tcmsg
+        };
         let each = |report: &mut GuardReport, frame: &Frame<'_>| qdisc(report, frame, world);
-        collect(
-            &mut self.route,
-            libc::RTM_GETQDISC,
-            &[0; 20],
-            &mut report,
-            each,
-        )?;
+        question.ask(&mut self.route, &mut report, each);
         masters(world, &mut report);
         let report = report.finish();
         let changed = report != self.report;
         self.report = report;
-        Ok(changed)
+        changed
     }
 
     /// Compares the rules with those of a fresh Linux.
-    fn rules(&mut self, v6: bool, report: &mut GuardReport) -> Result<(), KernelError> {
+    fn rules(&mut self, v6: bool, report: &mut GuardReport) {
         let mut head = [0; 12]; // struct fib_rule_hdr
         head[0] = if v6 { libc::AF_INET6 } else { libc::AF_INET } as u8;
         let mut found = Vec::new();
@@ -223,8 +225,13 @@ impl Guard {
         let dumped = self
             .route
             .dump(libc::RTM_GETRULE, &head, &mut found, Vec::clear, each);
-        if !supported(dumped)? {
-            return Ok(());
+        match supported(dumped) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(text) => {
+                let kind = ReasonKind::Rule;
+                return report.family(v6).push(Reason { kind, text });
+            }
         }
         let mut missing = vec![(0, 255), (32766, 254)];
         if !v6 {
@@ -253,36 +260,43 @@ impl Guard {
                 text,
             });
         }
-        Ok(())
     }
 }
 
-/// Dumps and lets `each` add to the report. Messages that make no sense are logged: what they
-/// would have said cannot be known.
-fn collect(
-    socket: &mut Netlink,
-    kind: u16,
-    body: &[u8],
-    report: &mut GuardReport,
-    each: impl Fn(&mut GuardReport, &Frame<'_>) -> Result<(), Malformed>,
-) -> Result<(), KernelError> {
-    let before = report.clone();
-    let restart = |report: &mut GuardReport| *report = before.clone();
-    let each = |report: &mut GuardReport, frame: Frame<'_>| {
-        if let Err(e) = each(report, &frame) {
-            report.both(
-                ReasonKind::Netfilter,
-                format!("message type {}: {e}", frame.kind),
-            );
-        }
-    };
-    supported(socket.dump(kind, body, report, restart, each)).map(drop)
+/// A dump to ask for, and the kind of reason it is if nobody understands the answer.
+struct Question<'a> {
+    kind: ReasonKind,
+    message: u16,
+    body: &'a [u8],
 }
 
-/// A kernel without the subsystem refuses the dump: nothing to guard.
-fn supported(dumped: Result<(), KernelError>) -> Result<bool, KernelError> {
+impl Question<'_> {
+    /// Asks, and lets `each` add to the report.
+    fn ask(
+        self,
+        socket: &mut Netlink,
+        report: &mut GuardReport,
+        each: impl Fn(&mut GuardReport, &Frame<'_>) -> Result<(), Malformed>,
+    ) {
+        let before = report.clone();
+        let restart = |report: &mut GuardReport| *report = before.clone();
+        let each = |report: &mut GuardReport, frame: Frame<'_>| {
+            if let Err(e) = each(report, &frame) {
+                report.both(self.kind, format!("message type {}: {e}", frame.kind));
+            }
+        };
+        let dumped = socket.dump(self.message, self.body, report, restart, each);
+        if let Err(text) = supported(dumped) {
+            report.both(self.kind, text);
+        }
+    }
+}
+
+/// A kernel without the subsystem refuses the dump: nothing to guard. Otherwise, what one dump missed
+/// shows in the next, a second later.
+fn supported(dumped: Result<bool, KernelError>) -> Result<bool, String> {
     match dumped {
-        Ok(()) => Ok(true),
+        Ok(_) => Ok(true),
         Err(KernelError::Dump { source, .. })
             if matches!(
                 source.raw_os_error(),
@@ -291,7 +305,7 @@ fn supported(dumped: Result<(), KernelError>) -> Result<bool, KernelError> {
         {
             Ok(false)
         }
-        Err(e) => Err(e),
+        Err(e) => Err(e.to_string()),
     }
 }
 
@@ -501,6 +515,24 @@ fn masters(world: &World, report: &mut GuardReport) {
                 ReasonKind::Master,
                 format!("{} belongs to {master}", link.name),
             );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_a_reason() {
+        let mut guard = Guard::open().unwrap();
+        guard.route = crate::socket::deaf();
+        guard.evaluate(&World::default());
+        for reasons in [&guard.report.v4, &guard.report.v6] {
+            for kind in [ReasonKind::Rule, ReasonKind::Tc] {
+                let unread = |r: &&Reason| r.kind == kind && r.text.starts_with("cannot read");
+                assert_eq!(reasons.iter().filter(unread).count(), 1, "{reasons:?}");
+            }
         }
     }
 }

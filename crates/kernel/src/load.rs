@@ -18,11 +18,16 @@ use crate::world::World;
 /// Attribute types of filters: the device of a neighbour, the device of a route.
 const NDA_IFINDEX: u16 = 8;
 const RTA_OIF: u16 = libc::RTA_OIF;
+/// Devices whose routes are compared one device at a time, each at the cost of a walk through the
+/// tables; more are cheaper all at once.
+const ONE_BY_ONE: usize = 4;
 
 /// Where dumps are read from, and how many of their messages made no sense.
 pub(crate) struct Loader {
-    socket: Netlink,
+    pub(crate) socket: Netlink,
     pub(crate) decode_errors: u64,
+    /// Changes overtook a dump of the last reconciliation.
+    pub(crate) overtaken: bool,
 }
 
 impl Loader {
@@ -32,6 +37,7 @@ impl Loader {
         Ok(Self {
             socket,
             decode_errors: 0,
+            overtaken: false,
         })
     }
 
@@ -43,6 +49,7 @@ impl Loader {
         stale: &Stale,
     ) -> Result<usize, KernelError> {
         let mut differences = 0;
+        self.overtaken = false;
         if stale.all {
             differences += self.links(model)?;
             model.reread_settings();
@@ -51,18 +58,24 @@ impl Loader {
         if stale.all || stale.objects {
             differences += self.objects(model)?;
         }
-        if stale.all || stale.routes {
-            if stale.all {
-                differences += self.neighbours(model, None)?;
-            }
-            return Ok(differences + self.routes(model, None)?);
+        let all_neighbours = stale.all || stale.devices.len() > ONE_BY_ONE;
+        let all_routes = all_neighbours || stale.routes;
+        if all_neighbours {
+            differences += self.neighbours(model, None)?;
+        }
+        if all_routes {
+            differences += self.routes(model, None)?;
         }
         for &device in &stale.devices {
-            if model.world.links.contains_key(&device) {
-                differences += self.neighbours(model, Some(device))?;
-                differences += self.routes(model, Some(device))?;
-            } else {
+            if !model.world.links.contains_key(&device) {
                 differences += model.drop_device(device);
+                continue;
+            }
+            if !all_neighbours {
+                differences += self.neighbours(model, Some(device))?;
+            }
+            if !all_routes {
+                differences += self.routes(model, Some(device))?;
             }
         }
         Ok(differences)
@@ -80,8 +93,10 @@ impl Loader {
             Ok(message) => found.extend(pick(message)),
             Err(e) => note(errors, frame.kind, e),
         };
-        self.socket
+        let whole = self
+            .socket
             .dump(kind, request, &mut found, Vec::clear, each)?;
+        self.overtaken |= !whole;
         Ok(found)
     }
 
@@ -228,8 +243,16 @@ impl Loader {
                 Err(e) => note(errors, frame.kind, e),
             }
         };
-        self.socket
-            .dump(libc::RTM_GETROUTE, &request, &mut state, restart, each)?;
+        let dumped = self
+            .socket
+            .dump(libc::RTM_GETROUTE, &request, &mut state, restart, each);
+        match dumped {
+            Ok(whole) => self.overtaken |= !whole,
+            Err(error) => {
+                restart(&mut state);
+                return Err(error);
+            }
+        }
         Ok(state.0)
     }
 }

@@ -23,6 +23,9 @@ use crate::world::{LocalAddresses, Port};
 
 /// How long events may gather before a reconciliation: one event rarely comes alone.
 const SETTLE: Duration = Duration::from_millis(50);
+/// How long a reconciliation that did not come to its end waits before it is repeated: twice as long
+/// each time, from the first to the second.
+const REPEAT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// How long after its time an IPv6 route is looked at: well past the kernel's clock tick, because
 /// a route that has exactly no time left looks like one that has no end.
 const EXPIRED: Duration = Duration::from_millis(50);
@@ -123,6 +126,8 @@ pub struct Mirror {
     wakeup: Arc<OwnedFd>,
     /// When the pending reconciliation is due.
     due: Option<Instant>,
+    /// How long the next one waits at least.
+    pause: Duration,
     /// When an IPv6 route expires.
     expiry: Option<Instant>,
     next_tick: Instant,
@@ -180,6 +185,7 @@ impl Mirror {
             events,
             wakeup: Arc::new(wakeup),
             due: None,
+            pause: Duration::ZERO,
             expiry: None,
             next_tick: Instant::now() + TICK,
             more: false,
@@ -195,7 +201,8 @@ impl Mirror {
             ..Stale::default()
         };
         mirror.reconcile()?;
-        mirror.guard.evaluate(&mirror.model.world)?;
+        mirror.model.sync();
+        mirror.guard.evaluate(&mirror.model.world);
         let Model { world, hops, .. } = &mirror.model;
         // what a killed predecessor asked for
         let keep = |device, address| hops.is_gateway(device, address);
@@ -208,21 +215,22 @@ impl Mirror {
     /// Says which interfaces are Bora's ports, by interface index. Replaces what was said before.
     ///
     /// # Errors
-    /// [`KernelError::Dump`] if the guard cannot look at the new ports.
+    /// [`KernelError::Wait`].
     pub fn set_ports(&mut self, ports: BTreeMap<u32, Port>) -> Result<(), KernelError> {
         self.model.set_ports(ports);
         self.resolve()?;
         self.model.sync();
-        self.guard.evaluate(&self.model.world)?;
+        self.guard.evaluate(&self.model.world);
         self.update_status();
         Ok(())
     }
 
     /// Waits for events, at most `timeout`, and brings the FIB up to date. Call it in a loop; it
-    /// comes back early, also without changes, whenever there was something to do.
+    /// comes back early, also without changes, whenever there was something to do. What the kernel
+    /// does not let us read is read again later; until then [`Self::status`] says so.
     ///
     /// # Errors
-    /// [`KernelError::Wait`], [`KernelError::Dump`].
+    /// [`KernelError::Wait`]: there will be no more events.
     pub fn poll(&mut self, timeout: Duration) -> Result<Changes, KernelError> {
         self.wait(timeout)?;
         let before = (
@@ -232,7 +240,8 @@ impl Mirror {
         self.read_events()?;
         let guard_events = self.guard.drain()?;
         if self.is_due() {
-            self.reconcile()?;
+            // it says why by itself, and is repeated
+            let _ = self.reconcile();
             self.read_events()?; // those that came during the dump, before anybody sees its result
         }
         let tick = Instant::now() >= self.next_tick;
@@ -246,7 +255,7 @@ impl Mirror {
         self.resolve()?;
         let fib = self.model.sync();
         let guard = (tick || guard_events || noticed.guard || noticed.links)
-            && self.guard.evaluate(&self.model.world)?;
+            && self.guard.evaluate(&self.model.world);
         self.schedule();
         self.update_status();
         Ok(Changes {
@@ -391,7 +400,7 @@ impl Mirror {
         if self.model.stale.is_empty() {
             self.due = None;
         } else if self.due.is_none() {
-            self.due = Some(now + SETTLE);
+            self.due = Some(now + SETTLE.max(self.pause));
         }
         if let Some(left) = self.model.next_expiry.take() {
             let at = now + Duration::from_millis(u64::from(left) * 10) + EXPIRED;
@@ -399,32 +408,61 @@ impl Mirror {
         }
     }
 
+    /// Compares what is stale with the kernel; what that fails for, or what changes overtook, stays stale.
     fn reconcile(&mut self) -> Result<(), KernelError> {
         let start = Instant::now();
         self.due = None;
         let stale = std::mem::take(&mut self.model.stale);
-        let differences = self.loader.reconcile(&mut self.model, &stale)?;
+        let reason = stale.reason;
+        let compared = self.loader.reconcile(&mut self.model, &stale);
+        let failure = match &compared {
+            Err(error) => Some(error.to_string()),
+            Ok(_) if self.loader.overtaken => Some("changes overtook it".into()),
+            Ok(_) => None,
+        };
         // what the dumps showed needs no second look, except devices that just appeared in them
         let found = std::mem::take(&mut self.model.stale);
-        if !stale.all {
+        if failure.is_some() {
+            self.model.stale.add(stale);
+        } else if !stale.all {
             self.model.stale = found;
             self.model.stale.objects &= !stale.objects;
         }
-        self.model.sync();
-        self.counters.reconciliations += 1;
         let took = start.elapsed();
-        log::debug!(
-            "reconciled ({}): {differences} differences, {took:?}",
-            stale.reason
-        );
-        self.last = Some(Reconciliation {
+        self.pause = if failure.is_some() {
+            (2 * self.pause).clamp(REPEAT[0], REPEAT[1])
+        } else {
+            took // so that comparisons take at most half of the time
+        };
+        let differences = *compared.as_ref().unwrap_or(&0);
+        self.remember(Reconciliation {
             at: SystemTime::now(),
             took,
-            reason: stale.reason,
+            reason,
             differences,
+            failure,
         });
         self.schedule();
-        Ok(())
+        compared.map(drop)
+    }
+
+    fn remember(&mut self, done: Reconciliation) {
+        self.counters.reconciliations += 1;
+        let (reason, differences, took) = (done.reason, done.differences, done.took);
+        log::debug!("reconciled ({reason}): {differences} differences, {took:?}");
+        let failed = |last: &Reconciliation| last.failure.is_some();
+        match &done.failure {
+            Some(why) if !self.last.as_ref().is_some_and(failed) => {
+                log::warn!(
+                    "cannot compare the FIB with the kernel's tables: {why}; it is tried again"
+                );
+            }
+            None if self.last.as_ref().is_some_and(failed) => {
+                log::info!("the FIB could be compared with the kernel's tables again");
+            }
+            _ => {}
+        }
+        self.last = Some(done);
     }
 
     fn tick(&mut self) {
@@ -490,5 +528,41 @@ impl Mirror {
     /// What must stay with the kernel.
     pub fn guard(&self) -> &GuardReport {
         self.guard.report()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn poll_until(mirror: &mut Mirror, what: &str, done: impl Fn(&Mirror) -> bool) {
+        let start = Instant::now();
+        while !done(mirror) {
+            assert!(start.elapsed() < Duration::from_secs(10), "{what}");
+            mirror.poll(Duration::from_millis(20)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_dump_that_fails_is_repeated() {
+        let (fib, _readers) = bora_fib::new(bora_fib::FibConfig::default()).unwrap();
+        let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
+        let mut deaf = crate::socket::deaf();
+        std::mem::swap(&mut deaf, &mut mirror.loader.socket);
+        mirror.model.stale.all = true;
+        mirror.model.stale.reason = "a test";
+        let failed = |mirror: &Mirror| {
+            mirror
+                .last
+                .as_ref()
+                .is_some_and(|last| last.failure.is_some())
+        };
+        poll_until(&mut mirror, "the dump did not fail", failed);
+        assert!(!mirror.status().in_sync && mirror.model.stale.all);
+        std::mem::swap(&mut deaf, &mut mirror.loader.socket);
+        poll_until(&mut mirror, "not repeated", |mirror| {
+            mirror.status().in_sync
+        });
+        assert!(!failed(&mirror));
     }
 }

@@ -34,6 +34,15 @@ impl Stale {
         !self.all && !self.routes && !self.objects && self.devices.is_empty()
     }
 
+    /// Puts off what could not be compared now.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.all |= other.all;
+        self.routes |= other.routes;
+        self.objects |= other.objects;
+        self.devices.extend(other.devices);
+        self.reason = other.reason;
+    }
+
     fn device(&mut self, device: u32, reason: &'static str) {
         self.devices.insert(device);
         self.reason = reason;

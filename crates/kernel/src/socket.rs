@@ -2,8 +2,10 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use netlink_sys::{Socket, SocketAddr};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::error::KernelError;
 use crate::message::{Frame, Frames, NLMSG_HEADER};
@@ -11,8 +13,10 @@ use crate::message::{Frame, Frames, NLMSG_HEADER};
 /// More than the kernel puts into one datagram (32 KiB), so that none is cut.
 const READ: usize = 64 << 10;
 /// How often a dump that changes overtook is repeated. Under a storm of changes it never comes
-/// out clean; the events that tell of them are waiting in the other socket anyway.
+/// out whole.
 const ATTEMPTS: u32 = 3;
+/// How long the kernel may take for its next answer; it waits for its own locks.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What reading events came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,7 @@ impl Netlink {
         if force.is_err() {
             socket.set_rx_buf_sz(receive_buffer as u32).map_err(open)?;
         }
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(|e| open(e.into()))?;
         if protocol == libc::NETLINK_ROUTE {
             // filters of dumps are refused instead of ignored where the kernel lacks them
             socket.set_netlink_get_strict_chk(true).map_err(open)?;
@@ -84,7 +89,8 @@ impl Netlink {
     }
 
     /// Asks for a dump and hands each message over. When changes overtook the dump it starts
-    /// again with `restart`, a few times.
+    /// again with `restart`, a few times; `false`: they overtook it each time, and something may be
+    /// missing.
     pub(crate) fn dump<S>(
         &mut self,
         kind: u16,
@@ -92,25 +98,25 @@ impl Netlink {
         state: &mut S,
         mut restart: impl FnMut(&mut S),
         mut each: impl FnMut(&mut S, Frame<'_>),
-    ) -> Result<(), KernelError> {
+    ) -> Result<bool, KernelError> {
         let what = self.what;
         let failed = |source| KernelError::Dump { what, source };
         for _ in 0..ATTEMPTS {
             restart(state);
             self.request(kind, request).map_err(failed)?;
             match self.answers(state, &mut each) {
-                Ok(true) => break,
+                Ok(true) => return Ok(true),
                 Ok(false) => {}
                 // the device that was asked about has gone, and all of it with it
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
                     restart(state);
-                    break;
+                    return Ok(true);
                 }
                 Err(e) => return Err(failed(e)),
             }
             log::debug!("the dump of {what} was overtaken by changes");
         }
-        Ok(())
+        Ok(false)
     }
 
     fn request(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
@@ -181,4 +187,10 @@ impl AsFd for Netlink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// A socket that nobody answers on.
+#[cfg(test)]
+pub(crate) fn deaf() -> Netlink {
+    Netlink::open(libc::NETLINK_USERSOCK, 0, 1 << 16, "anything").unwrap()
 }

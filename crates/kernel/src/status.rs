@@ -61,6 +61,8 @@ pub struct Reconciliation {
     pub reason: &'static str,
     /// Prefixes that turned out different from what the events had told.
     pub differences: usize,
+    /// Why it has to be repeated.
+    pub failure: Option<String>,
 }
 
 /// Routes left to the kernel for one reason.

@@ -4,6 +4,8 @@ mod common;
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bora_fib::{NextHop, PortId, PuntReason};
@@ -22,25 +24,28 @@ fn port(router: &Router, address: &str) -> Option<PortId> {
     }
 }
 
-/// Adds `count` routes with one process.
-fn burst(count: u32, verb: &str) {
-    let mut batch = Command::new("ip")
+/// Has one `ip` process do all this.
+fn batch(lines: &str) {
+    let mut ip = Command::new("ip")
         .args(["-batch", "-"])
         .stdin(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut input = batch.stdin.take().unwrap();
-    for n in 0..count {
-        writeln!(
-            input,
-            "route {verb} 20.{}.{}.0/24 via 10.0.0.2",
-            n >> 8,
-            n & 255
-        )
+    ip.stdin
+        .take()
+        .unwrap()
+        .write_all(lines.as_bytes())
         .unwrap();
-    }
-    drop(input);
-    assert!(batch.wait().unwrap().success());
+    assert!(ip.wait().unwrap().success());
+}
+
+/// Adds or deletes `count` routes with one process.
+fn burst(count: u32, verb: &str) {
+    let line = |n: u32| {
+        let (high, low) = (n >> 8, n & 255);
+        format!("route {verb} 20.{high}.{low}.0/24 via 10.0.0.2\n")
+    };
+    batch(&(0..count).map(line).collect::<String>());
 }
 
 #[test]
@@ -210,6 +215,55 @@ fn last_address_removed() {
     });
 }
 
+/// IPv4 routes go without a word with their preferred source: only a comparison shows it, and the caller,
+/// who has more to do when the FIB changes, hears of it as of any other change.
+#[test]
+fn what_a_comparison_changes_is_told() {
+    with_router(|router| {
+        run("ip addr add 10.0.1.99/24 dev r1");
+        run("ip route add 10.2.0.0/16 via 10.0.1.2 src 10.0.1.99");
+        router.check();
+        run("ip addr del 10.0.1.99/24 dev r1");
+        let start = Instant::now();
+        let mut changes = 0;
+        while !is_punt(router, "10.2.0.1", PuntReason::NoRoute) {
+            assert!(start.elapsed() < Duration::from_secs(2), "nobody looked");
+            changes = router.mirror.poll(Duration::from_millis(10)).unwrap().fib;
+        }
+        assert!(changes > 0, "the FIB changed behind the caller's back");
+    });
+}
+
+/// Many devices that change together are compared together.
+#[test]
+fn many_links_flap() {
+    const LINKS: u32 = 40;
+    with_router(|router| {
+        let each = |what: &str| {
+            let lines = (0..LINKS).map(|n| what.replace('%', &n.to_string()) + "\n");
+            batch(&lines.collect::<String>());
+        };
+        each("link add d% type veth peer name e%");
+        each("addr add 10.9.%.1/24 dev d%");
+        each("link set e% up");
+        each("link set d% up");
+        each("route add 20.%.0.0/16 via 10.9.%.2");
+        router.check();
+        let before = router.mirror.status().reconciliations;
+        each("link set d% down");
+        router.check();
+        for n in 0..LINKS {
+            assert!(is_punt(router, &format!("20.{n}.0.1"), PuntReason::NoRoute));
+        }
+        each("link set d% up");
+        router.check();
+        let compared = router.mirror.status().reconciliations - before;
+        assert!(compared < 30, "{compared} comparisons for {LINKS} links");
+        each("link del d%");
+        router.check();
+    });
+}
+
 #[test]
 fn mtu_ports_and_new_links() {
     with_router(|router| {
@@ -272,6 +326,52 @@ fn overflow_recovers() {
         burst(3000, "del");
         router.check();
         assert!(router.mirror.fib().len4() < 100);
+    });
+}
+
+/// Linux starts a dump of next-hop objects again and again while they change; what the last one missed is
+/// found afterwards.
+#[test]
+fn a_storm_overtakes_dumps() {
+    const OBJECTS: u32 = 4000;
+    with_router(|router| {
+        let lines = |verb: &str, from: u32, to: u32| -> String {
+            let line = |id: u32| match verb {
+                "add" => format!("nexthop add id {id} via 10.0.0.2 dev r0\n"),
+                _ => format!("nexthop del id {id}\n"),
+            };
+            (from..to).map(line).collect()
+        };
+        batch(&lines("add", 1, OBJECTS));
+        router.check();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopping, again) = (stop.clone(), lines("add", OBJECTS, OBJECTS + 1000));
+        let again = again + &lines("del", OBJECTS, OBJECTS + 1000);
+        let namespace = router.net.enter();
+        let storm = std::thread::spawn(move || {
+            namespace();
+            while !stopping.load(Relaxed) {
+                batch(&again);
+            }
+        });
+        let start = Instant::now();
+        let overtaken = |router: &Router| {
+            let last = router.mirror.status().last_reconciliation;
+            last.is_some_and(|last| last.failure.is_some())
+        };
+        while !overtaken(router) {
+            assert!(
+                start.elapsed() < Duration::from_secs(8),
+                "that was no storm"
+            );
+            router.mirror.poll(Duration::from_millis(10)).unwrap();
+        }
+        assert!(!router.mirror.status().in_sync);
+        stop.store(true, Relaxed);
+        storm.join().unwrap();
+        run("ip nexthop flush");
+        router.check();
+        assert!(!overtaken(router) && router.mirror.status().kernel_next_hops == 0);
     });
 }
 

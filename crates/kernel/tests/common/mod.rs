@@ -66,6 +66,15 @@ impl Net {
         net
     }
 
+    /// Brings the thread that calls it into the router's namespace.
+    pub(crate) fn enter(&self) -> impl FnOnce() + Send + 'static {
+        let namespace = std::fs::File::open(format!("/run/netns/{}", self.router)).unwrap();
+        move || {
+            let kind = Some(LinkNameSpaceType::Network);
+            move_into_link_name_space(namespace.as_fd(), kind).unwrap();
+        }
+    }
+
     /// Sets the links up, from inside the router's namespace.
     fn links(&self) {
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
@@ -115,9 +124,7 @@ pub(crate) fn with_config(config: MirrorConfig, test: impl FnOnce(&mut Router) +
     let _ = env_logger::builder().is_test(true).try_init();
     let body = move || {
         let net = Net::new();
-        let path = format!("/run/netns/{}", net.router);
-        let namespace = std::fs::File::open(path).unwrap();
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        net.enter()();
         net.links();
         let (fib, _) = bora_fib::new(FibConfig::default()).unwrap();
         let mut mirror = Mirror::open(config, fib).unwrap();
