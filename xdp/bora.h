@@ -8,6 +8,8 @@
 
 #define BORA_MAX_PORTS 256
 #define BORA_MAX_QUEUES 128 /* receive queues a port that have sockets: the stride of the XSK map */
+#define BORA_MAX_ROUTE_MTUS 65536 /* routes with an MTU of their own, of each IP version */
+#define BORA_MTUS_UNKNOWN 0xffffffff /* in place of their number: there are more */
 
 /* What a port does with plain transit traffic. */
 enum bora_path {

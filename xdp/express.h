@@ -159,6 +159,8 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
 		return pass(count, BORA_SOURCE_CHECK);
 
+	if (route_mtu_count[v6] == BORA_MTUS_UNKNOWN)
+		return pass(count, BORA_GUARD);
 	if (exceeds_route_mtu(p, v6))
 		return pass(count, BORA_TOO_BIG);
 

@@ -64,7 +64,7 @@ struct route_key {
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, BORA_MAX_ROUTE_MTUS);
 	__type(key, struct route_key);
 	__type(value, __u32); /* octets */
 } route_mtus SEC(".maps");
@@ -75,11 +75,11 @@ struct route_key6 {
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, BORA_MAX_ROUTE_MTUS);
 	__type(key, struct route_key6);
 	__type(value, __u32); /* octets */
 } route_mtus6 SEC(".maps");
-/* How many there are, IPv4 and IPv6; written by Bora (mmap). */
+/* How many there are, IPv4 and IPv6, or BORA_MTUS_UNKNOWN; written by Bora (mmap). */
 volatile __u32 route_mtu_count[2];
 
 /*

@@ -286,6 +286,30 @@ def test_confirmed_stays(start, tmp_path):
     assert "budget = 300" in saved(net)
 
 
+@pytest.mark.parametrize("given", ["the new file", "another file"])
+def test_a_restart_confirms_nothing(start, tmp_path, given):
+    """Killed and started again with what is not confirmed, Bora goes back in time. Another file is the operator's word."""
+    net = start(ENGINE + TWO)
+    before, changed = saved(net), ENGINE + THREE + "[workers]\nbudget = 9\n"
+    apply(net, tmp_path, changed, "--confirm", "4")
+    deadline = time.monotonic() + 4
+    net.bora.kill()
+    if given == "another file":
+        written(tmp_path, ENGINE + THREE)
+    net.bora.start()
+    assert ports(net) == ["r0", "r1", "r2"]
+    time.sleep(deadline - time.monotonic() + 0.5)
+    if given == "the new file":
+        assert saved(net) == before and "not confirmed; going back" in net.bora.output()
+    else:
+        assert ports(net) == ["r0", "r1", "r2"] and "budget = 300" in saved(net)
+    late = net.router.exec(binary(), "confirm", check=False)
+    assert late.returncode == 1 and "nothing waits" in late.stderr
+    net.bora.stop()
+    net.bora.start()
+    assert "going back" not in net.bora.output()
+
+
 def test_dry_run_changes_nothing(start, tmp_path):
     """The list is the same, and nothing is done."""
     net = start(ENGINE + TWO)

@@ -16,8 +16,10 @@ NETLINK_ROUTE = 0
 RTM_NEWROUTE, RTM_DELROUTE = 24, 25
 NLM_F_REQUEST, NLM_F_REPLACE, NLM_F_CREATE = 1, 0x100, 0x400
 NLMSG_ERROR = 2
-RTA_DST, RTA_GATEWAY, RTA_PRIORITY = 1, 5, 6
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_METRICS = 1, 4, 5, 6, 8
+RTAX_MTU = 2
 RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST = 254, 4, 0, 1
+RT_TABLE_LOCAL, RT_SCOPE_HOST, RTN_LOCAL, LOOPBACK = 255, 254, 2, 1
 IPV6_METRIC = 1024
 BATCH_BYTES = 30_000
 
@@ -32,15 +34,27 @@ def _attribute(kind, data):
     return struct.pack("HH", 4 + len(data), kind) + data + bytes(-len(data) % 4)
 
 
-def message(kind, prefix, length, gateway):
+def message(kind, prefix, length, gateway, mtu=None):
     """One RTM_NEWROUTE or RTM_DELROUTE. `prefix` and `gateway` are packed addresses of one family."""
+    way = _attribute(RTA_GATEWAY, gateway)
+    if len(prefix) == 16:
+        way += _attribute(RTA_PRIORITY, struct.pack("I", IPV6_METRIC))
+    if mtu is not None:
+        way += _attribute(RTA_METRICS, _attribute(RTAX_MTU, struct.pack("I", mtu)))
+    return _message(kind, prefix, length, (RT_TABLE_MAIN, RT_SCOPE_UNIVERSE, RTN_UNICAST), way)
+
+
+def local_message(kind, address):
+    """The same for an address that is to be the router's own."""
+    way = _attribute(RTA_OIF, struct.pack("I", LOOPBACK))
+    return _message(kind, address, 8 * len(address), (RT_TABLE_LOCAL, RT_SCOPE_HOST, RTN_LOCAL), way)
+
+
+def _message(kind, prefix, length, what, way):
+    table, scope, route_type = what
     family = socket.AF_INET if len(prefix) == 4 else socket.AF_INET6
-    body = struct.pack(
-        "BBBBBBBBI", family, length, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST, 0
-    )
-    body += _attribute(RTA_DST, prefix) + _attribute(RTA_GATEWAY, gateway)
-    if family == socket.AF_INET6:
-        body += _attribute(RTA_PRIORITY, struct.pack("I", IPV6_METRIC))
+    body = struct.pack("BBBBBBBBI", family, length, 0, 0, table, RTPROT_STATIC, scope, route_type, 0)
+    body += _attribute(RTA_DST, prefix) + way
     flags = NLM_F_REQUEST | (NLM_F_CREATE | NLM_F_REPLACE if kind == RTM_NEWROUTE else 0)
     return struct.pack("IHHII", 16 + len(body), kind, flags, 0, 0) + body
 

@@ -421,6 +421,7 @@ impl Router {
                 ));
             }
         }
+        lines.extend(self.told.lacks().cloned());
         for (family, hash) in [("IPv4", &self.hash.0), ("IPv6", &self.hash.1)] {
             if let Some(why) = self.multipath.why_unknown(hash) {
                 lines.push(format!(

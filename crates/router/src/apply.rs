@@ -1,10 +1,13 @@
 //! `bora apply`: another configuration for a running Bora, all of it or nothing.
 
-use std::time::{Duration, Instant};
+use std::fs;
+use std::time::Duration;
 
-use serde::Deserialize;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 
 use crate::config::{Action, File, diff};
+use crate::place::Place;
 use crate::report::ApplyReport;
 use crate::router::Router;
 use crate::spec::PortSpec;
@@ -23,11 +26,48 @@ pub struct ApplyOptions {
 /// Longest time to confirm, seconds.
 const LONGEST: u64 = 24 * 60 * 60;
 
-/// An apply that is taken back unless it is confirmed.
-#[derive(Debug)]
+/// An apply that is taken back unless it is confirmed. A file keeps it: a restart confirms nothing.
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Unconfirmed {
+    /// When its time is over, ms since the machine started.
+    due: u64,
     before: File,
-    due: Instant,
+    after: File,
+}
+
+impl Unconfirmed {
+    fn new(before: File, after: File, seconds: u64, place: &Place) -> Self {
+        let due = uptime() + 1000 * seconds;
+        let new = Self { due, before, after };
+        let text = toml::to_string(&new).map_err(anyhow::Error::from);
+        let written = text.and_then(|text| Ok(fs::write(place.unconfirmed(), text)?));
+        if let Err(error) = written {
+            log::warn!("a restart will take the apply for confirmed: {error}");
+        }
+        new
+    }
+
+    /// What a Bora before this one applied, if this one was started with that configuration. Who
+    /// starts it with another one has decided already.
+    pub(crate) fn of_predecessor(started_with: &File, place: &Place) -> Option<Self> {
+        let text = fs::read_to_string(place.unconfirmed()).ok()?;
+        let known = toml::from_str::<Self>(&text).ok();
+        let known = known.filter(|known| diff(started_with, &known.after).is_empty());
+        if known.is_none() {
+            forget(place);
+        }
+        known
+    }
+}
+
+fn forget(place: &Place) {
+    let _ = fs::remove_file(place.unconfirmed()); // it may be gone
+}
+
+/// Milliseconds since the machine started, those that it slept included.
+fn uptime() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
 }
 
 impl Router {
@@ -69,10 +109,9 @@ impl Router {
         }
         let before = self.file.clone();
         self.carry_out(new, actions).map_err(text)?;
-        self.unconfirmed = report.confirm_seconds.map(|seconds| Unconfirmed {
-            before,
-            due: Instant::now() + Duration::from_secs(seconds),
-        });
+        self.unconfirmed = report
+            .confirm_seconds
+            .map(|seconds| Unconfirmed::new(before, new.clone(), seconds, &self.place));
         Ok(report)
     }
 
@@ -95,6 +134,7 @@ impl Router {
 
     /// Keeps what was applied.
     pub(crate) fn confirm(&mut self) -> Result<(), String> {
+        forget(&self.place);
         match self.unconfirmed.take() {
             Some(_) => Ok(()),
             None => Err("nothing waits to be confirmed".into()),
@@ -103,8 +143,8 @@ impl Router {
 
     /// How long until an unconfirmed apply is taken back.
     pub(crate) fn confirmation_due(&self) -> Option<Duration> {
-        let unconfirmed = self.unconfirmed.as_ref()?;
-        Some(unconfirmed.due.saturating_duration_since(Instant::now()))
+        let due = self.unconfirmed.as_ref()?.due;
+        Some(Duration::from_millis(due.saturating_sub(uptime())))
     }
 
     /// Takes an apply back whose time is over.
@@ -115,6 +155,7 @@ impl Router {
         let Some(Unconfirmed { before, .. }) = self.unconfirmed.take() else {
             return;
         };
+        forget(&self.place);
         log::warn!("the apply was not confirmed; going back");
         let actions = diff(&self.file, &before);
         if let Err(error) = self.carry_out(&before, actions) {

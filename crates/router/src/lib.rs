@@ -22,6 +22,7 @@ mod report;
 mod router;
 mod rules;
 mod spec;
+mod told;
 mod topology;
 mod totals;
 mod twin;

@@ -98,6 +98,11 @@ impl Place {
         Ok(Pins(fd))
     }
 
+    /// What is to be taken back unless somebody confirms it.
+    pub(crate) fn unconfirmed(&self) -> PathBuf {
+        self.directory.join("unconfirmed.toml")
+    }
+
     /// Notes that a TAP twin is ours to remove.
     pub(crate) fn add_twin(&self, name: &str) {
         if let Err(error) = fs::write(self.twin(name), "") {

@@ -1,7 +1,6 @@
 //! One running Bora: starts it, keeps it in step with Linux, answers for it, ends it.
 
-use std::collections::{BTreeMap, HashSet};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::{Duration, Instant};
@@ -27,6 +26,7 @@ use crate::place::{Pins, Place};
 use crate::ports::{self, Port};
 use crate::rules::{self, CompiledRules};
 use crate::spec::PortSpec;
+use crate::told::Told;
 use crate::twin::{Twin, remove_leftovers};
 
 /// How long the control loop waits for events and calls before it says that it is well.
@@ -81,10 +81,7 @@ pub struct Router {
     pub(crate) ports: Vec<Port>,
     pub(crate) engine: Option<Engine>,
     pub(crate) keeper: Option<Keeper>,
-    /// Addresses the XDP program knows as the router's own.
-    own: HashSet<IpAddr>,
-    /// Route MTUs the XDP program knows.
-    mtus: BTreeMap<(IpAddr, u8), u32>,
+    pub(crate) told: Told,
     pub(crate) multipath: Multipath,
     pub(crate) hash: (FlowHash, FlowHash),
     refreshed: Instant,
@@ -182,6 +179,7 @@ impl Router {
             }
         };
         let mut router = Self {
+            unconfirmed: Unconfirmed::of_predecessor(&file, &place),
             file,
             config,
             place,
@@ -191,8 +189,7 @@ impl Router {
             ports,
             engine,
             keeper: None,
-            own: HashSet::new(),
-            mtus: BTreeMap::new(),
+            told: Told::default(),
             multipath,
             hash,
             refreshed: Instant::now(),
@@ -201,12 +198,10 @@ impl Router {
             hooks,
             rules,
             offload: Offload::default(),
-            unconfirmed: None,
             pins,
             _lock: lock,
         };
-        router.update_addresses()?;
-        router.update_mtus()?;
+        router.tell_program();
         router.update_hash();
         router.keeper = Some(Keeper::start(lease, counters)?);
         for twin in router.ports.iter().filter_map(Port::twin) {
@@ -256,11 +251,10 @@ impl Router {
                 self.update_hash();
                 self.follow_interfaces();
             }
-            if changes.local_addresses {
-                self.update_addresses()?;
+            if changes.local_addresses || changes.fib > 0 {
+                self.tell_program();
             }
             if changes.fib > 0 {
-                self.update_mtus()?;
                 self.update_hash();
             }
             // after what it depends on is up to date
@@ -396,40 +390,11 @@ impl Router {
         [of(0, settings.hash4), of(1, settings.hash6)]
     }
 
-    fn update_addresses(&mut self) -> anyhow::Result<()> {
+    fn tell_program(&mut self) {
         let local = self.mirror.local_addresses();
-        let v4 = local.v4.iter().copied().map(IpAddr::from);
-        let wanted: HashSet<IpAddr> = v4
-            .chain(local.v6.iter().copied().map(IpAddr::from))
-            .collect();
-        for &gone in self.own.difference(&wanted) {
-            set_own(&self.program, gone, false)?;
-        }
-        for &new in wanted.difference(&self.own) {
-            set_own(&self.program, new, true)?;
-        }
-        self.own = wanted;
-        Ok(())
-    }
-
-    /// Express asks the kernel's FIB, which does not tell a program a route's MTU.
-    fn update_mtus(&mut self) -> anyhow::Result<()> {
-        let wanted: BTreeMap<_, _> = self.mirror.route_mtus().collect();
-        if wanted == self.mtus {
-            return Ok(());
-        }
-        for (&(addr, len), &mtu) in &wanted {
-            if self.mtus.get(&(addr, len)) != Some(&mtu) {
-                self.program.set_route_mtu(addr, len, Some(mtu))?;
-            }
-        }
-        for &(addr, len) in self.mtus.keys().filter(|net| !wanted.contains_key(net)) {
-            self.program.set_route_mtu(addr, len, None)?;
-        }
-        let v4 = wanted.keys().filter(|(addr, _)| addr.is_ipv4()).count();
-        self.program.set_route_mtu_counts([v4, wanted.len() - v4]);
-        self.mtus = wanted;
-        Ok(())
+        self.told.addresses(&self.program, local);
+        self.told
+            .route_mtus(&mut self.program, self.mirror.route_mtus());
     }
 
     /// Follows Linux to this moment, for those who want to be sure.
@@ -438,8 +403,8 @@ impl Router {
         while self.mirror.poll(Duration::ZERO)?.more {}
         self.update_ports(true)?;
         self.update_hash();
-        self.update_addresses()?;
-        self.update_mtus()
+        self.tell_program();
+        Ok(())
     }
 
     pub(crate) fn counters(&self, port: PortId) -> Counters {
@@ -544,12 +509,4 @@ fn cpu_is_online(cpu: usize) -> bool {
         first.parse().is_ok_and(|first: usize| first <= cpu)
             && last.parse().is_ok_and(|last: usize| cpu <= last)
     })
-}
-
-fn set_own(program: &Program, addr: IpAddr, present: bool) -> anyhow::Result<()> {
-    match addr {
-        IpAddr::V4(addr) => program.set_local4(addr, present)?,
-        IpAddr::V6(addr) => program.set_local6(addr, present)?,
-    }
-    Ok(())
 }

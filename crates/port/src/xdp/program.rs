@@ -409,10 +409,13 @@ impl Program {
         Ok(())
     }
 
-    /// Says how many routes of IPv4 and IPv6 have an MTU, so that none costs nothing.
-    pub fn set_route_mtu_counts(&mut self, counts: [usize; 2]) {
+    /// Says how many routes of IPv4 and IPv6 have an MTU, so that none costs nothing. `None`: more than
+    /// the program could be told; express then leaves all of that IP version to Linux.
+    pub fn set_route_mtu_counts(&mut self, counts: [Option<usize>; 2]) {
+        /// BORA_MTUS_UNKNOWN
+        const UNKNOWN: u32 = u32::MAX;
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.route_mtu_count = counts.map(|count| count as u32);
+            bss.route_mtu_count = counts.map(|count| count.map_or(UNKNOWN, |count| count as u32));
         }
     }
 
