@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
@@ -103,6 +104,9 @@ const PLAIN_QDISCS: [&str; 8] = [
     "noop",
 ];
 
+/// How long a look without a reason is put off.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
 /// A subsystem's sockets; none where the kernel does not have it.
 struct Subsystem {
     events: Netlink,
@@ -136,6 +140,13 @@ pub(crate) struct Guard {
     netfilter: Option<Subsystem>,
     xfrm: Option<Subsystem>,
     route: Netlink,
+    /// What dumps have shown, when, and the old iptables' tables then.
+    found: GuardReport,
+    looked: Instant,
+    legacy: [String; 2],
+    /// Whether all of it could be read.
+    complete: bool,
+    /// With what shows in the links.
     report: GuardReport,
 }
 
@@ -150,6 +161,10 @@ impl Guard {
                 1 << 20,
                 "rules and queueing disciplines",
             )?,
+            found: GuardReport::default(),
+            looked: Instant::now(),
+            legacy: legacy_tables(),
+            complete: false,
             report: GuardReport::default(),
         })
     }
@@ -174,36 +189,21 @@ impl Guard {
         Ok(any)
     }
 
-    /// Looks at everything again; `true` if the report changed. What cannot be read is a reason, too.
+    /// Whether to look again without an event: the old iptables has none, and to be sure of the others.
+    pub(crate) fn is_due(&self) -> bool {
+        !self.complete || self.looked.elapsed() >= LOOK_AGAIN || self.legacy != legacy_tables()
+    }
+
+    /// Looks at everything again; `true` if the report changed.
     pub(crate) fn evaluate(&mut self, world: &World) -> bool {
-        let mut report = GuardReport::default();
-        if let Some(netfilter) = &mut self.netfilter {
-            let question = Question {
-                kind: ReasonKind::Netfilter,
-                message: NFT_GETCHAIN,
-                body: &[libc::AF_UNSPEC as u8, 0, 0, 0], // struct nfgenmsg
-            };
-            question.ask(&mut netfilter.dumps, &mut report, chain);
-        }
-        legacy_tables(&mut report);
-        for v6 in [false, true] {
-            self.rules(v6, &mut report);
-        }
-        if let Some(xfrm) = &mut self.xfrm {
-            let question = Question {
-                kind: ReasonKind::Xfrm,
-                message: XFRM_GETPOLICY,
-                body: &[],
-            };
-            question.ask(&mut xfrm.dumps, &mut report, policy);
-        }
-        let question = Question {
-            kind: ReasonKind::Tc,
-            message: libc::RTM_GETQDISC,
-            body: &[0; 20], // struct tcmsg
-        };
-        let each = |report: &mut GuardReport, frame: &Frame<'_>| qdisc(report, frame, world);
-        question.ask(&mut self.route, &mut report, each);
+        (self.looked, self.legacy) = (Instant::now(), legacy_tables());
+        self.found = self.look(world);
+        self.follow_links(world)
+    }
+
+    /// The same after changes of links alone.
+    pub(crate) fn follow_links(&mut self, world: &World) -> bool {
+        let mut report = self.found.clone();
         masters(world, &mut report);
         let report = report.finish();
         let changed = report != self.report;
@@ -211,8 +211,56 @@ impl Guard {
         changed
     }
 
-    /// Compares the rules with those of a fresh Linux.
-    fn rules(&mut self, v6: bool, report: &mut GuardReport) {
+    /// What dumps show; what cannot be read is a reason, too.
+    fn look(&mut self, world: &World) -> GuardReport {
+        let (mut report, mut complete) = (GuardReport::default(), true);
+        if let Some(netfilter) = &mut self.netfilter {
+            let question = Question {
+                kind: ReasonKind::Netfilter,
+                message: NFT_GETCHAIN,
+                body: &[libc::AF_UNSPEC as u8, 0, 0, 0], // struct nfgenmsg
+            };
+            complete &= question.ask(&mut netfilter.dumps, &mut report, chain);
+        }
+        self.legacy_reasons(&mut report);
+        for v6 in [false, true] {
+            complete &= self.rules(v6, &mut report);
+        }
+        if let Some(xfrm) = &mut self.xfrm {
+            let question = Question {
+                kind: ReasonKind::Xfrm,
+                message: XFRM_GETPOLICY,
+                body: &[],
+            };
+            complete &= question.ask(&mut xfrm.dumps, &mut report, policy);
+        }
+        let question = Question {
+            kind: ReasonKind::Tc,
+            message: libc::RTM_GETQDISC,
+            body: &[0; 20], // struct tcmsg
+        };
+        let each = |report: &mut GuardReport, frame: &Frame<'_>| qdisc(report, frame, world);
+        complete &= question.ask(&mut self.route, &mut report, each);
+        self.complete = complete;
+        report
+    }
+
+    fn legacy_reasons(&self, report: &mut GuardReport) {
+        let commands = [("iptables", "iptable"), ("ip6tables", "ip6table")];
+        for (v6, ((command, module), tables)) in commands.iter().zip(&self.legacy).enumerate() {
+            for table in tables.split_whitespace() {
+                let text =
+                    format!("{command} (legacy): table {table} (free: `rmmod {module}_{table}`)");
+                report.family(v6 == 1).push(Reason {
+                    kind: ReasonKind::Netfilter,
+                    text,
+                });
+            }
+        }
+    }
+
+    /// Compares the rules with those of a fresh Linux; `false` if they could not all be read.
+    fn rules(&mut self, v6: bool, report: &mut GuardReport) -> bool {
         let mut head = [0; 12]; // struct fib_rule_hdr
         head[0] = if v6 { libc::AF_INET6 } else { libc::AF_INET } as u8;
         let mut found = Vec::new();
@@ -225,12 +273,14 @@ impl Guard {
         let dumped = self
             .route
             .dump(libc::RTM_GETRULE, &head, &mut found, Vec::clear, each);
-        match supported(dumped) {
-            Ok(true) => {}
-            Ok(false) => return,
-            Err(text) => {
+        match Dumped::from(dumped) {
+            Dumped::Whole => {}
+            Dumped::Unsupported => return true,
+            Dumped::Overtaken => return false,
+            Dumped::Failed(text) => {
                 let kind = ReasonKind::Rule;
-                return report.family(v6).push(Reason { kind, text });
+                report.family(v6).push(Reason { kind, text });
+                return false;
             }
         }
         let mut missing = vec![(0, 255), (32766, 254)];
@@ -260,6 +310,7 @@ impl Guard {
                 text,
             });
         }
+        true
     }
 }
 
@@ -271,13 +322,13 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Asks, and lets `each` add to the report.
+    /// Asks, and lets `each` add to the report; `false` if not everything could be read.
     fn ask(
         self,
         socket: &mut Netlink,
         report: &mut GuardReport,
         each: impl Fn(&mut GuardReport, &Frame<'_>) -> Result<(), Malformed>,
-    ) {
+    ) -> bool {
         let before = report.clone();
         let restart = |report: &mut GuardReport| *report = before.clone();
         let each = |report: &mut GuardReport, frame: Frame<'_>| {
@@ -285,27 +336,42 @@ impl Question<'_> {
                 report.both(self.kind, format!("message type {}: {e}", frame.kind));
             }
         };
-        let dumped = socket.dump(self.message, self.body, report, restart, each);
-        if let Err(text) = supported(dumped) {
-            report.both(self.kind, text);
+        match Dumped::from(socket.dump(self.message, self.body, report, restart, each)) {
+            Dumped::Whole | Dumped::Unsupported => true,
+            Dumped::Overtaken => false,
+            Dumped::Failed(text) => {
+                report.both(self.kind, text);
+                false
+            }
         }
     }
 }
 
-/// A kernel without the subsystem refuses the dump: nothing to guard. Otherwise, what one dump missed
-/// shows in the next, a second later.
-fn supported(dumped: Result<bool, KernelError>) -> Result<bool, String> {
-    match dumped {
-        Ok(_) => Ok(true),
-        Err(KernelError::Dump { source, .. })
-            if matches!(
-                source.raw_os_error(),
-                Some(libc::EOPNOTSUPP | libc::EINVAL | libc::EAFNOSUPPORT)
-            ) =>
-        {
-            Ok(false)
+/// How a dump ended.
+enum Dumped {
+    Whole,
+    /// Changes overtook it: something may be missing.
+    Overtaken,
+    /// The kernel has no such subsystem: there is nothing to guard.
+    Unsupported,
+    Failed(String),
+}
+
+impl From<Result<bool, KernelError>> for Dumped {
+    fn from(dumped: Result<bool, KernelError>) -> Self {
+        match dumped {
+            Ok(true) => Self::Whole,
+            Ok(false) => Self::Overtaken,
+            Err(KernelError::Dump { source, .. })
+                if matches!(
+                    source.raw_os_error(),
+                    Some(libc::EOPNOTSUPP | libc::EINVAL | libc::EAFNOSUPPORT)
+                ) =>
+            {
+                Self::Unsupported
+            }
+            Err(e) => Self::Failed(e.to_string()),
         }
-        Err(e) => Err(e.to_string()),
     }
 }
 
@@ -378,25 +444,10 @@ fn forwarding_hook(family: u8, hook: u32) -> Option<(&'static str, bool, bool, &
     Some((name, v4, v6, hook))
 }
 
-/// Tables of the old iptables, which has neither events nor netlink.
-fn legacy_tables(report: &mut GuardReport) {
-    for (v6, command) in [(false, "iptables"), (true, "ip6tables")] {
-        let path = if v6 {
-            "ip6_tables_names"
-        } else {
-            "ip_tables_names"
-        };
-        let module = if v6 { "ip6table" } else { "iptable" };
-        let names = fs::read_to_string(format!("/proc/thread-self/net/{path}")).unwrap_or_default();
-        for table in names.split_whitespace() {
-            let text =
-                format!("{command} (legacy): table {table} (free: `rmmod {module}_{table}`)");
-            report.family(v6).push(Reason {
-                kind: ReasonKind::Netfilter,
-                text,
-            });
-        }
-    }
+/// Names of the tables of the old iptables, IPv4 and IPv6, which has neither events nor netlink.
+fn legacy_tables() -> [String; 2] {
+    ["ip_tables_names", "ip6_tables_names"]
+        .map(|name| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default())
 }
 
 /// A policy-routing rule, as far as it matters whether it is one of Linux's own.

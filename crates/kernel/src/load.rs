@@ -13,6 +13,7 @@ use crate::model::{Model, Stale};
 use crate::nexthops::NextHops;
 use crate::rib::{Prefix, Route, number};
 use crate::socket::Netlink;
+use crate::sysctl::Unread;
 use crate::world::World;
 
 /// Attribute types of filters: the device of a neighbour, the device of a route.
@@ -52,7 +53,7 @@ impl Loader {
         self.overtaken = false;
         if stale.all {
             differences += self.links(model)?;
-            model.reread_settings();
+            model.reread_settings(&Unread::everything());
             self.addresses(model)?;
         }
         if stale.all || stale.objects {

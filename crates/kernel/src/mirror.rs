@@ -18,7 +18,7 @@ use crate::nexthops::HopKey;
 use crate::resolve::Resolver;
 use crate::socket::{Netlink, Received};
 use crate::status::Reconciliation;
-use crate::sysctl::Settings;
+use crate::sysctl::{Settings, Unread};
 use crate::world::{LocalAddresses, Port};
 
 /// How long events may gather before a reconciliation: one event rarely comes alone.
@@ -245,17 +245,23 @@ impl Mirror {
             self.read_events()?; // those that came during the dump, before anybody sees its result
         }
         let tick = Instant::now() >= self.next_tick;
-        let noticed = std::mem::take(&mut self.model.noticed);
-        if tick || noticed.settings {
-            self.model.reread_settings();
-        }
+        let mut noticed = std::mem::take(&mut self.model.noticed);
         if tick {
+            let ports = self.model.world.ports.keys();
+            noticed.settings.devices.extend(ports);
             self.tick();
+        }
+        if tick || !noticed.settings.is_empty() {
+            self.model.reread_settings(&noticed.settings);
         }
         self.resolve()?;
         let fib = self.model.sync();
-        let guard = (tick || guard_events || noticed.guard || noticed.links)
-            && self.guard.evaluate(&self.model.world);
+        let look = guard_events || noticed.guard || (tick && self.guard.is_due());
+        let guard = if look {
+            self.guard.evaluate(&self.model.world)
+        } else {
+            noticed.links && self.guard.follow_links(&self.model.world)
+        };
         self.schedule();
         self.update_status();
         Ok(Changes {
@@ -271,7 +277,7 @@ impl Mirror {
     /// Reads the sysctls now, for those who cannot wait for the next second: most of them change
     /// without an event.
     pub fn reread_settings(&mut self) {
-        self.model.reread_settings();
+        self.model.reread_settings(&Unread::everything());
     }
 
     /// Asks for the gateways of new routes, and gives them a moment to answer before packets are

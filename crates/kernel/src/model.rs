@@ -12,6 +12,7 @@ use crate::message::{
 };
 use crate::nexthops::{NextHops, TargetId};
 use crate::rib::{Prefix, Route, Table, number};
+use crate::sysctl::Unread;
 use crate::world::{LocalAddresses, Port, World};
 
 /// What has to be compared with the kernel, because it changes tables without an event.
@@ -50,10 +51,10 @@ impl Stale {
 }
 
 /// What a batch of messages changed, beside the FIB.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
     pub(crate) links: bool,
-    pub(crate) settings: bool,
+    pub(crate) settings: Unread,
     pub(crate) guard: bool,
 }
 
@@ -99,7 +100,8 @@ impl Model {
                 self.stale.objects = true;
                 self.stale.reason = "a bucket moved";
             }
-            Message::Netconf => self.noticed.settings = true,
+            Message::Netconf(Some(device)) => self.unread(device),
+            Message::Netconf(None) => self.noticed.settings.all = true,
             Message::Rule | Message::Traffic => self.noticed.guard = true,
             Message::Other => {}
         }
@@ -132,18 +134,20 @@ impl Model {
                 .addresses
                 .retain(|address| address.device != index);
             self.forget_neighbours(index);
-            self.noticed.settings = true;
+            self.unread(index);
         } else {
             let old = self.world.links.insert(index, link.clone());
             let Some(old) = old else {
-                self.noticed.settings = true;
+                self.unread(index);
                 self.noticed.guard = true;
                 return self.device_changed(index, true, "a link came");
             };
             if old == link {
                 return;
             }
-            self.noticed.settings |= old.name != link.name || old.mtu != link.mtu;
+            if old.name != link.name || old.mtu != link.mtu {
+                self.unread(index);
+            }
             self.noticed.guard |= old.qdisc != link.qdisc;
             if (old.up, old.carrier) == (link.up, link.carrier) {
                 return self.hops.refresh_device(&self.world, Some(index));
@@ -211,7 +215,9 @@ impl Model {
     fn address(&mut self, address: Address, gone: bool) {
         self.stale.device(address.device, "an address changed");
         // the only word Linux gives when IPv6 is disabled on an interface
-        self.noticed.settings |= address.address.is_ipv6();
+        if address.address.is_ipv6() {
+            self.unread(address.device);
+        }
         if !gone {
             self.world.addresses.insert(address);
             return;
@@ -389,9 +395,16 @@ impl Model {
         }
     }
 
-    /// Reads the sysctls again; `true` if any changed.
-    pub(crate) fn reread_settings(&mut self) -> bool {
-        let changed = self.world.settings.reread(self.world.links.values());
+    fn unread(&mut self, device: u32) {
+        self.noticed.settings.devices.insert(device);
+    }
+
+    /// Reads sysctls again; `true` if any changed.
+    pub(crate) fn reread_settings(&mut self, unread: &Unread) -> bool {
+        let World {
+            settings, links, ..
+        } = &mut self.world;
+        let changed = settings.reread(links.values(), unread);
         if changed {
             self.refresh(|_, _| true);
             self.hops.refresh_device(&self.world, None);

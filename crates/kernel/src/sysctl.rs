@@ -1,7 +1,7 @@
 //! The sysctls that decide how Linux forwards, read from /proc/sys of the thread's network
-//! namespace. Most have no event, so they are read again every second.
+//! namespace. Most have no event, so those of ports are read again every second.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
@@ -60,9 +60,33 @@ pub struct Settings {
     pub hash_seed: Option<u32>,
 }
 
+/// Interfaces whose settings have to be read again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Unread {
+    pub(crate) all: bool,
+    pub(crate) devices: BTreeSet<u32>,
+}
+
+impl Unread {
+    pub(crate) fn everything() -> Self {
+        Self {
+            all: true,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.all && self.devices.is_empty()
+    }
+}
+
 impl Settings {
-    /// Reads the settings of these interfaces; keeps the generation if nothing changed.
-    pub(crate) fn reread<'a>(&mut self, links: impl Iterator<Item = &'a Link>) -> bool {
+    /// Reads what is unread of these interfaces; keeps the generation if nothing changed.
+    pub(crate) fn reread<'a>(
+        &mut self,
+        links: impl Iterator<Item = &'a Link>,
+        unread: &Unread,
+    ) -> bool {
         let all4 = Interface::new("ipv4", "all");
         let all = AllSettings {
             forwarding6: number("net/ipv6/conf/all/forwarding") != 0,
@@ -70,11 +94,17 @@ impl Settings {
             send_redirects4: all4.is_set("send_redirects"),
             accept_local: all4.is_set("accept_local"),
         };
+        let read_one = |link: &Link| {
+            let known = self.interfaces.get(&link.index).copied();
+            let known = known.filter(|_| !unread.all && !unread.devices.contains(&link.index));
+            (
+                link.index,
+                known.unwrap_or_else(|| interface(&link.name, &all)),
+            )
+        };
         let mut new = Self {
             generation: self.generation,
-            interfaces: links
-                .map(|link| (link.index, interface(&link.name, &all)))
-                .collect(),
+            interfaces: links.map(read_one).collect(),
             hash4: hash_policy("ipv4"),
             hash6: hash_policy("ipv6"),
             multipath_use_neigh: number("net/ipv4/fib_multipath_use_neigh") != 0,

@@ -155,8 +155,8 @@ pub enum Message {
     NextHop(NextHopMessage, bool),
     /// A bucket of a resilient group.
     Bucket(Bucket),
-    /// Forwarding settings of some interface changed.
-    Netconf,
+    /// Forwarding settings of an interface changed; `None`: of all, or of those to come.
+    Netconf(Option<u32>),
     /// A policy-routing rule changed.
     Rule,
     /// A queueing discipline or traffic filter changed.
@@ -173,6 +173,19 @@ const RTM_NEWNEXTHOPBUCKET: u16 = 116;
 pub(crate) const RTM_GETNEXTHOPBUCKET: u16 = 118;
 const RTM_NEWNETCONF: u16 = 80;
 const RTM_DELNETCONF: u16 = 81;
+
+/// The interface of a struct netconfmsg.
+fn netconf(payload: &[u8]) -> Result<Option<u32>, Malformed> {
+    const NETCONFA_IFINDEX: u16 = 1;
+    for attribute in attributes(payload, 4) {
+        let attribute = attribute?;
+        if attribute.kind == NETCONFA_IFINDEX {
+            // all: -1, default: -2
+            return Ok(u32::try_from(attribute.u32()?.cast_signed()).ok());
+        }
+    }
+    Ok(None)
+}
 
 /// Decodes one NETLINK_ROUTE message.
 ///
@@ -205,7 +218,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
             Message::NextHop(nexthop::decode(payload)?, kind == RTM_DELNEXTHOP)
         }
         RTM_NEWNEXTHOPBUCKET => Message::Bucket(nexthop::bucket(payload)?),
-        RTM_NEWNETCONF | RTM_DELNETCONF => Message::Netconf,
+        RTM_NEWNETCONF | RTM_DELNETCONF => Message::Netconf(netconf(payload)?),
         libc::RTM_NEWRULE | libc::RTM_DELRULE => Message::Rule,
         libc::RTM_NEWQDISC | libc::RTM_DELQDISC | libc::RTM_NEWTFILTER | libc::RTM_DELTFILTER => {
             Message::Traffic
