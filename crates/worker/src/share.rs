@@ -178,7 +178,6 @@ impl Owner {
         mut refused: impl FnMut(Packet),
     ) {
         let workers = self.spread.len() as u64 + 1;
-        // the upper bits: the lower ones choose among next hops
         let worker = |packet: &Packet| ((u64::from(flow(packet)) * workers) >> 32) as usize;
         let bells = self.links.iter().map(|link| &link.bell);
         for ((number, queue), bell) in self.spread.iter_mut().enumerate().zip(bells) {

@@ -483,8 +483,20 @@ fn set_option<T>(fd: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
     }
 }
 
-fn get_option<T>(fd: &OwnedFd, option: i32) -> io::Result<T> {
-    // SAFETY: used only with plain C structures, for which all-zero is valid.
+/// What the kernel may fill.
+///
+/// # Safety
+/// Octets of any value must be valid, zeros too.
+unsafe trait Plain {}
+// SAFETY: integers.
+unsafe impl Plain for libc::xdp_options {}
+// SAFETY: integers.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
+// SAFETY: integers.
+unsafe impl Plain for libc::xdp_statistics {}
+
+fn get_option<T: Plain>(fd: &OwnedFd, option: i32) -> io::Result<T> {
+    // SAFETY: zeros are valid, as `Plain` says.
     let mut value: T = unsafe { std::mem::zeroed() };
     let mut length = size_of::<T>() as u32;
     // SAFETY: pointer and length describe `value`, which the kernel fills at most that far.

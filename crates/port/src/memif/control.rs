@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bora_buffer::Region;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl, readlink};
+use rustix::fs::readlink;
 
 use super::client::BUFFERS;
 use super::fault::Fault;
@@ -19,6 +19,7 @@ use super::message::{
 };
 use super::ring::{Ring, octets};
 use super::server::Regions;
+use super::signal::Signal;
 
 /// Most regions a client may bring.
 const MAX_REGIONS: usize = 256;
@@ -200,11 +201,12 @@ pub(super) struct Server {
     regions: Vec<Arc<SharedMemory>>,
     s2m: Rings,
     m2s: Rings,
+    signal: Arc<Signal>,
 }
 
 impl Server {
     /// The machine and its first message.
-    pub(super) fn new(config: &Config) -> (Self, Message) {
+    pub(super) fn new(config: &Config) -> io::Result<(Self, Message)> {
         let rings = || (0..config.queues).map(|_| None).collect();
         let server = Self {
             config: config.clone(),
@@ -213,6 +215,7 @@ impl Server {
             regions: Vec::new(),
             s2m: rings(),
             m2s: rings(),
+            signal: Arc::new(Signal::new()?),
         };
         let hello = Message::Hello(Hello {
             name: Name::new(concat!("bora ", env!("CARGO_PKG_VERSION"))),
@@ -223,7 +226,7 @@ impl Server {
             max_s2m_ring: config.queues.saturating_sub(1),
             max_log2_ring_size: MAX_LOG2_RING_SIZE,
         });
-        (server, hello)
+        Ok((server, hello))
     }
 
     fn on_message(&mut self, message: Message, fd: Option<OwnedFd>) -> Result<Step, ControlError> {
@@ -284,7 +287,7 @@ impl Server {
         let mapped = self
             .regions
             .get(usize::from(ring.region))
-            .and_then(|memory| Ring::at(memory, ring.offset, ring.log2_ring_size, fd))
+            .and_then(|memory| Ring::at(memory, ring.offset, ring.log2_ring_size, fd, &self.signal))
             .filter(Ring::has_cookie);
         *place = Some(mapped.ok_or(ControlError::NoRing {
             index,
@@ -295,15 +298,13 @@ impl Server {
     }
 }
 
-/// Only an eventfd can be written to without surprises, and only if it never blocks.
+/// Only an eventfd can be rung and read without surprises.
 fn check_eventfd(fd: &OwnedFd, index: u16) -> Result<(), ControlError> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let target = readlink(path, Vec::new()).map_err(io::Error::from)?;
     if target.as_bytes() != b"anon_inode:[eventfd]" {
         return Err(ControlError::NotEventfd(index));
     }
-    let flags = fcntl_getfl(fd).map_err(io::Error::from)?;
-    fcntl_setfl(fd, flags | OFlags::NONBLOCK).map_err(io::Error::from)?;
     Ok(())
 }
 
@@ -366,7 +367,7 @@ impl Client {
         let log2 = config.log2_ring_size.min(hello.max_log2_ring_size);
         let step = octets(log2).next_multiple_of(128);
         let memory = SharedMemory::new(step * usize::from(s2m + m2s))?;
-        let memory = Arc::new(memory);
+        let (memory, signal) = (Arc::new(memory), Arc::new(Signal::new()?));
 
         let mut send = |message, fd| self.to_send.push_back((message, fd));
         let init = Init {
@@ -399,7 +400,7 @@ impl Client {
             let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
             let interrupt = eventfd(0, flags).map_err(io::Error::from)?;
             send(Message::AddRing(message), Some(interrupt.try_clone()?));
-            let ring = Ring::at(&memory, message.offset, log2, interrupt);
+            let ring = Ring::at(&memory, message.offset, log2, interrupt, &signal);
             let ring = ring
                 .ok_or(io::ErrorKind::InvalidInput)
                 .map_err(io::Error::from)?;

@@ -126,8 +126,8 @@ impl SharedMemory {
         let Some(source) = self.at(offset, octets.len()) else {
             return false;
         };
-        // SAFETY: the source is inside the mapping by `at`, and `octets`, a Rust reference, is in
-        // no memory of a peer's. If the peer writes meanwhile, octets differ, no more.
+        // SAFETY: the source is inside the mapping by `at`, and `octets`, a Rust reference, is not in
+        // this mapping. If the peer writes meanwhile, octets differ, no more.
         unsafe { source.copy_to_nonoverlapping(NonNull::from(&mut *octets).cast(), octets.len()) };
         true
     }
@@ -138,8 +138,8 @@ impl SharedMemory {
         let Some(target) = self.at(offset, octets.len()) else {
             return false;
         };
-        // SAFETY: the target is inside the mapping by `at`, and `octets`, a Rust reference, is in
-        // no memory of a peer's. No Rust reference to the target exists.
+        // SAFETY: the target is inside the mapping by `at`, and `octets`, a Rust reference, is not in
+        // this mapping. No Rust reference to the target exists.
         unsafe { target.copy_from_nonoverlapping(NonNull::from(octets).cast(), octets.len()) };
         true
     }

@@ -14,6 +14,7 @@ mod port;
 mod queue;
 mod ring;
 mod server;
+mod signal;
 mod socket;
 
 pub use control::{Config, ControlError, Role};

@@ -193,7 +193,7 @@ impl Shared {
             return Ok(());
         }
         let socket = socket::accept_from(listener)?;
-        let (server, hello) = Server::new(&self.config);
+        let (server, hello) = Server::new(&self.config)?;
         socket::send(&socket, &hello.emit(), None)?;
         self.serve(&socket, Peer::Server(server))
     }

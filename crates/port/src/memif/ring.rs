@@ -5,13 +5,17 @@
 //! puts empty buffers in slots and moves `head`, the server fills them and moves `tail`. So in
 //! both `head` is the client's and `tail` the server's.
 
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 
+use rustix::io::{ReadWriteFlags, preadv2};
+
 use super::fault::Fault;
 use super::memory::SharedMemory;
+use super::signal::Signal;
 
 pub(super) const COOKIE: u32 = 0x3E3_1F20;
 /// The next slot holds more of the same packet.
@@ -41,6 +45,7 @@ pub(super) struct Ring {
     start: NonNull<u8>,
     size: u16,
     interrupt: OwnedFd,
+    signal: Arc<Signal>,
     /// Keeps `start` mapped.
     _memory: Arc<SharedMemory>,
 }
@@ -62,6 +67,7 @@ impl Ring {
         offset: u32,
         log2: u8,
         interrupt: OwnedFd,
+        signal: &Arc<Signal>,
     ) -> Option<Self> {
         if log2 > 14 || !offset.is_multiple_of(8) {
             return None;
@@ -70,6 +76,7 @@ impl Ring {
             start: memory.at(offset, octets(log2))?,
             size: 1 << log2,
             interrupt,
+            signal: signal.clone(),
             _memory: memory.clone(),
         })
     }
@@ -177,14 +184,15 @@ impl Ring {
 
     /// Makes the eventfd readable.
     pub(super) fn interrupt(&self) {
-        // full means readable, which is all that is wanted
-        let _ = rustix::io::write(&self.interrupt, &1u64.to_ne_bytes());
+        self.signal.ring(self.interrupt.as_fd());
     }
 
-    /// Makes the eventfd not readable.
+    /// Makes the eventfd not readable, without waiting whatever the peer made of it.
     pub(super) fn clear_interrupt(&self) {
+        let mut count = [0; 8];
+        let count = &mut [IoSliceMut::new(&mut count)];
         // empty is what is wanted
-        let _ = rustix::io::read(&self.interrupt, &mut [0; 8]);
+        let _ = preadv2(&self.interrupt, count, u64::MAX, ReadWriteFlags::NOWAIT);
     }
 
     /// The eventfd.
@@ -196,15 +204,17 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use rustix::event::{EventfdFlags, eventfd};
+    use rustix::fs::{OFlags, fcntl_setfl};
 
     use super::*;
 
     #[test]
     fn rings_are_inside_and_aligned() {
         let memory = Arc::new(SharedMemory::new(8192).unwrap());
+        let signal = Arc::new(Signal::new().unwrap());
         let ring = |offset, log2| {
-            let interrupt = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-            Ring::at(&memory, offset, log2, interrupt)
+            let interrupt = eventfd(0, EventfdFlags::empty()).unwrap();
+            Ring::at(&memory, offset, log2, interrupt, &signal)
         };
         let last = (8192 - octets(4)) as u32;
         assert!(ring(last, 4).is_some());
@@ -212,11 +222,34 @@ mod tests {
         assert!(ring(0, 9).is_none() && ring(0, 15).is_none() && ring(u32::MAX - 7, 0).is_none());
     }
 
+    /// The peer has the eventfd, too: it may fill the counter, empty it, and clear O_NONBLOCK.
+    #[test]
+    fn a_peer_cannot_make_us_wait() {
+        let memory = Arc::new(SharedMemory::new(4096).unwrap());
+        let interrupt = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let peer = interrupt.try_clone().unwrap();
+        let signal = Arc::new(Signal::new().unwrap());
+        let ring = Ring::at(&memory, 0, 4, interrupt, &signal).unwrap();
+        let (done, wait) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            fcntl_setfl(&peer, OFlags::empty()).unwrap();
+            ring.clear_interrupt(); // empty
+            rustix::io::write(&peer, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+            ring.interrupt(); // full
+            ring.interrupt();
+            ring.clear_interrupt();
+            done.send(()).unwrap();
+        });
+        let patience = std::time::Duration::from_secs(5);
+        wait.recv_timeout(patience).expect("a worker would hang");
+    }
+
     #[test]
     fn an_index_that_runs_ahead_is_a_fault() {
         let memory = Arc::new(SharedMemory::new(4096).unwrap());
-        let interrupt = eventfd(0, EventfdFlags::NONBLOCK).unwrap();
-        let ring = Ring::at(&memory, 0, 4, interrupt).unwrap();
+        let interrupt = eventfd(0, EventfdFlags::empty()).unwrap();
+        let signal = Arc::new(Signal::new().unwrap());
+        let ring = Ring::at(&memory, 0, 4, interrupt, &signal).unwrap();
         assert_eq!(ring.distance(0xfff8, 8, 16), Ok(16));
         assert!(ring.distance(0xfff8, 9, 16).is_err());
         assert!(ring.distance(1, 0, 16).is_err());
