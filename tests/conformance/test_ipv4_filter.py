@@ -104,6 +104,17 @@ def test_36_urpf_strict_knows_ecmp(net):
     net.exchange(net.frame(udp4("203.0.113.5", net.behind4(0)), 1), link=1)
 
 
+def test_36_urpf_strict_of_a_route_by_tos(net):
+    """RFC 3704 2.2, where more than its address decides on the way to a source."""
+    net.sysctl("ipv4/conf/r0/rp_filter", 1)
+    for tos, link in ((0, 0), (16, 2)):
+        net.ip(f"route add 203.0.113.0/24 tos {tos:#x} via {net.host4(link)}",
+               f"route del 203.0.113.0/24 tos {tos:#x}")
+    net.settle()
+    good, spoofed = (udp4("203.0.113.5", net.behind4(1), tos=tos) for tos in (0, 16))
+    net.exchange([net.frame(spoofed), net.frame(good)], {1: [net.forwarded(good, 1)]})
+
+
 def test_36_urpf_strict_takes_the_maximum(net):
     """Linux: the stricter of conf/all and conf/INTERFACE counts."""
     net.sysctl("ipv4/conf/all/rp_filter", 1)

@@ -39,10 +39,22 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     for ((place, _), &id) in v4.results().zip(&found) {
         if gated && is_local(context.fib, id) {
             meta[place].verdict = Verdict::Punt(Punt::Local);
-        } else if mode != RpFilter::Off && !leads_back(context.fib, id, port) {
-            meta[place].verdict = Verdict::Drop(Drop::SourceCheck);
+        } else if mode != RpFilter::Off {
+            match way_back(context.fib, id, port) {
+                WayBack::Yes => {}
+                WayBack::No => meta[place].verdict = Verdict::Drop(Drop::SourceCheck),
+                WayBack::OnlyLinuxKnows => meta[place].verdict = Verdict::Punt(Punt::Unsupported),
+            }
         }
     }
+}
+
+/// Whether packets to a source would leave by the interface it came from; the better one is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum WayBack {
+    No,
+    OnlyLinuxKnows,
+    Yes,
 }
 
 /// Whether an address is the router's own.
@@ -52,14 +64,23 @@ fn is_local(fib: &FibReader, id: NextHopId) -> bool {
 }
 
 /// Whether a next hop is a way back, through `port` if one is given. Any path of a group will do.
-fn leads_back(fib: &FibReader, id: NextHopId, port: Option<PortId>) -> bool {
+fn way_back(fib: &FibReader, id: NextHopId, port: Option<PortId>) -> WayBack {
+    let through = |out: Option<PortId>| match port {
+        Some(port) if out != Some(port) => WayBack::No,
+        _ => WayBack::Yes,
+    };
     match fib.next_hop(id) {
-        NextHop::Forward(adjacency) => port.is_none_or(|port| adjacency.port == port),
-        NextHop::Group(group) => group.members().any(|member| leads_back(fib, member, port)),
-        NextHop::Punt {
-            reason: PuntReason::NoNeighbour | PuntReason::Unsupported,
-            port: out,
-        } => port.is_none() || *out == port,
-        NextHop::Punt { .. } | NextHop::Blackhole => false,
+        NextHop::Forward(adjacency) => through(Some(adjacency.port)),
+        NextHop::Group(group) => {
+            let members = group.members().map(|member| way_back(fib, member, port));
+            members.max().unwrap_or(WayBack::No)
+        }
+        NextHop::Punt { reason, port: out } => match (reason, out, port) {
+            (PuntReason::NoNeighbour, out, _) => through(*out),
+            (PuntReason::Unsupported, None, Some(_)) => WayBack::OnlyLinuxKnows,
+            (PuntReason::Unsupported, out, _) => through(*out),
+            _ => WayBack::No,
+        },
+        NextHop::Blackhole => WayBack::No,
     }
 }

@@ -227,6 +227,26 @@ fn the_source_check_knows_strict_and_loose() {
     }
 }
 
+/// Routes that the FIB cannot tell all of, for instance by TOS.
+#[test]
+fn linux_checks_sources_that_only_it_can() {
+    let mut bench = Bench::new();
+    let reason = PuntReason::Unsupported;
+    let linux = NextHop::Punt { reason, port: None };
+    let linux = bench.writer.add_next_hop(linux).unwrap();
+    let net = "203.0.113.0/24".parse().unwrap();
+    bench.writer.insert4(net, linux).unwrap();
+    for (mode, wanted) in [
+        (RpFilter::Off, Verdict::Forward(PortId(1))),
+        (RpFilter::Loose, Verdict::Forward(PortId(1))),
+        (RpFilter::Strict, Verdict::Punt(Punt::Unsupported)),
+    ] {
+        bench.ingress.rp_filter = mode;
+        let packet = frame(0xcb00_7105, THERE, 64, 28);
+        assert_eq!(bench.verdict(packet), wanted, "{mode:?}");
+    }
+}
+
 #[test]
 fn a_flow_stays_on_its_path_and_flows_spread() {
     let mut bench = Bench::new();

@@ -263,6 +263,7 @@ impl Router {
                 self.choose_fast_path();
             }
             loop {
+                self.beat(); // some questions take seconds
                 match calls.try_recv() {
                     Ok(Call::Stop { detach }) => return self.finish(detach),
                     Ok(call) => self.answer(call),
