@@ -6,7 +6,7 @@ import time
 import pytest
 
 from lib.packets import udp4
-from lib.routes import RTM_DELROUTE, Writer, load_table, synthetic_table
+from lib.routes import RTM_DELROUTE, synthetic_table, table_messages, write
 
 ROUTES = 500_000  # with next hops at random they need more than the smallest limit
 LIMIT = ["--fib-memory", "1"]  # MiB
@@ -58,10 +58,7 @@ def test_full_and_room_again(engine, kind, say):
 
 def write_scattered(net, rows, **kind):
     """No two neighbouring prefixes have the same next hop, so nothing can be compressed."""
-    writer = Writer(net.router.name)
-    load_table(writer, rows, [net.host4(1), net.host4(2)], **kind)
-    writer.close()
-    assert not writer.refused, f"the kernel refused routes, by errno: {writer.refused}"
+    write(net.router.name, table_messages(rows, [net.host4(1), net.host4(2)], **kind))
 
 
 def check_forwarding(net, rows):

@@ -4,9 +4,9 @@ import ipaddress
 
 import pytest
 
-from lib import packets
+from lib import packets, routes
 from lib.bora import Bora
-from lib.routes import RTM_DELROUTE, RTM_NEWROUTE, Writer, batches, local_message, message
+from lib.routes import RTM_DELROUTE, RTM_NEWROUTE, local_message, message
 
 pytestmark = pytest.mark.bora
 
@@ -27,11 +27,7 @@ def start(net, tier):
 
 def write(net, messages):
     """Writes routes into the kernel; the Bora that runs must be in sync with it afterwards."""
-    writer = Writer(net.router.name)
-    for buffer in batches(messages):
-        writer.write(buffer)
-    writer.close()
-    assert not writer.refused, f"the kernel refused routes, by errno: {writer.refused}"
+    routes.write(net.router.name, messages)
     net.bora.wait_in_sync(SECONDS)
 
 
@@ -62,17 +58,17 @@ def test_more_route_mtus_than_room(kernel_net):
     start(net, "express")
     gateway = ipaddress.ip_address(net.host4(1)).packed
 
-    def routes(kind, addresses):
+    def with_mtu(kind, addresses):
         return (message(kind, address, 32, gateway, mtu=MTU) for address in addresses)
 
-    write(net, routes(RTM_NEWROUTE, ADDRESSES))
+    write(net, with_mtu(RTM_NEWROUTE, ADDRESSES))
     assert mtus_guarded(net) == ["IPv4"]
     check_mtus(net, to_linux=True)
     before = by_express(net)
     assert net.path_of(packets.udp6(net.behind6(0), net.behind6(1))) == 1
     assert by_express(net) == before + 1, "IPv6 has room"
     few = [ADDRESSES[0], ADDRESSES[MANY // 2], ADDRESSES[-1]]
-    write(net, routes(RTM_DELROUTE, [address for address in ADDRESSES if address not in few]))
+    write(net, with_mtu(RTM_DELROUTE, [address for address in ADDRESSES if address not in few]))
     assert mtus_guarded(net) == []
     check_mtus(net, to_linux=False)
     net.bora.check_conservation()

@@ -130,12 +130,19 @@ def _allocation(source):
     return source.choice([0x240, 0x260, 0x280, 0x2A0, 0x2C0]) << 20 | source.getrandbits(20)
 
 
-def load_table(writer, table, gateways, kind=RTM_NEWROUTE):
-    """Writes a table; the gateway (a text address) of a prefix follows from its place."""
+def table_messages(table, gateways, kind=RTM_NEWROUTE):
+    """The messages of a table; the gateway (a text address) of a prefix follows from its place."""
     packed = [ipaddress.ip_address(gateway).packed for gateway in gateways]
-    messages = (message(kind, prefix, length, packed[i % len(packed)]) for i, (prefix, length) in enumerate(table))
+    return (message(kind, prefix, length, packed[i % len(packed)]) for i, (prefix, length) in enumerate(table))
+
+
+def write(namespace, messages):
+    """Writes messages into a namespace's kernel, which must take all of them."""
+    writer = Writer(namespace)
     for buffer in batches(messages):
         writer.write(buffer)
+    writer.close()
+    assert not writer.refused, f"the kernel refused routes, by errno: {writer.refused}"
 
 
 def churn(task):

@@ -38,7 +38,10 @@ def options():
     parser.add_argument("--refresh", action="store_true", help="ask the archive for newer kernels now")
     parser.add_argument("--short", action="store_true", help="few checks, a guest with its cards on each of two kernels")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/machines.md alone")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.short and (arguments.kernel or arguments.card or arguments.tier):
+        parser.error("--short has its own kernels, cards and tiers")
+    return arguments
 
 
 def run_guest(kernel, tiers, arguments):

@@ -395,19 +395,15 @@ fn sync(report: &serde_json::Value) -> String {
     if last.is_object() {
         let took = last["took"]["secs"].as_f64().unwrap_or(0.0) * 1e3
             + last["took"]["nanos"].as_f64().unwrap_or(0.0) / 1e6;
-        text += &match last["failure"].as_str() {
-            Some(why) => format!(
-                "reconciliations: {}; the last ({}) is to be repeated: {why}\n",
-                mirror["reconciliations"],
-                word(&last["reason"]),
-            ),
-            None => format!(
-                "reconciliations: {}; the last ({}) found {} differences in {took:.1} ms\n",
-                mirror["reconciliations"],
-                word(&last["reason"]),
-                last["differences"]
-            ),
+        let outcome = match last["failure"].as_str() {
+            Some(why) => format!("is to be repeated: {why}"),
+            None => format!("found {} differences in {took:.1} ms", last["differences"]),
         };
+        text += &format!(
+            "reconciliations: {}; the last ({}) {outcome}\n",
+            mirror["reconciliations"],
+            word(&last["reason"]),
+        );
     }
     for left in list(&mirror["unsupported"]) {
         let reason = word(&left["reason"]);

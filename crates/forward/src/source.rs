@@ -75,12 +75,14 @@ fn way_back(fib: &FibReader, id: NextHopId, port: Option<PortId>) -> WayBack {
             let members = group.members().map(|member| way_back(fib, member, port));
             members.max().unwrap_or(WayBack::No)
         }
-        NextHop::Punt { reason, port: out } => match (reason, out, port) {
-            (PuntReason::NoNeighbour, out, _) => through(*out),
-            (PuntReason::Unsupported, None, Some(_)) => WayBack::OnlyLinuxKnows,
-            (PuntReason::Unsupported, out, _) => through(*out),
-            _ => WayBack::No,
-        },
-        NextHop::Blackhole => WayBack::No,
+        NextHop::Punt {
+            reason: PuntReason::Unsupported,
+            port: None,
+        } if port.is_some() => WayBack::OnlyLinuxKnows,
+        NextHop::Punt {
+            reason: PuntReason::NoNeighbour | PuntReason::Unsupported,
+            port: out,
+        } => through(*out),
+        NextHop::Punt { .. } | NextHop::Blackhole => WayBack::No,
     }
 }

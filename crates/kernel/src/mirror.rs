@@ -126,8 +126,9 @@ pub struct Mirror {
     wakeup: Arc<OwnedFd>,
     /// When the pending reconciliation is due.
     due: Option<Instant>,
-    /// How long the next one waits at least.
+    /// How long the last one asked to be left in peace, and until when that is.
     pause: Duration,
+    not_before: Instant,
     /// When an IPv6 route expires.
     expiry: Option<Instant>,
     next_tick: Instant,
@@ -186,6 +187,7 @@ impl Mirror {
             wakeup: Arc::new(wakeup),
             due: None,
             pause: Duration::ZERO,
+            not_before: Instant::now(),
             expiry: None,
             next_tick: Instant::now() + TICK,
             more: false,
@@ -406,7 +408,7 @@ impl Mirror {
         if self.model.stale.is_empty() {
             self.due = None;
         } else if self.due.is_none() {
-            self.due = Some(now + SETTLE.max(self.pause));
+            self.due = Some(self.not_before.max(now + SETTLE));
         }
         if let Some(left) = self.model.next_expiry.take() {
             let at = now + Duration::from_millis(u64::from(left) * 10) + EXPIRED;
@@ -427,11 +429,11 @@ impl Mirror {
             Ok(_) => None,
         };
         // what the dumps showed needs no second look, except devices that just appeared in them
-        let found = std::mem::take(&mut self.model.stale);
         if failure.is_some() {
             self.model.stale.add(stale);
-        } else if !stale.all {
-            self.model.stale = found;
+        } else if stale.all {
+            self.model.stale = Stale::default();
+        } else {
             self.model.stale.objects &= !stale.objects;
         }
         let took = start.elapsed();
@@ -440,6 +442,7 @@ impl Mirror {
         } else {
             took // so that comparisons take at most half of the time
         };
+        self.not_before = Instant::now() + self.pause;
         let differences = *compared.as_ref().unwrap_or(&0);
         self.remember(Reconciliation {
             at: SystemTime::now(),
@@ -456,14 +459,13 @@ impl Mirror {
         self.counters.reconciliations += 1;
         let (reason, differences, took) = (done.reason, done.differences, done.took);
         log::debug!("reconciled ({reason}): {differences} differences, {took:?}");
-        let failed = |last: &Reconciliation| last.failure.is_some();
-        match &done.failure {
-            Some(why) if !self.last.as_ref().is_some_and(failed) => {
-                log::warn!(
-                    "cannot compare the FIB with the kernel's tables: {why}; it is tried again"
-                );
-            }
-            None if self.last.as_ref().is_some_and(failed) => {
+        let last = self.last.as_ref();
+        let before = last.and_then(|last| last.failure.as_ref());
+        match (before, &done.failure) {
+            (None, Some(why)) => log::warn!(
+                "cannot compare the FIB with the kernel's tables: {why}; it is tried again"
+            ),
+            (Some(_), None) => {
                 log::info!("the FIB could be compared with the kernel's tables again");
             }
             _ => {}

@@ -201,7 +201,8 @@ impl Router {
             pins,
             _lock: lock,
         };
-        router.tell_program();
+        router.tell_addresses();
+        router.tell_mtus();
         router.update_hash();
         router.keeper = Some(Keeper::start(lease, counters)?);
         for twin in router.ports.iter().filter_map(Port::twin) {
@@ -251,10 +252,11 @@ impl Router {
                 self.update_hash();
                 self.follow_interfaces();
             }
-            if changes.local_addresses || changes.fib > 0 {
-                self.tell_program();
+            if changes.local_addresses {
+                self.tell_addresses();
             }
             if changes.fib > 0 {
+                self.tell_mtus();
                 self.update_hash();
             }
             // after what it depends on is up to date
@@ -391,11 +393,14 @@ impl Router {
         [of(0, settings.hash4), of(1, settings.hash6)]
     }
 
-    fn tell_program(&mut self) {
+    fn tell_addresses(&mut self) {
         let local = self.mirror.local_addresses();
         self.told.addresses(&self.program, local);
-        self.told
-            .route_mtus(&mut self.program, self.mirror.route_mtus());
+    }
+
+    fn tell_mtus(&mut self) {
+        let mtus = self.mirror.route_mtus();
+        self.told.route_mtus(&mut self.program, mtus);
     }
 
     /// Follows Linux to this moment, for those who want to be sure.
@@ -404,7 +409,8 @@ impl Router {
         while self.mirror.poll(Duration::ZERO)?.more {}
         self.update_ports(true)?;
         self.update_hash();
-        self.tell_program();
+        self.tell_addresses();
+        self.tell_mtus();
         Ok(())
     }
 
