@@ -26,7 +26,9 @@ def chosen(config, among=BACKENDS):
 
 def pytest_generate_tests(metafunc):
     if "backend" in metafunc.fixturenames:
-        all_of_them = CONFORMANCE_BACKENDS if "conformance" in metafunc.definition.path.parts else BACKENDS
+        conformance = "conformance" in metafunc.definition.path.parts
+        everywhere = conformance or getattr(metafunc.module, "EVERYWHERE", False)
+        all_of_them = CONFORMANCE_BACKENDS if everywhere else BACKENDS
         metafunc.parametrize("backend", chosen(metafunc.config, all_of_them), scope="module", indirect=True)
     elif "bora_path" in metafunc.fixturenames:
         paths = chosen(metafunc.config, BACKENDS[1:])

@@ -26,6 +26,22 @@
 /* Anything above REASON_NONE is a reason to pass. */
 #define REASON_NONE BORA_REASONS
 
+static __always_inline bool is_own4(__be32 address)
+{
+	struct route_key key = { .length = 32, .address = address };
+
+	return bpf_map_lookup_elem(&local4, &address) ||
+	       (local_prefix_count[0] && bpf_map_lookup_elem(&local_prefixes, &key));
+}
+
+static __always_inline bool is_own6(const struct in6_addr *address)
+{
+	struct route_key6 key = { .length = 128, .address = *address };
+
+	return bpf_map_lookup_elem(&local6, address) ||
+	       (local_prefix_count[1] && bpf_map_lookup_elem(&local_prefixes6, &key));
+}
+
 static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port *in)
 {
 	struct iphdr *ip = (void *)(p->eth + 1);
@@ -36,7 +52,7 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 		return BORA_MALFORMED;
 	if (special4(ip->daddr) || special4(ip->saddr))
 		return BORA_SPECIAL_ADDRESS;
-	if (bpf_map_lookup_elem(&local4, &ip->daddr) || bpf_map_lookup_elem(&local4, &ip->saddr))
+	if (is_own4(ip->daddr) || is_own4(ip->saddr))
 		return BORA_LOCAL;
 	if (ip->ihl > 5)
 		return BORA_OPTIONS;
@@ -61,7 +77,7 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 		return BORA_MALFORMED;
 	if (special6(&ip->daddr) || special6(&ip->saddr))
 		return BORA_SPECIAL_ADDRESS;
-	if (bpf_map_lookup_elem(&local6, &ip->daddr) || bpf_map_lookup_elem(&local6, &ip->saddr))
+	if (is_own6(&ip->daddr) || is_own6(&ip->saddr))
 		return BORA_LOCAL;
 	if (ip->nexthdr == IPPROTO_HOPOPTS)
 		return BORA_OPTIONS;
@@ -92,6 +108,22 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 	return v6 ? check_ipv6(p, in) : check_ipv4(p, in);
 }
 
+/* Whether the engine would only hand it to Linux. */
+static __always_inline bool linux_forwards(struct xdp_md *ctx, const struct packet *p, bool v6)
+{
+	struct bora_destination key = { .ifindex = ctx->ingress_ifindex };
+	__u32 *generation;
+
+	if (!linux_generation)
+		return false;
+	if (v6)
+		__builtin_memcpy(key.address, &p->ip6->daddr, sizeof(key.address));
+	else
+		key.address[0] = p->ip4->daddr;
+	generation = bpf_map_lookup_elem(&linux_destinations, &key);
+	return generation && *generation == linux_generation;
+}
+
 static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6,
 				   const struct bora_port *in, struct net_device *dev,
 				   struct bora_counters *count)
@@ -103,6 +135,10 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	reason = gate(ctx, p, v6, in, dev);
 	if (reason != REASON_NONE)
 		return pass(count, reason);
+	if (is_super_packet(in))
+		return pass(count, BORA_SUPER_PACKET);
+	if (lacks_checksum(ctx, p, v6, in))
+		return pass(count, BORA_PARTIAL_CHECKSUM);
 	if (choice_is_linux(ctx, in, dev, v6))
 		return pass(count, BORA_MULTIPATH);
 
@@ -115,13 +151,13 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 		if (egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
 		    any_egress_holds())
 			return pass(count, BORA_GUARD);
+		if (linux_forwards(ctx, p, v6))
+			return pass(count, BORA_UNSUPPORTED);
 		if (bpf_redirect_map(&sockets, slot, XDP_PASS) != XDP_REDIRECT)
 			return pass(count, BORA_NO_SOCKET);
 		count->to_engine++;
 		return XDP_REDIRECT;
 	}
-	if ((in->flags & BORA_PORT_PARTIAL_CHECKSUM) && checksum_is_partial(p, v6))
-		return pass(count, BORA_PARTIAL_CHECKSUM);
 	return express(ctx, p, v6, in, count);
 }
 
@@ -140,7 +176,7 @@ int bora(struct xdp_md *ctx)
 	in = bpf_map_lookup_elem(&ports, &ifindex);
 	if (!in || is_elsewhere(dev))
 		return XDP_PASS; /* not a port yet, or no longer */
-	if ((in->flags & BORA_PORT_GENERIC) && was_injected())
+	if (was_injected(in))
 		return XDP_PASS; /* counted when it was punted */
 	count = counters_of(in->index);
 	if (!count)
@@ -201,6 +237,8 @@ int BPF_PROG(note_buffer, struct sk_buff *skb)
 	note->tagged = buffer_has_tag(skb) || skb->protocol == bpf_htons(ETH_P_8021Q) ||
 		       skb->protocol == bpf_htons(ETH_P_8021AD);
 	note->hashed = buffer_has_hash(skb);
+	note->checksum_start = buffer_checksum_start(skb);
+	note_shared_info(skb, note);
 	return 0;
 }
 

@@ -44,9 +44,9 @@ struct bora_port {
 };
 
 /*
- * Why a packet did not take the fast way. The first group is simply not
- * transit traffic and goes up freely; the second is transit traffic that needs
- * Linux and has a budget; the third is dropped here.
+ * Why a packet did not take the fast way. The first group is Linux's own traffic, or traffic
+ * that Linux forwards, and goes up freely; the second are exceptions, which Linux answers or
+ * drops, and has a budget; the third is dropped here.
  */
 enum bora_reason {
 	/* up to the kernel, without a budget */
@@ -63,6 +63,11 @@ enum bora_reason {
 	BORA_NO_SOCKET, /* no engine on this queue */
 	BORA_LEFT_TO_LINUX, /* the whole port is, for a reason that `bora show ports` tells */
 	BORA_MULTIPATH, /* only Linux can tell which of several paths it takes */
+	BORA_FRAGMENTATION, /* IPv4 beyond the output's MTU that may be fragmented */
+	BORA_SUPER_PACKET, /* several segments as one, beyond the input's MTU (GRO, GSO) */
+	BORA_REDIRECT, /* leaves where it came from; Linux also sends an ICMP redirect */
+	BORA_SOURCE_CHECK, /* fails uRPF here: Linux decides */
+	BORA_UNSUPPORTED, /* encapsulation and other lookups this tier does not do */
 	/* up to the kernel, within a budget */
 	BORA_MALFORMED, /* RFC 1812 5.2.2, RFC 8200 3: Linux drops and counts it */
 	BORA_OPTIONS, /* IPv4 options, IPv6 hop-by-hop */
@@ -70,10 +75,7 @@ enum bora_reason {
 	BORA_NO_ROUTE,
 	BORA_UNREACHABLE, /* unreachable or prohibit route */
 	BORA_NO_NEIGHBOUR,
-	BORA_TOO_BIG,
-	BORA_REDIRECT, /* would leave where it came from: ICMP redirect */
-	BORA_SOURCE_CHECK, /* fails uRPF here: Linux decides */
-	BORA_UNSUPPORTED, /* encapsulation and other lookups this tier does not do */
+	BORA_TOO_BIG, /* beyond the output's MTU, and not to be fragmented */
 	/* dropped */
 	BORA_BLACKHOLE,
 	BORA_REASONS,
@@ -95,6 +97,18 @@ struct bora_counters {
 	__u64 tx_ring_full; /* of these, refused by the driver */
 	__u64 passed[BORA_REASONS];
 	__u64 dropped[BORA_REASONS]; /* blackhole, or over the budget of a reason */
+};
+
+/* Metadata of a frame that inject.bpf.c hands to Linux on a port with generic XDP, which sees it again. */
+struct bora_injected {
+	__u32 netns_inode;
+	__u32 ifindex;
+};
+
+/* Packets that come in by an interface for an address; IPv4 in the first word. */
+struct bora_destination {
+	__u32 ifindex;
+	__be32 address[4];
 };
 
 /* Punt budget of one reason on one CPU: a fixed window. */

@@ -6,10 +6,13 @@
  *   looks like one without.
  * - A hash of the flow that the sender's socket or a card made: Linux chooses among several paths by
  *   it where fib_multipath_hash_policy is 1.
+ * - A checksum that the sender left to others (CHECKSUM_PARTIAL).
+ * - That the packet is several segments (GSO).
  *
  * Where they are read:
  *
- * - veth in driver mode: the socket buffer stands behind the xdp_buff (Linux 6.3 and later).
+ * - veth in driver mode: the socket buffer stands behind the xdp_buff (Linux 6.3 and later). Its packets
+ *   are single segments.
  * - Generic XDP: the tracepoint netif_receive_skb, which comes right before XDP on the same CPU,
  *   takes note of them (note_buffer in bora.bpf.c).
  * - Cards in driver mode: the control side makes them leave tags where they are, and make no hash.
@@ -19,11 +22,16 @@
 
 #include "kernel_types.h"
 
+#define CHECKSUM_PARTIAL 3
+
 /* What netif_receive_skb said of the packet this CPU is at. */
 struct buffer_note {
 	__u32 ifindex;
+	__u16 checksum_start; /* see buffer_checksum_start() */
 	bool tagged;
 	bool hashed;
+	bool segments; /* several */
+	bool injected; /* by inject.bpf.c: it was here before */
 };
 
 struct {
@@ -51,6 +59,29 @@ static __always_inline bool buffer_has_tag(struct sk_buff *skb)
 static __always_inline bool buffer_has_hash(struct sk_buff *skb)
 {
 	return BPF_CORE_READ_BITFIELD_PROBED(skb, l4_hash);
+}
+
+/* Octets from the Ethernet header to the L4 header whose checksum was left to others; 0: none was. */
+static __always_inline __u16 buffer_checksum_start(struct sk_buff *skb)
+{
+	if (BPF_CORE_READ_BITFIELD_PROBED(skb, ip_summed) != CHECKSUM_PARTIAL)
+		return 0;
+	return BPF_CORE_READ(skb, csum_start) - BPF_CORE_READ(skb, mac_header);
+}
+
+static __always_inline void note_shared_info(struct sk_buff *skb, struct buffer_note *note)
+{
+	unsigned char *head = BPF_CORE_READ(skb, head);
+	struct skb_shared_info *info = (void *)(head + BPF_CORE_READ(skb, end));
+	struct bora_injected mark = {};
+
+	note->segments = BPF_CORE_READ(info, gso_size) != 0;
+	note->injected = false;
+	if (BPF_CORE_READ(info, meta_len) != sizeof(mark))
+		return;
+	bpf_probe_read_kernel(&mark, sizeof(mark),
+			      head + BPF_CORE_READ(skb, mac_header) - sizeof(mark));
+	note->injected = mark.netns_inode == netns_inode && mark.ifindex == note->ifindex;
 }
 
 static __always_inline bool noted_tag(struct xdp_md *ctx, const struct bora_port *in)
@@ -109,6 +140,49 @@ static __always_inline bool has_hash(struct xdp_md *ctx, const struct bora_port 
 		return false;
 	skb = veth_buffer(ctx);
 	return skb && buffer_has_hash(skb);
+}
+
+/* Whether this packet is several segments. */
+static __always_inline bool is_super_packet(const struct bora_port *in)
+{
+	struct buffer_note *note = in->flags & BORA_PORT_GENERIC ? buffer_note() : NULL;
+
+	return note && note->segments;
+}
+
+/* Whether it was here before, and Bora has handed it to Linux. */
+static __always_inline bool was_injected(const struct bora_port *in)
+{
+	struct buffer_note *note = in->flags & BORA_PORT_GENERIC ? buffer_note() : NULL;
+
+	return note && note->injected;
+}
+
+/*
+ * Whether the sender left a checksum to others that only Linux can compute: the engine does so for TCP
+ * and UDP right behind the IP header, express not at all; neither does so inside a tunnel, or for SCTP.
+ */
+static __always_inline bool lacks_checksum(struct xdp_md *ctx, const struct packet *p, bool v6,
+					   const struct bora_port *in)
+{
+	__u8 protocol = v6 ? p->ip6->nexthdr : p->ip4->protocol;
+	__u16 l4 = ETH_HLEN + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)), start = 0;
+	struct buffer_note *note;
+	struct sk_buff *skb;
+
+	if (in->flags & BORA_PORT_GENERIC) {
+		note = buffer_note();
+		start = note ? note->checksum_start : 0;
+	} else if ((in->flags & BORA_PORT_VETH) && sees_veth_buffer()) {
+		skb = veth_buffer(ctx);
+		start = skb ? buffer_checksum_start(skb) : 0;
+	} else if (in->flags & BORA_PORT_PARTIAL_CHECKSUM) {
+		return in->path == BORA_PATH_EXPRESS && checksum_is_partial(p, v6);
+	}
+	if (!start)
+		return false;
+	return in->path == BORA_PATH_EXPRESS || start != l4 ||
+	       (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP);
 }
 
 #endif

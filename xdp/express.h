@@ -13,7 +13,13 @@
 
 #define FLOWINFO_MASK bpf_htonl(0x0fffffff)
 
-static __always_inline __u32 reason_of_lookup(long result)
+/* Whether Linux fragments the packet, or answers that it is too big. */
+static __always_inline __u32 too_big(const struct packet *p, bool v6)
+{
+	return v6 || (p->ip4->frag_off & bpf_htons(IP_DF)) ? BORA_TOO_BIG : BORA_FRAGMENTATION;
+}
+
+static __always_inline __u32 reason_of_lookup(const struct packet *p, bool v6, long result)
 {
 	switch (result) {
 	case BPF_FIB_LKUP_RET_BLACKHOLE:
@@ -28,7 +34,7 @@ static __always_inline __u32 reason_of_lookup(long result)
 	case BPF_FIB_LKUP_RET_NO_NEIGH:
 		return BORA_NO_NEIGHBOUR;
 	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
-		return BORA_TOO_BIG;
+		return too_big(p, v6);
 	default:
 		return BORA_UNSUPPORTED;
 	}
@@ -162,7 +168,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	if (route_mtu_count[v6] == BORA_MTUS_UNKNOWN)
 		return pass(count, BORA_GUARD);
 	if (exceeds_route_mtu(p, v6))
-		return pass(count, BORA_TOO_BIG);
+		return pass(count, too_big(p, v6));
 
 	if (only_linux_can_choose(p, v6))
 		return pass(count, BORA_MULTIPATH);
@@ -170,7 +176,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	fill_lookup(p, v6, &fib);
 	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (result != BPF_FIB_LKUP_RET_SUCCESS) {
-		__u32 reason = reason_of_lookup(result);
+		__u32 reason = reason_of_lookup(p, v6, result);
 
 		if (reason == BORA_BLACKHOLE) {
 			count->dropped[BORA_BLACKHOLE]++;

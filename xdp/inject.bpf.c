@@ -9,7 +9,9 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-#define INJECT_BATCH 64
+#include "bora.h"
+
+#define INJECT_BATCH 512
 #define INJECT_FRAME 3456 /* a page less headroom, skb_shared_info and the run's own header */
 
 struct inject_frame {
@@ -20,21 +22,29 @@ struct inject_frame {
 /* Written by Bora before each run (mmap). */
 struct inject_frame frames[INJECT_BATCH];
 __u32 next_frame;
-/* The interface runs Bora's program as generic XDP, which will see the frames. */
+/* The interface runs Bora's program as generic XDP, which will see the frames and must know them. */
 volatile bool generic;
+/* The network namespace; set before loading. */
+const volatile __u32 netns_inode;
 
-/* The map of bora.bpf.c. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} injected SEC(".maps");
+static __always_inline bool mark(struct xdp_md *ctx)
+{
+	struct bora_injected *mark;
+
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*mark)))
+		return false;
+	mark = (void *)(long)ctx->data_meta;
+	if ((void *)(mark + 1) > (void *)(long)ctx->data)
+		return false;
+	mark->netns_inode = netns_inode;
+	mark->ifindex = ctx->ingress_ifindex;
+	return true;
+}
 
 SEC("xdp")
 int inject(struct xdp_md *ctx)
 {
-	__u32 slot = next_frame++, length, have = ctx->data_end - ctx->data, key = 0, *waiting;
+	__u32 slot = next_frame++, length, have = ctx->data_end - ctx->data;
 
 	if (slot >= INJECT_BATCH)
 		return XDP_DROP;
@@ -45,11 +55,8 @@ int inject(struct xdp_md *ctx)
 		return XDP_DROP;
 	if (bpf_xdp_store_bytes(ctx, 0, frames[slot].octets, length))
 		return XDP_DROP;
-	if (generic) {
-		waiting = bpf_map_lookup_elem(&injected, &key);
-		if (waiting)
-			*waiting += 1;
-	}
+	if (generic && !mark(ctx))
+		return XDP_DROP;
 	return XDP_PASS;
 }
 

@@ -99,11 +99,21 @@ struct xdp_buff {
 	struct xdp_rxq_info *rxq;
 };
 
+struct skb_shared_info {
+	__u8 meta_len; /* octets of metadata of XDP programs, before the frame */
+	__u16 gso_size; /* octets of a segment, if the packet is several */
+};
+
 struct sk_buff {
 	struct net_device *dev;
 	unsigned int vlan_all;
 	__be16 protocol;
 	__u8 l4_hash : 1;
+	__u8 ip_summed : 2;
+	__u16 csum_start; /* this and the next two are offsets from head */
+	__u16 mac_header;
+	unsigned int end;
+	unsigned char *head;
 };
 
 /* before Linux 6.2 */

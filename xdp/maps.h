@@ -39,6 +39,18 @@ struct {
 	__type(value, __u32);
 } sockets SEC(".maps");
 
+/*
+ * Destinations whose packets Linux forwards, for ports of the engine; noted by the slow path where it
+ * gets many. Linux is right for every packet, so an old entry costs no more than time.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct bora_destination);
+	__type(value, __u32); /* counts if it is linux_generation */
+} linux_destinations SEC(".maps");
+volatile __u32 linux_generation; /* 0: none is noted; written by Bora (mmap) */
+
 /* Addresses of the router itself, broadcast ones included. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -56,11 +68,34 @@ struct {
 	__type(value, __u8);
 } local6 SEC(".maps");
 
-/* Prefixes whose route has an MTU of its own, which bpf_fib_lookup heeds only if locked. */
 struct route_key {
 	__u32 length;
 	__be32 address;
 };
+struct route_key6 {
+	__u32 length;
+	struct in6_addr address;
+};
+
+/* Prefixes that are the router's own (AnyIP: `ip route add local 192.0.2.0/24 dev lo`). */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct route_key);
+	__type(value, __u8);
+} local_prefixes SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 65536);
+	__type(key, struct route_key6);
+	__type(value, __u8);
+} local_prefixes6 SEC(".maps");
+/* How many there are, IPv4 and IPv6; written by Bora (mmap). */
+volatile __u32 local_prefix_count[2];
+
+/* Prefixes whose route has an MTU of its own, which bpf_fib_lookup heeds only if locked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -68,10 +103,6 @@ struct {
 	__type(key, struct route_key);
 	__type(value, __u32); /* octets */
 } route_mtus SEC(".maps");
-struct route_key6 {
-	__u32 length;
-	struct in6_addr address;
-};
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -103,27 +134,6 @@ struct {
 	__type(key, __u32); /* enum bora_reason */
 	__type(value, struct bora_budget);
 } budgets SEC(".maps");
-
-/*
- * Frames that inject.bpf.c has just handed to Linux on this CPU and that generic XDP will see.
- * BPF_PROG_RUN does both within one section without softirqs, so nothing comes between.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u32);
-} injected SEC(".maps");
-
-static __always_inline bool was_injected(void)
-{
-	__u32 key = 0, *waiting = bpf_map_lookup_elem(&injected, &key);
-
-	if (!waiting || !*waiting)
-		return false;
-	*waiting -= 1;
-	return true;
-}
 
 static __always_inline struct bora_counters *counters_of(__u32 port)
 {

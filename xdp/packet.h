@@ -12,6 +12,7 @@
 #include <linux/udp.h>
 
 #define IP_FRAGMENT_BITS 0x3fff /* MF and offset */
+#define IP_DF 0x4000
 
 /*
  * The view of a packet that both tiers decide on. The functions below are

@@ -13,7 +13,7 @@ use bora_forward::schedule::OutputConfig;
 use bora_forward::{Drop, FlowHash, Ingress, Punt, RpFilter};
 use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{
-    BUDGET, Bell, Budgets, Command, Commands, Mode, PUNT_RING, QUOTA, Share, Worker, WorkerConfig,
+    BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Share, Worker, WorkerConfig,
     WorkerCounters, WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
@@ -251,7 +251,7 @@ pub fn worker(
         ports: ports.into_iter().enumerate().map(port).collect(),
         classifier: Arc::new(settings.rules.compile()?),
         hash: (FlowHash::default(), FlowHash::default()),
-        punts: Arc::new(ArrayQueue::new(PUNT_RING)),
+        punts: Arc::default(),
         // nobody empties the ring: reasons of punts are all that is wanted
         budgets: Budgets::new(|_| u64::MAX),
         commands: commands.clone(),

@@ -11,6 +11,7 @@ import pytest
 from lib.hosts import Hosts
 from lib.netns import inside
 
+EVERYWHERE = True  # on interfaces without driver XDP too
 MEGABYTES = 100
 SECONDS = 60
 FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
@@ -19,6 +20,14 @@ FAMILY = {4: socket.AF_INET, 6: socket.AF_INET6}
 @pytest.fixture(scope="module")
 def hosts(backend):
     network = Hosts(backend)
+    yield network
+    network.close()
+
+
+@pytest.fixture(scope="module")
+def hosts_beyond(backend):
+    """The router's other interface is no port of Bora."""
+    network = Hosts(backend, ports=["r0"])
     yield network
     network.close()
 
@@ -49,9 +58,8 @@ def receive_all(server, result):
     result.update(digest=digest.hexdigest(), count=count)
 
 
-@pytest.mark.parametrize("family", [4, 6])
-def test_tcp_arrives_intact(hosts, family, say):
-    """100 MB over TCP with TSO, GSO, GRO and partial checksums have the same hash at the other end."""
+def transfer(hosts, family, say):
+    """Sends over TCP from one host to the other; what arrives must be that."""
     features = hosts.hosts[0].exec("ethtool", "-k", "h0").stdout
     assert "tx-checksumming: on" in features and "generic-receive-offload: on" in features, features
     block = random.Random(family).randbytes(1 << 20)
@@ -74,6 +82,18 @@ def test_tcp_arrives_intact(hosts, family, say):
     assert result == {"digest": sent.hexdigest(), "count": MEGABYTES << 20}
     if hosts.bora is not None:
         hosts.bora.check_conservation()
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_tcp_arrives_intact(hosts, family, say):
+    """100 MB over TCP with TSO, GSO, GRO and partial checksums have the same hash at the other end."""
+    transfer(hosts, family, say)
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_tcp_leaves_the_ports_intact(hosts_beyond, family, say):
+    """The same where Linux forwards it."""
+    transfer(hosts_beyond, family, say)
 
 
 @pytest.mark.parametrize("family", [4, 6])

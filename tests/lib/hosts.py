@@ -1,14 +1,17 @@
 """Two real Linux hosts with a router between them: for what needs their stacks, such as TCP."""
 
 from lib.bora import Bora
-from lib.netns import Namespace
+from lib.netns import Namespace, without_driver_xdp
 
 
 class Hosts:
-    """h0 -- r0 [router] r1 -- h1 with addresses on all sides and every offload veth has."""
+    """h0 -- r0 [router] r1 -- h1 with addresses on all sides and every offload veth has.
 
-    def __init__(self, backend):
+    `backend` "...-generic": on ports without driver XDP. `ports`: those of Bora."""
+
+    def __init__(self, backend, ports=("r0", "r1")):
         self.backend = backend
+        self.generic = backend.endswith("-generic")
         self.bora = None
         self.namespaces = []
         try:
@@ -17,8 +20,10 @@ class Hosts:
                 self.router.set_sysctl(f"net/{key}", 1)
             self.hosts = [self._host(link) for link in range(2)]
             if backend != "kernel":
-                self.bora = Bora(self.router, ["r0", "r1"], backend)
+                self.bora = Bora(self.router, list(ports), backend.removesuffix("-generic"))
                 self.bora.start()
+                mode = "generic" if self.generic else "driver"
+                assert {port["xdp"] for port in self.bora.show("ports")} == {mode}
         except BaseException:
             self.close()
             raise
@@ -31,7 +36,9 @@ class Hosts:
 
     def _host(self, link):
         host = self._namespace(f"h{link}")
-        self.router.ip("link", "add", f"r{link}", "type", "veth", "peer", "name", f"h{link}", "netns", host.name)
+        queues, peer_queues = [without_driver_xdp(n) if self.generic else [] for n in (1, 2)]
+        self.router.ip("link", "add", f"r{link}", *queues, "type", "veth",
+                       "peer", "name", f"h{link}", *peer_queues, "netns", host.name)
         for namespace, device, end in ((self.router, f"r{link}", 1), (host, f"h{link}", 2)):
             namespace.exec("ethtool", "-K", device, "gro", "on", "gso", "on", "tso", "on", "tx", "on")
             namespace.batch([

@@ -11,6 +11,7 @@ from lib.netns import inside
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP = 1
 PACKET_AUXDATA = 8
+PACKET_VNET_HDR = 15
 PACKET_IGNORE_OUTGOING = 23
 PACKET_MR_PROMISC = 1
 TP_STATUS_VLAN_VALID = 1 << 4
@@ -49,6 +50,15 @@ class Port:
                     raise
                 time.sleep(0.001)
         raise TimeoutError("the interface takes no frame")
+
+    def send_with_checksum_left(self, frame, start, place):
+        """Sends a frame whose checksum, of what begins at `start`, at `place` there, is left to others."""
+        needs_checksum = struct.pack("=BBHHHH", 1, 0, 0, 0, start, place)  # struct virtio_net_hdr
+        self.socket.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        try:
+            self.send(needs_checksum + frame)
+        finally:
+            self.socket.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 0)
 
     def send_tagged(self, frame, kind, tag):
         """Sends a frame whose 802.1Q tag stands beside it, not in it (needs push_tag.bpf.c on the interface)."""

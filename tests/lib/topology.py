@@ -14,7 +14,7 @@ import time
 
 from lib import packets
 from lib.bora import Bora
-from lib.netns import Namespace
+from lib.netns import Namespace, without_driver_xdp
 from lib.port import Port, wait_readable
 
 LINKS = 3
@@ -119,9 +119,7 @@ class Network:
 
     def _connect(self, link):
         host = self._namespace(f"h{link}")
-        # a veth that has fewer receive queues than its peer has transmit queues does no driver XDP
-        queues, peer_queues = [f"numtxqueues {n} numrxqueues {n}".split() if self.generic else []
-                               for n in (1, 2)]
+        queues, peer_queues = [without_driver_xdp(n) if self.generic else [] for n in (1, 2)]
         self.router.ip(
             "link", "add", f"r{link}", "address", self.router_mac(link), *queues, "type", "veth",
             "peer", "name", f"h{link}", "address", self.host_mac(link), *peer_queues, "netns", host.name,
@@ -283,7 +281,7 @@ class Network:
                 raise AssertionError(f"frames do not stop arriving: {packets.describe(got[-1][1])}")
 
     def exchange(self, frames, expect=None, link=0, timeout=1.0):
-        """Sends frames from host `link`; exactly the expected ones must arrive, anywhere.
+        """Sends frames from host `link`, or calls `frames` to do so; exactly the expected ones must arrive, anywhere.
 
         `expect` maps a host number to a list of whole frames, or of functions from the received IP
         packet to the one expected (see packets.icmp4_error). When nothing is expected, a good packet
@@ -292,8 +290,11 @@ class Network:
         wanted = [(host, item) for host, items in expect.items() for item in items]
         for port in self.hosts:
             port.drain()
-        for frame in [frames] if isinstance(frames, bytes) else frames:
-            self.hosts[link].send(frame)
+        if callable(frames):
+            frames()
+        else:
+            for frame in [frames] if isinstance(frames, bytes) else frames:
+                self.hosts[link].send(frame)
         got = self.collect(len(wanted), timeout) if wanted else self._after_probe()
         self._compare(wanted, list(got))
         return got

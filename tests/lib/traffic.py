@@ -9,7 +9,8 @@ from lib.load import Load, trailer
 FILL = b"load" * 4
 
 
-def flow_frame(net, number, family=4, link=0, to=1, source=None, target=None, ttl=64, dport=5000):
+def flow_frame(net, number, family=4, link=0, to=1, source=None, target=None, ttl=64, dport=5000,
+               fill=FILL):
     """One packet of flow `number` from behind host `link` to behind host `to`."""
     behind, header = (net.behind4, IP) if family == 4 else (net.behind6, IPv6)
     packet = header(src=source or behind(link), dst=target or behind(to))
@@ -17,7 +18,7 @@ def flow_frame(net, number, family=4, link=0, to=1, source=None, target=None, tt
         packet.ttl = ttl
     else:
         packet.hlim = ttl
-    return net.frame(bytes(packet / UDP(sport=20_000 + number, dport=dport) / Raw(FILL + trailer(number))), link)
+    return net.frame(bytes(packet / UDP(sport=20_000 + number, dport=dport) / Raw(fill + trailer(number))), link)
 
 
 def both_families(net, flows=8, **more):

@@ -2,6 +2,7 @@
 
 use bora_buffer::Packet;
 use bora_fib::{Adjacency, NextHop, NextHopId};
+use bora_wire::ipv4;
 
 use crate::batch::{Batch, Family, Meta};
 use crate::{Context, Drop, Punt, Verdict};
@@ -35,13 +36,23 @@ pub(crate) fn resolve<'a>(
         other => choose(packet, meta, other, context)?,
     };
     if meta.l3_length > adjacency.mtu {
-        return Err(Verdict::Punt(Punt::TooBig));
+        return Err(Verdict::Punt(too_big(packet, meta, context)));
     }
     let redirects = meta.family == Family::V6 || context.ingress.send_redirects4;
     if adjacency.port == context.ingress.port && redirects {
         return Err(Verdict::Punt(Punt::Redirect));
     }
     Ok(adjacency)
+}
+
+/// Whether Linux fragments the packet, or answers that it is too big.
+#[cold]
+fn too_big(packet: &Packet, meta: &Meta, context: &Context<'_>) -> Punt {
+    let octets = context.region.octets(packet).get(ETHERNET..);
+    match octets.map(ipv4::Packet::new_unchecked) {
+        Some(packet) if meta.family == Family::V4 && !packet.dont_fragment() => Punt::Fragmentation,
+        _ => Punt::TooBig,
+    }
 }
 
 /// What a next hop that is not just a way out leads to.

@@ -63,12 +63,31 @@ reasons! {
         Unreachable = "unreachable",
         /// A prohibit route.
         Prohibit = "prohibit",
-        /// Larger than the output's MTU: to be fragmented or answered.
+        /// Larger than the output's MTU, and not to be fragmented: to be answered.
         TooBig = "too_big",
-        /// Would leave where it came from: Linux also sends a redirect.
+        /// IPv4 larger than the output's MTU that may be fragmented.
+        Fragmentation = "fragmentation",
+        /// Leaves where it came from: Linux also sends a redirect.
         Redirect = "redirect",
         /// A route Bora does not implement, or through an interface that is not its port.
         Unsupported = "unsupported",
+    }
+}
+
+impl Punt {
+    /// Whether Linux answers or drops it, so that there is a budget for it. The rest is Linux's own
+    /// traffic, or traffic that Linux forwards.
+    pub const fn is_exception(self) -> bool {
+        matches!(
+            self,
+            Punt::Options
+                | Punt::TtlExceeded
+                | Punt::NoRoute
+                | Punt::NoNeighbour
+                | Punt::Unreachable
+                | Punt::Prohibit
+                | Punt::TooBig
+        )
     }
 }
 

@@ -2,10 +2,11 @@
 
 use bora_buffer::Packet;
 use bora_fib::{Adjacency, NextHopId};
-use bora_wire::{Protocol, checksum, ipv4, ipv6};
+use bora_wire::{checksum, ipv4, ipv6};
 
 use crate::batch::{Batch, Family, Meta};
 use crate::lookup::resolve;
+use crate::partial::{complete_ipv4, complete_ipv6};
 use crate::{Context, Verdict};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
@@ -78,31 +79,16 @@ fn rewrite_headers(octets: &mut [u8], family: Family, adjacency: &Adjacency, par
         Family::V4 => {
             let mut packet = ipv4::Packet::new_unchecked(l3);
             packet.decrement_ttl();
-            if partial && !packet.is_fragment() {
-                let (protocol, length) = (packet.protocol(), packet.payload().len() as u16);
-                let pseudo = checksum::pseudo_v4(packet.src(), packet.dst(), protocol, length);
-                complete(pseudo, protocol, packet.payload_mut());
+            if partial {
+                complete_ipv4(packet);
             }
         }
         Family::V6 => {
             let mut packet = ipv6::Packet::new_unchecked(l3);
             packet.decrement_hop_limit();
             if partial {
-                let (protocol, length) = (packet.next_header(), packet.payload().len() as u32);
-                let pseudo = checksum::pseudo_v6(packet.src(), packet.dst(), protocol, length);
-                complete(pseudo, protocol, packet.payload_mut());
+                complete_ipv6(packet);
             }
         }
-    }
-}
-
-/// Fills a checksum in that holds just the pseudo-header's sum (Linux CHECKSUM_PARTIAL). One right
-/// checksum in 65536 looks the same, so it is verified before it is touched.
-fn complete(pseudo: checksum::Sum, protocol: Protocol, segment: &mut [u8]) {
-    if checksum::looks_partial(pseudo, protocol, segment)
-        && checksum::transport(pseudo, protocol, segment) == checksum::Transport::Partial
-    {
-        // a segment too short for its own header is left as it is
-        let _ = checksum::fill_transport(pseudo, protocol, segment);
     }
 }

@@ -170,6 +170,10 @@ fn each_exception_has_its_reason() {
     corrupt[24] ^= 1;
     let mut version = frame(HERE, THERE, 64, 28);
     version[14] = 0x55;
+    let mut whole = frame(HERE, THERE, 64, 1501);
+    let mut header = ipv4::Packet::new_unchecked(&mut whole[14..]);
+    header.set_fragment(true, false, 0);
+    header.fill_checksum();
     for (frame, verdict) in [
         (frame(HERE, THERE, 1, 28), Verdict::Punt(Punt::TtlExceeded)),
         (frame(HERE, THERE, 2, 28), Verdict::Forward(PortId(1))),
@@ -186,7 +190,11 @@ fn each_exception_has_its_reason() {
             Verdict::Drop(Drop::Blackhole),
         ),
         (frame(HERE, THERE, 64, 1500), Verdict::Forward(PortId(1))),
-        (frame(HERE, THERE, 64, 1501), Verdict::Punt(Punt::TooBig)),
+        (whole, Verdict::Punt(Punt::TooBig)),
+        (
+            frame(HERE, THERE, 64, 1501),
+            Verdict::Punt(Punt::Fragmentation),
+        ),
         (frame(THERE, HERE, 64, 28), Verdict::Punt(Punt::Redirect)),
         (
             frame(HERE, 0xe000_0001, 64, 28),

@@ -125,7 +125,7 @@ impl<P: Prefix> Family<P> {
         routes.iter().for_each(|route| hops.retain(route.target));
         old.iter().for_each(|route| hops.release(route.target));
         let in_local = |routes: &[Route]| routes.iter().any(|route| route.table == Table::Local);
-        if prefix.is_host() && (in_local(old) || in_local(&routes)) {
+        if !prefix.is_fixed() && (in_local(old) || in_local(&routes)) {
             self.local_changes.push(prefix);
         }
         let was_wide = self.rib.is_wide_local(prefix);

@@ -422,25 +422,9 @@ impl Model {
     }
 
     fn update_local_addresses(&mut self) {
-        let mut changed = false;
-        for prefix in std::mem::take(&mut self.v4.local_changes) {
-            let address = std::net::Ipv4Addr::from_bits(prefix.addr());
-            let set = &mut self.local.v4;
-            changed |= if is_local(&self.v4, &self.hops, prefix) {
-                set.insert(address)
-            } else {
-                set.remove(&address)
-            };
-        }
-        for prefix in std::mem::take(&mut self.v6.local_changes) {
-            let address = std::net::Ipv6Addr::from_bits(prefix.addr());
-            let set = &mut self.local.v6;
-            changed |= if is_local(&self.v6, &self.hops, prefix) {
-                set.insert(address)
-            } else {
-                set.remove(&address)
-            };
-        }
+        let own = &mut self.local.prefixes;
+        let changed =
+            note_local(&mut self.v4, &self.hops, own) | note_local(&mut self.v6, &self.hops, own);
         self.local.generation += u64::from(changed);
     }
 
@@ -456,6 +440,25 @@ fn reach(neighbour: Option<&Neighbour>) -> (Option<[u8; 6]>, bool) {
         neighbour.and_then(Neighbour::usable),
         neighbour.is_none_or(Neighbour::valid),
     )
+}
+
+/// Notes which of the changed prefixes are the router's own; returns whether anything is new.
+fn note_local<P: Prefix>(
+    family: &mut Family<P>,
+    hops: &NextHops,
+    own: &mut BTreeSet<(IpAddr, u8)>,
+) -> bool {
+    let mut changed = false;
+    for prefix in std::mem::take(&mut family.local_changes) {
+        let (address, len) = prefix.parts();
+        let key = (P::ip(address), len);
+        changed |= if is_local(family, hops, prefix) {
+            own.insert(key)
+        } else {
+            own.remove(&key)
+        };
+    }
+    changed
 }
 
 fn is_local<P: Prefix>(family: &Family<P>, hops: &NextHops, prefix: P) -> bool {

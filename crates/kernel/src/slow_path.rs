@@ -1,17 +1,25 @@
 //! The thread that hands punted packets to Linux on the interface they came in by.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::PortId;
-use bora_port::inject::Injector;
+use bora_forward::{Punt, complete_checksum};
+use bora_port::inject::{BATCH, Injector};
 use bora_port::tap::Writer;
-use bora_worker::{PuntRing, Punted};
+use bora_port::xdp::LinuxDestinations;
+use bora_wire::ethernet::{EtherType, Frame};
+use bora_wire::{ipv4, ipv6};
+use bora_worker::{PuntRings, Punted};
 
-/// Wait when the ring is empty: bounds the delay an exception suffers.
-const IDLE: Duration = Duration::from_millis(1);
+/// Waits while there is nothing, the second after some time: they bound the delay of a packet.
+const SHORT_WAIT: Duration = Duration::from_micros(50);
+const LONG_WAIT: Duration = Duration::from_millis(1);
+/// Packets of a port in one batch from which on their destinations are noted.
+const MUCH: usize = 32;
 
 /// What the slow path did, in packets.
 #[derive(Debug, Default)]
@@ -63,7 +71,7 @@ impl Devices {
 /// Everything the thread works with.
 pub struct SlowPath {
     /// What the workers send.
-    pub punts: PuntRing,
+    pub punts: Arc<PuntRings>,
     /// The memory the packets are in.
     pub region: Arc<Region>,
     /// Where their frames go afterwards.
@@ -72,68 +80,114 @@ pub struct SlowPath {
     pub devices: Arc<Devices>,
     /// What is counted.
     pub counters: Arc<SlowPathCounters>,
-    /// Set to end the thread, once the ring is empty.
+    /// Whether the engine obeys rules: then every packet must come by it.
+    pub rules: Arc<AtomicBool>,
+    /// Set to end the thread, once nothing waits.
     pub stop: Arc<AtomicBool>,
 }
 
 impl SlowPath {
-    /// Runs until told to stop.
-    pub fn run(self, mut injector: Injector) {
-        let mut last: Option<PortId> = None;
+    /// Runs until told to stop. Without `destinations` everything comes by the engine.
+    pub fn run(self, mut injector: Injector, mut destinations: Option<LinuxDestinations>) {
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut wait = SHORT_WAIT;
         loop {
-            match self.punts.pop() {
-                Some(punted) => {
-                    // a batch is of one port, because a call is for one interface
-                    if last.is_some_and(|port| port != punted.port) {
-                        self.flush(&mut injector, last);
-                    }
-                    last = Some(punted.port);
-                    self.add(&mut injector, punted);
-                }
-                None => {
-                    self.flush(&mut injector, last);
-                    if self.stop.load(Relaxed) {
-                        return;
-                    }
-                    std::thread::sleep(IDLE);
-                }
+            batch.extend(std::iter::from_fn(|| self.punts.pop()).take(BATCH));
+            if !batch.is_empty() {
+                self.hand_over(&mut injector, &mut batch);
+                wait = SHORT_WAIT;
+            } else if self.stop.load(Relaxed) {
+                return;
+            } else {
+                std::thread::sleep(wait);
+                wait = (2 * wait).min(LONG_WAIT);
+            }
+            if let Some(destinations) = &mut destinations {
+                self.note(destinations, &batch);
+            }
+            for punted in batch.drain(..) {
+                self.frames.give(punted.packet.into_frame(&self.region));
             }
         }
     }
 
-    fn add(&self, injector: &mut Injector, punted: Punted) {
-        if let Some(Device::Twin(twin)) = self.devices.get(punted.port) {
-            let written = twin.write(self.region.octets(&punted.packet));
-            let counter = match written {
-                Ok(()) => &self.counters.injected,
-                Err(_) => &self.counters.failed,
+    /// Hands packets to Linux, those of a port in their order.
+    fn hand_over(&self, injector: &mut Injector, batch: &mut [Punted]) {
+        for punted in batch.iter_mut().filter(|punted| punted.partial_checksum) {
+            complete_checksum(self.region.octets_mut(&mut punted.packet));
+        }
+        batch.sort_by_key(|punted| punted.port.0);
+        for of_port in batch.chunk_by(|one, next| one.port == next.port) {
+            let done = match self.devices.get(of_port[0].port) {
+                Some(Device::Interface { ifindex, generic }) => {
+                    self.inject(injector, of_port, (ifindex, generic))
+                }
+                Some(Device::Twin(twin)) => {
+                    let octets = of_port.iter().map(|one| self.region.octets(&one.packet));
+                    octets.filter(|octets| twin.write(octets).is_ok()).count()
+                }
+                None => 0,
             };
-            counter.fetch_add(1, Relaxed);
-            self.frames.give(punted.packet.into_frame(&self.region));
-            return;
+            let failed = of_port.len() - done;
+            self.counters.injected.fetch_add(done as u64, Relaxed);
+            self.counters.failed.fetch_add(failed as u64, Relaxed);
         }
-        if injector.waiting() == bora_port::inject::BATCH {
-            self.flush(injector, Some(punted.port));
-        }
-        if !injector.push(self.region.octets(&punted.packet)) {
-            self.counters.failed.fetch_add(1, Relaxed);
-        }
-        self.frames.give(punted.packet.into_frame(&self.region));
     }
 
-    fn flush(&self, injector: &mut Injector, port: Option<PortId>) {
-        let Some(Device::Interface { ifindex, generic }) =
-            port.and_then(|port| self.devices.get(port))
-        else {
-            return;
-        };
-        let waiting = injector.waiting() as u64;
-        match injector.flush(ifindex, generic) {
-            Ok(count) => drop(self.counters.injected.fetch_add(count as u64, Relaxed)),
-            Err(error) => {
-                log::debug!("cannot hand packets to interface {ifindex}: {error}");
-                self.counters.failed.fetch_add(waiting, Relaxed);
-            }
+    /// Has an interface receive packets once more; returns how many did.
+    fn inject(
+        &self,
+        injector: &mut Injector,
+        packets: &[Punted],
+        (ifindex, generic): (u32, bool),
+    ) -> usize {
+        for punted in packets {
+            injector.push(self.region.octets(&punted.packet));
         }
+        injector.flush(ifindex, generic).unwrap_or_else(|error| {
+            log::debug!("cannot hand packets to interface {ifindex}: {error}");
+            0
+        })
+    }
+
+    /// Where a port brings much at once that Linux forwards, what follows need not come this way.
+    fn note(&self, destinations: &mut LinuxDestinations, batch: &[Punted]) {
+        if self.rules.load(Relaxed) {
+            return destinations.forget();
+        }
+        destinations.tick(Instant::now());
+        for of_port in batch.chunk_by(|one, next| one.port == next.port) {
+            let Some(Device::Interface { ifindex, .. }) = self.devices.get(of_port[0].port) else {
+                continue;
+            };
+            let leads_to_linux =
+                |one: &&Punted| matches!(one.reason, Punt::Unsupported | Punt::Redirect);
+            let bulk = of_port.iter().filter(leads_to_linux);
+            if bulk.clone().count() < MUCH {
+                continue;
+            }
+            let found = bulk.filter_map(|one| destination(self.region.octets(&one.packet)));
+            found.for_each(|address| destinations.note(ifindex, address));
+        }
+    }
+}
+
+/// Where the IP packet in an Ethernet frame goes.
+fn destination(frame: &[u8]) -> Option<IpAddr> {
+    let frame = Frame::new_checked(frame).ok()?;
+    match frame.ethertype() {
+        EtherType::IPV4 => Some(
+            ipv4::Packet::new_checked(frame.payload())
+                .ok()?
+                .dst()
+                .into(),
+        ),
+        EtherType::IPV6 => Some(
+            ipv6::Packet::new_checked(frame.payload())
+                .ok()?
+                .dst()
+                .into(),
+        ),
+        _ => None,
     }
 }

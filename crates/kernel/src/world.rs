@@ -1,7 +1,7 @@
 //! What the mirror knows besides routes: interfaces, addresses, neighbours, next-hop objects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use bora_fib::PortId;
 use serde::Serialize;
@@ -20,16 +20,14 @@ pub struct Port {
     pub mtu: u32,
 }
 
-/// Destinations that are the router's own, for the XDP program: addresses and broadcast
-/// addresses, read off the local routing table. `generation` changes with the rest.
+/// Destinations that are the router's own, for the XDP program, read off the local routing table.
+/// `generation` changes with the rest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LocalAddresses {
     /// Counts the changes.
     pub generation: u64,
-    /// IPv4, with broadcast addresses.
-    pub v4: BTreeSet<Ipv4Addr>,
-    /// IPv6, with anycast addresses.
-    pub v6: BTreeSet<Ipv6Addr>,
+    /// Addresses, with broadcast and anycast ones; and prefixes (`ip route add local 192.0.2.0/24 dev lo`).
+    pub prefixes: BTreeSet<(IpAddr, u8)>,
 }
 
 /// Everything a next hop is computed from.

@@ -57,10 +57,16 @@ fn every_type() {
         );
         let way = forward(router, "2001:db8:9::1");
         assert_eq!((way.port, &way.l2[12..]), (PortId(0), &[0x86, 0xdd][..]));
-        let local = router.mirror.local_addresses();
-        assert!(local.v4.contains(&"10.0.0.255".parse().unwrap()));
-        assert!(local.v6.contains(&"2001:db8:0::1".parse().unwrap()));
-        assert!(!local.v4.contains(&"10.0.0.2".parse().unwrap()));
+        assert!(router.is_own("10.0.0.255", 32));
+        assert!(router.is_own("2001:db8:0::1", 128));
+        assert!(!router.is_own("10.0.0.2", 32));
+        run("ip route add local 192.0.2.0/24 dev lo");
+        router.check();
+        assert!(router.is_own("192.0.2.0", 24));
+        run("ip route del local 192.0.2.0/24 dev lo");
+        router.check();
+        assert!(!router.is_own("192.0.2.0", 24));
+        assert!(!router.is_own("127.0.0.0", 8), "never transit anyway");
 
         for gone in ["10.9.1.0/24", "10.9.2.0/24", "10.9.3.0/24", "10.9.4.0/24"] {
             run(&format!("ip route del {gone}"));

@@ -5,7 +5,6 @@
 //! a worker's thread.
 
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput};
@@ -21,7 +20,7 @@ mod skeleton {
 }
 
 /// Most frames of one call.
-pub const BATCH: usize = 64;
+pub const BATCH: usize = 512;
 /// Longest frame, in octets.
 pub const MAX_FRAME: usize = 3456;
 
@@ -34,16 +33,18 @@ pub struct Injector {
 }
 
 impl Injector {
-    /// Loads the program beside the XDP program whose map `injected` is given.
+    /// Loads the program for the network namespace with this inode.
     ///
     /// # Errors
     /// What libbpf says.
-    pub fn load(injected: BorrowedFd<'_>) -> Result<Self, libbpf_rs::Error> {
+    pub fn load(netns_inode: u32) -> Result<Self, libbpf_rs::Error> {
         // Leaked once a process: the skeleton borrows its object as long as it lives.
         let object: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = skeleton::InjectSkelBuilder::default().open(object)?;
-        open.maps.injected.reuse_fd(injected)?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.netns_inode = netns_inode;
+        }
         let skeleton = open.load()?;
         Ok(Self {
             skeleton,

@@ -397,7 +397,7 @@ impl Port {
             can_redirect: self.takes_frames(survey),
             partial_checksum: match self.twin() {
                 Some(twin) => twin.leaves_checksums(),
-                None => offloads_reach_us(&self.name, &self.link),
+                None => self.is_generic() || offloads_reach_us(&self.name, &self.link),
             },
             kernel4: kernel[0],
             kernel6: kernel[1],

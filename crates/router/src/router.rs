@@ -164,7 +164,7 @@ impl Router {
             let engine = opening
                 .map(|opening| {
                     let rest = (hash, classifier);
-                    Engine::start(&mut ports, opening, &program, &fib, &config, rest)
+                    Engine::start(&mut ports, opening, &mut program, &fib, &config, rest)
                 })
                 .transpose()?;
             let counters = engine.as_ref().map(Engine::running).unwrap_or_default();
@@ -395,7 +395,7 @@ impl Router {
 
     fn tell_addresses(&mut self) {
         let local = self.mirror.local_addresses();
-        self.told.addresses(&self.program, local);
+        self.told.addresses(&mut self.program, local);
     }
 
     fn tell_mtus(&mut self) {

@@ -1,6 +1,6 @@
 //! What the XDP program is told of Linux's tables: it cannot ask for it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bora_kernel::LocalAddresses;
@@ -14,8 +14,8 @@ type Mtus = BTreeMap<(IpAddr, u8), u32>;
 /// What it knows.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// The router's own addresses.
-    own: HashSet<IpAddr>,
+    /// The router's own addresses and prefixes.
+    own: BTreeSet<(IpAddr, u8)>,
     /// Whether there are more of them.
     more_of_them: bool,
     /// IPv4 and IPv6.
@@ -26,30 +26,35 @@ pub(crate) struct Told {
 
 impl Told {
     /// Tells the router's addresses, so that their packets go to Linux at once. The FIB knows them all.
-    pub(crate) fn addresses(&mut self, program: &Program, local: &LocalAddresses) {
-        let v4 = local.v4.iter().copied().map(IpAddr::from);
-        let v6 = local.v6.iter().copied().map(IpAddr::from);
-        let wanted: HashSet<IpAddr> = v4.chain(v6).collect();
+    pub(crate) fn addresses(&mut self, program: &mut Program, local: &LocalAddresses) {
+        let wanted = &local.prefixes;
         let mut refused = None;
-        let mut set = |address, present| {
-            let told = set_own(program, address, present);
+        let mut set = |(address, length), present| {
+            let told = program.set_local(address, length, present);
             let done = told.is_ok();
             refused = told.err().or(refused.take());
             done
         };
         self.own
-            .retain(|&address| wanted.contains(&address) || !set(address, false));
-        for &address in &wanted {
-            if !self.own.contains(&address) && set(address, true) {
-                self.own.insert(address);
+            .retain(|prefix| wanted.contains(prefix) || !set(*prefix, false));
+        for &prefix in wanted {
+            if !self.own.contains(&prefix) && set(prefix, true) {
+                self.own.insert(prefix);
             }
         }
+        let wide = |v6| {
+            self.own
+                .iter()
+                .filter(|(address, length)| address.is_ipv6() == v6 && *length < bits(address))
+                .count()
+        };
+        program.set_local_prefix_counts([wide(false), wide(true)]);
         if let Some(error) = &refused
             && !self.more_of_them
         {
             log::warn!(
                 "the XDP program knows {} of the router's {} addresses ({error}): packets to the others \
-                 reach Linux as exceptions, which have a budget",
+                 reach Linux a longer way, with express as exceptions, which have a budget",
                 self.own.len(),
                 wanted.len()
             );
@@ -124,9 +129,7 @@ fn change(program: &mut Program, known: &mut Mtus, wanted: &Mtus) -> Result<(), 
     Ok(())
 }
 
-fn set_own(program: &Program, address: IpAddr, present: bool) -> Result<(), ProgramError> {
-    match address {
-        IpAddr::V4(address) => program.set_local4(address, present),
-        IpAddr::V6(address) => program.set_local6(address, present),
-    }
+/// Of an address.
+fn bits(address: &IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
 }

@@ -20,7 +20,7 @@ pub use bora_port::Bell;
 pub use counters::{ClassCounters, Counter, PortCounters, RuleCounters, WorkerCounters};
 pub use leave::{Departure, reunite};
 pub use mode::{BACKLOG, Mode};
-pub use punt::{Budgets, PUNT_RING, PuntRing, Punted};
+pub use punt::{Budgets, PuntRings, Punted};
 pub use share::{Member, Owner, Share, share};
 pub use worker::{
     BUDGET, Command, Commands, QUOTA, Returned, Returns, Worker, WorkerConfig, WorkerPort,

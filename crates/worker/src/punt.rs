@@ -1,6 +1,5 @@
-//! The ring to the slow path, and how much may go there.
+//! The way to the slow path, and how much may go there.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bora_buffer::Packet;
@@ -8,9 +7,11 @@ use bora_fib::PortId;
 use bora_forward::Punt;
 use crossbeam_queue::ArrayQueue;
 
-/// Places in the ring to the slow path: few against the pool, so that exceptions cannot starve
-/// reception of frames.
-pub const PUNT_RING: usize = 1024;
+/// Places for what Linux answers or drops ([`Punt::is_exception`]).
+const EXCEPTIONS: usize = 1024;
+/// Places for what Linux forwards: some milliseconds of its work. The packets' memory is set aside, so
+/// that they do not starve reception of frames.
+const BULK: usize = 4096;
 
 /// A packet on its way to Linux.
 #[derive(Debug)]
@@ -19,10 +20,51 @@ pub struct Punted {
     pub packet: Packet,
     /// The port it came in by.
     pub port: PortId,
+    /// Why it goes to Linux.
+    pub reason: Punt,
+    /// Whether the sender may have left its checksum to others.
+    pub partial_checksum: bool,
 }
 
-/// From all workers to the slow-path thread.
-pub type PuntRing = Arc<ArrayQueue<Punted>>;
+/// From all workers to the slow-path thread. Bulk traffic has no budget: where Linux does not keep up,
+/// its ring is full.
+#[derive(Debug)]
+pub struct PuntRings {
+    exceptions: ArrayQueue<Punted>,
+    bulk: ArrayQueue<Punted>,
+}
+
+impl Default for PuntRings {
+    fn default() -> Self {
+        Self {
+            exceptions: ArrayQueue::new(EXCEPTIONS),
+            bulk: ArrayQueue::new(BULK),
+        }
+    }
+}
+
+impl PuntRings {
+    /// Packets there is room for.
+    pub const PLACES: usize = EXCEPTIONS + BULK;
+
+    /// Adds a packet.
+    ///
+    /// # Errors
+    /// The packet, if there is no room.
+    #[allow(clippy::result_large_err)] // it goes back where it came from
+    pub fn push(&self, punted: Punted) -> Result<(), Punted> {
+        if punted.reason.is_exception() {
+            self.exceptions.push(punted)
+        } else {
+            self.bulk.push(punted)
+        }
+    }
+
+    /// The next packet; exceptions come first, they are few.
+    pub fn pop(&self) -> Option<Punted> {
+        self.exceptions.pop().or_else(|| self.bulk.pop())
+    }
+}
 
 const WINDOW: Duration = Duration::from_millis(10);
 const WINDOWS_A_SECOND: u64 = 100;

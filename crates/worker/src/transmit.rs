@@ -31,7 +31,7 @@ impl Worker {
         let counters = &config.counters.ports[port];
         let (region, pool) = (&config.region, &mut self.pool);
         let (budgets, punts) = (&mut config.budgets, &config.punts);
-        let port = ingress.port;
+        let (port, partial_checksum) = (ingress.port, ingress.partial_checksum);
         enqueue(&mut self.batch, &mut self.exits, |packet, verdict| {
             let mut drop = |packet: Packet, reason: Drop| {
                 counters.dropped[reason as usize].add(1);
@@ -39,11 +39,21 @@ impl Worker {
             };
             match verdict {
                 Verdict::Drop(reason) => drop(packet, reason),
-                Verdict::Punt(reason) if !budgets.take(reason) => drop(packet, Drop::PuntBudget),
-                Verdict::Punt(reason) => match punts.push(Punted { packet, port }) {
-                    Ok(()) => counters.punted[reason as usize].add(1),
-                    Err(punted) => drop(punted.packet, Drop::PuntRingFull),
-                },
+                Verdict::Punt(reason) if reason.is_exception() && !budgets.take(reason) => {
+                    drop(packet, Drop::PuntBudget);
+                }
+                Verdict::Punt(reason) => {
+                    let punted = Punted {
+                        packet,
+                        port,
+                        reason,
+                        partial_checksum,
+                    };
+                    match punts.push(punted) {
+                        Ok(()) => counters.punted[reason as usize].add(1),
+                        Err(punted) => drop(punted.packet, Drop::PuntRingFull),
+                    }
+                }
                 Verdict::Pending | Verdict::Forward(_) => drop(packet, Drop::NoOutput),
             }
         });

@@ -19,7 +19,7 @@ use crate::command::Leaving;
 use crate::counters::WorkerCounters;
 use crate::leave::{Departure, Exodus};
 use crate::mode::{BACKLOG, Mode};
-use crate::punt::{Budgets, PuntRing};
+use crate::punt::{Budgets, PuntRings};
 use crate::share::Share;
 
 /// Packets a queue may bring a turn, without configuration; NAPI's weight.
@@ -144,7 +144,7 @@ pub struct WorkerConfig {
     /// Flow-hash policies, IPv4 and IPv6.
     pub hash: (FlowHash, FlowHash),
     /// The way to the slow path.
-    pub punts: PuntRing,
+    pub punts: Arc<PuntRings>,
     /// What may go there.
     pub budgets: Budgets,
     /// What others wake it by.

@@ -128,7 +128,7 @@ impl Net {
                 ports,
                 classifier: classifier.clone(),
                 hash: (FlowHash::default(), FlowHash::default()),
-                punts: Arc::new(ArrayQueue::new(64)),
+                punts: Arc::default(),
                 budgets: Budgets::new(|_| 0),
                 bell: bells[number].clone(),
                 peers: counters.clone(),

@@ -242,6 +242,12 @@ impl Router {
         samples
     }
 
+    /// Whether the XDP program is told that these destinations are the router's own.
+    pub(crate) fn is_own(&self, address: &str, len: u8) -> bool {
+        let own = &self.mirror.local_addresses().prefixes;
+        own.contains(&(address.parse().unwrap(), len))
+    }
+
     /// What the FIB says of an address.
     pub(crate) fn look_up(&self, address: IpAddr) -> NextHop {
         let fib = self.mirror.fib();

@@ -7,7 +7,7 @@ use super::skeleton::types;
 pub struct Reason {
     /// Name in `bora show drops` and in the metrics.
     pub name: &'static str,
-    /// Whether it has a punt budget (transit traffic that needs Linux).
+    /// Whether it has a punt budget (exceptions, which Linux answers or drops).
     pub budget: bool,
 }
 
@@ -23,7 +23,7 @@ const fn budgeted(name: &'static str) -> Reason {
 }
 
 /// All reasons, by number.
-pub const REASONS: [Reason; 24] = [
+pub const REASONS: [Reason; 26] = [
     free("no_lease"),
     free("guard"),
     free("forwarding_off"),
@@ -37,6 +37,11 @@ pub const REASONS: [Reason; 24] = [
     free("no_socket"),
     free("left_to_linux"),
     free("multipath"),
+    free("fragmentation"),
+    free("super_packet"),
+    free("redirect"),
+    free("source_check"),
+    free("unsupported"),
     budgeted("malformed"),
     budgeted("options"),
     budgeted("ttl_exceeded"),
@@ -44,9 +49,6 @@ pub const REASONS: [Reason; 24] = [
     budgeted("unreachable"),
     budgeted("no_neighbour"),
     budgeted("too_big"),
-    budgeted("redirect"),
-    budgeted("source_check"),
-    budgeted("unsupported"),
     free("blackhole"),
 ];
 

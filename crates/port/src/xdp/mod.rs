@@ -1,6 +1,7 @@
 //! The XDP program of `xdp/bora.bpf.c`: loading, its maps, its counters, its attachments.
 
 mod counters;
+mod destinations;
 mod link;
 mod program;
 mod refusal;
@@ -18,6 +19,7 @@ mod skeleton {
 }
 
 pub use counters::{Counters, REASONS, Reason};
+pub use destinations::LinuxDestinations;
 pub use link::{AttachError, AttachMode, Attachment, XdpQuery, query};
 pub use program::{Lease, Path, PortSettings, Program, ProgramError};
 pub use survey::{DeviceHooks, HOOKS, Hook, Survey};

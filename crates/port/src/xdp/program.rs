@@ -1,15 +1,16 @@
 //! One loaded instance of the program with its maps.
 
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::counters::{Counters, REASONS};
+use super::destinations::LinuxDestinations;
 use super::skeleton::types::bora_symbols;
 use super::skeleton::{BoraSkel, BoraSkelBuilder};
 use super::survey::Survey;
@@ -234,6 +235,12 @@ impl Program {
         Ok(())
     }
 
+    /// The network namespace it was loaded for.
+    pub fn netns_inode(&self) -> u32 {
+        let rodata = self.skeleton.maps.rodata_data;
+        rodata.map_or(0, |rodata| rodata.netns_inode)
+    }
+
     /// The program to attach.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.skeleton.progs.bora.as_fd()
@@ -244,17 +251,29 @@ impl Program {
         self.skeleton.progs.idle.as_fd()
     }
 
-    /// Where [`crate::inject::Injector`] says which frames generic XDP need not look at again.
-    pub fn injected(&self) -> BorrowedFd<'_> {
-        self.skeleton.maps.injected.as_fd()
-    }
-
     /// The lease; it starts out ended. `None` if the kernel does not map BPF variables.
     pub fn lease(&mut self) -> Option<Lease> {
         let until = &raw mut self.skeleton.maps.bss_data.as_deref_mut()?.lease_until;
         // SAFETY: an aligned u64 in memory that libbpf mapped for a skeleton that is never
         // dropped; the BPF program only reads it, and this side only through the atomic.
         Some(Lease(unsafe { AtomicU64::from_ptr(until) }))
+    }
+
+    /// Where the slow path notes what Linux forwards. `None` if the kernel does not map BPF variables.
+    ///
+    /// # Errors
+    /// No file descriptor is left for the map.
+    pub fn linux_destinations(&mut self) -> Result<Option<LinuxDestinations>, ProgramError> {
+        let maps = &mut self.skeleton.maps;
+        let map = MapHandle::try_from(&maps.linux_destinations)?;
+        let Some(bss) = maps.bss_data.as_deref_mut() else {
+            return Ok(None);
+        };
+        let generation = &raw mut bss.linux_generation;
+        // SAFETY: an aligned u32 in memory that libbpf mapped for a skeleton that is never
+        // dropped; the BPF program only reads it, and this side only through the atomic.
+        let published = unsafe { AtomicU32::from_ptr(generation) };
+        Ok(Some(LinuxDestinations::new(map, published)))
     }
 
     /// Sets the budget of every reason that has one, in packets a second and CPU.
@@ -374,14 +393,33 @@ impl Program {
         Ok(())
     }
 
-    /// Adds or removes an address of the router itself (broadcast addresses too).
-    pub fn set_local4(&self, address: Ipv4Addr, present: bool) -> Result<(), ProgramError> {
-        set_member(&self.skeleton.maps.local4, &address.octets(), present)
+    /// Adds or removes an address of the router itself (broadcast addresses too), or a prefix.
+    pub fn set_local(
+        &self,
+        address: IpAddr,
+        length: u8,
+        present: bool,
+    ) -> Result<(), ProgramError> {
+        let maps = &self.skeleton.maps;
+        match address {
+            IpAddr::V4(address) if length == 32 => {
+                set_member(&maps.local4, &address.octets(), present)
+            }
+            IpAddr::V6(address) if length == 128 => {
+                set_member(&maps.local6, &address.octets(), present)
+            }
+            IpAddr::V4(_) => set_member(&maps.local_prefixes, &route_key(address, length), present),
+            IpAddr::V6(_) => {
+                set_member(&maps.local_prefixes6, &route_key(address, length), present)
+            }
+        }
     }
 
-    /// Adds or removes an address of the router itself.
-    pub fn set_local6(&self, address: Ipv6Addr, present: bool) -> Result<(), ProgramError> {
-        set_member(&self.skeleton.maps.local6, &address.octets(), present)
+    /// Says how many prefixes of IPv4 and IPv6 are the router's own, so that none costs nothing.
+    pub fn set_local_prefix_counts(&mut self, counts: [usize; 2]) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.local_prefix_count = counts.map(|count| count as u32);
+        }
     }
 
     /// Adds or changes (`Some`) or removes (`None`) the MTU of a route, in octets.
@@ -391,16 +429,10 @@ impl Program {
         length: u8,
         mtu: Option<u32>,
     ) -> Result<(), ProgramError> {
-        let mut key = u32::from(length).to_ne_bytes().to_vec();
+        let key = route_key(address, length);
         let map = match address {
-            IpAddr::V4(address) => {
-                key.extend(address.octets());
-                &self.skeleton.maps.route_mtus
-            }
-            IpAddr::V6(address) => {
-                key.extend(address.octets());
-                &self.skeleton.maps.route_mtus6
-            }
+            IpAddr::V4(_) => &self.skeleton.maps.route_mtus,
+            IpAddr::V6(_) => &self.skeleton.maps.route_mtus6,
         };
         match mtu {
             Some(mtu) => map.update(&key, &mtu.to_ne_bytes(), MapFlags::ANY)?,
@@ -448,6 +480,16 @@ fn own(tasks: &impl MapCore) -> Result<(), ProgramError> {
     let key = this.as_raw_fd().to_ne_bytes();
     tasks.update(&key, &[1], MapFlags::ANY)?;
     Ok(())
+}
+
+/// `struct route_key` or `route_key6`.
+fn route_key(address: IpAddr, length: u8) -> Vec<u8> {
+    let mut key = u32::from(length).to_ne_bytes().to_vec();
+    match address {
+        IpAddr::V4(address) => key.extend(address.octets()),
+        IpAddr::V6(address) => key.extend(address.octets()),
+    }
+    key
 }
 
 fn set_member(map: &impl MapCore, key: &[u8], present: bool) -> Result<(), ProgramError> {

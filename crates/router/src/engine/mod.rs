@@ -17,7 +17,7 @@ use bora_kernel::{Device, Devices, SlowPath, SlowPathCounters};
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
 use bora_port::{Queue, QueueStats, StatsReader};
-use bora_worker::{Command, PUNT_RING, PuntRing, WorkerCounters, WorkerPort};
+use bora_worker::{Command, PuntRings, WorkerCounters, WorkerPort};
 use crossbeam_queue::ArrayQueue;
 
 use crate::config::{PortConfig, RunConfig};
@@ -41,6 +41,8 @@ pub(crate) struct Engine {
     sockets: Vec<PortSockets>,
     devices: Arc<Devices>,
     leaving: Vec<Leaving>,
+    /// Whether there are rules, for the slow path.
+    rules: Arc<AtomicBool>,
     slow_path_stop: Arc<AtomicBool>,
     slow_path_thread: Option<JoinHandle<()>>,
 }
@@ -70,7 +72,7 @@ impl Engine {
             frames,
             sockets,
         }: Opening,
-        program: &Program,
+        program: &mut Program,
         fib: &FibHandle,
         config: &RunConfig,
         (hash, classifier): ((FlowHash, FlowHash), Arc<Classifier>),
@@ -96,11 +98,12 @@ impl Engine {
                 "ordinary (no free 2 MiB)"
             }
         );
-        let punts: PuntRing = Arc::new(ArrayQueue::new(PUNT_RING));
+        let punts = Arc::new(PuntRings::default());
         let slow_path = Arc::new(SlowPathCounters::default());
         let slow_path_stop = Arc::new(AtomicBool::new(false));
+        let rules = Arc::new(AtomicBool::new(classifier.rules() > 0));
         let injector =
-            Injector::load(program.injected()).context("cannot load the injection program")?;
+            Injector::load(program.netns_inode()).context("cannot load the injection program")?;
         let devices = Arc::new(Devices::new(MAX_PORTS));
         for port in ports.iter() {
             devices.set(port.id, way_to_linux(port)?);
@@ -111,9 +114,12 @@ impl Engine {
             frames: frames.clone(),
             devices: devices.clone(),
             counters: slow_path.clone(),
+            rules: rules.clone(),
             stop: slow_path_stop.clone(),
         };
-        let slow_path_thread = spawn("bora-slowpath".into(), move || runner.run(injector))?;
+        let destinations = program.linux_destinations()?;
+        let run = move || runner.run(injector, destinations);
+        let slow_path_thread = spawn("bora-slowpath".into(), run)?;
 
         let common = Common {
             region,
@@ -159,6 +165,7 @@ impl Engine {
             sockets: kept,
             devices,
             leaving: Vec::new(),
+            rules,
             slow_path_stop,
             slow_path_thread: Some(slow_path_thread),
         })
@@ -166,6 +173,7 @@ impl Engine {
 
     /// Tells every worker to obey other rules, whose counts start anew.
     pub(crate) fn set_rules(&self, classifier: &Arc<Classifier>) {
+        self.rules.store(classifier.rules() > 0, Relaxed);
         self.tell(|| Command::SetRules(classifier.clone()));
         self.wait_for_workers();
         self.past.forget_rules();

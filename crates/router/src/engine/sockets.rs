@@ -11,7 +11,7 @@ use bora_port::af_xdp::{
 };
 use bora_port::xdp::{AttachMode, MAX_QUEUES, Path};
 use bora_port::{Refusal, StatsReader};
-use bora_worker::PUNT_RING;
+use bora_worker::PuntRings;
 
 use crate::config::{PathChoice, PortConfig, RunConfig};
 use crate::ports::Port;
@@ -56,7 +56,7 @@ pub(super) fn frames_for(ports: &[Port], configs: &[PortConfig], workers: u32) -
     let others: u32 = twins.map(|twin| twin.ring_slots() * 2 + RING_SIZE).sum();
     // no queue may starve reception of frames
     let held: u32 = configs.iter().map(|config| held(&config.output)).sum();
-    queues + 2 * PUNT_RING as u32 + workers.saturating_mul(held) + others
+    queues + PuntRings::PLACES as u32 + workers.saturating_mul(held) + others
 }
 
 /// Frames for an interface with this many queues: twice what their rings hold.

@@ -12,7 +12,7 @@ use bora_forward::schedule::Output;
 use bora_forward::{Classifier, FlowHash};
 use bora_port::xdp::MAX_PORTS;
 use bora_worker::{
-    Bell, Budgets, Command, Commands, Departure, Mode, PuntRing, Returns, Worker, WorkerConfig,
+    Bell, Budgets, Command, Commands, Departure, Mode, PuntRings, Returns, Worker, WorkerConfig,
     WorkerCounters, WorkerPort, reunite,
 };
 use crossbeam_queue::ArrayQueue;
@@ -28,7 +28,7 @@ pub(super) struct Common {
     pub(super) region: Arc<Region>,
     pub(super) frames: SharedFrames,
     pub(super) fib: FibHandle,
-    pub(super) punts: PuntRing,
+    pub(super) punts: Arc<PuntRings>,
     /// Queues of removed ports, from all workers.
     pub(super) returns: Returns,
 }

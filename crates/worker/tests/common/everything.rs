@@ -120,7 +120,7 @@ impl Subject {
             ports: ports.map(|(number, queue)| port(number, queue)).collect(),
             classifier: Arc::new(rules().compile().unwrap()),
             hash: (FlowHash::default(), FlowHash::default()),
-            punts: Arc::new(ArrayQueue::new(16)),
+            punts: Arc::default(),
             budgets: Budgets::new(|_| 1000),
             bell: Arc::new(Bell::new().unwrap()),
             peers: vec![],
