@@ -5,7 +5,7 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build demo test unit conformance integration test-vm vm-short bench bench-veth bench-latency \
+.PHONY: help deps build demo test unit conformance integration test-vm vm-short bench bench-veth bench-bulk bench-latency \
 	bench-fib bench-engine bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -50,11 +50,15 @@ vm-short: build ## A part of test-vm: two kernels, three cards
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
 
-bench: bench-veth bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
+bench: bench-veth bench-bulk bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
 
 bench-veth: build ## kernel, express and engine on veth, side by side
 	$(CARGO) build --release -p bora-bench
-	@scripts/as-root target/release/bench-veth
+	@scripts/as-root target/release/bench-veth $(ARGS)
+
+bench-bulk: build ## What Linux forwards: plain Linux, and Linux behind express and engine
+	$(CARGO) build --release -p bora-bench
+	@scripts/as-root target/release/bench-veth --bulk $(ARGS)
 
 bench-latency: build ## Latency of kernel, express and the engine's modes on veth
 	$(CARGO) build --release -p bora-bench

@@ -30,6 +30,9 @@ struct Options {
     /// Leave express out
     #[arg(long)]
     no_express: bool,
+    /// Only the first interface is a port: Linux forwards, and what Bora costs it is measured
+    #[arg(long)]
+    bulk: bool,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -39,12 +42,17 @@ fn main() -> anyhow::Result<()> {
     let mut results = Results::default();
     let mut subjects = vec![Subject::Kernel, Subject::Express, Subject::Engine];
     subjects.retain(|&subject| !options.no_express || subject != Subject::Express);
+    let (name, ports) = if options.bulk {
+        ("bulk", 1)
+    } else {
+        ("veth", 2)
+    };
     for round in 1..=options.rounds {
         for &subject in &subjects {
             eprintln!("round {round} of {}: {}", options.rounds, subject.name());
             let daemon = match subject {
                 Subject::Kernel => None,
-                other => Some(network.start(other.name(), &[])?),
+                other => Some(network.start_on(ports, other.name(), &[])?),
             };
             for &size in &options.sizes {
                 for &flows in &options.flows {
@@ -59,5 +67,5 @@ fn main() -> anyhow::Result<()> {
             }
         }
     }
-    publish("veth", &results.rows("throughput", "packets/s", "kernel"))
+    publish(name, &results.rows("throughput", "packets/s", "kernel"))
 }

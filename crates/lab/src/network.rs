@@ -177,9 +177,22 @@ impl Network {
     /// # Errors
     /// If it ends instead, with what it said.
     pub fn start(&self, path: &str, options: &[&str]) -> anyhow::Result<Daemon> {
+        self.start_on(self.hosts.len(), path, options)
+    }
+
+    /// The same on the first of the interfaces only; Linux forwards what leaves by the others.
+    ///
+    /// # Errors
+    /// If it ends instead, with what it said.
+    pub fn start_on(
+        &self,
+        interfaces: usize,
+        path: &str,
+        options: &[&str],
+    ) -> anyhow::Result<Daemon> {
         let mut command = self.router.command("nice");
         command.args(["-n", PRIORITY, &self.bora.to_string_lossy(), "run"]);
-        for index in 0..self.hosts.len() {
+        for index in 0..interfaces {
             command.args(["--port", &router_port(index)]);
         }
         let mut child = command
