@@ -254,8 +254,7 @@ pub(crate) fn config(role: Role, socket: &Path) -> Config {
         name: "bora".into(),
         queues: 1,
         log2_ring_size: LOG2_RING,
-        // testpmd does not seal its memory
-        unsealed_regions: true,
+        memory: 1 << 40,
     }
 }
 

@@ -103,7 +103,7 @@ pub(crate) struct ApplyOptions {
 pub(crate) struct RunOptions {
     /// What to forward on: an interface, or another kind of port; repeat it
     ///
-    /// memif:SOCKET[,role=client|server][,id=N][,queues=N][,ring=LOG2][,secret=TEXT][,unsealed=yes]
+    /// memif:SOCKET[,role=client|server][,id=N][,queues=N][,ring=LOG2][,secret=TEXT][,memory=MIB]
     /// shares memory with another process, tap:NAME[,queues=N] makes a TAP interface for others to
     /// use, af_packet:INTERFACE[,queues=N] takes an interface through packet sockets,
     /// pcap:FILE[,repeat=yes][,out=FILE] plays and writes capture files,

@@ -171,7 +171,7 @@ pub struct QueueStats {
     /// Sent, but the peer went away, or the card was reset, before it took them (memif, HERO).
     pub tx_link_down: u64,
     /// Refused by Linux, for instance because the interface is down or the disk full (TAP,
-    /// AF_PACKET, pcap).
+    /// AF_PACKET, pcap), or too long for all buffers of the peer (memif).
     pub tx_refused: u64,
     /// What the card itself counts (HERO).
     pub card: hero::CardStats,

@@ -94,7 +94,7 @@ fn memif(text: &str) -> Result<PortSpec, String> {
         name: String::new(),
         queues: 1,
         log2_ring_size: 10,
-        unsealed_regions: false,
+        memory: 1 << 30,
     };
     let (mut name, mut mac) = (None, None);
     for option in options {
@@ -112,13 +112,13 @@ fn memif(text: &str) -> Result<PortSpec, String> {
             "ring" => config.log2_ring_size = number(key, value, 4..=14)? as u8,
             "secret" if value.len() <= 23 => config.secret = value.into(),
             "secret" => return Err("the secret has more than 23 octets".into()),
-            "unsealed" => config.unsealed_regions = yes(key, value)?,
+            "memory" => config.memory = u64::from(number(key, value, 1..=1 << 20)?) << 20,
             "name" => name = Some(interface(value)?),
             "mac" => mac = Some(address(value)?),
             _ => {
                 return Err(unknown(
                     key,
-                    "role, id, queues, ring, secret, unsealed, name, mac",
+                    "role, id, queues, ring, secret, memory, name, mac",
                 ));
             }
         }
@@ -268,7 +268,7 @@ mod tests {
     fn kinds_and_options() {
         let spec: PortSpec = "eth0".parse().unwrap();
         assert_eq!(spec, PortSpec::Interface("eth0".into()));
-        let text = "memif:/run/m.sock,role=server,id=3,queues=2,ring=11,name=vpp,mac=02:0:0:0:0:9";
+        let text = "memif:/run/m.sock,role=server,id=3,queues=2,ring=11,memory=64,name=vpp,mac=02:0:0:0:0:9";
         let PortSpec::Other(twin, Wire::Memif(config)) = text.parse().unwrap() else {
             panic!("{text}");
         };
@@ -281,6 +281,7 @@ mod tests {
             (Role::Server, 3, 2)
         );
         assert_eq!((config.log2_ring_size, config.name.as_str()), (11, "vpp"));
+        assert_eq!(config.memory, 64 << 20);
         assert_eq!("memif:@a".parse::<PortSpec>().unwrap().name(), "memif0");
         assert_eq!("tap:vm0".parse::<PortSpec>().unwrap().name(), "bora-vm0");
         let text = "af_packet:eth1,queues=2,name=lan";
@@ -304,6 +305,7 @@ mod tests {
             ("memif:/s,role=master", "master"),
             ("memif:/s,queues=0", "from 1 to 16"),
             ("memif:/s,ring=15", "from 4 to 14"),
+            ("memif:/s,memory=0", "from 1 to 1048576"),
             ("memif:/s,speed=10", "unknown option `speed`"),
             ("memif:/s,queues", "KEY=VALUE"),
             ("memif:/s,mac=01:00:00:00:00:01", "Ethernet address"),

@@ -62,14 +62,16 @@ impl Receiver {
         losses: &Losses,
     ) -> Result<usize, Fault> {
         let mut available = self.available()?;
-        let mut count = 0;
-        while available > 0 && count < max {
+        // buffers count, not packets: chains and bad packets cost time, too
+        let (mut count, mut used) = (0, 0);
+        while available > 0 && used < max {
             let descriptor = self.ring.descriptor(self.taken);
             if descriptor.flags & DESC_FLAG_NEXT != 0 {
                 let Some(slots) = self.chain(available)? else {
                     break;
                 };
                 available -= slots;
+                used += usize::from(slots);
                 count += usize::from(self.merge(slots, region, out, losses));
                 continue;
             }
@@ -78,6 +80,7 @@ impl Receiver {
             };
             self.taken = self.taken.wrapping_add(1);
             available -= 1;
+            used += 1;
             match frame.into_packet(region, descriptor.length as usize) {
                 Ok(packet) if packet.length() > 0 => {
                     out.push(packet);
@@ -99,13 +102,14 @@ impl Receiver {
     /// Slots of the chain that comes next; `None` while it is not all there.
     #[cold]
     fn chain(&self, available: u16) -> Result<Option<u16>, Fault> {
-        let last = (0..available).find(|&slot| {
+        let longest = self.ring.longest_chain();
+        let last = (0..available.min(longest)).find(|&slot| {
             let index = self.taken.wrapping_add(slot);
             self.ring.descriptor(index).flags & DESC_FLAG_NEXT == 0
         });
         match last {
             Some(slot) => Ok(Some(slot + 1)),
-            None if available == self.ring.size() => Err(Fault::Chain),
+            None if available >= longest => Err(Fault::Chain(longest)),
             None => Ok(None),
         }
     }
@@ -182,11 +186,12 @@ impl Receiver {
         self.ring.set_head(head);
     }
 
-    /// Gives all frames back; the peer has gone.
-    pub(super) fn close(self, pool: &mut Pool) {
+    /// Gives all frames back, and the ring; the peer has gone.
+    pub(super) fn close(self, pool: &mut Pool) -> Ring {
         for frame in self.frames.into_iter().chain(self.dropped) {
             pool.give(frame);
         }
+        self.ring
     }
 }
 
@@ -248,13 +253,14 @@ impl Sender {
         self.packets.len() as u32
     }
 
-    /// Gives all frames back; the peer has gone. What it did not take is lost.
-    pub(super) fn close(mut self, region: &Region, pool: &mut Pool, losses: &Losses) {
+    /// Gives all frames back, and the ring; the peer has gone. What it did not take is lost.
+    pub(super) fn close(mut self, region: &Region, pool: &mut Pool, losses: &Losses) -> Ring {
         // an index out of range means that nothing more is known to have been taken
         let _ = self.reclaim(region, pool);
         losses.tx_link_down.add(self.packets.len() as u64);
         for packet in self.packets {
             pool.give(packet.into_frame(region));
         }
+        self.ring
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rustix::fs::readlink;
 
 use super::client::BUFFERS;
 use super::fault::Fault;
-use super::memory::{MapError, SharedMemory};
+use super::memory::{MapError, SharedMemory, same_file};
 use super::message::{
     AddRegion, AddRing, Hello, Init, Message, MessageError, Name, VERSION, padded,
 };
@@ -52,10 +52,9 @@ pub struct Config {
     pub queues: u16,
     /// Slots of each ring as power of two, at most 14; as server the client decides.
     pub log2_ring_size: u8,
-    /// As server: takes memory that the client could shrink while we use it, which would end this
-    /// process with SIGBUS. For clients that are trusted and do not seal their memory, as zero-copy
-    /// DPDK and VPP in huge pages.
-    pub unsealed_regions: bool,
+    /// As server: most octets of memory that a client may share. All of it gets pages, on the account of
+    /// this process.
+    pub memory: u64,
 }
 
 /// Why there is no connection any more.
@@ -107,6 +106,18 @@ pub enum ControlError {
     /// The peer broke the rules of the rings.
     #[error("{0}")]
     Rings(String),
+    /// A file descriptor of the peer keeps a system call waiting, with a FUSE behind it for instance.
+    #[error("a descriptor of the peer has kept a call waiting for {0:?}")]
+    Hang(Duration),
+    /// As [`Self::Hang`], too often.
+    #[error("{0} calls wait for descriptors of peers; no new peer before one returns")]
+    Hangs(usize),
+    /// A mistake of ours.
+    #[error("the conversation with the peer failed")]
+    Failed,
+    /// The port is taken down.
+    #[error("port is taken down")]
+    Stopped,
     /// The peer said farewell.
     #[error("the peer disconnected: {0}")]
     Disconnected(String),
@@ -176,6 +187,14 @@ impl Peer {
             Self::Server(server) => server.on_message(message, fd),
         }
     }
+
+    /// Looks whether the memory that is shared is still there.
+    pub(super) fn check(&self) -> Result<(), MapError> {
+        match self {
+            Self::Client(_) => Ok(()),
+            Self::Server(server) => server.check(),
+        }
+    }
 }
 
 fn pairs(rx: Rings, tx: Rings, queues: u16, regions: Option<Regions>) -> Vec<RingPair> {
@@ -196,6 +215,8 @@ fn secret(config: &Config) -> [u8; 24] {
 /// We listened: HELLO, then ACK until CONNECT, then CONNECTED.
 pub(super) struct Server {
     config: Config,
+    /// Bora's packets, which no peer may bring as its own.
+    packets: Arc<Region>,
     init: bool,
     connected: bool,
     regions: Vec<Arc<SharedMemory>>,
@@ -206,16 +227,21 @@ pub(super) struct Server {
 
 impl Server {
     /// The machine and its first message.
-    pub(super) fn new(config: &Config) -> io::Result<(Self, Message)> {
+    pub(super) fn new(
+        config: &Config,
+        packets: Arc<Region>,
+        signal: Arc<Signal>,
+    ) -> (Self, Message) {
         let rings = || (0..config.queues).map(|_| None).collect();
         let server = Self {
             config: config.clone(),
+            packets,
             init: false,
             connected: false,
             regions: Vec::new(),
             s2m: rings(),
             m2s: rings(),
-            signal: Arc::new(Signal::new()?),
+            signal,
         };
         let hello = Message::Hello(Hello {
             name: Name::new(concat!("bora ", env!("CARGO_PKG_VERSION"))),
@@ -226,7 +252,14 @@ impl Server {
             max_s2m_ring: config.queues.saturating_sub(1),
             max_log2_ring_size: MAX_LOG2_RING_SIZE,
         });
-        Ok((server, hello))
+        (server, hello)
+    }
+
+    fn check(&self) -> Result<(), MapError> {
+        match self.regions.iter().position(|memory| !memory.is_whole()) {
+            Some(region) => Err(MapError::Taken(region)),
+            None => Ok(()),
+        }
     }
 
     fn on_message(&mut self, message: Message, fd: Option<OwnedFd>) -> Result<Step, ControlError> {
@@ -246,17 +279,12 @@ impl Server {
                 self.init = true;
             }
             (Message::AddRegion(region), true, false) => {
-                let count = self.regions.len();
-                if usize::from(region.index) != count || count == MAX_REGIONS {
-                    return Err(ControlError::Region(region.index));
-                }
-                let memory = SharedMemory::of_peer(fd?, region.size, self.config.unsealed_regions)?;
-                self.regions.push(Arc::new(memory));
+                self.add_region(region, fd?)?;
             }
             (Message::AddRing(ring), true, false) => self.add_ring(ring, fd?)?,
             (Message::Connect(name), true, false) => {
                 self.connected = true;
-                let regions: Regions = std::mem::take(&mut self.regions).into();
+                let regions: Regions = self.regions.as_slice().into();
                 let (rx, tx) = (std::mem::take(&mut self.s2m), std::mem::take(&mut self.m2s));
                 let connected = Message::Connected(Name::new(&self.config.name));
                 return Ok(Step {
@@ -267,6 +295,20 @@ impl Server {
             _ => return Err(ControlError::Unexpected(kind)),
         }
         Ok(Step::reply(Message::Ack))
+    }
+
+    fn add_region(&mut self, region: AddRegion, fd: OwnedFd) -> Result<(), ControlError> {
+        let count = self.regions.len();
+        if usize::from(region.index) != count || count == MAX_REGIONS {
+            return Err(ControlError::Region(region.index));
+        }
+        if same_file(fd.as_fd(), self.packets.fd())? {
+            return Err(MapError::Own.into());
+        }
+        let so_far: u64 = self.regions.iter().map(|memory| memory.mapped()).sum();
+        let memory = SharedMemory::of_peer(fd, region.size, self.config.memory - so_far)?;
+        self.regions.push(Arc::new(memory));
+        Ok(())
     }
 
     fn add_ring(&mut self, ring: AddRing, fd: OwnedFd) -> Result<(), ControlError> {
@@ -312,6 +354,7 @@ fn check_eventfd(fd: &OwnedFd, index: u16) -> Result<(), ControlError> {
 pub(super) struct Client {
     config: Config,
     region: Arc<Region>,
+    signal: Arc<Signal>,
     greeted: bool,
     to_send: VecDeque<(Message, Option<OwnedFd>)>,
     /// Those to receive from and those to send to.
@@ -319,10 +362,11 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(config: &Config, region: Arc<Region>) -> Self {
+    pub(super) fn new(config: &Config, region: Arc<Region>, signal: Arc<Signal>) -> Self {
         Self {
             config: config.clone(),
             region,
+            signal,
             greeted: false,
             to_send: VecDeque::new(),
             rings: None,
@@ -367,7 +411,7 @@ impl Client {
         let log2 = config.log2_ring_size.min(hello.max_log2_ring_size);
         let step = octets(log2).next_multiple_of(128);
         let memory = SharedMemory::new(step * usize::from(s2m + m2s))?;
-        let (memory, signal) = (Arc::new(memory), Arc::new(Signal::new()?));
+        let memory = Arc::new(memory);
 
         let mut send = |message, fd| self.to_send.push_back((message, fd));
         let init = Init {
@@ -400,7 +444,7 @@ impl Client {
             let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
             let interrupt = eventfd(0, flags).map_err(io::Error::from)?;
             send(Message::AddRing(message), Some(interrupt.try_clone()?));
-            let ring = Ring::at(&memory, message.offset, log2, interrupt, &signal);
+            let ring = Ring::at(&memory, message.offset, log2, interrupt, &self.signal);
             let ring = ring
                 .ok_or(io::ErrorKind::InvalidInput)
                 .map_err(io::Error::from)?;

@@ -13,9 +13,9 @@ pub(super) enum Fault {
         offset: u32,
         length: u32,
     },
-    /// A chain of buffers as long as the ring.
-    #[error("chain of buffers without an end")]
-    Chain,
+    /// A packet in more buffers than `ring::LONGEST_CHAIN`.
+    #[error("chain of more than {0} buffers")]
+    Chain(u16),
     /// A buffer for no octets to write to.
     #[error("buffer of no octets")]
     Empty,

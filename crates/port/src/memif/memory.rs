@@ -5,11 +5,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use rustix::fs::{
-    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+    FileType, MemfdFlags, SealFlags, Stat, fcntl_add_seals, fstat, fstatfs, ftruncate, memfd_create,
 };
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-/// Why a region of the peer cannot be mapped.
+use super::taken::Guard;
+
+/// File systems in memory (linux/magic.h): no access to them waits for anybody.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
+
+/// Why a region of the peer cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// No memory in it.
@@ -23,21 +29,57 @@ pub enum MapError {
         /// Octets of the file.
         real: u64,
     },
-    /// The peer could cut it off under our hands, which would end this process with SIGBUS; see
-    /// [`super::Config::unsealed_regions`].
-    #[error("region without F_SEAL_SHRINK: its memory could be taken away at any time")]
-    Unsealed,
+    /// An access to any other file could wait for somebody, for ever.
+    #[error("region in a file that is not in memory (memfd, tmpfs, hugetlbfs)")]
+    NotMemory,
+    /// A second mapping of our own packets would make them change under our hands.
+    #[error("region in the memory of Bora's own packets")]
+    Own,
+    /// All regions together; see [`super::Config::memory`].
+    #[error("region of {told} octets, where `memory=` leaves {room}")]
+    TooMuch {
+        /// Octets, whole pages.
+        told: u64,
+        /// Octets that may be mapped.
+        room: u64,
+    },
+    /// The kernel has no pages for it.
+    #[error("no memory for a region of {octets} octets: {source}")]
+    NoPages {
+        /// Octets of the region.
+        octets: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Holes could come and go there without being noticed.
+    #[error("region in a file with holes beyond the region")]
+    Sparse,
+    /// The peer shrank the file, or punched holes into it.
+    #[error("the peer took away memory of region {0}")]
+    Taken(usize),
     /// The kernel refused.
     #[error("cannot map a region: {0}")]
     System(#[from] io::Error),
 }
 
-/// A mapped memfd.
+/// A mapped file in memory.
 #[derive(Debug)]
 pub(super) struct SharedMemory {
     address: NonNull<u8>,
     length: usize,
+    /// Whole pages of the file.
+    mapped: usize,
     fd: OwnedFd,
+    /// For memory of a peer.
+    peer: Option<Watch>,
+}
+
+/// What tells that memory was taken away.
+#[derive(Debug)]
+struct Watch {
+    guard: Guard,
+    size: i64,
+    blocks: i64,
 }
 
 // SAFETY: plain memory, accessed through raw pointers only, and `munmap` works from any thread.
@@ -52,41 +94,43 @@ impl SharedMemory {
         let fd = memfd_create("bora-memif", flags)?;
         ftruncate(&fd, length as u64)?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Self::map(fd, length)
+        Self::map(fd, length, length)
     }
 
-    /// Maps `size` octets of the peer's memory, which it cannot shrink unless `unsealed` memory is
-    /// good enough.
-    pub(super) fn of_peer(fd: OwnedFd, size: u64, unsealed: bool) -> Result<Self, MapError> {
-        let real = u64::try_from(fstat(&fd).map_err(io::Error::from)?.st_size).unwrap_or(0);
-        if size > real {
-            return Err(MapError::Short { told: size, real });
+    /// Maps `size` octets of the peer's memory, of which at most `room` are to be mapped. All of it gets
+    /// its pages here, so that workers wait for none.
+    pub(super) fn of_peer(fd: OwnedFd, size: u64, room: u64) -> Result<Self, MapError> {
+        let stat = check_file(&fd, size)?;
+        // no file has so many octets that this overflows
+        let told = size.next_multiple_of(stat.st_blksize as u64);
+        let (Ok(length), Ok(mapped), true) = (size.try_into(), told.try_into(), told <= room)
+        else {
+            return Err(MapError::TooMuch { told, room });
+        };
+        let mut memory = Self::map(fd, length, mapped)?;
+        let guard = Guard::new(memory.address.as_ptr() as usize, memory.mapped)?;
+        memory.populate().map_err(|error| MapError::NoPages {
+            octets: size,
+            source: error,
+        })?;
+        let stat = fstat(&memory.fd).map_err(io::Error::from)?;
+        if (stat.st_blocks as u64) * 512 < stat.st_size as u64 {
+            return Err(MapError::Sparse);
         }
-        if size == 0 {
-            return Err(MapError::Empty);
-        }
-        // not every peer seals its memory; where it still can be done, we do it
-        let _ = fcntl_add_seals(&fd, SealFlags::SHRINK);
-        match fcntl_get_seals(&fd) {
-            Ok(seals) if seals.contains(SealFlags::SHRINK) => {}
-            _ if unsealed => {}
-            _ => return Err(MapError::Unsealed),
-        }
-        // the size may have changed between the first look and the seal
-        let real = u64::try_from(fstat(&fd).map_err(io::Error::from)?.st_size).unwrap_or(0);
-        if size > real {
-            return Err(MapError::Short { told: size, real });
-        }
-        let length = usize::try_from(size).map_err(|_| io::ErrorKind::OutOfMemory);
-        Ok(Self::map(fd, length.map_err(io::Error::from)?)?)
+        memory.peer = Some(Watch {
+            guard,
+            size: stat.st_size,
+            blocks: stat.st_blocks,
+        });
+        Ok(memory)
     }
 
-    fn map(fd: OwnedFd, length: usize) -> io::Result<Self> {
+    fn map(fd: OwnedFd, length: usize, mapped: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap anything.
         let address = unsafe {
             mmap(
                 std::ptr::null_mut(),
-                length,
+                mapped,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
                 &fd,
@@ -97,8 +141,30 @@ impl SharedMemory {
         Ok(Self {
             address,
             length,
+            mapped,
             fd,
+            peer: None,
         })
+    }
+
+    /// Gets a page for each octet, or an error.
+    fn populate(&self) -> io::Result<()> {
+        let address = self.address.as_ptr().cast();
+        // SAFETY: inside the mapping; the advice changes no octet.
+        unsafe { madvise(address, self.length, Advice::LinuxPopulateWrite)? };
+        Ok(())
+    }
+
+    /// Whether all is there that was: false once the peer has taken some away.
+    pub(super) fn is_whole(&self) -> bool {
+        let Some(watch) = &self.peer else { return true };
+        let unchanged = |stat: Stat| stat.st_size == watch.size && stat.st_blocks >= watch.blocks;
+        !watch.guard.taken() && fstat(&self.fd).is_ok_and(unchanged)
+    }
+
+    /// Octets of address space that it takes.
+    pub(super) fn mapped(&self) -> u64 {
+        self.mapped as u64
     }
 
     pub(super) fn length(&self) -> usize {
@@ -126,8 +192,9 @@ impl SharedMemory {
         let Some(source) = self.at(offset, octets.len()) else {
             return false;
         };
-        // SAFETY: the source is inside the mapping by `at`, and `octets`, a Rust reference, is not in
-        // this mapping. If the peer writes meanwhile, octets differ, no more.
+        // SAFETY: the source is inside the mapping by `at`, and `octets`, a Rust reference, is neither in
+        // this mapping nor in another one of the same file (`same_file`). If the peer writes
+        // meanwhile, octets differ, no more.
         unsafe { source.copy_to_nonoverlapping(NonNull::from(&mut *octets).cast(), octets.len()) };
         true
     }
@@ -138,8 +205,9 @@ impl SharedMemory {
         let Some(target) = self.at(offset, octets.len()) else {
             return false;
         };
-        // SAFETY: the target is inside the mapping by `at`, and `octets`, a Rust reference, is not in
-        // this mapping. No Rust reference to the target exists.
+        // SAFETY: the target is inside the mapping by `at`, and `octets`, a Rust reference, is neither in
+        // this mapping nor in another one of the same file (`same_file`). No Rust reference to the
+        // target exists.
         unsafe { target.copy_from_nonoverlapping(NonNull::from(octets).cast(), octets.len()) };
         true
     }
@@ -147,50 +215,43 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
+        self.peer = None;
         // SAFETY: mapped in `map` with this length, unmapped once, here; whoever keeps an address
         // of it keeps an `Arc` of it too.
         unsafe {
-            let _ = munmap(self.address.as_ptr().cast(), self.length);
+            let _ = munmap(self.address.as_ptr().cast(), self.mapped);
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn accesses_outside_are_refused() {
-        let memory = SharedMemory::new(8192).unwrap();
-        assert!(memory.write(8190, &[1, 2]));
-        assert!(!memory.write(8191, &[1, 2]));
-        let mut octets = [0; 2];
-        assert!(memory.read(8190, &mut octets) && octets == [1, 2]);
-        assert!(!memory.read(8193, &mut []) && !memory.read(u32::MAX, &mut octets));
-    }
-
-    #[test]
-    fn memory_that_may_shrink_or_is_short_is_refused() {
-        let fd = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&fd, 4096).unwrap();
-        let copy = fd.try_clone().unwrap();
-        assert!(matches!(
-            SharedMemory::of_peer(copy, 4096, false),
-            Err(MapError::Unsealed)
-        ));
-        assert!(matches!(
-            SharedMemory::of_peer(fd, 4097, false),
-            Err(MapError::Short {
-                told: 4097,
-                real: 4096
-            })
-        ));
-        let flags = MemfdFlags::ALLOW_SEALING;
-        let fd = memfd_create("test", flags).unwrap();
-        ftruncate(&fd, 4096).unwrap();
-        let keep = fd.try_clone().unwrap();
-        let memory = SharedMemory::of_peer(fd, 4096, false).unwrap();
-        assert!(ftruncate(&keep, 0).is_err());
-        assert!(memory.write(0, &[1]));
-    }
+/// Whether two descriptors are of one file, so that mappings of them are the same memory.
+pub(super) fn same_file(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<bool> {
+    let (one, other) = (fstat(one)?, fstat(other)?);
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
 }
+
+/// Whether `size` octets of the file can be mapped without surprises.
+fn check_file(fd: &OwnedFd, size: u64) -> Result<Stat, MapError> {
+    let kind = fstatfs(fd).map_err(io::Error::from)?.f_type as u64;
+    let before = fstat(fd).map_err(io::Error::from)?;
+    // devices can be in a tmpfs, too
+    let is_file = FileType::from_raw_mode(before.st_mode) == FileType::RegularFile;
+    if !is_file || ![TMPFS_MAGIC, HUGETLBFS_MAGIC].contains(&kind) {
+        return Err(MapError::NotMemory);
+    }
+    // what cannot shrink need not be survived; hugetlbfs files and memfds of VPP and DPDK cannot be sealed
+    let _ = fcntl_add_seals(fd, SealFlags::SHRINK);
+    let stat = fstat(fd).map_err(io::Error::from)?;
+    let real = u64::try_from(stat.st_size).unwrap_or(0);
+    if size == 0 {
+        return Err(MapError::Empty);
+    }
+    if size > real {
+        return Err(MapError::Short { told: size, real });
+    }
+    Ok(stat)
+}
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

@@ -304,9 +304,12 @@ pub(super) fn padded<const N: usize>(text: &str) -> [u8; N] {
     field
 }
 
+/// Up to the first zero. Control characters, with which a peer could write over a terminal or forge lines of
+/// the log, become U+FFFD.
 fn text(field: &[u8]) -> String {
     let end = field.iter().position(|&octet| octet == 0);
-    String::from_utf8_lossy(&field[..end.unwrap_or(field.len())]).into_owned()
+    let text = String::from_utf8_lossy(&field[..end.unwrap_or(field.len())]);
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 #[cfg(test)]

@@ -73,6 +73,17 @@ fn bad_input_is_named() {
 }
 
 #[test]
+fn what_a_peer_says_cannot_write_over_a_terminal() {
+    let reason = "a\n\x1b[2J\u{9b}z".into();
+    let octets = Message::Disconnect(Disconnect { code: 0, reason }).emit();
+    let Ok(Message::Disconnect(disconnect)) = Message::parse(&octets) else {
+        panic!("no DISCONNECT");
+    };
+    assert_eq!(disconnect.reason, "a\u{fffd}\u{fffd}[2J\u{fffd}z");
+    assert_eq!(Name::new("m\r0").to_string(), "m\u{fffd}0");
+}
+
+#[test]
 fn no_octets_make_it_panic() {
     // a multiplicative generator is random enough to meet every type and field
     let mut state = 1u64;

@@ -3,10 +3,13 @@
 //! The client owns the memory, the server listens on a unix socket. With Bora as client its whole
 //! [`bora_buffer::Region`] is the buffer region and nothing is copied, but the peer can then read
 //! and write every packet Bora holds: connect only to servers that may. With Bora as server
-//! packets are copied from and to the peer's buffers, and a peer can do no more than send bad packets.
+//! packets are copied from and to the peer's buffers, and a peer can do no more than send bad packets:
+//! whatever it writes to the rings or to its messages, whatever descriptors it sends, and if it takes its
+//! memory away, it loses its link and nothing else happens.
 
 mod client;
 mod control;
+mod conversation;
 mod fault;
 mod memory;
 mod message;
@@ -16,6 +19,7 @@ mod ring;
 mod server;
 mod signal;
 mod socket;
+mod taken;
 
 pub use control::{Config, ControlError, Role};
 pub use message::{

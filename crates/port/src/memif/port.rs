@@ -1,24 +1,32 @@
-//! A memif port: a thread that keeps the control channel, and the queues it serves.
+//! A memif port: a thread that keeps one conversation with a peer after the other, and the queues it serves.
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bora_buffer::Region;
 
-use super::control::{Client, Config, ControlError, Peer, Role, Server};
-use super::message::{Disconnect, Message};
+use super::control::{Config, ControlError, RingPair, Role};
+use super::conversation::{Conversation, News, TICK, Terms};
+use super::message::Name;
 use super::queue::{Mailbox, Queue};
+use super::signal::Signal;
 use super::socket;
 
-/// How often the thread looks whether it is to end, or whether a queue complains.
-const TICK: Duration = Duration::from_millis(50);
-/// How long a peer may be silent before the link is up.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A conversation that gives no sign of life for so long is left behind.
+const HANG: Duration = Duration::from_secs(10);
+/// Most conversations that hang.
+const MOST_HANGING: usize = 4;
+/// How long a port waits for its thread when it is taken down.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// A peer that stays for so long is met again at once when it comes back. One that does not waits, each
+/// time twice as long, up to [`LONGEST_PAUSE`]: each coming and going is work for Linux and for routing.
+const STAY: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why a port cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +50,9 @@ pub enum OpenError {
     /// No thread for the control channel.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    /// The kernel has none, or no more of it.
+    #[error("no asynchronous I/O (CONFIG_AIO, fs.aio-max-nr): {0}")]
+    Signal(io::Error),
 }
 
 /// Whether packets can pass.
@@ -76,19 +87,21 @@ impl fmt::Display for LinkState {
     }
 }
 
+/// What the thread and the port's owner share.
 #[derive(Debug)]
 struct Shared {
-    config: Config,
-    region: Arc<Region>,
+    name: String,
     mailboxes: Vec<Arc<Mailbox>>,
     state: Mutex<LinkState>,
-    stop: AtomicBool,
 }
 
 /// An open port. Dropping it takes the link down.
 #[derive(Debug)]
 pub struct Port {
     shared: Arc<Shared>,
+    /// As server, to be removed in the end.
+    socket: Option<PathBuf>,
+    news: Sender<News>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -120,19 +133,33 @@ impl Port {
             .map(|mailbox| Queue::new(region.clone(), mailbox.clone()))
             .collect();
         let shared = Arc::new(Shared {
-            config,
-            region,
+            name: config.name.clone(),
             mailboxes,
             state: Mutex::new(LinkState::Down("no peer yet".into())),
-            stop: AtomicBool::new(false),
         });
-        let runner = shared.clone();
+        let socket = (config.role == Role::Server).then(|| config.socket.clone());
+        let (news, inbox) = channel();
+        let keeper = Keeper {
+            shared: shared.clone(),
+            terms: Terms {
+                config,
+                region,
+                signal: Arc::new(Signal::new().map_err(OpenError::Signal)?),
+                listener: listener.map(Arc::new),
+            },
+            news: news.clone(),
+            inbox,
+            met: 0,
+            hanging: Vec::new(),
+        };
         let thread = thread::Builder::new()
             .name("bora-memif".into())
-            .spawn(move || runner.run(listener))
+            .spawn(move || keeper.run())
             .map_err(OpenError::Thread)?;
         let port = Self {
             shared,
+            socket,
+            news,
             thread: Some(thread),
         };
         Ok((port, queues))
@@ -147,114 +174,171 @@ impl Port {
 
 impl Drop for Port {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        let _ = self.news.send(News::Stop);
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            wait_for(FAREWELL, || thread.is_finished());
         }
-        if self.shared.config.role == Role::Server {
-            socket::remove(&self.shared.config.socket);
+        if let Some(socket) = &self.socket {
+            socket::remove(socket);
         }
     }
 }
 
-impl Shared {
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+/// Looks every millisecond; false if it is not so in time.
+fn wait_for(patience: Duration, is_so: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !is_so() {
+        if start.elapsed() > patience {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
     }
+    true
+}
 
+impl Shared {
     fn set_state(&self, state: LinkState) {
         let mut now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if *now != state {
-            log::info!("memif {}: {state}", self.config.name);
+            log::info!("memif {}: {state}", self.name);
             *now = state;
         }
     }
 
-    fn run(&self, listener: Option<OwnedFd>) {
-        while !self.stopped() {
-            let result = match &listener {
-                Some(listener) => self.accept(listener),
-                None => socket::connect_to(&self.config.socket)
-                    .map_err(ControlError::from)
-                    .and_then(|socket| {
-                        let client = Client::new(&self.config, self.region.clone());
-                        self.serve(&socket, Peer::Client(client))
-                    }),
-            };
-            if let Err(error) = result {
-                self.set_state(LinkState::Down(error.to_string()));
-                thread::sleep(TICK);
-            }
+    /// Gives the queues their rings.
+    fn up(&self, name: &Name, rings: Vec<RingPair>) {
+        self.set_state(LinkState::Up {
+            peer: name.to_string(),
+            rx_rings: rings.iter().filter(|pair| pair.rx.is_some()).count(),
+            tx_rings: rings.iter().filter(|pair| pair.tx.is_some()).count(),
+        });
+        for (mailbox, pair) in self.mailboxes.iter().zip(rings) {
+            mailbox.put(Some(pair));
         }
     }
 
-    fn accept(&self, listener: &OwnedFd) -> Result<(), ControlError> {
-        if !socket::readable(listener, TICK)? {
-            return Ok(());
-        }
-        let socket = socket::accept_from(listener)?;
-        let (server, hello) = Server::new(&self.config)?;
-        socket::send(&socket, &hello.emit(), None)?;
-        self.serve(&socket, Peer::Server(server))
-    }
-
-    /// Keeps a connection until it ends.
-    fn serve(&self, socket: &OwnedFd, peer: Peer) -> Result<(), ControlError> {
-        let result = self.converse(socket, peer);
+    /// Takes the queues' rings away.
+    fn down(&self, error: &ControlError) {
         for mailbox in &self.mailboxes {
             mailbox.put(None);
         }
-        let farewell = match &result {
-            Err(ControlError::Closed | ControlError::Disconnected(_)) => return result,
-            Err(error) => error.to_string(),
-            Ok(()) => "port is taken down".into(),
-        };
-        let message = Message::Disconnect(Disconnect {
-            code: 0,
-            reason: farewell,
-        });
-        // the peer may be gone already
-        let _ = socket::send(socket, &message.emit(), None);
-        result
+        self.set_state(LinkState::Down(error.to_string()));
     }
+}
 
-    /// Answers messages; ends well only if the port is to end.
-    fn converse(&self, socket: &OwnedFd, mut peer: Peer) -> Result<(), ControlError> {
-        let (since, mut up) = (Instant::now(), false);
-        while !self.stopped() {
-            let fault = self
-                .mailboxes
-                .iter()
-                .find_map(|mailbox| mailbox.take_fault());
-            if let Some(fault) = fault {
-                return Err(fault.into());
-            }
-            if !up && since.elapsed() > PATIENCE {
-                return Err(ControlError::Silence(PATIENCE));
-            }
-            if !socket::readable(socket, TICK)? {
-                continue;
-            }
-            let (octets, fd) = socket::receive(socket)?;
-            if octets.is_empty() {
-                return Err(ControlError::Closed);
-            }
-            let step = peer.on_message(Message::parse(&octets)?, fd)?;
-            if let Some((message, fd)) = step.reply {
-                socket::send(socket, &message.emit(), fd.as_ref().map(AsFd::as_fd))?;
-            }
-            if let Some((name, rings)) = step.up {
-                up = true;
-                self.set_state(LinkState::Up {
-                    peer: name.to_string(),
-                    rx_rings: rings.iter().filter(|pair| pair.rx.is_some()).count(),
-                    tx_rings: rings.iter().filter(|pair| pair.tx.is_some()).count(),
-                });
-                for (mailbox, pair) in self.mailboxes.iter().zip(rings) {
-                    mailbox.put(Some(pair));
+/// How a conversation came to its end.
+struct End {
+    error: ControlError,
+    /// How long the peer stayed, if there was one.
+    stay: Option<Duration>,
+    /// The port is to end, too.
+    stop: bool,
+}
+
+/// The port's thread.
+struct Keeper {
+    shared: Arc<Shared>,
+    terms: Terms,
+    news: Sender<News>,
+    inbox: Receiver<News>,
+    /// Conversations so far; their numbers.
+    met: u64,
+    hanging: Vec<Conversation>,
+}
+
+impl Keeper {
+    fn run(mut self) {
+        let mut pause = TICK;
+        while let Some(stay) = self.hold() {
+            let wait = match stay {
+                None => TICK,
+                Some(stay) => {
+                    pause = if stay > STAY {
+                        TICK
+                    } else {
+                        LONGEST_PAUSE.min(2 * pause)
+                    };
+                    pause
+                }
+            };
+            let end = Instant::now() + wait;
+            while let Some(rest) = end.checked_duration_since(Instant::now()) {
+                self.tidy();
+                if let Ok(News::Stop) = self.inbox.recv_timeout(rest.min(TICK)) {
+                    return;
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Unmaps what queues have done with.
+    fn tidy(&mut self) {
+        for mailbox in &self.shared.mailboxes {
+            drop(mailbox.take_old());
+        }
+        self.hanging.retain(|conversation| !conversation.is_over());
+    }
+
+    /// One conversation, from its beginning to its end. Returns how long there was a peer, if there was
+    /// one; nothing if the port is to end.
+    fn hold(&mut self) -> Option<Option<Duration>> {
+        if self.hanging.len() == MOST_HANGING {
+            self.shared.down(&ControlError::Hangs(MOST_HANGING));
+            return Some(None);
+        }
+        self.met += 1;
+        let mut conversation = match Conversation::start(self.met, &self.terms, &self.news) {
+            Ok(conversation) => conversation,
+            Err(error) => {
+                self.shared.down(&error.into());
+                return Some(None);
+            }
+        };
+        let end = self.follow(&mut conversation);
+        self.shared.down(&end.error);
+        if !wait_for(TICK, || conversation.is_over()) {
+            self.hanging.push(conversation);
+        }
+        (!end.stop).then_some(end.stay)
+    }
+
+    /// What a conversation comes to.
+    fn follow(&mut self, conversation: &mut Conversation) -> End {
+        let (mut met, mut stop) = (None, false);
+        let error = loop {
+            let is_over = conversation.is_over();
+            match self.inbox.recv_timeout(TICK) {
+                Ok(News::Stop) => {
+                    stop = true;
+                    conversation.end(ControlError::Stopped);
+                }
+                Ok(News::Met(number)) if number == conversation.number => {
+                    met = Some(Instant::now());
+                }
+                Ok(News::Up(number, name, rings)) if number == conversation.number => {
+                    self.shared.up(&name, rings);
+                }
+                Ok(News::Over(number, error)) if number == conversation.number => break error,
+                // of one that was left behind
+                Ok(News::Met(_) | News::Up(..) | News::Over(..)) => {}
+                // it would have said so
+                Err(_) if is_over => break ControlError::Failed,
+                Err(_) => self.tidy(),
+            }
+            for fault in self
+                .shared
+                .mailboxes
+                .iter()
+                .filter_map(|mailbox| mailbox.take_fault())
+            {
+                conversation.end(fault.into());
+            }
+            let patience = if stop { FAREWELL / 2 } else { HANG };
+            if conversation.silence() > patience {
+                break ControlError::Hang(patience);
+            }
+        };
+        let stay = met.map(|met| met.elapsed());
+        End { error, stay, stop }
     }
 }

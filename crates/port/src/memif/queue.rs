@@ -8,6 +8,7 @@ use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
 
 use super::control::RingPair;
 use super::fault::Fault;
+use super::server::Regions;
 use super::{client, server};
 use crate::losses::Losses;
 
@@ -17,6 +18,8 @@ use crate::losses::Losses;
 pub(super) struct Mailbox {
     changed: AtomicBool,
     rings: Mutex<Option<RingPair>>,
+    /// Rings that the queue has done with. To unmap them takes time, which a worker has not.
+    old: Mutex<Vec<RingPair>>,
     faulty: AtomicBool,
     fault: Mutex<Option<Fault>>,
 }
@@ -38,6 +41,16 @@ impl Mailbox {
         self.changed
             .swap(false, Ordering::Acquire)
             .then(|| rings.take())
+    }
+
+    fn give_back(&self, rings: RingPair) {
+        let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
+        old.push(rings);
+    }
+
+    /// What the queue has done with, to be dropped.
+    pub(super) fn take_old(&self) -> Vec<RingPair> {
+        std::mem::take(&mut self.old.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn complain(&self, fault: Fault) {
@@ -76,6 +89,8 @@ pub struct Queue {
     losses: Arc<Losses>,
     receiver: Option<Receiver>,
     sender: Option<Sender>,
+    /// What the rings' buffers are in, as server.
+    regions: Option<Regions>,
     /// The peer broke a rule: hands off its rings until the control channel takes them away.
     broken: bool,
     /// The peer may write to our eventfd.
@@ -94,6 +109,7 @@ impl Queue {
             losses: Arc::default(),
             receiver: None,
             sender: None,
+            regions: None,
             broken: false,
             waiting: false,
             untold: false,
@@ -167,7 +183,7 @@ impl Queue {
         let sent = match &mut self.sender {
             None => return 0,
             Some(Sender::Client(ring)) => Ok(ring.transmit(packets)),
-            Some(Sender::Server(ring)) => ring.transmit(&self.region, packets),
+            Some(Sender::Server(ring)) => ring.transmit(&self.region, packets, &self.losses),
         };
         if let Err(fault) = sent {
             self.give_up(fault);
@@ -271,15 +287,17 @@ impl Queue {
 
     #[cold]
     fn replace(&mut self, rings: Option<RingPair>, pool: &mut Pool) {
-        match self.receiver.take() {
-            None => {}
-            Some(Receiver::Client(receiver)) => receiver.close(pool),
-            Some(Receiver::Server(receiver)) => receiver.close(pool),
-        }
-        match self.sender.take() {
-            None => {}
-            Some(Sender::Client(sender)) => sender.close(&self.region, pool, &self.losses),
-            Some(Sender::Server(sender)) => sender.close(pool),
+        let rx = self.receiver.take().map(|receiver| match receiver {
+            Receiver::Client(receiver) => receiver.close(pool),
+            Receiver::Server(receiver) => receiver.close(pool),
+        });
+        let tx = self.sender.take().map(|sender| match sender {
+            Sender::Client(sender) => sender.close(&self.region, pool, &self.losses),
+            Sender::Server(sender) => sender.close(pool),
+        });
+        if rx.is_some() || tx.is_some() {
+            let regions = self.regions.take();
+            self.mailbox.give_back(RingPair { rx, tx, regions });
         }
         (self.broken, self.waiting, self.untold) = (false, false, false);
         let Some(rings) = rings else { return };
@@ -294,6 +312,7 @@ impl Queue {
                 self.sender = rings.tx.map(sender);
             }
             Some(regions) => {
+                self.regions = Some(regions.clone());
                 let receiver =
                     |ring| Receiver::Server(server::Receiver::new(ring, regions.clone()));
                 self.receiver = rings.rx.map(receiver);

@@ -20,6 +20,8 @@ use super::signal::Signal;
 pub(super) const COOKIE: u32 = 0x3E3_1F20;
 /// The next slot holds more of the same packet.
 pub(super) const DESC_FLAG_NEXT: u16 = 1;
+/// Most buffers of a packet: 64 KiB in buffers of 256 octets. Each costs a worker time, whatever is in it.
+pub(super) const LONGEST_CHAIN: u16 = 256;
 /// The side that takes packets polls; no need to write to the eventfd.
 const RING_FLAG_MASK_INT: u16 = 1;
 /// Octets from a ring's beginning to its first descriptor: two cache lines for the indices.
@@ -96,6 +98,11 @@ impl Ring {
     /// Slots.
     pub(super) fn size(&self) -> u16 {
         self.size
+    }
+
+    /// Most buffers that a packet may have here.
+    pub(super) fn longest_chain(&self) -> u16 {
+        LONGEST_CHAIN.min(self.size)
     }
 
     fn field(&self, offset: usize) -> &AtomicU16 {

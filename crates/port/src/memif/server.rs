@@ -71,8 +71,9 @@ impl Receiver {
         if available == 0 {
             return Ok(0);
         }
-        let mut count = 0;
-        while available > 0 && count < max {
+        // buffers count, not packets: chains and bad packets cost time, too
+        let (mut count, mut used) = (0, 0);
+        while available > 0 && used < max {
             let Some(frame) = self.free.pop() else { break };
             let mut packet = match frame.into_packet(region, region.capacity()) {
                 Ok(packet) => packet,
@@ -86,6 +87,7 @@ impl Receiver {
             if let Ok(Some((slots, length))) = copied {
                 self.tail = self.tail.wrapping_add(slots);
                 available -= slots;
+                used += usize::from(slots);
                 if length > 0 && length <= packet.length() {
                     packet.truncate(length);
                     out.push(packet);
@@ -117,8 +119,9 @@ impl Receiver {
     /// its slots and whole length, or `None` while it is not all there.
     #[inline]
     fn copy(&self, octets: &mut [u8], available: u16) -> Result<Option<(u16, usize)>, Fault> {
+        let longest = self.ring.longest_chain();
         let mut length = 0usize;
-        for slot in 0..available {
+        for slot in 0..available.min(longest) {
             let descriptor = self.ring.descriptor(self.tail.wrapping_add(slot));
             let part = descriptor.length as usize;
             let end = length.saturating_add(part);
@@ -133,8 +136,8 @@ impl Receiver {
                 return Ok(Some((slot + 1, length)));
             }
         }
-        if available == self.ring.size() {
-            return Err(Fault::Chain);
+        if available >= longest {
+            return Err(Fault::Chain(longest));
         }
         Ok(None)
     }
@@ -147,11 +150,12 @@ impl Receiver {
         }
     }
 
-    /// Gives all frames back.
-    pub(super) fn close(self, pool: &mut Pool) {
+    /// Gives all frames back, and the ring.
+    pub(super) fn close(self, pool: &mut Pool) -> Ring {
         for frame in self.free {
             pool.give(frame);
         }
+        self.ring
     }
 }
 
@@ -180,6 +184,7 @@ impl Sender {
         &mut self,
         region: &Region,
         packets: &mut Vec<Packet>,
+        losses: &Losses,
     ) -> Result<usize, Fault> {
         let limit = self.ring.size();
         let mut free = self.ring.distance(self.tail, self.ring.head(), limit)?;
@@ -191,6 +196,7 @@ impl Sender {
                     self.tail = self.tail.wrapping_add(slots);
                     free -= slots;
                     count += 1;
+                    losses.tx_refused.add(u64::from(slots == 0));
                 }
                 Ok(None) => break,
                 Err(fault) => {
@@ -206,12 +212,13 @@ impl Sender {
         result.map(|()| count)
     }
 
-    /// Copies a packet to as many of the `free` buffers as it needs; returns how many, or `None`
-    /// if they are too few.
+    /// Copies a packet to as many of the `free` buffers as it needs. Returns how many, none if the
+    /// peer's buffers are too small for it, or `None` if they are too few now.
     #[inline]
     fn copy(&self, octets: &[u8], free: u16) -> Result<Option<u16>, Fault> {
+        let longest = self.ring.longest_chain();
         let mut rest = octets;
-        for slot in 0..free {
+        for slot in 0..free.min(longest) {
             let index = self.tail.wrapping_add(slot);
             let descriptor = self.ring.descriptor(index);
             if descriptor.length == 0 {
@@ -236,7 +243,7 @@ impl Sender {
             }
             rest = after;
         }
-        Ok(None)
+        Ok((free >= longest).then_some(0))
     }
 
     #[inline]
@@ -250,8 +257,9 @@ impl Sender {
         self.sent.len() as u32
     }
 
-    /// Gives all frames back.
-    pub(super) fn close(mut self, pool: &mut Pool) {
+    /// Gives all frames back, and the ring.
+    pub(super) fn close(mut self, pool: &mut Pool) -> Ring {
         self.reclaim(pool);
+        self.ring
     }
 }

@@ -7,6 +7,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -42,11 +43,19 @@ pub(super) struct Signal {
     empty: OwnedFd,
 }
 
+/// Contexts that nobody uses. They are not destroyed: io_destroy waits until the kernel's readers have passed
+/// (RCU), which takes tens of milliseconds, and whoever lets go of a ring last may be a worker.
+static UNUSED: Mutex<Vec<libc::c_ulong>> = Mutex::new(Vec::new());
+
 impl Signal {
     /// # Errors
     /// The kernel has no AIO (CONFIG_AIO), or no more of it (fs.aio-max-nr).
     pub(super) fn new() -> io::Result<Self> {
         let empty = memfd_create("bora-signal", MemfdFlags::CLOEXEC)?;
+        let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = unused.pop() {
+            return Ok(Self { context, empty });
+        }
         let mut context: libc::c_ulong = 0;
         // SAFETY: io_setup writes one number to `context`, which is zero as it must be.
         let failed = unsafe { libc::syscall(libc::SYS_io_setup, EVENTS, &raw mut context) };
@@ -86,8 +95,8 @@ impl Signal {
 
 impl Drop for Signal {
     fn drop(&mut self) {
-        // SAFETY: the context is this value's alone, and no request is under way.
-        unsafe { libc::syscall(libc::SYS_io_destroy, self.context) };
+        let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        unused.push(self.context);
     }
 }
 

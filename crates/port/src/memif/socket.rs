@@ -20,7 +20,7 @@ use rustix::net::{
 use super::message::MESSAGE_SIZE;
 
 fn socket() -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::CLOEXEC;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
@@ -43,11 +43,13 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// Connects to the server at `path`.
+/// Connects to the server at `path`; one that does not take its connections is an error.
 pub(super) fn connect_to(path: &Path) -> io::Result<OwnedFd> {
     let fd = socket()?;
-    connect(&fd, &address_of(path)?)?;
-    Ok(fd)
+    match connect(&fd, &address_of(path)?) {
+        Err(Errno::AGAIN) => Err(io::Error::other("the server takes no connections")),
+        result => Ok(result.map(|()| fd)?),
+    }
 }
 
 /// Listens at `path`; takes the place of a server that is gone, not of one that is there.
@@ -70,18 +72,20 @@ pub(super) fn listen_at(path: &Path) -> io::Result<OwnedFd> {
 
 /// Takes the next connection.
 pub(super) fn accept_from(listener: &OwnedFd) -> io::Result<OwnedFd> {
-    Ok(accept_with(listener, SocketFlags::CLOEXEC)?)
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(accept_with(listener, flags)?)
 }
 
-/// Whether `fd` becomes readable, or its peer goes away, within `timeout`.
-pub(super) fn readable(fd: &OwnedFd, timeout: Duration) -> io::Result<bool> {
-    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+/// Waits for `timeout`, or until `wake` is readable. Whether `fd` is readable, or its peer has gone away.
+pub(super) fn readable(fd: &OwnedFd, wake: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
+    let wake = PollFd::from_borrowed_fd(wake, PollFlags::IN);
+    let mut fds = [PollFd::new(fd, PollFlags::IN), wake];
     let timeout = Timespec {
         tv_sec: timeout.as_secs() as i64,
         tv_nsec: timeout.subsec_nanos().into(),
     };
     match poll(&mut fds, Some(&timeout)) {
-        Ok(ready) => Ok(ready > 0),
+        Ok(_) => Ok(!fds[0].revents().is_empty()),
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }

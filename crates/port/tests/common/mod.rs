@@ -56,7 +56,7 @@ pub(crate) fn config(role: Role, socket: &Path, queues: u16, log2_ring_size: u8)
         name: format!("{role:?}"),
         queues,
         log2_ring_size,
-        unsealed_regions: false,
+        memory: 1 << 30,
     }
 }
 

@@ -187,8 +187,7 @@ fn open_memif(spec: &PortSpec, index: usize, socket: &Path, server: bool) -> any
         name: spec.name.clone(),
         queues: 1,
         log2_ring_size: LOG2_MEMIF_RING,
-        // the router under test is trusted; VPP does not seal its memory
-        unsealed_regions: true,
+        memory: 1 << 40, // the router under test may bring what it likes
     };
     let (region, frames) = memory_for(1500, "", FRAMES)?;
     let (memif, queues) = memif::Port::open(config, region.clone())?;
