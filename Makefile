@@ -5,7 +5,7 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build demo test unit conformance integration test-vm vm-short bench bench-veth bench-bulk bench-latency \
+.PHONY: help deps build demo test unit conformance integration test-vm vm-short soak bench bench-veth bench-bulk bench-latency \
 	bench-fib bench-engine bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -49,6 +49,11 @@ test-vm: build ## Debian's kernels and emulated cards in guests, written to docs
 vm-short: build ## A part of test-vm: two kernels, three cards
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
+
+# Longer, or again: make soak ARGS="--hours 2 --seed 7"; what it found is in target/soak/report.md
+soak: build ## Faults at random under load, for 30 minutes: docs/reliability.md
+	@$(CARGO) +nightly fuzz build || echo "without fuzz targets: fuzz/README.md says what they need"
+	@scripts/as-root $(PYTHON) tests/soak/run.py $(ARGS)
 
 bench: bench-veth bench-bulk bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
 

@@ -3,3 +3,6 @@
 
 #[path = "../../crates/wire/tests/checks/mod.rs"]
 pub mod wire;
+
+#[path = "../../crates/port/tests/checks/mod.rs"]
+pub mod port;

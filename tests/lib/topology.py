@@ -94,6 +94,10 @@ class Network:
         """A fresh IPv6 address behind host `link`."""
         return str(BEHIND6[link][next(self._serial)])
 
+    def begin_behind(self, first):
+        """The fresh addresses from now on follow from `first`."""
+        self._serial = itertools.count(first)
+
     def host_name(self, link):
         """Name of the namespace of host `link`."""
         return self.namespaces[1 + link].name

@@ -1,0 +1,1 @@
+"""Long runs with faults at random from a seed."""

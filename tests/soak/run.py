@@ -1,0 +1,226 @@
+"""Faults at random from a seed, under load, with Linux and the books as judges: `make soak`.
+
+    python3 tests/soak/run.py                             # 30 minutes, a seed of its own
+    python3 tests/soak/run.py --hours 2 --seed 7          # the same steps each time
+    python3 tests/soak/run.py --seed 7 --first 120 --steps 1      # one step of them again
+
+Step N is the same for the same seed, whatever was before. After each step the routes of Bora must be Linux's, packets
+must be forwarded and answered as Linux does it, received = sent + passed + dropped + held, the load must have lost
+no more than the step may cost, and the process must hold no more than before.
+"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lib import netns  # noqa: E402
+from lib.bora import ROOT, Bora  # noqa: E402
+from lib.topology import Network  # noqa: E402
+from lib.traffic import load  # noqa: E402
+from soak import fuzz, steps  # noqa: E402
+from soak.watch import Watch, left_behind  # noqa: E402
+
+FOLDER = ROOT / "target/soak"
+TIERS = ("engine", "express", "engine-2")
+STEPS_A_TIER = 25
+RATE = 3000
+STRAY = 20  # packets that a busy machine may lose by itself
+IN_THE_RINGS = 400  # as in integration/test_kill9.py
+
+
+def options():
+    """What is to be run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--hours", type=float, help="instead of minutes")
+    parser.add_argument("--seed", type=int, help="default: from the clock")
+    parser.add_argument("--first", type=int, default=0, help="number of the first step")
+    parser.add_argument("--steps", type=int, help="end after so many")
+    parser.add_argument("--step", help="only steps of this kind, such as kill_9")
+    parser.add_argument("--tier", choices=TIERS, help="only this one")
+    return parser.parse_args()
+
+
+class Configuration:
+    """Files for `bora apply`."""
+
+    def __init__(self, tier):
+        self.tier = tier
+
+    def text(self, ports=("r0", "r1", "r2"), cores=None, budget=None, mode=None, queues="", more=""):
+        """The text of one; without arguments that of the beginning."""
+        cores = cores or ([0, 1] if self.tier == "engine-2" else None)
+        workers = [f"cores = {cores}"] if cores else []
+        workers += [f"budget = {budget}"] if budget else []
+        workers += [f'mode = "{mode}"'] if mode else []
+        lines = [f'path = "{self.tier.removesuffix("-2")}"', *(["[workers]", *workers] if workers else []), more]
+        return "\n".join(lines) + "\n" + "".join(f'[[port]]\nname = "{port}"\n{queues}' for port in ports)
+
+
+class Soak:
+    """One tier's network, for some steps."""
+
+    def __init__(self, tier, seed):
+        self.tier, self.seed = tier, seed
+        self.net = Network("kernel")
+        configuration = Configuration(tier)
+        path = FOLDER / "bora.toml"
+        path.write_text(configuration.text())
+        self.net.bora = Bora(self.net.router, [], None, ["--config", str(path)])
+        self.stage = steps.Stage(self.net, configuration, FOLDER)
+        self.stage.socket = self.socket
+        self.watch = None
+        try:
+            self.net.bora.start()
+            self.net.bora.wait_in_sync(20)
+        except BaseException:
+            self.net.close()
+            raise
+
+    def socket(self):
+        """Path of the API's socket."""
+        inode = Path(f"/run/netns/{self.net.router.name}").stat().st_ino
+        return next(str(path) for path in Path(f"/run/bora/{inode}").iterdir() if path.is_socket())
+
+    def step(self, number, only):
+        """Makes one step and judges it; returns its kind and what came of the load."""
+        rng = random.Random(f"{self.seed}/{number}")
+        kind = steps.choose(rng, self.tier)
+        if only is not None:
+            kind = next(kind for kind in steps.STEPS if kind.__name__ == only)
+        print(f"step {number}, {self.tier}: {kind.__name__}", end="", flush=True)
+        self.net.begin_behind(rng.randrange(300, 60_000))
+        for port in self.net.hosts:
+            port.drain()
+        with load(self.net, steps.load_frames(self.net), RATE) as traffic:
+            time.sleep(0.3)
+            act = kind(self.stage, rng)
+            next(act)
+            time.sleep(0.3)
+            report = traffic.finish()
+        print(f"; {report}", flush=True)
+        self.settle()
+        list(act)
+        self.judge(report, steps.STEPS[kind][0])
+        self.settle()
+        steps.as_linux(self.net, rng)
+        self.net.bora.check_conservation(5)
+        self.look()
+        return kind, report
+
+    def settle(self):
+        """Until Bora's routes are Linux's and packets go their way, and what is late has come."""
+        assert self.net.bora.alive(), f"Bora has ended:\n{self.net.bora.output()[-3000:]}"
+        self.net.bora.wait_in_sync(20)
+        self.net.wait_until_forwarding(20)
+        deadline = time.monotonic() + 10
+        while self.net.collect(quiet=0.1):
+            assert time.monotonic() < deadline, "frames keep coming"
+
+    def judge(self, report, may):
+        """What the load may have lost."""
+        assert report.duplicated == 0, "packets came twice"
+        if may == steps.QUIET:
+            assert report.lost <= STRAY and report.reordered == 0, "a step that costs nothing cost the load something"
+        if may == steps.HANDS_OVER:
+            assert report.lost <= IN_THE_RINGS and report.reordered <= IN_THE_RINGS, "more was lost than the rings hold"
+
+    def look(self):
+        """What the process holds now."""
+        pid = self.net.bora.process.pid
+        if self.watch is None or self.watch.pid != pid:
+            self.watch = Watch(pid)
+        self.stage.holds = self.watch.check()
+        output = self.net.bora.output()
+        assert "panicked" not in output, output[-3000:]
+
+    def close(self):
+        """Stops Bora, which must leave nothing."""
+        try:
+            self.net.bora.stop()
+            left = left_behind(self.net.router)
+            assert not left, f"left behind: {left}"
+        finally:
+            self.net.close()
+
+
+class Tally:
+    """What the report is made of."""
+
+    def __init__(self, seed):
+        self.seed, self.started = seed, time.monotonic()
+        self.steps, self.counts = {}, {}
+        self.packets = dict.fromkeys(("sent", "received", "lost", "reordered", "duplicated"), 0)
+        self.failure = None
+
+    def add(self, kind, report):
+        """One step that is done."""
+        self.steps[kind.__name__] = self.steps.get(kind.__name__, 0) + 1
+        for key in self.packets:
+            self.packets[key] += getattr(report, key)
+
+    def text(self):
+        """The report as Markdown."""
+        minutes = (time.monotonic() - self.started) / 60
+        lines = [f"Seed {self.seed}, {minutes:.0f} minutes, {sum(self.steps.values())} steps: "
+                 + (f"**failed**: {self.failure}" if self.failure else "nothing failed."), ""]
+        lines += ["| step | times |", "| --- | --- |", *(f"| {kind} | {n} |" for kind, n in sorted(self.steps.items())), ""]
+        lines += ["| what | how many |", "| --- | --- |"]
+        lines += [f"| {what} | {number} |" for what, number in sorted(self.counts.items())]
+        lines += [f"| load: packets {what} | {number} |" for what, number in self.packets.items()]
+        return "\n".join(lines) + "\n"
+
+
+def run(arguments, seed, tally):
+    """Steps until the time is over."""
+    end = time.monotonic() + 60 * (60 * arguments.hours if arguments.hours else arguments.minutes)
+    number, last = arguments.first, arguments.first + arguments.steps if arguments.steps else None
+    while time.monotonic() < end and number != last:
+        tier = arguments.tier or TIERS[number // STEPS_A_TIER % len(TIERS)]
+        soak = Soak(tier, seed)
+        try:
+            while time.monotonic() < end and number != last:
+                try:
+                    tally.add(*soak.step(number, arguments.step))
+                except Exception as error:
+                    tally.failure = (f"step {number}, {tier}: {type(error).__name__}: {error}\nto repeat: "
+                                     f"make soak ARGS='--seed {seed} --first {number} --steps 1 --tier {tier}'")
+                    raise
+                number += 1
+                if number % STEPS_A_TIER == 0 and not arguments.tier:
+                    break
+        finally:
+            for what, count in soak.stage.counts.items():
+                tally.counts[what] = tally.counts.get(what, 0) + count
+            if tally.failure:
+                (FOLDER / "bora.log").write_text(soak.net.bora.output() if soak.net.bora.log else "")
+            soak.close()
+
+
+def main():
+    """Runs, and writes target/soak/report.md and report.json."""
+    arguments = options()
+    seed = arguments.seed if arguments.seed is not None else int(time.time())
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    netns.remove_leftovers()
+    missing = [] if fuzz.targets() else ["no fuzz target is built (fuzz/README.md): steps of fuzzing do nothing"]
+    print("\n".join([f"seed {seed}", *missing]), flush=True)
+    tally = Tally(seed)
+    try:
+        run(arguments, seed, tally)
+    finally:
+        text = tally.text()
+        (FOLDER / "report.md").write_text(text)
+        (FOLDER / "report.json").write_text(json.dumps(
+            {"seed": seed, "steps": tally.steps, "counts": tally.counts, "packets": tally.packets,
+             "failure": tally.failure}, indent=1))
+        print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

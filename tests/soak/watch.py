@@ -1,0 +1,83 @@
+"""What a process and the machine hold, to see whether it grows."""
+
+import collections
+import os
+import re
+import time
+from pathlib import Path
+
+# A process may hold more for a while: caches, tables that have been larger. What is here is what steps that
+# end where they began may leave at most.
+MORE_MEMORY = 32 << 20
+MORE_DESCRIPTORS = 2
+WARM_UP_STEPS = 3
+PATIENCE = 5.0
+
+
+def holdings(pid):
+    """Memory in octets, threads, and descriptors by kind, BPF objects among them."""
+    base = Path(f"/proc/{pid}")
+    status = base.joinpath("status").read_text()
+    kinds = collections.Counter()
+    for entry in os.listdir(base / "fd"):
+        try:
+            target = os.readlink(base / "fd" / entry)
+        except FileNotFoundError:
+            continue
+        kinds[re.sub(r":?\[\d+\]$|/.*", "", target) or "file"] += 1
+    return {
+        "memory": int(re.search(r"VmRSS:\s+(\d+)", status)[1]) << 10,
+        "threads": int(re.search(r"Threads:\s+(\d+)", status)[1]),
+        "descriptors": dict(kinds),
+    }
+
+
+class Watch:
+    """One process of Bora: compares what it holds after each step with what it held when it was warm."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        self.steps = 0
+        self.warm = None
+        self.most = None
+
+    def check(self):
+        """After a step. What is being closed gets its time."""
+        self.steps += 1
+        now = holdings(self.pid)
+        if self.warm is None:
+            if self.steps >= WARM_UP_STEPS:
+                self.warm = now
+            return now
+        deadline = time.monotonic() + PATIENCE
+        while (grown := self._grown(now)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+            now = holdings(self.pid)
+        assert not grown, f"after {self.steps} steps Bora holds more than when it was warm: {', '.join(grown)}"
+        return now
+
+    def _grown(self, now):
+        grown = []
+        if now["memory"] > self.warm["memory"] + MORE_MEMORY:
+            grown.append(f"memory {self.warm['memory'] >> 20} -> {now['memory'] >> 20} MiB")
+        if now["threads"] > self.warm["threads"]:
+            grown.append(f"threads {self.warm['threads']} -> {now['threads']}")
+        for kind, count in now["descriptors"].items():
+            before = self.warm["descriptors"].get(kind, 0)
+            if count > before + MORE_DESCRIPTORS:
+                grown.append(f"descriptors {kind!r} {before} -> {count}")
+        return grown
+
+
+def left_behind(namespace):
+    """What a Bora that was stopped and detached has left in its namespace and its folder, as text."""
+    left = []
+    links = namespace.ip("link", "show").stdout
+    if "xdp" in links:
+        left.append(f"an XDP program: {links}")
+    inode = os.stat(f"/run/netns/{namespace.name}").st_ino
+    folder = Path(f"/run/bora/{inode}")
+    for path in folder.rglob("*") if folder.exists() else []:
+        if path.name != "lock":
+            left.append(str(path))
+    return left
