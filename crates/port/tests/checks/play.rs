@@ -134,16 +134,17 @@ impl<'a> Bora<'a> {
         queue.reclaim(self.pool);
     }
 
-    /// Until the link is as wanted.
-    fn wait_for(&mut self, port: &Port, up: bool) {
+    /// Until the link is up, or has failed.
+    fn wait_for_rings(&mut self, port: &Port) {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(5) {
             self.settle();
-            let rings = self.queue.as_ref().is_some_and(|queue| queue.is_up().0);
-            if matches!(port.link_state(), LinkState::Up { .. }) == up && rings == up {
-                break;
+            let has_rings = self.queue.as_ref().is_some_and(|queue| queue.is_up().0);
+            match port.link_state() {
+                LinkState::Up { .. } if !has_rings => {}
+                LinkState::Down(reason) if reason == "no peer yet" => {}
+                _ => break,
             }
-            std::hint::spin_loop();
             std::thread::yield_now();
         }
     }
@@ -372,7 +373,7 @@ fn client_plays(bora: &mut Bora<'_>, port: &Port, settings: &Config, input: &mut
             return;
         }
     }
-    bora.wait_for(port, true);
+    bora.wait_for_rings(port);
     let means = Means {
         buffers: (0, client.buffer(0)),
         memory: Arc::new(client.memory),
@@ -445,7 +446,7 @@ fn server_plays(bora: &mut Bora<'_>, port: &Port, channel: &Channel, input: &mut
     if regions.is_empty() {
         return;
     }
-    bora.wait_for(port, true);
+    bora.wait_for_rings(port);
     let means = Means {
         // the packets' memory is not sealed against holes: who serves a client can take it away
         memory: Arc::new(regions.remove(0)),
