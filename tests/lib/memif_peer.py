@@ -4,6 +4,8 @@ import contextlib
 import os
 import socket
 import struct
+import subprocess
+import time
 
 LOG2 = 8
 COOKIE = 0x3E31F20
@@ -61,3 +63,41 @@ class Client:
     def __exit__(self, *_):
         with contextlib.suppress(OSError):
             self.close()
+
+
+def shrink(client):
+    """Cuts off all memory."""
+    client.offer(200)
+    os.ftruncate(client.region, 0)
+
+
+def punch(client):
+    """Makes a hole of all memory."""
+    client.offer(200)
+    done = subprocess.run(["fallocate", "-p", "-o", "0", "-l", str(SIZE), f"/proc/self/fd/{client.region}"],
+                          pass_fds=[client.region], check=False)
+    assert done.returncode == 0
+
+
+# Flags of the memory, what a client does, and what is then said of it.
+DEEDS = [
+    (0, shrink, "took away memory of region 0"),
+    (os.MFD_ALLOW_SEALING, punch, "took away memory of region 0"),
+    (0, lambda client: client.offer(1, offset=2 ** 32 - 1), "is outside region 0"),
+    (0, lambda client: client.offer(1, region=9), "is outside region 9"),
+    (0, lambda client: client.offer(256, flags=1), "chain of more than 256 buffers"),
+    (0, lambda client: os.pwrite(client.region, b"\xff\xff", 6), "not within 256 slots"),
+    (0, lambda client: client.send(os.urandom(64)), "message of 64 octets"),
+    (0, lambda client: client.send(b"\x08\0" + bytes(4) + b"\x1b[2J\n".ljust(122, b"\0")), "disconnected: \ufffd[2J\ufffd"),
+]
+
+
+def wait_for(bora, words, seconds=10):
+    """Until the state of the memif port has these words."""
+    deadline = time.monotonic() + seconds
+    while True:
+        wire = next(port["wire"] for port in bora.show("ports") if port["kind"] == "memif")
+        if words in wire:
+            return
+        assert time.monotonic() < deadline, f"{wire}, not {words!r}"
+        time.sleep(0.02)

@@ -28,6 +28,7 @@ from soak.watch import Watch, left_behind  # noqa: E402
 FOLDER = ROOT / "target/soak"
 TIERS = ("engine", "express", "engine-2")
 STEPS_A_TIER = 25
+MEMIF = f'[[port]]\nname = "memif:{FOLDER}/memif.sock,role=server,name=m0,mac=02:bc:00:00:00:30"\n'
 RATE = 3000
 STRAY = 20  # packets that a busy machine may lose by itself
 IN_THE_RINGS = 400  # as in integration/test_kill9.py
@@ -59,7 +60,8 @@ class Configuration:
         workers += [f"budget = {budget}"] if budget else []
         workers += [f'mode = "{mode}"'] if mode else []
         lines = [f'path = "{self.tier.removesuffix("-2")}"', *(["[workers]", *workers] if workers else []), more]
-        return "\n".join(lines) + "\n" + "".join(f'[[port]]\nname = "{port}"\n{queues}' for port in ports)
+        text = "\n".join(lines) + "\n" + "".join(f'[[port]]\nname = "{port}"\n{queues}' for port in ports)
+        return text + (MEMIF if self.tier.startswith("engine") else "")
 
 
 class Soak:
@@ -160,16 +162,19 @@ class Tally:
 
     def add(self, kind, report):
         """One step that is done."""
-        self.steps[kind.__name__] = self.steps.get(kind.__name__, 0) + 1
+        times, lost, silence = self.steps.get(kind.__name__, (0, 0, 0.0))
+        self.steps[kind.__name__] = (times + 1, lost + report.lost, max(silence, report.longest_silence))
         for key in self.packets:
             self.packets[key] += getattr(report, key)
 
     def text(self):
         """The report as Markdown."""
         minutes = (time.monotonic() - self.started) / 60
-        lines = [f"Seed {self.seed}, {minutes:.0f} minutes, {sum(self.steps.values())} steps: "
+        lines = [f"Seed {self.seed}, {minutes:.0f} minutes, {sum(times for times, *_ in self.steps.values())} steps: "
                  + (f"**failed**: {self.failure}" if self.failure else "nothing failed."), ""]
-        lines += ["| step | times |", "| --- | --- |", *(f"| {kind} | {n} |" for kind, n in sorted(self.steps.items())), ""]
+        lines += ["| step | times | packets of the load lost | longest silence, ms |", "| --- | --- | --- | --- |"]
+        lines += [f"| {kind} | {times} | {lost} | {silence:.0f} |"
+                  for kind, (times, lost, silence) in sorted(self.steps.items())] + [""]
         lines += ["| what | how many |", "| --- | --- |"]
         lines += [f"| {what} | {number} |" for what, number in sorted(self.counts.items())]
         lines += [f"| load: packets {what} | {number} |" for what, number in self.packets.items()]

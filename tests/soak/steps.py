@@ -4,6 +4,7 @@ comes from the `rng` it is given, so that a step can be repeated by itself."""
 import contextlib
 import ipaddress
 import json
+import os
 import random
 import socket
 import threading
@@ -11,7 +12,7 @@ import time
 
 from lib import packets, routes
 from lib.bora import binary
-from lib.netns import inside
+from lib.memif_peer import BUFFERS, DEEDS, SIZE, Client, wait_for
 from lib.routes import RTM_DELROUTE, RTM_NEWROUTE, message
 from lib.traffic import flow_frame
 from soak import fuzz
@@ -293,6 +294,20 @@ def _exception(net, rng):
     return bytes(frame[:rng.randrange(14, len(frame) + 1)] if kind == 5 else frame)
 
 
+def memif_peer(stage, rng):
+    """A hostile client of the memif port."""
+    for _ in range(rng.randrange(1, 5)):
+        flags, deed, words = rng.choice(DEEDS)
+        with Client(str(stage.folder / "memif.sock"), flags) as client:
+            assert client.connect(), words
+            for _ in range(rng.randrange(20)):
+                os.pwrite(client.region, rng.randbytes(rng.randrange(1, 64)), rng.randrange(BUFFERS, SIZE - 64))
+            deed(client)
+            wait_for(stage.net.bora, words)
+        stage.count("hostile memif clients")
+    yield
+
+
 def fuzzing(stage, rng):
     """A slice of one fuzz target beside the load."""
     targets = fuzz.targets()
@@ -309,9 +324,9 @@ STEPS = {
     route_churn: (QUIET, 4), route_types: (QUIET, 2), neighbours: (QUIET, 1), flap: (CUTS, 2), far_end_flap: (CUTS, 1),
     mtu: (QUIET, 1), kill_9: (HANDS_OVER, 3), clean_restart: (HANDS_OVER, 1), ports: (QUIET, 2), workers: (QUIET, 2),
     settings: (QUIET, 2), bad_apply: (QUIET, 1), questions: (QUIET, 1), bad_questions: (QUIET, 1), exceptions: (QUIET, 3),
-    fuzzing: (QUIET, 2),
+    fuzzing: (QUIET, 2), memif_peer: (QUIET, 1),
 }
-ENGINE_ONLY = (workers, settings)
+ENGINE_ONLY = (workers, settings, memif_peer)
 
 
 def choose(rng, tier):

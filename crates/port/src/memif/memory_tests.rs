@@ -1,3 +1,6 @@
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::pipe::pipe;
 
@@ -94,6 +97,29 @@ fn memory_that_shrinks_is_survived() {
     assert!(memory.write(0, &[5]) && memory.read(0, &mut octet) && octet == [5]);
     assert!(!memory.is_whole() && other.is_whole());
     assert!(other.read(4096, &mut octet) && octet == [7]);
+}
+
+/// SIGBUS elsewhere is a mistake of ours, and ends the process as it always did.
+#[test]
+fn memory_of_others_is_not_covered() {
+    const CHILD: &str = "BORA_TEST_SIGBUS";
+    if std::env::var_os(CHILD).is_some() {
+        let (_memory, _peer) = of_peer(MemfdFlags::CLOEXEC, 4096);
+        let fd = memfd(MemfdFlags::CLOEXEC, 4096);
+        let keep = fd.try_clone().unwrap();
+        let unguarded = SharedMemory::map(fd, 4096, 4096).unwrap();
+        ftruncate(&keep, 0).unwrap();
+        unguarded.read(0, &mut [0]);
+        return;
+    }
+    let name = "memif::memory::tests::memory_of_others_is_not_covered";
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name])
+        .env(CHILD, "1")
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(child.signal(), Some(libc::SIGBUS), "{child}");
 }
 
 #[test]
