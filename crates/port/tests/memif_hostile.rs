@@ -7,9 +7,12 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use bora_port::memif::{AddRegion, AddRing, Config, Init, LinkState, Message, Name, Port, Role};
+use bora_port::memif::{
+    AddRegion, AddRing, Config, Hello, Init, LinkState, Message, Name, Port, Role,
+};
 use checks::peer::{
-    BUFFER, Channel, Client, HEAD, MOST_FDS, Memory, NEXT, TAIL, VERSION, bell, config, listener,
+    BUFFER, Channel, Client, HEAD, MOST_FDS, Memory, NEXT, Server, TAIL, VERSION, bell, config,
+    hello, listener,
 };
 use common::{End, FRAMES};
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate};
@@ -591,6 +594,103 @@ fn taking_a_link_down_costs_a_worker_nothing() {
         );
     }
     assert!(least < Duration::from_millis(2), "{least:?}");
+}
+
+/// A client port and where its servers listen.
+fn client(log2: u8) -> (End, OwnedFd) {
+    let settings = config(Role::Client, log2);
+    let listener = listener(&settings, 4);
+    (End::open(settings, 2048), listener)
+}
+
+#[test]
+fn servers_that_say_something_wrong_are_refused_by_name() {
+    let hello = |change: fn(&mut Hello)| {
+        let mut hello = hello();
+        change(&mut hello);
+        Message::Hello(hello)
+    };
+    let connected = Message::Connected(Name::new("a"));
+    for (message, words) in [
+        (
+            hello(|hello| hello.min_version = VERSION + 1),
+            "version 2.0",
+        ),
+        (
+            hello(|hello| hello.max_version = VERSION - 1),
+            "version 2.0",
+        ),
+        (hello(|hello| hello.max_region = 0), "region 1 out of order"),
+        (Message::Ack, "ACK message out of turn"),
+        (connected.clone(), "CONNECTED message out of turn"),
+        (Message::Init(init()), "INIT message out of turn"),
+        (Message::AddRing(ring()), "ADD_RING message out of turn"),
+    ] {
+        let (mut end, listener) = client(4);
+        let channel = Channel::accept(&listener).unwrap();
+        channel.send(&message.emit(), &[]);
+        goes_down(&mut end, words);
+    }
+    for (last, words) in [
+        (hello(|_| {}), "HELLO message out of turn"),
+        (Message::Ack, "ACK message out of turn"),
+    ] {
+        let (mut end, listener) = client(4);
+        Server::shake(&listener, &last).unwrap();
+        goes_down(&mut end, words);
+    }
+}
+
+#[test]
+fn servers_whose_rings_lie_are_named() {
+    type Deed = fn(&Server, &Memory);
+    let deeds: [(&str, Deed); 4] = [
+        ("not within 16 slots", |server, rings| {
+            rings.write16(server.ring(1) + TAIL, 17)
+        }),
+        ("not within 16 slots", |server, rings| {
+            rings.write16(server.ring(1) + TAIL, u16::MAX)
+        }),
+        ("not within 1 slots", |server, rings| {
+            rings.write16(server.ring(0) + TAIL, 2)
+        }),
+        ("chain of more than 16 buffers", |server, rings| {
+            for slot in 0..16 {
+                rings.describe(server.ring(1), slot, NEXT, 1, 1, 0);
+            }
+            rings.write16(server.ring(1) + TAIL, 16);
+        }),
+    ];
+    for (words, deed) in deeds {
+        let (mut end, listener) = client(4);
+        let server = Server::shake(&listener, &Message::Connected(Name::new("a"))).unwrap();
+        assert!(end.wait_for(true));
+        end.settle();
+        let packet = end.packet(1, 60).unwrap();
+        assert_eq!(end.send(0, &mut vec![packet]), 1);
+        deed(&server, &server.regions[0]);
+        goes_down(&mut end, words);
+    }
+}
+
+/// Where a packet is taken from is the port's own note; of what a server writes only the length counts.
+#[test]
+fn lengths_and_places_that_a_server_makes_up_are_lost_by_name() {
+    let (mut end, listener) = client(4);
+    let server = Server::shake(&listener, &Message::Connected(Name::new("a"))).unwrap();
+    assert!(end.wait_for(true));
+    end.settle();
+    let rings = &server.regions[0];
+    for (slot, length) in [0, 1793, u32::MAX, 1792].into_iter().enumerate() {
+        rings.describe(server.ring(1), slot as u64, 0, 7, length, u32::MAX);
+    }
+    rings.write16(server.ring(1) + TAIL, 4);
+    let mut lengths = Vec::new();
+    end.receive(0, |octets| lengths.push(octets.len()));
+    assert_eq!(lengths, [1792]);
+    assert_eq!(end.stats().read().rx_malformed, 3);
+    drop(server);
+    goes_down(&mut end, "the peer has gone");
 }
 
 /// Plays of the fuzz targets with other octets each time the seed changes.

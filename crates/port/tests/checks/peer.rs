@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bora_port::memif::{AddRegion, AddRing, Config, Init, Message, Name, Role};
+use bora_port::memif::{AddRegion, AddRing, Config, Hello, Init, Message, Name, Role};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::{pread, pwrite};
@@ -267,5 +267,62 @@ impl Client {
             }
         }
         answer
+    }
+}
+
+/// What a server says first.
+pub fn hello() -> Hello {
+    Hello {
+        name: Name::new("peer"),
+        min_version: VERSION,
+        max_version: VERSION,
+        max_region: 255,
+        max_m2s_ring: 0,
+        max_s2m_ring: 0,
+        max_log2_ring_size: 14,
+    }
+}
+
+/// A server with all that its client brought.
+pub struct Server {
+    pub channel: Channel,
+    /// Rings, then packets.
+    pub regions: Vec<Memory>,
+    pub bells: Vec<OwnedFd>,
+    pub log2: u8,
+}
+
+impl Server {
+    /// Takes the port under test, up to its CONNECT, and says `last`; `None` if it does not go on so far.
+    pub fn shake(listener: &OwnedFd, last: &Message) -> Option<Self> {
+        let channel = Channel::accept(listener)?;
+        let (mut regions, mut bells, mut log2) = (Vec::new(), Vec::new(), 0);
+        channel.send(&Message::Hello(hello()).emit(), &[]);
+        loop {
+            let (octets, fd) = channel.receive()?;
+            match (Message::parse(&octets).ok()?, fd) {
+                (Message::AddRegion(_), Some(fd)) => regions.push(Memory(fd)),
+                (Message::AddRing(ring), Some(fd)) => {
+                    log2 = ring.log2_ring_size;
+                    bells.push(fd);
+                }
+                (Message::Init(_), _) => {}
+                (Message::Connect(_), _) => break,
+                _ => return None,
+            }
+            channel.send(&Message::Ack.emit(), &[]);
+        }
+        channel.send(&last.emit(), &[]);
+        Some(Self {
+            channel,
+            regions,
+            bells,
+            log2,
+        })
+    }
+
+    /// Offset of a ring in the first region: 0 is S2M, 1 is M2S.
+    pub fn ring(&self, ring: u64) -> u64 {
+        ring * ring_size(self.log2)
     }
 }

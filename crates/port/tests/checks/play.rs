@@ -13,7 +13,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, OFlags, fallocate, fcntl_setfl, ftr
 use rustix::pipe::pipe;
 
 use super::peer::{
-    BUFFER, Channel, Client, DESCRIPTORS, FLAGS, HEAD, Memory, NEXT, TAIL, VERSION, bell, config,
+    BUFFER, Channel, Client, DESCRIPTORS, FLAGS, HEAD, Memory, NEXT, TAIL, bell, config, hello,
     listener, readable, ring_size,
 };
 
@@ -398,13 +398,8 @@ pub fn memif_client(data: &[u8]) {
 fn server_plays(bora: &mut Bora<'_>, port: &Port, channel: &Channel, input: &mut Input<'_>) {
     let bent = input.u8();
     let hello = Message::Hello(Hello {
-        name: Name::new("peer"),
-        min_version: VERSION,
-        max_version: VERSION,
-        max_region: 255,
         max_m2s_ring: u16::from(bent >> 7),
-        max_s2m_ring: 0,
-        max_log2_ring_size: 14,
+        ..hello()
     });
     let (mut regions, mut bells) = (Vec::new(), Vec::new());
     let mut log2 = 4;
