@@ -17,6 +17,7 @@ use crate::client;
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
+    end_with_a_panic();
     let file = configuration(options)?;
     let place = Place::here()?;
     let started = Instant::now();
@@ -44,6 +45,16 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
         Ok(error) => Err(error),
         Err(_) => Ok(()),
     }
+}
+
+/// A thread that panics takes the process along: the kernel ends the lease then, Linux forwards, and
+/// whoever looks after Bora can start it anew.
+fn end_with_a_panic() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        say(panic);
+        std::process::abort();
+    }));
 }
 
 /// The file, and what was typed over it.

@@ -352,9 +352,13 @@ fn fib(report: &FibReport) -> String {
     };
     table(&["FIB", "IPV4", "IPV6"], &rows)
         + &format!(
-            "next hops: {}; waiting for workers to pass: {} objects, {} changes behind; last \
-             reclaim: {reclaim}\n",
-            report.next_hops, report.retired, report.behind
+            "next hops: {} of {}, {} KiB; waiting for workers to pass: {} objects, {} changes behind; \
+             last reclaim: {reclaim}\n",
+            report.next_hops,
+            report.max_next_hops,
+            report.next_hop_bytes >> 10,
+            report.retired,
+            report.behind
         )
 }
 

@@ -54,7 +54,7 @@ impl<F: Family> Table<F> {
         let place = prefix_place(slot(addr, bit), len - bit);
         match leaf {
             0 => stride.remove(place),
-            leaf => stride.set(place, leaf.into()),
+            leaf => stride.set(place, leaf),
         }
     }
 
@@ -119,7 +119,7 @@ impl<F: Family> Table<F> {
         while place > 1 {
             match self.short.get(place) {
                 0 => place >>= 1,
-                leaf => return leaf as Leaf,
+                leaf => return leaf,
             }
         }
         0
@@ -152,7 +152,7 @@ impl<F: Family> Table<F> {
         room: Room,
     ) -> Result<(), Full> {
         let word = match self.tops.get(slot) {
-            0 => leaf.into(),
+            0 => leaf,
             top if self.strides[top as usize].base == leaf => return Ok(()),
             top => self.build(shared, top, leaf, room)?,
         };
@@ -162,14 +162,14 @@ impl<F: Family> Table<F> {
 
     /// Makes the word of a stride whose lists or inherited leaf have changed.
     fn build(&mut self, shared: &Shared, index: u32, base: Leaf, room: Room) -> Result<u32, Full> {
-        let mut slots = [u32::from(base); SLOTS];
+        let mut slots = [base; SLOTS];
         let children = self.strides[index as usize].paint(&mut slots);
         for at in children..self.strides[index as usize].entries().len() {
             let entry = self.strides[index as usize].entries()[at];
             let Some(slot) = entry.child_slot() else {
                 continue;
             };
-            let (child, inherited) = (entry.value(), slots[slot] as Leaf);
+            let (child, inherited) = (entry.value(), slots[slot]);
             let known = &self.strides[child as usize];
             slots[slot] = if known.dirty || known.base != inherited {
                 self.build(shared, child, inherited, room)?

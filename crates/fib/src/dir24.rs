@@ -5,10 +5,10 @@
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use crate::node::{CHILD, NODE, SLOTS, narrow_slot};
+use crate::node::{FAR, NODE, SLOTS, narrow_slot};
 use crate::region::{PAGE, Pages, Region};
 
-/// The leaf of each /24, or [`CHILD`].
+/// The leaf of each /24, or [`FAR`]: the tree knows.
 #[derive(Debug)]
 pub(crate) struct Dir24(Region);
 
@@ -31,10 +31,10 @@ impl Dir24 {
                 0 => word,
                 _ => narrow_slot(nodes, word & !NODE, slot as u32),
             };
-            let new = if found & NODE == 0 {
+            let new = if found < FAR.into() {
                 found as u16
             } else {
-                CHILD
+                FAR
             };
             if entry.load(Ordering::Relaxed) != new {
                 entry.store(new, Ordering::Release);

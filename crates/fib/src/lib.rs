@@ -73,8 +73,9 @@ pub enum Ipv4Table {
     Dir24,
 }
 
-/// Most next-hop objects a FIB can have: ids fit in 15 bits with one value to spare.
-pub const MAX_NEXT_HOPS: u32 = (1 << 15) - 2;
+/// Most next-hop objects a FIB can have.
+pub const MAX_NEXT_HOPS: u32 = 1 << 22;
+const _: () = assert!(MAX_NEXT_HOPS < stride::MAX_LEAF);
 /// Most octets of nodes a family can have: offsets of 16-bit entries fit in 31 bits.
 pub const MAX_BYTES: usize = 1 << 30;
 

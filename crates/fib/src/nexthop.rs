@@ -164,6 +164,15 @@ impl Group {
         found.unwrap_or(NextHopId::NO_ROUTE)
     }
 
+    /// Octets of its lists.
+    pub(crate) fn octets(&self) -> usize {
+        let choice = match &self.choice {
+            Choice::Threshold(members) => size_of_val(&**members),
+            Choice::Buckets(buckets) => size_of_val(&**buckets),
+        };
+        choice + size_of_val(&*self.members)
+    }
+
     /// All members, each once, also those that get no flows.
     pub fn members(&self) -> impl Iterator<Item = NextHopId> {
         self.members.iter().copied()

@@ -5,9 +5,9 @@
 //! start, then one entry a run; the entry of a slot is the one whose rank is the number of bits
 //! set up to the slot. A node never changes after its publication.
 //!
-//! IPv4 entries are 16 bits wide, for leaves; the rare child is an entry with [`CHILD`] set whose
-//! other bits say which 32-bit word of the node, behind the entries, holds the child's word. IPv6
-//! entries are words.
+//! IPv4 entries are 16 bits wide, for leaves below [`FAR`]; the rare child, and the leaf that is not
+//! below, is an entry with [`FAR`] set whose other bits say which 32-bit word of the node, behind the
+//! entries, holds its word. IPv6 entries are words.
 
 use std::sync::atomic::Ordering;
 
@@ -15,13 +15,13 @@ use crate::region::Region;
 
 /// Marks a word that leads to a node.
 pub(crate) const NODE: u32 = 1 << 31;
-/// Marks a 16-bit entry that leads to a child.
-pub(crate) const CHILD: u16 = 1 << 15;
+/// Marks a 16-bit entry whose word is behind the entries.
+pub(crate) const FAR: u16 = 1 << 15;
 /// Address bits a node decides.
 pub(crate) const STRIDE: u32 = 6;
 /// Slots of a node.
 pub(crate) const SLOTS: usize = 1 << STRIDE;
-/// 32-bit words of the longest body: 64 16-bit entries and 64 children.
+/// 32-bit words of the longest body: 64 16-bit entries and 64 words behind them.
 const BODY: usize = SLOTS / 2 + SLOTS;
 
 /// A node before it has a place.
@@ -69,8 +69,8 @@ impl Encoded {
         self.len = self.bitmap.count_ones().div_ceil(2) as usize;
         for (rank, slot) in ones(self.bitmap).enumerate() {
             let mut entry = slots[slot] as u16;
-            if slots[slot] & NODE != 0 {
-                entry = CHILD | (2 + self.len) as u16;
+            if slots[slot] >= FAR.into() {
+                entry = FAR | (2 + self.len) as u16;
                 self.body[self.len] = slots[slot];
                 self.len += 1;
             }
@@ -124,11 +124,11 @@ pub(crate) fn narrow_slot(region: &Region, offset: u32, slot: u32) -> u32 {
     let offset = offset as usize;
     let entry = offset * 4 + 3 + rank(region, offset, slot);
     let entry = region.words16()[entry].load(Ordering::Relaxed);
-    if entry & CHILD == 0 {
+    if entry & FAR == 0 {
         return entry.into();
     }
-    let child = usize::from(entry & !CHILD);
-    region.words32()[offset * 2 + child].load(Ordering::Relaxed)
+    let word = usize::from(entry & !FAR);
+    region.words32()[offset * 2 + word].load(Ordering::Relaxed)
 }
 
 /// The word of a slot in an IPv6 node.
@@ -156,7 +156,8 @@ mod tests {
         let region = Region::reserve(4096, Pages::Small).unwrap();
         let mut slots = [7; SLOTS];
         slots[3..9].fill(5);
-        slots[62] = 1;
+        slots[61] = FAR.into();
+        slots[62] = (1 << 22) + 1;
         for children in [0, 2, SLOTS] {
             for (slot, word) in slots.iter_mut().enumerate().take(children) {
                 *word = NODE | slot as u32;

@@ -2,7 +2,87 @@
 
 use crate::FibError;
 use crate::nexthop::{NextHop, NextHopId};
-use crate::writer::{FibWriter, Use};
+use crate::node::FAR;
+use crate::writer::FibWriter;
+
+/// What happens to an id.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Use {
+    /// Prefixes and groups that refer to it.
+    pub(crate) count: u32,
+    pub(crate) taken: bool,
+}
+
+/// Ids that are free.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    /// Those with which IPv4 look-ups end in the first node, and the others.
+    near: Range,
+    far: Range,
+}
+
+#[derive(Debug)]
+struct Range {
+    /// From here on none has been taken.
+    next: u32,
+    end: u32,
+    /// Below `next`.
+    free: Vec<u32>,
+}
+
+impl Range {
+    fn new(next: u32, end: u32) -> Self {
+        Self {
+            next,
+            end: end.max(next),
+            free: vec![],
+        }
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        self.free.pop().or_else(|| {
+            self.next = (self.next < self.end).then_some(self.next + 1)?;
+            Some(self.next - 1)
+        })
+    }
+
+    fn room(&self) -> usize {
+        self.free.len() + (self.end - self.next) as usize
+    }
+}
+
+impl Ids {
+    /// 1 to `most`; 0 is [`NextHopId::NO_ROUTE`].
+    pub(crate) fn new(most: u32) -> Self {
+        let first_far = u32::from(FAR) - 1; // its leaf is one more
+        Self {
+            near: Range::new(1, first_far.min(most + 1)),
+            far: Range::new(first_far, most + 1),
+        }
+    }
+
+    fn take(&mut self, host: bool) -> Option<u32> {
+        let Self { near, far } = self;
+        if host {
+            far.take().or_else(|| near.take())
+        } else {
+            near.take().or_else(|| far.take())
+        }
+    }
+
+    pub(crate) fn give(&mut self, id: u32) {
+        let range = if id + 1 < FAR.into() {
+            &mut self.near
+        } else {
+            &mut self.far
+        };
+        range.free.push(id);
+    }
+
+    fn room(&self) -> usize {
+        self.near.room() + self.far.room()
+    }
+}
 
 impl FibWriter {
     /// Adds a next-hop object.
@@ -11,9 +91,26 @@ impl FibWriter {
     /// [`FibError::NextHopsFull`]; for groups also [`FibError::NoSuchNextHop`] and
     /// [`FibError::NestedGroup`].
     pub fn add_next_hop(&mut self, object: NextHop) -> Result<NextHopId, FibError> {
+        self.add(object, false)
+    }
+
+    /// The same for an object that only a host's prefix will refer to. There may be very many of
+    /// these, so they take the ids that cost IPv4 look-ups of shorter prefixes another step.
+    ///
+    /// # Errors
+    /// As [`Self::add_next_hop`].
+    pub fn add_host(&mut self, object: NextHop) -> Result<NextHopId, FibError> {
+        self.add(object, true)
+    }
+
+    fn add(&mut self, object: NextHop, host: bool) -> Result<NextHopId, FibError> {
         self.check_members(&object)?;
-        let full = FibError::NextHopsFull(self.uses.len() as u32 - 1);
-        let id = self.free_ids.pop().ok_or(full)?;
+        let full = FibError::NextHopsFull(self.max_next_hops);
+        let id = self.ids.take(host).ok_or(full)?;
+        if self.uses.len() <= id as usize {
+            self.uses.resize(id as usize + 1, Use::default());
+        }
+        self.next_hops += 1;
         self.uses[id as usize] = Use {
             count: 0,
             taken: true,
@@ -54,10 +151,22 @@ impl FibWriter {
         let old = self.shared.next_hop(id.0).clone();
         self.count_members(&old, -1);
         self.uses[id.0 as usize].taken = false;
+        self.next_hops -= 1;
         let retired = self.shared.set_next_hop(id.0, None);
         self.retired
             .push_back((self.shared.epochs.advance(), retired, Some(id.0)));
         Ok(())
+    }
+
+    /// How many more objects there can be; of what was removed, what all readers have passed.
+    pub fn next_hop_room(&self) -> usize {
+        self.ids.room()
+    }
+
+    /// Octets of the objects and of what is kept for each.
+    pub(crate) fn next_hop_bytes(&self) -> usize {
+        let each = size_of::<NextHop>() + size_of::<*mut NextHop>();
+        self.group_octets + self.next_hops * each + self.uses.capacity() * size_of::<Use>()
     }
 
     /// The object behind an id.
@@ -87,6 +196,8 @@ impl FibWriter {
         let NextHop::Group(group) = object else {
             return;
         };
+        let octets = group.octets().cast_signed() * change as isize;
+        self.group_octets = self.group_octets.saturating_add_signed(octets);
         for member in group.members() {
             let count = &mut self.uses[member.0 as usize].count;
             *count = count.saturating_add_signed(change);

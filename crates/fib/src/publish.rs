@@ -55,7 +55,10 @@ pub(crate) struct Shared {
     pub(crate) v4: Tree,
     pub(crate) v6: Tree,
     pub(crate) simd: Kernel,
-    next_hops: Box<[AtomicPtr<NextHop>]>,
+    /// A pointer for each id.
+    next_hops: Region,
+    /// Ids below this have had objects.
+    next_hops_end: AtomicU32,
     pub(crate) epochs: Epochs,
 }
 
@@ -76,14 +79,14 @@ impl Drop for RetiredNextHop {
 impl Shared {
     pub(crate) fn new(config: &FibConfig) -> Result<Self, FibError> {
         let (octets4, octets6) = (reserved(config.max_bytes4), reserved(config.max_bytes6));
-        let refused = FibError::NoAddressSpace(octets4 + octets6);
+        let pointers = (config.max_next_hops as usize + 1) * size_of::<*mut NextHop>();
+        let refused = FibError::NoAddressSpace(octets4 + octets6 + pointers);
         let mut shared = Self {
             v4: Tree::new::<V4>(octets4).ok_or(refused)?,
             v6: Tree::new::<V6>(octets6).ok_or(refused)?,
             simd: Kernel::new(config.simd)?,
-            next_hops: (0..=config.max_next_hops)
-                .map(|_| AtomicPtr::default())
-                .collect(),
+            next_hops: Region::reserve(pointers, Pages::Small).ok_or(refused)?,
+            next_hops_end: AtomicU32::new(0),
             epochs: Epochs::new(config.max_readers),
         };
         if config.ipv4 == Ipv4Table::Dir24 {
@@ -102,13 +105,11 @@ impl Shared {
     /// went a moment ago.
     #[inline]
     pub(crate) fn next_hop(&self, id: u32) -> &NextHop {
-        let slot = self
-            .next_hops
-            .get(id as usize)
-            .unwrap_or(&self.next_hops[0]);
+        let slots = self.slots();
+        let slot = slots.get(id as usize).unwrap_or(&slots[0]);
         let mut found = slot.load(Ordering::Acquire);
         if found.is_null() {
-            found = self.next_hops[0].load(Ordering::Acquire);
+            found = slots[0].load(Ordering::Acquire);
         }
         // SAFETY: slot 0 is set in `new` and never cleared, so the pointer is valid. An object is
         // freed only after every reader passed a quiescent point, which needs `&mut FibReader`
@@ -122,8 +123,16 @@ impl Shared {
         let new = object.map_or(std::ptr::null_mut(), |object| {
             Box::into_raw(Box::new(object))
         });
-        let old = self.next_hops[id as usize].swap(new, Ordering::AcqRel);
+        let end = &self.next_hops_end;
+        end.fetch_max(id + 1, Ordering::Relaxed);
+        let old = self.slots()[id as usize].swap(new, Ordering::AcqRel);
         (!old.is_null()).then(|| RetiredNextHop(old))
+    }
+
+    #[inline(always)]
+    fn slots(&self) -> &[AtomicPtr<NextHop>] {
+        // SAFETY: pointers to these objects, or null, are all that is ever stored in this region.
+        unsafe { self.next_hops.pointers() }
     }
 
     pub(crate) fn register(&self) -> Result<usize, FibError> {
@@ -134,8 +143,9 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        for slot in &mut self.next_hops {
-            let object = *slot.get_mut();
+        let end = *self.next_hops_end.get_mut() as usize;
+        for slot in &self.slots()[..end] {
+            let object = slot.load(Ordering::Relaxed);
             if !object.is_null() {
                 drop(RetiredNextHop(object));
             }

@@ -5,7 +5,7 @@
 //! width while readers may look at it (see `node`), so accesses of different widths never race.
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 
 /// Unit in which memory is touched and given back, in octets.
 pub(crate) const PAGE: usize = 4096;
@@ -58,6 +58,18 @@ impl Region {
     pub(crate) fn words16(&self) -> &[AtomicU16] {
         // SAFETY: as in `words64`.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len / 2) }
+    }
+
+    /// Pointers, null at first.
+    ///
+    /// # Safety
+    /// The region must never be used in another width, nor with another `T`.
+    #[inline(always)]
+    pub(crate) unsafe fn pointers<T>(&self) -> &[AtomicPtr<T>] {
+        let len = self.len / size_of::<AtomicPtr<T>>();
+        // SAFETY: `base` is valid and page aligned for `self.len` octets as long as `self` lives, zero
+        // is a null pointer, and by the caller's promise nothing but such pointers is ever stored.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), len) }
     }
 
     /// Zeroes a page and gives its memory back to the system.

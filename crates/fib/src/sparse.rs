@@ -54,6 +54,16 @@ impl Sparse {
         }
     }
 
+    /// From this index on, the first word in a page that is in use.
+    pub(crate) fn next_live(&self, index: usize) -> usize {
+        let page = index / WORDS;
+        let empty = self.live.iter().skip(page).take_while(|&&live| live == 0);
+        match empty.count() {
+            0 => index,
+            empty => (page + empty) * WORDS,
+        }
+    }
+
     /// Octets of the pages in use.
     pub(crate) fn octets(&self) -> usize {
         self.pages * PAGE

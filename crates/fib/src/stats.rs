@@ -16,6 +16,8 @@ pub struct FibStats {
     pub prefixes6: usize,
     /// Next-hop objects.
     pub next_hops: usize,
+    /// Octets of these objects, with what readers and the control side have for each.
+    pub next_hop_bytes: usize,
     /// Octets readers may touch: the pages of roots and nodes in use.
     pub table_bytes: usize,
     /// Octets of the control side's lists.

@@ -5,8 +5,8 @@ use crate::node::{NODE, SLOTS, STRIDE};
 const VALUE_BITS: u32 = 23;
 const FIRST_CHILD: u32 = 2 * SLOTS as u32;
 
-/// A leaf word, at most 15 bits: next-hop id + 1, or 0 for none.
-pub(crate) type Leaf = u16;
+/// A leaf word, at most [`MAX_LEAF`]: next-hop id + 1, or 0 for none.
+pub(crate) type Leaf = u32;
 
 /// A prefix or a child: place and value in one word, so that a sorted list is ordered by length.
 ///
@@ -41,6 +41,8 @@ impl Entry {
 
 /// Most strides a table can have.
 pub(crate) const MAX_STRIDES: usize = 1 << VALUE_BITS;
+/// The largest leaf there is room for.
+pub(crate) const MAX_LEAF: Leaf = (1 << VALUE_BITS) - 1;
 
 /// The place of the first `len` (1 to 6) bits of a slot's number.
 pub(crate) fn prefix_place(slot: u32, len: u32) -> u32 {
@@ -109,7 +111,7 @@ impl Stride {
     pub(crate) fn longest_match(&self, slot: u32, longest: u32) -> Option<(u32, Leaf)> {
         (1..=longest)
             .rev()
-            .find_map(|len| Some((len, self.get(prefix_place(slot, len))? as Leaf)))
+            .find_map(|len| Some((len, self.get(prefix_place(slot, len))?)))
     }
 
     /// Writes the prefixes over slots that hold what they inherit; returns where the children

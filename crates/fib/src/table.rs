@@ -22,6 +22,9 @@ use crate::stride::{Leaf, Stride, child_place, prefix_place};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
+/// Prefixes gathered at a time.
+const PART: usize = 4096;
+
 /// The first stride of the tree outside the root's range.
 pub(crate) const OUTSIDE: u32 = 0;
 
@@ -110,11 +113,11 @@ impl<F: Family> Table<F> {
         };
         match place::<F>(addr, len) {
             Place::Default => self.default = leaf,
-            Place::Short(1) => self.short.set(1, leaf.into()),
+            Place::Short(1) => self.short.set(1, leaf),
             Place::Short(at) => {
-                self.short.set(at, leaf.into());
+                self.short.set(at, leaf);
                 if let Err(full) = self.repaint(shared, at, self.above(at), room) {
-                    self.short.set(at, old.into());
+                    self.short.set(at, old);
                     self.roll_back(shared);
                     self.refused += 1;
                     return Err(full);
@@ -161,8 +164,8 @@ impl<F: Family> Table<F> {
     /// Publishes what addresses inherit for which no prefix within their tree is.
     fn publish_defaults(&mut self, shared: &Shared) {
         let tree = F::tree(shared);
-        let id = |leaf: Leaf| u32::from(leaf).saturating_sub(1);
-        let mut inherit = self.short.get(1) as Leaf;
+        let id = |leaf: Leaf| leaf.saturating_sub(1);
+        let mut inherit = self.short.get(1);
         if F::FIRST > 0 {
             tree.default.store(id(self.default), Ordering::Release);
             if inherit == 0 {
@@ -182,7 +185,7 @@ impl<F: Family> Table<F> {
     pub(crate) fn get(&self, addr: u128, len: u32) -> Leaf {
         match place::<F>(addr, len) {
             Place::Default => self.default,
-            Place::Short(at) => self.short.get(at) as Leaf,
+            Place::Short(at) => self.short.get(at),
             Place::Long(root) => self.get_long(self.tops.get(root), F::NODES, addr, len),
             Place::Outside => self.get_long(OUTSIDE, 0, addr, len),
         }
@@ -201,7 +204,7 @@ impl<F: Family> Table<F> {
             bit += STRIDE;
         }
         let place = prefix_place(slot(addr, bit), len - bit);
-        stride.get(place).unwrap_or(0) as Leaf
+        stride.get(place).unwrap_or(0)
     }
 
     /// The longest prefix that holds an address: length and leaf.
@@ -234,7 +237,7 @@ impl<F: Family> Table<F> {
         while place > 0 {
             match self.short.get(place) {
                 0 => place >>= 1,
-                leaf => return Some((F::FIRST + place.ilog2(), leaf as Leaf)),
+                leaf => return Some((F::FIRST + place.ilog2(), leaf)),
             }
         }
         if F::FIRST > 0 { self.outer() } else { None }
@@ -242,27 +245,54 @@ impl<F: Family> Table<F> {
 
     /// All prefixes, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Route> {
-        let short = (1..self.short.len()).filter_map(|place| {
-            let leaf = self.short.get(place) as Leaf;
-            let len = place.ilog2();
-            let bits = (place - (1 << len)) as u128;
-            let range = u128::from(F::FIRST > 0) << (128 - F::FIRST.max(1));
-            let addr = bits.checked_shl(128 - F::FIRST - len).unwrap_or(0) | range;
-            (leaf != 0).then_some((addr, F::FIRST + len, leaf))
+        let mut next = Some(0);
+        let parts = std::iter::from_fn(move || {
+            let (part, after) = self.part(next?, PART);
+            next = after;
+            Some(part)
         });
-        let long = (0..self.tops.len()).flat_map(|slot| {
-            let (mut found, top) = (vec![], self.tops.get(slot));
-            if top != 0 {
-                let range = (1u128 << (F::NODES - F::FIRST)) * u128::from(F::FIRST > 0);
-                let addr = (range | slot as u128) << (128 - F::NODES);
-                self.collect(top, F::NODES, addr, &mut found);
+        parts.flatten()
+    }
+
+    /// Some prefixes, about `count`, and where the next ones begin; `None`: these were the last. The
+    /// first begin at 0.
+    pub(crate) fn part(&self, from: usize, count: usize) -> (Vec<Route>, Option<usize>) {
+        // one after the other: what is outside the root's range, the short ones, the root's slots
+        let mut found = vec![];
+        if from == 0 {
+            self.collect(OUTSIDE, 0, 0, &mut found);
+            found.extend((self.default != 0).then_some((0, 0, self.default)));
+        }
+        let (slots, mut place) = (self.short.len(), from.max(1));
+        let end = slots + self.tops.len();
+        while found.len() < count && place < end {
+            if place < slots {
+                found.extend(self.short_route(place));
+                place = self.short.next_live(place + 1);
+            } else {
+                self.collect_slot(place - slots, &mut found);
+                place = slots + self.tops.next_live(place + 1 - slots);
             }
-            found
-        });
-        let mut outside = vec![];
-        self.collect(OUTSIDE, 0, 0, &mut outside);
-        let default = (self.default != 0).then_some((0, 0, self.default));
-        short.chain(long).chain(outside).chain(default)
+        }
+        (found, (place < end).then_some(place))
+    }
+
+    fn short_route(&self, place: usize) -> Option<Route> {
+        let leaf = self.short.get(place);
+        let len = place.ilog2();
+        let bits = (place - (1 << len)) as u128;
+        let range = u128::from(F::FIRST > 0) << (128 - F::FIRST.max(1));
+        let addr = bits.checked_shl(128 - F::FIRST - len).unwrap_or(0) | range;
+        (leaf != 0).then_some((addr, F::FIRST + len, leaf))
+    }
+
+    fn collect_slot(&self, slot: usize, found: &mut Vec<Route>) {
+        let top = self.tops.get(slot);
+        if top != 0 {
+            let range = (1u128 << (F::NODES - F::FIRST)) * u128::from(F::FIRST > 0);
+            let addr = (range | slot as u128) << (128 - F::NODES);
+            self.collect(top, F::NODES, addr, found);
+        }
     }
 
     /// Whether a longer prefix lies within this one. Of a prefix within the root's bits, all are looked at.
@@ -288,7 +318,7 @@ impl<F: Family> Table<F> {
             } else {
                 let (bits, len) = entry.bits();
                 let inside = addr | u128::from(bits) << (128 - bit - len);
-                found.push((inside, bit + len, entry.value() as Leaf));
+                found.push((inside, bit + len, entry.value()));
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::family::{V4, V6};
 use crate::nexthop::NextHopId;
+use crate::objects::{Ids, Use};
 use crate::publish::{RetiredNextHop, Shared};
 use crate::stats::FibStats;
 use crate::stride::Leaf;
@@ -22,14 +23,6 @@ pub struct Loaded<P> {
     pub refused: Vec<P>,
 }
 
-/// What happens to an id.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Use {
-    /// Prefixes and groups that refer to it.
-    pub(crate) count: u32,
-    pub(crate) taken: bool,
-}
-
 /// The one who changes the tables.
 pub struct FibWriter {
     pub(crate) shared: Arc<Shared>,
@@ -38,26 +31,32 @@ pub struct FibWriter {
     limits: [usize; 2],
     /// Epoch of the last reclaim that freed something.
     reclaimed: u64,
+    pub(crate) ids: Ids,
+    pub(crate) max_next_hops: u32,
+    /// Objects there are.
+    pub(crate) next_hops: usize,
+    /// By id, up to the highest that has been in use.
     pub(crate) uses: Vec<Use>,
-    pub(crate) free_ids: Vec<u32>,
+    /// Octets of the lists in groups.
+    pub(crate) group_octets: usize,
     /// Replaced objects, and ids to free with them, by the epoch readers must pass.
     pub(crate) retired: VecDeque<(u64, Option<RetiredNextHop>, Option<u32>)>,
 }
 
 /// The leaf that stands for an id.
 fn leaf(id: NextHopId) -> Leaf {
-    id.0 as Leaf + 1
+    id.0 + 1
 }
 
 /// The id a leaf stands for; none for leaf 0.
 fn id(leaf: Leaf) -> Option<NextHopId> {
-    leaf.checked_sub(1).map(|id| NextHopId(id.into()))
+    leaf.checked_sub(1).map(NextHopId)
 }
 
 macro_rules! family {
     ($prefix:ty, $table:ident, $limit:literal, $shift:literal, $insert:ident, $remove:ident,
      $load:ident,
-     $get:ident, $iter:ident, $len:ident, $longest:ident, $int:ty) => {
+     $get:ident, $iter:ident, $part:ident, $len:ident, $longest:ident, $int:ty) => {
         /// Adds a prefix or changes its next hop; returns the one it had.
         ///
         /// # Errors
@@ -142,6 +141,21 @@ macro_rules! family {
             })
         }
 
+        /// Some of the prefixes, about `count`, and where the next ones begin; none: these were the
+        /// last. The first begin at 0. Changes meanwhile do not matter to the others.
+        pub fn $part(
+            &self,
+            from: usize,
+            count: usize,
+        ) -> (Vec<($prefix, NextHopId)>, Option<usize>) {
+            let (found, next) = self.$table.part(from, count);
+            let named = |(addr, len, leaf): Route| {
+                let prefix = <$prefix>::masked((addr >> $shift) as $int, len as u8);
+                Some((prefix, id(leaf)?))
+            };
+            (found.into_iter().filter_map(named).collect(), next)
+        }
+
         /// Number of prefixes.
         pub fn $len(&self) -> usize {
             self.$table.len
@@ -157,11 +171,6 @@ macro_rules! family {
 
 impl FibWriter {
     pub(crate) fn new(shared: Arc<Shared>, config: &FibConfig) -> Result<Self, FibError> {
-        let mut uses = vec![Use::default(); config.max_next_hops as usize + 1];
-        uses[0] = Use {
-            count: 1,
-            taken: true,
-        };
         let limits = [config.max_bytes4, config.max_bytes6];
         let refused = FibError::NoAddressSpace(limits[0] + limits[1]);
         Ok(Self {
@@ -169,8 +178,14 @@ impl FibWriter {
             v6: Table::new(&shared, limits[1]).ok_or(refused)?,
             limits,
             reclaimed: 0,
-            uses,
-            free_ids: (1..=config.max_next_hops).rev().collect(),
+            ids: Ids::new(config.max_next_hops),
+            max_next_hops: config.max_next_hops,
+            next_hops: 0,
+            uses: vec![Use {
+                count: 1,
+                taken: true,
+            }],
+            group_octets: 0,
             retired: VecDeque::new(),
             shared,
         })
@@ -186,6 +201,7 @@ impl FibWriter {
         load4,
         get4,
         iter4,
+        part4,
         len4,
         longest_match4,
         u32
@@ -200,6 +216,7 @@ impl FibWriter {
         load6,
         get6,
         iter6,
+        part6,
         len6,
         longest_match6,
         u128
@@ -230,7 +247,7 @@ impl FibWriter {
         {
             if let Some((_, object, id)) = self.retired.pop_front() {
                 drop(object);
-                self.free_ids.extend(id);
+                id.into_iter().for_each(|id| self.ids.give(id));
                 count += 1;
             }
         }
@@ -247,7 +264,8 @@ impl FibWriter {
         FibStats {
             prefixes4: self.v4.len,
             prefixes6: self.v6.len,
-            next_hops: self.uses.iter().filter(|uses| uses.taken).count() - 1,
+            next_hops: self.next_hops,
+            next_hop_bytes: self.next_hop_bytes(),
             table_bytes: ipv4.table_bytes + ipv6.table_bytes,
             control_bytes: ipv4.control_bytes + ipv6.control_bytes,
             retired: self.retired.len() + ipv4.retired + ipv6.retired,

@@ -2,11 +2,13 @@
 
 mod common;
 
-use bora_fib::{FibConfig, NextHopId, Prefix4};
-use common::{Naive, Random, config, fib, kernels, lookup6, punt, table4, table6, tables4};
+use bora_fib::{Adjacency, FibConfig, FibError, NextHop, NextHopId, PortId, Prefix4};
+use common::{
+    Naive, Random, config, fib, kernels, lookup4, lookup6, punt, table4, table6, tables4,
+};
 
 /// The next hop of every /24, painted by length; prefixes longer than /24 are left out.
-fn paint(table: &[(Prefix4, NextHopId)]) -> Vec<u16> {
+fn paint(table: &[(Prefix4, NextHopId)]) -> Vec<u32> {
     let mut routes: Vec<_> = table
         .iter()
         .filter(|(prefix, _)| prefix.len() <= 24)
@@ -15,7 +17,7 @@ fn paint(table: &[(Prefix4, NextHopId)]) -> Vec<u16> {
     let mut painted = vec![0; 1 << 24];
     for (prefix, id) in routes {
         let first = (prefix.addr() >> 8) as usize;
-        painted[first..first + (1 << (24 - prefix.len()))].fill(id.get() as u16);
+        painted[first..first + (1 << (24 - prefix.len()))].fill(id.get());
     }
     painted
 }
@@ -63,10 +65,7 @@ fn every_slash_24_after_600_000_updates() {
         for (first, expected) in painted.chunks(256).enumerate() {
             let keys: [u32; 256] = std::array::from_fn(|key| ((first << 8 | key) << 8 | 77) as u32);
             reader.lookup4(&keys, &mut out);
-            let same = out
-                .iter()
-                .zip(expected)
-                .all(|(out, &id)| out.get() == id.into());
+            let same = out.iter().zip(expected).all(|(out, &id)| out.get() == id);
             assert!(same, "{config:?}: somewhere in {first:#x}0000/16");
         }
     }
@@ -74,7 +73,10 @@ fn every_slash_24_after_600_000_updates() {
 
 #[test]
 fn full_tables_are_small() {
-    let (mut writer, _handle, ids) = fib(FibConfig::default(), 256);
+    let (mut writer, _handle) = bora_fib::new(FibConfig::default()).unwrap();
+    let ids: Vec<_> = (0..256)
+        .map(|_| writer.add_next_hop(punt()).unwrap())
+        .collect();
     let routes4: Vec<_> = table4()
         .into_iter()
         .map(|(p, id)| (p, ids[id as usize]))
@@ -101,6 +103,82 @@ fn full_tables_are_small() {
         routes4.iter().filter(|route| uses(route.1)).count()
             + routes6.iter().filter(|route| uses(route.1)).count()
     });
+}
+
+/// A broadband gateway: a million hosts on link and 250 000 routes with gateways of their own.
+#[test]
+fn a_million_hosts_have_next_hops_of_their_own() {
+    const HOSTS: u32 = 1_000_000;
+    const ROUTES: u32 = 250_000;
+    let adjacency = |number: u32| {
+        let mut l2 = [0; 14];
+        l2[..4].copy_from_slice(&number.to_be_bytes());
+        NextHop::Forward(Adjacency {
+            port: PortId(0),
+            mtu: 1500,
+            l2,
+        })
+    };
+    for config in tables4() {
+        let (mut writer, handle) = bora_fib::new(config).unwrap();
+        let reader = handle.reader().unwrap();
+        let host = |number: u32| 0x6440_0000 + number;
+        let route = |number: u32| Prefix4::masked(0x1000_0000 + (number << 8), 24);
+        let hosts = (0..HOSTS).map(|number| {
+            let id = writer.add_host(adjacency(number)).unwrap();
+            (Prefix4::masked(host(number), 32), id)
+        });
+        let mut routes: Vec<_> = hosts.collect();
+        routes.extend((0..ROUTES).map(|number| {
+            let id = writer.add_next_hop(adjacency(HOSTS + number)).unwrap();
+            (route(number), id)
+        }));
+        assert_eq!(writer.load4(&routes).unwrap().added, routes.len());
+        let check = |keys: Vec<u32>, first: u32| {
+            for (number, found) in (first..).zip(lookup4(&reader, &keys)) {
+                assert_eq!(reader.next_hop(found), &adjacency(number), "{config:?}");
+            }
+        };
+        check((0..HOSTS).map(host).collect(), 0);
+        check((0..ROUTES).map(|n| route(n).addr() | 7).collect(), HOSTS);
+        let stats = writer.stats();
+        assert_eq!(stats.next_hops, (HOSTS + ROUTES) as usize);
+        assert!(stats.next_hop_bytes < 100_000_000, "{stats:?}");
+        assert!(stats.ipv4.node_bytes < 16_000_000, "{stats:?}");
+        assert!(stats.ipv4.control_bytes < 40_000_000, "{stats:?}");
+    }
+}
+
+#[test]
+fn next_hops_have_a_limit_and_come_back() {
+    let config = FibConfig {
+        max_next_hops: 40_000,
+        ..FibConfig::default()
+    };
+    let (mut writer, handle) = bora_fib::new(config).unwrap();
+    let mut reader = handle.reader().unwrap();
+    let mut ids: Vec<_> = (0..20_000)
+        .map(|_| writer.add_host(punt()).unwrap())
+        .collect();
+    ids.extend((0..20_000).map(|_| writer.add_next_hop(punt()).unwrap()));
+    let different: std::collections::HashSet<_> = ids.iter().collect();
+    assert_eq!(different.len(), 40_000);
+    let full = Err(FibError::NextHopsFull(40_000));
+    assert_eq!(
+        (writer.add_host(punt()), writer.add_next_hop(punt())),
+        (full, full)
+    );
+    assert_eq!(writer.next_hop_room(), 0);
+    for id in [ids[0], ids[39_999]] {
+        writer.remove_next_hop(id).unwrap();
+    }
+    assert_eq!(writer.next_hop_room(), 0, "a reader may still look at them");
+    reader.quiesce();
+    writer.reclaim();
+    assert_eq!(writer.next_hop_room(), 2);
+    let again = [writer.add_host(punt()), writer.add_next_hop(punt())];
+    assert!(again.iter().all(Result::is_ok), "{again:?}");
+    assert_eq!(writer.stats().next_hops, 40_000);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! From the kernel's routes of one family to the FIB's prefixes.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bora_fib::{FibError, NextHopId};
 
+use crate::digest::{Digest, of_routes};
 use crate::message::{Hop, RouteMessage, RouteType, Target};
 use crate::nexthops::{HopKey, NextHops, TargetId};
 use crate::rib::{Prefix, Rib, Route, Table, number};
@@ -12,6 +13,8 @@ use crate::world::World;
 /// One address family of the mirror.
 pub(crate) struct Family<P> {
     pub(crate) rib: Rib<P>,
+    /// Of the routes.
+    pub(crate) digest: Digest,
     /// Prefixes to bring to the FIB. May name one twice.
     dirty: Vec<P>,
     /// Host routes of the FIB that come from neighbours.
@@ -20,6 +23,8 @@ pub(crate) struct Family<P> {
     pub(crate) mtus: BTreeMap<P, u32>,
     /// Prefixes the FIB had no room for.
     pub(crate) refused: HashSet<P>,
+    /// Hosts on link for which there was no next hop: they are left to the kernel.
+    pub(crate) without_hop: BTreeSet<P>,
     /// Prefixes to be written together, while many change at once.
     bulk: Option<Vec<(P, NextHopId)>>,
     /// Host prefixes whose local-table routes changed.
@@ -51,10 +56,12 @@ impl<P: Prefix> Family<P> {
     pub(crate) fn new() -> Self {
         Self {
             rib: Rib::new(),
+            digest: Digest::default(),
             dirty: Vec::new(),
             hosts: HashMap::new(),
             mtus: BTreeMap::new(),
             refused: HashSet::new(),
+            without_hop: BTreeSet::new(),
             bulk: None,
             local_changes: Vec::new(),
         }
@@ -70,7 +77,7 @@ impl<P: Prefix> Family<P> {
     }
 
     pub(crate) fn is_clean(&self) -> bool {
-        self.dirty.is_empty() && self.refused.is_empty()
+        self.dirty.is_empty() && self.refused.is_empty() && self.without_hop.is_empty()
     }
 
     /// A route was added or deleted.
@@ -122,6 +129,9 @@ impl<P: Prefix> Family<P> {
         if old == routes.as_slice() {
             return false;
         }
+        let sum = |routes: &[Route]| of_routes(prefix, routes, |route| hops.hash(route.target));
+        let (before, after) = (sum(old), sum(&routes));
+        self.digest.replace(prefix.parts().0, before, after);
         routes.iter().for_each(|route| hops.retain(route.target));
         old.iter().for_each(|route| hops.release(route.target));
         let in_local = |routes: &[Route]| routes.iter().any(|route| route.table == Table::Local);
@@ -218,14 +228,14 @@ impl<P: Prefix> Family<P> {
         changes
     }
 
-    fn sync_prefix(&mut self, world: &World, hops: &mut NextHops, prefix: P) -> bool {
+    pub(crate) fn sync_prefix(&mut self, world: &World, hops: &mut NextHops, prefix: P) -> bool {
         if prefix.is_fixed() {
             return false;
         }
         let best = self.best(hops, prefix);
         self.note_mtu(hops, prefix, best);
         let host = self.host_way(world, hops, prefix);
-        let acquired = host.map(|key| hops.acquire(world, key));
+        let acquired = host.map(|key| hops.acquire_host(world, key));
         let wanted = match acquired {
             Some(Ok(id)) => Some(id),
             Some(Err(_)) => Some(hops.unsupported()),
@@ -234,6 +244,11 @@ impl<P: Prefix> Family<P> {
                 Best::Depends => hops.unsupported(),
             }),
         };
+        if let Some(Err(_)) = acquired {
+            self.without_hop.insert(prefix);
+        } else if !self.without_hop.is_empty() {
+            self.without_hop.remove(&prefix);
+        }
         let changed = self.write(hops, prefix, wanted);
         let held = match (host, acquired) {
             (Some(key), Some(Ok(_))) => self.hosts.insert(prefix, key),
@@ -282,8 +297,10 @@ impl<P: Prefix> Family<P> {
     }
 
     /// Tries once more, with the next synchronization, what the FIB had no room for.
-    pub(crate) fn retry_refused(&mut self) {
+    pub(crate) fn retry_refused(&mut self, hops: &NextHops) {
         self.dirty.extend(&self.refused);
+        let room = hops.fib.next_hop_room();
+        self.dirty.extend(self.without_hop.iter().take(room));
     }
 
     /// What the kernel's look-up finds at exactly this prefix; `None`: it goes on searching.

@@ -28,6 +28,9 @@
 #![forbid(unsafe_code)]
 
 mod attribute;
+mod audit;
+mod check;
+mod digest;
 mod error;
 mod family;
 mod guard;

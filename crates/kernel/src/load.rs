@@ -54,7 +54,7 @@ impl Loader {
         if stale.all {
             differences += self.links(model)?;
             model.reread_settings(&Unread::everything());
-            self.addresses(model)?;
+            differences += self.addresses(model)?;
         }
         if stale.all || stale.objects {
             differences += self.objects(model)?;
@@ -120,16 +120,18 @@ impl Loader {
             differences += usize::from(!same);
             model.apply(message);
         }
+        model.settle();
         Ok(differences)
     }
 
-    fn addresses(&mut self, model: &mut Model) -> Result<(), KernelError> {
+    fn addresses(&mut self, model: &mut Model) -> Result<usize, KernelError> {
         let addresses = self.dump(libc::RTM_GETADDR, &[0; 8], |message| match message {
             Message::Address(address, false) => Some(address),
             _ => None,
         })?;
-        model.world.addresses = addresses.into_iter().collect();
-        Ok(())
+        let new: BTreeSet<_> = addresses.into_iter().collect();
+        let old = std::mem::replace(&mut model.world.addresses, new);
+        Ok(old.symmetric_difference(&model.world.addresses).count())
     }
 
     fn objects(&mut self, model: &mut Model) -> Result<usize, KernelError> {

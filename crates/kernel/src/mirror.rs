@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bora_fib::{FibWriter, NextHopId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::check::Check;
 use crate::error::KernelError;
 use crate::guard::{Guard, GuardReport};
 use crate::load::{Loader, note};
@@ -44,12 +45,16 @@ pub struct MirrorConfig {
     /// How much of events the kernel may keep for us while we are busy, octets. Only used when
     /// needed: a full dump of the Internet's table takes about a second.
     pub event_buffer: usize,
+    /// How often the kernel's tables are compared with ours though no event asks for it; less often
+    /// where that takes long.
+    pub check_interval: Duration,
 }
 
 impl Default for MirrorConfig {
     fn default() -> Self {
         Self {
             event_buffer: 256 << 20,
+            check_interval: Duration::from_secs(60),
         }
     }
 }
@@ -122,6 +127,9 @@ pub struct Mirror {
     pub(crate) loader: Loader,
     pub(crate) guard: Guard,
     resolver: Resolver,
+    pub(crate) check: Check,
+    /// Entries of the FIB and of our tables that checks have mended.
+    pub(crate) mended: u64,
     events: Netlink,
     wakeup: Arc<OwnedFd>,
     /// When the pending reconciliation is due.
@@ -178,13 +186,16 @@ impl Mirror {
                 source: e.into(),
             }
         })?;
+        let wakeup = Arc::new(wakeup);
         let mut mirror = Self {
             model: Model::new(fib)?,
             loader: Loader::open()?,
             guard: Guard::open()?,
             resolver: Resolver::open()?,
+            check: Check::start(config.check_interval, Waker(Arc::clone(&wakeup)))?,
+            mended: 0,
             events,
-            wakeup: Arc::new(wakeup),
+            wakeup,
             due: None,
             pause: Duration::ZERO,
             not_before: Instant::now(),
@@ -239,12 +250,18 @@ impl Mirror {
             self.model.local.generation,
             self.model.world.settings.generation,
         );
+        self.check.receive();
         self.read_events()?;
+        self.model.settle();
         let guard_events = self.guard.drain()?;
         if self.is_due() {
             // it says why by itself, and is repeated
             let _ = self.reconcile();
             self.read_events()?; // those that came during the dump, before anybody sees its result
+            self.model.settle();
+        }
+        if !self.more {
+            self.check.judge(&mut self.model);
         }
         let tick = Instant::now() >= self.next_tick;
         let mut noticed = std::mem::take(&mut self.model.noticed);
@@ -258,6 +275,10 @@ impl Mirror {
         }
         self.resolve()?;
         let fib = self.model.sync();
+        if tick {
+            self.audit();
+        }
+        self.check.begin_if_due(&self.model);
         let look = guard_events || noticed.guard || (tick && self.guard.is_due());
         let guard = if look {
             self.guard.evaluate(&self.model.world)
@@ -444,6 +465,10 @@ impl Mirror {
         };
         self.not_before = Instant::now() + self.pause;
         let differences = *compared.as_ref().unwrap_or(&0);
+        if failure.is_none() && std::mem::take(&mut self.check.suspects) && differences > 0 {
+            log::error!("the background check found {differences} differences; they are mended");
+            self.mended += differences as u64;
+        }
         self.remember(Reconciliation {
             at: SystemTime::now(),
             took,
@@ -478,8 +503,18 @@ impl Mirror {
         let counters = &mut self.counters;
         counters.events_per_second = counters.events - counters.events_at_tick;
         counters.events_at_tick = counters.events;
-        self.model.v4.retry_refused();
-        self.model.v6.retry_refused();
+        self.model.retry_refused();
+    }
+
+    /// Looks at some of the FIB.
+    fn audit(&mut self) {
+        let wrong = self.model.audit();
+        if wrong > 0 {
+            log::error!(
+                "{wrong} entries of the FIB were not what Bora had made them; they are mended"
+            );
+            self.mended += wrong as u64;
+        }
     }
 
     fn update_status(&mut self) {
@@ -540,37 +575,4 @@ impl Mirror {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn poll_until(mirror: &mut Mirror, what: &str, done: impl Fn(&Mirror) -> bool) {
-        let start = Instant::now();
-        while !done(mirror) {
-            assert!(start.elapsed() < Duration::from_secs(10), "{what}");
-            mirror.poll(Duration::from_millis(20)).unwrap();
-        }
-    }
-
-    #[test]
-    fn a_dump_that_fails_is_repeated() {
-        let (fib, _readers) = bora_fib::new(bora_fib::FibConfig::default()).unwrap();
-        let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
-        let mut deaf = crate::socket::deaf();
-        std::mem::swap(&mut deaf, &mut mirror.loader.socket);
-        mirror.model.stale.all = true;
-        mirror.model.stale.reason = "a test";
-        let failed = |mirror: &Mirror| {
-            mirror
-                .last
-                .as_ref()
-                .is_some_and(|last| last.failure.is_some())
-        };
-        poll_until(&mut mirror, "the dump did not fail", failed);
-        assert!(!mirror.status().in_sync && mirror.model.stale.all);
-        std::mem::swap(&mut deaf, &mut mirror.loader.socket);
-        poll_until(&mut mirror, "not repeated", |mirror| {
-            mirror.status().in_sync
-        });
-        assert!(!failed(&mirror));
-    }
-}
+mod tests;

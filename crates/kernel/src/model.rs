@@ -5,6 +5,8 @@ use std::net::IpAddr;
 
 use bora_fib::{FibError, FibWriter, Prefix4, Prefix6};
 
+use crate::audit::Audit;
+use crate::digest::{Digest, of_neighbour};
 use crate::family::{Applied, Family};
 use crate::message::{
     Address, Hop, Link, Message, Neighbour, NextHopMessage, NextHopObject, RouteMessage, RouteType,
@@ -50,6 +52,24 @@ impl Stale {
     }
 }
 
+/// What changed and is still to be drawn from: once for many changes, because each time takes a walk
+/// through all targets and perhaps all routes.
+#[derive(Debug, Default)]
+struct Changed {
+    /// Devices that came, went, or went up or down.
+    devices: BTreeSet<u32>,
+    /// Of these, those that went, with their addresses and neighbours.
+    gone: BTreeSet<u32>,
+    /// Addresses that went.
+    sources: BTreeSet<IpAddr>,
+    /// Neighbours that are one way of several.
+    members: BTreeSet<(u32, IpAddr)>,
+    /// Next-hop objects.
+    objects: BTreeSet<u32>,
+    /// Of these, those that were deleted, and perhaps made anew.
+    deleted: BTreeSet<u32>,
+}
+
 /// What a batch of messages changed, beside the FIB.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Noticed {
@@ -67,8 +87,16 @@ pub(crate) struct Model {
     pub(crate) local: LocalAddresses,
     pub(crate) stale: Stale,
     pub(crate) noticed: Noticed,
+    changed: Changed,
+    /// Of the neighbours.
+    pub(crate) neighbours: Digest,
+    /// Events about links, addresses and next-hop objects so far.
+    pub(crate) rest_changes: u64,
+    pub(crate) audit: Audit,
     /// Hundredths of a second to the end of the IPv6 route that expires next.
     pub(crate) next_expiry: Option<u32>,
+    /// Something had no next hop at the last synchronization.
+    out_of_next_hops: bool,
 }
 
 impl Model {
@@ -81,15 +109,23 @@ impl Model {
             local: LocalAddresses::default(),
             stale: Stale::default(),
             noticed: Noticed::default(),
+            changed: Changed::default(),
+            neighbours: Digest::default(),
+            rest_changes: 0,
+            audit: Audit::default(),
             next_expiry: None,
+            out_of_next_hops: false,
         };
         model.v4.insert_fixed(&mut model.hops)?;
         model.v6.insert_fixed(&mut model.hops)?;
         Ok(model)
     }
 
-    /// Takes one message in. The FIB follows with [`Self::sync`].
+    /// Takes one message in. The rest follows with [`Self::settle`], and the FIB with [`Self::sync`].
     pub(crate) fn apply(&mut self, message: Message) {
+        if let Message::Link(..) | Message::Address(..) | Message::NextHop(..) = &message {
+            self.rest_changes += 1;
+        }
         match message {
             Message::Link(link, gone) => self.link(link, gone),
             Message::Address(address, gone) => self.address(address, gone),
@@ -130,17 +166,14 @@ impl Model {
         self.noticed.links = true;
         if gone {
             self.world.links.remove(&index);
-            self.world
-                .addresses
-                .retain(|address| address.device != index);
-            self.forget_neighbours(index);
+            self.changed.gone.insert(index);
             self.unread(index);
         } else {
             let old = self.world.links.insert(index, link.clone());
             let Some(old) = old else {
                 self.unread(index);
                 self.noticed.guard = true;
-                return self.device_changed(index, true, "a link came");
+                return self.device_changed(index, "a link came");
             };
             if old == link {
                 return;
@@ -153,21 +186,58 @@ impl Model {
                 return self.hops.refresh_device(&self.world, Some(index));
             }
         }
-        let alive = self.world.links.get(&index).is_some_and(|link| link.up);
-        self.device_changed(index, alive, "a link went up or down");
+        self.device_changed(index, "a link went up or down");
     }
 
-    /// Computes anew what leads through a device. Administratively down, the kernel deletes its
-    /// IPv4 routes without a word; a multipath route stays while it has another way.
-    fn device_changed(&mut self, device: u32, up: bool, reason: &'static str) {
+    fn device_changed(&mut self, device: u32, reason: &'static str) {
         self.stale.device(device, reason);
         self.stale.objects |= !self.world.objects.is_empty();
-        self.refresh(|world, target| world.goes_through(target, device));
-        if !up {
-            let world = &self.world;
+        self.changed.devices.insert(device);
+    }
+
+    /// Draws the conclusions from what changed since the last time.
+    pub(crate) fn settle(&mut self) {
+        let Changed {
+            devices,
+            gone,
+            sources,
+            members,
+            objects,
+            deleted,
+        } = std::mem::take(&mut self.changed);
+        self.settle_gone(gone);
+        self.settle_objects(&objects, &deleted);
+        self.settle_devices(&devices);
+        self.settle_sources(&sources);
+        // last, because of neighbours that went with their device
+        self.settle_members(members);
+    }
+
+    fn settle_gone(&mut self, gone: BTreeSet<u32>) {
+        let links = &self.world.links;
+        let gone = gone.into_iter().filter(|index| !links.contains_key(index));
+        let gone: BTreeSet<u32> = gone.collect();
+        if !gone.is_empty() {
+            let addresses = &mut self.world.addresses;
+            addresses.retain(|address| !gone.contains(&address.device));
+            self.replace_neighbours(|device| gone.contains(&device), Vec::new());
+        }
+    }
+
+    /// Computes anew what leads through these devices. Of one that is administratively down, the
+    /// kernel deletes the IPv4 routes without a word; a multipath route stays while it has another way.
+    fn settle_devices(&mut self, devices: &BTreeSet<u32>) {
+        if devices.is_empty() {
+            return;
+        }
+        self.refresh(|world, target| world.goes_through(target, devices));
+        let world = &self.world;
+        let is_up = |device: &u32| world.links.get(device).is_some_and(|link| link.up);
+        let down: BTreeSet<u32> = devices.iter().copied().filter(|d| !is_up(d)).collect();
+        if !down.is_empty() {
             let dead = |target: &Target| {
                 target.kind == RouteType::Unicast
-                    && world.goes_through(target, device)
+                    && world.goes_through(target, &down)
                     && world.ways(target).iter().all(|hop| world.is_down(hop))
             };
             let dead = self.select(dead);
@@ -175,8 +245,34 @@ impl Model {
                 dead.binary_search(&route.target).is_ok()
             });
         }
-        self.hops.refresh_device(&self.world, Some(device));
-        self.hops.touch_gateways(Some(device));
+        for &device in devices {
+            self.hops.refresh_device(&self.world, Some(device));
+            self.hops.touch_gateways(Some(device));
+        }
+    }
+
+    /// IPv4 routes that prefer an address as source go with it silently, through whatever device.
+    fn settle_sources(&mut self, sources: &BTreeSet<IpAddr>) {
+        let gone = |target: &Target| {
+            target
+                .source
+                .is_some_and(|source| sources.contains(&source))
+        };
+        if !sources.is_empty() && self.hops.targets().any(|(_, target)| gone(target)) {
+            self.stale.routes = true;
+        }
+    }
+
+    fn settle_members(&mut self, mut members: BTreeSet<(u32, IpAddr)>) {
+        members.append(&mut self.changed.members);
+        if members.is_empty() {
+            return;
+        }
+        let member = |hop: &Hop| {
+            hop.gateway
+                .is_some_and(|gateway| members.contains(&(hop.device, gateway)))
+        };
+        self.refresh(|world, target| world.ways(target).iter().any(member));
     }
 
     /// Forgets the routes through a device that is gone. Returns how many targets that were.
@@ -223,32 +319,39 @@ impl Model {
             return;
         }
         self.world.addresses.remove(&address);
-        // routes that prefer it as source go silently, through whatever device
-        let source = Some(address.address);
-        if address.address.is_ipv4() && self.hops.targets().any(|(_, t)| t.source == source) {
-            self.stale.routes = true;
+        if address.address.is_ipv4() {
+            self.changed.sources.insert(address.address);
         }
     }
 
     fn neighbour(&mut self, neighbour: Neighbour, gone: bool) {
         let key = (neighbour.address, neighbour.device);
-        let old = if gone {
-            self.world.neighbours.remove(&key)
-        } else {
-            self.world.neighbours.insert(key, neighbour)
-        };
         let now = (!gone).then_some(neighbour);
+        let old = self.put_neighbour(key, now);
         self.hops.touch_gateway(neighbour.device, neighbour.address);
         if reach(old.as_ref()) != reach(now.as_ref()) {
             self.neighbour_changed(neighbour.address, neighbour.device);
         }
     }
 
+    /// Returns what was known before.
+    fn put_neighbour(&mut self, key: (IpAddr, u32), new: Option<Neighbour>) -> Option<Neighbour> {
+        let old = match new {
+            Some(neighbour) => self.world.neighbours.insert(key, neighbour),
+            None => self.world.neighbours.remove(&key),
+        };
+        let hash = |neighbour: Option<&Neighbour>| neighbour.map_or(0, |n| of_neighbour(n).1);
+        let (before, after) = (hash(old.as_ref()), hash(new.as_ref()));
+        if before != after {
+            self.neighbours.replace(number(key.0), before, after);
+        }
+        old
+    }
+
     pub(crate) fn neighbour_changed(&mut self, address: IpAddr, device: u32) {
         self.hops.refresh_neighbour(&self.world, device, address);
         if self.hops.is_member(device, address) {
-            let member = |hop: &Hop| hop.device == device && hop.gateway == Some(address);
-            self.refresh(|world, target| world.ways(target).iter().any(member));
+            self.changed.members.insert((device, address));
         }
         match address {
             IpAddr::V4(_) => self.v4.mark_host(number(address)),
@@ -258,7 +361,15 @@ impl Model {
 
     /// Replaces what is known of neighbours (of one device, or all).
     pub(crate) fn set_neighbours(&mut self, device: Option<u32>, new: Vec<Neighbour>) -> usize {
-        let concerned = |key: &(IpAddr, u32)| device.is_none_or(|device| key.1 == device);
+        self.replace_neighbours(|of| device.is_none_or(|device| device == of), new)
+    }
+
+    /// Makes the neighbours of the devices that `concerned` selects these. Returns how many that changed.
+    fn replace_neighbours(
+        &mut self,
+        concerned: impl Fn(u32) -> bool,
+        new: Vec<Neighbour>,
+    ) -> usize {
         let new: BTreeMap<_, _> = new
             .into_iter()
             .map(|n| ((n.address, n.device), n))
@@ -268,7 +379,7 @@ impl Model {
             .neighbours
             .keys()
             .copied()
-            .filter(concerned)
+            .filter(|key| concerned(key.1))
             .collect::<BTreeSet<_>>();
         let mut differences = 0;
         for key in old
@@ -277,10 +388,7 @@ impl Model {
         {
             let before = reach(self.world.neighbours.get(key));
             let after = new.get(key);
-            match after {
-                Some(&neighbour) => self.world.neighbours.insert(*key, neighbour),
-                None => self.world.neighbours.remove(key),
-            };
+            self.put_neighbour(*key, after.copied());
             if before != reach(after) {
                 differences += 1;
                 self.neighbour_changed(key.0, key.1);
@@ -301,17 +409,13 @@ impl Model {
             .map(|(&key, _)| key)
             .collect();
         for key in unresolved {
-            match other.world.neighbours.get(&key) {
-                Some(known) if known.valid() => continue,
-                Some(&known) => self.world.neighbours.insert(key, known),
-                None => self.world.neighbours.remove(&key),
-            };
+            let known = other.world.neighbours.get(&key).copied();
+            if known.is_some_and(|known| known.valid()) {
+                continue;
+            }
+            self.put_neighbour(key, known);
             self.neighbour_changed(key.0, key.1);
         }
-    }
-
-    fn forget_neighbours(&mut self, device: u32) {
-        self.set_neighbours(Some(device), Vec::new());
     }
 
     fn object(&mut self, message: NextHopMessage, gone: bool) {
@@ -319,35 +423,48 @@ impl Model {
         self.stale.reason = "a next-hop object changed";
         let NextHopMessage { id, object } = message;
         let old = if gone {
+            self.changed.deleted.insert(id);
             self.world.objects.remove(&id)
         } else {
             self.world.objects.insert(id, object.clone())
         };
         if old != Some(object).filter(|_| !gone) {
-            self.object_changed(id);
+            self.changed.objects.insert(id);
         }
     }
 
-    fn object_changed(&mut self, id: u32) {
-        if !self.world.objects.contains_key(&id) {
-            // the kernel deletes the routes of an object with it, IPv4's without a word
-            let gone = self.select(|target| target.object == Some(id));
-            let gone = |route: &Route| gone.binary_search(&route.target).is_ok();
-            self.v4.remove_routes(&mut self.hops, gone);
-            self.v6.remove_routes(&mut self.hops, gone);
+    /// The kernel deletes the routes of an object with it, IPv4's without a word.
+    fn settle_objects(&mut self, changed: &BTreeSet<u32>, deleted: &BTreeSet<u32>) {
+        if changed.is_empty() && deleted.is_empty() {
+            return;
         }
-        let mut concerned = BTreeSet::from([id]);
-        concerned.extend(
-            self.world
-                .objects
-                .iter()
-                .filter_map(|(&group, object)| match object {
-                    NextHopObject::Group { members, .. } if members.iter().any(|m| m.0 == id) => {
-                        Some(group)
-                    }
-                    _ => None,
-                }),
-        );
+        let there = &self.world.objects;
+        let of = |target: &Target, ids: &BTreeSet<u32>| {
+            target.object.is_some_and(|id| ids.contains(&id))
+        };
+        let lost = |target: &Target| {
+            of(target, changed) && target.object.is_some_and(|id| !there.contains_key(&id))
+        };
+        let lost = self.select(lost);
+        if !lost.is_empty() {
+            let lost = |route: &Route| lost.binary_search(&route.target).is_ok();
+            self.v4.remove_routes(&mut self.hops, lost);
+            self.v6.remove_routes(&mut self.hops, lost);
+        }
+        if deleted.iter().any(|id| there.contains_key(id)) {
+            self.stale.routes = true; // which of its routes came after it cannot be told
+            self.stale.reason = "a next-hop object was made anew";
+        }
+        let is_group = |object: &NextHopObject| match object {
+            NextHopObject::Group { members, .. } => members.iter().any(|m| changed.contains(&m.0)),
+            _ => false,
+        };
+        let groups = there.iter().filter(|(_, object)| is_group(object));
+        let concerned: BTreeSet<u32> = changed
+            .iter()
+            .chain(groups.map(|(id, _)| id))
+            .copied()
+            .collect();
         self.refresh(|_, target| target.object.is_some_and(|id| concerned.contains(&id)));
         // a gateway may have become on-link: neighbours inside its prefixes
         let touched = self.select(|target| target.object.is_some_and(|id| concerned.contains(&id)));
@@ -366,8 +483,10 @@ impl Model {
             .into_iter()
             .filter(|id| old.get(id) != new.get(id))
             .collect();
-        changed.iter().for_each(|&id| self.object_changed(id));
-        changed.len()
+        let count = changed.len();
+        self.changed.objects.extend(changed);
+        self.settle();
+        count
     }
 
     /// Replaces what is known of the buckets of resilient groups.
@@ -414,11 +533,43 @@ impl Model {
 
     /// Brings the FIB up to date. Returns how many of its entries changed.
     pub(crate) fn sync(&mut self) -> usize {
+        self.settle();
         self.update_local_addresses();
         let changes =
             self.v4.sync(&self.world, &mut self.hops) + self.v6.sync(&self.world, &mut self.hops);
         self.hops.purge();
+        self.note_refused();
         changes
+    }
+
+    /// Tries once more what the FIB had no room for.
+    pub(crate) fn retry_refused(&mut self) {
+        let changed = self.hops.retry_refused(&self.world);
+        self.v4.mark_targets(&changed);
+        self.v6.mark_targets(&changed);
+        self.v4.retry_refused(&self.hops);
+        self.v6.retry_refused(&self.hops);
+    }
+
+    /// Ways of routes and hosts on link that have no next hop, because there are as many as there
+    /// can be.
+    pub(crate) fn without_next_hop(&self) -> usize {
+        self.hops.refused() + self.v4.without_hop.len() + self.v6.without_hop.len()
+    }
+
+    fn note_refused(&mut self) {
+        let now = self.without_next_hop() > 0;
+        if std::mem::replace(&mut self.out_of_next_hops, now) == now {
+            return;
+        }
+        if now {
+            log::error!(
+                "the FIB has all the {} next hops it can have; what gets none is left to the kernel",
+                self.hops.fib.stats().next_hops
+            );
+        } else {
+            log::info!("everything has a next hop again");
+        }
     }
 
     fn update_local_addresses(&mut self) {
@@ -430,7 +581,10 @@ impl Model {
 
     /// Nothing waits to be written and nothing was refused.
     pub(crate) fn is_settled(&self) -> bool {
-        self.stale.is_empty() && self.v4.is_clean() && self.v6.is_clean() && !self.hops.is_full()
+        self.stale.is_empty()
+            && self.v4.is_clean()
+            && self.v6.is_clean()
+            && self.hops.refused() == 0
     }
 }
 

@@ -3,13 +3,15 @@
 //! Routes refer to targets (interned), targets to hops, and both hold the FIB's ids. When a
 //! neighbour, link or next-hop object changes, one write to the object changes all prefixes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::ops::Bound;
 
 use bora_fib::{
     Adjacency, FibError, FibWriter, Group, Member, NextHop, NextHopId, PortId, PuntReason,
 };
 
+use crate::digest::of_target;
 use crate::message::{Hop, NextHopObject, RouteType, Target};
 use crate::world::World;
 
@@ -37,6 +39,7 @@ struct HopState {
 
 struct TargetState {
     target: Target,
+    hash: u64,
     v6: bool,
     uses: u32,
     id: NextHopId,
@@ -75,7 +78,8 @@ pub(crate) struct NextHops {
     unused_targets: Vec<TargetId>,
     /// Targets with several ways, IPv4 and IPv6.
     choices: [u32; 2],
-    full: bool,
+    /// Targets that found no room in the FIB.
+    refused: BTreeSet<TargetId>,
 }
 
 const fn punt(reason: PuntReason, port: Option<PortId>) -> NextHop {
@@ -104,7 +108,7 @@ impl NextHops {
             unused_hops: Vec::new(),
             unused_targets: Vec::new(),
             choices: [0; 2],
-            full: false,
+            refused: BTreeSet::new(),
         })
     }
 
@@ -118,9 +122,46 @@ impl NextHops {
         self.shared.unsupported
     }
 
-    /// Whether next hops ran out; routes that got none go to the kernel.
-    pub(crate) fn is_full(&self) -> bool {
-        self.full
+    /// Routes' targets that got no next hop; they go to the kernel.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.len()
+    }
+
+    /// Tries once more what found no room. Returns the targets that have another object now, sorted.
+    pub(crate) fn retry_refused(&mut self, world: &World) -> Vec<TargetId> {
+        let mut changed = Vec::new();
+        while self.fib.next_hop_room() > 0
+            && let Some(id) = self.refused.pop_first()
+        {
+            let Some(mut state) = self.targets[id.0 as usize].take() else {
+                continue;
+            };
+            let before = state.id;
+            let renewed = self.renew(world, &mut state);
+            if state.id != before {
+                changed.push(id);
+            }
+            self.targets[id.0 as usize] = Some(state);
+            if renewed.is_err() {
+                self.refused.insert(id);
+                break; // a group that needs more than there is
+            }
+        }
+        changed
+    }
+
+    /// Gives a target the object it should have; says whether its own object changed.
+    fn renew(&mut self, world: &World, state: &mut TargetState) -> Result<bool, FibError> {
+        if !state.own {
+            return self.resolve(world, state).map(|()| false);
+        }
+        match self.group(world, state) {
+            Ok(object) => Ok(self.write(state.id, object)),
+            Err(error) => {
+                self.write(state.id, punt(PuntReason::Unsupported, None));
+                Err(error)
+            }
+        }
     }
 
     fn state(&self, id: TargetId) -> Option<&TargetState> {
@@ -129,6 +170,11 @@ impl NextHops {
 
     pub(crate) fn target(&self, id: TargetId) -> Option<&Target> {
         self.state(id).map(|state| &state.target)
+    }
+
+    /// What a target adds to the digest of a route.
+    pub(crate) fn hash(&self, id: TargetId) -> u64 {
+        self.state(id).map_or(0, |state| state.hash)
     }
 
     /// The FIB's object for a target.
@@ -170,6 +216,7 @@ impl NextHops {
         let target = key.1.clone();
         let mut state = TargetState {
             usable: world.usable(&target, v6),
+            hash: of_target(&target),
             target,
             v6,
             uses: 1,
@@ -178,14 +225,15 @@ impl NextHops {
             hops: Vec::new(),
             choice: false,
         };
-        if let Err(e) = self.resolve(world, &mut state) {
-            self.out_of_next_hops(e);
-        }
+        let resolved = self.resolve(world, &mut state);
         let index = self.free.pop().unwrap_or_else(|| {
             self.targets.push(None);
             self.targets.len() as u32 - 1
         });
         self.targets[index as usize] = Some(state);
+        if resolved.is_err() {
+            self.refused.insert(TargetId(index));
+        }
         self.interned.insert(key, TargetId(index));
         TargetId(index)
     }
@@ -229,8 +277,15 @@ impl NextHops {
                     id
                 }
                 _ => {
-                    let object = self.group(world, state)?;
-                    let id = self.fib.add_next_hop(object)?;
+                    // first the object, so that it does not fail for a group whose ways are counted
+                    let id = self.fib.add_next_hop(punt(PuntReason::Unsupported, None))?;
+                    match self.group(world, state) {
+                        Ok(object) => drop(self.write(id, object)),
+                        Err(error) => {
+                            self.remove(id);
+                            return Err(error);
+                        }
+                    }
                     state.own = true;
                     id
                 }
@@ -258,7 +313,14 @@ impl NextHops {
             for hop in ways.iter().filter(|hop| world.alive(hop, state.v6)) {
                 let key = hop_key(hop, state);
                 let good = world.is_good(hop, state.target.object.is_some(), state.v6);
-                let (id, weight) = (self.acquire(world, key)?, hop.weight);
+                let id = match self.acquire(world, key) {
+                    Ok(id) => id,
+                    Err(error) => {
+                        keys.into_iter().for_each(|key| self.release_hop(key));
+                        return Err(error);
+                    }
+                };
+                let weight = hop.weight;
                 members.push(Member { id, weight, good });
                 keys.push(key);
             }
@@ -285,11 +347,28 @@ impl NextHops {
 
     /// Takes a use of a hop.
     pub(crate) fn acquire(&mut self, world: &World, key: HopKey) -> Result<NextHopId, FibError> {
+        self.take(key, |fib| fib.add_next_hop(content(world, &key)))
+    }
+
+    /// The same of a hop to a host on link.
+    pub(crate) fn acquire_host(
+        &mut self,
+        world: &World,
+        key: HopKey,
+    ) -> Result<NextHopId, FibError> {
+        self.take(key, |fib| fib.add_host(content(world, &key)))
+    }
+
+    fn take(
+        &mut self,
+        key: HopKey,
+        add: impl FnOnce(&mut FibWriter) -> Result<NextHopId, FibError>,
+    ) -> Result<NextHopId, FibError> {
         if let Some(state) = self.hops.get_mut(&key) {
             state.uses += 1;
             return Ok(state.id);
         }
-        let id = self.fib.add_next_hop(content(world, &key))?;
+        let id = add(&mut self.fib)?;
         self.hops.insert(key, HopState { id, uses: 1 });
         Ok(id)
     }
@@ -306,11 +385,16 @@ impl NextHops {
 
     /// Computes the hops through a device anew (all devices: `None`).
     pub(crate) fn refresh_device(&mut self, world: &World, device: Option<u32>) {
-        let keys = self
-            .hops
-            .keys()
-            .filter(|key| device.is_none_or(|device| key.device == device));
-        for key in keys.copied().collect::<Vec<_>>() {
+        let first = |device| HopKey {
+            device,
+            gateway: None,
+            v6: false,
+            mtu: 0,
+        };
+        let from = first(device.unwrap_or(0));
+        let keys = self.hops.range(from..).map(|(&key, _)| key);
+        let keys = keys.take_while(|key| device.is_none_or(|device| key.device == device));
+        for key in keys.collect::<Vec<_>>() {
             self.refresh_hop(world, key);
         }
     }
@@ -332,10 +416,9 @@ impl NextHops {
         }
     }
 
-    fn refresh_hop(&mut self, world: &World, key: HopKey) {
-        if let Some(state) = self.hops.get(&key) {
-            self.write(state.id, content(world, &key));
-        }
+    fn refresh_hop(&mut self, world: &World, key: HopKey) -> bool {
+        let id = self.hops.get(&key).map(|state| state.id);
+        id.is_some_and(|id| self.write(id, content(world, &key)))
     }
 
     /// Computes anew the targets that `which` selects. Returns those whose usability flipped.
@@ -344,27 +427,74 @@ impl NextHops {
         world: &World,
         which: impl Fn(&Target) -> bool,
     ) -> Vec<TargetId> {
+        let selects = |state: &Option<TargetState>| {
+            let target = state.as_ref().map(|state| &state.target);
+            target.is_some_and(&which)
+        };
         let mut flipped = Vec::new();
         for index in 0..self.targets.len() {
-            let Some(mut state) = self.targets[index].take() else {
-                continue;
-            };
-            if which(&state.target) {
-                if state.own {
-                    match self.group(world, &mut state) {
-                        Ok(object) => self.write(state.id, object),
-                        Err(e) => self.out_of_next_hops(e),
-                    }
-                }
-                let usable = world.usable(&state.target, state.v6);
-                if usable != state.usable {
-                    state.usable = usable;
-                    flipped.push(TargetId(index as u32));
-                }
+            if selects(&self.targets[index]) && self.refresh_target(world, index).0 {
+                flipped.push(TargetId(index as u32));
             }
-            self.targets[index] = Some(state);
         }
         flipped
+    }
+
+    /// Computes a target anew; says whether its usability flipped, and whether its object changed.
+    fn refresh_target(&mut self, world: &World, index: usize) -> (bool, bool) {
+        let Some(mut state) = self.targets[index].take() else {
+            return (false, false);
+        };
+        let mut changed = false;
+        if state.own {
+            match self.renew(world, &mut state) {
+                Ok(renewed) => changed = renewed,
+                Err(_) => drop(self.refused.insert(TargetId(index as u32))),
+            }
+        }
+        let usable = world.usable(&state.target, state.v6);
+        let flipped = std::mem::replace(&mut state.usable, usable) != usable;
+        self.targets[index] = Some(state);
+        (flipped, changed)
+    }
+
+    /// Computes some hops anew, about `count` from `from` on. Returns how many were wrong, and where
+    /// the next ones begin.
+    pub(crate) fn audit_hops(
+        &mut self,
+        world: &World,
+        from: Option<HopKey>,
+        count: usize,
+    ) -> (usize, Option<HopKey>) {
+        let first = from.map_or(Bound::Unbounded, Bound::Included);
+        let mut keys = self
+            .hops
+            .range((first, Bound::Unbounded))
+            .map(|(&key, _)| key);
+        let some: Vec<_> = keys.by_ref().take(count).collect();
+        let next = keys.next();
+        let wrong = some.into_iter().filter(|&key| self.refresh_hop(world, key));
+        (wrong.count(), next)
+    }
+
+    /// The same of targets. Returns those whose usability was wrong, too.
+    pub(crate) fn audit_targets(
+        &mut self,
+        world: &World,
+        from: usize,
+        count: usize,
+    ) -> (usize, Vec<TargetId>, usize) {
+        let end = (from + count).min(self.targets.len());
+        let (mut wrong, mut flipped) = (0, Vec::new());
+        for index in from..end {
+            let found = self.refresh_target(world, index);
+            if found.0 {
+                flipped.push(TargetId(index as u32));
+            }
+            wrong += usize::from(found.0 || found.1);
+        }
+        let next = if end < self.targets.len() { end } else { 0 };
+        (wrong, flipped, next)
     }
 
     /// Whether routes of a family lead to several ways just now.
@@ -398,8 +528,9 @@ impl NextHops {
 
     /// The same of all gateways behind a device (all devices: `None`).
     pub(crate) fn touch_gateways(&mut self, device: Option<u32>) {
-        let keys = self.gateways.keys().copied();
-        let there = keys.filter(|key| device.is_none_or(|device| key.0 == device));
+        let first = (device.unwrap_or(0), IpAddr::from([0; 4]));
+        let keys = self.gateways.range(first..).map(|(&key, _)| key);
+        let there = keys.take_while(|key| device.is_none_or(|device| key.0 == device));
         self.touched.extend(there);
     }
 
@@ -440,19 +571,13 @@ impl NextHops {
         }
     }
 
-    fn write(&mut self, id: NextHopId, object: NextHop) {
-        if self.fib.next_hop(id) != Some(&object)
-            && let Err(e) = self.fib.set_next_hop(id, object)
-        {
+    /// `true` if that changes anything.
+    fn write(&mut self, id: NextHopId, object: NextHop) -> bool {
+        let differs = self.fib.next_hop(id) != Some(&object);
+        if differs && let Err(e) = self.fib.set_next_hop(id, object) {
             log::error!("next hop {id} cannot be changed: {e}");
         }
-    }
-
-    fn out_of_next_hops(&mut self, error: FibError) {
-        if !self.full {
-            log::error!("{error}; routes that get no next hop are left to the kernel");
-        }
-        self.full = true;
+        differs
     }
 
     /// Frees what lost its last use, now that no prefix refers to it.
@@ -464,6 +589,7 @@ impl NextHops {
             let Some(mut state) = self.targets[id.0 as usize].take() else {
                 continue;
             };
+            self.refused.remove(&id);
             self.set_choice(&mut state, false);
             self.count_gateways(&state.hops, false);
             if state.own {

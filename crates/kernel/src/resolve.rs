@@ -37,35 +37,49 @@ const NTF_EXT_MANAGED: u32 = 1;
 
 type Gateway = (u32, IpAddr);
 
+/// Below /proc/sys/net.
+const VERSIONS: [&str; 2] = ["ipv4", "ipv6"];
+
+fn family(gateway: Gateway) -> usize {
+    usize::from(gateway.1.is_ipv6())
+}
+
+/// How many gateways the kernel is asked to keep, IPv4 and IPv6.
+fn limits() -> [usize; 2] {
+    VERSIONS.map(|version| {
+        let key = format!("/proc/sys/net/{version}/neigh/default/gc_thresh2");
+        let text = std::fs::read_to_string(key).unwrap_or_default();
+        text.trim().parse().unwrap_or(MOST)
+    })
+}
+
 /// Asks for neighbours.
 pub(crate) struct Resolver {
     socket: Netlink,
-    /// When it was last asked for, by gateway.
-    asked: HashMap<Gateway, Instant>,
+    /// When it was last asked for, by gateway; IPv4 and IPv6.
+    asked: [HashMap<Gateway, Instant>; 2],
     /// To be looked at.
     waiting: BTreeSet<Gateway>,
-    /// IPv4 and IPv6.
+    /// For which there was no room, IPv4 and IPv6.
+    crowded: [BTreeSet<Gateway>; 2],
+    /// How many there may be, IPv4 and IPv6, and when that was read.
     limits: [usize; 2],
+    limits_read: Instant,
     tokens: u32,
     refilled: Instant,
-    complained: bool,
 }
 
 impl Resolver {
     pub(crate) fn open() -> Result<Self, KernelError> {
-        let limit = |version: &str| {
-            let key = format!("/proc/sys/net/{version}/neigh/default/gc_thresh2");
-            let text = std::fs::read_to_string(key).unwrap_or_default();
-            text.trim().parse().unwrap_or(MOST)
-        };
         Ok(Self {
             socket: Netlink::open(libc::NETLINK_ROUTE, 0, 1 << 16, "neighbours")?,
-            asked: HashMap::new(),
+            asked: Default::default(),
             waiting: BTreeSet::new(),
-            limits: [limit("ipv4"), limit("ipv6")],
+            crowded: Default::default(),
+            limits: limits(),
+            limits_read: Instant::now(),
             tokens: BURST,
             refilled: Instant::now(),
-            complained: false,
         })
     }
 
@@ -73,19 +87,23 @@ impl Resolver {
     pub(crate) fn follow(&mut self, world: &World, hops: &mut NextHops) -> Vec<Gateway> {
         self.waiting.extend(hops.take_gateways());
         self.listen();
+        self.read_limits();
         if self.waiting.is_empty() {
             return Vec::new();
         }
         self.refill();
         let mut unknown = Vec::new();
-        for gateway in std::mem::take(&mut self.waiting) {
+        while let Some(gateway) = self.waiting.pop_first() {
             let (device, address) = gateway;
             let neighbour = world.neighbours.get(&(address, device));
             if !hops.is_gateway(device, address) {
                 self.release(gateway, neighbour);
             } else if wants(world, device, neighbour) && self.is_due(gateway) {
-                if self.tokens == 0 || self.is_full(address) {
+                if self.is_full(gateway) {
+                    self.put_aside(gateway);
+                } else if self.tokens == 0 {
                     self.waiting.insert(gateway);
+                    break;
                 } else if self.manage(gateway, neighbour) && neighbour.is_none() {
                     unknown.push(gateway);
                 }
@@ -100,24 +118,41 @@ impl Resolver {
     }
 
     fn is_due(&self, gateway: Gateway) -> bool {
-        self.asked
-            .get(&gateway)
-            .is_none_or(|at| at.elapsed() >= AGAIN)
+        let asked = &self.asked[family(gateway)];
+        asked.get(&gateway).is_none_or(|at| at.elapsed() >= AGAIN)
     }
 
-    fn is_full(&mut self, address: IpAddr) -> bool {
-        let same = |other: &&Gateway| other.1.is_ipv4() == address.is_ipv4();
-        let limit = self.limits[usize::from(address.is_ipv6())];
-        let full = self.asked.len() >= limit && self.asked.keys().filter(same).count() >= limit;
-        if full && !self.complained {
-            self.complained = true;
+    fn is_full(&self, gateway: Gateway) -> bool {
+        let (asked, limit) = (&self.asked[family(gateway)], self.limits[family(gateway)]);
+        asked.len() >= limit && !asked.contains_key(&gateway)
+    }
+
+    /// Leaves a gateway until there is room.
+    fn put_aside(&mut self, gateway: Gateway) {
+        let family = family(gateway);
+        if self.crowded[family].is_empty() {
             log::warn!(
-                "more than {limit} gateways: the others are resolved by the first packet; raise \
+                "more than {} gateways: the others are resolved by the first packet; raise \
                  net.{}.neigh.default.gc_thresh2",
-                if address.is_ipv4() { "ipv4" } else { "ipv6" }
+                self.limits[family],
+                VERSIONS[family]
             );
         }
-        full
+        self.crowded[family].insert(gateway);
+    }
+
+    /// Looks whether the kernel likes to have more neighbours by now.
+    fn read_limits(&mut self) {
+        let crowded = self.crowded.iter().any(|crowded| !crowded.is_empty());
+        if !crowded || self.limits_read.elapsed() < AGAIN {
+            return;
+        }
+        (self.limits, self.limits_read) = (limits(), Instant::now());
+        for family in [0, 1] {
+            if self.asked[family].len() < self.limits[family] {
+                self.waiting.append(&mut self.crowded[family]);
+            }
+        }
     }
 
     fn manage(&mut self, gateway: Gateway, neighbour: Option<&Neighbour>) -> bool {
@@ -131,13 +166,17 @@ impl Resolver {
             .attribute(NDA_FLAGS_EXT, &NTF_EXT_MANAGED.to_ne_bytes())
             .attribute(NDA_PROTOCOL, &[PROTOCOL]);
         self.tokens -= 1;
-        self.asked.insert(gateway, Instant::now());
+        self.asked[family(gateway)].insert(gateway, Instant::now());
         self.send(exclusive as u16, &body)
     }
 
     /// Lets the kernel forget a gateway when it likes.
     fn release(&mut self, gateway: Gateway, neighbour: Option<&Neighbour>) {
-        self.asked.remove(&gateway);
+        let family = family(gateway);
+        self.crowded[family].remove(&gateway);
+        if self.asked[family].remove(&gateway).is_some() {
+            self.waiting.extend(self.crowded[family].pop_first());
+        }
         if neighbour.is_some_and(|n| n.managed && n.protocol == PROTOCOL) {
             self.send(0, &message(gateway, NTF_USE));
         }

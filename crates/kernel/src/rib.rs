@@ -25,6 +25,8 @@ pub(crate) trait Prefix: Copy + Eq + Hash + Ord + fmt::Display + 'static {
     fn fib_load(fib: &mut FibWriter, all: &[(Self, NextHopId)]) -> Result<Vec<Self>, FibError>;
     fn fib_remove(self, fib: &mut FibWriter);
     fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)>;
+    /// Some prefixes, about `count`, and where the next ones begin.
+    fn fib_part(fib: &FibWriter, from: usize, count: usize) -> (Vec<Self>, Option<usize>);
 
     /// First and last address.
     fn range(self) -> (u128, u128) {
@@ -94,6 +96,10 @@ impl Prefix for Prefix4 {
     fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)> {
         fib.iter4()
     }
+    fn fib_part(fib: &FibWriter, from: usize, count: usize) -> (Vec<Self>, Option<usize>) {
+        let (found, next) = fib.part4(from, count);
+        (found.into_iter().map(|(prefix, _)| prefix).collect(), next)
+    }
 }
 
 impl Prefix for Prefix6 {
@@ -127,10 +133,14 @@ impl Prefix for Prefix6 {
     fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)> {
         fib.iter6()
     }
+    fn fib_part(fib: &FibWriter, from: usize, count: usize) -> (Vec<Self>, Option<usize>) {
+        let (found, next) = fib.part6(from, count);
+        (found.into_iter().map(|(prefix, _)| prefix).collect(), next)
+    }
 }
 
 /// The tables of the default rules, in the order Linux asks them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Table {
     Local,
     Main,
@@ -157,6 +167,9 @@ impl Table {
     }
 }
 
+/// Table, TOS, whether for some sources only, metric.
+pub(crate) type Key = (Table, u8, bool, u32);
+
 /// One route of a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
@@ -171,7 +184,7 @@ pub(crate) struct Route {
 
 impl Route {
     /// Routes with equal keys stand for the same slot of the kernel's table.
-    pub(crate) fn key(&self) -> (Table, u8, bool, u32) {
+    pub(crate) fn key(&self) -> Key {
         (self.table, self.tos, self.source_specific, self.metric)
     }
 
@@ -207,9 +220,20 @@ impl Routes {
     }
 }
 
+/// Parts that a table of routes is kept in.
+pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
+const SHARD_BITS: u32 = 10;
+
+/// A number of so many bits for an address, the same for all prefixes that begin with it.
+pub(crate) fn spread(address: u128, bits: u32) -> usize {
+    let folded = (address ^ address >> 64) as u64;
+    (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
+}
+
 /// All routes of a family.
 pub(crate) struct Rib<P> {
-    routes: HashMap<P, Routes>,
+    /// In parts, so that a walk can be made in steps.
+    shards: Vec<HashMap<P, Routes>>,
     count: usize,
     /// Prefixes by length, so that a search asks only for lengths there are.
     lengths: [u32; 129],
@@ -220,10 +244,14 @@ pub(crate) struct Rib<P> {
     in_default: BTreeSet<P>,
 }
 
+fn shard<P: Prefix>(prefix: P) -> usize {
+    spread(prefix.parts().0, SHARD_BITS)
+}
+
 impl<P: Prefix> Rib<P> {
     pub(crate) fn new() -> Self {
         Self {
-            routes: HashMap::new(),
+            shards: (0..SHARDS).map(|_| HashMap::new()).collect(),
             count: 0,
             lengths: [0; 129],
             wide_local: BTreeSet::new(),
@@ -237,12 +265,22 @@ impl<P: Prefix> Rib<P> {
     }
 
     pub(crate) fn get(&self, prefix: P) -> &[Route] {
-        self.routes.get(&prefix).map_or(&[], Routes::as_slice)
+        self.find(prefix).map_or(&[], Routes::as_slice)
+    }
+
+    fn find(&self, prefix: P) -> Option<&Routes> {
+        self.shards[shard(prefix)].get(&prefix)
+    }
+
+    /// The prefixes of a part.
+    pub(crate) fn part(&self, shard: usize) -> impl ExactSizeIterator<Item = P> {
+        self.shards[shard].keys().copied()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (P, &[Route])> {
-        self.routes
+        self.shards
             .iter()
+            .flatten()
             .map(|(&prefix, routes)| (prefix, routes.as_slice()))
     }
 
@@ -263,12 +301,12 @@ impl<P: Prefix> Rib<P> {
         self.count += routes.len();
         let old = match Routes::from_vec(routes) {
             Some(new) => {
-                let old = self.routes.insert(prefix, new);
+                let old = self.shards[shard(prefix)].insert(prefix, new);
                 self.lengths[len] += u32::from(old.is_none());
                 old
             }
             None => {
-                let old = self.routes.remove(&prefix);
+                let old = self.shards[shard(prefix)].remove(&prefix);
                 self.lengths[len] -= u32::from(old.is_some());
                 old
             }
@@ -283,9 +321,7 @@ impl<P: Prefix> Rib<P> {
             .filter(|&len| self.lengths[usize::from(len)] > 0);
         lengths.filter_map(move |len| {
             let prefix = P::masked(address, len);
-            self.routes
-                .get(&prefix)
-                .map(|routes| (prefix, routes.as_slice()))
+            self.find(prefix).map(|routes| (prefix, routes.as_slice()))
         })
     }
 

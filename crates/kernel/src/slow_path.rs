@@ -21,13 +21,15 @@ const LONG_WAIT: Duration = Duration::from_millis(1);
 /// Packets of a port in one batch from which on their destinations are noted.
 const MUCH: usize = 32;
 
-/// What the slow path did, in packets.
+/// What the slow path did, in packets unless named otherwise.
 #[derive(Debug, Default)]
 pub struct SlowPathCounters {
     /// Handed to Linux.
     pub injected: AtomicU64,
     /// Refused by the kernel, or too long for it.
     pub failed: AtomicU64,
+    /// Times round the loop.
+    pub loops: AtomicU64,
 }
 
 /// How packets of one port get to Linux.
@@ -92,6 +94,7 @@ impl SlowPath {
         let mut batch = Vec::with_capacity(BATCH);
         let mut wait = SHORT_WAIT;
         loop {
+            self.counters.loops.fetch_add(1, Relaxed);
             batch.extend(std::iter::from_fn(|| self.punts.pop()).take(BATCH));
             if !batch.is_empty() {
                 self.hand_over(&mut injector, &mut batch);

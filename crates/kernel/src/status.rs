@@ -21,10 +21,16 @@ pub struct SyncStatus {
     pub kernel_next_hops: usize,
     /// Next hops in the FIB.
     pub fib_next_hops: usize,
+    /// Ways of routes for which the FIB had no next hop left: their packets go to the kernel.
+    pub next_hops_refused: usize,
     /// Reconciliations since the start.
     pub reconciliations: u64,
     /// The latest reconciliation.
     pub last_reconciliation: Option<Reconciliation>,
+    /// Times a background check has compared the kernel's tables with ours.
+    pub checks: u64,
+    /// Entries that these checks, and those of the FIB, found wrong and mended.
+    pub mended: u64,
     /// Times the kernel dropped events because the socket was full (ENOBUFS).
     pub overflows: u64,
     /// Events since the start.
@@ -48,6 +54,8 @@ pub struct FamilyCounts {
     pub fib_neighbours: usize,
     /// Prefixes the FIB had no room for. More than 0 means: leave the family to the kernel.
     pub refused: usize,
+    /// Hosts on link for which the FIB had no next hop left: their packets go to the kernel.
+    pub hosts_refused: usize,
 }
 
 /// One comparison of the kernel's tables with ours.

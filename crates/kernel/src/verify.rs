@@ -19,6 +19,11 @@ impl Mirror {
         [self.model.v4.refused.len(), self.model.v6.refused.len()]
     }
 
+    /// Ways of routes and hosts on link without a next hop: the FIB has as many as it can have.
+    pub fn without_next_hop(&self) -> usize {
+        self.model.without_next_hop()
+    }
+
     /// Whether IPv4 and IPv6 routes lead to several ways just now.
     pub fn multipath(&self) -> [bool; 2] {
         [false, true].map(|v6| self.model.hops.has_choice(v6))
@@ -52,8 +57,11 @@ impl Mirror {
                 .count(),
             kernel_next_hops: model.world.objects.len(),
             fib_next_hops: self.fib().stats().next_hops,
+            next_hops_refused: model.hops.refused(),
             reconciliations: self.counters.reconciliations,
             last_reconciliation: self.last.clone(),
+            checks: self.check.count,
+            mended: self.mended,
             overflows: self.counters.overflows,
             events: self.counters.events,
             events_per_second: self.counters.events_per_second,
@@ -99,6 +107,7 @@ fn counts<P: Prefix>(family: &Family<P>, fib_prefixes: usize) -> FamilyCounts {
         fib_prefixes,
         fib_neighbours: family.hosts.len(),
         refused: family.refused.len(),
+        hosts_refused: family.without_hop.len(),
     }
 }
 

@@ -138,9 +138,13 @@ impl World {
         }
     }
 
-    /// Whether a target leads (also) through a device, or goes away with it.
-    pub(crate) fn goes_through(&self, target: &Target, device: u32) -> bool {
-        self.ways(target).iter().any(|hop| hop.device == device)
+    /// Whether a target leads (also) through one of these devices, or goes away with it.
+    pub(crate) fn goes_through(&self, target: &Target, devices: &BTreeSet<u32>) -> bool {
+        let through = |hop: &Hop| devices.contains(&hop.device);
+        match target.object {
+            None => target.hops.iter().any(through), // without a copy of them
+            Some(_) => self.ways(target).iter().any(through),
+        }
     }
 
     /// Whether the kernel would use a route with this target: a unicast route needs a living way.

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use bora_fib::{NextHop, PortId, PuntReason};
+use bora_fib::{FibConfig, NextHop, PortId, PuntReason};
 use bora_kernel::MirrorConfig;
-use common::{Router, known, ports, run, with_config, with_router};
+use common::{Router, known, ports, run, with_config, with_fib, with_router};
 
 fn is_punt(router: &Router, address: &str, wanted: PuntReason) -> bool {
     let found = router.look_up(address.parse().unwrap());
@@ -46,6 +46,54 @@ fn burst(count: u32, verb: &str) {
         format!("route {verb} 20.{high}.{low}.0/24 via 10.0.0.2\n")
     };
     batch(&(0..count).map(line).collect::<String>());
+}
+
+/// Hosts and gateways beyond the FIB's next hops are left to the kernel, and find theirs when others go.
+#[test]
+fn next_hops_run_out_and_come_back() {
+    let fib = FibConfig {
+        max_next_hops: 30,
+        ..FibConfig::default()
+    };
+    with_fib(MirrorConfig::default(), fib, |router| {
+        let neighbours = |verb: &str, options: &str, count: u32| {
+            let line = |n: u32| format!("neigh {verb} 10.0.0.{} dev r0{options}\n", n + 10);
+            batch(&(0..count).map(line).collect::<String>());
+        };
+        neighbours("add", " lladdr 02:bb:00:00:00:77 nud permanent", 60);
+        router.poll_until("all hosts have next hops", |status| {
+            status.v4.hosts_refused > 20
+        });
+        for n in 0..20 {
+            run(&format!("ip route add 10.3.{n}.0/24 via 10.0.0.{}", n + 80));
+        }
+        run("ip route add 10.4.0.0/16 nexthop via 10.0.0.99 nexthop via 10.0.1.99");
+        let status = router.poll_until("all routes have next hops", |status| {
+            status.next_hops_refused == 21
+        });
+        assert!(!status.in_sync && status.fib_next_hops == 30, "{status:?}");
+        assert!(is_punt(router, "10.0.0.69", PuntReason::Unsupported));
+        assert!(is_punt(router, "10.3.19.1", PuntReason::Unsupported));
+        assert!(is_punt(router, "10.4.0.1", PuntReason::Unsupported));
+        // what is there is right, and follows
+        assert_eq!(port(router, "10.0.0.10"), Some(PortId(0)));
+        neighbours("del", "", 58);
+        run("ip route del 10.3.0.0/24");
+        for n in 4..20 {
+            run(&format!("ip route del 10.3.{n}.0/24"));
+        }
+        let status = router.poll_until("next hops come back", |status| status.in_sync);
+        assert_eq!((status.v4.hosts_refused, status.next_hops_refused), (0, 0));
+        assert_eq!(port(router, "10.0.0.69"), Some(PortId(0)));
+        for address in ["10.3.1.1", "10.3.3.1", "10.4.0.1"] {
+            let to_unknown = |way| matches!(way, NextHop::Punt { port: Some(_), .. });
+            assert!(
+                router.ways(address).into_iter().all(to_unknown),
+                "{address}"
+            );
+        }
+        router.agree();
+    });
 }
 
 #[test]
@@ -308,7 +356,10 @@ fn mtu_ports_and_new_links() {
 
 #[test]
 fn overflow_recovers() {
-    let config = MirrorConfig { event_buffer: 4096 };
+    let config = MirrorConfig {
+        event_buffer: 4096,
+        ..MirrorConfig::default()
+    };
     with_config(config, |router| {
         burst(3000, "add");
         router.settle();

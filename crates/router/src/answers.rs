@@ -334,6 +334,8 @@ impl Router {
             ipv4: family(stats.prefixes4, &stats.ipv4, 0),
             ipv6: family(stats.prefixes6, &stats.ipv6, 1),
             next_hops: stats.next_hops,
+            next_hop_bytes: stats.next_hop_bytes,
+            max_next_hops: self.config.fib.max_next_hops as usize,
             retired: stats.retired,
             behind: stats.epoch - stats.passed,
             last_reclaim_seconds: self.fib_pulse.last_reclaim(),
@@ -420,6 +422,14 @@ impl Router {
                      to Linux"
                 ));
             }
+        }
+        let without = self.mirror.without_next_hop();
+        if without > 0 {
+            let most = self.mirror.fib().stats().next_hops;
+            lines.push(format!(
+                "{without} hosts and ways of routes found no next hop in the FIB, which has {most}; the \
+                 engine leaves them to Linux"
+            ));
         }
         lines.extend(self.told.lacks().cloned());
         for (family, hash) in [("IPv4", &self.hash.0), ("IPv6", &self.hash.1)] {

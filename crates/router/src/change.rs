@@ -162,7 +162,7 @@ impl Router {
         let (hash, classifier) = (self.hash, &self.rules.classifier);
         let replaced = engine.replace_workers(&self.config, hash, classifier);
         if let Some(keeper) = &self.keeper {
-            keeper.watch(engine.running());
+            keeper.watch(engine.watched());
         }
         replaced
     }

@@ -236,6 +236,10 @@ pub struct FibReport {
     pub ipv6: FibFamilyReport,
     /// Next-hop objects.
     pub next_hops: usize,
+    /// What they take.
+    pub next_hop_bytes: usize,
+    /// Most there can be.
+    pub max_next_hops: usize,
     /// Objects that some worker may still look at, waiting to be freed.
     pub retired: usize,
     /// Changes that the slowest worker has yet to pass.

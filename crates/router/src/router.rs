@@ -167,10 +167,10 @@ impl Router {
                     Engine::start(&mut ports, opening, &mut program, &fib, &config, rest)
                 })
                 .transpose()?;
-            let counters = engine.as_ref().map(Engine::running).unwrap_or_default();
-            Ok::<_, anyhow::Error>((engine, counters, rules, hooks))
+            let watched = engine.as_ref().map(Engine::watched).unwrap_or_default();
+            Ok::<_, anyhow::Error>((engine, watched, rules, hooks))
         })();
-        let (engine, counters, rules, hooks) = match started {
+        let (engine, watched, rules, hooks) = match started {
             Ok(parts) => parts,
             Err(error) => {
                 let new = ports.into_iter().zip(fresh).filter(|(_, new)| *new);
@@ -204,7 +204,7 @@ impl Router {
         router.tell_addresses();
         router.tell_mtus();
         router.update_hash();
-        router.keeper = Some(Keeper::start(lease, counters)?);
+        router.keeper = Some(Keeper::start(lease, watched)?);
         for twin in router.ports.iter().filter_map(Port::twin) {
             twin.keep(&router.place)?;
         }

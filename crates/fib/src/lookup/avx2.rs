@@ -45,7 +45,7 @@ pub(super) fn lookup4(cpu: Available, tree: &Tree, keys: &[u32], out: &mut [Next
     }
 }
 
-/// Gives a bit for each key that has a node behind its first.
+/// Gives a bit for each key whose first node only says where its word is.
 ///
 /// # Safety
 /// Needs AVX2; `view` must be that of a tree the caller may read.
@@ -97,9 +97,13 @@ unsafe fn step4(view: View, keys: &[u32; STEP4], out: &mut [NextHopId; STEP4]) -
         // which are 2 octets each behind 8 of bitmap; a page follows the last node.
         let leaf =
             unsafe { _mm256_mask_i32gather_epi32::<2>(word[group], nodes, entry, word[group]) };
-        let leaf = _mm256_and_si256(leaf, _mm256_set1_epi32(0xffff));
-        let child = _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_slli_epi32::<16>(leaf)));
-        deeper |= (child as u64) << (8 * group);
+        // leaves of the root are whole words
+        let inner = _mm256_srai_epi32::<31>(word[group]);
+        let other_half = _mm256_and_si256(inner, _mm256_set1_epi32(!0xffff));
+        let leaf = _mm256_andnot_si256(other_half, leaf);
+        let far = _mm256_slli_epi32::<16>(_mm256_and_si256(inner, leaf));
+        let far = _mm256_movemask_ps(_mm256_castsi256_ps(far));
+        deeper |= (far as u64) << (8 * group);
         let none = _mm256_cmpeq_epi32(leaf, zero);
         let id = _mm256_sub_epi32(leaf, _mm256_set1_epi32(1));
         let id = _mm256_blendv_epi8(id, _mm256_set1_epi32(view.inherit), none);

@@ -57,11 +57,11 @@ pub(super) fn lookup4(cpu: Available, tree: &Tree, keys: &[u32], out: &mut [Next
     }
 }
 
-/// Loads of DIR-24-8 entries, 2 octets for each /24; gives whether one of them is `child`.
+/// Loads of DIR-24-8 entries, 2 octets for each /24; gives whether one of them is `far`.
 pub(super) fn dir24(
     _: Available,
     entries: &[AtomicU16],
-    (inherit, child): (u32, u16),
+    (inherit, far): (u32, u16),
     keys: &[u32],
     out: &mut [NextHopId],
 ) -> bool {
@@ -72,12 +72,12 @@ pub(super) fn dir24(
     for (keys, out) in keys.chunks(16).zip(out.chunks_mut(16)) {
         // SAFETY: `Available` says that the CPU has the features; there is an entry for each of
         // the 2^24 indices and one behind; the chunks are equally long.
-        found |= unsafe { step24(entries.as_ptr().cast(), (inherit, child), keys, out) };
+        found |= unsafe { step24(entries.as_ptr().cast(), (inherit, far), keys, out) };
     }
     found != 0
 }
 
-/// Looks up at most 16 keys; gives the lanes that found `child`.
+/// Looks up at most 16 keys; gives the lanes that found `far`.
 ///
 /// # Safety
 /// Needs the features of [`Available`], 2^24 + 1 entries, and `keys` as long as `out`.
@@ -85,7 +85,7 @@ pub(super) fn dir24(
 #[inline]
 unsafe fn step24(
     entries: *const i32,
-    (inherit, child): (u32, u16),
+    (inherit, far): (u32, u16),
     keys: &[u32],
     out: &mut [NextHopId],
 ) -> u16 {
@@ -99,7 +99,7 @@ unsafe fn step24(
         let leaf = _mm512_and_si512(leaf, _mm512_set1_epi32(0xffff));
         let id = next_hop(leaf, inherit as i32);
         _mm512_mask_storeu_epi32(out.as_mut_ptr().cast(), live, id);
-        _mm512_cmpeq_epi32_mask(leaf, _mm512_set1_epi32(child.into()))
+        _mm512_cmpeq_epi32_mask(leaf, _mm512_set1_epi32(far.into()))
     }
 }
 
@@ -119,7 +119,8 @@ fn lanes(len: usize, group: usize, size: usize) -> u32 {
     ((1u64 << count) - 1) as u32
 }
 
-/// Looks up at most `16 * GROUPS` keys; gives a bit for each key that has a node behind its first.
+/// Looks up at most `16 * GROUPS` keys; gives a bit for each key whose first node only says where
+/// its word is.
 ///
 /// # Safety
 /// Needs the features of [`Available`], and `keys` as long as `out`.
@@ -176,9 +177,11 @@ unsafe fn step4<const GROUPS: usize>(view: View, keys: &[u32], out: &mut [NextHo
         // which are 2 octets each behind 8 of bitmap; a page follows the last node.
         let leaf =
             unsafe { _mm512_mask_i32gather_epi32::<2>(word[group], inner[group], entry, nodes) };
-        let leaf = _mm512_and_si512(leaf, _mm512_set1_epi32(0xffff));
-        let child = _mm512_test_epi32_mask(leaf, _mm512_set1_epi32(1 << 15));
-        deeper |= u64::from(child) << (16 * group);
+        // leaves of the root are whole words
+        let leaf = _mm512_mask_and_epi32(leaf, inner[group], leaf, _mm512_set1_epi32(0xffff));
+        let far = _mm512_set1_epi32(1 << 15);
+        let far = _mm512_mask_test_epi32_mask(inner[group], leaf, far);
+        deeper |= u64::from(far) << (16 * group);
         let id = next_hop(leaf, view.inherit);
         let live = lanes(keys.len(), group, 16) as u16;
         // SAFETY: only the lanes that have a key are stored, and `out` has a place for each.

@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use crate::FibError;
 use crate::dir24::Dir24;
 use crate::nexthop::NextHopId;
-use crate::node::CHILD;
+use crate::node::FAR;
 use crate::publish::Tree;
 
 /// Instructions for batch look-ups. The results are the same.
@@ -112,13 +112,13 @@ impl Kernel {
         let deeper = match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(cpu) if keys.len() > 1 => {
-                avx512::dir24(cpu, dir24.entries(), (inherit, CHILD), keys, out)
+                avx512::dir24(cpu, dir24.entries(), (inherit, FAR), keys, out)
             }
             _ => scalar::dir24(dir24.entries(), inherit, keys, out),
         };
         if deeper {
-            let child = scalar::id(CHILD.into(), inherit);
-            for (key, out) in keys.iter().zip(out).filter(|(_, out)| **out == child) {
+            let far = scalar::id(FAR.into(), inherit);
+            for (key, out) in keys.iter().zip(out).filter(|(_, out)| **out == far) {
                 scalar::lookup4(tree, std::slice::from_ref(key), std::slice::from_mut(out));
             }
         }

@@ -7,7 +7,7 @@ use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::nexthop::NextHopId;
-use crate::node::{CHILD, NODE, STRIDE, narrow_slot, wide_slot};
+use crate::node::{FAR, NODE, STRIDE, narrow_slot, wide_slot};
 use crate::publish::Tree;
 
 /// Keys of a step.
@@ -50,7 +50,7 @@ pub(super) fn dir24(
     let mut deeper = 0;
     for (&key, out) in keys.iter().zip(&mut *out) {
         let entry = entries[key as usize >> 8].load(Ordering::Acquire);
-        deeper |= entry & CHILD;
+        deeper |= entry & FAR;
         *out = id(entry.into(), inherit);
     }
     deeper != 0

@@ -50,12 +50,14 @@ pub(crate) fn config(simd: Simd) -> FibConfig {
     }
 }
 
-/// A FIB with `ids` next hops.
+/// A FIB with `ids` next hops, every other one with an id as hosts have it.
 pub(crate) fn fib(config: FibConfig, ids: usize) -> (FibWriter, FibHandle, Vec<NextHopId>) {
     let (mut writer, handle) = bora_fib::new(config).unwrap();
-    let ids = (0..ids)
-        .map(|_| writer.add_next_hop(punt()).unwrap())
-        .collect();
+    let ids = (0..ids).map(|number| match number % 2 {
+        0 => writer.add_next_hop(punt()).unwrap(),
+        _ => writer.add_host(punt()).unwrap(),
+    });
+    let ids = ids.collect();
     (writer, handle, ids)
 }
 

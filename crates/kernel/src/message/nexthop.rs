@@ -32,7 +32,7 @@ pub struct NextHopMessage {
 }
 
 /// What a next-hop object is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NextHopObject {
     /// One way out.
     Single {

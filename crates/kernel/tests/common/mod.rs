@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bora_fib::{FibConfig, NextHop, PortId, PuntReason};
-use bora_kernel::{Mirror, MirrorConfig, Port};
+use bora_kernel::{Mirror, MirrorConfig, Port, SyncStatus};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// Longest a test waits for kernel and FIB to agree.
@@ -117,6 +117,14 @@ pub(crate) fn with_router(test: impl FnOnce(&mut Router) + Send + 'static) {
 }
 
 pub(crate) fn with_config(config: MirrorConfig, test: impl FnOnce(&mut Router) + Send + 'static) {
+    with_fib(config, FibConfig::default(), test);
+}
+
+pub(crate) fn with_fib(
+    config: MirrorConfig,
+    fib: FibConfig,
+    test: impl FnOnce(&mut Router) + Send + 'static,
+) {
     if !rustix::process::geteuid().is_root() {
         bora_testing::skip("network namespaces need root");
         return;
@@ -126,7 +134,7 @@ pub(crate) fn with_config(config: MirrorConfig, test: impl FnOnce(&mut Router) +
         let net = Net::new();
         net.enter()();
         net.links();
-        let (fib, _) = bora_fib::new(FibConfig::default()).unwrap();
+        let (fib, _) = bora_fib::new(fib).unwrap();
         let mut mirror = Mirror::open(config, fib).unwrap();
         mirror.set_ports(ports(&mirror, &["r0", "r1"])).unwrap();
         test(&mut Router { net, mirror });
@@ -168,6 +176,23 @@ impl Router {
             let changes = self.mirror.poll(Duration::from_millis(80)).unwrap();
             let still = changes.fib == 0 && self.mirror.status().in_sync;
             quiet = if still { quiet + 1 } else { 0 };
+        }
+    }
+
+    /// Polls until the status is as it should be.
+    pub(crate) fn poll_until(
+        &mut self,
+        what: &str,
+        done: impl Fn(&SyncStatus) -> bool,
+    ) -> SyncStatus {
+        let start = Instant::now();
+        loop {
+            let status = self.mirror.status();
+            if done(&status) {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "{what}: {status:#?}");
+            self.mirror.poll(Duration::from_millis(80)).unwrap();
         }
     }
 

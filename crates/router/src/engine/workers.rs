@@ -21,6 +21,7 @@ use super::live::{LOOK, PATIENCE};
 use super::{COMMANDS, Engine, sockets, spawn};
 use crate::config::{PortConfig, RunConfig};
 use crate::divide::divide;
+use crate::lease::Watched;
 use crate::ports::Port;
 
 /// What all workers use, those to come too.
@@ -158,10 +159,13 @@ impl Engine {
         running.chain([&*self.past])
     }
 
-    /// Counters of the workers that run.
-    pub(crate) fn running(&self) -> Vec<Arc<WorkerCounters>> {
-        let counters = self.workers.iter().map(|worker| worker.counters.clone());
-        counters.collect()
+    /// The threads that must go on.
+    pub(crate) fn watched(&self) -> Vec<Watched> {
+        let workers = self.workers.iter().map(|worker| worker.counters.clone());
+        let workers = workers.enumerate();
+        let workers = workers.map(|(number, counters)| Watched::worker(number, counters));
+        let slow_path = Watched::slow_path(self.slow_path.clone());
+        workers.chain([slow_path]).collect()
     }
 
     /// Whether there is memory for so many workers, and nothing in their way.

@@ -1,0 +1,292 @@
+//! The background check: whether the kernel's tables and ours are still equal.
+//!
+//! Events may be lost and books may be wrong, so now and then a thread of its own reads the kernel's
+//! tables and makes digests of them. The mirror's thread compares these with its own, which it always
+//! has; only if they differ does it read the tables itself.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use bora_fib::{Prefix4, Prefix6};
+
+use crate::digest::{Sums, hash, of_neighbour, of_route, of_target};
+use crate::error::KernelError;
+use crate::message::{
+    self, Address, Frame, Link, Message, NextHopMessage, NextHopObject, RTM_GETNEXTHOP,
+};
+use crate::mirror::Waker;
+use crate::model::Model;
+use crate::rib::{Key, Prefix, Table, number};
+use crate::socket::Netlink;
+
+/// Of the time, a check may take one part of this many.
+const SHARE: u32 = 200;
+
+/// Digests of the kernel's tables; `None` of what changes overtook or could not be read.
+struct Found {
+    routes4: Option<Sums>,
+    routes6: Option<Sums>,
+    neighbours: Option<Sums>,
+    rest: Option<u64>,
+    took: Duration,
+}
+
+/// How far our own tables had changed when a check began.
+struct Marks {
+    routes4: u64,
+    routes6: u64,
+    neighbours: u64,
+    rest: u64,
+}
+
+/// The mirror's side.
+pub(crate) struct Check {
+    orders: Sender<()>,
+    results: Receiver<Found>,
+    begun: Option<Marks>,
+    /// What has come and is still to be compared.
+    found: Option<Found>,
+    interval: Duration,
+    next: Instant,
+    /// Checks so far.
+    pub(crate) count: u64,
+    /// The last one found something: the next reconciliation says how much.
+    pub(crate) suspects: bool,
+}
+
+impl Check {
+    /// Starts the thread, in the network namespace of the one that calls this.
+    pub(crate) fn start(interval: Duration, waker: Waker) -> Result<Self, KernelError> {
+        let what = "tables for the background check";
+        let socket = Netlink::open(libc::NETLINK_ROUTE, 0, 1 << 20, what)?;
+        let (orders, inbox) = channel();
+        let (outbox, results) = channel();
+        std::thread::Builder::new()
+            .name("bora-check".into())
+            .spawn(move || run(socket, &inbox, &outbox, &waker))
+            .map_err(|source| KernelError::Open { what, source })?;
+        Ok(Self {
+            orders,
+            results,
+            begun: None,
+            found: None,
+            interval,
+            next: Instant::now() + interval,
+            count: 0,
+            suspects: false,
+        })
+    }
+
+    /// Has the tables read, if it is time and our own ones are complete.
+    pub(crate) fn begin_if_due(&mut self, model: &Model) {
+        if self.begun.is_none() && Instant::now() >= self.next && model.stale.is_empty() {
+            self.begun = Some(Marks {
+                routes4: model.v4.digest.now(),
+                routes6: model.v6.digest.now(),
+                neighbours: model.neighbours.now(),
+                rest: model.rest_changes,
+            });
+            let _ = self.orders.send(()); // if the thread has ended, no result comes
+        }
+    }
+
+    /// Takes a result in; before the events that it may be older than are read.
+    pub(crate) fn receive(&mut self) {
+        self.found = self.results.try_recv().ok().or(self.found.take());
+    }
+
+    /// Compares a result with our tables, which all events have gone into. Marks what has to be
+    /// compared in full.
+    pub(crate) fn judge(&mut self, model: &mut Model) {
+        let Some((found, marks)) = self.found.take().zip(self.begun.take()) else {
+            return;
+        };
+        self.next = Instant::now() + self.interval.max(found.took * SHARE);
+        if !model.stale.is_empty() {
+            return; // will be compared anyway
+        }
+        self.count += 1;
+        let differs = |of: &Option<Sums>, ours: &crate::digest::Digest, since| {
+            of.as_ref()
+                .is_some_and(|dumped| ours.differs(dumped, since))
+        };
+        let unchanged = model.rest_changes == marks.rest;
+        let rest = found.rest.filter(|_| unchanged);
+        if differs(&found.neighbours, &model.neighbours, marks.neighbours)
+            || rest.is_some_and(|rest| rest != rest_of_model(model))
+        {
+            model.stale.all = true;
+        }
+        model.stale.routes = differs(&found.routes4, &model.v4.digest, marks.routes4)
+            || differs(&found.routes6, &model.v6.digest, marks.routes6);
+        if !model.stale.is_empty() {
+            model.stale.reason = "the background check";
+            self.suspects = true;
+        }
+    }
+}
+
+/// Links, addresses and next-hop objects together.
+fn rest_of_model(model: &Model) -> u64 {
+    let links = model.world.links.values().map(of_link);
+    let addresses = model.world.addresses.iter().map(of_address);
+    let objects = model.world.objects.iter();
+    let objects = objects.map(|(&id, object)| of_object(id, object));
+    links
+        .chain(addresses)
+        .chain(objects)
+        .fold(0, u64::wrapping_add)
+}
+
+/// Without the qdisc, which changes without an event of the link.
+fn of_link(link: &Link) -> u64 {
+    let state = (link.up, link.carrier, link.mtu, link.master);
+    hash(&("link", link.index, &link.name, link.mac, state))
+}
+
+fn of_address(address: &Address) -> u64 {
+    hash(&("address", address.device, address.address, address.len))
+}
+
+fn of_object(id: u32, object: &NextHopObject) -> u64 {
+    hash(&("object", id, object))
+}
+
+fn run(mut socket: Netlink, orders: &Receiver<()>, results: &Sender<Found>, waker: &Waker) {
+    while orders.recv().is_ok() {
+        let start = Instant::now();
+        // links first: what hangs on a link that goes then is gone too
+        let rest = rest(&mut socket);
+        let found = Found {
+            routes4: routes::<Prefix4>(&mut socket),
+            routes6: routes::<Prefix6>(&mut socket),
+            neighbours: neighbours(&mut socket),
+            rest,
+            took: start.elapsed(),
+        };
+        if results.send(found).is_err() {
+            return;
+        }
+        waker.wake();
+    }
+}
+
+/// Reads a table; `None` if that did not come out whole.
+fn dump<S: Default>(
+    socket: &mut Netlink,
+    kind: u16,
+    request: &[u8],
+    mut each: impl FnMut(&mut S, Message),
+) -> Option<S> {
+    let mut state = S::default();
+    let restart = |state: &mut S| *state = S::default();
+    let each = |state: &mut S, frame: Frame<'_>| {
+        if let Ok(message) = message::decode(&frame) {
+            each(state, message);
+        }
+    };
+    match socket.dump(kind, request, &mut state, restart, each) {
+        Ok(whole) => whole.then_some(state),
+        // no such tables
+        Err(KernelError::Dump { source, .. })
+            if source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
+        {
+            Some(S::default())
+        }
+        Err(error) => {
+            log::debug!("{error}");
+            None
+        }
+    }
+}
+
+fn rest(socket: &mut Netlink) -> Option<u64> {
+    let add = |sum: &mut u64, hash: u64| *sum = sum.wrapping_add(hash);
+    let links = dump(socket, libc::RTM_GETLINK, &[0; 16], |sum, message| {
+        if let Message::Link(link, false) = message {
+            add(sum, of_link(&link));
+        }
+    })?;
+    // some are shown twice
+    let addresses: BTreeSet<Address> = dump(
+        socket,
+        libc::RTM_GETADDR,
+        &[0; 8],
+        |found: &mut BTreeSet<_>, message| {
+            if let Message::Address(address, false) = message {
+                found.insert(address);
+            }
+        },
+    )?;
+    let objects = dump(socket, RTM_GETNEXTHOP, &[0; 8], |sum, message| {
+        if let Message::NextHop(NextHopMessage { id, object }, false) = message {
+            add(sum, of_object(id, &object));
+        }
+    })?;
+    let addresses = addresses.iter().map(of_address);
+    Some(
+        addresses
+            .fold(links, u64::wrapping_add)
+            .wrapping_add(objects),
+    )
+}
+
+fn neighbours(socket: &mut Netlink) -> Option<Sums> {
+    dump(
+        socket,
+        libc::RTM_GETNEIGH,
+        &[0; 12],
+        |sums: &mut Sums, message| {
+            if let Message::Neighbour(neighbour, false) = message {
+                let (address, hash) = of_neighbour(&neighbour);
+                sums.add(address, hash);
+            }
+        },
+    )
+}
+
+/// Routes as they come: those of a prefix in a table one after the other.
+struct Routes<P> {
+    sums: Sums,
+    last: Option<(P, Table)>,
+    /// Keys of the routes of `last` so far.
+    keys: Vec<Key>,
+}
+
+impl<P> Default for Routes<P> {
+    fn default() -> Self {
+        Self {
+            sums: Sums::default(),
+            last: None,
+            keys: Vec::new(),
+        }
+    }
+}
+
+fn routes<P: Prefix>(socket: &mut Netlink) -> Option<Sums> {
+    let family = if P::V6 { libc::AF_INET6 } else { libc::AF_INET };
+    let mut request = [0; 12];
+    request[0] = family as u8;
+    let each = |found: &mut Routes<P>, message: Message| {
+        let Message::Route(route, false) = message else {
+            return;
+        };
+        let Some(table) = Table::from_number(route.table, P::V6).filter(|_| route.expires >= 0)
+        else {
+            return;
+        };
+        let prefix = P::masked(number(route.address), route.len);
+        if found.last != Some((prefix, table)) {
+            (found.last, found.keys) = (Some((prefix, table)), Vec::new());
+        }
+        let key = (table, route.tos, route.source_specific, route.metric);
+        let index = found.keys.iter().filter(|&&other| other == key).count();
+        found.keys.push(key);
+        let target = of_target(&route.target);
+        let hash = of_route(prefix, key, route.protocol, target, index);
+        found.sums.add(prefix.parts().0, hash);
+    };
+    let found: Routes<P> = dump(socket, libc::RTM_GETROUTE, &request, each)?;
+    Some(found.sums)
+}

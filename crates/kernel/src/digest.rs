@@ -1,0 +1,146 @@
+//! Digests of tables: equal tables have equal digests, in whatever order they are read.
+//!
+//! A table's entries are spread over buckets, each of which holds the sum of its entries' hashes and
+//! when it last changed. What a dump brings can so be compared while events change other buckets.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+
+use crate::message::{Neighbour, Target};
+use crate::rib::{Key, Prefix, Route, number, spread};
+
+const BITS: u32 = 12;
+
+/// The same for equal things, in this process.
+pub(crate) fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Sums of hashes by bucket.
+#[derive(Clone, Debug)]
+pub(crate) struct Sums(Vec<u64>);
+
+impl Default for Sums {
+    fn default() -> Self {
+        Self(vec![0; 1 << BITS])
+    }
+}
+
+impl Sums {
+    /// Adds an entry of this address.
+    pub(crate) fn add(&mut self, address: u128, hash: u64) {
+        let sum = &mut self.0[spread(address, BITS)];
+        *sum = sum.wrapping_add(hash);
+    }
+}
+
+/// The digest of a table that changes.
+#[derive(Debug, Default)]
+pub(crate) struct Digest {
+    sums: Sums,
+    /// When each bucket last changed, in changes of the table.
+    changed: Vec<u64>,
+    changes: u64,
+}
+
+impl Digest {
+    /// Replaces what an address adds to the digest.
+    pub(crate) fn replace(&mut self, address: u128, old: u64, new: u64) {
+        if self.changed.is_empty() {
+            self.changed = vec![0; 1 << BITS];
+        }
+        self.changes += 1;
+        self.changed[spread(address, BITS)] = self.changes;
+        self.sums.add(address, new.wrapping_sub(old));
+    }
+
+    /// Now, for [`Self::differs`].
+    pub(crate) fn now(&self) -> u64 {
+        self.changes
+    }
+
+    /// Whether a dump that began at `since` or later shows something else, leaving out what has
+    /// changed meanwhile.
+    pub(crate) fn differs(&self, dumped: &Sums, since: u64) -> bool {
+        let pairs = self.sums.0.iter().zip(&dumped.0);
+        let changed = self.changed.iter().copied().chain(std::iter::repeat(0));
+        pairs
+            .zip(changed)
+            .any(|((ours, dumped), changed)| ours != dumped && changed <= since)
+    }
+}
+
+/// What a route adds: it is the `index`th of those of its prefix with the same key.
+pub(crate) fn of_route<P: Prefix>(
+    prefix: P,
+    key: Key,
+    protocol: u8,
+    target: u64,
+    index: usize,
+) -> u64 {
+    hash(&(prefix, key, protocol, target, index))
+}
+
+/// What a prefix's routes add together, each with the hash of its target.
+pub(crate) fn of_routes<P: Prefix>(
+    prefix: P,
+    routes: &[Route],
+    target: impl Fn(&Route) -> u64,
+) -> u64 {
+    let before = |at: usize| {
+        let key = routes[at].key();
+        routes[..at]
+            .iter()
+            .filter(|other| other.key() == key)
+            .count()
+    };
+    let each = routes.iter().enumerate();
+    let each = each.map(|(at, route)| {
+        of_route(
+            prefix,
+            route.key(),
+            route.protocol,
+            target(route),
+            before(at),
+        )
+    });
+    each.fold(0, u64::wrapping_add)
+}
+
+/// The hash of a target, for the above.
+pub(crate) fn of_target(target: &Target) -> u64 {
+    hash(target)
+}
+
+/// The address by which a neighbour has its bucket, and what it adds: nothing while it is of no use.
+pub(crate) fn of_neighbour(neighbour: &Neighbour) -> (u128, u64) {
+    let (device, address): (u32, IpAddr) = (neighbour.device, neighbour.address);
+    let hash = neighbour.usable().map(|mac| hash(&(device, address, mac)));
+    (number(address), hash.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_show_unless_they_are_newer() {
+        let (mut table, mut dumped) = (Digest::default(), Sums::default());
+        assert!(!table.differs(&dumped, 0));
+        for address in 0..100 {
+            table.replace(address, 0, hash(&address));
+            dumped.add(99 - address, hash(&(99 - address)));
+        }
+        let since = table.now();
+        assert!(!table.differs(&dumped, since));
+        table.replace(7, hash(&7u128), 0);
+        assert!(!table.differs(&dumped, since), "newer than the dump");
+        assert!(table.differs(&dumped, table.now()));
+        table.replace(7, 0, hash(&7u128));
+        assert!(!table.differs(&dumped, table.now()));
+        dumped.add(7, 1);
+        assert!(table.differs(&dumped, table.now()));
+    }
+}

@@ -1,0 +1,220 @@
+//! What a mirror does with its own books, which its callers cannot see.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::process::Command;
+
+use bora_fib::{FibConfig, NextHop, PortId, Prefix4};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::*;
+use crate::rib::Prefix;
+
+fn poll_until(mirror: &mut Mirror, what: &str, done: impl Fn(&Mirror) -> bool) {
+    let start = Instant::now();
+    while !done(mirror) {
+        assert!(
+            start.elapsed() < Duration::from_secs(15),
+            "{what}: {:#?}",
+            mirror.status()
+        );
+        mirror.poll(Duration::from_millis(20)).unwrap();
+    }
+}
+
+#[test]
+fn a_dump_that_fails_is_repeated() {
+    let (fib, _readers) = bora_fib::new(bora_fib::FibConfig::default()).unwrap();
+    let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
+    let mut deaf = crate::socket::deaf();
+    std::mem::swap(&mut deaf, &mut mirror.loader.socket);
+    mirror.model.stale.all = true;
+    mirror.model.stale.reason = "a test";
+    let failed = |mirror: &Mirror| {
+        mirror
+            .last
+            .as_ref()
+            .is_some_and(|last| last.failure.is_some())
+    };
+    poll_until(&mut mirror, "the dump did not fail", failed);
+    assert!(!mirror.status().in_sync && mirror.model.stale.all);
+    std::mem::swap(&mut deaf, &mut mirror.loader.socket);
+    poll_until(&mut mirror, "not repeated", |mirror| {
+        mirror.status().in_sync
+    });
+    assert!(!failed(&mirror));
+}
+
+/// Runs a test on a thread in a network namespace of its own, after these `ip` commands. Skipped,
+/// saying so, where it is not permitted.
+fn in_namespace(commands: &str, test: impl FnOnce() + Send + 'static) {
+    if !rustix::process::geteuid().is_root() {
+        bora_testing::skip("network namespaces need root");
+        return;
+    }
+    let ip = |words: &str| {
+        let done = Command::new("ip").args(words.split_whitespace()).output();
+        let done = done.unwrap();
+        let error = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "`ip {words}`: {error}");
+    };
+    let name = format!("bm{}", std::process::id());
+    ip(&format!("netns add {name}"));
+    for command in commands.lines().map(str::trim) {
+        ip(&format!("-n {name} {command}"));
+    }
+    let namespace = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
+    let ended = std::thread::spawn(move || {
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
+        test();
+    })
+    .join();
+    ip(&format!("netns del {name}"));
+    if let Err(panic) = ended {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+const NETWORK: &str = "link set lo up
+    link add r0 type veth peer name p0
+    addr add 10.0.0.1/24 dev r0
+    addr add 2001:db8::1/64 dev r0 nodad
+    link set p0 up
+    link set r0 up
+    neigh add 10.0.0.2 lladdr 02:bb:00:00:00:02 dev r0 nud permanent
+    neigh add 10.0.0.3 lladdr 02:bb:00:00:00:03 dev r0 nud permanent
+    neigh add 2001:db8::2 lladdr 02:bb:00:00:00:02 dev r0 nud permanent
+    nexthop add id 7 via 10.0.0.3 dev r0
+    nexthop add id 8 group 7
+    route add 10.1.0.0/16 via 10.0.0.2
+    route add 10.1.0.0/16 via 10.0.0.3 metric 9
+    route add 10.2.0.0/16 nhid 8
+    route add 10.3.0.0/16 nexthop via 10.0.0.2 nexthop via 10.0.0.3 weight 3
+    route add 10.4.0.0/16 tos 8 via 10.0.0.2
+    route add 10.4.0.0/16 via 10.0.0.3
+    route append 10.4.0.0/16 via 10.0.0.2
+    route add blackhole 10.5.0.0/16
+    route add 2001:db8:1::/48 via 2001:db8::2
+    route append 2001:db8:1::/48 dev r0
+    route add 2001:db8:2::/48 via 2001:db8::2 expires 3600";
+
+/// What may go wrong in the books, and in the FIB.
+fn faults() -> Vec<(&'static str, fn(&mut Mirror))> {
+    vec![
+        ("a route that got lost", |mirror| {
+            let Model { v4, hops, .. } = &mut mirror.model;
+            assert!(v4.set(hops, "10.1.0.0/16".parse().unwrap(), vec![]));
+        }),
+        ("a route too many", |mirror| {
+            let Model { v4, hops, .. } = &mut mirror.model;
+            let routes = v4.rib.get("10.1.0.0/16".parse().unwrap()).to_vec();
+            assert!(v4.set(hops, "10.77.0.0/16".parse().unwrap(), routes));
+        }),
+        ("routes in another order", |mirror| {
+            let Model { v4, hops, .. } = &mut mirror.model;
+            let prefix = "10.4.0.0/16".parse().unwrap();
+            let mut routes = v4.rib.get(prefix).to_vec();
+            routes.swap(1, 2);
+            assert!(v4.set(hops, prefix, routes));
+        }),
+        ("an IPv6 route that got lost", |mirror| {
+            let Model { v6, hops, .. } = &mut mirror.model;
+            assert!(v6.set(hops, "2001:db8:1::/48".parse().unwrap(), vec![]));
+        }),
+        ("a neighbour that got lost", |mirror| {
+            let key = ("10.0.0.2".parse().unwrap(), device(mirror));
+            let mut gone = mirror.model.world.neighbours[&key];
+            gone.mac = None;
+            mirror.model.apply(message::Message::Neighbour(gone, true));
+        }),
+        ("a neighbour elsewhere", |mirror| {
+            let key = ("10.0.0.2".parse().unwrap(), device(mirror));
+            let mut other = mirror.model.world.neighbours[&key];
+            other.mac = Some([2, 0, 0, 0, 0, 99]);
+            mirror
+                .model
+                .apply(message::Message::Neighbour(other, false));
+        }),
+        ("a link with another MTU", |mirror| {
+            let device = device(mirror);
+            mirror.model.world.links.get_mut(&device).unwrap().mtu = 999;
+        }),
+        ("an address that got lost", |mirror| {
+            let address = *mirror.model.world.addresses.first().unwrap();
+            mirror.model.world.addresses.remove(&address);
+        }),
+        ("a next-hop object that got lost", |mirror| {
+            assert!(mirror.model.world.objects.remove(&7).is_some());
+        }),
+        ("a prefix that the FIB lost", |mirror| {
+            let prefix: Prefix4 = "10.1.0.0/16".parse().unwrap();
+            prefix.fib_remove(&mut mirror.model.hops.fib);
+        }),
+        ("a host that the FIB lost", |mirror| {
+            let prefix: Prefix4 = "10.0.0.2/32".parse().unwrap();
+            prefix.fib_remove(&mut mirror.model.hops.fib);
+        }),
+        ("a prefix too many in the FIB", |mirror| {
+            let fib = &mut mirror.model.hops.fib;
+            let other = fib.get4("10.1.0.0/16".parse().unwrap()).unwrap();
+            fib.insert4("10.66.6.0/24".parse().unwrap(), other).unwrap();
+        }),
+        ("a prefix of the FIB that leads elsewhere", |mirror| {
+            let fib = &mut mirror.model.hops.fib;
+            let other = fib.get4("10.5.0.0/16".parse().unwrap()).unwrap();
+            fib.insert4("10.1.0.0/16".parse().unwrap(), other).unwrap();
+        }),
+        ("a next hop that is another's", |mirror| {
+            let fib = &mut mirror.model.hops.fib;
+            let id = fib.get4("10.1.0.0/16".parse().unwrap()).unwrap();
+            fib.set_next_hop(id, NextHop::Blackhole).unwrap();
+        }),
+        ("a group that is another's", |mirror| {
+            let fib = &mut mirror.model.hops.fib;
+            let id = fib.get4("10.3.0.0/16".parse().unwrap()).unwrap();
+            fib.set_next_hop(id, NextHop::Blackhole).unwrap();
+        }),
+    ]
+}
+
+fn device(mirror: &Mirror) -> u32 {
+    let found = mirror.links().values().find(|link| link.name == "r0");
+    found.unwrap().index
+}
+
+#[test]
+fn planted_differences_are_found_and_mended() {
+    in_namespace(NETWORK, || {
+        let (fib, _readers) = bora_fib::new(FibConfig::default()).unwrap();
+        let config = MirrorConfig {
+            check_interval: Duration::from_millis(50),
+            ..MirrorConfig::default()
+        };
+        let mut mirror = Mirror::open(config, fib).unwrap();
+        let port = Port {
+            id: PortId(0),
+            mac: [2, 0, 0, 0, 0, 1],
+            mtu: 1500,
+        };
+        let ports = BTreeMap::from([(device(&mirror), port)]);
+        mirror.set_ports(ports).unwrap();
+        let checked = |mirror: &Mirror| mirror.check.count >= 3 && mirror.status().in_sync;
+        poll_until(&mut mirror, "no check", checked);
+        assert_eq!(mirror.mended, 0, "nothing was wrong");
+        for (what, plant) in faults() {
+            let before = mirror.mended;
+            plant(&mut mirror);
+            poll_until(&mut mirror, what, |mirror| {
+                mirror.mended > before && mirror.status().in_sync
+            });
+            assert_eq!(mirror.verify().unwrap(), [], "{what}");
+            let mtu = mirror.links()[&device(&mirror)].mtu;
+            let addresses = mirror.addresses().map(|address| address.address);
+            let own: IpAddr = "10.0.0.1".parse().unwrap();
+            assert!(
+                mtu == 1500 && addresses.into_iter().any(|a| a == own),
+                "{what}"
+            );
+        }
+    });
+}
