@@ -395,6 +395,10 @@ fn sync(report: &serde_json::Value) -> String {
         "events: {} ({} in the last second), {} not understood; queue overflows: {}\n",
         mirror["events"], mirror["events_per_second"], mirror["decode_errors"], mirror["overflows"],
     );
+    text += &format!(
+        "background checks: {}; entries they mended: {}\n",
+        mirror["checks"], mirror["mended"]
+    );
     let last = &mirror["last_reconciliation"];
     if last.is_object() {
         let took = last["took"]["secs"].as_f64().unwrap_or(0.0) * 1e3

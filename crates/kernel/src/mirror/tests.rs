@@ -98,8 +98,11 @@ const NETWORK: &str = "link set lo up
     route append 2001:db8:1::/48 dev r0
     route add 2001:db8:2::/48 via 2001:db8::2 expires 3600";
 
+/// Its name, and what makes it.
+type Fault = (&'static str, fn(&mut Mirror));
+
 /// What may go wrong in the books, and in the FIB.
-fn faults() -> Vec<(&'static str, fn(&mut Mirror))> {
+fn faults() -> Vec<Fault> {
     vec![
         ("a route that got lost", |mirror| {
             let Model { v4, hops, .. } = &mut mirror.model;
