@@ -38,8 +38,8 @@ conformance: build ## RFC behaviour: the kernel, the engine and express
 
 integration: build hero-model ## Whole-router tests in namespaces
 	@scripts/deps-browser
-	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone" -n 3 --dist loadscope
-	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m alone
+	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone and not long" -n 3 --dist loadscope
+	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "alone and not long"
 
 # Some of it: make test-vm ARGS="--kernel newest --card igb"; more of TCP: ARGS="--tcp-minutes 3"
 test-vm: build ## Debian's kernels and emulated cards in guests, written to docs/machines.md
