@@ -44,6 +44,7 @@ impl Tables {
                     port: PortId(port),
                     mtu: 1500,
                     l2: [port as u8; 14],
+                    unconfirmed: false,
                 }))
             })
             .collect::<Result<Vec<_>, _>>()?;

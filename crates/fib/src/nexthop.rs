@@ -53,6 +53,9 @@ pub struct Adjacency {
     pub mtu: u16,
     /// Ethernet header as on the wire: destination, source, EtherType.
     pub l2: [u8; 14],
+    /// Linux has not heard of the neighbour for a while: who sends there says so
+    /// ([`crate::FibReader::note_use`]), and Linux asks whether it is still there.
+    pub unconfirmed: bool,
 }
 
 /// Several next hops that share the flows of a prefix by weight, as Linux does: a flow is a number

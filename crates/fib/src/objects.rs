@@ -158,6 +158,12 @@ impl FibWriter {
         Ok(())
     }
 
+    /// The next hops that readers have noted ([`crate::FibReader::note_use`]) since the last call.
+    pub fn take_used(&mut self) -> Vec<NextHopId> {
+        let used = self.shared.take_used().into_iter();
+        used.map(NextHopId).collect()
+    }
+
     /// How many more objects there can be; of what was removed, what all readers have passed.
     pub fn next_hop_room(&self) -> usize {
         self.ids.room()

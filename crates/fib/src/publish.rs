@@ -57,6 +57,8 @@ pub(crate) struct Shared {
     pub(crate) simd: Kernel,
     /// A pointer for each id.
     next_hops: Region,
+    /// A bit for each id: packets have gone there.
+    used: Region,
     /// Ids below this have had objects.
     next_hops_end: AtomicU32,
     pub(crate) epochs: Epochs,
@@ -86,6 +88,7 @@ impl Shared {
             v6: Tree::new::<V6>(octets6).ok_or(refused)?,
             simd: Kernel::new(config.simd)?,
             next_hops: Region::reserve(pointers, Pages::Small).ok_or(refused)?,
+            used: Region::reserve(pointers / 64 + 8, Pages::Small).ok_or(refused)?,
             next_hops_end: AtomicU32::new(0),
             epochs: Epochs::new(config.max_readers),
         };
@@ -133,6 +136,38 @@ impl Shared {
     fn slots(&self) -> &[AtomicPtr<NextHop>] {
         // SAFETY: pointers to these objects, or null, are all that is ever stored in this region.
         unsafe { self.next_hops.pointers() }
+    }
+
+    /// Notes that packets go to a next hop.
+    #[inline]
+    pub(crate) fn note_use(&self, id: u32) {
+        let (word, bit) = (&self.used.words64()[id as usize / 64], 1 << (id % 64));
+        // readers that all send there share the line until the writer looks
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// The next hops of which that was noted since the last call.
+    pub(crate) fn take_used(&self) -> Vec<u32> {
+        let end = self.next_hops_end.load(Ordering::Relaxed).div_ceil(64);
+        let mut used = Vec::new();
+        for (word, first) in self
+            .used
+            .words64()
+            .iter()
+            .zip((0..end).map(|word| word * 64))
+        {
+            if word.load(Ordering::Relaxed) != 0 {
+                let bits = word.swap(0, Ordering::Relaxed);
+                used.extend(
+                    (0..64)
+                        .filter(|bit| bits >> bit & 1 == 1)
+                        .map(|bit| first + bit),
+                );
+            }
+        }
+        used
     }
 
     pub(crate) fn register(&self) -> Result<usize, FibError> {

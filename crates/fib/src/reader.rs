@@ -63,6 +63,12 @@ impl FibReader {
         self.shared.next_hop(id.0)
     }
 
+    /// Notes that packets go to this next hop, which must be one that a look-up led to.
+    #[inline]
+    pub fn note_use(&self, id: NextHopId) {
+        self.shared.note_use(id.0);
+    }
+
     /// Says that this reader holds nothing it read before.
     #[inline]
     pub fn quiesce(&mut self) {

@@ -200,11 +200,17 @@ fn next_hops_live_as_long_as_they_are_used() {
         port: PortId(3),
         mtu: 1500,
         l2: [0; 14],
+        unconfirmed: true,
     };
     writer
         .set_next_hop(ids[0], NextHop::Forward(adjacency))
         .unwrap();
     assert_eq!(reader.next_hop(ids[0]), &NextHop::Forward(adjacency));
+    for id in [ids[1], ids[0], ids[1]] {
+        reader.note_use(id);
+    }
+    assert_eq!(writer.take_used(), ids, "in order");
+    assert_eq!(writer.take_used(), [], "once");
     writer.remove_next_hop(group).unwrap();
     writer.remove_next_hop(ids[0]).unwrap();
     assert_eq!(

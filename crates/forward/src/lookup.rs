@@ -31,9 +31,9 @@ pub(crate) fn resolve<'a>(
 ) -> Result<&'a Adjacency, Verdict> {
     let by_rule = meta.output != NextHopId::NO_ROUTE;
     let id = if by_rule { meta.output } else { found };
-    let adjacency = match context.fib.next_hop(id) {
-        NextHop::Forward(adjacency) => adjacency,
-        other => choose(packet, meta, other, context)?,
+    let (id, adjacency) = match context.fib.next_hop(id) {
+        NextHop::Forward(adjacency) => (id, adjacency),
+        other => choose(packet, meta, (id, other), context)?,
     };
     if meta.l3_length > adjacency.mtu {
         return Err(Verdict::Punt(too_big(packet, meta, context)));
@@ -41,6 +41,9 @@ pub(crate) fn resolve<'a>(
     let redirects = meta.family == Family::V6 || context.ingress.send_redirects4;
     if adjacency.port == context.ingress.port && redirects {
         return Err(Verdict::Punt(Punt::Redirect));
+    }
+    if adjacency.unconfirmed {
+        context.fib.note_use(id);
     }
     Ok(adjacency)
 }
@@ -60,13 +63,13 @@ fn too_big(packet: &Packet, meta: &Meta, context: &Context<'_>) -> Punt {
 fn choose<'a>(
     packet: &Packet,
     meta: &Meta,
-    next_hop: &'a NextHop,
+    (id, next_hop): (NextHopId, &'a NextHop),
     context: &Context<'a>,
-) -> Result<&'a Adjacency, Verdict> {
-    let chosen = match next_hop {
+) -> Result<(NextHopId, &'a Adjacency), Verdict> {
+    let (id, chosen) = match next_hop {
         NextHop::Group(group) => {
             if let Some(only) = group.only() {
-                return leaf(context.fib.next_hop(only));
+                return Ok((only, leaf(context.fib.next_hop(only))?));
             }
             let flow = match meta.family {
                 Family::V4 => &context.hash4,
@@ -76,11 +79,12 @@ fn choose<'a>(
             let octets = context.region.octets(packet).get(ETHERNET..end);
             let hash = octets.and_then(|octets| flow.of(octets, meta.family));
             let hash = hash.ok_or(Verdict::Punt(Punt::Unsupported))?;
-            context.fib.next_hop(group.select(hash))
+            let member = group.select(hash);
+            (member, context.fib.next_hop(member))
         }
-        other => other,
+        other => (id, other),
     };
-    leaf(chosen)
+    Ok((id, leaf(chosen)?))
 }
 
 /// What a next hop leads to that is no group.

@@ -81,6 +81,7 @@ impl Bench {
             port: PortId(port),
             mtu: 1500,
             l2: [port as u8; 14],
+            unconfirmed: false,
         };
         self.writer
             .add_next_hop(NextHop::Forward(adjacency))

@@ -30,6 +30,7 @@ fn forward_by(port: u16, mtu: u16) -> NextHop {
         port: PortId(port),
         mtu,
         l2,
+        unconfirmed: false,
     })
 }
 
@@ -253,6 +254,47 @@ fn linux_checks_sources_that_only_it_can() {
         let packet = frame(0xcb00_7105, THERE, 64, 28);
         assert_eq!(bench.verdict(packet), wanted, "{mode:?}");
     }
+}
+
+/// Linux is to ask for neighbours that packets go to, and for no others.
+#[test]
+fn use_of_unconfirmed_neighbours_is_noted() {
+    let mut bench = Bench::new();
+    let unconfirmed = |port| match forward_by(port, 1500) {
+        NextHop::Forward(way) => NextHop::Forward(Adjacency {
+            unconfirmed: true,
+            ..way
+        }),
+        other => other,
+    };
+    let ways = [1, 1, 1].map(|port| bench.writer.add_next_hop(unconfirmed(port)).unwrap());
+    let group = NextHop::Group(Group::new(&[(ways[1], 1)]));
+    let group = bench.writer.add_next_hop(group).unwrap();
+    for (net, way) in [("203.0.113.0/24", ways[0]), ("198.51.100.0/24", group)] {
+        bench.writer.insert4(net.parse().unwrap(), way).unwrap();
+    }
+    bench
+        .writer
+        .insert4("192.0.2.0/24".parse().unwrap(), ways[2])
+        .unwrap();
+    assert_eq!(
+        bench.verdict(frame(HERE, THERE, 64, 28)),
+        Verdict::Forward(PortId(1))
+    );
+    assert_eq!(bench.writer.take_used(), [], "it is confirmed");
+    for (target, way) in [(0xcb00_7105, ways[0]), (0xc633_6405, ways[1])] {
+        assert_eq!(
+            bench.verdict(frame(HERE, target, 64, 28)),
+            Verdict::Forward(PortId(1))
+        );
+        assert_eq!(bench.writer.take_used(), [way]);
+    }
+    let too_long = frame(HERE, 0xc000_0205, 64, 1501);
+    assert!(matches!(
+        bench.verdict(too_long),
+        Verdict::Punt(Punt::TooBig)
+    ));
+    assert_eq!(bench.writer.take_used(), [], "nothing went there");
 }
 
 #[test]

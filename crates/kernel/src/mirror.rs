@@ -504,6 +504,7 @@ impl Mirror {
         counters.events_per_second = counters.events - counters.events_at_tick;
         counters.events_at_tick = counters.events;
         self.model.retry_refused();
+        self.resolver.confirm(&self.model.hops.take_unconfirmed());
     }
 
     /// Looks at some of the FIB.

@@ -331,6 +331,10 @@ impl Model {
         self.hops.touch_gateway(neighbour.device, neighbour.address);
         if reach(old.as_ref()) != reach(now.as_ref()) {
             self.neighbour_changed(neighbour.address, neighbour.device);
+        } else if unconfirmed(old.as_ref()) != unconfirmed(now.as_ref()) {
+            let world = &self.world;
+            self.hops
+                .refresh_neighbour(world, neighbour.device, neighbour.address);
         }
     }
 
@@ -386,12 +390,13 @@ impl Model {
             .iter()
             .chain(new.keys().filter(|key| !old.contains(key)))
         {
-            let before = reach(self.world.neighbours.get(key));
             let after = new.get(key);
-            self.put_neighbour(*key, after.copied());
-            if before != reach(after) {
+            let before = self.put_neighbour(*key, after.copied());
+            if reach(before.as_ref()) != reach(after) {
                 differences += 1;
                 self.neighbour_changed(key.0, key.1);
+            } else if unconfirmed(before.as_ref()) != unconfirmed(after) {
+                self.hops.refresh_neighbour(&self.world, key.1, key.0);
             }
         }
         differences
@@ -586,6 +591,10 @@ impl Model {
             && self.v6.is_clean()
             && self.hops.refused() == 0
     }
+}
+
+fn unconfirmed(neighbour: Option<&Neighbour>) -> bool {
+    neighbour.is_some_and(Neighbour::unconfirmed)
 }
 
 /// What of a neighbour next hops and groups depend on.

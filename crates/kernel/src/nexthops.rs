@@ -78,6 +78,8 @@ pub(crate) struct NextHops {
     unused_targets: Vec<TargetId>,
     /// Targets with several ways, IPv4 and IPv6.
     choices: [u32; 2],
+    /// Neighbours behind next hops that Linux has not heard of for a while.
+    unconfirmed: HashMap<NextHopId, (u32, IpAddr)>,
     /// Targets that found no room in the FIB.
     refused: BTreeSet<TargetId>,
 }
@@ -108,6 +110,7 @@ impl NextHops {
             unused_hops: Vec::new(),
             unused_targets: Vec::new(),
             choices: [0; 2],
+            unconfirmed: HashMap::new(),
             refused: BTreeSet::new(),
         })
     }
@@ -347,7 +350,7 @@ impl NextHops {
 
     /// Takes a use of a hop.
     pub(crate) fn acquire(&mut self, world: &World, key: HopKey) -> Result<NextHopId, FibError> {
-        self.take(key, |fib| fib.add_next_hop(content(world, &key)))
+        self.take(key, content(world, &key), FibWriter::add_next_hop)
     }
 
     /// The same of a hop to a host on link.
@@ -356,19 +359,22 @@ impl NextHops {
         world: &World,
         key: HopKey,
     ) -> Result<NextHopId, FibError> {
-        self.take(key, |fib| fib.add_host(content(world, &key)))
+        self.take(key, content(world, &key), FibWriter::add_host)
     }
 
     fn take(
         &mut self,
         key: HopKey,
-        add: impl FnOnce(&mut FibWriter) -> Result<NextHopId, FibError>,
+        content: NextHop,
+        add: impl FnOnce(&mut FibWriter, NextHop) -> Result<NextHopId, FibError>,
     ) -> Result<NextHopId, FibError> {
         if let Some(state) = self.hops.get_mut(&key) {
             state.uses += 1;
             return Ok(state.id);
         }
-        let id = add(&mut self.fib)?;
+        let unconfirmed = is_unconfirmed(&content);
+        let id = add(&mut self.fib, content)?;
+        self.note_unconfirmed(id, key, unconfirmed);
         self.hops.insert(key, HopState { id, uses: 1 });
         Ok(id)
     }
@@ -417,8 +423,28 @@ impl NextHops {
     }
 
     fn refresh_hop(&mut self, world: &World, key: HopKey) -> bool {
-        let id = self.hops.get(&key).map(|state| state.id);
-        id.is_some_and(|id| self.write(id, content(world, &key)))
+        let Some(id) = self.hops.get(&key).map(|state| state.id) else {
+            return false;
+        };
+        let content = content(world, &key);
+        self.note_unconfirmed(id, key, is_unconfirmed(&content));
+        self.write(id, content)
+    }
+
+    fn note_unconfirmed(&mut self, id: NextHopId, key: HopKey, unconfirmed: bool) {
+        let gateway = key.gateway.filter(|_| unconfirmed);
+        match gateway {
+            Some(gateway) => self.unconfirmed.insert(id, (key.device, gateway)),
+            None => self.unconfirmed.remove(&id),
+        };
+    }
+
+    /// Neighbours that packets were sent to since the last call although Linux has not heard of them
+    /// for a while.
+    pub(crate) fn take_unconfirmed(&mut self) -> Vec<(u32, IpAddr)> {
+        let used = self.fib.take_used().into_iter();
+        used.filter_map(|id| self.unconfirmed.get(&id).copied())
+            .collect()
     }
 
     /// Computes anew the targets that `which` selects. Returns those whose usability flipped.
@@ -606,6 +632,7 @@ impl NextHops {
             if self.hops.get(&key).is_some_and(|state| state.uses == 0)
                 && let Some(state) = self.hops.remove(&key)
             {
+                self.unconfirmed.remove(&state.id);
                 self.remove(state.id);
             }
         }
@@ -627,6 +654,10 @@ fn hop_key(hop: &Hop, state: &TargetState) -> HopKey {
         v6: state.v6,
         mtu,
     }
+}
+
+fn is_unconfirmed(content: &NextHop) -> bool {
+    matches!(content, NextHop::Forward(way) if way.unconfirmed)
 }
 
 /// The object of a hop: a rewrite if the device is a port and the neighbour known.
@@ -661,5 +692,6 @@ fn content(world: &World, key: &HopKey) -> NextHop {
         port: port.id,
         mtu,
         l2,
+        unconfirmed: world.is_unconfirmed(key),
     })
 }

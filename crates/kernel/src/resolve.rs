@@ -1,9 +1,10 @@
-//! Keeps the gateways of routes resolved.
+//! Keeps the gateways of routes resolved, and has Linux ask for neighbours that packets go to.
 //!
 //! Linux resolves a gateway when the first packet needs it, and confirms it while packets pass. Bora's
 //! packets pass by its neighbour table, so Bora asks for the entries beforehand and has Linux keep
 //! them fresh (NTF_EXT_MANAGED, Linux 5.16: include/uapi/linux/neighbour.h). Permanent entries and those
-//! without ARP are left alone.
+//! without ARP are left alone. Hosts on link are confirmed as Linux confirms them: a packet to an entry that
+//! is STALE makes it ask (NTF_USE says that there was one), and one that does not answer is FAILED.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -21,6 +22,8 @@ use crate::world::World;
 const PROTOCOL: u8 = 176;
 /// Requests a second; each sends an ARP request or a neighbour solicitation.
 const RATE: u32 = 1000;
+/// Neighbours confirmed at a time; of others it is heard again as long as packets go there.
+const CONFIRMED: usize = 1000;
 /// Requests that may come at once.
 const BURST: u32 = 256;
 /// Gateways of an IP version where the kernel does not say how many neighbours it likes to have:
@@ -110,6 +113,13 @@ impl Resolver {
             }
         }
         unknown
+    }
+
+    /// Has the kernel ask for neighbours that packets have been sent to.
+    pub(crate) fn confirm(&mut self, used: &[Gateway]) {
+        for &gateway in used.iter().take(CONFIRMED) {
+            self.send(0, &message(gateway, NTF_USE));
+        }
     }
 
     /// When there is something to do without an event.

@@ -7,6 +7,7 @@ use bora_fib::PortId;
 use serde::Serialize;
 
 use crate::message::{Address, Hop, Link, Neighbour, NextHopObject, RouteType, Target};
+use crate::nexthops::HopKey;
 use crate::sysctl::Settings;
 
 /// A Bora port, as the caller of the mirror describes it.
@@ -172,6 +173,13 @@ impl World {
         hop.gateway
             .and_then(|gateway| self.neighbours.get(&(gateway, hop.device)))
             .is_none_or(Neighbour::valid)
+    }
+
+    /// Whether Linux would ask for the neighbour of a hop if it sent a packet there.
+    pub(crate) fn is_unconfirmed(&self, key: &HopKey) -> bool {
+        key.gateway
+            .and_then(|gateway| self.neighbours.get(&(gateway, key.device)))
+            .is_some_and(Neighbour::unconfirmed)
     }
 
     /// Where a neighbour's frames go.

@@ -114,6 +114,8 @@ pub struct Neighbour {
     pub mac: Option<[u8; 6]>,
     /// NUD_* state.
     pub state: u16,
+    /// NTF_EXT_LEARNED: a control plane made it and keeps it.
+    pub learned: bool,
     /// NTF_EXT_MANAGED: the kernel keeps it resolved.
     pub managed: bool,
     /// Who made it (NDA_PROTOCOL); 0 if nobody said.
@@ -132,6 +134,11 @@ impl Neighbour {
     /// NUD_VALID.
     pub(crate) fn valid(&self) -> bool {
         self.state & NUD_VALID != 0
+    }
+
+    /// Whether Linux would ask for it if it sent a packet there.
+    pub(crate) fn unconfirmed(&self) -> bool {
+        self.state == libc::NUD_STALE && !self.learned && !self.managed
     }
 
     /// The link-layer address to send to.
@@ -318,6 +325,7 @@ fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
         address,
         mac,
         state,
+        learned: head[10] & libc::NTF_EXT_LEARNED != 0,
         managed,
         protocol,
     }))

@@ -18,6 +18,7 @@ pub(crate) fn tables(routes: &[(&str, u16)]) -> (FibWriter, FibHandle) {
             port: PortId(port),
             mtu: 1500,
             l2: [2; 14],
+            unconfirmed: false,
         });
         let hop = writer.add_next_hop(hop).unwrap();
         match prefix.contains(':') {
