@@ -4,10 +4,12 @@
 //! place at a time: a [`Pool`], a [`Packet`] in somebody's hands, or the kernel's rings. Frames
 //! move; they are never copied, shared or reference-counted.
 
+mod frame_set;
 mod packet;
 mod pool;
 mod region;
 
+pub use frame_set::FrameSet;
 pub use packet::{Frame, Packet};
 pub use pool::{Pool, PoolStats, SharedFrames};
 pub use region::{HEADROOM, Region, RegionError};

@@ -43,6 +43,27 @@ impl Frame {
         })
     }
 
+    /// Makes the frame hold the packet that a device has written to it: `length` octets from `offset`
+    /// of the region on. The frame back if they are not all in it.
+    #[inline]
+    pub fn into_packet_at(
+        self,
+        region: &Region,
+        offset: u64,
+        length: u32,
+    ) -> Result<Packet, Frame> {
+        let start = self.offset(region);
+        let end = start + u64::from(region.frame_size());
+        if offset < start || offset > end || u64::from(length) > end - offset {
+            return Err(self);
+        }
+        Ok(Packet {
+            offset: offset as u32,
+            length: length as u16,
+            mark: 0,
+        })
+    }
+
     /// As [`Frame::into_packet`], for packets that this process writes: the start differs from frame
     /// to frame by whole cache lines where there is room. Frames are a power of two apart, so that
     /// otherwise all headers would meet in a few sets of the first-level cache.
@@ -69,19 +90,6 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Takes over a packet that a device wrote.
-    ///
-    /// # Safety
-    /// `offset..offset + length` must lie inside one frame of the region the packet is used with,
-    /// and nobody else may own that frame.
-    pub unsafe fn from_raw(offset: u32, length: u32) -> Self {
-        Self {
-            offset,
-            length: length as u16, // a frame has no more than 4096 octets
-            mark: 0,
-        }
-    }
-
     /// Offset of the first octet in the region.
     #[inline]
     pub fn offset(&self) -> u32 {

@@ -99,6 +99,12 @@ impl Region {
         self.frame_size.trailing_zeros()
     }
 
+    /// The frame, by its index, that the octet at this offset is in.
+    #[inline]
+    pub fn frame_at(&self, offset: u64) -> u32 {
+        (offset >> self.frame_shift()) as u32
+    }
+
     /// Number of frames.
     pub fn frames(&self) -> u32 {
         self.frames

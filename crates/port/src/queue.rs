@@ -116,20 +116,21 @@ impl Queue {
         }
     }
 
-    /// Closes the queue; free frames that it still held go to `frames`. Its [`StatsReader`]s must be
-    /// gone before.
-    pub fn close(self, frames: &SharedFrames) {
+    /// Closes the queue; frames that it still held go to `frames`, those that the kernel may still
+    /// use through what is returned. Its [`StatsReader`]s must be gone before.
+    pub fn close(self, frames: &SharedFrames) -> Option<af_xdp::Closing> {
         match self {
-            Self::AfXdp(socket) => socket.close(frames),
+            Self::AfXdp(socket) => return Some(socket.close()),
             Self::Tap(queue) => queue.close(frames),
             Self::AfPacket(queue) => queue.close(frames),
             Self::Pcap(queue) => queue.close(frames),
             Self::Memif(queue) => queue.close(frames),
             Self::Hero(queue) => queue.close(frames),
-            Self::Faulty(queue) => queue.close(frames),
+            Self::Faulty(queue) => return queue.close(frames),
             // its owner empties it before
             Self::Memory(_) => {}
         }
+        None
     }
 
     /// A handle to read from another thread what the queue lost.

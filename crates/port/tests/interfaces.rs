@@ -9,48 +9,12 @@ use std::time::{Duration, Instant};
 use bora_buffer::Region;
 use bora_port::tap::{self, Device, TapError};
 use bora_port::{Queue, QueueStats, af_packet};
+use common::namespace::{in_a_namespace, ip, quiet, veth_pair};
 use common::{FRAMES, Side, seed_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// Packets on their way, fewer than any buffer on it.
 const WINDOW: u32 = 200;
-
-/// Moves this thread to a new network namespace, which goes when it ends; false, and why, if it
-/// may not.
-fn in_a_namespace() -> bool {
-    // SAFETY: only the network namespace of this thread changes; no memory or file is shared less.
-    let moved = unsafe { unshare_unsafe(UnshareFlags::NEWNET) };
-    if let Err(error) = moved {
-        bora_testing::skip(format!(
-            "no network namespace of its own: {error}; run as root"
-        ));
-        return false;
-    }
-    ip("link set lo up");
-    true
-}
-
-fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output();
-    let output = output.unwrap();
-    assert!(output.status.success(), "ip {arguments}: {output:?}");
-}
-
-/// Interfaces that Linux says nothing on by itself.
-fn quiet(interface: &str) {
-    let path = format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
-    std::fs::write(path, "1").unwrap();
-    ip(&format!("link set {interface} up"));
-}
-
-fn veth_pair(mtu: u32) {
-    ip(&format!(
-        "link add v0 mtu {mtu} type veth peer name v1 mtu {mtu}"
-    ));
-    quiet("v0");
-    quiet("v1");
-}
 
 fn on_interface(name: &str, queues: u16, frame_size: u32) -> Side {
     Side::open(frame_size, |region| {

@@ -224,7 +224,7 @@ impl Router {
         let link = self.could_add(&section.name)?;
         let id = self.free_number(others)?;
         let mut port = Port::attach(id, link, &self.program, &self.pins, config)?;
-        let sockets = match &self.engine {
+        let sockets = match &mut self.engine {
             None if port.path == Path::Engine => {
                 let why = "it does not run; restart to have it";
                 port.refusals.push(Refusal::new("engine", why));
@@ -252,6 +252,9 @@ impl Router {
     /// Takes back what was staged.
     fn unstage(&mut self, staged: Vec<Staged>) {
         for one in staged {
+            if let (Some(engine), Some(sockets)) = (&mut self.engine, one.sockets) {
+                engine.close_unused(one.port.id, sockets);
+            }
             one.port.detach(&self.place);
         }
     }

@@ -102,16 +102,6 @@ impl<T: Copy> Ring<T> {
             .wrapping_sub(unsafe { self.consumer.as_ref() }.load(Ordering::Acquire))
     }
 
-    /// What was written and the kernel has not consumed yet (producer side).
-    pub(super) fn unconsumed(&self) -> impl Iterator<Item = T> {
-        let first = self.own.wrapping_sub(self.pending());
-        (0..self.pending()).map(move |index| {
-            let slot = (first.wrapping_add(index) & (self.size - 1)) as usize;
-            // SAFETY: `slot` is below `size`; we wrote it, and the kernel does not write here.
-            unsafe { self.descriptors.add(slot).read() }
-        })
-    }
-
     /// Slots that can be read, at most `wanted` (consumer side).
     #[inline]
     pub(super) fn available(&mut self, wanted: u32) -> u32 {

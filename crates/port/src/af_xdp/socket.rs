@@ -1,12 +1,14 @@
 //! One AF_XDP socket: one queue of one interface.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use bora_buffer::{Packet, Pool, Region, SharedFrames};
+use bora_buffer::{FrameSet, Packet, Pool, Region, SharedFrames};
 
+use super::closing::Closing;
 use super::ring::Ring;
+use super::system::{Binding, bind, get_option, new_socket, register, set_option};
 
 /// Most slots of each ring, a power of two.
 pub const RING_SIZE: u32 = 2048;
@@ -79,7 +81,17 @@ pub struct SocketStats {
     pub tx_invalid: u64,
 }
 
-/// A bound socket with its rings. Frames in its rings belong to the kernel until they come back.
+impl SocketConfig {
+    fn binding(&self) -> Binding {
+        Binding {
+            ifindex: self.ifindex,
+            queue: self.queue,
+            zero_copy: self.zero_copy,
+        }
+    }
+}
+
+/// A bound socket with its rings.
 #[derive(Debug)]
 pub struct Socket {
     // Rings before the descriptor: they are unmapped before the socket closes.
@@ -89,7 +101,10 @@ pub struct Socket {
     completion: Ring<u64>,
     fd: OwnedFd,
     region: Arc<Region>,
-    queue: u32,
+    /// Frames that the kernel has, in the rings or elsewhere.
+    lent: FrameSet,
+    place: Binding,
+    is_bound: bool,
     ring: u32,
     zero_copy: bool,
     /// Packets given to the transmit ring and not yet back.
@@ -112,8 +127,8 @@ impl Socket {
         let mut socket = Self::prepare(config, region, share.is_none())?;
         let mut pool = Pool::new(frames.clone(), 0);
         socket.refill(&mut pool);
-        if let Err(source) = bind(&socket.fd, config, share) {
-            socket.close(frames);
+        if let Err(source) = bind(&socket.fd, socket.place, share) {
+            socket.close().finish(frames);
             return Err(match source.raw_os_error() {
                 Some(libc::EBUSY) => SocketError::Busy {
                     interface: config.interface.clone(),
@@ -131,6 +146,7 @@ impl Socket {
                 },
             });
         }
+        socket.is_bound = true;
         let options = get_option::<libc::xdp_options>(&socket.fd, libc::XDP_OPTIONS);
         socket.zero_copy =
             options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
@@ -156,8 +172,11 @@ impl Socket {
             _ => step("socket")(source),
         })?;
         if is_first {
-            register(&fd, &region).map_err(|source| match source.raw_os_error() {
-                Some(libc::ENOBUFS) => SocketError::Memlock(region.raw_parts().1 >> 20),
+            let (address, length) = region.raw_parts();
+            let address = address.as_ptr() as u64;
+            let registered = register(&fd, address, length as u64, region.frame_size());
+            registered.map_err(|source| match source.raw_os_error() {
+                Some(libc::ENOBUFS) => SocketError::Memlock(length >> 20),
                 Some(libc::EPERM) => SocketError::Permission,
                 _ => step("register memory")(source),
             })?;
@@ -192,8 +211,10 @@ impl Socket {
             fill,
             completion,
             fd,
+            lent: FrameSet::new(&region),
             region,
-            queue: config.queue,
+            place: config.binding(),
+            is_bound: false,
             ring,
             zero_copy: false,
             in_flight: 0,
@@ -207,7 +228,12 @@ impl Socket {
 
     /// Its queue of the interface.
     pub fn queue(&self) -> u32 {
-        self.queue
+        self.place.queue
+    }
+
+    /// Frames that the kernel has: to receive into, received and not fetched, to be sent, and sent.
+    pub fn frames(&self) -> u32 {
+        self.lent.len()
     }
 
     /// Received packets that wait; the count stops at `enough`.
@@ -222,15 +248,25 @@ impl Socket {
         let count = self.rx.available(max as u32);
         for _ in 0..count {
             let descriptor = self.rx.read();
-            // SAFETY: the kernel gives up the frame with this descriptor and gives each frame of
-            // the fill ring out once; offset and length are inside it, and below 4 GiB as the
-            // whole region is.
-            out.push(unsafe { Packet::from_raw(descriptor.addr as u32, descriptor.len) });
+            out.extend(self.received(descriptor));
         }
         if count > 0 {
             self.rx.release();
         }
         count as usize
+    }
+
+    /// The packet of a descriptor of the receive ring; `None` if the kernel does not have the frame.
+    #[inline]
+    fn received(&mut self, descriptor: libc::xdp_desc) -> Option<Packet> {
+        let frame = self.lent.remove(self.region.frame_at(descriptor.addr))?;
+        match frame.into_packet_at(&self.region, descriptor.addr, descriptor.len) {
+            Ok(packet) => Some(packet),
+            Err(frame) => {
+                self.lent.insert(frame);
+                None
+            }
+        }
     }
 
     /// Keeps the fill ring stocked with free frames, in batches.
@@ -241,6 +277,7 @@ impl Socket {
             for _ in 0..free {
                 let Some(frame) = pool.take() else { break };
                 self.fill.write(frame.offset(&self.region));
+                self.lent.insert(frame);
             }
             self.fill.submit();
         }
@@ -277,6 +314,7 @@ impl Socket {
                 len,
                 options: 0,
             });
+            self.lent.insert(packet.into_frame(&self.region));
         }
         if count > 0 {
             self.tx.submit();
@@ -291,8 +329,9 @@ impl Socket {
         let count = self.completion.available(self.ring);
         for _ in 0..count {
             let addr = self.completion.read();
-            // SAFETY: the kernel hands each transmitted frame back once, by its own address.
-            pool.give(unsafe { Packet::from_raw(addr as u32, 0) }.into_frame(&self.region));
+            if let Some(frame) = self.lent.remove(self.region.frame_at(addr)) {
+                pool.give(frame);
+            }
         }
         if count > 0 {
             self.completion.release();
@@ -335,31 +374,33 @@ impl Socket {
         Some(self.fd.as_fd())
     }
 
-    /// Closes the socket and gives back the frames it had not received into yet. Those that a
-    /// zero-copy driver had taken for its own ring are not known here and stay lost.
+    /// Closes the socket. All frames that the kernel has come home through what is returned.
     ///
     /// Every [`StatsReader`] of the socket must be gone: it keeps the socket open.
-    pub fn close(mut self, frames: &SharedFrames) {
-        // SAFETY: the kernel gives up each descriptor with its frame, once.
-        let packet = |desc: libc::xdp_desc| unsafe { Packet::from_raw(desc.addr as u32, 0) };
-        let mut free: Vec<_> = (0..self.rx.available(self.ring))
-            .map(|_| packet(self.rx.read()).into_frame(&self.region))
-            .collect();
-        // SAFETY: these frames were given to the kernel and none has come back, so nobody else here
-        // has them; the kernel may still take some, but it loses them all when the socket closes,
-        // and only then are they handed on.
-        let unused = |addr: u64| unsafe { Packet::from_raw(addr as u32, 0) };
-        let unused = self.fill.unconsumed().map(unused);
-        free.extend(unused.map(|packet| packet.into_frame(&self.region)));
-        drop(self);
-        free.into_iter().for_each(|frame| frames.give(frame));
+    pub fn close(self) -> Closing {
+        let Self {
+            rx,
+            tx,
+            fill,
+            completion,
+            fd,
+            lent,
+            place,
+            is_bound,
+            ..
+        } = self;
+        let unsent = tx.pending();
+        // each mapping keeps the socket open, too
+        drop((rx, tx, fill, completion));
+        drop(fd);
+        Closing::new(lent, is_bound.then_some(place), unsent)
     }
 
     /// A second handle, to read the socket's statistics from another thread.
     pub fn stats_reader(&self) -> io::Result<StatsReader> {
         Ok(StatsReader {
             fd: self.fd.try_clone()?,
-            queue: self.queue,
+            queue: self.place.queue,
             zero_copy: self.zero_copy,
         })
     }
@@ -406,112 +447,5 @@ impl AsFd for StatsReader {
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-fn new_socket() -> io::Result<OwnedFd> {
-    // SAFETY: creates a descriptor; ownership is taken right below.
-    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: a descriptor that was just made and that nobody else knows.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-fn register(fd: &OwnedFd, region: &Region) -> io::Result<()> {
-    let (address, length) = region.raw_parts();
-    // SAFETY: all-zero is a valid xdp_umem_reg.
-    let mut umem: libc::xdp_umem_reg = unsafe { std::mem::zeroed() };
-    umem.addr = address.as_ptr() as u64;
-    umem.len = length as u64;
-    umem.chunk_size = region.frame_size();
-    set_option(fd, libc::XDP_UMEM_REG, &umem)
-}
-
-fn bind(fd: &OwnedFd, config: &SocketConfig, share: Option<BorrowedFd<'_>>) -> io::Result<()> {
-    let mode = if config.zero_copy {
-        libc::XDP_ZEROCOPY
-    } else {
-        libc::XDP_COPY
-    };
-    // A shared socket takes mode and wake-up flag over from the one it shares with.
-    let flags = if share.is_some() {
-        libc::XDP_SHARED_UMEM
-    } else {
-        mode | libc::XDP_USE_NEED_WAKEUP
-    };
-    let address = libc::sockaddr_xdp {
-        sxdp_family: libc::AF_XDP as u16,
-        sxdp_flags: flags,
-        sxdp_ifindex: config.ifindex,
-        sxdp_queue_id: config.queue,
-        sxdp_shared_umem_fd: share.map_or(0, |fd| fd.as_raw_fd() as u32),
-    };
-    // SAFETY: the address is a sockaddr_xdp of the length given.
-    let result = unsafe {
-        libc::bind(
-            fd.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_xdp>() as u32,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-fn set_option<T>(fd: &OwnedFd, option: i32, value: &T) -> io::Result<()> {
-    let raw: RawFd = fd.as_raw_fd();
-    // SAFETY: pointer and length describe `value`, which the kernel only reads.
-    let result = unsafe {
-        let value: *const T = value;
-        libc::setsockopt(
-            raw,
-            libc::SOL_XDP,
-            option,
-            value.cast(),
-            size_of::<T>() as u32,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-/// What the kernel may fill.
-///
-/// # Safety
-/// Octets of any value must be valid, zeros too.
-unsafe trait Plain {}
-// SAFETY: integers.
-unsafe impl Plain for libc::xdp_options {}
-// SAFETY: integers.
-unsafe impl Plain for libc::xdp_mmap_offsets {}
-// SAFETY: integers.
-unsafe impl Plain for libc::xdp_statistics {}
-
-fn get_option<T: Plain>(fd: &OwnedFd, option: i32) -> io::Result<T> {
-    // SAFETY: zeros are valid, as `Plain` says.
-    let mut value: T = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<T>() as u32;
-    // SAFETY: pointer and length describe `value`, which the kernel fills at most that far.
-    let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_XDP,
-            option,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
-    };
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(value)
     }
 }

@@ -12,6 +12,7 @@ use super::counters::{FaultCounters, Handle};
 use super::decide::{Decider, Fate};
 use super::hold::Hold;
 use super::spec::{FaultError, Faults};
+use crate::af_xdp::Closing;
 use crate::queue::StatsReader;
 
 /// Tells from a packet's octets when it arrived, ns of CLOCK_MONOTONIC, or `None` for the time at
@@ -128,13 +129,13 @@ impl Queue {
     }
 
     /// See [`crate::Queue::close`].
-    pub fn close(mut self, frames: &SharedFrames) {
+    pub fn close(mut self, frames: &SharedFrames) -> Option<Closing> {
         let region = &self.region;
         let held = self.hold.drain().chain(self.ready.drain(..));
         let held = held.map(|packet| packet.into_frame(region));
         let free = self.free.drain(..).chain(self.freed.drain(..));
         held.chain(free).for_each(|frame| frames.give(frame));
-        self.inner.close(frames);
+        self.inner.close(frames)
     }
 
     /// See [`crate::Queue::stats_reader`]; what the faults lost is in [`FaultCounters`].

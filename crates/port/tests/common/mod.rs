@@ -1,6 +1,8 @@
 //! Queues driven by hand, and one end of a memif link.
 #![allow(dead_code)] // each test uses its part
 
+pub(crate) mod namespace;
+
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

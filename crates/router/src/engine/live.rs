@@ -38,7 +38,11 @@ impl Engine {
     ///
     /// # Errors
     /// There is no memory for it, or it was to have the engine and cannot.
-    pub(crate) fn open_port(&self, port: &mut Port, config: &RunConfig) -> anyhow::Result<Sockets> {
+    pub(crate) fn open_port(
+        &mut self,
+        port: &mut Port,
+        config: &RunConfig,
+    ) -> anyhow::Result<Sockets> {
         let queues = sockets::wanted_queues(port);
         let wanted = sockets::frames_of_queues(queues) as usize;
         ensure!(
@@ -59,12 +63,17 @@ impl Engine {
         let settled = port.settle(&opened, config);
         let queues = opened.sockets;
         if let Err(error) = settled {
-            let frames = &self.common.frames;
-            queues.into_iter().for_each(|queue| queue.close(frames));
+            self.close(port.id, queues.into_iter().map(Queue::AfXdp));
             return Err(error);
         }
         let readers = sockets::readers(&queues)?;
         Ok(Sockets { queues, readers })
+    }
+
+    /// Closes the sockets of a port that the workers have not got.
+    pub(crate) fn close_unused(&mut self, port: PortId, sockets: Sockets) {
+        drop(sockets.readers);
+        self.close(port, sockets.queues.into_iter().map(Queue::AfXdp));
     }
 
     /// Gives a new port to the workers. Nothing comes in yet.
@@ -119,7 +128,7 @@ impl Engine {
             missing: self.workers.len(),
         });
         let deadline = Instant::now() + PATIENCE;
-        while self.is_leaving(port) && Instant::now() < deadline {
+        while (self.is_leaving(port) || self.is_closing(port)) && Instant::now() < deadline {
             std::thread::sleep(LOOK);
             self.close_returned();
         }
@@ -133,7 +142,13 @@ impl Engine {
         self.leaving.iter().any(|leaving| leaving.port == port)
     }
 
-    /// Closes the sockets of removed ports that all workers have given back.
+    /// Whether the kernel may still use frames that sockets of this port had.
+    fn is_closing(&self, port: PortId) -> bool {
+        self.closing.iter().any(|&(of, _)| of == port)
+    }
+
+    /// Closes the sockets of removed ports that all workers have given back, and takes home the frames
+    /// that the kernel is through with.
     pub(crate) fn close_returned(&mut self) {
         while let Some(Returned { port, queues }) = self.common.returns.pop() {
             let mut leaving = self.leaving.iter_mut();
@@ -145,9 +160,22 @@ impl Engine {
         let done = |leaving: &mut Leaving| leaving.missing == 0;
         for leaving in self.leaving.extract_if(.., done).collect::<Vec<_>>() {
             self.forget_sockets(leaving.port);
-            for queue in leaving.queues {
-                queue.close(&self.common.frames);
+            self.close(leaving.port, leaving.queues);
+        }
+        let home = &self.common.frames;
+        self.closing.retain_mut(|(_, closing)| !closing.finish(home));
+    }
+
+    /// Closes queues of a port. What they had still to send is lost by name.
+    fn close(&mut self, port: PortId, queues: impl IntoIterator<Item = Queue>) {
+        for queue in queues {
+            let Some(closing) = queue.close(&self.common.frames) else {
+                continue;
+            };
+            if let Some(kept) = self.sockets.get_mut(usize::from(port.0)) {
+                kept.lost.tx_link_down += u64::from(closing.unsent());
             }
+            self.closing.push((port, closing));
         }
     }
 

@@ -14,6 +14,7 @@ use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
 use bora_forward::{Classifier, FlowHash};
 use bora_kernel::{Device, Devices, SlowPath, SlowPathCounters};
+use bora_port::af_xdp::Closing;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
 use bora_port::{Queue, QueueStats, StatsReader};
@@ -43,6 +44,8 @@ pub(crate) struct Engine {
     leaving: Vec<Leaving>,
     /// Whether there are rules, for the slow path.
     rules: Arc<AtomicBool>,
+    /// Closed sockets whose frames are not home yet, and the ports they were of.
+    closing: Vec<(PortId, Closing)>,
     slow_path_stop: Arc<AtomicBool>,
     slow_path_thread: Option<JoinHandle<()>>,
 }
@@ -166,6 +169,7 @@ impl Engine {
             devices,
             leaving: Vec::new(),
             rules,
+            closing: Vec::new(),
             slow_path_stop,
             slow_path_thread: Some(slow_path_thread),
         })
