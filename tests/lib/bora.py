@@ -75,6 +75,7 @@ class Bora:
             return
         try:
             if self.alive():
+                misplaced = self._last_look()
                 self.process.send_signal(signal.SIGTERM)
                 try:
                     code = self.process.wait(STOP_SECONDS)
@@ -82,6 +83,7 @@ class Bora:
                     self.kill()
                     raise AssertionError(f"bora did not end {STOP_SECONDS} s after SIGTERM:\n{self.output()}")
                 assert code == 0, f"bora ended with exit {code} after SIGTERM:\n{self.output()}"
+                assert misplaced is None, misplaced
             self.namespace.exec(binary(), "stop", "--detach", check=False)
         finally:
             self.log.close()
@@ -121,8 +123,32 @@ class Bora:
             "drops": report["drops"],
         }
 
+    def _last_look(self):
+        """What is wrong with the frames; one that does not answer must still be ended."""
+        try:
+            return self.misplaced_frames()
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            return f"bora did not say where its frames are: {error}"
+
+    def misplaced_frames(self, seconds=3.0):
+        """Whether the places of all frames add up to the packet memory, once nothing moves; if not, what is wrong."""
+        deadline = time.monotonic() + seconds
+        while True:
+            now = self.show("frames")
+            if now is None:  # no engine
+                return None
+            places = ("reserve", "pools", "held", "to_linux", "closing")
+            missing = now["total"] - sum(now[place] for place in places) - sum(now["rings"].values())
+            if missing == 0 and now["closing"] == 0:
+                return None
+            if time.monotonic() > deadline:
+                return f"{missing} frames without a place, {now['closing']} of closed sockets: {now}"
+            time.sleep(0.05)
+
     def check_conservation(self, seconds=2.0):
-        """received = sent + passed + dropped + held, once the counters have come to rest."""
+        """received = sent + passed + dropped + held, once the counters have come to rest; the same for frames."""
+        misplaced = self.misplaced_frames(seconds)
+        assert misplaced is None, misplaced
         deadline = time.monotonic() + seconds
         while True:
             now = self.totals()

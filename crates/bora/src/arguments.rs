@@ -197,6 +197,8 @@ pub(crate) enum ShowWhat {
     Drops,
     /// Workers
     Workers,
+    /// Where the frames of the packet memory are
+    Frames,
     /// Classes of each port: what their queues took, sent, dropped and hold
     Classes,
     /// What each rule has matched

@@ -4,8 +4,8 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use bora_router::{
-    ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, OffloadReport,
-    PortReport, RouteReport, RuleReport, WorkerReport,
+    ClassReport, DropsReport, FibFamilyReport, FibReport, FramesReport, NeighbourReport,
+    OffloadReport, PortReport, RouteReport, RuleReport, WorkerReport,
 };
 use serde::de::DeserializeOwned;
 
@@ -31,6 +31,7 @@ fn render(what: &ShowWhat, json: bool) -> anyhow::Result<String> {
     let path = match what {
         ShowWhat::Ports => "/v1/ports".to_string(),
         ShowWhat::Drops => "/v1/drops".into(),
+        ShowWhat::Frames => "/v1/frames".into(),
         ShowWhat::Workers => "/v1/workers".into(),
         ShowWhat::Classes => "/v1/classes".into(),
         ShowWhat::Rules => "/v1/rules".into(),
@@ -49,6 +50,10 @@ fn render(what: &ShowWhat, json: bool) -> anyhow::Result<String> {
     Ok(match what {
         ShowWhat::Ports => ports(&parse::<Vec<PortReport>>(&text)?),
         ShowWhat::Drops => drops(&parse(&text)?),
+        ShowWhat::Frames => match parse::<Option<FramesReport>>(&text)? {
+            Some(report) => frames(&report),
+            None => "no packet memory: every port takes the express path".into(),
+        },
         ShowWhat::Workers => workers(&parse::<Vec<WorkerReport>>(&text)?),
         ShowWhat::Classes => classes(&parse::<Vec<ClassReport>>(&text)?),
         ShowWhat::Offload => offload(&parse::<Vec<OffloadReport>>(&text)?),
@@ -170,6 +175,23 @@ fn drops(report: &DropsReport) -> String {
         }
     }
     text
+}
+
+fn frames(report: &FramesReport) -> String {
+    let row = |place: &str, frames: u64| vec![place.to_string(), frames.to_string()];
+    let mut rows = vec![
+        row("reserve", report.reserve),
+        row("workers' pools", report.pools),
+    ];
+    let rings = report.rings.iter();
+    rows.extend(rings.map(|(port, &frames)| row(&format!("rings of {port}"), frames)));
+    rows.extend([
+        row("held by workers", report.held),
+        row("on the way to Linux", report.to_linux),
+        row("of closed sockets", report.closing),
+        row("all", report.total),
+    ]);
+    table(&["PLACE", "FRAMES"], &rows) + &format!("{} octets each\n", report.octets)
 }
 
 fn workers(workers: &[WorkerReport]) -> String {

@@ -98,6 +98,12 @@ impl Queue {
         each!(self, queue => queue.in_flight())
     }
 
+    /// Frames of the region that it has: to receive into, received, to be sent, sent and not reclaimed.
+    /// What is in a ring between two queues of this process counts with neither.
+    pub fn frames(&self) -> u32 {
+        each!(self, queue => queue.frames())
+    }
+
     /// Prepares for sleep: a descriptor that is readable once packets have come since the last
     /// [`Queue::receive`]. `None` if nothing tells; then look again after a while.
     pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {

@@ -16,8 +16,8 @@ use crate::config::{PortSection, RuleSection};
 use crate::engine::{Engine, Running};
 use crate::ports::{Port, mode_name, path_name};
 use crate::report::{
-    ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport, PortReport,
-    RefusalReport, RouteReport, RuleReport, SyncReport, WorkerReport,
+    ClassReport, DropsReport, FibFamilyReport, FibReport, FramesReport, NeighbourReport,
+    PortReport, RefusalReport, RouteReport, RuleReport, SyncReport, WorkerReport,
 };
 use crate::router::Router;
 use crate::topology;
@@ -31,6 +31,7 @@ impl Router {
         match call {
             Call::Ports(reply) => drop(reply.send(self.ports())),
             Call::Drops(reply) => drop(reply.send(self.drops())),
+            Call::Frames(reply) => drop(reply.send(self.frames())),
             Call::Workers(reply) => drop(reply.send(self.workers())),
             Call::Routes(reply) => drop(reply.send(self.routes())),
             Call::Route(addr, reply) => drop(reply.send(self.route(addr))),
@@ -143,6 +144,11 @@ impl Router {
         total.guard = self.hooks.holding(self.mirror.guard(), &self.ports);
         total.held = to_engine.saturating_sub(from_engine) + queued;
         total
+    }
+
+    fn frames(&self) -> Option<FramesReport> {
+        let engine = self.engine.as_ref()?;
+        Some(engine.frames(&self.ports))
     }
 
     /// Sums over the workers, for the classes each port has.

@@ -22,8 +22,8 @@ use crate::apply::ApplyOptions;
 use crate::config::File;
 use crate::place::Place;
 use crate::report::{
-    ApplyReport, ClassReport, DropsReport, FibReport, NeighbourReport, OffloadReport, PortReport,
-    RouteReport, RuleReport, SyncReport, WorkerReport,
+    ApplyReport, ClassReport, DropsReport, FibReport, FramesReport, NeighbourReport, OffloadReport,
+    PortReport, RouteReport, RuleReport, SyncReport, WorkerReport,
 };
 
 /// A question to the control loop, or the order to stop.
@@ -33,6 +33,8 @@ pub enum Call {
     Ports(oneshot::Sender<Vec<PortReport>>),
     /// Where all packets went.
     Drops(oneshot::Sender<DropsReport>),
+    /// Where the frames are; `None` without an engine.
+    Frames(oneshot::Sender<Option<FramesReport>>),
     /// All workers.
     Workers(oneshot::Sender<Vec<WorkerReport>>),
     /// All routes.
@@ -139,6 +141,7 @@ pub async fn serve(listener: UnixListener, calls: Caller) -> anyhow::Result<()> 
     let app = Router::new()
         .route("/v1/ports", get(|State(calls)| ask(calls, Call::Ports)))
         .route("/v1/drops", get(|State(calls)| ask(calls, Call::Drops)))
+        .route("/v1/frames", get(|State(calls)| ask(calls, Call::Frames)))
         .route("/v1/config", get(|State(calls)| ask(calls, Call::Config)))
         .route("/v1/fib", get(|State(calls)| ask(calls, Call::Fib)))
         .route(

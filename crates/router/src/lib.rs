@@ -41,8 +41,9 @@ pub use hero::HeroSpec;
 pub use place::{Place, other_places};
 pub use probe::{Probe, Probed, try_program};
 pub use report::{
-    ApplyReport, ClassReport, DropsReport, FibFamilyReport, FibReport, NeighbourReport,
-    OffloadReport, PortReport, RefusalReport, RouteReport, RuleReport, SyncReport, WorkerReport,
+    ApplyReport, ClassReport, DropsReport, FibFamilyReport, FibReport, FramesReport,
+    NeighbourReport, OffloadReport, PortReport, RefusalReport, RouteReport, RuleReport, SyncReport,
+    WorkerReport,
 };
 pub use router::{Router, detach_leftovers};
 pub use spec::{PortSpec, TwinSpec, Wire};

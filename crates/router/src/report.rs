@@ -164,6 +164,28 @@ pub struct ApplyReport {
     pub confirm_seconds: Option<u64>,
 }
 
+/// Where the frames of the packet memory are: `total = reserve + pools + rings + held + to_linux +
+/// closing`, each counted at its own moment, so that it adds up when nothing moves.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct FramesReport {
+    /// All there are.
+    pub total: u64,
+    /// Octets of a frame.
+    pub octets: u32,
+    /// Free, for any worker.
+    pub reserve: u64,
+    /// Free, on the workers' own lists.
+    pub pools: u64,
+    /// With the queues of each port, and through them with Linux, a card or a peer.
+    pub rings: BTreeMap<String, u64>,
+    /// Packets that workers hold: waiting for a transmit ring, or on their way to another worker.
+    pub held: u64,
+    /// Packets on their way to Linux.
+    pub to_linux: u64,
+    /// Of closed sockets, while the kernel may still use them.
+    pub closing: u64,
+}
+
 /// A worker; its counts begin when it starts, also with other `workers.cores`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerReport {

@@ -51,6 +51,8 @@ pub struct PortCounters {
     pub punted: Vec<Counter>,
     /// Dropped, by [`Drop`]; those that a full queue refused are counted at the output.
     pub dropped: Vec<Counter>,
+    /// Frames that its queues have now, those of its twin too.
+    pub frames: Counter,
     /// On the way out, by class.
     pub classes: [ClassCounters; MAX_CLASSES],
 }
@@ -88,6 +90,7 @@ impl PortCounters {
             tx_bytes: Counter::default(),
             punted: zeros(Punt::ALL.len()),
             dropped: zeros(Drop::ALL.len()),
+            frames: Counter::default(),
             classes: Default::default(),
         }
     }

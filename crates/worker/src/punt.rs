@@ -60,6 +60,11 @@ impl PuntRings {
         }
     }
 
+    /// Packets on their way.
+    pub fn held(&self) -> usize {
+        self.exceptions.len() + self.bulk.len()
+    }
+
     /// The next packet; exceptions come first, they are few.
     pub fn pop(&self) -> Option<Punted> {
         self.exceptions.pop().or_else(|| self.bulk.pop())

@@ -355,6 +355,12 @@ impl Worker {
                 class.dropped.set(stats.dropped);
             }
         }
+        for (counters, port) in counters.ports.iter().zip(&self.config.ports) {
+            let queues = port.queues.iter().chain(&port.twin);
+            counters
+                .frames
+                .set(queues.map(|queue| u64::from(queue.frames())).sum());
+        }
         for (rule, hits) in counters.rules.iter().zip(&self.hits) {
             rule.packets.set(hits.packets);
             rule.octets.set(hits.octets);

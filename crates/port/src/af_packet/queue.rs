@@ -222,6 +222,11 @@ impl Queue {
         self.sent.len() as u32
     }
 
+    /// See [`crate::Queue::frames`].
+    pub fn frames(&self) -> u32 {
+        (self.free.len() + self.empty.len() + self.sent.len()) as u32
+    }
+
     /// See [`crate::Queue::wait`].
     pub fn wait(&mut self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -120,6 +120,12 @@ impl Queue {
         self.inner.in_flight()
     }
 
+    /// See [`crate::Queue::frames`].
+    pub fn frames(&self) -> u32 {
+        let held = self.hold.len() + self.ready.len();
+        (held + self.free.len() + self.freed.len()) as u32 + self.inner.frames()
+    }
+
     /// See [`crate::Queue::wait`]: nothing tells when a packet on its way is due.
     pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
         if self.hold.len() + self.ready.len() > 0 {

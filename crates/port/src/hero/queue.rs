@@ -66,6 +66,8 @@ pub struct Queue {
     waiting: bool,
     /// Frames of packets that found no card, for the pool.
     lost: Vec<Frame>,
+    /// Frames that the driver has to receive into or has received into.
+    lent: usize,
 }
 
 impl Queue {
@@ -76,6 +78,7 @@ impl Queue {
             untold: false,
             waiting: false,
             lost: Vec::with_capacity(STOCK),
+            lent: 0,
         }
     }
 
@@ -94,7 +97,9 @@ impl Queue {
         }
         let before = out.len();
         out.extend(std::iter::from_fn(|| self.exchange.received.pop()).take(max));
-        out.len() - before
+        let count = out.len() - before;
+        self.lent -= count;
+        count
     }
 
     /// See [`crate::Queue::waiting`].
@@ -110,6 +115,7 @@ impl Queue {
             if let Err(frame) = exchange.free.push(frame) {
                 return pool.give(frame);
             }
+            self.lent += 1;
         }
     }
 
@@ -167,6 +173,11 @@ impl Queue {
     /// See [`crate::Queue::in_flight`].
     pub fn in_flight(&self) -> u32 {
         (self.in_flight + self.lost.len()) as u32
+    }
+
+    /// See [`crate::Queue::frames`].
+    pub fn frames(&self) -> u32 {
+        self.lent as u32 + self.in_flight()
     }
 
     /// See [`crate::Queue::wait`].

@@ -186,6 +186,11 @@ impl Receiver {
         self.ring.set_head(head);
     }
 
+    /// Frames in the ring, and of dropped packets.
+    pub(super) fn frames(&self) -> usize {
+        self.frames.len() + self.dropped.len()
+    }
+
     /// Gives all frames back, and the ring; the peer has gone.
     pub(super) fn close(self, pool: &mut Pool) -> Ring {
         for frame in self.frames.into_iter().chain(self.dropped) {

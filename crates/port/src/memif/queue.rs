@@ -235,6 +235,16 @@ impl Queue {
         sent + self.lost.len() as u32
     }
 
+    /// See [`crate::Queue::frames`].
+    pub fn frames(&self) -> u32 {
+        let to_receive = match &self.receiver {
+            None => 0,
+            Some(Receiver::Client(receiver)) => receiver.frames(),
+            Some(Receiver::Server(receiver)) => receiver.frames(),
+        };
+        to_receive as u32 + self.in_flight()
+    }
+
     /// See [`crate::Queue::wait`]; `None` while the link is down.
     pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
         if self.broken {

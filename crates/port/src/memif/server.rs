@@ -150,6 +150,11 @@ impl Receiver {
         }
     }
 
+    /// Frames to copy into.
+    pub(super) fn frames(&self) -> usize {
+        self.free.len()
+    }
+
     /// Gives all frames back, and the ring.
     pub(super) fn close(self, pool: &mut Pool) -> Ring {
         for frame in self.free {

@@ -146,6 +146,20 @@ impl Queue {
         }
     }
 
+    /// See [`crate::Queue::frames`].
+    pub fn frames(&self) -> u32 {
+        let to_come = match &self.source {
+            Source::Ring(_) | Source::Nothing => 0,
+            Source::Replay(replay) => replay.frames(),
+            Source::Paced(paced) => paced.frames(),
+        };
+        let sent = match &self.sink {
+            Destination::Ring(_) => 0,
+            Destination::Sink(sink) => sink.held(),
+        };
+        (to_come + sent) as u32
+    }
+
     /// See [`crate::Queue::wait`]: only paced packets tell when they come.
     pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
         match &mut self.source {

@@ -224,6 +224,10 @@ impl Paced {
         self.waiting.min(enough)
     }
 
+    pub(super) fn frames(&self) -> usize {
+        self.free.len()
+    }
+
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
         pool.take_many(STOCK - self.free.len(), &mut self.free);

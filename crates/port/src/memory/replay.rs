@@ -58,6 +58,10 @@ impl Replay {
         (enough as u64).min(self.left) as usize
     }
 
+    pub(super) fn frames(&self) -> usize {
+        self.free.len()
+    }
+
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
         pool.take_many(STOCK - self.free.len(), &mut self.free);

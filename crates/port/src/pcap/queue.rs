@@ -156,6 +156,11 @@ impl Queue {
         self.sent.len() as u32
     }
 
+    /// See [`crate::Queue::frames`].
+    pub fn frames(&self) -> u32 {
+        (self.free.len() + self.sent.len()) as u32
+    }
+
     /// See [`crate::Queue::close`].
     pub fn close(mut self, frames: &SharedFrames) {
         let all = self.free.drain(..).chain(self.sent.drain(..));

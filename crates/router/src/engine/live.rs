@@ -163,7 +163,8 @@ impl Engine {
             self.close(leaving.port, leaving.queues);
         }
         let home = &self.common.frames;
-        self.closing.retain_mut(|(_, closing)| !closing.finish(home));
+        self.closing
+            .retain_mut(|(_, closing)| !closing.finish(home));
     }
 
     /// Closes queues of a port. What they had still to send is lost by name.

@@ -1,5 +1,6 @@
 //! The engine: memory, sockets, workers and the slow path.
 
+mod ledger;
 mod live;
 mod sockets;
 mod workers;
