@@ -93,6 +93,14 @@ impl Queue {
         }
     }
 
+    /// Whether nothing that was transmitted moves any more, for the interface is down or gone.
+    pub fn is_cut_off(&self) -> bool {
+        match self {
+            Self::AfXdp(socket) => socket.is_cut_off(),
+            _ => false,
+        }
+    }
+
     /// Packets given to [`Queue::transmit`] whose frames are not back yet.
     pub fn in_flight(&self) -> u32 {
         each!(self, queue => queue.in_flight())

@@ -11,4 +11,6 @@ mod system;
 
 pub use closing::Closing;
 pub use open::{Mode, Opened, QueueSet, frame_size_for, longest_mtu, open_queues, ring_size};
-pub use socket::{RING_SIZE, Socket, SocketConfig, SocketError, SocketStats, StatsReader};
+pub use socket::{
+    RING_SIZE, Socket, SocketConfig, SocketError, SocketStats, StatsReader, frames_for,
+};

@@ -4,14 +4,29 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use bora_buffer::{FrameSet, Packet, Pool, Region, SharedFrames};
+use bora_buffer::{Frame, FrameSet, Packet, Pool, Region, SharedFrames};
 
 use super::closing::Closing;
 use super::ring::Ring;
-use super::system::{Binding, bind, get_option, new_socket, register, set_option};
+use super::system::{Binding, bind, get_option, new_socket, register, set_option, wake_reception,
+    wake_transmission,
+};
 
 /// Most slots of each ring, a power of two.
 pub const RING_SIZE: u32 = 2048;
+
+/// Rings' worth of frames that a socket has to receive into and received, and of packets it has to
+/// send: what its rings hold if the driver has taken none.
+const RECEPTION: u32 = 2;
+const TRANSMISSION: u32 = 1;
+
+/// Frames that a socket with rings of this many slots has at most.
+pub fn frames_for(ring: u32) -> u32 {
+    (RECEPTION + TRANSMISSION) * ring
+}
+
+/// Packets that a call to send may take in copy mode (linux/if_xdp.h, since Linux 6.16).
+const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 
 /// Why a socket could not be opened, with what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +124,9 @@ pub struct Socket {
     zero_copy: bool,
     /// Packets given to the transmit ring and not yet back.
     in_flight: u32,
+    /// Frames that are back, for the pool.
+    sent: Vec<Frame>,
+    is_cut_off: bool,
 }
 
 impl Socket {
@@ -190,6 +208,8 @@ impl Socket {
         ] {
             set_option(&fd, option, &ring).map_err(step("set ring size"))?;
         }
+        // so much a call; kernels before 6.16 send a few dozen
+        let _ = set_option(&fd, XDP_MAX_TX_SKB_BUDGET, &ring);
         let offsets: libc::xdp_mmap_offsets =
             get_option(&fd, libc::XDP_MMAP_OFFSETS).map_err(step("ring offsets"))?;
         let raw = fd.as_raw_fd();
@@ -218,6 +238,8 @@ impl Socket {
             ring,
             zero_copy: false,
             in_flight: 0,
+            sent: Vec::with_capacity((TRANSMISSION * ring) as usize),
+            is_cut_off: false,
         })
     }
 
@@ -231,9 +253,9 @@ impl Socket {
         self.place.queue
     }
 
-    /// Frames that the kernel has: to receive into, received and not fetched, to be sent, and sent.
+    /// Frames that are to be received into, received and not fetched, to be sent, or sent.
     pub fn frames(&self) -> u32 {
-        self.lent.len()
+        self.lent.len() + self.sent.len() as u32
     }
 
     /// Received packets that wait; the count stops at `enough`.
@@ -272,9 +294,12 @@ impl Socket {
     /// Keeps the fill ring stocked with free frames, in batches.
     #[inline]
     pub fn refill(&mut self, pool: &mut Pool) {
-        let free = self.fill.free(self.ring);
-        if free >= self.ring / 4 {
-            for _ in 0..free {
+        let batch = self.ring / 4;
+        let free = self.fill.free(batch);
+        if free >= batch {
+            let to_receive = self.lent.len() - self.in_flight;
+            let room = (RECEPTION * self.ring).saturating_sub(to_receive);
+            for _ in 0..free.min(room) {
                 let Some(frame) = pool.take() else { break };
                 self.fill.write(frame.offset(&self.region));
                 self.lent.insert(frame);
@@ -283,30 +308,17 @@ impl Socket {
         }
         // a driver that found the ring empty may wait to be told
         if self.fill.needs_wakeup() {
-            self.wake_reception();
+            wake_reception(&self.fd);
         }
-    }
-
-    #[cold]
-    fn wake_reception(&self) {
-        // SAFETY: a receive without a buffer on our own socket.
-        unsafe {
-            libc::recvfrom(
-                self.fd.as_raw_fd(),
-                std::ptr::null_mut(),
-                0,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
-        };
     }
 
     /// Moves packets from the front of `packets` to the transmit ring while there is room;
     /// returns how many. Call [`Socket::kick`] afterwards.
     #[inline]
     pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
-        let count = (self.tx.free(packets.len() as u32) as usize).min(packets.len());
+        let free = self.tx.free(packets.len() as u32);
+        let room = free.min(TRANSMISSION * self.ring - self.in_flight);
+        let count = packets.len().min(room as usize);
         for packet in packets.drain(..count) {
             let (addr, len) = (u64::from(packet.offset()), packet.length() as u32);
             self.tx.write(libc::xdp_desc {
@@ -326,47 +338,66 @@ impl Socket {
     /// Takes frames back that were sent.
     #[inline]
     pub fn reclaim(&mut self, pool: &mut Pool) {
-        let count = self.completion.available(self.ring);
+        self.collect();
+        pool.give_many(self.sent.drain(..));
+    }
+
+    /// Empties the completion ring; returns how many packets were sent.
+    #[inline]
+    fn collect(&mut self) -> u32 {
+        if self.in_flight == 0 {
+            return 0;
+        }
+        let count = self.completion.available(self.in_flight);
         for _ in 0..count {
             let addr = self.completion.read();
-            if let Some(frame) = self.lent.remove(self.region.frame_at(addr)) {
-                pool.give(frame);
-            }
+            let frame = self.lent.remove(self.region.frame_at(addr));
+            self.sent.extend(frame);
         }
         if count > 0 {
             self.completion.release();
             self.in_flight -= count;
         }
+        count
     }
 
-    /// Makes the kernel look at the transmit ring, where it asks for that. In copy mode one call
-    /// sends a few dozen packets, so it is repeated while it gets further.
+    /// Makes the kernel look at the transmit ring, where it asks for that.
     #[inline]
     pub fn kick(&mut self) {
-        let mut pending = self.tx.pending();
-        while pending > 0 && self.tx.needs_wakeup() {
-            // SAFETY: a send without a buffer on our own socket.
-            unsafe {
-                libc::sendto(
-                    self.fd.as_raw_fd(),
-                    std::ptr::null(),
-                    0,
-                    libc::MSG_DONTWAIT,
-                    std::ptr::null(),
-                    0,
-                )
+        if self.in_flight > 0 && self.tx.needs_wakeup() && self.tx.pending() > 0 {
+            self.send();
+        }
+    }
+
+    /// In copy mode the kernel sends in the call; what it answers says whether to call again
+    /// (__xsk_generic_xmit() in net/xdp/xsk.c).
+    fn send(&mut self) {
+        // a call that does not end the matter has sent a packet, or dropped one
+        for _ in 0..self.ring {
+            let pending = self.tx.pending();
+            let answer = wake_transmission(&self.fd);
+            self.is_cut_off = matches!(answer, Err(libc::ENETDOWN | libc::ENXIO));
+            let goes_on = match answer {
+                // enough for one call, no room for completions, or the device is busy
+                Err(libc::EAGAIN) => self.collect() > 0 || self.tx.pending() != pending,
+                // the device has dropped one packet and may take the next
+                Err(libc::EBUSY) => true,
+                _ => false,
             };
-            let left = self.tx.pending();
-            if left == pending {
+            if !goes_on {
                 return;
             }
-            pending = left;
         }
     }
 
     /// Packets in the transmit ring or with the driver.
     pub fn in_flight(&self) -> u32 {
         self.in_flight
+    }
+
+    /// Whether the interface is down or gone, as of the last try to send.
+    pub fn is_cut_off(&self) -> bool {
+        self.is_cut_off
     }
 
     /// The descriptor that becomes readable when packets have come.
@@ -384,12 +415,14 @@ impl Socket {
             fill,
             completion,
             fd,
-            lent,
+            mut lent,
             place,
             is_bound,
+            sent,
             ..
         } = self;
         let unsent = tx.pending();
+        sent.into_iter().for_each(|frame| lent.insert(frame));
         // each mapping keeps the socket open, too
         drop((rx, tx, fill, completion));
         drop(fd);

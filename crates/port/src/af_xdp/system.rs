@@ -3,6 +3,7 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
 
 /// Where and how a socket is bound.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +67,42 @@ pub(super) fn bind(
     };
     if result < 0 {
         Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+/// Has the driver look at the fill ring.
+#[cold]
+pub(super) fn wake_reception(fd: &OwnedFd) {
+    // SAFETY: a receive without a buffer on our own socket.
+    unsafe {
+        libc::recvfrom(
+            fd.as_raw_fd(),
+            ptr::null_mut(),
+            0,
+            libc::MSG_DONTWAIT,
+            ptr::null_mut(),
+            ptr::null_mut(),
+        )
+    };
+}
+
+/// Has the kernel look at the transmit ring; an errno if there is something to say.
+pub(super) fn wake_transmission(fd: &OwnedFd) -> Result<(), i32> {
+    // SAFETY: a send without a buffer on our own socket.
+    let result = unsafe {
+        libc::sendto(
+            fd.as_raw_fd(),
+            ptr::null(),
+            0,
+            libc::MSG_DONTWAIT,
+            ptr::null(),
+            0,
+        )
+    };
+    if result < 0 {
+        Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
     } else {
         Ok(())
     }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use bora_buffer::{Region, SharedFrames};
 use bora_forward::schedule::OutputConfig;
 use bora_port::af_xdp::{
-    Opened, QueueSet, RING_SIZE, Socket, frame_size_for, open_queues, ring_size,
+    self, Opened, QueueSet, RING_SIZE, Socket, frame_size_for, open_queues, ring_size,
 };
 use bora_port::xdp::{AttachMode, MAX_QUEUES, Path};
 use bora_port::{Refusal, StatsReader};
@@ -59,9 +59,9 @@ pub(super) fn frames_for(ports: &[Port], configs: &[PortConfig], workers: u32) -
     queues + PuntRings::PLACES as u32 + workers.saturating_mul(held) + others
 }
 
-/// Frames for an interface with this many queues: twice what their rings hold.
+/// Frames that the sockets of an interface with this many queues may have.
 pub(super) fn frames_of_queues(queues: u32) -> u32 {
-    queues * ring_size(queues) * 2
+    queues * af_xdp::frames_for(ring_size(queues))
 }
 
 /// Packets that the queues of an output may hold.

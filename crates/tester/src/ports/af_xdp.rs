@@ -25,7 +25,7 @@ pub(super) fn open(name: &str, device: &Interface) -> anyhow::Result<Opened> {
     let found = query(device.index).unwrap_or_default();
     let generic = found.driver_program == 0;
     let queues = device.queues;
-    // a queue's four rings, full
+    // a ring's worth more than a socket has, for the pool
     let (region, frames) = memory_for(device.mtu, &device.driver, queues * ring_size(queues) * 4)?;
     let set = QueueSet {
         interface: name,
