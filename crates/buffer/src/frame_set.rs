@@ -1,5 +1,6 @@
 //! Frames that a device has for a while.
 
+use crate::tag::Tag;
 use crate::{Frame, Region};
 
 /// A set of frames of one region, which owns them: frames whose order only a device knows come back
@@ -9,6 +10,7 @@ pub struct FrameSet {
     /// A bit a frame.
     words: Vec<u64>,
     len: u32,
+    tag: Tag,
 }
 
 const BITS: u32 = u64::BITS;
@@ -19,12 +21,14 @@ impl FrameSet {
         Self {
             words: vec![0; region.frames().div_ceil(BITS) as usize],
             len: 0,
+            tag: region.tag(),
         }
     }
 
     /// Takes a frame in.
     #[inline]
     pub fn insert(&mut self, frame: Frame) {
+        frame.tag().is_of(self.tag);
         let index = frame.index();
         self.words[(index / BITS) as usize] |= 1 << (index % BITS);
         self.len += 1;
@@ -41,7 +45,7 @@ impl FrameSet {
         *word &= !bit;
         self.len -= 1;
         // SAFETY: the set owned the frame, and does not own it any more.
-        Some(unsafe { Frame::from_index(index) })
+        Some(unsafe { Frame::of(self.tag, index) })
     }
 
     /// Frames in it.

@@ -8,6 +8,7 @@ mod frame_set;
 mod packet;
 mod pool;
 mod region;
+mod tag;
 
 pub use frame_set::FrameSet;
 pub use packet::{Frame, Packet};

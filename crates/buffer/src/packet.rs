@@ -1,31 +1,50 @@
 //! Frames and the packets in them.
 
 use crate::region::{HEADROOM, Region};
+use crate::tag::Tag;
 
 /// An empty frame: the right to use one slot of a [`Region`].
 ///
 /// Neither `Copy` nor `Clone`: whoever holds the value owns the memory behind it.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Frame(u32);
+pub struct Frame {
+    index: u32,
+    tag: Tag,
+}
 
 impl Frame {
     /// Takes ownership of the frame with this index.
     ///
     /// # Safety
-    /// `index` must be below [`Region::frames`] of the region it is used with, and nobody else
-    /// (pool, packet or kernel ring) may own that frame.
-    pub unsafe fn from_index(index: u32) -> Self {
-        Self(index)
+    /// `index` must be below [`Region::frames`], the frame may be used with this region only, and
+    /// nobody else (pool, packet or kernel ring) may own it.
+    pub unsafe fn from_index(region: &Region, index: u32) -> Self {
+        // SAFETY: as above.
+        unsafe { Self::of(region.tag(), index) }
+    }
+
+    /// As [`Frame::from_index`], of the region with this tag.
+    ///
+    /// # Safety
+    /// As there.
+    pub(crate) unsafe fn of(tag: Tag, index: u32) -> Self {
+        Self { index, tag }
+    }
+
+    /// Its region's tag.
+    pub(crate) fn tag(&self) -> Tag {
+        self.tag
     }
 
     /// Position in the region, counted in frames.
     pub fn index(&self) -> u32 {
-        self.0
+        self.index
     }
 
     /// Offset of the frame's first octet in the region.
     pub fn offset(&self, region: &Region) -> u64 {
-        u64::from(self.0) * u64::from(region.frame_size())
+        self.tag.is_of(region.tag());
+        u64::from(self.index) * u64::from(region.frame_size())
     }
 
     /// Makes the frame hold a packet of `length` octets after the headroom, contents undefined
@@ -40,6 +59,7 @@ impl Frame {
             offset,
             length: length as u16,
             mark: 0,
+            tag: self.tag,
         })
     }
 
@@ -61,6 +81,7 @@ impl Frame {
             offset: offset as u32,
             length: length as u16,
             mark: 0,
+            tag: self.tag,
         })
     }
 
@@ -72,7 +93,7 @@ impl Frame {
         /// Starts are this many cache lines apart at most.
         const LINES: u32 = 16;
         const LINE: u32 = 64;
-        let line = self.0 % LINES * LINE;
+        let line = self.index % LINES * LINE;
         let mut packet = self.into_packet(region, length)?;
         if length + (LINES * LINE) as usize <= region.capacity() {
             packet.offset += line;
@@ -87,6 +108,7 @@ pub struct Packet {
     offset: u32,
     length: u16,
     mark: u8,
+    tag: Tag,
 }
 
 impl Packet {
@@ -135,9 +157,19 @@ impl Packet {
         true
     }
 
+    /// Its region's tag.
+    #[inline]
+    pub(crate) fn tag(&self) -> Tag {
+        self.tag
+    }
+
     /// Gives the packet up and keeps the frame.
     #[inline]
     pub fn into_frame(self, region: &Region) -> Frame {
-        Frame(self.offset >> region.frame_shift())
+        self.tag.is_of(region.tag());
+        Frame {
+            index: region.frame_at(self.offset.into()),
+            tag: self.tag,
+        }
     }
 }

@@ -16,7 +16,7 @@ impl SharedFrames {
         let queue = ArrayQueue::new(region.frames().max(1) as usize);
         for index in 0..region.frames() {
             // SAFETY: the region is new, so nobody owns any frame, and each index occurs once.
-            let frame = unsafe { Frame::from_index(index) };
+            let frame = unsafe { Frame::from_index(region, index) };
             queue.push(frame).expect("as many places as frames");
         }
         Self(Arc::new(queue))

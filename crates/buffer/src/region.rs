@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::packet::Packet;
+use crate::tag::Tag;
 
 /// Octets before a packet that stay free for headers to grow into; XDP_PACKET_HEADROOM.
 pub const HEADROOM: u32 = 256;
@@ -45,6 +46,7 @@ pub struct Region {
     frames: u32,
     huge_pages: bool,
     fd: OwnedFd,
+    tag: Tag,
 }
 
 // SAFETY: the region is plain memory. All access to its contents goes through `Packet` values,
@@ -85,12 +87,19 @@ impl Region {
             frames,
             huge_pages,
             fd,
+            tag: Tag::next(),
         })
     }
 
     /// Octets a frame.
     pub fn frame_size(&self) -> u32 {
         self.frame_size
+    }
+
+    /// What its frames are known by.
+    #[inline]
+    pub(crate) fn tag(&self) -> Tag {
+        self.tag
     }
 
     /// Its logarithm: a division for each packet would cost more than the rest of what it is for.
@@ -133,6 +142,7 @@ impl Region {
     /// The packet's octets.
     #[inline]
     pub fn octets<'a>(&'a self, packet: &'a Packet) -> &'a [u8] {
+        packet.tag().is_of(self.tag);
         let (offset, length) = (packet.offset() as usize, packet.length());
         assert!(offset + length <= self.length, "packet of another region");
         // SAFETY: in bounds by the check above; the packet owns its frame, and while it is
@@ -158,6 +168,7 @@ impl Region {
     #[inline]
     #[allow(clippy::mut_from_ref)] // unique through `packet`, not through `self`
     pub fn octets_mut<'a>(&'a self, packet: &'a mut Packet) -> &'a mut [u8] {
+        packet.tag().is_of(self.tag);
         let (offset, length) = (packet.offset() as usize, packet.length());
         assert!(offset + length <= self.length, "packet of another region");
         // SAFETY: in bounds by the check above; the packet owns its frame and is borrowed
@@ -208,7 +219,7 @@ mod tests {
     fn packets_write_to_their_own_frame_only() {
         let region = Region::new(4, 2048).unwrap();
         // SAFETY: indices 1 and 2 are in range and used once.
-        let (one, two) = unsafe { (Frame::from_index(1), Frame::from_index(2)) };
+        let (one, two) = unsafe { (Frame::from_index(&region, 1), Frame::from_index(&region, 2)) };
         let mut one = one.into_packet(&region, region.capacity()).unwrap();
         let two = two.into_packet(&region, 64).unwrap();
         region.octets_mut(&mut one).fill(0xff);
@@ -220,13 +231,35 @@ mod tests {
     fn padding_is_zero_and_bounded() {
         let region = Region::new(1, 2048).unwrap();
         // SAFETY: the only frame, used once.
-        let frame = unsafe { Frame::from_index(0) };
+        let frame = unsafe { Frame::from_index(&region, 0) };
         let mut packet = frame.into_packet(&region, 60).unwrap();
         region.octets_mut(&mut packet).fill(0xaa);
         packet.truncate(42);
         assert!(packet.pad(&region, 60));
         assert_eq!(&region.octets(&packet)[42..], &[0; 18]);
         assert!(!packet.pad(&region, 4096));
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a frame of another region")]
+    fn packets_of_another_region_are_found() {
+        let (region, other) = (Region::new(1, 2048).unwrap(), Region::new(1, 2048).unwrap());
+        // SAFETY: the only frame, used once.
+        let frame = unsafe { Frame::from_index(&region, 0) };
+        let packet = frame.into_packet(&region, 60).unwrap();
+        other.octets(&packet);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a frame of another region")]
+    fn frames_of_another_region_are_found() {
+        let (region, other) = (Region::new(1, 2048).unwrap(), Region::new(1, 2048).unwrap());
+        // SAFETY: the only frame, used once.
+        let frame = unsafe { Frame::from_index(&region, 0) };
+        let packet = frame.into_packet(&region, 60).unwrap();
+        packet.into_frame(&other);
     }
 
     #[test]
@@ -241,7 +274,7 @@ mod tests {
         ));
         let region = Region::new(1, 2048).unwrap();
         // SAFETY: the only frame, used once.
-        let frame = unsafe { Frame::from_index(0) };
+        let frame = unsafe { Frame::from_index(&region, 0) };
         assert!(frame.into_packet(&region, 1793).is_err());
     }
 }

@@ -153,7 +153,7 @@ fn a_completion_of_another_buffer_needs_a_reset() {
     let (mut driver, _) = start(&mut device);
     let frame = {
         // SAFETY: the region's first frame, which nobody else has.
-        unsafe { bora_buffer::Frame::from_index(0) }
+        unsafe { bora_buffer::Frame::from_index(&driver.exchange.region, 0) }
     };
     driver.exchange.free.push(frame).unwrap();
     let word = u64::from(driver.low.buffer(5)) | 60 << 32 | 1 << 50;
