@@ -184,7 +184,7 @@ fn queueing(name: &str, config: &OutputConfig) {
                 batch.packets.append(&mut out);
                 enqueue(&mut batch, &mut exits, |_, _| unreachable!());
                 now += 1_000_000;
-                let ready = exits[0].ready(now, |_| unreachable!());
+                let ready = exits[0].ready(now, u64::MAX, |_| unreachable!());
                 assert_eq!(ready.len(), BATCH);
                 out.append(ready);
             }

@@ -64,12 +64,19 @@ impl Exit {
         &mut self.queues
     }
 
-    /// The packets that the transmit ring is to take now, from the front; [`Exit::settle`] must
-    /// follow. `refused` gets what full queues do not take.
+    /// The packets that the transmit ring is to take now, from the front; none that would exceed
+    /// `room` octets. [`Exit::settle`] must follow. `refused` gets what full queues do not
+    /// take.
     #[inline]
-    pub fn ready(&mut self, now_ns: u64, refused: impl FnMut(Packet)) -> &mut Vec<Packet> {
+    pub fn ready(
+        &mut self,
+        now_ns: u64,
+        room: u64,
+        refused: impl FnMut(Packet),
+    ) -> &mut Vec<Packet> {
         if !self.staged.is_empty() {
-            if !self.rates && self.ready.is_empty() && self.queues.held() == 0 {
+            let may_pass = !self.rates && self.ready.is_empty() && self.queues.held() == 0;
+            if may_pass && octets(&self.staged) <= room {
                 std::mem::swap(&mut self.staged, &mut self.ready);
                 self.short_cut = true;
                 self.count(u64::wrapping_add);
@@ -78,7 +85,7 @@ impl Exit {
             push_all(&mut self.queues, &mut self.staged, refused);
         }
         if self.ready.is_empty() {
-            self.queues.pull(now_ns, BURST, &mut self.ready);
+            self.queues.pull(now_ns, BURST, room, &mut self.ready);
         }
         &mut self.ready
     }
@@ -159,6 +166,12 @@ impl Exit {
         *self = next;
         Ok(())
     }
+}
+
+/// Octets of packets, without FCS.
+#[inline]
+pub fn octets(packets: &[Packet]) -> u64 {
+    packets.iter().map(|packet| packet.length() as u64).sum()
 }
 
 fn push_all(queues: &mut Output, packets: &mut Vec<Packet>, mut refused: impl FnMut(Packet)) {

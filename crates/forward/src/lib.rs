@@ -35,7 +35,7 @@ use bora_wire::MacAddr;
 pub use batch::{Batch, Family, Meta};
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleHits, classify};
-pub use enqueue::{BURST, Exit, enqueue};
+pub use enqueue::{BURST, Exit, enqueue, octets};
 pub use hash::flow_hash;
 pub use lookup::lookup;
 pub use multipath::{FlowHash, HashPolicy};

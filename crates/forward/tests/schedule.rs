@@ -84,7 +84,7 @@ proptest! {
             if random.one_in(4) {
                 now += random.below(20_000);
                 let budget = random.below(32) as usize;
-                let count = output.pull(now, budget, &mut out);
+                let count = output.pull(now, budget, u64::MAX, &mut out);
                 prop_assert!(count <= budget && count == out.len());
                 for (class, number) in take(&mut memory, &mut out) {
                     prop_assert!(number > newest[usize::from(class)], "reordered");
@@ -95,10 +95,10 @@ proptest! {
         }
         while let Some(ready) = output.next_ready_ns(now) {
             if ready > now {
-                prop_assert_eq!(output.pull(ready - 1, 64, &mut out), 0, "ready too late");
+                prop_assert_eq!(output.pull(ready - 1, 64, u64::MAX, &mut out), 0, "ready too late");
                 now = ready;
             }
-            let again = output.pull(now, 64, &mut out) == 0;
+            let again = output.pull(now, 64, u64::MAX, &mut out) == 0;
             prop_assert!(!again || output.next_ready_ns(now) > Some(now), "no progress");
             for (class, _) in take(&mut memory, &mut out) {
                 pulled[usize::from(class)] += 1;
@@ -131,7 +131,7 @@ proptest! {
             }
             let budget = random.below(24) as usize;
             let expected = budget.min(output.held());
-            prop_assert_eq!(output.pull(0, budget, &mut out), expected);
+            prop_assert_eq!(output.pull(0, budget, u64::MAX, &mut out), expected);
             let seen: Vec<u8> = take(&mut memory, &mut out).iter().map(|&(class, _)| level(class.into())).collect();
             prop_assert!(seen.is_sorted_by(|one, next| one >= next), "{:?}", seen);
             if let Some(&lowest) = seen.last() {
@@ -165,7 +165,7 @@ proptest! {
                     output.push(Class(class as u8), packet).unwrap();
                 }
             }
-            prop_assert_eq!(output.pull(0, 1, &mut out), 1);
+            prop_assert_eq!(output.pull(0, 1, u64::MAX, &mut out), 1);
             let octets = out[0].length() as u64;
             let class = take(&mut memory, &mut out)[0].0;
             sent[usize::from(class)] += octets;
@@ -206,7 +206,7 @@ proptest! {
                 let packet = memory.packet(60 + random.below(1455) as usize, 0);
                 output.push(Class(0), packet).unwrap();
             }
-            output.pull(now, 16, &mut out);
+            output.pull(now, 16, u64::MAX, &mut out);
             for packet in out.drain(..) {
                 log.push((now, sent));
                 sent += packet.length() as u64;
@@ -247,7 +247,7 @@ fn the_high_class_loses_nothing_until_it_alone_exceeds_the_output() {
                 memory.give(packet);
             }
         }
-        output.pull(0, 10, &mut out);
+        output.pull(0, 10, u64::MAX, &mut out);
         take(&mut memory, &mut out);
     }
     let stats: Vec<_> = output.stats().collect();
@@ -288,7 +288,7 @@ fn a_full_queue_refuses_its_own_packets_only() {
     // the transmit ring is full, so the queues are needed
     let mut refused = 0;
     for exit in &mut exits {
-        exit.ready(0, |_| refused += 1);
+        exit.ready(0, u64::MAX, |_| refused += 1);
         exit.settle(|_| refused += 1);
     }
     assert_eq!((exits[0].held(), exits[1].held(), refused), (4, 1, 3));
@@ -330,7 +330,7 @@ fn the_short_cut_keeps_the_order_and_the_counts() {
         }
         let mut room = random.below(100) as usize;
         loop {
-            let ready = exits[0].ready(0, |_| panic!("the queues are long"));
+            let ready = exits[0].ready(0, u64::MAX, |_| panic!("the queues are long"));
             let count = room.min(ready.len());
             room -= count;
             for packet in ready.drain(..count) {

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use bora_buffer::Packet;
 use bora_forward::schedule::{OutputConfig, OutputError};
 use bora_forward::{Drop, Exit, RuleHits};
+use bora_port::Queue;
 
+use crate::flight::Flight;
 use crate::share::Share;
 use crate::worker::{Command, Returned, Worker, WorkerPort};
 
@@ -86,10 +88,12 @@ impl Worker {
         let min_frame = port.min_frame;
         if number < self.exits.len() {
             self.exits[number] = exit;
+            self.flights[number] = Flight::default();
             self.min_frames[number] = min_frame;
             self.config.ports[number] = port;
         } else {
             self.exits.push(exit);
+            self.flights.push(Flight::default());
             self.min_frames.push(min_frame);
             self.config.ports.push(port);
         }
@@ -135,7 +139,7 @@ impl Worker {
             return true;
         };
         let queues = port.queues.iter_mut();
-        let rings = queues.map(|queue| queue.waiting(1) as u64 + u64::from(queue.in_flight()));
+        let rings = queues.map(|queue| queue.waiting(1) as u64 + to_leave(queue));
         let held = rings.sum::<u64>() + port.share.in_flight();
         let held = held + self.exits[leaving.number].held() as u64 + self.backlog.len() as u64;
         if held != leaving.held {
@@ -159,5 +163,13 @@ impl Worker {
         }
         self.list_queues();
         true
+    }
+}
+
+/// Packets in a transmit ring that will still leave.
+fn to_leave(queue: &Queue) -> u64 {
+    match queue.is_cut_off() {
+        true => 0,
+        false => queue.in_flight().into(),
     }
 }

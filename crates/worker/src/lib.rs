@@ -8,6 +8,7 @@
 
 mod command;
 mod counters;
+mod flight;
 mod leave;
 mod mode;
 mod punt;

@@ -1,9 +1,10 @@
 //! The way out: what the stages decide is carried out here.
 
 use bora_buffer::{Packet, Pool};
-use bora_forward::{Context, Drop, Exit, Verdict, enqueue, run_classified};
+use bora_forward::{Context, Drop, Exit, Verdict, enqueue, octets, run_classified};
 use bora_port::Queue;
 
+use crate::flight::Flight;
 use crate::punt::Punted;
 use crate::share::Share;
 use crate::worker::{Worker, WorkerPort};
@@ -93,10 +94,13 @@ impl Worker {
                 continue;
             };
             queue.reclaim(pool);
-            let (packets, bytes) = empty(exit, queue, now_ns, |packet| refused(pool, packet));
-            counters.tx_packets.add(packets as u64);
-            counters.tx_bytes.add(bytes as u64);
-            total += packets;
+            let flight = &mut self.flights[number];
+            flight.update(queue.in_flight(), now_ns);
+            let refused = |packet| refused(pool, packet);
+            let (packets, octets) = empty(exit, (queue, flight), now_ns, refused);
+            counters.tx_packets.add(packets);
+            counters.tx_bytes.add(octets);
+            total += packets as usize;
         }
         total
     }
@@ -134,22 +138,24 @@ impl Worker {
 #[inline]
 fn empty(
     exit: &mut Exit,
-    queue: &mut Queue,
+    (queue, flight): (&mut Queue, &mut Flight),
     now_ns: u64,
     mut refused: impl FnMut(Packet),
-) -> (usize, usize) {
-    let (mut packets, mut bytes) = (0, 0);
+) -> (u64, u64) {
+    let mut total = (0, 0);
     loop {
-        let ready = exit.ready(now_ns, &mut refused);
-        let before: usize = ready.iter().map(Packet::length).sum();
-        let sent = queue.transmit(ready);
-        let after: usize = ready.iter().map(Packet::length).sum();
-        packets += sent;
-        bytes += before - after;
-        let stuck = sent == 0 || !ready.is_empty();
+        let ready = exit.ready(now_ns, flight.room(), &mut refused);
+        let before = octets(ready);
+        let packets = queue.transmit(ready);
+        let moved = before - octets(ready);
+        let stuck = packets == 0 || !ready.is_empty();
+        total = (total.0 + packets as u64, total.1 + moved);
+        flight.add(packets as u32, moved);
         exit.settle(&mut refused);
         if stuck || exit.held() == 0 {
-            return (packets, bytes);
+            let next = exit.next_ready_ns(now_ns);
+            flight.set_full(next.is_some_and(|next| next <= now_ns));
+            return total;
         }
     }
 }

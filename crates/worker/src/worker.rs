@@ -17,6 +17,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::command::Leaving;
 use crate::counters::WorkerCounters;
+use crate::flight::Flight;
 use crate::leave::{Departure, Exodus};
 use crate::mode::{BACKLOG, Mode};
 use crate::punt::{Budgets, PuntRings};
@@ -169,6 +170,8 @@ pub struct Worker {
     pub(crate) list: PollList,
     /// By port number.
     pub(crate) exits: Vec<Exit>,
+    /// Of the transmit ring behind each.
+    pub(crate) flights: Vec<Flight>,
     pub(crate) min_frames: Vec<u16>,
     pub(crate) hits: Vec<RuleHits>,
     /// Received and not yet looked at ([`Mode::Interrupt`]), with the port it came in by.
@@ -209,6 +212,7 @@ impl Worker {
             inputs: Vec::new(),
             list: PollList::new(&[], config.budget),
             exits: Vec::new(),
+            flights: Vec::new(),
             min_frames: Vec::new(),
             hits: vec![RuleHits::default(); config.classifier.rules()],
             backlog: VecDeque::with_capacity(BACKLOG),

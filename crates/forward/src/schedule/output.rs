@@ -175,20 +175,31 @@ impl Output {
     }
 
     /// Moves up to `budget` packets that may leave at `now_ns` to `out`, in the order they are to
-    /// leave; returns how many. Times never go back.
-    pub fn pull(&mut self, now_ns: u64, budget: usize, out: &mut Vec<Packet>) -> usize {
+    /// leave, until the next one would exceed `room` octets; returns how many. Times never go back.
+    pub fn pull(
+        &mut self,
+        now_ns: u64,
+        budget: usize,
+        mut room: u64,
+        out: &mut Vec<Packet>,
+    ) -> usize {
         let mut pulled = 0;
         if self.held > 0 {
             self.advance(now_ns);
         }
         while pulled < budget && self.held > 0 {
             let count = match self.unshaped() {
-                Some(class) => self.queues[class].voq.pop_many(budget - pulled, out),
-                None => usize::from(self.pull_one(out)),
+                Some(class) => {
+                    let voq = &mut self.queues[class].voq;
+                    voq.pop_many(budget - pulled, room, out)
+                }
+                None => usize::from(self.pull_one(room, out)),
             };
             if count == 0 {
                 break;
             }
+            let moved = out[out.len() - count..].iter();
+            room -= moved.map(|packet| packet.length() as u64).sum::<u64>();
             self.held -= count;
             pulled += count;
         }
@@ -325,10 +336,13 @@ impl Output {
         None
     }
 
-    fn pull_one(&mut self, out: &mut Vec<Packet>) -> bool {
+    fn pull_one(&mut self, room: u64, out: &mut Vec<Packet>) -> bool {
         let Some((level, class, octets)) = self.select() else {
             return false;
         };
+        if u64::from(octets) > room {
+            return false;
+        }
         // the port's rate comes last: a shorter packet of a lower class must not slip past
         if self
             .shaper

@@ -78,11 +78,20 @@ impl Voq {
         Some(packet)
     }
 
-    /// Moves up to `budget` of the oldest packets to `out`; returns how many.
+    /// Moves up to `budget` of the oldest packets to `out`, `room` octets at most; returns how many.
     #[inline]
-    pub fn pop_many(&mut self, budget: usize, out: &mut Vec<Packet>) -> usize {
-        let count = budget.min(self.packets.len());
+    pub fn pop_many(&mut self, budget: usize, room: u64, out: &mut Vec<Packet>) -> usize {
+        let mut count = budget.min(self.packets.len());
         let mut octets = 0;
+        if room < self.octets {
+            let mut left = room;
+            let fits = |packet: &&Packet| {
+                let rest = left.checked_sub(packet.length() as u64);
+                left = rest.unwrap_or(0);
+                rest.is_some()
+            };
+            count = self.packets.iter().take(count).take_while(fits).count();
+        }
         out.extend(
             self.packets
                 .drain(..count)

@@ -8,8 +8,8 @@ use bora_buffer::{Frame, FrameSet, Packet, Pool, Region, SharedFrames};
 
 use super::closing::Closing;
 use super::ring::Ring;
-use super::system::{Binding, bind, get_option, new_socket, register, set_option, wake_reception,
-    wake_transmission,
+use super::system::{
+    Binding, bind, get_option, new_socket, register, set_option, wake_reception, wake_transmission,
 };
 
 /// Most slots of each ring, a power of two.

@@ -102,7 +102,9 @@ pub(super) fn wake_transmission(fd: &OwnedFd) -> Result<(), i32> {
         )
     };
     if result < 0 {
-        Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+        Err(io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO))
     } else {
         Ok(())
     }
