@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
-use bora_port::af_xdp::{Closing, Opened, QueueSet, RING_SIZE, Socket, open_queues};
+use bora_port::af_xdp::{Closing, Opened, QueueSet, RING_SIZE, Socket, frames_for, open_queues};
 use bora_port::interface::Interface;
 use common::namespace::{in_a_namespace, ip, veth_pair};
 
@@ -84,6 +84,11 @@ impl Port {
         let mut packet = frame.into_packet(&self.region, 60).unwrap();
         self.region.octets_mut(&mut packet).fill(0xff);
         packet
+    }
+
+    fn reclaim(&mut self) {
+        let mut pool = Pool::new(self.frames.clone(), 0);
+        self.socket().reclaim(&mut pool);
     }
 
     fn close(&mut self) -> Closing {
@@ -207,4 +212,27 @@ fn a_refused_socket_keeps_no_frames() {
     assert_eq!(second.free(), FRAMES);
     let closing = first.close();
     first.all_come_home(closing);
+}
+
+/// A device without carrier drops packets one by one, and the kernel says so each time.
+#[test]
+fn one_kick_sends_all_to_a_device_that_drops() {
+    if !in_a_namespace() {
+        return;
+    }
+    veth_pair(1500);
+    let mut port = Port::open();
+    ip("link set v1 down");
+    assert_eq!(port.transmit(RING_SIZE), RING_SIZE);
+    port.socket().kick();
+    port.reclaim();
+    assert_eq!(port.socket().in_flight(), 0);
+    assert!(!port.socket().is_cut_off());
+    ip("link set v0 down");
+    assert_eq!(port.transmit(2 * RING_SIZE), RING_SIZE);
+    port.socket().kick();
+    assert!(port.socket().is_cut_off());
+    assert!(port.socket().frames() <= frames_for(RING_SIZE));
+    let closing = port.close();
+    port.all_come_home(closing);
 }

@@ -1,0 +1,92 @@
+"""The frames of the packet memory come home from interfaces that go while packets flow."""
+
+import time
+
+import pytest
+
+from lib.bora import binary
+from lib.netns import Namespace
+from lib.port import Port
+from lib.topology import Network
+from lib.traffic import both_families, load
+
+pytestmark = pytest.mark.bora
+ROUNDS = 3
+SECONDS = 20
+
+
+@pytest.fixture
+def net():
+    """The engine on three ports."""
+    network = Network("engine")
+    yield network
+    network.close()
+
+
+@pytest.fixture
+def elsewhere():
+    """Another namespace."""
+    namespace = Namespace("e")
+    yield namespace
+    namespace.close()
+
+
+def wait_for(what, condition):
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {SECONDS} s"
+        time.sleep(0.05)
+
+
+def is_forwarding(net):
+    """Whether packets leave by r1, and not through Linux."""
+    before = net.bora.totals()["sent"]
+    return net.probe(4, 0.5) and net.bora.totals()["sent"] > before
+
+
+def frames(net):
+    return net.bora.show("frames")
+
+
+def make_again(net):
+    """A new cable to host 1."""
+    host = net.namespaces[2]
+    net.hosts[1].close()
+    net.router.ip("link", "add", "r1", "address", net.router_mac(1), "type", "veth",
+                  "peer", "name", "h1", "address", net.host_mac(1), "netns", host.name)
+    host.exec("ethtool", "-K", "h1", "gro", "on")
+    host.ip("link", "set", "h1", "arp", "off", "up")
+    net.hosts[1] = Port(host.name, "h1")
+
+
+@pytest.mark.parametrize("fate", ["down", "deleted", "moved"])
+def test_an_interface_goes_under_load(net, elsewhere, fate):
+    """Each time all frames of its sockets are home before it comes back."""
+    for _ in range(ROUNDS):
+        with load(net, both_families(net), 0):
+            time.sleep(0.5)
+            net.router.ip("link", "set", "r1", "down")
+            time.sleep(0.1)
+            if fate == "deleted":
+                net.router.ip("link", "del", "r1")
+            elif fate == "moved":
+                net.router.ip("link", "set", "r1", "netns", elsewhere.name)
+            if fate != "down":
+                wait_for("its sockets are closed", lambda: frames(net)["rings"].get("r1", 0) == 0)
+        net.bora.check_conservation(5)
+        if fate == "deleted":
+            make_again(net)
+        elif fate == "moved":
+            elsewhere.ip("link", "set", "r1", "netns", net.router.name)
+        net.configure_link(1)
+        wait_for("it forwards again", lambda: is_forwarding(net))
+    net.bora.check_conservation(5)
+
+
+def test_frames_are_shown(net):
+    """The table has each place, and what all of them are together."""
+    text = net.router.exec(binary(), "show", "frames").stdout
+    for place in ("reserve", "workers' pools", "rings of r0", "held by workers", "of closed sockets", "all"):
+        assert place in text, text
+    rings = frames(net)["rings"]
+    assert set(rings) == {"r0", "r1", "r2"} and min(rings.values()) >= 1024, rings
