@@ -13,7 +13,7 @@ use bora_forward::schedule::OutputConfig;
 use bora_forward::{Drop, FlowHash, Ingress, Punt, RpFilter};
 use bora_port::{Queue, QueueStats, StatsReader};
 use bora_worker::{
-    BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Share, Worker, WorkerConfig,
+    BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Reception, Share, Worker, WorkerConfig,
     WorkerCounters, WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
@@ -237,6 +237,7 @@ pub fn worker(
         quota: port.quota,
         output: port.output,
         queues: vec![port.queue],
+        reception: Reception::Own,
         share: Share::Alone,
         twin: None,
         held: Vec::new(),

@@ -1,7 +1,7 @@
 """Two real Linux hosts with a router between them: for what needs their stacks, such as TCP."""
 
 from lib.bora import Bora
-from lib.netns import Namespace, without_driver_xdp
+from lib.netns import Namespace, queue_options
 
 
 class Hosts:
@@ -36,7 +36,7 @@ class Hosts:
 
     def _host(self, link):
         host = self._namespace(f"h{link}")
-        queues, peer_queues = [without_driver_xdp(n) if self.generic else [] for n in (1, 2)]
+        queues, peer_queues = [queue_options(n) if self.generic else [] for n in (1, 2)]
         self.router.ip("link", "add", f"r{link}", *queues, "type", "veth",
                        "peer", "name", f"h{link}", *peer_queues, "netns", host.name)
         for namespace, device, end in ((self.router, f"r{link}", 1), (host, f"h{link}", 2)):

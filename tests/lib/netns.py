@@ -44,9 +44,9 @@ def inside(name):
         os.close(home)
 
 
-def without_driver_xdp(queues):
-    """Options of `ip link add` for an end of a veth; of 1 at an end whose peer has 2: one that has fewer
-    receive queues than its peer has transmit queues does no driver XDP."""
+def queue_options(queues):
+    """Options of `ip link add` for an end of a veth. One that has fewer receive queues than its peer has transmit
+    queues does no driver XDP."""
     return ["numtxqueues", str(queues), "numrxqueues", str(queues)]
 
 

@@ -14,7 +14,7 @@ import time
 
 from lib import packets
 from lib.bora import Bora
-from lib.netns import Namespace, without_driver_xdp
+from lib.netns import Namespace, queue_options
 from lib.port import Port, wait_readable
 
 LINKS = 3
@@ -27,10 +27,12 @@ IPV6_SYSCTLS = {"forwarding": 1, "accept_dad": 0, "accept_ra": 0, "router_solici
 
 
 class Network:
-    """Router and hosts; `bora` is None for the plain kernel, and on ports without driver XDP for "...-generic"."""
+    """Router and hosts; `bora` is None for the plain kernel, and on ports without driver XDP for "...-generic".
+    Each cable has so many queues."""
 
-    def __init__(self, backend="kernel"):
+    def __init__(self, backend="kernel", queues=1):
         self.backend = backend
+        self.queues = queues
         self.generic = backend.endswith("-generic")
         self.bora = None
         self.namespaces = []
@@ -123,7 +125,8 @@ class Network:
 
     def _connect(self, link):
         host = self._namespace(f"h{link}")
-        queues, peer_queues = [without_driver_xdp(n) if self.generic else [] for n in (1, 2)]
+        # without driver XDP if the peer has more
+        queues, peer_queues = map(queue_options, (1, 2) if self.generic else (self.queues, self.queues))
         self.router.ip(
             "link", "add", f"r{link}", "address", self.router_mac(link), *queues, "type", "veth",
             "peer", "name", f"h{link}", "address", self.host_mac(link), *peer_queues, "netns", host.name,

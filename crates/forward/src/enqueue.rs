@@ -37,7 +37,7 @@ impl Exit {
             ready: Vec::with_capacity(MAX_BATCH),
             short_cut: false,
             queues: Output::new(config)?,
-            rates: config.shaping.is_some() || config.classes.iter().any(|c| c.shaping.is_some()),
+            rates: config.has_rates(),
             direct: [0; MAX_CLASSES],
         })
     }
@@ -119,6 +119,20 @@ impl Exit {
     #[inline]
     pub fn held(&self) -> usize {
         self.staged.len() + self.ready.len() + self.queues.held()
+    }
+
+    /// The same, by class.
+    pub fn held_by_class(&self) -> [u32; MAX_CLASSES] {
+        let mut held = [0; MAX_CLASSES];
+        for (class, held) in held.iter_mut().enumerate() {
+            let queue = self.queues.queue(Class(class as u8));
+            *held = queue.map_or(0, |queue| queue.len() as u32);
+        }
+        let last = self.queues.last_class();
+        for packet in self.staged.iter().chain(&self.ready) {
+            held[usize::from(packet.mark().min(last))] += 1;
+        }
+        held
     }
 
     /// Empties it; `taken` gets what it held, class by class in order, each packet's mark its class.

@@ -18,9 +18,7 @@ struct Worker {
     queues: Output,
     grants: VecDeque<Grant>,
     bursts: VecDeque<Burst>,
-    packets: VecDeque<(Class, Packet)>,
-    /// Bursts without a packet, in a row.
-    empty: u32,
+    packets: VecDeque<Packet>,
     offered: u64,
     dropped: u64,
 }
@@ -30,7 +28,6 @@ impl Worker {
         Self {
             input: Input::default(),
             queues: Output::new(&OutputConfig::default().unshaped()).unwrap(),
-            empty: 0,
             grants: VecDeque::new(),
             bursts: VecDeque::new(),
             packets: VecDeque::new(),
@@ -56,15 +53,8 @@ impl Worker {
             let burst = self.input.burst(grant, &mut self.queues, &mut out);
             assert!(burst.octets <= grant.octets && burst.packets <= grant.packets);
             assert_eq!(burst.packets as usize, out.len());
-            self.empty = if burst.packets == 0 {
-                self.empty + 1
-            } else {
-                0
-            };
-            assert!(
-                self.empty <= 1,
-                "empty for another reason than high priority"
-            );
+            assert!(!out.is_empty(), "a grant lets a packet through");
+            assert!(out.iter().all(|packet| packet.mark() == grant.class.0));
             self.packets.extend(out);
             self.bursts.push_back(burst);
         }
@@ -75,7 +65,7 @@ impl Worker {
     }
 }
 
-/// The owner with room for so much; what it has delivered, by input.
+/// The owner with room for so much of each class; what it has delivered, by input.
 struct Owner {
     granter: Granter,
     capacity: Room,
@@ -89,7 +79,7 @@ struct Owner {
 impl Owner {
     fn new(inputs: usize, quantum: u32, capacity: Room) -> Self {
         Self {
-            granter: Granter::new(inputs, quantum),
+            granter: Granter::new(inputs, quantum, &OutputConfig::default()),
             capacity,
             held: VecDeque::new(),
             delivered: vec![[0; 2]; inputs],
@@ -99,19 +89,21 @@ impl Owner {
         }
     }
 
-    fn room(&self) -> Room {
-        let octets: u64 = self.held.iter().map(|packet| packet.length() as u64).sum();
+    fn room(&self, class: usize) -> Room {
+        let of_class = |packet: &&Packet| usize::from(packet.mark()) == class;
+        let held = || self.held.iter().filter(of_class);
+        let octets: u64 = held().map(|packet| packet.length() as u64).sum();
         Room {
             octets: self.capacity.octets - octets,
-            packets: self.capacity.packets - self.held.len() as u32,
+            packets: self.capacity.packets - held().count() as u32,
         }
     }
 
     fn take(&mut self, memory: &Memory, number: usize, worker: &mut Worker) {
         if let Some(burst) = worker.bursts.pop_front() {
             for _ in 0..burst.packets {
-                let (class, packet) = worker.packets.pop_front().expect("before the burst");
-                let class = usize::from(class.0);
+                let packet = worker.packets.pop_front().expect("before the burst");
+                let class = usize::from(packet.mark());
                 let octets = memory.region.octets(&packet)[..8].try_into().unwrap();
                 let sequence = u64::from_be_bytes(octets);
                 assert!(sequence > self.newest[number][class], "reordered");
@@ -120,20 +112,18 @@ impl Owner {
                 self.octets[number] += packet.length() as u64;
                 self.held.push_back(packet);
             }
-            let _ = self.room(); // underflows if a burst exceeds what was granted
+            let _ = [0, 1].map(|class| self.room(class)); // underflows if a burst exceeds its grant
             self.granter.burst(number, &burst);
             self.waiting[number] = burst.next;
         }
     }
 
-    /// Grants what it can; checks that no lower priority goes before a higher one.
+    /// Grants what it can.
     fn grant(&mut self, workers: &mut [Worker]) {
-        while let Some((number, grant)) = self.granter.grant(self.room()) {
+        let rooms = [0, 1].map(|class| self.room(class));
+        while let Some((number, grant)) = self.granter.grant(|class| rooms[class]) {
             let chosen = self.waiting[number].take().expect("granted without asking");
-            if chosen.octets[0] == 0 {
-                let high = self.waiting.iter().flatten().any(|one| one.octets[0] > 0);
-                assert!(!high, "a lower priority before a higher one");
-            }
+            assert!(chosen.octets[usize::from(grant.class.0)] >= grant.octets);
             workers[number].grants.push_back(grant);
         }
     }
@@ -228,18 +218,18 @@ proptest! {
     #[test]
     fn a_request_waits_for_one_turn_of_each_other(
         inputs in 2usize..8,
-        level in 0usize..2,
+        class in 0usize..2,
         seed: u64,
     ) {
         let random = &mut Random(seed | 1);
-        let mut granter = Granter::new(inputs, MAX_FRAME);
-        let room = Room { octets: 1 << 20, packets: 4096 };
+        let mut granter = Granter::new(inputs, MAX_FRAME, &OutputConfig::default());
+        let room = |_: usize| Room { octets: 1 << 20, packets: 4096 };
         let mut since: Vec<Option<Vec<u32>>> = vec![None; inputs]; // grants of others, while waiting
         let mut granted: Vec<Option<Grant>> = vec![None; inputs];
         for _ in 0..2000 {
             let input = random.below(inputs as u64) as usize;
             let mut request = Request::default();
-            request.octets[level] = 60 + random.below(20_000) as u32;
+            request.octets[class] = 60 + random.below(20_000) as u32;
             if let Some(grant) = granted[input].take() {
                 let octets = grant.octets.saturating_sub(random.below(1514) as u32);
                 granter.burst(input, &Burst { octets, packets: 1, next: Some(request) });
@@ -261,27 +251,31 @@ proptest! {
 }
 
 #[test]
-fn high_priority_that_came_later_goes_first() {
+fn high_priority_goes_first_and_keeps_nobody_out() {
     let mut memory = Memory::new(64);
     let mut worker = Worker::new();
-    let mut granter = Granter::new(1, MAX_FRAME);
-    for _ in 0..4 {
-        worker.offer(&mut memory, 0, 1500);
+    let mut granter = Granter::new(1, MAX_FRAME, &OutputConfig::default());
+    for class in [0, 0, 1] {
+        worker.offer(&mut memory, class, 1500);
     }
     let request = worker.input.request(&worker.queues).unwrap();
-    assert_eq!(request.next.map(|next| next.octets[1]), Some(6000));
+    let next = request.next.unwrap();
+    assert_eq!(next.octets[..2], [3000, 1500]);
     assert_eq!(worker.input.request(&worker.queues), None, "asked already");
     granter.burst(0, &request);
-    let room = Room {
+    let some = Room {
         octets: 10_000,
         packets: 64,
     };
-    let (_, grant) = granter.grant(room).unwrap();
-    assert_eq!(grant.octets, MAX_FRAME);
-    worker.offer(&mut memory, 1, 1500);
+    let (_, grant) = granter.grant(|_| some).unwrap();
+    assert_eq!((grant.class, grant.octets), (Class(1), 1500));
     let mut out = Vec::new();
+    worker.offer(&mut memory, 1, 1500);
     let burst = worker.input.burst(grant, &mut worker.queues, &mut out);
-    let classes: Vec<u8> = out.iter().map(|(class, _)| class.0).collect();
-    assert_eq!(classes, [1, 0]);
-    assert_eq!(burst.next.map(|next| next.octets[1]), Some(4500));
+    assert_eq!((burst.packets, out[0].mark()), (1, 1));
+    granter.burst(0, &burst);
+    // the output has enough of the high class, which may wait for its rate
+    let full = |class: usize| if class == 1 { Room::default() } else { some };
+    let (_, grant) = granter.grant(full).unwrap();
+    assert_eq!((grant.class, grant.octets), (Class(0), 3000));
 }

@@ -70,6 +70,7 @@ impl Router {
             self.file.rules.clone_from(&new.rules);
             self.file.dscp = new.dscp.clone();
         }
+        let divided_anew = actions.iter().any(|action| self.divides_anew(action));
         for action in actions {
             match &action {
                 Action::AddPort(_) | Action::SetRules(_) | Action::SetDscp(_) => continue,
@@ -80,7 +81,24 @@ impl Router {
             }
             action.apply(&mut self.file);
         }
+        if divided_anew {
+            self.set_cores()?;
+        }
         Ok(())
+    }
+
+    /// Whether an output gets rates or loses them, so that the workers share it otherwise.
+    fn divides_anew(&self, action: &Action) -> bool {
+        let Action::SetQueues { port, queues } = action else {
+            return false;
+        };
+        let several = self
+            .engine
+            .as_ref()
+            .is_some_and(|engine| engine.workers.len() > 1);
+        let section = self.file.ports.iter().find(|section| section.name == *port);
+        let before = section.is_some_and(|section| section.queues.output().has_rates());
+        several && before != queues.output().has_rates()
     }
 
     /// Actions that are one command for each worker.

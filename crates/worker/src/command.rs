@@ -9,6 +9,7 @@ use bora_port::Queue;
 
 use crate::flight::Flight;
 use crate::share::Share;
+use crate::spread::Reception;
 use crate::worker::{Command, Returned, Worker, WorkerPort};
 
 /// Longest that a removed port may hold packets that do not move: beyond what any sensible rate
@@ -138,14 +139,17 @@ impl Worker {
         let Some(port) = self.config.ports.get_mut(leaving.number) else {
             return true;
         };
-        let queues = port.queues.iter_mut();
-        let rings = queues.map(|queue| queue.waiting(1) as u64 + to_leave(queue));
-        let held = rings.sum::<u64>() + port.share.in_flight();
+        let to_come: usize = port.queues.iter_mut().map(|queue| queue.waiting(1)).sum();
+        let on_the_way = port.reception.in_flight() + port.share.in_flight();
+        if to_come == 0 && port.reception.in_flight() == 0 && port.reception.is_direct() {
+            port.reception = Reception::Own; // others need not wait for more
+        }
+        let held = to_come as u64 + on_the_way + port.queues.iter().map(to_leave).sum::<u64>();
         let held = held + self.exits[leaving.number].held() as u64 + self.backlog.len() as u64;
         if held != leaving.held {
             (leaving.held, leaving.since) = (held, now);
         }
-        let done = held == 0 && port.share.may_leave();
+        let done = held == 0 && !awaits_more(port) && port.share.may_leave();
         if !done && now.duration_since(leaving.since) < GIVE_UP {
             return false;
         }
@@ -157,13 +161,19 @@ impl Worker {
             port: port.ingress.port,
             queues,
         };
-        port.share = Share::Alone;
+        (port.reception, port.share) = (Reception::Own, Share::Alone);
         if self.config.returns.push(returned).is_err() {
             log::error!("nobody takes the queues of a removed port; they are closed here");
         }
         self.list_queues();
         true
     }
+}
+
+/// Whether another worker may still bring packets that the port received.
+fn awaits_more(port: &WorkerPort) -> bool {
+    let is_fed = |queue: &Queue| matches!(queue, Queue::Memory(ring) if !ring.is_alone());
+    !port.reception.is_direct() && port.queues.iter().any(is_fed)
 }
 
 /// Packets in a transmit ring that will still leave.

@@ -200,7 +200,7 @@ mod tests {
         let mut flight = Flight::default();
         flight.add(3, 1000);
         flight.add(2, 7);
-        for (in_flight, octets) in [(4, 667), (2, 7), (2, 7), (1, 4), (0, 0)] {
+        for (in_flight, octets) in [(4, 674), (2, 7), (2, 7), (1, 4), (0, 0)] {
             flight.update(in_flight, 0);
             assert_eq!(flight.octets, octets, "{in_flight}");
         }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bora_port::Queue;
-
 use crate::share::Share;
+use crate::spread::Reception;
 use crate::worker::{Worker, WorkerPort};
 
 /// How long drivers may take for what they have. More is no loss: the queue goes over with it; but
@@ -78,10 +77,11 @@ impl Worker {
             self.exodus = None;
             return false;
         }
-        let mut members = self.config.ports.iter_mut().filter_map(member_queues);
+        let ports = self.config.ports.iter_mut();
+        let mut rings = ports.filter(|port| !port.reception.is_direct());
         if !exodus.departure.is_certain()
             || !self.backlog.is_empty()
-            || members.any(|queues| queues.iter_mut().any(|queue| queue.waiting(1) > 0))
+            || rings.any(|port| port.queues.iter_mut().any(|queue| queue.waiting(1) > 0))
         {
             return false;
         }
@@ -102,14 +102,6 @@ impl Worker {
     }
 }
 
-/// The rings a port's packets come by from other workers.
-fn member_queues(port: &mut WorkerPort) -> Option<&mut Vec<Queue>> {
-    match port.share {
-        Share::Member(_) => Some(&mut port.queues),
-        Share::Alone | Share::Owner(_) => None,
-    }
-}
-
 /// Puts together what workers that have left had of one port, in the order of the workers: its
 /// queues in the order in which they were dealt out, and what is still to be sent, so that no flow is
 /// reordered. Rings between the workers end here. `None` of no parts.
@@ -119,13 +111,13 @@ pub fn reunite(parts: impl IntoIterator<Item = WorkerPort>) -> Option<WorkerPort
     for mut part in parts {
         let queues = std::mem::take(&mut part.queues);
         match std::mem::take(&mut part.share) {
-            Share::Alone => hands.push(queues.into_iter()),
-            Share::Owner(owner) => {
-                owner.give_up(&mut next);
-                hands.push(queues.into_iter());
-            }
-            Share::Member(_) => {}
+            Share::Alone | Share::Member(_) => {}
+            Share::Owner(owner) => owner.give_up(&mut next),
         }
+        if part.reception.is_direct() {
+            hands.push(queues.into_iter());
+        }
+        part.reception = Reception::Own;
         later.append(&mut part.held);
         twin = twin.or(part.twin.take());
         whole.get_or_insert(part);

@@ -7,7 +7,7 @@ use bora_forward::{Drop, PollList, Turn, flow_of};
 use bora_port::af_xdp::RING_SIZE;
 
 use crate::mode::BACKLOG;
-use crate::share::Share;
+use crate::spread::Reception;
 use crate::worker::{QUOTA, Worker, WorkerConfig};
 
 impl Worker {
@@ -88,18 +88,17 @@ impl Worker {
     fn receive(&mut self, port: usize, queue: usize, most: usize) -> usize {
         let counters = &self.config.counters.ports[port];
         let port = &mut self.config.ports[port];
-        if self.deaf && port.ingress.gate.is_some() && !matches!(port.share, Share::Member(_)) {
-            return 0;
-        }
-        if self.exodus.is_some() && !matches!(port.share, Share::Member(_)) {
+        let is_direct = port.reception.is_direct();
+        let is_deaf = self.exodus.is_some() || self.deaf && port.ingress.gate.is_some();
+        if is_direct && is_deaf {
             return 0;
         }
         let queue = &mut port.queues[queue];
         let packets = &mut self.batch.packets;
         let count = queue.receive(packets, most);
         queue.refill(&mut self.pool);
-        // members get what the owner has counted
-        if count > 0 && !matches!(port.share, Share::Member(_)) {
+        // a ring brings what another worker has counted
+        if count > 0 && is_direct {
             let bytes: usize = packets.iter().map(Packet::length).sum();
             counters.rx_packets.add(count as u64);
             counters.rx_bytes.add(bytes as u64);
@@ -108,10 +107,10 @@ impl Worker {
                 counters.ungated_bytes.add(bytes as u64);
             }
         }
-        if let Share::Owner(owner) = &mut port.share {
+        if let Reception::Spread(spreader) = &mut port.reception {
             let (region, pool) = (&self.config.region, &mut self.pool);
             let flow = |packet: &Packet| flow_of(region.octets(packet));
-            owner.spread(packets, flow, |packet| {
+            spreader.divide(packets, flow, |packet| {
                 counters.dropped[Drop::WorkerRingFull as usize].add(1);
                 pool.give(packet.into_frame(region));
             });

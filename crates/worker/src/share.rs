@@ -1,38 +1,38 @@
-//! Ports with fewer queues than workers: one worker owns a queue and shares it with others.
+//! Outputs that several workers share: those with rates, and those with fewer queues than workers. One
+//! worker owns the transmit ring.
 //!
-//! What comes in is spread by flow over single-producer rings (receive-side scaling in software);
-//! what goes out is handed to the owner by request, grant and burst (HERO09; see
+//! What goes out is handed to the owner by request, grant and burst (HERO09; see
 //! [`bora_forward::schedule::handover`]), so that what the output cannot take waits, or is dropped
-//! by priority, with the worker that has it, and nobody locks.
+//! by priority, with the worker that has it, and nobody locks. Rates, levels and weights are kept in
+//! one place, so that they hold for all workers together.
 
 use std::sync::Arc;
 
 use bora_buffer::Packet;
+use bora_forward::Exit;
 use bora_forward::schedule::handover::{Burst, Grant, Granter, Input, Room};
 use bora_forward::schedule::{OutputConfig, OutputError, QueueLimits};
-use bora_forward::{Class, Exit};
 use bora_port::{Bell, memory};
 use crossbeam_queue::ArrayQueue;
 
-/// Packets in a ring between two workers.
-const RING: usize = 1024;
+use crate::spread::RING;
+
 /// Octets that an input may deliver a turn.
 const QUANTUM: u32 = 16 * 1024;
-/// Packets on their way to the owner's transmit ring: enough to keep it busy, few enough that
-/// priorities are decided at the inputs.
+/// Packets of a class with the owner, or on their way there: enough to keep its ring busy.
 const ROOM: u32 = 512;
 /// Messages on the way; there are never more than two.
 const MESSAGES: usize = 4;
 
-/// How a worker gets at a port.
+/// How a worker sends by a port.
 #[derive(Debug, Default)]
 pub enum Share {
-    /// By a queue of its own.
+    /// By a ring of its own.
     #[default]
     Alone,
-    /// By its queue, which it shares.
+    /// By its ring, for others too.
     Owner(Box<Owner>),
-    /// By another worker's queue.
+    /// By another worker's ring.
     Member(Box<Member>),
 }
 
@@ -45,11 +45,9 @@ struct Link {
     bell: Arc<Bell>,
 }
 
-/// The owner's side: members to receive for, and who may send next.
+/// The owner's side: who may send next.
 #[derive(Debug)]
 pub struct Owner {
-    /// Received packets to each member.
-    spread: Vec<memory::Queue>,
     links: Vec<Link>,
     granter: Granter,
     /// The owner's own packets take part as the last input.
@@ -58,7 +56,6 @@ pub struct Owner {
     /// Packets between a burst and the transmit ring; rates are kept here.
     pub(crate) last: Exit,
     taken: Vec<Packet>,
-    burst: Vec<(Class, Packet)>,
 }
 
 /// A member's side.
@@ -66,12 +63,11 @@ pub struct Owner {
 pub struct Member {
     link: Link,
     input: Input,
-    burst: Vec<(Class, Packet)>,
-    packets: Vec<Packet>,
+    burst: Vec<Packet>,
 }
 
-/// Makes the two sides of a shared port: the owner's, and for each of `members` (named by their
-/// bells) its side and the queue it receives from. `owner` is the owner's bell.
+/// Makes the two sides of a shared output: the owner's, and for each of `members` (named by their
+/// bells) its side. `owner` is the owner's bell.
 ///
 /// # Errors
 /// The output's configuration is impossible.
@@ -79,21 +75,17 @@ pub fn share(
     output: &OutputConfig,
     owner: &Arc<Bell>,
     members: &[Arc<Bell>],
-) -> Result<(Owner, Vec<(Member, memory::Queue)>), OutputError> {
+) -> Result<(Owner, Vec<Member>), OutputError> {
     let mut side = Owner {
-        spread: Vec::new(),
         links: Vec::new(),
-        granter: Granter::new(members.len() + 1, QUANTUM),
+        granter: Granter::new(members.len() + 1, QUANTUM, output),
         own: Input::default(),
         own_grant: None,
         last: Exit::new(&roomy(output))?,
         taken: Vec::with_capacity(RING),
-        burst: Vec::with_capacity(RING),
     };
     let mut others = Vec::new();
     for bell in members {
-        let (give, take) = memory::pair(RING);
-        side.spread.push(give);
         let (near, far) = memory::pair(RING);
         let bursts = Arc::new(ArrayQueue::new(MESSAGES));
         let grants = Arc::new(ArrayQueue::new(MESSAGES));
@@ -104,13 +96,11 @@ pub fn share(
             bell: bell.clone(),
         };
         side.links.push(link(far, bell));
-        let member = Member {
+        others.push(Member {
             link: link(near, owner),
             input: Input::default(),
             burst: Vec::with_capacity(RING),
-            packets: Vec::with_capacity(RING),
-        };
-        others.push((member, take));
+        });
     }
     Ok((side, others))
 }
@@ -125,13 +115,13 @@ impl Share {
         }
     }
 
-    /// Whether a removed port may be given up here without a loss: its owner once no member has
-    /// anything to send or to receive, then the members.
-    pub(crate) fn may_leave(&mut self) -> bool {
+    /// Whether a removed port of which nothing is held here may be given up without a loss: first the
+    /// members, then the owner.
+    pub(crate) fn may_leave(&self) -> bool {
         match self {
             Self::Alone => true,
-            Self::Owner(owner) => owner.is_idle(),
-            Self::Member(member) => Arc::strong_count(&member.link.bursts) == 1,
+            Self::Owner(owner) => owner.is_left(),
+            Self::Member(member) => member.input.is_idle(),
         }
     }
 
@@ -157,10 +147,9 @@ impl Member {
             .pop()
             .map(|grant| self.input.burst(grant, exit.queues_mut(), &mut self.burst));
         for burst in asked.into_iter().chain(granted) {
-            self.packets.extend(self.burst.drain(..).map(marked));
-            sent += self.packets.len();
-            self.link.packets.transmit(&mut self.packets);
-            debug_assert!(self.packets.is_empty(), "no more is granted than fits");
+            sent += self.burst.len();
+            self.link.packets.transmit(&mut self.burst);
+            debug_assert!(self.burst.is_empty(), "no more is granted than fits");
             let _ = self.link.bursts.push(burst); // there is room for twice what there can be
             self.link.bell.ring();
         }
@@ -169,28 +158,6 @@ impl Member {
 }
 
 impl Owner {
-    /// Divides received packets by flow: those of this worker stay in `packets`. `refused` gets
-    /// what a full ring does not take.
-    pub(crate) fn spread(
-        &mut self,
-        packets: &mut Vec<Packet>,
-        flow: impl Fn(&Packet) -> u32,
-        mut refused: impl FnMut(Packet),
-    ) {
-        let workers = self.spread.len() as u64 + 1;
-        let worker = |packet: &Packet| ((u64::from(flow(packet)) * workers) >> 32) as usize;
-        let bells = self.links.iter().map(|link| &link.bell);
-        for ((number, queue), bell) in self.spread.iter_mut().enumerate().zip(bells) {
-            let theirs = packets.extract_if(.., |packet| worker(packet) == number + 1);
-            self.taken.extend(theirs);
-            if !self.taken.is_empty() {
-                queue.transmit(&mut self.taken);
-                bell.ring();
-                self.taken.drain(..).for_each(&mut refused);
-            }
-        }
-    }
-
     /// Takes bursts in, gives grants out; what may leave is then in [`Owner::last`].
     pub(crate) fn exchange(&mut self, exit: &mut Exit, mut refused: impl FnMut(Packet)) {
         exit.queue_all(&mut refused);
@@ -210,8 +177,8 @@ impl Owner {
             self.granter.burst(own, &burst);
         }
         if let Some(grant) = self.own_grant.take() {
-            let burst = self.own.burst(grant, exit.queues_mut(), &mut self.burst);
-            let packets = self.burst.drain(..).map(marked);
+            let burst = self.own.burst(grant, exit.queues_mut(), &mut self.taken);
+            let packets = self.taken.drain(..);
             packets.for_each(|packet| self.last.stage(packet));
             self.granter.burst(own, &burst);
         }
@@ -219,9 +186,10 @@ impl Owner {
     }
 
     fn grant(&mut self, own: usize) {
-        let room = Room {
+        let held = self.last.held_by_class();
+        let room = |class: usize| Room {
             octets: u64::MAX,
-            packets: ROOM.saturating_sub(self.last.held() as u32),
+            packets: ROOM.saturating_sub(held[class]),
         };
         while let Some((number, grant)) = self.granter.grant(room) {
             match self.links.get(number) {
@@ -239,16 +207,17 @@ impl Owner {
 
     /// Takes another configuration of the output.
     pub(crate) fn configure(&mut self, output: &OutputConfig, refused: impl FnMut(Packet)) {
-        if let Err(error) = self.last.configure(&roomy(output), refused) {
-            log::error!("rates stay as they were: {error}");
+        match self.last.configure(&roomy(output), refused) {
+            Ok(()) => self.granter.configure(output),
+            Err(error) => log::error!("rates stay as they were: {error}"),
         }
     }
 
-    fn is_idle(&mut self) -> bool {
-        let quiet = self.links.iter_mut().all(|link| {
-            link.bursts.is_empty() && link.grants.is_empty() && link.packets.waiting(1) == 0
-        });
-        quiet && self.granter.is_idle() && self.in_flight() == 0
+    /// Whether no member is there any more, and nothing of them.
+    fn is_left(&self) -> bool {
+        let mut links = self.links.iter();
+        links.all(|link| Arc::strong_count(&link.bursts) == 1 && link.bursts.is_empty())
+            && self.granter.is_idle()
     }
 
     /// Takes back what members sent that will not leave any more.
@@ -268,12 +237,7 @@ impl Owner {
     }
 
     fn in_flight(&self) -> u64 {
-        let spread: u64 = self
-            .spread
-            .iter()
-            .map(|queue| u64::from(queue.in_flight()))
-            .sum();
-        spread + self.last.held() as u64
+        self.last.held() as u64
     }
 }
 
@@ -287,10 +251,4 @@ fn roomy(output: &OutputConfig) -> OutputConfig {
         };
     }
     output
-}
-
-/// The class goes along as the packet's mark.
-fn marked((class, mut packet): (Class, Packet)) -> Packet {
-    packet.set_mark(class.0);
-    packet
 }

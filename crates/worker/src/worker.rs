@@ -22,6 +22,7 @@ use crate::leave::{Departure, Exodus};
 use crate::mode::{BACKLOG, Mode};
 use crate::punt::{Budgets, PuntRings};
 use crate::share::Share;
+use crate::spread::Reception;
 
 /// Packets a queue may bring a turn, without configuration; NAPI's weight.
 pub const QUOTA: u32 = 64;
@@ -109,12 +110,14 @@ pub struct WorkerPort {
     pub quota: u32,
     /// Classes, queues and rates on the way out; found good.
     pub output: OutputConfig,
-    /// The receive queues this worker owns; it sends through the first. A [`Share::Member`] has the
-    /// ring it receives from.
+    /// The queues this worker owns; it sends through the first. With [`Reception::Ring`], the ring it
+    /// receives from.
     pub queues: Vec<Queue>,
     /// Where a port that is no interface gets what Linux sends by it: goes out as it is.
     pub twin: Option<Queue>,
-    /// Whether other workers use the same queue.
+    /// Whether others get a part of what comes by these queues.
+    pub reception: Reception,
+    /// Whether others send through the same ring.
     pub share: Share,
     /// What is to be sent before anything else, of workers that had the port before; each packet's
     /// mark is its class.
@@ -308,7 +311,8 @@ impl Worker {
 
     /// Packets this worker has in hand, those with drivers not among them.
     pub(crate) fn held(&self) -> u64 {
-        let shared = self.config.ports.iter().map(|port| port.share.in_flight());
+        let ports = self.config.ports.iter();
+        let shared = ports.map(|port| port.share.in_flight() + port.reception.in_flight());
         let exits = self.exits.iter().map(|exit| exit.held() as u64);
         self.backlog.len() as u64 + exits.sum::<u64>() + shared.sum::<u64>()
     }
@@ -392,8 +396,8 @@ impl Worker {
                 longest = longest.min(BLIND_SLEEP);
             }
             for queue in &mut port.queues {
-                // a member's ring has the bell
-                if let Share::Member(_) = port.share {
+                // who fills a ring rings the bell
+                if !port.reception.is_direct() {
                     if queue.waiting(1) > 0 {
                         longest = Duration::ZERO;
                     }

@@ -16,8 +16,8 @@ use bora_forward::{Drop, FlowHash};
 use bora_port::{Queue, memory};
 use bora_wire::ipv4;
 use bora_worker::{
-    BUDGET, Bell, Budgets, Command, Commands, Departure, Mode, QUOTA, Share, Worker, WorkerConfig,
-    WorkerCounters, WorkerPort, reunite, share,
+    BUDGET, Bell, Budgets, Command, Commands, Departure, Mode, QUOTA, Reception, Share, Worker,
+    WorkerConfig, WorkerCounters, WorkerPort, reunite, share, spread,
 };
 use crossbeam_queue::ArrayQueue;
 
@@ -61,6 +61,7 @@ impl Net {
                     output: output.clone(),
                     queues: vec![Queue::Memory(near)],
                     twin: None,
+                    reception: Reception::Own,
                     share: Share::Alone,
                     held: Vec::new(),
                 };
@@ -98,18 +99,22 @@ impl Net {
         let mut ports: Vec<Vec<WorkerPort>> = (0..workers).map(|_| Vec::new()).collect();
         for mut port in near {
             let (owner, members) = share(&port.output, &bells[0], &bells[1..]).unwrap();
-            for (ports, (member, ring)) in ports[1..].iter_mut().zip(members) {
+            let (spreader, rings) = spread(&bells[1..]);
+            let others = members.into_iter().zip(rings);
+            for (ports, (member, ring)) in ports[1..].iter_mut().zip(others) {
                 ports.push(WorkerPort {
                     ingress: port.ingress.clone(),
                     output: port.output.clone(),
                     queues: vec![Queue::Memory(ring)],
                     twin: None,
+                    reception: Reception::Ring,
                     share: Share::Member(Box::new(member)),
                     held: Vec::new(),
                     ..port
                 });
             }
             if workers > 1 {
+                port.reception = Reception::Spread(Box::new(spreader));
                 port.share = Share::Owner(Box::new(owner));
             }
             ports[0].push(port);

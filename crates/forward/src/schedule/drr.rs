@@ -48,11 +48,6 @@ impl Drr {
         }
     }
 
-    /// The classes it serves.
-    pub(super) fn classes(&self) -> impl Iterator<Item = usize> {
-        self.members.iter().map(|member| member.class)
-    }
-
     /// The only class, if there is just one: it needs no turns.
     #[inline]
     pub(super) fn single(&self) -> Option<usize> {

@@ -1,34 +1,33 @@
 //! Request, grant, burst: how packets get from the workers that queue them to the worker that owns
 //! the output's transmit ring, without locks and without crossing the machine for nothing (HERO09).
 //!
-//! An [`Input`] tells the [`Granter`] of an output how many octets wait at each priority; the
-//! granter answers with a [`Grant`]; the input delivers at most that, high priority first, and
-//! says in the same message what waits now. Bursts, the first of which only asks, go through one
-//! single-producer ring and grants back through another; there are never more than two bursts or
-//! one grant on the way. The packets of a burst go before it through a ring of their own. Rings and
-//! threads are the caller's; the owner's own packets take part as one more input.
+//! An [`Input`] tells the [`Granter`] of an output how many octets wait in each class; the granter
+//! answers with a [`Grant`] for one class, the highest that the output has room for; the input
+//! delivers at most that, and says in the same message what waits now. Bursts, the first of which
+//! only asks, go through one single-producer ring and grants back through another; there are never
+//! more than two bursts or one grant on the way. The packets of a burst go before it through a ring of
+//! their own. Rings and threads are the caller's; the owner's own packets take part as one more input.
 //!
 //! - No loss: what is granted is reserved in the output's room until the burst comes.
-//! - Order: a burst takes from the front of the queues, so a class's packets of one input stay in
-//!   order.
-//! - Fairness: at one priority, inputs that always have a request waiting when it is their turn
-//!   have delivered the same octets within one quantum plus [`MAX_FRAME`] (deficit round robin),
-//!   and another quantum while granted bursts are on the way.
-//! - No deadlock: from a request to its grant every other input gets at most one grant at that
-//!   priority. Lower priorities wait for the higher ones, as they are meant to. A burst is empty
-//!   only if a packet of higher priority has come since the request and does not fit; its next
-//!   request then asks for that priority.
+//! - Order: a burst takes from the front of a queue, so a class's packets of one input stay in order.
+//! - Rates, priorities and shares are the output's alone: each class has room of its own there, so that
+//!   none keeps another one out by waiting for its rate.
+//! - Fairness: in one class, inputs that always have a request waiting when it is their turn have
+//!   delivered the same octets within one quantum plus [`MAX_FRAME`] (deficit round robin), and
+//!   another quantum while granted bursts are on the way.
+//! - No deadlock: from a request to its grant every other input gets at most one grant for that class.
+//!   Lower levels wait for the higher ones that have room, as they are meant to.
 
 use bora_buffer::Packet;
 
 use super::bucket::MAX_FRAME;
-use super::output::Output;
+use super::output::{Output, OutputConfig};
 use crate::class::{Class, MAX_CLASSES};
 
 /// Shortest Ethernet frame in octets without FCS: how many packets to expect in a grant.
 const MIN_FRAME: u32 = 60;
 
-/// Octets that wait at one input, by level of priority, the highest first.
+/// Octets that wait at one input, by class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Octets without FCS.
@@ -38,6 +37,8 @@ pub struct Request {
 /// What an input may deliver at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
+    /// Of this class.
+    pub class: Class,
     /// Octets without FCS.
     pub octets: u32,
     /// Packets.
@@ -77,16 +78,11 @@ impl Input {
         })
     }
 
-    /// Answers a grant: moves packets that fit to `out`, in order of priority, with the class the
-    /// owner is to queue them in.
-    pub fn burst(
-        &mut self,
-        grant: Grant,
-        queues: &mut Output,
-        out: &mut Vec<(Class, Packet)>,
-    ) -> Burst {
+    /// Answers a grant: moves packets that fit to `out`; each one's mark is the class that the owner is
+    /// to queue it in.
+    pub fn burst(&mut self, grant: Grant, queues: &mut Output, out: &mut Vec<Packet>) -> Burst {
         let before = out.len();
-        let octets = queues.pull_within(grant.octets, grant.packets as usize, out);
+        let octets = queues.take(grant, out);
         self.asked = queues.held() > 0;
         Burst {
             octets,
@@ -94,9 +90,14 @@ impl Input {
             next: self.asked.then(|| queues.waiting()),
         }
     }
+
+    /// Whether nothing has been asked for.
+    pub fn is_idle(&self) -> bool {
+        !self.asked
+    }
 }
 
-/// Room at an output for packets that are neither there nor granted yet.
+/// Room at an output for packets of a class that are neither there nor granted yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Room {
     /// Octets without FCS.
@@ -109,13 +110,13 @@ pub struct Room {
 enum State {
     Idle,
     Requested(Request),
-    Granted { level: usize, grant: Grant },
+    Granted(Grant),
 }
 
 #[derive(Debug)]
 struct Peer {
     state: State,
-    /// Octets granted and not used, by level: less than a frame each, as packets do not divide.
+    /// Octets granted and not used, by class: less than a frame each, as packets do not divide.
     deficit: [u32; MAX_CLASSES],
 }
 
@@ -124,26 +125,41 @@ struct Peer {
 pub struct Granter {
     quantum: u32,
     peers: Vec<Peer>,
-    /// Whose turn it is, by level.
+    /// Classes, those of the highest level first.
+    order: Vec<usize>,
+    /// Whose turn it is, by class.
     turn: [usize; MAX_CLASSES],
-    /// Granted, not delivered.
-    reserved: Room,
+    /// Granted, not delivered, by class.
+    reserved: [Room; MAX_CLASSES],
 }
 
 impl Granter {
     /// For this many inputs, which get `quantum` octets a turn; raised to [`MAX_FRAME`], so that
     /// every grant lets a packet through.
-    pub fn new(inputs: usize, quantum: u32) -> Self {
+    pub fn new(inputs: usize, quantum: u32, output: &OutputConfig) -> Self {
         let peer = || Peer {
             state: State::Idle,
             deficit: [0; MAX_CLASSES],
         };
-        Self {
+        let mut granter = Self {
             quantum: quantum.max(MAX_FRAME),
             peers: std::iter::repeat_with(peer).take(inputs).collect(),
+            order: Vec::new(),
             turn: [0; MAX_CLASSES],
-            reserved: Room::default(),
-        }
+            reserved: [Room::default(); MAX_CLASSES],
+        };
+        granter.configure(output);
+        granter
+    }
+
+    /// Takes the levels of another configuration.
+    pub fn configure(&mut self, output: &OutputConfig) {
+        self.order = (0..MAX_CLASSES).collect();
+        // a class that is no more goes to the last
+        let classes = &output.classes;
+        let class = |number: &usize| classes.get(*number).or(classes.last());
+        self.order
+            .sort_by_key(|number| std::cmp::Reverse(class(number).map(|class| class.level)));
     }
 
     /// Whether nobody asks and nothing granted is on its way.
@@ -152,57 +168,63 @@ impl Granter {
         peers.all(|peer| matches!(peer.state, State::Idle))
     }
 
-    /// The next grant and whom it is for. `room` is what the output can take besides the packets it
-    /// holds; what is granted already is known here. `None` if nobody asks or the next in turn
-    /// must wait for room: nobody overtakes, so an output that drains down to one quantum plus
-    /// [`MAX_FRAME`] of room grants every request.
-    pub fn grant(&mut self, room: Room) -> Option<(usize, Grant)> {
-        let (level, input, waiting) = self.next()?;
-        let allowance = self.quantum + self.peers[input].deficit[level];
-        let octets = waiting.min(allowance);
-        let free = Room {
-            octets: room.octets.saturating_sub(self.reserved.octets),
-            packets: room.packets.saturating_sub(self.reserved.packets),
-        };
-        if u64::from(octets) > free.octets || free.packets == 0 {
-            return None;
+    /// The next grant and whom it is for. `room` is what the output can take of a class besides the
+    /// packets it holds; what is granted already is known here. `None` if nobody asks for what there
+    /// is room for. The next in turn in a class may have to wait for room: nobody overtakes it there,
+    /// so an output that drains down to one quantum plus [`MAX_FRAME`] of room grants every request.
+    pub fn grant(&mut self, room: impl Fn(usize) -> Room) -> Option<(usize, Grant)> {
+        for place in 0..self.order.len() {
+            let class = self.order[place];
+            let Some((input, waiting)) = self.next(class) else {
+                continue;
+            };
+            let octets = waiting.min(self.quantum + self.peers[input].deficit[class]);
+            let (room, reserved) = (room(class), &mut self.reserved[class]);
+            let free = room.packets.saturating_sub(reserved.packets);
+            if reserved.octets + u64::from(octets) > room.octets || free == 0 {
+                continue;
+            }
+            let packets = octets.div_ceil(MIN_FRAME).min(free);
+            let grant = Grant {
+                class: Class(class as u8),
+                octets,
+                packets,
+            };
+            reserved.octets += u64::from(octets);
+            reserved.packets += packets;
+            self.peers[input].state = State::Granted(grant);
+            self.turn[class] = (input + 1) % self.peers.len();
+            return Some((input, grant));
         }
-        let packets = octets.div_ceil(MIN_FRAME).min(free.packets);
-        let grant = Grant { octets, packets };
-        self.reserved.octets += u64::from(octets);
-        self.reserved.packets += packets;
-        self.peers[input].state = State::Granted { level, grant };
-        self.turn[level] = (input + 1) % self.peers.len();
-        Some((input, grant))
+        None
     }
 
     /// Takes a burst in, or a first request; its packets are in the caller's hands and count in
     /// the next `room`.
     pub fn burst(&mut self, input: usize, burst: &Burst) {
         let peer = &mut self.peers[input];
-        if let State::Granted { level, grant } = peer.state {
-            self.reserved.octets -= u64::from(grant.octets);
-            self.reserved.packets -= grant.packets;
+        if let State::Granted(grant) = peer.state {
+            let class = usize::from(grant.class.0);
+            self.reserved[class].octets -= u64::from(grant.octets);
+            self.reserved[class].packets -= grant.packets;
             let unused = grant.octets.saturating_sub(burst.octets);
-            let more = burst.next.is_some_and(|next| next.octets[level] > 0);
-            peer.deficit[level] = if more { unused.min(MAX_FRAME) } else { 0 };
+            let more = burst.next.is_some_and(|next| next.octets[class] > 0);
+            peer.deficit[class] = if more { unused.min(MAX_FRAME) } else { 0 };
         }
         peer.state = burst.next.map_or(State::Idle, State::Requested);
     }
 
-    /// Level, input and its waiting octets: the highest level first, in turn within it.
-    fn next(&self) -> Option<(usize, usize, u32)> {
+    /// The input whose turn it is in a class, and its waiting octets.
+    fn next(&self, class: usize) -> Option<(usize, u32)> {
         let inputs = self.peers.len();
-        for level in 0..MAX_CLASSES {
-            for step in 0..inputs {
-                let input = (self.turn[level] + step) % inputs;
-                if let State::Requested(request) = &self.peers[input].state
-                    && request.octets[level] > 0
-                {
-                    return Some((level, input, request.octets[level]));
+        (0..inputs).find_map(|step| {
+            let input = (self.turn[class] + step) % inputs;
+            match &self.peers[input].state {
+                State::Requested(request) if request.octets[class] > 0 => {
+                    Some((input, request.octets[class]))
                 }
+                _ => None,
             }
-        }
-        None
+        })
     }
 }

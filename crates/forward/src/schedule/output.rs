@@ -4,7 +4,7 @@ use bora_buffer::Packet;
 
 use super::bucket::{Shaping, ShapingError, TokenBucket};
 use super::drr::{Drr, Head, MIN_QUANTUM};
-use super::handover::Request;
+use super::handover::{Grant, Request};
 use super::queue::{QueueLimits, QueueStats, Voq};
 use crate::class::{Class, MAX_CLASSES};
 
@@ -53,6 +53,11 @@ impl Default for OutputConfig {
 }
 
 impl OutputConfig {
+    /// Whether the port or a class has a rate.
+    pub fn has_rates(&self) -> bool {
+        self.shaping.is_some() || self.classes.iter().any(|class| class.shaping.is_some())
+    }
+
     /// The same queues without rates: for the workers that hand their packets to the owner of the
     /// output, where the rates are kept.
     #[must_use]
@@ -262,41 +267,29 @@ impl Output {
         self.held
     }
 
-    /// What waits at each level.
+    /// What waits in each class.
     pub(super) fn waiting(&self) -> Request {
         let mut request = Request::default();
-        for (octets, level) in request.octets.iter_mut().zip(&self.levels) {
-            let queues = level.classes().map(|class| self.queues[class].voq.octets());
-            *octets = u32::try_from(queues.sum::<u64>()).unwrap_or(u32::MAX);
+        for (octets, queue) in request.octets.iter_mut().zip(&self.queues) {
+            *octets = u32::try_from(queue.voq.octets()).unwrap_or(u32::MAX);
         }
         request
     }
 
-    /// Moves packets to `out` in the order they are to leave, until the next one would exceed
-    /// `octets` or `packets`; returns the octets moved.
-    pub(super) fn pull_within(
-        &mut self,
-        octets: u32,
-        packets: usize,
-        out: &mut Vec<(Class, Packet)>,
-    ) -> u32 {
-        let mut moved = 0;
-        for _ in 0..packets {
-            let Some((level, class, length)) = self.select() else {
-                break;
-            };
-            if moved + length > octets {
-                break;
-            }
-            let Some(packet) = self.queues[class].voq.pop() else {
-                break;
-            };
-            self.levels[level].sent(length);
-            self.held -= 1;
-            moved += length;
-            out.push((Class(class as u8), packet));
-        }
-        moved
+    /// Moves packets of the grant's class to `out`, until the next one would exceed it; returns their
+    /// octets. Each packet's mark is its class.
+    pub(super) fn take(&mut self, grant: Grant, out: &mut Vec<Packet>) -> u32 {
+        let Some(queue) = self.queues.get_mut(usize::from(grant.class.0)) else {
+            return 0;
+        };
+        let (before, octets) = (out.len(), queue.voq.octets());
+        let room = grant.octets.into();
+        let count = queue.voq.pop_many(grant.packets as usize, room, out);
+        out[before..]
+            .iter_mut()
+            .for_each(|packet| packet.set_mark(grant.class.0));
+        self.held -= count;
+        (octets - queue.voq.octets()) as u32
     }
 
     fn advance(&mut self, now_ns: u64) {

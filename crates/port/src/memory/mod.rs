@@ -146,6 +146,11 @@ impl Queue {
         }
     }
 
+    /// Whether the other side of a pair is gone.
+    pub fn is_alone(&self) -> bool {
+        matches!(&self.source, Source::Ring(ring) if ring.is_alone())
+    }
+
     /// See [`crate::Queue::frames`].
     pub fn frames(&self) -> u32 {
         let to_come = match &self.source {

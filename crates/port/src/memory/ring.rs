@@ -93,6 +93,11 @@ impl Producer {
 }
 
 impl Consumer {
+    /// Whether the producer is gone.
+    pub(super) fn is_alone(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
     /// Packets that wait, up to `max`.
     #[inline]
     pub(super) fn available(&mut self, max: usize) -> usize {

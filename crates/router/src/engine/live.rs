@@ -88,7 +88,7 @@ impl Engine {
     ) -> anyhow::Result<()> {
         let queues = sockets.queues.into_iter().map(Queue::AfXdp).collect();
         let bells: Vec<_> = self.workers.iter().map(|one| one.bell.clone()).collect();
-        let parts = divide(queues, &config.output, &bells)?;
+        let parts = divide(port.id, queues, &config.output, &bells)?;
         let number = usize::from(port.id.0);
         self.past.forget_classes(number);
         if self.sockets.len() <= number {

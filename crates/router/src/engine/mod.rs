@@ -147,7 +147,7 @@ impl Engine {
                 let readers = queues.iter().chain([twin]).map(Queue::stats_reader);
                 kept[usize::from(port.id.0)].readers = readers.collect::<Result<_, _>>()?;
             }
-            let divided = divide(queues, &config.output, &bells)?;
+            let divided = divide(port.id, queues, &config.output, &bells)?;
             for (ports, part) in parts.iter_mut().zip(divided) {
                 let mut part = worker_port(port, config, part);
                 // one worker is enough for what Linux has to say
@@ -229,15 +229,16 @@ impl Drop for Engine {
 }
 
 /// One worker's part of a port.
-fn worker_port(port: &Port, config: &PortConfig, (queues, share): Part) -> WorkerPort {
+fn worker_port(port: &Port, config: &PortConfig, part: Part) -> WorkerPort {
     WorkerPort {
         ingress: port.ingress(),
         min_frame: port.settings.min_frame,
         quota: config.quota,
         output: config.output.clone(),
-        queues,
+        queues: part.queues,
         twin: None,
-        share,
+        reception: part.reception,
+        share: part.share,
         held: Vec::new(),
     }
 }

@@ -206,17 +206,18 @@ impl Engine {
         let mut hands: Vec<_> = parts.map(Vec::into_iter).collect();
         let mut parts: Vec<Vec<WorkerPort>> = bells.iter().map(|_| Vec::new()).collect();
         while let Some(port) = reunite(hands.iter_mut().filter_map(Iterator::next)) {
-            let divided = divide(port.queues, &port.output, &bells)?;
+            let divided = divide(port.ingress.port, port.queues, &port.output, &bells)?;
             let (mut twin, mut held) = (port.twin, port.held);
-            for (ports, (queues, share)) in parts.iter_mut().zip(divided) {
+            for (ports, part) in parts.iter_mut().zip(divided) {
                 ports.push(WorkerPort {
                     ingress: port.ingress.clone(),
                     min_frame: port.min_frame,
                     quota: port.quota,
                     output: port.output.clone(),
-                    queues,
+                    queues: part.queues,
                     twin: twin.take(),
-                    share,
+                    reception: part.reception,
+                    share: part.share,
                     held: std::mem::take(&mut held),
                 });
             }

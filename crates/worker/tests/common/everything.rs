@@ -13,7 +13,7 @@ use bora_forward::{Class, Drop, FlowHash, Gate, Ingress, Punt};
 use bora_port::memory::{self, Observer, Replay};
 use bora_port::{Queue, af_xdp::RING_SIZE};
 use bora_worker::{
-    BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Share, Worker, WorkerConfig,
+    BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Reception, Share, Worker, WorkerConfig,
     WorkerCounters, WorkerPort,
 };
 use crossbeam_queue::ArrayQueue;
@@ -212,6 +212,7 @@ fn port(number: usize, queue: memory::Queue) -> WorkerPort {
         queues: vec![Queue::Memory(queue)],
         twin: None,
         held: Vec::new(),
+        reception: Reception::Own,
         share: Share::Alone,
     }
 }
