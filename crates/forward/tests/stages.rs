@@ -292,7 +292,7 @@ fn use_of_unconfirmed_neighbours_is_noted() {
     let too_long = frame(HERE, 0xc000_0205, 64, 1501);
     assert!(matches!(
         bench.verdict(too_long),
-        Verdict::Punt(Punt::TooBig)
+        Verdict::Punt(Punt::Fragmentation)
     ));
     assert_eq!(bench.writer.take_used(), [], "nothing went there");
 }
