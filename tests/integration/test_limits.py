@@ -79,7 +79,7 @@ def test_more_addresses_than_room(kernel_net, bora_path):
     net = kernel_net
     start(net, bora_path)
     write(net, (local_message(RTM_NEWROUTE, address) for address in ADDRESSES))
-    assert "reach Linux as exceptions" in net.bora.output()
+    assert "reach Linux a longer way" in net.bora.output()
     for target in SOME:
         packet = packets.udp4(net.behind4(0), target)
         net.exchange(net.frame(packet), {0: [packets.icmp4_error(3, 3, target, packet)]})

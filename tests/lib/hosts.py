@@ -36,7 +36,7 @@ class Hosts:
 
     def _host(self, link):
         host = self._namespace(f"h{link}")
-        queues, peer_queues = [queue_options(n) if self.generic else [] for n in (1, 2)]
+        queues, peer_queues = map(queue_options, (1, 2) if self.generic else (None, None))
         self.router.ip("link", "add", f"r{link}", *queues, "type", "veth",
                        "peer", "name", f"h{link}", *peer_queues, "netns", host.name)
         for namespace, device, end in ((self.router, f"r{link}", 1), (host, f"h{link}", 2)):

@@ -45,9 +45,9 @@ def inside(name):
 
 
 def queue_options(queues):
-    """Options of `ip link add` for an end of a veth. One that has fewer receive queues than its peer has transmit
-    queues does no driver XDP."""
-    return ["numtxqueues", str(queues), "numrxqueues", str(queues)]
+    """Options of `ip link add` for an end of a veth, none for as many queues as Linux gives it. An end that has fewer
+    receive queues than its peer has transmit queues does no driver XDP."""
+    return ["numtxqueues", str(queues), "numrxqueues", str(queues)] if queues else []
 
 
 class Namespace:

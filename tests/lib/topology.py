@@ -27,10 +27,10 @@ IPV6_SYSCTLS = {"forwarding": 1, "accept_dad": 0, "accept_ra": 0, "router_solici
 
 
 class Network:
-    """Router and hosts; `bora` is None for the plain kernel, and on ports without driver XDP for "...-generic".
-    Each cable has so many queues."""
+    """Router and hosts; `bora` is None for the plain kernel, and on ports without driver XDP for "...-generic". An end
+    of a cable has so many queues, or as many as Linux gives it."""
 
-    def __init__(self, backend="kernel", queues=1):
+    def __init__(self, backend="kernel", queues=None):
         self.backend = backend
         self.queues = queues
         self.generic = backend.endswith("-generic")
