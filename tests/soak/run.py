@@ -142,6 +142,13 @@ class Soak:
         output = self.net.bora.output()
         assert "panicked" not in output, output[-3000:]
 
+    def save_evidence(self):
+        """What Bora said and counted, beside the report."""
+        (FOLDER / "bora.log").write_text(self.net.bora.output() if self.net.bora.log else "")
+        told = [self.net.router.exec(bora.binary(), "show", what, check=False).stdout
+                for what in ("drops", "ports", "classes", "workers", "frames", "sync")]
+        (FOLDER / "bora.show").write_text("\n".join(told))
+
     def close(self):
         """Stops Bora, which must leave nothing."""
         try:
@@ -204,7 +211,7 @@ def run(arguments, seed, tally):
             for what, count in soak.stage.counts.items():
                 tally.counts[what] = tally.counts.get(what, 0) + count
             if tally.failure:
-                (FOLDER / "bora.log").write_text(soak.net.bora.output() if soak.net.bora.log else "")
+                soak.save_evidence()
             soak.close()
 
 

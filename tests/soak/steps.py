@@ -273,6 +273,9 @@ def exceptions(stage, rng):
         net.hosts[0].send(_exception(net, rng))
     stage.count("exceptions and damaged frames sent", count)
     yield
+    # or Linux goes on asking for damaged addresses
+    for family in (4, 6):
+        net.router.ip(f"-{family}", "neigh", "flush", "dev", "r0", "nud", "incomplete", check=False)
 
 
 def _exception(net, rng):
