@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::libbpf_sys as sys;
 
+use super::query;
 use crate::Refusal;
 
 /// Where the kernel runs the program.
@@ -66,45 +67,6 @@ pub struct Attachment {
     mode: AttachMode,
     taken_over: bool,
     refusal: Option<Refusal>,
-}
-
-/// What the kernel says of an interface's XDP programs and abilities.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct XdpQuery {
-    /// Program in driver mode, 0 if none.
-    pub driver_program: u32,
-    /// Program in generic mode, 0 if none.
-    pub generic_program: u32,
-    /// Whether the kernel tells what the driver can do: Linux 6.3 and later.
-    pub tells: bool,
-    /// Whether its program can redirect frames (NETDEV_XDP_ACT_REDIRECT).
-    pub redirects: bool,
-    /// Whether frames can be redirected to it (NETDEV_XDP_ACT_NDO_XMIT).
-    pub can_redirect: bool,
-    /// Whether its AF_XDP sockets can do without copies (NETDEV_XDP_ACT_XSK_ZEROCOPY).
-    pub zero_copy: bool,
-}
-
-const REDIRECT: u64 = 1 << 1;
-const NDO_XMIT: u64 = 1 << 2;
-const XSK_ZEROCOPY: u64 = 1 << 3;
-
-/// Asks the kernel about an interface.
-pub fn query(ifindex: u32) -> io::Result<XdpQuery> {
-    let mut options = sys::bpf_xdp_query_opts {
-        sz: size_of::<sys::bpf_xdp_query_opts>() as _,
-        ..Default::default()
-    };
-    // SAFETY: `options` is valid, its size is in `sz`, and the call only writes into it.
-    check(unsafe { sys::bpf_xdp_query(ifindex as i32, 0, &raw mut options) })?;
-    Ok(XdpQuery {
-        driver_program: options.drv_prog_id,
-        generic_program: options.skb_prog_id,
-        tells: options.feature_flags != 0,
-        redirects: options.feature_flags & REDIRECT != 0,
-        can_redirect: options.feature_flags & NDO_XMIT != 0,
-        zero_copy: options.feature_flags & XSK_ZEROCOPY != 0,
-    })
 }
 
 impl Attachment {

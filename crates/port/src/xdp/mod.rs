@@ -4,6 +4,7 @@ mod counters;
 mod destinations;
 mod link;
 mod program;
+mod query;
 mod refusal;
 mod survey;
 mod symbols;
@@ -20,8 +21,9 @@ mod skeleton {
 
 pub use counters::{Counters, REASONS, Reason};
 pub use destinations::LinuxDestinations;
-pub use link::{AttachError, AttachMode, Attachment, XdpQuery, query};
+pub use link::{AttachError, AttachMode, Attachment};
 pub use program::{Lease, Path, PortSettings, Program, ProgramError};
+pub use query::{XdpQuery, query};
 pub use survey::{DeviceHooks, HOOKS, Hook, Survey};
 pub use symbols::names_of;
 
