@@ -378,6 +378,11 @@ impl Driver {
         self.polling
     }
 
+    /// Whether the card has frames to send.
+    pub(super) fn sends(&self) -> bool {
+        self.tx.out() > 0
+    }
+
     /// Whether nothing waits for it that does not ring.
     pub(super) fn is_idle(&self) -> bool {
         !self.polling && self.exchange.to_send.is_empty()

@@ -104,9 +104,7 @@ impl Simulation {
                 Ok(false) => {}
                 Err(Ended) => return,
             }
-            let mut busy = self.before_quantum();
-            let interrupts = self.model.run_until_irq(QUANTUM, self.listeners());
-            busy |= self.after_quantum(interrupts);
+            let busy = self.quantum();
             let now = self.model.now();
             if busy {
                 self.busy = now;
@@ -129,6 +127,23 @@ impl Simulation {
         let cards = self.cards.iter().enumerate();
         let listening = cards.filter(|(_, one)| one.as_ref().is_some_and(listens));
         listening.fold(0, |bits, (card, _)| bits | 1 << card)
+    }
+
+    /// Some of the cards' time; whether anything happened.
+    fn quantum(&mut self) -> bool {
+        let busy = self.before_quantum();
+        let interrupts = self.model.run_until_irq(QUANTUM, self.listeners());
+        busy | self.after_quantum(interrupts)
+    }
+
+    /// Lets a card send what it has taken, if that does not take long: nobody can tell how much of it has
+    /// left once the card is stopped.
+    fn finish(&mut self, card: usize) {
+        let end = self.model.now() + TAIL;
+        let sends = |one: &Attached| !one.dead && one.driver.sends();
+        while self.cards[card].as_ref().is_some_and(sends) && self.model.now() < end {
+            self.quantum();
+        }
     }
 
     /// Cables to cards, and packets from workers to cards.
@@ -229,6 +244,7 @@ impl Simulation {
                 let _ = reply.send(attached);
             }
             Command::Detach(card, reply) => {
+                self.finish(card);
                 if let Some(one) = self.cards[card].take() {
                     one.driver.stop(&mut self.model.card(card));
                 }
