@@ -15,9 +15,12 @@ use bora_wire::ethernet::{EtherType, Frame};
 use bora_wire::{ipv4, ipv6};
 use bora_worker::{PuntRings, Punted};
 
-/// Waits while there is nothing, the second after some time: they bound the delay of a packet.
-const SHORT_WAIT: Duration = Duration::from_micros(50);
-const LONG_WAIT: Duration = Duration::from_millis(1);
+/// Sleeps while there is nothing, each twice as long as the last: batches come together, and workers
+/// need not wake the thread for each. Then it sleeps until it is woken.
+const FIRST_WAIT: Duration = Duration::from_micros(50);
+const LAST_WAIT: Duration = Duration::from_millis(1);
+/// Between two signs of life.
+const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 /// Packets of a port in one batch from which on their destinations are noted.
 const MUCH: usize = 32;
 
@@ -92,18 +95,20 @@ impl SlowPath {
     /// Runs until told to stop. Without `destinations` everything comes by the engine.
     pub fn run(self, mut injector: Injector, mut destinations: Option<LinuxDestinations>) {
         let mut batch = Vec::with_capacity(BATCH);
-        let mut wait = SHORT_WAIT;
+        let mut wait = FIRST_WAIT;
         loop {
             self.counters.loops.fetch_add(1, Relaxed);
             batch.extend(std::iter::from_fn(|| self.punts.pop()).take(BATCH));
             if !batch.is_empty() {
                 self.hand_over(&mut injector, &mut batch);
-                wait = SHORT_WAIT;
+                wait = FIRST_WAIT;
             } else if self.stop.load(Relaxed) {
                 return;
-            } else {
+            } else if wait < LAST_WAIT {
                 std::thread::sleep(wait);
-                wait = (2 * wait).min(LONG_WAIT);
+                wait *= 2;
+            } else {
+                self.punts.wait(LONGEST_SLEEP);
             }
             if let Some(destinations) = &mut destinations {
                 self.note(destinations, &batch);

@@ -1,5 +1,7 @@
 //! The way to the slow path, and how much may go there.
 
+use std::sync::OnceLock;
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use bora_buffer::Packet;
@@ -32,6 +34,8 @@ pub struct Punted {
 pub struct PuntRings {
     exceptions: ArrayQueue<Punted>,
     bulk: ArrayQueue<Punted>,
+    /// Who takes them, once it has slept.
+    reader: OnceLock<Thread>,
 }
 
 impl Default for PuntRings {
@@ -39,6 +43,7 @@ impl Default for PuntRings {
         Self {
             exceptions: ArrayQueue::new(EXCEPTIONS),
             bulk: ArrayQueue::new(BULK),
+            reader: OnceLock::new(),
         }
     }
 }
@@ -57,6 +62,21 @@ impl PuntRings {
             self.exceptions.push(punted)
         } else {
             self.bulk.push(punted)
+        }
+    }
+
+    /// Wakes the slow-path thread: there is something for it.
+    pub fn announce(&self) {
+        if let Some(reader) = self.reader.get() {
+            reader.unpark();
+        }
+    }
+
+    /// Sleeps until something is announced, or so long; for the slow-path thread.
+    pub fn wait(&self, longest: Duration) {
+        self.reader.get_or_init(std::thread::current);
+        if self.held() == 0 {
+            std::thread::park_timeout(longest);
         }
     }
 

@@ -33,6 +33,7 @@ impl Worker {
         let (region, pool) = (&config.region, &mut self.pool);
         let (budgets, punts) = (&mut config.budgets, &config.punts);
         let (port, partial_checksum) = (ingress.port, ingress.partial_checksum);
+        let mut punted_any = false;
         enqueue(&mut self.batch, &mut self.exits, |packet, verdict| {
             let mut drop = |packet: Packet, reason: Drop| {
                 counters.dropped[reason as usize].add(1);
@@ -50,6 +51,7 @@ impl Worker {
                         reason,
                         partial_checksum,
                     };
+                    punted_any = true;
                     match punts.push(punted) {
                         Ok(()) => counters.punted[reason as usize].add(1),
                         Err(punted) => drop(punted.packet, Drop::PuntRingFull),
@@ -58,6 +60,9 @@ impl Worker {
                 Verdict::Pending | Verdict::Forward(_) => drop(packet, Drop::NoOutput),
             }
         });
+        if punted_any {
+            punts.announce();
+        }
     }
 
     /// Moves packets from the exits to the transmit rings; what does not fit stays queued, what a

@@ -179,6 +179,7 @@ impl Engine {
     /// Tells every worker to obey other rules, whose counts start anew.
     pub(crate) fn set_rules(&self, classifier: &Arc<Classifier>) {
         self.rules.store(classifier.rules() > 0, Relaxed);
+        self.common.punts.announce(); // it then lets nothing past the rules
         self.tell(|| Command::SetRules(classifier.clone()));
         self.wait_for_workers();
         self.past.forget_rules();
@@ -216,6 +217,7 @@ impl Engine {
             let _ = thread.join();
         }
         self.slow_path_stop.store(true, Relaxed);
+        self.common.punts.announce();
         if let Some(thread) = self.slow_path_thread.take() {
             let _ = thread.join();
         }
