@@ -23,7 +23,7 @@ using namespace hero_model;
 namespace {
 // PCI-X calls 133.33 MHz 133.
 constexpr uint64_t SYS_PS = HERO_SYS_MHZ == 133 ? 7500 : 1000000 / HERO_SYS_MHZ;
-constexpr unsigned RESET_CYCLES = 16;
+constexpr unsigned RESET_CYCLES = 4;
 constexpr unsigned ACCESS_CYCLES = 4096;  // then a register access has failed
 constexpr unsigned STATUS = 2;  // register; bit 0: ready
 constexpr size_t MAX_FRAME = 9216;
@@ -40,10 +40,10 @@ struct hero {
 
     hero() {
         top.link = 0xF;
-        top.mac_rst = top.sys_rst = 1;
+        top.sys_rst = 1;
         top.eval();
-        run((RESET_CYCLES * std::max(MAC_PS, SYS_PS)));
-        top.mac_rst = top.sys_rst = 0;
+        run(RESET_CYCLES * SYS_PS);
+        top.sys_rst = 0;
         for (unsigned k = 0; k < HERO_CARDS; k++) wait_ready(k);
     }
 
@@ -70,7 +70,7 @@ struct hero {
             memory.sample(top);
             registers.sample(top);
         }
-        top.mac_clk = mac;
+        top.rx_clk = top.tx_clk = mac ? 0xF : 0;
         top.sys_clk = sys;
         top.eval();
         if (mac) {
@@ -83,7 +83,7 @@ struct hero {
             next_sys += SYS_PS;
         }
         // The falling edges do nothing, so their time does not matter; this also settles the inputs.
-        top.mac_clk = top.sys_clk = 0;
+        top.rx_clk = top.tx_clk = top.sys_clk = 0;
         top.eval();
     }
 

@@ -51,7 +51,7 @@ public:
         arriving_.push_back({std::move(wire), at_ps, fault});
     }
 
-    // The next octet, driven at an edge of mac_clk.
+    // The next octet, driven at an edge of rx_clk.
     void drive(uint64_t now_ps, uint8_t &rxd, bool &rx_dv, bool &rx_er) {
         rxd = 0;
         rx_dv = rx_er = false;
@@ -74,7 +74,7 @@ public:
     // ---- from the card ----
     std::deque<Sent> sent;
 
-    // The octet that the edge of mac_clk at `now_ps` sees: it went onto the wire one cycle before.
+    // The octet that the edge of tx_clk at `now_ps` sees: it went onto the wire one cycle before.
     void sample(uint64_t now_ps, uint8_t txd, bool tx_en, bool tx_er) {
         if (tx_en) {
             faulty_ |= tx_er;

@@ -10,8 +10,8 @@ module hero_card #(
     parameter MTU_WORDS = 190,
     parameter TIMEOUT = 65536
 ) (
-    input  wire        mac_clk,
-    input  wire        mac_rst,
+    input  wire        rx_clk,  // with gmii_rx*, from the PHY; it may stand still
+    input  wire        tx_clk,  // with gmii_tx*
     input  wire        sys_clk,
     input  wire        sys_rst,
     input  wire [ 7:0] gmii_rxd,
@@ -91,16 +91,16 @@ module hero_card #(
     input  wire        m_axi_rvalid,
     output wire        m_axi_rready
 );
-    wire eth_rst;
+    wire rx_rst, tx_rst;
     wire [7:0] rx_data, tx_data;
     wire rx_valid, rx_last, rx_bad, tx_valid, tx_ready, tx_last;
 
     hero_mac_rx mac_rx (
-        .clk(mac_clk), .rst(eth_rst), .gmii_rxd(gmii_rxd), .gmii_rx_dv(gmii_rx_dv), .gmii_rx_er(gmii_rx_er),
+        .clk(rx_clk), .rst(rx_rst), .gmii_rxd(gmii_rxd), .gmii_rx_dv(gmii_rx_dv), .gmii_rx_er(gmii_rx_er),
         .m_axis_tdata(rx_data), .m_axis_tvalid(rx_valid), .m_axis_tlast(rx_last), .m_axis_tuser(rx_bad)
     );
     hero_mac_tx mac_tx (
-        .clk(mac_clk), .rst(eth_rst),
+        .clk(tx_clk), .rst(tx_rst),
         .s_axis_tdata(tx_data), .s_axis_tvalid(tx_valid), .s_axis_tready(tx_ready), .s_axis_tlast(tx_last),
         .gmii_txd(gmii_txd), .gmii_tx_en(gmii_tx_en), .gmii_tx_er(gmii_tx_er)
     );
@@ -110,11 +110,11 @@ module hero_card #(
         .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
         .CDC_WORDS(CDC_WORDS), .MTU_WORDS(MTU_WORDS), .TIMEOUT(TIMEOUT)
     ) nic (
-        .mac_clk(mac_clk), .mac_rst(mac_rst), .sys_clk(sys_clk), .sys_rst(sys_rst),
+        .rx_clk(rx_clk), .tx_clk(tx_clk), .sys_clk(sys_clk), .sys_rst(sys_rst),
         .s_axis_tdata(rx_data), .s_axis_tvalid(rx_valid), .s_axis_tready(rx_ready), .s_axis_tlast(rx_last),
         .s_axis_tuser(rx_bad),
         .m_axis_tdata(tx_data), .m_axis_tvalid(tx_valid), .m_axis_tready(tx_ready), .m_axis_tlast(tx_last),
-        .eth_rst(eth_rst), .link(link),
+        .rx_rst(rx_rst), .tx_rst(tx_rst), .link(link),
         .s_axil_awaddr(s_axil_awaddr), .s_axil_awvalid(s_axil_awvalid), .s_axil_awready(s_axil_awready),
         .s_axil_wdata(s_axil_wdata), .s_axil_wstrb(s_axil_wstrb), .s_axil_wvalid(s_axil_wvalid),
         .s_axil_wready(s_axil_wready), .s_axil_bresp(s_axil_bresp), .s_axil_bvalid(s_axil_bvalid),

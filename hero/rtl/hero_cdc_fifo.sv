@@ -1,4 +1,4 @@
-// Received frames from mac_clk to sys_clk: words, and a meta each frame. Only the metas' pointer tells the reader of new
+// Received frames from rx_clk to sys_clk: words, and a meta each frame. Only the metas' pointer tells the reader of new
 // words: a frame's words are all in the memory before its meta is. A frame that does not fit is taken back; its
 // meta comes with OVERFLOW and without words, as those of bad frames (`wr_abort`). Both sides are reset together.
 `default_nettype none
@@ -8,8 +8,8 @@ module hero_cdc_fifo #(
     parameter METAS = 32  // power of two
 ) (
     // Writer: `wr_commit` or `wr_abort` follows each frame's last word
-    input  wire                        mac_clk,
-    input  wire                        mac_rst,
+    input  wire                        rx_clk,
+    input  wire                        rx_rst,
     input  wire                        wr_en,
     input  wire [                63:0] wr_data,
     input  wire                        wr_commit,
@@ -43,10 +43,10 @@ module hero_cdc_fifo #(
     wire write = wr_en && !overflowed;
     wire [AW:0] wr_next = wr_ptr + {{AW{1'b0}}, write};
 
-    always @(posedge mac_clk) if (write) mem[wr_ptr[AW-1:0]] <= wr_data;
+    always @(posedge rx_clk) if (write) mem[wr_ptr[AW-1:0]] <= wr_data;
 
-    always @(posedge mac_clk)
-        if (mac_rst) begin
+    always @(posedge rx_clk)
+        if (rx_rst) begin
             wr_ptr <= 0;
             frame_start <= 0;
             overflow <= 0;
@@ -70,8 +70,8 @@ module hero_cdc_fifo #(
         .WIDTH(META_W + 1),
         .DEPTH(METAS)
     ) metas (
-        .wr_clk  (mac_clk),
-        .wr_rst  (mac_rst),
+        .wr_clk  (rx_clk),
+        .wr_rst  (rx_rst),
         .wr_en   ((wr_commit || wr_abort) && !meta_full),
         .wr_data ({keep, pushed}),
         .wr_full (meta_full),
@@ -122,18 +122,18 @@ module hero_cdc_fifo #(
         end
 
     hero_gray_sync #(.WIDTH(AW + 1)) sync_rd_ptr (
-        .src_clk(sys_clk), .src_rst(sys_rst), .src(rd_ptr), .dst_clk(mac_clk), .dst_rst(mac_rst), .dst(rd_ptr_wr)
+        .src_clk(sys_clk), .src_rst(sys_rst), .src(rd_ptr), .dst_clk(rx_clk), .dst_rst(rx_rst), .dst(rd_ptr_wr)
     );
 
     // Lost frames: as Gray pointers go by one, a counter of two bits may go the same way
     reg [1:0] lost_count;
     wire [1:0] lost_sys;
     reg [1:0] lost_seen;
-    always @(posedge mac_clk)
-        if (mac_rst) lost_count <= 0;
+    always @(posedge rx_clk)
+        if (rx_rst) lost_count <= 0;
         else if ((wr_commit || wr_abort) && meta_full) lost_count <= lost_count + 1'b1;
     hero_gray_sync #(.WIDTH(2)) sync_lost (
-        .src_clk(mac_clk), .src_rst(mac_rst), .src(lost_count), .dst_clk(sys_clk), .dst_rst(sys_rst), .dst(lost_sys)
+        .src_clk(rx_clk), .src_rst(rx_rst), .src(lost_count), .dst_clk(sys_clk), .dst_rst(sys_rst), .dst(lost_sys)
     );
     always @(posedge sys_clk)
         if (sys_rst) lost_seen <= 0;

@@ -10,11 +10,12 @@ module hero_nic #(
     parameter MTU_WORDS = 190,
     parameter TIMEOUT = 65536
 ) (
-    input  wire        mac_clk,
-    input  wire        mac_rst,
+    input  wire        rx_clk,  // the line's, with the received octets; it may stand still
+    input  wire        tx_clk,
     input  wire        sys_clk,
     input  wire        sys_rst,
-    // Ethernet, frames without FCS; `eth_rst` (mac_clk) is for the MAC: frames under way are lost with the card's reset
+    // Ethernet, frames without FCS; `rx_rst` (rx_clk) and `tx_rst` (tx_clk) are for the MAC: frames under way are lost with
+    // the card's reset
     input  wire [ 7:0] s_axis_tdata,
     input  wire        s_axis_tvalid,
     output wire        s_axis_tready,
@@ -24,7 +25,8 @@ module hero_nic #(
     output wire        m_axis_tvalid,
     input  wire        m_axis_tready,
     output wire        m_axis_tlast,
-    output wire        eth_rst,
+    output wire        rx_rst,
+    output wire        tx_rst,
     input  wire        link,
     // Registers: AXI4-Lite
     input  wire [ 7:0] s_axil_awaddr,
@@ -97,13 +99,13 @@ module hero_nic #(
     output wire        m_axi_rready
 );
     // --- Reset and settings ---
-    wire core_rst, core_mac_rst, ready, reset, quiesce, wr_quiet, rd_quiet;
+    wire core_rst, rx_half_rst, tx_half_rst, ready, reset, quiesce, wr_quiet, rd_quiet;
     wire [5:0] clear_n;
-    assign eth_rst = core_mac_rst;
     hero_reset resets (
-        .sys_clk(sys_clk), .sys_rst(sys_rst), .mac_clk(mac_clk), .mac_rst(mac_rst),
+        .sys_clk(sys_clk), .sys_rst(sys_rst), .rx_clk(rx_clk), .tx_clk(tx_clk),
         .start(reset), .quiet(wr_quiet && rd_quiet), .quiesce(quiesce),
-        .core_rst(core_rst), .core_mac_rst(core_mac_rst), .clear_n(clear_n), .ready(ready)
+        .core_rst(core_rst), .rx_rst(rx_rst), .tx_rst(tx_rst), .rx_half_rst(rx_half_rst), .tx_half_rst(tx_half_rst),
+        .clear_n(clear_n), .ready(ready)
     );
 
     wire rx_enable, tx_enable, fast_enable, promiscuous, fast_open;
@@ -136,7 +138,7 @@ module hero_nic #(
         .mac(mac), .card(card), .cpl_base(cpl_base), .peer_base(peer_base),
         .cfg_wr(cfg_wr), .cfg_reg(cfg_reg), .cfg_data(cfg_data), .cfg_bank(cfg_bank), .cfg_commit(cfg_commit),
         .give(give), .vector(vector), .free(free), .held(held),
-        .link(link), .fast_open(fast_open), .tx_len(tx_len), .req_in(req_in), .rsp_in(rsp_in),
+        .link(link), .receiving(!rx_half_rst), .fast_open(fast_open), .tx_len(tx_len), .req_in(req_in), .rsp_in(rsp_in),
         .interrupts(interrupts), .fwd(fwd), .fwd_host(fwd_dest == hero_pkg::DEST_HOST), .fwd_route(fwd_route),
         .events(events)
     );
@@ -146,15 +148,15 @@ module hero_nic #(
     wire [63:0] in_word, in_data;
     wire [hero_pkg::META_W-1:0] in_meta, meta;
     hero_rx_input #(.MTU_WORDS(MTU_WORDS)) rx_input (
-        .clk(mac_clk), .rst(core_mac_rst),
+        .clk(rx_clk), .rst(rx_rst),
         .s_axis_tdata(s_axis_tdata), .s_axis_tvalid(s_axis_tvalid), .s_axis_tready(s_axis_tready),
         .s_axis_tlast(s_axis_tlast), .s_axis_tuser(s_axis_tuser),
         .wr_en(in_wr), .wr_data(in_word), .wr_commit(in_commit), .wr_abort(in_abort), .wr_meta(in_meta)
     );
     hero_cdc_fifo #(.CDC_WORDS(CDC_WORDS)) cdc_fifo (
-        .mac_clk(mac_clk), .mac_rst(core_mac_rst),
+        .rx_clk(rx_clk), .rx_rst(rx_rst),
         .wr_en(in_wr), .wr_data(in_word), .wr_commit(in_commit), .wr_abort(in_abort), .wr_meta(in_meta),
-        .sys_clk(sys_clk), .sys_rst(core_rst),
+        .sys_clk(sys_clk), .sys_rst(rx_half_rst),
         .rd_meta_valid(meta_valid), .rd_meta(meta), .rd_meta_pop(meta_pop),
         .rd_valid(in_valid), .rd_data(in_data), .rd_last(in_last), .rd_en(in_rd), .lost(lost)
     );
@@ -292,12 +294,12 @@ module hero_nic #(
     // --- To the line ---
     wire sent;
     hero_out out (
-        .sys_clk(sys_clk), .sys_rst(core_rst), .tx_enable(tx_enable), .mac(mac),
+        .sys_clk(sys_clk), .sys_rst(tx_half_rst), .tx_enable(tx_enable), .mac(mac),
         .slow_valid(slow_valid), .slow_ready(slow_ready), .slow_data(slow_data), .slow_last(slow_last),
         .slow_len(slow_len),
         .fast_valid(fast_valid), .fast_ready(fast_ready), .fast_data(fast_data), .fast_last(fast_last),
         .fast_len(fast_len), .sent(sent),
-        .mac_clk(mac_clk), .mac_rst(core_mac_rst),
+        .tx_clk(tx_clk), .tx_rst(tx_rst),
         .m_axis_tdata(m_axis_tdata), .m_axis_tvalid(m_axis_tvalid), .m_axis_tready(m_axis_tready),
         .m_axis_tlast(m_axis_tlast)
     );

@@ -1,5 +1,5 @@
 // The line's two sources, a packet each in turn: the slow path's frames as they are, the fast path's with the card's
-// MAC address as their source. Words to octets in mac_clk. The sources hold whole packets: a frame once begun never starves.
+// MAC address as their source. Words to octets in tx_clk. The sources hold whole packets: a frame once begun never starves.
 `default_nettype none
 
 module hero_out (
@@ -19,8 +19,8 @@ module hero_out (
     input  wire        fast_last,
     input  wire [15:0] fast_len,
     output reg         sent,  // pulse: a frame went to the line
-    input  wire        mac_clk,
-    input  wire        mac_rst,
+    input  wire        tx_clk,
+    input  wire        tx_rst,
     output wire [ 7:0] m_axis_tdata,
     output wire        m_axis_tvalid,
     input  wire        m_axis_tready,
@@ -61,7 +61,7 @@ module hero_out (
         if (fast_turn && index == 1) edited[31:0] = mac[47:16];
     end
 
-    // To mac_clk, by way of a register: {octets of the word - 1, last, data}
+    // To tx_clk, by way of a register: {octets of the word - 1, last, data}
     reg [67:0] word;
     reg word_valid;
     wire full;
@@ -85,8 +85,8 @@ module hero_out (
         .wr_en   (word_valid && !full),
         .wr_data (word),
         .wr_full (full),
-        .rd_clk  (mac_clk),
-        .rd_rst  (mac_rst),
+        .rd_clk  (tx_clk),
+        .rd_rst  (tx_rst),
         .rd_valid(next_valid),
         .rd_data (next),
         .rd_en   (next_taken)
@@ -98,13 +98,13 @@ module hero_out (
     reg [2:0] octets_left;  // behind this one
     wire octet_taken = shift_valid && m_axis_tready;
     assign next_taken = next_valid && (!shift_valid || octet_taken && octets_left == 0);
-    always @(posedge mac_clk) begin
+    always @(posedge tx_clk) begin
         if (next_taken) {octets_left, shift_last, shift} <= next;
         else if (octet_taken) begin
             octets_left <= octets_left - 1'b1;
             shift <= {8'b0, shift[63:8]};
         end
-        if (mac_rst) shift_valid <= 0;
+        if (tx_rst) shift_valid <= 0;
         else shift_valid <= next_taken || shift_valid && !(octet_taken && octets_left == 0);
     end
     assign m_axis_tdata = shift[7:0];
@@ -116,7 +116,7 @@ module hero_out (
     reg past = 0;  // the last cycle was none of reset
     always @(posedge sys_clk) past <= !sys_rst;
     initial assume (sys_rst);
-    always @* assume (sys_rst == mac_rst);
+    always @* assume (sys_rst == tx_rst);
     wire running = past && !sys_rst;
 
     // Packet streams wait as they must (P9), and so does the line's

@@ -53,6 +53,7 @@ module hero_regs #(
     input  wire [ 15:0] held,
     // State to read
     input  wire         link,          // of another clock
+    input  wire         receiving,     // the receiver is out of its reset
     input  wire         fast_open,
     input  wire [  8:0] tx_len,
     input  wire [ 95:0] req_in,
@@ -206,7 +207,7 @@ module hero_regs #(
             case (n)
                 ID: s_axil_rdata <= 32'h4845524F;
                 CMD: s_axil_rdata <= {19'd0, bank, 3'd0, promiscuous, fast_enable, tx_enable, rx_enable, !ready};
-                STATUS: s_axil_rdata <= {16'd1, ROUTES[7:0], 5'd0, fast_open, link_sync[1], ready};
+                STATUS: s_axil_rdata <= {16'd1, ROUTES[7:0], 4'd0, receiving, fast_open, link_sync[1], ready};
                 IRQ_UNMASKED: s_axil_rdata <= {24'd0, unmasked};
                 IRQ_MASKED: s_axil_rdata <= {24'd0, masked};
                 RXLO_DESC, RXHI_DESC, TX_DESC: s_axil_rdata <= 32'd0;

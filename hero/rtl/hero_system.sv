@@ -12,11 +12,11 @@ module hero_system #(
     parameter MTU_WORDS = 190,
     parameter TIMEOUT = 65536
 ) (
-    input  wire           mac_clk,
-    input  wire           mac_rst,
     input  wire           sys_clk,
     input  wire           sys_rst,
-    // GMII, card k at k*8 +: 8
+    // GMII, card k at k*8 +: 8; each card has its own clocks
+    input  wire [    3:0] rx_clk,
+    input  wire [    3:0] tx_clk,
     input  wire [   31:0] gmii_rxd,
     input  wire [    3:0] gmii_rx_dv,
     input  wire [    3:0] gmii_rx_er,
@@ -106,7 +106,7 @@ module hero_system #(
                 .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
                 .CDC_WORDS(CDC_WORDS), .MTU_WORDS(MTU_WORDS), .TIMEOUT(TIMEOUT)
             ) card (
-                .mac_clk(mac_clk), .mac_rst(mac_rst), .sys_clk(sys_clk), .sys_rst(sys_rst),
+                .rx_clk(rx_clk[k]), .tx_clk(tx_clk[k]), .sys_clk(sys_clk), .sys_rst(sys_rst),
                 .gmii_rxd(gmii_rxd[k*8+:8]), .gmii_rx_dv(gmii_rx_dv[k]), .gmii_rx_er(gmii_rx_er[k]),
                 .gmii_txd(gmii_txd[k*8+:8]), .gmii_tx_en(gmii_tx_en[k]), .gmii_tx_er(gmii_tx_er[k]), .link(link[k]),
                 .irq(irq[k]),

@@ -22,7 +22,7 @@ TARGET = HERE.parent.parent / "target" / "hero" / "syn"
 VENV = Path(os.environ.get("HERO_VENV", HERE.parent.parent / "target" / "hero" / "venv"))
 ROUTES = (3, 16, 64)
 DEVICE = ["--85k", "--package", "CABGA756", "--speed", "8"]
-CLOCKS = {"mac_clk": 125, "sys_clk": 100}  # MHz, the least
+CLOCKS = {"rx_clk": 125, "tx_clk": 125, "sys_clk": 100}  # MHz, the least
 PAPER = {"PCI": 4798, "MAC": 4227, "PHY": 1541, "HERO": 15605}  # logic elements, Table 1
 # A slice of the ECP5 as 4-input tables: two a carry cell, four and two of control a 16 x 4 memory.
 TABLES = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}

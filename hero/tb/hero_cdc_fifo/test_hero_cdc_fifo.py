@@ -9,7 +9,7 @@ from bench import clock, cycles, octets_of, until, words_of
 from meta import pack, unpack
 from run import run
 
-RATIOS = ((8, 10), (8, 7), (8, 8), (8, 3), (8, 31))  # ns of mac_clk, sys_clk
+RATIOS = ((8, 10), (8, 7), (8, 8), (8, 3), (8, 31))  # ns of rx_clk, sys_clk
 
 
 class Bench:
@@ -20,7 +20,7 @@ class Bench:
         self.lost = 0
         for signal in (dut.wr_en, dut.wr_data, dut.wr_commit, dut.wr_abort, dut.wr_meta, dut.rd_en, dut.rd_meta_pop):
             signal.value = 0
-        clock(dut.mac_clk, periods[0])
+        clock(dut.rx_clk, periods[0])
         clock(dut.sys_clk, periods[1])
 
     async def start(self):
@@ -30,10 +30,10 @@ class Bench:
         return self
 
     async def reset(self):
-        self.dut.mac_rst.value = self.dut.sys_rst.value = 1
+        self.dut.rx_rst.value = self.dut.sys_rst.value = 1
         await Timer(400, "ns")
-        await FallingEdge(self.dut.mac_clk)
-        self.dut.mac_rst.value = 0
+        await FallingEdge(self.dut.rx_clk)
+        self.dut.rx_rst.value = 0
         await FallingEdge(self.dut.sys_clk)
         self.dut.sys_rst.value = 0
 
@@ -41,18 +41,18 @@ class Bench:
         """A frame, a word at most every second cycle, then its meta; `serial` in SRC to know it again."""
         dut = self.dut
         for word in words_of(frame):
-            await FallingEdge(dut.mac_clk)
+            await FallingEdge(dut.rx_clk)
             dut.wr_en.value = 1
             dut.wr_data.value = word
-            await FallingEdge(dut.mac_clk)
+            await FallingEdge(dut.rx_clk)
             dut.wr_en.value = 0
             while random.random() < gap:
-                await FallingEdge(dut.mac_clk)
-        await FallingEdge(dut.mac_clk)
+                await FallingEdge(dut.rx_clk)
+        await FallingEdge(dut.rx_clk)
         dut.wr_meta.value = pack(LEN=len(frame), SRC=serial, RUNT=abort)
         dut.wr_commit.value = not abort
         dut.wr_abort.value = abort
-        await FallingEdge(dut.mac_clk)
+        await FallingEdge(dut.rx_clk)
         dut.wr_commit.value = dut.wr_abort.value = 0
 
     async def _read(self):
@@ -181,7 +181,7 @@ async def metas_overflow(dut):
     await cycles(dut.sys_clk, 3)
     for serial in range(1, 51):
         await b.write(random.randbytes(8), abort=serial % 2 == 0, serial=serial)
-        await cycles(dut.mac_clk, 4)
+        await cycles(dut.rx_clk, 4)
     await cycles(dut.sys_clk, 10)
     assert 50 - 34 <= b.lost <= 50 - 32  # a meta may wait at the output
     b.stall = 0.0
@@ -201,7 +201,7 @@ async def reset_at_any_time(dut):
         writer = cocotb.start_soon(write_many(b))
         await cycles(dut.sys_clk, random.randint(1, 150))
         writer.cancel()
-        await FallingEdge(dut.mac_clk)
+        await FallingEdge(dut.rx_clk)
         dut.wr_en.value = dut.wr_commit.value = dut.wr_abort.value = 0
         await b.reset()
         b.got.clear()

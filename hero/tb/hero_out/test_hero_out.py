@@ -18,12 +18,12 @@ class Bench:
         for name in ("slow", "fast"):
             signal = lambda s: getattr(dut, f"{name}_{s}")
             self.sources[name] = Source(dut.sys_clk, signal("valid"), signal("ready"), [signal("data"), signal("last"), signal("len")])
-        self.line = Sink(dut.mac_clk, dut.mac_rst, dut.m_axis_tvalid, dut.m_axis_tready, [dut.m_axis_tdata, dut.m_axis_tlast])
+        self.line = Sink(dut.tx_clk, dut.tx_rst, dut.m_axis_tvalid, dut.m_axis_tready, [dut.m_axis_tdata, dut.m_axis_tlast])
         self.sent = 0
         dut.mac.value = int.from_bytes(MAC, "little")
         dut.tx_enable.value = 1
         clock(dut.sys_clk, sys_ns)
-        clock(dut.mac_clk, MAC_NS)
+        clock(dut.tx_clk, MAC_NS)
 
     async def start(self):
         await self.reset()
@@ -31,10 +31,10 @@ class Bench:
         return self
 
     async def reset(self):
-        self.dut.sys_rst.value = self.dut.mac_rst.value = 1
+        self.dut.sys_rst.value = self.dut.tx_rst.value = 1
         await Timer(400, "ns")
-        await FallingEdge(self.dut.mac_clk)
-        self.dut.mac_rst.value = 0
+        await FallingEdge(self.dut.tx_clk)
+        self.dut.tx_rst.value = 0
         await FallingEdge(self.dut.sys_clk)
         self.dut.sys_rst.value = 0
 
@@ -53,7 +53,7 @@ class Bench:
 
     async def idle(self):
         await until(self.dut.sys_clk, lambda: all(s.idle() for s in self.sources.values()))
-        await cycles(self.dut.mac_clk, 2000 if self.line.stall else 200)
+        await cycles(self.dut.tx_clk, 2000 if self.line.stall else 200)
 
 
 def edited(frame):
@@ -109,7 +109,7 @@ async def no_pause_in_a_frame(dut):
         b.send(("slow", "fast")[n % 2], tagged("slow", n, random.choice((60, 61, 68, 1514))))
     ended, inside = 0, False
     while ended < 10:
-        await FallingEdge(dut.mac_clk)
+        await FallingEdge(dut.tx_clk)
         await ReadOnly()
         valid = int(dut.m_axis_tvalid.value)
         assert valid or not inside, "a pause in a frame"
@@ -127,7 +127,7 @@ async def transmit_disabled(dut):
     b.send("fast", second)
     await cycles(dut.sys_clk, 20)
     dut.tx_enable.value = 0
-    await cycles(dut.mac_clk, 1500)
+    await cycles(dut.tx_clk, 1500)
     assert b.frames() == [edited(first)] and not b.line.beats
     dut.tx_enable.value = 1
     await b.idle()

@@ -6,12 +6,15 @@ module regs_bench #(
 ) (
     input  wire         sys_clk,
     input  wire         sys_rst,
-    input  wire         mac_clk,
-    input  wire         mac_rst,
+    input  wire         rx_clk,
+    input  wire         tx_clk,
     input  wire         quiet,
     output wire         quiesce,
     output wire         core_rst,
-    output wire         core_mac_rst,
+    output wire         rx_rst,
+    output wire         tx_rst,
+    output wire         rx_half_rst,
+    output wire         tx_half_rst,
     input  wire [  7:0] s_axil_awaddr,
     input  wire         s_axil_awvalid,
     output wire         s_axil_awready,
@@ -61,7 +64,7 @@ module regs_bench #(
     wire [5:0] clear_n;
     wire ready, reset;
     hero_reset resets (.*, .start(reset));
-    hero_regs #(.ROUTES(ROUTES)) regs (.*);
+    hero_regs #(.ROUTES(ROUTES)) regs (.*, .receiving(!rx_half_rst));
 endmodule
 
 `default_nettype wire

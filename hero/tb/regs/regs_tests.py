@@ -24,14 +24,15 @@ class Bench:
         for name in INPUTS:
             getattr(d, name).value = 0
         d.quiet.value = 1
-        d.sys_rst.value = d.mac_rst.value = 1
+        d.sys_rst.value = 1
         cocotb.start_soon(Clock(d.sys_clk, 10, "ns").start())
-        cocotb.start_soon(Clock(d.mac_clk, 8, "ns").start())
+        cocotb.start_soon(Clock(d.tx_clk, 8, "ns").start())
+        self.rx_clock = Clock(d.rx_clk, 7.999, "ns").start()
         self.axil = AxiLiteMaster(AxiLiteBus.from_prefix(d, "s_axil"), d.sys_clk, d.sys_rst)
         for interface in (self.axil.write_if, self.axil.read_if):
             interface.log.setLevel(logging.ERROR)
-        await self.cycles(4)
-        d.sys_rst.value = d.mac_rst.value = 0
+        await self.cycles(reg.RESET_CYCLES)
+        d.sys_rst.value = 0
         cocotb.start_soon(self._watch())
         await self.ready()
         return self
@@ -77,7 +78,7 @@ class Bench:
 
 async def reset_values(b):
     for n in range(reg.COUNT):
-        expected = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(b.dut.ROUTES.value) << 8 | 1}
+        expected = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(b.dut.ROUTES.value) << 8 | 9}
         value = await b.read(n)
         assert value == expected.get(n, reg.reset_value(n)), f"{reg.NAMES[n]} {value:#x} after reset"
 
@@ -97,7 +98,7 @@ async def every_register_by_its_kind_of_access(dut):
     dut.req_in.value = 3 << 64 | 2 << 32 | 1
     dut.rsp_in.value = 6 << 64 | 5 << 32 | 4
     await b.cycles(5)
-    shown = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(dut.ROUTES.value) << 8 | 7, reg.TX_LEN: 77, reg.LEVELS: 0x20400212,
+    shown = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(dut.ROUTES.value) << 8 | 15, reg.TX_LEN: 77, reg.LEVELS: 0x20400212,
              **{reg.REQ_IN + i: 1 + i for i in range(3)}, **{reg.RSP_IN + i: 4 + i for i in range(3)}}
     expected = {}
     for n in range(reg.COUNT):
@@ -255,15 +256,37 @@ async def the_drivers_reset(dut):
     both = 0
     for _ in range(200):
         await ReadOnly()
-        both += int(dut.core_rst.value and dut.core_mac_rst.value)
+        both += int(dut.core_rst.value and dut.rx_rst.value and dut.tx_rst.value)
         await RisingEdge(dut.sys_clk)
-    assert both > 32, "both clocks' halves are in reset together, for long enough for the memories"
-    assert not dut.core_mac_rst.value and not dut.quiesce.value
+    assert both > 32, "all clocks' halves are in reset together, for long enough for the memories"
+    assert not dut.rx_rst.value and not dut.tx_rst.value and not dut.quiesce.value
     assert await b.read(reg.CMD) == 0
     await reset_values(b)
     for n in range(32):
         await b.write(reg.DROP_CNT, n)
         assert await b.read(reg.DROP_CNT) == 0
+
+
+@cocotb.test()
+async def a_receive_clock_that_stands_still_stops_no_reset(dut):
+    """The card comes back without its receiver, which follows when the clock does."""
+    b = await Bench(dut).start()
+    for _ in range(3):
+        b.rx_clock.cancel()
+        await b.cycles(b.rng.randrange(1, 5))
+        await b.write(reg.CMD, reg.CMD_RESET)
+        await b.ready()
+        assert not await b.read(reg.STATUS) & reg.STATUS_RECEIVING
+        assert dut.rx_half_rst.value and not dut.tx_half_rst.value
+        await b.write(reg.CMD, reg.CMD_TX)
+        assert dut.tx_enable.value
+        b.rx_clock = Clock(dut.rx_clk, 7.999, "ns").start()
+        for _ in range(4):
+            assert dut.rx_rst.value and dut.rx_half_rst.value, "its reset is over before its clock has seen it"
+            await RisingEdge(dut.rx_clk)
+        await b.cycles(5)
+        assert not dut.rx_rst.value and not dut.rx_half_rst.value
+        assert await b.read(reg.STATUS) & reg.STATUS_RECEIVING
 
 
 @cocotb.test()

@@ -62,6 +62,33 @@ async def with_slow_memory(dut):
             await settle(bench, traffic)
 
 
+@cocotb.test()
+async def without_receive_clock(dut):
+    """A receive clock that stands still, as without a cable: the card is reset, sends, and takes the others' frames; it
+    receives when the clock is back. In the middle of frames, and with the clock of another card gone too."""
+    async with Bench(dut) as bench:
+        traffic = Traffic(SEED + 4)
+        for _ in range(max(2, ROUNDS // 3)):
+            cards = traffic.rng.sample(bench.cards, 2)
+            for card in cards:
+                bench.stop_receive_clock(card)
+            await bench.reset(cards[0])
+            assert not await bench.read(cards[0], reg.STATUS) & reg.STATUS_RECEIVING
+            assert await bench.read(cards[1], reg.STATUS) & reg.STATUS_RECEIVING
+            others = [card for card in bench.cards if card not in cards]
+            for card in others:
+                for to in bench.cards:
+                    bench.lines[card].send(traffic.routed(card, to))
+            for card in cards:
+                bench.drivers[card].send(traffic.from_host())
+            await bench.quiet(60 + int(2 * bench.timeout_ns / 1000))
+            assert not bench.ledger.open(), f"{len(bench.ledger.open())} frames did not come"
+            for card in cards:
+                bench.start_receive_clock(card)
+            await settle(bench, traffic)
+            assert await bench.read(cards[0], reg.STATUS) & reg.STATUS_RECEIVING
+
+
 async def settle(bench, traffic):
     """After time-outs all that can come has come; then each pair of cards talks again, without loss."""
     patience = 60 + int(2 * bench.timeout_ns / 1000)

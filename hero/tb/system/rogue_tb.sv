@@ -10,8 +10,12 @@ module rogue_tb #(
     parameter DST_WORDS = 8192,
     parameter TIMEOUT = 65536
 ) (
-    input  wire       mac_clk  /* verilator public_flat_rw */,
-    input  wire       mac_rst  /* verilator public_flat_rw */,
+    input  wire       rx_clk0  /* verilator public_flat_rw */,
+    input  wire       rx_clk1  /* verilator public_flat_rw */,
+    input  wire       rx_clk2  /* verilator public_flat_rw */,
+    input  wire       tx_clk0  /* verilator public_flat_rw */,
+    input  wire       tx_clk1  /* verilator public_flat_rw */,
+    input  wire       tx_clk2  /* verilator public_flat_rw */,
     input  wire       sys_clk  /* verilator public_flat_rw */,
     input  wire       sys_rst  /* verilator public_flat_rw */,
     input  wire [3:0] link  /* verilator public_flat_rw */,
@@ -19,11 +23,11 @@ module rogue_tb #(
 );
     wire [31:0] rxd, txd;
     wire [3:0] rx_dv, rx_er, tx_en, tx_er;
-    tb_gmii gmii0 (.clk(mac_clk), .rst(mac_rst), .rxd(rxd[7:0]), .rx_dv(rx_dv[0]), .rx_er(rx_er[0]),
+    tb_gmii gmii0 (.rx_clk(rx_clk0), .tx_clk(tx_clk0), .rst(sys_rst), .rxd(rxd[7:0]), .rx_dv(rx_dv[0]), .rx_er(rx_er[0]),
                    .txd(txd[7:0]), .tx_en(tx_en[0]), .tx_er(tx_er[0]));
-    tb_gmii gmii1 (.clk(mac_clk), .rst(mac_rst), .rxd(rxd[15:8]), .rx_dv(rx_dv[1]), .rx_er(rx_er[1]),
+    tb_gmii gmii1 (.rx_clk(rx_clk1), .tx_clk(tx_clk1), .rst(sys_rst), .rxd(rxd[15:8]), .rx_dv(rx_dv[1]), .rx_er(rx_er[1]),
                    .txd(txd[15:8]), .tx_en(tx_en[1]), .tx_er(tx_er[1]));
-    tb_gmii gmii2 (.clk(mac_clk), .rst(mac_rst), .rxd(rxd[23:16]), .rx_dv(rx_dv[2]), .rx_er(rx_er[2]),
+    tb_gmii gmii2 (.rx_clk(rx_clk2), .tx_clk(tx_clk2), .rst(sys_rst), .rxd(rxd[23:16]), .rx_dv(rx_dv[2]), .rx_er(rx_er[2]),
                    .txd(txd[23:16]), .tx_en(tx_en[2]), .tx_er(tx_er[2]));
 
     wire [4*8-1:0] l_awaddr, l_araddr;
@@ -60,13 +64,15 @@ module rogue_tb #(
     wire [63:0] m_rdata;
     wire [1:0] m_rresp;
 
+    wire [2:0] rx_clk = {rx_clk2, rx_clk1, rx_clk0};
+    wire [2:0] tx_clk = {tx_clk2, tx_clk1, tx_clk0};
     genvar k;
     generate
         for (k = 0; k < 3; k = k + 1) begin : g_card
             hero_card #(
                 .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .TIMEOUT(TIMEOUT)
             ) card (
-                .mac_clk(mac_clk), .mac_rst(mac_rst), .sys_clk(sys_clk), .sys_rst(sys_rst),
+                .rx_clk(rx_clk[k]), .tx_clk(tx_clk[k]), .sys_clk(sys_clk), .sys_rst(sys_rst),
                 .gmii_rxd(rxd[8*k+:8]), .gmii_rx_dv(rx_dv[k]), .gmii_rx_er(rx_er[k]),
                 .gmii_txd(txd[8*k+:8]), .gmii_tx_en(tx_en[k]), .gmii_tx_er(tx_er[k]), .link(link[k]),
                 .s_axil_awaddr(l_awaddr[8*k+:8]), .s_axil_awvalid(l_awvalid[k]), .s_axil_awready(l_awready[k]),

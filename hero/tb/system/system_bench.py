@@ -14,6 +14,8 @@ from golden.checker import Ledger
 from traffic import own_mac
 
 APERTURE, APERTURE_SIZE = 0x8000_0000, 0x10_0000
+# Of the line's clocks, ns, by card: no two ends of a cable have the same. 125 ppm, a little more than Ethernet allows.
+PERIODS = (8.001, 7.999, 8.0, 7.999)
 COVERAGE = {"written": set(), "read": set(), "counters": set(), "events": set()}  # of this process, by number or name
 
 
@@ -23,11 +25,10 @@ def next_hop(card):
 
 class Bench:
     """`async with Bench(dut) as bench`: reset before, all checks after. `sys_ns` (default HERO_SYS_NS,
-    or 10), `mac_ns`: clock periods;
-    `cards`: with cards of their own (the others' places are Python's)."""
+    or 10): period of sys_clk; `cards`: with cards of their own (the others' places are Python's)."""
 
-    def __init__(self, dut, sys_ns=None, mac_ns=8.0, drivers=True, **driver):
-        self.dut, self.mac_ns = dut, mac_ns
+    def __init__(self, dut, sys_ns=None, drivers=True, **driver):
+        self.dut = dut
         self.sys_ns = sys_ns or float(os.environ.get("HERO_SYS_NS", "10"))
         self.cards = [k for k in range(4) if hasattr(dut, f"gmii{k}")]
         self.routes = int(os.environ["HERO_ROUTES"])
@@ -47,7 +48,11 @@ class Bench:
 
     async def __aenter__(self):
         dut = self.dut
-        self.tasks = [Clock(dut.mac_clk, self.mac_ns, "ns").start(), Clock(dut.sys_clk, self.sys_ns, "ns").start()]
+        self.tasks = [Clock(dut.sys_clk, self.sys_ns, "ns").start()]
+        self.receive_clocks = {}
+        for card in self.cards:
+            self.start_receive_clock(card)
+            self.tasks.append(Clock(getattr(dut, f"tx_clk{card}"), PERIODS[card - 1], "ns").start())
         dut.link.value = 15
         await self.hardware_reset()
         ends = [end() for line in self.lines.values() for end in (line.sender, line.receiver)]
@@ -64,15 +69,22 @@ class Bench:
         """Ends it without checks."""
         for driver in self.drivers.values():
             driver.stop()
-        for task in self.tasks:
+        for task in (*self.tasks, *self.receive_clocks.values()):
             task.cancel()
+
+    def start_receive_clock(self, card):
+        """The far end's clock, which the PHY of `card` gives it."""
+        self.receive_clocks[card] = Clock(getattr(self.dut, f"rx_clk{card}"), PERIODS[card], "ns").start()
+
+    def stop_receive_clock(self, card):
+        self.receive_clocks.pop(card).cancel()
 
     async def hardware_reset(self):
         dut = self.dut
         self.memory.stall(0)
-        dut.mac_rst.value = dut.sys_rst.value = 1
-        await ClockCycles(dut.sys_clk, 40)
-        dut.mac_rst.value = dut.sys_rst.value = 0
+        dut.sys_rst.value = 1
+        await ClockCycles(dut.sys_clk, reg.RESET_CYCLES)
+        dut.sys_rst.value = 0
         await ClockCycles(dut.sys_clk, 100)
         for model in self.models:
             model.reset()

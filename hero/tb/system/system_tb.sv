@@ -9,8 +9,14 @@ module system_tb #(
     parameter DST_WORDS = 8192,
     parameter TIMEOUT = 65536
 ) (
-    input  wire       mac_clk  /* verilator public_flat_rw */,
-    input  wire       mac_rst  /* verilator public_flat_rw */,
+    input  wire       rx_clk0  /* verilator public_flat_rw */,
+    input  wire       rx_clk1  /* verilator public_flat_rw */,
+    input  wire       rx_clk2  /* verilator public_flat_rw */,
+    input  wire       rx_clk3  /* verilator public_flat_rw */,
+    input  wire       tx_clk0  /* verilator public_flat_rw */,
+    input  wire       tx_clk1  /* verilator public_flat_rw */,
+    input  wire       tx_clk2  /* verilator public_flat_rw */,
+    input  wire       tx_clk3  /* verilator public_flat_rw */,
     input  wire       sys_clk  /* verilator public_flat_rw */,
     input  wire       sys_rst  /* verilator public_flat_rw */,
     input  wire [3:0] link  /* verilator public_flat_rw */,
@@ -18,13 +24,13 @@ module system_tb #(
 );
     wire [31:0] rxd, txd;
     wire [3:0] rx_dv, rx_er, tx_en, tx_er;
-    tb_gmii gmii0 (.clk(mac_clk), .rst(mac_rst), .rxd(rxd[7:0]), .rx_dv(rx_dv[0]), .rx_er(rx_er[0]),
+    tb_gmii gmii0 (.rx_clk(rx_clk0), .tx_clk(tx_clk0), .rst(sys_rst), .rxd(rxd[7:0]), .rx_dv(rx_dv[0]), .rx_er(rx_er[0]),
                    .txd(txd[7:0]), .tx_en(tx_en[0]), .tx_er(tx_er[0]));
-    tb_gmii gmii1 (.clk(mac_clk), .rst(mac_rst), .rxd(rxd[15:8]), .rx_dv(rx_dv[1]), .rx_er(rx_er[1]),
+    tb_gmii gmii1 (.rx_clk(rx_clk1), .tx_clk(tx_clk1), .rst(sys_rst), .rxd(rxd[15:8]), .rx_dv(rx_dv[1]), .rx_er(rx_er[1]),
                    .txd(txd[15:8]), .tx_en(tx_en[1]), .tx_er(tx_er[1]));
-    tb_gmii gmii2 (.clk(mac_clk), .rst(mac_rst), .rxd(rxd[23:16]), .rx_dv(rx_dv[2]), .rx_er(rx_er[2]),
+    tb_gmii gmii2 (.rx_clk(rx_clk2), .tx_clk(tx_clk2), .rst(sys_rst), .rxd(rxd[23:16]), .rx_dv(rx_dv[2]), .rx_er(rx_er[2]),
                    .txd(txd[23:16]), .tx_en(tx_en[2]), .tx_er(tx_er[2]));
-    tb_gmii gmii3 (.clk(mac_clk), .rst(mac_rst), .rxd(rxd[31:24]), .rx_dv(rx_dv[3]), .rx_er(rx_er[3]),
+    tb_gmii gmii3 (.rx_clk(rx_clk3), .tx_clk(tx_clk3), .rst(sys_rst), .rxd(rxd[31:24]), .rx_dv(rx_dv[3]), .rx_er(rx_er[3]),
                    .txd(txd[31:24]), .tx_en(tx_en[3]), .tx_er(tx_er[3]));
 
     wire [4*8-1:0] l_awaddr, l_araddr;
@@ -58,7 +64,7 @@ module system_tb #(
     hero_system #(
         .BUS(BUS), .SETUP(SETUP), .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .TIMEOUT(TIMEOUT)
     ) dut (
-        .mac_clk(mac_clk), .mac_rst(mac_rst), .sys_clk(sys_clk), .sys_rst(sys_rst),
+        .rx_clk({rx_clk3, rx_clk2, rx_clk1, rx_clk0}), .tx_clk({tx_clk3, tx_clk2, tx_clk1, tx_clk0}), .sys_clk(sys_clk), .sys_rst(sys_rst),
         .gmii_rxd(rxd), .gmii_rx_dv(rx_dv), .gmii_rx_er(rx_er),
         .gmii_txd(txd), .gmii_tx_en(tx_en), .gmii_tx_er(tx_er), .link(link),
         .s_axil_awaddr(l_awaddr), .s_axil_awvalid(l_awvalid), .s_axil_awready(l_awready),

@@ -4,7 +4,8 @@
 module tb_gmii #(
     parameter OCTETS = 2048
 ) (
-    input  wire       clk,
+    input  wire       rx_clk,  // of what the card receives
+    input  wire       tx_clk,
     input  wire       rst,
     output reg  [7:0] rxd,
     output reg        rx_dv,
@@ -29,7 +30,7 @@ module tb_gmii #(
 
     reg [31:0] at;
     reg [15:0] idle;
-    always @(posedge clk) begin
+    always @(posedge rx_clk) begin
         rx_er <= 0;
         if (rst) begin
             got   <= put;
@@ -57,7 +58,7 @@ module tb_gmii #(
     reg [15:0] count;
     reg [15:0] pause;
     reg        error;
-    always @(posedge clk) begin
+    always @(posedge tx_clk) begin
         if (rst) begin
             count <= 0;
             pause <= 16'hffff;
