@@ -13,12 +13,11 @@ module hero_async_fifo #(
     input  wire             rd_clk,
     input  wire             rd_rst,
     output reg              rd_valid,
-    output reg  [WIDTH-1:0] rd_data,
+    output wire [WIDTH-1:0] rd_data,
     input  wire             rd_en
 );
     localparam AW = $clog2(DEPTH);
 
-    (* no_rw_check *) reg [WIDTH-1:0] mem[0:DEPTH-1];
     reg [AW:0] wr_ptr;
     wire [AW:0] rd_ptr_wr;  // the reader's pointer at the writer, the writer's at the reader
     wire [AW:0] wr_ptr_rd;
@@ -26,14 +25,11 @@ module hero_async_fifo #(
     wire move = !rd_valid || rd_en;
     wire empty = rd_ptr == wr_ptr_rd;
 
-    always @(posedge wr_clk) begin
-        if (wr_en) mem[wr_ptr[AW-1:0]] <= wr_data;
+    always @(posedge wr_clk)
         if (wr_rst) wr_ptr <= 0;
         else if (wr_en) wr_ptr <= wr_ptr + 1'b1;
-    end
 
-    always @(posedge rd_clk) begin
-        if (move) rd_data <= mem[rd_ptr[AW-1:0]];
+    always @(posedge rd_clk)
         if (rd_rst) begin
             rd_ptr <= 0;
             rd_valid <= 0;
@@ -41,8 +37,11 @@ module hero_async_fifo #(
             rd_valid <= !empty;
             if (!empty) rd_ptr <= rd_ptr + 1'b1;
         end
-    end
 
+    hero_ram #(.WIDTH(WIDTH), .WORDS(DEPTH)) mem (
+        .wr_clk(wr_clk), .wr_en(wr_en), .wr_addr(wr_ptr[AW-1:0]), .wr_data(wr_data),
+        .rd_clk(rd_clk), .rd_en(move), .rd_addr(rd_ptr[AW-1:0]), .rd_data(rd_data)
+    );
     hero_gray_sync #(.WIDTH(AW + 1)) sync_wr_ptr (
         .src_clk(wr_clk), .src_rst(wr_rst), .src(wr_ptr), .dst_clk(rd_clk), .dst_rst(rd_rst), .dst(wr_ptr_rd)
     );

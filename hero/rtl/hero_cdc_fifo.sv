@@ -31,7 +31,6 @@ module hero_cdc_fifo #(
     localparam META_W = hero_pkg::META_W;
 
     // Writer
-    (* no_rw_check *) reg [63:0] mem[0:CDC_WORDS-1];
     reg [AW:0] wr_ptr, frame_start;
     wire [AW:0] rd_ptr_wr;
     reg overflow;
@@ -42,8 +41,6 @@ module hero_cdc_fifo #(
     wire take_back = (wr_commit || wr_abort) && !keep;
     wire write = wr_en && !overflowed;
     wire [AW:0] wr_next = wr_ptr + {{AW{1'b0}}, write};
-
-    always @(posedge rx_clk) if (write) mem[wr_ptr[AW-1:0]] <= wr_data;
 
     always @(posedge rx_clk)
         if (rx_rst) begin
@@ -86,7 +83,7 @@ module hero_cdc_fifo #(
     reg [AW:0] rd_ptr;
     reg [13:0] left;
     reg fetching, begun, q_valid, q_last;
-    reg [63:0] q_data;
+    wire [63:0] q_data;
     wire [15:0] len = rd_meta[hero_pkg::META_LEN+:16];
     wire [13:0] frame_words = {1'b0, len[15:3]} + {13'b0, |len[2:0]};
     wire rd_move = !rd_valid || rd_en;
@@ -94,8 +91,11 @@ module hero_cdc_fifo #(
     wire fetch = q_move && fetching;
     wire begin_frame = rd_meta_valid && !begun && has_words;
 
+    hero_ram #(.WIDTH(64), .WORDS(CDC_WORDS)) mem (
+        .wr_clk(rx_clk), .wr_en(write), .wr_addr(wr_ptr[AW-1:0]), .wr_data(wr_data),
+        .rd_clk(sys_clk), .rd_en(q_move), .rd_addr(rd_ptr[AW-1:0]), .rd_data(q_data)
+    );
     always @(posedge sys_clk) begin
-        if (q_move) q_data <= mem[rd_ptr[AW-1:0]];
         if (q_move) q_last <= left == 14'd1;
         if (rd_move) rd_data <= q_data;
         if (rd_move) rd_last <= q_last;

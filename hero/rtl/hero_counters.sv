@@ -13,31 +13,38 @@ module hero_counters #(
     input  wire [ 5:0] fwd_route,
     // Pulses, numbered as DROP_CNT
     input  wire [20:0] events,
-    // Reading: the value two cycles after the choice
+    // Reading: the value two cycles after the choice, or one more; as it was before a frame that comes meanwhile, or after
     input  wire [ 6:0] route,
     output reg  [31:0] route_count,
     output reg  [31:0] host_count,
     input  wire [ 4:0] choice,
     output reg  [31:0] event_count
 );
-    (* ram_style = "block", no_rw_check *) reg [31:0] routes[0:63];
     reg add, store;
     reg [5:0] add_route, store_route;
-    reg [31:0] add_value, store_value;
+    reg [31:0] store_value;
     reg beyond;
-    reg [31:0] route_value;
+    wire [31:0] add_value, route_value;
+    wire write = sys_rst || store;
+    wire [5:0] write_route = sys_rst ? clear_n : store_route;
+    wire [31:0] write_value = sys_rst ? 32'd0 : store_value;
+    hero_ram #(.WIDTH(32), .WORDS(64)) to_add (
+        .wr_clk(sys_clk), .wr_en(write), .wr_addr(write_route), .wr_data(write_value),
+        .rd_clk(sys_clk), .rd_en(1'b1), .rd_addr(fwd_route), .rd_data(add_value)
+    );
+    // What would meet the write of its word stays as it was a cycle before: of two cycles one has no write
+    hero_ram #(.WIDTH(32), .WORDS(64)) to_show (
+        .wr_clk(sys_clk), .wr_en(write), .wr_addr(write_route), .wr_data(write_value),
+        .rd_clk(sys_clk), .rd_en(!(write && write_route == route[5:0])), .rd_addr(route[5:0]), .rd_data(route_value)
+    );
     always @(posedge sys_clk) begin
         add <= fwd && !fwd_host;
         add_route <= fwd_route;
-        add_value <= routes[fwd_route];
         store <= add;
         store_route <= add_route;
         store_value <= add_value + 32'd1;
-        route_value <= routes[route[5:0]];
         beyond <= route >= ROUTES[6:0];
         route_count <= beyond ? 32'd0 : route_value;
-        if (sys_rst) routes[clear_n] <= 32'd0;
-        else if (store) routes[store_route] <= store_value;
         host_count <= sys_rst ? 32'd0 : host_count + {31'd0, fwd && fwd_host};
     end
 

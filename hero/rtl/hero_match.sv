@@ -49,32 +49,39 @@ module hero_match #(
     genvar d, w;
     generate
         for (d = 0; d < 3; d = d + 1) begin : column
-            (* no_rw_check *) reg [31:0] p[0:BANKS-1];
-            (* no_rw_check *) reg [31:0] m[0:BANKS-1];
-            (* no_rw_check *) reg [31:0] mac_low[0:BANKS-1];
-            (* no_rw_check *) reg [15:0] mac_high[0:BANKS-1];
             reg [BANKS-1:0] off;  // from reset, or the first write, to the commit
-            reg [31:0] row_p, row_m;
-            reg [47:0] row_mac;
+            wire [31:0] row_p, row_m;
+            wire [47:0] row_mac;
             reg row_off;
             wire wr_p = cfg_wr && cfg_reg == hero_pkg::REG_ROUTE + 2 * d;
             wire wr_m = cfg_wr && cfg_reg == hero_pkg::REG_ROUTE + 2 * d + 1;
             wire wr_low = cfg_wr && cfg_reg == hero_pkg::REG_NEXTHOP_MAC + 2 * d;
             wire wr_high = cfg_wr && cfg_reg == hero_pkg::REG_NEXTHOP_MAC + 2 * d + 1;
 
+            wire wr = bank_ok && (wr_p || wr_m || wr_low || wr_high);
+            hero_ram #(.WIDTH(32), .WORDS(BANKS)) p (
+                .wr_clk(clk), .wr_en(bank_ok && (rst || wr_p)), .wr_addr(cfg_row), .wr_data(rst ? 32'h0 : cfg_data),
+                .rd_clk(clk), .rd_en(1'b1), .rd_addr(bank_rd), .rd_data(row_p)
+            );
+            hero_ram #(.WIDTH(32), .WORDS(BANKS)) m (
+                .wr_clk(clk), .wr_en(bank_ok && (rst || wr_m)), .wr_addr(cfg_row), .wr_data(rst ? 32'hffffffff : cfg_data),
+                .rd_clk(clk), .rd_en(1'b1), .rd_addr(bank_rd), .rd_data(row_m)
+            );
+            hero_ram #(.WIDTH(32), .WORDS(BANKS)) mac_low (
+                .wr_clk(clk), .wr_en(bank_ok && (rst || wr_low)), .wr_addr(cfg_row), .wr_data(rst ? 32'h0 : cfg_data),
+                .rd_clk(clk), .rd_en(1'b1), .rd_addr(bank_rd), .rd_data(row_mac[31:0])
+            );
+            hero_ram #(.WIDTH(16), .WORDS(BANKS)) mac_high (
+                .wr_clk(clk), .wr_en(bank_ok && (rst || wr_high)), .wr_addr(cfg_row), .wr_data(rst ? 16'h0 : cfg_data[15:0]),
+                .rd_clk(clk), .rd_en(1'b1), .rd_addr(bank_rd), .rd_data(row_mac[47:32])
+            );
+
             always @(posedge clk) begin
-                if (bank_ok && (rst || wr_p)) p[cfg_row] <= rst ? 32'h0 : cfg_data;
-                if (bank_ok && (rst || wr_m)) m[cfg_row] <= rst ? 32'hffffffff : cfg_data;
-                if (bank_ok && (rst || wr_low)) mac_low[cfg_row] <= rst ? 32'h0 : cfg_data;
-                if (bank_ok && (rst || wr_high)) mac_high[cfg_row] <= rst ? 16'h0 : cfg_data[15:0];
                 if (rst) off <= ~0;
                 else if (cfg_commit) off <= 0;
-                else if (bank_ok && (wr_p || wr_m || wr_low || wr_high)) off[cfg_row] <= 1;
-                // All of a route in one cycle: what a search sees is before or after a write
-                row_p <= p[bank_rd];
-                row_m <= m[bank_rd];
-                row_mac <= {mac_high[bank_rd], mac_low[bank_rd]};
-                row_off <= off[bank_rd] || {26'b0, base_rd} + d >= ROUTES;
+                else if (wr) off[cfg_row] <= 1;
+                // All of a route in one cycle, and off already in the one of its first write
+                row_off <= off[bank_rd] || wr && cfg_row == bank_rd || {26'b0, base_rd} + d >= ROUTES;
             end
             assign hit[d] = ((dst ^ row_p) & row_m) == 0 && !row_off;
             assign hit_mac[48*d+:48] = row_mac;
@@ -127,7 +134,7 @@ module hero_match #(
         for (w = 0; w < 6; w = w + 1) begin : class_word
             localparam W = w % 3 == 2 ? 16 : 32;
             localparam OFFSET = 80 * (w / 3) + (w % 3 == 0 ? 48 : w % 3 == 1 ? 16 : 0);
-            (* no_rw_check *) reg [W-1:0] words[0:3];
+            reg [W-1:0] words[0:3];
             wire wr = cfg_wr && (cfg_reg == hero_pkg::REG_CLASS + w || cfg_reg == hero_pkg::REG_CLASS + 6 + w ||
                                  cfg_reg == hero_pkg::REG_CLASS + 12 + w || cfg_reg == hero_pkg::REG_CLASS + 18 + w);
             always @(posedge clk) if (rst || wr) words[class_row] <= !rst ? cfg_data[W-1:0] : {W{w >= 3}};

@@ -37,18 +37,11 @@ module hero_packet_fifo #(
     wire take_last = take && rd_last;
 
     // Writer
-    (* no_rw_check *) reg [WIDTH-1:0] data_mem[0:WORDS-1];
-    (* no_rw_check *) reg [15:0] size_mem[0:PACKETS-1];
     reg [AW-1:0] wr_ptr, packet_start;
     reg [PW-1:0] size_wr;
     wire [AW-1:0] wr_next = wr_ptr + {{AW - 1{1'b0}}, wr_valid};
     wire [AW:0] taken = {{AW{1'b0}}, take};
     wire [AW:0] level_written = level + {{AW{1'b0}}, wr_valid} - taken;
-
-    always @(posedge clk) begin
-        if (wr_valid) data_mem[wr_ptr] <= wr_data;
-        if (commit) size_mem[size_wr] <= wr_len;
-    end
 
     always @(posedge clk)
         if (rst) begin
@@ -70,7 +63,8 @@ module hero_packet_fifo #(
     // Sizes: out of the memory, then counted in words
     reg [PW-1:0] size_rd;
     reg [PW:0] size_count;  // in the memory
-    reg [15:0] size_q, next_len;
+    wire [15:0] size_q;
+    reg [15:0] next_len;
     wire [13:0] next_words = {1'b0, next_len[15:3]} + {13'b0, |next_len[2:0]};
     reg size_q_valid, next_valid;
     wire begin_packet;
@@ -78,10 +72,11 @@ module hero_packet_fifo #(
     wire size_move = !size_q_valid || next_move;
     wire size_fetch = size_move && size_count != 0;
 
-    always @(posedge clk) begin
-        if (size_move) size_q <= size_mem[size_rd];
-        if (next_move) next_len <= size_q;
-    end
+    hero_ram #(.WIDTH(16), .WORDS(PACKETS)) size_mem (
+        .wr_clk(clk), .wr_en(commit), .wr_addr(size_wr), .wr_data(wr_len),
+        .rd_clk(clk), .rd_en(size_move), .rd_addr(size_rd), .rd_data(size_q)
+    );
+    always @(posedge clk) if (next_move) next_len <= size_q;
 
     always @(posedge clk)
         if (rst) begin
@@ -102,7 +97,8 @@ module hero_packet_fifo #(
     reg [13:0] left;  // words of the packet still in the memory
     reg fetching;  // left != 0
     reg q_valid, q_last, out_valid, out_last;
-    reg [WIDTH-1:0] q_data, out_data;
+    wire [WIDTH-1:0] q_data;
+    reg [WIDTH-1:0] out_data;
     reg head_valid, behind_valid;
     reg [15:0] head_len, behind_len;
     wire out_move = !out_valid || rd_ready;
@@ -111,8 +107,11 @@ module hero_packet_fifo #(
     wire fetch_last = left == 14'd1;
     assign begin_packet = next_valid && !fetching && !behind_valid;
 
+    hero_ram #(.WIDTH(WIDTH), .WORDS(WORDS)) data_mem (
+        .wr_clk(clk), .wr_en(wr_valid), .wr_addr(wr_ptr), .wr_data(wr_data),
+        .rd_clk(clk), .rd_en(q_move), .rd_addr(rd_ptr), .rd_data(q_data)
+    );
     always @(posedge clk) begin
-        if (q_move) q_data <= data_mem[rd_ptr];
         if (q_move) q_last <= fetch_last;
         if (out_move) out_data <= q_data;
         if (out_move) out_last <= q_last;

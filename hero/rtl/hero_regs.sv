@@ -124,7 +124,6 @@ module hero_regs #(
     end
 
     // --- What was written last, for reading: a memory, cleared with the card ---
-    (* ram_style = "block", no_rw_check *) reg [31:0] written[0:63];
     // Masks of routes (odd) and classes (the second three words of each) come up as all ones: no match.
     reg mask_word;
     always @*
@@ -143,7 +142,13 @@ module hero_regs #(
             22, 25, 28, 31, 34, 37, 40, 43, 45, 47, 49: has = 32'h0000_ffff;  // tos and protocol; octets 4-5 of a MAC
             default: has = 32'hffff_ffff;
         endcase
-    always @(posedge sys_clk) if (core_rst || wr) written[store_n] <= has & (core_rst ? {32{mask_word}} : wr_data);
+    // Of the cycles in which a register is read, the last that meets no write of it counts.
+    wire store = core_rst || wr;
+    wire [31:0] word;
+    hero_ram #(.WIDTH(32), .WORDS(64)) written (
+        .wr_clk(sys_clk), .wr_en(store), .wr_addr(store_n), .wr_data(has & (core_rst ? {32{mask_word}} : wr_data)),
+        .rd_clk(sys_clk), .rd_en(!(store && store_n == n)), .rd_addr(n), .rd_data(word)
+    );
 
     // --- Interrupts: reading IRQ_MASKED clears what it shows; an event in the same cycle stays ---
     reg [7:0] unmasked, mask, raised;
@@ -185,12 +190,11 @@ module hero_regs #(
     assign s_axil_rresp = 2'b00;
     assign read_masked = reading[4] && n == IRQ_MASKED;
     wire [1:0] slot = n == REQ_IN || n == RSP_IN ? 2'd0 : n == REQ_IN + 6'd1 || n == RSP_IN + 6'd1 ? 2'd1 : 2'd2;
-    reg [31:0] message, word;
+    reg [31:0] message;
     (* async_reg = "true" *) reg [1:0] link_sync;
 
     always @(posedge sys_clk) begin
         link_sync <= {link_sync[0], link};
-        word <= written[n];
         message <= n < RSP_IN ? req_in[slot*32+:32] : rsp_in[slot*32+:32];
         reading <= {reading[3:0], s_axil_arvalid && s_axil_arready};
         if (s_axil_arready) n <= s_axil_araddr[7:2];

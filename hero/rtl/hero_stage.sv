@@ -17,11 +17,10 @@ module hero_stage #(
     localparam AW = $clog2(WORDS);
 
     // Memory, its output register `q`, the reader's register
-    (* no_rw_check *) reg [63:0] mem[0:WORDS-1];
     reg [AW-1:0] wr_ptr, rd_ptr;
     reg [AW:0] count;  // words in the memory
     reg q_valid;
-    reg [63:0] q_data;
+    wire [63:0] q_data;
 
     wire write = wr_valid && wr_ready;
     wire take = rd_valid && rd_ready;
@@ -30,11 +29,11 @@ module hero_stage #(
     wire fetch = q_move && count != 0;
     assign wr_ready = !level[AW];
 
-    always @(posedge clk) begin
-        if (write) mem[wr_ptr] <= wr_data;
-        if (q_move) q_data <= mem[rd_ptr];
-        if (out_move) rd_data <= q_data;
-    end
+    hero_ram #(.WIDTH(64), .WORDS(WORDS)) mem (
+        .wr_clk(clk), .wr_en(write), .wr_addr(wr_ptr), .wr_data(wr_data),
+        .rd_clk(clk), .rd_en(q_move), .rd_addr(rd_ptr), .rd_data(q_data)
+    );
+    always @(posedge clk) if (out_move) rd_data <= q_data;
 
     always @(posedge clk)
         if (rst) begin

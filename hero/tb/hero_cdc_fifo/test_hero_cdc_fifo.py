@@ -218,4 +218,4 @@ async def write_many(b):
 
 
 def test_cdc_fifo(simulator):
-    run("hero_cdc_fifo", ["hero_gray_sync", "hero_async_fifo", "hero_cdc_fifo"], "test_hero_cdc_fifo", simulator)
+    run("hero_cdc_fifo", ["hero_gray_sync", "hero_ram", "hero_async_fifo", "hero_cdc_fifo"], "test_hero_cdc_fifo", simulator)

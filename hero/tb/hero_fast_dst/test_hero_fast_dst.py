@@ -1,6 +1,6 @@
 from run import run
 
-SOURCES = ["hero_fast_dst", "hero_aperture", "hero_grant", "hero_burst", "hero_packet_fifo", "hero_rr"]
+SOURCES = ["hero_fast_dst", "hero_aperture", "hero_grant", "hero_burst", "hero_ram", "hero_packet_fifo", "hero_rr"]
 PARAMETERS = {"DST_WORDS": 512, "MTU_WORDS": 190, "TIMEOUT": 2000}
 
 

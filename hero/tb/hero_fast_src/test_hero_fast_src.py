@@ -1,6 +1,6 @@
 from run import run
 
-SOURCES = ["hero_fast_src", "hero_skid", "hero_stage", "hero_rr"]
+SOURCES = ["hero_fast_src", "hero_skid", "hero_ram", "hero_stage", "hero_rr"]
 PARAMETERS = {"TIMEOUT": 2000, "TXN_BEATS": 128}
 
 

@@ -165,4 +165,4 @@ async def reset_at_any_time(dut):
 
 
 def test_out(simulator):
-    run("hero_out", ["hero_gray_sync", "hero_async_fifo", "hero_out"], "test_hero_out", simulator)
+    run("hero_out", ["hero_gray_sync", "hero_ram", "hero_async_fifo", "hero_out"], "test_hero_out", simulator)

@@ -181,8 +181,8 @@ async def write_many(dut):
 
 
 def test_small(simulator):
-    run("hero_packet_fifo", ["hero_packet_fifo"], "test_hero_packet_fifo", simulator, {"WORDS": 32, "PACKETS": 8})
+    run("hero_packet_fifo", ["hero_ram", "hero_packet_fifo"], "test_hero_packet_fifo", simulator, {"WORDS": 32, "PACKETS": 8})
 
 
 def test_full_size():
-    run("hero_packet_fifo", ["hero_packet_fifo"], "test_hero_packet_fifo", parameters={"WORDS": 4096, "PACKETS": 1024})
+    run("hero_packet_fifo", ["hero_ram", "hero_packet_fifo"], "test_hero_packet_fifo", parameters={"WORDS": 4096, "PACKETS": 1024})

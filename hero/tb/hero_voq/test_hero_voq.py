@@ -209,4 +209,4 @@ async def write_many(b):
 
 
 def test_voq(simulator):
-    run("hero_voq", ["hero_packet_fifo", "hero_voq"], "test_hero_voq", simulator, {"VOQ_WORDS": 256, "VOQ_PACKETS": 16})
+    run("hero_voq", ["hero_ram", "hero_packet_fifo", "hero_voq"], "test_hero_voq", simulator, {"VOQ_WORDS": 256, "VOQ_PACKETS": 16})

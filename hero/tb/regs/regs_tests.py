@@ -239,6 +239,41 @@ async def frames_are_counted_by_route(dut):
 
 
 @cocotb.test()
+async def a_read_that_meets_an_increment(dut):
+    """A frame counted in any cycle of a read of its counter: the value before, or after, never anything else."""
+    b = await Bench(dut).start()
+    dut.fwd_route.value = route = int(dut.ROUTES.value) - 1
+    await b.write(reg.CMD, route // 3 << reg.CMD_BANK_SHIFT)
+    seen = set()
+    for count in range(200):
+        reader = cocotb.start_soon(b.read(reg.FWD_CNT + route % 3))
+        await b.cycles(1 + count % 16)
+        await b.pulse("fwd", 1)
+        value = await reader - count
+        assert value in (0, 1), f"{value + count} between {count} and {count + 1}"
+        seen.add(value)
+    assert seen == {0, 1}
+    assert await b.read(reg.FWD_CNT + route % 3) == 200
+
+
+@cocotb.test()
+async def a_read_that_meets_a_write(dut):
+    """A register written in any cycle of its read: the old value, or the new one."""
+    b = await Bench(dut).start()
+    old, seen = 0, set()
+    for n in range(200):
+        new = b.rng.getrandbits(32)
+        reader = cocotb.start_soon(b.read(reg.PEER_BASE))
+        await b.cycles(n % 16)
+        await b.write(reg.PEER_BASE, new)
+        value = await reader
+        assert value in (old, new), f"{value:#x}, neither {old:#x} nor {new:#x}"
+        seen.add(value == new)
+        old = new
+    assert seen == {False, True}
+
+
+@cocotb.test()
 async def the_drivers_reset(dut):
     b = await Bench(dut).start()
     for n in reg.READ_WRITE - {reg.CMD}:
