@@ -1,5 +1,6 @@
 // Writes completions into the rings of host memory: a word each, with the phase of the pass. Input 0 is the receiver's
-// (ring by its priority bit), 1 the transmitter's; an input's word is taken when the one before is in memory.
+// (ring by its priority bit), 1 the transmitter's; an input's word is taken when the one before is in memory. A word that
+// memory refuses is lost: its ring's state shows so until the next reset, and the next word takes its place.
 `default_nettype none
 
 module hero_cpl (
@@ -10,6 +11,8 @@ module hero_cpl (
     output wire [  1:0] in_ready,
     input  wire [ 99:0] in_data,     // each {error, priority, octets 16, buffer 32}
     output reg  [  2:0] written,     // pulse: a completion of ring 0 RXLO, 1 RXHI, 2 TX is in memory
+    output reg          lost,        // pulse: one is not
+    output reg  [  2:0] broken,      // rings with a lost completion
     // DMA write client
     output wire         dma_req,
     output wire [ 31:0] dma_addr,
@@ -18,7 +21,8 @@ module hero_cpl (
     output wire         dma_wvalid,
     input  wire         dma_wready,
     output wire [ 63:0] dma_wdata,
-    input  wire         dma_done
+    input  wire         dma_done,
+    input  wire         dma_err
 );
     localparam IDLE = 2'd0, ASK = 2'd1, DATA = 2'd2, WAIT = 2'd3;
     reg [1:0] state;
@@ -34,6 +38,7 @@ module hero_cpl (
 
     always @(posedge sys_clk) begin
         written <= 3'b000;
+        lost <= 1'b0;
         case (state)
             IDLE: begin
                 ring <= take_tx ? 2'd2 : {1'b0, rx_high};
@@ -46,19 +51,24 @@ module hero_cpl (
             DATA: if (dma_wready) state <= WAIT;
             WAIT:
             if (dma_done) begin
-                written[ring] <= 1'b1;
+                written[ring] <= !dma_err;
+                lost <= dma_err;
+                if (dma_err) broken[ring] <= 1'b1;
+                else
+                    case (ring)
+                        2'd0: place_rxlo <= place + 9'd1;
+                        2'd1: place_rxhi <= place + 9'd1;
+                        default: place_tx <= place + 9'd1;
+                    endcase
                 state <= IDLE;
-                case (ring)
-                    2'd0: place_rxlo <= place + 9'd1;
-                    2'd1: place_rxhi <= place + 9'd1;
-                    default: place_tx <= place + 9'd1;
-                endcase
             end
         endcase
         if (sys_rst) begin
             state <= IDLE;
             tx_next <= 1'b0;
             written <= 3'b000;
+            lost <= 1'b0;
+            broken <= 3'b000;
             place_rxlo <= 9'd0;
             place_rxhi <= 9'd0;
             place_tx <= 9'd0;

@@ -125,7 +125,8 @@ module hero_nic #(
     wire [1:0] fwd_dest;
     wire [5:0] fwd_route;
     wire [7:0] interrupts;
-    wire [20:0] events;
+    wire [21:0] events;
+    wire [2:0] broken;
     hero_regs #(.ROUTES(ROUTES)) regs (
         .sys_clk(sys_clk), .sys_rst(sys_rst), .core_rst(core_rst), .clear_n(clear_n), .ready(ready), .reset(reset),
         .s_axil_awaddr(s_axil_awaddr), .s_axil_awvalid(s_axil_awvalid), .s_axil_awready(s_axil_awready),
@@ -138,7 +139,7 @@ module hero_nic #(
         .mac(mac), .card(card), .cpl_base(cpl_base), .peer_base(peer_base),
         .cfg_wr(cfg_wr), .cfg_reg(cfg_reg), .cfg_data(cfg_data), .cfg_bank(cfg_bank), .cfg_commit(cfg_commit),
         .give(give), .vector(vector), .free(free), .held(held),
-        .link(link), .receiving(!rx_half_rst), .fast_open(fast_open), .tx_len(tx_len), .req_in(req_in), .rsp_in(rsp_in),
+        .link(link), .receiving(!rx_half_rst), .fast_open(fast_open), .broken(broken), .tx_len(tx_len), .req_in(req_in), .rsp_in(rsp_in),
         .interrupts(interrupts), .fwd(fwd), .fwd_host(fwd_dest == hero_pkg::DEST_HOST), .fwd_route(fwd_route),
         .events(events)
     );
@@ -271,7 +272,7 @@ module hero_nic #(
     );
 
     // --- Slow path ---
-    wire slow_valid, slow_ready, slow_last, refused, bad_length;
+    wire slow_valid, slow_ready, slow_last, refused, bad_length, lost_completion;
     wire [63:0] slow_data;
     wire [15:0] slow_len;
     wire [2:0] completed;
@@ -288,7 +289,8 @@ module hero_nic #(
         .wr_done(wr_done[3:2]), .wr_err(wr_err),
         .rd_req(rd_req), .rd_addr(rd_addr), .rd_beats(rd_beats), .rd_gnt(rd_gnt), .rd_rvalid(rd_rvalid),
         .rd_rready(rd_rready), .rd_rdata(rd_rdata), .rd_rlast(rd_rlast), .rd_err(rd_err),
-        .completed(completed), .used_up(used_up), .refused(refused), .bad_length(bad_length), .bad_buffer(bad_buffer)
+        .completed(completed), .lost(lost_completion), .used_up(used_up), .refused(refused), .bad_length(bad_length),
+        .bad_buffer(bad_buffer), .broken(broken)
     );
 
     // --- To the line ---
@@ -316,7 +318,7 @@ module hero_nic #(
 
     wire [8:0] drops = {8'd0, drop} << drop_reason;
     assign events = {
-        burst_sent, repeated, granted, sent, received, refused, bus_error, bad_length,
+        lost_completion, burst_sent, repeated, granted, sent, received, refused, bus_error, bad_length,
         malformed, timed_out, over_grant, no_grant, drops[8:6], input_full, drops[4:0]
     };
     wire fast_fault = no_grant || over_grant || timed_out || malformed;

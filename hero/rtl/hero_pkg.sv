@@ -47,6 +47,7 @@ package hero_pkg;
     localparam [4:0] CNT_GRANTS = 18;
     localparam [4:0] CNT_REPEATED = 19;
     localparam [4:0] CNT_BURSTS = 20;
+    localparam [4:0] CNT_LOST_COMPLETIONS = 21;
 
     // Registers that more than one module decodes: the rules
     localparam [5:0] REG_ROUTE = 14;

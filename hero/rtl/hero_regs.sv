@@ -55,6 +55,7 @@ module hero_regs #(
     input  wire         link,          // of another clock
     input  wire         receiving,     // the receiver is out of its reset
     input  wire         fast_open,
+    input  wire [  2:0] broken,        // rings with a lost completion
     input  wire [  8:0] tx_len,
     input  wire [ 95:0] req_in,
     input  wire [ 95:0] rsp_in,
@@ -63,7 +64,7 @@ module hero_regs #(
     input  wire         fwd,
     input  wire         fwd_host,
     input  wire [  5:0] fwd_route,
-    input  wire [ 20:0] events         // pulses, numbered as DROP_CNT
+    input  wire [ 21:0] events         // pulses, numbered as DROP_CNT
 );
     localparam [5:0] ID = 0, CMD = 1, STATUS = 2, MAC = 3, MAC_CARD = 4, IRQ_UNMASKED = 5, IRQ_MASK = 6,
         IRQ_MASKED = 7, RXLO_DESC = 8, RXHI_DESC = 9, TX_LEN = 10, TX_DESC = 11, LEVELS = 12, CPL_BASE = 13,
@@ -211,7 +212,7 @@ module hero_regs #(
             case (n)
                 ID: s_axil_rdata <= 32'h4845524F;
                 CMD: s_axil_rdata <= {19'd0, bank, 3'd0, promiscuous, fast_enable, tx_enable, rx_enable, !ready};
-                STATUS: s_axil_rdata <= {16'd1, ROUTES[7:0], 4'd0, receiving, fast_open, link_sync[1], ready};
+                STATUS: s_axil_rdata <= {16'd1, ROUTES[7:0], 1'b0, broken, receiving, fast_open, link_sync[1], ready};
                 IRQ_UNMASKED: s_axil_rdata <= {24'd0, unmasked};
                 IRQ_MASKED: s_axil_rdata <= {24'd0, masked};
                 RXLO_DESC, RXHI_DESC, TX_DESC: s_axil_rdata <= 32'd0;

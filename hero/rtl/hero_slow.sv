@@ -51,10 +51,13 @@ module hero_slow #(
     input  wire         rd_err,
     // Pulses
     output wire [  2:0] completed,
+    output wire         lost,        // a completion
     output wire [  1:0] used_up,
     output wire         refused,
     output wire         bad_length,
-    output wire [  1:0] bad_buffer   // 0 receive, 1 transmit
+    output wire [  1:0] bad_buffer,  // 0 receive, 1 transmit
+    // State
+    output wire [  2:0] broken       // rings with a lost completion
 );
     wire [1:0] cpl_valid, cpl_ready;
     wire [99:0] cpl_data;
@@ -88,9 +91,10 @@ module hero_slow #(
 
     hero_cpl cpl (
         .sys_clk(sys_clk), .sys_rst(sys_rst), .base(cpl_base),
-        .in_valid(cpl_valid), .in_ready(cpl_ready), .in_data(cpl_data), .written(completed),
+        .in_valid(cpl_valid), .in_ready(cpl_ready), .in_data(cpl_data), .written(completed), .lost(lost), .broken(broken),
         .dma_req(wr_req[1]), .dma_addr(wr_addr[63:32]), .dma_beats(wr_beats[17:9]), .dma_gnt(wr_gnt[1]),
-        .dma_wvalid(wr_wvalid[1]), .dma_wready(wr_wready[1]), .dma_wdata(wr_wdata[127:64]), .dma_done(wr_done[1])
+        .dma_wvalid(wr_wvalid[1]), .dma_wready(wr_wready[1]), .dma_wdata(wr_wdata[127:64]), .dma_done(wr_done[1]),
+        .dma_err(wr_err)
     );
 endmodule
 

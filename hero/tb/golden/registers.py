@@ -10,6 +10,7 @@ ID_VALUE = 0x4845524F
 CMD_RESET, CMD_RX, CMD_TX, CMD_FAST, CMD_PROMISCUOUS, CMD_COMMIT = (1 << bit for bit in range(6))
 CMD_BANK_SHIFT = 8
 STATUS_READY, STATUS_LINK, STATUS_FAST_OPEN, STATUS_RECEIVING = (1 << bit for bit in range(4))
+STATUS_BROKEN_SHIFT = 4  # a bit a ring
 
 IRQ_RXLO, IRQ_RXHI, IRQ_TX, IRQ_RXLO_EMPTY, IRQ_RXHI_EMPTY, IRQ_FAULT, IRQ_BUS, IRQ_DROP = (1 << bit for bit in range(8))
 
@@ -17,7 +18,7 @@ IRQ_RXLO, IRQ_RXHI, IRQ_TX, IRQ_RXLO_EMPTY, IRQ_RXHI_EMPTY, IRQ_FAULT, IRQ_BUS, 
 COUNTERS = (
     "bad_fcs runt giant bad_checksum foreign_mac input_full peer_full host_full disabled "
     "no_grant over_grant burst_timeout malformed tx_length bus_error vector_refused "
-    "received sent grants repeated bursts"
+    "received sent grants repeated bursts lost_completions"
 ).split()
 VERDICTS = COUNTERS[:9]
 DROPS = COUNTERS[:16]

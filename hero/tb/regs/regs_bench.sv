@@ -52,6 +52,7 @@ module regs_bench #(
     input  wire [ 15:0] held,
     input  wire         link,
     input  wire         fast_open,
+    input  wire [  2:0] broken,
     input  wire [  8:0] tx_len,
     input  wire [ 95:0] req_in,
     input  wire [ 95:0] rsp_in,
@@ -59,7 +60,7 @@ module regs_bench #(
     input  wire         fwd,
     input  wire         fwd_host,
     input  wire [  5:0] fwd_route,
-    input  wire [ 20:0] events
+    input  wire [ 21:0] events
 );
     wire [5:0] clear_n;
     wire ready, reset;

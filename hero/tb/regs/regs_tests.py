@@ -9,7 +9,7 @@ from cocotb.triggers import ReadOnly, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from golden import registers as reg
 
-INPUTS = ("free", "held", "link", "fast_open", "tx_len", "req_in", "rsp_in", "interrupts", "fwd", "fwd_host", "fwd_route",
+INPUTS = ("free", "held", "link", "fast_open", "broken", "tx_len", "req_in", "rsp_in", "interrupts", "fwd", "fwd_host", "fwd_route",
           "events")
 MAC = 0x1A2B3C4D5E6F
 
@@ -95,10 +95,11 @@ async def every_register_by_its_kind_of_access(dut):
     dut.held.value = 0x2040
     dut.link.value = dut.fast_open.value = 1
     dut.tx_len.value = 77
+    dut.broken.value = 0b101
     dut.req_in.value = 3 << 64 | 2 << 32 | 1
     dut.rsp_in.value = 6 << 64 | 5 << 32 | 4
     await b.cycles(5)
-    shown = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(dut.ROUTES.value) << 8 | 15, reg.TX_LEN: 77, reg.LEVELS: 0x20400212,
+    shown = {reg.ID: reg.ID_VALUE, reg.STATUS: 1 << 16 | int(dut.ROUTES.value) << 8 | 0x5F, reg.TX_LEN: 77, reg.LEVELS: 0x20400212,
              **{reg.REQ_IN + i: 1 + i for i in range(3)}, **{reg.RSP_IN + i: 4 + i for i in range(3)}}
     expected = {}
     for n in range(reg.COUNT):
@@ -278,7 +279,7 @@ async def the_drivers_reset(dut):
     b = await Bench(dut).start()
     for n in reg.READ_WRITE - {reg.CMD}:
         await b.write(n, 0x55555555)
-    await b.pulse("events", (1 << 21) - 1)
+    await b.pulse("events", (1 << len(reg.COUNTERS)) - 1)
     await b.pulse("interrupts", 255)
     await b.pulse("fwd", 1)
     dut.quiet.value = 0

@@ -33,6 +33,8 @@ module slow_bench #(
     output wire         refused,
     output wire         bad_length,
     output wire [  1:0] bad_buffer,
+    output wire         lost,
+    output wire [  2:0] broken,
     output wire         wr_failed,
     output wire         rd_failed,
     output wire [  3:0] m_axi_awid,

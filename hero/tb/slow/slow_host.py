@@ -55,7 +55,7 @@ class Host:
         self.giving = Lock()
         self.queues = [[], []]  # the host's queues of hero_voq
         self.sent = []  # frames that came out
-        self.pulses = {"refused": 0, "bad_length": 0, "used_up": [0, 0], "bad_buffer": [0, 0], "completed": [0, 0, 0],
+        self.pulses = {"refused": 0, "bad_length": 0, "used_up": [0, 0], "bad_buffer": [0, 0], "completed": [0, 0, 0], "lost": 0,
                        "wr_failed": 0, "rd_failed": 0}
 
     async def start(self):

@@ -177,6 +177,38 @@ async def bad_receive_buffers(dut):
 
 
 @cocotb.test()
+async def a_completion_that_memory_refuses_is_told(dut):
+    """Counted, and its ring named until a reset; the ring's next completion takes its place, the other rings go on."""
+    h = await host(dut)
+    packets = [frame(h.rng, 100) for _ in range(6)]
+    for number, ring in enumerate((RXLO, RXHI, TX)):
+        first, second = packets[2 * number : 2 * number + 2]
+        for buffer, packet in ((0x1000, first), (0x2000, second)):
+            if ring == TX:
+                h.memory.mem[buffer : buffer + 100] = packet
+        h.memory.bad = {CPL_BASE + 0x800 * ring >> 12}
+        if ring != TX:
+            h.queues[ring].append(first)
+        await h.give(ring, [(0x1000, 100)])
+        await h.until(lambda: h.pulses["lost"] == number + 1, what="the loss")
+        await h.cycles(5)
+        assert h.pulses["wr_failed"] == number + 1 and dut.broken.value == (2 << number) - 1
+        assert h.completion(ring) is None and h.pulses["completed"][ring] == 0
+        h.memory.bad = set()
+        if ring != TX:
+            h.queues[ring].append(second)
+        await h.give(ring, [(0x2000, 100)])
+        await h.until(lambda: h.pulses["completed"][ring] == 1, what="the next completion")
+        assert h.completion(ring) == (0x2000, 100, int(ring == RXHI), 0)
+        assert h.octets(0x1000, 100) == first and h.octets(0x2000, 100) == second
+    await h.until(lambda: len(h.sent) == 2, what="both frames")
+    assert dut.tx_len.value == 1 and h.sent == packets[4:]
+    dut.sys_rst.value = 1
+    await h.cycles(2)
+    assert dut.broken.value == 0
+
+
+@cocotb.test()
 async def vectors_are_refused_counted_and_levels_told(dut):
     h = await host(dut)
     for ring in (RXLO, RXHI):

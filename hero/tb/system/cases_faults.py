@@ -155,6 +155,35 @@ async def memory_errors(dut):
 
 
 @cocotb.test()
+async def completions_refused(dut):
+    """Completions that memory refuses: counted, an interrupt, the ring named in STATUS. Other rings, cards and the fast
+    path go on; a reset mends it."""
+    async with Bench(dut) as bench:
+        traffic, card = Traffic(), bench.cards[0]
+        for number, tos in ((RXHI, 0xB8), (RXLO, 0), (TX, None)):
+            await bench.set_class(card, 3, tos=(0xB8, 0xFF))
+            await bench.commit(card)
+            await bench.read(card, reg.IRQ_MASKED)
+            ring = bench.drivers[card].rings[number].completions
+            bench.memory.response = lambda address: 2 if ring <= address < ring + 0x800 else 0
+            for each in (0xB8, 0):
+                bench.lines[card].send(traffic.routed(card, OUTSIDE, tos=each), optional=each == tos)
+            bench.drivers[card].send(traffic.from_host(60))
+            paths(bench, traffic, 4)
+            await bench.quiet()
+            assert not bench.ledger.open()
+            assert await counter(bench, card, "lost_completions") == await counter(bench, card, "bus_error") == 1
+            assert await bench.read(card, reg.STATUS) >> reg.STATUS_BROKEN_SHIFT & 7 == 1 << number
+            assert await bench.read(card, reg.TX_LEN) == int(number == TX)
+            assert await bench.read(card, reg.IRQ_UNMASKED) & reg.IRQ_BUS
+            bench.memory.response = lambda address: 0
+            await bench.finish()
+            await bench.reset(card)
+            assert await bench.read(card, reg.STATUS) >> reg.STATUS_BROKEN_SHIFT & 7 == 0
+        mixed(bench, traffic)
+
+
+@cocotb.test()
 async def wrong_vectors(dut):
     """Vectors of no or too many descriptors, or one too many: refused and counted. Frames of wrong length: not sent."""
     async with Bench(dut) as bench:

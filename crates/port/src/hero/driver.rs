@@ -10,7 +10,8 @@ use super::counters::MAX_ROUTES;
 use super::device::Device;
 use super::queue::Exchange;
 use super::registers::{
-    self as reg, CMD, COUNTERS, Counter, EVENT_COUNTED, EVENT_RXHI, EVENT_RXLO, EVENT_TX, PEERS,
+    self as reg, CMD, COUNTERS, Counter, EVENT_BUS, EVENT_COUNTED, EVENT_RXHI, EVENT_RXLO,
+    EVENT_TX, PEERS, STATUS_BROKEN,
 };
 use super::ring::{self, BUFFER, OutOfStep, Ring, VECTOR, Which};
 use super::rules::{self, Route};
@@ -42,9 +43,21 @@ pub enum DriverError {
     /// A completion makes no sense.
     #[error("card and driver are out of step: {0}")]
     OutOfStep(String),
+    /// The host's memory refused completions.
+    #[error("completions were lost: memory refused them ({})", rings(*.0))]
+    LostCompletions(u32),
     /// Frames to send wait, and nothing is sent.
     #[error("the card has not sent a frame in {} ms", TX_PATIENCE / 1_000_000)]
     Stuck,
+}
+
+/// Names of the rings in STATUS's bits of broken ones.
+fn rings(status: u32) -> String {
+    let names = ["low priority", "high priority", "transmit"];
+    let broken = names.iter().enumerate();
+    let broken = broken
+        .filter(|(ring, _)| status >> (STATUS_BROKEN.trailing_zeros() as usize + ring) & 1 != 0);
+    broken.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
 }
 
 impl From<OutOfStep> for DriverError {
@@ -235,6 +248,9 @@ impl Driver {
                 self.events &= !EVENT_COUNTED; // until they are read
             }
             self.polling = true;
+            if events & EVENT_BUS != 0 {
+                whole_rings(device)?;
+            }
         }
         let mut received = 0;
         if self.polling {
@@ -331,6 +347,9 @@ impl Driver {
     /// Reads the card's counters. They wrap at 2^32: to be called at least every half minute of the
     /// card's time.
     pub(super) fn read_counters(&mut self, device: &mut impl Device) {
+        if device.read(reg::STATUS) == u32::MAX {
+            return; // a card that does not answer has counted nothing
+        }
         let counters = &self.exchange.counters;
         for counter in Counter::ALL {
             let index = counter as usize;
@@ -407,6 +426,14 @@ fn shut_down(device: &mut impl Device) -> Result<(), DriverError> {
         status != u32::MAX && status & reg::STATUS_READY != 0 && cmd & reg::CMD_RESET == 0
     });
     back.then_some(()).ok_or(DriverError::Reset)
+}
+
+/// Fails if a ring lacks a completion: nothing would come of it any more.
+fn whole_rings(device: &mut impl Device) -> Result<(), DriverError> {
+    match device.read(reg::STATUS) {
+        status if status == u32::MAX || status & STATUS_BROKEN == 0 => Ok(()),
+        status => Err(DriverError::LostCompletions(status & STATUS_BROKEN)),
+    }
 }
 
 /// Vectors that a ring of the card can take now.

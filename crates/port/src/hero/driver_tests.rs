@@ -148,6 +148,32 @@ fn a_card_that_sends_nothing_is_noticed() {
 }
 
 #[test]
+fn a_card_that_does_not_answer_counts_nothing() {
+    let mut device = Plain::new();
+    let (mut driver, _) = start(&mut device);
+    device.registers[usize::from(reg::DROP_CNT)] = 7;
+    driver.read_counters(&mut device);
+    let before = driver.exchange.counters.stats();
+    device.registers = [u32::MAX; 64];
+    driver.read_counters(&mut device);
+    assert_eq!(driver.exchange.counters.stats(), before);
+}
+
+#[test]
+fn a_lost_completion_is_named_and_needs_a_reset() {
+    let mut device = Plain::new();
+    let (mut driver, _) = start(&mut device);
+    // a bus error of another kind is only counted
+    device.registers[usize::from(reg::IRQ_MASKED)] = EVENT_BUS;
+    assert_eq!(driver.turn(&mut device, true), Ok(false));
+    device.registers[usize::from(reg::STATUS)] |= 0b101 << 4;
+    let error = driver.turn(&mut device, true).unwrap_err();
+    assert_eq!(error, DriverError::LostCompletions(0b101 << 4));
+    let text = "completions were lost: memory refused them (low priority, transmit)";
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
 fn a_completion_of_another_buffer_needs_a_reset() {
     let mut device = Plain::new();
     let (mut driver, _) = start(&mut device);

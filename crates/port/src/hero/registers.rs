@@ -28,6 +28,8 @@ pub(super) fn cmd_bank(bank: usize) -> u32 {
 pub(super) const STATUS: u8 = 2;
 pub(super) const STATUS_READY: u32 = 1;
 pub(super) const STATUS_LINK: u32 = 1 << 1;
+/// Rings of which a completion was lost: low and high priority, transmit.
+pub(super) const STATUS_BROKEN: u32 = 7 << 4;
 
 pub(super) fn status_routes(status: u32) -> usize {
     (status >> 8 & 0xFF) as usize
@@ -53,6 +55,8 @@ pub(super) const EVENT_RXHI: u32 = 1 << 1;
 pub(super) const EVENT_TX: u32 = 1 << 2;
 /// Fast path fault, bus error, frame dropped: the counters say which.
 pub(super) const EVENT_COUNTED: u32 = 7 << 5;
+/// A bus transaction failed.
+pub(super) const EVENT_BUS: u32 = 1 << 6;
 
 const ROUTE: u8 = 14;
 const CLASS: u8 = 20;
@@ -154,6 +158,8 @@ pub enum Counter {
     RequestsRepeated,
     /// Bursts sent.
     Bursts,
+    /// Completions that the host's memory refused.
+    LostCompletions,
 }
 
 /// Number of counters.
@@ -161,7 +167,7 @@ pub(super) const COUNTERS: usize = Counter::ALL.len();
 
 impl Counter {
     /// All of them, by number.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::BadFcs,
         Self::Runt,
         Self::Giant,
@@ -183,6 +189,7 @@ impl Counter {
         Self::Grants,
         Self::RequestsRepeated,
         Self::Bursts,
+        Self::LostCompletions,
     ];
 
     /// Its name in reports.
@@ -209,6 +216,7 @@ impl Counter {
             Self::Grants => "grants",
             Self::RequestsRepeated => "requests_repeated",
             Self::Bursts => "bursts",
+            Self::LostCompletions => "lost_completions",
         }
     }
 
