@@ -7,7 +7,7 @@ module hero_card #(
     parameter DST_WORDS = 8192,
     parameter SLOW_TX_WORDS = 2048,
     parameter CDC_WORDS = 256,
-    parameter MTU_WORDS = 190,
+    parameter MTU = 1500,
     parameter TIMEOUT = 65536
 ) (
     input  wire        rx_clk,  // with gmii_rx*, from the PHY; it may stand still
@@ -108,7 +108,7 @@ module hero_card #(
     wire rx_ready;  // Ethernet does not wait, and hero_rx_input needs no more than the gap between frames
     hero_nic #(
         .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
-        .CDC_WORDS(CDC_WORDS), .MTU_WORDS(MTU_WORDS), .TIMEOUT(TIMEOUT)
+        .CDC_WORDS(CDC_WORDS), .MTU(MTU), .TIMEOUT(TIMEOUT)
     ) nic (
         .rx_clk(rx_clk), .tx_clk(tx_clk), .sys_clk(sys_clk), .sys_rst(sys_rst),
         .s_axis_tdata(rx_data), .s_axis_tvalid(rx_valid), .s_axis_tready(rx_ready), .s_axis_tlast(rx_last),

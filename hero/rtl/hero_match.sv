@@ -7,7 +7,7 @@ module hero_match #(
     parameter ROUTES = 3  // to 64
 ) (
     input  wire                       clk,
-    // For at least 32 cycles: in reset the rules take their reset values, a bank a cycle
+    // As hero_reset's: in it the rules take their reset values, a bank a cycle
     input  wire                       rst,
     input  wire                       start,
     input  wire [hero_pkg::KEY_W-1:0] key,    // held until `done`

@@ -7,7 +7,7 @@ module hero_nic #(
     parameter DST_WORDS = 8192,
     parameter SLOW_TX_WORDS = 2048,
     parameter CDC_WORDS = 256,
-    parameter MTU_WORDS = 190,
+    parameter MTU = 1500,  // octets of a packet, to 2022: a frame is a buffer of 2048 octets and 255 words at most
     parameter TIMEOUT = 65536
 ) (
     input  wire        rx_clk,  // the line's, with the received octets; it may stand still
@@ -98,6 +98,8 @@ module hero_nic #(
     input  wire        m_axi_rvalid,
     output wire        m_axi_rready
 );
+    localparam MTU_WORDS = (MTU + 25) / 8;  // of the longest frame, MTU + 18 octets
+
     // --- Reset and settings ---
     wire core_rst, rx_half_rst, tx_half_rst, ready, reset, quiesce, wr_quiet, rd_quiet;
     wire [5:0] clear_n;
@@ -148,7 +150,7 @@ module hero_nic #(
     wire in_wr, in_commit, in_abort, meta_valid, meta_pop, in_valid, in_last, in_rd, lost;
     wire [63:0] in_word, in_data;
     wire [hero_pkg::META_W-1:0] in_meta, meta;
-    hero_rx_input #(.MTU_WORDS(MTU_WORDS)) rx_input (
+    hero_rx_input #(.MTU(MTU)) rx_input (
         .clk(rx_clk), .rst(rx_rst),
         .s_axis_tdata(s_axis_tdata), .s_axis_tvalid(s_axis_tvalid), .s_axis_tready(s_axis_tready),
         .s_axis_tlast(s_axis_tlast), .s_axis_tuser(s_axis_tuser),
@@ -277,7 +279,7 @@ module hero_nic #(
     wire [15:0] slow_len;
     wire [2:0] completed;
     wire [1:0] used_up, bad_buffer;
-    hero_slow #(.SLOW_TX_WORDS(SLOW_TX_WORDS)) slow (
+    hero_slow #(.SLOW_TX_WORDS(SLOW_TX_WORDS), .MTU(MTU)) slow (
         .sys_clk(sys_clk), .sys_rst(core_rst), .tx_enable(tx_enable), .cpl_base(cpl_base),
         .give(give), .vector(vector), .free(free), .held(held), .tx_len(tx_len),
         .h_head(h_head), .h_len(h_len), .h_start(h_start), .h_prio(h_prio), .h_valid(h_valid), .h_ready(h_ready),

@@ -71,10 +71,13 @@ module hero_regs #(
         ROUTE = hero_pkg::REG_ROUTE, CLASS = hero_pkg::REG_CLASS, NEXTHOP_MAC = hero_pkg::REG_NEXTHOP_MAC,
         PEER_BASE = 50, REQ_IN = 53, RSP_IN = 56, FWD_CNT = 59, FWD_HOST = 62, DROP_CNT = 63;
 
-    // --- Writing: both channels at once ---
-    wire write = s_axil_awvalid && s_axil_wvalid && !s_axil_bvalid;
-    assign s_axil_awready = write;
-    assign s_axil_wready = write;
+    // --- Writing: a register for each channel; when both hold something and the answer has room, it is done ---
+    reg aw_held, w_held, whole;
+    reg [5:0] aw_n;
+    reg [31:0] w_data;
+    assign s_axil_awready = !aw_held;
+    assign s_axil_wready = !w_held;
+    wire write = aw_held && w_held && !s_axil_bvalid;
     reg wr;
     reg [5:0] wr_n;
     reg [31:0] wr_data;
@@ -84,10 +87,15 @@ module hero_regs #(
     assign cfg_bank = bank;
 
     always @(posedge sys_clk) begin
-        wr <= write && (&s_axil_wstrb) && ready && !sys_rst;
-        wr_n <= s_axil_awaddr[7:2];
-        wr_data <= s_axil_wdata;
-        if (write) s_axil_bresp <= (&s_axil_wstrb) ? 2'b00 : 2'b10;
+        wr <= write && whole && ready && !sys_rst;
+        wr_n <= aw_n;
+        wr_data <= w_data;
+        if (s_axil_awready) aw_n <= s_axil_awaddr[7:2];
+        if (s_axil_wready) w_data <= s_axil_wdata;
+        if (s_axil_wready) whole <= &s_axil_wstrb;
+        aw_held <= !sys_rst && !write && (aw_held || s_axil_awvalid);
+        w_held <= !sys_rst && !write && (w_held || s_axil_wvalid);
+        if (write) s_axil_bresp <= whole ? 2'b00 : 2'b10;
         if (sys_rst) s_axil_bvalid <= 1'b0;
         else if (write) s_axil_bvalid <= 1'b1;
         else if (s_axil_bready) s_axil_bvalid <= 1'b0;
@@ -235,12 +243,17 @@ module hero_regs #(
 
     // The bus waits as it must, and so do the responses (P9); one a request
     reg reads = 0;  // reads under way
+    reg [1:0] addresses = 0, words = 0;  // of writes, taken and not answered
+    wire answered = s_axil_bvalid && s_axil_bready;
     always @(posedge sys_clk) begin
+        addresses <= sys_rst ? 2'd0 : addresses + {1'b0, s_axil_awvalid && s_axil_awready} - {1'b0, answered};
+        words <= sys_rst ? 2'd0 : words + {1'b0, s_axil_wvalid && s_axil_wready} - {1'b0, answered};
         reads <= !sys_rst && (s_axil_arvalid && s_axil_arready || reads && !(s_axil_rvalid && s_axil_rready));
         if (running) begin
             if ($past(s_axil_bvalid && !s_axil_bready)) assert (s_axil_bvalid && $stable(s_axil_bresp));
             if ($past(s_axil_rvalid && !s_axil_rready)) assert (s_axil_rvalid && $stable(s_axil_rdata));
-            assert (s_axil_awready == s_axil_wready);
+            assert (addresses == {1'b0, aw_held} + {1'b0, s_axil_bvalid});
+            assert (words == {1'b0, w_held} + {1'b0, s_axil_bvalid});
             assert ((reading & (reading - 5'd1)) == 5'd0);
             assert (reads == (reading != 5'd0 || s_axil_rvalid) && !(reading != 5'd0 && s_axil_rvalid));
         end

@@ -3,7 +3,7 @@
 `default_nettype none
 
 module hero_rx_input #(
-    parameter MTU_WORDS = 190
+    parameter MTU = 1500  // octets of a packet: a frame has 14 more, with a VLAN tag 18
 ) (
     input  wire                        clk,
     input  wire                        rst,
@@ -20,7 +20,7 @@ module hero_rx_input #(
     output reg                         wr_abort,
     output reg  [hero_pkg::META_W-1:0] wr_meta
 );
-    localparam [15:0] MIN_OCTETS = 60, MAX_OCTETS = 1514, MAX_TAGGED = 1518;
+    localparam [15:0] MIN_OCTETS = 60, MAX_OCTETS = MTU[15:0] + 16'd14, MAX_TAGGED = MTU[15:0] + 16'd18;
     localparam [15:0] ETHERTYPE_IP4 = 16'h0800, ETHERTYPE_VLAN = 16'h8100;
 
     // Octets to words. Counters stay at their maximum in endless frames.
@@ -29,7 +29,7 @@ module hero_rx_input #(
     reg word_valid, word_last, word_bad, frame_end;
     reg [15:0] word_octets;  // of the frame up to and with this word
     reg [7:0] word_index;  // of `word`; 255: 255 or more
-    reg word_fits;  // it is below MTU_WORDS
+    reg word_fits;  // the longest frame has it
     wire octet = s_axis_tvalid && s_axis_tready;
     wire [2:0] lane = octets[2:0];
     wire [15:0] octets_next = &octets ? octets : octets + 1'b1;
@@ -54,7 +54,7 @@ module hero_rx_input #(
             word_bad <= s_axis_tuser;
             word_octets <= octets_next;
             word_index <= |octets[15:11] ? 8'd255 : octets[10:3];
-            word_fits <= {19'b0, octets[15:3]} < MTU_WORDS;
+            word_fits <= {octets[15:3], 3'b0} < MAX_TAGGED;
         end
 
     assign wr_en = word_valid && word_fits;

@@ -2,7 +2,8 @@
 `default_nettype none
 
 module hero_slow #(
-    parameter SLOW_TX_WORDS = 2048
+    parameter SLOW_TX_WORDS = 2048,
+    parameter MTU = 1500
 ) (
     input  wire         sys_clk,
     input  wire         sys_rst,
@@ -78,7 +79,7 @@ module hero_slow #(
         .cpl_valid(cpl_valid[0]), .cpl_ready(cpl_ready[0]), .cpl_data(cpl_data[49:0]), .bad_buffer(bad_buffer[0])
     );
 
-    hero_slow_tx #(.SLOW_TX_WORDS(SLOW_TX_WORDS)) tx (
+    hero_slow_tx #(.SLOW_TX_WORDS(SLOW_TX_WORDS), .MTU(MTU)) tx (
         .sys_clk(sys_clk), .sys_rst(sys_rst), .enable(tx_enable),
         .give(give[2]), .vector(vector), .refused(tx_refused), .free(free[5:4]), .pending(tx_len),
         .completed(completed[2]),

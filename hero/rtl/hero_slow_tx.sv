@@ -2,7 +2,8 @@
 `default_nettype none
 
 module hero_slow_tx #(
-    parameter SLOW_TX_WORDS = 2048
+    parameter SLOW_TX_WORDS = 2048,
+    parameter MTU = 1500  // octets
 ) (
     input  wire        sys_clk,
     input  wire        sys_rst,
@@ -34,7 +35,7 @@ module hero_slow_tx #(
     output wire        cpl_valid,
     input  wire        cpl_ready,
     output wire [49:0] cpl_data,
-    output reg         bad_length,   // pulses: not 14-1518 octets;
+    output reg         bad_length,   // pulses: fewer than 14 octets or more than MTU + 18;
     output reg         bad_buffer    // misaligned or across a page. Neither is sent; the completion says error.
 );
     localparam PACKETS = 256;
@@ -60,7 +61,8 @@ module hero_slow_tx #(
     reg [15:0] len;
     reg error;
     reg [6:0] gone;  // completed or never to be
-    wire length_ok = len >= 16'd14 && len <= 16'd1518;
+    localparam [15:0] MAX_OCTETS = MTU[15:0] + 16'd18;
+    wire length_ok = len >= 16'd14 && len <= MAX_OCTETS;
     wire [8:0] words = {1'b0, len[10:3]} + {8'd0, |len[2:0]};
     wire [9:0] page_room = 10'd512 - {1'b0, buffer[11:3]};
     wire buffer_ok = buffer[2:0] == 3'd0 && {1'b0, words} <= page_room;
@@ -80,9 +82,9 @@ module hero_slow_tx #(
         .rd_head(head), .rd_len(out_len), .rd_valid(out_valid), .rd_ready(out_ready), .rd_data(out_data),
         .rd_last(out_last)
     );
-    localparam [31:0] SIZE = SLOW_TX_WORDS;
-    reg room;  // for the largest frame
-    always @(posedge sys_clk) room <= {{31 - $clog2(SLOW_TX_WORDS){1'b0}}, level} <= SIZE - 32'd190 && packets < PACKETS[$clog2(PACKETS):0];
+    localparam FREE = SLOW_TX_WORDS - (MTU + 25) / 8;
+    reg room;  // for the longest frame
+    always @(posedge sys_clk) room <= {{31 - $clog2(SLOW_TX_WORDS){1'b0}}, level} <= FREE && packets < PACKETS[$clog2(PACKETS):0];
 
     always @(posedge sys_clk) begin
         pop <= 1'b0;

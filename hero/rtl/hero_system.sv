@@ -9,7 +9,7 @@ module hero_system #(
     parameter DST_WORDS = 8192,
     parameter SLOW_TX_WORDS = 2048,
     parameter CDC_WORDS = 256,
-    parameter MTU_WORDS = 190,
+    parameter MTU = 1500,
     parameter TIMEOUT = 65536
 ) (
     input  wire           sys_clk,
@@ -104,7 +104,7 @@ module hero_system #(
             wire awlock, arlock;
             hero_card #(
                 .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
-                .CDC_WORDS(CDC_WORDS), .MTU_WORDS(MTU_WORDS), .TIMEOUT(TIMEOUT)
+                .CDC_WORDS(CDC_WORDS), .MTU(MTU), .TIMEOUT(TIMEOUT)
             ) card (
                 .rx_clk(rx_clk[k]), .tx_clk(tx_clk[k]), .sys_clk(sys_clk), .sys_rst(sys_rst),
                 .gmii_rxd(gmii_rxd[k*8+:8]), .gmii_rx_dv(gmii_rx_dv[k]), .gmii_rx_er(gmii_rx_er[k]),

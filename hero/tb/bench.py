@@ -23,8 +23,8 @@ async def cycles(clk, count):
         await FallingEdge(clk)
 
 
-async def reset(clk, rst, count=40):
-    """Longer than the 32 cycles of hero/README.md."""
+async def reset(clk, rst, count=64):
+    """As long as hero_reset's."""
     await FallingEdge(clk)
     rst.value = 1
     await cycles(clk, count)

@@ -3,6 +3,7 @@
 import random
 
 import cocotb
+import pytest
 from cocotb.triggers import FallingEdge, ReadOnly
 
 from bench import MAC_NS, Source, clock, cycles, octets_of, reset, until
@@ -26,7 +27,7 @@ async def watch(dut, got):
         assert not (commit and abort)
         if commit or abort:
             meta = unpack(int(dut.wr_meta.value))
-            assert len(words) <= 190, "more words than a frame can have"
+            assert len(words) <= (int(dut.MTU.value) + 25) // 8, "more words than a frame can have"
             if commit:
                 assert len(words) == (meta["LEN"] + 7) // 8
             got.append((octets_of(words, meta["LEN"]) if commit else None, meta))
@@ -48,9 +49,9 @@ def beats(frame, bad=False):
     return [(octet, bad if i == last else random.getrandbits(1), i == last) for i, octet in enumerate(frame)]
 
 
-def check(frame, bad, octets, meta):
+def check(mtu, frame, bad, octets, meta):
     """Compares what came out for a frame with what the text of hero/README.md says."""
-    limit = frames.MAX_VLAN_FRAME if frame[12:14] == b"\x81\x00" else frames.MAX_FRAME
+    limit = mtu + (18 if frame[12:14] == b"\x81\x00" else 14)
     runt, giant = len(frame) < frames.MIN_FRAME, len(frame) > limit
     assert (meta["LEN"], meta["BAD_FCS"], meta["RUNT"], meta["GIANT"], meta["OVERFLOW"]) == (len(frame), bad, runt, giant, 0)
     if bad or runt or giant:
@@ -73,7 +74,7 @@ async def compare(dut, source, got, sent):
     await cycles(dut.clk, 10)
     assert len(got) == len(sent)
     for (frame, bad), (octets, meta) in zip(sent, got):
-        check(frame, bad, octets, meta)
+        check(int(dut.MTU.value), frame, bad, octets, meta)
 
 
 def random_frame():
@@ -115,7 +116,8 @@ async def lengths(dut):
     """All borders, without a pause between the frames; and a frame that does not seem to end."""
     source, got = await begin(dut)
     sent = []
-    for length in (1, 2, 7, 8, 9, 14, 15, 16, 33, 34, 59, 60, 61, 64, 1513, 1514, 1515, 1517, 1518, 1519, 1520, 1521, 2100):
+    longest = int(dut.MTU.value) + 14
+    for length in (1, 2, 7, 8, 9, 14, 15, 16, 33, 34, 59, 60, 61, 64, *range(longest - 1, longest + 8), 2100):
         frame = frames.ethernet(b"\x02" * 6, b"\x04" * 6, frames.ARP, random.randbytes(length), pad=0)[:length]
         sent.append((frame, False))
         if length > 18:
@@ -160,5 +162,6 @@ async def reset_at_any_time(dut):
         await compare(dut, source, got, [(random_frame(), False)])
 
 
-def test_rx_input(simulator):
-    run("hero_rx_input", ["hero_rx_input"], "test_hero_rx_input", simulator)
+@pytest.mark.parametrize("mtu", (1500, 1006, 2022))
+def test_rx_input(simulator, mtu):
+    run("hero_rx_input", ["hero_rx_input"], "test_hero_rx_input", simulator, {"MTU": mtu})

@@ -123,6 +123,31 @@ async def a_partial_write_is_refused(dut):
 
 
 @cocotb.test()
+async def address_and_data_come_in_any_order(dut):
+    """Each is taken although the other is not there yet, and the next ones before the answer is."""
+    b = await Bench(dut).start()
+    write = b.axil.write_if
+    for first, late in ((write.aw_channel, write.w_channel), (write.w_channel, write.aw_channel)):
+        for value in (1, 2, 3):
+            late.pause = True
+            writer = cocotb.start_soon(b.write(reg.MAC_LOW, value))
+            await b.cycles(b.rng.randrange(4, 10))
+            assert first.idle(), "it waits for the other channel"
+            assert not writer.done()
+            late.pause = False
+            await writer
+            assert await b.read(reg.MAC_LOW) == value
+    write.b_channel.pause = True
+    writers = [cocotb.start_soon(b.write(reg.PEER_BASE + d, 100 + d)) for d in range(2)]
+    await b.cycles(10)
+    assert dut.peer_base.value & 0xffffffff == 100 and dut.peer_base.value >> 32 & 0xffffffff == 0, "done before it can be answered"
+    write.b_channel.pause = False
+    for writer in writers:
+        await writer
+    assert dut.peer_base.value & (1 << 64) - 1 == 101 << 32 | 100
+
+
+@cocotb.test()
 async def settings_reach_the_card(dut):
     b = await Bench(dut).start()
     await b.write(reg.MAC_LOW, MAC & 0xffffffff)

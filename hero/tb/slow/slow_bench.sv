@@ -2,7 +2,8 @@
 `default_nettype none
 
 module slow_bench #(
-    parameter SLOW_TX_WORDS = 2048
+    parameter SLOW_TX_WORDS = 2048,
+    parameter MTU = 1500
 ) (
     input  wire         sys_clk,
     input  wire         sys_rst,
@@ -85,7 +86,7 @@ module slow_bench #(
     wire rd_rlast, rd_err, wr_quiet, rd_quiet;
     assign quiet = wr_quiet && rd_quiet;
 
-    hero_slow #(.SLOW_TX_WORDS(SLOW_TX_WORDS)) slow (.*);
+    hero_slow #(.SLOW_TX_WORDS(SLOW_TX_WORDS), .MTU(MTU)) slow (.*);
     hero_dma_wr #(.N(2), .W(1)) dma_wr (
         .*, .quiet(wr_quiet), .failed(wr_failed), .req(wr_req), .addr(wr_addr), .beats(wr_beats), .gnt(wr_gnt),
         .wvalid(wr_wvalid), .wready(wr_wready), .wdata(wr_wdata), .done(wr_done), .err(wr_err)

@@ -123,16 +123,18 @@ async def transmit_with_pauses(dut):
 async def transmit_waits_for_room_and_for_enable(dut):
     h = await host(dut)
     h.sink_pause = 1.0
-    packets = [frame(h.rng, 1518) for _ in range(15)]
+    longest = int(dut.MTU.value) + 18
+    words = (longest + 7) // 8
+    packets = [frame(h.rng, longest) for _ in range(15)]
     for i, p in enumerate(packets):
-        h.memory.mem[0x800 * i:0x800 * i + 1518] = p
+        h.memory.mem[0x800 * i:0x800 * i + longest] = p
     dut.tx_enable.value = 0
-    await h.give(TX, [(0x800 * i, 1518) for i in range(15)])
+    await h.give(TX, [(0x800 * i, longest) for i in range(15)])
     await h.cycles(300)
     assert h.pulses["completed"][TX] == 0 and dut.tx_len.value == 15
     dut.tx_enable.value = 1
     await h.cycles(6000)
-    fits = (2048 - 190) // 190 + 1
+    fits = (2048 - words) // words + 1
     assert h.pulses["completed"][TX] == fits and dut.tx_len.value == 15 - fits
     h.sink_pause = 0.0
     await h.until(lambda: len(h.sent) == 15)
@@ -145,8 +147,9 @@ async def bad_transmit_descriptors(dut):
     good = frame(h.rng, 100)
     h.memory.mem[0x1000:0x1000 + 100] = good
     h.memory.bad.add(0x9)
-    bad = [(0x1000, 13), (0x1000, 1519), (0x1000, 0), (0x1000, 65535), (0x1004, 100), (0x1fa0, 100), (0x9000, 100),
-           (SIZE, 1518)]
+    longest = int(dut.MTU.value) + 18
+    bad = [(0x1000, 13), (0x1000, longest + 1), (0x1000, 0), (0x1000, 65535), (0x1004, 100), (0x1fa0, 100), (0x9000, 100),
+           (SIZE, longest)]
     at_the_end_of_a_page = (0x1f98, 100)
     h.memory.mem[0x1f98:0x1f98 + 100] = good
     order = [d for b in bad for d in (b, (0x1000, 100))] + [at_the_end_of_a_page]
