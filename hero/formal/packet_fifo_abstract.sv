@@ -46,8 +46,8 @@ module hero_packet_fifo #(
     initial assume (rst);
     always @(posedge clk)
         if (!rst) begin
-            assert (words <= level && level <= WORDS);
-            assert (!wr_valid || level < WORDS);
+            levels_in_range: assert (words <= level && level <= WORDS);
+            written_with_room: assert (!wr_valid || level < WORDS);
         end
 endmodule
 

@@ -1,13 +1,17 @@
-"""Proves the properties of the modules, and that each planted fault is found.
+"""Proves the properties of the modules, that what they speak of can happen, and that each planted fault breaks its property.
 
 usage: run.py [NAME ...]     NAME: a .sby file without suffix; all of them by default
 
-A proof is MODULE.sby or MODULE-WHAT.sby; @RTL@ in it is hero/rtl. A planted fault is a line
+A proof is MODULE.sby or MODULE-WHAT.sby; @RTL@ in it is hero/rtl. All assertions in its files have names. Comments in it:
 
-    # fault NAME: OLD -> NEW
+    # fault NAME breaks PROPERTY: OLD -> NEW
 
-in it: with OLD, which must be there exactly once, replaced in one of the proof's files, the proof must fail.
-A proof without a fault is an error: it might say nothing."""
+With OLD, which must be there exactly once, replaced in one of the proof's files, the assertion PROPERTY, alone, must fail.
+
+    # reach STEPS
+
+In so many steps from reset the solver must reach all covers of the proof's files, and faults must show (default: the
+proof's depth). A proof without a fault or without a cover is an error: it might say nothing."""
 
 import os
 import re
@@ -39,68 +43,91 @@ def environment():
     return os.environ | {"PATH": f"{tools}:{VENV / 'bin'}:{os.environ['PATH']}"}
 
 
-def faults(sby):
-    """The planted faults of a proof: [(name, file, old, new)]."""
-    text = sby.read_text()
-    sources = [RTL / name for name in re.findall(r"^@RTL@/(\w+\.sv)$", text, flags=re.M)]
-    found = []
-    for name, old, new in re.findall(r"^# fault (\w+): (.+?) -> (.*)$", text, flags=re.M):
-        places = [source for source in sources for _ in range(source.read_text().count(old))]
-        if len(places) != 1:
-            sys.exit(f"run.py: {sby.name}, fault {name}: its text is {len(places)} times in the proof's files, not once")
-        found.append((name, places[0], old, new))
-    return found
+class Proof:
+    """A .sby file, checked, and its jobs by name."""
 
+    def __init__(self, path):
+        self.name, self.text = path.stem, path.read_text()
+        sources = re.findall(r"^@RTL@/(\S+\.sv)$", self.text, flags=re.M)
+        self.sources = {Path(name).name: (RTL / name).read_text() for name in sources}
+        proven = " ".join(re.findall(r"^read -formal (.*)$", self.text, flags=re.M)).split()
+        formal = "".join(self.sources[name] for name in proven)
+        nameless = re.findall(r"^.*(?<!: )\bassert \(.*$", formal, flags=re.M)
+        if nameless:
+            sys.exit(f"run.py: {self.name}: an assertion without name: {nameless[0].strip()}")
+        if not re.search(r"\bcover \(", formal):
+            sys.exit(f"run.py: {self.name} has no cover")
+        reach = re.search(r"^# reach (\d+)$", self.text, flags=re.M) or re.search(r"^depth (\d+)$", self.text, flags=re.M)
+        self.reach = reach.group(1)
+        self.faults = {}
+        for line in re.findall(r"^# fault .*$", self.text, flags=re.M):
+            fault = re.fullmatch(r"# fault (\w+) breaks (\w+): (.+?) -> (.*)", line)
+            if not fault:
+                sys.exit(f"run.py: {self.name}: not a fault: {line}")
+            name, broken, old, new = fault.groups()
+            places = sum(source.count(old) for source in self.sources.values())
+            if places != 1:
+                sys.exit(f"run.py: {self.name}, fault {name}: its text is {places} times in the proof's files, not once")
+            if f" {broken}: assert (" not in formal:
+                sys.exit(f"run.py: {self.name}, fault {name}: there is no assertion {broken}")
+            self.faults[name] = broken, old, new
+        if not self.faults:
+            sys.exit(f"run.py: {self.name} has no planted fault")
 
-def prove(sby, env, fault=None):
-    """Runs one .sby file, with a fault if given; returns "PASS", "FAIL", or what else sby says."""
-    name, source, old, new = fault or ("proof", None, None, None)
-    work = TARGET / f"{sby.stem}.{name}"
-    work.mkdir(parents=True, exist_ok=True)
-    text = sby.read_text()
-    if source:
-        mutant = work / source.name
-        mutant.write_text(source.read_text().replace(old, new))
-        text = text.replace(f"@RTL@/{source.name}", str(mutant))
-    job = work / "job.sby"
-    job.write_text(text.replace("@RTL@", str(RTL)))
-    result = subprocess.run(["yowasp-sby", "-f", "-d", str(work / "job"), str(job)], env=env,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    (work / "log").write_text(result.stdout)
-    status = re.findall(r"DONE \((\w+), rc=", result.stdout)
-    if not status or status[-1] not in ("PASS", "FAIL"):
-        return f"{status[-1] if status else 'no result'}, see {work / 'log'}"
-    return status[-1]
+    def jobs(self):
+        return ["proof", "covers", *self.faults]
+
+    def run(self, job, env):
+        """Runs a job; returns what sby says, "PASS" or "FAIL", or where to read why it says neither."""
+        work = TARGET / f"{self.name}.{job}"
+        work.mkdir(parents=True, exist_ok=True)
+        text, sources = self.text, self.sources
+        if job != "proof":
+            mode = "cover" if job == "covers" else "bmc"
+            text = re.sub(r"^mode \w+$", f"mode {mode}", text, flags=re.M)
+            text = re.sub(r"^depth \d+$", f"depth {self.reach}", text, flags=re.M)
+        if job in self.faults:
+            broken, old, new = self.faults[job]
+            sources = {name: source.replace(old, new) for name, source in sources.items()}
+            # bmc does not look at covers
+            others = re.compile(rf"(?<!\b{broken}: )\bassert \(")
+            sources = {name: others.sub("cover (", source) for name, source in sources.items()}
+        for name, source in sources.items():
+            (work / name).write_text(source)
+        (work / "job.sby").write_text(re.sub(r"^@RTL@/.*?(\w+\.sv)$", rf"{work}/\1", text, flags=re.M))
+        result = subprocess.run(["yowasp-sby", "-f", "-d", str(work / "job"), str(work / "job.sby")], env=env,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        (work / "log").write_text(result.stdout)
+        status = re.findall(r"DONE \((\w+), rc=", result.stdout)
+        if not status or status[-1] not in ("PASS", "FAIL"):
+            return f"{status[-1] if status else 'no result'}, see {work / 'log'}"
+        return status[-1]
 
 
 def main(names):
-    proofs = sorted(HERE.glob("*.sby"))
-    unknown = set(names) - {p.stem for p in proofs}
+    paths = sorted(HERE.glob("*.sby"))
+    unknown = set(names) - {p.stem for p in paths}
     if unknown:
         sys.exit(f"run.py: no such proof: {', '.join(sorted(unknown))}")
+    proofs = [Proof(path) for path in paths if not names or path.stem in names]
     env = environment()
-    wrong = 0
-    jobs = []
-    for proof in (p for p in proofs if not names or p.stem in names):
-        planted = faults(proof)
-        if not planted:
-            print(f"BAD  {proof.stem}: no planted fault")
-            wrong += 1
-        jobs += [(proof, fault) for fault in [None, *planted]]
 
-    def run(job):
+    def run(task):
+        proof, job = task
         began = time.monotonic()
-        return job, prove(job[0], env, job[1]), time.monotonic() - began
+        return proof, job, proof.run(job, env), time.monotonic() - began
 
+    wrong = 0
     # Solvers use one processor each.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for (proof, fault), said, seconds in pool.map(run, jobs):
+        for proof, job, said, seconds in pool.map(run, [(proof, job) for proof in proofs for job in proof.jobs()]):
+            fault = proof.faults.get(job)
             good = said == ("FAIL" if fault else "PASS")
             wrong += not good
-            what = f"{proof.stem} with {fault[0]}" if fault else proof.stem
+            what = f"{proof.name}, {job}" + (f" breaks {fault[0]}" if fault else "")
             print(f"{'ok  ' if good else 'BAD '} {what}: {said} ({seconds:.0f} s)", flush=True)
     if wrong:
-        sys.exit(f"run.py: {wrong} of the proofs and planted faults are not as they must be")
+        sys.exit(f"run.py: {wrong} of the proofs, covers and planted faults are not as they must be")
 
 
 if __name__ == "__main__":

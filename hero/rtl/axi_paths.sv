@@ -170,11 +170,6 @@ module axi_paths (
                         assume (s_axi_wvalid[k] && $stable(s_axi_wlast[k]) && $stable(s_axi_wdata[64*k+:64]));
                     if ($past(s_axi_arvalid[k] && !s_axi_arready[k]))
                         assume (s_axi_arvalid[k] && $stable(s_axi_araddr[32*k+:32]) && $stable(s_axi_arlen[8*k+:8]));
-                    if ($past(s_axi_bvalid[k] && !s_axi_bready[k]))
-                        assert (s_axi_bvalid[k] && $stable(s_axi_bresp[2*k+:2]));
-                    if ($past(s_axi_rvalid[k] && !s_axi_rready[k]))
-                        assert (s_axi_rvalid[k] && $stable(s_axi_rlast[k]) && $stable(s_axi_rresp[2*k+:2])
-                                && $stable(s_axi_rdata[64*k+:64]));
                 end
         end
         for (k = 0; k < 5; k = k + 1) begin : g_p9_slave
@@ -182,35 +177,63 @@ module axi_paths (
                 if (check) begin
                     if ($past(m_axi_bvalid[k] && !m_axi_bready[k]))
                         assume (m_axi_bvalid[k] && $stable(m_axi_bresp[2*k+:2]));
-                    if ($past(m_axi_awvalid[k] && !m_axi_awready[k]))
-                        assert (m_axi_awvalid[k] && $stable(m_axi_awaddr[32*k+:32]) && $stable(m_axi_awlen[8*k+:8])
-                                && $stable(m_axi_awid[4*k+:4]));
-                    if ($past(m_axi_wvalid[k] && !m_axi_wready[k]))
-                        assert (m_axi_wvalid[k] && $stable(m_axi_wlast[k]) && $stable(m_axi_wdata[64*k+:64]));
                 end
         end
     endgenerate
+    // By port: what waits is kept. An assertion has one name, so it is of all ports.
+    integer p;
+    reg [3:0] b_kept, r_kept;
+    reg [4:0] aw_kept, w_kept;
+    always @(posedge sys_clk) begin
+        for (p = 0; p < 4; p = p + 1) begin
+            b_kept[p] = !$past(s_axi_bvalid[p] && !s_axi_bready[p]) || s_axi_bvalid[p] && $stable(s_axi_bresp[2*p+:2]);
+            r_kept[p] = !$past(s_axi_rvalid[p] && !s_axi_rready[p]) || s_axi_rvalid[p] && $stable(s_axi_rlast[p])
+                && $stable(s_axi_rresp[2*p+:2]) && $stable(s_axi_rdata[64*p+:64]);
+        end
+        for (p = 0; p < 5; p = p + 1) begin
+            aw_kept[p] = !$past(m_axi_awvalid[p] && !m_axi_awready[p]) || m_axi_awvalid[p] && $stable(m_axi_awaddr[32*p+:32])
+                && $stable(m_axi_awlen[8*p+:8]) && $stable(m_axi_awid[4*p+:4]);
+            w_kept[p] = !$past(m_axi_wvalid[p] && !m_axi_wready[p]) || m_axi_wvalid[p] && $stable(m_axi_wlast[p])
+                && $stable(m_axi_wdata[64*p+:64]);
+        end
+        if (check) begin
+            p9_response: assert (&b_kept);
+            p9_read_data: assert (&r_kept);
+            p9_write_address: assert (&aw_kept);
+            p9_write_data: assert (&w_kept);
+        end
+    end
     always @(posedge sys_clk)
         if (check) begin
             if ($past(m_axi_rvalid && !m_axi_rready))
                 assume (m_axi_rvalid && $stable(m_axi_rlast) && $stable(m_axi_rresp) && $stable(m_axi_rdata));
             if ($past(m_axi_arvalid && !m_axi_arready))
-                assert (m_axi_arvalid && $stable(m_axi_araddr) && $stable(m_axi_arlen) && $stable(m_axi_arid));
+                p9_read_address: assert (m_axi_arvalid && $stable(m_axi_araddr) && $stable(m_axi_arlen) && $stable(m_axi_arid));
+        end
+    // The memory's answers, and the error's, do come.
+    always @(posedge sys_clk)
+        if (check) begin
+            c_written: cover (w_done[4]);
+            c_written_to_nobody: cover (w_done[5]);
+            c_read: cover (r_done[0]);
+            c_read_of_nobody: cover (r_done[1]);
         end
     // A master has one write and one read under way at most.
+    wire [3:0] one_write;
     generate
         for (k = 0; k < 4; k = k + 1) begin : g_one
             wire [5:0] mine;
             for (genvar j = 0; j < 6; j = j + 1) begin : g_of
                 assign mine[j] = w_open[j] && w_owner[2*j+:2] == k;
             end
-            always @(posedge sys_clk)
-                if (check) begin
-                    assert ((mine & (mine - 1'b1)) == 0);
-                    assert (r_open != 3 || r_owner[1:0] != r_owner[3:2]);
-                end
+            assign one_write[k] = (mine & (mine - 1'b1)) == 0;
         end
     endgenerate
+    always @(posedge sys_clk)
+        if (check) begin
+            one_write_of_a_master: assert (&one_write);
+            one_read_of_a_master: assert (r_open != 3 || r_owner[1:0] != r_owner[3:2]);
+        end
 `endif
 endmodule
 

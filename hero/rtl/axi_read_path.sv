@@ -83,7 +83,7 @@ module axi_read_path (
     always @(posedge sys_clk)
         if (past) begin
             assume (!m_axi_rvalid || ar_done[0]);
-            assert ((ar_done & ~open) == 0);
+            read_done_is_open: assert ((ar_done & ~open) == 0);
         end
 `endif
 endmodule

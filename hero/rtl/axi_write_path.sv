@@ -89,7 +89,7 @@ module axi_write_path (
     always @(posedge sys_clk)
         if (past) begin
             assume ((m_axi_bvalid[4:0] & ~(aw_done[4:0] & w_done[4:0])) == 0);
-            assert (((aw_done | w_done) & ~open) == 0);
+            write_done_is_open: assert (((aw_done | w_done) & ~open) == 0);
         end
 `endif
 endmodule

@@ -202,6 +202,12 @@ module axi_xbar (
         .m_axi_rvalid(m_axi_rvalid),
         .m_axi_rready(m_axi_rready)
     );
+
+`ifdef FORMAL
+    // It is a crossbar: several transactions at a time
+    always @(posedge sys_clk) c_two_writes: cover (!sys_rst && w_done[0] && w_done[4]);
+    always @(posedge sys_clk) c_two_reads: cover (!sys_rst && r_open == 2'b11 && r_done == 2'b11);
+`endif
 endmodule
 
 `default_nettype wire

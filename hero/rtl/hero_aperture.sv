@@ -91,16 +91,24 @@ module hero_aperture (
     always @(posedge sys_clk)
         if (past && !$past(sys_rst) && !sys_rst) begin
             if ($past(s_axi_bvalid && !s_axi_bready))
-                assert (s_axi_bvalid && $stable(s_axi_bresp) && $stable(s_axi_bid));
+                p9_response: assert (s_axi_bvalid && $stable(s_axi_bresp) && $stable(s_axi_bid));
             // A transaction is answered once, and not before its last word
-            if ($past(s_axi_bvalid && s_axi_bready)) assert (!s_axi_bvalid);
-            if (s_axi_bvalid) assert (!valid);
-            assert (burst_valid + req_valid + rsp_valid <= 1);
+            if ($past(s_axi_bvalid && s_axi_bready)) answered_once: assert (!s_axi_bvalid);
+            if (s_axi_bvalid) answered_after_the_last_word: assert (!valid);
+            one_kind: assert (burst_valid + req_valid + rsp_valid <= 1);
         end
 
     // What comes in soft reset has no effect, and is refused
     always @(posedge sys_clk)
-        if (past && soft_rst) assert (!burst_valid && !req_valid && !rsp_valid);
+        if (past && soft_rst) nothing_in_reset: assert (!burst_valid && !req_valid && !rsp_valid);
+
+    always @(posedge sys_clk)
+        if (past && !sys_rst) begin
+            c_burst: cover (s_axi_bvalid && s_axi_bready && !refused && what == BURST);
+            c_request: cover (req_valid);
+            c_response: cover (rsp_valid);
+            c_refused_in_reset: cover (s_axi_bvalid && s_axi_bready && refused && soft_rst);
+        end
 `endif
 endmodule
 

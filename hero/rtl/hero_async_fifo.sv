@@ -3,7 +3,7 @@
 
 module hero_async_fifo #(
     parameter WIDTH = 64,
-    parameter DEPTH = 16  // power of two, at least 4
+    parameter DEPTH = 16  // power of two
 ) (
     input  wire             wr_clk,
     input  wire             wr_rst,
@@ -38,7 +38,7 @@ module hero_async_fifo #(
             if (!empty) rd_ptr <= rd_ptr + 1'b1;
         end
 
-    hero_ram #(.WIDTH(WIDTH), .WORDS(DEPTH)) mem (
+    hero_ram #(.WIDTH(WIDTH), .WORDS(DEPTH)) memory (
         .wr_clk(wr_clk), .wr_en(wr_en), .wr_addr(wr_ptr[AW-1:0]), .wr_data(wr_data),
         .rd_clk(rd_clk), .rd_en(move), .rd_addr(rd_ptr[AW-1:0]), .rd_data(rd_data)
     );
@@ -53,7 +53,7 @@ module hero_async_fifo #(
 `ifdef FORMAL
     // From the end of reset, with any two clocks
     initial {wr_ptr, rd_ptr, rd_valid} = 0;
-    always @* assume (!wr_rst && !rd_rst);
+    always @* assume (!wr_rst && !rd_rst && !(wr_en && wr_full));
 
     // The word of any number comes out as the one of that number, and none that was not written
     (* anyconst *) reg [3:0] number;
@@ -61,15 +61,15 @@ module hero_async_fifo #(
     reg [WIDTH-1:0] marked;
     always @(posedge wr_clk)
         if (wr_en) begin
-            assume (!wr_full && written != 15);
+            assume (written != 15);
             written <= written + 1'b1;
             if (written == number) marked <= wr_data;
         end
     always @(posedge rd_clk)
         if (rd_valid && rd_en) begin
             taken <= taken + 1'b1;
-            assert (taken < written);
-            if (taken == number) assert (rd_data == marked);
+            not_more_than_written: assert (taken < written);
+            if (taken == number) right_word: assert (rd_data == marked);
         end
 
     // P9
@@ -78,8 +78,11 @@ module hero_async_fifo #(
     always @(posedge rd_clk) begin
         waited <= rd_valid && !rd_en;
         waited_data <= rd_data;
-        if (waited) assert (rd_valid && rd_data == waited_data);
+        if (waited) p9_word: assert (rd_valid && rd_data == waited_data);
     end
+
+    always @(posedge wr_clk) c_full: cover (wr_full);
+    always @(posedge rd_clk) c_a_place_twice: cover (taken == DEPTH && rd_valid);
 `endif
 endmodule
 

@@ -86,8 +86,8 @@ module hero_burst #(
     // A packet is begun only when the grant has room for all of it, and ends with the grant.
     always @(posedge sys_clk)
         if (past && !rst) begin
-            if (in_packet && open) assert (left != 0 && left <= (high ? left_hi : left_lo));
-            if (!$past(open)) assert (!in_packet);
+            if (in_packet && open) packet_within_the_grant: assert (left != 0 && left <= (high ? left_hi : left_lo));
+            if (!$past(open)) packet_ends_with_the_grant: assert (!in_packet);
         end
 `endif
 endmodule

@@ -4,6 +4,7 @@
 `default_nettype none
 
 module hero_cdc_fifo #(
+    parameter WIDTH = 64,  // of a word; fewer in proofs only
     parameter CDC_WORDS = 256,  // power of two
     parameter METAS = 32  // power of two
 ) (
@@ -11,7 +12,7 @@ module hero_cdc_fifo #(
     input  wire                        rx_clk,
     input  wire                        rx_rst,
     input  wire                        wr_en,
-    input  wire [                63:0] wr_data,
+    input  wire [           WIDTH-1:0] wr_data,
     input  wire                        wr_commit,
     input  wire                        wr_abort,
     input  wire [hero_pkg::META_W-1:0] wr_meta,
@@ -22,7 +23,7 @@ module hero_cdc_fifo #(
     output wire [hero_pkg::META_W-1:0] rd_meta,
     input  wire                        rd_meta_pop,
     output reg                         rd_valid,
-    output reg  [                63:0] rd_data,
+    output reg  [           WIDTH-1:0] rd_data,
     output reg                         rd_last,
     input  wire                        rd_en,
     output wire                        lost  // pulse: a frame whose meta did not fit either
@@ -83,7 +84,7 @@ module hero_cdc_fifo #(
     reg [AW:0] rd_ptr;
     reg [13:0] left;
     reg fetching, begun, q_valid, q_last;
-    wire [63:0] q_data;
+    wire [WIDTH-1:0] q_data;
     wire [15:0] len = rd_meta[hero_pkg::META_LEN+:16];
     wire [13:0] frame_words = {1'b0, len[15:3]} + {13'b0, |len[2:0]};
     wire rd_move = !rd_valid || rd_en;
@@ -91,7 +92,7 @@ module hero_cdc_fifo #(
     wire fetch = q_move && fetching;
     wire begin_frame = rd_meta_valid && !begun && has_words;
 
-    hero_ram #(.WIDTH(64), .WORDS(CDC_WORDS)) mem (
+    hero_ram #(.WIDTH(WIDTH), .WORDS(CDC_WORDS)) memory (
         .wr_clk(rx_clk), .wr_en(write), .wr_addr(wr_ptr[AW-1:0]), .wr_data(wr_data),
         .rd_clk(sys_clk), .rd_en(q_move), .rd_addr(rd_ptr[AW-1:0]), .rd_data(q_data)
     );
@@ -139,6 +140,74 @@ module hero_cdc_fifo #(
         if (sys_rst) lost_seen <= 0;
         else if (lost) lost_seen <= lost_seen + 1'b1;
     assign lost = lost_seen != lost_sys;
+`ifdef FORMAL
+    // From the end of reset; one clock stands for both, as pointers may be late by any time
+    initial {wr_ptr, frame_start, overflow, rd_ptr, left, fetching, begun, q_valid, rd_valid, lost_count, lost_seen} = 0;
+    always @* assume (!rx_rst && !sys_rst);
+
+    // Frames of one word or more, numbered in their metas; the end follows the last word
+    localparam SRC = hero_pkg::META_SRC;
+    reg [2:0] serial = 0;
+    reg [2:0] words = 0;  // of the frame that is written
+    reg [2:0] lost_frames = 0;
+    always @(posedge rx_clk) begin
+        assume (!(wr_commit && wr_abort) && !(wr_en && (wr_commit || wr_abort)) && serial != 7 && words != 7);
+        if (wr_commit || wr_abort) begin
+            assume (words != 0);
+            serial <= serial + 1'b1;
+            words <= 0;
+            lost_frames <= lost_frames + meta_full;
+        end else words <= words + wr_en;
+    end
+    always @* begin
+        assume (wr_meta[15:0] == {10'd0, words, 3'd0} && wr_meta[SRC+:3] == serial);
+        assume (wr_meta[META_W-1:SRC+3] == 0 && wr_meta[SRC-1:17] == 0 && wr_meta[16] == wr_abort);
+    end
+
+    // A word of a frame, whichever the solver chooses
+    (* anyconst *) reg [2:0] its_frame, its_word;
+    reg [WIDTH-1:0] marked;
+    reg its_bad;
+    reg [2:0] its_words;
+    always @(posedge rx_clk)
+        if (serial == its_frame) begin
+            if (wr_en && words == its_word) marked <= wr_data;
+            its_bad <= wr_abort;
+            its_words <= words;
+        end
+
+    // The reader takes a frame's words, then its meta
+    wire [2:0] shown = rd_meta[SRC+:3];
+    reg [2:0] next = 0;  // the least number that may come
+    reg [2:0] taken = 0;  // words of this frame
+    reg ended = 0;
+    reg [2:0] losses = 0;
+    wire take = rd_valid && rd_en;
+    wire overflown = rd_meta[hero_pkg::META_OVERFLOW];
+    always @* if (rd_meta_pop) assume (rd_meta_valid && (!has_words || ended));
+    always @(posedge sys_clk) begin
+        taken <= rd_meta_pop ? 3'd0 : taken + take;
+        ended <= !rd_meta_pop && (ended || take && rd_last);
+        if (rd_meta_pop) next <= shown + 1'b1;
+        losses <= losses + lost;
+        if (rd_meta_valid) begin
+            in_order: assert (shown >= next && shown < serial);
+            if (overflown) overflow_is_empty: assert (!has_words && rd_meta[15:0] == 0 && !rd_meta[16]);
+            if (shown == its_frame) verdict_stays: assert (rd_meta[16] == its_bad && has_words == (!its_bad && !overflown));
+            if (shown == its_frame && has_words) right_length: assert (rd_meta[15:0] == {10'd0, its_words, 3'd0});
+        end
+        if (rd_valid) begin
+            words_of_a_frame: assert (rd_meta_valid && has_words && !ended);
+            last_is_last: assert (rd_last == (taken + 3'd1 == rd_meta[5:3]));
+            if (shown == its_frame && taken == its_word) right_word: assert (rd_data == marked);
+        end
+        none_lost_unseen: assert (losses + lost <= lost_frames);
+        c_two_frames: cover (ended && rd_meta_valid && has_words && next != 0);
+        c_overflow: cover (rd_meta_valid && overflown);
+        c_lost: cover (lost);
+        c_wrap: cover (rd_ptr[AW] && rd_valid);
+    end
+`endif
 endmodule
 
 `default_nettype wire

@@ -125,9 +125,16 @@ module hero_dma_rd #(
     always @(posedge sys_clk)
         if (past && !was_rst && !sys_rst) begin
             if ($past(m_axi_arvalid && !m_axi_arready))
-                assert (m_axi_arvalid && $stable(m_axi_araddr) && $stable(m_axi_arlen));
-            if (quiet) assert (!m_axi_arvalid && !ar_taken);
-            if ($past(quiet && quiesce)) assert (quiet);
+                p9_address: assert (m_axi_arvalid && $stable(m_axi_araddr) && $stable(m_axi_arlen));
+            if (quiet) quiet_bus: assert (!m_axi_arvalid && !ar_taken);
+            if ($past(quiet && quiesce)) quiet_stays: assert (quiet);
+        end
+
+    always @(posedge sys_clk)
+        if (past && !sys_rst) begin
+            c_read_by_each: cover (taken && rlast && sel != 0);
+            c_failed: cover (failed);
+            c_quiet_after_a_read: cover (quiet && quiesce && $past(!quiet));
         end
 `endif
 endmodule

@@ -141,12 +141,19 @@ module hero_dma_wr #(
     always @(posedge sys_clk)
         if (past && !was_rst && !sys_rst) begin
             if ($past(m_axi_awvalid && !m_axi_awready))
-                assert (m_axi_awvalid && $stable(m_axi_awaddr) && $stable(m_axi_awlen));
+                p9_address: assert (m_axi_awvalid && $stable(m_axi_awaddr) && $stable(m_axi_awlen));
             if ($past(m_axi_wvalid && !m_axi_wready))
-                assert (m_axi_wvalid && $stable(m_axi_wdata) && $stable(m_axi_wlast));
-            if (m_axi_wvalid) assert (m_axi_wlast == (written == m_axi_awlen));
-            if (quiet) assert (!m_axi_awvalid && !m_axi_wvalid && !aw_taken && !w_taken);
-            if ($past(quiet && quiesce)) assert (quiet);
+                p9_data: assert (m_axi_wvalid && $stable(m_axi_wdata) && $stable(m_axi_wlast));
+            if (m_axi_wvalid) as_many_as_announced: assert (m_axi_wlast == (written == m_axi_awlen));
+            if (quiet) quiet_bus: assert (!m_axi_awvalid && !m_axi_wvalid && !aw_taken && !w_taken);
+            if ($past(quiet && quiesce)) quiet_stays: assert (quiet);
+        end
+
+    always @(posedge sys_clk)
+        if (past && !sys_rst) begin
+            c_two_words: cover (done[1] && m_axi_awlen == 8'd1);
+            c_failed: cover (failed);
+            c_quiet_after_a_write: cover (quiet && quiesce && $past(!quiet));
         end
 `endif
 endmodule

@@ -153,7 +153,7 @@ module hero_extract (
         add(add(first, length), add(ident, fragment)), add(add(src_high, src_low), add(dst_high, dst_low))
     );
     wire right = add(add(others, {ttl, proto}), checksum) == 16'hffff && first[15:8] == 8'h45 && ttl != 0;
-    always @* if (right) assert (new_checksum == ~add(others, {ttl - 8'd1, proto}));
+    always @* if (right) p8_checksum: assert (new_checksum == ~add(others, {ttl - 8'd1, proto}));
 
     // Each frame has exactly one event
     reg told = 0;
@@ -161,9 +161,9 @@ module hero_extract (
     always @(posedge clk) begin
         told <= !rst && !rd_meta_pop && (told || event_now);
         if (past && !rst) begin
-            assert (!(fwd && drop));
-            assert (!(told && event_now));
-            assert ((told || event_now) == (state == DISCARD || state == POP));
+            one_kind_of_event: assert (!(fwd && drop));
+            one_event: assert (!(told && event_now));
+            event_before_the_next: assert ((told || event_now) == (state == DISCARD || state == POP));
         end
     end
 
@@ -176,14 +176,23 @@ module hero_extract (
         if (state == ROOM) room_given <= enq_room;
         inside <= !rst && (enq_valid ? !enq_last : inside);
         if (past && !rst) begin
-            assert (!(enq_valid || state == FORWARD) || room_given);
-            assert (!enq_valid || state == (enq_last ? POP : FORWARD));
-            assert (!inside || state == FORWARD || enq_valid);
-            assert (state == IDLE || rd_meta_valid);
+            only_with_room: assert (!(enq_valid || state == FORWARD) || room_given);
+            last_word_ends: assert (!enq_valid || state == (enq_last ? POP : FORWARD));
+            no_word_of_another: assert (!inside || state == FORWARD || enq_valid);
+            meta_stays: assert (state == IDLE || rd_meta_valid);
             if ($past(state == FORWARD) && (state == FORWARD || state == POP))
-                assert ($stable(enq_queue) && $stable(enq_len));
+                queue_stays: assert ($stable(enq_queue) && $stable(enq_len));
         end
     end
+
+    always @(posedge clk)
+        if (past && !rst) begin
+            c_two_words_to_a_peer: cover (fwd && !to_host && index == 2);
+            c_to_the_host: cover (fwd && to_host);
+            c_no_room: cover (drop && drop_reason == hero_pkg::DROP_PEER_FULL);
+            c_refused: cover (drop && drop_reason == hero_pkg::DROP_FOREIGN);
+        end
+    always @* c_checksum: cover (right);
 `endif
 endmodule
 

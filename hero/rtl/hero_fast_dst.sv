@@ -222,7 +222,15 @@ module hero_fast_dst #(
 
     // P1 is in hero_grant.
     // P6: only the source that has the grant writes
-    always @(posedge sys_clk) if (past && !rst && wr_valid) assert (open && slot == granted_slot);
+    always @(posedge sys_clk) if (past && !rst && wr_valid) p6_writer_has_the_grant: assert (open && slot == granted_slot);
+
+    always @(posedge sys_clk)
+        if (past && !rst) begin
+            c_packet: cover (wr_valid && wr_commit);
+            c_grant_over: cover ($past(open) && !open && !$past(drop_timeout));
+            c_timeout: cover (drop_timeout);
+            c_over_grant: cover (drop_over_grant);
+        end
 `endif
 endmodule
 

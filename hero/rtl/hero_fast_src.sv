@@ -295,6 +295,7 @@ module hero_fast_src #(
     // response or burst is at hand. Queues only grow, but by what a burst takes.
     wire asking = state == ASKING || state == REQUEST;
     wire bursting = state != IDLE && !asking && !(state == FLUSH && !is_burst);
+    wire [2:0] asked_for, knows, for_something;
     generate
         for (d = 0; d < 3; d = d + 1) begin : g_p5
             reg told = 0;
@@ -306,29 +307,37 @@ module hero_fast_src #(
                 if (here && (state == REQUEST || state == END) && pushed) told <= push_data[31:0] != 0;
                 else if (here && (state == RESPONSE || state == ABORT)) told <= 0;
                 if (sys_rst) told <= 0;
-                if (past && !sys_rst) begin
-                    assert (!waiting[d] || told || ask[d] || expired[d] || rsp_in_valid[d] || (here && state != IDLE));
-                    // With them the proof is inductive.
-                    if (open[d] && !(here && bursting && state != FLUSH)) assert (told);
-                    if (asking && here) assert (waiting[d]);
-                end
             end
+            assign asked_for[d] = !waiting[d] || told || ask[d] || expired[d] || rsp_in_valid[d] || here && state != IDLE;
+            assign knows[d] = told || !open[d] || here && bursting && state != FLUSH;
+            assign for_something[d] = waiting[d] || !(asking && here);
         end
     endgenerate
     always @(posedge sys_clk)
         if (past && !sys_rst) begin
-            assert (!failed && state <= ASKING && dest < 3);
-            if (state == REQUEST) assert (occupancy != 0);
-            if (state == IDLE || asking || state == RESPONSE) assert (staged_none);
-            if (bursting && state != RESPONSE) assert (is_burst);
-            if (state == FLUSH && !is_burst) assert (open[dest]);
+            p5_asked_for: assert (&asked_for);
+            // With them the proof is inductive.
+            p5_told: assert (&knows);
+            p5_asks_for_something: assert (&for_something);
+            no_failure: assert (!failed && state <= ASKING && dest < 3);
+            if (state == REQUEST) request_of_something: assert (occupancy != 0);
+            if (state == IDLE || asking || state == RESPONSE) stage_empty: assert (staged_none);
+            if (bursting && state != RESPONSE) burst_state: assert (is_burst);
+            if (state == FLUSH && !is_burst) open_after_a_request: assert (open[dest]);
         end
 
     // P9
     always @(posedge sys_clk)
         if (past && !$past(sys_rst) && !sys_rst) begin
-            if ($past(dma_req && !dma_gnt)) assert (dma_req && $stable(dma_addr) && $stable(dma_beats));
-            if ($past(dma_wvalid && !dma_wready)) assert (dma_wvalid && $stable(dma_wdata));
+            if ($past(dma_req && !dma_gnt)) p9_request: assert (dma_req && $stable(dma_addr) && $stable(dma_beats));
+            if ($past(dma_wvalid && !dma_wready)) p9_data: assert (dma_wvalid && $stable(dma_wdata));
+        end
+
+    always @(posedge sys_clk)
+        if (past && !sys_rst) begin
+            c_closed: cover (burst_sent && open == 0);
+            c_asked_in_the_end_word: cover (burst_sent && open != 0);
+            c_repeated: cover (repeated);
         end
 `endif
 endmodule

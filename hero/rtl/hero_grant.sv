@@ -160,45 +160,57 @@ module hero_grant #(
     wire [17:0] promised = open ? left_hi + left_lo : 18'd0;
     always @(posedge sys_clk)
         if (past && !rst) begin
-            assert (level + promised <= DST_WORDS);
+            p1_room: assert (level + promised <= DST_WORDS);
             // With them the proof is inductive.
-            if (state == CHOOSE && enough || state == HIGH) assert (free + level <= DST_WORDS);
-            if (state == LOW) assert (left_hi + free + level <= DST_WORDS);
-            if (spent_hi) assert (open && left_hi != 0);
-            if (spent_lo) assert (open && left_lo != 0);
+            if (state == CHOOSE && enough || state == HIGH) p1_free: assert (free + level <= DST_WORDS);
+            if (state == LOW) p1_free_for_low: assert (left_hi + free + level <= DST_WORDS);
+            if (spent_hi) p1_spent_high: assert (open && left_hi != 0);
+            if (spent_lo) p1_spent_low: assert (open && left_lo != 0);
         end
 
     // P7: whoever waits sees at most two other grants before its own
     wire choice = state == CHOOSE && any && enough && !rst;
+    wire [2:0] two_at_most, after_one, after_two;
     generate
         for (s = 0; s < 3; s = s + 1) begin : g_p7
             reg [1:0] others = 0;
             always @(posedge sys_clk) begin
                 if (rst || !waiting[s] || (choice && next == s)) others <= 0;
                 else if (choice) others <= others + 1'b1;
-                if (past && !rst) begin
-                    assert (others <= 2);
-                    // With them the proof is inductive: after two others, it is this one's turn.
-                    if (others == 1) assert (slot != s);
-                    if (others == 2) assert (slot == (s == 0 ? 2 : s - 1));
-                end
             end
+            assign two_at_most[s] = others <= 2;
+            assign after_one[s] = others != 1 || slot != s;
+            assign after_two[s] = others != 2 || slot == (s == 0 ? 2 : s - 1);
         end
     endgenerate
-    always @(posedge sys_clk) if (past) assert (slot < 3);
+    always @(posedge sys_clk)
+        if (past && !rst) begin
+            p7_two_others: assert (&two_at_most);
+            // With them the proof is inductive: after two others, it is this one's turn.
+            p7_after_one: assert (&after_one);
+            p7_after_two: assert (&after_two);
+        end
+    always @(posedge sys_clk) if (past) p7_slot: assert (slot < 3);
 
     // P6: a grant is for one source, and no other is made meanwhile
     always @(posedge sys_clk)
         if (past && !rst) begin
-            if (state == CHOOSE || state == HIGH || state == LOW) assert (!open);
-            if ($past(open && !rst) && open) assert ($stable(slot));
+            if (state == CHOOSE || state == HIGH || state == LOW) p6_one_grant: assert (!open);
+            if ($past(open && !rst) && open) p6_stays: assert ($stable(slot));
         end
 
     // P9
     always @(posedge sys_clk)
         if (past && !$past(rst)) begin
-            if ($past(dma_req && !dma_gnt)) assert (dma_req && $stable(dma_addr) && $stable(dma_beats));
-            if ($past(dma_wvalid && !dma_wready)) assert (dma_wvalid && $stable(dma_wdata));
+            if ($past(dma_req && !dma_gnt)) p9_request: assert (dma_req && $stable(dma_addr) && $stable(dma_beats));
+            if ($past(dma_wvalid && !dma_wready)) p9_data: assert (dma_wvalid && $stable(dma_wdata));
+        end
+
+    always @(posedge sys_clk)
+        if (past && !rst) begin
+            c_both_priorities: cover (open && left_hi != 0 && left_lo != 0);
+            c_less_than_asked: cover (open && left_lo != 0 && left_lo < want_lo);
+            c_full: cover (level == DST_WORDS);
         end
 `endif
 endmodule

@@ -159,6 +159,80 @@ module hero_match #(
         class_compared <= class_read && !rst;
         done <= class_compared && !rst;
     end
+`ifdef FORMAL
+    // After a reset that is just long enough; writes between searches only (those in a search: the bench)
+    reg [3:0] resets = 0;
+    always @(posedge clk) if (resets != 4'd15) resets <= resets + 1'b1;
+    always @* assume (rst == (resets < (BANKS > 4 ? BANKS : 4)));
+    reg searching = 0;
+    reg [7:0] since = 0;
+    always @(posedge clk) begin
+        searching <= !rst && (start || searching && !done);
+        since <= start ? 8'd1 : since + 8'd1;
+    end
+    always @* begin
+        if (searching || rst) assume (!start);
+        if (searching || start) assume (!cfg_wr && !cfg_commit);
+        if (cfg_wr) assume (!cfg_commit);
+    end
+    always @(posedge clk) if (searching) assume ($stable(key) && $stable(route_ok));
+
+    // A route and a destination's class, whichever the solver chooses, as the host has written them
+    (* anyconst *) reg [4:0] its_bank;
+    (* anyconst *) reg [1:0] its_dest, its_class;
+    wire [5:0] its_number = its_bank * 6'd3 + {4'd0, its_dest};
+    always @* assume (its_dest != 2'd3 && {26'd0, its_number} < ROUTES && {27'd0, its_bank} < BANKS);
+    reg [31:0] its_p, its_m;
+    reg [47:0] its_mac;
+    reg [79:0] its_class_p, its_class_m;
+    reg its_on = 0, its_class_on = 0;
+    wire to_it = cfg_wr && cfg_bank == its_bank;
+    wire [5:0] class_at = cfg_reg - hero_pkg::REG_CLASS - 6'd6 * its_class;
+    wire to_class = cfg_wr && cfg_reg >= hero_pkg::REG_CLASS && class_at < 6'd6;
+    wire to_p = to_it && cfg_reg == hero_pkg::REG_ROUTE + 2 * its_dest;
+    wire to_m = to_it && cfg_reg == hero_pkg::REG_ROUTE + 2 * its_dest + 1;
+    wire to_low = to_it && cfg_reg == hero_pkg::REG_NEXTHOP_MAC + 2 * its_dest;
+    wire to_high = to_it && cfg_reg == hero_pkg::REG_NEXTHOP_MAC + 2 * its_dest + 1;
+    always @(posedge clk) begin
+        if (to_p) its_p <= cfg_data;
+        if (to_m) its_m <= cfg_data;
+        if (to_low) its_mac[31:0] <= cfg_data;
+        if (to_high) its_mac[47:32] <= cfg_data[15:0];
+        if (cfg_commit) its_on <= 1;
+        if (to_p || to_m || to_low || to_high) its_on <= 0;
+        if (to_class)
+            case (class_at[2:0])
+                0: its_class_p[79:48] <= cfg_data;
+                1: its_class_p[47:16] <= cfg_data;
+                2: its_class_p[15:0] <= cfg_data[15:0];
+                3: its_class_m[79:48] <= cfg_data;
+                4: its_class_m[47:16] <= cfg_data;
+                default: its_class_m[15:0] <= cfg_data[15:0];
+            endcase
+        if (cfg_commit) its_class_on <= 1;
+        if (to_class) its_class_on <= 0;
+        if (rst) begin
+            {its_p, its_m, its_mac, its_on} <= {32'd0, 32'hffffffff, 48'd0, 1'b0};
+            {its_class_p, its_class_m, its_class_on} <= {80'd0, {80{1'b1}}, 1'b0};
+        end
+    end
+    wire its_match = its_on && ((dst ^ its_p) & its_m) == 0;
+    wire its_class_match = its_class_on && ((key ^ its_class_p) & its_class_m) == 0;
+
+    always @(posedge clk) begin
+        if (searching) in_time: assert (since <= BANKS + 6);
+        if (done && !rst) begin
+            asked_for: assert (searching);
+            if (!route_ok || dst == 0) to_the_host: assert (dest == hero_pkg::DEST_HOST);
+            if (dest != hero_pkg::DEST_HOST && route == its_number) route_matches: assert (its_match && dest == its_dest && nh_mac == its_mac);
+            if (its_match && route_ok && dst != 0) lowest_wins: assert (dest != hero_pkg::DEST_HOST && route <= its_number);
+            if (dest == its_class) class_gives_priority: assert (prio == its_class_match);
+        end
+        c_last_route: cover (done && !rst && route == ROUTES - 1 && dest != hero_pkg::DEST_HOST);
+        c_high_priority: cover (done && !rst && prio && dest != hero_pkg::DEST_HOST);
+        c_host: cover (done && !rst && dest == hero_pkg::DEST_HOST && route_ok);
+    end
+`endif
 endmodule
 
 `default_nettype wire

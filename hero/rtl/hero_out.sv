@@ -125,7 +125,7 @@ module hero_out (
             if ($past(slow_valid && !slow_ready)) assume (slow_valid && $stable(slow_last));
             if ($past(fast_valid && !fast_ready)) assume (fast_valid && $stable(fast_last));
             if ($past(m_axis_tvalid && !m_axis_tready))
-                assert (m_axis_tvalid && $stable(m_axis_tdata) && $stable(m_axis_tlast));
+                p9_line: assert (m_axis_tvalid && $stable(m_axis_tdata) && $stable(m_axis_tlast));
         end
 
     // A source that waits sees at most one frame of the other; no frame changes its source inside
@@ -137,13 +137,20 @@ module hero_out (
         slow_waited <= !sys_rst && !begins_slow && (slow_waited || begins_fast && slow_valid);
         fast_waited <= !sys_rst && !begins_fast && (fast_waited || begins_slow && fast_valid);
         if (running) begin
-            assert (!(begins_fast && slow_waited) && !(begins_slow && fast_waited));
-            assert (!slow_waited || slow_valid && fast_turn == busy);
-            assert (!fast_waited || fast_valid && fast_turn != busy);
-            assert (!(slow_ready && fast_ready));
-            if ($past(busy && !(take && last))) assert (busy && $stable(fast_turn));
+            one_frame_in_turn: assert (!(begins_fast && slow_waited) && !(begins_slow && fast_waited));
+            slow_has_the_next_turn: assert (!slow_waited || slow_valid && fast_turn == busy);
+            fast_has_the_next_turn: assert (!fast_waited || fast_valid && fast_turn != busy);
+            one_source: assert (!(slow_ready && fast_ready));
+            if ($past(busy && !(take && last))) source_stays: assert (busy && $stable(fast_turn));
         end
     end
+
+    always @(posedge sys_clk)
+        if (running) begin
+            c_sent: cover (sent);
+            c_both_waited: cover (begins_slow && fast_valid && slow_waited);
+            c_last_octet: cover (m_axis_tvalid && m_axis_tready && m_axis_tlast);
+        end
 `endif
 endmodule
 

@@ -177,10 +177,10 @@ module hero_packet_fifo #(
     // Levels
     always @(posedge clk)
         if (past && !rst) begin
-            assert (level <= WORDS && packets <= PACKETS);
-            assert (level == words + pending);
-            assert (!rd_valid || rd_head && words != 0);
-            assert ((words != 0) == (packets != 0));
+            levels_in_range: assert (level <= WORDS && packets <= PACKETS);
+            level_adds_up: assert (level == words + pending);
+            word_of_a_packet: assert (!rd_valid || rd_head && words != 0);
+            words_and_packets: assert ((words != 0) == (packets != 0));
         end
 
     // One word, whichever the solver chooses, comes out unchanged after all before it, or is taken back
@@ -195,7 +195,7 @@ module hero_packet_fifo #(
             marked <= wr_data;
             ahead <= level - taken;
         end else if (word_marked && take) begin
-            assert (ahead != 0 || word_committed && rd_data == marked);
+            right_word: assert (ahead != 0 || word_committed && rd_data == marked);
             if (ahead == 0) word_marked <= 0;
             else ahead <= ahead - 1'b1;
         end
@@ -220,8 +220,8 @@ module hero_packet_fifo #(
         end else if (packet_marked && packets_ahead != 0) begin
             if (take_last) packets_ahead <= packets_ahead - 1'b1;
         end else if (packet_marked) begin
-            if (rd_head) assert (rd_len == packet_len);
-            if (take) assert (rd_last == (packet_left == 1));
+            if (rd_head) right_length: assert (rd_len == packet_len);
+            if (take) right_last: assert (rd_last == (packet_left == 1));
             if (take) packet_left <= packet_left - 1'b1;
             if (take_last) packet_marked <= 0;
         end
@@ -231,7 +231,15 @@ module hero_packet_fifo #(
     // P9: a word waits unchanged until it is taken
     always @(posedge clk)
         if (past && !$past(rst) && !rst && $past(rd_valid && !rd_ready)) begin
-            assert (rd_valid && $stable(rd_data) && $stable(rd_last) && $stable(rd_len));
+            p9_word: assert (rd_valid && $stable(rd_data) && $stable(rd_last) && $stable(rd_len));
+        end
+
+    always @(posedge clk)
+        if (past && !rst) begin
+            c_full: cover (level == WORDS);
+            c_all_packets: cover (packets == PACKETS);
+            c_taken_back: cover (wr_abort && pending != 0 && words != 0);
+            c_second_packet: cover (packet_marked && packets_ahead == 0 && take_last && size_rd[0] == 0);
         end
 `endif
 endmodule

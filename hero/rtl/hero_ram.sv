@@ -16,9 +16,9 @@ module hero_ram #(
     input  wire [   AW-1:0] rd_addr,
     output reg  [WIDTH-1:0] rd_data
 );
-    (* no_rw_check *) reg [WIDTH-1:0] mem[0:WORDS-1];
+    (* no_rw_check *) reg [WIDTH-1:0] words[0:WORDS-1];
 
-    always @(posedge wr_clk) if (wr_en) mem[wr_addr] <= wr_data;
+    always @(posedge wr_clk) if (wr_en) words[wr_addr] <= wr_data;
 
 `ifdef SYNTHESIS
     wire [WIDTH-1:0] disturbed = 0;
@@ -28,7 +28,7 @@ module hero_ram #(
 `else
     wire [WIDTH-1:0] disturbed = {WIDTH{wr_en && wr_addr == rd_addr}};
 `endif
-    always @(posedge rd_clk) if (rd_en) rd_data <= mem[rd_addr] ^ disturbed;
+    always @(posedge rd_clk) if (rd_en) rd_data <= words[rd_addr] ^ disturbed;
 endmodule
 
 `default_nettype wire

@@ -200,10 +200,10 @@ module hero_regs #(
     assign read_masked = reading[4] && n == IRQ_MASKED;
     wire [1:0] slot = n == REQ_IN || n == RSP_IN ? 2'd0 : n == REQ_IN + 6'd1 || n == RSP_IN + 6'd1 ? 2'd1 : 2'd2;
     reg [31:0] message;
-    (* async_reg = "true" *) reg [1:0] link_sync;
+    (* keep, async_reg = "true" *) reg link_meta, link_sync;
 
     always @(posedge sys_clk) begin
-        link_sync <= {link_sync[0], link};
+        {link_sync, link_meta} <= {link_meta, link};
         message <= n < RSP_IN ? req_in[slot*32+:32] : rsp_in[slot*32+:32];
         reading <= {reading[3:0], s_axil_arvalid && s_axil_arready};
         if (s_axil_arready) n <= s_axil_araddr[7:2];
@@ -220,7 +220,7 @@ module hero_regs #(
             case (n)
                 ID: s_axil_rdata <= 32'h4845524F;
                 CMD: s_axil_rdata <= {19'd0, bank, 3'd0, promiscuous, fast_enable, tx_enable, rx_enable, !ready};
-                STATUS: s_axil_rdata <= {16'd1, ROUTES[7:0], 1'b0, broken, receiving, fast_open, link_sync[1], ready};
+                STATUS: s_axil_rdata <= {16'd1, ROUTES[7:0], 1'b0, broken, receiving, fast_open, link_sync, ready};
                 IRQ_UNMASKED: s_axil_rdata <= {24'd0, unmasked};
                 IRQ_MASKED: s_axil_rdata <= {24'd0, masked};
                 RXLO_DESC, RXHI_DESC, TX_DESC: s_axil_rdata <= 32'd0;
@@ -250,24 +250,29 @@ module hero_regs #(
         words <= sys_rst ? 2'd0 : words + {1'b0, s_axil_wvalid && s_axil_wready} - {1'b0, answered};
         reads <= !sys_rst && (s_axil_arvalid && s_axil_arready || reads && !(s_axil_rvalid && s_axil_rready));
         if (running) begin
-            if ($past(s_axil_bvalid && !s_axil_bready)) assert (s_axil_bvalid && $stable(s_axil_bresp));
-            if ($past(s_axil_rvalid && !s_axil_rready)) assert (s_axil_rvalid && $stable(s_axil_rdata));
-            assert (addresses == {1'b0, aw_held} + {1'b0, s_axil_bvalid});
-            assert (words == {1'b0, w_held} + {1'b0, s_axil_bvalid});
-            assert ((reading & (reading - 5'd1)) == 5'd0);
-            assert (reads == (reading != 5'd0 || s_axil_rvalid) && !(reading != 5'd0 && s_axil_rvalid));
+            if ($past(s_axil_bvalid && !s_axil_bready)) p9_write_response: assert (s_axil_bvalid && $stable(s_axil_bresp));
+            if ($past(s_axil_rvalid && !s_axil_rready)) p9_read_response: assert (s_axil_rvalid && $stable(s_axil_rdata));
+            address_answered: assert (addresses == {1'b0, aw_held} + {1'b0, s_axil_bvalid});
+            data_answered: assert (words == {1'b0, w_held} + {1'b0, s_axil_bvalid});
+            one_read_at_a_time: assert ((reading & (reading - 5'd1)) == 5'd0);
+            one_answer_a_read: assert (reads == (reading != 5'd0 || s_axil_rvalid) && !(reading != 5'd0 && s_axil_rvalid));
         end
     end
 
     // No event is lost: it stays in IRQ_UNMASKED until a read of IRQ_MASKED shows it
-    integer e;
+    wire [7:0] shown = s_axil_rvalid ? s_axil_rdata[7:0] : 8'd0;
     always @(posedge sys_clk)
-        if (past && !$past(core_rst) && !core_rst)
-            for (e = 0; e < 8; e = e + 1) begin
-                if ($past(raised[e])) assert (unmasked[e]);
-                if ($past(unmasked[e]) && !unmasked[e])
-                    assert (s_axil_rvalid && s_axil_rdata[e] && $past(n) == IRQ_MASKED);
-            end
+        if (past && !$past(core_rst) && !core_rst) begin
+            event_is_kept: assert (($past(raised) & ~unmasked) == 8'd0);
+            event_goes_when_shown: assert (($past(unmasked) & ~unmasked & ~shown) == 8'd0);
+            if ($past(unmasked) != unmasked && $past(raised) == 8'd0) event_goes_when_read: assert ($past(n) == IRQ_MASKED);
+        end
+
+    always @(posedge sys_clk)
+        if (running && !core_rst) begin
+            c_two_writes: cover (answered && aw_held && w_held);
+            c_shown: cover (s_axil_rvalid && n == IRQ_MASKED && s_axil_rdata[1:0] == 2'b10 && unmasked == 8'd1);
+        end
 `endif
 endmodule
 

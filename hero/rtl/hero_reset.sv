@@ -2,7 +2,9 @@
 // the registers that are memories. Then the card is ready, at the latest 64 cycles later also without a clock of the line.
 `default_nettype none
 
-module hero_reset (
+module hero_reset #(
+    parameter CYCLES = 64  // of core_rst, and of the patience after it; fewer in proofs only
+) (
     input  wire       sys_clk,
     input  wire       sys_rst,
     input  wire       rx_clk,
@@ -19,6 +21,7 @@ module hero_reset (
     output reg        ready
 );
     localparam RUN = 2'd0, QUIET = 2'd1, RESET = 2'd2, RELEASE = 2'd3;
+    localparam [5:0] LAST = CYCLES[5:0] - 6'd1;
     reg [1:0] state;
 
     hero_reset_line rx (
@@ -44,12 +47,13 @@ module hero_reset (
                 state <= RESET;
             end
             RESET:
-            if (clear_n == 6'd63) begin
+            if (clear_n == LAST) begin
                 core_rst <= 1'b0;
+                clear_n <= 6'd0;
                 state <= RELEASE;
             end
             RELEASE:
-            if (!rx_half_rst && !tx_half_rst || clear_n == 6'd63) begin
+            if (!rx_half_rst && !tx_half_rst || clear_n == LAST) begin
                 quiesce <= 1'b0;
                 ready <= 1'b1;
                 state <= RUN;
@@ -63,6 +67,39 @@ module hero_reset (
             ready <= 1'b0;
         end
     end
+`ifdef FORMAL
+    initial assume (sys_rst && !core_rst);
+    reg begun = 0;
+    reg [7:0] cycle = 0;  // of the reset at hand
+    reg was_quiet = 0, was_core_rst = 0, was_sys_rst = 1;
+    wire idle = state == RUN || state == QUIET;
+    always @(posedge sys_clk) begin
+        begun <= begun || sys_rst;
+        cycle <= idle || sys_rst ? 8'd0 : cycle + 8'd1;
+        was_quiet <= quiet;
+        was_core_rst <= core_rst;
+        was_sys_rst <= sys_rst;
+        c_ready: cover (begun && ready && !rx_half_rst && !tx_half_rst);
+        c_ready_without_receive_clock: cover (begun && ready && rx_half_rst && !tx_half_rst);
+        c_again: cover (begun && core_rst && !was_core_rst && !was_sys_rst);
+    end
+
+    // Between the edges, too: else a clock that stands still would have nothing proven before it
+    always @*
+        if (begun) begin
+            // It is over in time, also without the line's clocks, and each word of the memories was cleared.
+            in_time: assert (cycle <= 2 * CYCLES);
+            all_cleared: assert (!core_rst || clear_n == cycle[5:0] && cycle < CYCLES);
+            whole_walk: assert (core_rst || !was_core_rst || cycle == CYCLES);
+            // The bus is at rest before, and begins nothing until it is over; then the card is ready.
+            at_rest_before: assert (!core_rst || was_core_rst || was_quiet || was_sys_rst);
+            nothing_begins: assert (quiesce == (state != RUN));
+            ready_at_last: assert (ready == (state == RUN));
+            // With it the proof is inductive.
+            as_the_state: assert (idle ? !core_rst && cycle <= 2 * CYCLES : state == RESET ? core_rst && cycle == clear_n && clear_n <= LAST
+                                  : !core_rst && cycle == CYCLES + clear_n && clear_n <= LAST);
+        end
+`endif
 endmodule
 
 `default_nettype wire

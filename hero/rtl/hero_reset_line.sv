@@ -11,17 +11,41 @@ module hero_reset_line (
     output wire sys_half   // in sys_clk
 );
     (* keep, async_reg = "true" *) reg [3:0] release_sync;
-    (* keep, async_reg = "true" *) reg [1:0] seen_sync;
+    (* keep, async_reg = "true" *) reg seen_meta, seen_sync;
     assign rst = release_sync[3];
-    assign sys_half = seen_sync[1];
+    assign sys_half = core_rst || seen_sync;
 
+    // Elsewhere core_rst counts at an edge of its own clock; here there may be none.
+    // verilator lint_off SYNCASYNCNET
     always @(posedge clk or posedge core_rst)
         if (core_rst) release_sync <= 4'hf;
         else release_sync <= {release_sync[2:0], 1'b0};
+    // verilator lint_on SYNCASYNCNET
 
     always @(posedge sys_clk)
-        if (core_rst) seen_sync <= 2'b11;
-        else seen_sync <= {seen_sync[0], rst};
+        if (core_rst) {seen_sync, seen_meta} <= 2'b11;
+        else {seen_sync, seen_meta} <= {seen_meta, rst};
+`ifdef FORMAL
+    // From the first reset on, whatever the clocks do
+    reg begun = 0;
+    reg [2:0] edges = 0;  // of `clk` after the core's reset, to 4
+    always @(posedge sys_clk) if (core_rst) begun <= 1;
+    always @(posedge clk or posedge core_rst)
+        if (core_rst) edges <= 0;
+        else if (edges != 4) edges <= edges + 1'b1;
+
+    always @*
+        if (begun) begin
+            with_the_core: assert (!core_rst || rst && sys_half);
+            four_edges: assert (rst == (edges != 4));
+            sys_half_last: assert (sys_half || !rst);
+            // With them the proof is inductive.
+            as_many_edges: assert (release_sync == 4'hf << edges);
+            seen_is_so: assert (core_rst || seen_sync && seen_meta || edges == 4);
+        end
+    always @(posedge sys_clk) c_over: cover (begun && !sys_half);
+    always @(posedge sys_clk) c_stands_still: cover (begun && rst && !core_rst);
+`endif
 endmodule
 
 `default_nettype wire

@@ -127,17 +127,17 @@ module hero_ring #(
     wire [7:0] room = DESCRIPTORS[7:0] - held;
     always @(posedge sys_clk)
         if (running) begin
-            assert (held <= DESCRIPTORS[7:0] && {2'b0, offset} <= room);
-            assert (vectors != 2'd3);
-            if (vectors != 2'd0) assert (first[5:0] != 6'd0 && first[5:0] <= VECTOR[5:0]);
-            if (vectors == 2'd2) assert (second[5:0] != 6'd0 && second[5:0] <= VECTOR[5:0]);
-            if (asked || fetching) assert (vectors != 2'd0 && {2'b0, first[5:0]} <= room);
-            assert (!(asked && fetching));
-            if (fetching) assert (offset < first[5:0]);
-            else assert (offset == 6'd0);
-            if (valid) assert (level != 0);
-            if ($past(req && !gnt)) assert (req && $stable(addr) && $stable(beats));
-            if ($past(failed && !pop)) assert ($stable(level));
+            room_for_all: assert (held <= DESCRIPTORS[7:0] && {2'b0, offset} <= room);
+            two_vectors: assert (vectors != 2'd3);
+            if (vectors != 2'd0) first_count: assert (first[5:0] != 6'd0 && first[5:0] <= VECTOR[5:0]);
+            if (vectors == 2'd2) second_count: assert (second[5:0] != 6'd0 && second[5:0] <= VECTOR[5:0]);
+            if (asked || fetching) room_for_the_vector: assert (vectors != 2'd0 && {2'b0, first[5:0]} <= room);
+            one_fetch: assert (!(asked && fetching));
+            if (fetching) offset_in_the_vector: assert (offset < first[5:0]);
+            else offset_at_rest: assert (offset == 6'd0);
+            if (valid) valid_is_there: assert (level != 0);
+            if ($past(req && !gnt)) p9_request: assert (req && $stable(addr) && $stable(beats));
+            if ($past(failed && !pop)) failed_leaves_none: assert ($stable(level));
         end
 
     // A descriptor, whichever the solver chooses, comes out unchanged and in its turn
@@ -158,14 +158,22 @@ module hero_ring #(
         if (finished && !err && (marked || mark_now)) whole <= 1;
         if (out || finished && err && !whole) {marked, whole} <= 2'b00;
         if (sys_rst) {marked, whole} <= 2'b00;
-        if (running) assert (marked || !whole);
+        if (running) whole_is_marked: assert (marked || !whole);
         if (running && marked) begin
-            assert (memory[marked_at] == descriptor && marked_at == head[AW-1:0] + ahead[AW-1:0]);
-            assert (whole ? ahead < level : fetching && ahead >= level && ahead < level + offset_wide[AW:0]);
-            if (valid && ahead == 0) assert (front == descriptor);
-            if (out) assert (whole && {len, buffer} == descriptor);
+            kept: assert (memory[marked_at] == descriptor && marked_at == head[AW-1:0] + ahead[AW-1:0]);
+            turn: assert (whole ? ahead < level : fetching && ahead >= level && ahead < level + offset_wide[AW:0]);
+            if (valid && ahead == 0) front_is_it: assert (front == descriptor);
+            if (out) unchanged: assert (whole && {len, buffer} == descriptor);
         end
     end
+
+    always @(posedge sys_clk)
+        if (running) begin
+            c_full: cover (held == DESCRIPTORS);
+            c_all_places_used: cover (tail[AW] && head == tail);
+            c_failed: cover (failed && held != 0);
+            c_used_up: cover (used_up);
+        end
 `endif
 endmodule
 

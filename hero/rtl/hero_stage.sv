@@ -29,7 +29,7 @@ module hero_stage #(
     wire fetch = q_move && count != 0;
     assign wr_ready = !level[AW];
 
-    hero_ram #(.WIDTH(64), .WORDS(WORDS)) mem (
+    hero_ram #(.WIDTH(64), .WORDS(WORDS)) memory (
         .wr_clk(clk), .wr_en(write), .wr_addr(wr_ptr), .wr_data(wr_data),
         .rd_clk(clk), .rd_en(q_move), .rd_addr(rd_ptr), .rd_data(q_data)
     );
@@ -58,8 +58,8 @@ module hero_stage #(
     initial assume (rst);
     always @(posedge clk)
         if (past && !rst) begin
-            assert ({2'd0, level} == count + q_valid + rd_valid && level <= WORDS);
-            if ($past(rd_valid && !rd_ready && !rst)) assert (rd_valid && $stable(rd_data));
+            level_adds_up: assert ({2'd0, level} == count + q_valid + rd_valid && level <= WORDS);
+            if ($past(rd_valid && !rd_ready && !rst)) p9_word: assert (rd_valid && $stable(rd_data));
         end
 `endif
 endmodule

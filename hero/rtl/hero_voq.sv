@@ -61,6 +61,9 @@ module hero_voq #(
     end
     wire [2:0] h_queue = {2'd3, h_selected};
 
+`ifdef FORMAL
+    wire [7:0] seen;  // the word that a queue gives is the one that its reader sees
+`endif
     genvar q;
     generate
         for (q = 0; q < 8; q = q + 1) begin : queue
@@ -93,8 +96,7 @@ module hero_voq #(
             assign level[13*q+:13] = {{12 - AW{1'b0}}, fifo_level};
             assign has_packet_room[q] = !fifo_packets[PW];
 `ifdef FORMAL
-            // No word is taken but the one that its reader sees
-            always @* if (!rst && valid[q] && read) assert (q < 6 ? f_valid && f_selected == q : h_valid && h_queue == q);
+            assign seen[q] = !(valid[q] && read) || (q < 6 ? f_valid && f_selected == q : h_valid && h_queue == q);
 `endif
         end
     endgenerate
@@ -133,14 +135,21 @@ module hero_voq #(
     always @(posedge clk) begin
         if (f_start) assume (!f_active && f_queue < 6);
         if (h_active) assume (!h_start);
+        if (!rst) only_its_reader: assert (&seen);
         if (past && !rst) begin
-            assert (!f_active || f_selected < 6);
-            if ($past(f_valid && !f_ready)) assert (f_valid && $stable(f_data) && $stable(f_last));
-            if ($past(h_valid && !h_ready)) assert (h_valid && $stable(h_data) && $stable(h_last));
-            if ($past(f_valid && f_ready && f_last)) assert (!f_valid);
-            if ($past(h_valid && h_ready && h_last)) assert (!h_valid);
+            selected_is_a_peer: assert (!f_active || f_selected < 6);
+            if ($past(f_valid && !f_ready)) p9_fast: assert (f_valid && $stable(f_data) && $stable(f_last));
+            if ($past(h_valid && !h_ready)) p9_host: assert (h_valid && $stable(h_data) && $stable(h_last));
+            if ($past(f_valid && f_ready && f_last)) fast_ends: assert (!f_valid);
+            if ($past(h_valid && h_ready && h_last)) host_ends: assert (!h_valid);
         end
     end
+
+    always @(posedge clk)
+        if (past && !rst) begin
+            c_both_readers: cover (f_valid && f_ready && f_last && h_valid && h_ready && h_last);
+            c_no_room: cover (!enq_room && enq_len != 0);
+        end
 `endif
 endmodule
 
