@@ -47,7 +47,8 @@ def run(top, sources, test_module, simulator="verilator", parameters=None, defin
     build_args = []
     if simulator == "verilator":
         _verilator_on_path()
-        build_args = ["-O3", "--x-assign", "fast", "--x-initial", "fast", "-CFLAGS", "-O1"]
+        # What no reset sets begins at random, by the seed, as in hardware.
+        build_args = ["-O3", "--x-assign", "fast", "--x-initial", "unique", "-CFLAGS", "-O1"]
         build_args += [] if public else ["--no-public-flat-rw"]
     runner = get_runner(simulator)
     try:
@@ -58,10 +59,12 @@ def run(top, sources, test_module, simulator="verilator", parameters=None, defin
     # A directory a test module and process: several of them may share a build.
     test_dir = build_dir / f"{test_module}-{os.getpid()}"
     test_dir.mkdir(parents=True, exist_ok=True)
+    seed = str((environment or {}).get("HERO_SEED") or os.environ.get("HERO_SEED", "1"))
+    plusargs = ["+verilator+rand+reset+2", f"+verilator+seed+{seed}"] if simulator == "verilator" else []
     try:
         results = runner.test(hdl_toplevel=top, test_module=test_module, testcase=testcase, build_dir=build_dir,
                               test_dir=test_dir, results_xml=str(test_dir / "results.xml"),
-                              seed=os.environ.get("HERO_SEED", "1"), timescale=("1ns", "1ps"),
+                              seed=seed, timescale=("1ns", "1ps"), plusargs=plusargs,
                               extra_env={k: str(v) for k, v in (environment or {}).items()})
     except (Exception, SystemExit) as e:
         raise AssertionError(f"{test_module} on {simulator}: {e}") from e

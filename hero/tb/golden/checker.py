@@ -23,14 +23,18 @@ class Record:
     verdicts: tuple
     optional: bool = False
     arrived: object = None
+    began: float = 0  # when it entered, and when it came out
+    ended: float = 0
 
 
 class Ledger:
     """`cards`: the models, by index. Frames must be one of their kind (`frames.stamp`), or at least those that
-    leave at the same place."""
+    leave at the same place. With `queue_words`, the depth of a queue, and `now`, which tells the time, a frame may fall to
+    a full queue only if what is under way by that queue could fill it."""
 
-    def __init__(self, cards):
-        self.cards = cards
+    def __init__(self, cards, queue_words=None, now=lambda: 0):
+        self.cards, self.queue_words, self.now = cards, queue_words, now
+        self.input_may_be_full = False  # the reader of the input FIFO is slower than the line
         self.records = defaultdict(list)  # by source
         self.waiting = defaultdict(deque)  # by what will be seen
         self.last = {}  # serial, by source, priority and output
@@ -88,7 +92,7 @@ class Ledger:
 
     def _record(self, source, verdicts, *outcomes):
         self.serial += 1
-        record = Record(self.serial, source, verdicts)
+        record = Record(self.serial, source, verdicts, began=self.now())
         self.records[source].append(record)
         for verdict in verdicts:
             if verdict.kind != DROP:
@@ -114,7 +118,7 @@ class Ledger:
             return
         self.came.add(outcome)
         record, verdict = queue.popleft()
-        record.arrived = verdict or True
+        record.arrived, record.ended = verdict or True, self.now()
         self.arrivals.append(record)
         stream = (record.source, bool(verdict and verdict.high), outcome[:2])
         if self.last.get(stream, 0) > record.serial:
@@ -126,11 +130,16 @@ class Ledger:
         return bool(record.verdicts) and all(v.kind == DROP for v in record.verdicts)
 
 
+def words_of(verdict):
+    """Words of 8 octets that its frame takes in a queue."""
+    return (len(verdict.frame) + 7) // 8
+
+
 class Tally:
     """The sums of one source card."""
 
     def __init__(self, ledger, card, counters, forwarded):
-        self.counters, self.forwarded = counters, forwarded
+        self.ledger, self.counters, self.forwarded = ledger, counters, forwarded
         self.records = ledger.records["wire", card]
         self.transmitted = ledger.records["host", card]
         self.seen_on_wire = ledger.seen_on_wire[card]
@@ -159,6 +168,8 @@ class Tally:
         yield from self._conservation()
         yield from self._verdicts()
         yield from self._forwarded()
+        if self.ledger.queue_words:
+            yield from self._without_need()
         full = sum(self.counters[name] for name in FULL)
         if not any(r.optional for r in self.records):
             if self.counters["received"] != len(self.records):
@@ -186,6 +197,24 @@ class Tally:
                 yield f"{name}: counted {counted}, at most {self.possible[name]} deserved it"
             if counted + self.counters["input_full"] < self.certain[name]:
                 yield f"{name}: counted {counted}, {self.certain[name]} deserved it"
+
+    def _without_need(self):
+        """Frames that fell to a full queue which was not: all that had entered for it and had not come out when they
+        came, and themselves, would have fitted. So many as fell to the input FIFO never came to a queue."""
+        if self.counters["input_full"] and not self.ledger.input_may_be_full:
+            yield f"{self.counters['input_full']} frames fell to an input FIFO that is read in time"
+        excused = self.counters["input_full"]
+        for record in self.records:
+            if record.arrived is not None or record.optional or len(record.verdicts) != 1 or not record.verdicts[0].frame:
+                continue
+            queue = record.verdicts[0].dest, record.verdicts[0].high
+            before = (r for r in self.records if r.serial < record.serial and r.ended > record.began and r.arrived is not True)
+            words = sum(words_of(r.arrived) for r in before if (r.arrived.dest, r.arrived.high) == queue)
+            if words + words_of(record.verdicts[0]) > self.ledger.queue_words:
+                continue
+            excused -= 1
+            if excused < 0:
+                yield f"frame {record.serial} fell to a full queue, in which were {words} words at most"
 
     def _forwarded(self):
         for where, count in enumerate(self.forwarded):

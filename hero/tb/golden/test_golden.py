@@ -224,6 +224,37 @@ def test_a_lost_frame_must_be_accounted_for(ledger, values, forwarded, text):
     assert len(ledger.open()) == 1
 
 
+def test_a_drop_by_a_queue_that_is_not_full_is_found():
+    """What the card counts is no excuse: the frames under way tell whether the queue can have been full."""
+    time = 0
+    words = 2 * (len(frame()) + 7) // 8
+    for queue_words, ended, complaint in ((words, 1, True), (words, 9, False), (2 * words, 9, True), (None, 1, False)):
+        time = 0
+        ledger = Ledger([card(k) for k in range(4)], queue_words, lambda: time)
+        out = run_of(ledger, 1, 2)
+        if ended == 1:
+            time = 1
+            for octets in out:
+                ledger.on_wire(2, octets)
+        time = 5
+        run_of(ledger, 3)  # is dropped
+        if ended == 9:
+            time = 9
+            for octets in out:
+                ledger.on_wire(2, octets)
+        complaints = ledger.check(0, counted(received=3, peer_full=1), [0, 2, 0, 0])
+        assert any("frame 3 fell to a full queue" in text for text in complaints) == complaint, complaints
+        assert bool(complaints) == complaint, complaints
+
+
+def test_a_drop_by_the_input_needs_a_slow_reader():
+    ledger = Ledger([card(k) for k in range(4)], 1024)
+    ledger.sent(0, frame(error=1))
+    assert any("in time" in text for text in ledger.check(0, counted(received=1, input_full=1), [0, 0, 0, 0]))
+    ledger.input_may_be_full = True
+    assert ledger.check(0, counted(received=1, input_full=1), [0, 0, 0, 0]) == []
+
+
 def test_foreign_and_doubled_frames_are_found(ledger):
     octets = run_of(ledger, 1)[0]
     ledger.on_wire(2, octets)

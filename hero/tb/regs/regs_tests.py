@@ -27,7 +27,7 @@ class Bench:
         d.sys_rst.value = 1
         cocotb.start_soon(Clock(d.sys_clk, 10, "ns").start())
         cocotb.start_soon(Clock(d.tx_clk, 8, "ns").start())
-        self.rx_clock = Clock(d.rx_clk, 7.999, "ns").start()
+        self.rx_clock = Clock(d.rx_clk, 7998, "ps").start()
         self.axil = AxiLiteMaster(AxiLiteBus.from_prefix(d, "s_axil"), d.sys_clk, d.sys_rst)
         for interface in (self.axil.write_if, self.axil.read_if):
             interface.log.setLevel(logging.ERROR)
@@ -140,11 +140,11 @@ async def address_and_data_come_in_any_order(dut):
     write.b_channel.pause = True
     writers = [cocotb.start_soon(b.write(reg.PEER_BASE + d, 100 + d)) for d in range(2)]
     await b.cycles(10)
-    assert dut.peer_base.value & 0xffffffff == 100 and dut.peer_base.value >> 32 & 0xffffffff == 0, "done before it can be answered"
+    assert int(dut.peer_base.value) == 100, "done before it can be answered"
     write.b_channel.pause = False
     for writer in writers:
         await writer
-    assert dut.peer_base.value & (1 << 64) - 1 == 101 << 32 | 100
+    assert int(dut.peer_base.value) == 101 << 32 | 100
 
 
 @cocotb.test()
@@ -271,15 +271,16 @@ async def a_read_that_meets_an_increment(dut):
     dut.fwd_route.value = route = int(dut.ROUTES.value) - 1
     await b.write(reg.CMD, route // 3 << reg.CMD_BANK_SHIFT)
     seen = set()
-    for count in range(200):
+    for count in range(64):
         reader = cocotb.start_soon(b.read(reg.FWD_CNT + route % 3))
         await b.cycles(1 + count % 16)
         await b.pulse("fwd", 1)
+        await b.cycles(2)
         value = await reader - count
         assert value in (0, 1), f"{value + count} between {count} and {count + 1}"
         seen.add(value)
     assert seen == {0, 1}
-    assert await b.read(reg.FWD_CNT + route % 3) == 200
+    assert await b.read(reg.FWD_CNT + route % 3) == 64
 
 
 @cocotb.test()
@@ -287,7 +288,7 @@ async def a_read_that_meets_a_write(dut):
     """A register written in any cycle of its read: the old value, or the new one."""
     b = await Bench(dut).start()
     old, seen = 0, set()
-    for n in range(200):
+    for n in range(64):
         new = b.rng.getrandbits(32)
         reader = cocotb.start_soon(b.read(reg.PEER_BASE))
         await b.cycles(n % 16)
@@ -341,7 +342,7 @@ async def a_receive_clock_that_stands_still_stops_no_reset(dut):
         assert dut.rx_half_rst.value and not dut.tx_half_rst.value
         await b.write(reg.CMD, reg.CMD_TX)
         assert dut.tx_enable.value
-        b.rx_clock = Clock(dut.rx_clk, 7.999, "ns").start()
+        b.rx_clock = Clock(dut.rx_clk, 7998, "ps").start()
         for _ in range(4):
             assert dut.rx_rst.value and dut.rx_half_rst.value, "its reset is over before its clock has seen it"
             await RisingEdge(dut.rx_clk)

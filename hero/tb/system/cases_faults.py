@@ -119,7 +119,7 @@ async def rings_wrap(dut):
 
 @cocotb.test()
 async def memory_errors(dut):
-    """Buffers, vectors and completion rings where there is no memory: counted, told, and over with the next good one."""
+    """Buffers and vectors where there is no memory: counted, told, and over with the next good one."""
     async with Bench(dut) as bench:
         traffic, card = Traffic(), bench.cards[0]
         driver = bench.drivers[card]

@@ -6,6 +6,7 @@ import cocotb
 from cases_faults import mixed
 from cocotb.triggers import Event, Timer
 from golden import registers as reg
+from golden.card import FAST
 from system_bench import Bench
 from traffic import Traffic
 
@@ -57,6 +58,12 @@ async def slow_host(dut):
         for card in bench.cards:
             for _ in range(FRAMES // 2):
                 bench.lines[card].send(**traffic.any(card, bench.cards, bad=0.05), gap=traffic.rng.randrange(12, 300))
+        await bench.quiet()
+        fast = [r for records in bench.ledger.records.values() for r in records if r.verdicts and r.verdicts[0].kind == FAST]
+        assert fast and all(record.arrived for record in fast)
+        for card in bench.cards:
+            counters, _ = await bench.counters(card)
+            assert counters["peer_full"] == counters["repeated"] == counters["burst_timeout"] == 0
 
 
 @cocotb.test()

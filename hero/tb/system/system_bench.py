@@ -6,6 +6,7 @@ import os
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, Lock, Timer
+from cocotb.utils import get_sim_time
 from driver import REGION, Driver
 from ends import Line, Slave
 from golden import registers as reg
@@ -14,8 +15,8 @@ from golden.checker import Ledger
 from traffic import own_mac
 
 APERTURE, APERTURE_SIZE = 0x8000_0000, 0x10_0000
-# Of the line's clocks, ns, by card: no two ends of a cable have the same. 125 ppm, a little more than Ethernet allows.
-PERIODS = (8.001, 7.999, 8.0, 7.999)
+# Of the line's clocks, ps, by card: no two ends of a cable have the same. 125 ppm, a little more than Ethernet's 100.
+PERIODS = (8001, 7999, 8000, 7999)
 COVERAGE = {"written": set(), "read": set(), "counters": set(), "events": set()}  # of this process, by number or name
 
 
@@ -37,7 +38,7 @@ class Bench:
         self.models = [Card(k, self.routes) for k in range(4)]
         self.configured = {}  # card: the model as `configure` left it
         self.variants = {}  # card: models of which any may hold, while rules change
-        self.ledger = Ledger(self.models)
+        self.ledger = Ledger(self.models, int(os.environ["HERO_VOQ_WORDS"]), get_sim_time)
         self.activity = 0
         self.ram = bytearray(4 * REGION)
         self.memory = Slave(self, dut.memory, self.ram)
@@ -52,7 +53,7 @@ class Bench:
         self.receive_clocks = {}
         for card in self.cards:
             self.start_receive_clock(card)
-            self.tasks.append(Clock(getattr(dut, f"tx_clk{card}"), PERIODS[card - 1], "ns").start())
+            self.tasks.append(Clock(getattr(dut, f"tx_clk{card}"), PERIODS[card - 1], "ps", period_high=4000).start())
         dut.link.value = 15
         await self.hardware_reset()
         ends = [end() for line in self.lines.values() for end in (line.sender, line.receiver)]
@@ -74,7 +75,7 @@ class Bench:
 
     def start_receive_clock(self, card):
         """The far end's clock, which the PHY of `card` gives it."""
-        self.receive_clocks[card] = Clock(getattr(self.dut, f"rx_clk{card}"), PERIODS[card], "ns").start()
+        self.receive_clocks[card] = Clock(getattr(self.dut, f"rx_clk{card}"), PERIODS[card], "ps", period_high=4000).start()
 
     def stop_receive_clock(self, card):
         self.receive_clocks.pop(card).cancel()

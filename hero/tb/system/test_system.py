@@ -18,7 +18,7 @@ SMALL = {**QUEUES, "TIMEOUT": 4096}  # and faults of the fast path are over soon
 DIRECTED = "cases_registers,cases_input,cases_faults"
 
 
-CLOCKS = (10, 7.5, 8, 9.7)  # ns of sys_clk: 100 MHz, the paper's 133, the line's, none of them
+CLOCKS = (10, 7.5, 8, 9.7)  # ns of sys_clk: 100 MHz, that of the paper's bus, the line's, none of them
 
 
 def bench(top, bus, modules, testcase=None, environment=None, **parameters):
