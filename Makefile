@@ -94,8 +94,9 @@ hero-deps:
 hero-model: hero-deps ## HERO: the library with four simulated cards, for `bora run`
 	$(HERO) hero/model/build.py xbar
 
-hero-lint: hero-deps ## HERO: Verilator's lint of all modules
+hero-lint: hero-deps ## HERO: Verilator's lint of all modules; where clocks meet
 	$(HERO) hero/lint.py
+	$(HERO) hero/crossings.py
 
 hero-formal: hero-deps ## HERO: proofs of its properties, and planted faults they must find
 	$(HERO) hero/formal/run.py

@@ -12,7 +12,8 @@ module hero_gray_sync #(
     input  wire             dst_rst,
     output reg  [WIDTH-1:0] dst
 );
-    (* keep *) reg [WIDTH-1:0] gray, gray_meta, gray_sync;
+    (* keep *) reg [WIDTH-1:0] gray;
+    (* keep, async_reg = "true" *) reg [WIDTH-1:0] gray_meta, gray_sync;
     reg [WIDTH-1:0] binary;
     integer i;
 
