@@ -16,7 +16,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TARGET = ROOT / "target" / "hero"
 VENV = pathlib.Path(os.environ.get("HERO_VENV", TARGET / "venv"))
-SOURCES = ["hero.cpp", "hero.h", "line.h", "memory.h", "registers.h", "exports.map", "build.py"]
+SOURCES = ["hero.cpp", "hero.h", "line.h", "map.h", "memory.h", "registers.h", "exports.map", "build.py"]
 CXX = "clang++"  # its code runs a fifth faster than g++'s
 # Clock of the bus side and parameters of hero_system. The paper's bus is PCI-X at 133 MHz.
 BUILDS = {

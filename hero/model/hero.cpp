@@ -9,6 +9,7 @@
 
 #include "Vhero_system.h"
 #include "line.h"
+#include "map.h"
 #include "memory.h"
 #include "registers.h"
 #include "verilated.h"
@@ -23,9 +24,7 @@ using namespace hero_model;
 namespace {
 // PCI-X calls 133.33 MHz 133.
 constexpr uint64_t SYS_PS = HERO_SYS_MHZ == 133 ? 7500 : 1000000 / HERO_SYS_MHZ;
-constexpr unsigned RESET_CYCLES = 4;
 constexpr unsigned ACCESS_CYCLES = 4096;  // then a register access has failed
-constexpr unsigned STATUS = 2;  // register; bit 0: ready
 constexpr size_t MAX_FRAME = 9216;
 constexpr uint64_t MAX_RUN_NS = uint64_t{1} << 52;  // in ps it still fits 64 bits
 }  // namespace
@@ -42,7 +41,7 @@ struct hero {
         top.link = 0xF;
         top.sys_rst = 1;
         top.eval();
-        run(RESET_CYCLES * SYS_PS);
+        run(HERO_RESET_CYCLES * SYS_PS);
         top.sys_rst = 0;
         for (unsigned k = 0; k < HERO_CARDS; k++) wait_ready(k);
     }
@@ -50,8 +49,8 @@ struct hero {
     // A card ignores writes until it is back from reset.
     void wait_ready(unsigned card) {
         for (unsigned tries = 0; tries < ACCESS_CYCLES; tries++) {
-            registers.read(card, STATUS);
-            if (finish_access() && registers.value() & 1) return;
+            registers.read(card, HERO_STATUS);
+            if (finish_access() && registers.value() & HERO_STATUS_READY) return;
         }
     }
 

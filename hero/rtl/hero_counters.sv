@@ -12,7 +12,7 @@ module hero_counters #(
     input  wire        fwd_host,
     input  wire [ 5:0] fwd_route,
     // Pulses, numbered as DROP_CNT
-    input  wire [21:0] events,
+    input  wire [hero_pkg::COUNTERS-1:0] events,
     // Reading: the value two cycles after the choice, or one more; as it was before a frame that comes meanwhile, or after
     input  wire [ 6:0] route,
     output reg  [31:0] route_count,
@@ -48,16 +48,16 @@ module hero_counters #(
         host_count <= sys_rst ? 32'd0 : host_count + {31'd0, fwd && fwd_host};
     end
 
-    reg [21:0] now;
-    reg [22*32-1:0] counts;
+    reg [hero_pkg::COUNTERS-1:0] now;
+    reg [hero_pkg::COUNTERS*32-1:0] counts;
     reg [31:0] chosen;
     integer i;
     always @(posedge sys_clk) begin
         now <= events;
-        for (i = 0; i < 22; i = i + 1)
+        for (i = 0; i < hero_pkg::COUNTERS; i = i + 1)
             if (sys_rst) counts[i*32+:32] <= 32'd0;
             else if (now[i]) counts[i*32+:32] <= counts[i*32+:32] + 32'd1;
-        chosen <= choice < 5'd22 ? counts[choice*32+:32] : 32'd0;
+        chosen <= {27'd0, choice} < hero_pkg::COUNTERS ? counts[choice*32+:32] : 32'd0;
         event_count <= chosen;
     end
 endmodule

@@ -61,14 +61,14 @@ module hero_extract (
     reg refused;
     always @* begin
         refused = 1;
-        reason = hero_pkg::DROP_DISABLED;
-        if (!rx_enable) reason = hero_pkg::DROP_DISABLED;
-        else if (overflow) reason = hero_pkg::DROP_INPUT_FULL;
-        else if (bad_fcs) reason = hero_pkg::DROP_BAD_FCS;
-        else if (runt) reason = hero_pkg::DROP_RUNT;
-        else if (giant) reason = hero_pkg::DROP_GIANT;
-        else if (ip4 && !rd_meta[hero_pkg::META_CSUM_OK]) reason = hero_pkg::DROP_CSUM;
-        else if (!own && !rd_meta[hero_pkg::META_MCAST] && !promiscuous) reason = hero_pkg::DROP_FOREIGN;
+        reason = hero_pkg::COUNT_DISABLED;
+        if (!rx_enable) reason = hero_pkg::COUNT_DISABLED;
+        else if (overflow) reason = hero_pkg::COUNT_INPUT_FULL;
+        else if (bad_fcs) reason = hero_pkg::COUNT_BAD_FCS;
+        else if (runt) reason = hero_pkg::COUNT_RUNT;
+        else if (giant) reason = hero_pkg::COUNT_GIANT;
+        else if (ip4 && !rd_meta[hero_pkg::META_CSUM_OK]) reason = hero_pkg::COUNT_BAD_CHECKSUM;
+        else if (!own && !rd_meta[hero_pkg::META_MCAST] && !promiscuous) reason = hero_pkg::COUNT_FOREIGN_MAC;
         else refused = 0;
     end
     wire no_room = state == ROOM && !enq_room;
@@ -93,7 +93,7 @@ module hero_extract (
         fwd <= !rst && state == FORWARD && taken_last;
         drop <= !rst && (state == VERDICT && refused || no_room);
         if (state == VERDICT) drop_reason <= reason;
-        else if (no_room) drop_reason <= to_host ? hero_pkg::DROP_HOST_FULL : hero_pkg::DROP_PEER_FULL;
+        else if (no_room) drop_reason <= to_host ? hero_pkg::COUNT_HOST_FULL : hero_pkg::COUNT_PEER_FULL;
     end
 
     assign match_start = state == START;
@@ -189,8 +189,8 @@ module hero_extract (
         if (past && !rst) begin
             c_two_words_to_a_peer: cover (fwd && !to_host && index == 2);
             c_to_the_host: cover (fwd && to_host);
-            c_no_room: cover (drop && drop_reason == hero_pkg::DROP_PEER_FULL);
-            c_refused: cover (drop && drop_reason == hero_pkg::DROP_FOREIGN);
+            c_no_room: cover (drop && drop_reason == hero_pkg::COUNT_PEER_FULL);
+            c_refused: cover (drop && drop_reason == hero_pkg::COUNT_FOREIGN_MAC);
         end
     always @* c_checksum: cover (right);
 `endif

@@ -127,7 +127,7 @@ module hero_nic #(
     wire [1:0] fwd_dest;
     wire [5:0] fwd_route;
     wire [7:0] interrupts;
-    wire [21:0] events;
+    wire [hero_pkg::COUNTERS-1:0] events;
     wire [2:0] broken;
     hero_regs #(.ROUTES(ROUTES)) regs (
         .sys_clk(sys_clk), .sys_rst(sys_rst), .core_rst(core_rst), .clear_n(clear_n), .ready(ready), .reset(reset),
@@ -314,7 +314,7 @@ module hero_nic #(
         .clk(sys_clk), .rst(core_rst), .in({wr_failed, rd_failed, bad_buffer}), .out(bus_error)
     );
     hero_pulses #(.N(2)) input_fulls (
-        .clk(sys_clk), .rst(core_rst), .in({lost, drop && drop_reason == hero_pkg::DROP_INPUT_FULL}), .out(input_full)
+        .clk(sys_clk), .rst(core_rst), .in({lost, drop && drop_reason == hero_pkg::COUNT_INPUT_FULL}), .out(input_full)
     );
     hero_pulses #(.N(2)) receiveds (.clk(sys_clk), .rst(core_rst), .in({lost, fwd || drop}), .out(received));
 

@@ -1,4 +1,4 @@
-// Constants that more than one module knows. Registers, counters and events: ../README.md.
+// Constants that more than one module knows. Registers and counters are written by ../registers.py.
 `default_nettype none
 
 // No module needs them all.
@@ -25,34 +25,72 @@ package hero_pkg;
 
     localparam KEY_W = 80;  // {dst 32, src 32, tos 8, proto 8}
 
-    // Counters of DROP_CNT
-    localparam [4:0] DROP_BAD_FCS = 0;
-    localparam [4:0] DROP_RUNT = 1;
-    localparam [4:0] DROP_GIANT = 2;
-    localparam [4:0] DROP_CSUM = 3;
-    localparam [4:0] DROP_FOREIGN = 4;
-    localparam [4:0] DROP_INPUT_FULL = 5;
-    localparam [4:0] DROP_PEER_FULL = 6;
-    localparam [4:0] DROP_HOST_FULL = 7;
-    localparam [4:0] DROP_DISABLED = 8;
-    localparam [4:0] DROP_NO_GRANT = 9;
-    localparam [4:0] DROP_OVER_GRANT = 10;
-    localparam [4:0] DROP_TIMEOUT = 11;
-    localparam [4:0] DROP_MALFORMED = 12;
-    localparam [4:0] DROP_TX_LENGTH = 13;
-    localparam [4:0] DROP_BUS_ERROR = 14;
-    localparam [4:0] DROP_VECTOR = 15;
-    localparam [4:0] CNT_RECEIVED = 16;
-    localparam [4:0] CNT_SENT = 17;
-    localparam [4:0] CNT_GRANTS = 18;
-    localparam [4:0] CNT_REPEATED = 19;
-    localparam [4:0] CNT_BURSTS = 20;
-    localparam [4:0] CNT_LOST_COMPLETIONS = 21;
-
-    // Registers that more than one module decodes: the rules
+    // begin: registers
+    // Registers by number
+    localparam [5:0] REG_ID = 0;
+    localparam [5:0] REG_CMD = 1;
+    localparam [5:0] REG_STATUS = 2;
+    localparam [5:0] REG_MAC_LOW = 3;
+    localparam [5:0] REG_MAC_HIGH = 4;
+    localparam [5:0] REG_IRQ_UNMASKED = 5;
+    localparam [5:0] REG_IRQ_MASK = 6;
+    localparam [5:0] REG_IRQ_MASKED = 7;
+    localparam [5:0] REG_RXLO_DESC = 8;
+    localparam [5:0] REG_RXHI_DESC = 9;
+    localparam [5:0] REG_TX_LEN = 10;
+    localparam [5:0] REG_TX_DESC = 11;
+    localparam [5:0] REG_LEVELS = 12;
+    localparam [5:0] REG_CPL_BASE = 13;
     localparam [5:0] REG_ROUTE = 14;
     localparam [5:0] REG_CLASS = 20;
     localparam [5:0] REG_NEXTHOP_MAC = 44;
+    localparam [5:0] REG_PEER_BASE = 50;
+    localparam [5:0] REG_REQ_IN = 53;
+    localparam [5:0] REG_RSP_IN = 56;
+    localparam [5:0] REG_FWD_CNT = 59;
+    localparam [5:0] REG_FWD_HOST = 62;
+    localparam [5:0] REG_DROP_CNT = 63;
+    localparam [31:0] ID_VALUE = 32'h4845524f;
+    localparam [15:0] VERSION = 1;
+
+    // Of each register the bits that keep what is written, and whether they are ones after reset
+    localparam [64*32-1:0] REG_BITS = {
+        32'h00000000, 32'h00000000, 32'h00000000, 32'h00000000, 32'h00000000, 32'h00000000, 32'h00000000, 32'h00000000,
+        32'h00000000, 32'h00000000, 32'h00000000, 32'hffffffff, 32'hffffffff, 32'hffffffff, 32'h0000ffff, 32'hffffffff,
+        32'h0000ffff, 32'hffffffff, 32'h0000ffff, 32'hffffffff, 32'h0000ffff, 32'hffffffff, 32'hffffffff, 32'h0000ffff,
+        32'hffffffff, 32'hffffffff, 32'h0000ffff, 32'hffffffff, 32'hffffffff, 32'h0000ffff, 32'hffffffff, 32'hffffffff,
+        32'h0000ffff, 32'hffffffff, 32'hffffffff, 32'h0000ffff, 32'hffffffff, 32'hffffffff, 32'h0000ffff, 32'hffffffff,
+        32'hffffffff, 32'h0000ffff, 32'hffffffff, 32'hffffffff, 32'hffffffff, 32'hffffffff, 32'hffffffff, 32'hffffffff,
+        32'hffffffff, 32'hffffffff, 32'hffffe000, 32'h00000000, 32'h00000000, 32'h00000000, 32'h00000000, 32'h00000000,
+        32'h00000000, 32'h000000ff, 32'h00000000, 32'h0003ffff, 32'hffffffff, 32'h00000000, 32'h00001f1e, 32'h00000000
+    };
+    localparam [63:0] REG_ONES = 64'h00000e38e38a8000;
+
+    // Counters of DROP_CNT
+    localparam COUNTERS = 22;
+    localparam [4:0] COUNT_BAD_FCS = 0;
+    localparam [4:0] COUNT_RUNT = 1;
+    localparam [4:0] COUNT_GIANT = 2;
+    localparam [4:0] COUNT_BAD_CHECKSUM = 3;
+    localparam [4:0] COUNT_FOREIGN_MAC = 4;
+    localparam [4:0] COUNT_INPUT_FULL = 5;
+    localparam [4:0] COUNT_PEER_FULL = 6;
+    localparam [4:0] COUNT_HOST_FULL = 7;
+    localparam [4:0] COUNT_DISABLED = 8;
+    localparam [4:0] COUNT_NO_GRANT = 9;
+    localparam [4:0] COUNT_OVER_GRANT = 10;
+    localparam [4:0] COUNT_BURST_TIMEOUT = 11;
+    localparam [4:0] COUNT_MALFORMED = 12;
+    localparam [4:0] COUNT_TX_LENGTH = 13;
+    localparam [4:0] COUNT_BUS_ERROR = 14;
+    localparam [4:0] COUNT_VECTOR_REFUSED = 15;
+    localparam [4:0] COUNT_RECEIVED = 16;
+    localparam [4:0] COUNT_SENT = 17;
+    localparam [4:0] COUNT_GRANTS = 18;
+    localparam [4:0] COUNT_REPEATED = 19;
+    localparam [4:0] COUNT_BURSTS = 20;
+    localparam [4:0] COUNT_LOST_COMPLETIONS = 21;
+    // end: registers
 
     localparam [1:0] DEST_HOST = 3;
 endpackage

@@ -64,13 +64,8 @@ module hero_regs #(
     input  wire         fwd,
     input  wire         fwd_host,
     input  wire [  5:0] fwd_route,
-    input  wire [ 21:0] events         // pulses, numbered as DROP_CNT
+    input  wire [hero_pkg::COUNTERS-1:0] events  // pulses, numbered as DROP_CNT
 );
-    localparam [5:0] ID = 0, CMD = 1, STATUS = 2, MAC = 3, MAC_CARD = 4, IRQ_UNMASKED = 5, IRQ_MASK = 6,
-        IRQ_MASKED = 7, RXLO_DESC = 8, RXHI_DESC = 9, TX_LEN = 10, TX_DESC = 11, LEVELS = 12, CPL_BASE = 13,
-        ROUTE = hero_pkg::REG_ROUTE, CLASS = hero_pkg::REG_CLASS, NEXTHOP_MAC = hero_pkg::REG_NEXTHOP_MAC,
-        PEER_BASE = 50, REQ_IN = 53, RSP_IN = 56, FWD_CNT = 59, FWD_HOST = 62, DROP_CNT = 63;
-
     // --- Writing: a register for each channel; when both hold something and the answer has room, it is done ---
     reg aw_held, w_held, whole;
     reg [5:0] aw_n;
@@ -81,7 +76,7 @@ module hero_regs #(
     reg wr;
     reg [5:0] wr_n;
     reg [31:0] wr_data;
-    wire rule = wr_n >= ROUTE && wr_n < PEER_BASE;
+    wire rule = wr_n >= hero_pkg::REG_ROUTE && wr_n < hero_pkg::REG_PEER_BASE;
     reg [4:0] bank;
     assign vector = cfg_data;
     assign cfg_bank = bank;
@@ -105,9 +100,9 @@ module hero_regs #(
         cfg_data <= wr_data;
         cfg_reg <= wr_n;
         cfg_wr <= wr && rule;
-        cfg_commit <= wr && wr_n == CMD && wr_data[5];
-        reset <= wr && wr_n == CMD && wr_data[0];
-        give <= {3{wr}} & {wr_n == TX_DESC, wr_n == RXHI_DESC, wr_n == RXLO_DESC};
+        cfg_commit <= wr && wr_n == hero_pkg::REG_CMD && wr_data[5];
+        reset <= wr && wr_n == hero_pkg::REG_CMD && wr_data[0];
+        give <= {3{wr}} & {wr_n == hero_pkg::REG_TX_DESC, wr_n == hero_pkg::REG_RXHI_DESC, wr_n == hero_pkg::REG_RXLO_DESC};
         if (core_rst) begin
             {cfg_wr, cfg_commit, reset, give} <= 6'd0;
             bank <= 5'd0;
@@ -118,44 +113,28 @@ module hero_regs #(
             peer_base <= 96'd0;
         end else if (wr)
             case (wr_n)
-                CMD: begin
+                hero_pkg::REG_CMD: begin
                     bank <= wr_data[12:8];
                     {promiscuous, fast_enable, tx_enable, rx_enable} <= wr_data[4:1];
                 end
-                MAC: mac[31:0] <= wr_data;
-                MAC_CARD: {card, mac[47:32]} <= wr_data[17:0];
-                CPL_BASE: cpl_base <= wr_data[31:13];
-                PEER_BASE: peer_base[31:0] <= wr_data;
-                PEER_BASE + 6'd1: peer_base[63:32] <= wr_data;
-                PEER_BASE + 6'd2: peer_base[95:64] <= wr_data;
+                hero_pkg::REG_MAC_LOW: mac[31:0] <= wr_data;
+                hero_pkg::REG_MAC_HIGH: {card, mac[47:32]} <= wr_data[17:0];
+                hero_pkg::REG_CPL_BASE: cpl_base <= wr_data[31:13];
+                hero_pkg::REG_PEER_BASE: peer_base[31:0] <= wr_data;
+                hero_pkg::REG_PEER_BASE + 6'd1: peer_base[63:32] <= wr_data;
+                hero_pkg::REG_PEER_BASE + 6'd2: peer_base[95:64] <= wr_data;
                 default: ;
             endcase
     end
 
     // --- What was written last, for reading: a memory, cleared with the card ---
-    // Masks of routes (odd) and classes (the second three words of each) come up as all ones: no match.
-    reg mask_word;
-    always @*
-        case (clear_n)
-            15, 17, 19, 23, 24, 25, 29, 30, 31, 35, 36, 37, 41, 42, 43: mask_word = 1'b1;
-            default: mask_word = 1'b0;
-        endcase
-
     wire [5:0] store_n = core_rst ? clear_n : wr_n;
-    reg [31:0] has;  // the bits of that register
-    always @*
-        case (store_n)
-            MAC_CARD: has = 32'h0003_ffff;
-            IRQ_MASK: has = 32'h0000_00ff;
-            CPL_BASE: has = 32'hffff_e000;
-            22, 25, 28, 31, 34, 37, 40, 43, 45, 47, 49: has = 32'h0000_ffff;  // tos and protocol; octets 4-5 of a MAC
-            default: has = 32'hffff_ffff;
-        endcase
+    wire [31:0] has = hero_pkg::REG_BITS[32*store_n+:32];
     // Of the cycles in which a register is read, the last that meets no write of it counts.
     wire store = core_rst || wr;
     wire [31:0] word;
     hero_ram #(.WIDTH(32), .WORDS(64)) written (
-        .wr_clk(sys_clk), .wr_en(store), .wr_addr(store_n), .wr_data(has & (core_rst ? {32{mask_word}} : wr_data)),
+        .wr_clk(sys_clk), .wr_en(store), .wr_addr(store_n), .wr_data(has & (core_rst ? {32{hero_pkg::REG_ONES[clear_n]}} : wr_data)),
         .rd_clk(sys_clk), .rd_en(!(store && store_n == n)), .rd_addr(n), .rd_data(word)
     );
 
@@ -166,7 +145,7 @@ module hero_regs #(
     always @(posedge sys_clk) begin
         raised <= interrupts;
         unmasked <= (unmasked & ~(read_masked ? masked : 8'd0)) | raised;
-        if (wr && wr_n == IRQ_MASK) mask <= wr_data[7:0];
+        if (wr && wr_n == hero_pkg::REG_IRQ_MASK) mask <= wr_data[7:0];
         irq <= |masked && !read_masked;
         if (core_rst) begin
             raised <= 8'd0;
@@ -182,9 +161,9 @@ module hero_regs #(
     reg [4:0] choice;
     wire [31:0] route_count, host_count, event_count;
     always @(posedge sys_clk) begin
-        route <= {2'd0, bank} + {1'b0, bank, 1'b0} + {5'd0, n[1:0] - FWD_CNT[1:0]};
+        route <= {2'd0, bank} + {1'b0, bank, 1'b0} + {5'd0, n[1:0] - hero_pkg::REG_FWD_CNT[1:0]};
         if (core_rst) choice <= 5'd0;
-        else if (wr && wr_n == DROP_CNT) choice <= wr_data[4:0];
+        else if (wr && wr_n == hero_pkg::REG_DROP_CNT) choice <= wr_data[4:0];
     end
     hero_counters #(.ROUTES(ROUTES)) counters (
         .sys_clk(sys_clk), .sys_rst(core_rst), .clear_n(clear_n),
@@ -197,14 +176,15 @@ module hero_regs #(
     reg [4:0] reading;  // one bit a cycle
     assign s_axil_arready = reading == 5'd0 && !s_axil_rvalid;
     assign s_axil_rresp = 2'b00;
-    assign read_masked = reading[4] && n == IRQ_MASKED;
-    wire [1:0] slot = n == REQ_IN || n == RSP_IN ? 2'd0 : n == REQ_IN + 6'd1 || n == RSP_IN + 6'd1 ? 2'd1 : 2'd2;
+    assign read_masked = reading[4] && n == hero_pkg::REG_IRQ_MASKED;
+    wire [1:0] slot = n == hero_pkg::REG_REQ_IN || n == hero_pkg::REG_RSP_IN ? 2'd0
+        : n == hero_pkg::REG_REQ_IN + 6'd1 || n == hero_pkg::REG_RSP_IN + 6'd1 ? 2'd1 : 2'd2;
     reg [31:0] message;
     (* keep, async_reg = "true" *) reg link_meta, link_sync;
 
     always @(posedge sys_clk) begin
         {link_sync, link_meta} <= {link_meta, link};
-        message <= n < RSP_IN ? req_in[slot*32+:32] : rsp_in[slot*32+:32];
+        message <= n < hero_pkg::REG_RSP_IN ? req_in[slot*32+:32] : rsp_in[slot*32+:32];
         reading <= {reading[3:0], s_axil_arvalid && s_axil_arready};
         if (s_axil_arready) n <= s_axil_araddr[7:2];
         if (s_axil_rready) s_axil_rvalid <= 1'b0;
@@ -218,21 +198,23 @@ module hero_regs #(
     always @(posedge sys_clk)
         if (reading[4])
             case (n)
-                ID: s_axil_rdata <= 32'h4845524F;
-                CMD: s_axil_rdata <= {19'd0, bank, 3'd0, promiscuous, fast_enable, tx_enable, rx_enable, !ready};
-                STATUS: s_axil_rdata <= {16'd1, ROUTES[7:0], 1'b0, broken, receiving, fast_open, link_sync, ready};
-                IRQ_UNMASKED: s_axil_rdata <= {24'd0, unmasked};
-                IRQ_MASKED: s_axil_rdata <= {24'd0, masked};
-                RXLO_DESC, RXHI_DESC, TX_DESC: s_axil_rdata <= 32'd0;
-                TX_LEN: s_axil_rdata <= {23'd0, tx_len};
-                LEVELS: s_axil_rdata <= {held, 6'd0, free[5:4], 2'd0, free[3:2], 2'd0, free[1:0]};
-                REQ_IN, REQ_IN + 6'd1, REQ_IN + 6'd2, RSP_IN, RSP_IN + 6'd1, RSP_IN + 6'd2: s_axil_rdata <= message;
-                FWD_CNT, FWD_CNT + 6'd1, FWD_CNT + 6'd2: s_axil_rdata <= route_count;
-                FWD_HOST: s_axil_rdata <= host_count;
-                DROP_CNT: s_axil_rdata <= event_count;
+                hero_pkg::REG_ID: s_axil_rdata <= hero_pkg::ID_VALUE;
+                hero_pkg::REG_CMD: s_axil_rdata <= {19'd0, bank, 3'd0, promiscuous, fast_enable, tx_enable, rx_enable, !ready};
+                hero_pkg::REG_STATUS:
+                s_axil_rdata <= {hero_pkg::VERSION, ROUTES[7:0], 1'b0, broken, receiving, fast_open, link_sync, ready};
+                hero_pkg::REG_IRQ_UNMASKED: s_axil_rdata <= {24'd0, unmasked};
+                hero_pkg::REG_IRQ_MASKED: s_axil_rdata <= {24'd0, masked};
+                hero_pkg::REG_RXLO_DESC, hero_pkg::REG_RXHI_DESC, hero_pkg::REG_TX_DESC: s_axil_rdata <= 32'd0;
+                hero_pkg::REG_TX_LEN: s_axil_rdata <= {23'd0, tx_len};
+                hero_pkg::REG_LEVELS: s_axil_rdata <= {held, 6'd0, free[5:4], 2'd0, free[3:2], 2'd0, free[1:0]};
+                hero_pkg::REG_REQ_IN, hero_pkg::REG_REQ_IN + 6'd1, hero_pkg::REG_REQ_IN + 6'd2,
+                hero_pkg::REG_RSP_IN, hero_pkg::REG_RSP_IN + 6'd1, hero_pkg::REG_RSP_IN + 6'd2: s_axil_rdata <= message;
+                hero_pkg::REG_FWD_CNT, hero_pkg::REG_FWD_CNT + 6'd1, hero_pkg::REG_FWD_CNT + 6'd2: s_axil_rdata <= route_count;
+                hero_pkg::REG_FWD_HOST: s_axil_rdata <= host_count;
+                hero_pkg::REG_DROP_CNT: s_axil_rdata <= event_count;
                 default: s_axil_rdata <= word;
             endcase
-    wire unused = &{1'b0, s_axil_awaddr[1:0], s_axil_araddr[1:0], CLASS, NEXTHOP_MAC};
+    wire unused = &{1'b0, s_axil_awaddr[1:0], s_axil_araddr[1:0]};
 
 `ifdef FORMAL
     reg past = 0;  // the last cycle was none of reset
@@ -265,13 +247,13 @@ module hero_regs #(
         if (past && !$past(core_rst) && !core_rst) begin
             event_is_kept: assert (($past(raised) & ~unmasked) == 8'd0);
             event_goes_when_shown: assert (($past(unmasked) & ~unmasked & ~shown) == 8'd0);
-            if ($past(unmasked) != unmasked && $past(raised) == 8'd0) event_goes_when_read: assert ($past(n) == IRQ_MASKED);
+            if ($past(unmasked) != unmasked && $past(raised) == 8'd0) event_goes_when_read: assert ($past(n) == hero_pkg::REG_IRQ_MASKED);
         end
 
     always @(posedge sys_clk)
         if (running && !core_rst) begin
             c_two_writes: cover (answered && aw_held && w_held);
-            c_shown: cover (s_axil_rvalid && n == IRQ_MASKED && s_axil_rdata[1:0] == 2'b10 && unmasked == 8'd1);
+            c_shown: cover (s_axil_rvalid && n == hero_pkg::REG_IRQ_MASKED && s_axil_rdata[1:0] == 2'b10 && unmasked == 8'd1);
         end
 `endif
 endmodule

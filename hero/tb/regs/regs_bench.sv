@@ -60,7 +60,7 @@ module regs_bench #(
     input  wire         fwd,
     input  wire         fwd_host,
     input  wire [  5:0] fwd_route,
-    input  wire [ 21:0] events
+    input  wire [hero_pkg::COUNTERS-1:0] events
 );
     wire [5:0] clear_n;
     wire ready, reset;

@@ -10,8 +10,8 @@ use super::counters::MAX_ROUTES;
 use super::device::Device;
 use super::queue::Exchange;
 use super::registers::{
-    self as reg, CMD, COUNTERS, Counter, EVENT_BUS, EVENT_COUNTED, EVENT_RXHI, EVENT_RXLO,
-    EVENT_TX, PEERS, STATUS_BROKEN,
+    self as reg, CMD, COUNTERS, Counter, IRQ_BUS, IRQ_COUNTED, IRQ_RXHI, IRQ_RXLO, IRQ_TX, PEERS,
+    STATUS_BROKEN,
 };
 use super::ring::{self, BUFFER, OutOfStep, Ring, VECTOR, Which};
 use super::rules::{self, Route};
@@ -189,7 +189,7 @@ impl Driver {
         }
         self.supply(device);
         rules::commit(device, ENABLED);
-        self.events = EVENT_RXLO | EVENT_RXHI | EVENT_COUNTED;
+        self.events = IRQ_RXLO | IRQ_RXHI | IRQ_COUNTED;
         device.write(reg::IRQ_MASK, self.events);
         self.exchange.up.store(true, Relaxed);
         Ok(())
@@ -209,8 +209,8 @@ impl Driver {
     pub(super) fn set_mac(&mut self, device: &mut impl Device, mac: [u8; 6]) {
         self.mac = mac;
         let [low, high] = reg::mac_words(mac);
-        device.write(reg::MAC, low);
-        device.write(reg::MAC + 1, high | (self.card as u32) << 16);
+        device.write(reg::MAC_LOW, low);
+        device.write(reg::MAC_HIGH, high | (self.card as u32) << 16);
     }
 
     /// Puts other routes in force, slot by slot; slots beyond those given have none.
@@ -244,11 +244,11 @@ impl Driver {
             counters.interrupts.fetch_add(1, Relaxed);
             let events = device.read(reg::IRQ_MASKED);
             device.write(reg::IRQ_MASK, 0);
-            if events & EVENT_COUNTED != 0 {
-                self.events &= !EVENT_COUNTED; // until they are read
+            if events & IRQ_COUNTED != 0 {
+                self.events &= !IRQ_COUNTED; // until they are read
             }
             self.polling = true;
-            if events & EVENT_BUS != 0 {
+            if events & IRQ_BUS != 0 {
                 whole_rings(device)?;
             }
         }
@@ -308,9 +308,9 @@ impl Driver {
             count += self.send_vector(device);
         }
         // with frames left over, the next completion matters; otherwise there is no hurry
-        let waits = u32::from(!self.exchange.to_send.is_empty()) * EVENT_TX;
-        if self.events & EVENT_TX != waits {
-            self.events ^= EVENT_TX;
+        let waits = u32::from(!self.exchange.to_send.is_empty()) * IRQ_TX;
+        if self.events & IRQ_TX != waits {
+            self.events ^= IRQ_TX;
             if !self.polling {
                 device.write(reg::IRQ_MASK, self.events);
             }
@@ -369,13 +369,13 @@ impl Driver {
             counters.fast.fetch_add(more.into(), Relaxed);
             self.last.routes[slot] = new;
         }
-        let new = device.read(reg::FWD_CNT_HOST);
+        let new = device.read(reg::FWD_HOST);
         let more = new.wrapping_sub(self.last.to_host);
         counters.to_host.fetch_add(more.into(), Relaxed);
         self.last.host_frames += u64::from(more);
         self.last.to_host = new;
-        if self.events & EVENT_COUNTED == 0 {
-            self.events |= EVENT_COUNTED;
+        if self.events & IRQ_COUNTED == 0 {
+            self.events |= IRQ_COUNTED;
             if !self.polling {
                 device.write(reg::IRQ_MASK, self.events);
             }

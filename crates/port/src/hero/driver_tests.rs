@@ -38,8 +38,8 @@ fn bring_up_tells_the_card_all_it_needs() {
         1,
         "off until all is written"
     );
-    assert_eq!(device.written(reg::MAC), [0x0302_0102]);
-    assert_eq!(device.written(reg::MAC + 1), [0x0002_0504]);
+    assert_eq!(device.written(reg::MAC_LOW), [0x0302_0102]);
+    assert_eq!(device.written(reg::MAC_HIGH), [0x0002_0504]);
     let bases: Vec<_> = (0..PEERS)
         .flat_map(|peer| device.written(reg::peer_base(peer)))
         .collect();
@@ -109,7 +109,7 @@ fn interrupts_are_off_while_it_polls() {
     let lengths = std::iter::from_fn(|| driver.exchange.received.pop());
     let lengths: Vec<usize> = lengths.map(|packet| packet.length()).collect();
     assert_eq!((lengths.len(), lengths[QUOTA]), (count as usize + 1, 99));
-    let on = EVENT_RXLO | EVENT_RXHI | EVENT_COUNTED;
+    let on = IRQ_RXLO | IRQ_RXHI | IRQ_COUNTED;
     assert_eq!(
         (device.written(reg::IRQ_MASK), driver.is_polling()),
         (vec![on], false)
@@ -164,7 +164,7 @@ fn a_lost_completion_is_named_and_needs_a_reset() {
     let mut device = Plain::new();
     let (mut driver, _) = start(&mut device);
     // a bus error of another kind is only counted
-    device.registers[usize::from(reg::IRQ_MASKED)] = EVENT_BUS;
+    device.registers[usize::from(reg::IRQ_MASKED)] = IRQ_BUS;
     assert_eq!(driver.turn(&mut device, true), Ok(false));
     device.registers[usize::from(reg::STATUS)] |= 0b101 << 4;
     let error = driver.turn(&mut device, true).unwrap_err();

@@ -7,6 +7,7 @@
 mod counters;
 mod device;
 mod driver;
+mod map;
 mod model;
 #[cfg(test)]
 mod plain;
