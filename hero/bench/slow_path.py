@@ -152,7 +152,7 @@ def transmit_only(vector, size, duration):
 
 
 def vectors(report, quick):
-    """Fig. 6: vectors of 32 descriptors beside single ones, which stand for scatter-gather; PCI-X at 133 MHz."""
+    """Fig. 6: vectors of 32 descriptors beside single ones, which stand for scatter-gather; over the shared bus."""
     rows, panels = [], []
     duration = 500_000 if quick else 1_000_000
     for name, measure in (("writing to the host", receive_only), ("reading from the host", transmit_only)):
@@ -168,6 +168,6 @@ def vectors(report, quick):
         limit = [(size, 4 * size / (size + OVERHEAD)) for size in SIZES]
         panels.append(Panel(f"{name[0].upper()}{name[1:]} (as Fig. 6)", "frame size, B", "Gbit/s of frames, four cards",
                             [*curves.items(), ("wire speed", limit, "dashed")], x_ticks=[64, *SIZES[2:]]))
-    report.table("Descriptors: Mpps of four cards over PCI-X at 133 MHz", ("direction", "size, B", "vectors of 32",
+    report.table("Descriptors: Mpps of four cards over the shared bus", ("direction", "size, B", "vectors of 32",
           "vectors of 8", "single", "wire", "single / 32"), rows)
     return panels

@@ -22,8 +22,7 @@
 using namespace hero_model;
 
 namespace {
-// PCI-X calls 133.33 MHz 133.
-constexpr uint64_t SYS_PS = HERO_SYS_MHZ == 133 ? 7500 : 1000000 / HERO_SYS_MHZ;
+constexpr uint64_t SYS_PS = 1000000 / HERO_SYS_MHZ;
 constexpr unsigned ACCESS_CYCLES = 4096;  // then a register access has failed
 constexpr size_t MAX_FRAME = 9216;
 constexpr uint64_t MAX_RUN_NS = uint64_t{1} << 52;  // in ps it still fits 64 bits

@@ -21,7 +21,7 @@ uint32_t hero_abi(void);
 /* After hardware reset; NULL without memory. */
 hero *hero_new(void);
 void hero_free(hero *h);
-/* Facts of the build: "bus" (0 pcix, 1 xbar), "setup", "routes", "sys_mhz" (133: 133.33); -1: unknown name. */
+/* Facts of the build: "bus" (0 pcix, 1 xbar), "setup", "routes", "sys_mhz"; -1: unknown name. */
 int64_t hero_parameter(const hero *h, const char *name);
 
 /* Host memory, 64 MiB: bus address 0 is its first octet. Valid until hero_free. A read takes 8 cycles to its

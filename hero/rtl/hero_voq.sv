@@ -64,10 +64,14 @@ module hero_voq #(
 `ifdef FORMAL
     wire [7:0] seen;  // the word that a queue gives is the one that its reader sees
 `endif
+    // The queue is known a cycle before the frame.
+    reg [7:0] chosen;
+    always @(posedge clk) chosen <= 8'd1 << enq_queue;
+
     genvar q;
     generate
         for (q = 0; q < 8; q = q + 1) begin : queue
-            wire enq = enq_valid && enq_queue == q;
+            wire enq = enq_valid && chosen[q];
             wire [AW:0] fifo_level, fifo_words;
             wire [PW:0] fifo_packets;
             wire read = q < 6 ? f_active && f_selected == q && f_ready : h_active && h_queue == q && h_ready;
