@@ -239,7 +239,7 @@ impl Worker {
     /// had of each port is returned, by port number; see [`crate::reunite`].
     pub fn run(mut self) -> Vec<WorkerPort> {
         self.pin();
-        let (mut idle, mut last_rounds) = (0, 0);
+        let (mut idle, mut last_rounds) = (0u32, 0);
         loop {
             // before the turn: after a sleep the first packet must meet the latest settings
             self.take_commands();
@@ -269,7 +269,7 @@ impl Worker {
                 self.busy = now;
                 continue;
             }
-            idle += 1;
+            idle = idle.saturating_add(1);
             self.config.counters.idle_loops.add(1);
             if self.stopping && idle >= IDLE_ROUNDS && self.is_over(now) {
                 (0..self.exits.len()).for_each(|port| self.drop_held(port));
@@ -280,24 +280,23 @@ impl Worker {
             if self.exodus.is_some() {
                 // others may need this CPU to leave too
                 std::thread::yield_now();
-            } else if !self.stopping && self.rest(idle) {
-                idle = 0;
+            } else if !self.stopping {
+                self.rest(idle);
             }
         }
     }
 
-    /// What the mode does after so many empty rounds; whether it slept.
-    fn rest(&mut self, idle: u32) -> bool {
+    /// What the mode does after so many empty rounds: a sleep that nothing ended is one.
+    fn rest(&mut self, idle: u32) {
         match self.config.mode {
-            Mode::Poll => return false,
-            Mode::Adaptive if idle < IDLE_ROUNDS => return false,
+            Mode::Poll => {}
+            Mode::Adaptive if idle < IDLE_ROUNDS => {}
             Mode::Adaptive | Mode::Interrupt => self.sleep(),
             Mode::Moderated { packets, time } => {
                 self.sleep();
                 self.gather(packets as usize, time);
             }
         }
-        true
     }
 
     fn pin(&self) {
