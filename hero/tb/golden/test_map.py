@@ -1,12 +1,6 @@
 """What is written from hero/registers.toml is as that says."""
 
-import sys
-from pathlib import Path
-
-HERO = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(HERO))
-
-import registers  # noqa: E402
+from hero import registers
 
 
 def test_files_are_those_of_the_map():
