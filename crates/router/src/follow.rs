@@ -76,6 +76,9 @@ impl Router {
     }
 
     fn change_of(&self, port: &Port) -> Option<Change> {
+        if !port.is_gone && port.has_program() && !self.is_there(port) {
+            return Some(Change::Gone); // whatever else is wrong with it
+        }
         let lately = |trouble: &(String, Instant)| trouble.1.elapsed() < RETRY;
         if port.trouble.as_ref().is_some_and(lately) {
             return None;
@@ -88,9 +91,6 @@ impl Router {
         }
         if !port.has_program() {
             return None;
-        }
-        if !self.is_there(port) {
-            return Some(Change::Gone);
         }
         let zero_copy = matches!(port.af_xdp, Mode::ZeroCopy | Mode::Mixed);
         let driver = zero_copy.then_some(port.driver.as_str());
@@ -125,14 +125,14 @@ impl Router {
         port.forget_sockets();
         (port.is_gone, port.is_output, port.opened_for) = (true, false, 0);
         let (ifindex, id) = (port.ifindex, port.id);
-        self.publish_ports()?;
+        let published = self.publish_ports();
         self.discard(ifindex, id);
         drop(self.place.take_offloads(ifindex)); // the number may be another's
         let way = mem::replace(&mut self.ports[index].way, Way::Linux);
         if let Way::Xdp(attachment) = way {
             attachment.detach().context("cannot detach")?;
         }
-        Ok(())
+        published
     }
 
     /// Closes the sockets of a port, which would lose what is longer than their frames.
@@ -162,13 +162,15 @@ impl Router {
         port.settings.path = Path::Kernel;
         port.forget_sockets();
         (port.is_output, port.opened_for) = (false, 0);
-        self.program.set_port(port.ifindex, &port.settings)?;
-        self.publish_ports()?;
+        let told = self.program.set_port(port.ifindex, &port.settings);
+        let published = self.publish_ports();
+        // also of an interface that is gone meanwhile: a second set of queues would replace these
         if let Some(engine) = &mut self.engine {
             engine.wait_for_workers();
             engine.remove_port(id);
         }
-        Ok(())
+        told?;
+        published
     }
 
     /// Opens the sockets of a port anew, on the queues that there are now.
