@@ -121,7 +121,7 @@ impl Subject {
             classifier: Arc::new(rules().compile().unwrap()),
             hash: (FlowHash::default(), FlowHash::default()),
             punts: Arc::default(),
-            budgets: Budgets::new(|_| 1000),
+            budgets: Budgets::new(|_| 20_000), // fills the ring within the warm-up
             bell: Arc::new(Bell::new().unwrap()),
             peers: vec![],
             commands: commands.clone(),
