@@ -23,6 +23,12 @@ use crate::socket::Netlink;
 /// Of the time, a check may take one part of this many.
 const SHARE: u32 = 200;
 
+/// Linux changes some tables before it tells of it: by a moment where an interface goes down, by a second
+/// for a carrier, by two for an IPv6 address that it checks. What differs for longer is wrong.
+const LATE: Duration = Duration::from_secs(3);
+/// Between two looks at what differs.
+const SOON: Duration = Duration::from_millis(500);
+
 /// Digests of the kernel's tables; `None` of what changes overtook or could not be read.
 struct Found {
     routes4: Option<Sums>,
@@ -49,6 +55,10 @@ pub(crate) struct Check {
     found: Option<Found>,
     interval: Duration,
     next: Instant,
+    /// Since when every check has found differences, and [`Model::rest_changes`] then.
+    doubt: Option<(Instant, u64)>,
+    /// How long that may go on.
+    pub(crate) late: Duration,
     /// Checks so far.
     pub(crate) count: u64,
     /// The last one found something: the next reconciliation says how much.
@@ -73,6 +83,8 @@ impl Check {
             found: None,
             interval,
             next: Instant::now() + interval,
+            doubt: None,
+            late: LATE,
             count: 0,
             suspects: false,
         })
@@ -104,7 +116,8 @@ impl Check {
         };
         self.next = Instant::now() + self.interval.max(found.took * SHARE);
         if !model.stale.is_empty() {
-            return; // will be compared anyway
+            self.doubt = None; // will be compared anyway
+            return;
         }
         self.count += 1;
         let differs = |of: &Option<Sums>, ours: &crate::digest::Digest, since| {
@@ -113,14 +126,24 @@ impl Check {
         };
         let unchanged = model.rest_changes == marks.rest;
         let rest = found.rest.filter(|_| unchanged);
-        if differs(&found.neighbours, &model.neighbours, marks.neighbours)
-            || rest.is_some_and(|rest| rest != rest_of_model(model))
-        {
-            model.stale.all = true;
-        }
-        model.stale.routes = differs(&found.routes4, &model.v4.digest, marks.routes4)
+        let all = differs(&found.neighbours, &model.neighbours, marks.neighbours)
+            || rest.is_some_and(|rest| rest != rest_of_model(model));
+        let routes = differs(&found.routes4, &model.v4.digest, marks.routes4)
             || differs(&found.routes6, &model.v6.digest, marks.routes6);
-        if !model.stale.is_empty() {
+        if !all && !routes {
+            self.doubt = None;
+            return;
+        }
+        let changes = model.rest_changes;
+        let known = self.doubt.filter(|&(_, then)| then == changes);
+        let (since, _) = *self
+            .doubt
+            .insert(known.unwrap_or((Instant::now(), changes)));
+        if since.elapsed() < self.late {
+            self.next = self.next.min(Instant::now() + SOON);
+        } else {
+            self.doubt = None;
+            (model.stale.all, model.stale.routes) = (all, routes);
             model.stale.reason = "the background check";
             self.suspects = true;
         }

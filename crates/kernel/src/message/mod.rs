@@ -298,7 +298,8 @@ fn address(payload: &[u8]) -> Result<Address, Malformed> {
     })
 }
 
-/// struct ndmsg. Proxy entries and those of other families (bridge FDB) are not neighbours.
+/// struct ndmsg. Proxy entries, multicast addresses (of which Linux tells nothing) and those of other
+/// families (bridge FDB) are not neighbours.
 fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
     let head = header(payload, 12, "neighbour message")?;
     let ip = [libc::AF_INET as u8, libc::AF_INET6 as u8].contains(&head[0]);
@@ -319,6 +320,9 @@ fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
         }
     }
     let address = address.ok_or(Malformed("neighbour message"))?;
+    if address.is_multicast() {
+        return Ok(None);
+    }
     let state = u16::from_ne_bytes([head[8], head[9]]);
     Ok(Some(Neighbour {
         device: u32_at(head, 4),
