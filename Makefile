@@ -20,18 +20,21 @@ build: deps ## Build the release binary
 demo: build ## Forward real traffic between namespaces and show it
 	@scripts/as-root $(BORA) lab demo
 
-# Nothing may be skipped for want of a program or of rights: what the tests need is installed.
+# These targets install everything and run as root, so a test that would be skipped fails instead.
 unit conformance integration: export BORA_ALL := 1
-# Small modules of HERO only on the quicker simulator here, Verilator for the slow path; `make hero-test` runs them on both.
+# `make hero-test` runs every bench on two simulators, `make test` on the quicker one: Verilator for the slow path, Icarus for the rest.
 test: HERO_ARGS = -k "test_slow and verilator or not test_slow and not verilator"
-test: lint unit build hero-test conformance integration vm-short ## Everything that must pass
+test: lint unit build hero-test conformance integration vm-short ## All lints and tests
 
-lint: deps ## Formatting and lints
+lint: deps ## Formatting, lints, and whether the documents agree with the code
 	$(CARGO) fmt --all --check
+	$(PYTHON) crates/contract/generate.py --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(PYTHON) -m pytest tests/docs -q
 
 unit: deps hero-model ## Unit and property tests
 	$(CARGO) test --workspace --quiet --config 'target."cfg(unix)".runner = "$(CURDIR)/scripts/as-root"'
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p bora-fib --test loom --release --quiet --target-dir target/loom
 
 conformance: build ## RFC behaviour: the kernel, the engine and express
 	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
@@ -41,17 +44,17 @@ integration: build hero-model ## Whole-router tests in namespaces
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone and not long" -n 3 --dist loadscope
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "alone and not long"
 
-# Some of it: make test-vm ARGS="--kernel newest --card igb"; more of TCP: ARGS="--tcp-minutes 3"
+# A part: make test-vm ARGS="--kernel newest --card igb"; more of TCP: ARGS="--tcp-minutes 3"
 test-vm: build ## Debian's kernels and emulated cards in guests, written to docs/machines.md
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
 
-vm-short: build ## A part of test-vm: two kernels, three cards
+vm-short: build ## A short part of test-vm: two kernels, three cards
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
 
-# Longer, or again: make soak ARGS="--hours 2 --seed 7"; what it found is in target/soak/report.md
-soak: build ## Faults at random under load, for 30 minutes: docs/reliability.md
+# Longer, or with the same steps again: make soak ARGS="--hours 2 --seed 7"; the results are in target/soak/report.md
+soak: build ## Random faults under load, for 30 minutes: docs/reliability.md
 	@$(CARGO) +nightly fuzz build || echo "without fuzz targets: fuzz/README.md says what they need"
 	@scripts/as-root $(PYTHON) tests/soak/run.py $(ARGS)
 
@@ -61,7 +64,7 @@ bench-veth: build ## kernel, express and engine on veth, side by side
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root target/release/bench-veth $(ARGS)
 
-bench-bulk: build ## What Linux forwards: plain Linux, and Linux behind express and engine
+bench-bulk: build ## Traffic that Linux forwards: Linux alone, and behind express and engine
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root target/release/bench-veth --bulk $(ARGS)
 
@@ -94,19 +97,19 @@ hero-deps:
 hero-model: hero-deps ## HERO: the library with four simulated cards, for `bora run`
 	$(HERO) hero/model/build.py xbar
 
-hero-lint: hero-deps ## HERO: Verilator's lint of all modules; where clocks meet
+hero-lint: hero-deps ## HERO: Verilator's lint of all modules; a check of all clock crossings
 	$(HERO) hero/lint.py
 	$(HERO) hero/crossings.py
 
-hero-formal: hero-deps ## HERO: proofs of its properties, and planted faults they must find
+hero-formal: hero-deps ## HERO: proofs of its properties, and planted faults that they must find
 	$(HERO) hero/formal/run.py
 
 hero-tb: hero-deps ## HERO: benches of the modules and of the system, on simulators
 	$(HERO) -m pytest hero -q -n 2 --dist loadfile -m "not long" $(HERO_ARGS)
 
-hero-test: hero-lint hero-formal hero-tb ## HERO: what must pass
+hero-test: hero-lint hero-formal hero-tb ## HERO: lint, proofs and benches
 
-hero-regress: hero-test ## HERO: the long runs
+hero-regress: hero-test ## HERO: the same, and the long runs
 	$(HERO) -m pytest hero -q -n 2 --dist loadfile -m long
 
 hero-syn: hero-deps ## HERO: resources and Fmax (ECP5), written to hero/syn/REPORT.md
@@ -116,7 +119,7 @@ bench-hero: hero-deps ## HERO: throughput, latency and priorities of four cards
 	$(HERO) hero/bench/run.py $(ARGS)
 
 .PHONY: test-selftests
-# Some of it: make test-selftests ARGS="--mode engine router_multipath.sh"; it takes hours without KVM.
+# A part: make test-selftests ARGS="--mode engine router_multipath.sh"; it takes hours without KVM.
 test-selftests: build ## Linux's own forwarding tests in a guest, without Bora and with it
 	@scripts/deps-selftests
 	@scripts/as-root $(PYTHON) tests/vm/selftests/run.py $(ARGS)

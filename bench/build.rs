@@ -1,5 +1,4 @@
-//! Compiles the counting XDP program and, with the feature `dpdk`, finds DPDK and compiles the part
-//! in C.
+//! Compiles the counting XDP program. With the feature `dpdk`, also finds DPDK and compiles dpdk.c.
 
 use std::env;
 use std::path::PathBuf;
@@ -25,7 +24,7 @@ fn main() {
 fn dpdk() {
     println!("cargo:rerun-if-changed=src/dpdk.c");
     let mut build = cc::Build::new();
-    // for the machine it runs on, as DPDK's inline functions deserve
+    // for this machine's CPU, so that DPDK's inline functions use its vector instructions
     build
         .file("src/dpdk.c")
         .opt_level(3)
@@ -36,7 +35,7 @@ fn dpdk() {
         .filter(|flag| !flag.starts_with("-march"))
     {
         match flag.strip_prefix("-I") {
-            // headers of others: not for our warnings
+            // no warnings about headers of others
             Some(folder) => build.flag("-isystem").flag(folder),
             None => build.flag(flag),
         };

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Finds each place in hero_card where one clock meets another, and fails unless it is a way that crossings may go: a
-register named *_meta or release_sync, with keep and async_reg, of what another register holds, unchanged; or the
-output of a memory (hero_ram) that the other clock writes. And the constraints in hero/syn must name all of them."""
+"""Finds each clock-domain crossing in hero_card, and fails unless it has one of the allowed forms: a register named *_meta or
+release_sync, with keep and async_reg, that directly samples another register; or the output of a memory (hero_ram) that the
+other clock writes. The constraints in hero/syn must name all crossings."""
 
 import json
 import os
@@ -15,7 +15,7 @@ RTL = HERO / "rtl"
 TARGET = HERO.parent / "target" / "hero"
 VENV = Path(os.environ.get("HERO_VENV", TARGET / "venv"))
 SMALL = {"VOQ_WORDS": 64, "DST_WORDS": 64, "SLOW_TX_WORDS": 512}  # the crossings are the same
-FOREIGN = {"link": "link"}  # inputs that belong to no clock of the card, each a clock of its own
+FOREIGN = {"link": "link"}  # inputs that belong to none of the card's clocks; each counts as a clock of its own
 
 
 def netlist(top="hero_card", sources=None, parameters=SMALL):
@@ -33,11 +33,11 @@ def netlist(top="hero_card", sources=None, parameters=SMALL):
 
 
 class Design:
-    """Who drives each bit: a register or memory port with its clock, an input, or a cell of logic."""
+    """The driver of each bit: a register or memory port with its clock, an input, or a cell of logic."""
 
     def __init__(self, module):
         self.names, self.attributes = {}, {}
-        # The shortest name, but a synchroniser's own before any other
+        # the shortest name, but prefer that of a synchroniser
         for name, net in sorted(module["netnames"].items(), key=lambda pair: ("async_reg" not in pair[1]["attributes"], len(pair[0]))):
             for bit in net["bits"]:
                 self.names.setdefault(bit, name)
@@ -62,7 +62,7 @@ class Design:
                         self.logic.update(dict.fromkeys(bits, inputs))
 
     def memory(self, parameters, pins):
-        """What is read belongs to the reader's clock; what controls a port must belong to the port's."""
+        """Data that is read belongs to the reader's clock; the inputs that control a port must belong to the port's clock."""
         for side in ("RD", "WR"):
             enables = int(parameters.get(f"{side}_CLK_ENABLE", "0"), 2)
             count = int(parameters[f"{side}_PORTS"], 2)
@@ -81,7 +81,7 @@ class Design:
                     self.registers.append((None, clock, None, controls + data))
 
     def sources(self, bits):
-        """Clocks, and whether logic is between: {clock: direct}."""
+        """The clocks that drive these bits: {clock: whether directly, without logic between}."""
         found, seen, queue = {}, set(), [(bit, True) for bit in bits if isinstance(bit, int)]
         while queue:
             bit, direct = queue.pop()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the register map (registers.toml) for all who need it: SystemVerilog, C, Rust, Python, and the tables of README.md.
-tb/golden/test_map.py fails when one of them is not as it would be written."""
+"""Generates the register map from registers.toml: for SystemVerilog, C, Rust, Python, and the tables of README.md.
+tb/golden/test_map.py fails if one of them is out of date."""
 
 import tomllib
 from pathlib import Path
@@ -97,7 +97,7 @@ def camel(name):
 def rust():
     def constant(name, value, kind):
         number = f"0x{value >> 16:04X}_{value & 0xFFFF:04X}" if value > 255 else str(value)
-        return f"pub(super) const {name}: {'u8' if kind == 'register' else 'u32'} = {number};"
+        return f"pub(crate) const {name}: {'u8' if kind == 'register' else 'u32'} = {number};"
 
     drops = [counter for counter in COUNTERS if counter["kind"] == "verdict"]
     return lines(
@@ -205,7 +205,7 @@ def files():
     return {
         package: between(package, package.read_text(), "registers", systemverilog()),
         HERO / "model" / "map.h": c(),
-        HERO.parent / "crates" / "port" / "src" / "hero" / "map.rs": rust(),
+        HERO.parent / "crates" / "hero" / "src" / "map.rs": rust(),
         HERO / "tb" / "golden" / "map.py": python(),
         readme: between(readme, text, "events", lists()),
     }

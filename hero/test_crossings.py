@@ -1,4 +1,4 @@
-"""crossings.py finds what it must: a module for each way in which a crossing can be wrong, and one that is right."""
+"""Tests crossings.py with a module for each way in which a crossing can be wrong, and one that is right."""
 
 import pytest
 

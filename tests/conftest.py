@@ -36,7 +36,7 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    """With --backend kernel alone, what needs Bora is not part of the run."""
+    """With --backend kernel alone, tests that need Bora are deselected."""
     if chosen(config) != ["kernel"]:
         return
     needs_bora = [item for item in items if "bora_path" in item.fixturenames or item.get_closest_marker("bora")]

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * Bora's XDP program: the gate in front of Linux. Plain transit traffic goes
- * to the engine's AF_XDP sockets or is forwarded right here (the express
- * tier); everything else goes up to Linux unchanged. Without a fresh lease it
- * does nothing at all, so a dead or stuck Bora is no obstacle.
+ * Bora's XDP program: the gate in front of Linux. Plain transit traffic goes to the engine's AF_XDP
+ * sockets or is forwarded here (the express tier). All other packets go up to Linux unchanged.
+ * Without a valid lease all packets do, so that Linux forwards when Bora is dead or stuck.
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -23,7 +22,7 @@
 #include "express.h"
 #include "survey.h"
 
-/* Anything above REASON_NONE is a reason to pass. */
+/* The functions below return this or a reason to pass the packet. */
 #define REASON_NONE BORA_REASONS
 
 static __always_inline bool is_own4(__be32 address)
@@ -62,7 +61,7 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 	if (!header_checksum_good(ip))
 		return BORA_MALFORMED;
 	if (ip->ttl <= 1)
-		return BORA_TTL;
+		return BORA_TTL_EXCEEDED;
 	p->ip4 = ip;
 	return REASON_NONE;
 }
@@ -85,7 +84,7 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 		return BORA_MALFORMED;
 	p->l3_length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
 	if (ip->hop_limit <= 1)
-		return BORA_TTL;
+		return BORA_TTL_EXCEEDED;
 	p->ip6 = ip;
 	return REASON_NONE;
 }
@@ -108,7 +107,7 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 	return v6 ? check_ipv6(p, in) : check_ipv4(p, in);
 }
 
-/* Whether the engine would only hand it to Linux. */
+/* Whether the engine would only hand the packet to Linux. */
 static __always_inline bool linux_forwards(struct xdp_md *ctx, const struct packet *p, bool v6)
 {
 	struct bora_destination key = { .ifindex = ctx->ingress_ifindex };
@@ -145,7 +144,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	if (in->path == BORA_PATH_ENGINE) {
 		__u32 slot = in->index * BORA_MAX_QUEUES + ctx->rx_queue_index;
 
-		/* beyond them are the next port's sockets */
+		/* further slots belong to the next port */
 		if (ctx->rx_queue_index >= BORA_MAX_QUEUES)
 			return pass(count, BORA_NO_SOCKET);
 		if (egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
@@ -193,38 +192,49 @@ int bora(struct xdp_md *ctx)
 	return pass(count, BORA_NOT_IP);
 }
 
-/* Takes bora()'s place for a moment, so that a driver is told of the program anew. */
+/* Attached for a moment in place of bora(), so that the driver sees bora() attached anew. */
 SEC("xdp")
 int idle(struct xdp_md *ctx)
 {
 	return XDP_PASS;
 }
 
+/* The port of a device; NULL for devices of other network namespaces. */
+static __always_inline struct bora_port *port_of(const struct net_device *dev)
+{
+	__u32 ifindex = dev->ifindex;
+
+	if (dev->nd_net.net->ns.inum != netns_inode)
+		return NULL;
+	return bpf_map_lookup_elem(&ports, &ifindex);
+}
+
 /*
- * A redirected frame may still be refused by the output's driver, after the
- * program has returned. The tracepoint says how many, so that none is lost
- * without a name.
+ * The output's driver may still refuse a redirected frame after the program has returned. The
+ * tracepoint, on the same CPU, gives their number. Frames that another program has redirected to a
+ * port are not counted.
  */
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(count_refused, const struct net_device *from, const struct net_device *to, int sent,
 	     int drops, int err)
 {
-	__u32 ifindex = to->ifindex;
 	struct bora_counters *count;
 	struct bora_port *out;
 
-	if (drops <= 0 || to->nd_net.net->ns.inum != netns_inode)
+	if (drops <= 0 || !port_of(from))
 		return 0;
-	out = bpf_map_lookup_elem(&ports, &ifindex);
+	out = port_of(to);
 	if (!out)
 		return 0;
 	count = counters_of(out->index);
-	if (count)
-		count->tx_ring_full += drops;
+	if (!count)
+		return 0;
+	count->tx_packets -= drops;
+	count->reasons[BORA_TX_RING_FULL] += drops;
 	return 0;
 }
 
-/* For buffer.h; attached while there are ports with generic XDP. */
+/* Fills the note of buffer.h. Attached while there are ports with generic XDP. */
 SEC("tp_btf/netif_receive_skb")
 int BPF_PROG(note_buffer, struct sk_buff *skb)
 {
@@ -233,7 +243,7 @@ int BPF_PROG(note_buffer, struct sk_buff *skb)
 	if (!note)
 		return 0;
 	note->ifindex = skb->dev->ifindex;
-	/* Linux takes a tag out of the frame before it hands the packet to a bond */
+	/* Linux takes the tag out of the frame before it gives the packet to a bond */
 	note->tagged = buffer_has_tag(skb) || skb->protocol == bpf_htons(ETH_P_8021Q) ||
 		       skb->protocol == bpf_htons(ETH_P_8021AD);
 	note->hashed = buffer_has_hash(skb);
@@ -250,8 +260,9 @@ int sees_veth_buffers(void *ctx)
 }
 
 /*
- * The kernel takes a killed process's memory back before it closes its sockets,
- * which takes some 100 ms here; what were redirected meanwhile would be lost.
+ * When a process is killed the kernel first frees its memory, which takes about 100 ms, and then
+ * closes its sockets. Packets that are redirected meanwhile would be lost, so the lease ends here
+ * at once.
  */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(end_lease, struct task_struct *task)

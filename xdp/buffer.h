@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * What Linux knows of a packet from its socket buffer, which an XDP program does not see:
+ * Facts about a packet that are in its socket buffer only, where an XDP program does not see them:
  *
- * - A VLAN tag that a card has taken out of the frame, or a virtual link never put in: the packet
- *   looks like one without.
- * - A hash of the flow that the sender's socket or a card made: Linux chooses among several paths by
- *   it where fib_multipath_hash_policy is 1.
+ * - A VLAN tag that a card has taken out of the frame, or that a virtual link never put in: the
+ *   packet looks like one without a tag.
+ * - A hash of the flow, made by the sender's socket or a card: with fib_multipath_hash_policy 1 Linux
+ *   uses it to choose among several paths.
  * - A checksum that the sender left to others (CHECKSUM_PARTIAL).
  * - That the packet is several segments (GSO).
  *
  * Where they are read:
  *
- * - veth in driver mode: the socket buffer stands behind the xdp_buff (Linux 6.3 and later). Its packets
- *   are single segments.
+ * - veth in driver mode: the xdp_buff is followed by a pointer to the socket buffer (Linux 6.3 and
+ *   later). These packets are single segments.
  * - Generic XDP: the tracepoint netif_receive_skb, which comes right before XDP on the same CPU,
- *   takes note of them (note_buffer in bora.bpf.c).
- * - Cards in driver mode: the control side makes them leave tags where they are, and make no hash.
+ *   records them (note_buffer in bora.bpf.c).
+ * - Cards in driver mode: the control side makes them leave tags in frames, and make no hash.
  */
 #ifndef BORA_BUFFER_H
 #define BORA_BUFFER_H
@@ -24,14 +24,14 @@
 
 #define CHECKSUM_PARTIAL 3
 
-/* What netif_receive_skb said of the packet this CPU is at. */
+/* What netif_receive_skb recorded about the packet that this CPU works on. */
 struct buffer_note {
 	__u32 ifindex;
 	__u16 checksum_start; /* see buffer_checksum_start() */
 	bool tagged;
 	bool hashed;
 	bool segments; /* several */
-	bool injected; /* by inject.bpf.c: it was here before */
+	bool injected; /* by inject.bpf.c: the program has seen it before */
 };
 
 struct {
@@ -48,7 +48,7 @@ static __always_inline struct buffer_note *buffer_note(void)
 	return bpf_map_lookup_elem(&buffer_notes, &key);
 }
 
-/* skb_vlan_tag_present(); the bit was given up in Linux 6.2. */
+/* skb_vlan_tag_present(); Linux 6.2 removed the bit. */
 static __always_inline bool buffer_has_tag(struct sk_buff *skb)
 {
 	if (bpf_core_field_exists(struct sk_buff___bit, vlan_present))
@@ -61,7 +61,7 @@ static __always_inline bool buffer_has_hash(struct sk_buff *skb)
 	return BPF_CORE_READ_BITFIELD_PROBED(skb, l4_hash);
 }
 
-/* Octets from the Ethernet header to the L4 header whose checksum was left to others; 0: none was. */
+/* Offset in the frame of the L4 header whose checksum is incomplete; 0 if none is. */
 static __always_inline __u16 buffer_checksum_start(struct sk_buff *skb)
 {
 	if (BPF_CORE_READ_BITFIELD_PROBED(skb, ip_summed) != CHECKSUM_PARTIAL)
@@ -90,7 +90,7 @@ static __always_inline bool noted_tag(struct xdp_md *ctx, const struct bora_port
 
 	if (!note)
 		return true;
-	/* A VLAN device gets what came to the device below without the tag that led to it. */
+	/* A VLAN device gets the packets of the device below it, without the tag. */
 	if ((in->flags & BORA_PORT_VLAN) && note->ifindex != ctx->ingress_ifindex)
 		return false;
 	return note->tagged;
@@ -126,7 +126,7 @@ static __always_inline bool has_hidden_tag(struct xdp_md *ctx, const struct bora
 	return skb && buffer_has_tag(skb);
 }
 
-/* Whether Linux was given a hash of this packet's flow. */
+/* Whether the socket buffer has a hash of this packet's flow. */
 static __always_inline bool has_hash(struct xdp_md *ctx, const struct bora_port *in)
 {
 	struct buffer_note *note;
@@ -150,7 +150,7 @@ static __always_inline bool is_super_packet(const struct bora_port *in)
 	return note && note->segments;
 }
 
-/* Whether it was here before, and Bora has handed it to Linux. */
+/* Whether Bora has injected this packet into Linux, so that generic XDP sees it again. */
 static __always_inline bool was_injected(const struct bora_port *in)
 {
 	struct buffer_note *note = in->flags & BORA_PORT_GENERIC ? buffer_note() : NULL;
@@ -159,8 +159,9 @@ static __always_inline bool was_injected(const struct bora_port *in)
 }
 
 /*
- * Whether the sender left a checksum to others that only Linux can compute: the engine does so for TCP
- * and UDP right behind the IP header, express not at all; neither does so inside a tunnel, or for SCTP.
+ * Whether the sender left a checksum to others that only Linux can complete. The engine completes
+ * those of TCP and UDP right behind the IP header, but none in a tunnel and none of SCTP; express
+ * completes none.
  */
 static __always_inline bool lacks_checksum(struct xdp_md *ctx, const struct packet *p, bool v6,
 					   const struct bora_port *in)

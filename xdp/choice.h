@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Whose choice it is which of several paths a flow takes. Linux and Bora choose alike, unless Linux goes
- * by something that Bora does not see, or does not know yet: then it is Linux's.
+ * Whether Linux must choose among several paths. Bora chooses the same path for a flow as Linux,
+ * unless Linux uses something that Bora does not see or does not know yet.
  */
 #ifndef BORA_CHOICE_H
 #define BORA_CHOICE_H
@@ -11,7 +11,7 @@
 /* fib_multipath_hash_policy, and one more: see multipath_policy */
 enum { POLICY_L3 = 1, POLICY_L4, POLICY_INNER, POLICY_FIELDS };
 
-/* Whether the sysctls were changed, and Bora has not looked since: it does so once a second. */
+/* Whether the sysctls have changed since Bora last read them, which it does once a second. */
 static __always_inline bool hash_has_changed(struct net *net, bool v6)
 {
 	__u32 policy, fields;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * For benchmarks: the end of the line, which counts packets and drops them, and the least that a
- * sender by BPF_PROG_RUN has to do.
+ * For benchmarks: a receiver that counts packets and drops them, and a sender by BPF_PROG_RUN that
+ * does nothing else.
  */
 #include <linux/types.h>
 #include <linux/bpf.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The express tier: forward against the kernel's own FIB and neighbours
- * (bpf_fib_lookup), so that it can never disagree with `ip route get`.
+ * The express tier: it forwards with the kernel's own FIB and neighbours (bpf_fib_lookup), so that
+ * it cannot disagree with `ip route get`.
  */
 #ifndef BORA_EXPRESS_H
 #define BORA_EXPRESS_H
@@ -41,8 +41,8 @@ static __always_inline __u32 reason_of_lookup(const struct packet *p, bool v6, l
 }
 
 /*
- * Reverse path (RFC 3704). bpf_fib_lookup picks one path of several, so a
- * failure here is not the last word: Linux gets the packet and decides.
+ * Reverse-path check (RFC 3704). bpf_fib_lookup picks one of several paths, so a valid source may
+ * fail here. Therefore Linux decides.
  */
 static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct packet *p,
 					       const struct bora_port *in)
@@ -57,12 +57,12 @@ static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct 
 	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (result != BPF_FIB_LKUP_RET_SUCCESS && result != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return false;
-	return in->rp_filter == 2 || fib.ifindex == ctx->ingress_ifindex;
+	return in->rp_filter == BORA_RP_FILTER_LOOSE || fib.ifindex == ctx->ingress_ifindex;
 }
 
 /*
- * The longest prefix with an MTU may not be the longest of all; then Linux gets
- * a packet it would not have needed, which is slow but right.
+ * The longest prefix that has an MTU may not be the longest prefix of all. Then Linux gets the
+ * packet unnecessarily, which is slow but correct.
  */
 static __always_inline bool exceeds_route_mtu(const struct packet *p, bool v6)
 {
@@ -96,11 +96,11 @@ static __always_inline bool is_icmp_error(const struct packet *p, bool v6)
 }
 
 /*
- * bpf_fib_lookup hashes what it is told (fib_multipath_hash() without a socket
- * buffer). Where that is not what Linux hashes of the packet, Linux chooses:
- * ICMP errors go with the packet they tell of, policies 2 and 3 look inside, IPv6
- * extension headers hide the protocol. Policy 3 differs for every packet, and so
- * does 2 with a flow label, which Linux swaps on one of the two ways.
+ * bpf_fib_lookup hashes the fields it is given (fib_multipath_hash() without a socket buffer). If
+ * Linux hashes other fields of the packet, Linux has to choose: ICMP errors take the path of the
+ * packet that they are about, policies 2 and 3 look inside tunnels, IPv6 extension headers hide the
+ * protocol. The hash of policy 3 always differs. That of policy 2 differs for packets with a flow
+ * label, because one of the kernel's two code paths swaps its octets.
  */
 static __always_inline bool only_linux_can_choose(const struct packet *p, bool v6)
 {
@@ -179,15 +179,17 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		__u32 reason = reason_of_lookup(p, v6, result);
 
 		if (reason == BORA_BLACKHOLE) {
-			count->dropped[BORA_BLACKHOLE]++;
+			count->reasons[BORA_BLACKHOLE]++;
 			return XDP_DROP;
 		}
 		return pass(count, reason);
 	}
 	key = fib.ifindex;
 	out = bpf_map_lookup_elem(&ports, &key);
-	if (!out || !(out->flags & BORA_PORT_UP))
+	if (!out)
 		return pass(count, BORA_NOT_A_PORT);
+	if (!(out->flags & BORA_PORT_UP))
+		return pass(count, BORA_OUTPUT_DOWN);
 	if (!(out->flags & BORA_PORT_CAN_REDIRECT) && !(in->flags & BORA_PORT_GENERIC))
 		return pass(count, BORA_NOT_A_PORT);
 	if (key == ctx->ingress_ifindex && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
@@ -206,14 +208,13 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		p->ip6->hop_limit--;
 	__builtin_memcpy(p->eth->h_dest, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(p->eth->h_source, fib.smac, ETH_ALEN);
-	/* after this the packet pointers are void */
+	/* this invalidates the packet pointers */
 	trim(ctx, p, out->min_frame);
 
 	if (bpf_redirect_map(&tx_ports, key, XDP_ABORTED) != XDP_REDIRECT) {
-		count->dropped[BORA_NOT_A_PORT]++; /* the port went this very moment */
+		count->reasons[BORA_NO_OUTPUT]++; /* the port went this very moment */
 		return XDP_DROP;
 	}
-	count->redirected++;
 	out_count->tx_packets++;
 	out_count->tx_bytes += ctx->data_end - ctx->data;
 	return XDP_REDIRECT;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Never weaker than the kernel: XDP runs before netfilter, xfrm and tc, so the
- * program looks at Linux's own hook lists for every packet. A rule is obeyed
- * from the moment Linux itself would obey it, without a window in which the
- * control side has yet to hear of it.
+ * The guard: XDP runs before netfilter, xfrm and tc, so the program looks at Linux's own hook lists
+ * for every packet. So a rule takes effect when it does in Linux, not when the control side hears
+ * of it.
  */
 #ifndef BORA_GUARD_H
 #define BORA_GUARD_H
@@ -13,17 +12,16 @@ enum { XFRM_OUT = 1, XFRM_FORWARD = 2 };
 enum { XFRM_BLOCK = 1 };
 enum { SELINUX_ALWAYS_NETWORK = 3 }; /* POLICYDB_CAP_ALWAYSNETWORK */
 
-/* More functions than this at one hook are not looked through. */
+/* If a hook has more functions than this, the guard does not check them and leaves the packet to Linux. */
 #define MAX_HARMLESS 3
 
 /*
- * Addresses in the kernel's image, from /proc/kallsyms; 0 where it does not say.
- * Set before loading. Functions of modules are not among them: their addresses can come to
- * mean something else.
+ * Addresses in the kernel's image, from /proc/kallsyms; 0 if not listed there. Set before loading.
+ * Functions of modules are left out, because a module can be unloaded and its address reused.
  */
 const volatile struct bora_symbols symbols;
 
-/* The devices of the ports, by index: see find_device(). */
+/* The devices of the ports, by port index; find_device() fills it. */
 struct bora_device {
 	__u64 address; /* struct net_device; 0 no such port, BORA_DEVICE_UNKNOWN */
 	__u64 ifindex;
@@ -36,7 +34,7 @@ static __always_inline bool is_off(__u64 counter)
 	return counter && KERNEL_READ((struct static_key *)counter, enabled.counter) == 0;
 }
 
-/* What selinux_secmark_enabled() and selinux_peerlbl_enabled() ask. */
+/* The conditions of selinux_secmark_enabled() and selinux_peerlbl_enabled(). */
 static __always_inline bool selinux_labels_nothing(void)
 {
 	struct selinux_state *state = (void *)symbols.selinux_state;
@@ -48,8 +46,8 @@ static __always_inline bool selinux_labels_nothing(void)
 }
 
 /*
- * Functions that let forwarded packets be. AppArmor's acts on packets of local sockets only, and
- * only with a secmark; SELinux's act only where packets are labelled or always checked.
+ * Hook functions that do nothing to forwarded packets. AppArmor's acts only on packets of local
+ * sockets with a secmark; SELinux's act only if packets are labelled or always checked.
  */
 static __always_inline bool is_harmless(__u64 function)
 {
@@ -100,7 +98,7 @@ static __always_inline bool has_xfrm_policies(struct net *net)
 	       KERNEL_READ(net, xfrm.policy_count[XFRM_FORWARD]);
 }
 
-/* `ip xfrm policy setdefault`: packets that no policy is for are blocked too. */
+/* `ip xfrm policy setdefault`: packets without a policy are blocked too. */
 static __always_inline bool xfrm_blocks(struct net *net, int direction)
 {
 	return bpf_core_field_exists(net->xfrm.policy_default) &&
@@ -146,14 +144,14 @@ static __always_inline struct net_device *device_of(struct xdp_md *ctx)
 
 	if (bpf_cast_to_kern_ctx)
 		rxq = ((struct xdp_buff *)bpf_cast_to_kern_ctx(ctx))->rxq;
-	else /* it is that structure, whatever the verifier calls it */
+	else /* the context is that structure, whatever the verifier calls it */
 		rxq = KERNEL_READ((struct xdp_buff *)ctx, rxq);
 	return KERNEL_READ(rxq, dev);
 }
 
 /*
- * Whether it was moved to another network namespace, where it keeps the program; its number may be
- * another's here.
+ * Whether the device was moved to another network namespace. It keeps the program there, and its
+ * ifindex may belong to another device here.
  */
 static __always_inline bool is_elsewhere(struct net_device *dev)
 {
@@ -171,15 +169,15 @@ static __always_inline bool kernel_has_a_say(struct net_device *dev, bool v6)
 }
 
 /*
- * Whether any device of the machine may have hooks at its egress: the static key that Linux asks
- * before it looks there (sch_handle_egress() and nf_hook_egress() in net/core/dev.c).
+ * Whether any device of the machine may have hooks at its egress. This is the static key that Linux
+ * checks first (sch_handle_egress() and nf_hook_egress() in net/core/dev.c).
  */
 static __always_inline bool egress_in_use(void)
 {
 	return !is_off(symbols.egress_needed_key);
 }
 
-/* Whether something looks at what leaves by the port's device. */
+/* Whether there is a hook at the egress of the port's device. */
 static __always_inline bool egress_holds(const struct bora_device *device)
 {
 	struct net_device *dev = (void *)device->address;
@@ -190,10 +188,10 @@ static __always_inline bool egress_holds(const struct bora_device *device)
 		return true;
 	if (!nf_at_egress(dev) && !tc_at_egress(dev))
 		return false;
-	return KERNEL_READ(dev, ifindex) == device->ifindex; /* or it is gone: nothing leaves there */
+	return KERNEL_READ(dev, ifindex) == device->ifindex; /* else it is gone: nothing leaves there */
 }
 
-/* The same for any port: for what the engine sends, whose output is not known yet. */
+/* The same for any port, because it is not known yet by which port the engine will send. */
 __noinline int any_egress_holds(void)
 {
 	for (__u32 i = 0; i < BORA_MAX_PORTS; i++) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * Hands frames to Linux as if an interface had just received them: run by
- * BPF_PROG_RUN with live frames, once a frame, each run putting the next of
- * the prepared frames in place of the one it was called with.
+ * Hands frames to Linux as if an interface had just received them. BPF_PROG_RUN with live frames
+ * runs this program once for each frame, and each run replaces its frame by the next prepared one.
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -11,18 +10,15 @@
 
 #include "bora.h"
 
-#define INJECT_BATCH 512
-#define INJECT_FRAME 3456 /* a page less headroom, skb_shared_info and the run's own header */
-
 struct inject_frame {
-	__u32 length; /* octets, 14 to INJECT_FRAME */
-	__u8 octets[INJECT_FRAME];
+	__u32 length; /* octets, 14 to BORA_INJECT_FRAME */
+	__u8 octets[BORA_INJECT_FRAME];
 };
 
 /* Written by Bora before each run (mmap). */
-struct inject_frame frames[INJECT_BATCH];
+struct inject_frame frames[BORA_INJECT_BATCH];
 __u32 next_frame;
-/* The interface runs Bora's program as generic XDP, which will see the frames and must know them. */
+/* Whether Bora's program runs as generic XDP on the interface, and must recognise the frames. */
 volatile bool generic;
 /* The network namespace; set before loading. */
 const volatile __u32 netns_inode;
@@ -46,10 +42,10 @@ int inject(struct xdp_md *ctx)
 {
 	__u32 slot = next_frame++, length, have = ctx->data_end - ctx->data;
 
-	if (slot >= INJECT_BATCH)
+	if (slot >= BORA_INJECT_BATCH)
 		return XDP_DROP;
 	length = frames[slot].length;
-	if (length < 14 || length > INJECT_FRAME)
+	if (length < 14 || length > BORA_INJECT_FRAME)
 		return XDP_DROP;
 	if (bpf_xdp_adjust_tail(ctx, (int)(length - have)))
 		return XDP_DROP;

@@ -152,8 +152,8 @@ extern void *bpf_cast_to_kern_ctx(void *obj) __ksym __weak;
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
 /*
- * Reads p->field, with p any address of such a structure; a bad address reads as 0. A plain load where
- * the kernel has bpf_rdonly_cast (Linux 6.2), which costs nothing; otherwise a helper's call.
+ * Reads p->field, where p is any address of such a structure; a bad address reads as 0. It is a
+ * plain load if the kernel has bpf_rdonly_cast (Linux 6.2), else a helper call.
  */
 #define KERNEL_READ(p, field)                                                                      \
 	(bpf_rdonly_cast ?                                                                         \

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Maps and variables of the XDP program, and the counting of what it does. */
+/* Maps, variables and counters of the XDP program. */
 #ifndef BORA_MAPS_H
 #define BORA_MAPS_H
 
 /* Monotonic ns until which the program may act; written by Bora (mmap). */
 volatile __u64 lease_until;
-/* Packets a CPU may send up each window, by reason; written by Bora. */
+/* Packets that a CPU may pass to Linux in each window, by reason; written by Bora. */
 volatile __u64 budget[BORA_REASONS];
 /* The network namespace these ports live in; set before loading. */
 const volatile __u32 netns_inode;
@@ -40,18 +40,19 @@ struct {
 } sockets SEC(".maps");
 
 /*
- * Destinations whose packets Linux forwards, for ports of the engine; noted by the slow path where it
- * gets many. Linux is right for every packet, so an old entry costs no more than time.
+ * Destinations whose packets Linux forwards, for ports of the engine. The slow path adds those that
+ * it gets many packets for. Linux forwards every packet correctly, so an outdated entry costs only
+ * time.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
+	__uint(max_entries, BORA_MAX_LINUX_DESTINATIONS);
 	__type(key, struct bora_destination);
-	__type(value, __u32); /* counts if it is linux_generation */
+	__type(value, __u32); /* the entry is valid if this is linux_generation */
 } linux_destinations SEC(".maps");
 volatile __u32 linux_generation; /* 0: none is noted; written by Bora (mmap) */
 
-/* Addresses of the router itself, broadcast ones included. */
+/* Addresses of the router itself, including broadcast addresses. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -95,7 +96,7 @@ struct {
 /* How many there are, IPv4 and IPv6; written by Bora (mmap). */
 volatile __u32 local_prefix_count[2];
 
-/* Prefixes whose route has an MTU of its own, which bpf_fib_lookup heeds only if locked. */
+/* Prefixes whose route has an MTU of its own; bpf_fib_lookup uses it only if it is locked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -114,8 +115,9 @@ struct {
 volatile __u32 route_mtu_count[2];
 
 /*
- * By IP version, IPv4 and IPv6: 0 while no route has several paths, else 1 + fib_multipath_hash_policy
- * as Bora knows it; fib_multipath_hash_fields, and fib_multipath_hash_seed of both. Written by Bora (mmap).
+ * Multipath settings by IP version, IPv4 and IPv6, as Bora last read them (mmap). Policy: 0 while
+ * no route has several paths, else 1 + fib_multipath_hash_policy. The others are
+ * fib_multipath_hash_fields and, for both versions, fib_multipath_hash_seed.
  */
 volatile __u8 multipath_policy[2];
 volatile __u32 multipath_fields[2];
@@ -141,8 +143,8 @@ static __always_inline struct bora_counters *counters_of(__u32 port)
 }
 
 /*
- * Bounds an index at its use. The verifier of Linux 6.12 and earlier forgets what it knew of a 32-bit
- * value once that has been on the stack, and the compiler puts there what it likes.
+ * Bounds an index right before its use. The verifier of Linux 6.12 and earlier forgets the bounds
+ * of a 32-bit value that has been on the stack, and the compiler may put any value there.
  */
 static __always_inline __u32 bounded(__u32 reason)
 {
@@ -150,7 +152,7 @@ static __always_inline __u32 bounded(__u32 reason)
 	return reason < BORA_REASONS ? reason : BORA_NO_LEASE;
 }
 
-/* Transit traffic that needs Linux: up to the kernel, unless the budget of the reason is spent. */
+/* Passes an exception to Linux, or drops it if the budget of its reason is used up. */
 static __noinline int pass_within_budget(struct bora_counters *count, __u32 reason)
 {
 	__u32 key = bounded(reason);
@@ -165,20 +167,20 @@ static __noinline int pass_within_budget(struct bora_counters *count, __u32 reas
 		used->used = 0;
 	}
 	if (used->used >= budget[reason]) {
-		count->dropped[reason]++;
+		count->reasons[BORA_PUNT_BUDGET]++;
 		return XDP_DROP;
 	}
 	used->used++;
-	count->passed[reason]++;
+	count->reasons[reason]++;
 	return XDP_PASS;
 }
 
-/* Up to the kernel: freely, or within the budget of the reason. */
+/* Passes a packet to Linux, within the budget of the reason if it has one. */
 static __always_inline int pass(struct bora_counters *count, __u32 reason)
 {
 	if (reason >= BORA_FIRST_BUDGET)
 		return pass_within_budget(count, reason);
-	count->passed[bounded(reason)]++;
+	count->reasons[bounded(reason)]++;
 	return XDP_PASS;
 }
 

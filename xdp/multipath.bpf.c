@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * How the kernel chooses among several ways: reads the key of its hash, and
- * asks bpf_fib_lookup about flows. Run by BPF_PROG_RUN in the namespace of the
- * caller, whose loopback interface is then the ingress; never attached.
+ * Finds out how the kernel chooses among several paths: reads the key of its hash, and asks
+ * bpf_fib_lookup about flows. BPF_PROG_RUN runs these programs in the namespace of the caller, with
+ * its loopback interface as ingress. They are never attached.
  */
 #include <linux/types.h>
 #include <linux/bpf.h>
@@ -39,14 +39,14 @@ struct xdp_buff {
 
 extern void *bpf_cast_to_kern_ctx(void *obj) __ksym __weak;
 
-/* Written by Bora before `ask`, and the answers back. */
+/* Bora writes the flows; `ask` writes the answers. */
 struct multipath_flow {
 	__u8 lookup[sizeof(struct bpf_fib_lookup)];
 } flows[MULTIPATH_FLOWS];
 long results[MULTIPATH_FLOWS];
 __u32 next_flow;
 
-/* Where the kernel keeps a key that BTF does not know (before 6.11); written by Bora. */
+/* Address of the kernel's key, which BTF does not know before Linux 6.11; written by Bora. */
 __u64 key_address;
 /* The key, and whether it was found. */
 __u64 key[2];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Reading one packet: bounds, checksums, addresses that are never transit. */
+/* Reads one packet: bounds, checksums, addresses that are never transit. */
 #ifndef BORA_PACKET_H
 #define BORA_PACKET_H
 
@@ -15,8 +15,8 @@
 #define IP_DF 0x4000
 
 /*
- * The view of a packet that both tiers decide on. The functions below are
- * compiled once for each IP version: v6 is a constant in every call.
+ * A packet, as both tiers see it. v6 is a constant in every call of the functions below, so they
+ * are compiled once for each IP version.
  */
 struct packet {
 	struct ethhdr *eth;
@@ -53,7 +53,7 @@ static __always_inline void decrement_ttl(struct iphdr *ip)
 	ip->ttl--;
 }
 
-/* Addresses Linux treats in a way of its own; it gets them all. */
+/* Addresses that Linux treats specially; their packets all go to Linux. */
 static __always_inline bool special4(__be32 address)
 {
 	__u32 host = bpf_ntohl(address);
@@ -71,9 +71,9 @@ static __always_inline bool special6(const struct in6_addr *address)
 }
 
 /*
- * True where the L4 checksum field is no more than the pseudo-header's sum, as
- * a sender with checksum offload leaves it. One honest packet in 65536 looks
- * the same; it takes the kernel's way, which is right for both.
+ * True if the L4 checksum field holds only the sum of the pseudo-header, as a sender with checksum
+ * offload leaves it. One packet in 65536 with a complete checksum looks the same. Both go to the
+ * kernel, which handles both correctly.
  */
 static __always_inline bool checksum_is_partial(const struct packet *p, bool v6)
 {
@@ -119,8 +119,8 @@ static __always_inline bool checksum_is_partial(const struct packet *p, bool v6)
 }
 
 /*
- * Ports for the flow hash, as Linux's skb_flow_get_ports(): the SPI of ESP and
- * AH counts as well. None for fragments.
+ * Reads the ports for the flow hash as Linux's skb_flow_get_ports() does: the SPI of ESP and AH
+ * counts too. Fragments have no ports.
  */
 static __always_inline void flow_ports(const struct packet *p, bool v6, __u8 protocol,
 				       __be16 *source, __be16 *destination)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * What the control side runs with BPF_PROG_RUN: where the ports' devices are, and what the guard
- * sees, to be told to people.
+ * Programs that the control side runs with BPF_PROG_RUN: they find the ports' devices, and report what
+ * the guard sees, for `bora show sync`.
  */
 #ifndef BORA_SURVEY_H
 #define BORA_SURVEY_H
@@ -22,8 +22,8 @@ static __always_inline struct net *own_net(void)
 }
 
 /*
- * Notes where the device of a port is: dev_get_by_index() of this process's namespace. Interface 0
- * means that there is no such port any more.
+ * Stores the address of a port's device, found as dev_get_by_index() does in this process's
+ * namespace. Interface 0 means that the port has been removed.
  */
 SEC("syscall")
 int find_device(struct bora_find *find)
@@ -65,7 +65,7 @@ static __always_inline void survey_hook(struct bora_hook *hook, struct nf_hook_e
 		hook->functions[i] = i < hook->count ? (__u64)KERNEL_READ(entries, hooks[i].hook) : 0;
 }
 
-/* ndo_xdp_xmit(): what netdev features tell since Linux 6.3. */
+/* Whether the driver has ndo_xdp_xmit(); from Linux 6.3 on netdev features would tell it too. */
 static __always_inline bool takes_frames(struct net_device *dev)
 {
 	struct net_device_ops *operations = KERNEL_READ(dev, netdev_ops);
@@ -83,19 +83,19 @@ __noinline int survey_port(__u32 index)
 	dev = (void *)devices[index].address;
 	if (devices[index].address > BORA_DEVICE_UNKNOWN &&
 	    KERNEL_READ(dev, ifindex) == devices[index].ifindex) {
-		seen |= nf_at_ingress(dev) ? BORA_NF_INGRESS : 0;
-		seen |= tc_at_ingress(dev) ? BORA_TC_INGRESS : 0;
-		seen |= nf_at_egress(dev) ? BORA_NF_EGRESS : 0;
-		seen |= tc_at_egress(dev) ? BORA_TC_EGRESS : 0;
-		seen |= takes_frames(dev) ? BORA_TAKES_FRAMES : 0;
+		seen |= nf_at_ingress(dev) ? BORA_HOOK_NF_INGRESS : 0;
+		seen |= tc_at_ingress(dev) ? BORA_HOOK_TC_INGRESS : 0;
+		seen |= nf_at_egress(dev) ? BORA_HOOK_NF_EGRESS : 0;
+		seen |= tc_at_egress(dev) ? BORA_HOOK_TC_EGRESS : 0;
+		seen |= takes_frames(dev) ? BORA_HOOK_TAKES_FRAMES : 0;
 	} else if (devices[index].address == BORA_DEVICE_UNKNOWN) {
-		seen = BORA_NOT_FOUND;
+		seen = BORA_HOOK_NOT_FOUND;
 	}
 	found.ports[index] = seen;
 	return 0;
 }
 
-/* Fills `found` for this process's namespace; 1 if it could. */
+/* Fills `found` for this process's namespace; returns 1 on success. */
 SEC("syscall")
 int survey(void *ctx)
 {

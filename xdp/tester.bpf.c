@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * Receives the tester's frames on one port, and judges them as the analyser in
- * crates/tester/src/analyse.rs does, but for the UDP checksum, which it does not compute.
+ * Receives the tester's frames on one port, and analyses them as crates/tester/src/analyse.rs does,
+ * except that it does not verify the UDP checksum.
  *
- * It counts what comes by the interface's first queue, so that one CPU at a time writes.
+ * It counts only frames of the interface's first queue, so that one CPU at a time writes.
  */
 #include "tester.h"
 #include <linux/if_ether.h>
 
-/* As in crates/tester/src/live/receiver.rs. */
+/* As in crates/tester/src/xdp/receiver.rs. */
 #define STREAMS 256
 #define LENGTHS 1024
 #define WINDOW_WORDS (1 << 17) /* of all streams */
@@ -31,7 +31,7 @@ struct hole {
 
 struct stream {
 	/* set by user space */
-	__u32 here; /* whether it should come out here */
+	__u32 here; /* whether this stream is expected on this port */
 	__u32 v4;
 	__u32 link; /* octets of the frame, with FCS, that are not of the IP packet */
 	__u32 flows;
@@ -47,7 +47,7 @@ struct stream {
 	__u64 latencies[SLOTS];
 };
 
-/* What a frame says. */
+/* The fields of a frame. */
 struct arrived {
 	__u64 sequence, stamp;
 	__u32 stream, check, v4, whole, length, checksum;
@@ -61,7 +61,7 @@ volatile __u32 stream_count, length_count;
 volatile __u64 start;
 __u64 foreign, unknown_damaged, other_queues;
 
-/* Streams by length of the IP packet and UDP checksum. */
+/* Streams, by length of the IP packet and UDP checksum. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -111,7 +111,7 @@ static __always_inline void enter(struct stream *stream, __u64 n)
 		latest_of_flow[(stream->noted + n % stream->flows) & (NOTED_FLOWS - 1)] = n + 1;
 }
 
-/* Whether a later frame of the same flow came. */
+/* Whether a later frame of the same flow has already come. */
 static __always_inline bool overtaken(struct stream *stream, __u64 n)
 {
 	__u64 later = n;
@@ -130,7 +130,7 @@ static __always_inline bool overtaken(struct stream *stream, __u64 n)
 	return false;
 }
 
-/* What a frame that should come here is to those before; false if it does not count as received. */
+/* Compares a frame of an expected stream with earlier ones; false if it does not count as received. */
 static __always_inline bool note(struct stream *stream, __u64 n, __u64 stamp)
 {
 	__u64 reach = (__u64)stream->mask + 1, last = (stream->next + 63) / 64;
@@ -162,7 +162,7 @@ static __always_inline bool note(struct stream *stream, __u64 n, __u64 stamp)
 	return true;
 }
 
-/* Latencies by octave, each in parts: below 2^PART_BITS ns one slot each. */
+/* Histogram slot of a latency: 2^PART_BITS slots for each octave; below 2^PART_BITS ns, one for each ns. */
 static __always_inline __u32 slot_of(__u64 latency)
 {
 	__u32 octave = 0;
@@ -241,7 +241,7 @@ __noinline int judge(struct arrived *arrived)
 	return XDP_DROP;
 }
 
-/* Reads what is behind the UDP header and the headers' lengths. */
+/* Reads the signature behind the UDP header, and the lengths in the headers. */
 static __always_inline bool read_frame(void *ip, void *end, struct arrived *arrived, bool v4)
 {
 	void *udp = ip + (v4 ? IPV4_HEADER : IPV6_HEADER);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
- * Sends the frames of some of the tester's ports. User space writes the first octets of each frame,
- * and when it is due, into a ring; BPF_PROG_RUN with live frames runs `send` over and over: while the
- * next frame is not due, the kernel gets its page back, otherwise the frame goes to its interface,
- * and `xmit` is told what the interface refused.
+ * Sends frames for some of the tester's ports. User space writes the first octets and the due time
+ * of each frame into a ring. BPF_PROG_RUN with live frames runs `send` over and over: while the
+ * next frame is not due, it returns the page to the kernel; otherwise the frame goes to its
+ * interface. `xmit` counts what the interface refused.
  */
 #include "tester.h"
 #include <bpf/bpf_tracing.h>
 
-/* As in crates/tester/src/live/sender.rs. */
+/* As in crates/tester/src/xdp/sender.rs. */
 #define SLOTS 8192
 #define WORDS 11
 #define PORTS 16
@@ -35,7 +35,7 @@ struct port {
 	__u32 interface; /* its index, and the inode of its network namespace */
 	__u32 netns;
 	__s32 error; /* last one of the interface */
-	/* Slots of this port's frames that wait in the interface's bulk queue. */
+	/* Slots of this port's frames in the interface's bulk queue. */
 	__u32 first;
 	__u32 next;
 	__u16 slots[BATCH];
@@ -51,7 +51,7 @@ struct {
 
 struct slot slots[SLOTS];
 struct port ports[PORTS];
-/* Numbers of slots, modulo 2^32: those before `written` are to be sent, those before `next` were. */
+/* Slot numbers, modulo 2^32: those before `written` are filled, those before `next` have been sent. */
 volatile __u32 written;
 volatile __u32 next;
 volatile __u32 length; /* octets of the frames that the kernel hands to the program */
@@ -74,12 +74,12 @@ struct net_device {
 	possible_net_t nd_net;
 } __attribute__((preserve_access_index));
 
-/* Writes the stamp and what depends on it. */
+/* Writes the time stamp, and corrects the balance. */
 static __always_inline void stamp(struct signature *signature, __u64 time)
 {
 	__u64 now = time & MASK_48;
 	__u16 check = check_of(bpf_ntohs(signature->stream), read_48(signature->sequence), now);
-	/* RFC 1624: the old words go, the new ones come */
+	/* RFC 1624: subtract the old words, add the new ones */
 	__u64 sum = (__u16)~bpf_ntohs(signature->balance) + now + check;
 
 	sum += (__u16)~bpf_ntohs(signature->check);
@@ -101,12 +101,12 @@ int send(struct xdp_md *ctx)
 	struct port *port = &ports[slot->port & (PORTS - 1)];
 	__u64 now = bpf_ktime_get_ns(), *words = data;
 
-	/* also attached to an interface, whose packets stay what they are: should it ever get any */
+	/* the program is also attached to an interface, whose own packets it passes */
 	if (end - data != length)
 		return XDP_PASS;
 	if (number == written || now < slot->due || now < port->free)
 		return XDP_DROP;
-	/* the kernel reuses frames as the router left them */
+	/* the kernel reuses frames, and the router has changed them */
 	if (data + WORDS * 8 <= end) {
 		for (int i = 0; i < WORDS; i++)
 			words[i] = slot->words[i];
@@ -142,8 +142,8 @@ static __always_inline struct port *port_of(const struct net_device *device)
 }
 
 /*
- * A bulk of frames was handed to an interface, which refused the last ones. While frames wait in
- * this CPU's bulk queues it runs nothing else that sends to the tester's interfaces.
+ * A bulk of frames went to an interface, which refused the last `drops` of them. While frames wait
+ * in this CPU's bulk queues, nothing else on this CPU sends to the tester's interfaces.
  */
 SEC("tp_btf/xdp_devmap_xmit")
 int BPF_PROG(xmit, const struct net_device *from, const struct net_device *to, int sent, int drops,

@@ -1,4 +1,4 @@
-//! What a thread had of its CPU.
+//! How much CPU time a thread got.
 
 use std::fs;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Time of a thread since it began.
+/// CPU usage of a thread since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// It ran.
+    /// Time it ran.
     pub ran: Duration,
-    /// It could have run, and waited for a CPU.
+    /// Time it was runnable and waited for a CPU.
     pub waited: Duration,
 }
 
@@ -21,7 +21,7 @@ impl Usage {
     /// # Errors
     /// Linux without `CONFIG_SCHED_INFO`.
     pub fn of_this_thread() -> anyhow::Result<Self> {
-        // schedstat's first number is as old as the last tick of the scheduler
+        // not from schedstat, whose first number is only updated with each scheduler tick
         let ran = clock_gettime(ClockId::ThreadCPUTime);
         Ok(Self {
             ran: Duration::new(ran.tv_sec.try_into()?, ran.tv_nsec.try_into()?),
@@ -29,7 +29,7 @@ impl Usage {
         })
     }
 
-    /// Of a thread of any process, as of its last tick (some milliseconds ago).
+    /// Usage of a thread of any process, as of its last scheduler tick (some milliseconds ago).
     ///
     /// # Errors
     /// No such thread.
@@ -37,7 +37,7 @@ impl Usage {
         Self::read(&format!("/proc/{process}/task/{thread}/schedstat"))
     }
 
-    /// From `earlier` to here.
+    /// The difference to an `earlier` value.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         Self {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Replaces what is between the marks of `name` in a file.
+/// Replaces the text between the marks of `name` in a file.
 ///
 /// # Errors
 /// It has no marks, or cannot be read or written.

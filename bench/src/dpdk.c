@@ -1,5 +1,5 @@
-/* DPDK's tables as dpdk.rs calls them: configuration structures and inline functions stay here.
- * Functions give 0 or a negative errno value; addresses are in host order (IPv4) and in network
+/* Wrappers of DPDK's tables for dpdk.rs, because Rust cannot call inline functions.
+ * Functions return 0 or a negative errno value; addresses are in host order (IPv4) and in network
  * order (IPv6). */
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <rte_malloc.h>
 #include <rte_version.h>
 
-/* The heads of DPDK's private table structures: how many groups of 256 entries are in use. */
+/* The first fields of DPDK's private table structures, for the number of groups of 256 entries in use. */
 struct dir24_8_head {
 	uint32_t groups;
 	uint32_t reserved;
@@ -57,14 +57,14 @@ const char *dpdk_version(void)
 	return rte_version();
 }
 
-/* Octets DPDK has allocated. */
+/* Octets that DPDK has allocated. */
 uint64_t dpdk_allocated(void)
 {
 	struct rte_malloc_socket_stats stats;
 	return rte_malloc_get_socket_stats(0, &stats) == 0 ? stats.heap_allocsz_bytes : 0;
 }
 
-/* Next hops of 2 octets: 15 bits and the mark of a group. */
+/* Next hops of 2 octets: 15 bits, and a bit that marks a group. */
 struct rte_fib *dpdk_fib_new(uint32_t routes, uint32_t groups)
 {
 	struct rte_fib_conf conf = {
@@ -85,7 +85,7 @@ int dpdk_fib_delete(struct rte_fib *fib, uint32_t ip, uint8_t depth)
 	return rte_fib_delete(fib, ip, depth);
 }
 
-/* AVX-512 where it is wanted and the machine has it, otherwise DPDK's default without vectors. */
+/* Selects AVX-512 if it is wanted and available, otherwise DPDK's default without vectors. */
 int dpdk_fib_select(struct rte_fib *fib, int avx512)
 {
 	if (avx512 && rte_fib_select_lookup(fib, RTE_FIB_LOOKUP_DIR24_8_VECTOR_AVX512) == 0)
@@ -126,7 +126,7 @@ int dpdk_fib6_add(struct rte_fib6 *fib, const uint8_t ip[16], uint8_t depth, uin
 }
 
 /* DPDK does not give back the groups a deleted prefix had reserved, and after enough deletes it
- * refuses to add (seen by others too: DPDK/grout pull request 620). So the count is put right. */
+ * refuses to add (seen by others too: DPDK/grout pull request 620). So we correct the count. */
 int dpdk_fib6_delete(struct rte_fib6 *fib, const uint8_t ip[16], uint8_t depth)
 {
 	struct trie_head *head = rte_fib6_get_dp(fib);
@@ -174,7 +174,7 @@ int dpdk_lpm_delete(struct rte_lpm *lpm, uint32_t ip, uint8_t depth)
 	return rte_lpm_delete(lpm, ip, depth);
 }
 
-/* Next hops have RTE_LPM_LOOKUP_SUCCESS set where there is a route. */
+/* A next hop has RTE_LPM_LOOKUP_SUCCESS set if there is a route. */
 void dpdk_lpm_lookup(const struct rte_lpm *lpm, const uint32_t *ips, uint32_t *next_hops,
 		     uint32_t n)
 {

@@ -1,7 +1,7 @@
 //! DPDK's tables as subjects: `rte_fib`, `rte_fib6` and `rte_lpm`, through `dpdk.c`.
 //!
-//! DPDK takes one writer and any number of readers without a lock, as Bora does; unlike Bora's,
-//! these tables (DPDK 22.11) reuse groups of entries without waiting for readers.
+//! DPDK allows one writer and any number of readers without a lock, as Bora does. But these tables
+//! (DPDK 22.11) reuse groups of entries without waiting for readers.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -56,9 +56,9 @@ mod c {
     }
 }
 
-/// Room for more routes than the table has, in percent of it.
+/// Capacity of a table, in percent of the number of routes.
 const ROOM: usize = 125;
-/// Groups of 256 entries behind the first 24 bits; the most that 2 octets can name.
+/// Groups of 256 entries below the first 24 bits; the most that 2 octets can number.
 const GROUPS4: u32 = 32_767;
 /// The same for IPv6; DPDK reserves more of them than it uses.
 const GROUPS6: u32 = 1 << 18;
@@ -67,15 +67,15 @@ const ROOT: u64 = 1 << 24;
 /// RTE_LPM_LOOKUP_SUCCESS.
 const LPM_FOUND: u32 = 0x0100_0000;
 
-/// DPDK, started.
+/// Proof that DPDK has been started.
 #[derive(Clone, Copy, Debug)]
 pub struct Dpdk(());
 
 impl Dpdk {
-    /// Starts DPDK's environment without devices. Once in a process.
+    /// Starts DPDK's environment without devices. Call it once in a process.
     ///
     /// # Errors
-    /// DPDK's, for instance if there is too little memory.
+    /// DPDK's error, for instance if there is too little memory.
     pub fn start(huge_pages: bool) -> anyhow::Result<Self> {
         // SAFETY: takes no pointer; DPDK refuses a second start by itself.
         check(unsafe { c::dpdk_start(huge_pages.into()) }).context("DPDK's start")?;
@@ -118,15 +118,15 @@ impl Dpdk {
     }
 }
 
-/// A table of DPDK's. It goes when its writer and all readers have gone.
+/// A table of DPDK. It is freed when its writer and all readers have been dropped.
 struct Table {
     raw: NonNull<c_void>,
     free: unsafe extern "C" fn(*mut c_void),
-    /// Octets DPDK had allocated before.
+    /// Octets that DPDK had allocated before.
     before: u64,
 }
 
-// SAFETY: DPDK ties no table to a thread, and frees from any.
+// SAFETY: DPDK binds no table to a thread, and any thread may free it.
 unsafe impl Send for Table {}
 // SAFETY: shared access is look-ups, which DPDK allows in any number of threads beside the one
 // writer, and the choice of the look-up function, which no look-up runs beside (see `choose`).
@@ -140,7 +140,7 @@ impl Table {
         groups: u32,
     ) -> anyhow::Result<Arc<Self>> {
         let before = allocated();
-        // SAFETY: `new` takes sizes only; it can be had from a started `Dpdk` only.
+        // SAFETY: `new` takes sizes only, and callers have a `Dpdk`, so it has been started.
         let raw = unsafe { new(u32::try_from(routes * ROOM / 100)?, groups) };
         let raw = NonNull::new(raw).context("DPDK has too little memory for the table")?;
         Ok(Arc::new(Self { raw, free, before }))
@@ -150,7 +150,7 @@ impl Table {
         self.raw.as_ptr()
     }
 
-    /// What DPDK allocated since before this table: tables are made one after the other.
+    /// What DPDK has allocated for this table; tables are made one after the other.
     fn memory(&self, readers: u64) -> Memory {
         Memory {
             readers,
@@ -161,13 +161,13 @@ impl Table {
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: made by the `new` that belongs to `free`; nobody has it any more.
+        // SAFETY: made by the `new` that belongs to `free`; nobody uses it any more.
         unsafe { (self.free)(self.raw()) }
     }
 }
 
 fn allocated() -> u64 {
-    // SAFETY: takes no pointer; called only when DPDK has started.
+    // SAFETY: takes no pointer; called only after DPDK has been started.
     unsafe { c::dpdk_allocated() }
 }
 
@@ -280,8 +280,8 @@ impl Fib<Prefix4> for RteLpm {
     }
 }
 
-/// Sets how the table is looked up in: 0 with AVX-512 if the machine has it, 1 without. Only when
-/// no reader is left, which the number of owners tells: the writer alone has it.
+/// Chooses the look-up function: 0 with AVX-512 if available, 1 without. Fails if there is a
+/// reader, that is, if the table has an owner besides the writer.
 fn choose(
     table: &Arc<Table>,
     select: unsafe extern "C" fn(*mut c_void, c_int) -> c_int,
@@ -289,7 +289,7 @@ fn choose(
 ) -> anyhow::Result<()> {
     anyhow::ensure!(
         Arc::strong_count(table) == 1,
-        "one reader of a DPDK table at a time"
+        "a DPDK table can have only one reader at a time"
     );
     // SAFETY: `select` belongs to the table, and nobody looks up meanwhile.
     check(unsafe { select(table.raw(), (path == 0).into()) }).context("choice of the look-up")
@@ -297,11 +297,11 @@ fn choose(
 
 type LookUp<K, N> = unsafe extern "C" fn(*mut c_void, *const K, *mut N, u32);
 
-/// A reader: `K` is a key, `N` what DPDK gives for it.
+/// A reader: `K` is a key, `N` what DPDK returns for it.
 struct Worker<K, N> {
     table: Arc<Table>,
     look_up: LookUp<K, N>,
-    /// The next-hop number of what was found.
+    /// Converts what DPDK returned to a next-hop number.
     number: fn(N) -> u32,
     found: [N; MAX_VECTOR],
 }

@@ -1,14 +1,15 @@
-//! The look-ups of `bench-fib` as panels of a plot.
+//! The look-ups of `bench-fib` as plots.
 
+use bora_fib_bench::report::split;
 use bora_fib_bench::run::{BY_AS, LOOKUP};
+use bora_tester::report::svg::{Axis, Plot, Point, Scale, Series, Style};
 
 use crate::Row;
-use crate::fib_report::split;
-use crate::plot::Panel;
 
-/// Look-ups of the tables by AS: a panel for each family and state of the caches.
-pub fn panels(rows: &[Row]) -> Vec<Panel> {
-    let mut panels: Vec<Panel> = vec![];
+/// Look-ups of the tables by AS: a plot for each family and state of the caches, a series for each
+/// subject.
+pub fn plots(rows: &[Row]) -> Vec<Plot> {
+    let mut plots: Vec<Plot> = vec![];
     let wanted = |row: &&Row| row.metric == LOOKUP.0 && row.case.contains(BY_AS);
     for row in rows.iter().filter(wanted) {
         let (case, vector) = split(row);
@@ -19,31 +20,36 @@ pub fn panels(rows: &[Row]) -> Vec<Panel> {
             continue;
         };
         let title = format!("{family}, caches {caches}");
-        let index = position(
-            &mut panels,
-            |panel| panel.title == title,
-            || Panel {
-                title: title.clone(),
-                series: vec![],
-                groups: vec![],
-            },
-        );
-        let Panel { series, groups, .. } = &mut panels[index];
-        let labels = [keys.to_string(), format!("vectors of {vector}")];
-        let group = position(
-            groups,
-            |group| group.0 == labels,
-            || (labels.clone(), vec![]),
-        );
-        let subject = position(series, |name| *name == row.subject, || row.subject.clone());
-        let values = &mut groups[group].1;
-        values.resize(values.len().max(subject + 1), f64::NAN);
-        values[subject] = row.median;
+        let index = position(&mut plots, |plot| plot.title == title, || empty(&title));
+        let Plot { x, series, .. } = &mut plots[index];
+        let Scale::Names(names) = &mut x.scale else {
+            continue;
+        };
+        let name = format!("{keys}\nvectors of {vector}");
+        let place = position(names, |known| *known == name, || name.clone());
+        let make = || Series {
+            name: row.subject.clone(),
+            style: Style::Bars,
+            points: vec![],
+        };
+        let subject = position(series, |series| series.name == row.subject, make);
+        let point = Point::new(place as f64, row.median, String::new());
+        series[subject].points.push(point);
     }
-    panels
+    plots
 }
 
-/// Where it is; at the end if it was not there.
+fn empty(title: &str) -> Plot {
+    Plot {
+        id: String::new(),
+        title: title.into(),
+        x: Axis::new("", Scale::Names(vec![])),
+        y: Axis::new("ns", Scale::Linear),
+        series: vec![],
+    }
+}
+
+/// The index of an element, which is added if it does not exist.
 fn position<T>(all: &mut Vec<T>, is: impl Fn(&T) -> bool, make: impl Fn() -> T) -> usize {
     all.iter().position(is).unwrap_or_else(|| {
         all.push(make());

@@ -1,27 +1,28 @@
-//! An engine in this process, for benchmarks: tables, memory, ports, and workers on threads. The
-//! one place that makes workers.
+//! An engine in this process, for benchmarks: tables, memory, ports, and workers on threads. All
+//! benchmarks make their workers here.
 
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
-use bora_buffer::{Region, SharedFrames};
+use anyhow::Context;
+use bora_buffer::{Pool, Region, SharedFrames};
 use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId, Prefix4};
+use bora_forward::Ingress;
 use bora_forward::classify::RuleSet;
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Drop, FlowHash, Ingress, Punt, RpFilter};
-use bora_port::{Queue, QueueStats, StatsReader};
+use bora_port::{Queue, StatsReader};
 use bora_worker::{
-    BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Reception, Share, Worker, WorkerConfig,
-    WorkerCounters, WorkerPort,
+    BUDGET, Command, Commands, Mode, QUOTA, Worker, WorkerConfig, WorkerCounters, WorkerPort,
+    free_frames,
 };
-use crossbeam_queue::ArrayQueue;
 
 use crate::cpu::Usage;
-use crate::packets::{FRAME, MAC};
+use crate::interrupt::{Interrupted, Interrupts};
+use crate::outcome::Outcome;
+use crate::packets::MAC;
 
-/// Frames of a worker: more than its rings, queues and lists hold.
+/// Frames for each worker, more than its rings, queues and lists hold.
 pub const FRAMES: u32 = 16_384;
 
 /// Routes, shared by any number of workers.
@@ -59,7 +60,7 @@ impl Tables {
         })
     }
 
-    /// Everything leads to this port.
+    /// A table whose default route leads to this port.
     ///
     /// # Errors
     /// No room.
@@ -71,16 +72,16 @@ impl Tables {
 /// Memory for packets.
 #[derive(Clone)]
 pub struct Memory {
-    /// All of it.
+    /// The region.
     pub region: Arc<Region>,
     frames: SharedFrames,
 }
 
 impl Memory {
-    /// Memory for as many workers.
+    /// Memory for this many workers.
     ///
     /// # Errors
-    /// The system has none.
+    /// The system has not enough memory.
     pub fn new(workers: u32) -> anyhow::Result<Self> {
         let region = Arc::new(Region::new(FRAMES * workers, 2048)?);
         let frames = SharedFrames::of_new_region(&region);
@@ -92,9 +93,9 @@ impl Memory {
 pub struct Port {
     /// Its queue.
     pub queue: Queue,
-    /// Packets a turn.
+    /// Packets per turn.
     pub quota: u32,
-    /// Its queues and rates.
+    /// Its output queues and rates.
     pub output: OutputConfig,
 }
 
@@ -108,18 +109,28 @@ impl From<Queue> for Port {
     }
 }
 
-/// What a worker does.
+/// Which loop forwards.
+#[derive(Clone, Copy, Debug)]
+pub enum Loop {
+    /// The worker's.
+    Worker(Mode),
+    /// That of 2005, on any CPU.
+    Interrupt(Interrupts),
+}
+
+/// The configuration of a worker.
 #[derive(Clone)]
 pub struct Settings {
     /// CPU to run on.
     pub core: Option<usize>,
-    /// When it looks at its queues.
-    pub mode: Mode,
+    /// Which loop it runs.
+    pub run: Loop,
     /// Rules between parsing and look-up.
     pub rules: RuleSet,
-    /// Packets a round.
+    /// Packets per round.
     pub budget: u32,
-    /// Whether it keeps freed frames to itself (Bianco05, Fig. 7).
+    /// Whether it keeps freed frames on its own list (Bianco05, Fig. 7); otherwise each goes
+    /// through the reserve.
     pub recycling: bool,
 }
 
@@ -127,7 +138,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             core: None,
-            mode: Mode::Poll,
+            run: Loop::Worker(Mode::Poll),
             rules: RuleSet::default(),
             budget: BUDGET,
             recycling: true,
@@ -135,9 +146,9 @@ impl Default for Settings {
     }
 }
 
-/// A worker that has not begun.
+/// A worker that has not been started.
 pub struct Job {
-    worker: Worker,
+    body: Box<dyn FnOnce() -> Outcome + Send>,
     counters: Arc<WorkerCounters>,
     losses: Vec<StatsReader>,
     commands: Commands,
@@ -152,75 +163,10 @@ pub struct Running {
     thread_id: u32,
 }
 
-/// What became of the packets of a run, and what it took.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Received.
-    pub received: u64,
-    /// Sent.
-    pub sent: u64,
-    /// Dropped, or left to a slow path that is not there, by name; no zeros.
-    pub dropped: Vec<(&'static str, u64)>,
-    /// In a queue or ring at the end.
-    pub held: u64,
-    /// Lost before reception, by port.
-    pub losses: Vec<QueueStats>,
-    /// Of its thread.
-    pub usage: Usage,
-}
-
-impl Outcome {
-    /// Packets dropped after reception.
-    pub fn drops(&self) -> u64 {
-        self.dropped.iter().map(|(_, count)| count).sum()
-    }
-
-    /// Packets sent for each second that its thread ran.
-    pub fn rate(&self) -> f64 {
-        self.sent as f64 / self.usage.ran.as_secs_f64()
-    }
-
-    /// received = sent + dropped + held.
-    fn check(&self) -> anyhow::Result<()> {
-        ensure!(
-            self.received == self.sent + self.drops() + self.held,
-            "packets lost without a name: {self:?}"
-        );
-        Ok(())
-    }
-
-    fn of_worker(counters: &WorkerCounters) -> Self {
-        let mut outcome = Self {
-            held: counters.queued.get(),
-            ..Self::default()
-        };
-        let mut add = |name: &'static str, count: u64| match outcome
-            .dropped
-            .iter_mut()
-            .find(|(other, _)| *other == name)
-        {
-            Some((_, total)) => *total += count,
-            None => outcome.dropped.push((name, count)),
-        };
-        for port in &counters.ports {
-            outcome.received += port.rx_packets.get();
-            outcome.sent += port.tx_packets.get();
-            for (reason, counter) in Drop::ALL.iter().zip(&port.dropped) {
-                add(reason.name(), counter.get());
-            }
-            for (reason, counter) in Punt::ALL.iter().zip(&port.punted) {
-                add(reason.name(), counter.get());
-            }
-        }
-        outcome.dropped.retain(|(_, count)| *count > 0);
-        outcome
-    }
-}
-
 /// Makes a worker. A packet may leave by the port it came in by.
 ///
 /// # Errors
-/// What its parts refuse.
+/// A part refuses its configuration.
 pub fn worker(
     tables: &Tables,
     memory: &Memory,
@@ -229,79 +175,71 @@ pub fn worker(
 ) -> anyhow::Result<Job> {
     let readers = ports.iter().map(|port| port.queue.stats_reader());
     let losses = readers.collect::<Result<_, _>>()?;
-    let commands: Commands = Arc::new(ArrayQueue::new(8));
-    let counters = Arc::new(WorkerCounters::new(ports.len()));
     let port = |(number, port): (usize, Port)| WorkerPort {
-        ingress: ingress(number),
-        min_frame: FRAME as u16,
         quota: port.quota,
         output: port.output,
-        queues: vec![port.queue],
-        reception: Reception::Own,
-        share: Share::Alone,
-        twin: None,
-        held: Vec::new(),
+        ..WorkerPort::new(Ingress::new(PortId(number as u16), MAC), port.queue)
     };
-    let worker = Worker::new(WorkerConfig {
+    let ports: Vec<_> = ports.into_iter().enumerate().map(port).collect();
+    let reserve = &memory.frames;
+    let pool = match settings.recycling {
+        true => free_frames(reserve, &memory.region, &ports),
+        false => Pool::new(reserve.clone(), 0),
+    };
+    let reader = tables.handle.reader()?;
+    let config = WorkerConfig {
         core: settings.core,
-        mode: settings.mode,
         budget: settings.budget,
-        region: memory.region.clone(),
-        frames: memory.frames.clone(),
-        recycling: settings.recycling,
-        fib: tables.handle.reader()?,
-        ports: ports.into_iter().enumerate().map(port).collect(),
         classifier: Arc::new(settings.rules.compile()?),
-        hash: (FlowHash::default(), FlowHash::default()),
-        punts: Arc::default(),
-        // nobody empties the ring: reasons of punts are all that is wanted
-        budgets: Budgets::new(|_| u64::MAX),
-        commands: commands.clone(),
-        returns: Arc::new(ArrayQueue::new(8)),
-        bell: Arc::new(Bell::new()?),
-        peers: vec![],
-        counters: counters.clone(),
-    })?;
+        ..WorkerConfig::new(memory.region.clone(), pool, reader, ports)?
+    };
+    let (commands, counters) = (config.commands.clone(), config.counters.clone());
+    let punts = config.punts.clone();
+    let body: Box<dyn FnOnce() -> Outcome + Send> = match settings.run {
+        Loop::Worker(mode) => {
+            let worker = Worker::new(WorkerConfig { mode, ..config })?;
+            let counters = counters.clone();
+            Box::new(move || {
+                worker.run();
+                Outcome::of_worker(&counters, &punts)
+            })
+        }
+        Loop::Interrupt(interrupts) => {
+            let interrupted = Interrupted::new(config, interrupts)?;
+            Box::new(move || interrupted.run())
+        }
+    };
     Ok(Job {
-        worker,
+        body,
         counters,
         losses,
         commands,
     })
 }
 
-/// The settings of a port.
-fn ingress(number: usize) -> Ingress {
-    Ingress {
-        port: PortId(number as u16),
-        mac: MAC,
-        forward4: true,
-        forward6: true,
-        rp_filter: RpFilter::Off,
-        partial_checksum: false,
-        send_redirects4: false,
-        gate: None,
-    }
-}
-
 impl Job {
-    /// Starts it on a thread at a certain time.
+    /// Has it measure its stages from the start, for so long: [`Outcome::stages`].
     ///
     /// # Errors
-    /// No thread.
+    /// It takes no commands.
+    pub fn profile(&self, time: Duration) -> anyhow::Result<()> {
+        push(&self.commands, Command::Profile(time))
+    }
+
+    /// Starts it on a thread; it begins at `at`.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
     pub fn start(self, at: Instant) -> anyhow::Result<Running> {
-        let (worker, counters) = (self.worker, self.counters.clone());
+        let forward = self.body;
         let (tell, told) = mpsc::channel();
         let body = move || {
-            // nobody listens only if the other thread has failed
+            // this fails only if the other thread has failed
             let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
             thread::sleep(at.saturating_duration_since(Instant::now()));
             let before = Usage::of_this_thread()?;
-            worker.run();
-            Ok((
-                Outcome::of_worker(&counters),
-                Usage::of_this_thread()?.since(before),
-            ))
+            let outcome = forward();
+            Ok((outcome, Usage::of_this_thread()?.since(before)))
         };
         let thread = thread::Builder::new().name("worker".into()).spawn(body)?;
         Ok(Running {
@@ -321,7 +259,7 @@ impl Running {
         ports.map(|port| port.tx_packets.get()).sum()
     }
 
-    /// Times round the loop so far, and those of them with nothing to do.
+    /// Rounds of the loop so far, and how many of them had nothing to do.
     pub fn loops(&self) -> (u64, u64) {
         (self.counters.loops.get(), self.counters.idle_loops.get())
     }
@@ -331,13 +269,12 @@ impl Running {
         self.thread_id
     }
 
-    /// Tells it to stop when its sources have dried up; once.
+    /// Tells it to stop when its sources are empty. Call it once.
     ///
     /// # Errors
     /// It takes no commands.
     pub fn tell(&self) -> anyhow::Result<()> {
-        let pushed = self.commands.push(Command::Stop);
-        pushed.map_err(|_| anyhow::anyhow!("the worker takes no commands"))
+        push(&self.commands, Command::Stop)
     }
 
     /// [`Self::tell`], and [`Self::finish`].
@@ -352,7 +289,7 @@ impl Running {
     /// Waits until it has stopped.
     ///
     /// # Errors
-    /// A packet was lost without a name, or the worker panicked.
+    /// A packet was lost without being counted, or the worker panicked.
     pub fn finish(self) -> anyhow::Result<Outcome> {
         let joined = self.thread.join();
         let (outcome, usage) = joined.map_err(|_| anyhow::anyhow!("the worker panicked"))??;
@@ -375,14 +312,20 @@ impl Running {
     }
 }
 
-/// Soon, but late enough that a thread can be ready.
+fn push(commands: &Commands, command: Command) -> anyhow::Result<()> {
+    let pushed = commands.push(command);
+    pushed.map_err(|_| anyhow::anyhow!("the worker takes no commands"))
+}
+
+/// A start time in the near future, so that a thread can be ready.
 pub fn soon() -> Instant {
     Instant::now() + Duration::from_millis(3)
 }
 
 #[cfg(test)]
 mod tests {
-    use bora_port::memory::{self, Replay};
+    use bora_apparatus::{Replay, replay};
+    use bora_port::memory;
 
     use super::*;
     use crate::packets;
@@ -390,9 +333,9 @@ mod tests {
     fn source(memory: &Memory, packets: u64) -> Port {
         let flows = packets::flows(16, 0, 0);
         let flows: Vec<&[u8]> = flows.iter().map(<[u8; _]>::as_slice).collect();
-        let replay = Replay::new(memory.region.clone(), &flows).unwrap();
-        let (queue, _) = memory::replay(memory.region.clone(), replay.limited(packets));
-        Queue::Memory(queue).into()
+        let source = Replay::new(memory.region.clone(), &flows).unwrap();
+        let (queue, _) = replay(memory.region.clone(), source.limited(packets));
+        queue.into()
     }
 
     #[test]
@@ -402,7 +345,7 @@ mod tests {
         let job = worker(&tables, &memory, &Settings::default(), ports).unwrap();
         let outcome = job.start(soon()).unwrap().stop().unwrap();
         assert_eq!((outcome.received, outcome.sent), (10_000, 10_000));
-        assert!(outcome.dropped.is_empty() && outcome.rate() > 0.0);
+        assert!(outcome.dropped.sum() == 0 && outcome.rate() > 0.0);
     }
 
     #[test]
@@ -416,7 +359,7 @@ mod tests {
             (outcome.received, outcome.sent, outcome.held),
             (2000, 64, 0)
         );
-        let names: Vec<_> = outcome.dropped.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["queue_full", "no_output"]);
+        let names: Vec<_> = outcome.dropped.named().map(|(name, _)| name).collect();
+        assert_eq!(names, ["no_output", "queue_full"]);
     }
 }

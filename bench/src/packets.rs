@@ -1,15 +1,17 @@
 //! The packets of the engine's benchmarks: UDP over IPv4, 64 octets with FCS.
 
-use bora_wire::MacAddr;
+use std::net::Ipv4Addr;
+
+use bora_wire::{MacAddr, udp};
 
 /// Octets without FCS.
 pub const FRAME: usize = 60;
-/// The Ethernet address of all ports: where testpmd's flowgen sends, which has no option for it.
+/// The Ethernet address of all ports. testpmd's flowgen always sends to it.
 pub const MAC: MacAddr = MacAddr([0, 1, 2, 3, 4, 1]);
 /// DSCP of expedited forwarding (RFC 3246), a high class without configuration.
 pub const EXPEDITED: u8 = 46;
 
-/// Where the UDP source port is.
+/// Offset of the UDP source port.
 const SOURCE_PORT: usize = 34;
 
 /// A packet.
@@ -17,34 +19,25 @@ const SOURCE_PORT: usize = 34;
 pub struct Packet {
     /// IPv4 destination.
     pub destination: u32,
-    /// Which input it is for: the UDP source port.
+    /// Number of the input it is for; it is the UDP source port.
     pub input: u16,
     /// Differentiated services code point.
     pub dscp: u8,
 }
 
 impl Packet {
-    /// Its octets. UDP goes without checksum (RFC 768), so that the payload may change.
+    /// Its octets. There is no UDP checksum (RFC 768), so that the payload may change.
     pub fn octets(&self) -> [u8; FRAME] {
         let mut octets = [0; FRAME];
-        octets[..6].copy_from_slice(&MAC.0);
-        octets[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 9]);
-        octets[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
-        octets[15] = self.dscp << 2;
-        octets[16..18].copy_from_slice(&((FRAME - 14) as u16).to_be_bytes());
-        octets[22..24].copy_from_slice(&[64, 17]);
-        octets[26..30].copy_from_slice(&[198, 18, 0, 1]);
-        octets[30..34].copy_from_slice(&self.destination.to_be_bytes());
-        octets[SOURCE_PORT..SOURCE_PORT + 2].copy_from_slice(&self.input.to_be_bytes());
-        octets[36..38].copy_from_slice(&9u16.to_be_bytes()); // discard
-        octets[38..40].copy_from_slice(&((FRAME - 34) as u16).to_be_bytes());
-        let sum: u32 = octets[14..34]
-            .chunks(2)
-            .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-            .sum();
-        let sum = (sum & 0xffff) + (sum >> 16);
-        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        octets[24..26].copy_from_slice(&sum.to_be_bytes());
+        let frame = udp::Frame {
+            dst_mac: MAC,
+            src_mac: MacAddr([2, 0, 0, 0, 0, 9]),
+            tos: self.dscp << 2,
+            src_port: self.input,
+            dst_port: 9, // discard
+            ..udp::Frame::new([198, 18, 0, 1], Ipv4Addr::from(self.destination))
+        };
+        frame.emit(&mut octets).expect("a frame holds its headers");
         octets
     }
 }
@@ -58,7 +51,8 @@ pub fn input_of(octets: &[u8]) -> usize {
     ]))
 }
 
-/// As many flows of one input: destinations one after the other from 10.0.0.0 on.
+/// One packet for each of `count` flows of an input, with consecutive destinations from 10.0.0.0
+/// on.
 pub fn flows(count: u32, input: u16, dscp: u8) -> Vec<[u8; FRAME]> {
     let packet = |number| Packet {
         destination: 0x0a00_0000 + number,

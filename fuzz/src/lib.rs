@@ -1,4 +1,4 @@
-//! What the fuzz targets check, one module a crate under test. The checks are those of the crates'
+//! The checks of the fuzz targets, one module for each crate under test. The checks are those of the crates'
 //! own property tests, so that a finding becomes a test by adding its bytes there.
 
 #[path = "../../crates/wire/tests/checks/mod.rs"]

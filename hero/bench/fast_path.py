@@ -12,7 +12,7 @@ PATTERNS = (("ring", ring_of_flows), ("mesh", mesh_of_flows))
 
 
 def wire_speed(report, quick):
-    """Four ports, all sending and receiving 1 Gbit/s. The longest latency tells that no queue grows."""
+    """Four ports, all sending and receiving 1 Gbit/s. The longest latency shows that no queue grows."""
     duration = 1_000_000 if quick else 2_000_000
     rows = []
     for bus in BUSES:
@@ -111,3 +111,23 @@ def setup_cycles(report, quick):
                  ("set-up, cycles", "Mpps", "wire, Mpps", "lost", "frames a burst", "mean latency, us"), rows)
     return Panel("Fast path, 64 B, four ports at wire speed", "set-up of a bus transaction, cycles of 100 MHz", "µs; frames",
                  [("mean latency, µs", delays), ("frames a burst", packing)])
+
+
+def routes(report, quick):
+    """What many routes cost: the card compares three a cycle. 64 B, four ports, mesh; the last three routes match."""
+    rows, delays, wire = [], [], 4e3 / interval(64)
+    for count in (3, 16, 64):
+        name = "pcix" if count == build.BUILDS["pcix"]["ROUTES"] else f"pcix-{count}"
+        if name != "pcix":
+            build.build(name, {**build.BUILDS["pcix"], "ROUTES": count})
+        run = fast(name, mesh_of_flows(64), 1.0, 1_000_000 if quick else 2_000_000, routes=count)
+        case = f"fast path, pcix, mesh, 64 B, {count} routes"
+        rate = report.add(case, "HERO", "throughput of four ports", "Mpps",
+                          [sum(run.rate(k) for k in range(4)) / 4 * wire], "wire speed", wire)
+        report.add(case, "HERO", "frames lost", "", [run.lost])
+        mean = report.add(case, "HERO", "mean latency", "us", [run.mean_latency() / 1e3])
+        rows.append((count, f"{rate:.3f}", f"{wire:.3f}", run.lost, f"{mean:.2f}"))
+        delays.append((count, mean))
+    report.table("Fast path, 64 B, four ports at wire speed, against the number of routes",
+                 ("routes", "Mpps", "wire, Mpps", "lost", "mean latency, us"), rows)
+    return Panel("Fast path, 64 B, four ports at wire speed", "routes", "mean latency, µs", [("mean latency", delays)])

@@ -47,11 +47,12 @@ def measure(report, quick, wanted):
     case("four-ports", slow_path.four_ports)
     plot("throughput", *case("vectors", slow_path.vectors) or [])
     plot("throughput", case("setup", fast_path.setup_cycles))
+    plot("latency", case("routes", fast_path.routes))
     return plots
 
 
 NAMES = ("wire-speed", "saturation", "overload", "fast-latency", "fast-priorities", "starvation", "four-ports",
-         "vectors", "setup")
+         "vectors", "setup", "routes")
 
 
 def main():

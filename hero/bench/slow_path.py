@@ -8,14 +8,14 @@ from hero.model import card as c
 from hero.model.host import Cpu, Rings
 from hero.model.library import CARDS, Hero
 
-# The paper's PC forwards 400 Mbit/s of 64 B frames: 1.28 us each. This is put in, not measured.
+# The paper's PC forwards 400 Mbit/s of 64 B frames: 1.28 us each. This is an input of the model, not a measurement.
 SERVICE = 1280
 PAPER = 1e6 / SERVICE  # kpps
 INTERRUPT = 2000  # from the interrupt to the driver; an assumption, the paper has no figure
 
 
 def lossless_load(size, duration):
-    """The highest load (to 1/64) of one flow that is neither lost nor queues up more and more, and its run."""
+    """The highest load (to 1/64) of one flow without loss and without growing queues, and its run."""
     low, high, best = 0, 64, None
     while low < high:
         middle = (low + high + 1) // 2 if high < 64 else high

@@ -1,4 +1,4 @@
-"""Four cards on a bus, brought up for a measurement, and the two ways to drive them: fast path and slow path."""
+"""Four cards on a bus, configured for a measurement on the fast path or the slow path."""
 
 from hero.bench.traffic import Flow, Offer, Sink, interval, network, next_hop
 from hero.model import card as c
@@ -13,7 +13,7 @@ IDLE = 200_000  # ns without a frame coming out: the system is empty
 
 
 class Measured:
-    """What came out, and the counters of all cards."""
+    """The frames that came out, and the counters of all cards."""
 
     def __init__(self, sink, cards, cpu=None):
         self.sink, self.cpu = sink, cpu
@@ -67,15 +67,19 @@ class Measured:
         return values[min(len(values) - 1, int(share * len(values)))]
 
 
-def cards_of(hero, fast, classes=()):
-    """All cards up; with `fast`, each has routes to its three peers. `classes`: destinations whose frames are of high
-    priority when their TOS is 0x10."""
+OTHER = 0xAC10_0000  # 172.16.0.0/12: no flow goes there
+
+
+def cards_of(hero, fast, classes=(), routes=3):
+    """All cards up; with `fast`, each has routes to its three peers, the last three of `routes`. `classes`: destinations
+    whose frames are of high priority when their TOS is 0x10."""
     cards = [c.Card(hero, k) for k in range(CARDS)]
     for card in cards:
         card.start(reg.CMD_RX | reg.CMD_TX | (reg.CMD_FAST if fast else 0))
-        for d in range(3):
-            to = c.peer(card.number, d)
-            card.route(d, network(to), 16, next_hop(to))
+        for number in range(routes):
+            to = c.peer(card.number, number % 3)
+            is_used = number >= routes - 3
+            card.route(number, *((network(to), 16) if is_used else (OTHER | number << 8, 24)), next_hop(to))
         for d in classes:
             card.class_of(d, (0, 0, HIGH_TOS << 8), (0, 0, 0xFF00))
         card.commit()
@@ -116,17 +120,17 @@ def drive(hero, sink, sources, work):
             quiet = hero.now
 
 
-def fast(build, flows, load=1.0, duration=1_000_000, phase=0.0, classes=(), warm_up=0.2):
+def fast(build, flows, load=1.0, duration=1_000_000, phase=0.0, classes=(), warm_up=0.2, routes=3):
     """Runs flows over the fast path; a share `warm_up` of the duration does not count in rates and latencies."""
     with Hero(build) as hero:
-        cards = cards_of(hero, fast=True, classes=classes)
+        cards = cards_of(hero, fast=True, classes=classes, routes=routes)
         sink = Sink(flows, hero.now + warm_up * duration)
         drive(hero, sink, offers(hero, flows, load, duration, phase), hero.run_until)
         return Measured(sink, cards)
 
 
 def route_in_software(memory_of_frame):
-    """What a router's CPU does: next hop, TTL, checksum; returns the card, or None."""
+    """The work of a router's CPU: next hop, TTL, checksum. Returns the output card, or None."""
     frame = memory_of_frame
     card = frame[31] - 1  # 10.CARD+1.x.x
     if frame[22] <= 1 or not 0 <= card < CARDS:

@@ -1,4 +1,4 @@
-"""The benches themselves: what they must notice. Without the model library."""
+"""Tests that the benches notice errors, without the model library."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from hero.bench.traffic import Flow, Offer, Sink, interval
 
 
 class Wire:
-    """Stands for the model: keeps what is offered, and sends what the test says."""
+    """Replaces the model: records offered frames, and sends what the test wants."""
 
     def __init__(self, now=0):
         self.now, self.offered, self.sent = now, [], {k: [] for k in range(4)}

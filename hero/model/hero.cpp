@@ -14,7 +14,7 @@
 #include "registers.h"
 #include "verilated.h"
 
-// The build gives the parameters of hero_system, and HERO_SYS_MHZ.
+// build.py defines the parameters of hero_system, and HERO_SYS_MHZ.
 #if !defined(HERO_BUS) || !defined(HERO_SETUP) || !defined(HERO_ROUTES) || !defined(HERO_SYS_MHZ)
 #error "build with build.py"
 #endif
@@ -23,7 +23,7 @@ using namespace hero_model;
 
 namespace {
 constexpr uint64_t SYS_PS = 1000000 / HERO_SYS_MHZ;
-constexpr unsigned ACCESS_CYCLES = 4096;  // then a register access has failed
+constexpr unsigned ACCESS_CYCLES = 4096;  // a register access that takes longer has failed
 constexpr size_t MAX_FRAME = 9216;
 constexpr uint64_t MAX_RUN_NS = uint64_t{1} << 52;  // in ps it still fits 64 bits
 }  // namespace
@@ -45,7 +45,7 @@ struct hero {
         for (unsigned k = 0; k < HERO_CARDS; k++) wait_ready(k);
     }
 
-    // A card ignores writes until it is back from reset.
+    // A card ignores writes until its reset is over.
     void wait_ready(unsigned card) {
         for (unsigned tries = 0; tries < ACCESS_CYCLES; tries++) {
             registers.read(card, HERO_STATUS);
@@ -80,7 +80,8 @@ struct hero {
             registers.drive(top);
             next_sys += SYS_PS;
         }
-        // The falling edges do nothing, so their time does not matter; this also settles the inputs.
+        // Nothing happens at falling edges, so their time does not matter; this also evaluates the
+        // inputs.
         top.rx_clk = top.tx_clk = top.sys_clk = 0;
         top.eval();
     }

@@ -1,7 +1,7 @@
 /* The four-card HERO system (hero_system) in virtual time, as a library without other dependencies.
  *
- * One thread at a time may use a `hero`. Nothing runs by itself: time passes in `hero_run`, `hero_read`
- * and `hero_write` only. Errors are return values; no call aborts. */
+ * One thread at a time may use a `hero`. Time passes only in `hero_run`, `hero_read` and
+ * `hero_write`. Errors are return values; no call aborts. */
 #ifndef HERO_H
 #define HERO_H
 
@@ -18,10 +18,10 @@ extern "C" {
 typedef struct hero hero;
 
 uint32_t hero_abi(void);
-/* After hardware reset; NULL without memory. */
+/* A new system, after its hardware reset; NULL if there is no memory. */
 hero *hero_new(void);
 void hero_free(hero *h);
-/* Facts of the build: "bus" (0 pcix, 1 xbar), "setup", "routes", "sys_mhz"; -1: unknown name. */
+/* Parameters of the build: "bus" (0 pcix, 1 xbar), "setup", "routes", "sys_mhz"; -1: unknown name. */
 int64_t hero_parameter(const hero *h, const char *name);
 
 /* Host memory, 64 MiB: bus address 0 is its first octet. Valid until hero_free. A read takes 8 cycles to its
@@ -32,13 +32,14 @@ uint8_t *hero_memory(hero *h, size_t *octets);
 uint64_t hero_now(const hero *h);
 /* Lets `ns` of virtual time pass. */
 void hero_run(hero *h, uint64_t ns);
-/* As hero_run, but returns at once when (and whether) an interrupt line in `cards` (bit a card) is up. */
+/* As hero_run, but returns as soon as an interrupt line of `cards` (one bit per card) is up.
+ * Returns all lines that are up. */
 uint32_t hero_run_until_irq(hero *h, uint64_t ns, uint32_t cards);
-/* Interrupt lines, a bit a card. */
+/* Interrupt lines, one bit per card. */
 uint32_t hero_irq(const hero *h);
 
 /* Registers by number (0-63), through the card's AXI4-Lite port: a few cycles of virtual time pass.
- * A card or register that is not there, or a card that does not answer, reads as 0xFFFFFFFF. */
+ * A card or register that does not exist, or a card that does not answer, reads as 0xFFFFFFFF. */
 uint32_t hero_read(hero *h, unsigned card, unsigned reg);
 void hero_write(hero *h, unsigned card, unsigned reg, uint32_t value);
 
@@ -48,9 +49,10 @@ void hero_write(hero *h, unsigned card, unsigned reg, uint32_t value);
 #define HERO_NO_PAD 4u /* do not pad to 60 octets */
 
 /* Queues a frame (without preamble and FCS) for a card's receiver; its preamble begins at `at` ns, or
- * as soon as the line is free with the gap of 12 octets (8 ns an octet). 0, or -1: bad card, empty, longer than 9216, or more than 4096 queued. */
+ * as soon as the line is free with the gap of 12 octets (8 ns an octet). Returns 0, or -1: bad card, empty, longer
+ * than 9216, or more than 4096 queued. */
 int hero_receive(hero *h, unsigned card, const uint8_t *frame, size_t octets, uint64_t at, unsigned faults);
-/* Frames queued for a card's receiver that have not wholly arrived. */
+/* Frames queued for a card's receiver that have not arrived completely. */
 size_t hero_arriving(const hero *h, unsigned card);
 /* The next frame a card sent, without preamble and FCS: its length, or -1: none (or it has a bad FCS: -2,
  * or is longer than `room`: -3; both are taken away). `first` and `last`: when its first octet after the

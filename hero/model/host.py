@@ -1,6 +1,6 @@
 """A host in software: descriptor vectors, completion rings and interrupts of a card, and one CPU that forwards.
 
-The CPU is a stand-in: it takes a stated time for each packet and does no other work."""
+The CPU is a model: it takes a given time for each packet and does no other work."""
 
 import struct
 from collections import deque
@@ -9,7 +9,7 @@ from hero.tb.golden import registers as reg
 
 BUFFER = 2048
 VECTOR = 32  # descriptors at most
-HELD = 64  # descriptors a card holds at most a ring
+HELD = 64  # most descriptors that a card holds for each ring
 RING = 256  # completions
 AREA = 16 << 20  # host memory of a card: completion rings, vectors, buffers
 RXLO, RXHI, TX = 0, 1, 2
@@ -17,11 +17,11 @@ RING_OFFSET = (0x0000, 0x0800, 0x1000)
 DESC_REGISTER = (reg.RXLO_DESC, reg.RXHI_DESC, reg.TX_DESC)
 LEVEL_SHIFT = (0, 4, 8)
 VECTORS_AT, BUFFERS_AT = 0x2000, 0x10000
-SLOTS = 16  # places for vectors a ring; far more than can be under way
+SLOTS = 16  # places for vectors of a ring, far more than can be outstanding
 
 
 class Rings:
-    """The three rings of one card. `vector`: descriptors a vector; 1 is what the paper calls scatter-gather."""
+    """The three rings of one card. `vector`: descriptors per vector; 1 corresponds to the paper's scatter-gather."""
 
     def __init__(self, card, vector=VECTOR, buffers=384):
         self.card, self.memory, self.vector = card, card.hero.memory, vector
@@ -37,7 +37,7 @@ class Rings:
         card.write(reg.CPL_BASE, self.base)
 
     def _give(self, ring, descriptors):
-        """Hands a vector of (buffer, octets) over."""
+        """Gives the card a vector of (buffer, octets)."""
         at = self.base + VECTORS_AT + (ring * SLOTS + self.slot[ring]) * 8 * VECTOR
         self.slot[ring] = (self.slot[ring] + 1) % SLOTS
         data = b"".join(struct.pack("<IHH", address, octets, 0) for address, octets in descriptors)
@@ -46,13 +46,13 @@ class Rings:
         self.out[ring] += len(descriptors)
 
     def room(self, ring):
-        """Vectors that the card takes now."""
+        """How many vectors the card accepts now."""
         return self.card.read(reg.LEVELS) >> LEVEL_SHIFT[ring] & 0xF
 
     def refill(self, rings=(RXLO, RXHI)):
-        """Gives receive vectors while the card takes them and buffers are there."""
+        """Gives receive vectors while the card accepts them and there are buffers."""
         for ring in rings:
-            # Without a look at the card: two vectors beside those it holds is all there can be room for.
+            # no need to read the register: the card has room for at most two vectors besides those it holds
             if self.out[ring] > HELD + self.vector or len(self.free) < self.vector:
                 continue
             for _ in range(self.room(ring)):
@@ -76,7 +76,7 @@ class Rings:
         self.sending.append((address, octets))
 
     def flush(self):
-        """Gives transmit vectors while the card takes them."""
+        """Gives transmit vectors while the card accepts them."""
         if not self.sending or self.out[TX] > HELD + self.vector:
             return
         for _ in range(self.room(TX)):
@@ -99,13 +99,13 @@ class Cpu:
     `service` ns for each packet, `interrupt` ns from the interrupt to the first packet. `forward(card, frame)` edits
     the frame (a memoryview of its buffer) and returns the card that sends it, or None. High priority goes first."""
 
-    BUDGET = 64  # packets a card before the next one's turn
-    IDLE = 5000  # ns between looks at the transmit rings without interrupts
+    BUDGET = 64  # packets of a card before the next one's turn
+    IDLE = 5000  # ns between polls of the transmit rings without interrupts
 
     def __init__(self, hero, rings, forward, service, interrupt=0):
         self.hero, self.rings, self.forward = hero, rings, forward
         self.service, self.interrupt = service, interrupt
-        self.owner = {}  # buffer under way on another card -> the rings that it belongs to
+        self.owner = {}  # buffer that another card is sending -> the rings that it belongs to
         self.interrupts = self.handled = self.errors = 0
         self.until = 0
         self.work = self._work()
@@ -114,7 +114,7 @@ class Cpu:
             r.card.write(reg.IRQ_MASK, reg.IRQ_RXLO | reg.IRQ_RXHI)
 
     def run(self, until):
-        """Works until virtual time `until`, to the end of the packet or interrupt then at hand."""
+        """Works until virtual time `until`, and finishes the packet or interrupt of that moment."""
         self.until = until
         while self.hero.now < until:
             next(self.work)
@@ -148,7 +148,7 @@ class Cpu:
                         r.card.write(reg.IRQ_MASK, 0)
 
     def _poll(self, r):
-        """Up to BUDGET packets of one card; how many there were."""
+        """Processes up to BUDGET packets of one card; returns how many."""
         done = 0
         while done < self.BUDGET:
             completion = r.completion(RXHI) or r.completion(RXLO)

@@ -17,7 +17,7 @@ class BadFrame(Exception):
 
 
 def load(path):
-    """The library with the signatures of hero.h."""
+    """Loads the library and sets the signatures of hero.h."""
     lib = ctypes.CDLL(str(path))
     p, u32, u64, size = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t
     uint, data = ctypes.c_uint, ctypes.c_char_p

@@ -11,7 +11,7 @@ namespace hero_model {
 
 constexpr uint64_t MAC_PS = 8000;  // 125 MHz, an octet
 
-// FCS of IEEE 802.3, as it goes out: its low octet first.
+// FCS of IEEE 802.3, in transmission order: low octet first.
 inline uint32_t fcs(const uint8_t *octets, size_t count) {
     static const auto table = [] {
         std::array<uint32_t, 256> made{};
@@ -74,7 +74,7 @@ public:
     // ---- from the card ----
     std::deque<Sent> sent;
 
-    // The octet that the edge of tx_clk at `now_ps` sees: it went onto the wire one cycle before.
+    // Samples the octet at the edge of tx_clk at `now_ps`; it was sent one cycle before.
     void sample(uint64_t now_ps, uint8_t txd, bool tx_en, bool tx_er) {
         if (tx_en) {
             faulty_ |= tx_er;

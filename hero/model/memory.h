@@ -12,7 +12,8 @@ namespace hero_model {
 class Memory {
 public:
     static constexpr size_t OCTETS = size_t{64} << 20;
-    // Cycles from a read address to its first data, about DRAM's. Addresses queue, so that it overlaps.
+    // Cycles from a read address to its first data, about as with DRAM. Addresses are queued, so
+    // latencies overlap.
     static constexpr unsigned LATENCY = 8;
 
     Memory() : octets_(static_cast<uint8_t *>(calloc(OCTETS, 1))) {}
@@ -22,7 +23,7 @@ public:
 
     uint8_t *octets() const { return octets_; }
 
-    // What the rising edge of sys_clk sees; before the model is evaluated.
+    // Samples the inputs at the rising edge of sys_clk; call it before the model is evaluated.
     void sample(const Vhero_system &top) {
         cycle_++;
         if (top.m_axi_bvalid && top.m_axi_bready) answers_.pop_front();
@@ -41,7 +42,7 @@ public:
         }
     }
 
-    // What follows from it; after the model was evaluated.
+    // Drives the outputs; call it after the model was evaluated.
     void drive(Vhero_system &top) const {
         top.m_axi_awready = writes_.size() < QUEUE;
         top.m_axi_wready = !writes_.empty();

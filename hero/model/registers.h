@@ -15,7 +15,7 @@ public:
     void give_up() { state_ = IDLE; }
     uint32_t value() const { return value_; }
 
-    // What the rising edge of sys_clk sees; before the model is evaluated.
+    // Samples the inputs at the rising edge of sys_clk; call it before the model is evaluated.
     void sample(const Vhero_system &top) {
         if (state_ == IDLE) return;
         const uint8_t bit = 1u << card_;
@@ -30,7 +30,7 @@ public:
         }
     }
 
-    // What follows from it; after the model was evaluated.
+    // Drives the outputs; call it after the model was evaluated.
     void drive(Vhero_system &top) const {
         const uint8_t bit = 1u << card_;
         const bool write = state_ == WRITE, read = state_ == READ;
@@ -58,7 +58,7 @@ private:
     State state_ = IDLE;
     unsigned card_ = 0, reg_ = 0;
     uint32_t value_ = 0;
-    bool address_ = false, data_ = false;  // still to be handed over
+    bool address_ = false, data_ = false;  // not accepted yet
 };
 
 }  // namespace hero_model

@@ -1,4 +1,4 @@
-// The slave of the addresses that nobody has: takes everything and answers DECERR.
+// The slave for unassigned addresses: accepts every transaction and answers DECERR.
 `default_nettype none
 
 module axi_error (

@@ -1,5 +1,5 @@
-// What both buses are made of: the paths from four masters to five slaves, and an error slave for all other addresses.
-// The bus decides who is joined to whom.
+// Shared by both buses: the paths from four masters to five slaves, and an error slave for all other addresses. The bus
+// decides which master is connected to which slave.
 `default_nettype none
 
 module axi_paths (
@@ -152,7 +152,7 @@ module axi_paths (
     );
 
 `ifdef FORMAL
-    // P9: as long as masters and slaves keep still, so does the bus.
+    // P9: while masters and slaves hold their signals, so does the bus.
     reg past = 0;
     always @(posedge sys_clk) past <= 1;
     initial assume (sys_rst);
@@ -180,7 +180,7 @@ module axi_paths (
                 end
         end
     endgenerate
-    // By port: what waits is kept. An assertion has one name, so it is of all ports.
+    // Waiting signals of each port stay unchanged. One assertion covers all ports, because it can have only one name.
     integer p;
     reg [3:0] b_kept, r_kept;
     reg [4:0] aw_kept, w_kept;
@@ -210,7 +210,7 @@ module axi_paths (
             if ($past(m_axi_arvalid && !m_axi_arready))
                 p9_read_address: assert (m_axi_arvalid && $stable(m_axi_araddr) && $stable(m_axi_arlen) && $stable(m_axi_arid));
         end
-    // The memory's answers, and the error's, do come.
+    // Memory and error slave do answer.
     always @(posedge sys_clk)
         if (check) begin
             c_written: cover (w_done[4]);
@@ -218,7 +218,7 @@ module axi_paths (
             c_read: cover (r_done[0]);
             c_read_of_nobody: cover (r_done[1]);
         end
-    // A master has one write and one read under way at most.
+    // A master has at most one write and one read under way.
     wire [3:0] one_write;
     generate
         for (k = 0; k < 4; k = k + 1) begin : g_one

@@ -1,5 +1,5 @@
-// Read channels between four masters and two slaves, the host's memory and `axi_error`: each open slave is joined to
-// its owner for one transaction.
+// Read channels between four masters and two slaves, the host's memory and `axi_error`: each open slave is connected to its
+// owner for one transaction.
 `default_nettype none
 
 module axi_read_path (
@@ -79,7 +79,7 @@ module axi_read_path (
 `ifdef FORMAL
     reg past = 0;
     always @(posedge sys_clk) past <= 1;
-    // Memory answers what it was asked.
+    // Memory answers only requests.
     always @(posedge sys_clk)
         if (past) begin
             assume (!m_axi_rvalid || ar_done[0]);

@@ -1,4 +1,4 @@
-// Write channels between four masters and six slaves: each open slave is joined to its owner for one transaction.
+// Write channels between four masters and six slaves: each open slave is connected to its owner for one transaction.
 `default_nettype none
 
 module axi_write_path (
@@ -37,7 +37,8 @@ module axi_write_path (
     input  wire [     5:0] m_axi_bvalid,
     output wire [     5:0] m_axi_bready
 );
-    // What the transaction has passed: a master may offer its next one before it has this one's response.
+    // Whether address and last word have passed: a master may offer its next transaction before it has the response of this
+    // one.
     reg [5:0] aw_done, w_done;
     wire [5:0] aw_open = open & ~aw_done;
     wire [5:0] w_open = open & ~w_done;
@@ -85,7 +86,7 @@ module axi_write_path (
 `ifdef FORMAL
     reg past = 0;
     always @(posedge sys_clk) past <= 1;
-    // A slave answers what it was asked (5 is our own).
+    // A slave answers only requests (5 is the error slave).
     always @(posedge sys_clk)
         if (past) begin
             assume ((m_axi_bvalid[4:0] & ~(aw_done[4:0] & w_done[4:0])) == 0);

@@ -1,5 +1,5 @@
-// Crossbar: each slave has its own transaction under way, one for writes and one for reads; masters take turns at each
-// slave, and wait for no other one.
+// Crossbar: each slave can have one write and one read under way. Masters take turns at each slave, and never wait for
+// another slave.
 `default_nettype none
 
 module axi_xbar (
@@ -74,7 +74,7 @@ module axi_xbar (
         end
     endgenerate
 
-    // A master takes part in one write and one read at a time.
+    // A master has at most one write and one read at a time.
     wire [3:0] w_busy, r_busy;
     generate
         for (i = 0; i < 4; i = i + 1) begin : g_busy
@@ -204,7 +204,7 @@ module axi_xbar (
     );
 
 `ifdef FORMAL
-    // It is a crossbar: several transactions at a time
+    // Several transactions at a time are possible
     always @(posedge sys_clk) c_two_writes: cover (!sys_rst && w_done[0] && w_done[4]);
     always @(posedge sys_clk) c_two_reads: cover (!sys_rst && r_open == 2'b11 && r_done == 2'b11);
 `endif

@@ -1,4 +1,4 @@
-// Who is at a bus address: 0-3 a card's aperture, 4 the host's memory, 5 nobody.
+// Address decoder of the bus: 0-3 a card's aperture, 4 the host's memory, 5 unassigned.
 `default_nettype none
 
 module bus_decode (

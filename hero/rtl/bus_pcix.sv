@@ -1,5 +1,5 @@
-// A shared bus as PCI-X: one transaction at a time, SETUP cycles of arbitration and address before each; masters take
-// turns, reads and writes apart.
+// A shared bus like PCI-X: one transaction at a time, with SETUP cycles of arbitration and address before each. Masters take
+// turns; their reads and writes are separate requesters.
 `default_nettype none
 
 module bus_pcix #(

@@ -1,11 +1,11 @@
-// The bus side of a card's aperture: an AXI4 write-only slave that sorts words into bursts, requests and responses.
-// Always ready for a transaction's words: room for them was granted before. Addresses: ../README.md.
+// The bus side of a card's aperture: an AXI4 write-only slave that sorts words into bursts, requests and responses. It is
+// always ready for words, because room for them was granted before. Addresses: ../README.md.
 `default_nettype none
 
 module hero_aperture (
     input  wire        sys_clk,
     input  wire        sys_rst,
-    input  wire        soft_rst,  // what arrives is refused, handshakes go on
+    input  wire        soft_rst,  // words are refused, handshakes continue
     input  wire [ 3:0] s_axi_awid,
     input  wire [31:0] s_axi_awaddr,
     input  wire [ 7:0] s_axi_awlen,
@@ -19,7 +19,7 @@ module hero_aperture (
     output wire [ 1:0] s_axi_bresp,
     output wire        s_axi_bvalid,
     input  wire        s_axi_bready,
-    // A word, and what it is (at most one of the three)
+    // A word and its kind (at most one of the three)
     output reg  [ 1:0] slot,
     output reg  [63:0] word,
     output reg  [15:0] words,  // of a packet, if `word` announces one
@@ -87,18 +87,18 @@ module hero_aperture (
     always @(posedge sys_clk) past <= 1;
     initial assume (sys_rst);
 
-    // P9, in soft reset, too
+    // P9, also in soft reset
     always @(posedge sys_clk)
         if (past && !$past(sys_rst) && !sys_rst) begin
             if ($past(s_axi_bvalid && !s_axi_bready))
                 p9_response: assert (s_axi_bvalid && $stable(s_axi_bresp) && $stable(s_axi_bid));
-            // A transaction is answered once, and not before its last word
+            // A transaction is answered once, after its last word
             if ($past(s_axi_bvalid && s_axi_bready)) answered_once: assert (!s_axi_bvalid);
             if (s_axi_bvalid) answered_after_the_last_word: assert (!valid);
             one_kind: assert (burst_valid + req_valid + rsp_valid <= 1);
         end
 
-    // What comes in soft reset has no effect, and is refused
+    // Words in soft reset have no effect and are refused
     always @(posedge sys_clk)
         if (past && soft_rst) nothing_in_reset: assert (!burst_valid && !req_valid && !rsp_valid);
 

@@ -55,7 +55,7 @@ module hero_async_fifo #(
     initial {wr_ptr, rd_ptr, rd_valid} = 0;
     always @* assume (!wr_rst && !rd_rst && !(wr_en && wr_full));
 
-    // The word of any number comes out as the one of that number, and none that was not written
+    // The n-th word written is the n-th word read, for every n, and no other word is read
     (* anyconst *) reg [3:0] number;
     reg [3:0] written = 0, taken = 0;
     reg [WIDTH-1:0] marked;

@@ -1,5 +1,5 @@
-// Takes a burst apart: control words, packets into the FIFO, the END word with the next request. Whatever does not
-// keep to the protocol ends the grant and is counted.
+// Parses a burst: control words, packets for the FIFO, the END word with the next request. A violation of the protocol ends
+// the grant and is counted.
 `default_nettype none
 
 module hero_burst #(
@@ -11,7 +11,7 @@ module hero_burst #(
     input  wire        valid,  // a word of a transaction
     input  wire [63:0] word,
     input  wire [15:0] words,  // of the length in `word`
-    // The grant: is there one, is it this source's, what is left
+    // The grant: whether there is one, whether this source has it, and the words left
     input  wire        open,
     input  wire        mine,
     input  wire [15:0] left_hi,
@@ -31,7 +31,7 @@ module hero_burst #(
     output wire        drop_over_grant,
     output wire        drop_malformed
 );
-    reg [15:0] left;  // words of the packet at hand
+    reg [15:0] left;  // words left of the current packet
     reg in_packet;  // left != 0
     reg high;
     reg [7:0] packets;  // of this burst
@@ -57,7 +57,7 @@ module hero_burst #(
     assign wr_commit = wr_valid && left == 1;
     assign spent_hi = wr_valid && high;
     assign spent_lo = wr_valid && !high;
-    // Without a grant, nothing is unfinished.
+    // Without a grant, no packet is unfinished.
     assign wr_abort = !open;
 
     always @(posedge sys_clk) begin
@@ -83,7 +83,7 @@ module hero_burst #(
     always @(posedge sys_clk) past <= 1;
     initial assume (rst);
 
-    // A packet is begun only when the grant has room for all of it, and ends with the grant.
+    // A packet begins only if the grant has room for all of it, and it ends with the grant.
     always @(posedge sys_clk)
         if (past && !rst) begin
             if (in_packet && open) packet_within_the_grant: assert (left != 0 && left <= (high ? left_hi : left_lo));

@@ -1,4 +1,4 @@
-// One card as it is sold: the NIC core and its Ethernet MACs.
+// One complete card: the NIC core and its Ethernet MACs.
 `default_nettype none
 
 module hero_card #(
@@ -105,7 +105,7 @@ module hero_card #(
         .gmii_txd(gmii_txd), .gmii_tx_en(gmii_tx_en), .gmii_tx_er(gmii_tx_er)
     );
 
-    wire rx_ready;  // Ethernet does not wait, and hero_rx_input needs no more than the gap between frames
+    wire rx_ready;  // unused: Ethernet cannot wait, and the gap between frames is enough for hero_rx_input
     hero_nic #(
         .ROUTES(ROUTES), .VOQ_WORDS(VOQ_WORDS), .DST_WORDS(DST_WORDS), .SLOW_TX_WORDS(SLOW_TX_WORDS),
         .CDC_WORDS(CDC_WORDS), .MTU(MTU), .TIMEOUT(TIMEOUT)

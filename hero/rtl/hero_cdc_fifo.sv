@@ -1,6 +1,6 @@
-// Received frames from rx_clk to sys_clk: words, and a meta each frame. Only the metas' pointer tells the reader of new
-// words: a frame's words are all in the memory before its meta is. A frame that does not fit is taken back; its
-// meta comes with OVERFLOW and without words, as those of bad frames (`wr_abort`). Both sides are reset together.
+// Carries received frames from rx_clk to sys_clk: words, and one meta for each frame. The reader learns of new words only by
+// the metas' pointer, because all words of a frame are in the memory before its meta. A frame that does not fit is removed;
+// its meta has OVERFLOW set and no words, like the metas of bad frames (`wr_abort`). Both sides are reset together.
 `default_nettype none
 
 module hero_cdc_fifo #(
@@ -54,7 +54,7 @@ module hero_cdc_fifo #(
             overflow <= overflowed && !wr_commit && !wr_abort;
         end
 
-    // Metas, with a bit that says whether words belong to it
+    // Metas, with a bit that is set if the frame has words
     reg [META_W-1:0] pushed;
     always @* begin
         pushed = wr_meta;
@@ -126,7 +126,7 @@ module hero_cdc_fifo #(
         .src_clk(sys_clk), .src_rst(sys_rst), .src(rd_ptr), .dst_clk(rx_clk), .dst_rst(rx_rst), .dst(rd_ptr_wr)
     );
 
-    // Lost frames: as Gray pointers go by one, a counter of two bits may go the same way
+    // Lost frames cross as a two-bit counter, by Gray code as the pointers
     reg [1:0] lost_count;
     wire [1:0] lost_sys;
     reg [1:0] lost_seen;
@@ -141,7 +141,7 @@ module hero_cdc_fifo #(
         else if (lost) lost_seen <= lost_seen + 1'b1;
     assign lost = lost_seen != lost_sys;
 `ifdef FORMAL
-    // From the end of reset; one clock stands for both, as pointers may be late by any time
+    // From the end of reset. One clock represents both, because pointers may be late by any time
     initial {wr_ptr, frame_start, overflow, rd_ptr, left, fetching, begun, q_valid, rd_valid, lost_count, lost_seen} = 0;
     always @* assume (!rx_rst && !sys_rst);
 
@@ -164,7 +164,7 @@ module hero_cdc_fifo #(
         assume (wr_meta[META_W-1:SRC+3] == 0 && wr_meta[SRC-1:17] == 0 && wr_meta[16] == wr_abort);
     end
 
-    // A word of a frame, whichever the solver chooses
+    // An arbitrary word of an arbitrary frame, chosen by the solver
     (* anyconst *) reg [2:0] its_frame, its_word;
     reg [WIDTH-1:0] marked;
     reg its_bad;
@@ -178,7 +178,7 @@ module hero_cdc_fifo #(
 
     // The reader takes a frame's words, then its meta
     wire [2:0] shown = rd_meta[SRC+:3];
-    reg [2:0] next = 0;  // the least number that may come
+    reg [2:0] next = 0;  // lowest frame number that may come next
     reg [2:0] taken = 0;  // words of this frame
     reg ended = 0;
     reg [2:0] losses = 0;

@@ -1,4 +1,4 @@
-// Counters of the registers: frames by route, and one a drop reason or other event. They wrap at 2^32.
+// Counters of the registers: frames by route, and one for each drop reason or other event. They wrap at 2^32.
 `default_nettype none
 
 module hero_counters #(
@@ -13,7 +13,7 @@ module hero_counters #(
     input  wire [ 5:0] fwd_route,
     // Pulses, numbered as DROP_CNT
     input  wire [hero_pkg::COUNTERS-1:0] events,
-    // Reading: the value two cycles after the choice, or one more; as it was before a frame that comes meanwhile, or after
+    // Reading: the value comes two or three cycles after the choice; a frame that comes meanwhile may be counted or not
     input  wire [ 6:0] route,
     output reg  [31:0] route_count,
     output reg  [31:0] host_count,
@@ -32,7 +32,8 @@ module hero_counters #(
         .wr_clk(sys_clk), .wr_en(write), .wr_addr(write_route), .wr_data(write_value),
         .rd_clk(sys_clk), .rd_en(1'b1), .rd_addr(fwd_route), .rd_data(add_value)
     );
-    // What would meet the write of its word stays as it was a cycle before: of two cycles one has no write
+    // A read that would coincide with a write of its word returns the previous cycle's value: at most every second cycle has
+    // a write
     hero_ram #(.WIDTH(32), .WORDS(64)) to_show (
         .wr_clk(sys_clk), .wr_en(write), .wr_addr(write_route), .wr_data(write_value),
         .rd_clk(sys_clk), .rd_en(!(write && write_route == route[5:0])), .rd_addr(route[5:0]), .rd_data(route_value)

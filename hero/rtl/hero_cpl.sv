@@ -1,6 +1,7 @@
-// Writes completions into the rings of host memory: a word each, with the phase of the pass. Input 0 is the receiver's
-// (ring by its priority bit), 1 the transmitter's; an input's word is taken when the one before is in memory. A word that
-// memory refuses is lost: its ring's state shows so until the next reset, and the next word takes its place.
+// Writes completions into the rings in host memory, one word each, with the phase bit of the pass. Input 0 is the receiver
+// (its priority bit selects the ring), 1 the transmitter; an input's word is accepted when the previous one is in memory. A
+// word that memory refuses is lost: the ring's state shows it until the next reset, and the next word is written to the same
+// place.
 `default_nettype none
 
 module hero_cpl (
@@ -11,7 +12,7 @@ module hero_cpl (
     output wire [  1:0] in_ready,
     input  wire [ 99:0] in_data,     // each {error, priority, octets 16, buffer 32}
     output reg  [  2:0] written,     // pulse: a completion of ring 0 RXLO, 1 RXHI, 2 TX is in memory
-    output reg          lost,        // pulse: one is not
+    output reg          lost,        // pulse: a completion was lost
     output reg  [  2:0] broken,      // rings with a lost completion
     // DMA write client
     output wire         dma_req,
@@ -26,7 +27,7 @@ module hero_cpl (
 );
     localparam IDLE = 2'd0, ASK = 2'd1, DATA = 2'd2, WAIT = 2'd3;
     reg [1:0] state;
-    reg tx_next;  // the transmitter's turn
+    reg tx_next;  // whether it is the transmitter's turn
     reg [1:0] ring;
     reg [49:0] word;
     reg [8:0] place;  // of `ring`: {passes, index}
@@ -86,7 +87,7 @@ module hero_cpl (
     initial assume (sys_rst);
     wire running = past && !sys_rst;
 
-    // The DMA master answers what it granted; the ring's base stays; words wait
+    // Assumptions: the DMA master answers only what it granted; the ring's base is constant; input words wait
     wire [1:0] taken = in_valid & in_ready;
     always @* begin
         if (dma_gnt) assume (dma_req);

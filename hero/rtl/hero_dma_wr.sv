@@ -1,7 +1,7 @@
 // The card's AXI4 write master: one transaction at a time, its clients in round robin.
 //
-// A client holds `req`, `addr` and `beats` until `gnt`, gives exactly `beats` words, and gets `done` (with `err`:
-// SLVERR or DECERR). It keeps a transaction within 4 KiB. With `quiesce` nothing new begins; `quiet`: nothing is under way.
+// A client holds `req`, `addr` and `beats` until `gnt`, gives exactly `beats` words, and gets `done` (with `err`: SLVERR or
+// DECERR). It keeps a transaction within 4 KiB. With `quiesce` no transaction begins; `quiet`: none is under way.
 `default_nettype none
 
 module hero_dma_wr #(
@@ -124,7 +124,7 @@ module hero_dma_wr #(
     end
     initial assume (sys_rst);
 
-    // The slave: answers once it has the address and the last word. The clients: 1 to 256 beats.
+    // Assumptions: the slave answers when it has the address and the last word; clients ask for 1 to 256 beats.
     reg aw_taken = 0, w_taken = 0;
     reg [8:0] written = 0;  // words that left
     wire answered = m_axi_bvalid && m_axi_bready;
@@ -137,7 +137,7 @@ module hero_dma_wr #(
         if (sys_rst || answered) written <= 0;
     end
 
-    // P9; as many words as announced; quiet means that the bus is at rest
+    // P9; as many words as announced; `quiet` means that the bus is idle
     always @(posedge sys_clk)
         if (past && !was_rst && !sys_rst) begin
             if ($past(m_axi_awvalid && !m_axi_awready))

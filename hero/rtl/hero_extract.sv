@@ -1,5 +1,6 @@
 // Takes each received frame out of the input FIFO: verdict, destination, then enqueue (with the next hop's MAC, TTL and
-// checksum on the fast path) or a named drop. About 25 cycles and the frame's words; the shortest frame gives it 67.
+// checksum on the fast path) or a counted drop. It takes about 25 cycles and one for each word; the shortest frames are 67
+// cycles apart.
 `default_nettype none
 
 module hero_extract (
@@ -33,7 +34,7 @@ module hero_extract (
     output reg                         enq_valid,
     output reg  [                63:0] enq_data,
     output reg                         enq_last,
-    // Pulses: exactly one a frame
+    // Pulses: exactly one for each frame
     output reg                         fwd,
     output wire [                 1:0] fwd_dest,
     output wire [                 5:0] fwd_route,
@@ -137,7 +138,7 @@ module hero_extract (
     always @(posedge clk) past <= 1;
     initial assume (rst);
 
-    // P8: for a right header the updated checksum is that of a full recomputation (RFC 1071)
+    // P8: for a correct header the updated checksum equals a full recomputation (RFC 1071)
     function [15:0] add;  // one's complement
         input [15:0] a;
         input [15:0] b;
@@ -167,7 +168,7 @@ module hero_extract (
         end
     end
 
-    // Words go only to a queue that had room, and where they go stays the same from the first to the last
+    // Words go only to a queue that had room, and all words of a frame go to the same queue
     reg room_given = 0, inside = 0;
     always @(posedge clk) begin
         if (past && !$past(rst || rd_meta_pop)) assume ($past(!rd_meta_valid) || rd_meta_valid && $stable(rd_meta));

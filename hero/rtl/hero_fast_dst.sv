@@ -1,18 +1,17 @@
-// The receiving end of the fast path: the card's aperture. Takes requests, grants room in the output FIFO to one
-// source at a time, takes its burst apart, and hands responses over to hero_fast_src.
-// Protocol, addresses and slots: ../README.md.
+// The receiving end of the fast path: the card's aperture. Takes requests, grants room in the output FIFO to one source at a
+// time, parses its burst, and passes responses to hero_fast_src. Protocol, addresses and slots: ../README.md.
 `default_nettype none
 
 module hero_fast_dst #(
     parameter DST_WORDS = 8192,  // of the output FIFO; power of two
     parameter MTU_WORDS = 190,  // of the longest packet
     parameter MIN_WORDS = 8,  // of the shortest packet; power of two
-    parameter GRANT_WORDS = MTU_WORDS,  // free words without which nothing is granted; less starves long packets
+    parameter GRANT_WORDS = MTU_WORDS,  // free words that a grant needs at least; less would starve long packets
     parameter TIMEOUT = 65536  // sys cycles from a grant to the end of its burst
 ) (
     input  wire          sys_clk,
     input  wire          sys_rst,  // of the hardware
-    input  wire          soft_rst,  // of the card: transactions go on, and are refused
+    input  wire          soft_rst,  // of the card: transactions continue, and are refused
     input  wire [   1:0] card,
     input  wire [3*32-1:0] peer_base,
     // Aperture
@@ -45,7 +44,7 @@ module hero_fast_dst #(
     output wire [  63:0] out_data,
     output wire          out_last,
     output wire [  15:0] out_len,
-    // Messages: responses for hero_fast_src, and what the registers show
+    // Messages: responses for hero_fast_src, and values for the registers
     output wire [   2:0] rsp_in_valid,
     output wire [3*32-1:0] rsp_in,
     input  wire [   2:0] rsp_in_take,

@@ -47,7 +47,7 @@ module hero_fast_src #(
     localparam [3:0] IDLE = 0, REQUEST = 1, RESPONSE = 2, PICK = 3, CONTROL = 4, DATA = 5, NEXT = 6, END = 7, FLUSH = 8,
         ABORT = 9, ASKING = 10;
     reg [3:0] state;
-    reg [1:0] dest;  // of the message or burst at hand
+    reg [1:0] dest;  // of the current message or burst
 
     // Channels: open from a request to the END word without one
     reg [2:0] open;
@@ -89,7 +89,7 @@ module hero_fast_src #(
         .pick(rsp_next)
     );
 
-    // The destination's queues, a cycle old: the states leave time for it
+    // The destination's queues, one cycle late; the states allow for that
     reg [25:0] words_both;
     reg [31:0] len_both;
     reg [1:0] head;
@@ -107,7 +107,7 @@ module hero_fast_src #(
     reg [15:0] grant_hi, grant_lo;
     reg hi_fits, lo_fits;
     reg [7:0] packets;
-    reg failed;  // a transaction of this message or burst was refused: what is left of it is thrown away
+    reg failed;  // a transaction of this message or burst was refused, and the rest is discarded
     reg is_burst;
 
     // Words of the VOQ
@@ -208,7 +208,7 @@ module hero_fast_src #(
             END:
             if (failed) state <= ABORT;
             else if (pushed) begin
-                // The occupancy in the END word decides: what comes later finds a closed channel and asks.
+                // The occupancy in the END word decides; later words find the channel closed, and a request is made.
                 open[dest] <= occupancy != 0;
                 state <= FLUSH;
             end
@@ -218,7 +218,7 @@ module hero_fast_src #(
                 burst_sent <= is_burst;
                 state <= IDLE;
             end
-            default: begin  // ABORT: what is still queued asks again
+            default: begin  // ABORT: a new request is made for what is still queued
                 open[dest] <= 0;
                 state <= IDLE;
             end
@@ -258,7 +258,7 @@ module hero_fast_src #(
     assign dma_req = issue == ASK;
     assign dma_wvalid = issue == SEND && staged_valid;
 
-    // This card among the slots of a peer
+    // This card's slot at the peer
     wire [1:0] slot = dest < card ? card - 1'b1 : card;
 
     always @(posedge sys_clk) begin
@@ -288,11 +288,11 @@ module hero_fast_src #(
     reg past = 0;
     always @(posedge sys_clk) past <= 1;
     initial assume (sys_rst);
-    // Faults of the bus are made good by time-outs.
+    // Assumes no bus faults; time-outs recover from them.
     always @(posedge sys_clk) assume (!dma_err);
 
-    // P5: what is queued is asked for, or the peer knows (`told`: it has a request that it has not answered), or a
-    // response or burst is at hand. Queues only grow, but by what a burst takes.
+    // P5: if anything is queued, a request is being made, or the peer has one that it has not answered (`told`), or a
+    // response or burst is being processed. Queues shrink only by bursts.
     wire asking = state == ASKING || state == REQUEST;
     wire bursting = state != IDLE && !asking && !(state == FLUSH && !is_burst);
     wire [2:0] asked_for, knows, for_something;
@@ -316,7 +316,7 @@ module hero_fast_src #(
     always @(posedge sys_clk)
         if (past && !sys_rst) begin
             p5_asked_for: assert (&asked_for);
-            // With them the proof is inductive.
+            // These make the proof inductive.
             p5_told: assert (&knows);
             p5_asks_for_something: assert (&for_something);
             no_failure: assert (!failed && state <= ASKING && dest < 3);

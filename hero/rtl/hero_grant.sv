@@ -1,4 +1,5 @@
-// Requests of the other cards, and the one grant outstanding: served round robin, written to the source as a response.
+// Requests of the other cards, and the one outstanding grant. Sources are served round robin; a grant is written to its
+// source as a response.
 `default_nettype none
 
 module hero_grant #(
@@ -10,11 +11,11 @@ module hero_grant #(
     input  wire                       rst,
     input  wire [                1:0] card,
     input  wire [           3*32-1:0] peer_base,
-    // A request, of its own or in an END word
+    // A request, either alone or in an END word
     input  wire                       req_valid,
     input  wire [                1:0] req_slot,
     input  wire [               31:0] req,
-    output wire [           3*32-1:0] req_in,  // the last ones
+    output wire [           3*32-1:0] req_in,  // the latest of each source
     // The output FIFO
     input  wire [$clog2(DST_WORDS):0] level,
     // The grant: words left, for packets of high and low priority
@@ -43,7 +44,7 @@ module hero_grant #(
     localparam [15:0] DEPTH = DST_WORDS[15:0];
     localparam [15:0] ENOUGH = GRANT_WORDS[15:0];
 
-    // A grant's making (choose, high, low), its way to the source, and its life
+    // States: a grant is computed (choose, high, low), sent to the source, and in force
     localparam [2:0] CHOOSE = 0, HIGH = 1, LOW = 2, ASK = 3, SEND = 4, ANSWER = 5, GIVEN = 6;
     reg [2:0] state;
 
@@ -81,7 +82,7 @@ module hero_grant #(
         .pick(next)
     );
 
-    // Free words, some cycles old: without a grant the FIFO only gets emptier.
+    // Free words, some cycles late, which is safe: without a grant the FIFO only gets emptier.
     reg [15:0] free;
     reg enough;
     wire [15:0] level16 = {{15 - $clog2(DST_WORDS) {1'b0}}, level};
@@ -89,12 +90,12 @@ module hero_grant #(
     wire [31:0] chosen = req_in[32*slot+:32];
     wire [15:0] want_hi = chosen[31:16];
     wire [15:0] want_lo = chosen[15:0];
-    reg [15:0] lo;  // asked with left_hi
+    reg [15:0] lo;  // low-priority words asked for together with left_hi
 
     reg [TW-1:0] age;
     assign timeout = open && age == TIMEOUT[TW-1:0] && !close;
 
-    // This card among the destinations of the source
+    // This card's number among the destinations of the source
     wire [1:0] dest = slot < card ? card - 1'b1 : card;
 
     assign dma_req = state == ASK;
@@ -136,7 +137,7 @@ module hero_grant #(
             SEND: if (dma_wready) state <= ANSWER;
             ANSWER:
             if (dma_done) begin
-                // The source did not get it: it will ask again.
+                // The source did not get the grant, and will ask again.
                 if (dma_err) open <= 0;
                 state <= GIVEN;
             end
@@ -156,7 +157,7 @@ module hero_grant #(
     always @(posedge sys_clk) past <= 1;
     initial assume (rst);
 
-    // P1: what is in the FIFO and what is granted fit
+    // P1: words in the FIFO and granted words fit
     wire [17:0] promised = open ? left_hi + left_lo : 18'd0;
     always @(posedge sys_clk)
         if (past && !rst) begin
@@ -168,7 +169,7 @@ module hero_grant #(
             if (spent_lo) p1_spent_low: assert (open && left_lo != 0);
         end
 
-    // P7: whoever waits sees at most two other grants before its own
+    // P7: a waiting source sees at most two other grants before its own
     wire choice = state == CHOOSE && any && enough && !rst;
     wire [2:0] two_at_most, after_one, after_two;
     generate
@@ -186,13 +187,13 @@ module hero_grant #(
     always @(posedge sys_clk)
         if (past && !rst) begin
             p7_two_others: assert (&two_at_most);
-            // With them the proof is inductive: after two others, it is this one's turn.
+            // These make the proof inductive: after two others, it is this source's turn.
             p7_after_one: assert (&after_one);
             p7_after_two: assert (&after_two);
         end
     always @(posedge sys_clk) if (past) p7_slot: assert (slot < 3);
 
-    // P6: a grant is for one source, and no other is made meanwhile
+    // P6: a grant is for one source, and there is no other at the same time
     always @(posedge sys_clk)
         if (past && !rst) begin
             if (state == CHOOSE || state == HIGH || state == LOW) p6_one_grant: assert (!open);

@@ -18,7 +18,7 @@ module hero_gray_sync #(
     integer i;
 
 `ifdef FORMAL
-    // A flip-flop whose input changes at its edge may take the old value or the new, each bit as it likes
+    // A flip-flop whose input changes at its clock edge may take the old or the new value, independently for each bit
     (* anyseq *) wire [WIDTH-1:0] late;
     reg [WIDTH-1:0] gray_before = 0, gray_seen = 0;  // before its last change; at the last edge here
     always @(posedge src_clk) gray_before <= gray;

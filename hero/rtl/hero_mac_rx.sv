@@ -1,5 +1,5 @@
-// GMII to AXI4-Stream: takes preamble and FCS away. `m_axis_tuser` with the last octet: bad FCS, or an error on the line.
-// There is no ready: Ethernet does not wait. A fragment of up to 4 octets gives one octet, bad. (IEEE 802.3 clauses 3, 35)
+// GMII to AXI4-Stream: removes preamble and FCS. `m_axis_tuser` with the last octet: bad FCS, or an error on the line. There
+// is no ready, because Ethernet cannot wait. A fragment of up to 4 octets gives one octet, bad. (IEEE 802.3 clauses 3, 35)
 `default_nettype none
 
 module hero_mac_rx (
@@ -34,7 +34,7 @@ module hero_mac_rx (
     wire frame_end = state == FRAME && !rx_dv;
 
     always @(posedge clk)
-        if (rst) state <= IGNORE;  // not in the middle of a frame
+        if (rst) state <= IGNORE;  // do not start in the middle of a frame
         else
             case (state)
                 IDLE:

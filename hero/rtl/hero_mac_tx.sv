@@ -1,5 +1,5 @@
-// AXI4-Stream to GMII: preamble, padding to 60 octets, FCS, gap of 12. A frame whose next octet is not there in time
-// is ended with tx_er and the rest of it thrown away. (IEEE 802.3 clauses 3, 4, 35)
+// AXI4-Stream to GMII: preamble, padding to 60 octets, FCS, gap of 12. If the next octet of a frame is not there in time,
+// the frame ends with tx_er, and its rest is discarded. (IEEE 802.3 clauses 3, 4, 35)
 `default_nettype none
 
 module hero_mac_tx (
@@ -22,7 +22,7 @@ module hero_mac_tx (
     wire [31:0] crc;
     wire [31:0] fcs = ~crc;
     wire octet = state == DATA && s_axis_tvalid || state == PAD;
-    wire enough = octets >= MIN_OCTETS - 1'b1;  // with the one that is sent now
+    wire enough = octets >= MIN_OCTETS - 1'b1;  // including the one that is being sent
     wire underrun = state == DATA && !s_axis_tvalid;
     assign s_axis_tready = state == DATA || state == DISCARD;
 

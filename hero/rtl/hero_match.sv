@@ -1,17 +1,17 @@
-// Routes and classes: value and pattern agree in all bits that the mask counts. The lowest matching route wins; its
-// destination (the host's without a route) chooses the class whose match gives high priority.
-// Three routes a cycle: `done` comes at most ceil(ROUTES / 3) + 6 cycles after `start`.
+// Routes and classes: a value matches if it equals the pattern in all bits that are set in the mask. The lowest matching
+// route wins. Its destination (the host without a route) selects the class whose match gives high priority. Three routes a
+// cycle: `done` comes at most ceil(ROUTES / 3) + 6 cycles after `start`.
 `default_nettype none
 
 module hero_match #(
     parameter ROUTES = 3  // to 64
 ) (
     input  wire                       clk,
-    // As hero_reset's: in it the rules take their reset values, a bank a cycle
+    // From hero_reset; during it the rules take their reset values, one bank each cycle
     input  wire                       rst,
     input  wire                       start,
     input  wire [hero_pkg::KEY_W-1:0] key,    // held until `done`
-    input  wire                       route_ok,  // held too; 0: whatever the routes say, to the host
+    input  wire                       route_ok,  // held too; 0: to the host, whatever the routes say
     output reg                        done,
     output reg  [                1:0] dest,
     output reg  [                5:0] route,
@@ -80,7 +80,7 @@ module hero_match #(
                 if (rst) off <= ~0;
                 else if (cfg_commit) off <= 0;
                 else if (wr) off[cfg_row] <= 1;
-                // All of a route in one cycle, and off already in the one of its first write
+                // A route is read in one cycle, and is off from the cycle of its first write
                 row_off <= off[bank_rd] || wr && cfg_row == bank_rd || {26'b0, base_rd} + d >= ROUTES;
             end
             assign hit[d] = ((dst ^ row_p) & row_m) == 0 && !row_off;
@@ -88,7 +88,7 @@ module hero_match #(
         end
     endgenerate
 
-    // Nothing is routed to 0.0.0.0: that is how a route is unused
+    // 0.0.0.0 matches no route, because unused routes have this pattern
     reg dst_valid, searched;
     wire found = row_valid && |hit && dst_valid;
     wire search_end = found || row_valid && row_last;
@@ -160,7 +160,7 @@ module hero_match #(
         done <= class_compared && !rst;
     end
 `ifdef FORMAL
-    // After a reset that is just long enough; writes between searches only (those in a search: the bench)
+    // Assumes a reset of the minimum length, and writes only between searches (the bench tests writes during them)
     reg [3:0] resets = 0;
     always @(posedge clk) if (resets != 4'd15) resets <= resets + 1'b1;
     always @* assume (rst == (resets < (BANKS > 4 ? BANKS : 4)));
@@ -177,7 +177,7 @@ module hero_match #(
     end
     always @(posedge clk) if (searching) assume ($stable(key) && $stable(route_ok));
 
-    // A route and a destination's class, whichever the solver chooses, as the host has written them
+    // An arbitrary route and class, chosen by the solver, as the host has written them
     (* anyconst *) reg [4:0] its_bank;
     (* anyconst *) reg [1:0] its_dest, its_class;
     wire [5:0] its_number = its_bank * 6'd3 + {4'd0, its_dest};

@@ -1,4 +1,4 @@
-// One card: Ethernet as AXI4-Stream on one side, the bus on the other. What the parts do and how they talk: ../README.md.
+// One card: Ethernet as AXI4-Stream on one side, the bus on the other. The parts and their protocols: ../README.md.
 `default_nettype none
 
 module hero_nic #(
@@ -10,7 +10,7 @@ module hero_nic #(
     parameter MTU = 1500,  // octets of a packet, to 2022: a frame is a buffer of 2048 octets and 255 words at most
     parameter TIMEOUT = 65536
 ) (
-    input  wire        rx_clk,  // the line's, with the received octets; it may stand still
+    input  wire        rx_clk,  // clock of the received octets; it may stop
     input  wire        tx_clk,
     input  wire        sys_clk,
     input  wire        sys_rst,
@@ -308,7 +308,7 @@ module hero_nic #(
         .m_axis_tlast(m_axis_tlast)
     );
 
-    // --- Events: where several causes meet, each counts ---
+    // --- Events: simultaneous causes are all counted ---
     wire bus_error, input_full, received;
     hero_pulses #(.N(4)) bus_errors (
         .clk(sys_clk), .rst(core_rst), .in({wr_failed, rd_failed, bad_buffer}), .out(bus_error)

@@ -1,5 +1,6 @@
-// The line's two sources, a packet each in turn: the slow path's frames as they are, the fast path's with the card's
-// MAC address as their source. Words to octets in tx_clk. The sources hold whole packets: a frame once begun never starves.
+// Sends from two sources, one packet each in turn: frames of the slow path unchanged, frames of the fast path with the
+// card's MAC address as source. Converts words to octets in tx_clk. The sources hold whole packets, so a frame that has
+// begun never starves.
 `default_nettype none
 
 module hero_out (
@@ -27,7 +28,7 @@ module hero_out (
     output wire        m_axis_tlast
 );
     // Round robin
-    reg busy, fast_turn;  // whose packet it is; when idle, whose it is if both have one
+    reg busy, fast_turn;  // source of the current packet; when idle, the source that is next if both have one
     reg [1:0] index;  // of the word, to 2
     wire room;
     wire valid = busy && (fast_turn ? fast_valid : slow_valid);
@@ -112,14 +113,14 @@ module hero_out (
     assign m_axis_tlast = shift_last && octets_left == 0;
 
 `ifdef FORMAL
-    // Of one clock only: the crossing is hero_async_fifo's proof
+    // With one clock only; hero_async_fifo proves the crossing
     reg past = 0;  // the last cycle was none of reset
     always @(posedge sys_clk) past <= !sys_rst;
     initial assume (sys_rst);
     always @* assume (sys_rst == tx_rst);
     wire running = past && !sys_rst;
 
-    // Packet streams wait as they must (P9), and so does the line's
+    // Packet streams and the stream to the line hold their signals while they wait (P9)
     always @(posedge sys_clk)
         if (running) begin
             if ($past(slow_valid && !slow_ready)) assume (slow_valid && $stable(slow_last));
@@ -128,7 +129,7 @@ module hero_out (
                 p9_line: assert (m_axis_tvalid && $stable(m_axis_tdata) && $stable(m_axis_tlast));
         end
 
-    // A source that waits sees at most one frame of the other; no frame changes its source inside
+    // A waiting source sees at most one frame of the other; a frame is all from one source
     reg slow_waited = 0, fast_waited = 0;
     wire begins = !busy && tx_enable && (slow_valid || fast_valid);
     wire begins_fast = begins && (fast_turn ? fast_valid : !slow_valid);

@@ -1,5 +1,5 @@
-// A FIFO of packets: words become visible to the reader when their packet is committed, and can be taken back until
-// then. It is never full by surprise: the writer looks at `level` and `packets` before it writes.
+// A FIFO of packets: words become visible to the reader when their packet is committed, and can be removed until then. The
+// writer must check `level` and `packets` before it writes.
 `default_nettype none
 
 module hero_packet_fifo #(
@@ -9,8 +9,8 @@ module hero_packet_fifo #(
 ) (
     input  wire                     clk,
     input  wire                     rst,
-    // Writer: `wr_commit` comes with the last word or later; `wr_len` in octets must fit the words written.
-    // `wr_abort` takes back all words since the last commit, one written in the same cycle too, and wins over `wr_commit`.
+    // Writer: `wr_commit` comes with the last word or later; `wr_len` in octets must fit the words written. `wr_abort`
+    // removes all words since the last commit, including one written in the same cycle, and overrides `wr_commit`.
     input  wire                     wr_valid,
     input  wire [        WIDTH-1:0] wr_data,
     input  wire                     wr_commit,
@@ -60,7 +60,7 @@ module hero_packet_fifo #(
             packets <= packets + {{PW{1'b0}}, commit} - {{PW{1'b0}}, take_last};
         end
 
-    // Sizes: out of the memory, then counted in words
+    // Sizes: read from the memory, then converted to words
     reg [PW-1:0] size_rd;
     reg [PW:0] size_count;  // in the memory
     wire [15:0] size_q;
@@ -134,7 +134,7 @@ module hero_packet_fifo #(
             if (out_move) out_valid <= q_valid;
         end
 
-    // A packet that begins is the head, unless the head is still there and stays
+    // A packet that begins becomes the head, unless there is a head that stays
     wire to_head = begin_packet && !head_valid;
     always @(posedge clk)
         if (rst) begin
@@ -183,7 +183,7 @@ module hero_packet_fifo #(
             words_and_packets: assert ((words != 0) == (packets != 0));
         end
 
-    // One word, whichever the solver chooses, comes out unchanged after all before it, or is taken back
+    // An arbitrary word, chosen by the solver, comes out unchanged and in order, or is removed
     (* anyseq *) wire mark_word;
     reg [AW:0] ahead;
     reg [WIDTH-1:0] marked;
@@ -205,7 +205,7 @@ module hero_packet_fifo #(
         if (rst) {word_marked, word_committed} <= 0;
     end
 
-    // One packet comes out with its length and so many words
+    // An arbitrary packet comes out with its length and number of words
     (* anyseq *) wire mark_packet;
     reg [PW:0] packets_ahead;
     reg [15:0] packet_len;

@@ -1,4 +1,4 @@
-// Constants that more than one module knows. Registers and counters are written by ../registers.py.
+// Constants that several modules use. ../registers.py writes registers and counters.
 `default_nettype none
 
 // No module needs them all.

@@ -1,4 +1,4 @@
-// Pulses of several sources, one after the other on one wire: none is lost when they come together.
+// Serialises the pulses of several sources onto one wire; none is lost when they coincide.
 `default_nettype none
 
 module hero_pulses #(

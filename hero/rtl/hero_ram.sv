@@ -1,5 +1,5 @@
-// A memory with a writer and a reader. A read that meets the write of its word gives anything, as in FPGAs: in simulation
-// and in proofs too (the complement of the old word; whatever the solver likes), so that nothing can come to depend on it.
+// A memory with a writer and a reader. A read that coincides with the write of its word returns an undefined value, as in
+// FPGAs. Simulation (the complement of the old word) and proofs (any value) do so too, so that no module can depend on it.
 `default_nettype none
 
 module hero_ram #(

@@ -1,7 +1,7 @@
 // The 64 registers of a card on AXI4-Lite, its interrupt line and its counters.
 //
-// Whole words only: a write with other strobes answers SLVERR and has no effect. Writes to read-only registers, and
-// all writes while the card resets, have none either.
+// Whole words only: a write with other strobes answers SLVERR and has no effect. Writes to read-only registers, and all
+// writes during the card's reset, have no effect either.
 `default_nettype none
 
 module hero_regs #(
@@ -66,7 +66,7 @@ module hero_regs #(
     input  wire [  5:0] fwd_route,
     input  wire [hero_pkg::COUNTERS-1:0] events  // pulses, numbered as DROP_CNT
 );
-    // --- Writing: a register for each channel; when both hold something and the answer has room, it is done ---
+    // --- Writing: a register holds each channel; the write is done when both are full and the answer has room ---
     reg aw_held, w_held, whole;
     reg [5:0] aw_n;
     reg [31:0] w_data;
@@ -127,10 +127,10 @@ module hero_regs #(
             endcase
     end
 
-    // --- What was written last, for reading: a memory, cleared with the card ---
+    // --- The values last written, for reading: a memory, cleared with the card ---
     wire [5:0] store_n = core_rst ? clear_n : wr_n;
     wire [31:0] has = hero_pkg::REG_BITS[32*store_n+:32];
-    // Of the cycles in which a register is read, the last that meets no write of it counts.
+    // A register is read in several cycles; the last one without a write of it counts.
     wire store = core_rst || wr;
     wire [31:0] word;
     hero_ram #(.WIDTH(32), .WORDS(64)) written (
@@ -138,7 +138,7 @@ module hero_regs #(
         .rd_clk(sys_clk), .rd_en(!(store && store_n == n)), .rd_addr(n), .rd_data(word)
     );
 
-    // --- Interrupts: reading IRQ_MASKED clears what it shows; an event in the same cycle stays ---
+    // --- Interrupts: reading IRQ_MASKED clears the bits it returns; an event in the same cycle is kept ---
     reg [7:0] unmasked, mask, raised;
     wire [7:0] masked = unmasked & mask;
     wire read_masked;
@@ -223,7 +223,7 @@ module hero_regs #(
     always @* if (sys_rst) assume (core_rst);
     wire running = past && !sys_rst;
 
-    // The bus waits as it must, and so do the responses (P9); one a request
+    // Requests and responses hold their signals while they wait (P9); one response for each request
     reg reads = 0;  // reads under way
     reg [1:0] addresses = 0, words = 0;  // of writes, taken and not answered
     wire answered = s_axil_bvalid && s_axil_bready;

@@ -1,9 +1,10 @@
-// Resets of a card: the hardware's, and the driver's, which first lets the bus come to rest. In reset `clear_n` walks over
-// the registers that are memories. Then the card is ready, at the latest 64 cycles later also without a clock of the line.
+// Resets of a card: by the hardware, and by the driver, which first waits until the bus is idle. During reset `clear_n`
+// walks over the registers that are memories. The card is ready at most 64 cycles later, even if a clock of the line stands
+// still.
 `default_nettype none
 
 module hero_reset #(
-    parameter CYCLES = 64  // of core_rst, and of the patience after it; fewer in proofs only
+    parameter CYCLES = 64  // of core_rst, and of the wait after it; fewer in proofs only
 ) (
     input  wire       sys_clk,
     input  wire       sys_rst,
@@ -70,7 +71,7 @@ module hero_reset #(
 `ifdef FORMAL
     initial assume (sys_rst && !core_rst);
     reg begun = 0;
-    reg [7:0] cycle = 0;  // of the reset at hand
+    reg [7:0] cycle = 0;  // of the current reset
     reg was_quiet = 0, was_core_rst = 0, was_sys_rst = 1;
     wire idle = state == RUN || state == QUIET;
     always @(posedge sys_clk) begin
@@ -84,18 +85,18 @@ module hero_reset #(
         c_again: cover (begun && core_rst && !was_core_rst && !was_sys_rst);
     end
 
-    // Between the edges, too: else a clock that stands still would have nothing proven before it
+    // Also between clock edges; otherwise nothing would be proven while a clock stands still
     always @*
         if (begun) begin
-            // It is over in time, also without the line's clocks, and each word of the memories was cleared.
+            // The reset ends in time, even without the line's clocks, and has cleared each word of the memories.
             in_time: assert (cycle <= 2 * CYCLES);
             all_cleared: assert (!core_rst || clear_n == cycle[5:0] && cycle < CYCLES);
             whole_walk: assert (core_rst || !was_core_rst || cycle == CYCLES);
-            // The bus is at rest before, and begins nothing until it is over; then the card is ready.
+            // The bus is idle before the reset, and begins no transaction until its end; then the card is ready.
             at_rest_before: assert (!core_rst || was_core_rst || was_quiet || was_sys_rst);
             nothing_begins: assert (quiesce == (state != RUN));
             ready_at_last: assert (ready == (state == RUN));
-            // With it the proof is inductive.
+            // This makes the proof inductive.
             as_the_state: assert (idle ? !core_rst && cycle <= 2 * CYCLES : state == RESET ? core_rst && cycle == clear_n && clear_n <= LAST
                                   : !core_rst && cycle == CYCLES + clear_n && clear_n <= LAST);
         end

@@ -1,6 +1,6 @@
-// Reset of what runs with one of the line's clocks, which may stand still: it begins with the core's, without waiting for
-// an edge, and ends with the fourth edge of `clk` after the core's. What faces that clock in sys_clk stays in reset until
-// then, so neither half of a crossing goes on before both were reset.
+// Reset of the logic on one of the line's clocks, which may stand still. It begins with the core's reset, without waiting
+// for an edge, and ends with the fourth edge of `clk` after the core's. The sys_clk side of the crossing stays in reset
+// until then, so that neither half continues before both were reset.
 `default_nettype none
 
 module hero_reset_line (
@@ -15,7 +15,7 @@ module hero_reset_line (
     assign rst = release_sync[3];
     assign sys_half = core_rst || seen_sync;
 
-    // Elsewhere core_rst counts at an edge of its own clock; here there may be none.
+    // core_rst is synchronous elsewhere, but here the clock may have no edge
     // verilator lint_off SYNCASYNCNET
     always @(posedge clk or posedge core_rst)
         if (core_rst) release_sync <= 4'hf;
@@ -26,7 +26,7 @@ module hero_reset_line (
         if (core_rst) {seen_sync, seen_meta} <= 2'b11;
         else {seen_sync, seen_meta} <= {seen_meta, rst};
 `ifdef FORMAL
-    // From the first reset on, whatever the clocks do
+    // Holds from the first reset on, whatever the clocks do
     reg begun = 0;
     reg [2:0] edges = 0;  // of `clk` after the core's reset, to 4
     always @(posedge sys_clk) if (core_rst) begun <= 1;
@@ -39,7 +39,7 @@ module hero_reset_line (
             with_the_core: assert (!core_rst || rst && sys_half);
             four_edges: assert (rst == (edges != 4));
             sys_half_last: assert (sys_half || !rst);
-            // With them the proof is inductive.
+            // These make the proof inductive.
             as_many_edges: assert (release_sync == 4'hf << edges);
             seen_is_so: assert (core_rst || seen_sync && seen_meta || edges == 4);
         end

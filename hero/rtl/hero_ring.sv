@@ -1,5 +1,5 @@
-// A descriptor ring in vector mode: takes vectors from the driver, fetches each in one read burst, hands the
-// descriptors out in order. Two vectors can wait; 64 descriptors are held.
+// A descriptor ring in vector mode: takes vectors from the driver, fetches each in one read burst, and delivers the
+// descriptors in order. It holds two waiting vectors and 64 descriptors.
 `default_nettype none
 
 module hero_ring #(
@@ -28,7 +28,7 @@ module hero_ring #(
     input  wire [63:0] rdata,
     input  wire        rlast,
     input  wire        err,
-    // The descriptor in front
+    // The next descriptor
     output reg         valid,
     output wire [31:0] buffer,       // bus address
     output wire [15:0] len,          // octets
@@ -43,7 +43,7 @@ module hero_ring #(
     assign free = 2'd2 - vectors;
     wire [29:0] given = {vector[31:8], vector[5:0]};
 
-    // Descriptors: those of a vector count when its last one is there without error.
+    // Descriptors of a vector become valid when all of them have been read without error.
     (* ram_style = "block" *) reg [47:0] memory[0:DESCRIPTORS-1];
     reg [47:0] front;
     localparam AW = $clog2(DESCRIPTORS);
@@ -122,7 +122,7 @@ module hero_ring #(
         if (pop) assume (valid);
     end
 
-    // Nothing is overwritten that was not handed out, and nothing handed out that is not there
+    // No descriptor is overwritten before it is delivered, and only fetched ones are delivered
     wire [7:0] offset_wide = {2'd0, offset};
     wire [7:0] room = DESCRIPTORS[7:0] - held;
     always @(posedge sys_clk)
@@ -140,7 +140,7 @@ module hero_ring #(
             if ($past(failed && !pop)) failed_leaves_none: assert ($stable(level));
         end
 
-    // A descriptor, whichever the solver chooses, comes out unchanged and in its turn
+    // An arbitrary descriptor, chosen by the solver, comes out unchanged and in order
     (* anyseq *) wire mark;
     reg marked = 0, whole = 0;  // whole: its vector was read
     reg [AW:0] ahead;  // places before it

@@ -1,4 +1,4 @@
-// Round robin: the first that asks after the one served last. N is a power of two (tie unused requests to 0).
+// Round robin: picks the first requester after the one served last. N is a power of two (tie unused requests to 0).
 `default_nettype none
 
 module hero_rr #(

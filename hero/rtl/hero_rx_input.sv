@@ -1,5 +1,5 @@
-// Octets to words, and what the rest of the card must know of a frame: its length, verdicts and header fields (meta).
-// The meta comes with `wr_commit` after the last word, or with `wr_abort` for a bad frame.
+// Converts octets to words, and computes a frame's meta: its length, verdicts and header fields. The meta comes with
+// `wr_commit` after the last word, or with `wr_abort` for a bad frame.
 `default_nettype none
 
 module hero_rx_input #(
@@ -7,8 +7,8 @@ module hero_rx_input #(
 ) (
     input  wire                        clk,
     input  wire                        rst,
-    // Frames without FCS, `tuser` with the last octet: bad. `tready` is low for two cycles after the last octet, in
-    // which Ethernet has gap and preamble.
+    // Frames without FCS, `tuser` with the last octet: bad. `tready` is low for two cycles after the last octet, during
+    // Ethernet's gap and preamble.
     input  wire [                 7:0] s_axis_tdata,
     input  wire                        s_axis_tvalid,
     output wire                        s_axis_tready,
@@ -23,7 +23,7 @@ module hero_rx_input #(
     localparam [15:0] MIN_OCTETS = 60, MAX_OCTETS = MTU[15:0] + 16'd14, MAX_TAGGED = MTU[15:0] + 16'd18;
     localparam [15:0] ETHERTYPE_IP4 = 16'h0800, ETHERTYPE_VLAN = 16'h8100;
 
-    // Octets to words. Counters stay at their maximum in endless frames.
+    // Octets to words. Counters saturate in endless frames.
     reg [63:0] word;
     reg [15:0] octets;  // before this one
     reg word_valid, word_last, word_bad, frame_end;
@@ -60,7 +60,7 @@ module hero_rx_input #(
     assign wr_en = word_valid && word_fits;
     assign wr_data = word;
 
-    // Header fields, network order to numbers but for the MAC address
+    // Header fields, converted from network order to numbers, except for the MAC address
     reg [47:0] dmac;
     reg [15:0] ethertype, total_length;
     reg [3:0] version, ihl;
@@ -93,7 +93,7 @@ module hero_rx_input #(
         holds_header <= total_length >= {10'b0, ihl, 2'b0};
     end
 
-    // Header checksum: 16 bits each second cycle, the carry comes around with the next (RFC 1071)
+    // Header checksum: 16 bits every second cycle; the carry is added with the next (RFC 1071)
     reg [7:0] even_octet;
     reg [15:0] pair, sum;
     reg pair_valid, pair_first, carry;

@@ -1,4 +1,4 @@
-// Register slice of a valid/ready channel: no combinational path from one side to the other, a word a cycle.
+// Register slice of a valid/ready channel: no combinational path between its sides, one word each cycle.
 `default_nettype none
 
 module hero_skid #(
@@ -13,7 +13,7 @@ module hero_skid #(
     input  wire             out_ready,
     output reg  [WIDTH-1:0] out_data
 );
-    reg held;  // a word came while the output stood still
+    reg held;  // a word came while the output waited
     reg [WIDTH-1:0] hold;
     assign in_ready = !held;
     wire move = out_ready || !out_valid;

@@ -1,5 +1,5 @@
-// Slow path, from the host's queues to host memory: a frame into the next buffer of its priority's ring, then its
-// completion. High priority first; a priority without descriptors does not hold up the other.
+// Slow path, from the host's queues to host memory: writes a frame into the next buffer of its priority's ring, then its
+// completion. High priority first; a priority without descriptors does not block the other.
 `default_nettype none
 
 module hero_slow_rx (
@@ -56,7 +56,7 @@ module hero_slow_rx (
     genvar p;
     generate
         for (p = 0; p < 2; p = p + 1) begin : ring
-            wire [15:0] size;  // 2048, not looked at
+            wire [15:0] size;  // always 2048, unused
             wire taken, failed;
             wire [5:0] failed_count;
             hero_ring ring (
@@ -111,7 +111,7 @@ module hero_slow_rx (
         end
     end
 
-    // A buffer of no use is completed with length 0 and the frame goes to the next one.
+    // An unusable buffer is completed with length 0, and the frame goes to the next one.
     reg unusable;
     always @(posedge sys_clk) if (state == CHECK) unusable <= bad;
     always @(posedge sys_clk) bad_buffer <= state == CHECK && bad;

@@ -1,4 +1,4 @@
-// Slow path, from host memory to the wire: a frame a descriptor, completed when it is in the card.
+// Slow path, from host memory to the line: one frame for each descriptor, completed when the card has the frame.
 `default_nettype none
 
 module hero_slow_tx #(
@@ -60,7 +60,7 @@ module hero_slow_tx #(
     reg [31:0] buffer;
     reg [15:0] len;
     reg error;
-    reg [6:0] gone;  // completed or never to be
+    reg [6:0] gone;  // completed, or given up
     localparam [15:0] MAX_OCTETS = MTU[15:0] + 16'd18;
     wire length_ok = len >= 16'd14 && len <= MAX_OCTETS;
     wire [8:0] words = {1'b0, len[10:3]} + {8'd0, |len[2:0]};

@@ -1,4 +1,4 @@
-// A FIFO of words between an assembler and the DMA engine, so that a transaction once begun never waits for its words.
+// A FIFO of words between an assembler and the DMA engine, so that a transaction that has begun never waits for its words.
 `default_nettype none
 
 module hero_stage #(

@@ -1,4 +1,4 @@
-// Four cards and the bus between them and the host's memory: the paper's test bed.
+// Four cards, the host's memory, and the bus between them: the paper's test bed.
 `default_nettype none
 
 module hero_system #(
@@ -92,12 +92,12 @@ module hero_system #(
     wire [5*64-1:0] t_wdata;
     wire [5*2-1:0] t_bresp;
     wire [5*4-1:0] t_awid;
-    wire [15:0] t_bid;  // one transaction at a time: the bus knows whose response it is
+    wire [15:0] t_bid;  // unused: with one transaction at a time, the bus knows the owner of the response
 
     genvar k;
     generate
         for (k = 0; k < 4; k = k + 1) begin : g_card
-            // The same for all transactions: set once, at the host's memory
+            // Constant for all transactions, so set once, at the host's memory
             wire [3:0] awid, awcache, arid, arcache;
             wire [2:0] awsize, awprot, arsize, arprot;
             wire [1:0] awburst, arburst;

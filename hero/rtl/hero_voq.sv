@@ -1,5 +1,5 @@
-// The eight queues of a card: three peers and the host, two priorities each. One writer, a reader for the fast path and
-// one for the host, all at the same time. Queue number: {destination, priority}; destination 3 is the host.
+// The eight queues of a card: three peers and the host, two priorities each. One writer, one reader for the fast path and
+// one for the host can work at the same time. Queue number: {destination, priority}; destination 3 is the host.
 `default_nettype none
 
 module hero_voq #(
@@ -62,9 +62,9 @@ module hero_voq #(
     wire [2:0] h_queue = {2'd3, h_selected};
 
 `ifdef FORMAL
-    wire [7:0] seen;  // the word that a queue gives is the one that its reader sees
+    wire [7:0] seen;  // whether the word at a queue's output is the one that its reader sees
 `endif
-    // The queue is known a cycle before the frame.
+    // The queue is known one cycle before the frame.
     reg [7:0] chosen;
     always @(posedge clk) chosen <= 8'd1 << enq_queue;
 
@@ -135,7 +135,7 @@ module hero_voq #(
     always @(posedge clk) past <= !rst;
     initial assume (rst);
 
-    // P9 of both readers, whatever the writer and the other reader do
+    // P9 for both readers, whatever the writer and the other reader do
     always @(posedge clk) begin
         if (f_start) assume (!f_active && f_queue < 6);
         if (h_active) assume (!h_start);

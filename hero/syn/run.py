@@ -25,9 +25,9 @@ DEVICE = ["--85k", "--package", "CABGA756", "--speed", "8"]
 CLOCKS = {"rx_clk": 125, "tx_clk": 125, "sys_clk": 100}  # MHz, the least, as in hero.lpf
 BUSES = ("axi_xbar", "bus_pcix")
 PAPER = {"PCI": 4798, "MAC": 4227, "PHY": 1541, "HERO": 15605}  # logic elements, Table 1
-# A slice of the ECP5 as 4-input tables: two a carry cell, four and two of control a 16 x 4 memory.
+# Cells of the ECP5 in 4-input tables: a carry cell has two, a 16 x 4 memory four and two for control.
 TABLES = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
-MUXES = ("PFUMX", "L6MUX21")  # between the tables of a slice, no table of their own
+MUXES = ("PFUMX", "L6MUX21")  # these combine the tables of a slice and need no table
 
 
 def tool(name, *arguments, log):
@@ -41,7 +41,7 @@ def tool(name, *arguments, log):
 
 
 def synthesize(top, routes, flatten=True):
-    """A netlist of `top`, {module: yosys's JSON}."""
+    """Synthesises `top`; returns its netlist, {module: yosys's JSON}."""
     name = f"{top}-{routes}" + ("" if flatten else "-modules")
     netlist = TARGET / f"{name}.json"
     sources = [RTL / "hero_pkg.sv", *sorted(p for p in RTL.glob("*.sv") if p.stem != "hero_pkg")]
@@ -108,7 +108,7 @@ def totals(netlist, top):
 
 
 def place(netlist, seed):
-    """Places and routes; nextpnr's report. Only paths between flip-flops count: a card has no pins here."""
+    """Places and routes; returns nextpnr's report. Only paths between flip-flops count, because a card has no pins here."""
     report = netlist.with_suffix(".report.json")
     tool("nextpnr-ecp5", *DEVICE, "--json", netlist, "--lpf", HERE / "hero.lpf", "--lpf-allow-unconstrained",
          "--out-of-context", "--timing-allow-fail", "--report", report, "--seed", seed,
@@ -124,7 +124,7 @@ COLUMNS = ("elements", "tables", "flip-flops", "memories")
 
 
 def fmax(placed, clock):
-    """MHz, whatever name nextpnr gives the clock's net."""
+    """Fmax of a clock in MHz, whatever name nextpnr gives its net."""
     return next(value["achieved"] for name, value in placed["fmax"].items() if clock in name)
 
 

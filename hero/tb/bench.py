@@ -1,7 +1,7 @@
 """Clock, reset, and the two ends of a valid/ready stream, for benches of single modules.
 
-Inputs change at the falling edge; outputs are read when all is settled after it, so they are what the next rising edge
-sees, in each simulator alike."""
+Inputs change at the falling edge; outputs are read after everything has settled. So they are what the next rising edge
+sees, in every simulator."""
 
 import random
 from collections import deque
@@ -24,7 +24,7 @@ async def cycles(clk, count):
 
 
 async def reset(clk, rst, count=64):
-    """As long as hero_reset's."""
+    """Resets for as long as hero_reset does."""
     await FallingEdge(clk)
     rst.value = 1
     await cycles(clk, count)
@@ -41,7 +41,7 @@ async def until(clk, condition, limit=100000, what="it"):
 
 
 class Source:
-    """Gives beats (tuples in the order of `fields`) to a stream; `gap`: probability of a pause at each beat.
+    """Sends beats (tuples in the order of `fields`) to a stream; `gap`: probability of a pause at each beat.
     `ready` None: the stream cannot wait."""
 
     def __init__(self, clk, valid, ready, fields, gap=0.0):
@@ -67,7 +67,7 @@ class Source:
             if self.current is None and self.queue and random.random() >= self.gap:
                 self.current = self.queue.popleft()
             self.valid.value = self.current is not None
-            # Without a valid beat the fields are noise: nobody may look at them
+            # without a valid beat the fields are random, because nobody may use them
             for i, field in enumerate(self.fields):
                 field.value = self.current[i] if self.current else random.getrandbits(len(field))
             await ReadOnly()
@@ -76,8 +76,8 @@ class Source:
 
 
 class Sink:
-    """Takes beats from a stream into `beats`; `stall`: probability of not being ready in a cycle. Fails when a beat is
-    taken back or changes before it is taken (P9). `ready` None: it cannot wait."""
+    """Receives beats of a stream into `beats`; `stall`: probability of not being ready in a cycle. Fails if a beat is
+    withdrawn or changes before it is accepted (P9). `ready` None: it cannot wait."""
 
     def __init__(self, clk, rst, valid, ready, fields, stall=0.0):
         self.clk, self.rst, self.valid, self.ready, self.fields, self.stall = clk, rst, valid, ready, fields, stall
@@ -104,7 +104,7 @@ class Sink:
                 held = beat
 
     def frames(self, last=-1):
-        """Whole frames so far: lists of beats; field number `last` ends one. What is not whole stays."""
+        """Complete frames so far, as lists of beats; field number `last` ends one. An incomplete frame stays."""
         frames, frame = [], []
         for beat in self.beats:
             frame.append(beat)

@@ -1,4 +1,4 @@
-"""What the benches of the fast path share: words of the protocol, a bus master, a DMA engine and packet streams, all with
+"""Shared by the benches of the fast path: words of the protocol, a bus master, a DMA engine and packet streams, all with
 random pauses. Protocol and addresses: ../README.md."""
 
 import random

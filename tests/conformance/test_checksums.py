@@ -1,4 +1,4 @@
-"""Checksums that a sender leaves to others (CHECKSUM_PARTIAL): whoever puts the packet on a wire completes them."""
+"""Checksums that a sender leaves to others (CHECKSUM_PARTIAL): they must be complete when the packet goes onto a wire."""
 
 import pytest
 from scapy.layers.inet import IP
@@ -8,7 +8,7 @@ from lib import packets
 
 ETHERNET = 14
 HEADER = {4: 20, 6: 40}
-UDP_CHECKSUM = 6  # place in its header
+UDP_CHECKSUM = 6  # offset in the UDP header
 
 
 def udp(net, family, to):
@@ -27,7 +27,7 @@ def left(frame, family, start):
 
 @pytest.fixture(autouse=True)
 def _wires(net):
-    """Interfaces that do not leave checksums to others in their turn."""
+    """Turns checksum offload off, so that the interfaces complete checksums."""
     for link in range(len(net.hosts)):
         net.router.exec("ethtool", "-K", f"r{link}", "tx", "off")
         net.later(lambda link=link: net.router.exec("ethtool", "-K", f"r{link}", "tx", "on"))
@@ -35,7 +35,7 @@ def _wires(net):
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_checksum_left_to_others(net, family):
-    """It is completed on the way."""
+    """The router completes the checksum."""
     packet = udp(net, family, to=1)
     start = ETHERNET + HEADER[family]
     frame = left(net.frame(packet), family, start)
@@ -46,7 +46,7 @@ def test_checksum_left_to_others(net, family):
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("outer", [4, 6])
 def test_inner_checksum_left_to_others(net, outer, family):
-    """So is that of a packet in a tunnel."""
+    """The same for a packet in a tunnel."""
     inner = udp(net, family, to=1)
     if outer == 4:
         packet = bytes(IP(src=net.behind4(0), dst=net.behind4(1), proto=4 if family == 4 else 41)) + inner

@@ -1,4 +1,4 @@
-"""IPv4: what must not be forwarded: by link-layer address, by destination, by source."""
+"""IPv4 packets that must not be forwarded because of their link-layer address, destination or source."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_30_link_layer_broadcast_with_unicast_ip(net, mac):
 
 @pytest.mark.parametrize("mac", ["02:bc:00:00:00:77", "02:bc:00:00:00:21", "00:00:00:00:00:00"])
 def test_31_foreign_unicast_mac(net, mac):
-    """RFC 1812 5.3.4: a frame for another station, also for another of our ports, is not ours."""
+    """RFC 1812 5.3.4: a frame for another station is not forwarded, even if the station is another port of the router."""
     net.exchange(packets.ethernet(mac, net.host_mac(0), udp4(net.behind4(0), net.behind4(1))))
 
 
@@ -105,7 +105,7 @@ def test_36_urpf_strict_knows_ecmp(net):
 
 
 def test_36_urpf_strict_of_a_route_by_tos(net):
-    """RFC 3704 2.2, where more than its address decides on the way to a source."""
+    """RFC 3704 2.2, when the route to a source also depends on the TOS."""
     net.sysctl("ipv4/conf/r0/rp_filter", 1)
     for tos, link in ((0, 0), (16, 2)):
         net.ip(f"route add 203.0.113.0/24 tos {tos:#x} via {net.host4(link)}",

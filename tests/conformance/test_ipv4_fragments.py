@@ -14,7 +14,7 @@ MORE = 0x2000
 
 
 def in_later_fragments(options):
-    """The options of the second and later fragments: what is not to be copied becomes NOPs, as in Linux."""
+    """The options of the second and later fragments: options without the copy flag become NOPs, as in Linux."""
     out, at = b"", 0
     while at < len(options):
         kind = options[at]
@@ -26,7 +26,7 @@ def in_later_fragments(options):
 
 
 def fragments(packet, mtu):
-    """The fragments RFC 791 makes of `packet` for `mtu`; one that is a fragment keeps its offset and MF."""
+    """The fragments of `packet` for `mtu` by RFC 791; if it is itself a fragment, they continue its offset and MF."""
     length = (packet[0] & 0xF) * 4
     options, data = packet[20:length], packet[length:]
     field = int.from_bytes(packet[6:8], "big")
@@ -44,7 +44,7 @@ def fragments(packet, mtu):
 
 def check(net, packet, count):
     parts = fragments(packets.hop(packet), SMALL_MTU)
-    assert len(parts) == count, "the test's own arithmetic"
+    assert len(parts) == count, "the test itself is wrong"
     got = net.exchange(net.frame(packet), {2: [net.out(part, 2) for part in parts]})
     places = [int.from_bytes(frame[20:22], "big") & 0x1FFF for _, frame in got]
     assert places == sorted(places), f"fragments out of order: {places}"

@@ -1,4 +1,4 @@
-"""IPv4 header: what is malformed is dropped and counted, what is sound goes on unchanged but for one hop."""
+"""IPv4 header: malformed packets are dropped and counted; of good ones only TTL and checksum change."""
 
 import struct
 
@@ -11,7 +11,7 @@ from lib.packets import fill_header_checksum, payload, udp4
 
 
 def discarded(net):
-    """All that the kernel and Bora count as malformed or dropped, in one sum."""
+    """The sum of all that the kernel and Bora count as malformed or dropped."""
     snmp = net.router.snmp()
     total = snmp["IpInHdrErrors"] + snmp["IpExtInTruncatedPkts"] + snmp["IpInDiscards"]
     return total + (net.bora.totals()["dropped"] if net.bora else 0)
@@ -215,7 +215,7 @@ def test_39_echo_answered_intact(net, size, link):
 @pytest.mark.parametrize("size", [0, 1, 18, 100, 1472])
 @pytest.mark.parametrize("protocol", ["udp", "tcp", "other"])
 def test_plain_transit_is_whole(net, size, protocol):
-    """Every size and protocol leaves as it came: only TTL, checksum and MACs change."""
+    """Packets of every size and protocol: only TTL, checksum and MACs change."""
     number = {"udp": 17, "tcp": 6, "other": 253}[protocol]
     body = payload(size + 8 if protocol != "tcp" else size + 20 if size < 1400 else 1480)
     packet = bytes(IP(src=net.behind4(0), dst=net.behind4(1), proto=number) / Raw(body))

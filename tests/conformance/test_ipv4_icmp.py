@@ -1,4 +1,4 @@
-"""IPv4: which errors the router sends, what they say, and when it must keep silent."""
+"""IPv4: which errors the router sends, what they contain, and when it must send none."""
 
 import struct
 
@@ -42,14 +42,14 @@ def test_13_route_that_refuses(net, kind, code):
 
 
 def test_13_blackhole_is_silent(net):
-    """A `blackhole` route, and it alone, drops without a word."""
+    """A `blackhole` route drops without an answer; no other route does."""
     net.route("203.0.113.0/24", "blackhole")
     net.settle()
     net.exchange([net.frame(udp4(net.behind4(0), NOWHERE)) for _ in range(3)])
 
 
 def test_14_neighbour_does_not_answer(net):
-    """RFC 1812 5.2.7.1: when ARP fails, Unreachable, code 1 (host). The packet has made its hop by then."""
+    """RFC 1812 5.2.7.1: when ARP fails, Unreachable, code 1 (host). The quoted packet's TTL is already decremented."""
     for key, value in (("mcast_solicit", 1), ("retrans_time_ms", 100)):
         net.sysctl(f"ipv4/neigh/r1/{key}", value)
     packet = udp4(net.behind4(0), "10.0.1.77")
@@ -203,7 +203,7 @@ def test_29_redirect(net):
 
 
 def test_29_redirects_off(net):
-    """`send_redirects` 0: back over the same interface, without a word."""
+    """`send_redirects` 0: the packet goes back over the same interface, without a redirect."""
     gateway, other = "10.0.0.9", "02:bc:00:00:00:99"
     for scope in ("all", "r0"):
         net.sysctl(f"ipv4/conf/{scope}/send_redirects", 0)

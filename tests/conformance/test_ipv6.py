@@ -99,7 +99,7 @@ def test_55_routing_header_type_0_to_self(net, segments):
 
 
 def test_55_routing_header_type_0_in_transit(net):
-    """RFC 5095: who only forwards does not look at the routing header."""
+    """RFC 5095: a router that only forwards does not examine the routing header."""
     header = IPv6ExtHdrRouting(type=0, segleft=1, addresses=["2001:db8:99::1"])
     packet = bytes(IPv6(src=net.behind6(0), dst=net.behind6(1)) / header / UDP() / Raw(payload()))
     net.exchange(net.frame(packet), {1: [net.forwarded(packet, 1)]})
@@ -126,7 +126,7 @@ def test_56_unknown_next_header_passes(net, number):
 
 
 def test_56_hop_by_hop_that_asks_for_discard(net):
-    """RFC 8200 4.2: an unknown option of type 01xxxxxx discards the packet in silence."""
+    """RFC 8200 4.2: an unknown option of type 01xxxxxx: the packet is discarded silently."""
     header = IPv6ExtHdrHopByHop(options=[HBHOptUnknown(otype=0x5E, optdata=b"ab"), Pad1(), Pad1()])
     net.exchange(net.frame(bytes(IPv6(src=net.behind6(0), dst=net.behind6(1)) / header / UDP() / Raw(payload()))))
 
@@ -218,7 +218,7 @@ def test_hop_limit_one_to_the_router_is_accepted(net):
 @pytest.mark.parametrize("size", [0, 1, 18, 100, 1452])
 @pytest.mark.parametrize("protocol", [17, 6, 253])
 def test_plain_transit_is_whole(net, size, protocol):
-    """Every size and protocol leaves as it came: only hop limit and MACs change."""
+    """Packets of every size and protocol: only hop limit and MACs change."""
     body = payload(min(size + 20, 1460))
     packet = bytes(IPv6(src=net.behind6(0), dst=net.behind6(1), nh=protocol) / Raw(body))
     net.exchange(net.frame(packet), {1: [net.forwarded(packet, 1)]})
@@ -232,7 +232,7 @@ def test_short_frame_dropped(net, length):
 
 @pytest.mark.parametrize("scope", ["r0", "r1", "all"])
 def test_disable_ipv6(net, scope):
-    """Linux (ip6_rcv_core): where IPv6 is disabled it does not come in, nor go out for want of neighbours."""
+    """Linux (ip6_rcv_core): with disable_ipv6 no IPv6 comes in, and none goes out, because there are no neighbours."""
     for link in range(3) if scope == "all" else [int(scope[1])]:
         net.later(lambda link=link: net.configure_link(link))
     net.route("2001:db8:dead::/48", f"via {net.host6(2)}", 6)
@@ -244,4 +244,4 @@ def test_disable_ipv6(net, scope):
         net.hosts[0].send(net.frame(udp6(net.behind6(0), destination)))
     assert net.probe(), "IPv4 is still forwarded"
     forwarded = [host for host, frame in net.extra + net.collect() if frame[20] == 17 and host != 0]
-    assert forwarded == ([2] * 5 if scope == "r1" else []), "IPv6 came in or went out where it is disabled"
+    assert forwarded == ([2] * 5 if scope == "r1" else []), "IPv6 was forwarded from or to an interface where it is disabled"

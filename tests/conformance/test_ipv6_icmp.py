@@ -1,4 +1,4 @@
-"""IPv6: which errors the router sends, what they say, and when it must keep silent (RFC 4443)."""
+"""IPv6: which errors the router sends, what they contain, and when it must send none (RFC 4443)."""
 
 import struct
 
@@ -45,7 +45,7 @@ def test_46_route_mtu(net, lock):
     net.settle()
     fits, big = (udp6(net.behind6(0), NOWHERE, size=size) for size in (1290 - 48, 1291 - 48))
     net.exchange(net.frame(fits), {1: [net.forwarded(fits, 1)]})
-    quoted = big if lock else packets.hop(big)  # not locked, Linux notices it only on the way out
+    quoted = big if lock else packets.hop(big)  # Linux checks an unlocked MTU only at the output
     error = icmp6_error(TOO_BIG, 0, net.router6(0), quoted, struct.pack("!I", 1290))
     net.exchange(net.frame(big), {0: [error]})
 
@@ -73,14 +73,14 @@ def test_48_route_that_refuses(net, kind, code):
 
 
 def test_48_blackhole_is_silent(net):
-    """A `blackhole` route, and it alone, drops without a word."""
+    """A `blackhole` route drops without an answer; no other route does."""
     net.route("2001:db8:dead::/48", "blackhole", 6)
     net.settle()
     net.exchange([net.frame(udp6(net.behind6(0), NOWHERE)) for _ in range(3)])
 
 
 def test_49_neighbour_does_not_answer(net):
-    """RFC 4443 3.1: when Neighbour Discovery fails, code 3. The packet has made its hop by then."""
+    """RFC 4443 3.1: when Neighbour Discovery fails, code 3. The quoted packet's hop limit is already decremented."""
     for key, value in (("mcast_solicit", 1), ("retrans_time_ms", 100)):
         net.sysctl(f"ipv6/neigh/r1/{key}", value)
     target = "2001:db8:1::77"
@@ -167,9 +167,9 @@ def test_54_errors_are_limited(net):
 
 
 def test_redirect(net):
-    """RFC 4861 8.2: the sender is told of the better first hop, and the packet is forwarded all the same.
+    """RFC 4861 8.2: a redirect names the better first hop to the sender, and the packet is still forwarded.
 
-    The target of a redirect is a link-local address, so the route has to name one."""
+    The target of a redirect is a link-local address, so the route's gateway has to be one."""
     gateway, other = "fe80::9", "02:bc:00:00:00:99"
     net.ip(f"neighbour replace {gateway} lladdr {other} dev r0", f"neighbour del {gateway} dev r0")
     net.route("2001:db8:dead::/48", f"via {gateway} dev r0", 6)

@@ -47,7 +47,7 @@ def reply(net, mac):
 
 @pytest.mark.parametrize("mac", ["03:bc:00:00:00:55", BROADCAST])
 def test_40_arp_reply_with_group_mac(net, mac):
-    """RFC 1812 3.3.2 forbids to believe a broadcast or multicast link address; Linux believes it."""
+    """RFC 1812 3.3.2 forbids accepting a broadcast or multicast link-layer address; Linux accepts it."""
     packet = udp4(net.behind4(0), NEW_HOST)
     _, got = resolve(net, [net.frame(packet)], reply(net, mac))
     assert got == [packets.ethernet(mac, net.router_mac(1), packets.hop(packet))]
@@ -61,7 +61,7 @@ def test_41_arp_probe_answered(net):
 
 
 def test_41_arp_request_answered(net):
-    """RFC 826: a request for the router's address is answered to the one who asked."""
+    """RFC 826: a request for the router's address is answered to the sender."""
     request = arp(net, 0, op=1, psrc="10.0.0.9", hwdst="00:00:00:00:00:00", pdst=net.router4(0))
     net.later(lambda: net.router.ip("neighbour", "del", "10.0.0.9", "dev", "r0", check=False))
     answer = ARP(op=2, hwsrc=net.router_mac(0), psrc=net.router4(0), hwdst=net.host_mac(0), pdst="10.0.0.9")
@@ -84,7 +84,7 @@ def test_42_packet_kept_while_resolving(net):
 
 
 def test_42_requests_are_limited(net):
-    """RFC 1122 2.3.2.1: no flood of requests, however many packets come for a host that is not there."""
+    """RFC 1122 2.3.2.1: no flood of requests, however many packets come for a host that does not answer."""
     net.later(lambda: net.router.ip("neighbour", "del", NEW_HOST, "dev", "r1", check=False))
     for port in net.hosts:
         port.drain()
@@ -117,7 +117,7 @@ def test_43_unknown_vlan_dropped(net, vid, kind):
 
 @pytest.fixture(scope="module")
 def pushing(network, tmp_path_factory):
-    """The network, where host 0 can send tags beside the frame, as a VLAN device on a veth does."""
+    """The network, where host 0 can send tags outside the frame, as a VLAN device on a veth does."""
     compiled = str(tmp_path_factory.mktemp("tag") / "push_tag.o")
     source = Path(port.__file__).parent / "push_tag.bpf.c"
     include = f"/usr/include/{platform.machine()}-linux-gnu"
@@ -130,7 +130,7 @@ def pushing(network, tmp_path_factory):
 
 
 def exchange_tagged(net, kind, tag, forwarded):
-    """Ten packets with their tags beside them: all are forwarded without it, or none."""
+    """Ten packets whose tags are outside the frame: all are forwarded without the tag, or none."""
     for one in net.hosts:
         one.drain()
     wanted = []
@@ -146,13 +146,13 @@ def exchange_tagged(net, kind, tag, forwarded):
 @pytest.mark.parametrize("vid", [1, 100, 4095])
 @pytest.mark.parametrize("kind", [0x8100, 0x88A8])
 def test_43_unknown_vlan_dropped_when_the_tag_is_not_in_the_frame(net, pushing, vid, kind):
-    """The tag of a VLAN device on the other end of a veth never stands in the frame; it counts all the same."""
+    """The tag of a VLAN device at the other end of a veth is never in the frame, but the packet is still dropped."""
     exchange_tagged(net, kind, vid, forwarded=False)
 
 
 @pytest.mark.parametrize("priority", [0, 5])
 def test_43_priority_tag_accepted_when_it_is_not_in_the_frame(net, pushing, priority):
-    """IEEE 802.1Q 6.9, as above: no VLAN, so the packet is forwarded without the tag."""
+    """IEEE 802.1Q 6.9: a priority tag is no VLAN, so the packet is forwarded without the tag."""
     exchange_tagged(net, 0x8100, priority << 13, forwarded=True)
 
 

@@ -1,4 +1,4 @@
-"""Routes that change: they are gone when the kernel's are, nobody else suffers, flows keep their paths."""
+"""Routes that change: Bora follows the kernel, other flows are not disturbed, flows keep their paths."""
 
 import collections
 import subprocess
@@ -73,7 +73,7 @@ def test_61_link_down(net, family):
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_61_last_address_gone(net, family):
-    """With the last address of an interface Linux takes its IPv4 routes, without an event; IPv6 ones
+    """With the last address of an interface Linux deletes its IPv4 routes, without an event; IPv6 ones
     lose only the connected prefix, so a gateway route stays as the kernel keeps it."""
     prefix = "203.0.113.0/24" if family == 4 else "2001:db8:dead::/48"
     add_target(net, family, f"via {gateway(net, family, 1)} metric 200")
@@ -135,7 +135,7 @@ def test_61_neighbour_changed(net, family):
 
 
 def test_62_unrelated_changes_do_no_harm(net):
-    """No packet is lost, reordered or sent elsewhere while other routes come and go as fast as `ip` can.
+    """No packet is lost, reordered or misrouted while `ip` adds and deletes other routes as fast as it can.
 
     100 k changes a second for ten seconds: integration/test_churn.py."""
     with tempfile.NamedTemporaryFile("w", suffix=".batch") as batch:
@@ -233,7 +233,7 @@ def test_63_path_removed(net, family):
 
 @pytest.mark.parametrize("kind", ["hash-threshold", "resilient"])
 def test_63_nexthop_group_loses_a_member(net, kind):
-    """RFC 2992: hash-threshold moves at most about half of the flows; a resilient group only the orphans."""
+    """RFC 2992: hash-threshold moves at most about half of the flows; a resilient group only those of the lost member."""
     by_ports(net, 4)
     third = "10.0.1.3"  # a second gateway on link 1, told apart by its MAC
     net.ip(f"neighbour replace {third} lladdr {net.host_mac(1)[:-2]}93 dev r1", f"neighbour del {third} dev r1")

@@ -37,7 +37,7 @@ def engine(kernel_net):
 
 @pytest.fixture
 def say(capsys):
-    """Prints a line of results past pytest's capture: the numbers are part of the test's outcome."""
+    """Prints a line of results, bypassing pytest's capture, because the numbers are part of the result."""
 
     def say(line):
         with capsys.disabled():

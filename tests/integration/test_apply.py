@@ -1,4 +1,4 @@
-"""`bora apply`: a running Bora gets another configuration, all of it or nothing, and loses no packet of other flows."""
+"""`bora apply` gives a running Bora another configuration, all of it or nothing, without loss for other flows."""
 
 import json
 import time
@@ -73,8 +73,10 @@ def test_settings_change_under_load(start, tmp_path, say):
     with load(net, both_families(net), RATE) as traffic:
         for _ in range(3):
             done = apply(net, tmp_path, ENGINE + queues + others + rules).stdout
-            for line in ("port r0: quota 7", "port r1: queues of 3 classes, 1Gbit", "rules: 2", "budget 50",
-                         "mode moderated:16:200", "dscp: 1", "bypass_netfilter true"):
+            for line in ("port r0: quota 7 (was 64)", "port r1: queues.class 3 entries (was none)",
+                         "port r1: queues.rate 1Gbit (was none)", "rule: 2 entries (was none)", "workers: budget 50",
+                         "workers: mode moderated:16:200 (was adaptive)", "dscp: EF 2 (was none)",
+                         "linux: bypass_netfilter true (was false)"):
                 assert line in done, done
             time.sleep(0.3)
             assert net.bora.show("rules")[0]["packets"] > 0
@@ -91,7 +93,7 @@ def test_settings_change_under_load(start, tmp_path, say):
                          ids=["engine", "two-workers", "express"])
 @pytest.mark.alone
 def test_a_port_comes_and_goes_under_load(start, tmp_path, say, path, tail):
-    """Other ports' flows lose nothing, the port is used while it is there, and Linux has it otherwise."""
+    """A port is added and removed: flows of other ports lose nothing; Linux has the interface while it is no port."""
     head = f'path = "{path}"\n{tail}'
     net = start(head + TWO)
     there, back = packets.udp4(net.host4(0), net.host4(2)), packets.udp4(net.host4(2), net.host4(0))
@@ -100,20 +102,20 @@ def test_a_port_comes_and_goes_under_load(start, tmp_path, say, path, tail):
         for _ in range(4):
             assert "add port r2" in apply(net, tmp_path, head + THREE).stdout
             assert ports(net) == ["r0", "r1", "r2"]
-            assert sent_by(net, "r2") == 0, "counts of the port that was there before"
+            assert sent_by(net, "r2") == 0, "the new port has counts of the removed one"
             time.sleep(0.2)
             for _ in range(20):
                 net.hosts[0].send(net.frame(there))
             assert arrived(net, 2, to_third, 20) == 20
             assert sent_by(net, "r2") == 20
-            # what comes in there goes the same way
+            # its input is forwarded too
             before = net.bora.totals()["sent"]
             net.hosts[2].send(net.frame(back, 2))
             assert arrived(net, 0, to_first, 1) == 1 and net.bora.totals()["sent"] > before
             assert "remove port r2" in apply(net, tmp_path, head + TWO).stdout
             assert ports(net) == ["r0", "r1"]
             net.hosts[0].send(net.frame(there))
-            assert arrived(net, 2, to_third, 1) == 1, "Linux forwards to what is no port"
+            assert arrived(net, 2, to_third, 1) == 1, "Linux must forward to an interface that is no port"
         report = traffic.finish()
     say(f"a port comes and goes, {path} {tail.strip()!r}: {report}")
     assert report.lost <= STRAY and report.reordered == 0 == report.duplicated
@@ -134,8 +136,8 @@ def arrived(net, host, frame, count, seconds=2.0):
 
 
 @pytest.mark.alone
-def test_a_removed_ports_own_flows_are_linuxs(start, tmp_path, say):
-    """Traffic towards the port that goes changes over to Linux and back; what is lost of it has a name."""
+def test_linux_forwards_to_a_removed_port(start, tmp_path, say):
+    """Traffic to a removed port moves to Linux, and back when the port is added again; every loss is counted."""
     net = start(ENGINE + THREE)
     frames = [flow_frame(net, number, 6 if number % 2 else 4, to=2) for number in range(8)]
     with load(net, frames, 5_000, to=2) as traffic:
@@ -147,7 +149,7 @@ def test_a_removed_ports_own_flows_are_linuxs(start, tmp_path, say):
         report = traffic.finish()
     drops = net.bora.totals()["drops"]
     say(f"flows of the port itself: {report}, {drops}")
-    # to the engine an interface that is no port is an exception, and those have a budget
+    # for the engine, an output that is no port is an exception, and those have a budget
     assert set(drops) <= {"punt_budget", "punt_ring_full"}
     assert report.lost <= sum(drops.values()) + STRAY and report.duplicated == 0
     assert report.received > report.sent / 2
@@ -155,9 +157,9 @@ def test_a_removed_ports_own_flows_are_linuxs(start, tmp_path, say):
 
 
 def test_frames_of_removed_ports_come_back(start, tmp_path):
-    """A port can come and go as often as one likes: its packet memory is used again."""
+    """A port can be removed and added any number of times, because its packet memory is used again."""
     net = start(ENGINE + TWO)
-    for _ in range(24):  # far more than a run has to spare
+    for _ in range(24):  # far more often than packet memory would last
         apply(net, tmp_path, ENGINE + THREE)
         apply(net, tmp_path, ENGINE + TWO)
     apply(net, tmp_path, ENGINE + THREE)
@@ -167,7 +169,7 @@ def test_frames_of_removed_ports_come_back(start, tmp_path):
 
 
 def test_rules_do_what_they_say(start, tmp_path):
-    """A rule drops, another gives another way out, and both count."""
+    """One rule drops, one chooses another output, and both count."""
     net = start(ENGINE + THREE)
     rules = ('[[rule]]\nname = "no 7001"\nprotocol = "udp"\ndestination_ports = 7001\naction = "drop"\n'
              '[[rule]]\nname = "elsewhere"\ndestination_ports = "7002-7003"\noutput = "via 10.0.2.2 dev r2"\n')
@@ -205,13 +207,13 @@ def test_classes_are_shown(start):
     (ENGINE + TWO + "[fib]\nmemory = 8\n[workers]\nbudget = 9\n", ["fib.memory", "restart"]),
     (TWO, ["path cannot be changed", "restart"]),
     (ENGINE + TWO + "[workers]\ncores = [0, 4095]\n", ["no CPU 4095"]),
-    (ENGINE + TWO + "[workers]\nrecycling = false\n", ["workers.recycling", "restart"]),
+    (ENGINE + TWO + "[linux]\npunt_budget = 9\n", ["linux.punt_budget", "restart"]),
     (ENGINE + TWO + PORT.format("r9") + "[workers]\nbudget = 9\n", ["r9 does not exist", "r0, r1, r2"]),
     (ENGINE + TWO + PORT.format("lo"), ["lo is not an Ethernet interface"]),
     ("nonsense", ["line 1"]),
 ])
 def test_a_bad_file_changes_nothing(start, tmp_path, text, words):
-    """What is wrong, or needs a restart, is named, and what runs goes on as it was."""
+    """A file that is wrong, or that needs a restart, is refused with the reason, and nothing changes."""
     net = start(ENGINE + TWO)
     before = saved(net)
     for options in ([], ["--dry-run"]):
@@ -224,7 +226,7 @@ def test_a_bad_file_changes_nothing(start, tmp_path, text, words):
 
 
 def test_all_or_nothing(start, tmp_path):
-    """An interface that refuses takes back everything else, also a port that was fine."""
+    """If one interface refuses, everything is undone, including changes that had succeeded."""
     net, compiled = start(ENGINE + PORT.format("r0")), str(tmp_path / "foreign.o")
     source = Path(daemon.__file__).parent / "foreign_xdp.bpf.c"
     net.router.exec("clang", "-O2", "-g", "-target", "bpf", "-c", str(source), "-o", compiled)
@@ -239,7 +241,7 @@ def test_all_or_nothing(start, tmp_path):
 
 
 def test_rules_need_the_engine(start, tmp_path):
-    """Where express runs, rules would not be obeyed: they are refused."""
+    """Express has no rules, so a file with rules is refused while express runs."""
     net = start(TWO)
     done = apply(net, tmp_path, TWO + '[[rule]]\naction = "drop"\n', check=False)
     assert done.returncode == 1 and "need the engine" in done.stderr, done.stderr
@@ -247,14 +249,14 @@ def test_rules_need_the_engine(start, tmp_path):
 
 
 def test_rules_choose_the_engine(start):
-    """With `path` left out, rules are reason enough for the engine."""
+    """Without `path`, rules choose the engine."""
     net = start(TWO + '[[rule]]\nprotocol = 200\naction = "drop"\n')
     assert {port["path"] for port in net.bora.show("ports")} == {"engine"} and net.probe()
 
 
 @pytest.mark.alone
 def test_unconfirmed_goes_back(start, tmp_path, say):
-    """Without `bora confirm` all is as before, ports too, and no packet of others is lost for it."""
+    """Without `bora confirm` everything is reverted, including ports, and other flows lose nothing."""
     net = start(ENGINE + TWO)
     before = saved(net)
     changed = ENGINE + THREE + '[workers]\nbudget = 9\n[[rule]]\nprotocol = 200\naction = "drop"\n'
@@ -276,7 +278,7 @@ def test_unconfirmed_goes_back(start, tmp_path, say):
 
 
 def test_confirmed_stays(start, tmp_path):
-    """`bora confirm` in time keeps the change, and the next apply is free."""
+    """`bora confirm` in time keeps the change, and another apply is possible."""
     net = start(ENGINE + TWO)
     apply(net, tmp_path, ENGINE + TWO + "[workers]\nbudget = 9\n", "--confirm", "1")
     assert "confirmed" in net.router.exec(binary(), "confirm").stdout
@@ -288,7 +290,7 @@ def test_confirmed_stays(start, tmp_path):
 
 @pytest.mark.parametrize("given", ["the new file", "another file"])
 def test_a_restart_confirms_nothing(start, tmp_path, given):
-    """Killed and started again with what is not confirmed, Bora goes back in time. Another file is the operator's word."""
+    """Killed and restarted with an unconfirmed file, Bora still reverts it in time; another file is not reverted."""
     net = start(ENGINE + TWO)
     before, changed = saved(net), ENGINE + THREE + "[workers]\nbudget = 9\n"
     apply(net, tmp_path, changed, "--confirm", "4")
@@ -311,7 +313,7 @@ def test_a_restart_confirms_nothing(start, tmp_path, given):
 
 
 def test_dry_run_changes_nothing(start, tmp_path):
-    """The list is the same, and nothing is done."""
+    """The list of changes is printed, and nothing is changed."""
     net = start(ENGINE + TWO)
     before = saved(net)
     done = apply(net, tmp_path, ENGINE + THREE + "[workers]\nbudget = 9\n", "--dry-run", "--confirm", "9").stdout
@@ -321,8 +323,8 @@ def test_dry_run_changes_nothing(start, tmp_path):
 
 
 @pytest.mark.parametrize("new", ["q2", "r0"])
-def test_every_worker_gets_a_way_to_a_new_port(start, tmp_path, new):
-    """With two workers a new port of two queues, or of one that they share, comes and goes."""
+def test_every_worker_can_send_by_a_new_port(start, tmp_path, new):
+    """With two workers, a port with two queues, or with one that they share, is added and removed."""
     two = '[workers]\ncores = [0, 1]\n'
     wide = "".join(PORT.format(f"q{n}") for n in range(2))
     net = start_on_wide_links(start, ENGINE + wide + two)
@@ -339,16 +341,16 @@ def cores(*numbers):
 
 
 def widen_links(net):
-    """Two queues at either end of the first two links."""
+    """Gives both ends of the first two links two queues."""
     for namespace, device in [(net.router, f"r{n}") for n in range(2)] + [(net.namespaces[1 + n], f"h{n}") for n in range(2)]:
         namespace.exec("ethtool", "-L", device, "rx", "2", "tx", "2")
 
 
-# polling on both CPUs of a small machine leaves none for the load: crates/worker/tests/share.rs has that mode
-@pytest.mark.parametrize("mode, queues", [("adaptive", 1), ("adaptive", 2), ("interrupt", 1), ("moderated", 2)])
+# without `poll`: on two CPUs it leaves none for the load; crates/worker/tests/share.rs tests that mode
+@pytest.mark.parametrize("mode, queues", [("adaptive", 1), ("adaptive", 2), ("moderated", 1), ("moderated", 2)])
 @pytest.mark.alone
 def test_workers_come_and_go_under_load(start, tmp_path, say, mode, queues):
-    """Other CPUs for workers, more of them and fewer: no packet is lost, no flow reordered, every packet counted."""
+    """The number and CPUs of workers change: no packet is lost, no flow reordered, every packet counted."""
     text = ENGINE + TWO
     net = start(text + f'[workers]\nmode = "{mode}"\n', widen_links if queues > 1 else None)
     took = []
@@ -373,14 +375,14 @@ def test_workers_come_and_go_under_load(start, tmp_path, say, mode, queues):
     assert report.lost <= STRAY and report.reordered == 0 == report.duplicated
     assert "stuck" not in net.bora.output() and net.bora.alive()
     now = net.bora.check_conservation()
-    assert now["received"] >= report.received, "what earlier workers counted is forgotten"
+    assert now["received"] >= report.received, "the counts of earlier workers are lost"
     assert sum(one["sent"] for one in net.bora.show("classes")) >= report.received
     net.bora.stop()
 
 
 @pytest.mark.alone
-def test_what_a_shaped_port_holds_changes_hands(start, tmp_path, say):
-    """Packets that wait for their rate are the new workers' to send, in order."""
+def test_new_workers_take_over_held_packets(start, tmp_path, say):
+    """New workers send, in order, the packets that their predecessors held back for a rate limit."""
     slow = '[port.queues]\nrate = "1Mbit"\n'
     net = start(ENGINE + THREE + slow)
     packet = packets.udp4(net.host4(0), net.host4(2), size=1000)
@@ -398,7 +400,7 @@ def test_what_a_shaped_port_holds_changes_hands(start, tmp_path, say):
 
 
 def test_rule_counts_outlive_workers(start, tmp_path):
-    """Counts of rules go on with other workers, and start anew with other rules."""
+    """Counts of rules continue when workers change, and restart when rules change."""
     rule = '[[rule]]\nprotocol = "udp"\n'
     net = start(ENGINE + TWO + rule)
     packet = packets.udp4(net.behind4(0), net.behind4(1))
@@ -418,7 +420,7 @@ def test_rule_counts_outlive_workers(start, tmp_path):
 
 
 def test_too_many_workers_are_refused(start, tmp_path):
-    """What the memory of this run does not do for is said, and nothing changes."""
+    """More workers than the packet memory allows are refused, and nothing changes."""
     net = start(ENGINE + TWO)
     for options in ([], ["--dry-run"]):
         done = apply(net, tmp_path, ENGINE + TWO + cores(*[0] * 40), *options, check=False)
@@ -427,7 +429,7 @@ def test_too_many_workers_are_refused(start, tmp_path):
 
 
 def test_a_shaped_port_may_leave_slowly(start, tmp_path):
-    """What a slow port holds is still sent after it was removed, and nobody gets its number meanwhile."""
+    """A removed slow port still sends the packets it holds, and no other port gets its number before."""
     slow = '[port.queues]\nrate = "100Kbit"\n'
     net = start(ENGINE + THREE + slow)
     packet = packets.udp4(net.host4(0), net.host4(2), size=1000)
@@ -439,13 +441,13 @@ def test_a_shaped_port_may_leave_slowly(start, tmp_path):
     net.bora.check_conservation()
     deadline = time.monotonic() + 5
     while apply(net, tmp_path, ENGINE + THREE, check=False).returncode and time.monotonic() < deadline:
-        time.sleep(0.2)  # the kernel lets go of the queue when the socket closes
+        time.sleep(0.2)  # the kernel frees the queue when the socket closes
     assert ports(net) == ["r0", "r1", "r2"] and net.probe(to=2)
     assert next(port["index"] for port in net.bora.show("ports") if port["name"] == "r2") == 2
 
 
 def start_on_wide_links(start, text):
-    """The network with three more veths q0, q1, q2 of two queues, and Bora on it."""
+    """The network with three more veths q0, q1, q2 with two queues each, and Bora on it."""
     def widen(net):
         for n in range(3):
             queues = "numtxqueues 2 numrxqueues 2".split()
@@ -457,7 +459,7 @@ def start_on_wide_links(start, text):
 
 @pytest.mark.alone
 def test_large_rule_sets(start, tmp_path, say):
-    """A thousand rules take effect under load, at once and without loss."""
+    """A thousand rules take effect under load, at once, and no packet is lost."""
     net = start(ENGINE + TWO)
     rules = "".join(f'[[rule]]\nsource = "10.{n // 250}.{n % 250}.0/24"\nprotocol = "tcp"\n'
                     f'destination_ports = "{n + 1}-{n + 9}"\naction = "drop"\n' for n in range(1000))

@@ -1,4 +1,4 @@
-"""What cannot work: one clear line on stderr, exit code 1, the machine as before."""
+"""User errors: one clear line on stderr, exit code 1, and nothing on the machine has changed."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def attempt(net, *arguments, prefix=()):
 
 
 def check_failed(done, *words, codes=(1,)):
-    """Exit code, exactly one line on stderr beside the log's, and in it all the words (regular expressions)."""
+    """Checks the exit code, and that stderr has one line besides the log, which matches all words (regular expressions)."""
     lines = [line for line in done.stderr.splitlines() if line.strip() and " INFO " not in line]
     assert done.returncode in codes, f"exit {done.returncode}, stderr:\n{done.stderr}"
     assert "panicked" not in done.stderr and "RUST_BACKTRACE" not in done.stderr, done.stderr
@@ -33,7 +33,7 @@ def check_failed(done, *words, codes=(1,)):
 
 
 def check_untouched(net):
-    """Nothing attached, nobody listening, and the kernel forwards."""
+    """No program is attached, no Bora runs, and the kernel forwards."""
     for port in PORTS:
         assert "xdp" not in net.router.ip("link", "show", port).stdout, f"an XDP program was left on {port}"
     check_failed(attempt(net, "show", "ports"), "bora run|not running")
@@ -42,7 +42,7 @@ def check_untouched(net):
 
 @pytest.mark.parametrize("where", [0, 1])
 def test_interface_missing(kernel_net, bora_path, where):
-    """An interface that does not exist is named, wherever it stands in the list."""
+    """The error names the interface that does not exist, wherever it is in the list."""
     ports = ["--port", "r0", "--port", "r1"]
     ports[where * 2 + 1] = "nosuch0"
     check_failed(attempt(kernel_net, "run", *ports, "--path", bora_path), "nosuch0")
@@ -56,7 +56,7 @@ def xdp_program(net, interface):
 
 
 def test_foreign_xdp_program(kernel_net, bora_path, tmp_path):
-    """A port with another XDP program is refused, and the program stays."""
+    """A port that has another XDP program is refused, and that program stays."""
     net, compiled = kernel_net, str(tmp_path / "foreign.o")
     source = Path(bora.__file__).parent / "foreign_xdp.bpf.c"
     run("clang", "-target", "bpf", "-O2", "-g", "-c", str(source), "-o", compiled)
@@ -71,14 +71,14 @@ def test_foreign_xdp_program(kernel_net, bora_path, tmp_path):
 
 
 def test_no_permission(kernel_net, bora_path):
-    """Without privileges: says what is needed."""
+    """Without privileges the error says what is needed."""
     done = attempt(kernel_net, "run", "--port", "r0", "--path", bora_path, prefix=NOBODY)
     check_failed(done, "permission|permitted|root|CAP_")
     check_untouched(kernel_net)
 
 
 def test_nobody_else_holds_the_lock(kernel_net, bora_path):
-    """Only root can open the lock: another user's flock would keep Bora from starting. A readable one is mended."""
+    """Only root can open the lock, because another user's flock would keep Bora from starting; wrong modes are corrected."""
     net = kernel_net
     lock = Path("/run/bora", net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip(), "lock")
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def test_no_locked_memory(kernel_net):
 
 
 def test_mtu_too_large(kernel_net, bora_path):
-    """An MTU beyond what a frame holds: names the port, its MTU and the limit."""
+    """An MTU that no frame holds: the error names the port, its MTU and the limit."""
     net = kernel_net
     run("ip", "-n", net.host_name(0), "link", "set", "h0", "mtu", "9000")
     net.router.ip("link", "set", "r0", "mtu", "9000")
@@ -120,7 +120,7 @@ def test_mtu_too_large(kernel_net, bora_path):
 
 
 def test_second_bora_on_the_same_port(kernel_net, bora_path):
-    """The second is refused, the first goes on."""
+    """The second Bora is refused, and the first one goes on."""
     net = kernel_net
     net.bora = Bora(net.router, PORTS, bora_path)
     net.bora.start()
@@ -148,7 +148,7 @@ def test_wrong_usage(kernel_net, arguments):
 
 
 def test_port_named_twice(kernel_net, bora_path):
-    """The same port twice is a mistake worth telling."""
+    """Naming a port twice is an error."""
     done = attempt(kernel_net, "run", "--port", "r0", "--port", "r0", "--path", bora_path)
     check_failed(done, "r0", "twice|duplicate")
     check_untouched(kernel_net)

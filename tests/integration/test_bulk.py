@@ -1,4 +1,4 @@
-"""Traffic that Linux forwards, not Bora: it has no budget, and a good flow beside it notices nothing."""
+"""Traffic that only Linux can forward: it has no budget, and does not disturb a good flow."""
 
 import time
 
@@ -14,9 +14,9 @@ BUDGET = 10_000  # of exceptions, packets a second
 RATE = 3 * BUDGET
 GOOD = 5_000
 SECONDS = 2
-STRAY = 0.002  # share that noise may cost on two cores
-# share that may be overtaken: in Linux where a veth's NAPI goes on another CPU; behind the engine once, when much
-# is seen and the rest goes to Linux at once
+STRAY = 0.002  # share of packets that a busy two-core machine may lose by itself
+# Share of packets that may be reordered: in Linux when a veth's NAPI moves to another CPU; behind the engine once, when it
+# has seen many packets and the program then passes the rest to Linux directly.
 OVERTAKEN = {"kernel": STRAY, "express": STRAY, "engine": 0.03}
 SMALL_MTU = 1280
 
@@ -49,7 +49,7 @@ def hairpin(net):
 
 
 def fragments(net):
-    """Two of each packet; the second ends in what Load looks for."""
+    """Each packet becomes two fragments; the second has the trailer that Load looks for."""
     net.ip(f"link set r1 mtu {SMALL_MTU}", undo="link set r1 mtu 1500")
     net.settle()
     frames = [flow_frame(net, number, to=1, fill=bytes(SMALL_MTU)) for number in range(8)]
@@ -58,7 +58,7 @@ def fragments(net):
 
 @pytest.mark.parametrize("bulk", [no_port, hairpin, fragments])
 def test_bulk(net, backend, bulk, say):
-    """Nothing of it is lost, and nothing of the good flow."""
+    """No packet is lost, neither of this traffic nor of the good flow."""
     bulk_load, good_flow = bulk(net)
     with bulk_load as much, good_flow as good:
         time.sleep(SECONDS)
@@ -68,7 +68,7 @@ def test_bulk(net, backend, bulk, say):
         assert report.lost <= report.sent * STRAY
         overtaken = OVERTAKEN[backend] if name == "bulk" else 0
         assert report.duplicated == 0 and report.reordered <= overtaken * report.sent
-    assert reports["bulk"].sent > 1.2 * BUDGET * SECONDS, "that was not much"
+    assert reports["bulk"].sent > 1.2 * BUDGET * SECONDS, "the test sent too little bulk traffic"
     if net.bora is not None:
         net.bora.check_conservation()
     net.undo()
@@ -76,7 +76,7 @@ def test_bulk(net, backend, bulk, say):
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_own_prefix(net, family):
-    """What goes to a prefix that is the router's own reaches Linux, all of it."""
+    """All packets to a prefix that is the router's own reach Linux."""
     prefix, address = {4: ("203.0.113.0/24", "203.0.113.77"), 6: ("2001:db8:a::/48", "2001:db8:a::77")}[family]
     net.ip(f"-{family} route add local {prefix} dev lo", undo=f"-{family} route del local {prefix} dev lo")
     net.settle()

@@ -1,4 +1,4 @@
-"""Routes that change 100 000 times a second while traffic to other routes flows."""
+"""Routes change 100 000 times a second while traffic to other routes flows."""
 
 import pytest
 
@@ -15,7 +15,7 @@ SYNC_SECONDS = 10
 
 
 def test_churn(net, say):
-    """No packet of unrelated flows is lost or goes to a third place, and the FIB equals the kernel's tables."""
+    """No packet of unrelated flows is lost or misrouted, and the FIB agrees with the kernel's tables."""
     with Churn(net, CHANGES_PER_SECOND, SECONDS) as churn:
         for port in net.hosts:
             port.drain()
@@ -25,7 +25,7 @@ def test_churn(net, say):
     say(f"{net.backend}: {done}; {report}")
     assert report.lost <= STRAY and report.reordered == 0 and report.duplicated == 0
     strays = [frame for host, frame in net.collect(quiet=0) if host == 2]
-    assert not strays, f"{len(strays)} packets went to a third place"
+    assert not strays, f"{len(strays)} packets went to a wrong host"
     if net.bora is not None:
         net.bora.wait_in_sync(SYNC_SECONDS)
         net.bora.check_conservation()

@@ -29,7 +29,7 @@ def running(bora_path):
     (["--version"], ["bora"]),
 ])
 def test_help(arguments, words):
-    """Help says what there is; it needs no privileges and no daemon."""
+    """Help lists commands and options; it needs no privileges and no daemon."""
     done = run(bora.binary(), *arguments)
     assert not done.stderr
     for word in words:
@@ -54,7 +54,7 @@ def test_show_ports_names_every_port(running):
 
 
 def test_show_sync(running):
-    """Kernel and FIB agree on a network at rest."""
+    """Kernel and FIB agree on an idle network."""
     report = running.bora.wait_in_sync()
     assert report["in_sync"] is True and any(key.startswith("since") for key in report)
 

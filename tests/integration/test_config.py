@@ -1,4 +1,4 @@
-"""bora.toml: read, checked, obeyed, and written back."""
+"""bora.toml is read, checked, used and written back."""
 
 import json
 
@@ -32,14 +32,14 @@ def written(directory, text):
 
 
 @pytest.mark.parametrize("text, words", [
-    ("[[port]]\nname = \"r0\"\nspeed = 10\n", ["line 3, column 1", "speed"]),
+    ("[[port]]\nname = \"r0\"\nspeed = 10\n", ["line 3, column 9", "speed"]),
     ("[[port]]\nname = \"r0\"\n[workers]\nmode = \"napi\"\n", ["line 4, column 8", "napi", "adaptive"]),
     ("[[port]]\nname = \"r0\"\n[fib]\nmemory = 0\n", ["memory", "1 to 1024"]),
     ("path = engine\n", ["line 1"]),
     ("", ["no ports"]),
 ])
 def test_check_names_the_place_and_the_reason(tmp_path, text, words):
-    """A bad file is refused by `bora check` and `bora run` alike."""
+    """`bora check` and `bora run` both refuse a bad file."""
     path = written(tmp_path, text)
     for command in (["check", path], ["run", "--config", path]):
         done = run(binary(), *command, check=False)
@@ -61,7 +61,7 @@ def test_schema_is_json_and_names_the_sections():
 
 
 def test_run_obeys_the_file_and_save_writes_it(kernel_net, tmp_path):
-    """What the file says runs, what is typed replaces it, and `bora save` writes what runs."""
+    """`bora run` obeys the file, command-line options take precedence, and `bora save` writes the configuration in force."""
     net = kernel_net
     net.bora = Bora(net.router, [], None, ["--config", written(tmp_path, GOOD), "--fib-memory", "32"])
     net.bora.start()

@@ -1,4 +1,4 @@
-"""Interfaces and their queues: what they refuse, and what changes while Bora runs."""
+"""Interfaces and queues that refuse steps, and that change while Bora runs."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def network(request):
 
 @pytest.mark.parametrize("network", [70], indirect=True)
 def test_more_than_64_queues(network):
-    """Each queue has a socket of its own port's, and forwards."""
+    """Each queue gets a socket of its own port and forwards."""
     network.start("engine")
     network.wait_until_forwarding()
     assert (network.port(0)["queues"], network.port(0)["sockets"]) == (70, 70)
@@ -31,7 +31,7 @@ def test_more_than_64_queues(network):
 
 @pytest.mark.parametrize("network", [150], indirect=True)
 def test_more_queues_than_sockets(network):
-    """What comes on queues beyond the last socket is Linux's, and never the next port's."""
+    """Packets of queues that have no socket go to Linux, never to the next port."""
     network.start("engine")
     network.wait_until_forwarding()
     port = network.port(0)
@@ -45,7 +45,7 @@ def test_more_queues_than_sockets(network):
 
 @pytest.mark.parametrize("network", [2], indirect=True)
 def test_a_queue_that_refuses(network):
-    """One queue is another program's: the other one has its socket, and nothing is lost."""
+    """Another program occupies one of two queues: the other queue gets its socket, and nothing is lost."""
     occupier = Occupier(network.router, "r0", 1)
     try:
         network.start("engine")
@@ -64,7 +64,7 @@ def test_a_queue_that_refuses(network):
 
 
 def test_no_socket_at_all(network):
-    """`--path engine` names what was refused; `--path auto` goes on without AF_XDP."""
+    """With `--path engine` the error names the refused step; `--path auto` works without AF_XDP."""
     occupier = Occupier(network.router, "r0", 0)
     try:
         arguments = ("run", "--port", "r0", "--port", "r1", "--path")
@@ -86,7 +86,7 @@ def set_mtu(network, mtu):
 
 
 def test_mtu_raised_and_lowered(network):
-    """Frames that do not fit the packet buffers go through Linux, by name, until they fit again."""
+    """While frames may not fit the packet buffers, the port is left to Linux."""
     network.start("engine")
     network.wait_until_forwarding()
     set_mtu(network, 3000)
@@ -138,7 +138,7 @@ def test_interface_down_and_up(network, bora_path):
 
 
 def test_interface_made_again(network, bora_path):
-    """An interface that was deleted is the port again when there is one of its name."""
+    """If a port's interface is deleted, a new one of the same name becomes the port."""
     network.start(bora_path)
     network.wait_until_forwarding()
     network.router.ip("link", "del", "r0")
@@ -157,7 +157,7 @@ def has_program(network, link):
 
 
 def test_stop_leaves_the_program_and_detach_takes_it_off(network, bora_path):
-    """Attaching resets the link of some cards, so that it happens once; `--detach` works without a Bora, too."""
+    """Attaching resets the link of some cards, so Bora attaches only once; `--detach` works without a running Bora, too."""
     network.start(bora_path)
     network.wait_until_forwarding()
     stop = (bora.binary(), "stop")
@@ -176,7 +176,7 @@ def test_stop_leaves_the_program_and_detach_takes_it_off(network, bora_path):
 
 
 def test_detach_includes_ports_of_an_earlier_run(network, bora_path):
-    """What only a killed Bora had is taken off as well."""
+    """The program is also taken off ports that only a killed Bora had."""
     network.start(bora_path)
     network.bora.kill()
     network.bora = bora.Bora(network.router, ["r1"], bora_path)
@@ -188,7 +188,7 @@ def test_detach_includes_ports_of_an_earlier_run(network, bora_path):
 
 
 def test_check_tries_ports(network):
-    """`bora check --port` says what a port would be and leaves nothing behind; one bad name hides no other."""
+    """`bora check --port` says how a port would work, leaves nothing behind, and reports every bad name."""
     router = network.router
     check = lambda *names: router.exec(bora.binary(), "check", *(f"--port={name}" for name in names), check=False)
     done = check("r0", "nowhere", "r1")

@@ -8,7 +8,7 @@ import pytest
 from lib.packets import udp4
 from lib.routes import RTM_DELROUTE, synthetic_table, table_messages, write
 
-ROUTES = 500_000  # with next hops at random they need more than the smallest limit
+ROUTES = 500_000  # with random next hops they need more than the smallest limit
 LIMIT = ["--fib-memory", "1"]  # MiB
 SECONDS = 30
 
@@ -34,13 +34,13 @@ def test_show(engine):
 @pytest.mark.bora
 @pytest.mark.parametrize("kind", ["tree", "dir24"])
 def test_full_and_room_again(engine, kind, say):
-    """A full FIB says so, Linux forwards the family meanwhile, and the engine has it back when there is room."""
+    """When the FIB is full, Bora says so and Linux forwards that IP version, until there is room again."""
     net = engine(*LIMIT, "--fib", kind)
     assert forwards(net) and engine_packets(net) > 0
     rows = synthetic_table(4, ROUTES, seed=5)
     write_scattered(net, rows)
     wait(lambda: net.bora.show("fib")["ipv4"]["missing"] > 0, "the FIB never filled up")
-    time.sleep(1.2)  # the guard is looked at once a second
+    time.sleep(1.2)  # the guard is checked once a second
     report = net.bora.show("sync")
     assert not report["in_sync"] and any("no room" in line for line in report["guard"]), report["guard"]
     fib = net.bora.show("fib")["ipv4"]
@@ -48,7 +48,7 @@ def test_full_and_room_again(engine, kind, say):
     assert fib["node_bytes"] <= fib["max_bytes"]
     engine_before = engine_packets(net)
     check_forwarding(net, rows)
-    assert engine_packets(net) == engine_before, "the engine forwards by a table that lacks routes"
+    assert engine_packets(net) == engine_before, "the engine forwards although its table lacks routes"
     write_scattered(net, rows, kind=RTM_DELROUTE)
     wait(lambda: net.bora.show("sync")["in_sync"], "no recovery once there is room")
     net.bora.wait_in_sync(SECONDS)
@@ -57,7 +57,7 @@ def test_full_and_room_again(engine, kind, say):
 
 
 def write_scattered(net, rows, **kind):
-    """No two neighbouring prefixes have the same next hop, so nothing can be compressed."""
+    """Writes adjacent prefixes with different next hops, so that nothing can be compressed."""
     write(net.router.name, table_messages(rows, [net.host4(1), net.host4(2)], **kind))
 
 

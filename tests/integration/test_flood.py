@@ -1,4 +1,4 @@
-"""A flood of exceptions beside a good flow: the good flow must not notice."""
+"""A flood of exceptions must not disturb a good flow."""
 
 import time
 
@@ -10,11 +10,11 @@ pytestmark = pytest.mark.alone
 
 RATE = 5_000
 SECONDS = 3
-STRAY = 0.002  # share of the good flow that noise may cost on two cores
+STRAY = 0.002  # share of the good flow that a busy two-core machine may lose by itself
 
 
 def exceptional(net, kind):
-    """64 frames of host 2, each a case for the slow path."""
+    """64 frames of host 2, all of them exceptions."""
     more = {"ttl 1": {"ttl": 1}, "no route": {}, "no neighbour": {}, "to the router": {}}[kind]
     targets = {
         "no route": lambda n, family: f"203.0.113.{n}" if family == 4 else f"2001:db8:dead::{n}",
@@ -36,14 +36,14 @@ def good_flow(net):
 
 @pytest.mark.parametrize("kind", ["ttl 1", "no route", "no neighbour", "to the router"])
 def test_flood(flooded, kind, say):
-    """The good flow loses nothing that it would not lose without the flood."""
+    """The good flow loses no more than without the flood."""
     net, quiet = flooded
     with load(net, exceptional(net, kind), 0, link=2, to=2) as flood:
         time.sleep(0.2)
         report = good_flow(net)
         flooding = flood.finish(drain=0.1)
     say(f"{net.backend}, {kind}: flood {flooding.sent / flooding.seconds:.0f}/s; good flow: {report}")
-    assert flooding.sent > 10 * RATE, "that was no flood"
+    assert flooding.sent > 10 * RATE, "the test sent too few packets for a flood"
     assert report.lost <= quiet.lost + report.sent * STRAY
     assert report.reordered == 0 and report.duplicated == 0
     if net.bora is not None:
@@ -53,7 +53,7 @@ def test_flood(flooded, kind, say):
 
 @pytest.fixture(scope="module")
 def flooded(backend):
-    """The network, and what the good flow loses without a flood."""
+    """The network, and how much the good flow loses without a flood."""
     from lib.topology import Network
 
     network = Network(backend)

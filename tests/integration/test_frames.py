@@ -1,4 +1,4 @@
-"""The frames of the packet memory come home from interfaces that go while packets flow."""
+"""Interfaces disappear while packets flow: all their frames must be returned."""
 
 import time
 
@@ -61,7 +61,7 @@ def make_again(net):
 
 @pytest.mark.parametrize("fate", ["down", "deleted", "moved"])
 def test_an_interface_goes_under_load(net, elsewhere, fate):
-    """Each time all frames of its sockets are home before it comes back."""
+    """Each time, all frames of its sockets are back in the pool before the interface is made again."""
     for _ in range(ROUNDS):
         with load(net, both_families(net), 0):
             time.sleep(0.5)
@@ -84,7 +84,7 @@ def test_an_interface_goes_under_load(net, elsewhere, fate):
 
 
 def test_frames_are_shown(net):
-    """The table has each place, and what all of them are together."""
+    """The table has a row for each place, and their sum."""
     text = net.router.exec(binary(), "show", "frames").stdout
     for place in ("reserve", "workers' pools", "rings of r0", "held by workers", "of closed sockets", "all"):
         assert place in text, text

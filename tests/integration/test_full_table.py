@@ -20,8 +20,8 @@ from lib.routes import RTM_DELROUTE, RTM_NEWROUTE, synthetic_table, table_messag
 from lib.traffic import both_families, load
 
 COUNT = {4: 900_000, 6: 160_000}
-START_SECONDS = 60  # from the start of Bora to a FIB that equals the kernel's
-FOLLOW_SECONDS = 90  # from the first route written while Bora runs to the same
+START_SECONDS = 60  # from the start of Bora until the FIB agrees with the kernel
+FOLLOW_SECONDS = 90  # from the first route written while Bora runs until the same
 SAMPLES = 150
 CHURN_SECONDS = 15
 CHANGES_PER_SECOND = 100_000
@@ -60,7 +60,7 @@ def write(net, tables, kind=RTM_NEWROUTE):
 
 
 def check_forwarding(net, tables):
-    """Random addresses under the table go where the kernel says."""
+    """Packets to random addresses inside the table go where the kernel's route leads."""
     source = random.Random(9)
     for family, rows in tables.items():
         make, mine = (udp4, net.behind4(0)) if family == 4 else (udp6, net.behind6(0))
@@ -74,7 +74,7 @@ def check_forwarding(net, tables):
 
 
 def test_full_table(kernel_net, bora_path, tables, say):
-    """Load at the start, forward, follow the removal and a new load, in sync after each."""
+    """Bora loads the table at the start, forwards, follows its removal and a new load, and is in sync after each."""
     net, count = kernel_net, sum(map(len, tables.values()))
     say(f"{count} routes written into the kernel in {write(net, tables):.1f} s")
     net.bora = Bora(net.router, ["r0", "r1", "r2"], bora_path)
@@ -96,7 +96,7 @@ def test_full_table(kernel_net, bora_path, tables, say):
 @pytest.mark.bora
 @pytest.mark.alone
 def test_churn_in_a_full_table(kernel_net, tables, request, say):
-    """A million routes, and 100 000 changes a second among others: unrelated flows of the engine lose nothing."""
+    """With a million routes and 100 000 changes a second to others, the engine's flows lose nothing."""
     if "engine" not in (request.config.getoption("backend") or ["engine"]):
         pytest.skip("the engine is not part of this run")
     net = kernel_net
@@ -120,7 +120,7 @@ def test_churn_in_a_full_table(kernel_net, tables, request, say):
 
 
 def test_the_table_itself(kernel_net, tables, say):
-    """The oracle: the plain kernel takes the whole table and forwards by it."""
+    """The oracle: the plain kernel accepts the whole table and forwards by it."""
     net = kernel_net
     say(f"{sum(map(len, tables.values()))} routes written into the kernel in {write(net, tables):.1f} s")
     check_forwarding(net, tables)

@@ -1,4 +1,4 @@
-"""Never weaker than the kernel: what netfilter, ip rules, xfrm or tc forbid does not pass because Bora runs."""
+"""The guard: packets that netfilter, ip rules, xfrm or tc drop in Linux do not pass through Bora either."""
 
 import time
 from pathlib import Path
@@ -10,13 +10,13 @@ from lib.packets import udp4, udp6
 
 FORBIDDEN, ALLOWED = 4444, 5555
 RESUME_SECONDS = 10.0
-# Hooks are seen at once, by each packet; for rules the kernel's word has to arrive.
+# The program checks hooks for each packet, so they count at once; of ip rules Bora learns by an event.
 NOTICE_SECONDS = {"ip-rule": 1.5, "ip-rule-v6": 1.5}
 NFT = "nft add table {table}; nft add chain {table} c '{{ type filter hook {hook} priority 0; }}'; " \
       "nft add rule {table} c udp dport 4444 drop"
 XFRM = "src {any} dst {any} proto udp dport 4444 dir fwd"
 
-# name: (command that forbids, command that takes it back, families it concerns)
+# name: (command that adds the rule, command that removes it, families it concerns)
 RULES = {
     "nft-forward": (NFT.format(table="inet t", hook="forward"), "nft delete table inet t", (4, 6)),
     "nft-prerouting": (NFT.format(table="ip t", hook="prerouting"), "nft delete table ip t", (4,)),
@@ -42,7 +42,7 @@ RULES = {
         "action mirred egress redirect dev r2", "tc qdisc del dev r1 clsact", (4,)),
     "nft-egress": (
         NFT.format(table="netdev t", hook="egress device r1"), "nft delete table netdev t", (4, 6)),
-    # The last one, because its table outlives the rule.
+    # It is the last one, because its table outlives the rule.
     "iptables-legacy": (
         "iptables-legacy -A FORWARD -p udp --dport 4444 -j DROP", "iptables-legacy -F FORWARD", (4,)),
 }
@@ -97,7 +97,7 @@ def set_rule(net, rule):
     return undo, families
 
 
-# What `show sync` and `show drops` must call what holds traffic back.
+# Rules and hooks as `show sync` and `show drops` name them.
 NAMES = {
     "nft-forward": "table inet t chain c", "nft-ingress": "netfilter ingress of r0", "xfrm": "xfrm: policy",
     "tc": "tc ingress of r0", "tc-egress": "tc egress of r1", "nft-egress": "netfilter egress of r1",
@@ -105,8 +105,8 @@ NAMES = {
 
 
 @pytest.mark.parametrize("rule", NAMES)
-def test_what_holds_is_named(guarded, rule):
-    """`bora show sync` and `bora show drops` name what holds traffic back."""
+def test_the_rule_that_keeps_traffic_is_named(guarded, rule):
+    """`bora show sync` and `bora show drops` name the rule or hook that keeps traffic in Linux."""
     net = guarded
     undo, families = set_rule(net, rule)
     try:
@@ -120,7 +120,7 @@ def test_what_holds_is_named(guarded, rule):
         assert report["punts"]["guard"] > 0 and any(NAMES[rule] in line for line in report["guard"]), report
     finally:
         shell(net, undo)
-    wait_for_guard(net, False, "the rule is gone, but Bora still says that it holds traffic")
+    wait_for_guard(net, False, "the rule is gone, but Bora still reports it")
     check_resumes(net, families)
 
 
@@ -149,14 +149,14 @@ def test_xfrm_default_policy(guarded):
 
 
 def test_xfrm_default_policy_itself(oracle):
-    """The oracle for that."""
+    """The same on the plain kernel."""
     check_xfrm_default(oracle)
 
 
 def test_hooks_of_security_modules_hold_nothing(guarded):
-    """AppArmor and SELinux register hooks on every stock kernel; they let forwarded packets be."""
+    """AppArmor and SELinux register hooks on every stock kernel, but these do nothing to forwarded packets."""
     net = guarded
-    wait_for_guard(net, False, "without a rule something holds traffic back")
+    wait_for_guard(net, False, "there is no rule, but Bora leaves traffic to the kernel")
     before = net.bora.show("drops")["punts"].get("guard", 0)
     for family in (4, 6):
         assert passes(net, family, ALLOWED) == 20
@@ -169,7 +169,7 @@ def test_hooks_of_security_modules_hold_nothing(guarded):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_rule_added_while_running(guarded, rule):
-    """A rule added while Bora runs holds; when it is gone, all traffic passes again."""
+    """A rule that is added while Bora runs takes effect; when it is removed, all traffic passes again."""
     net = guarded
     for family in (4, 6):
         assert passes(net, family, FORBIDDEN) == 20, "before the rule all must pass, or the test proves nothing"
@@ -181,13 +181,13 @@ def test_rule_added_while_running(guarded, rule):
     finally:
         shell(net, undo)
     check_resumes(net, families)
-    if rule != "iptables-legacy":  # its table stays registered until its module goes
+    if rule != "iptables-legacy":  # its table stays registered until the module is unloaded
         wait_for_guard(net, False, "the rule is gone, but Bora still leaves traffic to the kernel")
     net.bora.check_conservation()
 
 
 def wait_for_guard(net, wanted, otherwise):
-    """Whether Bora leaves traffic to the kernel must become `wanted` within the bound."""
+    """Waits until Bora leaves traffic to the kernel (`wanted` true) or forwards (false); fails after the time limit."""
     deadline = time.monotonic() + RESUME_SECONDS
     while bool(reasons := net.bora.guard()) != wanted:
         assert time.monotonic() < deadline, f"{otherwise}: {reasons}"
@@ -196,7 +196,7 @@ def wait_for_guard(net, wanted, otherwise):
 
 @pytest.mark.parametrize("rule", ["nft-forward", "iptables", "ip-rule", "xfrm", "tc-egress", "nft-egress"])
 def test_rule_there_before_the_start(kernel_net, bora_path, rule):
-    """A rule that is there when Bora starts holds from the first packet on."""
+    """A rule that exists when Bora starts takes effect from the first packet on."""
     net = kernel_net
     undo, families = set_rule(net, rule)
     check_forbidden(net, families, "with the plain kernel")
@@ -210,7 +210,7 @@ def test_rule_there_before_the_start(kernel_net, bora_path, rule):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_the_rules_themselves(oracle, rule):
-    """The oracle: the plain kernel forbids what the rules of this file say, and nothing else."""
+    """The plain kernel drops what the rules of this file say, and nothing else."""
     undo, families = set_rule(oracle, rule)
     try:
         check_forbidden(oracle, families, "with the plain kernel")

@@ -1,5 +1,5 @@
-"""Four simulated HERO cards under `bora run`: what Linux answers, what the engine and the cards forward, and what moves
-between the two by itself. The cards run in virtual time, some hundred times slower than real ones."""
+"""Four simulated HERO cards under `bora run`: what Linux answers, what engine and cards forward, and which destinations
+move between engine and cards. The cards run in virtual time, some hundred times slower than real ones."""
 
 import hashlib
 import os
@@ -54,7 +54,7 @@ def wait_for(what, look, seconds=PATIENCE):
 
 
 class Sink:
-    """Takes the numbers of `Flow`s at an address, each once."""
+    """Receives `Flow`s at an address, and records their numbers."""
 
     def __init__(self, namespace, address):
         with inside(namespace.name):
@@ -107,7 +107,7 @@ class Flow:
 
 
 class Parts:
-    """Closes flows and sinks in the end, flows first."""
+    """Collects flows and sinks, and closes them at the end, flows first."""
 
     def __init__(self):
         self.parts = []
@@ -125,7 +125,7 @@ class Parts:
 
 
 def transfer(source, target, address, data):
-    """Sends octets by TCP; what came, as a digest."""
+    """Sends data by TCP; returns a digest of what arrived."""
     with inside(target.name):
         listener = socket.create_server((address, PORT))
     digest = hashlib.sha256()
@@ -151,7 +151,7 @@ def transfer(source, target, address, data):
     return digest.digest()
 
 
-def test_everybody_reaches_everybody(net):
+def test_all_hosts_reach_each_other(net):
     """ARP and ND by Linux on the twins, transit by engine or cards."""
     for source in range(CARDS):
         assert ping(net.hosts[source], f"10.0.{source}.1", 2), "the router itself"
@@ -178,7 +178,7 @@ def test_tcp_both_ways(net, say):
 
 
 def test_udp_without_loss(net, say):
-    """Every packet of three flows at once, 300 a second each."""
+    """Three simultaneous flows of 300 packets/s each lose nothing."""
     assert ping(net.hosts[1], "10.0.3.2", 2)
     with Parts() as parts:
         sinks = [parts.add(Sink(net.hosts[target], f"10.0.{target}.2")) for target in (2, 3, 0)]
@@ -194,8 +194,8 @@ def test_udp_without_loss(net, say):
     assert bool(on_fast) == net.offload
 
 
-def test_linux_answers_where_a_path_ends(net):
-    """As traceroute: TTL 1 ends in the router, TTL 2 at the host, whoever forwards."""
+def test_traceroute(net):
+    """Like traceroute: TTL 1 ends in the router, TTL 2 at the host, whichever tier forwards."""
     for source, target in ((0, 1), (2, 3)):
         assert ping(net.hosts[source], f"10.0.{target}.2", 2)
         with inside(net.hosts[source].name):
@@ -210,7 +210,7 @@ def test_linux_answers_where_a_path_ends(net):
                 assert (sender[0], answer[20]) == (hop, kind)
 
 
-def test_nothing_is_lost_without_a_name(net, say):
+def test_every_loss_is_counted(net, say):
     totals = net.bora.check_conservation(30)
     say(f"{totals}")
     for number in range(CARDS):
@@ -222,8 +222,8 @@ def test_nothing_is_lost_without_a_name(net, say):
         assert card.get("bus_error", 0) == 0 and card.get("resets", 0) == 0
 
 
-def test_the_hottest_destination_moves_by_itself(fast, say):
-    """Two hosts behind one card, one slot to it: the busier one has it, and nothing is lost by the moves."""
+def test_the_busiest_destination_moves_to_the_fast_path(fast, say):
+    """Two hosts behind one card share one slot: the busier one gets it, and the move loses nothing."""
     fast.hosts[1].ip("address", "add", "10.0.1.3/24", "dev", "eth0")
     assert ping(fast.hosts[0], "10.0.1.2", 2) and ping(fast.hosts[0], "10.0.1.3", 2)
     with Parts() as parts:
@@ -252,7 +252,7 @@ def on_fast_path(network, destination="198.51.100.0/24"):
 
 @pytest.fixture
 def beyond(fast):
-    """A network behind host 1, reached over its card's fast path; hosts 2 and 3 have it too."""
+    """A network behind host 1, on the fast path to its card; hosts 2 and 3 can reach it too."""
     for number in (1, 2, 3):
         fast.hosts[number].ip("address", "replace", "198.51.100.1/32", "dev", "lo")
     for number in range(CARDS):
@@ -272,14 +272,14 @@ def beyond(fast):
 
 
 def leaves(network, seconds=5):
-    """Waits until the destination is off the fast path; well within the second between two looks for busy ones."""
+    """Waits until the destination is off the fast path. It stays off until busy ones are chosen again, once a second."""
     deadline = time.monotonic() + seconds
     while on_fast_path(network):
         assert time.monotonic() < deadline, network.bora.show("offload")
 
 
-def test_a_route_that_changes_leaves_at_once(beyond):
-    """Packets arrive where the new route leads, none is lost, and the new way comes to the fast path by itself."""
+def test_a_changed_route_leaves_the_fast_path_at_once(beyond):
+    """Packets follow the new route, none is lost, and the new route moves to the fast path by itself."""
     beyond.router.ip("route", "replace", "198.51.100.0/24", "via", "10.0.2.2")
     wait_for("packets on the new way", lambda: len(beyond.sinks[2].numbers) > 5)
     old = len(beyond.sinks[1].numbers)
@@ -289,7 +289,7 @@ def test_a_route_that_changes_leaves_at_once(beyond):
 
 
 def test_a_more_specific_route_is_not_hidden(beyond):
-    """First match is not longest match: the wider prefix leaves the fast path when something lies inside."""
+    """Cards use the first match, not the longest: a prefix leaves the fast path when a more specific one appears."""
     beyond.router.ip("route", "add", "198.51.100.1/32", "via", "10.0.3.2")
     wait_for("packets on the specific way", lambda: len(beyond.sinks[3].numbers) > 5)
     assert not on_fast_path(beyond)
@@ -300,8 +300,8 @@ def test_a_more_specific_route_is_not_hidden(beyond):
 
 
 @pytest.mark.parametrize("what", ["nft", "mtu", "rp_filter"])
-def test_what_a_card_cannot_do_stays_with_bora(beyond, what):
-    """A forward chain, a small MTU, a source check: the destination is off the fast path while they are there."""
+def test_a_destination_that_a_card_must_not_forward(beyond, what):
+    """A forward chain, a small MTU or a source check keeps the destination off the fast path."""
     router = beyond.router
     on, off, why = {
         "nft": (lambda: router.exec("nft", "add table ip t; add chain ip t f { type filter hook forward priority 0; }"),
@@ -328,18 +328,18 @@ def test_a_port_that_goes_down_gives_its_traffic_to_another(beyond):
     """The kernel takes the next best route; Bora and its cards follow."""
     beyond.router.ip("route", "add", "198.51.100.0/24", "via", "10.0.2.2", "metric", "100")
     beyond.bora.wait_in_sync()
-    # its last packets come out before it goes: a port that is down drops, as in Linux
+    # change the route first, because a port that is down drops its last packets, as in Linux
     beyond.router.ip("route", "del", "198.51.100.0/24", "metric", "0")
     wait_for("the other way", lambda: beyond.fast().get(("hero0", "198.51.100.0/24")) == "hero2")
     beyond.router.ip("link", "set", "hero1", "down")
     wait_for("a port that is down", lambda: beyond.port(1)["state"] == "down")
-    assert beyond.fast().get(("hero0", "198.51.100.0/24")) == "hero2", "not that port's business"
+    assert beyond.fast().get(("hero0", "198.51.100.0/24")) == "hero2", "the fast path does not use that port"
     beyond.configure(1)
     wait_for("the port", lambda: beyond.port(1)["state"] == "up")
 
 
-def test_a_card_behind_which_nobody_answers_any_more(fast):
-    """Without a neighbour there is no fast path; Linux looks for it again, and it comes back."""
+def test_a_neighbour_that_stops_answering(fast):
+    """Without a neighbour there is no fast path. Linux resolves it again, and the fast path comes back."""
     fast.router.ip("route", "replace", "203.0.113.0/24", "via", "10.0.3.2")
     fast.hosts[3].ip("address", "replace", "203.0.113.1/32", "dev", "lo")
     assert ping(fast.hosts[0], "203.0.113.1", 2)
@@ -361,7 +361,7 @@ def test_a_card_behind_which_nobody_answers_any_more(fast):
 
 @pytest.mark.skipif(os.cpu_count() < 2, reason="needs two CPUs")
 def test_two_workers_and_a_port_that_is_removed(say, tmp_path):
-    """Both workers use every card; a card taken away by `bora apply` takes its routes along, the others go on."""
+    """Both workers use every card. When `bora apply` removes a card, only its routes leave the fast path."""
     needs_model()
     network = HeroNetwork(more=("--cores", "0,1"))
     try:
@@ -372,7 +372,7 @@ def test_two_workers_and_a_port_that_is_removed(say, tmp_path):
             for target in (1, 2):
                 wait_for("both on the fast path", lambda: ("hero0", f"10.0.{target}.2/32") in network.fast())
             head, *ports = network.router.exec(binary(), "save").stdout.split("[[port]]")
-            kept = [port for port in ports if "hero:1," not in port]
+            kept = [port for port in ports if 'name = "hero1"' not in port]
             assert len(kept) == CARDS - 1
             (tmp_path / "bora.toml").write_text("[[port]]".join([head, *kept]))
             say(network.router.exec(binary(), "apply", str(tmp_path / "bora.toml")).stdout.strip())

@@ -1,4 +1,4 @@
-"""Bora killed and started under load: the kernel goes on forwarding, the next Bora takes over."""
+"""Bora is killed and started under load: the kernel continues to forward, and the next Bora takes over."""
 
 import time
 
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.alone
 
 RATE = 20_000
 IN_THE_RINGS = 400  # packets: 20 ms of this load, more than ever waits in Bora's rings at this rate
-SILENCE_MS = 250  # a busy two-core machine pauses by itself, a hole in the forwarding lasts for seconds
+SILENCE_MS = 250  # a busy two-core machine pauses by itself; real interruptions last for seconds
 
 
 def judge(report, what, say):
@@ -30,7 +30,7 @@ def start(net, path):
 
 
 def test_first_start_under_load(kernel_net, bora_path, say):
-    """Attaching to ports that carry traffic costs no more than what is then in their rings."""
+    """Attaching to ports that carry traffic loses at most the packets in their rings."""
     net = kernel_net
     with load(net, both_families(net), RATE) as traffic:
         time.sleep(1)
@@ -51,7 +51,7 @@ def test_kill_9_under_load(kernel_net, bora_path, say):
 
 
 def test_restart_after_kill_9_under_load(kernel_net, bora_path, say):
-    """A new Bora takes the pinned program of the killed one over while traffic flows."""
+    """A new Bora takes over the pinned program of the killed one while traffic flows."""
     net = kernel_net
     start(net, bora_path)
     net.bora.kill()
@@ -64,7 +64,7 @@ def test_restart_after_kill_9_under_load(kernel_net, bora_path, say):
 
 
 def test_clean_stop_under_load(kernel_net, bora_path, say):
-    """SIGTERM under load: the packets in hand are sent, the kernel takes over."""
+    """SIGTERM under load: Bora sends the packets it holds, and the kernel takes over."""
     net = kernel_net
     start(net, bora_path)
     with load(net, both_families(net), RATE) as traffic:

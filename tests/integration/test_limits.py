@@ -1,4 +1,4 @@
-"""More in Linux's tables than the XDP program has room for: nothing goes wrong, and Bora says what it cannot do."""
+"""Linux's tables have more entries than the XDP program's maps: packets go the right way, and Bora reports the limit."""
 
 import ipaddress
 
@@ -11,7 +11,7 @@ from lib.routes import RTM_DELROUTE, RTM_NEWROUTE, local_message, message
 pytestmark = pytest.mark.bora
 
 FIRST = int(ipaddress.ip_address("20.0.0.0"))
-MANY = 70_000  # the program knows 65 536 addresses of the router, and as many routes with an MTU
+MANY = 70_000  # the program's maps hold 65 536 addresses of the router, and as many routes with an MTU
 MTU = 1300
 SECONDS = 30
 ADDRESSES = [(FIRST + n).to_bytes(4, "big") for n in range(MANY)]
@@ -26,7 +26,7 @@ def start(net, tier):
 
 
 def write(net, messages):
-    """Writes routes into the kernel; the Bora that runs must be in sync with it afterwards."""
+    """Writes routes into the kernel and waits until Bora is in sync."""
     routes.write(net.router.name, messages)
     net.bora.wait_in_sync(SECONDS)
 
@@ -42,7 +42,7 @@ def mtus_guarded(net):
 
 
 def check_mtus(net, to_linux):
-    """What fits is forwarded, by whom it must; Linux says of the rest that it is too big."""
+    """Packets that fit are forwarded, by the expected tier; Linux answers those that are too big."""
     before = by_express(net)
     for target in SOME:
         assert net.path_of(packets.udp4(net.behind4(0), target, size=MTU - 28)) == 1
@@ -53,7 +53,7 @@ def check_mtus(net, to_linux):
 
 
 def test_more_route_mtus_than_room(kernel_net):
-    """Express leaves IPv4 to Linux until it can know the MTU of every route again. IPv6 stays with it."""
+    """Express leaves IPv4 to Linux until the MTUs of all routes fit again. It still forwards IPv6."""
     net = kernel_net
     start(net, "express")
     gateway = ipaddress.ip_address(net.host4(1)).packed

@@ -1,4 +1,4 @@
-"""A hostile memif client costs its own link, and the other ports nothing."""
+"""A hostile memif client only loses its own link; other ports lose nothing."""
 
 import pytest
 
@@ -13,7 +13,7 @@ STRAY = 5  # packets in some 50 000 that a busy two-core machine may lose by its
 
 @pytest.mark.parametrize("mode", ["adaptive", "poll"])
 def test_others_lose_nothing(kernel_net, tmp_path, say, mode):
-    """Every deed with the link up, while two other ports carry traffic."""
+    """The peer violates the protocol in many ways while two other ports carry traffic."""
     net, path = kernel_net, str(tmp_path / "memif.sock")
     ports = ["r0", "r1", "r2", f"memif:{path},role=server,name=m0,mac=02:bc:00:00:00:30"]
     net.bora = Bora(net.router, ports, "engine", ["--mode", mode])

@@ -1,4 +1,4 @@
-"""Interfaces that are moved to another network namespace while they are ports, and back."""
+"""Ports whose interface is moved to another network namespace and back."""
 
 import time
 
@@ -58,7 +58,7 @@ def is_answered(net, request):
 
 
 def test_moved_away(net, elsewhere):
-    """There it is an interface as any other, and nothing comes out of it here."""
+    """In the other namespace it is an ordinary interface, and none of its packets are forwarded here."""
     move_away(net, elsewhere)
     echo4 = IP(src=net.host4(1), dst=net.router4(1)) / ICMP()
     echo6 = IPv6(src=net.host6(1), dst=net.router6(1)) / ICMPv6EchoRequest()
@@ -75,7 +75,7 @@ def test_moved_away(net, elsewhere):
 
 @pytest.mark.parametrize("number", ["the same", "another"])
 def test_moved_back(net, elsewhere, number):
-    """It is the port again, also when another interface has got its number (ifindex) meanwhile."""
+    """It is the port again, even if another interface has got its ifindex meanwhile."""
     index = net.router.ip("-o", "link", "show", "r1").stdout.split(":")[0]
     move_away(net, elsewhere)
     assert net.probe(4, SECONDS, to=2), "the other ports still forward"

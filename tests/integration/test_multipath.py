@@ -1,5 +1,4 @@
-"""One flow, one path: kernel, express and engine choose the same next hop for every packet, so that neither
-kill -9 nor a restart nor another tier moves a flow.
+"""Kernel, express and engine choose the same next hop for every flow, so kill -9, a restart or another tier moves no flow.
 
     h0 ---- r0 [ router ] r1 ---- h1, with three gateways told apart by their MACs
                           r2 ---- h2, with one
@@ -43,7 +42,7 @@ def ways(kernel_net):
 
 @pytest.mark.parametrize("policy", [0, 1, 2, 3])
 def test_every_tier_takes_the_same_path(ways, policy, say):
-    """Each packet's egress under kernel, express and engine is equal; kill -9 and a restart move none."""
+    """Each packet takes the same path under kernel, express and engine; kill -9 and a restart move none."""
     net, made = ways, flows(FLOWS)
     set_policy(net, policy)
     expected = paths(net, made)
@@ -57,7 +56,7 @@ def test_every_tier_takes_the_same_path(ways, policy, say):
         after = net.bora.totals()
         by_bora = after["sent"] - before["sent"]
         say(f"policy {policy}, {tier}: {by_bora} of {len(made)} packets by Bora itself")
-        # the engine decides all of it; express leaves to Linux what it cannot hash
+        # the engine decides for all packets; express leaves those that it cannot hash to Linux
         assert by_bora >= (len(made) * 0.99 if tier == "engine" else 0 if policy == 3 else len(made) * 0.2)
         net.bora.kill()
         same(expected, paths(net, made), made, f"after kill -9 of {tier}, policy {policy}")
@@ -69,7 +68,7 @@ def test_every_tier_takes_the_same_path(ways, policy, say):
 
 
 def test_a_hash_that_came_with_the_packet(ways):
-    """Policy 1: Linux takes the hash that the sender made, here to choose among its queues. Bora does not see it, and
+    """Policy 1: Linux uses the hash that the sender has computed, here to choose among its queues. Bora does not see it, and
     leaves such packets to Linux."""
     net, made = ways, flows(1000, "plain")
     net.namespaces[1].exec("ethtool", "-L", "h0", "tx", "2")
@@ -92,7 +91,7 @@ def test_a_hash_that_came_with_the_packet(ways):
 
 @pytest.mark.parametrize("tier", ["express", "engine"])
 def test_a_new_policy_counts_at_once(ways, tier):
-    """Bora reads sysctls once a second; until then Linux chooses."""
+    """Bora reads sysctls once a second; until then Linux chooses the path."""
     net, made = ways, flows(500)
     expected = {}
     for policy in (0, 1):
@@ -115,7 +114,7 @@ def test_a_new_seed_is_followed(ways):
     try:
         net.router.get_sysctl("net/ipv4/fib_multipath_hash_seed")
     except FileNotFoundError:
-        return  # the kernel has one seed for ever
+        return  # this kernel has no setting for the seed
     before = paths(net, made)
     start(net, "engine")
     same(before, paths(net, made), made, "random seed")
@@ -128,7 +127,7 @@ def test_a_new_seed_is_followed(ways):
 
 
 def test_use_neigh(ways):
-    """With fib_multipath_use_neigh plain IPv4 routes keep off a next hop whose neighbour has failed."""
+    """With fib_multipath_use_neigh plain IPv4 routes avoid a next hop whose neighbour has failed."""
     net, made = ways, [flow for flow in flows(1000, "plain") if len(flow[0]) == 4]
     net.router.set_sysctl("net/ipv4/fib_multipath_use_neigh", 1)
     address, device, mac = gateways(net, 4)[1]
@@ -165,7 +164,7 @@ def wait_for_neighbour(net, address, wanted, seconds=20):
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_next_hops_are_resolved_before_the_first_packet(kernel_net, bora_path, family):
-    """A new route's gateways are known without a packet, kept by Linux, and let go with the route."""
+    """The gateways of a new route are resolved without a packet, kept by Linux, and forgotten with the route."""
     net = kernel_net
     addresses = answer(net, family)
     start(net, bora_path)
@@ -187,13 +186,13 @@ def test_next_hops_are_resolved_before_the_first_packet(kernel_net, bora_path, f
     assert all("PERMANENT" in net.router.ip("neighbour", "show", address).stdout
                for address in (net.host4(1), net.host6(1))), "permanent entries were touched"
     net.router.ip(f"-{family}", "route", "del", prefix)
-    net.bora.start()  # what the killed one asked for is let go
+    net.bora.start()  # it releases the neighbours that the killed one requested
     for address in addresses:
         wait_for_neighbour(net, address, lambda entry: "managed" not in entry)
 
 
 def test_a_burst_keeps_its_order(kernel_net, bora_path):
-    """30 000 packets of one flow to a route that has just come: all arrive, in order."""
+    """30 000 packets of one flow to a new route all arrive, in order."""
     net = kernel_net
     addresses = answer(net, 4)
     start(net, bora_path)

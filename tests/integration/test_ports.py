@@ -1,4 +1,4 @@
-"""Ports of the kinds tap, af_packet and pcap in a running router, and names that are none of them."""
+"""Ports of the kinds tap, af_packet and pcap in a running router, and wrong options."""
 
 import os
 import socket
@@ -75,7 +75,7 @@ def network():
 
 
 def check_traffic(network, say):
-    """Ping of the router itself through the twin, then transit both ways, both families, all sizes."""
+    """Pings the router itself through the twin, then tests transit in both directions, both families, all sizes."""
     for address in ("10.0.1.1", "2001:db8:1::1"):
         assert ping(network.other, address), "the router's own address, through the twin"
         assert len(ping(network.other, address, 100)) == 100
@@ -105,17 +105,18 @@ def test_tap(network, say):
 
 
 def test_other_workers_take_a_tap_over(network, tmp_path, say):
-    """Queue and twin go to the workers that `workers.cores` brings, and to those after them."""
+    """When `workers.cores` replaces the workers, the new ones take over queue and twin, twice."""
     network.start("tap:vm0,name=b0")
     network.router.ip("link", "set", "vm0", "netns", network.other.name)
     network.address(network.other, "vm0", 1, 2)
     network.default_route(network.other, 1)
     path = tmp_path / "bora.toml"
     for cores in ([0, 1], [1]):
-        path.write_text('path = "engine"\n[[port]]\nname = "r0"\n[[port]]\nname = "tap:vm0,name=b0"\n'
+        path.write_text('path = "engine"\n[[port]]\nname = "r0"\n[[port]]\nname = "b0"\n'
+                        'kind = "tap"\ninterface = "vm0"\n'
                         f"[workers]\ncores = {cores}\n")
         done = network.router.exec(binary(), "apply", str(path)).stdout
-        assert done.strip().endswith(f"workers: cores {cores}"), done
+        assert f"\nworkers: cores {cores} (was " in f"\n{done}", done
         assert [worker["core"] for worker in network.bora.show("workers")] == cores
         check_traffic(network, say)
 
@@ -147,7 +148,7 @@ def check_tcp(network, size=4 << 20):
 
 
 def test_af_packet(network, say):
-    """An interface through packet sockets, with Linux kept off it."""
+    """An interface through packet sockets, which Linux itself does not use."""
     network.router.ip("link", "add", "p1", "type", "veth", "peer", "name", "h1", "netns", network.other.name)
     network.router.set_sysctl("net/ipv6/conf/p1/disable_ipv6", 1)
     network.router.set_sysctl("net/ipv4/conf/p1/rp_filter", 1)
@@ -177,7 +178,7 @@ def read_pcap(path):
 
 
 def test_pcap(network, tmp_path):
-    """A capture file is forwarded as if it had come by a wire; what goes back is in the other file."""
+    """A capture file is forwarded like traffic from a wire; what goes back is written to the other file."""
     frames = [packets.ethernet(TWIN, "02:bc:00:00:00:99", packets.udp4("10.0.1.2", "10.0.0.2", dport=1000 + n))
               for n in range(200)]
     played, written = tmp_path / "in.pcap", tmp_path / "out.pcap"
@@ -210,7 +211,7 @@ def test_pcap(network, tmp_path):
 
 @pytest.mark.parametrize("port, words", [
     ("memif:/nowhere/socket,role=server", "/nowhere/socket"),
-    ("memif:/tmp/s,rings=3", "unknown option `rings`"),
+    ("memif:/tmp/s,rings=3", "unknown field `rings`"),
     ("tap:r0", "is no TAP interface"),
     ("tap:x0,name=r0", "named twice"),
     ("af_packet:none0", "none0"),
@@ -218,7 +219,7 @@ def test_pcap(network, tmp_path):
     ("dpdk:0", "no kind of port `dpdk`"),
 ])
 def test_wrong_ports_are_named(network, port, words):
-    """A port that cannot be stops the start with its name, and nothing stays behind."""
+    """If a port cannot be opened, the start fails with the port's name, and nothing is left behind."""
     done = network.router.exec(binary(), "run", "--port", "r0", "--port", port, check=False)
     assert done.returncode == 1 and words in done.stderr, done.stderr
     left = network.router.ip("-br", "link").stdout.split()

@@ -22,7 +22,7 @@ MBIT = 1_000_000
 
 @pytest.fixture
 def net(tmp_path):
-    """A network whose cables have several queues; Bora is the test's."""
+    """A network whose links have several queues; the test starts Bora."""
     network = Network(queues=QUEUES)
     yield network
     network.close()
@@ -70,7 +70,7 @@ def check_workers(net):
 
 
 def test_a_port_keeps_its_rate(net, tmp_path, say):
-    """20 Mbit/s are 20 Mbit/s, whichever worker receives."""
+    """A port keeps its rate of 20 Mbit/s, whichever worker receives the packets."""
     start(net, tmp_path, RATE)
     with load(net, frames(net), OFFERED) as traffic:
         time.sleep(1)
@@ -100,7 +100,7 @@ def test_rates_come_and_go(net, tmp_path, say):
     start(net, tmp_path, PORTS)
     with load(net, frames(net), OFFERED) as traffic:
         for _ in range(2):
-            assert "queues of" in apply(net, tmp_path, RATE)
+            assert "port r1: queues" in apply(net, tmp_path, RATE)
             time.sleep(1)
             _, with_rate = rates(traffic)
             apply(net, tmp_path, PORTS)

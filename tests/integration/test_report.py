@@ -1,4 +1,4 @@
-"""The HTML report in a browser: what its plots show is what the JSON says."""
+"""The HTML report in a browser: its plots show the values of the JSON."""
 
 import json
 import re
@@ -23,7 +23,7 @@ FLAGS = [
 
 
 class Page(HTMLParser):
-    """Script elements with their JSON; of each plot its marks, lines and ticks, with their places."""
+    """Script elements with their JSON, and the marks, lines and ticks of each plot, with their coordinates."""
 
     def __init__(self, text):
         super().__init__()
@@ -49,7 +49,7 @@ class Page(HTMLParser):
         if tag == "path" and kind.startswith("line"):
             self._line = attrs["d"]
         if tag == "text" and kind.startswith("tick"):
-            # labels stand 4 below what they are of
+            # labels are 4 below their ticks
             self._tick = ("y", float(attrs["y"]) - 4) if kind == "tick end" else ("x", float(attrs["x"]))
 
     def handle_endtag(self, tag):
@@ -74,7 +74,7 @@ class Page(HTMLParser):
             self.ticks[self._svg][axis].append((place, data))
 
     def plots(self, title):
-        """The plots with such a title, in order."""
+        """The plots with this title, in order."""
         plots = [value for name, value in self.data.items() if name.startswith("data-")]
         return [plot for plot in plots if re.fullmatch(title, plot["title"])]
 
@@ -100,7 +100,7 @@ def is_packaged(name):
 
 
 def opened(html, directory):
-    """A page as the browser, whose profile is in the directory, has it after its scripts ran."""
+    """A page's HTML after the browser has run its scripts; the browser's profile is in the directory."""
     if BROWSER is None:
         if not is_packaged("chromium"):
             pytest.skip("this distribution has no package of Chromium")
@@ -113,14 +113,14 @@ def opened(html, directory):
 
 
 def of_method(report, method):
-    """The tests of a method, one a frame size."""
+    """The tests of a method, one for each frame size."""
     tests = [test for test in report["tests"] if test["method"] == method]
     assert tests
     return tests
 
 
 def test_nothing_is_loaded(page):
-    """The file stands alone, and carries the results."""
+    """The page loads nothing, because it contains the results."""
     assert page.outside == []
     assert page.marks and set(page.marks) == {name[5:] for name in page.data if name.startswith("data-")}
 
@@ -149,7 +149,7 @@ def test_throughput(page, report):
 
 
 def test_every_trial_is_drawn(page, report):
-    """A mark for each trial, where it was offered, among those with loss or without."""
+    """A mark for each trial at its offered load, in the series with loss or the one without."""
     plots = page.plots("Trials, .*")
     tests = [test for test in report["tests"] if len(test["trials"]) > 1]
     assert len(plots) == len(tests)
@@ -167,13 +167,13 @@ def test_every_trial_is_drawn(page, report):
 
 
 def ordered(tests):
-    """As in the page: by name, in the order of the first of each."""
+    """The tests in the page's order: grouped by name, in the order of first occurrence."""
     names = list(dict.fromkeys(test["name"] for test in tests))
     return sorted(tests, key=lambda test: names.index(test["name"]))
 
 
 def test_loss_curve(page, report):
-    """Loss against the load in per cent of the line rate, a line a frame size."""
+    """Loss against the load in per cent of the line rate, one line for each frame size."""
     (plot,) = page.plots("Frame loss against offered load")
     for series, test in zip(plot["series"], of_method(report, "frame-loss"), strict=True):
         expected = sorted(
@@ -186,7 +186,7 @@ def test_loss_curve(page, report):
 
 
 def test_latency_curves(page, report):
-    """A line a load, a point for each quantile but the maximum."""
+    """One line for each load, with a point for each quantile but the maximum."""
     tests = of_method(report, "latency")
     for plot, test in zip(page.plots("Latency, .*"), tests, strict=True):
         assert plot["x"]["scale"] == "nines" and plot["y"]["scale"] == "logtime"
@@ -205,16 +205,18 @@ def test_saturation_has_its_interval(page, report):
 
 
 def test_examples_are_there():
-    """Without any, the test below would have nothing to fail for."""
+    """The test below needs examples."""
     assert len(EXAMPLES) >= 2
 
 
 @pytest.mark.parametrize("html", EXAMPLES, ids=[html.stem for html in EXAMPLES])
 def test_example(html, tmp_path):
-    """The page has the results of the file beside it, and its throughput plots show them."""
+    """The throughput plots of the page show the results that it contains, and Bora can read these."""
     page = opened(html, tmp_path)
-    report = json.loads(html.with_suffix(".json").read_text(encoding="utf-8"))
-    assert page.data["report"] == report
+    report = page.data["report"]
+    again = tmp_path / "again.html"
+    run(bora.binary(), "test", "report", html, "-o", again)
+    assert Page(again.read_text(encoding="utf-8")).data["report"] == report
     wanted = filter(None, map(throughput_lines, groups(of_method(report, "throughput"))))
     plots = page.plots("Throughput against frame size")
     for plot, shown in zip(plots, wanted, strict=True):
@@ -235,7 +237,7 @@ def groups(tests):
 
 
 def throughput_lines(tests):
-    """What a throughput plot has to show: frame sizes and rates by the name of the line."""
+    """What a throughput plot must show: {name of the line: frame sizes and rates}."""
     lines = {}
     for test in tests:
         for finding in test["findings"]:
@@ -248,7 +250,7 @@ def throughput_lines(tests):
 
 
 def read_back(page, plot):
-    """The lines of a plot as the eye reads them, by its ticks; and how exact that is."""
+    """The lines of a plot, with values computed from the ticks, and the precision of that."""
     ticks = page.ticks[plot]
     (bottom, low), *_, (top, high) = ticks["y"]
     step = (number(high) - number(low)) / (top - bottom)
@@ -258,7 +260,7 @@ def read_back(page, plot):
         return name, number(low) + (y - bottom) * step
 
     lines = {name: [read(*place) for place in places] for name, places in page.lines[plot].items()}
-    # places are rounded to a tenth: that of the point, and those of the ticks
+    # coordinates of points and ticks are rounded to a tenth
     return lines, 0.15 * abs(step)
 
 
@@ -269,7 +271,7 @@ def number(label):
 
 
 def test_no_report(tmp_path):
-    """What is no report is told, with its name."""
+    """A file that is no report is refused; the error names it."""
     wrong = tmp_path / "wrong.json"
     wrong.write_text('{"format": 2}')
     done = subprocess.run(

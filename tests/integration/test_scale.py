@@ -1,6 +1,6 @@
-"""Very many links beside the ports: they cost nothing while they are idle, and the control loop follows all of them.
+"""Thousands of links that are no ports cost nothing while they are idle, and the control loop follows all of them.
 
-The long tests have sizes of a provider's router and are run by `-m long`."""
+The long tests have the sizes of a provider's router; `-m long` runs them."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.bora, pytest.mark.alone]
 
 IDLE_SECONDS = {"short": 10, "long": 30}
 IDLE_SHARE = 0.01  # of a core
-STUCK_AFTER = 15  # seconds without a round of the control loop that end the lease
+STUCK_AFTER = 15  # after so many seconds without a round of the control loop the lease ends
 SIZES = [
     pytest.param("short", id="short"),
     pytest.param("long", id="long", marks=pytest.mark.long),
@@ -51,12 +51,12 @@ def start(net, tier, seconds=60):
 
 
 def process(net):
-    """The number of the process; `ip netns exec` becomes it."""
+    """The daemon's process id; `ip netns exec` has replaced itself by the daemon."""
     return net.bora.process.pid
 
 
 def used(pid):
-    """Seconds of CPU that a process has used, by thread."""
+    """CPU time that a process has used, in seconds, by thread."""
     ticks = os.sysconf("SC_CLK_TCK")
     times = {}
     for task in Path(f"/proc/{pid}/task").iterdir():
@@ -83,7 +83,7 @@ def test_idle_links_cost_nothing(kernel_net, bora_path, size, say):
 
 
 class Asking:
-    """Asks one short question after the other; `longest` is the slowest answer, in seconds."""
+    """Sends one short request after the other; `longest` is the time of the slowest answer, in seconds."""
 
     def __init__(self, net):
         self.net, self.longest, self.count = net, 0.0, 0
@@ -108,7 +108,7 @@ class Asking:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_links_that_flap_together(kernel_net, size, say):
-    """Their routes go and come back in a large table; the loop answers all the time, and the FIB ends equal to Linux's."""
+    """Their routes go and come back in a large table. The loop answers all the time, and the FIB agrees with Linux."""
     net, flapping = kernel_net, range(FLAPPING[size])
     add_links(net, LINKS[size])
     table = synthetic_table(4, TABLE[size], seed=1)
@@ -134,7 +134,7 @@ def test_links_that_flap_together(kernel_net, size, say):
 
 
 def test_clients_that_are_slow(kernel_net, say):
-    """Clients that never finish their question, or never read the answer, keep nobody waiting."""
+    """Clients that never finish their request or never read the answer do not block others."""
     net = kernel_net
     routes.write(net.router.name, table_messages(synthetic_table(4, 20_000, seed=1), [net.host4(1)]))
     start(net, "engine")

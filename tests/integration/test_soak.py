@@ -1,4 +1,4 @@
-"""What `make soak` judges by would notice: leaks are found, and a seed gives the same steps."""
+"""Tests of `make soak` itself: it finds leaks, and a seed gives the same steps."""
 
 import random
 import subprocess
@@ -20,7 +20,7 @@ CHILD = "kept = []\nprint('ready', flush=True)\ninput()\n{}\nprint('done', flush
 
 @pytest.mark.parametrize("leak", LEAKS)
 def test_leaks_are_noticed(leak, monkeypatch):
-    """A process that leaks once it is warm."""
+    """A process that leaks after its warm-up is found."""
     monkeypatch.setattr("soak.watch.PATIENCE", 0.2)
     process = subprocess.Popen([sys.executable, "-c", CHILD.format(LEAKS[leak])],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -43,7 +43,7 @@ def test_leaks_are_noticed(leak, monkeypatch):
 
 
 def test_a_seed_gives_the_same_steps():
-    """Whatever was before: step N can be repeated by itself."""
+    """Step N can be repeated alone, without the steps before it."""
     kinds = [[steps.choose(random.Random(f"{seed}/{number}"), tier).__name__ for number in range(200)]
              for seed, tier in ((7, "engine"), (7, "engine"), (8, "engine"), (7, "express"))]
     assert kinds[0] == kinds[1] != kinds[2]

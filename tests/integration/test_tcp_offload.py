@@ -26,7 +26,7 @@ def hosts(backend):
 
 @pytest.fixture(scope="module")
 def hosts_beyond(backend):
-    """The router's other interface is no port of Bora."""
+    """The network, where only one of the router's interfaces is a port of Bora."""
     network = Hosts(backend, ports=["r0"])
     yield network
     network.close()
@@ -59,7 +59,7 @@ def receive_all(server, result):
 
 
 def transfer(hosts, family, say):
-    """Sends over TCP from one host to the other; what arrives must be that."""
+    """Sends over TCP from one host to the other; the same data must arrive."""
     features = hosts.hosts[0].exec("ethtool", "-k", "h0").stdout
     assert "tx-checksumming: on" in features and "generic-receive-offload: on" in features, features
     block = random.Random(family).randbytes(1 << 20)
@@ -92,7 +92,7 @@ def test_tcp_arrives_intact(hosts, family, say):
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_tcp_leaves_the_ports_intact(hosts_beyond, family, say):
-    """The same where Linux forwards it."""
+    """The same with Linux forwarding."""
     transfer(hosts_beyond, family, say)
 
 

@@ -11,7 +11,7 @@ import pytest
 from lib import bora
 from lib.netns import run
 
-# they measure: what runs beside them costs frames
+# they measure, and other tests on the machine would cause loss
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 LIMIT = 60
 
@@ -22,12 +22,12 @@ def command(*arguments):
 
 
 def namespaces_of(pid):
-    """Network namespaces that a run has made and not removed."""
+    """Network namespaces of a run that still exist."""
     return [name for name in os.listdir("/run/netns") if name.startswith(f"bora-lab-{pid}-")]
 
 
 def measure(directory, *arguments):
-    """Starts a run in a directory, waits for its end; its exit code, report and output."""
+    """Runs a plan in a directory; returns exit code, report and output."""
     process = subprocess.Popen(command(*arguments, "--output", str(directory)),
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     output, _ = process.communicate(timeout=LIMIT)
@@ -36,7 +36,7 @@ def measure(directory, *arguments):
 
 
 def report(directory):
-    """The one report in a directory, which is there as HTML, too."""
+    """The only report in a directory; it must exist as HTML, too."""
     files = list(directory.glob("*.json"))
     assert len(files) == 1 and files[0].with_suffix(".html").stat().st_size > 10_000
     return json.loads(files[0].read_text())
@@ -52,12 +52,12 @@ def smoke(tmp_path_factory):
 
 
 def test_smoke(smoke, say):
-    """Every test of the plan is done, every frame accounted for, and the reader is warned."""
+    """All tests of the plan are done, every frame is accounted for, and the report has its warning."""
     _, code, found, output, seconds = smoke
     assert code == 0 and found["complete"] is True, output
-    # ten where nothing else runs
+    # ten on an idle machine
     assert seconds < 30
-    # a busy machine's tester may itself be the limit
+    # on a busy machine the tester itself may be the limit
     throughput = [finding["value"] or finding["low"] for test in found["tests"] for finding in test["findings"]
                   if finding["metric"] == "throughput"]
     assert len(throughput) == 1 and throughput[0] > 1000, output
@@ -79,7 +79,7 @@ def test_express_and_compare(smoke, tmp_path):
     files = [str(next(folder.glob("*.json"))) for folder in (smoke[0], tmp_path)]
     compared = subprocess.run([bora.binary(), "test", "compare", *files], capture_output=True, text=True,
                               timeout=LIMIT, check=False)
-    # on a machine that others use the tester may find no figure, and says so
+    # on a busy machine the tester may find no value, and says so
     is_found = found["tests"][0]["findings"][0]["value"] is not None
     assert compared.returncode in ((0, 1) if is_found else (0, 2)), compared.stdout + compared.stderr
     assert "throughput" in compared.stdout
@@ -89,7 +89,7 @@ def test_express_and_compare(smoke, tmp_path):
 
 
 def test_restart(tmp_path):
-    """An engine that is restarted under load is felt for less than the trial, by `outage`'s figures."""
+    """The outage of an engine that is restarted under load is shorter than the trial."""
     plan = tmp_path / "restart.toml"
     plan.write_text('title = "Restart"\nsizes = [64]\n[[test]]\nmethod = "outage"\nrate = "2k packets/s"\n'
                     'time = "2 s"\ntrials = 1\n')
@@ -119,7 +119,7 @@ def test_interrupted(tmp_path):
     ('title = "x"\nsizes = [64]\n', ["no tests"]),
 ])
 def test_bad_plan(tmp_path, text, words):
-    """What is wrong with a plan is said with its line and the reason, before anything is made."""
+    """A bad plan is refused with its line and the reason, before anything is made."""
     plan = tmp_path / "bad.toml"
     plan.write_text(text)
     done = subprocess.run(command(str(plan), "--lab", "kernel"), capture_output=True, text=True, timeout=LIMIT,
@@ -130,7 +130,7 @@ def test_bad_plan(tmp_path, text, words):
 
 
 def test_arguments_that_contradict(tmp_path):
-    """A lab has its own ports."""
+    """Ports together with a lab are refused, because a lab has its own ports."""
     done = subprocess.run(command("smoke", "--lab", "kernel", "--port", "a=e0"), capture_output=True, text=True,
                           timeout=LIMIT, check=False, cwd=tmp_path)
     assert done.returncode == 2 and "--port" in done.stderr

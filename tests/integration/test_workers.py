@@ -1,4 +1,4 @@
-"""More workers than queues: one port queue shared by several workers."""
+"""More workers than queues: several workers share one queue of a port."""
 
 import time
 
@@ -14,7 +14,7 @@ STRAY = 5  # packets in 30 000 that a busy two-core machine may lose by itself; 
 
 @pytest.mark.parametrize("mode", ["adaptive", "moderated"])
 def test_two_workers_on_ports_with_one_queue(kernel_net, mode, say):
-    """Both forward, nothing is lost, no flow is reordered, and every packet is accounted for."""
+    """Both workers forward, nothing is lost, no flow is reordered, and every packet is accounted for."""
     net = kernel_net
     net.bora = Bora(net.router, ["r0", "r1", "r2"], "engine", ["--cores", "0,1", "--mode", mode])
     net.bora.start()
@@ -33,7 +33,7 @@ def test_two_workers_on_ports_with_one_queue(kernel_net, mode, say):
 
 
 def test_workers_are_placed_and_shown(kernel_net):
-    """`--workers` chooses CPUs; where they are and what they share is shown; `--cores` overrides, and not both."""
+    """`--workers` chooses CPUs, `--cores` names them, both are refused; `show workers` has CPUs and shared queues."""
     net = kernel_net
     net.bora = Bora(net.router, ["r0", "r1"], "engine", ["--workers", "1"])
     net.bora.start()

@@ -1,1 +1,1 @@
-"""What the tests share: namespaces, raw ports, packets, and the router under test."""
+"""Shared by the tests: namespaces, raw ports, packets, and the router under test."""

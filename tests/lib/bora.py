@@ -1,4 +1,4 @@
-"""The Bora daemon as a child process: start, ask, stop, and account for every packet."""
+"""The Bora daemon as a child process: start, query, stop, and account for every packet."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def binary():
 
 
 class Bora:
-    """`bora run` inside a namespace. `path` is engine, express, auto, or None for what a file says."""
+    """`bora run` inside a namespace. `path` is engine, express, auto, or None if a configuration file decides."""
 
     def __init__(self, namespace, ports, path, options=()):
         self.namespace = namespace
@@ -57,7 +57,7 @@ class Bora:
             time.sleep(0.02)
 
     def output(self):
-        """What it has printed so far."""
+        """What Bora has printed so far."""
         return Path(self.log.name).read_text(errors="replace")
 
     def alive(self):
@@ -70,7 +70,7 @@ class Bora:
         return json.loads(done.stdout)
 
     def stop(self):
-        """SIGTERM; must end cleanly within the bound. `bora stop --detach` then removes what is pinned."""
+        """Sends SIGTERM; Bora must end cleanly within STOP_SECONDS. `bora stop --detach` then removes pinned objects."""
         if self.process is None:
             return
         try:
@@ -96,7 +96,7 @@ class Bora:
             self.process.wait(STOP_SECONDS)
 
     def wait_in_sync(self, seconds=5.0):
-        """Waits until the FIB equals the kernel's tables, by a full comparison."""
+        """Waits until a full comparison shows that the FIB agrees with the kernel's tables."""
         deadline = time.monotonic() + seconds
         while True:
             report = self.show("sync", "--verify")
@@ -107,7 +107,7 @@ class Bora:
             time.sleep(0.02)
 
     def guard(self):
-        """Why Bora leaves traffic to the kernel: a list of reasons, empty when it leaves none."""
+        """The reasons why Bora leaves traffic to the kernel; an empty list if it leaves none."""
         reasons = self.show("sync")["guard"]
         return reasons["v4"] + reasons["v6"] if isinstance(reasons, dict) else reasons
 
@@ -124,14 +124,14 @@ class Bora:
         }
 
     def _last_look(self):
-        """What is wrong with the frames; one that does not answer must still be ended."""
+        """Checks the frames before the stop. Does not raise, because a Bora that does not answer must still be stopped."""
         try:
             return self.misplaced_frames()
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             return f"bora did not say where its frames are: {error}"
 
     def misplaced_frames(self, seconds=3.0):
-        """Whether the places of all frames add up to the packet memory, once nothing moves; if not, what is wrong."""
+        """None if the places of all frames add up to the packet memory, once nothing moves; otherwise what is wrong."""
         deadline = time.monotonic() + seconds
         while True:
             now = self.show("frames")
@@ -142,11 +142,11 @@ class Bora:
             if missing == 0 and now["closing"] == 0:
                 return None
             if time.monotonic() > deadline:
-                return f"{missing} frames without a place, {now['closing']} of closed sockets: {now}"
+                return f"{missing} frames are missing, {now['closing']} of closed sockets: {now}"
             time.sleep(0.05)
 
     def check_conservation(self, seconds=2.0):
-        """received = sent + passed + dropped + held, once the counters have come to rest; the same for frames."""
+        """Checks received = sent + passed + dropped + held, once the counters no longer change; and the same for frames."""
         misplaced = self.misplaced_frames(seconds)
         assert misplaced is None, misplaced
         deadline = time.monotonic() + seconds
@@ -155,5 +155,5 @@ class Bora:
             missing = now["received"] - now["sent"] - now["passed"] - now["dropped"] - now["held"]
             if missing == 0:
                 return now
-            assert time.monotonic() < deadline, f"{missing} packets without a name: {now}"
+            assert time.monotonic() < deadline, f"{missing} packets are not accounted for: {now}"
             time.sleep(0.05)

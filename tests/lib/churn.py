@@ -1,4 +1,4 @@
-"""Route changes at a rate, made by a process of their own (`python3 -m lib.routes`)."""
+"""Route changes at a rate, made by a separate process (`python3 -m lib.routes`)."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ class Churn:
             pipe.close()
 
     def run(self):
-        """Makes the changes; returns a line about them. All of them must be taken by the kernel."""
+        """Makes the changes and returns a line about them. The kernel must accept all of them."""
         self.process.stdin.write(json.dumps(self.task) + "\n")
         self.process.stdin.flush()
         assert self.process.stdout.readline().strip() == "churning"

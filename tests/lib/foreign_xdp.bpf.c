@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
-/* Somebody else's XDP program: passes everything. */
+/* An XDP program that is not Bora's: it passes everything. */
 __attribute__((section("xdp"), used)) int foreign(void *context)
 {
 	return 2; /* XDP_PASS */

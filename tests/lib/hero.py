@@ -17,7 +17,7 @@ CARDS = 4
 
 
 def model(build="xbar"):
-    """The library with the cards' model; what `make hero-model` builds, or of BORA_HERO_MODEL."""
+    """The library with the cards' model: BORA_HERO_MODEL, or the one that `make hero-model` builds."""
     default = ROOT / "target" / "hero" / f"libhero-{build}.so"
     return Path(os.environ.get("BORA_HERO_MODEL", default))
 
@@ -57,7 +57,7 @@ class HeroNetwork:
             return f"wire=tap:eth0,netns={host.name}"
         self.cables.ip("link", "add", f"w{number}", "type", "veth", "peer", "name", "eth0", "netns", host.name)
         self.cables.ip("link", "set", f"w{number}", "arp", "off", "up")
-        # a card wants whole packets with their checksums, as on a cable
+        # a card needs packets as on a cable, with checksums and not larger than the MTU
         host.exec("ethtool", "-K", "eth0", "tx", "off", "tso", "off", "gso", "off")
         return f"wire=w{number},netns={self.cables.name}"
 
@@ -83,7 +83,7 @@ class HeroNetwork:
         return self.port(number).get("card", {}).get(counter, 0)
 
     def fast(self):
-        """What is on the fast path: {(port in, destination): port out}."""
+        """The routes on the fast path: {(input port, destination): output port}."""
         shown = self.bora.show("offload")
         return {(one["port"], one["destination"]): one["out"] for one in shown if one["path"] == "fast"}
 

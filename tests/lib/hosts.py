@@ -1,4 +1,4 @@
-"""Two real Linux hosts with a router between them: for what needs their stacks, such as TCP."""
+"""Two Linux hosts with a router between them, for tests that need real stacks, such as TCP."""
 
 from lib.bora import Bora
 from lib.netns import Namespace, queue_options
@@ -7,7 +7,7 @@ from lib.netns import Namespace, queue_options
 class Hosts:
     """h0 -- r0 [router] r1 -- h1 with addresses on all sides and every offload veth has.
 
-    `backend` "...-generic": on ports without driver XDP. `ports`: those of Bora."""
+    `backend` "...-generic": ports without driver XDP. `ports`: Bora's ports."""
 
     def __init__(self, backend, ports=("r0", "r1")):
         self.backend = backend

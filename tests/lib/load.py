@@ -1,8 +1,8 @@
-"""A steady load with sequence numbers, and what became of it.
+"""A steady load with sequence numbers, and a report of what arrived.
 
-The sender is a process of its own (`python3 -m lib.load`), so that the receiver does not share its
-interpreter lock. Each packet ends in a mark, its flow, its number in the flow and the complement of
-that number, which keeps the UDP checksum the same for every number."""
+The sender is a separate process (`python3 -m lib.load`), so that it does not share the receiver's interpreter
+lock. Each packet ends in a mark, its flow, its number in the flow and the complement of that number, which keeps
+the UDP checksum the same for every number."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ def trailer(flow, number=0):
 
 @dataclasses.dataclass
 class Report:
-    """What arrived of a load. Times in milliseconds."""
+    """What arrived of a load. Times are in milliseconds."""
 
     sent: int
     received: int
@@ -65,7 +65,7 @@ class Sender:
         return json.loads(self.process.communicate(timeout=10)[0])["sent"]
 
     def close(self):
-        """Ends the process, whatever it does."""
+        """Kills the process."""
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait(5)
@@ -160,7 +160,7 @@ def send(task, started=lambda: print("sending", flush=True)):
     rate, sent, begin = task["rate"], 0, time.monotonic()
     while not stop.is_set() and time.monotonic() - begin < 600:
         due = sent + 64 if rate == 0 else int((time.monotonic() - begin) * rate)
-        # After a pause of the whole machine do not make up for more than a little at once.
+        # after a pause of the whole machine, catch up with few packets at a time
         for _ in range(min(due - sent, 64)):
             flow = sent % len(heads)
             port.send(heads[flow] + trailer(flow, sent // len(heads)))

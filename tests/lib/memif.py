@@ -2,8 +2,8 @@
 
     h0 -- r0 [router 0] m0 == memif == m1 [router 1] r1 -- h1
 
-10.0.N.0/24 and 2001:db8:N::/64 are host N's, 10.0.9.0/24 and 2001:db8:9::/64 the memif's. With one router
-only, its host and the memif; the other end is the test's.
+10.0.N.0/24 and 2001:db8:N::/64 are host N's, 10.0.9.0/24 and 2001:db8:9::/64 the memif's. With only one router,
+the test is the other end of the memif.
 """
 
 import os
@@ -63,7 +63,7 @@ class MemifNetwork:
         self.hosts.append(host)
 
     def configure_twin(self, number):
-        """What an operator does: addresses on the twin, and a route through it."""
+        """Configures the twin as an operator does: addresses, and a route through it."""
         other = 1 - number
         self.routers[number].batch([
             f"link set m{number} up",
@@ -112,7 +112,7 @@ class Echo:
         )
 
     def close(self):
-        """Kills it, and removes the socket that a killed server leaves in the way of the next."""
+        """Kills it, and removes its socket, which would block the next server."""
         self.process.kill()
         self.process.wait()
         self.log.close()

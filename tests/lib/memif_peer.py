@@ -1,4 +1,4 @@
-"""A memif client by hand, which may do what no honest one does."""
+"""A memif client that can violate the protocol."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ class Client:
         self.bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(2)]
 
     def send(self, message, fds=()):
-        """A message of any octets with any descriptors."""
+        """Sends a message of any octets with any descriptors."""
         socket.send_fds(self.socket, [message], fds)
 
     def connect(self):
@@ -46,13 +46,13 @@ class Client:
         return True
 
     def offer(self, count, flags=0, region=0, length=60, offset=BUFFERS):
-        """Puts packets in the ring to Bora, each described like this."""
+        """Puts packets into the ring to Bora, each with these descriptors."""
         for slot in range(count):
             os.pwrite(self.region, struct.pack("=HHIII", flags, region, length, offset, 0), 128 + 16 * slot)
         os.pwrite(self.region, struct.pack("H", count), HEAD)
 
     def close(self):
-        """Goes away."""
+        """Closes the connection."""
         for fd in (self.region, *self.bells):
             os.close(fd)
         self.socket.close()
@@ -66,20 +66,20 @@ class Client:
 
 
 def shrink(client):
-    """Cuts off all memory."""
+    """Truncates all of its memory."""
     client.offer(200)
     os.ftruncate(client.region, 0)
 
 
 def punch(client):
-    """Makes a hole of all memory."""
+    """Punches a hole into all of its memory."""
     client.offer(200)
     done = subprocess.run(["fallocate", "-p", "-o", "0", "-l", str(SIZE), f"/proc/self/fd/{client.region}"],
                           pass_fds=[client.region], check=False)
     assert done.returncode == 0
 
 
-# Flags of the memory, what a client does, and what is then said of it.
+# (flags of the memory, what the client does, what Bora then reports)
 DEEDS = [
     (0, shrink, "took away memory of region 0"),
     (os.MFD_ALLOW_SEALING, punch, "took away memory of region 0"),
@@ -93,7 +93,7 @@ DEEDS = [
 
 
 def wait_for(bora, words, seconds=10):
-    """Until the state of the memif port has these words."""
+    """Waits until the state of the memif port contains these words."""
     deadline = time.monotonic() + seconds
     while True:
         wire = next(port["wire"] for port in bora.show("ports") if port["kind"] == "memif")

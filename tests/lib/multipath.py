@@ -1,4 +1,4 @@
-"""Flows to routes with several paths: which gateway each packet is sent to, told by the MAC it leaves with."""
+"""Flows to routes with several paths: the destination MAC of a forwarded packet shows which gateway was chosen."""
 
 import ipaddress
 import itertools
@@ -43,14 +43,14 @@ def configure(net, gateways):
 
 
 def remove(net):
-    """Takes the routes back."""
+    """Removes the routes."""
     for family, nets in ((4, NET4), (6, NET6)):
         for prefix in nets.values():
             net.router.ip(f"-{family}", "route", "del", prefix, check=False)
     net.router.ip("nexthop", "flush")
 
 
-# Packets. Every one has a source of its own, by which it is known again.
+# Packets. Each has another source address, which identifies it.
 
 def source4(number):
     return struct.pack("!I", (198 << 24 | 18 << 16) + 1 + number)
@@ -103,7 +103,7 @@ def packet4(draw, number, dst):
         lambda: ipv4(47, src, dst, struct.pack("!HH", 0, 0x6558) + bytes(12) + b"\x08\0" + inner4),
         lambda: ipv4(47, src, dst, struct.pack("!HHHHII", 0x3001, 0x880B, 40, 1, 2, 0xFF030021) + inner4),
     ]
-    # half of it what everybody sends
+    # half of the packets are of the common kinds
     return bodies[draw.randrange(2) if draw.random() < 0.5 else draw.randrange(len(bodies))]()
 
 
@@ -131,7 +131,7 @@ def packet6(draw, number, dst):
 
 
 def flows(count, only=None):
-    """[(key, packet)] of both families, `count` of each, to all destinations in turn, the same in every run."""
+    """[(key, packet)], `count` for each family, to all destinations in turn; the same in every run."""
     draw, made = random.Random(63), []
     for number in range(count):
         for family, nets, make in ((4, NET4, packet4), (6, NET6, packet6)):
@@ -151,7 +151,7 @@ def key_of(frame):
 
 
 def paths(net, made, chunk=200, seconds=60):
-    """{source: MAC of the gateway} of all these packets; each must come once."""
+    """Sends all packets and returns {source: MAC of the gateway}; each must arrive once."""
     for port in net.hosts:
         port.drain()
     taken, wanted = {}, {key for key, _ in made}
@@ -159,7 +159,7 @@ def paths(net, made, chunk=200, seconds=60):
     deadline = time.monotonic() + seconds
     sent, total = 0, len(made)
     while len(taken) < total and time.monotonic() < deadline:
-        # no more under way than rings and queues hold
+        # never more packets under way than rings and queues hold
         for frame in itertools.islice(frames, max(0, min(chunk, len(taken) + 2 * chunk - sent))):
             net.hosts[0].send(frame)
             sent += 1
@@ -179,14 +179,14 @@ def paths(net, made, chunk=200, seconds=60):
 
 
 def write_policy(net, policy):
-    """Linux goes by it at once."""
+    """Sets the hash policy, which Linux uses at once."""
     for version in ("ipv4", "ipv6"):
         net.router.set_sysctl(f"net/{version}/fib_multipath_hash_fields", FIELDS)
         net.router.set_sysctl(f"net/{version}/fib_multipath_hash_policy", policy)
 
 
 def set_policy(net, policy):
-    """Bora goes by it, too, afterwards."""
+    """Sets the hash policy; when this returns, Bora uses it too."""
     write_policy(net, policy)
     if net.bora is not None and net.bora.alive():
         time.sleep(1.5)  # sysctls are read once a second

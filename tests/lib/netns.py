@@ -45,13 +45,13 @@ def inside(name):
 
 
 def queue_options(queues):
-    """Options of `ip link add` for an end of a veth, none for as many queues as Linux gives it. An end that has fewer
-    receive queues than its peer has transmit queues does no driver XDP."""
+    """Options of `ip link add` for an end of a veth with this many queues; None: Linux's default. An end with fewer receive
+    queues than its peer has transmit queues cannot do driver XDP."""
     return ["numtxqueues", str(queues), "numrxqueues", str(queues)] if queues else []
 
 
 class Namespace:
-    """One network namespace, removed by `close()`. Its name carries our process id and a number."""
+    """One network namespace; `close()` removes it. Its name has our process id and a number."""
 
     _numbers = itertools.count()
 
@@ -110,7 +110,7 @@ class Namespace:
 
 
 def remove_leftovers():
-    """Removes namespaces of test runs whose process is gone (killed before they could clean up)."""
+    """Removes namespaces of test runs that were killed before they could clean up."""
     for line in run("ip", "netns", "list", check=False).stdout.splitlines():
         found = re.match(rf"({PREFIX}(\d+)-[\w-]+)", line)
         if found and not os.path.exists(f"/proc/{found[2]}"):

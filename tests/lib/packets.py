@@ -1,4 +1,4 @@
-"""Packets: what is sent, what must come out, and how the two differ."""
+"""Builds packets to send and packets to expect, and shows how two packets differ."""
 
 import itertools
 import logging
@@ -20,7 +20,7 @@ _serial = itertools.count(1)
 
 
 def payload(size=26):
-    """`size` bytes that no other packet of this run carries."""
+    """`size` bytes that no other packet of this run has."""
     mark = b"bora%08x" % next(_serial)
     return (mark + bytes(i & 0xFF for i in range(size)))[:size]
 
@@ -51,14 +51,14 @@ def checksum(data):
 
 
 def fill_header_checksum(packet):
-    """The IPv4 packet with its header checksum computed anew from all header bytes."""
+    """The IPv4 packet with its header checksum recomputed."""
     length = (packet[0] & 0xF) * 4
     header = packet[:10] + b"\0\0" + packet[12:length]
     return header[:10] + struct.pack("!H", checksum(header)) + header[12:] + packet[length:]
 
 
 def hop(packet):
-    """The packet one hop further: TTL less one, the checksum computed in full, nothing else."""
+    """The packet after one hop: TTL decremented, checksum recomputed, nothing else changed."""
     if version(packet) == 4:
         return fill_header_checksum(packet[:8] + bytes([packet[8] - 1]) + packet[9:])
     return packet[:7] + bytes([packet[7] - 1]) + packet[8:]
@@ -77,7 +77,7 @@ def mac(text):
 
 
 def icmp4_error(kind, code, src, about, rest=b"\0\0\0\0", dst=None):
-    """Expectation: an ICMP error about the IPv4 packet `about`, whole, but for its own free IP ID.
+    """Expectation: the whole ICMP error about the IPv4 packet `about`, except that its own IP ID is free.
 
     Returns a function from the received IP packet to the packet it should have been."""
     quote = about[:ICMP4_QUOTE]
@@ -95,7 +95,7 @@ def icmp4_error(kind, code, src, about, rest=b"\0\0\0\0", dst=None):
 
 
 def icmp6_error(kind, code, src, about, rest=b"\0\0\0\0", dst=None):
-    """Expectation: an ICMPv6 error about the IPv6 packet `about`, whole."""
+    """Expectation: the whole ICMPv6 error about the IPv6 packet `about`."""
     quote = about[:ICMP6_QUOTE]
     target = dst or IPv6(about).src
     whole = IPv6(src=src, dst=target, nh=58, hlim=64) / Raw(struct.pack("!BBH", kind, code, 0) + rest + quote)

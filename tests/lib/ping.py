@@ -1,4 +1,4 @@
-"""ICMP echo by hand: from a namespace, through Linux's stack, every payload checked."""
+"""ICMP echo from a namespace, through Linux's stack, with a check of every payload."""
 
 import os
 import select
@@ -16,7 +16,7 @@ def _checksum(data):
 
 
 def ping(namespace, address, count=1, size=56, interval=0.002, patience=3.0):
-    """Sends `count` echo requests with `size` (even) octets of payload; returns the numbers that came back whole."""
+    """Sends `count` echo requests with `size` (even) octets of payload; returns the numbers of the intact replies."""
     v6 = ":" in address
     family, protocol = (socket.AF_INET6, socket.IPPROTO_ICMPV6) if v6 else (socket.AF_INET, socket.IPPROTO_ICMP)
     request, reply = (128, 129) if v6 else (8, 0)

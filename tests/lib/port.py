@@ -1,4 +1,4 @@
-"""A raw port: send and capture whole Ethernet frames on one interface of a namespace."""
+"""A raw port: sends and captures whole Ethernet frames on one interface of a namespace."""
 
 import errno
 import select
@@ -22,7 +22,7 @@ ETH_P_8021Q = 0x8100
 
 
 class Port:
-    """AF_PACKET socket bound to one interface, promiscuous, seeing incoming frames only."""
+    """AF_PACKET socket on one interface, promiscuous; it captures only incoming frames."""
 
     def __init__(self, namespace, interface, buffer=32 << 20):
         with inside(namespace):
@@ -49,10 +49,10 @@ class Port:
                 if error.errno not in (errno.EAGAIN, errno.ENOBUFS):
                     raise
                 time.sleep(0.001)
-        raise TimeoutError("the interface takes no frame")
+        raise TimeoutError("the interface accepts no frame")
 
     def send_with_checksum_left(self, frame, start, place):
-        """Sends a frame whose checksum, of what begins at `start`, at `place` there, is left to others."""
+        """Sends a frame with an incomplete checksum, which covers the frame from `start` on and stands at `start + place`."""
         needs_checksum = struct.pack("=BBHHHH", 1, 0, 0, 0, start, place)  # struct virtio_net_hdr
         self.socket.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
         try:
@@ -61,7 +61,7 @@ class Port:
             self.socket.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 0)
 
     def send_tagged(self, frame, kind, tag):
-        """Sends a frame whose 802.1Q tag stands beside it, not in it (needs push_tag.bpf.c on the interface)."""
+        """Sends a frame whose 802.1Q tag is in the socket buffer, not in the frame (with push_tag.bpf.c on the interface)."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, struct.pack("I", kind << 16 | tag))
         try:
             self.send(frame)
@@ -73,7 +73,7 @@ class Port:
         try:
             frame, ancillary, _, _ = self.socket.recvmsg(65536, 256)
         except OSError as error:
-            if error.errno in (errno.EAGAIN, errno.ENETDOWN):  # nothing there, or the link has just gone down
+            if error.errno in (errno.EAGAIN, errno.ENETDOWN):  # nothing to read, or the link has just gone down
                 return None
             raise
         for level, kind, data in ancillary:
@@ -85,7 +85,7 @@ class Port:
         return frame
 
     def drain(self):
-        """Throws away what has been captured so far; at most a bounded number of frames."""
+        """Discards the frames captured so far; fails if there is no end."""
         for _ in range(1_000_000):
             if self.receive_now() is None:
                 return

@@ -1,4 +1,4 @@
-"""What a machine may lack, and whether that may keep a test from running."""
+"""Requirements that a machine may lack: the test is then skipped or fails."""
 
 import os
 import shutil
@@ -7,7 +7,7 @@ import pytest
 
 
 def skip(reason):
-    """Skips the test; fails it where everything must be tested: CI or BORA_ALL is set (`make test` does)."""
+    """Skips the test. Fails it if CI or BORA_ALL is set (as `make test` does), because then everything must be tested."""
     if os.environ.get("CI") or os.environ.get("BORA_ALL"):
         pytest.fail(f"this cannot be tested here: {reason}")
     pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Many routes, fast: netlink messages made beforehand and written in batches.
+"""Writes many routes fast: netlink messages are made beforehand and written in batches.
 
 `python3 -m lib.routes` is the churning process of integration/test_churn.py."""
 
@@ -23,7 +23,7 @@ RT_TABLE_LOCAL, RT_SCOPE_HOST, RTN_LOCAL, LOOPBACK = 255, 254, 2, 1
 IPV6_METRIC = 1024
 BATCH_BYTES = 30_000
 
-# Prefix lengths of a full table in 2026 (a union of several views), to draw from.
+# Number of prefixes of each length in a full table of 2026 (a union of several views).
 HISTOGRAM4 = {12: 4543, 16: 14310, 17: 9053, 18: 15072, 19: 27788, 20: 49815, 21: 57824, 22: 122384, 23: 126268,
               24: 741888, 32: 886}
 HISTOGRAM6 = {29: 5532, 32: 27182, 36: 10386, 40: 24765, 44: 26975, 46: 8379, 47: 9843, 48: 129950, 56: 30000,
@@ -45,7 +45,7 @@ def message(kind, prefix, length, gateway, mtu=None):
 
 
 def local_message(kind, address):
-    """The same for an address that is to be the router's own."""
+    """The same for a local route, which makes an address the router's own."""
     way = _attribute(RTA_OIF, struct.pack("I", LOOPBACK))
     return _message(kind, address, 8 * len(address), (RT_TABLE_LOCAL, RT_SCOPE_HOST, RTN_LOCAL), way)
 
@@ -60,7 +60,7 @@ def _message(kind, prefix, length, what, way):
 
 
 def batches(messages):
-    """Joins messages to buffers of a size that one send takes."""
+    """Joins messages to buffers for one send each."""
     buffer, many = bytearray(), []
     for one in messages:
         if len(buffer) + len(one) > BATCH_BYTES:
@@ -81,7 +81,7 @@ class Writer:
         self.refused = {}
 
     def write(self, buffer):
-        """Writes one batch; the kernel has worked it off when this returns. Only errors are answered."""
+        """Writes one batch; when this returns, the kernel has processed it. The kernel answers only errors."""
         self.socket.send(buffer)
         while True:
             try:
@@ -105,7 +105,7 @@ def synthetic_table(family, count, seed):
     """`count` distinct (packed prefix, length) with the lengths of a full table, the same for each seed.
 
     IPv4 lies in 20/8 to 191/8. IPv6 is clustered as in the Internet: allocations of /32 in the registries'
-    blocks of /12, and longer prefixes inside of these. Both are clear of every network the tests use."""
+    blocks of /12, and longer prefixes inside of these. Neither overlaps a network that the tests use."""
     source = random.Random(seed)
     histogram = HISTOGRAM4 if family == 4 else HISTOGRAM6
     width = 32 if family == 4 else 128
@@ -131,13 +131,13 @@ def _allocation(source):
 
 
 def table_messages(table, gateways, kind=RTM_NEWROUTE):
-    """The messages of a table; the gateway (a text address) of a prefix follows from its place."""
+    """The messages of a table; prefixes get the gateways (text addresses) in turn."""
     packed = [ipaddress.ip_address(gateway).packed for gateway in gateways]
     return (message(kind, prefix, length, packed[i % len(packed)]) for i, (prefix, length) in enumerate(table))
 
 
 def write(namespace, messages):
-    """Writes messages into a namespace's kernel, which must take all of them."""
+    """Writes messages into the kernel, in a namespace; the kernel must accept all of them."""
     writer = Writer(namespace)
     for buffer in batches(messages):
         writer.write(buffer)

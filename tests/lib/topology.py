@@ -3,9 +3,9 @@
     h0 ---- r0 [ router ] r1 ---- h1        10.0.N.0/24 and 2001:db8:N::/64 on link N,
                           r2 ---- h2        router .1 / ::1, host .2 / ::2, link 2 has an MTU of 1280
 
-The hosts have no addresses: the test is the host, it sends and captures every frame itself. Behind each
-host lie networks (`BEHIND4`, `BEHIND6`) that the router reaches through it; sources are taken from there,
-a new one each time, because Linux limits some ICMP errors for each destination.
+The hosts have no addresses: the test plays the host, and sends and captures every frame itself. Behind each host are
+networks (`BEHIND4`, `BEHIND6`) that the router reaches through it. Sources are taken from there, a new one each time,
+because Linux limits some ICMP errors for each destination.
 """
 
 import ipaddress
@@ -21,14 +21,14 @@ LINKS = 3
 SMALL_MTU = 1280
 BEHIND4 = [ipaddress.ip_network(f"198.{18 + n}.0.0/16") for n in range(LINKS)]
 BEHIND6 = [ipaddress.ip_network(f"2001:db8:f{n}::/48") for n in range(LINKS)]
-_MLD = packets.mac("33:33:00:00:00:16")  # the router reports its multicast groups when it likes
+_MLD = packets.mac("33:33:00:00:00:16")  # the router may send MLD reports at any time
 IPV4_SYSCTLS = {"rp_filter": 0, "accept_local": 0, "send_redirects": 1, "arp_ignore": 0}
 IPV6_SYSCTLS = {"forwarding": 1, "accept_dad": 0, "accept_ra": 0, "router_solicitations": 0}
 
 
 class Network:
-    """Router and hosts; `bora` is None for the plain kernel, and on ports without driver XDP for "...-generic". An end
-    of a cable has so many queues, or as many as Linux gives it."""
+    """Router and hosts. `bora` is None for the plain kernel; backends "...-generic" have ports without driver XDP. `queues`
+    is the number of queues of each end of a link; None: Linux's default."""
 
     def __init__(self, backend="kernel", queues=None):
         self.backend = backend
@@ -97,7 +97,7 @@ class Network:
         return str(BEHIND6[link][next(self._serial)])
 
     def begin_behind(self, first):
-        """The fresh addresses from now on follow from `first`."""
+        """Fresh addresses now start from `first`."""
         self._serial = itertools.count(first)
 
     def host_name(self, link):
@@ -116,7 +116,7 @@ class Network:
             for scope in ("all", "default"):
                 for key, value in settings.items():
                     self.router.set_sysctl(f"net/{family}/conf/{scope}/{key}", value)
-        # Error limits off: every test that is not about them wants each of its errors.
+        # no limits of errors, because most tests need every error
         for key, value in {
             "ipv4/ip_forward": 1, "ipv4/icmp_ratelimit": 0, "ipv6/icmp/ratelimit": 0,
             "ipv6/auto_flowlabels": 0, "ipv4/icmp_msgs_per_sec": 100_000, "ipv4/icmp_msgs_burst": 10_000,
@@ -139,7 +139,7 @@ class Network:
         self.hosts.append(Port(host.name, f"h{link}"))
 
     def configure_link(self, link):
-        """(Re)makes the router's side of a link: up, addresses, permanent neighbours, routes."""
+        """Configures the router's side of a link, perhaps again: up, addresses, permanent neighbours, routes."""
         device, host = f"dev r{link}", f"lladdr {self.host_mac(link)} dev r{link}"
         self.router.batch([
             f"link set r{link} mtu {SMALL_MTU if link == 2 else 1500} up",
@@ -171,7 +171,7 @@ class Network:
             port.drain()
 
     def close(self):
-        """Stops Bora and removes everything, also when something of it fails."""
+        """Stops Bora and removes everything, even if a part of that fails."""
         try:
             if self.bora is not None:
                 self.bora.stop()
@@ -208,7 +208,7 @@ class Network:
     _sysctl_changed = False
 
     def settle(self):
-        """Lets Bora see what has been changed in the kernel: routes by comparison, sysctls by waiting."""
+        """Waits until Bora has followed changes in the kernel: routes by comparison, sysctls by time."""
         if self.bora is not None:
             if self._sysctl_changed:
                 time.sleep(1.3)  # sysctls without an event are read once a second
@@ -216,7 +216,7 @@ class Network:
         self._sysctl_changed = False
 
     def undo(self):
-        """Takes back what the test configured, newest first."""
+        """Reverts what the test has configured, newest first."""
         changed = bool(self._undo)
         while self._undo:
             self._undo.pop()()
@@ -238,7 +238,7 @@ class Network:
         return self.out(packets.hop(packet), link)
 
     def path_of(self, packet, link=0, timeout=1.0):
-        """Sends the packet and returns the number of the host that got it, or None; it must be unharmed."""
+        """Sends the packet and returns the number of the host that got it, or None; it must be intact."""
         for port in self.hosts:
             port.drain()
         self.hosts[link].send(self.frame(packet, link))
@@ -268,7 +268,7 @@ class Network:
         return False
 
     def collect(self, count=None, timeout=1.0, quiet=None):
-        """Captures on all hosts: until `count` frames came (or `timeout`), then until it has been quiet.
+        """Captures on all hosts until `count` frames have come (or `timeout`), then until no more come for `quiet` seconds.
 
         Returns a list of (host number, frame) in the order of arrival."""
         quiet = quiet if quiet is not None else (0.02 if self.bora is None else 0.05)
@@ -288,7 +288,7 @@ class Network:
                 raise AssertionError(f"frames do not stop arriving: {packets.describe(got[-1][1])}")
 
     def exchange(self, frames, expect=None, link=0, timeout=1.0):
-        """Sends frames from host `link`, or calls `frames` to do so; exactly the expected ones must arrive, anywhere.
+        """Sends frames from host `link`, or calls `frames` to do so; exactly the expected frames must arrive on all hosts.
 
         `expect` maps a host number to a list of whole frames, or of functions from the received IP
         packet to the one expected (see packets.icmp4_error). When nothing is expected, a good packet

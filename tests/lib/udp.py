@@ -11,7 +11,7 @@ PORT = 9
 
 
 class UdpNetwork:
-    """Host a - r0 [router] r1 - host b. `queues` are those of r0 and of what host a has there."""
+    """Host a - r0 [router] r1 - host b. `queues` is the number of queues of r0 and of host a's end."""
 
     def __init__(self, queues=1):
         self.namespaces = []
@@ -61,7 +61,7 @@ class UdpNetwork:
             time.sleep(0.05)
 
     def exchange(self, flows, size=18, seconds=10.0):
-        """Sends a packet in each of so many flows from host a to host b; returns how many arrived."""
+        """Sends one packet in each of `flows` flows from host a to host b; returns how many arrived."""
         with contextlib.ExitStack() as stack:
             with inside(self.hosts[1].name):
                 receiver = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
@@ -74,14 +74,14 @@ class UdpNetwork:
                     sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
                     sender.sendto(flow.to_bytes(4, "big").ljust(size, b"x"), ("10.7.1.2", PORT))
                 if flow % 32 == 31:
-                    time.sleep(0.01)  # short rings may not overflow
+                    time.sleep(0.01)  # so that short rings do not overflow
             while len(seen) < flows and time.monotonic() < deadline:
                 with contextlib.suppress(TimeoutError):
                     seen.add(receiver.recv(4096)[:4])
             return len(seen)
 
     def wait_until_forwarding(self, seconds=15.0):
-        """Sends until one arrives: neighbours are known then."""
+        """Sends packets until one arrives, which also resolves the neighbours."""
         deadline = time.monotonic() + seconds
         while not self.exchange(1, seconds=0.5):
             assert time.monotonic() < deadline, f"nothing arrives after {seconds} s"

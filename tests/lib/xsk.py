@@ -1,4 +1,4 @@
-"""An AF_XDP socket on one queue of an interface, so that nobody else can have one there."""
+"""An AF_XDP socket on one queue of an interface, so that nobody else can open one there."""
 
 import ctypes
 import mmap
@@ -33,5 +33,5 @@ class Occupier:
             raise OSError(error, f"bind to queue {queue} of {interface}: {os.strerror(error)}")
 
     def close(self):
-        """Gives the queue up."""
+        """Frees the queue."""
         self.socket.close()

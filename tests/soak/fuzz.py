@@ -1,4 +1,4 @@
-"""Short slices of the fuzz targets, where they are built."""
+"""Runs fuzz targets for a short time, if they have been built."""
 
 import re
 import subprocess
@@ -16,7 +16,7 @@ def targets():
 
 
 def slice_of(name, program, seed, folder):
-    """Runs a target for a moment; returns how many inputs it tried. A finding fails the step, and its file stays."""
+    """Runs a target for a short time; returns how many inputs it tried. A finding fails the step, and its file is kept."""
     findings = folder / "findings"
     findings.mkdir(parents=True, exist_ok=True)
     corpus = folder / "corpus" / name

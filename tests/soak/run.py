@@ -1,11 +1,11 @@
-"""Faults at random from a seed, under load, with Linux and the books as judges: `make soak`.
+"""Injects random faults, from a seed, under load, and compares with Linux and the counters: `make soak`.
 
     python3 tests/soak/run.py                             # 30 minutes, a seed of its own
     python3 tests/soak/run.py --hours 2 --seed 7          # the same steps each time
     python3 tests/soak/run.py --seed 7 --first 120 --steps 1      # one step of them again
 
-Step N is the same for the same seed, whatever was before. After each step the routes of Bora must be Linux's, packets
-must be forwarded and answered as Linux does it, received = sent + passed + dropped + held, the load must have lost
+Step N is the same for the same seed, whatever steps came before. After each step Bora's routes must agree with Linux,
+packets must be forwarded and answered as Linux does, received = sent + passed + dropped + held, the load must have lost
 no more than the step may cost, and the process must hold no more than before.
 """
 
@@ -28,15 +28,16 @@ from soak.watch import Watch, left_behind  # noqa: E402
 FOLDER = ROOT / "target/soak"
 TIERS = ("engine", "express", "engine-2")
 STEPS_A_TIER = 25
-MEMIF = f'[[port]]\nname = "memif:{FOLDER}/memif.sock,role=server,name=m0,mac=02:bc:00:00:00:30"\n'
+MEMIF = (f'[[port]]\nname = "m0"\nmac = "02:bc:00:00:00:30"\n'
+         f'kind = "memif"\nsocket = "{FOLDER}/memif.sock"\nrole = "server"\n')
 RATE = 3000
 STRAY = 20  # packets that a busy machine may lose by itself
 IN_THE_RINGS = 400  # as in integration/test_kill9.py
-START_SECONDS = 90  # the verifier of a machine that is busy with other things
+START_SECONDS = 90  # the verifier is slow on a busy machine
 
 
 def options():
-    """What is to be run."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--hours", type=float, help="instead of minutes")
@@ -55,7 +56,7 @@ class Configuration:
         self.tier = tier
 
     def text(self, ports=("r0", "r1", "r2"), cores=None, budget=None, mode=None, queues="", more=""):
-        """The text of one; without arguments that of the beginning."""
+        """The text of a file; without arguments, that of the initial configuration."""
         cores = cores or ([0, 1] if self.tier == "engine-2" else None)
         workers = [f"cores = {cores}"] if cores else []
         workers += [f"budget = {budget}"] if budget else []
@@ -91,7 +92,7 @@ class Soak:
         return next(str(path) for path in Path(f"/run/bora/{inode}").iterdir() if path.is_socket())
 
     def step(self, number, only):
-        """Makes one step and judges it; returns its kind and what came of the load."""
+        """Makes one step and checks the result; returns its kind and the load's report."""
         rng = random.Random(f"{self.seed}/{number}")
         kind = steps.choose(rng, self.tier)
         if only is not None:
@@ -117,7 +118,7 @@ class Soak:
         return kind, report
 
     def settle(self):
-        """Until Bora's routes are Linux's and packets go their way, and what is late has come."""
+        """Waits until Bora's routes agree with Linux, packets are forwarded, and late packets have arrived."""
         assert self.net.bora.alive(), f"Bora has ended:\n{self.net.bora.output()[-3000:]}"
         self.net.bora.wait_in_sync(20)
         self.net.wait_until_forwarding(20)
@@ -126,15 +127,15 @@ class Soak:
             assert time.monotonic() < deadline, "frames keep coming"
 
     def judge(self, report, may):
-        """What the load may have lost."""
+        """Fails if the load has lost more than the step may cost."""
         assert report.duplicated == 0, "packets came twice"
         if may == steps.QUIET:
-            assert report.lost <= STRAY and report.reordered == 0, "a step that costs nothing cost the load something"
+            assert report.lost <= STRAY and report.reordered == 0, "a step that must not disturb the load did"
         if may == steps.HANDS_OVER:
             assert report.lost <= IN_THE_RINGS and report.reordered <= IN_THE_RINGS, "more was lost than the rings hold"
 
     def look(self):
-        """What the process holds now."""
+        """The resources that the process holds now."""
         pid = self.net.bora.process.pid
         if self.watch is None or self.watch.pid != pid:
             self.watch = Watch(pid)
@@ -143,14 +144,14 @@ class Soak:
         assert "panicked" not in output, output[-3000:]
 
     def save_evidence(self):
-        """What Bora said and counted, beside the report."""
+        """Saves Bora's output and counters beside the report."""
         (FOLDER / "bora.log").write_text(self.net.bora.output() if self.net.bora.log else "")
         told = [self.net.router.exec(bora.binary(), "show", what, check=False).stdout
                 for what in ("drops", "ports", "classes", "workers", "frames", "sync")]
         (FOLDER / "bora.show").write_text("\n".join(told))
 
     def close(self):
-        """Stops Bora, which must leave nothing."""
+        """Stops Bora, which must leave nothing behind."""
         try:
             self.net.bora.stop()
             left = left_behind(self.net.router)
@@ -160,7 +161,7 @@ class Soak:
 
 
 class Tally:
-    """What the report is made of."""
+    """Collects the results for the report."""
 
     def __init__(self, seed):
         self.seed, self.started = seed, time.monotonic()
@@ -169,7 +170,7 @@ class Tally:
         self.failure = None
 
     def add(self, kind, report):
-        """One step that is done."""
+        """Adds a finished step."""
         times, lost, silence = self.steps.get(kind.__name__, (0, 0, 0.0))
         self.steps[kind.__name__] = (times + 1, lost + report.lost, max(silence, report.longest_silence))
         for key in self.packets:
@@ -190,7 +191,7 @@ class Tally:
 
 
 def run(arguments, seed, tally):
-    """Steps until the time is over."""
+    """Makes steps until the time is up."""
     end = time.monotonic() + 60 * (60 * arguments.hours if arguments.hours else arguments.minutes)
     number, last = arguments.first, arguments.first + arguments.steps if arguments.steps else None
     while time.monotonic() < end and number != last:
@@ -222,7 +223,7 @@ def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     netns.remove_leftovers()
     bora.START_SECONDS = START_SECONDS
-    missing = [] if fuzz.targets() else ["no fuzz target is built (fuzz/README.md): steps of fuzzing do nothing"]
+    missing = [] if fuzz.targets() else ["no fuzz target is built (fuzz/README.md): fuzzing steps do nothing"]
     print("\n".join([f"seed {seed}", *missing]), flush=True)
     tally = Tally(seed)
     try:

@@ -1,5 +1,5 @@
-"""What happens in a soak: one function a kind of step. Each ends where it began, and all that is random in it
-comes from the `rng` it is given, so that a step can be repeated by itself."""
+"""The steps of a soak: one function for each kind. A step ends in the state in which it began. All its randomness comes
+from its `rng`, so that it can be repeated alone."""
 
 import contextlib
 import ipaddress
@@ -22,7 +22,7 @@ TYPES = ("blackhole", "unreachable", "prohibit")
 
 
 class Stage:
-    """The network, what has been counted, and the load that flows while a step acts."""
+    """The network, the counts for the report, and the load that flows during a step."""
 
     def __init__(self, net, configuration, folder):
         self.net = net
@@ -56,7 +56,7 @@ def _write(net, kind, table, links):
 
 
 def route_churn(stage, rng):
-    """Routes come, change their gateways, and go; some of them are followed where Linux says that they lead."""
+    """Routes are added, change their gateways, and are removed; for some, packets must leave where Linux says."""
     net, count = stage.net, rng.randrange(50, 4000)
     table = _prefixes(rng, count)
     links = []
@@ -86,7 +86,7 @@ def _follow(net, rng, prefix, length):
 
 
 def route_types(stage, rng):
-    """Routes that refuse, for which Linux answers."""
+    """Routes that refuse packets; Linux answers for them."""
     net = stage.net
     kind, third = rng.choice(TYPES), rng.randrange(256)
     net.router.ip("route", "add", kind, f"203.0.{third}.0/24")
@@ -139,7 +139,7 @@ def far_end_flap(stage, rng):
 
 
 def mtu(stage, rng):
-    """The MTU of an output changes; Linux's answer follows at once."""
+    """The MTU of an output changes; Linux's answers change at once."""
     net, octets = stage.net, rng.randrange(1280, 1480)
     net.router.ip("link", "set", "r1", "mtu", str(octets))
     net.bora.wait_in_sync(20)
@@ -175,7 +175,7 @@ def clean_restart(stage, rng):
 
 
 def ports(stage, rng):
-    """A port that others do not need comes and goes."""
+    """A port that the load does not need is removed and added."""
     for _ in range(rng.randrange(1, 4)):
         stage.apply(stage.configuration.text(ports=("r0", "r1")))
         time.sleep(rng.random() * 0.3)
@@ -185,7 +185,7 @@ def ports(stage, rng):
 
 
 def workers(stage, rng):
-    """Other cores, and back: all workers are replaced."""
+    """The workers move to other cores and back; each time all workers are replaced."""
     for _ in range(rng.randrange(1, 3)):
         stage.apply(stage.configuration.text(cores=rng.choice(([0], [1], [0, 1]))))
         time.sleep(rng.random() * 0.3)
@@ -195,7 +195,7 @@ def workers(stage, rng):
 
 
 def settings(stage, rng):
-    """Quotas, budget, mode, classes, rules: all taken, and back."""
+    """Quotas, budget, mode, classes and rules change, and change back."""
     mode = rng.choice(("poll", "adaptive", f"moderated:{rng.randrange(1, 64)}:{rng.randrange(50, 800)}"))
     more = f'[dscp]\nEF = 1\n[[rule]]\nprotocol = "udp"\nclass = {rng.randrange(2)}\n'
     queues = f'quota = {rng.randrange(1, 200)}\n[port.queues]\nrate = "1Gbit"\nclass = [{{}}, {{}}]\n'
@@ -208,7 +208,7 @@ def settings(stage, rng):
 
 
 def bad_apply(stage, rng):
-    """Files that must be refused whole: nothing changes."""
+    """Files that must be refused, so that nothing changes."""
     good = stage.configuration.text()
     before = stage.net.router.exec(binary(), "save").stdout
     for _ in range(rng.randrange(1, 6)):
@@ -219,7 +219,7 @@ def bad_apply(stage, rng):
             good + f"[workers]\nbudget = {rng.choice((-1, 'true', 10 ** 30))}\n",
         ))
         refused = stage.apply(bad, check=False)
-        assert refused.returncode != 0, f"taken: {bad}"
+        assert refused.returncode != 0, f"accepted: {bad}"
         stage.count("configurations refused")
     assert stage.net.router.exec(binary(), "save").stdout == before
     yield
@@ -233,7 +233,7 @@ def questions(stage, rng):
     def ask(what):
         try:
             stage.net.bora.show(what, *(("--verify",) if what == "sync" else ()))
-        except Exception as error:  # noqa: BLE001 - told below, in the step's own thread
+        except Exception as error:  # noqa: BLE001 - raised below, in the step's own thread
             failed.append(f"{what}: {error}")
 
     for some in (asked[n:n + 8] for n in range(0, len(asked), 8)):
@@ -248,7 +248,7 @@ def questions(stage, rng):
 
 
 def bad_questions(stage, rng):
-    """Octets that are no HTTP, requests that end in the middle, and clients that say nothing."""
+    """Data that is not HTTP, requests that end in the middle, and clients that send nothing."""
     with contextlib.ExitStack() as stack:
         for _ in range(rng.randrange(5, 40)):
             client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
@@ -273,7 +273,7 @@ def exceptions(stage, rng):
         net.hosts[0].send(_exception(net, rng))
     stage.count("exceptions and damaged frames sent", count)
     yield
-    # or Linux goes on asking for damaged addresses
+    # otherwise Linux continues to ask for damaged addresses
     for family in (4, 6):
         net.router.ip(f"-{family}", "neigh", "flush", "dev", "r0", "nud", "incomplete", check=False)
 
@@ -287,11 +287,11 @@ def _exception(net, rng):
     if kind == 1:
         return net.frame(make(source, "2001:db8:dead::1" if v6 else "203.0.113.7"))
     if kind == 2:
-        return net.frame(make(source, target, size=1300))  # link 2 takes 1280
+        return net.frame(make(source, target, size=1300))  # the MTU of link 2 is 1280
     if kind == 3:
         return net.frame(make(source, net.router6(0) if v6 else net.router4(0)))
     frame = bytearray(net.frame(make(source, target, size=rng.randrange(8, 600))))
-    # not the router's address nor the host's: others' frames are not the router's
+    # keep the MAC addresses, because the router ignores frames of other stations
     for _ in range(rng.randrange(1, 8)):
         frame[rng.randrange(12, len(frame))] = rng.randrange(256)
     return bytes(frame[:rng.randrange(14, len(frame) + 1)] if kind == 5 else frame)
@@ -312,7 +312,7 @@ def memif_peer(stage, rng):
 
 
 def fuzzing(stage, rng):
-    """A slice of one fuzz target beside the load."""
+    """Runs one fuzz target for a short time beside the load."""
     targets = fuzz.targets()
     name = rng.choice(sorted(targets)) if targets else None
     seed = rng.randrange(1, 1 << 31)
@@ -321,7 +321,7 @@ def fuzzing(stage, rng):
     yield
 
 
-# Kind: what it may cost the load. "quiet" steps lose nothing, others say how forwarding was interrupted.
+# Each kind of step, and what it may cost the load: "quiet" steps lose nothing, others may interrupt forwarding.
 QUIET, HANDS_OVER, CUTS = "quiet", "hands over", "cuts"
 STEPS = {
     route_churn: (QUIET, 4), route_types: (QUIET, 2), neighbours: (QUIET, 1), flap: (CUTS, 2), far_end_flap: (CUTS, 1),
@@ -333,13 +333,13 @@ ENGINE_ONLY = (workers, settings, memif_peer)
 
 
 def choose(rng, tier):
-    """A kind of step."""
+    """Chooses a kind of step."""
     kinds = [kind for kind in STEPS if tier.startswith("engine") or kind not in ENGINE_ONLY]
     return rng.choices(kinds, [STEPS[kind][1] for kind in kinds])[0]
 
 
 def as_linux(net, rng: random.Random):
-    """Frames of which it is known what Linux does, each compared whole."""
+    """Sends frames whose treatment by Linux is known, and compares the answers whole."""
     time.sleep(0.05)
     make = ((packets.udp4, net.behind4, net.router4, packets.icmp4_error, 11), (packets.udp6, net.behind6, net.router6, packets.icmp6_error, 3))
     one, other = rng.sample(range(3), 2)

@@ -1,4 +1,4 @@
-"""What a process and the machine hold, to see whether it grows."""
+"""Resources that a process and the machine hold, to find leaks."""
 
 import collections
 import os
@@ -6,8 +6,8 @@ import re
 import time
 from pathlib import Path
 
-# A process may hold more for a while: caches, tables that have been larger. What is here is what steps that
-# end where they began may leave at most.
+# A process may keep some memory, such as caches and tables that were larger. These are the limits of what it may hold more
+# after a step than when it was warm.
 MORE_MEMORY = 32 << 20
 MORE_DESCRIPTORS = 2
 WARM_UP_STEPS = 3
@@ -42,7 +42,7 @@ class Watch:
         self.most = None
 
     def check(self):
-        """After a step. What is being closed gets its time."""
+        """Compares after a step; waits a while for what is still being closed."""
         self.steps += 1
         now = holdings(self.pid)
         if self.warm is None:
@@ -70,7 +70,7 @@ class Watch:
 
 
 def left_behind(namespace):
-    """What a Bora that was stopped and detached has left in its namespace and its folder, as text."""
+    """What a stopped and detached Bora has left in its namespace and its folder, as text."""
     left = []
     links = namespace.ip("link", "show").stdout
     if "xdp" in links:

@@ -1,4 +1,4 @@
-"""Two Linux hosts across the router: ping, and TCP for a while, whose data must arrive as it was sent."""
+"""Two Linux hosts and the router between them: ping, and TCP for a while, whose data must arrive unchanged."""
 
 import hashlib
 import random
@@ -17,7 +17,7 @@ PINGS = 20
 
 
 def pings(net):
-    """From host 0 to the router's addresses and to host 1; every reply whole."""
+    """Pings the router's addresses and host 1 from host 0; every reply must be intact."""
     for target in (net.router4(0), net.router6(0), net.router4(1), net.router6(1), net.host4(1), net.host6(1)):
         back = ping(net.host(0), target, PINGS, patience=10)
         assert len(back) == PINGS, f"{PINGS - len(back)} of {PINGS} echo replies from {target} are missing"
@@ -45,7 +45,7 @@ def _socket(net, link, family):
 
 
 def tcp(net, family, seconds, link=0):
-    """Sends for so long from host `link` to the other; returns octets and Mbit/s."""
+    """Sends for `seconds` from host `link` to the other; returns octets and Mbit/s."""
     to = 1 - link
     address = net.host4(to) if family == 4 else net.host6(to)
     block = random.Random(family).randbytes(BLOCK)

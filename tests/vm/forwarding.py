@@ -1,4 +1,4 @@
-"""What a cell forwards, and what Linux answers to the packets that cannot be forwarded."""
+"""Tests what a cell forwards, and what Linux answers to packets that cannot be forwarded."""
 
 import struct
 import time
@@ -11,16 +11,16 @@ from lib import packets
 from lib.packets import icmp4_error, icmp6_error, payload, udp4, udp6
 from lib.traffic import flow_frame, load
 
-SIZES4 = (0, 18, 100, 777, 1472)  # of UDP's data; the last makes a packet of 1500
+SIZES4 = (0, 18, 100, 777, 1472)  # octets of UDP data; the last makes a packet of 1500
 SIZES6 = (0, 18, 100, 777, 1452)
 NOWHERE4, NOWHERE6 = "203.0.113.9", "2001:db8:dead::9"
-TO_LINUX = 0.02  # of transit packets that nothing speaks against forwarding
+TO_LINUX = 0.02  # largest share of plain transit packets that may go to Linux
 FLOWS, RATE = 64, 200
 SMALLER_MTU = 1300
 
 
 def transit(net):
-    """Both families in both directions, from the smallest packet to the largest; each arrives as it should be."""
+    """Both families in both directions, from the smallest packet to the largest; each must arrive as expected."""
     for link in (0, 1):
         to = 1 - link
         sent = [udp4(net.behind4(link), net.behind4(to), size=size) for size in SIZES4]
@@ -31,25 +31,25 @@ def transit(net):
 
 
 def counted(net):
-    """What Bora has counted: totals, and what went to Linux by reason."""
+    """Bora's counters: totals, and packets to Linux by reason."""
     return net.bora.totals(), net.bora.show("drops")["punts"]
 
 
 def reasons(before, after):
-    """Why packets went to Linux between two of `counted`."""
+    """Packets to Linux by reason, between two results of `counted`."""
     return {name: count - before[1].get(name, 0) for name, count in after[1].items()
             if count != before[1].get(name, 0)}
 
 
 def wait_until_seen(net, seconds=10):
-    """A driver may have forgotten the program when its device was opened again: Bora finds that out by traffic."""
+    """Sends until Bora sees packets: a driver may lose the program when its device is reopened; Bora notices by traffic."""
     deadline = time.monotonic() + seconds
     while True:
         before = counted(net)[0]["received"]
         count = transit(net)
         if counted(net)[0]["received"] - before >= count:
             return
-        assert time.monotonic() < deadline, f"after {seconds} s packets still go round Bora"
+        assert time.monotonic() < deadline, f"after {seconds} s packets still bypass Bora"
         time.sleep(0.5)
 
 
@@ -60,7 +60,7 @@ def transit_afterwards(net):
 
 
 def transit_on_tier(net):
-    """As `transit`, a few times; Bora and not Linux must have done it. Returns what went to Linux."""
+    """As `transit`, a few times; Bora and not Linux must forward. Returns the packets that went to Linux."""
     before = counted(net)
     try:
         count = sum(transit(net) for _ in range(3))
@@ -70,8 +70,8 @@ def transit_on_tier(net):
     after = counted(net)
     received, passed = (after[0][key] - before[0][key] for key in ("received", "passed"))
     why = reasons(before, after)
-    assert received >= count, f"Bora has seen {received} of {count} packets; the others went round it"
-    assert passed <= TO_LINUX * count, f"{passed} of {count} packets that nothing speaks against went to Linux: " \
+    assert received >= count, f"Bora has seen {received} of {count} packets; the others bypassed it"
+    assert passed <= TO_LINUX * count, f"{passed} of {count} plain transit packets went to Linux: " \
                                        f"{why}, guard: {net.bora.guard()}"
     return {"packets": count, "to_linux": passed, "reasons": why}
 
@@ -123,7 +123,7 @@ def _until_error(net, packet, expected, asked):
     while not any(host == 0 for host, _ in got):
         assert time.monotonic() < deadline, f"no error after 10 s, only {[packets.describe(f) for _, f in got]}"
         got += net.collect(1, 0.5)
-    assert any(host == 1 and asked(frame) for host, frame in got), "nobody asked for the neighbour"
+    assert any(host == 1 and asked(frame) for host, frame in got), "the router did not ask for the neighbour"
     frame = next(frame for host, frame in got if host == 0)
     assert packets.same(net.out(expected(frame[14:]), 0), frame), \
         packets.difference(net.out(expected(frame[14:]), 0), frame)
@@ -146,7 +146,7 @@ def no_neighbour_v6(net):
 
 
 def options(net):
-    """Options that are not understood are passed on as they are (RFC 1812 4.2.2.1), hop-by-hop headers too."""
+    """Unknown options are forwarded unchanged (RFC 1812 4.2.2.1), and so are hop-by-hop headers."""
     with_nops = bytes(IP(src=net.behind4(0), dst=net.behind4(1), options=[IPOption(b"\x01" * 4)])
                       / UDP() / Raw(payload()))
     hop_by_hop = bytes(IPv6(src=net.behind6(0), dst=net.behind6(1)) / IPv6ExtHdrHopByHop(
@@ -156,7 +156,7 @@ def options(net):
 
 
 def local_addresses(net):
-    """The router answers echo requests to its addresses, the one behind it too."""
+    """The router answers echo requests to its addresses, including the one of its other interface."""
     for link in (0, 1):
         source, data = net.behind4(0), payload(40)
         request = bytes(IP(src=source, dst=net.router4(link)) / ICMP(id=7, seq=link) / Raw(data))
@@ -176,7 +176,7 @@ def _reply4(src, dst, body):
 
 
 def _reply6(request):
-    """The request with its addresses exchanged and the type of a reply; the checksum goes by 256 for the type."""
+    """The reply to the request: addresses swapped, type changed, and the checksum changed by 256 because of the type."""
     total = int.from_bytes(request[42:44], "big") + 0xFFFF - 0x0100
     total = (total & 0xFFFF) + (total >> 16)
     reply = request[:8] + request[24:40] + request[8:24] + b"\x81\0" + struct.pack("!H", total) + request[44:]
@@ -200,7 +200,7 @@ EXCEPTIONS = {
 
 
 def mtu_change(net):
-    """A smaller MTU of the output counts at once: what is too big gets its error; then the old MTU again."""
+    """A smaller MTU of the output takes effect at once: larger packets get an error. Then the old MTU is restored."""
     net.router.ip("link", "set", "r1", "mtu", str(SMALLER_MTU))
     try:
         net.wait_for_links()
@@ -225,7 +225,7 @@ def mtu_change(net):
 
 
 def down_and_up(net):
-    """With the output down there is no route, and Linux says so; up again, with its routes, it forwards."""
+    """While the output is down, Linux answers that there is no route; when it is up again with its routes, Bora forwards."""
     net.router.ip("link", "set", "r1", "down")
     try:
         net.settle()

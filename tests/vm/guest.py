@@ -1,8 +1,8 @@
-"""What runs in a guest: all checks of its cells. One JSON object a line goes to the file of results.
+"""Runs in a guest: all checks of its cells. Writes results to a file, one JSON object per line.
 
     python3 tests/vm/guest.py '{"kinds": ["veth"], "tiers": {"veth": ["auto"]}, "tcp_seconds": 2, "results": "/tmp/r"}'
 
-`own_namespace` makes the router a namespace, so that veths can be tried without a guest.
+With `own_namespace` the router is a namespace, so that veths can be tested without a guest.
 """
 
 import dataclasses
@@ -28,17 +28,17 @@ from vm.outage import ForkedSender, Stream  # noqa: E402
 
 CHECK_SECONDS = 180
 START_SECONDS, RESET_SECONDS = 60, 60
-# A kill or a restart takes no link away and no time to speak of; an attached or detached program may reset the card.
+# A kill or a restart takes no link down and next to no time; attaching or detaching the program may reset the card.
 SILENCE_MS = {"start": 20_000, "kill -9": 1500, "restart": 1500, "SIGTERM": 1500, "stop": 20_000}
 MAY_LOSE_LINK = ("start", "stop")
-MULTIPATH_CARDS = ("veth", "virtio", "igb")  # with the engine, which chooses by itself
-# Lines of the kernel's log that tell of a defect. A stalled clock or CPU is the emulation's, not Bora's.
+MULTIPATH_CARDS = ("veth", "virtio", "igb")  # with the engine, which chooses the path itself
+# Lines of the kernel's log that show a defect. The emulation, not Bora, causes stalled clocks and CPUs.
 BAD_LOG = re.compile(r"WARNING:|BUG:|Oops|general protection|refcount|Call Trace|detected.*hang|NETDEV WATCHDOG")
 GOOD_LOG = re.compile(r"soft lockup|rcu.*stall|clocksource|workqueue lockup")
 
 
 class Cell:
-    """One kind of card and one tier: runs the checks and writes down what each gave."""
+    """One kind of card and one tier: runs the checks and records their results."""
 
     def __init__(self, net, tier, task, out):
         self.net = net
@@ -46,7 +46,7 @@ class Cell:
         self.task = task
         self.out = out
         self.failed = 0
-        self.paths = set()  # what the ports took
+        self.paths = set()  # the tiers that the ports use
 
     def note(self, **what):
         """Writes one line of results."""
@@ -54,7 +54,7 @@ class Cell:
         self.out.flush()
 
     def check(self, name, function, *arguments):
-        """Runs one check within its time; what it returns or why it failed is written down. True if it passed."""
+        """Runs one check within its time, and records what it returned or why it failed. True if it passed."""
         started = time.monotonic()
         try:
             signal.setitimer(signal.ITIMER_REAL, CHECK_SECONDS + 4 * self.task["tcp_seconds"])
@@ -77,7 +77,7 @@ class Cell:
             return False
 
     def _forget_undo(self):
-        """After a failure: what can be taken back is; the next check starts from there."""
+        """After a failure: reverts what it can, so that the next check can start."""
         try:
             self.net.undo()
         except Exception:
@@ -92,7 +92,7 @@ def too_slow(*_):
 
 
 def oracle(cell):
-    """Without Bora the same must be true, or the cell proves nothing."""
+    """The checks must pass without Bora, or the cell proves nothing."""
     net = cell.net
     cell.check("transit", forwarding.transit, net)
     for name, function in forwarding.EXCEPTIONS.items():
@@ -132,21 +132,21 @@ def judged(outages):
 
 
 def best(kind):
-    """(program, sockets) that the driver of a kind can do on this kernel."""
+    """The best modes (of program, of sockets) that the driver of a kind supports on this kernel."""
     since = tuple(int(part) for part in os.uname().release.split(".")[:2])
-    # veth does XDP in the driver before 6.3, too, but its VLAN tags could not be seen there
+    # veth has driver XDP before 6.3, too, but Bora could not see VLAN tags there
     native = {"e1000e": False, "vmxnet3": since >= (6, 6), "veth": since >= (6, 3)}.get(kind, True)
     zero_copy = {"igb": since >= (6, 14), "virtio-mq": since >= (6, 13)}.get(kind, False)
     return "driver" if native else "generic", "zero-copy" if zero_copy else "copy"
 
 
 def uses_queues(kind):
-    """Whether packets come on all queues: QEMU's vmxnet3 puts them in the first, as veth does without XDP in its driver."""
+    """Whether packets come on all queues. QEMU's vmxnet3 uses only the first, and so does veth without driver XDP."""
     return kind != "vmxnet3" and (kind != "veth" or best(kind)[0] == "driver")
 
 
 def mode(cell):
-    """How the program is attached and the sockets are bound, on every port: as good as the driver can."""
+    """Checks how the program is attached and the sockets are bound on every port: in the best mode of the driver."""
     ports = cell.net.bora.show("ports")
     cell.paths = {port["path"] for port in ports}
     program, sockets = best(cell.net.kind)
@@ -154,7 +154,7 @@ def mode(cell):
     shown = {port["name"]: {key: port[key] for key in keys} for port in ports}
     cell.note(ports=shown)
     for port in ports:
-        assert port["xdp"] == program, f"{program} XDP is the best that works here: {shown}"
+        assert port["xdp"] == program, f"{program} XDP is the best possible mode here: {shown}"
         assert cell.tier == "auto" or port["path"] == cell.tier, f"{cell.tier} was asked for: {shown}"
         assert port["path"] != "engine" or port["af_xdp"] == sockets, f"the driver can do {sockets}: {shown}"
         assert cell.tier != "auto" or (port["path"] == "engine") == (sockets == "zero-copy"), \
@@ -162,7 +162,7 @@ def mode(cell):
 
 
 def linux_hosts(cell):
-    """Ping, and TCP in both families, one in each direction."""
+    """Ping, and TCP in both families, one family in each direction."""
     net, seconds = cell.net, cell.task["tcp_seconds"]
     before = forwarding.counted(net)
     with net.linux_hosts():
@@ -175,7 +175,7 @@ def linux_hosts(cell):
 
 
 def restarts(cell):
-    """kill -9, a new start, SIGTERM and `bora stop --detach`, all under one stream."""
+    """kill -9, a new start, SIGTERM and `bora stop --detach`, all during one stream."""
     net = cell.net
     with Stream(net) as stream:
         stream.wait_until_it_flows(20)
@@ -204,7 +204,7 @@ def restarts(cell):
 
 
 def nothing_left(cell):
-    """After `bora stop --detach` the ports carry no program, and Linux forwards."""
+    """After `bora stop --detach` the ports have no program, and Linux forwards."""
     for port in ("r0", "r1"):
         shown = cell.net.router.ip("link", "show", port).stdout
         assert "xdp" not in shown, f"a program is left: {shown}"
@@ -213,7 +213,7 @@ def nothing_left(cell):
 
 
 def run_tier(cell):
-    """All checks of a tier; without a start there is nothing to check."""
+    """All checks of a tier; none if it does not start."""
     net = cell.net
     try:
         if not cell.check("start", start, cell) and not (net.bora and net.bora.alive()):
@@ -241,7 +241,7 @@ def run_tier(cell):
 
 
 def end(cell):
-    """Whatever happened, no Bora runs afterwards."""
+    """Stops Bora, whatever has happened."""
     net = cell.net
     if net.bora is not None and net.bora.log is not None:
         if cell.failed:
@@ -256,7 +256,7 @@ def end(cell):
 
 
 def kernel_log(cell):
-    """The kernel complains of nothing."""
+    """The kernel's log has no warning."""
     text = subprocess.run(["dmesg", "--read-clear"], capture_output=True, text=True, check=False).stdout
     bad = [line for line in text.splitlines() if BAD_LOG.search(line) and not GOOD_LOG.search(line)]
     assert cell.task.get("own_namespace") or not bad, "\n".join(bad[:20])
@@ -278,18 +278,18 @@ def tiers(task, net, out):
 
 
 def prepare():
-    """A guest lacks some file systems; modules come by themselves."""
+    """Mounts file systems that a guest lacks."""
     for kind, place in (("bpf", "/sys/fs/bpf"), ("tmpfs", "/run/netns")):
         Path(place).mkdir(parents=True, exist_ok=True)
         subprocess.run(["mount", "-t", kind, kind, place], check=True)
     # systemd makes /dev/net/tun on a real machine, and opening it loads the module
     subprocess.run(["modprobe", "tun"], check=True)
-    # the binary from memory: pages of the shared file system come slowly
+    # copy the binary to memory, because the shared file system is slow
     os.environ["BORA"] = shutil.copy(os.environ["BORA"], "/run/bora-under-test")
 
 
 def main():
-    """One line of JSON says what is to be done."""
+    """Does the task of the argument, one line of JSON."""
     task = json.loads(sys.argv[1])
     lib.bora.START_SECONDS, lib.bora.STOP_SECONDS = START_SECONDS, 60
     Load.sender = ForkedSender

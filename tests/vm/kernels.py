@@ -1,6 +1,6 @@
 """Stock kernels from Debian's package archive, unpacked under target/vm/kernels.
 
-Nothing of the machine's package manager is touched: apt runs with sources, lists and a cache of its own.
+The machine's package manager is not touched: apt runs with its own sources, lists and cache.
 
     python3 tests/vm/kernels.py [--refresh] [SERIES ...]     # fetches them and prints where they are
 """
@@ -21,7 +21,7 @@ CACHE = Path(__file__).resolve().parents[2] / "target/vm"
 MIRROR = os.environ.get("DEBIAN_MIRROR", "http://deb.debian.org/debian")
 SECURITY_MIRROR = os.environ.get("DEBIAN_SECURITY_MIRROR", "http://deb.debian.org/debian-security")
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# The suites that have a series; of several the one with the newest kernel is taken.
+# The suites of each series; of several, the one with the newest kernel is used.
 SERIES = {
     "6.1": ["bookworm", "bookworm-security"],
     "6.12": ["trixie", "trixie-security"],
@@ -35,12 +35,12 @@ APT_SECONDS = 900
 
 
 class ArchiveError(Exception):
-    """The archive cannot be reached, or does not have what it should."""
+    """The archive cannot be reached, or lacks a package."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """A kernel that lies unpacked in `folder`, with the layout of a root file system."""
+    """A kernel, unpacked in `folder` with the layout of a root file system."""
 
     series: str
     version: str  # as `uname -r` prints it
@@ -49,7 +49,7 @@ class Kernel:
 
     @property
     def image(self):
-        """The bootable image: where it was before and since 7.x."""
+        """The bootable image; its place changed with 7.x."""
         places = (self.folder / f"boot/vmlinuz-{self.version}",
                   self.folder / f"usr/lib/modules/{self.version}/vmlinuz")
         return next(place for place in places if place.exists())
@@ -61,7 +61,7 @@ class Kernel:
 
 
 def get(series, refresh=False):
-    """The newest kernel of a series, fetched if need be. The archive is asked once a day, or on `refresh`."""
+    """The newest kernel of a series, fetched if necessary. The archive is checked once a day, or with `refresh`."""
     cached = _cached(series)
     asked = _place(series) / "asked"
     if cached and not refresh and asked.exists() and time.time() - asked.stat().st_mtime < ASK_AGAIN_SECONDS:
@@ -73,7 +73,7 @@ def get(series, refresh=False):
     except ArchiveError as error:
         if not cached:
             raise
-        print(f"kernel {series}: taking {cached.version}, fetched earlier; {error}", file=sys.stderr)
+        print(f"kernel {series}: using {cached.version}, fetched earlier; {error}", file=sys.stderr)
         return cached
     asked.touch()
     return _cached(series)
@@ -169,11 +169,11 @@ def _fetch(series, suite, package_version):
     shutil.rmtree(place / "debs")
     _arrange(place / "root", version)
     known = {"version": version, "suite": suite, "package": package_version}
-    (place / "kernel.json").write_text(json.dumps(known))  # the last step: without it there is no kernel
+    (place / "kernel.json").write_text(json.dumps(known))  # last, because this file marks the kernel as complete
 
 
 def _arrange(root, version):
-    """Modules where both older and newer kmod look for them, and their dependencies."""
+    """Puts modules where both older and newer kmod look for them, and makes their dependencies."""
     if (root / "lib").is_dir() and not (root / "lib").is_symlink():
         shutil.copytree(root / "lib", root / "usr/lib", symlinks=True, dirs_exist_ok=True)
         shutil.rmtree(root / "lib")
@@ -183,7 +183,7 @@ def _arrange(root, version):
 
 
 def main():
-    """Fetches what is named, or all."""
+    """Fetches the named kernels, or all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--refresh", action="store_true", help="ask the archive even if it was asked today")
     parser.add_argument("series", nargs="*", choices=[[], *SERIES], help="default: all")

@@ -1,7 +1,7 @@
-"""A guest: one of Debian's kernels in QEMU, without KVM, with this machine's file system as its own.
+"""A guest: one of Debian's kernels in QEMU, without KVM, with this machine's file system.
 
 The root file system is read-only, with overlays where programs write; one folder is shared for the results.
-The guest lives in PID and network namespaces of its own, so nothing of it outlives `run()`, nor a killed caller.
+The guest lives in PID and network namespaces of its own, so nothing of it outlives `run()` or a killed caller.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ TAP_QUEUES = CPUS
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """A kind of network card: QEMU's device, Linux's driver; `taps` where only a TAP gives it several queues."""
+    """A kind of network card: QEMU's device, Linux's driver; `taps` if it has several queues only on TAPs."""
 
     device: str
     driver: str
@@ -43,17 +43,17 @@ class GuestError(Exception):
 
 
 def mac(kind, number):
-    """Address of card `number` of a kind, by which the guest finds it."""
+    """MAC address of card `number` of a kind; the guest finds the card by it."""
     return f"52:54:00:bc:{list(CARDS).index(kind):02x}:{number:02x}"
 
 
 def run(kernel, kinds, command, shared, seconds, append=""):
     """Boots `kernel` with four cards of each kind, runs `command` (a list) in it, and waits for its end.
 
-    `shared` is a folder that both sides can write. What the guest says goes to shared/console.txt. Returns
-    (seconds it took, whether it came to its end by itself)."""
+    `shared` is a folder that both sides can write. The guest's console goes to shared/console.txt. Returns
+    (seconds it took, whether it ended by itself)."""
     vng = shlex.join(_vng(kernel, kinds, command, shared, append))
-    # vng starts its own helper programs by name
+    # vng finds its helper programs by PATH
     script = "\n".join(["set -e", f"PATH={shlex.quote(str(VENV))}/bin:$PATH", *_network(kinds), f"exec {vng}"])
     alone = ["setpriv", "--pdeathsig", "KILL",
              "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script]
@@ -87,7 +87,7 @@ def _vng(kernel, kinds, command, shared, append):
 
 
 def _devices(kinds):
-    """QEMU's options: two and two cards of a kind are joined back to back."""
+    """QEMU's options: cards of a kind are connected in pairs."""
     options = []
     for kind in kinds:
         for number in range(CARDS_EACH if CARDS[kind] else 0):
@@ -97,7 +97,7 @@ def _devices(kinds):
             if card.taps:
                 options.append(f"-netdev tap,id={name},ifname={_tap(number)},script=no,downscript=no,"
                                f"vhost=off,queues={TAP_QUEUES}")
-                # Linux's driver does zero-copy only if addresses are translated as on other cards
+                # Linux's driver does zero-copy only with address translation, as for other cards
                 queues = f",mq=on,vectors={2 * TAP_QUEUES + 2},iommu_platform=on"
             else:
                 options.append(f"-netdev hubport,id={name},hubid={10 * list(CARDS).index(kind) + number // 2}")
@@ -110,7 +110,7 @@ def _tap(number):
 
 
 def _network(kinds):
-    """Commands that make the TAPs, in the guest's own network namespace: two and two on a bridge that learns nothing."""
+    """Commands that make the TAPs, in the guest's own network namespace: each pair is on a bridge without learning."""
     commands = []
     if any(CARDS[kind] and CARDS[kind].taps for kind in kinds):
         commands.append("sysctl -q -w net.ipv6.conf.default.disable_ipv6=1")

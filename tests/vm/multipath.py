@@ -1,4 +1,4 @@
-"""One flow, one path: what Linux sends by one gateway, Bora sends by the same, and so does Linux after kill -9."""
+"""Bora sends each flow by the same gateway as Linux alone, and so does Linux after kill -9."""
 
 import functools
 import time
@@ -9,7 +9,7 @@ from vm.forwarding import counted, reasons
 
 FLOWS = 5_000  # of each IP version
 PASS_SECONDS = 120
-# Until Bora has turned off a card's own hash of flows, which Linux takes under policy 1: igb on Linux 7.
+# Time until Bora has turned off a card's own hash of flows, which Linux uses with policy 1 (igb on Linux 7).
 HASHING_SECONDS = 2
 
 
@@ -22,12 +22,12 @@ def gateways(net, family):
 
 @functools.cache
 def flows():
-    """The same ones for every policy and tier."""
+    """The flows, the same for every policy and tier."""
     return multipath.flows(FLOWS)
 
 
 def attach(net, tier):
-    """The first start: where it interrupts a link, Linux forgets the next-hop objects behind it."""
+    """The first start. If it interrupts a link, Linux deletes the next-hop objects behind it."""
     net.bora = Bora(net.router, ["r0", "r1"], tier)
     net.bora.start()
     net.wait_for_links()
@@ -35,7 +35,7 @@ def attach(net, tier):
 
 
 def one_path(net, tier, policy):
-    """10 000 flows under one hash policy: by Linux, by Bora, and by Linux after kill -9. Bora runs afterwards."""
+    """Compares the paths of 10 000 flows under one hash policy: Linux, Bora, Linux after kill -9. Then starts Bora."""
     if net.bora is None or not net.bora.alive():
         attach(net, tier)
     multipath.configure(net, gateways)
@@ -56,7 +56,7 @@ def one_path(net, tier, policy):
         after = counted(net)
         engine = all(port["path"] == "engine" for port in net.bora.show("ports"))
         by_bora, why = after[0]["sent"] - before[0]["sent"], reasons(before, after)
-        # policy 1: the sender of a veth with several queues has hashed the packets, and Linux takes that hash
+        # policy 1: on a veth with several queues the sender has hashed the packets, and Linux uses that hash
         known = by_bora + (why.get("multipath", 0) if policy == 1 else 0)
         assert not engine or known >= 0.99 * len(made), f"the engine left packets to Linux: {why}"
         net.bora.kill()

@@ -18,12 +18,12 @@ from lib.topology import Network
 from vm import machine
 
 LINKS = 2
-LINK_SECONDS = 60  # an emulated igb takes four for its link, on a busy machine many more
+LINK_SECONDS = 60  # an emulated igb needs four for its link, on a busy machine many more
 FORWARDING_SECONDS = 30
 
 
 class Root(Namespace):
-    """The namespace that this program runs in, under a name."""
+    """The namespace that this program runs in."""
 
     def __init__(self):
         self.name = f"bc-{os.getpid()}-root"
@@ -37,7 +37,7 @@ class Root(Namespace):
 
 
 class CardNetwork(Network):
-    """The network on cards of one kind. `own_namespace`: the router gets one too, for trying things on veths."""
+    """The network on cards of one kind. `own_namespace`: the router is a namespace too, for tests on veths."""
 
     def __init__(self, kind, own_namespace=False):
         self.backend = "kernel"
@@ -71,7 +71,7 @@ class CardNetwork(Network):
         return namespace
 
     def _cards(self, link):
-        """((name, MAC) of the host's card, (name, MAC) of the router's); those of a veth are yet to be made."""
+        """((name, MAC) of the host's card, (name, MAC) of the router's); those of a veth do not exist yet."""
         if self.kind == "veth":
             return tuple((None, f"02:bc:00:00:00:{end}{link}") for end in (1, 2))
         numbers = (0, 1) if link == 0 else (3, 2)
@@ -85,7 +85,7 @@ class CardNetwork(Network):
             self._connect_card(link, host)
         host.set_sysctl(f"net/ipv6/conf/h{link}/disable_ipv6", 1)
         self.silence(link)
-        for family in ("ipv4", "ipv6"):  # one question for a neighbour, so that the error comes soon
+        for family in ("ipv4", "ipv6"):  # one request for a neighbour, so that the error comes soon
             self.router.set_sysctl(f"net/{family}/neigh/r{link}/mcast_solicit", 1)
             self.router.set_sysctl(f"net/{family}/neigh/r{link}/retrans_time_ms", 200)
         self.configure_link(link)
@@ -113,7 +113,7 @@ class CardNetwork(Network):
         self._given_back.append(["ip", "link", "set", f"r{link}", "name", inner])
 
     def silence(self, link):
-        """The host neither asks nor answers for addresses: the test is the host."""
+        """Turns the host's own ARP and ND off, because the test plays the host."""
         self.host(link).ip("link", "set", f"h{link}", "arp", "off", "up")
 
     def host(self, link):
@@ -143,7 +143,7 @@ class CardNetwork(Network):
 
     @contextlib.contextmanager
     def linux_hosts(self):
-        """For the block the hosts have addresses and answer, and nobody captures."""
+        """Within the block the hosts have addresses and answer, and nothing is captured."""
         for link in range(LINKS):
             self.hosts[link].close()
             host = self.host(link)
@@ -167,7 +167,7 @@ class CardNetwork(Network):
                 self.configure_link(link)
 
     def close(self):
-        """Ends Bora, gives the cards back and removes the rest, also when something of it fails."""
+        """Stops Bora, returns the cards and removes the rest, even if a part of that fails."""
         try:
             if self.bora is not None:
                 self.bora.kill()

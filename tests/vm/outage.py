@@ -1,4 +1,4 @@
-"""What an event costs under traffic: a steady stream of numbered packets, cut at the events."""
+"""Measures what events cost under traffic, by a steady stream of numbered packets that is divided at the events."""
 
 import array
 import bisect
@@ -15,7 +15,7 @@ from lib.netns import inside
 from lib.traffic import both_families, load
 
 RATE = 200
-BEFORE_SECONDS = 0.5  # of undisturbed stream before each event, which tells what this machine does by itself
+BEFORE_SECONDS = 0.5  # undisturbed stream before each event, which shows the pauses that the machine makes by itself
 AFTER_SECONDS = 0.5
 FLOWS = 4
 SIOCGIFFLAGS, IFF_RUNNING = 0x8913, 0x40
@@ -23,7 +23,7 @@ POLL_SECONDS = 0.01
 
 
 class ForkedSender:
-    """The sending process, forked: a guest takes seconds for a new Python."""
+    """The sending process. It is forked, because starting Python takes seconds in a guest."""
 
     def __init__(self, task):
         fork = multiprocessing.get_context("fork")
@@ -46,7 +46,7 @@ class ForkedSender:
         return self.ours.recv()
 
     def close(self):
-        """Ends the process, whatever it does."""
+        """Kills the process."""
         self.process.kill()
         self.process.join(5)
         self.ours.close()
@@ -54,7 +54,7 @@ class ForkedSender:
 
 @dataclasses.dataclass
 class Outage:
-    """What was lost from an event to the next: packets, the longest time without one, time without a link (ms)."""
+    """Losses from an event to the next: packets, the longest time without one, time without a link (ms)."""
 
     lost: int = 0
     reordered: int = 0
@@ -65,12 +65,12 @@ class Outage:
 
 
 class Stream:
-    """Sends until the end of the block; `event()` is called right before something happens."""
+    """Sends until the end of the block. Call `event()` right before something happens."""
 
     def __init__(self, net):
         self.net = net
         self.events = []  # (name, time)
-        self.down = []  # (time, seconds since the last look) when a port of the router had no link
+        self.down = []  # (time, seconds since the previous check) when a port of the router had no link
         self._load = load(net, both_families(net, FLOWS), RATE)
         self._end = threading.Event()
         self._watch = threading.Thread(target=self._watch_links, daemon=True)
@@ -86,7 +86,7 @@ class Stream:
         self._load.__exit__(*what)
 
     def event(self, name):
-        """From now on what is lost is the fault of `name`."""
+        """From now on every lost packet is counted for `name`."""
         time.sleep(BEFORE_SECONDS)
         self.events.append((name, time.monotonic()))
 
@@ -111,7 +111,7 @@ class Stream:
         return outages
 
     def _count(self, outages, times):
-        """What is missing, out of order or late when a packet arrives is the fault of the last event before."""
+        """Attributes missing, reordered and late packets to the last event before them."""
         highest, seen, last = {}, set(), self._load.arrivals[0][0]
         for now, flow, number in self._load.arrivals:
             at = bisect.bisect_right(times, now) - 1

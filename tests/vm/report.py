@@ -1,4 +1,4 @@
-"""docs/machines.md: a table of what works on which kernel, card and tier, and one of what events cost.
+"""Writes docs/machines.md: a table of what works on which kernel, card and tier, and one of what events cost.
 
 Both are keyed by their first three columns; a run replaces the rows of its cells and leaves the others."""
 
@@ -17,30 +17,31 @@ EVENTS = ("start", "kill -9", "restart", "SIGTERM", "stop")
 REASON_CHARACTERS = 200
 TEXT = """# Machines
 
-Written by `make test-vm`: Bora on Debian's stock kernels in QEMU, with emulated cards and the kernel's own drivers.
-One row for each kernel, card and tier; `auto` names the tier that `--path auto` took. `linux` is the kernel alone,
-which must pass the same checks. The guests run without hardware virtualisation: behaviour counts here, not speed.
-How to run it, or one cell of it, and what the checks are: [tests/README.md](../tests/README.md).
+`make test-vm` writes this page. It runs Bora on Debian's kernels in QEMU, with emulated cards and the kernel's own drivers.
+There is one row for each kernel, card and tier; `auto` is followed by the tier that `--path auto` chose. `linux` is the kernel
+alone, which must pass the same checks. The guests run without hardware virtualisation, so look at behaviour here, not at
+speed. [tests/README.md](../tests/README.md) says what the checks are and how to run one of them.
 
 ## What works
 
-*program*: XDP in the driver or generic. *sockets*: AF_XDP of the engine. *to Linux*: packets of 60 that nothing speaks
-against forwarding, and of TCP between two Linux hosts, that Bora left to Linux, with the reasons of the latter.
+*program*: XDP in the driver or generic. *sockets*: AF_XDP of the engine. *to Linux*: how many of 60 plain transit packets,
+and which part of the TCP packets between two Linux hosts, Bora left to Linux, with the reasons for the latter.
 *TCP*: MB that arrived intact, IPv4 / IPv6.
 
 {works}
 
 ## What events cost
 
-Under a stream of 200 packets a second: packets lost, the longest time without a packet, and the time that a port of
-the router had no link. The stream alone has pauses, too: the longest before the event is in brackets.
+A stream of 200 packets a second runs during each event. The table has the packets lost, the longest time without a packet,
+and for how long a port of the router had no link. The stream also pauses without an event: the longest pause before it is
+in brackets.
 
 {costs}
 """
 
 
 def save(cells):
-    """One JSON file a cell, in target/vm/results."""
+    """Writes one JSON file for each cell, in target/vm/results."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     for cell in cells:
         path = RESULTS / f"{cell['series']}-{cell['card']}-{cell['tier']}.json"
@@ -48,7 +49,7 @@ def save(cells):
 
 
 def update(cells, whole):
-    """Replaces the rows of `cells` in the document; `whole`: all rows of their cards are theirs."""
+    """Replaces the rows of `cells` in the document; with `whole`, also removes other rows of their cards."""
     old = DOCUMENT.read_text() if DOCUMENT.exists() else ""
     works, costs = _rows(old, WORKS), _rows(old, COSTS)
     for cell in cells:
@@ -70,7 +71,7 @@ def _series(version):
 
 
 def _name(version):
-    """What the rows of kernels have in common that replace each other: those of a series, and everything since 7."""
+    """The series of a kernel version, whose rows replace each other. Everything from 7 on is one series."""
     number = _series(version)
     return number if number < (7, 0) else (7, 0)
 
@@ -108,7 +109,7 @@ def _works(cell):
 
 
 def short(reason):
-    """A reason in one line."""
+    """A reason, shortened to one line."""
     text = " ".join(reason.split()).replace("|", "/").removeprefix("AssertionError: ")
     return text if len(text) <= REASON_CHARACTERS else text[:REASON_CHARACTERS] + " …"
 

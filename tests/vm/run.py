@@ -19,16 +19,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lib.bora import binary  # noqa: E402
 from vm import kernels, machine, report  # noqa: E402
 
-TIERS = ("auto", "express", "engine")  # the one that auto takes is not run again
+TIERS = ("auto", "express", "engine")  # the one that auto chooses is not run again
 GUEST = Path(__file__).with_name("guest.py")
 FOLDER = kernels.CACHE / "runs"
-BOOT_SECONDS, TIER_SECONDS = 240, 400  # a machine with nothing else to do needs a tenth
-# A guest each; both must be done in four minutes.
+BOOT_SECONDS, TIER_SECONDS = 240, 400  # an idle machine needs a tenth
+# One guest each; both must finish within four minutes.
 SHORT = {"6.1": {"veth": ("engine",), "virtio": ("auto",)}, "newest": {"igb": ("auto",)}}
 
 
 def options():
-    """What is to be run."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", action="append", choices=kernels.SERIES, help="may be given several times")
     parser.add_argument("--card", action="append", choices=machine.CARDS, help="may be given several times")
@@ -45,7 +45,7 @@ def options():
 
 
 def run_guest(kernel, tiers, arguments):
-    """One guest with `tiers` by kind of card; returns its lines of results and, if it did not come to its end, why."""
+    """Runs one guest with `tiers` by kind of card; returns its results and, if it did not finish, why."""
     kinds = list(tiers)
     shared = FOLDER / f"{kernel.series}-{'+'.join(kinds)}"
     shutil.rmtree(shared, ignore_errors=True)
@@ -65,7 +65,7 @@ def run_guest(kernel, tiers, arguments):
 
 
 def read(path):
-    """The lines that are whole."""
+    """The complete lines of a file."""
     lines = []
     for line in path.read_text().splitlines() if path.exists() else []:
         try:
@@ -94,7 +94,7 @@ def cells(kernel, kinds, lines, trouble):
 
 
 def say(cell):
-    """A line for a cell, and one for each failure."""
+    """Prints a line for a cell, and one for each failure."""
     failed = [check for check in cell["checks"] if not check["ok"]]
     name = f"{cell['kernel']} {cell['card']} {cell['tier']}"
     print(f"{name}: {len(cell['checks']) - len(failed)} passed, {len(failed)} failed", flush=True)
@@ -104,7 +104,7 @@ def say(cell):
 
 
 def main():
-    """Runs what is asked for; exit code 1 if a check failed."""
+    """Runs the requested cells; exit code 1 if a check failed."""
     arguments = options()
     if os.geteuid() != 0:
         sys.exit("guests need network namespaces: run this as root")

@@ -1,8 +1,8 @@
-//! The engine, measured: its loop, two workers, memif beside DPDK, overload, fairness, priorities,
-//! latency, and what it leaves to services.
+//! Measures the engine: its loop, two workers, memif beside DPDK, overload, fairness, priorities,
+//! latency, and how much CPU time it leaves to services.
 //!
-//! The numbers come out as tables, as `target/bench/engine.json` and, when asked, as a plot and as
-//! the generated part of a document. How they are measured is in `docs/bench-engine.md`.
+//! Prints tables, writes `target/bench/engine.json` and, on request, a plot and the generated part
+//! of a document. `docs/bench-engine.md` describes the method.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -11,11 +11,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use bora_bench::chart;
+use bora_bench::chart::Panel;
 use bora_bench::engine::{
-    Plan, Section, fairness, latency, memif, overload, parallel, priority, publish, services,
-    throughput,
+    Plan, Section, fairness, latency, memif, overload, parallel, ports, priority, publish,
+    services, shared, stages, throughput,
 };
+use bora_tester::report::svg::sheet;
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// Measures the engine.
@@ -43,7 +44,7 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// One worker for another process that measures
+    /// Run one worker for a measuring parent process
     #[command(hide = true)]
     Alone { core: usize, count: u64 },
 }
@@ -52,8 +53,14 @@ enum Command {
 enum Benchmark {
     /// The loop on memory ports
     Throughput,
+    /// Where a packet's time goes
+    Stages,
+    /// More and more ports of one worker
+    Ports,
     /// Two workers against two processes
     Parallel,
+    /// Queues of their own against queues that workers share
+    Shared,
     /// memif beside DPDK's testpmd
     Memif,
     /// Goodput under overload
@@ -72,7 +79,10 @@ impl Benchmark {
     fn run(self, plan: Plan) -> anyhow::Result<Section> {
         match self {
             Self::Throughput => throughput::run(plan),
+            Self::Stages => stages::run(plan),
+            Self::Ports => ports::run(plan),
             Self::Parallel => parallel::run(plan),
+            Self::Shared => shared::run(plan),
             Self::Memif => memif::run(plan),
             Self::Overload => overload::run(plan),
             Self::Fairness => fairness::run(plan),
@@ -100,12 +110,10 @@ fn main() -> anyhow::Result<()> {
     }
     publish("engine", plan, &sections, options.document.as_deref())?;
     if let Some(path) = &options.plot {
-        let panels: Vec<_> = sections
-            .iter()
-            .flat_map(|section| section.panels.clone())
-            .collect();
-        let plot = chart::lines("The engine under load", &panels);
-        fs::write(path, plot).with_context(|| path.display().to_string())?;
+        let panels = sections.iter().flat_map(|section| &section.panels);
+        let plots: Vec<_> = panels.map(Panel::plot).collect();
+        fs::write(path, sheet("The engine under load", &plots))
+            .with_context(|| path.display().to_string())?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Bora's FIB and DPDK's tables, side by side in one run.
+//! Measures Bora's FIB and DPDK's tables side by side in one run.
 //!
-//! The numbers come out as a table, as `target/bench/fib.json` and, when asked, as a plot and as
-//! the generated part of a document. How they are measured is in `docs/bench-fib.md`.
+//! Prints a table, writes `target/bench/fib.json` and, on request, a plot and the generated part of
+//! a document. `docs/bench-fib.md` describes the method.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -9,11 +9,12 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use bora_bench::fib_report::{self, Report};
-use bora_bench::{Row, document, fib_plot, machine_text, plot, write};
+use bora_bench::{Row, document, fib_plot, machine_text, write};
 use bora_fib::{FibConfig, Ipv4Table, Prefix4, Prefix6, Simd};
 use bora_fib_bench::bora::Family;
+use bora_fib_bench::report::{self, Report};
 use bora_fib_bench::run::{self, Plan, Subject};
+use bora_tester::report::svg::sheet;
 use clap::Parser;
 
 /// Compare Bora's FIB with DPDK's rte_fib, rte_fib6 and rte_lpm.
@@ -90,14 +91,11 @@ fn main() -> anyhow::Result<()> {
         machine_text(),
         plan.rounds
     );
-    let text = format!("{conditions}\n{}", fib_report::markdown(&rows));
+    let text = format!("{conditions}\n{}", report::markdown(&rows));
     println!("{text}");
     if let Some(path) = &options.plot {
-        let plot = plot::bars(
-            "FIB: nanoseconds a look-up, one core",
-            "ns",
-            &fib_plot::panels(&rows),
-        );
+        let plots = fib_plot::plots(&rows);
+        let plot = sheet("FIB: nanoseconds a look-up, one core", &plots);
         fs::write(path, plot).with_context(|| path.display().to_string())?;
     }
     if let Some(path) = &options.document {
@@ -106,7 +104,7 @@ fn main() -> anyhow::Result<()> {
     write("fib", &rows)
 }
 
-/// Starts DPDK and adds its tables; gives its version and conditions.
+/// Starts DPDK and adds its tables; returns its version and conditions.
 #[cfg(feature = "dpdk")]
 fn add_dpdk(
     options: &Options,
@@ -128,7 +126,7 @@ fn add_dpdk(
         slow: false,
     });
     if !options.no_lpm && !options.quick {
-        eprintln!("rte_lpm is part of it: it takes minutes to load (--no-lpm leaves it out)");
+        eprintln!("rte_lpm is measured too, and takes minutes to load (--no-lpm leaves it out)");
         subjects4.push(Subject {
             make: Box::new(move |routes, _| dpdk.lpm(routes)),
             slow: true,
@@ -143,7 +141,7 @@ fn add_dpdk(
 }
 
 #[cfg(not(feature = "dpdk"))]
-#[allow(clippy::ptr_arg, clippy::unnecessary_wraps)] // as the other
+#[allow(clippy::ptr_arg, clippy::unnecessary_wraps)] // same signature as above
 fn add_dpdk(
     _: &Options,
     _: &mut Vec<Subject<Prefix4>>,
@@ -152,7 +150,7 @@ fn add_dpdk(
     Ok("without DPDK (build with the feature `dpdk`)".into())
 }
 
-/// Measures one family; gives the size of its table and the results, with ratios to `base` or,
+/// Measures one family. Returns the size of its table and the results, with ratios to `base` or,
 /// without DPDK, to Bora itself.
 fn family<P: Family>(
     options: &Options,

@@ -1,7 +1,8 @@
 //! Latency through a router on two veth pairs: the kernel, express, and the engine in each mode.
 //!
-//! Each subject's own capacity is measured first; then it gets half and nine tenths of it. The
-//! sender stamps each packet with the time at which it is due to leave, the receiver's XDP program reads the stamp.
+//! Each subject's own capacity is measured first; then it gets half and nine tenths of that. The
+//! sender stamps each packet with the time at which it is due to leave, and the receiver's XDP
+//! program reads the stamp.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ const FLOWS: u32 = 64;
 const LOADS: [f64; 2] = [0.5, 0.9];
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 /// Name, tier and options of `bora run`.
-const SUBJECTS: [(&str, Subject, &[&str]); 6] = [
+const SUBJECTS: [(&str, Subject, &[&str]); 5] = [
     ("kernel", Subject::Kernel, &[]),
     ("express", Subject::Express, &[]),
     ("engine, poll", Subject::Engine, &["--mode", "poll"]),
@@ -29,20 +30,15 @@ const SUBJECTS: [(&str, Subject, &[&str]); 6] = [
         Subject::Engine,
         &["--mode", "moderated"],
     ),
-    (
-        "engine, interrupt",
-        Subject::Engine,
-        &["--mode", "interrupt"],
-    ),
 ];
 
-/// Measures latency of kernel, express and engine on veth, the same work in turn.
+/// Measures the latency of kernel, express and engine on veth, with the same load in turn.
 #[derive(clap::Parser)]
 struct Options {
     /// The program to measure
     #[arg(long, default_value = "target/release/bora")]
     bora: PathBuf,
-    /// How often each subject has its turn
+    /// How often each subject is measured
     #[arg(long, default_value_t = 5)]
     rounds: usize,
 }

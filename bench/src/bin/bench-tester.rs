@@ -1,4 +1,4 @@
-//! The tester's ways to send: rate per core beside DPDK's testpmd, and pacing.
+//! Measures how the tester sends: rate per core beside DPDK's testpmd, and pacing.
 #![forbid(unsafe_code)]
 
 use std::num::NonZeroUsize;
@@ -30,9 +30,9 @@ struct Options {
 enum Benchmark {
     /// Rate on memif beside DPDK's testpmd
     Memif,
-    /// Rate on veth beside testpmd and the kernel's own means
+    /// Rate on veth beside testpmd and what the kernel offers
     Veth,
-    /// How near to its rate each way to send keeps
+    /// How precisely each way to send keeps its rate
     Pacing,
 }
 

@@ -1,4 +1,4 @@
-//! Kernel, express and engine between two veth pairs, the same work in turn.
+//! Measures kernel, express and engine between two veth pairs, with the same load in turn.
 //!
 //! Throughput at saturating load: the generator offers several times what any subject forwards.
 #![forbid(unsafe_code)]
@@ -12,13 +12,13 @@ use clap::Parser;
 
 const TIME: Duration = Duration::from_millis(700);
 
-/// Measures kernel, express and engine on veth, the same work in turn.
+/// Measures kernel, express and engine on veth, with the same load in turn.
 #[derive(clap::Parser)]
 struct Options {
     /// The program to measure
     #[arg(long, default_value = "target/release/bora")]
     bora: PathBuf,
-    /// How often each subject has its turn
+    /// How often each subject is measured
     #[arg(long, default_value_t = 5)]
     rounds: usize,
     /// Frame sizes, octets with FCS
@@ -30,7 +30,7 @@ struct Options {
     /// Leave express out
     #[arg(long)]
     no_express: bool,
-    /// Only the first interface is a port: Linux forwards, and what Bora costs it is measured
+    /// Make only the first interface a port, so that Linux forwards, and measure what Bora costs it
     #[arg(long)]
     bulk: bool,
 }

@@ -1,23 +1,24 @@
-//! Shares of two inputs under overload (Bianco05, Fig. 8 and 9).
+//! Shares of output that two inputs get under overload (Bianco05, Fig. 8 and 9).
 
+use bora_fib_bench::report::Report;
 use bora_fib_bench::run::Observer;
+use bora_worker::Mode;
 
 use super::{Input, Measured, Plan, Section, Trial, capacity, middle};
-use crate::fib_report::Report;
-use bora_worker::Mode;
+use crate::machine::Loop;
 
 const SHARE: (&str, &str) = ("share of what leaves", "%");
 const LOADS: [f64; 5] = [0.8, 1.5, 3.0, 10.0, 30.0];
 const QUOTAS: [[u32; 2]; 2] = [[64, 64], [270, 27]];
-/// Offered by the first input for one of the second.
+/// Offered load of the first input, as a multiple of the second's.
 const RATIO: f64 = 10.0;
-/// Aim: distance of each share from the ideal one, of that.
+/// Aim: largest relative deviation of a share from the ideal one.
 const AIM: f64 = 0.05;
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// A packet was lost without a name, or a flow was out of order.
+/// A packet was lost without being counted, or a flow was out of order.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut report = Report::default();
     let mut worst = vec![];
@@ -30,7 +31,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
                 let offered = [RATIO, 1.0].map(|part| load * capacity * part / (RATIO + 1.0));
                 let measured = measure(plan, quotas, offered)?;
                 let total = measured.outcome.sent as f64;
-                // what arrived while the worker had no CPU is nobody's share
+                // ignore what arrived while the worker had no CPU
                 let present = measured.time.as_secs_f64() / plan.time.as_secs_f64();
                 let demands = [0, 1].map(|input| measured.arrived[input] as f64 * present);
                 let ideal = max_min(demands, quotas.map(f64::from), total);
@@ -74,13 +75,13 @@ fn measure(plan: Plan, quotas: [u32; 2], offered: [f64; 2]) -> anyhow::Result<Me
     };
     let trial = Trial {
         inputs: quotas.into_iter().zip(offered).map(input).collect(),
-        ..Trial::single(0.0, Mode::Poll, plan.time)
+        ..Trial::single(0.0, Loop::Worker(Mode::Poll), plan.time)
     };
     trial.run()
 }
 
-/// Max-min fair shares of `total`: nobody gets more than the demand, and what one leaves goes to
-/// the other; otherwise in proportion to the weights.
+/// Max-min fair shares of `total`, in proportion to the weights: nobody gets more than its demand,
+/// and what one does not need goes to the other.
 fn max_min(demands: [f64; 2], weights: [f64; 2], total: f64) -> [f64; 2] {
     let fair = weights.map(|weight| total * weight / (weights[0] + weights[1]));
     for (one, other) in [(0, 1), (1, 0)] {
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_leaves_goes_to_the_other() {
+    fn an_unused_share_goes_to_the_other() {
         assert_eq!(max_min([10.0, 1.0], [1.0, 1.0], 8.0), [7.0, 1.0]);
         assert_eq!(max_min([10.0, 9.0], [1.0, 1.0], 8.0), [4.0, 4.0]);
         assert_eq!(max_min([10.0, 9.0], [3.0, 1.0], 8.0), [6.0, 2.0]);

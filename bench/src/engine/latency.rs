@@ -1,38 +1,41 @@
-//! From a packet's arrival to its departure, by mode and load.
+//! Latency from a packet's arrival to its departure, by mode and load.
 //!
-//! Arrivals follow the clock whether or not the worker is there, so that a packet that waits makes
-//! those behind it wait too (no coordinated omission).
+//! Arrivals follow the clock whether or not the worker keeps up, so a waiting packet makes those
+//! behind it wait too (no coordinated omission).
 
 use std::time::Duration;
 
+use bora_fib_bench::report::{Report, number};
 use bora_fib_bench::run::Observer;
 use bora_worker::Mode;
 
 use super::{Plan, Section, Trial, capacity, middle};
-use crate::fib_report::{Report, number};
+use crate::interrupt::Interrupts;
+use crate::machine::Loop;
 
 const LOADS: [f64; 2] = [0.5, 0.9];
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 const LOSS: (&str, &str) = ("lost", "%");
-/// The machine's doing, which the highest quantiles and losses are to be read with.
+/// Disturbance by other work on the machine; it explains the highest quantiles and losses.
 const WAITED: (&str, &str) = ("worker waited for a CPU", "% of the time");
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// A packet was lost without a name, or a flow was out of order.
+/// A packet was lost without being counted, or a flow was out of order.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
-    let modes = [
-        ("poll", Mode::Poll),
-        ("adaptive", Mode::Adaptive),
+    let moderated = Mode::Moderated {
+        packets: 64,
+        time: Duration::from_micros(50),
+    };
+    let loops = [
+        ("poll", Loop::Worker(Mode::Poll)),
+        ("adaptive", Loop::Worker(Mode::Adaptive)),
+        ("moderated", Loop::Worker(moderated)),
         (
-            "moderated",
-            Mode::Moderated {
-                packets: 64,
-                time: Duration::from_micros(50),
-            },
+            "interrupt, moderated",
+            Loop::Interrupt(Interrupts::Moderated),
         ),
-        ("interrupt", Mode::Interrupt),
     ];
     let mut report = Report::default();
     let mut capacities = vec![];
@@ -41,10 +44,10 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         let capacity = capacity(plan.time, true)?;
         capacities.push(capacity);
         for load in LOADS {
-            for (name, mode) in modes {
+            for (name, run) in loops {
                 let trial = Trial {
                     latency: true,
-                    ..Trial::single(load * capacity, mode, plan.time)
+                    ..Trial::single(load * capacity, run, plan.time)
                 };
                 let measured = trial.run()?;
                 let Some(latency) = &measured.latency else {

@@ -1,4 +1,4 @@
-//! Bora in the place of testpmd: what comes in by a memif goes out by it again.
+//! Bora in place of testpmd: it sends packets back by the memif they came in by.
 //!
 //! A generator (testpmd, flowgen) on one CPU fills the rings, the subject on the other forwards.
 
@@ -16,8 +16,8 @@ use bora_worker::QUOTA;
 use super::testpmd::{self, Device, Options, Testpmd};
 use super::{Plan, Section, middle};
 use crate::cpu::Usage;
-use crate::fib_report::Report;
 use crate::machine::{self, Memory, Port, Running, Settings, Tables};
+use bora_fib_bench::report::Report;
 
 const RATE: (&str, &str) = ("throughput", "packets/s");
 const CPU_RATE: (&str, &str) = ("packets per CPU-second", "1/s");
@@ -26,11 +26,11 @@ const ROUND: (&str, &str) = ("packets a round with packets", "");
 pub(crate) const LOG2_RING: u8 = 10;
 /// CPU of the generator, and of the subject.
 const CORES: [usize; 2] = [0, 1];
-/// How long it may take until packets flow.
+/// Longest time until packets flow.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long they flow before they count.
+/// Warm-up time.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Megabytes of huge pages that zero-copy takes.
+/// Huge pages that zero-copy needs, MB.
 pub(crate) const HUGE: usize = 160;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -41,13 +41,13 @@ enum Subject {
 
 const BORA: &str = "bora";
 
-/// Something that forwards, and its numbers.
+/// A running subject.
 enum Forwarder {
     Bora(Running, Memif),
     Testpmd(Testpmd),
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// testpmd fails, or packets do not flow.
@@ -76,7 +76,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
             };
             let mut rates = vec![];
             for (name, subject) in subjects(role, huge) {
-                // a socket of its own, in case an old server has left one
+                // another socket each time, in case an old server has left one
                 sockets += 1;
                 let socket = folder.0.join(format!("memif{sockets}"));
                 let sample = measure(subject, role, &socket, plan.time)
@@ -116,7 +116,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// The first two are compared.
+/// The subjects; the first two are compared.
 fn subjects(role: Role, huge: bool) -> Vec<(&'static str, Subject)> {
     let testpmd = |mode, zero_copy| Subject::Testpmd { mode, zero_copy };
     let mut subjects = vec![
@@ -146,7 +146,7 @@ fn measure(subject: Subject, role: Role, socket: &Path, time: Duration) -> anyho
         };
         Testpmd::start(options("generator", CORES[0], role, socket, "flowgen"))
     };
-    // the server first: it makes the socket
+    // the server first, because it makes the socket
     let (mut generator, mut forwarder) = match role {
         Role::Client => {
             let generator = generator()?;
@@ -177,13 +177,13 @@ fn measure(subject: Subject, role: Role, socket: &Path, time: Duration) -> anyho
     let (busy, round) = match work {
         Work::Cycles(packets, time) => (time.as_secs_f64() / packets as f64, None),
         Work::Loops(all, idle) => {
-            // what an idle round takes, with the link up
+            // measure an idle round, with the link up
             thread::sleep(SETTLE);
             let (rest, work) = (usage()?, forwarder.work()?);
             thread::sleep(SETTLE);
             let (rest, work) = (usage()?.since(rest), forwarder.work()?.since(work));
             let Work::Loops(rounds, _) = work else {
-                bail!("one kind of forwarder");
+                bail!("the forwarder changed its kind");
             };
             let round = rest.ran.as_secs_f64() / rounds as f64;
             let busy = used.ran.as_secs_f64() - idle as f64 * round;
@@ -199,12 +199,12 @@ fn measure(subject: Subject, role: Role, socket: &Path, time: Duration) -> anyho
     })
 }
 
-/// What a forwarder says of its work.
+/// A forwarder's counters of its work.
 #[derive(Clone, Copy)]
 enum Work {
     /// Rounds, and idle ones.
     Loops(u64, u64),
-    /// Packets, and the processor time they took.
+    /// Packets, and the CPU time they took.
     Cycles(u64, Duration),
 }
 
@@ -319,8 +319,7 @@ impl Forwarder {
         }
     }
 
-    /// Takes the link down first, so that Bora's worker finds an end.
-    /// Says how it went.
+    /// Stops it and returns a summary. Takes the link down first, so that Bora's worker can end.
     fn stop(self) -> anyhow::Result<String> {
         match self {
             Self::Testpmd(_) => Ok(String::new()),
@@ -333,7 +332,7 @@ impl Forwarder {
     }
 }
 
-/// A folder for sockets.
+/// A temporary folder for sockets.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -350,7 +349,7 @@ impl Drop for Folder {
     }
 }
 
-/// Megabytes of free huge pages of 2 MB.
+/// Free huge pages of 2 MB, in MB.
 pub(crate) fn free_huge_pages() -> anyhow::Result<usize> {
     let meminfo = fs::read_to_string("/proc/meminfo")?;
     let free = meminfo

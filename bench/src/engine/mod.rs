@@ -1,14 +1,17 @@
-//! The engine's benchmarks: each gives a [`Section`] of the report.
+//! The engine's benchmarks; each makes a [`Section`] of the report.
 
 pub mod fairness;
 pub mod latency;
 pub mod memif;
 pub mod overload;
 pub mod parallel;
+pub mod ports;
 pub mod priority;
 mod report;
 mod service;
 pub mod services;
+pub mod shared;
+pub mod stages;
 pub mod testpmd;
 pub mod throughput;
 mod trial;
@@ -23,13 +26,13 @@ pub use witness::{Seen, Witness};
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Times that each subject has its turn.
+    /// How often each subject is measured.
     pub rounds: usize,
     /// Length of one measurement.
     pub time: Duration,
 }
 
-/// The middle one of some values.
+/// The median.
 fn middle(values: &[f64]) -> f64 {
-    crate::median(values)
+    bora_fib_bench::results::median(values)
 }

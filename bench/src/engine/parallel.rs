@@ -8,9 +8,9 @@ use bora_fib_bench::run::Observer;
 
 use super::throughput::replay;
 use super::{Plan, Section, middle};
-use crate::fib_report::Report;
 use crate::machine::{self, Job, Memory, Port, Running, Settings, Tables};
 use crate::packets;
+use bora_fib_bench::report::Report;
 
 const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
 const CASE: &str = "1 route, 8192 flows each";
@@ -19,26 +19,26 @@ const APART: &str = "two processes";
 const ALONE: &str = "one worker alone, twice";
 /// CPUs of the two.
 const CORES: [usize; 2] = [0, 1];
-/// Aim: what is left of the rate of two processes.
+/// Aim: lowest rate, relative to two processes.
 const AIM: f64 = 0.97;
-/// Turns are so many times shorter than elsewhere,
+/// Measurements are shorter than elsewhere by this factor,
 const SHORTER: u32 = 2;
-/// and so many times more.
+/// and more by this one.
 const MORE: usize = 4;
-/// Packets a second expected, to say how many a measurement takes.
+/// Expected packets per second, from which the number of packets of a measurement follows.
 const EXPECTED: f64 = 30e6;
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// A packet was lost without a name, or no second CPU.
+/// A packet was lost without being counted, or a second process cannot be started.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut section = Section::new("Two workers");
     if std::thread::available_parallelism()?.get() < CORES.len() {
         section.notes.push("Skipped: there is one CPU only.".into());
         return Ok(section);
     }
-    // many short turns: the difference sought is small
+    // many short measurements, because the difference is small
     let (rounds, time) = (plan.rounds * MORE, plan.time / SHORTER);
     let count = (time.as_secs_f64() * EXPECTED) as u64;
     let mut report = Report::default();
@@ -47,7 +47,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         eprintln!("parallel: round {round} of {rounds}");
         let alone = CORES.iter().map(|&core| alone(core, count));
         let alone: f64 = alone.sum::<anyhow::Result<f64>>()?;
-        // in turn, who is first: what disturbs for long disturbs both
+        // alternate the order, so that a long disturbance affects both
         let (together, apart) = if round % 2 == 0 {
             let together = shared(count)?;
             (together, processes(count)?)
@@ -85,7 +85,7 @@ fn job(tables: &Tables, memory: &Memory, core: usize, count: u64) -> anyhow::Res
 /// Packets per CPU-second of one worker.
 ///
 /// # Errors
-/// A packet was lost without a name.
+/// A packet was lost without being counted.
 pub fn alone(core: usize, count: u64) -> anyhow::Result<f64> {
     let (tables, memory) = (Tables::default_route(0)?, Memory::new(1)?);
     let running = job(&tables, &memory, core, count)?.start(machine::soon())?;
@@ -101,7 +101,7 @@ fn shared(count: u64) -> anyhow::Result<f64> {
     let start = machine::soon();
     let running = jobs.into_iter().map(|job| job.start(start));
     let running: Vec<_> = running.collect::<Result<_, _>>()?;
-    // all at once: one that is ready before the other must not go on polling
+    // tell all at once, so that one that is done does not go on polling
     running.iter().try_for_each(Running::tell)?;
     let mut sum = 0.0;
     for running in running {
@@ -112,7 +112,7 @@ fn shared(count: u64) -> anyhow::Result<f64> {
     Ok(sum)
 }
 
-/// What a process of its own says.
+/// The sum of the rates of two processes.
 fn processes(count: u64) -> anyhow::Result<f64> {
     let program = std::env::current_exe()?;
     let start = |core: &usize| -> anyhow::Result<Child> {
@@ -146,10 +146,11 @@ fn processes(count: u64) -> anyhow::Result<f64> {
     Ok(sum)
 }
 
-/// The other side of [`processes`]: says that it is ready, waits for a line, runs, says the rate.
+/// The child's side of [`processes`]: prints that it is ready, waits for a line, runs, and prints
+/// the rate.
 ///
 /// # Errors
-/// A packet was lost without a name.
+/// A packet was lost without being counted.
 pub fn answer(core: usize, count: u64) -> anyhow::Result<()> {
     println!("ready");
     std::io::stdin().read_line(&mut String::new())?;

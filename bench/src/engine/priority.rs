@@ -2,31 +2,34 @@
 
 use std::time::Duration;
 
+use bora_contract::Reason;
+use bora_fib_bench::report::Report;
 use bora_fib_bench::run::Observer;
 use bora_forward::schedule::{ClassConfig, OutputConfig, QueueLimits, Shaping};
 use bora_worker::Mode;
 
 use super::{Input, Plan, Section, Trial, middle};
 use crate::chart::Panel;
-use crate::fib_report::Report;
+use crate::machine::Loop;
 use crate::packets::{EXPEDITED, FRAME};
 
 const DELIVERED: (&str, &str) = ("delivered, of the output's rate", "%");
-/// What the output sends a second: so little that the worker is never the narrow place.
+/// Rate of the output, packets/s: so low that the worker is never the bottleneck.
 const RATE: f64 = 100_000.0;
-/// High priority offered, of the output's rate; low priority always offers all of it.
+/// Offered load of high priority, relative to the output's rate; low priority always offers 1.
 const LOADS: [f64; 9] = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5];
-/// What the output may catch up, in octets: 1.4 ms.
+/// Burst size of the output, octets; 1.4 ms.
 const BURST: u32 = 8 << 10;
-/// Packets that each class may hold: short, as what it holds at the end is sent afterwards.
+/// Queue length of each class, packets. It is short, because what is queued at the end is sent
+/// afterwards.
 const QUEUE: u32 = 200;
-/// Aim: distance from what each should get, of the output's rate.
+/// Aim: largest deviation from strict priority, relative to the output's rate.
 const AIM: f64 = 0.02;
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// A packet was lost without a name, or a flow was out of order.
+/// A packet was lost without being counted, or a flow was out of order.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut report = Report::default();
     let (mut losses, mut errors) = (vec![], vec![]);
@@ -49,8 +52,8 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
                     error = error.max((got[0] - high).abs());
                     error = error.max((got[1] - (1.0 - high)).abs());
                     if load < 1.0 {
-                        // what a receive ring loses while the worker is away is not its doing
-                        let ring = measured.outcome.losses[0].rx_ring_full;
+                        // the scheduler does not cause losses of the receive ring
+                        let ring = measured.outcome.losses[0].dropped[Reason::RxRingFull];
                         let received = (measured.arrived[0] - ring) as f64;
                         lost = lost.max(1.0 - measured.delivered[0] as f64 / received);
                     }
@@ -95,7 +98,7 @@ fn trial(load: f64, classes: usize, time: Duration) -> Trial {
     };
     let levels = [level(0), level(1)];
     let high = Input {
-        // a load of nothing is a packet at the start
+        // a load of 0 is one packet at the start
         rate: (load * RATE).max(1e-3),
         dscp: EXPEDITED,
         ..Input::of_rate(0.0)
@@ -110,14 +113,14 @@ fn trial(load: f64, classes: usize, time: Duration) -> Trial {
             }),
         },
         jitter: true,
-        ..Trial::single(0.0, Mode::Poll, time)
+        ..Trial::single(0.0, Loop::Worker(Mode::Poll), time)
     }
 }
 
 fn panel(section: &Section) -> Panel {
     let mut panel = Panel {
-        title: "Two priorities at a full output: delivered (%) over offered high priority (%)"
-            .into(),
+        title: "Two priorities at a full output".into(),
+        axes: ["offered high priority (%)", "delivered (%)"],
         ..Panel::default()
     };
     for subject in [

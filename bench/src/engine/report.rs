@@ -1,4 +1,4 @@
-//! What a benchmark says, as Markdown.
+//! Results of a benchmark as Markdown.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::path::Path;
 use super::Plan;
 use crate::Row;
 use crate::chart::Panel;
-use crate::fib_report::number;
+use bora_fib_bench::report::number;
 
 /// An aim, and whether it was met.
 #[derive(Clone, Debug)]
 pub struct Aim {
-    /// What is to be, with the numbers.
+    /// The aim, with the measured numbers.
     pub text: String,
-    /// Whether it is.
+    /// Whether it was met.
     pub met: bool,
 }
 
@@ -24,16 +24,16 @@ pub struct Section {
     pub title: String,
     /// Conditions of this run.
     pub notes: Vec<String>,
-    /// What was aimed at.
+    /// Aims, and whether they were met.
     pub aims: Vec<Aim>,
     /// The numbers.
     pub rows: Vec<Row>,
-    /// Pictures.
+    /// Charts.
     pub panels: Vec<Panel>,
 }
 
 impl Section {
-    /// An empty one.
+    /// A section without results.
     pub fn new(title: &str) -> Self {
         Self {
             title: title.into(),
@@ -47,8 +47,8 @@ impl Section {
     }
 }
 
-/// Prints the sections, and writes them into the part `bench-NAME` of a document and their numbers to
-/// `target/bench/NAME.json`.
+/// Prints the sections, writes them into the part `bench-NAME` of a document, and writes their
+/// numbers to `target/bench/NAME.json`.
 ///
 /// # Errors
 /// If these cannot be written.
@@ -75,8 +75,8 @@ pub fn publish(
     crate::write(name, &rows.collect::<Vec<_>>())
 }
 
-/// The section with a table for each metric: a line a case, a column a subject, cells with the
-/// median, the lowest and the highest round, and the ratio to the subject compared with.
+/// The section, with a table for each metric: a line for each case, a column for each subject, and
+/// in the cells the median, the lowest and the highest round, and the ratio to the base subject.
 fn markdown(section: &Section) -> String {
     let mut text = format!("\n### {}\n", section.title);
     for note in &section.notes {

@@ -1,4 +1,4 @@
-//! A program that is no part of forwarding: a small computation, again and again.
+//! A program that does not forward: it repeats a small computation.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::hint::{black_box, spin_loop};
@@ -10,28 +10,28 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::cpu::Usage;
 
-/// Octets that one round hashes (SipHash): in the first cache.
+/// Octets that one round hashes (SipHash); they fit into the first-level cache.
 pub(super) const OCTETS: usize = 1024;
 
-/// What a thread does.
+/// The work of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// Hashes.
     Service,
-    /// Looks at the clock, and pauses as spin locks do.
+    /// Reads the clock, and pauses as spin locks do.
     Spinning,
 }
 
-/// What a thread has done.
+/// The work done by a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Done {
     /// Rounds.
     pub(super) rounds: u64,
-    /// Processor time they took.
+    /// CPU time that they took.
     pub(super) ran: Duration,
 }
 
-/// A thread on its CPU.
+/// A thread that is bound to a CPU.
 pub(super) struct Busy(JoinHandle<anyhow::Result<Done>>);
 
 impl Busy {
@@ -56,7 +56,7 @@ impl Busy {
         Ok(Self(thread))
     }
 
-    /// Waits for its end.
+    /// Waits until it ends.
     pub(super) fn finish(self) -> anyhow::Result<Done> {
         let joined = self.0.join();
         joined.map_err(|_| anyhow::anyhow!("the service panicked"))?
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn it_works_until_the_end() {
         let start = Instant::now();
-        let end = start + Duration::from_millis(300); // a busy machine may not let it begin for a while
+        let end = start + Duration::from_millis(300); // on a busy machine it may start late
         let busy = Busy::start(Work::Service, 0, start, end).unwrap();
         let done = busy.finish().unwrap();
         assert!(Instant::now() >= end);

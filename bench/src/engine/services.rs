@@ -1,34 +1,35 @@
-//! What a service gets beside a worker, on a CPU that forwards nothing and on the worker's own
-//! (Bolla08: cores left out carry no forwarding).
+//! How fast a service runs beside a worker, on a CPU without a worker and on the worker's own
+//! (Bolla08: some cores do not forward).
 
 use std::time::{Duration, Instant};
 
+use bora_fib_bench::report::{Report, number};
 use bora_fib_bench::run::Observer;
 use bora_worker::Mode;
 
 use super::service::{Busy, OCTETS, Work};
 use super::{Plan, Section, Trial, capacity, middle};
-use crate::fib_report::{Report, number};
+use crate::machine::Loop;
 
 const RATE: (&str, &str) = ("rate of the service, of its rate alone", "%");
 const GOODPUT: (&str, &str) = ("goodput of the worker, of its capacity alone", "%");
 const FREE: &str = "service on the free CPU";
 const SHARED: &str = "service on the worker's CPU";
 const NONE: &str = "no service";
-/// CPU of the worker, or of what is there in its place.
+/// CPU of the worker, or of the thread that replaces it.
 const FORWARDING: usize = 0;
 /// The other one.
 const OTHER: usize = 1;
-/// Load that is full for certain, and half of it, over the capacity.
+/// Loads, relative to the capacity: certainly full, and half.
 const LOADS: [(&str, f64); 2] = [("full load", 2.0), ("half load", 0.5)];
 const MODES: [Mode; 2] = [Mode::Poll, Mode::Adaptive];
-/// Aim: what a service keeps beside a worker over what it keeps beside another service.
+/// Aim: rate of the service beside a worker, relative to its rate beside another service.
 const AIM: f64 = 0.95;
-/// Turns are so many times shorter than elsewhere,
+/// Measurements are shorter than elsewhere by this factor,
 const SHORTER: u32 = 2;
-/// and so many times more.
+/// and more by this one.
 const MORE: usize = 4;
-/// Until everything is set up.
+/// Time for setting everything up.
 const LEAD: Duration = Duration::from_millis(30);
 
 /// What runs beside the service.
@@ -39,18 +40,18 @@ enum Neighbour {
     Worker { mode: Mode, rate: f64 },
 }
 
-/// What came of it.
+/// The results.
 struct Measured {
-    /// Rounds of the service a second that it or the neighbour had its CPU.
+    /// Rounds of the service per second in which it or the neighbour had its CPU.
     rate: f64,
-    /// Packets of the worker, likewise.
+    /// Packets of the worker, per second likewise.
     goodput: Option<f64>,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// A packet was lost without a name, or a flow was out of order.
+/// A packet was lost without being counted, or a flow was out of order.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut section = Section::new("Services");
     if std::thread::available_parallelism()?.get() < 2 {
@@ -59,7 +60,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     }
     let mut report = Report::default();
     let (mut rates, mut kept) = (vec![], vec![]);
-    // many short turns: what disturbs lasts longer than one and meets several cases
+    // many short measurements, so that a disturbance affects several cases
     let (rounds, time) = (plan.rounds * MORE, plan.time / SHORTER);
     for round in 1..=rounds {
         eprintln!("services: round {round} of {rounds}");
@@ -102,7 +103,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// In the order of the table: the copy first.
+/// In the order of the table; the second service first.
 fn neighbours(capacity: f64) -> Vec<(String, Neighbour)> {
     let mut all = vec![
         ("a second service".into(), Neighbour::Busy(Work::Service)),
@@ -123,12 +124,12 @@ fn neighbours(capacity: f64) -> Vec<(String, Neighbour)> {
 fn trial(rate: f64, mode: Mode, time: Duration) -> Trial {
     Trial {
         core: Some(FORWARDING),
-        ..Trial::single(rate, mode, time)
+        ..Trial::single(rate, Loop::Worker(mode), time)
     }
 }
 
-/// A service on this CPU, and its neighbour on [`FORWARDING`]. Where both want one CPU, time is
-/// what the two had of it, so that other work on the machine takes nothing from them.
+/// Runs a service on CPU `core` and its neighbour on [`FORWARDING`]. If both are on one CPU, time
+/// is the sum of what both ran, so that other work on the machine does not count.
 fn beside(neighbour: Neighbour, core: usize, time: Duration) -> anyhow::Result<Measured> {
     let start = Instant::now() + LEAD;
     let end = start + time;

@@ -23,7 +23,7 @@ pub enum Device<'a> {
         role: &'a str,
         /// The memif's socket.
         socket: &'a Path,
-        /// As client, share its memory instead of copying to it; takes huge pages.
+        /// As client, share its memory instead of copying to it; needs huge pages.
         zero_copy: bool,
     },
     /// An interface of a network namespace, through a packet socket.
@@ -32,16 +32,16 @@ pub enum Device<'a> {
     AfXdp(&'a str, &'a str),
 }
 
-/// What it is to do.
+/// Its configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
-    /// Told apart from others by this.
+    /// Distinguishes it from other instances.
     pub name: &'a str,
     /// CPU of all its threads.
     pub core: usize,
     /// Its port.
     pub device: Device<'a>,
-    /// Slots of a ring as power of two.
+    /// Logarithm to base 2 of the slots of a ring.
     pub log2_ring_size: u8,
     /// Its forwarding mode.
     pub mode: &'a str,
@@ -70,10 +70,10 @@ pub fn is_there() -> bool {
 }
 
 impl Testpmd {
-    /// Starts it; it forwards, as soon as the memif is connected.
+    /// Starts it. It forwards as soon as the memif is connected.
     ///
     /// # Errors
-    /// It cannot be started, or says nothing.
+    /// It cannot be started, or does not answer.
     pub fn start(options: Options<'_>) -> anyhow::Result<Self> {
         let mut child = command(options)
             .stdin(Stdio::piped())
@@ -111,7 +111,7 @@ impl Testpmd {
         self.number("TX-packets:")
     }
 
-    /// Packets it has forwarded, and the processor time that took without polls that found nothing.
+    /// Packets it has forwarded, and the CPU time for that, without empty polls.
     ///
     /// # Errors
     /// No answer.
@@ -130,10 +130,10 @@ impl Testpmd {
         Ok((packets as u64, time))
     }
 
-    /// Ends the traffic, not the link.
+    /// Stops the traffic, but keeps the link.
     ///
     /// # Errors
-    /// It has ended itself.
+    /// testpmd has ended.
     pub fn pause(&mut self) -> anyhow::Result<()> {
         self.say("stop")
     }
@@ -144,7 +144,7 @@ impl Testpmd {
     /// It has ended.
     pub fn thread(&self) -> anyhow::Result<(u32, u32)> {
         let process = self.child.id();
-        // its name since DPDK 23.03, and before
+        // its names since DPDK 23.03 and before
         let names = ["dpdk-worker", "rte-worker", "lcore-worker"];
         Ok((process, cpu::thread_named(process, &names)?))
     }
@@ -160,7 +160,7 @@ impl Testpmd {
         number.parse().with_context(|| line.clone())
     }
 
-    /// The next line with this.
+    /// The next line that contains `name`.
     fn line(&mut self, name: &str) -> anyhow::Result<String> {
         let start = Instant::now();
         let mut last = String::new();
@@ -171,12 +171,12 @@ impl Testpmd {
                 Err(_) => break,
             }
         }
-        bail!("dpdk-testpmd says nothing of {name} Its last line: {last}")
+        bail!("dpdk-testpmd has not printed {name} Its last line: {last}")
     }
 }
 
 impl Device<'_> {
-    /// As DPDK wants it.
+    /// The device's arguments for DPDK.
     fn arguments(&self, log2_ring_size: u8) -> String {
         match self {
             Self::Memif {
@@ -220,7 +220,7 @@ fn command(options: Options<'_>) -> Command {
         &["--no-huge", "-m", "256"]
     };
     let slots = (1u32 << options.log2_ring_size).to_string();
-    // its output would wait in a buffer
+    // without stdbuf its output would stay in a buffer
     let program = ["stdbuf", "-oL", "dpdk-testpmd"];
     let mut command = match device.netns() {
         Some(netns) => {

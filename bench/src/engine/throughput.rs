@@ -1,9 +1,10 @@
-//! The loop on memory ports: what a packet costs when it costs nothing to get.
+//! The loop on memory ports: the cost of a packet without devices.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
+use bora_apparatus::{self as apparatus, Replay, SinkCounter};
 use bora_buffer::{Pool, Region, SharedFrames};
 use bora_fib::{PortId, Prefix4};
 use bora_fib_bench::keys::{self, Pattern};
@@ -11,19 +12,18 @@ use bora_fib_bench::run::Observer;
 use bora_fib_bench::{Route, tables};
 use bora_forward::classify::{Addresses, Rule, RuleSet, Ternary};
 use bora_port::Queue;
-use bora_port::memory::{self, Replay, SinkCounter};
 use bora_worker::{BUDGET, QUOTA};
 
 use super::{Plan, Section};
-use crate::fib_report::Report;
 use crate::machine::{self, Memory, Port, Settings, Tables};
 use crate::packets::{self, FRAME, Packet};
+use bora_fib_bench::report::Report;
 
 const COST: (&str, &str) = ("time a packet", "ns");
 const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
 const WORKER: &str = "worker";
 const ENDS: &str = "source and sink alone";
-/// Packets a second expected, to say how many a measurement takes.
+/// Expected packets per second, from which the number of packets of a measurement follows.
 const EXPECTED: f64 = 25e6;
 
 struct Case {
@@ -31,15 +31,15 @@ struct Case {
     quota: u32,
     rules: usize,
     recycling: bool,
-    /// Which table.
+    /// Whether to use the full table.
     full: bool,
     flows: u32,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// A packet was lost without a name.
+/// A packet was lost without being counted.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let count = (plan.time.as_secs_f64() * EXPECTED) as u64;
     let routes = tables::synthetic::<Prefix4>(1, 1_000_000);
@@ -115,7 +115,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// One packet to each of so many addresses inside prefixes.
+/// One packet to each of `count` addresses inside prefixes.
 fn random(routes: &[Route<Prefix4>], count: u32) -> Vec<[u8; FRAME]> {
     let unicast = |address: &u32| (1..224).contains(&(address >> 24)) && address >> 24 != 127;
     let all = keys::generate(Pattern::Inside, routes, 2 * count as usize, 1);
@@ -131,8 +131,8 @@ fn random(routes: &[Route<Prefix4>], count: u32) -> Vec<[u8; FRAME]> {
         .collect()
 }
 
-/// Rules that are all tried to the end: each lets one of 64 neighbouring destinations of the flows
-/// through, and then wants another protocol. A tenth has a port range.
+/// Rules that must all be tried: each matches one of 64 adjacent destinations of the flows, but
+/// asks for another protocol. A tenth has a port range.
 fn rules(count: usize) -> RuleSet {
     let rule = |number: usize| Rule {
         addresses: Addresses::V4 {
@@ -152,7 +152,7 @@ fn rules(count: usize) -> RuleSet {
     }
 }
 
-/// Nanoseconds of its processor time a packet.
+/// The worker's CPU time for each packet, ns.
 fn worker(
     case: &Case,
     tables: &Tables,
@@ -167,7 +167,7 @@ fn worker(
     };
     let settings = Settings {
         rules: rules(case.rules),
-        // a whole turn a round, whatever the quota
+        // one round holds a whole turn, whatever the quota
         budget: BUDGET.max(case.quota),
         recycling: case.recycling,
         ..Settings::default()
@@ -182,7 +182,7 @@ fn worker(
     Ok(outcome.usage.ran.as_nanos() as f64 / count as f64)
 }
 
-/// A queue that presents so many packets and swallows what comes back.
+/// A queue that delivers `count` packets and drops what is sent.
 pub(super) fn replay(
     memory: &Memory,
     traffic: &[[u8; FRAME]],
@@ -190,17 +190,19 @@ pub(super) fn replay(
 ) -> anyhow::Result<(Queue, SinkCounter)> {
     let all: Vec<&[u8]> = traffic.iter().map(<[u8; _]>::as_slice).collect();
     let replay = Replay::new(memory.region.clone(), &all).context("packets that fit")?;
-    let (queue, counter) = memory::replay(memory.region.clone(), replay.limited(count));
-    Ok((Queue::Memory(queue), counter))
+    Ok(apparatus::replay(
+        memory.region.clone(),
+        replay.limited(count),
+    ))
 }
 
-/// Nanoseconds a packet to present, move and swallow it, nothing else.
+/// Time for each packet to deliver, move and drop it, without a worker, ns.
 fn ends(batch: usize, traffic: &[[u8; FRAME]], count: u64) -> anyhow::Result<f64> {
     let region = Arc::new(Region::new(4096, 2048)?);
     let mut pool = Pool::new(SharedFrames::of_new_region(&region), 1024);
     let all: Vec<&[u8]> = traffic.iter().map(<[u8; _]>::as_slice).collect();
     let source = Replay::new(region.clone(), &all).context("packets that fit")?;
-    let (mut queue, counter) = memory::replay(region, source.limited(count));
+    let (mut queue, counter) = apparatus::replay(region, source.limited(count));
     let mut packets = Vec::with_capacity(batch);
     let before = crate::cpu::Usage::of_this_thread()?;
     queue.refill(&mut pool);

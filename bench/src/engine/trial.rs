@@ -4,29 +4,29 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use bora_apparatus::{Arrivals, Pace, Paced, observed, paced};
 use bora_forward::schedule::OutputConfig;
-use bora_port::Queue;
-use bora_port::memory::{self, Pace, Paced};
 use bora_worker::{Mode, QUOTA};
 use hdrhistogram::Histogram;
 
 use super::witness::Witness;
-use crate::machine::{self, Memory, Outcome, Port, Settings, Tables};
+use crate::machine::{self, Loop, Memory, Port, Settings, Tables};
+use crate::outcome::Outcome;
 use crate::packets;
 
 /// Packets that a receive ring holds.
 pub(super) const RING: usize = 1024;
-/// Most tries to find the worker undisturbed.
+/// Most attempts to get an undisturbed run.
 const TRIES: usize = 4;
-/// It is, if it waits for a CPU for less than this part of the time.
+/// A run is undisturbed if the worker waits for a CPU for less than 1/`UNDISTURBED` of the time.
 const UNDISTURBED: u32 = 200;
-/// Packets a second that no worker forwards.
+/// A rate that no worker reaches, packets/s.
 const BEYOND: f64 = 300e6;
 
 /// An input.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
-    /// Packets a second that arrive.
+    /// Packets that arrive per second.
     pub rate: f64,
     /// Flows, a power of two.
     pub flows: u32,
@@ -48,28 +48,28 @@ impl Input {
     }
 }
 
-/// What is run.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// From port 0 on.
+    /// The inputs are ports 0, 1, ...
     pub inputs: Vec<Input>,
-    /// The port after these, where everything leaves.
+    /// The output is the port after these.
     pub output: OutputConfig,
-    /// The worker's mode.
-    pub mode: Mode,
-    /// Its CPU, if it is to have one of its own.
+    /// The loop that forwards.
+    pub run: Loop,
+    /// Its CPU, if it is to be pinned.
     pub core: Option<usize>,
-    /// When the first packet arrives, if that matters; there is no second try then.
+    /// When the first packet arrives, if that matters; then there is only one attempt.
     pub start: Option<Instant>,
     /// For how long packets arrive.
     pub time: Duration,
     /// Whether packets arrive at random moments of their intervals.
     pub jitter: bool,
-    /// Whether to measure latencies, which takes time itself.
+    /// Whether to measure latencies, which itself takes time.
     pub latency: bool,
 }
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The worker's numbers.
@@ -80,12 +80,12 @@ pub struct Measured {
     pub delivered: Vec<u64>,
     /// Nanoseconds from arrival to departure.
     pub latency: Option<Histogram<u64>>,
-    /// The time less what the worker waited for a CPU.
+    /// The time without that in which the worker waited for a CPU.
     pub time: Duration,
 }
 
 impl Measured {
-    /// Packets that left, a second in which the worker had a CPU or wanted none.
+    /// Packets that left per second in which the worker did not wait for a CPU.
     pub fn goodput(&self) -> f64 {
         self.delivered.iter().sum::<u64>() as f64 / self.time.as_secs_f64()
     }
@@ -93,11 +93,11 @@ impl Measured {
 
 impl Trial {
     /// One input, a plain output.
-    pub fn single(rate: f64, mode: Mode, time: Duration) -> Self {
+    pub fn single(rate: f64, run: Loop, time: Duration) -> Self {
         Self {
             inputs: vec![Input::of_rate(rate)],
             output: OutputConfig::default(),
-            mode,
+            run,
             core: None,
             start: None,
             time,
@@ -106,11 +106,11 @@ impl Trial {
         }
     }
 
-    /// Runs it, and checks that nothing is lost without a name and no flow is out of order. On a
-    /// machine that has other work, the least disturbed of some tries.
+    /// Runs it, and checks that every loss is counted and no flow is out of order. On a busy
+    /// machine, returns the least disturbed of several runs.
     ///
     /// # Errors
-    /// These, and what the parts refuse.
+    /// A check failed, or a part refuses its configuration.
     pub fn run(&self) -> anyhow::Result<Measured> {
         let mut best = self.once()?;
         for _ in 1..TRIES {
@@ -140,24 +140,24 @@ impl Trial {
                 ring: RING,
                 jitter: self.jitter.then_some(number as u64),
             };
-            let paced = Paced::new(memory.region.clone(), &all, pace)?;
-            let paced = paced.context("packets that fit")?;
-            arrivals.push(paced.arrivals());
-            let (queue, _) = memory::paced(memory.region.clone(), paced);
+            let source = Paced::new(memory.region.clone(), &all, pace)?;
+            let source = source.context("packets that fit")?;
+            arrivals.push(source.arrivals());
+            let (queue, _) = paced(memory.region.clone(), source);
             ports.push(Port {
                 quota: input.quota,
-                ..Port::from(Queue::Memory(queue))
+                ..Port::from(queue)
             });
         }
         let flows: Vec<u32> = self.inputs.iter().map(|input| input.flows).collect();
         let (witness, seen) = Witness::new(start, &flows, self.latency);
-        let (queue, _) = memory::observed(memory.region.clone(), Box::new(witness));
+        let (queue, _) = observed(memory.region.clone(), Box::new(witness));
         ports.push(Port {
             output: self.output.clone(),
-            ..Port::from(Queue::Memory(queue))
+            ..Port::from(queue)
         });
         let settings = Settings {
-            mode: self.mode,
+            run: self.run,
             core: self.core,
             ..Settings::default()
         };
@@ -166,11 +166,11 @@ impl Trial {
         let outcome = job.start(start)?.stop_at(end)?;
 
         let seen = seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let arrived: Vec<u64> = arrivals.iter().map(memory::Arrivals::arrived).collect();
-        let lost: u64 = outcome.losses.iter().map(|port| port.rx_ring_full).sum();
+        let arrived: Vec<u64> = arrivals.iter().map(Arrivals::arrived).collect();
+        let lost: u64 = outcome.losses.iter().map(|port| port.received).sum();
         ensure!(
             arrived.iter().sum::<u64>() == outcome.received + lost,
-            "packets lost on reception without a name: {arrived:?} arrived, {outcome:?}"
+            "packets were lost on reception and not counted: {arrived:?} arrived, {outcome:?}"
         );
         ensure!(
             seen.packets.iter().sum::<u64>() == outcome.sent,
@@ -193,14 +193,14 @@ impl Trial {
     }
 }
 
-/// Packets a second that a polling worker forwards at most.
+/// The capacity: most packets that a polling worker forwards per second.
 ///
 /// # Errors
 /// As [`Trial::run`].
 pub fn capacity(time: Duration, latency: bool) -> anyhow::Result<f64> {
     let trial = Trial {
         latency,
-        ..Trial::single(BEYOND, Mode::Poll, time)
+        ..Trial::single(BEYOND, Loop::Worker(Mode::Poll), time)
     };
     Ok(trial.run()?.goodput())
 }

@@ -1,25 +1,25 @@
-//! Looks at every packet that leaves: whose it is, whether its flow is in order, how late it is.
+//! Checks every packet that leaves: its input, the order of its flow, its latency.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use bora_apparatus::{Observer, Stamp};
 use bora_buffer::{Packet, Region};
-use bora_port::memory::{Observer, Stamp};
 use hdrhistogram::Histogram;
 
 use crate::packets::input_of;
 
-/// Longest latency told apart from longer ones: 10 s.
+/// Longest latency that the histogram records: 10 s.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// What left.
+/// What was observed.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// Packets of each input.
     pub packets: Vec<u64>,
     /// Packets that came after a later one of their flow, or without a stamp.
     pub disordered: u64,
-    /// Nanoseconds from arrival to departure, if they were wanted.
+    /// Nanoseconds from arrival to departure, if requested.
     pub latency: Option<Histogram<u64>>,
 }
 
@@ -27,15 +27,15 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Witness {
     start: Instant,
-    /// For each input and flow the number of its next packet, at least.
+    /// For each input and flow, the lowest number that its next packet may have.
     next: Vec<Vec<u64>>,
     seen: Seen,
     result: Arc<Mutex<Seen>>,
 }
 
 impl Witness {
-    /// For inputs with so many flows (powers of two) whose packets arrive from `start` on. The
-    /// result is there when the witness has gone.
+    /// A witness for inputs with these numbers of flows (powers of two), whose packets arrive from
+    /// `start` on. The result is complete when the witness has been dropped.
     pub fn new(start: Instant, flows: &[u32], latency: bool) -> (Self, Arc<Mutex<Seen>>) {
         let result: Arc<Mutex<Seen>> = Arc::default();
         let histogram = || Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("valid bounds");

@@ -1,4 +1,4 @@
-//! The XDP programs at both ends: one counts what comes and drops it, one only sends.
+//! The XDP programs at both ends: one counts and drops packets, the other only sends.
 
 use std::mem::MaybeUninit;
 
@@ -8,14 +8,14 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject, ProgramInput};
 
 use crate::skeleton::{CountSkel, CountSkelBuilder};
 
-/// Leaves the interface when it is dropped.
+/// The counting program on an interface; it is detached when this is dropped.
 pub(super) struct Counter {
     skeleton: CountSkel<'static>,
     _link: Link,
 }
 
 impl Counter {
-    /// Counts on an interface of the calling thread's network namespace.
+    /// Attaches the program to an interface of the calling thread's network namespace.
     pub(super) fn new(ifindex: u32) -> anyhow::Result<Self> {
         let skeleton = load()?;
         let link = skeleton.progs.count.attach_xdp(ifindex as i32);
@@ -39,12 +39,12 @@ impl Counter {
     }
 }
 
-/// BPF_PROG_RUN with live frames that all are the same, and nothing else: what xdp-tools'
-/// xdp-trafficgen does. Sends on an interface of the calling thread's network namespace.
+/// Sends identical live frames by BPF_PROG_RUN, as xdp-trafficgen of xdp-tools does, on an
+/// interface of the calling thread's network namespace.
 pub(super) struct Bare {
     skeleton: CountSkel<'static>,
-    /// To the loopback interface: otherwise each run patches the program into the kernel's XDP
-    /// dispatcher and waits for RCU.
+    /// Attachment to the loopback interface. Without it each run patches the program into the
+    /// kernel's XDP dispatcher and waits for RCU.
     _attached: Link,
     frame: Vec<u8>,
 }
@@ -55,7 +55,7 @@ impl Bare {
         let device = ifindex.to_ne_bytes();
         let out = &skeleton.maps.out;
         out.update(&0u32.to_ne_bytes(), &device, MapFlags::ANY)
-            .context("the interface takes no XDP frames")?;
+            .context("the interface accepts no XDP frames")?;
         const LOOPBACK: i32 = 1;
         let attached = skeleton.progs.send.attach_xdp(LOOPBACK);
         Ok(Self {
@@ -65,7 +65,7 @@ impl Bare {
         })
     }
 
-    /// Sends so many frames.
+    /// Sends `count` frames.
     pub(super) fn send(&self, count: u32) -> anyhow::Result<()> {
         const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
         let input = ProgramInput {
@@ -80,7 +80,7 @@ impl Bare {
 }
 
 fn load() -> anyhow::Result<CountSkel<'static>> {
-    // leaked: there are a few in the process
+    // leaked, because a process loads only a few
     let object: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
     let open = CountSkelBuilder::default().open(object);
     open.and_then(OpenSkel::load)

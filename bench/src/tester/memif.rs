@@ -21,7 +21,7 @@ use crate::engine::memif::{HUGE, LOG2_RING, config, free_huge_pages};
 use crate::engine::testpmd::{self, Device, Options, Testpmd};
 use crate::engine::{Plan, Section};
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Copy)]
 enum Subject {
     Bora { flows: u32 },
@@ -30,14 +30,14 @@ enum Subject {
 
 /// The receiver's memif and the memory its packets are in.
 struct Drain {
-    /// Only kept: the link goes down with it.
+    /// Kept, because the link goes down when it is dropped.
     _port: Port,
     queue: Queue,
     pool: Pool,
     region: Arc<Region>,
 }
 
-/// What it has received.
+/// Packets received so far.
 #[derive(Default)]
 struct Received {
     packets: AtomicU64,
@@ -59,7 +59,7 @@ impl Drain {
         })
     }
 
-    /// Takes what comes until told to stop, and counts it.
+    /// Receives and counts packets until it is told to stop.
     fn run(mut self, received: &Received) {
         let mut packets = Vec::with_capacity(MAX_BATCH);
         while !received.stop.load(Ordering::Relaxed) {
@@ -75,7 +75,7 @@ impl Drain {
     }
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// testpmd fails, or packets do not flow.
@@ -137,10 +137,7 @@ fn measure(subject: Subject, socket: &Path, time: Duration) -> anyhow::Result<Sa
         let count = || Ok(received.packets.load(Ordering::Relaxed));
         let sample = receiver.and_then(|receiver| match subject {
             Subject::Bora { flows } => {
-                let kind = Kind::Memif {
-                    socket: socket.into(),
-                    server: false,
-                };
+                let kind = Kind::memif(socket.into(), Role::Client);
                 let others = || Ok(Usage::of(std::process::id(), receiver)?.ran);
                 send(port(kind, None, CORES[0]), flows, time, &count, &others)
             }
@@ -161,14 +158,14 @@ fn measure(subject: Subject, socket: &Path, time: Duration) -> anyhow::Result<Sa
     })
 }
 
-/// testpmd on one port, as fast as it goes.
+/// Measures testpmd on one port at full speed.
 pub(super) fn with_testpmd(
     mode: &str,
     device: Device<'_>,
     time: Duration,
     count: &dyn Fn() -> anyhow::Result<u64>,
 ) -> anyhow::Result<Sample> {
-    // only flowgen's length has the FCS in it
+    // only flowgen's length includes the FCS
     let length = match mode {
         "flowgen" => format!("--txpkts={FRAME}"),
         _ => format!("--txpkts={}", FRAME - 4),

@@ -1,20 +1,19 @@
-//! The tester's ways to send, measured beside DPDK's testpmd and the kernel's own means.
+//! Benchmarks of the tester's ways to send, beside DPDK's testpmd and what the kernel offers.
 
 mod counter;
 pub mod memif;
 pub mod pacing;
 pub mod veth;
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use bora_tester::link::Link;
+use bora_tester::port_bench::{Options, PortBench};
 use bora_tester::ports::{self, Kind, PortSpec};
-use bora_tester::traffic::{FrameMix, Stream, Traffic, Values};
+use bora_tester::traffic::{FrameMix, Stream, Traffic};
 use bora_tester::trial::{Bench, TrialSpec};
-use bora_tester::wire::{Options, Wire};
 use bora_wire::MacAddr;
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -25,27 +24,27 @@ use crate::engine::Section;
 
 /// CPU of the sender, and of the receiver.
 const CORES: [usize; 2] = [0, 1];
-/// Octets of a frame, FCS included: what ports handle is 4 octets shorter.
+/// Octets of a frame with FCS; ports handle 4 octets less.
 const FRAME: u16 = 64;
-/// Packets a sender handles at once.
+/// Packets that a sender sends at once.
 const BATCH: u32 = 64;
-/// How long packets flow before they count.
+/// Warm-up time.
 const SETTLE: Duration = Duration::from_millis(200);
-/// How long it may take until packets flow.
+/// Longest time until packets flow.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many flows are many: those of KTH08.
+/// Number of flows in the case of many flows, as in KTH08.
 const MANY: u32 = 8192;
 
-/// What a sender did.
+/// The result of a sender.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// Packets a second that were received.
+    /// Packets received per second.
     rate: f64,
-    /// Packets received for each second that the sender's threads ran.
+    /// Packets received per second of the sender's CPU time.
     cpu_rate: f64,
 }
 
-/// The rounds of all senders.
+/// Results of all senders and rounds.
 #[derive(Default)]
 struct Samples {
     rates: Results,
@@ -69,26 +68,14 @@ impl Samples {
 
 /// Frames of [`FRAME`] octets from port 0 to port `to`.
 fn traffic(to: usize, flows: u32) -> Traffic {
-    let address = |last| Values::List(vec![IpAddr::V4(Ipv4Addr::new(198, 18, 0, last))]);
+    let stream = Stream::new((0, to), [198, 18, 0, 1], [198, 18, 0, 2]);
     Traffic {
-        streams: vec![Stream {
-            from: 0,
-            to,
-            weight: 1,
-            flows,
-            flow_length: None,
-            sources: address(1),
-            destinations: address(2),
-            source_ports: Values::Range(1024, u16::MAX),
-            destination_ports: Values::List(vec![9]),
-            dscp: 0,
-            vlan: None,
-        }],
+        streams: vec![stream.with_flows(flows)],
         frames: FrameMix::of(FRAME),
     }
 }
 
-/// Ethernet addresses of nobody.
+/// Ethernet addresses that nobody has.
 fn link() -> Link {
     Link {
         source: MacAddr([2, 0, 0, 0, 0, 1]),
@@ -96,7 +83,7 @@ fn link() -> Link {
     }
 }
 
-/// A port on one of the CPUs, without addresses: nothing is to be learnt.
+/// A port on one of the CPUs, without addresses, because no neighbour has to be resolved.
 fn port(kind: Kind, netns: Option<&str>, core: usize) -> PortSpec {
     PortSpec {
         name: kind.to_string(),
@@ -109,8 +96,8 @@ fn port(kind: Kind, netns: Option<&str>, core: usize) -> PortSpec {
     }
 }
 
-/// What the tester sends by one port as fast as it goes. `count` tells how many packets have been
-/// received, `others` how long threads of this process have run that do not send.
+/// Measures the tester on one port at full speed. `count` returns how many packets have been
+/// received, `others` the CPU time of this process's threads that do not send.
 fn send(
     port: PortSpec,
     flows: u32,
@@ -123,7 +110,7 @@ fn send(
         drain: Some(Duration::from_millis(5)),
         ..Options::default()
     };
-    let mut wire = Wire::new(ports, options);
+    let mut wire = PortBench::new(ports, options);
     let traffic = std::sync::Arc::new(traffic(0, flows));
     let mut trial = |time| wire.trial(&TrialSpec::steady(traffic.clone(), f64::INFINITY, time));
     trial(SETTLE)?;
@@ -138,7 +125,7 @@ fn send(
     })
 }
 
-/// A measurement, which is made again if it fails: testpmd, for one, sometimes stops sending.
+/// Repeats a failed measurement, because testpmd, for example, sometimes stops sending.
 fn patiently(
     name: &str,
     mut measure: impl FnMut() -> anyhow::Result<Sample>,
@@ -153,7 +140,7 @@ fn patiently(
     measure().with_context(|| name.to_owned())
 }
 
-/// What a sender does that runs until it is stopped.
+/// Measures a sender that runs until it is stopped.
 fn watch(
     time: Duration,
     count: &dyn Fn() -> anyhow::Result<u64>,
@@ -161,7 +148,7 @@ fn watch(
 ) -> anyhow::Result<Sample> {
     const FLOW: u64 = 1000;
     let (start, none) = (Instant::now(), count()?);
-    // one may be of Linux
+    // Linux may have sent one of them
     while count()? < none + FLOW {
         ensure!(start.elapsed() < PATIENCE, "no packets came");
         std::thread::sleep(Duration::from_millis(5));
@@ -171,14 +158,14 @@ fn watch(
     std::thread::sleep(time);
     let used = usage()?.since(used).ran;
     let (received, elapsed) = (count()? - received, start.elapsed());
-    ensure!(received > 0, "packets ceased to come");
+    ensure!(received > 0, "no more packets come");
     Ok(Sample {
         rate: received as f64 / elapsed.as_secs_f64(),
         cpu_rate: received as f64 / used.as_secs_f64(),
     })
 }
 
-/// How long all threads of this process have run.
+/// CPU time of all threads of this process.
 fn own_time() -> anyhow::Result<Duration> {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Ok(Duration::new(
@@ -187,14 +174,14 @@ fn own_time() -> anyhow::Result<Duration> {
     ))
 }
 
-/// Keeps a thread on one CPU; best effort, without it the measurement is only noisier.
+/// Pins a thread to a CPU. Ignores failures, which only make the measurement noisier.
 fn pin(thread: Option<Pid>, core: usize) {
     let mut cpus = CpuSet::new();
     cpus.set(core);
     let _ = sched_setaffinity(thread, &cpus);
 }
 
-/// All are compared with frames of one length.
+/// Fails if frames do not have the length that all subjects use.
 fn same_length(octets: f64) -> anyhow::Result<()> {
     let expected = f64::from(FRAME) - 4.0;
     ensure!(

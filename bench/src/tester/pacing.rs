@@ -1,52 +1,52 @@
-//! How well the tester keeps to a rate, by its ways to send.
+//! How precisely the tester keeps a rate, by its ways to send.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use bora_buffer::{Region, SharedFrames};
+use bora_port::memif::Role;
 use bora_port::{Queue, memory};
 use bora_tester::calibrate::OwnLinks;
+use bora_tester::port_bench::{Options, PortBench};
 use bora_tester::ports::{self, Kind, PortSpec, Side};
 use bora_tester::trial::{Bench, Trial, TrialSpec};
-use bora_tester::wire::{Options, Wire};
 
 use super::{CORES, port, traffic};
 use crate::engine::{Plan, Section};
 use crate::{Results, Row};
 
-/// Frames a second.
+/// Frames per second.
 const RATES: [(f64, &str); 4] = [
     (1e3, "1 k/s"),
     (1e4, "10 k/s"),
     (1e5, "100 k/s"),
     (1e6, "1 M/s"),
 ];
-/// Of each trial.
+/// Length of each trial.
 const TIME: Duration = Duration::from_secs(1);
-/// What is aimed at, percent.
+/// Aim: largest deviation from the rate, percent.
 const AIM: f64 = 1.0;
 const FRAMES: u32 = 16_384;
 const RING: usize = 2048;
 
-/// The ways to send; the interfaces are made.
+/// The ways to send; their interfaces are made for the test.
 fn ways() -> [(&'static str, Kind); 5] {
     let made = String::from;
     let socket = super::socket(0);
-    let server = false;
     [
         ("memory", Kind::Memory(0)),
-        ("memif", Kind::Memif { socket, server }),
+        ("memif", Kind::memif(socket, Role::Client)),
         ("live XDP frames", Kind::Xdp(made("made"))),
         ("AF_XDP", Kind::AfXdp(made("made"))),
-        ("AF_PACKET", Kind::AfPacket(made("made"))),
+        ("AF_PACKET", Kind::af_packet(made("made"))),
     ]
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// No right to make namespaces, or a trial fails.
+/// The process may not make namespaces, or a trial fails.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let (mut errors, mut lost) = (Results::default(), Results::default());
     let (mut middle, mut tail) = (Results::default(), Results::default());
@@ -79,7 +79,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// Says of one way whether the median of each rate is near enough.
+/// Adds an aim: the median deviation of one way to send is small enough at each rate.
 fn judge(section: &mut Section, way: &str) {
     let rows = section.rows.iter().filter(|row| row.subject == way);
     let (good, bad): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| row.median < AIM);
@@ -108,15 +108,15 @@ fn once(kind: &Kind, rate: f64) -> anyhow::Result<Trial> {
         links = Some(made);
     }
     let ports = ports::open(&specs, sides, ports::Options::default())?;
-    let mut wire = Wire::new(ports, Options::default());
+    let mut wire = PortBench::new(ports, Options::default());
     let trial = wire.trial(&TrialSpec::steady(Arc::new(traffic(1, 1)), rate, TIME));
-    // the ports first
+    // the ports must be dropped before the links
     drop(wire);
     drop(links);
     trial
 }
 
-/// The ports on made links, without addresses.
+/// The ports on links made for the test, without addresses.
 fn own(specs: [PortSpec; 2], links: &OwnLinks) -> [PortSpec; 2] {
     let mut made = links.ports.iter();
     specs.map(|spec| match made.next() {

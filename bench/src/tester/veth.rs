@@ -1,4 +1,4 @@
-//! Ways to send on a veth pair, counted at its other end by an XDP program.
+//! Ways to send on a veth pair; an XDP program counts at its other end.
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use bora_lab::Namespace;
+use bora_port::netns::{self, Namespace};
 use bora_tester::generate::Generator;
-use bora_tester::ports::{Kind, netns};
+use bora_tester::ports::Kind;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 
 use super::counter::{Bare, Counter};
@@ -24,10 +24,10 @@ use crate::engine::{Plan, Section};
 /// The sender's interface, and the counting one.
 const OUT: &str = "e0";
 const COUNTING: &str = "benchcount0";
-/// Octets of a UDP payload that make a frame of [`FRAME`] octets.
+/// Octets of the UDP payload of a frame of [`FRAME`] octets.
 const PAYLOAD: usize = FRAME as usize - 4 - 14 - 20 - 8;
 
-/// Who sends.
+/// The sender.
 #[derive(Clone, Copy)]
 enum Subject {
     Bora(fn(String) -> Kind, u32),
@@ -42,28 +42,25 @@ struct Pair {
     counter: Counter,
     /// Ethernet address of the counting end.
     mac: String,
-    /// Only kept.
+    /// Kept, because the namespace goes when it is dropped.
     _right: Namespace,
 }
 
 impl Pair {
     fn new() -> anyhow::Result<Self> {
         let (left, right) = (Namespace::new("out")?, Namespace::new("count")?);
-        let (there, peer) = (right.name(), COUNTING);
-        left.run(&[
-            "ip", "link", "add", OUT, "type", "veth", "peer", "name", peer, "netns", there,
-        ])?;
+        left.run(&format!(
+            "ip link add {OUT} type veth peer name {COUNTING} netns {right}"
+        ))?;
         for (space, name) in [(&left, OUT), (&right, COUNTING)] {
-            space.run(&["ethtool", "-K", name, "gro", "on"])?;
-            // or Linux sends router solicitations
-            space.run(&["ip", "link", "set", name, "addrgenmode", "none"])?;
-            space.run(&["ip", "link", "set", name, "up"])?;
+            space.run(&format!("ethtool -K {name} gro on"))?;
+            // otherwise Linux sends router solicitations
+            space.run(&format!("ip link set {name} addrgenmode none up"))?;
         }
         let (index, mac) = (right.ifindex(COUNTING)?, right.mac(COUNTING)?);
-        let counter = netns::inside(Some(right.name()), || Counter::new(index))?;
-        // the receiving half runs on a thread of the kernel's, on a CPU of its own
-        let threaded = format!("echo 1 > /sys/class/net/{COUNTING}/threaded");
-        right.run(&["sh", "-c", &threaded])?;
+        let counter = netns::in_named(right.name(), || Counter::new(index))??;
+        // threaded NAPI, so that reception runs on a CPU of its own
+        right.run(&format!("echo 1 > /sys/class/net/{COUNTING}/threaded"))?;
         pin_receiver()?;
         Ok(Self {
             left,
@@ -73,15 +70,13 @@ impl Pair {
         })
     }
 
-    /// Gives the sender's interface its addresses; testpmd, for one, leaves it down.
+    /// Sets the sender's interface up with its addresses, because testpmd leaves it down.
     fn address(&self) -> anyhow::Result<()> {
-        let own = "198.18.0.1/24";
-        self.left.run(&["ip", "link", "set", OUT, "up"])?;
-        self.left
-            .run(&["ip", "address", "replace", own, "dev", OUT])?;
-        let peer = ["198.18.0.2", "lladdr", &self.mac, "dev", OUT];
-        self.left
-            .run(&[&["ip", "neighbour", "replace"][..], &peer].concat())?;
+        let mac = &self.mac;
+        self.left.run(&format!(
+            "ip link set {OUT} up && ip address replace 198.18.0.1/24 dev {OUT} && \
+             ip neighbour replace 198.18.0.2 lladdr {mac} dev {OUT}"
+        ))?;
         Ok(())
     }
 
@@ -116,7 +111,8 @@ impl Pair {
         Ok(sample)
     }
 
-    /// One of our threads in the sender's namespace, on its CPU, until it is told to stop.
+    /// Measures a thread of ours in the sender's namespace, on its CPU, which sends until it is
+    /// told to stop.
     fn thread(
         &self,
         time: Duration,
@@ -143,7 +139,7 @@ impl Pair {
     }
 }
 
-/// BPF_PROG_RUN and nothing else.
+/// Sends by BPF_PROG_RUN alone.
 fn run_program(index: u32, stop: &AtomicBool) -> anyhow::Result<()> {
     const BURST: u32 = 1 << 14;
     let mut frame = vec![0; usize::from(FRAME) - 4];
@@ -155,7 +151,7 @@ fn run_program(index: u32, stop: &AtomicBool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A UDP socket, as many datagrams a call as others send at once.
+/// Sends by a UDP socket, in batches as large as those of the others.
 fn send_datagrams(stop: &AtomicBool) -> anyhow::Result<()> {
     let socket = UdpSocket::bind("198.18.0.1:1024")?;
     socket.connect("198.18.0.2:9")?;
@@ -169,10 +165,10 @@ fn send_datagrams(stop: &AtomicBool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
-/// No right to make namespaces, or a sender fails.
+/// The process may not make namespaces, or a sender fails.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut section = Section::new("veth");
     let mut subjects = subjects();
@@ -200,7 +196,7 @@ fn subjects() -> Vec<(&'static str, &'static str, Subject)> {
     vec![
         (one, "bora, live XDP frames", Subject::Bora(Kind::Xdp, 1)),
         (one, "bora, AF_XDP", Subject::Bora(Kind::AfXdp, 1)),
-        (one, "bora, AF_PACKET", Subject::Bora(Kind::AfPacket, 1)),
+        (one, "bora, AF_PACKET", Subject::Bora(Kind::af_packet, 1)),
         (one, "testpmd, AF_XDP", testpmd("txonly", true)),
         (one, "testpmd, AF_PACKET", testpmd("txonly", false)),
         (one, "BPF_PROG_RUN alone", Subject::Bare),
@@ -211,15 +207,19 @@ fn subjects() -> Vec<(&'static str, &'static str, Subject)> {
             Subject::Bora(Kind::Xdp, MANY),
         ),
         (many, "bora, AF_XDP", Subject::Bora(Kind::AfXdp, MANY)),
-        (many, "bora, AF_PACKET", Subject::Bora(Kind::AfPacket, MANY)),
+        (
+            many,
+            "bora, AF_PACKET",
+            Subject::Bora(Kind::af_packet, MANY),
+        ),
         (many, "testpmd, AF_XDP", testpmd("flowgen", true)),
         (many, "testpmd, AF_PACKET", testpmd("flowgen", false)),
     ]
 }
 
-/// Keeps the kernel's thread that receives on the receiver's CPU.
+/// Pins the kernel's receiving thread to the receiver's CPU.
 fn pin_receiver() -> anyhow::Result<()> {
-    // names of threads have 15 octets
+    // thread names are cut after 15 octets
     let name = format!("napi/{COUNTING}");
     let name = &name[..name.len().min(15)];
     for entry in std::fs::read_dir("/proc")?.flatten() {

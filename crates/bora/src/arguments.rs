@@ -1,20 +1,23 @@
-//! What can be typed.
+//! The command line: commands, options, help.
 
 use std::path::PathBuf;
 
 use bora_router::Mode;
-use bora_tester::plan::{Mix, PortSection};
+use bora_tester::plan::PortSection;
+use bora_tester::traffic::FrameMix;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::show::ShowOptions;
 
 /// Bora, a software router for Linux
 ///
 /// Forwards IPv4 and IPv6 between the interfaces you name, with the addresses, routes and
-/// neighbours that Linux has. What it does not understand it leaves to Linux, and when it is
-/// away Linux forwards.
+/// neighbours of Linux. What it cannot forward by itself it leaves to Linux, and when it does
+/// not run, Linux forwards.
 #[derive(Debug, Parser)]
 #[command(name = "bora", version, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// Say more in the log
+    /// Write more to the log
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
     #[command(subcommand)]
@@ -30,21 +33,30 @@ pub(crate) enum Command {
     /// Change a running Bora
     #[command(subcommand)]
     Set(SetCommand),
-    /// Make a configuration file the one in force, without a restart
+    /// Measure where the time of a running Bora's workers goes, stage by stage
     ///
-    /// Prints what differs from what runs, and changes only that, all of it or nothing. What cannot
-    /// be changed while Bora runs is named and refused.
+    /// For so long the workers read the clock at each stage of each batch, which costs some
+    /// nanoseconds a packet. `bora show profile` shows the last result again.
+    Profile {
+        /// How long to measure
+        #[arg(default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        seconds: u64,
+    },
+    /// Put a configuration file into force, without a restart
+    ///
+    /// Prints what differs from the configuration in force, and changes only that: all of it or
+    /// nothing. A file with a change that needs a restart is refused, and the change is named.
     Apply(ApplyOptions),
     /// Keep what `bora apply --confirm` has changed
     Confirm,
     /// Stop Bora; Linux goes on forwarding
     ///
     /// The XDP program stays on the interfaces and passes everything to Linux, as after SIGTERM or a
-    /// crash, for the next Bora to take over: attaching and detaching it interrupts the link of
-    /// some network cards for seconds.
+    /// crash, and the next Bora takes it over. Attaching and detaching it takes the link of some
+    /// network cards down for seconds.
     Stop {
-        /// Take the program off all interfaces of this network namespace, and remove twins, also
-        /// those that a Bora left that is gone
+        /// Also take the program off all interfaces of this network namespace, and remove twins,
+        /// including those of an earlier Bora
         #[arg(long)]
         detach: bool,
     },
@@ -52,10 +64,10 @@ pub(crate) enum Command {
     Check {
         /// Only check this configuration file
         config: Option<PathBuf>,
-        /// Also try this interface as a port: attach the program, open sockets, take all away again
+        /// Also try this interface as a port: attach the program, open sockets, and undo both
         #[arg(short, long = "port", value_name = "NAME", conflicts_with = "config")]
         ports: Vec<String>,
-        /// Try it also where the driver takes the link away for some seconds by that
+        /// Try it even if the driver takes the link down for some seconds
         #[arg(long, requires = "ports")]
         interrupt: bool,
     },
@@ -66,13 +78,13 @@ pub(crate) enum Command {
     },
     /// Print the JSON schema of bora.toml, for editors
     Schema,
-    /// The forwarding table by itself
+    /// Measure the forwarding table alone
     #[command(subcommand)]
     Fib(FibCommand),
-    /// Networks on one machine
+    /// Build networks on one machine
     #[command(subcommand)]
     Lab(LabCommand),
-    /// Test a router: RFC 2544 and others, from this machine's ports
+    /// Test a router from this machine's ports: RFC 2544 and others
     #[command(subcommand)]
     Test(TestCommand),
     /// Print shell completions
@@ -103,9 +115,9 @@ pub(crate) struct ApplyOptions {
 pub(crate) struct RunOptions {
     /// What to forward on: an interface, or another kind of port; repeat it
     ///
-    /// memif:SOCKET[,role=client|server][,id=N][,queues=N][,ring=LOG2][,secret=TEXT][,memory=MIB]
-    /// shares memory with another process, tap:NAME[,queues=N] makes a TAP interface for others to
-    /// use, af_packet:INTERFACE[,queues=N] takes an interface through packet sockets,
+    /// memif:SOCKET[,role=client|server][,id=N][,queue_pairs=N][,ring=LOG2][,secret=TEXT][,memory=MIB]
+    /// shares memory with another process, tap:NAME[,queue_pairs=N] makes a TAP interface for others to
+    /// use, af_packet:INTERFACE[,queue_pairs=N] takes an interface through packet sockets,
     /// pcap:FILE[,repeat=yes][,out=FILE] plays and writes capture files,
     /// hero:CARD,wire=INTERFACE[,netns=NAME][,model=FILE][,offload=no] is one of four simulated HERO
     /// cards on a bus, its cable joined to an interface. Each has a twin in Linux
@@ -123,32 +135,29 @@ pub(crate) struct RunOptions {
     /// CPUs for the engine's workers, such as 1-3,5
     #[arg(long, value_name = "LIST", value_parser = cores, default_value = "", hide_default_value = true)]
     pub(crate) cores: Cores,
-    /// This many workers, placed for you: on the ports' NUMA node, a physical core each, CPU 0 last
+    /// This many workers; Bora chooses CPUs on the ports' NUMA node, a physical core each, CPU 0 last
     #[arg(long, value_name = "COUNT", conflicts_with = "cores", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: Option<u16>,
-    /// When workers look at their queues: poll, adaptive, interrupt, moderated or
+    /// When workers look at their queues: poll, adaptive, moderated or
     /// moderated:PACKETS:MICROSECONDS
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
-    /// Send each packet buffer through the common reserve; only to measure what recycling is worth
-    #[arg(long)]
-    pub(crate) no_recycling: bool,
     /// Which tier forwards
     #[arg(long, value_enum)]
     pub(crate) path: Option<PathArgument>,
-    /// Forward even what Linux has rules for; repeat it
+    /// Forward even traffic that Linux has rules for; repeat it
     #[arg(long, value_enum)]
     pub(crate) bypass: Vec<BypassArgument>,
-    /// Most memory for the nodes of the FIB, IPv4 and IPv6 each, MiB
+    /// Most memory for the nodes of the FIB, for each IP version, MiB
     ///
-    /// A full Internet table needs 2. What finds no room is counted (`bora show sync`), and Linux
-    /// forwards that family until there is room.
+    /// A full Internet table needs 3 for IPv4. If a route finds no room, it is counted (`bora show
+    /// sync`), and Linux forwards that IP version until there is room.
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) fib_memory: Option<u16>,
     /// The engine's IPv4 table
     #[arg(long, value_enum)]
     pub(crate) fib: Option<FibArgument>,
-    /// Exceptions a second and CPU that may go to Linux, for each reason
+    /// Exceptions that may go to Linux in a second, for each reason and CPU
     #[arg(long, value_name = "PACKETS")]
     pub(crate) punt_budget: Option<u64>,
 }
@@ -177,73 +186,26 @@ pub(crate) enum BypassArgument {
     Netfilter,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct ShowOptions {
-    #[command(subcommand)]
-    pub(crate) what: ShowWhat,
-    /// Print JSON
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Show again every second
-    #[arg(short, long, global = true)]
-    pub(crate) watch: bool,
-}
-
-#[derive(Clone, Debug, Subcommand)]
-pub(crate) enum ShowWhat {
-    /// Ports: path, mode, packets
-    Ports,
-    /// Where every packet went, by reason
-    Drops,
-    /// Workers
-    Workers,
-    /// Where the frames of the packet memory are
-    Frames,
-    /// Classes of each port: what their queues took, sent, dropped and hold
-    Classes,
-    /// What each rule has matched
-    Rules,
-    /// What HERO cards forward by themselves, and why not the rest
-    Offload,
-    /// Routes as Bora holds them
-    Routes,
-    /// The FIB: prefixes, memory, depth, updates
-    Fib,
-    /// The route an address takes
-    Route {
-        /// IPv4 or IPv6 address
-        address: std::net::IpAddr,
-    },
-    /// Neighbours
-    Neighbours,
-    /// Whether kernel and FIB agree
-    Sync {
-        /// Dump the kernel's tables and compare every prefix
-        #[arg(long)]
-        verify: bool,
-    },
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum FibCommand {
     /// Measure look-ups, updates and memory on a table of your choice
     ///
-    /// Without --table and --kernel, a made-up table in the shape of the Internet's.
+    /// Without --table and --kernel, it makes a table with the prefix lengths of the Internet's.
     Bench(FibBenchOptions),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct FibBenchOptions {
-    /// A file of lines `PREFIX/LENGTH NEXTHOP`, also compressed (.xz); repeat it for IPv6
+    /// A file of lines `PREFIX/LENGTH NEXTHOP`, perhaps compressed (.xz); repeat it for IPv6
     #[arg(long, value_name = "FILE", conflicts_with = "kernel")]
     pub(crate) table: Vec<PathBuf>,
-    /// The routes Linux has here
+    /// Take Linux's routes
     #[arg(long)]
     pub(crate) kernel: bool,
     /// Seed of the made-up table
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Times everything is measured
+    /// How often everything is measured
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) rounds: u8,
     /// Print JSON
@@ -256,10 +218,9 @@ pub(crate) enum SetCommand {
     /// When workers look at their queues
     ///
     /// poll never sleeps; adaptive sleeps while there is nothing to do; moderated wakes for a number
-    /// of packets or after a time; interrupt moves every arrival to a backlog before it forwards
-    /// anything, as routers did in 2005.
+    /// of packets or after a time.
     Mode {
-        /// poll, adaptive, interrupt, moderated or moderated:PACKETS:MICROSECONDS
+        /// poll, adaptive, moderated or moderated:PACKETS:MICROSECONDS
         mode: Mode,
         /// Only this worker
         #[arg(long, value_name = "NUMBER")]
@@ -271,12 +232,12 @@ pub(crate) enum SetCommand {
 pub(crate) enum TestCommand {
     /// Carry out a plan and write a report
     ///
-    /// Without ports in the plan, name them here: the first is joined to one port of the router, the
-    /// second to another. Ctrl-C keeps what was measured.
+    /// If the plan has no ports, name them here: the first is connected to one port of the router,
+    /// the second to another one. Ctrl-C keeps what was measured.
     Run(Box<TestRunOptions>),
     /// List the plans that come with Bora
     Plans,
-    /// Print a plan, to be changed
+    /// Print a plan, as a start for your own
     Show {
         /// A plan's name, or a file
         plan: String,
@@ -288,10 +249,10 @@ pub(crate) enum TestCommand {
     },
     /// Print the JSON schema of plans, for editors
     Schema,
-    /// Show a report again: as a table, or as one HTML file
+    /// Show a report again, as a table or as one HTML file
     Report {
-        /// What `bora test run` wrote
-        #[arg(value_name = "FILE.json")]
+        /// What `bora test run` wrote: the JSON, or the page
+        #[arg(value_name = "FILE")]
         file: PathBuf,
         /// Write this HTML file instead of a table
         #[arg(short, long, value_name = "FILE.html")]
@@ -299,14 +260,14 @@ pub(crate) enum TestCommand {
     },
     /// Say whether two reports differ, with confidence intervals
     ///
-    /// Exits with 0 if no difference was shown, 1 if there is one, 2 if something went wrong or the
+    /// Exits with 0 if no difference is shown, 1 if there is one, 2 if something went wrong or the
     /// reports cannot be compared.
     Compare {
-        /// The first
-        #[arg(value_name = "A.json")]
+        /// The first: its JSON, or its page
+        #[arg(value_name = "A")]
         a: PathBuf,
         /// The second
-        #[arg(value_name = "B.json")]
+        #[arg(value_name = "B")]
         b: PathBuf,
         /// Print JSON
         #[arg(long)]
@@ -326,33 +287,33 @@ pub(crate) struct TestRunOptions {
     /// and [,role=server]. The gateway is the router; without one frames go to the receiving port.
     #[arg(short, long = "port", value_name = "PORT")]
     pub(crate) ports: Vec<PortSection>,
-    /// Times of seconds, or those of the standard
+    /// Trials of seconds, or as long as the standard wants
     #[arg(short, long, value_enum, default_value = "short")]
     pub(crate) duration: LengthArgument,
     /// Frame sizes and mixes instead of the plan's, such as 64,1518,imix
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    pub(crate) sizes: Vec<Mix>,
-    /// Where reports are written
+    pub(crate) sizes: Vec<FrameMix>,
+    /// Where to write reports
     #[arg(short, long, value_name = "DIRECTORY", default_value = ".")]
     pub(crate) output: PathBuf,
     /// Do only this test of the plan; repeat it
     #[arg(long, value_name = "TEST")]
     pub(crate) only: Vec<String>,
-    /// Seed of everything drawn at random
+    /// Seed of everything that is random
     #[arg(long)]
     pub(crate) seed: Option<u64>,
     #[command(flatten)]
     pub(crate) lab: LabOptions,
-    /// Runs a shell on the router: `ip netns exec NAME`, `ssh root@ROUTER`
+    /// What runs a command on the router, such as `ip netns exec NAME` or `ssh root@ROUTER`
     #[arg(long, value_name = "COMMAND")]
     pub(crate) shell: Option<String>,
-    /// Restarts what forwards, through --shell
+    /// What restarts the router's forwarding; run through --shell
     #[arg(long, value_name = "COMMAND")]
     pub(crate) restart: Option<String>,
-    /// Do not find out first what the tester itself can do
+    /// Do not measure first what the tester itself can do
     #[arg(long)]
     pub(crate) no_calibration: bool,
-    /// Use interfaces, too, that carry the default route or an ssh session
+    /// Use interfaces even if they have the default route or an ssh session
     #[arg(long)]
     pub(crate) force: bool,
     /// Print the report as JSON
@@ -364,7 +325,7 @@ pub(crate) struct TestRunOptions {
 pub(crate) struct LabOptions {
     /// Test a router on this machine, in network namespaces that are made for it and removed
     ///
-    /// For a plan without ports of its own; those of the plan are not used.
+    /// The ports of the plan are not used.
     #[arg(long, value_enum, value_name = "WHO", conflicts_with_all = ["ports", "shell", "restart"])]
     pub(crate) lab: Option<LabSubject>,
     /// Ports of the lab's router
@@ -409,17 +370,17 @@ pub(crate) enum LabKind {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LengthArgument {
-    /// Seconds a test
+    /// Seconds for each test
     Short,
-    /// As the standard or the paper has it: hours
+    /// As long as the standard or the paper wants: hours
     Full,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// Three hosts' worth of network in namespaces: the kernel forwards, then Bora does
+    /// Show Bora in three network namespaces: first the kernel forwards, then Bora
     Demo {
-        /// Packets a second for the outage measurement
+        /// Packets a second while Bora is killed and restarted
         #[arg(long, default_value_t = 20_000)]
         rate: u64,
     },

@@ -1,7 +1,7 @@
 //! Talks to the daemon of this network namespace.
 
 use anyhow::{Context, bail};
-use bora_router::{Place, other_places};
+use bora_router::{RuntimeDir, other_namespaces};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request};
@@ -59,17 +59,17 @@ fn request(method: Method, path: &str, text: String) -> anyhow::Result<String> {
 }
 
 async fn connect() -> anyhow::Result<UnixStream> {
-    let place = Place::here()?;
-    let path = place.socket();
+    let dir = RuntimeDir::here()?;
+    let path = dir.socket();
     match UnixStream::connect(&path).await {
         Ok(stream) => Ok(stream),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             bail!("no permission to talk to Bora: be root or in the group `bora`")
         }
         Err(_) => {
-            let others: Vec<u32> = other_places()
+            let others: Vec<u32> = other_namespaces()
                 .into_iter()
-                .filter(|&netns| netns != place.netns)
+                .filter(|&netns| netns != dir.netns)
                 .collect();
             if others.is_empty() {
                 bail!("no Bora runs here; start one with `bora run --port …`");

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use anyhow::{Context, ensure};
-use bora_bench::Row;
-use bora_bench::fib_report::{Report, markdown};
 use bora_fib::{FibConfig, Ipv4Table, Prefix4, Prefix6};
 use bora_fib_bench::bora::Family;
+use bora_fib_bench::report::{Report, markdown};
+use bora_fib_bench::results::Row;
 use bora_fib_bench::run::{self, Plan, Subject};
 use bora_fib_bench::{Prefix, Route, tables};
 use bora_kernel::message::Target;

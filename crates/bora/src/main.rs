@@ -6,6 +6,7 @@ mod arguments;
 mod check;
 mod client;
 mod fib;
+mod lab;
 mod run;
 mod show;
 mod test;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
-use arguments::{Arguments, Command, FibCommand, LabCommand, SetCommand};
+use arguments::{Arguments, Command, FibCommand, SetCommand};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -41,6 +42,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             let worker = worker.map(|n| format!("&worker={n}")).unwrap_or_default();
             client::post(&format!("/v1/workers?mode={mode}{worker}")).map(|_| ExitCode::SUCCESS)
         }
+        Command::Profile { seconds } => show::profile(seconds).map(|()| ExitCode::SUCCESS),
         Command::Apply(options) => apply::apply(&options).map(|()| ExitCode::SUCCESS),
         Command::Confirm => apply::confirm().map(|()| ExitCode::SUCCESS),
         Command::Stop { detach } => run::stop(detach).map(|()| ExitCode::SUCCESS),
@@ -64,9 +66,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Fib(FibCommand::Bench(options)) => {
             fib::bench(&options).map(|()| ExitCode::SUCCESS)
         }
-        Command::Lab(LabCommand::Demo { rate }) => {
-            bora_lab::demo::run(rate).map(|()| ExitCode::SUCCESS)
-        }
+        Command::Lab(command) => lab::lab(command),
         Command::Test(command) => test::test(command),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Arguments::command(), "bora", &mut io::stdout());

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bora_router::{
-    File, PathChoice, Place, PortSection, Router, Table, detach_leftovers, listen, serve,
+    File, PathChoice, PortSection, Router, RuntimeDir, Table, detach_leftovers, listen, serve,
 };
 
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
@@ -19,15 +19,15 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     end_with_a_panic();
     let file = configuration(options)?;
-    let place = Place::here()?;
+    let dir = RuntimeDir::here()?;
     let started = Instant::now();
-    let router = Router::start(file, place.clone())?;
+    let router = Router::start(file, dir.clone())?;
     let (calls, inbox) = router.calls();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the API")?;
-    let listener = runtime.block_on(listen(&place, &calls))?;
+    let listener = runtime.block_on(listen(&dir, &calls))?;
     let (failed, failure) = mpsc::channel();
     std::thread::Builder::new()
         .name("bora-api".into())
@@ -64,8 +64,10 @@ fn configuration(options: RunOptions) -> anyhow::Result<File> {
         None => File::default(),
     };
     if !options.ports.is_empty() {
-        let named = options.ports.into_iter().map(PortSection::new);
-        file.ports = named.collect();
+        let named = options.ports.iter().map(|text| text.parse::<PortSection>());
+        file.ports = named
+            .collect::<Result<_, _>>()
+            .map_err(anyhow::Error::msg)?;
     }
     if let Some(path) = options.path {
         file.path = match path {
@@ -85,10 +87,9 @@ fn configuration(options: RunOptions) -> anyhow::Result<File> {
     }
     if let Some(count) = options.workers {
         let names: Vec<&str> = file.ports.iter().map(|port| &*port.name).collect();
-        file.workers.cores = bora_router::place(count.into(), &names)?;
+        file.workers.cores = bora_router::choose_cpus(count.into(), &names)?;
     }
     file.workers.mode = options.mode.unwrap_or(file.workers.mode);
-    file.workers.recycling &= !options.no_recycling;
     file.fib.memory = options.fib_memory.unwrap_or(file.fib.memory);
     file.linux.punt_budget = options.punt_budget.unwrap_or(file.linux.punt_budget);
     file.linux.bypass_netfilter |= options.bypass.contains(&BypassArgument::Netfilter);
@@ -109,11 +110,11 @@ pub(crate) fn save(to: Option<&Path>) -> anyhow::Result<()> {
 }
 
 pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
-    let place = Place::here()?;
+    let dir = RuntimeDir::here()?;
     let order = format!("/v1/stop?detach={detach}");
-    if !place.socket().exists() || client::post(&order).is_err() {
+    if !dir.socket().exists() || client::post(&order).is_err() {
         if detach {
-            let count = detach_leftovers(&place)?;
+            let count = detach_leftovers(dir)?;
             anstream::println!("no Bora runs here; took what one left off {count} interfaces");
         } else {
             anstream::println!(
@@ -123,7 +124,7 @@ pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
         return Ok(());
     }
     let start = Instant::now();
-    while place.socket().exists() {
+    while dir.socket().exists() {
         if start.elapsed() > STOP_PATIENCE {
             bail!("Bora has not stopped after {} s", STOP_PATIENCE.as_secs());
         }

@@ -1,13 +1,12 @@
-//! Frames that a device has for a while.
+//! Frames that a device holds.
 
 use crate::tag::Tag;
 use crate::{Frame, Region};
 
-/// A set of frames of one region, which owns them: frames whose order only a device knows come back
-/// by their numbers.
+/// A set that owns frames of one region. A device returns frames by index and in any order.
 #[derive(Debug)]
 pub struct FrameSet {
-    /// A bit a frame.
+    /// A bit for each frame.
     words: Vec<u64>,
     len: u32,
     tag: Tag,
@@ -25,7 +24,7 @@ impl FrameSet {
         }
     }
 
-    /// Takes a frame in.
+    /// Adds a frame.
     #[inline]
     pub fn insert(&mut self, frame: Frame) {
         frame.tag().is_of(self.tag);
@@ -34,7 +33,7 @@ impl FrameSet {
         self.len += 1;
     }
 
-    /// Takes the frame with this index out, if it is here.
+    /// Removes the frame with this index, if it is in the set.
     #[inline]
     pub fn remove(&mut self, index: u32) -> Option<Frame> {
         let word = self.words.get_mut((index / BITS) as usize)?;
@@ -48,7 +47,7 @@ impl FrameSet {
         Some(unsafe { Frame::of(self.tag, index) })
     }
 
-    /// Frames in it.
+    /// How many frames are in it.
     #[inline]
     pub fn len(&self) -> u32 {
         self.len
@@ -71,7 +70,7 @@ mod tests {
     use crate::SharedFrames;
 
     #[test]
-    fn what_comes_out_went_in() {
+    fn only_inserted_frames_come_out() {
         let region = Region::new(130, 2048).unwrap();
         let frames = SharedFrames::of_new_region(&region);
         let mut pool = crate::Pool::new(frames.clone(), 0);

@@ -1,7 +1,7 @@
-//! Where a packet lives.
+//! Where packets are in memory.
 //!
 //! A [`Region`] is one memory area cut into frames of equal size. A frame is owned by exactly one
-//! place at a time: a [`Pool`], a [`Packet`] in somebody's hands, or the kernel's rings. Frames
+//! place at a time: a [`Pool`], a [`Packet`], or the kernel's rings. Frames
 //! move; they are never copied, shared or reference-counted.
 
 mod frame_set;

@@ -47,8 +47,8 @@ impl Frame {
         u64::from(self.index) * u64::from(region.frame_size())
     }
 
-    /// Makes the frame hold a packet of `length` octets after the headroom, contents undefined
-    /// (whatever the frame held before). `None`, and the frame back, if it does not fit.
+    /// Makes a packet of `length` octets behind the headroom; its contents are what the frame held
+    /// before. Returns the frame if the packet does not fit.
     #[inline]
     pub fn into_packet(self, region: &Region, length: usize) -> Result<Packet, Frame> {
         if length > region.capacity() {
@@ -63,8 +63,8 @@ impl Frame {
         })
     }
 
-    /// Makes the frame hold the packet that a device has written to it: `length` octets from `offset`
-    /// of the region on. The frame back if they are not all in it.
+    /// Makes the frame hold the packet that a device has written to it: `length` octets from
+    /// `offset` of the region on. Returns the frame if they are not all inside it.
     #[inline]
     pub fn into_packet_at(
         self,
@@ -85,9 +85,9 @@ impl Frame {
         })
     }
 
-    /// As [`Frame::into_packet`], for packets that this process writes: the start differs from frame
-    /// to frame by whole cache lines where there is room. Frames are a power of two apart, so that
-    /// otherwise all headers would meet in a few sets of the first-level cache.
+    /// As [`Frame::into_packet`], for packets that this process writes: the start differs from
+    /// frame to frame by whole cache lines, if there is room. Frames are a power of two apart, so
+    /// otherwise all headers would compete for a few sets of the first-level cache.
     #[inline]
     pub fn into_packet_spread(self, region: &Region, length: usize) -> Result<Packet, Frame> {
         /// Starts are this many cache lines apart at most.
@@ -124,19 +124,20 @@ impl Packet {
         self.length as usize
     }
 
-    /// What was noted with [`Packet::set_mark`]; 0 at first.
+    /// The mark set with [`Packet::set_mark`]; 0 at first.
     #[inline]
     pub fn mark(&self) -> u8 {
         self.mark
     }
 
-    /// Notes something that goes with the packet while this process holds it: its class.
+    /// Sets a mark, which stays with the packet while this process holds it; Bora uses it for the
+    /// class.
     #[inline]
     pub fn set_mark(&mut self, mark: u8) {
         self.mark = mark;
     }
 
-    /// Cuts octets off the end; longer than the packet is no change.
+    /// Cuts the packet to this length; a packet that is shorter stays as it is.
     #[inline]
     pub fn truncate(&mut self, length: usize) {
         self.length = self.length().min(length) as u16;
@@ -157,13 +158,7 @@ impl Packet {
         true
     }
 
-    /// Its region's tag.
-    #[inline]
-    pub(crate) fn tag(&self) -> Tag {
-        self.tag
-    }
-
-    /// Gives the packet up and keeps the frame.
+    /// Turns the packet into an empty frame.
     #[inline]
     pub fn into_frame(self, region: &Region) -> Frame {
         self.tag.is_of(region.tag());
@@ -171,5 +166,48 @@ impl Packet {
             index: region.frame_at(self.offset.into()),
             tag: self.tag,
         }
+    }
+}
+
+/// Access to the octets of packets.
+impl Region {
+    /// The packet's octets.
+    #[inline]
+    pub fn octets<'a>(&'a self, packet: &'a Packet) -> &'a [u8] {
+        packet.tag.is_of(self.tag());
+        let (offset, length) = (packet.offset() as usize, packet.length());
+        let (memory, end) = self.raw_parts();
+        assert!(offset + length <= end, "packet of another region");
+        // SAFETY: in bounds by the check above; the packet owns its frame, and while it is
+        // borrowed nobody can get a `&mut` to the same octets.
+        unsafe { std::slice::from_raw_parts(memory.as_ptr().add(offset), length) }
+    }
+
+    /// Prefetches the packet's headers into the cache.
+    #[inline]
+    pub fn prefetch(&self, packet: &Packet) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let (memory, _) = self.raw_parts();
+            let start = memory.as_ptr().wrapping_add(packet.offset() as usize);
+            // SAFETY: a prefetch reads nothing and faults at no address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast()) }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = packet;
+    }
+
+    /// The packet's octets, to write.
+    #[inline]
+    #[allow(clippy::mut_from_ref)] // unique through `packet`, not through `self`
+    pub fn octets_mut<'a>(&'a self, packet: &'a mut Packet) -> &'a mut [u8] {
+        packet.tag.is_of(self.tag());
+        let (offset, length) = (packet.offset() as usize, packet.length());
+        let (memory, end) = self.raw_parts();
+        assert!(offset + length <= end, "packet of another region");
+        // SAFETY: in bounds by the check above; the packet owns its frame and is borrowed
+        // exclusively, so this is the only reference to these octets.
+        unsafe { std::slice::from_raw_parts_mut(memory.as_ptr().add(offset), length) }
     }
 }

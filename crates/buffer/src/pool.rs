@@ -1,4 +1,4 @@
-//! Free frames: a list a worker, last in first out, over a shared reserve.
+//! Free frames: a last-in-first-out list for each worker, over a shared reserve.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::{Frame, Region};
 
-/// The frames no worker has on its own list.
+/// The shared reserve: free frames that are on no worker's list.
 #[derive(Clone, Debug)]
 pub struct SharedFrames(Arc<ArrayQueue<Frame>>);
 
@@ -17,14 +17,14 @@ impl SharedFrames {
         for index in 0..region.frames() {
             // SAFETY: the region is new, so nobody owns any frame, and each index occurs once.
             let frame = unsafe { Frame::from_index(region, index) };
-            queue.push(frame).expect("as many places as frames");
+            queue.push(frame).expect("there is a place for each frame");
         }
         Self(Arc::new(queue))
     }
 
-    /// Puts a frame back that left its worker (a punt, a port taken down).
+    /// Gives a frame back to the reserve (from a punt, or a port taken down).
     pub fn give(&self, frame: Frame) {
-        self.0.push(frame).expect("as many places as frames");
+        self.0.push(frame).expect("there is a place for each frame");
     }
 
     /// Frames in the reserve now.
@@ -47,7 +47,7 @@ pub struct PoolStats {
     pub refilled: u64,
     /// Frames given back to the reserve.
     pub spilled: u64,
-    /// Requests that found neither list filled.
+    /// Requests that found list and reserve empty.
     pub exhausted: u64,
 }
 
@@ -57,29 +57,24 @@ pub struct PoolStats {
 pub struct Pool {
     free: Vec<Frame>,
     limit: usize,
+    /// Frames moved between list and reserve at once.
+    exchange: usize,
     shared: SharedFrames,
     stats: PoolStats,
 }
 
 impl Pool {
-    /// Frames moved between list and reserve at once.
+    /// Most frames moved between list and reserve at once.
     const EXCHANGE: usize = 64;
 
-    /// A pool that keeps at most `limit` frames to itself.
+    /// A pool that keeps at most `limit` frames on its list, at least one. With a small limit
+    /// nearly every frame comes from the reserve, which is first in, first out.
     pub fn new(shared: SharedFrames, limit: usize) -> Self {
-        Self::of(shared, limit.max(2 * Self::EXCHANGE))
-    }
-
-    /// A pool that keeps none: each frame goes through the reserve, the one freed first to be used
-    /// first. What recycling is measured against.
-    pub fn without_recycling(shared: SharedFrames) -> Self {
-        Self::of(shared, 0)
-    }
-
-    fn of(shared: SharedFrames, limit: usize) -> Self {
+        let limit = limit.max(1);
         Self {
-            free: Vec::with_capacity(limit + 1),
+            free: Vec::with_capacity(limit),
             limit,
+            exchange: limit.div_ceil(2).min(Self::EXCHANGE),
             shared,
             stats: PoolStats::default(),
         }
@@ -124,10 +119,6 @@ impl Pool {
     #[inline]
     pub fn give(&mut self, frame: Frame) {
         if self.free.len() >= self.limit {
-            if self.limit == 0 {
-                self.stats.spilled += 1;
-                return self.shared.give(frame);
-            }
             self.spill();
         }
         self.free.push(frame);
@@ -150,8 +141,7 @@ impl Pool {
 
     #[cold]
     fn refill(&mut self) {
-        let wanted = if self.limit == 0 { 1 } else { Self::EXCHANGE };
-        while self.free.len() < wanted {
+        while self.free.len() < self.exchange {
             let Some(frame) = self.shared.0.pop() else {
                 break;
             };
@@ -162,7 +152,7 @@ impl Pool {
 
     #[cold]
     fn spill(&mut self) {
-        for frame in self.free.drain(..Self::EXCHANGE) {
+        for frame in self.free.drain(..self.exchange) {
             self.stats.spilled += 1;
             self.shared.give(frame);
         }
@@ -182,16 +172,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_recycling_the_frame_freed_first_is_used_first() {
+    fn without_a_list_the_frame_freed_first_is_used_first() {
         let region = Region::new(8, 2048).unwrap();
-        let mut pool = Pool::without_recycling(SharedFrames::of_new_region(&region));
+        let mut pool = Pool::new(SharedFrames::of_new_region(&region), 1);
         let held: Vec<Frame> = std::iter::from_fn(|| pool.take()).collect();
-        let order: Vec<u32> = held.iter().map(Frame::index).collect();
+        let mut order: Vec<u32> = held.iter().map(Frame::index).collect();
         held.into_iter().for_each(|frame| pool.give(frame));
-        assert!(pool.is_empty());
+        assert_eq!(pool.len(), 1);
         let again: Vec<u32> = std::iter::from_fn(|| pool.take())
             .map(|frame| frame.index())
             .collect();
+        order.rotate_right(1); // the one frame on the list, then the others in order
         assert_eq!(again, order);
     }
 

@@ -1,4 +1,4 @@
-//! One memory area for all packets of a Bora: AF_XDP registers it as UMEM.
+//! The memory area of all packets; AF_XDP registers it as UMEM.
 
 use std::ffi::c_void;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,7 +8,6 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::packet::Packet;
 use crate::tag::Tag;
 
 /// Octets before a packet that stay free for headers to grow into; XDP_PACKET_HEADROOM.
@@ -19,10 +18,10 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Why a region could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RegionError {
-    /// Frame sizes AF_XDP accepts in aligned mode.
+    /// AF_XDP accepts only 2048 and 4096 in aligned mode.
     #[error("frame size {0} is neither 2048 nor 4096 octets")]
     FrameSize(u32),
-    /// Offsets of packets are 32 bit.
+    /// Offsets of packets have 32 bits.
     #[error("{0} frames of {1} octets are more than 4 GiB; use fewer frames")]
     TooLarge(u32, u32),
     /// The kernel refused.
@@ -30,9 +29,9 @@ pub enum RegionError {
     Memory {
         /// Number of frames asked for.
         frames: u32,
-        /// Octets a frame.
+        /// Octets of a frame.
         size: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         source: Errno,
     },
 }
@@ -91,24 +90,24 @@ impl Region {
         })
     }
 
-    /// Octets a frame.
+    /// Octets of a frame.
     pub fn frame_size(&self) -> u32 {
         self.frame_size
     }
 
-    /// What its frames are known by.
+    /// The tag of its frames.
     #[inline]
     pub(crate) fn tag(&self) -> Tag {
         self.tag
     }
 
-    /// Its logarithm: a division for each packet would cost more than the rest of what it is for.
+    /// The logarithm of the frame size, because a division for each packet would be slow.
     #[inline]
     pub(crate) fn frame_shift(&self) -> u32 {
         self.frame_size.trailing_zeros()
     }
 
-    /// The frame, by its index, that the octet at this offset is in.
+    /// The index of the frame that the octet at this offset is in.
     #[inline]
     pub fn frame_at(&self, offset: u64) -> u32 {
         (offset >> self.frame_shift()) as u32
@@ -130,6 +129,7 @@ impl Region {
     }
 
     /// Address and length of the whole area, to register it with a device.
+    #[inline]
     pub fn raw_parts(&self) -> (NonNull<u8>, usize) {
         (self.memory, self.length)
     }
@@ -137,43 +137,6 @@ impl Region {
     /// The memfd behind it, for peers that map the same memory.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-
-    /// The packet's octets.
-    #[inline]
-    pub fn octets<'a>(&'a self, packet: &'a Packet) -> &'a [u8] {
-        packet.tag().is_of(self.tag);
-        let (offset, length) = (packet.offset() as usize, packet.length());
-        assert!(offset + length <= self.length, "packet of another region");
-        // SAFETY: in bounds by the check above; the packet owns its frame, and while it is
-        // borrowed nobody can get a `&mut` to the same octets.
-        unsafe { std::slice::from_raw_parts(self.memory.as_ptr().add(offset), length) }
-    }
-
-    /// Fetches the packet's headers into the cache, for a look at them soon.
-    #[inline]
-    pub fn prefetch(&self, packet: &Packet) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let start = self.memory.as_ptr().wrapping_add(packet.offset() as usize);
-            // SAFETY: a prefetch reads nothing and faults at no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast()) }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = packet;
-    }
-
-    /// The packet's octets, to write.
-    #[inline]
-    #[allow(clippy::mut_from_ref)] // unique through `packet`, not through `self`
-    pub fn octets_mut<'a>(&'a self, packet: &'a mut Packet) -> &'a mut [u8] {
-        packet.tag().is_of(self.tag);
-        let (offset, length) = (packet.offset() as usize, packet.length());
-        assert!(offset + length <= self.length, "packet of another region");
-        // SAFETY: in bounds by the check above; the packet owns its frame and is borrowed
-        // exclusively, so this is the only reference to these octets.
-        unsafe { std::slice::from_raw_parts_mut(self.memory.as_ptr().add(offset), length) }
     }
 }
 
@@ -191,7 +154,7 @@ fn map(length: usize, flags: MemfdFlags) -> Result<(OwnedFd, NonNull<u8>), Errno
     let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = memfd_create("bora-region", flags)?;
     ftruncate(&fd, length as u64)?;
-    // a memif peer that maps it wants to know that it cannot be taken away
+    // sealed, so that a memif peer can be sure that it does not shrink
     fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     // SAFETY: a fresh mapping at an address of the kernel's choice cannot overlap anything.
     // POPULATE makes a shortage of huge pages an error here instead of a SIGBUS later.

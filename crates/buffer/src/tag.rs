@@ -1,15 +1,15 @@
-//! Whose a frame is, in debug builds: there a frame or packet that meets another region than its own
-//! is an assertion. In release builds a tag is nothing.
+//! Which region a frame belongs to. In debug builds an assertion fails if a frame or packet is used with
+//! another region; in release builds a tag is empty.
 
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One region.
+/// The tag of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag(#[cfg(debug_assertions)] u32);
 
 impl Tag {
-    /// For a new region.
+    /// A tag for a new region.
     pub(crate) fn next() -> Self {
         #[cfg(debug_assertions)]
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -19,7 +19,7 @@ impl Tag {
         )
     }
 
-    /// Asserts, in debug builds, that a frame with this tag is of the region with that one.
+    /// Asserts, in debug builds, that a frame with this tag belongs to `region`.
     #[inline]
     #[track_caller]
     pub(crate) fn is_of(self, region: Self) {

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod locate;
+mod ports;
 mod text;
 
 pub use locate::{Problem, Step, wrong};
+pub use ports::{port_problem, typed};
 pub use text::{TextVisitor, number};

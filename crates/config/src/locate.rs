@@ -1,4 +1,4 @@
-//! Where in a file something is: for errors that only a check across fields can see.
+//! Finds the place of a value in a file, for errors that only a check of several fields finds.
 
 use std::fmt;
 use std::ops::Range;
@@ -30,29 +30,29 @@ impl From<usize> for Step {
 /// The [`Problem`] `what` with the value at `at`.
 ///
 /// # Errors
-/// Always: it is for the ends of checks.
+/// Always; it is for a check's `return`.
 pub fn wrong<T, const N: usize>(at: [Step; N], what: String) -> Result<T, Problem> {
     let at = at.into();
     Err(Problem { at, what })
 }
 
-/// The way to a value: `at!["port", 0, "name"]`.
+/// Makes the path to a value: `at!["port", 0, "name"]`.
 #[macro_export]
 macro_rules! at {
     ($($step:expr),*) => { [$($crate::Step::from($step)),*] };
 }
 
-/// What is wrong, and with which value.
+/// A wrong value in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The way to the value.
+    /// The path to the value.
     pub at: Vec<Step>,
     /// What is wrong with it, and what would be right.
     pub what: String,
 }
 
 impl Problem {
-    /// As an error with line and column in `text`, from which the file was read.
+    /// The problem as a message with line and column in `text`, the content of the file.
     pub fn located(&self, text: &str) -> String {
         let Some(span) = find(text, &self.at) else {
             return self.to_string();
@@ -94,7 +94,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The octets of the value, or of the nearest that is there: a default has no place in the file.
+/// The place of the value in the text. If the file does not have it (a default), the place of the
+/// nearest enclosing table.
 fn find(text: &str, path: &[Step]) -> Option<Range<usize>> {
     let document = DeTable::parse(text).ok()?;
     let mut table = Some(document.get_ref());

@@ -6,11 +6,11 @@ use std::str::FromStr;
 
 use serde::de::{Error, Visitor};
 
-/// Reads what its [`FromStr`] understands; says what was expected otherwise.
+/// Reads a value by its [`FromStr`].
 pub struct TextVisitor<T>(&'static str, PhantomData<T>);
 
 impl<T> TextVisitor<T> {
-    /// `what` tells editors and errors what is expected.
+    /// `what` describes the expected value, for errors.
     pub fn new(what: &'static str) -> Self {
         Self(what, PhantomData)
     }
@@ -36,8 +36,8 @@ impl<T: FromStr<Err = String>> Visitor<'_> for TextVisitor<T> {
     }
 }
 
-/// Reads and writes a type by its `FromStr` and `Display`; `$what` tells editors and errors what it
-/// is.
+/// Reads and writes a type by its `FromStr` and `Display`; `$what` describes it, for editors and
+/// errors.
 #[macro_export]
 macro_rules! as_text {
     ($type:ident, $what:literal) => {
@@ -80,5 +80,5 @@ where
     let number = u128::from_str_radix(digits, radix).ok().filter(|_| !signed);
     number
         .and_then(|number| T::try_from(number).ok())
-        .ok_or_else(|| format!("`{text}` is not a number that fits here"))
+        .ok_or_else(|| format!("`{text}` is not a number in the allowed range"))
 }

@@ -11,26 +11,26 @@ use bora_fib::{
 use crate::subject::{Fib, MAX_VECTOR, Memory, Reader};
 use crate::{Prefix, Route};
 
-/// Updates between two calls of [`FibWriter::reclaim`]; their time is part of the updates'.
+/// Updates between two calls of [`FibWriter::reclaim`], whose time counts as update time.
 const RECLAIM_EVERY: u32 = 64;
 
-/// Bora's names for a family.
+/// The functions of Bora's FIB for a family.
 pub trait Family: Prefix {
     /// `insert4`, `insert6`.
     ///
     /// # Errors
     /// The writer's.
     fn insert(self, writer: &mut FibWriter, id: NextHopId) -> Result<(), FibError>;
-    /// `load4`, `load6`; how many prefixes found no room.
+    /// `load4`, `load6`; returns how many prefixes found no room.
     ///
     /// # Errors
     /// The writer's.
     fn load(writer: &mut FibWriter, routes: &[(Self, NextHopId)]) -> Result<usize, FibError>;
-    /// `remove4`, `remove6`; whether it was there.
+    /// `remove4`, `remove6`; returns whether the prefix existed.
     fn remove(self, writer: &mut FibWriter) -> bool;
     /// `lookup4`, `lookup6`.
     fn look_up(reader: &FibReader, keys: &[Self::Key], out: &mut [NextHopId]);
-    /// The family's part.
+    /// The statistics of the family.
     fn stats(stats: &FibStats) -> &FamilyStats;
 }
 
@@ -70,7 +70,7 @@ pub struct Bora<P> {
     writer: FibWriter,
     handle: FibHandle,
     name: &'static str,
-    /// The object of each next-hop number less 1.
+    /// The FIB's ids of next hops 1, 2, ...
     next_hops: Vec<NextHopId>,
     /// Updates since the last reclaim.
     updates: u32,
@@ -169,7 +169,7 @@ struct Worker<P> {
 impl<P: Family> Reader<P::Key> for Worker<P> {
     fn look_up(&mut self, keys: &[P::Key]) {
         P::look_up(&self.reader, keys, &mut self.found[..keys.len()]);
-        // as workers do, once a vector
+        // once a vector, as workers do
         self.reader.quiesce();
     }
 

@@ -1,4 +1,4 @@
-//! Whether subjects agree, before anything is timed.
+//! Checks that subjects agree, before anything is timed.
 
 use anyhow::ensure;
 
@@ -15,7 +15,7 @@ pub fn answers<K>(reader: &mut dyn Reader<K>, keys: &[K]) -> Vec<u32> {
     answers
 }
 
-/// Compares all ways to look up of all FIBs.
+/// Compares the answers of all look-up methods of all FIBs.
 ///
 /// # Errors
 /// If they do not agree on every key.

@@ -1,4 +1,4 @@
-//! How fast a FIB follows, and what its readers notice of it.
+//! How fast a FIB can be updated, and how updates slow look-ups down.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ use crate::{Fib, Prefix, Reader, Route, tables};
 /// An update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Update<P> {
-    /// The prefix goes.
+    /// Deletes the prefix.
     Delete(P),
-    /// It comes back.
+    /// Adds it.
     Add(P, u32),
-    /// It changes its next hop.
+    /// Changes its next hop.
     Modify(P, u32),
 }
 
@@ -33,9 +33,9 @@ impl<P: Prefix> Update<P> {
     }
 }
 
-/// Endless updates: a random prefix of the table is deleted, added again with another next hop and
-/// given its own back, so that the table is as before after each [`Stream::CYCLE`] updates. The
-/// same seed gives the same updates.
+/// An endless stream of updates: a random prefix is deleted, added with another next hop, and gets
+/// its own next hop back. So the table is unchanged after each [`Stream::CYCLE`] updates. The same
+/// seed gives the same updates.
 #[derive(Clone, Debug)]
 pub struct Stream<'a, P> {
     routes: &'a [Route<P>],
@@ -46,7 +46,7 @@ pub struct Stream<'a, P> {
 }
 
 impl<'a, P: Prefix> Stream<'a, P> {
-    /// Updates until the table is as it was.
+    /// Number of updates after which the table is unchanged.
     pub const CYCLE: u32 = 3;
 
     /// Updates of a table that is not empty.
@@ -78,7 +78,7 @@ impl<P: Prefix> Iterator for Stream<'_, P> {
     }
 }
 
-/// Microseconds that updates took.
+/// Times of updates, microseconds.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateTimes {
     /// Each delete.
@@ -112,7 +112,7 @@ pub fn latencies<P: Prefix>(
     Ok(times)
 }
 
-/// Updates per second of the writer's processor time.
+/// Updates per second of the writer's CPU time.
 ///
 /// # Errors
 /// If the FIB refuses.
@@ -126,7 +126,7 @@ pub fn rate<P: Prefix>(
     Ok(count as f64 / took.as_secs_f64())
 }
 
-/// Processor time of this thread that a piece of work takes.
+/// CPU time of this thread that `work` takes.
 ///
 /// # Errors
 /// The work's.
@@ -140,25 +140,25 @@ pub fn processor_time(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Resu
     Ok(now() - start)
 }
 
-/// What a reader saw while the writer was at work.
+/// Look-up times while the writer works.
 #[derive(Clone, Copy, Debug)]
 pub struct Concurrent {
-    /// Nanoseconds of the median vector.
+    /// Median time of a vector, ns.
     pub p50: f64,
-    /// Nanoseconds that one vector in a thousand exceeded.
+    /// 99.9 % quantile of the time of a vector, ns.
     pub p999: f64,
     /// Updates per second that the writer reached.
     pub updates: f64,
 }
 
-/// Looks vectors up for a while in a second thread, while this one updates at a rate (0: not at
-/// all).
+/// Looks vectors up in a second thread for a while; this thread updates at a rate, or not at all
+/// (0).
 ///
 /// # Errors
 /// If the FIB refuses.
 ///
 /// # Panics
-/// If the reading thread does.
+/// If the reading thread panics.
 pub fn concurrent<P: Prefix>(
     fib: &mut dyn Fib<P>,
     stream: &mut Stream<'_, P>,
@@ -182,7 +182,7 @@ pub fn concurrent<P: Prefix>(
     })
 }
 
-/// Nanoseconds of each vector until told to stop.
+/// Times of all vectors until `stop` is set, ns.
 fn time_vectors<K>(
     reader: &mut dyn Reader<K>,
     keys: &[K],
@@ -201,7 +201,7 @@ fn time_vectors<K>(
     times
 }
 
-/// Updates at a rate for a time; gives the rate that was reached.
+/// Updates at a rate for a time; returns the rate reached.
 fn paced<P: Prefix>(
     fib: &mut dyn Fib<P>,
     stream: &mut Stream<'_, P>,

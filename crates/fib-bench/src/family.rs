@@ -1,4 +1,4 @@
-//! What is different between IPv4 and IPv6.
+//! The differences between IPv4 and IPv6.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -13,9 +13,9 @@ pub trait Prefix:
 {
     /// An address as subjects take it.
     type Key: Copy + Default + Send + Sync + 'static;
-    /// For people.
+    /// Name for reports.
     const FAMILY: &str;
-    /// In names of files.
+    /// Name in file names.
     const TAG: &str;
 
     /// Prefixes in the Internet's table, 2026.
@@ -47,7 +47,7 @@ impl Prefix for Prefix4 {
     }
 
     fn synthetic(seed: u64, count: usize) -> Vec<(Self, u32)> {
-        bora_fib::synthetic::ipv4(seed, count)
+        crate::synthetic::ipv4(seed, count)
     }
 }
 
@@ -67,7 +67,7 @@ impl Prefix for Prefix6 {
     }
 
     fn synthetic(seed: u64, count: usize) -> Vec<(Self, u32)> {
-        bora_fib::synthetic::ipv6(seed, count)
+        crate::synthetic::ipv6(seed, count)
     }
 }
 

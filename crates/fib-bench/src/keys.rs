@@ -8,9 +8,9 @@ use crate::{Prefix, Route};
 pub enum Pattern {
     /// Over all addresses (IPv6: over 2000::/3).
     Uniform,
-    /// Each prefix as often as any other.
+    /// A random address of a random prefix.
     Inside,
-    /// 8192 flows inside prefixes, the n-th one n times as rare as the first.
+    /// 8192 flows inside prefixes; the n-th has 1/n of the packets of the first.
     Zipf,
 }
 
@@ -18,7 +18,7 @@ impl Pattern {
     /// All patterns.
     pub const ALL: [Self; 3] = [Self::Uniform, Self::Inside, Self::Zipf];
 
-    /// For people.
+    /// Name for reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Uniform => "uniform",
@@ -56,7 +56,7 @@ pub fn generate<P: Prefix>(
     }
 }
 
-/// Cumulative shares of a Zipf distribution with exponent 1.
+/// Cumulative probabilities of a Zipf distribution with exponent 1.
 fn zipf(count: usize) -> Vec<f64> {
     let mut sum = 0.0;
     let weights = (1..=count).map(|rank| 1.0 / rank as f64);

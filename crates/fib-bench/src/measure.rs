@@ -6,13 +6,13 @@ use std::time::Instant;
 use crate::random::Random;
 use crate::subject::Reader;
 
-/// Keys between two looks at the clock with warm caches.
+/// Keys between two readings of the clock, with warm caches.
 const SLICE: usize = 16 * 1024;
-/// Vectors of one pass with disturbed caches.
+/// Vectors of one pass, with disturbed caches.
 const DISTURBED_VECTORS: usize = 4000;
 
 /// Nanoseconds per look-up with warm caches: the median slice of a pass over the keys, after a
-/// pass that is not counted.
+/// warm-up pass.
 pub fn warm<K>(reader: &mut dyn Reader<K>, keys: &[K], vector: usize) -> f64 {
     let mut pass = || -> Vec<f64> {
         let slice = |slice: &[K]| {
@@ -26,7 +26,8 @@ pub fn warm<K>(reader: &mut dyn Reader<K>, keys: &[K], vector: usize) -> f64 {
     quantile(&mut pass(), 0.5)
 }
 
-/// Packet memory that passes through the caches between vectors, as in a router.
+/// Packet memory that is touched between vectors, so that it evicts tables from the caches, as in a
+/// router.
 pub struct Disturbance {
     words: Vec<u64>,
     random: Random,
@@ -38,7 +39,7 @@ impl Disturbance {
     /// Octets of a frame.
     const FRAME: usize = 2048;
 
-    /// Packet memory that is in no cache.
+    /// Allocates packet memory; it is larger than the caches.
     pub fn new(seed: u64) -> Self {
         Self {
             words: vec![1; Self::SIZE / 8],
@@ -57,8 +58,8 @@ impl Disturbance {
 }
 
 /// Nanoseconds per look-up when packets pass through the caches between vectors. Only the look-up
-/// is timed; what the clock itself takes is subtracted. A [`trimmed_mean`], as a vector may take
-/// no more than a few ticks of the clock.
+/// is timed, and the cost of reading the clock is subtracted. The result is a [`trimmed_mean`],
+/// because a vector may take only a few ticks of the clock.
 pub fn disturbed<K>(
     reader: &mut dyn Reader<K>,
     keys: &[K],
@@ -81,7 +82,7 @@ pub fn disturbed<K>(
     (trimmed_mean(&mut times) - clock) / vector as f64
 }
 
-/// Nanoseconds between two looks at the clock.
+/// Time between two readings of the clock, ns.
 fn clock_cost() -> f64 {
     let look = |_| Instant::now().elapsed().as_nanos() as f64;
     trimmed_mean(&mut (0..10_000).map(look).collect::<Vec<_>>())
@@ -95,7 +96,7 @@ pub fn trimmed_mean(values: &mut [f64]) -> f64 {
     kept.iter().sum::<f64>() / kept.len().max(1) as f64
 }
 
-/// The value that a share `q` of the values does not exceed; sorts them. 0 if there are none.
+/// The quantile `q` of the values; sorts them. 0 if there are none.
 pub fn quantile(values: &mut [f64], q: f64) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     let index = (values.len() as f64 * q) as usize;
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trimmed_mean_forgets_what_stands_out() {
+    fn a_trimmed_mean_ignores_outliers() {
         let mut values = vec![1.0; 50];
         values.extend([2.0; 50]);
         (values[0], values[99]) = (-1e9, 1e9);

@@ -1,11 +1,11 @@
-//! Seeded random numbers: a run can be repeated.
+//! Random numbers from a seed, so that a run can be repeated.
 
 /// xorshift64* (Vigna 2016).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A sequence of its own for each seed.
+    /// Each seed gives another sequence.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -25,7 +25,7 @@ impl Random {
         ((u128::from(self.bits()) * limit as u128) >> 64) as usize
     }
 
-    /// A number from 0 to 1, without 1.
+    /// A number in [0, 1).
     pub fn fraction(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }

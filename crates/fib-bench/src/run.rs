@@ -12,7 +12,7 @@ pub trait Observer {
     /// One round's value.
     fn sample(&mut self, metric: Metric, case: &str, subject: &str, value: f64);
 
-    /// What is being done.
+    /// Reports what is being done.
     fn progress(&mut self, what: &str);
 }
 
@@ -21,19 +21,19 @@ pub type Metric = (&'static str, &'static str);
 
 /// A look-up of one thread.
 pub const LOOKUP: Metric = ("look-up", "ns");
-/// Processor time to load the table.
+/// CPU time to load the table.
 pub const LOAD: Metric = ("load", "s");
 /// [`crate::Memory::readers`].
 pub const READERS_MEMORY: Metric = ("memory readers touch", "MB");
 /// [`crate::Memory::total`].
 pub const ALL_MEMORY: Metric = ("memory with the writer's", "MB");
-/// Updates per second of the writer's processor time.
+/// Updates per second of the writer's CPU time.
 pub const UPDATES: Metric = ("updates", "1/s");
-/// Median time of a vector beside updates.
+/// Median time of a vector while updates run.
 pub const VECTOR_P50: Metric = ("p50 of 64 keys", "ns");
-/// What one vector in a thousand exceeds beside updates.
+/// 99.9 % quantile of the time of a vector while updates run.
 pub const VECTOR_P999: Metric = ("p99.9 of 64 keys", "ns");
-/// Updates per second that the writer reached beside look-ups.
+/// Updates per second that the writer reached while look-ups ran.
 pub const UPDATES_REACHED: Metric = ("updates reached", "1/s");
 
 /// Median, 99 % and longest of each kind of update.
@@ -43,15 +43,15 @@ const LATENCIES: [[&str; 3]; 3] = [
     ["modify p50", "modify p99", "modify max"],
 ];
 
-/// Cases of look-ups end so, and a number of keys.
+/// Names of look-up cases end with this and the number of keys.
 pub const VECTOR: &str = ", vectors of ";
 /// The table with its own next hops.
 pub const BY_AS: &str = "next hops by AS";
 
 const SEED: u64 = 1;
-/// Next hops of the table whose next hops are at random.
+/// Number of next hops of the table with random next hops.
 const SCATTERED: u32 = 4096;
-/// Octets of keys of one pattern.
+/// Octets of the keys of one pattern.
 const KEYS: usize = 16 << 20;
 const VECTORS: [usize; 3] = [32, 64, 256];
 /// Keys of a vector while updates run.
@@ -62,14 +62,15 @@ const CONCURRENT_UPDATES: [u32; 2] = [0, 100_000];
 const COUNT: usize = 60_000;
 const CACHES: [&str; 2] = ["warm", "disturbed"];
 
-/// What [`Subject::make`] gives.
+/// The result of [`Subject::make`].
 pub type Made<P> = anyhow::Result<Box<dyn Fib<P>>>;
 
 /// How to make a subject.
 pub struct Subject<P> {
     /// An empty FIB for a number of routes and next hops.
     pub make: Box<dyn Fn(usize, u32) -> Made<P>>,
-    /// Takes minutes to load: once, and only the table by AS; fewer updates.
+    /// Whether loading takes minutes: then it is loaded once, only with the table by AS, and gets
+    /// fewer updates.
     pub slow: bool,
 }
 
@@ -96,7 +97,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// For a first look.
+    /// A quick, rough measurement.
     pub const QUICK: Self = Self {
         rounds: 2,
         divide: 8,
@@ -236,7 +237,7 @@ impl<P: Prefix> Run<'_, P> {
         Ok(())
     }
 
-    /// Updates alone, then beside look-ups.
+    /// Updates alone, then together with look-ups.
     fn update(
         &self,
         subjects: &[&Subject<P>],

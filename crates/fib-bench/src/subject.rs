@@ -1,17 +1,17 @@
-//! What a subject must be able to do.
+//! The interface of a subject.
 
 use crate::{Prefix, Route};
 
 /// Octets in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// That readers may touch.
+    /// Memory that readers may touch.
     pub readers: u64,
-    /// With the writer's lists.
+    /// The same, and the writer's lists.
     pub total: u64,
 }
 
-/// The writer's side of a FIB. Next hops are numbers from 1 to the limit it was made with.
+/// The writer's side of a FIB. Next hops are numbers from 1 to the limit given at its creation.
 pub trait Fib<P: Prefix> {
     /// Adds a prefix or changes its next hop.
     ///
@@ -25,7 +25,7 @@ pub trait Fib<P: Prefix> {
     /// If the FIB refuses or does not have it.
     fn remove(&mut self, prefix: P) -> anyhow::Result<()>;
 
-    /// Loads a table into the empty FIB, in the fastest way it has.
+    /// Loads a table into the empty FIB, in its fastest way.
     ///
     /// # Errors
     /// If the FIB refuses.
@@ -38,8 +38,8 @@ pub trait Fib<P: Prefix> {
     /// Memory in use.
     fn memory(&self) -> Memory;
 
-    /// Names of the ways to look up: each is a subject of look-up measurements. The first one is
-    /// also the name of the whole.
+    /// Names of the look-up methods. Each is a subject of look-up measurements; the first is also
+    /// the name of the FIB.
     fn paths(&self) -> Vec<&'static str>;
 
     /// A reader that uses one of [`Fib::paths`].

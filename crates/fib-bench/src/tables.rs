@@ -1,4 +1,4 @@
-//! Routing tables: read from text or made up.
+//! Routing tables, read from text or synthetic.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use anyhow::{Context, bail, ensure};
 use crate::Prefix;
 use crate::random::Random;
 
-/// A prefix and where it leads.
+/// A prefix and its next hop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Route<P> {
-    /// Which addresses.
+    /// The prefix.
     pub prefix: P,
     /// Number of the next hop, from 1.
     pub next_hop: u32,
@@ -44,8 +44,8 @@ pub fn from_directory<P: Prefix>(directory: &Path) -> anyhow::Result<Vec<Route<P
     }
 }
 
-/// Reads lines of `PREFIX/LENGTH NEXTHOP [ORIGIN-AS]`, next hops from 1, through `xz` if the name
-/// ends so.
+/// Reads lines of `PREFIX/LENGTH NEXTHOP [ORIGIN-AS]`, with next hops from 1; through `xz` if the
+/// name ends in `.xz`.
 ///
 /// # Errors
 /// If the file cannot be read, a line is wrong, or there is none.
@@ -90,7 +90,7 @@ fn parse<P: Prefix>(text: &str) -> anyhow::Result<Vec<Route<P>>> {
         .collect()
 }
 
-/// A made-up table in the shape of the Internet's.
+/// A synthetic table in the shape of the Internet's.
 pub fn synthetic<P: Prefix>(seed: u64, count: usize) -> Vec<Route<P>> {
     let routes = P::synthetic(seed, count).into_iter();
     routes
@@ -98,8 +98,8 @@ pub fn synthetic<P: Prefix>(seed: u64, count: usize) -> Vec<Route<P>> {
         .collect()
 }
 
-/// The same prefixes with next hops that have nothing to do with each other, 1 to `count`: no two
-/// neighbours in the table are alike, which is the worst case for tables that compress.
+/// The same prefixes with random next hops from 1 to `count`. Adjacent prefixes differ, which is
+/// the worst case for tables that compress.
 pub fn scattered<P: Prefix>(routes: &[Route<P>], count: u32, seed: u64) -> Vec<Route<P>> {
     let mut random = Random::new(seed);
     let mut next_hop = || 1 + random.below(count as usize) as u32;

@@ -1,4 +1,4 @@
-//! How a table makes nodes, publishes them and takes old ones back.
+//! How a table builds nodes, publishes them and frees old ones.
 
 use std::sync::atomic::Ordering;
 
@@ -7,24 +7,16 @@ use crate::node::{Encoded, NODE, SLOTS, STRIDE};
 use crate::publish::Shared;
 use crate::slab::Room;
 use crate::stride::{Leaf, MAX_STRIDES, Stride, child_place, prefix_place};
-use crate::table::{Full, OUTSIDE, Table, Top};
-
-/// What a stride had before it was built anew.
-#[derive(Debug)]
-pub(crate) struct Built {
-    stride: u32,
-    word: u32,
-    base: Leaf,
-}
+use crate::table::{Built, Full, OUTSIDE, Table, Top};
 
 impl<F: Family> Table<F> {
-    /// Whether strides for one more prefix of any length could be numbered.
+    /// Whether enough stride indices are free for one more prefix of any length.
     pub(crate) fn has_strides(&self) -> bool {
         let most = self.depths.len();
         self.unused.len() > most || self.strides.len() + most < MAX_STRIDES
     }
 
-    /// Changes the list a prefix belongs to and marks the way to it.
+    /// Changes the list that a prefix belongs to, and marks the strides above it.
     pub(crate) fn edit(&mut self, top: Top, addr: u128, len: u32, leaf: Leaf) {
         let (mut stride, mut bit) = match top {
             Top::Outside => (OUTSIDE, 0),
@@ -58,7 +50,7 @@ impl<F: Family> Table<F> {
         }
     }
 
-    /// Makes the nodes of all marked strides below a root slot.
+    /// Builds the nodes of all marked strides below a root slot.
     pub(crate) fn rebuild(&mut self, shared: &Shared, top: Top, room: Room) -> Result<(), Full> {
         let (stride, base) = match top {
             Top::Outside => (OUTSIDE, 0),
@@ -69,7 +61,7 @@ impl<F: Family> Table<F> {
         Ok(())
     }
 
-    /// Takes strides without prefixes off the way to a prefix.
+    /// Removes strides without prefixes on the way to a prefix.
     pub(crate) fn prune(&mut self, top: Top, addr: u128, len: u32) {
         match top {
             Top::Outside => {
@@ -114,7 +106,7 @@ impl<F: Family> Table<F> {
     }
 
     /// The leaf of the longest prefix at or above a place within the root's bits, 0 for none.
-    /// Place 1 is not asked: its leaf is inherited.
+    /// Ignores place 1, whose leaf look-ups take from [`Tree::inherit`].
     pub(crate) fn above(&self, mut place: usize) -> Leaf {
         while place > 1 {
             match self.short.get(place) {
@@ -160,7 +152,7 @@ impl<F: Family> Table<F> {
         Ok(())
     }
 
-    /// Makes the word of a stride whose lists or inherited leaf have changed.
+    /// Builds the word of a stride whose lists or inherited leaf have changed.
     fn build(&mut self, shared: &Shared, index: u32, base: Leaf, room: Room) -> Result<u32, Full> {
         let mut slots = [base; SLOTS];
         let children = self.strides[index as usize].paint(&mut slots);
@@ -188,7 +180,8 @@ impl<F: Family> Table<F> {
         Ok(word)
     }
 
-    /// A leaf if the slots are equal, the old node if it says the same, else a new one.
+    /// The word for these slots: a leaf if all are equal, the old node if it has the same content,
+    /// else a new node.
     fn word_of(
         &mut self,
         shared: &Shared,
@@ -199,7 +192,7 @@ impl<F: Family> Table<F> {
         if slots.iter().all(|&word| word == slots[0]) {
             return Ok(slots[0]);
         }
-        let nodes = &F::tree(shared).nodes;
+        let nodes = &shared.tree::<F>().nodes;
         let node = Encoded::new(slots, &F::ENTRIES);
         if old & NODE != 0 && node.is_at(nodes, old & !NODE) {
             return Ok(old);
@@ -214,7 +207,7 @@ impl<F: Family> Table<F> {
 
     /// Publishes what was built and retires what it replaces.
     pub(crate) fn commit(&mut self, shared: &Shared) {
-        let tree = F::tree(shared);
+        let tree = shared.tree::<F>();
         self.updates += 1;
         for (top, word) in self.pending.drain(..) {
             match top {
@@ -238,7 +231,7 @@ impl<F: Family> Table<F> {
         }
     }
 
-    /// Forgets what was built since the last commit.
+    /// Frees what was built since the last commit.
     pub(crate) fn roll_back(&mut self, shared: &Shared) {
         self.pending.clear();
         while let Some(built) = self.built.pop() {
@@ -251,7 +244,7 @@ impl<F: Family> Table<F> {
         }
     }
 
-    /// Frees the nodes that all readers have passed; returns how many.
+    /// Frees the retired nodes that no reader can hold any more; returns how many.
     pub(crate) fn reclaim(&mut self, shared: &Shared) -> usize {
         let Some(&(oldest, _)) = self.retired.front() else {
             return 0;
@@ -272,7 +265,7 @@ impl<F: Family> Table<F> {
 
     fn free(&mut self, shared: &Shared, offset: u32) {
         if let Some(page) = self.slab.free(offset) {
-            F::tree(shared).nodes.release(page);
+            shared.tree::<F>().nodes.release(page);
         }
     }
 }

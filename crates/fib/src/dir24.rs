@@ -1,14 +1,14 @@
 //! DIR-24-8 (Gupta, Lin, McKeown 1998): one entry for each /24 before the tree.
 //!
-//! It takes 32 MiB that readers touch and stores up to 64 entries for an update of one /18, but
-//! flows that stay in the cache need one load each. Prefixes longer than /24 are the tree's.
+//! Readers touch up to 32 MiB, and an update of a /18 stores 64 entries, but a look-up is one load,
+//! which is fast while the flows fit into the cache. Prefixes longer than /24 are in the tree.
 
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::node::{FAR, NODE, SLOTS, narrow_slot};
 use crate::region::{PAGE, Pages, Region};
 
-/// The leaf of each /24, or [`FAR`]: the tree knows.
+/// The leaf of each /24, or [`FAR`]: look it up in the tree.
 #[derive(Debug)]
 pub(crate) struct Dir24(Region);
 
@@ -18,7 +18,7 @@ impl Dir24 {
         Region::reserve((2 << 24) + PAGE, Pages::Huge).map(Self)
     }
 
-    /// Octets readers touch.
+    /// Octets that readers may touch.
     pub(crate) fn octets(&self) -> usize {
         2 << 24
     }
@@ -42,7 +42,7 @@ impl Dir24 {
         }
     }
 
-    /// The entries, and some behind them.
+    /// The entries, and spare words behind them for wide loads.
     #[inline(always)]
     pub(crate) fn entries(&self) -> &[AtomicU16] {
         self.0.words16()

@@ -1,4 +1,5 @@
-//! When the writer may reuse what readers could still hold (QSBR).
+//! Quiescent-state-based reclamation (QSBR): when the writer may reuse what readers could still
+//! hold.
 //!
 //! Protocol. A reader's slot holds the last epoch it has seen at a quiescent point, or
 //! [`OFFLINE`]. The writer unlinks an object with a release store, then [`Epochs::advance`]s the
@@ -54,7 +55,7 @@ impl Epochs {
         oldest.unwrap_or_else(|| self.epoch.load(Ordering::Acquire))
     }
 
-    /// A place for a reader, online; `None` if all are taken.
+    /// Registers a reader, online; `None` if all slots are taken.
     pub(crate) fn register(&self) -> Option<usize> {
         for (index, slot) in self.readers.iter().enumerate() {
             let now = self.epoch.load(Ordering::Acquire);
@@ -69,23 +70,23 @@ impl Epochs {
         None
     }
 
-    /// Gives the place up.
+    /// Frees the slot.
     pub(crate) fn unregister(&self, reader: usize) {
         self.readers[reader].store(FREE, Ordering::Release);
     }
 
-    /// A reader holds nothing it read before.
+    /// Marks a quiescent point: the reader holds nothing that it has read.
     #[inline]
     pub(crate) fn quiesce(&self, reader: usize) {
         self.readers[reader].store(self.epoch.load(Ordering::Acquire), Ordering::Release);
     }
 
-    /// A reader will not look until it is back.
+    /// Takes a reader offline: it will not read until it is online again.
     pub(crate) fn offline(&self, reader: usize) {
         self.readers[reader].store(OFFLINE, Ordering::Release);
     }
 
-    /// A reader is back.
+    /// Takes a reader online again.
     pub(crate) fn online(&self, reader: usize) {
         self.quiesce(reader);
         fence(Ordering::SeqCst);

@@ -1,18 +1,17 @@
-//! What IPv4 and IPv6 differ in.
+//! How the tables of IPv4 and IPv6 differ.
 
 use crate::node::Entries;
-use crate::publish::{Shared, Tree};
 
 /// A family's geometry. Addresses are left-aligned in 128 bits.
 pub(crate) trait Family {
     /// First bit that indexes the root; the bits before are 0 in IPv4, 001 (2000::/3) in IPv6.
     const FIRST: u32;
-    /// First bit that nodes decide.
+    /// First bit that indexes nodes.
     const NODES: u32;
     /// Width of node entries.
     const ENTRIES: Entries;
-    /// What readers have of it.
-    fn tree(shared: &Shared) -> &Tree;
+    /// Whether it is IPv6.
+    const IS_V6: bool;
 }
 
 /// 18 bits of root, then nodes for /19-24, /25-30 and /31-32.
@@ -23,13 +22,11 @@ impl Family for V4 {
     const FIRST: u32 = 0;
     const NODES: u32 = 18;
     const ENTRIES: Entries = Entries::Narrow;
-    fn tree(shared: &Shared) -> &Tree {
-        &shared.v4
-    }
+    const IS_V6: bool = false;
 }
 
-/// 21 bits of root (2000::/24 to 3fff:ff00::/24), then nodes down to /128. What is not in 2000::/3
-/// has a small tree of nodes from the first bit on.
+/// 21 bits of root (2000::/24 to 3fff:ff00::/24), then nodes down to /128. Prefixes outside
+/// 2000::/3 are in a small tree of nodes that starts at the first bit.
 #[derive(Debug)]
 pub(crate) struct V6;
 
@@ -37,9 +34,7 @@ impl Family for V6 {
     const FIRST: u32 = 3;
     const NODES: u32 = 24;
     const ENTRIES: Entries = Entries::Wide;
-    fn tree(shared: &Shared) -> &Tree {
-        &shared.v6
-    }
+    const IS_V6: bool = true;
 }
 
 /// Where a prefix is kept.
@@ -47,7 +42,8 @@ impl Family for V6 {
 pub(crate) enum Place {
     /// `::/0`.
     Default,
-    /// Within the root's bits: the number in a binary heap whose number 1 is the root's range.
+    /// Not longer than the root's bits: its index in a binary heap whose index 1 is the root's
+    /// range.
     Short(usize),
     /// Below this root slot.
     Long(usize),

@@ -5,16 +5,17 @@
 //! atomic word, every next hop one atomic pointer, and what was replaced is reclaimed only after
 //! each reader has passed a quiescent point.
 //!
-//! The tables behind are a root array indexed by the first bits and run-length coded nodes of 64
-//! slots ([`FibConfig`] says what they may use): IPv4 18-6-6-2 bits, IPv6 21 bits below 2000::/3
-//! and then six at a time. They take a few megabytes for the whole Internet, so most of a look-up
-//! stays in the nearer caches.
+//! A table is a root array, indexed by the first bits, and run-length coded nodes of 64 slots:
+//! 18-6-6-2 bits for IPv4; for IPv6 21 bits below 2000::/3, and then six at a time. It takes a few
+//! megabytes for the whole Internet, so that look-ups mostly hit the caches. [`FibConfig`] limits
+//! its memory.
 #![deny(unsafe_code)]
 
 mod build;
 mod dir24;
 mod epoch;
 mod family;
+mod ids;
 mod load;
 mod lookup;
 mod nexthop;
@@ -30,45 +31,46 @@ mod slab;
 mod sparse;
 mod stats;
 mod stride;
-/// The atomics of `epoch`.
+/// The atomics that `epoch` uses.
 mod sync {
     pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 }
-pub mod synthetic;
 mod table;
+mod tree;
 mod writer;
 
+pub use bora_contract::Reason;
 pub use lookup::Simd;
-pub use nexthop::{Adjacency, Group, Member, NextHop, NextHopId, PortId, PuntReason};
+pub use nexthop::{Adjacency, Group, Member, NextHop, NextHopId, PortId};
 pub use prefix::{Prefix4, Prefix6, PrefixError};
 pub use reader::{FibHandle, FibReader};
 pub use stats::{FamilyStats, FibStats};
 pub use writer::{FibWriter, Loaded};
 
-/// Limits of a FIB; everything is reserved as address space and touched when used.
+/// Limits of a FIB. Memory is reserved as address space, and takes RAM only when used.
 #[derive(Clone, Copy, Debug)]
 pub struct FibConfig {
     /// Next-hop objects, at most [`MAX_NEXT_HOPS`].
     pub max_next_hops: u32,
     /// Readers at a time.
     pub max_readers: usize,
-    /// Octets of IPv4 nodes (the root takes 1 MiB more), at most 1 GiB. Insertions that need more
-    /// are refused with [`FibError::TableFull`]; removals never are.
+    /// Limit of IPv4 nodes, octets, at most 1 GiB; the root takes 1 MiB more. Insertions beyond it
+    /// fail with [`FibError::TableFull`]; removals never do.
     pub max_bytes4: usize,
-    /// Octets of IPv6 nodes (the root takes 4 KiB more for each /14 in use, at most 8 MiB).
+    /// Limit of IPv6 nodes, octets; the root takes 4 KiB more for each /14 in use, at most 8 MiB.
     pub max_bytes6: usize,
-    /// Instructions for look-ups.
+    /// Which CPU instructions look-ups use.
     pub simd: Simd,
     /// The IPv4 table.
     pub ipv4: Ipv4Table,
 }
 
-/// Ways to keep IPv4.
+/// The structure of the IPv4 table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ipv4Table {
     /// The tree alone: small, fastest for traffic to many destinations and for updates.
     #[default]
-    D,
+    Tree,
     /// DIR-24-8, 32 MiB more: fastest for a few thousand destinations that stay in the cache.
     Dir24,
 }
@@ -76,7 +78,7 @@ pub enum Ipv4Table {
 /// Most next-hop objects a FIB can have.
 pub const MAX_NEXT_HOPS: u32 = 1 << 22;
 const _: () = assert!(MAX_NEXT_HOPS < stride::MAX_LEAF);
-/// Most octets of nodes a family can have: offsets of 16-bit entries fit in 31 bits.
+/// Most octets of nodes a family can have, so that offsets in units of 16 bits fit in 31 bits.
 pub const MAX_BYTES: usize = 1 << 30;
 
 impl Default for FibConfig {
@@ -87,12 +89,12 @@ impl Default for FibConfig {
             max_bytes4: 256 << 20,
             max_bytes6: 256 << 20,
             simd: Simd::Auto,
-            ipv4: Ipv4Table::D,
+            ipv4: Ipv4Table::Tree,
         }
     }
 }
 
-/// Why the writer refused. The tables are as they were before the call.
+/// Why the writer refused a call. The call has not changed the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FibError {
     /// All next-hop ids are taken.
@@ -110,13 +112,13 @@ pub enum FibError {
     /// The nodes have reached the limit.
     #[error("the table has reached its limit of {0} octets and has no room for this prefix")]
     TableFull(usize),
-    /// No slot for another reader.
+    /// There is no slot for another reader.
     #[error("all {0} readers are taken; raise max_readers")]
     ReadersFull(usize),
-    /// More next hops than ids.
+    /// The configuration asks for more next hops than there can be ids.
     #[error("max_next_hops is {0}; at most {MAX_NEXT_HOPS}")]
     TooManyNextHops(u32),
-    /// A limit beyond what offsets can say.
+    /// The limit is larger than offsets can express.
     #[error("a limit of {0} octets is too large; at most {MAX_BYTES}")]
     TooManyBytes(usize),
     /// The system refuses to reserve the tables.
@@ -131,7 +133,7 @@ pub enum FibError {
 ///
 /// # Errors
 /// [`FibError::TooManyNextHops`], [`FibError::TooManyBytes`], [`FibError::NoAddressSpace`] and
-/// [`FibError::NoSimd`] for a configuration that cannot be.
+/// [`FibError::NoSimd`] for an impossible configuration.
 pub fn new(config: FibConfig) -> Result<(FibWriter, FibHandle), FibError> {
     if config.max_next_hops > MAX_NEXT_HOPS {
         return Err(FibError::TooManyNextHops(config.max_next_hops));

@@ -1,4 +1,4 @@
-//! Many prefixes at once: each root slot's nodes are made once.
+//! Loads many prefixes at once, and builds the nodes of each root slot only once.
 
 use crate::family::{Family, Place, place};
 use crate::publish::Shared;
@@ -7,8 +7,8 @@ use crate::stride::Leaf;
 use crate::table::{Full, Route, Table, Top};
 
 impl<F: Family> Table<F> {
-    /// Sets prefixes and tells of each which leaf it had or that it found no room. Prefixes below
-    /// one root slot become visible together.
+    /// Sets prefixes, and reports for each the leaf it had before or that it found no room.
+    /// Prefixes below one root slot become visible together.
     pub(crate) fn load(
         &mut self,
         shared: &Shared,
@@ -17,10 +17,10 @@ impl<F: Family> Table<F> {
     ) {
         let group = |&(addr, len, _): &Route| match place::<F>(addr, len) {
             Place::Long(slot) => (1, slot),
-            // from short to long, so that little is painted twice
+            // short prefixes first, so that few slots are painted twice
             _ => (0, len as usize),
         };
-        // stable: of equal prefixes the last counts
+        // stable, because the last of equal prefixes counts
         routes.sort_by_key(group);
         for routes in routes.chunk_by(|one, next| group(one) == group(next)) {
             match group(&routes[0]) {
@@ -67,7 +67,7 @@ impl<F: Family> Table<F> {
             }
             return;
         }
-        // not all fit: back, and then as many as can
+        // not all fit: roll back, then insert one by one
         self.roll_back(shared);
         for (&(addr, len, _), &old) in routes.iter().zip(&old).rev() {
             self.edit(top, addr, len, old);

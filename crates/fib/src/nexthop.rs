@@ -1,14 +1,16 @@
-//! What a look-up leads to.
+//! Next hops: what look-ups lead to.
 
 use std::fmt;
 
-/// Names a next-hop object. Prefixes hold ids, so that one write to the object changes all of them.
+use bora_contract::Reason;
+
+/// The id of a next-hop object. Prefixes hold ids, so one write to the object changes all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct NextHopId(pub(crate) u32);
 
 impl NextHopId {
-    /// What addresses without a route lead to; always valid, always a punt.
+    /// The next hop of addresses without a route. It always exists and is always a punt.
     pub const NO_ROUTE: Self = Self(0);
 
     /// The number, for messages.
@@ -27,24 +29,7 @@ impl fmt::Display for NextHopId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PortId(pub u16);
 
-/// Why a route hands its packets to Linux.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PuntReason {
-    /// No route.
-    NoRoute,
-    /// An address of the router, or broadcast, anycast, multicast.
-    Local,
-    /// The neighbour's link-layer address is not known.
-    NoNeighbour,
-    /// An unreachable route.
-    Unreachable,
-    /// A prohibit route.
-    Prohibit,
-    /// Something Bora does not implement, or an interface that is not its port.
-    Unsupported,
-}
-
-/// A ready-made way out.
+/// A neighbour on a port, with the Ethernet header ready to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjacency {
     /// Output port.
@@ -53,8 +38,8 @@ pub struct Adjacency {
     pub mtu: u16,
     /// Ethernet header as on the wire: destination, source, EtherType.
     pub l2: [u8; 14],
-    /// Linux has not heard of the neighbour for a while: who sends there says so
-    /// ([`crate::FibReader::note_use`]), and Linux asks whether it is still there.
+    /// Linux has not confirmed the neighbour for a while. Whoever sends there calls
+    /// [`crate::FibReader::note_use`], and then Linux asks whether it is still there.
     pub unconfirmed: bool,
 }
 
@@ -75,14 +60,14 @@ enum Choice {
     Buckets(Box<[NextHopId]>),
 }
 
-/// One of a group.
+/// A member of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     /// Its object.
     pub id: NextHopId,
-    /// Its share; 0 counts as 1.
+    /// Its weight; 0 counts as 1.
     pub weight: u32,
-    /// Whether flows may go there: Linux keeps them from a next hop whose neighbour has failed.
+    /// Whether flows may go there: Linux avoids a next hop whose neighbour has failed.
     pub good: bool,
 }
 
@@ -101,9 +86,9 @@ impl Group {
         Self::avoiding(&members)
     }
 
-    /// The same, as Linux's fib_select_multipath() and nexthop_select_path_hthr() go about bad
-    /// members: their flows move to the next good one, those at the end to the first. Where all
-    /// are bad, all flows take the first.
+    /// The same, but treats bad members as Linux's fib_select_multipath() and
+    /// nexthop_select_path_hthr() do: their flows move to the next good member, those of the last
+    /// ones to the first good one. If all are bad, all flows take the first.
     pub fn avoiding(members: &[Member]) -> Self {
         let weight = |member: &Member| u64::from(member.weight.max(1));
         let total: u64 = members.iter().map(weight).sum();
@@ -133,8 +118,8 @@ impl Group {
         }
     }
 
-    /// A group that assigns flows by buckets, as Linux's resilient groups do: a next hop that goes
-    /// takes only the flows of its buckets along. An empty group leads to
+    /// A group that assigns flows by buckets, as Linux's resilient groups do: when a next hop is
+    /// removed, only the flows of its buckets move. An empty group leads to
     /// [`NextHopId::NO_ROUTE`].
     pub fn resilient(buckets: &[NextHopId]) -> Self {
         Self {
@@ -167,7 +152,7 @@ impl Group {
         found.unwrap_or(NextHopId::NO_ROUTE)
     }
 
-    /// Octets of its lists.
+    /// Memory of its lists, octets.
     pub(crate) fn octets(&self) -> usize {
         let choice = match &self.choice {
             Choice::Threshold(members) => size_of_val(&**members),
@@ -202,8 +187,8 @@ pub enum NextHop {
     /// Hand to Linux.
     Punt {
         /// Why.
-        reason: PuntReason,
-        /// The output the route names, known for the reverse-path check.
+        reason: Reason,
+        /// The route's output port, if it is one; for the reverse-path check.
         port: Option<PortId>,
     },
     /// Drop.

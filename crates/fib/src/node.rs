@@ -1,4 +1,4 @@
-//! The nodes readers walk: 64 slots, run-length coded.
+//! Nodes of the tree: 64 slots, run-length coded.
 //!
 //! A word is a leaf (0: inherit the family's default route, else next-hop id + 1) or [`NODE`] and
 //! the offset of a node in units of 8 octets. A node is a bitmap of where runs of equal slots
@@ -17,14 +17,14 @@ use crate::region::Region;
 pub(crate) const NODE: u32 = 1 << 31;
 /// Marks a 16-bit entry whose word is behind the entries.
 pub(crate) const FAR: u16 = 1 << 15;
-/// Address bits a node decides.
+/// Address bits that a node consumes.
 pub(crate) const STRIDE: u32 = 6;
 /// Slots of a node.
 pub(crate) const SLOTS: usize = 1 << STRIDE;
 /// 32-bit words of the longest body: 64 16-bit entries and 64 words behind them.
 const BODY: usize = SLOTS / 2 + SLOTS;
 
-/// A node before it has a place.
+/// An encoded node that has no place in memory yet.
 pub(crate) struct Encoded {
     bitmap: u64,
     body: [u32; BODY],
@@ -40,7 +40,7 @@ pub(crate) enum Entries {
 }
 
 impl Encoded {
-    /// The node of these slots, which are not all equal.
+    /// Encodes these slots, which must not all be equal.
     pub(crate) fn new(slots: &[u32; SLOTS], entries: &Entries) -> Self {
         let mut bitmap = 1;
         for slot in 1..SLOTS {
@@ -83,12 +83,12 @@ impl Encoded {
         }
     }
 
-    /// Words of 8 octets.
+    /// Its size in words of 8 octets.
     pub(crate) fn words(&self) -> usize {
         1 + self.len.div_ceil(2)
     }
 
-    /// Whether the node at `offset` is the same.
+    /// Whether the node at `offset` has the same content.
     pub(crate) fn is_at(&self, region: &Region, offset: u32) -> bool {
         let offset = offset as usize;
         let body = &region.words32()[offset * 2 + 2..];
@@ -99,7 +99,7 @@ impl Encoded {
                 .all(|(new, old)| *new == old.load(Ordering::Relaxed))
     }
 
-    /// Fills a block that no reader can reach.
+    /// Writes the node into a block that no reader can reach.
     pub(crate) fn write(&self, region: &Region, offset: u32) {
         let offset = offset as usize;
         region.words64()[offset].store(self.bitmap, Ordering::Relaxed);
@@ -139,7 +139,7 @@ pub(crate) fn wide_slot(region: &Region, offset: u32, slot: u32) -> u32 {
     region.words32()[entry].load(Ordering::Relaxed)
 }
 
-/// Runs that start at or before a slot; at least 1.
+/// Number of runs that start at or before a slot; at least 1.
 #[inline(always)]
 fn rank(region: &Region, offset: usize, slot: u32) -> usize {
     let bitmap = region.words64()[offset].load(Ordering::Relaxed);

@@ -1,88 +1,9 @@
-//! The control side of next hops: objects, and who refers to them.
+//! The control side of next hops: objects, and how many prefixes and groups refer to them.
 
 use crate::FibError;
+use crate::ids::Use;
 use crate::nexthop::{NextHop, NextHopId};
-use crate::node::FAR;
 use crate::writer::FibWriter;
-
-/// What happens to an id.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Use {
-    /// Prefixes and groups that refer to it.
-    pub(crate) count: u32,
-    pub(crate) taken: bool,
-}
-
-/// Ids that are free.
-#[derive(Debug)]
-pub(crate) struct Ids {
-    /// Those with which IPv4 look-ups end in the first node, and the others.
-    near: Range,
-    far: Range,
-}
-
-#[derive(Debug)]
-struct Range {
-    /// From here on none has been taken.
-    next: u32,
-    end: u32,
-    /// Below `next`.
-    free: Vec<u32>,
-}
-
-impl Range {
-    fn new(next: u32, end: u32) -> Self {
-        Self {
-            next,
-            end: end.max(next),
-            free: vec![],
-        }
-    }
-
-    fn take(&mut self) -> Option<u32> {
-        self.free.pop().or_else(|| {
-            self.next = (self.next < self.end).then_some(self.next + 1)?;
-            Some(self.next - 1)
-        })
-    }
-
-    fn room(&self) -> usize {
-        self.free.len() + (self.end - self.next) as usize
-    }
-}
-
-impl Ids {
-    /// 1 to `most`; 0 is [`NextHopId::NO_ROUTE`].
-    pub(crate) fn new(most: u32) -> Self {
-        let first_far = u32::from(FAR) - 1; // its leaf is one more
-        Self {
-            near: Range::new(1, first_far.min(most + 1)),
-            far: Range::new(first_far, most + 1),
-        }
-    }
-
-    fn take(&mut self, host: bool) -> Option<u32> {
-        let Self { near, far } = self;
-        if host {
-            far.take().or_else(|| near.take())
-        } else {
-            near.take().or_else(|| far.take())
-        }
-    }
-
-    pub(crate) fn give(&mut self, id: u32) {
-        let range = if id + 1 < FAR.into() {
-            &mut self.near
-        } else {
-            &mut self.far
-        };
-        range.free.push(id);
-    }
-
-    fn room(&self) -> usize {
-        self.near.room() + self.far.room()
-    }
-}
 
 impl FibWriter {
     /// Adds a next-hop object.
@@ -95,7 +16,7 @@ impl FibWriter {
     }
 
     /// The same for an object that only a host's prefix will refer to. There may be very many of
-    /// these, so they take the ids that cost IPv4 look-ups of shorter prefixes another step.
+    /// these, so they get ids that do not fit into 16-bit entries.
     ///
     /// # Errors
     /// As [`Self::add_next_hop`].
@@ -164,12 +85,12 @@ impl FibWriter {
         used.map(NextHopId).collect()
     }
 
-    /// How many more objects there can be; of what was removed, what all readers have passed.
+    /// How many more objects can be added. A removed object makes room once no reader can hold it.
     pub fn next_hop_room(&self) -> usize {
         self.ids.room()
     }
 
-    /// Octets of the objects and of what is kept for each.
+    /// Memory of the objects and of what is kept for each, octets.
     pub(crate) fn next_hop_bytes(&self) -> usize {
         let each = size_of::<NextHop>() + size_of::<*mut NextHop>();
         self.group_octets + self.next_hops * each + self.uses.capacity() * size_of::<Use>()

@@ -5,14 +5,14 @@ use std::net::{AddrParseError, Ipv4Addr, Ipv6Addr};
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-/// Why a prefix is none.
+/// Why a text or value is not a prefix.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
     /// Longer than the address.
     #[error("prefix length {0} is more than {1}")]
     Length(u8, u8),
-    /// Bits behind the length are set.
-    #[error("{0} has bits set behind its length")]
+    /// Bits beyond the length are set.
+    #[error("{0} has bits set beyond its length")]
     HostBits(String),
     /// No `/`.
     #[error("`{0}` is not of the form ADDRESS/LENGTH")]
@@ -37,7 +37,7 @@ macro_rules! prefix {
         impl $name {
             const BITS: u8 = <$int>::BITS as u8;
 
-            /// A prefix; its address must have no bits set behind `len`.
+            /// A prefix; its address must have no bits set beyond `len`.
             pub fn new(addr: $int, len: u8) -> Result<Self, PrefixError> {
                 if len > Self::BITS {
                     return Err(PrefixError::Length(len, Self::BITS));
@@ -50,7 +50,8 @@ macro_rules! prefix {
                 Ok(prefix)
             }
 
-            /// The prefix of this length that holds `addr`; a length beyond the address is cut.
+            /// The prefix of this length that contains `addr`; a length beyond the address is
+            /// reduced to it.
             pub fn masked(addr: $int, len: u8) -> Self {
                 let len = len.min(Self::BITS);
                 let mask = <$int>::MAX.checked_shl(u32::from(Self::BITS - len)).unwrap_or(0);
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prefix() {
+    fn wrong_prefixes_are_refused() {
         assert!(matches!(
             "10.0.0.1/24".parse::<Prefix4>(),
             Err(PrefixError::HostBits(_))

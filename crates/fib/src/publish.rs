@@ -1,55 +1,24 @@
-//! What writer and readers share.
+//! The memory that writer and readers share.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
+use crate::Reason;
 use crate::dir24::Dir24;
 use crate::epoch::Epochs;
-use crate::family::{Family, V4, V6, root_len};
+use crate::family::{Family, V4, V6};
 use crate::lookup::Kernel;
-use crate::nexthop::{NextHop, PuntReason};
+use crate::nexthop::NextHop;
 use crate::region::{Pages, Region};
+use crate::tree::Tree;
 use crate::{FibConfig, FibError, Ipv4Table};
 
-/// What readers have of one family: words and nodes as described in `node`.
-#[derive(Debug)]
-pub(crate) struct Tree {
-    /// A word for each value of the first bits.
-    pub(crate) root: Arc<Region>,
-    /// The nodes.
-    pub(crate) nodes: Region,
-    /// Next hop of addresses in the root's range whose leaf is 0.
-    pub(crate) inherit: AtomicU32,
-    /// Next hop of other addresses whose leaf is 0.
-    pub(crate) default: AtomicU32,
-    /// The word for the first six bits of addresses outside the root's range.
-    pub(crate) outside: AtomicU32,
-    /// What is asked before, if so configured.
-    pub(crate) dir24: Option<Dir24>,
-}
-
-impl Tree {
-    fn new<F: Family>(nodes: usize) -> Option<Self> {
-        // huge pages were not faster here, and would fill the sparse root
-        let pages = Pages::Small;
-        Some(Self {
-            root: Arc::new(Region::reserve(root_len::<F>() * 4, pages)?),
-            nodes: Region::reserve(nodes, pages)?,
-            inherit: AtomicU32::new(0),
-            default: AtomicU32::new(0),
-            outside: AtomicU32::new(0),
-            dir24: None,
-        })
-    }
-}
-
-/// Address space for a limit: removals may for a while need more than the limit, until readers
-/// have left the nodes they replace. A page more keeps wide loads inside.
+/// Address space to reserve for a limit. Removals may exceed the limit until readers have left the
+/// replaced nodes. One more page keeps wide loads inside.
 pub(crate) fn reserved(limit: usize) -> usize {
     2 * limit + (64 << 20)
 }
 
-/// Everything readers see.
+/// Everything that readers access.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) v4: Tree,
@@ -57,7 +26,7 @@ pub(crate) struct Shared {
     pub(crate) simd: Kernel,
     /// A pointer for each id.
     next_hops: Region,
-    /// A bit for each id: packets have gone there.
+    /// A bit for each id, set when packets were sent there.
     used: Region,
     /// Ids below this have had objects.
     next_hops_end: AtomicU32,
@@ -67,7 +36,7 @@ pub(crate) struct Shared {
 /// An object that readers may still hold.
 pub(crate) struct RetiredNextHop(*mut NextHop);
 
-// SAFETY: the pointer is the only owner of a `Send` object once readers are through with it.
+// SAFETY: once readers have left it, the pointer is the only owner of a `Send` object.
 unsafe impl Send for RetiredNextHop {}
 
 impl Drop for RetiredNextHop {
@@ -79,6 +48,11 @@ impl Drop for RetiredNextHop {
 }
 
 impl Shared {
+    /// The tree of a family.
+    pub(crate) fn tree<F: Family>(&self) -> &Tree {
+        if F::IS_V6 { &self.v6 } else { &self.v4 }
+    }
+
     pub(crate) fn new(config: &FibConfig) -> Result<Self, FibError> {
         let (octets4, octets6) = (reserved(config.max_bytes4), reserved(config.max_bytes6));
         let pointers = (config.max_next_hops as usize + 1) * size_of::<*mut NextHop>();
@@ -96,7 +70,7 @@ impl Shared {
             shared.v4.dir24 = Some(Dir24::new().ok_or(refused)?);
         }
         let no_route = NextHop::Punt {
-            reason: PuntReason::NoRoute,
+            reason: Reason::NoRoute,
             port: None,
         };
         let none = shared.set_next_hop(0, Some(no_route));
@@ -104,8 +78,8 @@ impl Shared {
         Ok(shared)
     }
 
-    /// The object, or "no route" for an id that has none: a reader may meet an id whose object
-    /// went a moment ago.
+    /// The object of an id, or "no route" if it has none: a reader may find an id whose object has
+    /// just been removed.
     #[inline]
     pub(crate) fn next_hop(&self, id: u32) -> &NextHop {
         let slots = self.slots();
@@ -120,7 +94,7 @@ impl Shared {
         unsafe { &*found }
     }
 
-    /// Puts an object in its place with one pointer store; gives back what was there.
+    /// Sets the object of an id with one pointer store; returns the previous one.
     #[must_use]
     pub(crate) fn set_next_hop(&self, id: u32, object: Option<NextHop>) -> Option<RetiredNextHop> {
         let new = object.map_or(std::ptr::null_mut(), |object| {
@@ -138,17 +112,17 @@ impl Shared {
         unsafe { self.next_hops.pointers() }
     }
 
-    /// Notes that packets go to a next hop.
+    /// Records that packets were sent to a next hop.
     #[inline]
     pub(crate) fn note_use(&self, id: u32) {
         let (word, bit) = (&self.used.words64()[id as usize / 64], 1 << (id % 64));
-        // readers that all send there share the line until the writer looks
+        // test first, so that readers which all send there share the cache line
         if word.load(Ordering::Relaxed) & bit == 0 {
             word.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// The next hops of which that was noted since the last call.
+    /// The next hops recorded since the last call.
     pub(crate) fn take_used(&self) -> Vec<u32> {
         let end = self.next_hops_end.load(Ordering::Relaxed).div_ceil(64);
         let mut used = Vec::new();

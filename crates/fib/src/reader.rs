@@ -63,24 +63,24 @@ impl FibReader {
         self.shared.next_hop(id.0)
     }
 
-    /// Notes that packets go to this next hop, which must be one that a look-up led to.
+    /// Records that packets were sent to this next hop, which must be the result of a look-up.
     #[inline]
     pub fn note_use(&self, id: NextHopId) {
         self.shared.note_use(id.0);
     }
 
-    /// Says that this reader holds nothing it read before.
+    /// Marks a quiescent point: this reader holds nothing that it has read before.
     #[inline]
     pub fn quiesce(&mut self) {
         self.shared.epochs.quiesce(self.slot);
     }
 
-    /// Before a sleep: this reader will not look until [`FibReader::online`].
+    /// Call it before a sleep: this reader will not read until [`FibReader::online`].
     pub fn offline(&mut self) {
         self.shared.epochs.offline(self.slot);
     }
 
-    /// After a sleep.
+    /// Call it after a sleep.
     pub fn online(&mut self) {
         self.shared.epochs.online(self.slot);
     }

@@ -1,21 +1,21 @@
-//! Reserved address space: memory that costs nothing until it is touched.
+//! Reserved address space, which takes no memory until it is touched.
 //!
-//! The words are atomics, so the writer changes them through a shared reference and nobody can
-//! see half a word. One region offers its memory in several widths; a place is written in one
-//! width while readers may look at it (see `node`), so accesses of different widths never race.
+//! The words are atomics, so that the writer can change them through a shared reference and nobody
+//! sees half a word. A region can be accessed in several widths; while readers may read a place, it
+//! is written in one width only (see `node`), so accesses of different widths never race.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 
-/// Unit in which memory is touched and given back, in octets.
+/// Unit in which memory is used and given back, octets.
 pub(crate) const PAGE: usize = 4096;
 
 /// How the kernel should back a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pages {
-    /// 2 MiB pages where it can: dense tables.
+    /// 2 MiB pages if possible; for dense tables.
     Huge,
-    /// Small pages only: sparse tables, where a huge page would be mostly zeros.
+    /// Small pages only; for sparse tables, where most of a huge page would be zeros.
     Small,
 }
 
@@ -96,7 +96,7 @@ impl Drop for Region {
 fn map(len: usize, pages: Pages) -> Option<*mut u8> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-    // SAFETY: a new anonymous mapping where the kernel likes; it overlaps nothing.
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses; it overlaps nothing.
     let base = unsafe {
         mmap_anonymous(
             std::ptr::null_mut(),
@@ -110,8 +110,8 @@ fn map(len: usize, pages: Pages) -> Option<*mut u8> {
         Pages::Huge => Advice::LinuxHugepage,
         Pages::Small => Advice::LinuxNoHugepage,
     };
-    // SAFETY: the range is the mapping made above; the advice changes no contents. A kernel
-    // without huge pages refuses it, which is as good.
+    // SAFETY: the range is the mapping made above; the advice changes no contents. A kernel without
+    // huge pages refuses it, which does no harm.
     let _ = unsafe { madvise(base, len, advice) };
     Some(base.cast())
 }
@@ -122,7 +122,7 @@ unsafe fn unmap(base: *mut u8, len: usize) {
     let _ = unsafe { rustix::mm::munmap(base.cast(), len) };
 }
 
-/// Miri knows no system calls.
+/// Miri does not support mmap.
 #[cfg(miri)]
 fn map(len: usize, _pages: Pages) -> Option<*mut u8> {
     let layout = std::alloc::Layout::from_size_align(len, PAGE).ok()?;

@@ -1,17 +1,19 @@
-//! Which part of the node memory is whose.
+//! The allocator of node memory.
 //!
-//! A page of 4 KiB serves blocks of one size, so a page whose blocks are all free goes back to
-//! the system whatever its neighbours hold. Blocks of up to 64 octets never cross a cache line.
+//! A page of 4 KiB holds blocks of one size. A page whose blocks are all free goes back to the
+//! system. Blocks of up to 64 octets never cross a cache line.
 
 use std::collections::BTreeSet;
 
 use crate::region::PAGE;
 
-/// Octets in the unit of block sizes and of the free maps.
+/// Unit of block sizes and of the free maps, octets.
 const UNIT: usize = 16;
-/// Block sizes in units: 16 to 400 octets. 48 is missing: 64 keeps such a block in one line.
+/// Block sizes in units: 16 to 400 octets. There is no size of 48, because such blocks would cross
+/// cache lines.
 const SIZES: [u8; 13] = [1, 2, 4, 5, 6, 7, 8, 9, 10, 12, 14, 17, 25];
-/// Empty pages that stay with us, so that churn around a page's edge costs no system call.
+/// Empty pages that are kept, so that alternating updates do not release and reuse a page each
+/// time.
 const WARM: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -22,12 +24,12 @@ struct Page {
     class: u8,
 }
 
-/// What an update may use.
+/// How much memory an update may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     /// Pages up to the user's limit.
     Limited,
-    /// All of the address space: removals must not fail, and give back more than they take.
+    /// All of the address space, because removals must not fail, and soon free more than they take.
     Reserve,
 }
 
@@ -35,7 +37,8 @@ pub(crate) enum Room {
 #[derive(Debug)]
 pub(crate) struct Slab {
     pages: Vec<Page>,
-    /// Pages of each size with free blocks. The first serves, so that the last ones run empty.
+    /// Pages with free blocks, for each size. The first one is used, so that the last ones become
+    /// empty.
     partial: [BTreeSet<u32>; SIZES.len()],
     empty: Vec<u32>,
     in_use: usize,
@@ -98,7 +101,7 @@ impl Slab {
         Some((octets / 8) as u32)
     }
 
-    /// Takes a block back; gives the page whose memory is to be released, if any.
+    /// Frees a block; returns the page to release, if any.
     pub(crate) fn free(&mut self, offset: u32) -> Option<usize> {
         let octets = offset as usize * 8;
         let index = octets / PAGE;
@@ -122,7 +125,7 @@ impl Slab {
         (self.empty.len() > WARM).then_some(index)
     }
 
-    /// Gives a page to a class.
+    /// Opens a page for a class of blocks.
     fn open(&mut self, class: usize, room: Room) -> Option<u32> {
         if self.in_use >= self.limit && room == Room::Limited {
             return None;

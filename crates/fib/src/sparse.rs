@@ -1,4 +1,4 @@
-//! Large arrays of words of which most pages are never touched.
+//! Large arrays of words, most pages of which are never touched.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ const WORDS: usize = PAGE / 4;
 #[derive(Debug)]
 pub(crate) struct Sparse {
     region: Arc<Region>,
-    /// Words of each page that are not zero.
+    /// Number of nonzero words in each page.
     live: Vec<u16>,
     pages: usize,
 }
@@ -36,7 +36,7 @@ impl Sparse {
         self.region.words32()[index].load(Ordering::Relaxed)
     }
 
-    /// Stores a word, and with it publishes all that was written before.
+    /// Stores a word with release ordering, which publishes all earlier writes.
     pub(crate) fn set(&mut self, index: usize, word: u32) {
         let page = index / WORDS;
         let live = self.live[page];
@@ -54,7 +54,7 @@ impl Sparse {
         }
     }
 
-    /// From this index on, the first word in a page that is in use.
+    /// The first index, from this one on, in a page that is in use.
     pub(crate) fn next_live(&self, index: usize) -> usize {
         let page = index / WORDS;
         let empty = self.live.iter().skip(page).take_while(|&&live| live == 0);

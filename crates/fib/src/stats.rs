@@ -1,4 +1,4 @@
-//! How large a FIB is and how it does.
+//! Sizes and counters of a FIB.
 
 use crate::dir24::Dir24;
 use crate::family::Family;
@@ -16,7 +16,7 @@ pub struct FibStats {
     pub prefixes6: usize,
     /// Next-hop objects.
     pub next_hops: usize,
-    /// Octets of these objects, with what readers and the control side have for each.
+    /// Octets of these objects, and of what readers and the control side keep for each.
     pub next_hop_bytes: usize,
     /// Octets readers may touch: the pages of roots and nodes in use.
     pub table_bytes: usize,
@@ -28,9 +28,9 @@ pub struct FibStats {
     pub ipv4: FamilyStats,
     /// The IPv6 table.
     pub ipv6: FamilyStats,
-    /// Changes so far that readers may have to pass before something is freed.
+    /// The writer's epoch: changes so far that readers have to pass before something is freed.
     pub epoch: u64,
-    /// The newest of them that all readers have passed; `epoch` if none is behind.
+    /// The newest epoch that all readers have passed; equal to `epoch` if no reader is behind.
     pub passed: u64,
     /// `epoch` when something was last freed; 0 for never.
     pub reclaimed: u64,
@@ -39,15 +39,15 @@ pub struct FibStats {
 /// Size and work of one family's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FamilyStats {
-    /// Nodes that hold something, also retired ones.
+    /// Nodes in memory, including retired ones.
     pub nodes: usize,
-    /// Longest way of a look-up: the root and the nodes behind it.
+    /// Most steps of a look-up: the root, and nodes below it.
     pub depth: u32,
     /// Octets readers may touch.
     pub table_bytes: usize,
-    /// Octets of the pages of nodes; the limit is for these.
+    /// Octets of the pages of nodes; `max_bytes` limits these.
     pub node_bytes: usize,
-    /// Limit of `node_bytes` from which on insertions are refused.
+    /// Limit of `node_bytes`; insertions beyond it are refused.
     pub max_bytes: usize,
     /// Octets of the control side's lists.
     pub control_bytes: usize,
@@ -61,7 +61,7 @@ pub struct FamilyStats {
 
 impl<F: Family> Table<F> {
     pub(crate) fn stats(&self, shared: &Shared, max_bytes: usize) -> FamilyStats {
-        let front = F::tree(shared).dir24.as_ref().map_or(0, Dir24::octets);
+        let front = shared.tree::<F>().dir24.as_ref().map_or(0, Dir24::octets);
         let deepest = self.depths.iter().rposition(|&strides| strides > 0);
         let root = (F::NODES / STRIDE) as usize;
         FamilyStats {
@@ -77,7 +77,7 @@ impl<F: Family> Table<F> {
         }
     }
 
-    /// Octets of the lists, as far as the allocator is asked for them.
+    /// Octets of the lists, as requested from the allocator.
     fn control_octets(&self) -> usize {
         let lists: usize = self.strides.iter().map(Stride::capacity_octets).sum();
         lists

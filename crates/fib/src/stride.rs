@@ -1,4 +1,4 @@
-//! The writer's prefixes, in lists of what one node decides.
+//! The writer's prefixes, in one list for each node.
 
 use crate::node::{NODE, SLOTS, STRIDE};
 
@@ -41,7 +41,7 @@ impl Entry {
 
 /// Most strides a table can have.
 pub(crate) const MAX_STRIDES: usize = 1 << VALUE_BITS;
-/// The largest leaf there is room for.
+/// The largest leaf that an entry can hold.
 pub(crate) const MAX_LEAF: Leaf = (1 << VALUE_BITS) - 1;
 
 /// The place of the first `len` (1 to 6) bits of a slot's number.
@@ -54,14 +54,14 @@ pub(crate) fn child_place(slot: u32) -> u32 {
     FIRST_CHILD + slot
 }
 
-/// Six bits of an address: the prefixes that end there, the longer ones' strides, and what
-/// readers have for it.
+/// Six bits of an address: the prefixes that end there, the strides of longer ones, and the word
+/// that readers see.
 #[derive(Debug, Default)]
 pub(crate) struct Stride {
     entries: Vec<Entry>,
-    /// What the parent shows: a leaf if all slots are equal, else the node.
+    /// The word in the parent: a leaf if all slots are equal, else the node.
     pub(crate) word: u32,
-    /// What slots without a prefix inherit in `word`.
+    /// The leaf that slots without a prefix inherit in `word`.
     pub(crate) base: Leaf,
     /// The lists have changed since `word` was made.
     pub(crate) dirty: bool,
@@ -90,7 +90,7 @@ impl Stride {
             Ok(at) => self.entries[at] = entry,
             Err(at) => {
                 if self.entries.len() == self.entries.capacity() {
-                    // lean: there are many lists
+                    // grow by little, because there are many lists
                     self.entries.reserve_exact(2 + self.entries.len() / 4);
                 }
                 self.entries.insert(at, entry);
@@ -107,15 +107,15 @@ impl Stride {
         }
     }
 
-    /// The longest prefix here of at most `longest` bits that holds a slot: bits and leaf.
+    /// The longest prefix here of at most `longest` bits that contains a slot: bits and leaf.
     pub(crate) fn longest_match(&self, slot: u32, longest: u32) -> Option<(u32, Leaf)> {
         (1..=longest)
             .rev()
             .find_map(|len| Some((len, self.get(prefix_place(slot, len))?)))
     }
 
-    /// Writes the prefixes over slots that hold what they inherit; returns where the children
-    /// start in the list.
+    /// Writes the leaves of the prefixes into slots that hold the inherited leaf; returns where the
+    /// children start in the list.
     pub(crate) fn paint(&self, slots: &mut [u32; SLOTS]) -> usize {
         for (at, entry) in self.entries.iter().enumerate() {
             if entry.place() >= FIRST_CHILD {

@@ -1,15 +1,14 @@
 //! The writer's side of one family: prefixes, and how their changes reach readers.
 //!
 //! A change edits one list of prefixes, makes new nodes for it bottom-up in memory no reader can
-//! reach, and hooks them in with one release store for each root word that changes. If a node
-//! finds no room, all is undone before anything was stored.
+//! reach, and hooks them in with one release store for each root word that changes. If a node finds
+//! no room, everything is undone, and readers have seen nothing.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::build::Built;
 use crate::family::{Family, Place, place, root_len, slot};
 use crate::node::STRIDE;
 use crate::publish::Shared;
@@ -28,13 +27,21 @@ const PART: usize = 4096;
 /// The first stride of the tree outside the root's range.
 pub(crate) const OUTSIDE: u32 = 0;
 
-/// What the first stride of a tree hangs on.
+/// What the first stride of a tree is attached to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Top {
     /// A slot of the root.
     Slot(usize),
     /// What is outside the root's range.
     Outside,
+}
+
+/// The state of a stride before it was rebuilt.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) stride: u32,
+    pub(crate) word: u32,
+    pub(crate) base: Leaf,
 }
 
 /// Prefixes and nodes of a family.
@@ -52,12 +59,12 @@ pub(crate) struct Table<F> {
     pub(crate) default: Leaf,
     pub(crate) root: Sparse,
     pub(crate) slab: Slab,
-    /// Changes done.
+    /// Number of changes.
     pub(crate) updates: u64,
     /// Insertions that found no room.
     pub(crate) refused: u64,
     pub(crate) len: usize,
-    /// Nodes that readers may still be in, by the epoch they must pass.
+    /// Nodes that readers may still hold, with the epoch that readers must pass.
     pub(crate) retired: VecDeque<(u64, u32)>,
     pub(crate) built: Vec<Built>,
     /// Words to publish.
@@ -68,7 +75,7 @@ pub(crate) struct Table<F> {
 impl<F: Family> Table<F> {
     /// An empty table; `None` if the system refuses the memory.
     pub(crate) fn new(shared: &Shared, limit: usize) -> Option<Self> {
-        let tree = F::tree(shared);
+        let tree = shared.tree::<F>();
         let sparse = |words: usize| {
             let region = Region::reserve(words * 4, Pages::Small)?;
             Some(Sparse::new(Arc::new(region)))
@@ -161,9 +168,9 @@ impl<F: Family> Table<F> {
         built
     }
 
-    /// Publishes what addresses inherit for which no prefix within their tree is.
+    /// Publishes the next hops of addresses that match no prefix in their tree.
     fn publish_defaults(&mut self, shared: &Shared) {
-        let tree = F::tree(shared);
+        let tree = shared.tree::<F>();
         let id = |leaf: Leaf| leaf.saturating_sub(1);
         let mut inherit = self.short.get(1);
         if F::FIRST > 0 {
@@ -207,7 +214,7 @@ impl<F: Family> Table<F> {
         stride.get(place).unwrap_or(0)
     }
 
-    /// The longest prefix that holds an address: length and leaf.
+    /// The longest prefix that contains an address: length and leaf.
     pub(crate) fn longest_match(&self, addr: u128) -> Option<(u32, Leaf)> {
         match place::<F>(addr, 128) {
             Place::Long(slot) => self
@@ -254,10 +261,10 @@ impl<F: Family> Table<F> {
         parts.flatten()
     }
 
-    /// Some prefixes, about `count`, and where the next ones begin; `None`: these were the last. The
-    /// first begin at 0.
+    /// About `count` prefixes from `from` on, and where to continue; `None` after the last. Start
+    /// with 0.
     pub(crate) fn part(&self, from: usize, count: usize) -> (Vec<Route>, Option<usize>) {
-        // one after the other: what is outside the root's range, the short ones, the root's slots
+        // in this order: prefixes outside the root's range, short ones, the root's slots
         let mut found = vec![];
         if from == 0 {
             self.collect(OUTSIDE, 0, 0, &mut found);
@@ -295,7 +302,8 @@ impl<F: Family> Table<F> {
         }
     }
 
-    /// Whether a longer prefix lies within this one. Of a prefix within the root's bits, all are looked at.
+    /// Whether a longer prefix lies within this one. For a prefix not longer than the root's bits
+    /// this may check every prefix.
     pub(crate) fn has_more_specific(&self, addr: u128, len: u32) -> bool {
         let differs = |other: u128| (other ^ addr).checked_shr(128 - len).unwrap_or(0) != 0;
         let inside = |&(other, longer, _): &Route| longer > len && !differs(other);

@@ -1,29 +1,29 @@
-//! The control side of the tables: changes, one at a time, each visible to readers at once.
+//! The writer's side: changes are made one at a time, and readers see each at once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::family::{V4, V6};
+use crate::ids::{Ids, Use};
 use crate::nexthop::NextHopId;
-use crate::objects::{Ids, Use};
 use crate::publish::{RetiredNextHop, Shared};
 use crate::stats::FibStats;
 use crate::stride::Leaf;
 use crate::table::{Route, Table};
 use crate::{FibConfig, FibError, Prefix4, Prefix6};
 
-/// What a bulk load did.
+/// The result of a bulk load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loaded<P> {
-    /// Prefixes that were not there.
+    /// Prefixes that are new.
     pub added: usize,
-    /// Prefixes that were there, with this or another next hop.
+    /// Prefixes that existed already, with this or another next hop.
     pub replaced: usize,
-    /// Prefixes that found no room; what they had before they have still.
+    /// Prefixes that found no room; they keep the next hop they had before.
     pub refused: Vec<P>,
 }
 
-/// The one who changes the tables.
+/// Changes the tables; there is one for each FIB.
 pub struct FibWriter {
     pub(crate) shared: Arc<Shared>,
     v4: Table<V4>,
@@ -33,22 +33,22 @@ pub struct FibWriter {
     reclaimed: u64,
     pub(crate) ids: Ids,
     pub(crate) max_next_hops: u32,
-    /// Objects there are.
+    /// Number of objects.
     pub(crate) next_hops: usize,
-    /// By id, up to the highest that has been in use.
+    /// Uses by id, up to the highest id that has been in use.
     pub(crate) uses: Vec<Use>,
     /// Octets of the lists in groups.
     pub(crate) group_octets: usize,
-    /// Replaced objects, and ids to free with them, by the epoch readers must pass.
+    /// Replaced objects, and ids to free with them, with the epoch that readers must pass.
     pub(crate) retired: VecDeque<(u64, Option<RetiredNextHop>, Option<u32>)>,
 }
 
-/// The leaf that stands for an id.
+/// The leaf of an id.
 fn leaf(id: NextHopId) -> Leaf {
     id.0 + 1
 }
 
-/// The id a leaf stands for; none for leaf 0.
+/// The id of a leaf; `None` for leaf 0.
 fn id(leaf: Leaf) -> Option<NextHopId> {
     leaf.checked_sub(1).map(NextHopId)
 }
@@ -77,11 +77,11 @@ macro_rules! family {
             Ok(id(old))
         }
 
-        /// Adds or changes many prefixes, in a fraction of the time of one by one. Of equal
-        /// prefixes the last counts.
+        /// Adds or changes many prefixes, much faster than one by one. The last of equal prefixes
+        /// counts.
         ///
         /// # Errors
-        /// [`FibError::NoSuchNextHop`]; nothing is changed then. What finds no room is
+        /// [`FibError::NoSuchNextHop`]; nothing is changed then. Prefixes that find no room are in
         /// [`Loaded::refused`].
         pub fn $load(
             &mut self,
@@ -114,11 +114,9 @@ macro_rules! family {
             Ok(loaded)
         }
 
-        /// Removes a prefix; returns the next hop it had.
-        ///
-        /// A removal may take the nodes above their limit until readers have left the old ones.
-        /// Only if readers stay away from their quiescent points until twice the limit and 64 MiB are used
-        /// up does it leave the prefix where it is and return nothing.
+        /// Removes a prefix; returns the next hop it had. A removal may exceed the limit of nodes
+        /// until readers have left the old ones. If readers reach no quiescent point until twice
+        /// the limit and 64 MiB more are used up, it keeps the prefix and returns `None`.
         pub fn $remove(&mut self, prefix: $prefix) -> Option<NextHopId> {
             let addr = u128::from(prefix.addr()) << $shift;
             let old = self.$table.set(&self.shared, addr, prefix.len().into(), 0);
@@ -141,8 +139,8 @@ macro_rules! family {
             })
         }
 
-        /// Some of the prefixes, about `count`, and where the next ones begin; none: these were the
-        /// last. The first begin at 0. Changes meanwhile do not matter to the others.
+        /// About `count` prefixes from `from` on, and where to continue; `None` after the last.
+        /// Start with 0. Prefixes may be changed between calls.
         pub fn $part(
             &self,
             from: usize,
@@ -161,7 +159,7 @@ macro_rules! family {
             self.$table.len
         }
 
-        /// The prefix an address falls under.
+        /// The longest prefix that contains an address.
         pub fn $longest(&self, addr: $int) -> Option<($prefix, NextHopId)> {
             let (len, leaf) = self.$table.longest_match(u128::from(addr) << $shift)?;
             Some((<$prefix>::masked(addr, len as u8), id(leaf)?))
@@ -222,8 +220,8 @@ impl FibWriter {
         u128
     );
 
-    /// Whether a longer prefix lies within this one. Prefixes longer than the root's bits are quickly
-    /// told; for others it may take a look at every prefix.
+    /// Whether a longer prefix lies within this one. This is quick for prefixes longer than the
+    /// root's bits; for others it may check every prefix.
     pub fn has_more_specific4(&self, prefix: Prefix4) -> bool {
         let addr = u128::from(prefix.addr()) << 96;
         self.v4.has_more_specific(addr, prefix.len().into())
@@ -236,7 +234,7 @@ impl FibWriter {
         }
     }
 
-    /// Frees what all readers have passed; returns how many objects. Call it often.
+    /// Frees what no reader can hold any more; returns how many objects. Call it often.
     pub fn reclaim(&mut self) -> usize {
         let passed = self.shared.epochs.passed();
         let mut count = self.v4.reclaim(&self.shared) + self.v6.reclaim(&self.shared);
@@ -257,7 +255,7 @@ impl FibWriter {
         count
     }
 
-    /// Sizes.
+    /// Sizes and counters.
     pub fn stats(&self) -> FibStats {
         let ipv4 = self.v4.stats(&self.shared, self.limits[0]);
         let ipv6 = self.v6.stats(&self.shared, self.limits[1]);

@@ -1,4 +1,5 @@
-//! All interleavings of publication and reclaiming, on the real `epoch.rs` with loom's atomics:
+//! Checks all interleavings of publication and reclamation, with the real `epoch.rs` on loom's
+//! atomics:
 //! `RUSTFLAGS="--cfg loom" cargo test -p bora-fib --test loom --release`
 #![allow(unexpected_cfgs)]
 #![cfg(loom)]
@@ -18,7 +19,7 @@ use loom::thread;
 use epoch::Epochs;
 
 /// A root word that names one of two nodes. Loom's cells report every access that races with a
-/// change, as would a node written again while a reader is inside.
+/// change, for example if a node is written again while a reader is inside.
 struct Model {
     epochs: Epochs,
     word: AtomicUsize,
@@ -34,7 +35,7 @@ impl Model {
         })
     }
 
-    /// What a reader sees: never older than `least`.
+    /// Reads the value, which must not be older than `least`.
     fn look(&self, least: usize) -> usize {
         let node = self.word.load(Ordering::Acquire);
         // SAFETY: what loom checks here.
@@ -59,7 +60,7 @@ impl Model {
     }
 }
 
-/// Up to three preemptions: more take hours and the protocol has no longer chains.
+/// Up to three preemptions; more take hours, and the protocol has no longer chains.
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);

@@ -1,4 +1,4 @@
-//! The tables against "longest match by scanning", and next hops.
+//! Compares the tables with "longest match by scanning"; tests of next hops.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn fib(ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
     fib_with(0, ids)
 }
 
-/// With one of the kernels this CPU has.
+/// The same with one of the look-up functions that this CPU supports.
 fn fib_with(kernel: usize, ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
     let kernels = common::kernels();
     let config = common::config(kernels[kernel % kernels.len()]);
@@ -158,7 +158,7 @@ fn a_full_table_refuses_and_stays_whole() {
             }
             result.is_err()
         })
-        .expect("one page has an end");
+        .expect("one page fills up");
     assert!(fitted.len() >= 250);
     assert_eq!(writer.len4(), fitted.len());
     let check = |reader: &FibReader, addrs: &[u32]| {

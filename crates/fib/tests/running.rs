@@ -9,8 +9,8 @@ use common::{fib, punt, tables4};
 
 const UPDATES: u32 = 60_000;
 
-/// Prefixes that come and go are told by their host bits: under `ids[1]` or `ids[2]`, or the
-/// covering prefix's `ids[0]`; nothing else may ever be seen there.
+/// Prefixes come and go with next hop `ids[1]` or `ids[2]`, below a covering prefix with `ids[0]`.
+/// Readers may see only these.
 fn run(config: FibConfig) {
     let (mut writer, handle, ids) = fib(config, 3);
     writer

@@ -1,11 +1,11 @@
-//! Long random streams of updates against "longest match by asking for each length".
+//! Compares long random streams of updates with "longest match by trying each length".
 
 mod common;
 
 use bora_fib::{FibConfig, NextHopId, Prefix4, Prefix6, Simd};
 use common::{Naive, Random, config, fib, kernels, lookup4, lookup6, tables4};
 
-/// A prefix near others: few bits vary, at places that depend on the length.
+/// A prefix close to others: only a few bits vary, at places that depend on the length.
 fn prefix(random: &mut Random, bits: u8) -> (u128, u8) {
     let bases = [
         0x2001_0db8_u128 << 96,
@@ -72,7 +72,7 @@ fn stream4(config: FibConfig, operations: usize) {
             .iter()
             .all(|&(prefix, id)| writer.get4(prefix) == Some(id))
     );
-    // all goes, and so does the memory
+    // removing all prefixes frees all memory
     listed.sort_unstable();
     for (prefix, _) in listed {
         assert!(writer.remove4(prefix).is_some());
@@ -95,7 +95,7 @@ fn stream6(config: FibConfig, operations: usize) {
         let (addr, len) = prefix(&mut random, 128);
         let id = ids.get(random.below(12)).copied();
         let known = Prefix6::masked(addr, len);
-        // a /4 or shorter paints a million root slots: now and then is enough
+        // a short prefix paints up to a million root slots, so do it only now and then
         if (3..8).contains(&len) && operation % 16 != 0 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Whole tables: every /24 after 600 000 updates, bulk loads, limits.
+//! Tests of whole tables: every /24 after 600 000 updates, bulk loads, limits.
 
 mod common;
 
@@ -94,7 +94,7 @@ fn full_tables_are_small() {
         stats.table_bytes + stats.control_bytes < 64_000_000,
         "{stats:?}"
     );
-    // the same again changes nothing that readers see
+    // loading the same again changes nothing that readers see
     let again = writer.load4(&routes4).unwrap();
     assert_eq!((again.added, again.replaced), (0, routes4.len()));
     assert_eq!(writer.stats().ipv4.nodes, stats.ipv4.nodes);
@@ -105,7 +105,7 @@ fn full_tables_are_small() {
     });
 }
 
-/// A broadband gateway: a million hosts on link and 250 000 routes with gateways of their own.
+/// A broadband gateway: a million on-link hosts, and 250 000 routes with a gateway each.
 #[test]
 fn a_million_hosts_have_next_hops_of_their_own() {
     const HOSTS: u32 = 1_000_000;
@@ -173,7 +173,7 @@ fn next_hops_have_a_limit_and_come_back() {
     for id in [ids[0], ids[39_999]] {
         writer.remove_next_hop(id).unwrap();
     }
-    assert_eq!(writer.next_hop_room(), 0, "a reader may still look at them");
+    assert_eq!(writer.next_hop_room(), 0, "a reader may still hold them");
     reader.quiesce();
     writer.reclaim();
     assert_eq!(writer.next_hop_room(), 2);
@@ -223,7 +223,7 @@ fn a_bulk_load_that_does_not_fit_says_what_is_missing() {
     let ids: Vec<_> = (0..256)
         .map(|_| writer.add_next_hop(punt()).unwrap())
         .collect();
-    let table = bora_fib::synthetic::ipv4(5, 200_000);
+    let table = bora_fib_bench::synthetic::ipv4(5, 200_000);
     let routes: Vec<_> = table.iter().map(|&(p, id)| (p, ids[id as usize])).collect();
     let loaded = writer.load4(&routes).unwrap();
     assert!(!loaded.refused.is_empty() && loaded.added > 10_000);
@@ -231,7 +231,7 @@ fn a_bulk_load_that_does_not_fit_says_what_is_missing() {
     assert_eq!(writer.len4(), loaded.added);
     let stats = writer.stats().ipv4;
     assert!(stats.node_bytes <= 100_000 && stats.refused > 0);
-    // what is in is found as if the refused had never been asked for
+    // look-ups must work as if the refused prefixes had never been loaded
     let mut naive = Naive::default();
     for (prefix, id) in writer.iter4() {
         naive.set(u128::from(prefix.addr()) << 96, prefix.len(), Some(id));
@@ -244,7 +244,7 @@ fn a_bulk_load_that_does_not_fit_says_what_is_missing() {
     for (&key, found) in keys.iter().zip(common::lookup4(&reader, &keys)) {
         assert_eq!(found, naive.longest_match(u128::from(key) << 96));
     }
-    // with half of it gone there is room for the missing
+    // without half of the table there is room for the refused ones
     let gone: Vec<_> = writer
         .iter4()
         .step_by(2)
@@ -264,7 +264,7 @@ fn a_bulk_load_that_does_not_fit_says_what_is_missing() {
 fn more_specific_prefixes_are_found_at_every_length() {
     let (mut writer, _handle, ids) = fib(tables4()[0], 1);
     let mut random = Random(7);
-    // close together, so that many lie inside others
+    // prefixes close together, so that many lie inside others
     let mut prefix = || {
         let len = 1 + random.below(32) as u8;
         Prefix4::masked(0x0A00_0000 | random.below(1 << 20) as u32, len)

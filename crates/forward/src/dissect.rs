@@ -10,7 +10,7 @@ const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
 const VLAN_AD: u16 = 0x88a8;
 const ETHERNET: u16 = 0x6558; // ETH_P_TEB
-/// What Linux looks further into and this does not: TIPC, PPPoE, HSR, PRP, BATMAN.
+/// Types that Linux dissects further and this code does not: TIPC, PPPoE, HSR, PRP, BATMAN.
 const UNKNOWN: [u16; 5] = [0x88ca, 0x8864, 0x892f, 0x88fb, 0x4305];
 
 /// The addresses of the innermost IP header that was looked at.
@@ -50,8 +50,8 @@ struct Walk<'a> {
 }
 
 /// Dissects an IP packet without what follows it in the frame. `outer`: no deeper than the first
-/// encapsulation (FLOW_DISSECTOR_F_STOP_AT_ENCAP). `None`: more is inside than this understands, or
-/// it is no IP packet.
+/// encapsulation (FLOW_DISSECTOR_F_STOP_AT_ENCAP). `None`: something inside is unknown
+/// here, or it is no IP packet.
 pub(crate) fn dissect(octets: &[u8], outer: bool) -> Option<Dissected> {
     let ethertype = match octets.first()? >> 4 {
         4 => IPV4,

@@ -34,10 +34,8 @@ pub(crate) fn hash_of(octets: &[u8], family: Family) -> u32 {
 
 /// Source and destination port as one number, where the protocol has them.
 fn flow_ports(protocol: Protocol, payload: &[u8]) -> u32 {
-    match (protocol, payload) {
-        (Protocol::TCP | Protocol::UDP | Protocol(132), &[a, b, c, d, ..]) => {
-            u32::from_be_bytes([a, b, c, d])
-        }
+    match payload {
+        &[a, b, c, d, ..] if protocol.has_ports() => u32::from_be_bytes([a, b, c, d]),
         _ => 0,
     }
 }

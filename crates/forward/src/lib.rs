@@ -3,9 +3,9 @@
 //! The stages run one after the other over the whole batch, each over the packets that are still
 //! undecided: [`parse`] reads the headers, [`source_check`] applies uRPF, [`classify()`] gives a
 //! class and applies rules, [`lookup`] finds the next hop, [`rewrite`] makes the packet ready to
-//! leave. [`run`] calls them in order, [`run_classified`] with classes. What does not leave has a
-//! [`Punt`] or [`Drop`] reason by the end; nothing stays [`Verdict::Pending`]. [`enqueue()`] moves
-//! what leaves to the queues of its output, and [`schedule`] says what is sent next.
+//! leave. [`run`] calls them in order. A packet that does not leave has a [`Reason`] by the end; nothing stays [`Verdict::Pending`].
+//! [`enqueue()`] moves packets that leave to the [`Egress`] of their port, and [`schedule`] says which
+//! is sent next.
 //!
 //! No thread, socket, clock or log here: everything a stage needs comes in as a [`Context`].
 
@@ -15,6 +15,7 @@ mod batch;
 mod class;
 pub mod classify;
 mod dissect;
+mod egress;
 mod enqueue;
 mod hash;
 mod lookup;
@@ -22,51 +23,45 @@ mod multipath;
 mod parse;
 mod partial;
 mod poll_list;
-mod reason;
 mod rewrite;
 pub mod schedule;
 mod source;
 mod spread;
+mod stage;
+mod verdict;
 
 use bora_buffer::Region;
 use bora_fib::{FibReader, PortId};
 use bora_wire::MacAddr;
 
+pub use bora_contract::{PortSettings, Reason, RpFilter};
+
 pub use batch::{Batch, Family, Meta};
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleHits, classify};
-pub use enqueue::{BURST, Exit, enqueue, octets};
+pub use egress::{BURST, Egress, octets};
+pub use enqueue::enqueue;
 pub use hash::flow_hash;
 pub use lookup::lookup;
 pub use multipath::{FlowHash, HashPolicy};
 pub use parse::parse;
 pub use partial::complete_checksum;
 pub use poll_list::{PollList, Turn};
-pub use reason::{Drop, Punt, Verdict};
 pub use rewrite::rewrite;
 pub use source::source_check;
 pub use spread::flow_of;
+pub use stage::Stage;
+pub use verdict::Verdict;
 
-/// Reverse-path check of IPv4 sources (RFC 3704), as `net.ipv4.conf.*.rp_filter`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RpFilter {
-    /// None.
-    #[default]
-    Off,
-    /// The way back must leave through the port the packet came in by.
-    Strict,
-    /// There must be a way back.
-    Loose,
-}
-
-/// What the XDP program sees to on interfaces, for ports that have none in front of the engine.
+/// The checks of the XDP program that need the state of the port. For ports without an XDP program the
+/// engine makes them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// Administratively up; otherwise nothing comes in.
+    /// The port is administratively up; otherwise everything is dropped.
     pub up: bool,
-    /// All IPv4 is Linux's business.
+    /// Linux handles all IPv4.
     pub kernel4: bool,
-    /// All IPv6 is Linux's business.
+    /// Linux handles all IPv6.
     pub kernel6: bool,
 }
 
@@ -83,12 +78,52 @@ pub struct Ingress {
     pub forward6: bool,
     /// Source check of IPv4.
     pub rp_filter: RpFilter,
-    /// Peers may leave L4 checksums to the receiver.
+    /// Senders may leave L4 checksums to the receiver.
     pub partial_checksum: bool,
     /// Whether Linux would send IPv4 redirects here.
     pub send_redirects4: bool,
-    /// What is left to check; `None` behind the XDP program.
+    /// What the engine has to check; `None` for a port with an XDP program.
     pub gate: Option<Gate>,
+}
+
+impl Ingress {
+    /// A port behind an XDP program, for which Linux forwards both IP versions; everything else is off.
+    pub fn new(port: PortId, mac: MacAddr) -> Self {
+        Self {
+            port,
+            mac,
+            forward4: true,
+            forward6: true,
+            rp_filter: RpFilter::Off,
+            partial_checksum: false,
+            send_redirects4: false,
+            gate: None,
+        }
+    }
+
+    /// Whether an XDP program stands in front of the port, and can keep packets away from it.
+    pub fn has_xdp(&self) -> bool {
+        self.gate.is_none()
+    }
+}
+
+impl From<&PortSettings> for Ingress {
+    fn from(settings: &PortSettings) -> Self {
+        Self {
+            port: PortId(settings.index),
+            mac: MacAddr(settings.mac),
+            forward4: settings.forward4,
+            forward6: settings.forward6,
+            rp_filter: settings.rp_filter,
+            partial_checksum: settings.partial_checksum,
+            send_redirects4: settings.send_redirects4,
+            gate: (!settings.gated).then_some(Gate {
+                up: settings.enabled,
+                kernel4: settings.kernel4,
+                kernel6: settings.kernel6,
+            }),
+        }
+    }
 }
 
 /// Everything the stages need besides the batch.
@@ -107,24 +142,24 @@ pub struct Context<'a> {
     pub hash6: FlowHash,
 }
 
-/// Runs all stages over a batch.
-pub fn run(batch: &mut Batch, context: &Context<'_>) {
-    parse(batch, context);
-    source_check(batch, context);
-    lookup(batch, context);
-    rewrite(batch, context);
-}
-
-/// Runs all stages over a batch, classes and rules among them; `hits` as for [`classify()`].
-pub fn run_classified(
+/// Runs all stages over a batch, except [`enqueue()`]; `hits` as for [`classify()`]. `done` is told of
+/// each stage that is done.
+#[inline]
+pub fn run(
     batch: &mut Batch,
     context: &Context<'_>,
     classifier: &Classifier,
     hits: &mut [RuleHits],
+    mut done: impl FnMut(Stage),
 ) {
     parse(batch, context);
+    done(Stage::Parse);
     source_check(batch, context);
+    done(Stage::SourceCheck);
     classify(batch, context, classifier, hits);
+    done(Stage::Classify);
     lookup(batch, context);
+    done(Stage::Lookup);
     rewrite(batch, context);
+    done(Stage::Rewrite);
 }

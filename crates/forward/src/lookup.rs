@@ -5,7 +5,7 @@ use bora_fib::{Adjacency, NextHop, NextHopId};
 use bora_wire::ipv4;
 
 use crate::batch::{Batch, Family, Meta};
-use crate::{Context, Drop, Punt, Verdict};
+use crate::{Context, Reason, Verdict};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
@@ -40,7 +40,7 @@ pub(crate) fn resolve<'a>(
     }
     let redirects = meta.family == Family::V6 || context.ingress.send_redirects4;
     if adjacency.port == context.ingress.port && redirects {
-        return Err(Verdict::Punt(Punt::Redirect));
+        return Err(Verdict::Punt(Reason::Redirect));
     }
     if adjacency.unconfirmed {
         context.fib.note_use(id);
@@ -50,11 +50,13 @@ pub(crate) fn resolve<'a>(
 
 /// Whether Linux fragments the packet, or answers that it is too big.
 #[cold]
-fn too_big(packet: &Packet, meta: &Meta, context: &Context<'_>) -> Punt {
+fn too_big(packet: &Packet, meta: &Meta, context: &Context<'_>) -> Reason {
     let octets = context.region.octets(packet).get(ETHERNET..);
     match octets.map(ipv4::Packet::new_unchecked) {
-        Some(packet) if meta.family == Family::V4 && !packet.dont_fragment() => Punt::Fragmentation,
-        _ => Punt::TooBig,
+        Some(packet) if meta.family == Family::V4 && !packet.dont_fragment() => {
+            Reason::Fragmentation
+        }
+        _ => Reason::TooBig,
     }
 }
 
@@ -78,7 +80,7 @@ fn choose<'a>(
             let end = ETHERNET + usize::from(meta.l3_length);
             let octets = context.region.octets(packet).get(ETHERNET..end);
             let hash = octets.and_then(|octets| flow.of(octets, meta.family));
-            let hash = hash.ok_or(Verdict::Punt(Punt::Unsupported))?;
+            let hash = hash.ok_or(Verdict::Punt(Reason::Unsupported))?;
             let member = group.select(hash);
             (member, context.fib.next_hop(member))
         }
@@ -91,9 +93,9 @@ fn choose<'a>(
 fn leaf(next_hop: &NextHop) -> Result<&Adjacency, Verdict> {
     match next_hop {
         NextHop::Forward(adjacency) => Ok(adjacency),
-        NextHop::Punt { reason, .. } => Err(Verdict::Punt(Punt::from(*reason))),
-        NextHop::Blackhole => Err(Verdict::Drop(Drop::Blackhole)),
+        NextHop::Punt { reason, .. } => Err(Verdict::Punt(*reason)),
+        NextHop::Blackhole => Err(Verdict::Drop(Reason::Blackhole)),
         // the control side makes groups of single next hops only
-        NextHop::Group(_) => Err(Verdict::Punt(Punt::Unsupported)),
+        NextHop::Group(_) => Err(Verdict::Punt(Reason::Unsupported)),
     }
 }

@@ -19,7 +19,7 @@ pub enum HashPolicy {
     Inner,
     /// 3: the fields of `fib_multipath_hash_fields`.
     Fields,
-    /// Not known how: only Linux can choose.
+    /// Unknown: only Linux can choose.
     Unknown,
 }
 
@@ -63,8 +63,8 @@ const HEAD: usize = 36;
 const PADDING: usize = 4;
 
 impl FlowHash {
-    /// The number, below 2^31, that chooses a path for an IP packet whose header was found good;
-    /// `octets` end where the header says. `None` for what only Linux can tell.
+    /// The number, below 2^31, that chooses a path for an IP packet whose header has been checked;
+    /// `octets` end where the header says. `None` if only Linux can tell.
     pub fn of(&self, octets: &[u8], family: Family) -> Option<u32> {
         let hash = match self.policy {
             HashPolicy::L3 => self.hash(l3(octets, family)?),

@@ -1,11 +1,11 @@
-//! First stage: read the headers, sort out what is not plain transit.
+//! First stage: reads the headers, and sorts out what is not plain transit.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
 use crate::batch::{Batch, Family, Meta};
-use crate::{Context, Drop, Gate, Ingress, Punt, Verdict};
+use crate::{Context, Gate, Ingress, Reason, Verdict};
 
 mod plain;
 
@@ -14,8 +14,8 @@ use plain::Ours;
 /// Packets between the one that is parsed and the one that is fetched into the cache.
 const AHEAD: usize = 8;
 
-/// The XDP program has seen to it.
-const OPEN: Gate = Gate {
+/// Checks that let everything pass, because the XDP program has made them.
+const PASSED: Gate = Gate {
     up: true,
     kernel4: false,
     kernel6: false,
@@ -34,7 +34,7 @@ pub fn parse(batch: &mut Batch, context: &Context<'_>) {
     v4.clear();
     v6.clear();
     let ours = Ours::new(context.ingress);
-    // written field by field in its place: a copy would wait for all of them
+    // the fields are written in place: a copy of the struct would wait for all of them
     meta.resize(packets.len(), Meta::default());
     for (place, (packet, meta)) in packets.iter().zip(meta).enumerate() {
         if let Some(next) = packets.get(place + AHEAD) {
@@ -55,38 +55,34 @@ pub fn parse(batch: &mut Batch, context: &Context<'_>) {
 /// The destination of a transit packet, or what becomes of any other.
 #[inline(never)]
 fn parse_one(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<IpAddr, Verdict> {
-    let frame = ethernet::Frame::new_checked(octets).map_err(dropped)?;
-    let gate = ingress.gate.unwrap_or(OPEN);
+    let frame = ethernet::Frame::new_checked(octets)?;
+    let gate = ingress.gate.unwrap_or(PASSED);
     match frame.ethertype() {
-        _ if !gate.up => Err(Verdict::Drop(Drop::PortDown)),
-        _ if frame.dst() != ingress.mac => Err(Verdict::Punt(Punt::ForeignMac)),
-        EtherType::IPV4 if gate.kernel4 => Err(Verdict::Punt(Punt::Guard)),
-        EtherType::IPV6 if gate.kernel6 => Err(Verdict::Punt(Punt::Guard)),
+        _ if !gate.up => Err(Verdict::Drop(Reason::PortDown)),
+        _ if frame.dst() != ingress.mac => Err(Verdict::Punt(Reason::ForeignMac)),
+        EtherType::IPV4 if gate.kernel4 => Err(Verdict::Punt(Reason::Guard)),
+        EtherType::IPV6 if gate.kernel6 => Err(Verdict::Punt(Reason::Guard)),
         EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, meta).map(IpAddr::V4),
         EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, meta).map(IpAddr::V6),
-        _ => Err(Verdict::Punt(Punt::NotIp)),
+        _ => Err(Verdict::Punt(Reason::NotIp)),
     }
-}
-
-fn dropped(error: bora_wire::Error) -> Verdict {
-    Verdict::Drop(Drop::from(error))
 }
 
 fn parse_ipv4(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<Ipv4Addr, Verdict> {
-    let packet = ipv4::Packet::new_checked(octets).map_err(dropped)?;
-    packet.verify_checksum().map_err(dropped)?;
+    let packet = ipv4::Packet::new_checked(octets)?;
+    packet.verify_checksum()?;
     if !ingress.forward4 {
-        return Err(Verdict::Punt(Punt::ForwardingOff));
+        return Err(Verdict::Punt(Reason::ForwardingOff));
     }
     let (source, destination) = (packet.src().to_bits(), packet.dst().to_bits());
     if is_special4(source) || is_special4(destination) {
-        return Err(Verdict::Punt(Punt::SpecialAddress));
+        return Err(Verdict::Punt(Reason::SpecialAddress));
     }
     if packet.has_options() {
-        return Err(Verdict::Punt(Punt::Options));
+        return Err(Verdict::Punt(Reason::Options));
     }
     if packet.ttl() <= 1 {
-        return Err(Verdict::Punt(Punt::TtlExceeded));
+        return Err(Verdict::Punt(Reason::TtlExceeded));
     }
     meta.family = Family::V4;
     meta.l3_length = packet.total_len();
@@ -95,23 +91,23 @@ fn parse_ipv4(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<Ipv4A
 }
 
 fn parse_ipv6(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<Ipv6Addr, Verdict> {
-    let packet = ipv6::Packet::new_checked(octets).map_err(dropped)?;
+    let packet = ipv6::Packet::new_checked(octets)?;
     if !ingress.forward6 {
-        return Err(Verdict::Punt(Punt::ForwardingOff));
+        return Err(Verdict::Punt(Reason::ForwardingOff));
     }
     let (source, destination) = (packet.src().to_bits(), packet.dst().to_bits());
     if is_special6(source) || is_special6(destination) {
-        return Err(Verdict::Punt(Punt::SpecialAddress));
+        return Err(Verdict::Punt(Reason::SpecialAddress));
     }
     if packet.next_header() == Protocol::HOP_BY_HOP {
-        return Err(Verdict::Punt(Punt::Options));
+        return Err(Verdict::Punt(Reason::Options));
     }
     if packet.hop_limit() <= 1 {
-        return Err(Verdict::Punt(Punt::TtlExceeded));
+        return Err(Verdict::Punt(Reason::TtlExceeded));
     }
     meta.family = Family::V6;
     meta.l3_length =
-        u16::try_from(packet.total_len()).map_err(|_| Verdict::Drop(Drop::BadTotalLength))?;
+        u16::try_from(packet.total_len()).map_err(|_| Verdict::Drop(Reason::BadTotalLength))?;
     meta.tos = packet.traffic_class();
     Ok(packet.dst())
 }

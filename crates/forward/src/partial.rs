@@ -28,7 +28,7 @@ pub(crate) fn complete_ipv6(mut packet: ipv6::Packet<&mut [u8]>) {
     complete(pseudo, protocol, packet.payload_mut());
 }
 
-/// One right checksum in 65536 looks like one that was left, so it is verified before it is touched.
+/// One right checksum in 65536 looks like an incomplete one, so it is verified before it is changed.
 fn complete(pseudo: checksum::Sum, protocol: Protocol, segment: &mut [u8]) {
     if checksum::looks_partial(pseudo, protocol, segment)
         && checksum::transport(pseudo, protocol, segment) == checksum::Transport::Partial

@@ -58,12 +58,12 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
     meta.verdict = Verdict::Forward(adjacency.port);
 }
 
-/// The way of nearly every packet: what [`rewrite_headers`] does, in fixed places.
+/// The short way of nearly every packet: what [`rewrite_headers`] does, at fixed places.
 #[inline(always)]
 fn plain_ipv4(headers: &mut [u8; PLAIN_IPV4], adjacency: &Adjacency) {
     headers[..12].copy_from_slice(&adjacency.l2[..12]);
     let sum = checksum::decrement_ttl(u16::from_be_bytes([headers[24], headers[25]]));
-    // parse left no TTL below 2, but a memif peer that owns the other end can change it meanwhile
+    // parse has seen a TTL of 2 or more, but a memif peer that shares the memory may have changed it
     headers[22] = headers[22].wrapping_sub(1);
     headers[24..26].copy_from_slice(&sum.to_be_bytes());
 }

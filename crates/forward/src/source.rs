@@ -1,12 +1,12 @@
 //! Second stage: the reverse-path check of IPv4 sources (RFC 3704).
 
 use bora_buffer::MAX_BATCH;
-use bora_fib::{FibReader, NextHop, NextHopId, PortId, PuntReason};
+use bora_fib::{FibReader, NextHop, NextHopId, PortId};
 
 use bora_wire::ipv4;
 
 use crate::batch::Batch;
-use crate::{Context, Drop, Punt, RpFilter, Verdict};
+use crate::{Context, Reason, RpFilter, Verdict};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
@@ -15,8 +15,8 @@ const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 /// router itself go to Linux, which decides by `accept_local`.
 pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     let mode = context.ingress.rp_filter;
-    let gated = context.ingress.gate.is_some();
-    if mode == RpFilter::Off && !gated {
+    let has_xdp = context.ingress.has_xdp();
+    if mode == RpFilter::Off && has_xdp {
         return;
     }
     let Batch {
@@ -37,13 +37,13 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     context.fib.lookup4(&sources[..count], &mut found[..count]);
     let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
     for ((place, _), &id) in v4.results().zip(&found) {
-        if gated && is_local(context.fib, id) {
-            meta[place].verdict = Verdict::Punt(Punt::Local);
+        if !has_xdp && is_local(context.fib, id) {
+            meta[place].verdict = Verdict::Punt(Reason::Local);
         } else if mode != RpFilter::Off {
             match way_back(context.fib, id, port) {
                 WayBack::Yes => {}
-                WayBack::No => meta[place].verdict = Verdict::Drop(Drop::SourceCheck),
-                WayBack::OnlyLinuxKnows => meta[place].verdict = Verdict::Punt(Punt::Unsupported),
+                WayBack::No => meta[place].verdict = Verdict::Drop(Reason::SourceCheck),
+                WayBack::OnlyLinuxKnows => meta[place].verdict = Verdict::Punt(Reason::Unsupported),
             }
         }
     }
@@ -59,8 +59,8 @@ enum WayBack {
 
 /// Whether an address is the router's own.
 fn is_local(fib: &FibReader, id: NextHopId) -> bool {
-    let reason = PuntReason::Local;
-    matches!(fib.next_hop(id), NextHop::Punt { reason: found, .. } if *found == reason)
+    let local = Reason::Local;
+    matches!(fib.next_hop(id), NextHop::Punt { reason, .. } if *reason == local)
 }
 
 /// Whether a next hop is a way back, through `port` if one is given. Any path of a group will do.
@@ -76,11 +76,11 @@ fn way_back(fib: &FibReader, id: NextHopId, port: Option<PortId>) -> WayBack {
             members.max().unwrap_or(WayBack::No)
         }
         NextHop::Punt {
-            reason: PuntReason::Unsupported,
+            reason: Reason::Unsupported,
             port: None,
         } if port.is_some() => WayBack::OnlyLinuxKnows,
         NextHop::Punt {
-            reason: PuntReason::NoNeighbour | PuntReason::Unsupported,
+            reason: Reason::NoNeighbour | Reason::Unsupported,
             port: out,
         } => through(*out),
         NextHop::Punt { .. } | NextHop::Blackhole => WayBack::No,

@@ -5,8 +5,8 @@ use bora_wire::{EtherType, ethernet};
 use crate::batch::Family;
 use crate::hash::hash_of;
 
-/// A number that is the same for all packets of a flow, of any frame as it came in; 0 for what is
-/// not IP. Flows are told apart by addresses, protocol and ports.
+/// A number that is the same for all packets of a flow; 0 if the frame is not IP. The frame is as it
+/// came in. Flows are told apart by addresses, protocol and ports.
 #[inline]
 pub fn flow_of(octets: &[u8]) -> u32 {
     let Ok(frame) = ethernet::Frame::new_checked(octets) else {

@@ -5,8 +5,8 @@ mod support;
 use bora_fib::{Adjacency, FibConfig, FibReader, FibWriter, NextHop, PortId, Prefix4};
 use bora_forward::classify::{Action, Addresses, DEFAULT_DSCP, Rule, RuleError, RuleSet, Ternary};
 use bora_forward::{
-    Batch, Class, Classifier, Context, Drop, FlowHash, Ingress, Meta, RpFilter, RuleHits, Verdict,
-    classify, parse, run_classified,
+    Batch, Class, Classifier, Context, FlowHash, Ingress, Meta, Reason, RuleHits, Verdict,
+    classify, parse, run,
 };
 use proptest::prelude::*;
 use support::headers::{self, Headers, OURS};
@@ -22,16 +22,7 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let (writer, handle) = bora_fib::new(FibConfig::default()).unwrap();
-        let ingress = Ingress {
-            port: PortId(0),
-            mac: OURS,
-            forward4: true,
-            forward6: true,
-            rp_filter: RpFilter::Off,
-            partial_checksum: false,
-            send_redirects4: false,
-            gate: None,
-        };
+        let ingress = Ingress::new(PortId(0), OURS);
         Self {
             memory: Memory::new(512),
             writer,
@@ -113,7 +104,7 @@ fn agrees_with_a_scan(rules: usize, seed: u64) {
         }
         let (verdict, class) = match rule.map(|rule| rules[rule].action) {
             None => (Verdict::Pending, by_dscp),
-            Some(Action::Drop) => (Verdict::Drop(Drop::Rule), by_dscp),
+            Some(Action::Drop) => (Verdict::Drop(Reason::Rule), by_dscp),
             Some(Action::Pass { class, .. }) => (Verdict::Pending, class.unwrap_or(by_dscp)),
         };
         assert_eq!((meta.verdict, meta.class), (verdict, class), "{packet:?}");
@@ -184,7 +175,7 @@ fn a_rule_may_choose_the_way_out() {
     let mut hits = [RuleHits::default()];
     let frames = [packet(0).frame(), other.frame()];
     let metas = bench.run(&frames, |batch, context| {
-        run_classified(batch, context, &classifier, &mut hits);
+        run(batch, context, &classifier, &mut hits, |_| {});
     });
     assert_eq!(metas[0].verdict, Verdict::Forward(PortId(2)));
     assert_eq!(metas[1].verdict, Verdict::Forward(PortId(1)));
@@ -204,7 +195,7 @@ fn extension_headers_hide_no_ports() {
     };
     let frames = [hidden.frame()]; // behind a fragment header
     let metas = bench.classify(&frames, &compile(vec![rule]), &mut []);
-    assert_eq!(metas[0].verdict, Verdict::Drop(Drop::Rule));
+    assert_eq!(metas[0].verdict, Verdict::Drop(Reason::Rule));
 }
 
 #[test]
@@ -263,7 +254,7 @@ fn a_tag_s_priority_is_the_outermost_one() {
     });
     let dropped: Vec<bool> = metas
         .iter()
-        .map(|meta| meta.verdict == Verdict::Drop(Drop::Rule))
+        .map(|meta| meta.verdict == Verdict::Drop(Reason::Rule))
         .collect();
     assert_eq!(dropped, [false, false, true, true, false]);
 }

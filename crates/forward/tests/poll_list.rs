@@ -45,11 +45,8 @@ fn measure(demands: &[f64], quotas: &[u32], budget: u32, capacity: f64) -> Vec<f
             let whole = f64::floor(arrived[queue]);
             arrived[queue] -= whole;
             *ring = (*ring + whole as u32).min(512.max(quotas[queue] * 2));
-            if *ring > 0 {
-                list.add(queue);
-            }
         }
-        while time < end && !list.is_empty() {
+        while time < end && rings.iter().any(|&ring| ring > 0) {
             list.start_round();
             let mut left = budget;
             while let Some(turn) = list.next_turn() {
@@ -59,7 +56,7 @@ fn measure(demands: &[f64], quotas: &[u32], budget: u32, capacity: f64) -> Vec<f
                 served[turn.queue] += u64::from(received);
                 left -= received;
                 time += f64::from(received);
-                list.finish(turn, received, false);
+                list.finish(turn, received);
                 if time >= end {
                     break;
                 }
@@ -120,37 +117,29 @@ proptest! {
 }
 
 #[test]
-fn a_drained_queue_leaves_the_list_and_a_kept_one_stays() {
+fn a_drained_queue_ends_its_turn_and_a_spent_budget_does_not() {
     let mut list = PollList::new(&[4, 4], 6);
-    list.add(0);
-    list.add(1);
-    list.add(1);
     list.start_round();
     let turn = list.next_turn().unwrap();
     assert_eq!((turn.queue, turn.allowance), (0, 4));
-    list.finish(turn, 4, false);
+    list.finish(turn, 4);
     let turn = list.next_turn().unwrap();
     assert_eq!(
         (turn.queue, turn.allowance),
         (1, 2),
         "what the budget leaves"
     );
-    list.finish(turn, 2, false);
+    list.finish(turn, 2);
     assert_eq!(list.next_turn(), None, "the budget is spent");
     list.start_round();
     let turn = list.next_turn().unwrap();
     assert_eq!((turn.queue, turn.allowance), (1, 2), "its turn goes on");
-    list.finish(turn, 2, false);
+    list.finish(turn, 2);
     let turn = list.next_turn().unwrap();
-    list.finish(turn, 1, false);
+    assert_eq!((turn.queue, turn.allowance), (0, 4));
+    list.finish(turn, 1);
+    assert_eq!(list.next_turn(), None, "one turn a round each");
     list.start_round();
     let turn = list.next_turn().unwrap();
-    assert_eq!(turn.queue, 1, "queue 0 was drained");
-    list.finish(turn, 0, true);
-    assert_eq!(list.next_turn(), None, "one turn a round");
-    assert!(!list.is_empty(), "kept");
-    list.start_round();
-    let turn = list.next_turn().unwrap();
-    list.finish(turn, 0, false);
-    assert!(list.is_empty());
+    assert_eq!(turn.queue, 1, "queue 0 was drained, so its turn is over");
 }

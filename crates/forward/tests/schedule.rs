@@ -8,7 +8,7 @@ use bora_forward::schedule::{
     ClassConfig, MAX_FRAME, MIN_QUANTUM, Output, OutputConfig, OutputError, QueueLimits, Shaping,
     ShapingError,
 };
-use bora_forward::{Batch, Class, Drop, Exit, Meta, Verdict, enqueue};
+use bora_forward::{Batch, Class, Egress, Meta, Reason, Verdict, enqueue};
 use proptest::prelude::*;
 use support::{Memory, Random};
 
@@ -265,7 +265,7 @@ fn a_full_queue_refuses_its_own_packets_only() {
         classes: vec![class, class],
         shaping: None,
     };
-    let mut exits = [Exit::new(&config).unwrap(), Exit::new(&config).unwrap()];
+    let mut egress = [Egress::new(&config).unwrap(), Egress::new(&config).unwrap()];
     let mut batch = Batch::new();
     let to = |port: u16, class: u8| Meta {
         verdict: Verdict::Forward(PortId(port)),
@@ -282,17 +282,17 @@ fn a_full_queue_refuses_its_own_packets_only() {
         batch.meta.push(meta);
     }
     let mut rest = Vec::new();
-    enqueue(&mut batch, &mut exits, |_, verdict| rest.push(verdict));
-    assert_eq!(rest, [Verdict::Drop(Drop::NoOutput)]);
+    enqueue(&mut batch, &mut egress, |_, verdict| rest.push(verdict));
+    assert_eq!(rest, [Verdict::Drop(Reason::NoOutput)]);
     assert!(batch.packets.is_empty());
     // the transmit ring is full, so the queues are needed
     let mut refused = 0;
-    for exit in &mut exits {
+    for exit in &mut egress {
         exit.ready(0, u64::MAX, |_| refused += 1);
         exit.settle(|_| refused += 1);
     }
-    assert_eq!((exits[0].held(), exits[1].held(), refused), (4, 1, 3));
-    let dropped: Vec<u64> = exits[0].stats().map(|stats| stats.dropped).collect();
+    assert_eq!((egress[0].held(), egress[1].held(), refused), (4, 1, 3));
+    let dropped: Vec<u64> = egress[0].stats().map(|stats| stats.dropped).collect();
     assert_eq!(dropped, [3, 0]);
 }
 
@@ -303,7 +303,7 @@ fn a_full_queue_refuses_its_own_packets_only() {
 fn the_short_cut_keeps_the_order_and_the_counts() {
     let mut memory = Memory::new(4096);
     let random = &mut Random(7);
-    let mut exits = [Exit::new(&OutputConfig::default()).unwrap()];
+    let mut egress = [Egress::new(&OutputConfig::default()).unwrap()];
     let mut batch = Batch::new();
     let (mut given, mut taken) = ([0u64; 2], [0u64; 2]);
     for round in 0..20_000 {
@@ -319,18 +319,18 @@ fn the_short_cut_keeps_the_order_and_the_counts() {
             });
             given[usize::from(class)] += 1;
         }
-        enqueue(&mut batch, &mut exits, |_, verdict| panic!("{verdict:?}"));
+        enqueue(&mut batch, &mut egress, |_, verdict| panic!("{verdict:?}"));
         batch.meta.clear();
         if round % 1000 == 0 {
             let config = OutputConfig::default();
-            exits[0]
+            egress[0]
                 .configure(&config, |_| panic!("there is room"))
                 .unwrap();
-            assert!(exits[0].stats().all(|stats| stats.dropped == 0));
+            assert!(egress[0].stats().all(|stats| stats.dropped == 0));
         }
         let mut room = random.below(100) as usize;
         loop {
-            let ready = exits[0].ready(0, u64::MAX, |_| panic!("the queues are long"));
+            let ready = egress[0].ready(0, u64::MAX, |_| panic!("the queues are long"));
             let count = room.min(ready.len());
             room -= count;
             for packet in ready.drain(..count) {
@@ -338,14 +338,14 @@ fn the_short_cut_keeps_the_order_and_the_counts() {
                 assert_eq!(memory.number(packet), taken[class]);
                 taken[class] += 1;
             }
-            exits[0].settle(|_| panic!("the queues are long"));
+            egress[0].settle(|_| panic!("the queues are long"));
             if count == 0 {
                 break;
             }
         }
         let held = given.iter().sum::<u64>() - taken.iter().sum::<u64>();
-        assert_eq!(exits[0].held() as u64, held);
-        let stats = exits[0].stats().map(|stats| stats.enqueued - stats.pulled);
+        assert_eq!(egress[0].held() as u64, held);
+        let stats = egress[0].stats().map(|stats| stats.enqueued - stats.pulled);
         assert!(stats.sum::<u64>() <= held);
     }
     assert!(taken.iter().all(|&count| count > 100_000));

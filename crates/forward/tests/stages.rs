@@ -1,13 +1,14 @@
 //! The stages on packets in memory: what leaves is rewritten, what does not has a reason.
 
+use std::net::Ipv4Addr;
+
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_fib::{
-    Adjacency, FibConfig, FibReader, FibWriter, Group, NextHop, PortId, Prefix4, PuntReason,
-};
+use bora_fib::{Adjacency, FibConfig, FibReader, FibWriter, Group, NextHop, PortId, Prefix4};
 use bora_forward::{
-    Batch, Context, Drop, FlowHash, Gate, HashPolicy, Ingress, Punt, RpFilter, Verdict, flow_hash,
+    Batch, Classifier, Context, FlowHash, Gate, HashPolicy, Ingress, Reason, RpFilter, Verdict,
+    flow_hash,
 };
-use bora_wire::{EtherType, MacAddr, Protocol, ethernet, ipv4};
+use bora_wire::{MacAddr, Protocol, ipv4, udp};
 use proptest::prelude::*;
 
 const OURS: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -44,14 +45,9 @@ impl Bench {
             writer.insert4(Prefix4::masked(net, 24), id).unwrap();
         }
         let ingress = Ingress {
-            port: PortId(0),
-            mac: OURS,
-            forward4: true,
-            forward6: true,
-            rp_filter: RpFilter::Off,
             partial_checksum: true,
             send_redirects4: true,
-            gate: None,
+            ..Ingress::new(PortId(0), OURS)
         };
         Self {
             region,
@@ -83,7 +79,13 @@ impl Bench {
             hash4: BY_PORTS,
             hash6: BY_PORTS,
         };
-        bora_forward::run(&mut batch, &context);
+        bora_forward::run(
+            &mut batch,
+            &context,
+            &Classifier::default(),
+            &mut [],
+            |_| {},
+        );
         let seen = |(packet, meta): (Packet, bora_forward::Meta)| {
             let octets = self.region.octets(&packet).to_vec();
             self.pool.give(packet.into_frame(&self.region));
@@ -111,17 +113,12 @@ const BY_PORTS: FlowHash = FlowHash {
 /// A UDP packet of `length` IP octets.
 fn frame(source: u32, destination: u32, ttl: u8, length: u16) -> Vec<u8> {
     let mut octets = vec![0; 14 + usize::from(length)];
-    let mut link = ethernet::Frame::new_unchecked(&mut octets[..]);
-    link.set_dst(OURS);
-    link.set_ethertype(EtherType::IPV4);
-    let mut packet = ipv4::Packet::new_unchecked(link.payload_mut());
-    packet.set_header_len(20);
-    packet.set_total_len(length);
-    packet.set_ttl(ttl);
-    packet.set_protocol(Protocol::UDP);
-    packet.set_src(source.into());
-    packet.set_dst(destination.into());
-    packet.fill_checksum();
+    let frame = udp::Frame {
+        dst_mac: OURS,
+        ttl,
+        ..udp::Frame::new(Ipv4Addr::from(source), Ipv4Addr::from(destination))
+    };
+    frame.emit(&mut octets).unwrap();
     octets
 }
 
@@ -154,7 +151,7 @@ fn each_exception_has_its_reason() {
         .insert4("192.0.2.0/24".parse().unwrap(), blackhole)
         .unwrap();
     let unresolved = NextHop::Punt {
-        reason: PuntReason::NoNeighbour,
+        reason: Reason::NoNeighbour,
         port: Some(PortId(1)),
     };
     let unresolved = bench.writer.add_next_hop(unresolved).unwrap();
@@ -176,43 +173,46 @@ fn each_exception_has_its_reason() {
     header.set_fragment(true, false, 0);
     header.fill_checksum();
     for (frame, verdict) in [
-        (frame(HERE, THERE, 1, 28), Verdict::Punt(Punt::TtlExceeded)),
+        (
+            frame(HERE, THERE, 1, 28),
+            Verdict::Punt(Reason::TtlExceeded),
+        ),
         (frame(HERE, THERE, 2, 28), Verdict::Forward(PortId(1))),
         (
             frame(HERE, 0x0900_0001, 64, 28),
-            Verdict::Punt(Punt::NoRoute),
+            Verdict::Punt(Reason::NoRoute),
         ),
         (
             frame(HERE, 0xc633_6401, 64, 28),
-            Verdict::Punt(Punt::NoNeighbour),
+            Verdict::Punt(Reason::NoNeighbour),
         ),
         (
             frame(HERE, 0xc000_0201, 64, 28),
-            Verdict::Drop(Drop::Blackhole),
+            Verdict::Drop(Reason::Blackhole),
         ),
         (frame(HERE, THERE, 64, 1500), Verdict::Forward(PortId(1))),
-        (whole, Verdict::Punt(Punt::TooBig)),
+        (whole, Verdict::Punt(Reason::TooBig)),
         (
             frame(HERE, THERE, 64, 1501),
-            Verdict::Punt(Punt::Fragmentation),
+            Verdict::Punt(Reason::Fragmentation),
         ),
-        (frame(THERE, HERE, 64, 28), Verdict::Punt(Punt::Redirect)),
+        (frame(THERE, HERE, 64, 28), Verdict::Punt(Reason::Redirect)),
         (
             frame(HERE, 0xe000_0001, 64, 28),
-            Verdict::Punt(Punt::SpecialAddress),
+            Verdict::Punt(Reason::SpecialAddress),
         ),
-        (foreign, Verdict::Punt(Punt::ForeignMac)),
-        (arp, Verdict::Punt(Punt::NotIp)),
-        (corrupt, Verdict::Drop(Drop::BadChecksum)),
-        (version, Verdict::Drop(Drop::BadVersion)),
-        (vec![0; 10], Verdict::Drop(Drop::Truncated)),
+        (foreign, Verdict::Punt(Reason::ForeignMac)),
+        (arp, Verdict::Punt(Reason::NotIp)),
+        (corrupt, Verdict::Drop(Reason::BadChecksum)),
+        (version, Verdict::Drop(Reason::BadVersion)),
+        (vec![0; 10], Verdict::Drop(Reason::Truncated)),
     ] {
         assert_eq!(bench.verdict(frame.clone()), verdict, "{frame:02x?}");
     }
     bench.ingress.forward4 = false;
     assert_eq!(
         bench.verdict(frame(HERE, THERE, 64, 28)),
-        Verdict::Punt(Punt::ForwardingOff)
+        Verdict::Punt(Reason::ForwardingOff)
     );
 }
 
@@ -227,7 +227,7 @@ fn the_source_check_knows_strict_and_loose() {
         bench.ingress.rp_filter = mode;
         let passes = |bench: &mut Bench, source| match bench.verdict(frame(source, THERE, 64, 28)) {
             Verdict::Forward(_) => true,
-            Verdict::Drop(Drop::SourceCheck) => false,
+            Verdict::Drop(Reason::SourceCheck) => false,
             other => panic!("{mode:?}: {other:?}"),
         };
         assert!(passes(&mut bench, HERE));
@@ -240,7 +240,7 @@ fn the_source_check_knows_strict_and_loose() {
 #[test]
 fn linux_checks_sources_that_only_it_can() {
     let mut bench = Bench::new();
-    let reason = PuntReason::Unsupported;
+    let reason = Reason::Unsupported;
     let linux = NextHop::Punt { reason, port: None };
     let linux = bench.writer.add_next_hop(linux).unwrap();
     let net = "203.0.113.0/24".parse().unwrap();
@@ -248,7 +248,7 @@ fn linux_checks_sources_that_only_it_can() {
     for (mode, wanted) in [
         (RpFilter::Off, Verdict::Forward(PortId(1))),
         (RpFilter::Loose, Verdict::Forward(PortId(1))),
-        (RpFilter::Strict, Verdict::Punt(Punt::Unsupported)),
+        (RpFilter::Strict, Verdict::Punt(Reason::Unsupported)),
     ] {
         bench.ingress.rp_filter = mode;
         let packet = frame(0xcb00_7105, THERE, 64, 28);
@@ -292,7 +292,7 @@ fn use_of_unconfirmed_neighbours_is_noted() {
     let too_long = frame(HERE, 0xc000_0205, 64, 1501);
     assert!(matches!(
         bench.verdict(too_long),
-        Verdict::Punt(Punt::Fragmentation)
+        Verdict::Punt(Reason::Fragmentation)
     ));
     assert_eq!(bench.writer.take_used(), [], "nothing went there");
 }
@@ -375,7 +375,7 @@ fn a_port_without_an_xdp_program_is_sorted_here() {
     const OWN: u32 = 0x0a00_0101; // 10.0.1.1
     let mut bench = Bench::new();
     let local = NextHop::Punt {
-        reason: PuntReason::Local,
+        reason: Reason::Local,
         port: None,
     };
     let local = bench.writer.add_next_hop(local).unwrap();
@@ -393,7 +393,7 @@ fn a_port_without_an_xdp_program_is_sorted_here() {
         bench.ingress.gate = Some(open);
         bench.ingress.rp_filter = mode;
         assert_eq!(bench.verdict(good.clone()), Verdict::Forward(PortId(1)));
-        let punted = Verdict::Punt(Punt::Local);
+        let punted = Verdict::Punt(Reason::Local);
         assert_eq!(bench.verdict(forged.clone()), punted, "{mode:?}");
         assert_eq!(bench.verdict(to_us.clone()), punted);
     }
@@ -401,7 +401,7 @@ fn a_port_without_an_xdp_program_is_sorted_here() {
         kernel4: true,
         ..open
     });
-    assert_eq!(bench.verdict(good.clone()), Verdict::Punt(Punt::Guard));
+    assert_eq!(bench.verdict(good.clone()), Verdict::Punt(Reason::Guard));
     bench.ingress.gate = Some(Gate::default());
-    assert_eq!(bench.verdict(good), Verdict::Drop(Drop::PortDown));
+    assert_eq!(bench.verdict(good), Verdict::Drop(Reason::PortDown));
 }

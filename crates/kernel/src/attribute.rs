@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A message or attribute that contradicts its own lengths.
+/// A message or attribute whose lengths contradict each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is cut short or has the wrong size")]
 pub struct Malformed(pub &'static str);
@@ -62,7 +62,7 @@ impl<'a> Attribute<'a> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
-    /// An address by its size: 4 octets or 16.
+    /// An IP address: 4 octets are IPv4, 16 are IPv6.
     pub(crate) fn ip(&self) -> Result<IpAddr, Malformed> {
         match self.value.len() {
             4 => Ok(IpAddr::V4(Ipv4Addr::from(self.array::<4>()?))),
@@ -71,12 +71,12 @@ impl<'a> Attribute<'a> {
         }
     }
 
-    /// A link-layer address, if it has Ethernet's size.
+    /// The link-layer address; `None` if it does not have Ethernet's size.
     pub(crate) fn mac(&self) -> Option<[u8; 6]> {
         self.value.try_into().ok()
     }
 
-    /// A text, up to its NUL.
+    /// A string, up to its NUL.
     pub(crate) fn text(&self) -> String {
         let end = self
             .value
@@ -121,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_lie() {
+    fn wrong_lengths_are_refused() {
         for bytes in [[3, 0, 1, 0, 0, 0, 0, 0], [200, 0, 1, 0, 0, 0, 0, 0], [0; 8]] {
             let mut found = attributes(&bytes, 0);
             assert!(found.next().unwrap().is_err());
-            assert!(found.next().is_none(), "a lie ends the iteration");
+            assert!(found.next().is_none(), "a wrong length ends the iteration");
         }
         assert!(attributes(&[1, 2], 9).next().is_none());
     }

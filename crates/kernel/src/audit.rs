@@ -1,16 +1,18 @@
-//! The FIB's audit: in small steps, one a second, everything that the FIB was told is compared with what
-//! it should have been told, and mended.
+//! The FIB's audit: compares all entries of the FIB with what they should be, in small steps of one
+//! a second, and corrects them.
 
 use std::net::IpAddr;
 use std::ops::Bound;
 
+use bora_fib::{Prefix4, Prefix6};
+
 use crate::family::Family;
-use crate::model::Model;
-use crate::nexthops::{HopKey, NextHops};
+use crate::keys::HopKey;
+use crate::nexthops::NextHops;
 use crate::rib::{Prefix, SHARDS, number};
 use crate::world::World;
 
-/// Entries of each kind that a step looks at: about a millisecond's work for each.
+/// Entries of each kind that one step checks; that takes about a millisecond for each kind.
 const STEP: usize = 1024;
 
 /// Where the next step begins.
@@ -23,7 +25,7 @@ pub(crate) struct Audit {
     targets: usize,
 }
 
-/// The same of a family.
+/// The same for one IP version.
 #[derive(Default)]
 struct Place {
     /// In the kernel's routes.
@@ -32,53 +34,41 @@ struct Place {
     fib: usize,
 }
 
-impl Model {
-    /// Takes a step. Returns how many entries it had to mend. Nothing may wait to be written.
-    pub(crate) fn audit(&mut self) -> usize {
-        let Self {
-            world,
-            hops,
-            v4,
-            v6,
-            audit,
-            ..
-        } = self;
-        let (wrong_hops, next_hop) = hops.audit_hops(world, audit.hops, STEP);
-        let (wrong_targets, flipped, next_target) = hops.audit_targets(world, audit.targets, STEP);
-        (audit.hops, audit.targets) = (next_hop, next_target);
+impl Audit {
+    /// Takes one step and returns how many entries it corrected. Call it only when no change waits
+    /// to be written.
+    pub(crate) fn step(
+        &mut self,
+        world: &World,
+        hops: &mut NextHops,
+        v4: &mut Family<Prefix4>,
+        v6: &mut Family<Prefix6>,
+    ) -> usize {
+        let (wrong_hops, next_hop) = hops.audit_hops(world, self.hops, STEP);
+        let (wrong_targets, flipped, next_target) = hops.audit_targets(world, self.targets, STEP);
+        (self.hops, self.targets) = (next_hop, next_target);
         v4.mark_targets(&flipped);
         v6.mark_targets(&flipped);
         let mut wrong = wrong_hops + wrong_targets;
-        wrong += audit.v4.step(v4, world, hops) + audit.v6.step(v6, world, hops);
-        wrong += self.audit_neighbours();
-        self.hops.purge();
-        wrong
-    }
-
-    /// Whether known neighbours have their host routes.
-    fn audit_neighbours(&mut self) -> usize {
-        let first = self
-            .audit
-            .neighbours
-            .map_or(Bound::Unbounded, Bound::Included);
-        let mut keys = self.world.neighbours.range((first, Bound::Unbounded));
-        let some: Vec<IpAddr> = keys.by_ref().take(STEP).map(|(key, _)| key.0).collect();
-        self.audit.neighbours = keys.next().map(|(&key, _)| key);
-        let Self {
-            world,
-            hops,
-            v4,
-            v6,
-            ..
-        } = self;
-        let mut wrong = 0;
-        for address in some {
+        wrong += self.v4.step(v4, world, hops) + self.v6.step(v6, world, hops);
+        // every resolved neighbour must have its host route
+        for address in self.some_neighbours(world) {
             wrong += usize::from(match address {
                 IpAddr::V4(_) => v4.sync_prefix(world, hops, host(address)),
                 IpAddr::V6(_) => v6.sync_prefix(world, hops, host(address)),
             });
         }
+        hops.purge();
         wrong
+    }
+
+    /// The next neighbours to check.
+    fn some_neighbours(&mut self, world: &World) -> Vec<IpAddr> {
+        let first = self.neighbours.map_or(Bound::Unbounded, Bound::Included);
+        let mut keys = world.neighbours.range((first, Bound::Unbounded));
+        let some = keys.by_ref().take(STEP).map(|(key, _)| key.0).collect();
+        self.neighbours = keys.next().map(|(&key, _)| key);
+        some
     }
 }
 
@@ -94,7 +84,7 @@ impl Place {
         hops: &mut NextHops,
     ) -> usize {
         if !family.refused.is_empty() {
-            return 0; // there is no room to mend anything
+            return 0; // the FIB has no room, so nothing could be corrected
         }
         let (mut prefixes, next) = P::fib_part(&hops.fib, self.fib, STEP);
         self.fib = next.unwrap_or(0);

@@ -1,8 +1,8 @@
-//! The background check: whether the kernel's tables and ours are still equal.
+//! The background check: are the kernel's tables and ours still equal?
 //!
-//! Events may be lost and books may be wrong, so now and then a thread of its own reads the kernel's
-//! tables and makes digests of them. The mirror's thread compares these with its own, which it always
-//! has; only if they differ does it read the tables itself.
+//! Events may be lost and our tables may be wrong, so now and then a separate thread reads the kernel's
+//! tables and makes digests of them. The mirror's thread always has the digests of our tables and
+//! compares; only if they differ does it read the kernel's tables itself.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,21 +15,22 @@ use crate::error::KernelError;
 use crate::message::{
     self, Address, Frame, Link, Message, NextHopMessage, NextHopObject, RTM_GETNEXTHOP,
 };
-use crate::mirror::Waker;
 use crate::model::Model;
 use crate::rib::{Key, Prefix, Table, number};
 use crate::socket::Netlink;
+use crate::waker::Waker;
 
-/// Of the time, a check may take one part of this many.
+/// Checks may take 1/`SHARE` of the time.
 const SHARE: u32 = 200;
 
-/// Linux changes some tables before it tells of it: by a moment where an interface goes down, by a second
-/// for a carrier, by two for an IPv6 address that it checks. What differs for longer is wrong.
+/// Linux sends some events later than it changes its tables: a moment later when an interface goes
+/// down, one second later for a carrier, two for an IPv6 address under duplicate address detection.
+/// A difference that lasts longer is a fault.
 const LATE: Duration = Duration::from_secs(3);
-/// Between two looks at what differs.
+/// Time between checks while tables differ.
 const SOON: Duration = Duration::from_millis(500);
 
-/// Digests of the kernel's tables; `None` of what changes overtook or could not be read.
+/// Digests of the kernel's tables; `None` where the dump was interrupted by changes or failed.
 struct Found {
     routes4: Option<Sums>,
     routes6: Option<Sums>,
@@ -38,7 +39,7 @@ struct Found {
     took: Duration,
 }
 
-/// How far our own tables had changed when a check began.
+/// Change counters of our own tables when a check began.
 struct Marks {
     routes4: u64,
     routes6: u64,
@@ -51,25 +52,25 @@ pub(crate) struct Check {
     orders: Sender<()>,
     results: Receiver<Found>,
     begun: Option<Marks>,
-    /// What has come and is still to be compared.
+    /// A result that has arrived and has not been compared yet.
     found: Option<Found>,
     interval: Duration,
     next: Instant,
     /// Since when every check has found differences, and [`Model::rest_changes`] then.
     doubt: Option<(Instant, u64)>,
-    /// How long that may go on.
+    /// How long differences may last before they count as a fault ([`LATE`]).
     pub(crate) late: Duration,
     /// Checks so far.
     pub(crate) count: u64,
-    /// The last one found something: the next reconciliation says how much.
+    /// The last check found differences: the next reconciliation says how many.
     pub(crate) suspects: bool,
 }
 
 impl Check {
-    /// Starts the thread, in the network namespace of the one that calls this.
+    /// Starts the thread, in the network namespace of the caller.
     pub(crate) fn start(interval: Duration, waker: Waker) -> Result<Self, KernelError> {
         let what = "tables for the background check";
-        let socket = Netlink::open(libc::NETLINK_ROUTE, 0, 1 << 20, what)?;
+        let socket = Netlink::open(libc::NETLINK_ROUTE, &[], 1 << 20, what)?;
         let (orders, inbox) = channel();
         let (outbox, results) = channel();
         std::thread::Builder::new()
@@ -90,7 +91,7 @@ impl Check {
         })
     }
 
-    /// Has the tables read, if it is time and our own ones are complete.
+    /// Asks the thread to read the tables, if a check is due and our own tables are complete.
     pub(crate) fn begin_if_due(&mut self, model: &Model) {
         if self.begun.is_none() && Instant::now() >= self.next && model.stale.is_empty() {
             self.begun = Some(Marks {
@@ -103,20 +104,21 @@ impl Check {
         }
     }
 
-    /// Takes a result in; before the events that it may be older than are read.
+    /// Receives a result. Call it before reading events, because events may be newer than the
+    /// result.
     pub(crate) fn receive(&mut self) {
         self.found = self.results.try_recv().ok().or(self.found.take());
     }
 
-    /// Compares a result with our tables, which all events have gone into. Marks what has to be
-    /// compared in full.
+    /// Compares a result with our tables, once all events are in them. Marks the tables that have
+    /// to be compared in full.
     pub(crate) fn judge(&mut self, model: &mut Model) {
         let Some((found, marks)) = self.found.take().zip(self.begun.take()) else {
             return;
         };
         self.next = Instant::now() + self.interval.max(found.took * SHARE);
         if !model.stale.is_empty() {
-            self.doubt = None; // will be compared anyway
+            self.doubt = None; // a full comparison is due anyway
             return;
         }
         self.count += 1;
@@ -162,7 +164,7 @@ fn rest_of_model(model: &Model) -> u64 {
         .fold(0, u64::wrapping_add)
 }
 
-/// Without the qdisc, which changes without an event of the link.
+/// Hash of a link without its qdisc, which changes without a link event.
 fn of_link(link: &Link) -> u64 {
     let state = (link.up, link.carrier, link.mtu, link.master);
     hash(&("link", link.index, &link.name, link.mac, state))
@@ -179,7 +181,7 @@ fn of_object(id: u32, object: &NextHopObject) -> u64 {
 fn run(mut socket: Netlink, orders: &Receiver<()>, results: &Sender<Found>, waker: &Waker) {
     while orders.recv().is_ok() {
         let start = Instant::now();
-        // links first: what hangs on a link that goes then is gone too
+        // links first: when a link is removed, its entries in the other tables are removed too
         let rest = rest(&mut socket);
         let found = Found {
             routes4: routes::<Prefix4>(&mut socket),
@@ -195,7 +197,7 @@ fn run(mut socket: Netlink, orders: &Receiver<()>, results: &Sender<Found>, wake
     }
 }
 
-/// Reads a table; `None` if that did not come out whole.
+/// Reads a table; `None` if the dump is not complete.
 fn dump<S: Default>(
     socket: &mut Netlink,
     kind: u16,
@@ -211,7 +213,7 @@ fn dump<S: Default>(
     };
     match socket.dump(kind, request, &mut state, restart, each) {
         Ok(whole) => whole.then_some(state),
-        // no such tables
+        // this kernel has no such table
         Err(KernelError::Dump { source, .. })
             if source.raw_os_error() == Some(libc::EOPNOTSUPP) =>
         {
@@ -231,7 +233,7 @@ fn rest(socket: &mut Netlink) -> Option<u64> {
             add(sum, of_link(&link));
         }
     })?;
-    // some are shown twice
+    // the dump may show an address twice
     let addresses: BTreeSet<Address> = dump(
         socket,
         libc::RTM_GETADDR,
@@ -269,7 +271,7 @@ fn neighbours(socket: &mut Netlink) -> Option<Sums> {
     )
 }
 
-/// Routes as they come: those of a prefix in a table one after the other.
+/// Routes in the order of a dump, which has those of a prefix and table one after the other.
 struct Routes<P> {
     sums: Sums,
     last: Option<(P, Table)>,

@@ -1,7 +1,7 @@
 //! Digests of tables: equal tables have equal digests, in whatever order they are read.
 //!
 //! A table's entries are spread over buckets, each of which holds the sum of its entries' hashes and
-//! when it last changed. What a dump brings can so be compared while events change other buckets.
+//! when it last changed. So a dump can be compared while events change other buckets.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -11,14 +11,14 @@ use crate::rib::{Key, Prefix, Route, number, spread};
 
 const BITS: u32 = 12;
 
-/// The same for equal things, in this process.
+/// A hash that is stable within this process.
 pub(crate) fn hash(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Sums of hashes by bucket.
+/// Sums of hashes, one for each bucket.
 #[derive(Clone, Debug)]
 pub(crate) struct Sums(Vec<u64>);
 
@@ -29,7 +29,7 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Adds an entry of this address.
+    /// Adds the hash of an entry to the bucket of its address.
     pub(crate) fn add(&mut self, address: u128, hash: u64) {
         let sum = &mut self.0[spread(address, BITS)];
         *sum = sum.wrapping_add(hash);
@@ -40,13 +40,13 @@ impl Sums {
 #[derive(Debug, Default)]
 pub(crate) struct Digest {
     sums: Sums,
-    /// When each bucket last changed, in changes of the table.
+    /// When each bucket last changed, counted in changes of the table.
     changed: Vec<u64>,
     changes: u64,
 }
 
 impl Digest {
-    /// Replaces what an address adds to the digest.
+    /// Replaces the hash of an entry of this address.
     pub(crate) fn replace(&mut self, address: u128, old: u64, new: u64) {
         if self.changed.is_empty() {
             self.changed = vec![0; 1 << BITS];
@@ -56,13 +56,13 @@ impl Digest {
         self.sums.add(address, new.wrapping_sub(old));
     }
 
-    /// Now, for [`Self::differs`].
+    /// The current time, counted in changes of the table; for [`Self::differs`].
     pub(crate) fn now(&self) -> u64 {
         self.changes
     }
 
-    /// Whether a dump that began at `since` or later shows something else, leaving out what has
-    /// changed meanwhile.
+    /// Whether a dump that began at `since` or later differs. Ignores buckets that have changed
+    /// since.
     pub(crate) fn differs(&self, dumped: &Sums, since: u64) -> bool {
         let pairs = self.sums.0.iter().zip(&dumped.0);
         let changed = self.changed.iter().copied().chain(std::iter::repeat(0));
@@ -72,7 +72,7 @@ impl Digest {
     }
 }
 
-/// What a route adds: it is the `index`th of those of its prefix with the same key.
+/// The hash of a route, the `index`th of its prefix's routes with the same key.
 pub(crate) fn of_route<P: Prefix>(
     prefix: P,
     key: Key,
@@ -83,7 +83,7 @@ pub(crate) fn of_route<P: Prefix>(
     hash(&(prefix, key, protocol, target, index))
 }
 
-/// What a prefix's routes add together, each with the hash of its target.
+/// The sum of the hashes of a prefix's routes, each with the hash of its target.
 pub(crate) fn of_routes<P: Prefix>(
     prefix: P,
     routes: &[Route],
@@ -109,12 +109,13 @@ pub(crate) fn of_routes<P: Prefix>(
     each.fold(0, u64::wrapping_add)
 }
 
-/// The hash of a target, for the above.
+/// The hash of a target, for [`of_routes`].
 pub(crate) fn of_target(target: &Target) -> u64 {
     hash(target)
 }
 
-/// The address by which a neighbour has its bucket, and what it adds: nothing while it is of no use.
+/// The address that decides a neighbour's bucket, and the neighbour's hash; 0 while the neighbour
+/// is unusable.
 pub(crate) fn of_neighbour(neighbour: &Neighbour) -> (u128, u64) {
     let (device, address): (u32, IpAddr) = (neighbour.device, neighbour.address);
     let hash = neighbour.usable().map(|mac| hash(&(device, address, mac)));
@@ -136,7 +137,10 @@ mod tests {
         let since = table.now();
         assert!(!table.differs(&dumped, since));
         table.replace(7, hash(&7u128), 0);
-        assert!(!table.differs(&dumped, since), "newer than the dump");
+        assert!(
+            !table.differs(&dumped, since),
+            "the change is newer than the dump"
+        );
         assert!(table.differs(&dumped, table.now()));
         table.replace(7, 0, hash(&7u128));
         assert!(!table.differs(&dumped, table.now()));

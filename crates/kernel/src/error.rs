@@ -1,4 +1,4 @@
-//! What can go wrong between Bora and the kernel's tables.
+//! Errors of the mirror.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub enum KernelError {
     /// Waiting or reading failed.
     #[error("cannot wait for netlink events: {0}")]
     Wait(#[source] io::Error),
-    /// The FIB has no room for what every FIB needs.
+    /// The FIB has no room even for its fixed entries.
     #[error("cannot set up the FIB: {0}")]
     Fib(#[from] bora_fib::FibError),
 }

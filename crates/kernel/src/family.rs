@@ -5,50 +5,51 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use bora_fib::{FibError, NextHopId};
 
 use crate::digest::{Digest, of_routes};
+use crate::keys::{HopKey, TargetId};
 use crate::message::{Hop, RouteMessage, RouteType, Target};
-use crate::nexthops::{HopKey, NextHops, TargetId};
+use crate::nexthops::NextHops;
 use crate::rib::{Prefix, Rib, Route, Table, number};
 use crate::world::World;
 
 /// One address family of the mirror.
 pub(crate) struct Family<P> {
     pub(crate) rib: Rib<P>,
-    /// Of the routes.
+    /// Digest of the routes.
     pub(crate) digest: Digest,
-    /// Prefixes to bring to the FIB. May name one twice.
+    /// Prefixes to write to the FIB; may contain duplicates.
     dirty: Vec<P>,
-    /// Host routes of the FIB that come from neighbours.
+    /// Host routes of the FIB that were made from neighbours.
     pub(crate) hosts: HashMap<P, HopKey>,
     /// Prefixes whose route has a path MTU of its own.
     pub(crate) mtus: BTreeMap<P, u32>,
     /// Prefixes the FIB had no room for.
     pub(crate) refused: HashSet<P>,
-    /// Hosts on link for which there was no next hop: they are left to the kernel.
+    /// On-link hosts for which no next hop was free; Linux forwards to them.
     pub(crate) without_hop: BTreeSet<P>,
-    /// Prefixes to be written together, while many change at once.
+    /// Prefixes to be written in one load, while many change at once.
     bulk: Option<Vec<(P, NextHopId)>>,
     /// Host prefixes whose local-table routes changed.
     pub(crate) local_changes: Vec<P>,
 }
 
-/// From so many changes on, prefixes are written together.
+/// From this many changed prefixes on, they are written in one load.
 const BULK: usize = 4096;
 
-/// The kernel's answer at a prefix.
+/// What the kernel does with a packet at a prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Best {
     /// This route.
     Route(Route),
-    /// More than the destination decides (TOS, source): left to the kernel.
+    /// TOS or source address decide as well, so it is left to the kernel.
     Depends,
 }
 
-/// What a changed route asks for beside its prefix.
+/// What [`Family::apply`] leaves to do besides writing the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Applied {
     /// Nothing.
     Done,
-    /// The event does not fit what is known: compare with the kernel.
+    /// The event contradicts the mirror: compare with the kernel.
     Suspicious,
 }
 
@@ -67,7 +68,7 @@ impl<P: Prefix> Family<P> {
         }
     }
 
-    /// Puts the prefixes into the FIB that never change.
+    /// Inserts the fixed prefixes ([`Prefix::FIXED`]) into the FIB.
     pub(crate) fn insert_fixed(&self, hops: &mut NextHops) -> Result<(), FibError> {
         let local = hops.local();
         for &(address, len) in P::FIXED {
@@ -108,8 +109,8 @@ impl<P: Prefix> Family<P> {
         applied
     }
 
-    /// IPv6 announces ways that were appended to a multipath route first, and the others behind
-    /// them; in the table they come last. The order decides which flows go where.
+    /// When paths are appended to an IPv6 multipath route, the event has them first and the older
+    /// ones behind them; in the table they come last. The order decides which flows go where.
     fn in_table_order(&self, hops: &NextHops, prefix: P, message: &mut RouteMessage) {
         let ways = &mut message.target.hops;
         let head = self.rib.get(prefix).iter().find_map(|route| {
@@ -122,8 +123,8 @@ impl<P: Prefix> Family<P> {
         ways.rotate_left(head.unwrap_or(0));
     }
 
-    /// Sets the routes of a prefix, if they differ. Takes the targets' uses for the new ones
-    /// itself.
+    /// Sets the routes of a prefix, if they differ, and counts the new routes' uses of their
+    /// targets.
     pub(crate) fn set(&mut self, hops: &mut NextHops, prefix: P, routes: Vec<Route>) -> bool {
         let old = self.rib.get(prefix);
         if old == routes.as_slice() {
@@ -174,7 +175,7 @@ impl<P: Prefix> Family<P> {
         self.dirty.push(P::masked(address, P::BITS));
     }
 
-    /// Removes the routes that `gone` selects.
+    /// Removes all routes for which `gone` returns true.
     pub(crate) fn remove_routes(&mut self, hops: &mut NextHops, gone: impl Fn(&Route) -> bool) {
         let hit = self
             .rib
@@ -192,7 +193,7 @@ impl<P: Prefix> Family<P> {
         }
     }
 
-    /// Brings the marked prefixes to the FIB, and the neighbours inside them. Returns how many
+    /// Writes the marked prefixes to the FIB, and the neighbours inside them. Returns how many
     /// entries of the FIB changed.
     pub(crate) fn sync(&mut self, world: &World, hops: &mut NextHops) -> usize {
         let (mut changes, complete) = (0, self.refused.is_empty());
@@ -220,10 +221,10 @@ impl<P: Prefix> Family<P> {
             }
         }
         if !complete && self.refused.is_empty() {
-            log::info!("the FIB holds all prefixes again");
+            log::info!("the FIB has room for all prefixes again");
         } else if complete && !self.refused.is_empty() {
             let count = self.refused.len();
-            log::error!("{count} prefixes find no room in the FIB; raise its limit");
+            log::error!("{count} prefixes do not fit into the FIB; raise its limit");
         }
         changes
     }
@@ -290,20 +291,21 @@ impl<P: Prefix> Family<P> {
         true
     }
 
-    /// Notes that a prefix is not in the FIB although it should be.
+    /// Records a prefix that should be in the FIB but did not fit.
     fn refuse(&mut self, hops: &mut NextHops, prefix: P) {
         self.refused.insert(prefix);
         prefix.fib_remove(&mut hops.fib);
     }
 
-    /// Tries once more, with the next synchronization, what the FIB had no room for.
+    /// Marks the refused prefixes, so that the next [`Self::sync`] tries them again.
     pub(crate) fn retry_refused(&mut self, hops: &NextHops) {
         self.dirty.extend(&self.refused);
         let room = hops.fib.next_hop_room();
         self.dirty.extend(self.without_hop.iter().take(room));
     }
 
-    /// What the kernel's look-up finds at exactly this prefix; `None`: it goes on searching.
+    /// What the kernel's look-up finds at exactly this prefix; `None` if it goes on to a shorter
+    /// one.
     pub(crate) fn best(&self, hops: &NextHops, prefix: P) -> Option<Best> {
         let mut visible = self.visible(hops, prefix, self.rib.get(prefix));
         let first = visible.next()?;
@@ -346,7 +348,7 @@ impl<P: Prefix> Family<P> {
         })
     }
 
-    /// The hop of a host prefix whose best route is on-link and whose neighbour is known.
+    /// The next hop of a host prefix whose best route is on-link and whose neighbour is known.
     fn host_way(&self, world: &World, hops: &NextHops, prefix: P) -> Option<HopKey> {
         if !prefix.is_host() {
             return None;
@@ -387,8 +389,8 @@ fn on_link(world: &World, target: &Target) -> Option<u32> {
     }
 }
 
-/// A route in the mirror's form, holding one use of its target. `None`: of a table that is only
-/// reached by rules, which the guard watches.
+/// Converts a route to the mirror's form and takes a use of its target. `None` if its table is
+/// reached only by rules; the guard watches those.
 pub(crate) fn intern<P: Prefix>(
     world: &World,
     hops: &mut NextHops,
@@ -413,37 +415,23 @@ fn insert<P: Prefix>(
     replace: bool,
     append: bool,
 ) -> Applied {
-    let same_key = |route: &Route| route.key() == new.key();
-    // IPv6 keeps one multipath route a metric, beside others that cannot be multipath
-    let multipath = is_multipath(hops, &new);
-    let same_place =
-        |route: &Route| P::V6 && same_key(route) && multipath && is_multipath(hops, route);
-    let same = |route: &Route| is_same::<P>(hops, route, &new);
-    // when a next-hop object changes, its routes are announced again as replaced: in place
+    let known = routes
+        .iter()
+        .position(|route| is_same::<P>(hops, route, &new));
+    // when a next-hop object changes, the kernel announces its routes again as replaced; they keep
+    // their place
     let object = hops.target(new.target).and_then(|target| target.object);
-    let again = object.is_some() && routes.iter().any(same);
-    if replace && !again {
-        let like = |route: &Route| same_key(route) && multipath == is_multipath(hops, route);
-        let like = routes.iter().position(like).filter(|_| P::V6);
-        if let Some(at) = like.or_else(|| routes.iter().position(same_key)) {
-            routes[at] = new;
-            // after a dump, events from before it come a second time: no route twice
-            let before = routes.len();
-            let mut index = 0;
-            routes.retain(|route| {
-                index += 1;
-                index == at + 1 || !same(route)
-            });
-            // IPv6 does have some twice now and then
-            let twice = P::V6 && routes.len() != before;
-            return if twice {
-                Applied::Suspicious
-            } else {
-                Applied::Done
-            };
-        }
+    let again = object.is_some() && known.is_some();
+    if replace
+        && !again
+        && let Some(at) = to_replace::<P>(hops, routes, &new)
+    {
+        return replace_at::<P>(hops, routes, new, at);
     }
-    let known = routes.iter().position(same);
+    // IPv6 keeps one multipath route for each metric, beside routes that cannot be multipath
+    let same_place = |route: &Route| {
+        P::V6 && is_multipath(hops, &new) && is_multipath(hops, route) && route.key() == new.key()
+    };
     if let Some(at) = known.or_else(|| routes.iter().position(same_place)) {
         routes[at] = new;
         return Applied::Done;
@@ -452,15 +440,44 @@ fn insert<P: Prefix>(
         let (ours, theirs) = ((new.table, new.metric), (route.table, route.metric));
         theirs < ours || (theirs == ours && (append || P::V6))
     };
-    let at = routes
-        .iter()
-        .position(|route| !before(route))
-        .unwrap_or(routes.len());
-    routes.insert(at, new);
+    let after = routes.iter().position(|route| !before(route));
+    routes.insert(after.unwrap_or(routes.len()), new);
     Applied::Done
 }
 
-/// Takes a route from those of its prefix. IPv6 announces only the ways that went.
+/// Which route of the prefix a replacing one replaces.
+fn to_replace<P: Prefix>(hops: &NextHops, routes: &[Route], new: &Route) -> Option<usize> {
+    let same_key = |route: &Route| route.key() == new.key();
+    let multipath = is_multipath(hops, new);
+    let like = |route: &Route| same_key(route) && multipath == is_multipath(hops, route);
+    let like = routes.iter().position(like).filter(|_| P::V6);
+    like.or_else(|| routes.iter().position(same_key))
+}
+
+/// Replaces a route. An event that is older than a dump may be read after it, so the new route may be
+/// there already: that one goes. But IPv6 sometimes does have a route twice.
+fn replace_at<P: Prefix>(
+    hops: &NextHops,
+    routes: &mut Vec<Route>,
+    new: Route,
+    at: usize,
+) -> Applied {
+    let same = |route: &Route| is_same::<P>(hops, route, &new);
+    let before = routes.len();
+    routes[at] = new;
+    let mut index = 0;
+    routes.retain(|route| {
+        index += 1;
+        index == at + 1 || !same(route)
+    });
+    if P::V6 && routes.len() != before {
+        Applied::Suspicious
+    } else {
+        Applied::Done
+    }
+}
+
+/// Removes a route from those of its prefix. IPv6 announces only the paths that were removed.
 fn remove<P: Prefix>(
     world: &World,
     hops: &mut NextHops,
@@ -496,20 +513,20 @@ fn remove<P: Prefix>(
     if let [only] = left.hops.as_mut_slice() {
         only.weight = 1;
     }
-    // the caller's `set` takes its own use of the new target; this one is given back by it too
+    // the caller's `set` takes a use of the new target of its own, and releases this one
     let target = hops.intern(world, left, P::V6);
     routes[at].target = target;
     hops.release(target);
     Applied::Done
 }
 
-/// Whether two routes are one.
+/// Whether two routes are the same.
 pub(crate) fn is_same<P: Prefix>(hops: &NextHops, a: &Route, b: &Route) -> bool {
     a.key() == b.key() && same_way(hops, a, b, P::V6)
 }
 
-/// Whether two routes lead the same way, whether or not it is dead at the moment. An IPv6 event
-/// about a deletion does not carry everything.
+/// Whether two routes have the same paths, dead or alive. IPv6 deletion events lack some
+/// attributes.
 fn same_way(hops: &NextHops, a: &Route, b: &Route, v6: bool) -> bool {
     if a.target == b.target {
         return true;
@@ -527,7 +544,8 @@ fn same_way(hops: &NextHops, a: &Route, b: &Route, v6: bool) -> bool {
         && ways(a) == ways(b)
 }
 
-/// Whether IPv6 makes this route one with others of its metric: it has a gateway of its own.
+/// Whether IPv6 merges this route with others of its metric into one multipath route: it has a
+/// gateway and no next-hop object.
 fn is_multipath(hops: &NextHops, route: &Route) -> bool {
     let target = hops.target(route.target);
     target

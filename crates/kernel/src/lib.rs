@@ -1,10 +1,9 @@
-//! The slow path's books: Linux's links, addresses, neighbours and routes, mirrored into Bora's
-//! FIB and kept equal to it.
+//! Mirrors Linux's links, addresses, neighbours and routes into Bora's FIB, and keeps the FIB equal
+//! to them.
 //!
-//! [`Mirror`] follows netlink events, and because events are not enough (the kernel deletes IPv4
-//! routes silently, and drops events when a socket overflows) it also compares with dumps.
-//! [`GuardReport`] says what must stay with the kernel altogether, and [`SlowPath`] hands it the
-//! packets that the workers left to it.
+//! [`Mirror`] follows netlink events. It also compares with dumps, because events are not enough:
+//! the kernel deletes IPv4 routes silently, and drops events when a socket overflows.
+//! [`GuardReport`] says what must stay with the kernel altogether.
 //!
 //! ```no_run
 //! use std::collections::BTreeMap;
@@ -34,6 +33,7 @@ mod digest;
 mod error;
 mod family;
 mod guard;
+mod keys;
 mod load;
 pub mod message;
 mod mirror;
@@ -43,19 +43,19 @@ mod request;
 mod resolve;
 mod rib;
 pub mod scratch;
-mod slow_path;
 mod socket;
 mod status;
 mod sysctl;
 mod verify;
 mod view;
+mod waker;
 mod world;
 
 pub use error::KernelError;
 pub use guard::{GuardReport, Reason, ReasonKind};
-pub use mirror::{Changes, HeldHop, Mirror, MirrorConfig, Waker};
-pub use slow_path::{Device, Devices, SlowPath, SlowPathCounters};
+pub use mirror::{Changes, HeldHop, Mirror, MirrorConfig};
 pub use status::{Difference, FamilyCounts, Reconciliation, SyncStatus, Unsupported};
 pub use sysctl::{HashPolicy, InterfaceSettings, Settings};
 pub use view::RouteView;
+pub use waker::Waker;
 pub use world::{LocalAddresses, Port};

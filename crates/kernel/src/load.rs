@@ -6,8 +6,9 @@ use bora_fib::{Prefix4, Prefix6};
 
 use crate::error::KernelError;
 use crate::family::{Family, intern, is_same};
+use crate::keys::TargetId;
 use crate::message::{
-    self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP, RTM_GETNEXTHOPBUCKET,
+    self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP, RTM_GETNEXTHOPBUCKET, Target,
 };
 use crate::model::{Model, Stale};
 use crate::nexthops::NextHops;
@@ -19,22 +20,22 @@ use crate::world::World;
 /// Attribute types of filters: the device of a neighbour, the device of a route.
 const NDA_IFINDEX: u16 = 8;
 const RTA_OIF: u16 = libc::RTA_OIF;
-/// Devices whose routes are compared one device at a time, each at the cost of a walk through the
-/// tables; more are cheaper all at once.
+/// Up to this many devices are compared one at a time, each with a walk through the tables. For
+/// more it is cheaper to compare all routes at once.
 const ONE_BY_ONE: usize = 4;
 
-/// Where dumps are read from, and how many of their messages made no sense.
+/// Reads dumps, and counts messages that could not be decoded.
 pub(crate) struct Loader {
     pub(crate) socket: Netlink,
     pub(crate) decode_errors: u64,
-    /// Changes overtook a dump of the last reconciliation.
+    /// Changes interrupted a dump of the last reconciliation.
     pub(crate) overtaken: bool,
 }
 
 impl Loader {
     pub(crate) fn open() -> Result<Self, KernelError> {
-        // a dump comes as it is read, so the buffer decides nothing but the kernel's batch size
-        let socket = Netlink::open(libc::NETLINK_ROUTE, 0, 1 << 20, "routing tables")?;
+        // the kernel writes a dump as we read it, so the buffer's size only decides the batch size
+        let socket = Netlink::open(libc::NETLINK_ROUTE, &[], 1 << 20, "routing tables")?;
         Ok(Self {
             socket,
             decode_errors: 0,
@@ -230,8 +231,8 @@ impl Loader {
         };
         let each = |(found, hops): &mut (Vec<(P, Route)>, &mut NextHops), frame: Frame<'_>| {
             match message::decode(&frame) {
-                // routes of next-hop objects go with these, not with devices, and which devices
-                // they go through may have changed a moment ago
+                // routes of next-hop objects are compared with the objects: the devices they go
+                // through may just have changed
                 Ok(Message::Route(route, _))
                     if device.is_some() && route.target.object.is_some() => {}
                 Ok(Message::Route(route, false)) if route.expires >= 0 => {
@@ -260,7 +261,7 @@ impl Loader {
     }
 }
 
-/// Counts a message that made no sense; the first of all is logged.
+/// Counts a message that could not be decoded; the first of all is logged.
 pub(crate) fn note(errors: &mut u64, kind: u16, error: message::Malformed) {
     if *errors == 0 {
         log::warn!("netlink message of type {kind}: {error}; it is ignored and counted");
@@ -268,7 +269,7 @@ pub(crate) fn note(errors: &mut u64, kind: u16, error: message::Malformed) {
     *errors += 1;
 }
 
-/// A fixed header with at most one u32 attribute behind it.
+/// A fixed header, and behind it a u32 attribute if there is a filter.
 fn request(head: &[u8], filter: Option<(u16, u32)>) -> Vec<u8> {
     let mut request = head.to_vec();
     if let Some((kind, value)) = filter {
@@ -279,15 +280,15 @@ fn request(head: &[u8], filter: Option<(u16, u32)>) -> Vec<u8> {
     request
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 struct Compared {
     differences: usize,
-    /// A route appeared beside another of its metric, and the dump of one device does not tell
-    /// which comes first.
+    /// A route appeared beside another of its metric, and a dump of one device does not show which
+    /// comes first.
     unordered: bool,
 }
 
-/// Makes a family's routes (through one device) those that were dumped.
+/// Replaces the routes of an IP version (through one device) by those that were dumped.
 fn compare<P: Prefix>(
     family: &mut Family<P>,
     hops: &mut NextHops,
@@ -295,72 +296,86 @@ fn compare<P: Prefix>(
     mut dumped: Vec<(P, Route)>,
 ) -> Compared {
     dumped.sort_by_key(|&(prefix, _)| prefix); // stable: keeps the kernel's order
-    let concerned = {
-        let targets = hops.targets();
-        let through = |device| {
-            targets
-                .filter(|(_, target)| target.hops.iter().any(|hop| hop.device == device))
-                .map(|(id, _)| id)
-                .collect::<Vec<_>>()
-        };
-        device.map(through)
-    };
+    let through = device.map(|device| targets_through(hops, device));
     let concerned = |route: &Route| {
-        concerned
-            .as_ref()
-            .is_none_or(|targets| targets.binary_search(&route.target).is_ok())
+        let targets = through.as_ref();
+        targets.is_none_or(|targets| targets.binary_search(&route.target).is_ok())
     };
-    let there = |prefix| {
-        dumped
-            .binary_search_by_key(&prefix, |&(prefix, _)| prefix)
-            .is_ok()
+    let mut compared = Compared {
+        differences: remove_lost(family, hops, &dumped, concerned),
+        unordered: false,
     };
-    let ours = family
-        .rib
-        .iter()
-        .filter(|(_, routes)| routes.iter().any(concerned));
-    let lost: Vec<P> = ours
-        .map(|(prefix, _)| prefix)
-        .filter(|&prefix| !there(prefix))
-        .collect();
-    let mut differences = 0;
-    for prefix in lost {
-        let kept = family
-            .rib
-            .get(prefix)
-            .iter()
-            .filter(|r| !concerned(r))
-            .copied()
-            .collect();
-        differences += usize::from(family.set(hops, prefix, kept));
-    }
-    let mut unordered = false;
     for same in dumped.chunk_by(|a, b| a.0 == b.0) {
         let prefix = same[0].0;
-        let mut fresh: Vec<Route> = same.iter().map(|&(_, route)| route).collect();
-        let mut routes = Vec::with_capacity(fresh.len());
-        if device.is_some() {
-            // part of the prefix's routes: those known keep their place
-            for route in family.rib.get(prefix) {
-                let still = fresh.iter().position(|new| is_same::<P>(hops, route, new));
-                match still {
-                    Some(at) => routes.push(fresh.remove(at)),
-                    None if !concerned(route) => routes.push(*route),
-                    None => {}
-                }
-            }
-            let rival = |new: &Route| routes.iter().any(|route: &Route| route.key() == new.key());
-            unordered |= fresh.iter().any(rival);
+        let known = match device {
+            Some(_) => family.rib.get(prefix),
+            None => &[],
+        };
+        let fresh = same.iter().map(|&(_, route)| route).collect();
+        let (routes, unordered) = combine::<P>(hops, known, fresh, concerned);
+        compared.unordered |= unordered;
+        compared.differences += usize::from(family.set(hops, prefix, routes));
+    }
+    for (_, route) in &dumped {
+        hops.release(route.target);
+    }
+    compared
+}
+
+/// The targets with a path through a device, sorted.
+fn targets_through(hops: &NextHops, device: u32) -> Vec<TargetId> {
+    let through = |target: &Target| target.hops.iter().any(|hop| hop.device == device);
+    let targets = hops.targets().filter(|(_, target)| through(target));
+    targets.map(|(id, _)| id).collect()
+}
+
+/// Removes the concerned routes of prefixes that are not in the dump (sorted). Returns how many
+/// prefixes changed.
+fn remove_lost<P: Prefix>(
+    family: &mut Family<P>,
+    hops: &mut NextHops,
+    dumped: &[(P, Route)],
+    concerned: impl Fn(&Route) -> bool,
+) -> usize {
+    let is_there = |of: P| {
+        dumped
+            .binary_search_by_key(&of, |&(prefix, _)| prefix)
+            .is_ok()
+    };
+    let known = family.rib.iter();
+    let lost: Vec<P> = known
+        .filter(|&(prefix, routes)| routes.iter().any(&concerned) && !is_there(prefix))
+        .map(|(prefix, _)| prefix)
+        .collect();
+    let mut changed = 0;
+    for prefix in lost {
+        let mut kept = family.rib.get(prefix).to_vec();
+        kept.retain(|route| !concerned(route));
+        changed += usize::from(family.set(hops, prefix, kept));
+    }
+    changed
+}
+
+/// Replaces the concerned routes of a prefix by the dumped ones; known routes keep their place.
+/// Also returns whether the place of a new one is unknown ([`Compared::unordered`]).
+fn combine<P: Prefix>(
+    hops: &NextHops,
+    known: &[Route],
+    mut fresh: Vec<Route>,
+    concerned: impl Fn(&Route) -> bool,
+) -> (Vec<Route>, bool) {
+    let mut routes = Vec::with_capacity(known.len() + fresh.len());
+    for route in known {
+        let still = fresh.iter().position(|new| is_same::<P>(hops, route, new));
+        match still {
+            Some(at) => routes.push(fresh.remove(at)),
+            None if !concerned(route) => routes.push(*route),
+            None => {}
         }
-        routes.append(&mut fresh);
-        routes.sort_by_key(|route| (route.table, route.metric)); // stable too
-        differences += usize::from(family.set(hops, prefix, routes));
     }
-    dumped
-        .iter()
-        .for_each(|(_, route)| hops.release(route.target));
-    Compared {
-        differences,
-        unordered,
-    }
+    let rival = |new: &Route| routes.iter().any(|route: &Route| route.key() == new.key());
+    let unordered = fresh.iter().any(rival);
+    routes.append(&mut fresh);
+    routes.sort_by_key(|route| (route.table, route.metric)); // stable, as above
+    (routes, unordered)
 }

@@ -1,4 +1,4 @@
-//! The mirror: the caller's thread polls it, and the FIB follows the kernel.
+//! The mirror: the caller's thread polls it, and it makes the FIB follow the kernel.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -12,41 +12,57 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::check::Check;
 use crate::error::KernelError;
 use crate::guard::{Guard, GuardReport};
+use crate::keys::HopKey;
 use crate::load::{Loader, note};
 use crate::message::{self, Link, Neighbour};
 use crate::model::{Model, Noticed, Stale};
-use crate::nexthops::HopKey;
 use crate::resolve::Resolver;
 use crate::socket::{Netlink, Received};
 use crate::status::Reconciliation;
 use crate::sysctl::{Settings, Unread};
+use crate::waker::Waker;
 use crate::world::{LocalAddresses, Port};
 
-/// How long events may gather before a reconciliation: one event rarely comes alone.
+/// Groups whose events the mirror reads.
+const EVENTS: [u32; 12] = [
+    libc::RTNLGRP_LINK,
+    libc::RTNLGRP_NEIGH,
+    libc::RTNLGRP_TC,
+    libc::RTNLGRP_IPV4_IFADDR,
+    libc::RTNLGRP_IPV4_ROUTE,
+    libc::RTNLGRP_IPV4_RULE,
+    libc::RTNLGRP_IPV6_IFADDR,
+    libc::RTNLGRP_IPV6_ROUTE,
+    libc::RTNLGRP_IPV6_RULE,
+    libc::RTNLGRP_IPV4_NETCONF,
+    libc::RTNLGRP_IPV6_NETCONF,
+    libc::RTNLGRP_NEXTHOP,
+];
+/// How long to wait for more events before a reconciliation, because events rarely come alone.
 const SETTLE: Duration = Duration::from_millis(50);
-/// How long a reconciliation that did not come to its end waits before it is repeated: twice as long
-/// each time, from the first to the second.
+/// How long an incomplete reconciliation waits before it is repeated: the first value, then twice
+/// as long each time, at most the second.
 const REPEAT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
-/// How long after its time an IPv6 route is looked at: well past the kernel's clock tick, because
-/// a route that has exactly no time left looks like one that has no end.
+/// How long after its end an expiring IPv6 route is read again: well past the kernel's clock tick,
+/// because a route with exactly no time left looks like one without an end.
 const EXPIRED: Duration = Duration::from_millis(50);
-/// How often what has no events is looked at.
+/// How often to read what sends no events.
 const TICK: Duration = Duration::from_secs(1);
 /// How long the gateways of a new route may take to answer before it is used.
 const ANSWER: Duration = Duration::from_millis(5);
-/// How soon gateways are looked at again that could not be asked for.
+/// How soon to try again the gateways that could not be asked for.
 const RETRY: Duration = Duration::from_millis(100);
-/// Events taken in before the FIB is brought up to date.
+/// Most events to apply before the FIB is updated.
 const BATCH: usize = 16_384;
 
 /// Settings of a mirror.
 #[derive(Clone, Copy, Debug)]
 pub struct MirrorConfig {
-    /// How much of events the kernel may keep for us while we are busy, octets. Only used when
-    /// needed: a full dump of the Internet's table takes about a second.
+    /// Size of the socket buffer for events, octets. The kernel fills it while we are busy: a full
+    /// dump of the Internet's table takes about a second.
     pub event_buffer: usize,
-    /// How often the kernel's tables are compared with ours though no event asks for it; less often
-    /// where that takes long.
+    /// How often the kernel's tables are compared with ours without an event; less often if that
+    /// takes long.
     pub check_interval: Duration,
 }
 
@@ -59,7 +75,7 @@ impl Default for MirrorConfig {
     }
 }
 
-/// What a [`Mirror::poll`] brought.
+/// What changed in a [`Mirror::poll`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// Entries of the FIB that changed.
@@ -76,14 +92,14 @@ pub struct Changes {
     pub more: bool,
 }
 
-/// A next hop that is held for something else than a route.
+/// A next hop that something other than a route uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldHop {
     /// Interface index.
     pub device: u32,
     /// The neighbour.
     pub gateway: IpAddr,
-    /// Whether for packets of IPv6, whatever the neighbour's address.
+    /// Whether it is for IPv6 packets; the neighbour's address may be of the other version.
     pub v6: bool,
 }
 
@@ -95,18 +111,6 @@ impl HeldHop {
             v6: self.v6,
             mtu: 0,
         }
-    }
-}
-
-/// Ends a [`Mirror::poll`] from another thread.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
-
-impl Waker {
-    /// Ends the poll in progress, or else the next.
-    pub fn wake(&self) {
-        // the only failure is a counter near 2^64: awake it is
-        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }
 
@@ -128,25 +132,25 @@ pub struct Mirror {
     pub(crate) guard: Guard,
     resolver: Resolver,
     pub(crate) check: Check,
-    /// Entries of the FIB and of our tables that checks have mended.
+    /// Entries of the FIB and of our tables that checks have corrected.
     pub(crate) mended: u64,
     events: Netlink,
     wakeup: Arc<OwnedFd>,
     /// When the pending reconciliation is due.
     due: Option<Instant>,
-    /// How long the last one asked to be left in peace, and until when that is.
+    /// How long to pause after the last reconciliation, and until when.
     pause: Duration,
     not_before: Instant,
-    /// When an IPv6 route expires.
+    /// When the next IPv6 route expires.
     expiry: Option<Instant>,
     next_tick: Instant,
-    /// The last read of the event socket left something behind.
+    /// The last read did not empty the event socket.
     more: bool,
     pub(crate) decode_errors: u64,
     pub(crate) counters: Counters,
     pub(crate) last: Option<Reconciliation>,
     pub(crate) in_sync: (bool, SystemTime),
-    /// Whether the caller hashes flows as the kernel does, IPv4 and IPv6.
+    /// Whether the caller hashes flows as the kernel does; IPv4, IPv6.
     pub(crate) hashed: [bool; 2],
 }
 
@@ -157,26 +161,9 @@ impl Mirror {
     /// [`KernelError::Open`], [`KernelError::Dump`]; [`KernelError::Fib`] where the FIB has no
     /// room even for its fixed entries.
     pub fn open(config: MirrorConfig, fib: FibWriter) -> Result<Self, KernelError> {
-        let groups = [
-            libc::RTNLGRP_LINK,
-            libc::RTNLGRP_NEIGH,
-            libc::RTNLGRP_TC,
-            libc::RTNLGRP_IPV4_IFADDR,
-            libc::RTNLGRP_IPV4_ROUTE,
-            libc::RTNLGRP_IPV4_RULE,
-            libc::RTNLGRP_IPV6_IFADDR,
-            libc::RTNLGRP_IPV6_ROUTE,
-            libc::RTNLGRP_IPV6_RULE,
-            libc::RTNLGRP_IPV4_NETCONF,
-            libc::RTNLGRP_IPV6_NETCONF,
-            libc::RTNLGRP_NEXTHOP,
-        ];
-        let groups = groups
-            .iter()
-            .fold(0, |mask, &group| mask | (1u32 << (group - 1)));
         let events = Netlink::open(
             libc::NETLINK_ROUTE,
-            groups,
+            &EVENTS,
             config.event_buffer,
             "routing events",
         )?;
@@ -192,7 +179,7 @@ impl Mirror {
             loader: Loader::open()?,
             guard: Guard::open()?,
             resolver: Resolver::open()?,
-            check: Check::start(config.check_interval, Waker(Arc::clone(&wakeup)))?,
+            check: Check::start(config.check_interval, Waker::new(Arc::clone(&wakeup)))?,
             mended: 0,
             events,
             wakeup,
@@ -208,24 +195,29 @@ impl Mirror {
             in_sync: (false, SystemTime::now()),
             hashed: [true; 2],
         };
-        mirror.model.stale = Stale {
+        mirror.first_load()?;
+        Ok(mirror)
+    }
+
+    fn first_load(&mut self) -> Result<(), KernelError> {
+        self.model.stale = Stale {
             all: true,
             reason: "start",
             ..Stale::default()
         };
-        mirror.reconcile()?;
-        mirror.model.sync();
-        mirror.guard.evaluate(&mirror.model.world);
-        let Model { world, hops, .. } = &mirror.model;
-        // what a killed predecessor asked for
+        self.reconcile()?;
+        self.model.sync();
+        self.guard.evaluate(&self.model.world);
+        let Model { world, hops, .. } = &self.model;
+        // entries that an earlier, killed Bora asked for
         let keep = |device, address| hops.is_gateway(device, address);
-        mirror.resolver.release_others(world, keep);
-        mirror.model.noticed = Noticed::default();
-        mirror.update_status();
-        Ok(mirror)
+        self.resolver.release_others(world, keep);
+        self.model.noticed = Noticed::default();
+        self.update_status();
+        Ok(())
     }
 
-    /// Says which interfaces are Bora's ports, by interface index. Replaces what was said before.
+    /// Sets which interfaces are Bora's ports, by interface index. Replaces the previous set.
     ///
     /// # Errors
     /// [`KernelError::Wait`].
@@ -238,9 +230,9 @@ impl Mirror {
         Ok(())
     }
 
-    /// Waits for events, at most `timeout`, and brings the FIB up to date. Call it in a loop; it
-    /// comes back early, also without changes, whenever there was something to do. What the kernel
-    /// does not let us read is read again later; until then [`Self::status`] says so.
+    /// Waits for events, at most `timeout`, and updates the FIB. Call it in a loop; it returns
+    /// early whenever there was something to do, even without changes. If the kernel refuses a
+    /// dump, it is repeated later; until then [`Self::status`] says so.
     ///
     /// # Errors
     /// [`KernelError::Wait`]: there will be no more events.
@@ -255,9 +247,10 @@ impl Mirror {
         self.model.settle();
         let guard_events = self.guard.drain()?;
         if self.is_due() {
-            // it says why by itself, and is repeated
+            // it logs the failure itself and is repeated
             let _ = self.reconcile();
-            self.read_events()?; // those that came during the dump, before anybody sees its result
+            // apply the events of the time of the dump before anybody sees its result
+            self.read_events()?;
             self.model.settle();
         }
         if !self.more {
@@ -279,8 +272,7 @@ impl Mirror {
             self.audit();
         }
         self.check.begin_if_due(&self.model);
-        let look = guard_events || noticed.guard || (tick && self.guard.is_due());
-        let guard = if look {
+        let guard = if guard_events || noticed.guard || (tick && self.guard.is_due()) {
             self.guard.evaluate(&self.model.world)
         } else {
             noticed.links && self.guard.follow_links(&self.model.world)
@@ -297,14 +289,14 @@ impl Mirror {
         })
     }
 
-    /// Reads the sysctls now, for those who cannot wait for the next second: most of them change
-    /// without an event.
+    /// Reads the sysctls now. Most of them change without an event and are otherwise read once a
+    /// second.
     pub fn reread_settings(&mut self) {
         self.model.reread_settings(&Unread::everything());
     }
 
-    /// Asks for the gateways of new routes, and gives them a moment to answer before packets are
-    /// sent there: what comes before its neighbour is known goes to Linux, and may then be overtaken.
+    /// Asks for the gateways of new routes and gives them a moment to answer. Packets that come
+    /// before the neighbour is known go to Linux, and later packets could overtake them.
     fn resolve(&mut self) -> Result<(), KernelError> {
         let mut unknown = self
             .resolver
@@ -316,7 +308,7 @@ impl Mirror {
                 tv_sec: 0,
                 tv_nsec: 1_000_000,
             };
-            let _ = poll(&mut fds, Some(&step)); // interrupted: looked at again
+            let _ = poll(&mut fds, Some(&step)); // if a signal interrupts it, the loop continues
             self.read_events()?;
             let neighbours = &self.model.world.neighbours;
             unknown.retain(|&(device, address)| !neighbours.contains_key(&(address, device)));
@@ -324,7 +316,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Lets the kernel forget the neighbours that were kept for routes: call it at the end.
+    /// Lets the kernel forget the neighbours that it kept for Bora's routes. Call it at the end.
     pub fn release_neighbours(&mut self) {
         self.resolver
             .release_others(&self.model.world, |_, _| false);
@@ -360,21 +352,21 @@ impl Mirror {
             Err(e) => return Err(KernelError::Wait(e.into())),
         }
         let mut count = [0; 8];
-        let _ = rustix::io::read(&self.wakeup, &mut count); // empty most of the time
+        let _ = rustix::io::read(&self.wakeup, &mut count); // usually there is nothing to read
         Ok(())
     }
 
-    /// What [`Self::poll`] waits for, for callers that wait themselves. They must still poll at
-    /// least once a second.
+    /// The descriptors that [`Self::poll`] waits for, for callers that wait themselves. They must
+    /// still call it at least once a second.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         [self.events.as_fd(), self.wakeup.as_fd()]
             .into_iter()
             .chain(self.guard.fds())
     }
 
-    /// Something that ends a poll from another thread.
+    /// A handle that ends a poll from another thread.
     pub fn waker(&self) -> Waker {
-        Waker(Arc::clone(&self.wakeup))
+        Waker::new(Arc::clone(&self.wakeup))
     }
 
     fn read_events(&mut self) -> Result<(), KernelError> {
@@ -422,8 +414,8 @@ impl Mirror {
         self.due.is_some_and(|at| now >= at)
     }
 
-    /// Sets when the next reconciliation is due. The first event of a row decides, so that a
-    /// steady stream of them cannot put it off.
+    /// Sets when the next reconciliation is due. The first of several events decides, so that a
+    /// steady stream of them cannot delay it.
     fn schedule(&mut self) {
         let now = Instant::now();
         if self.model.stale.is_empty() {
@@ -437,7 +429,8 @@ impl Mirror {
         }
     }
 
-    /// Compares what is stale with the kernel; what that fails for, or what changes overtook, stays stale.
+    /// Compares what is stale with the kernel. What fails, or is interrupted by changes, stays
+    /// stale.
     fn reconcile(&mut self) -> Result<(), KernelError> {
         let start = Instant::now();
         self.due = None;
@@ -449,7 +442,7 @@ impl Mirror {
             Ok(_) if self.loader.overtaken => Some("changes overtook it".into()),
             Ok(_) => None,
         };
-        // what the dumps showed needs no second look, except devices that just appeared in them
+        // what the dumps showed is fresh, except devices that have just appeared in them
         if failure.is_some() {
             self.model.stale.add(stale);
         } else if stale.all {
@@ -466,7 +459,7 @@ impl Mirror {
         self.not_before = Instant::now() + self.pause;
         let differences = *compared.as_ref().unwrap_or(&0);
         if failure.is_none() && std::mem::take(&mut self.check.suspects) && differences > 0 {
-            log::error!("the background check found {differences} differences; they are mended");
+            log::error!("the background check found {differences} differences and corrected them");
             self.mended += differences as u64;
         }
         self.remember(Reconciliation {
@@ -488,7 +481,7 @@ impl Mirror {
         let before = last.and_then(|last| last.failure.as_ref());
         match (before, &done.failure) {
             (None, Some(why)) => log::warn!(
-                "cannot compare the FIB with the kernel's tables: {why}; it is tried again"
+                "cannot compare the FIB with the kernel's tables: {why}; Bora tries again"
             ),
             (Some(_), None) => {
                 log::info!("the FIB could be compared with the kernel's tables again");
@@ -507,13 +500,11 @@ impl Mirror {
         self.resolver.confirm(&self.model.hops.take_unconfirmed());
     }
 
-    /// Looks at some of the FIB.
+    /// Checks a part of the FIB.
     fn audit(&mut self) {
         let wrong = self.model.audit();
         if wrong > 0 {
-            log::error!(
-                "{wrong} entries of the FIB were not what Bora had made them; they are mended"
-            );
+            log::error!("{wrong} entries of the FIB were wrong and have been corrected");
             self.mended += wrong as u64;
         }
     }
@@ -525,8 +516,8 @@ impl Mirror {
         }
     }
 
-    /// Takes a use of the next hop to a neighbour behind a device, for packets of IPv4 or (`v6`) IPv6.
-    /// It follows the kernel: a punt while the neighbour is not known or the device no port.
+    /// Takes a use of the next hop to a neighbour behind a device. The next hop follows the kernel:
+    /// it is a punt while the neighbour is not known or the device is not a port.
     ///
     /// # Errors
     /// [`KernelError::Fib`] where next hops ran out.
@@ -534,7 +525,7 @@ impl Mirror {
         Ok(self.model.hops.acquire(&self.model.world, way.key())?)
     }
 
-    /// Gives such a use back. No worker may have its number in use any more.
+    /// Releases such a use. No worker may use its id any more.
     pub fn release_next_hop(&mut self, way: HeldHop) {
         self.model.hops.release_hop(way.key());
     }

@@ -1,4 +1,4 @@
-//! The mirror without its sockets: messages in, FIB out.
+//! The mirror without its sockets: applies messages and updates the FIB.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,16 +8,18 @@ use bora_fib::{FibError, FibWriter, Prefix4, Prefix6};
 use crate::audit::Audit;
 use crate::digest::{Digest, of_neighbour};
 use crate::family::{Applied, Family};
+use crate::keys::TargetId;
 use crate::message::{
     Address, Hop, Link, Message, Neighbour, NextHopMessage, NextHopObject, RouteMessage, RouteType,
     Target,
 };
-use crate::nexthops::{NextHops, TargetId};
+use crate::nexthops::NextHops;
 use crate::rib::{Prefix, Route, Table, number};
 use crate::sysctl::Unread;
 use crate::world::{LocalAddresses, Port, World};
 
-/// What has to be compared with the kernel, because it changes tables without an event.
+/// What has to be compared with the kernel, because the kernel changes some tables without an
+/// event.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stale {
     /// Everything.
@@ -37,7 +39,7 @@ impl Stale {
         !self.all && !self.routes && !self.objects && self.devices.is_empty()
     }
 
-    /// Puts off what could not be compared now.
+    /// Adds what could not be compared now.
     pub(crate) fn add(&mut self, other: Self) {
         self.all |= other.all;
         self.routes |= other.routes;
@@ -52,21 +54,21 @@ impl Stale {
     }
 }
 
-/// What changed and is still to be drawn from: once for many changes, because each time takes a walk
-/// through all targets and perhaps all routes.
+/// Changes whose consequences [`Model::settle`] still has to compute. It does so once for many
+/// changes, because it walks all targets and perhaps all routes.
 #[derive(Debug, Default)]
 struct Changed {
     /// Devices that came, went, or went up or down.
     devices: BTreeSet<u32>,
-    /// Of these, those that went, with their addresses and neighbours.
+    /// Of these, the deleted ones; their addresses and neighbours are gone with them.
     gone: BTreeSet<u32>,
-    /// Addresses that went.
+    /// Deleted addresses.
     sources: BTreeSet<IpAddr>,
-    /// Neighbours that are one way of several.
+    /// Neighbours that are one of several paths.
     members: BTreeSet<(u32, IpAddr)>,
     /// Next-hop objects.
     objects: BTreeSet<u32>,
-    /// Of these, those that were deleted, and perhaps made anew.
+    /// Of these, the deleted ones; they may have been made again.
     deleted: BTreeSet<u32>,
 }
 
@@ -78,7 +80,7 @@ pub(crate) struct Noticed {
     pub(crate) guard: bool,
 }
 
-/// The kernel's state as known, and the FIB made of it.
+/// The kernel's state as far as known, and the FIB made from it.
 pub(crate) struct Model {
     pub(crate) world: World,
     pub(crate) hops: NextHops,
@@ -88,14 +90,14 @@ pub(crate) struct Model {
     pub(crate) stale: Stale,
     pub(crate) noticed: Noticed,
     changed: Changed,
-    /// Of the neighbours.
+    /// Digest of the neighbours.
     pub(crate) neighbours: Digest,
     /// Events about links, addresses and next-hop objects so far.
     pub(crate) rest_changes: u64,
     pub(crate) audit: Audit,
     /// Hundredths of a second to the end of the IPv6 route that expires next.
     pub(crate) next_expiry: Option<u32>,
-    /// Something had no next hop at the last synchronization.
+    /// Some routes or hosts got no next hop at the last [`Self::sync`].
     out_of_next_hops: bool,
 }
 
@@ -121,7 +123,8 @@ impl Model {
         Ok(model)
     }
 
-    /// Takes one message in. The rest follows with [`Self::settle`], and the FIB with [`Self::sync`].
+    /// Applies one message. [`Self::settle`] then computes its consequences, and [`Self::sync`]
+    /// writes the FIB.
     pub(crate) fn apply(&mut self, message: Message) {
         if let Message::Link(..) | Message::Address(..) | Message::NextHop(..) = &message {
             self.rest_changes += 1;
@@ -156,7 +159,8 @@ impl Model {
         };
         if applied == Applied::Suspicious {
             for device in devices {
-                self.stale.device(device, "a route event did not fit");
+                self.stale
+                    .device(device, "a route event contradicted the mirror");
             }
         }
     }
@@ -173,7 +177,7 @@ impl Model {
             let Some(old) = old else {
                 self.unread(index);
                 self.noticed.guard = true;
-                return self.device_changed(index, "a link came");
+                return self.device_changed(index, "a link appeared");
             };
             if old == link {
                 return;
@@ -195,7 +199,7 @@ impl Model {
         self.changed.devices.insert(device);
     }
 
-    /// Draws the conclusions from what changed since the last time.
+    /// Computes the consequences of the changes since the last call.
     pub(crate) fn settle(&mut self) {
         let Changed {
             devices,
@@ -209,7 +213,7 @@ impl Model {
         self.settle_objects(&objects, &deleted);
         self.settle_devices(&devices);
         self.settle_sources(&sources);
-        // last, because of neighbours that went with their device
+        // last, because neighbours may have gone with their device
         self.settle_members(members);
     }
 
@@ -224,8 +228,8 @@ impl Model {
         }
     }
 
-    /// Computes anew what leads through these devices. Of one that is administratively down, the
-    /// kernel deletes the IPv4 routes without a word; a multipath route stays while it has another way.
+    /// Recomputes what leads through these devices. When a device is set down, the kernel deletes
+    /// its IPv4 routes without an event; a multipath route stays while it has another path.
     fn settle_devices(&mut self, devices: &BTreeSet<u32>) {
         if devices.is_empty() {
             return;
@@ -251,7 +255,8 @@ impl Model {
         }
     }
 
-    /// IPv4 routes that prefer an address as source go with it silently, through whatever device.
+    /// When an address is deleted, the kernel silently deletes the IPv4 routes that have it as
+    /// preferred source, whatever their device.
     fn settle_sources(&mut self, sources: &BTreeSet<IpAddr>) {
         let gone = |target: &Target| {
             target
@@ -275,7 +280,7 @@ impl Model {
         self.refresh(|world, target| world.ways(target).iter().any(member));
     }
 
-    /// Forgets the routes through a device that is gone. Returns how many targets that were.
+    /// Removes the routes through a device that is gone. Returns how many targets they had.
     pub(crate) fn drop_device(&mut self, device: u32) -> usize {
         let world = &self.world;
         let only = |target: &Target| {
@@ -289,7 +294,7 @@ impl Model {
         gone.len()
     }
 
-    /// Computes targets anew and marks the prefixes that win or lose a usable route by it.
+    /// Recomputes targets, and marks the prefixes that thereby get or lose a usable route.
     pub(crate) fn refresh(&mut self, which: impl Fn(&World, &Target) -> bool) {
         let world = &self.world;
         let flipped = self
@@ -310,7 +315,7 @@ impl Model {
 
     fn address(&mut self, address: Address, gone: bool) {
         self.stale.device(address.device, "an address changed");
-        // the only word Linux gives when IPv6 is disabled on an interface
+        // this is the only event when IPv6 is disabled on an interface
         if address.address.is_ipv6() {
             self.unread(address.device);
         }
@@ -338,7 +343,7 @@ impl Model {
         }
     }
 
-    /// Returns what was known before.
+    /// Returns the previous entry.
     fn put_neighbour(&mut self, key: (IpAddr, u32), new: Option<Neighbour>) -> Option<Neighbour> {
         let old = match new {
             Some(neighbour) => self.world.neighbours.insert(key, neighbour),
@@ -363,12 +368,12 @@ impl Model {
         }
     }
 
-    /// Replaces what is known of neighbours (of one device, or all).
+    /// Replaces the neighbours of one device, or all (`None`). Returns how many changed.
     pub(crate) fn set_neighbours(&mut self, device: Option<u32>, new: Vec<Neighbour>) -> usize {
         self.replace_neighbours(|of| device.is_none_or(|device| device == of), new)
     }
 
-    /// Makes the neighbours of the devices that `concerned` selects these. Returns how many that changed.
+    /// Replaces the neighbours of the devices that `concerned` selects. Returns how many changed.
     fn replace_neighbours(
         &mut self,
         concerned: impl Fn(u32) -> bool,
@@ -402,9 +407,9 @@ impl Model {
         differences
     }
 
-    /// Takes another model's view of neighbours that do not answer: Linux sends no event when it begins
-    /// to ask for one, so the two may differ for a while without a fault. Packets to both kinds go to
-    /// Linux, or by another way as Linux's own do.
+    /// Copies the state of unresolved neighbours from another model. Linux sends no event when it
+    /// begins to resolve one, so the models may differ for a while without a fault. Either way,
+    /// Linux gets their packets, or they take the path that Linux's would.
     pub(crate) fn adopt_unresolved(&mut self, other: &Self) {
         let unresolved: Vec<_> = self
             .world
@@ -438,7 +443,7 @@ impl Model {
         }
     }
 
-    /// The kernel deletes the routes of an object with it, IPv4's without a word.
+    /// The kernel deletes an object's routes together with it, and sends no events for IPv4.
     fn settle_objects(&mut self, changed: &BTreeSet<u32>, deleted: &BTreeSet<u32>) {
         if changed.is_empty() && deleted.is_empty() {
             return;
@@ -457,8 +462,8 @@ impl Model {
             self.v6.remove_routes(&mut self.hops, lost);
         }
         if deleted.iter().any(|id| there.contains_key(id)) {
-            self.stale.routes = true; // which of its routes came after it cannot be told
-            self.stale.reason = "a next-hop object was made anew";
+            self.stale.routes = true; // we cannot know which routes belong to the new object
+            self.stale.reason = "a next-hop object was deleted and made again";
         }
         let is_group = |object: &NextHopObject| match object {
             NextHopObject::Group { members, .. } => members.iter().any(|m| changed.contains(&m.0)),
@@ -471,7 +476,7 @@ impl Model {
             .copied()
             .collect();
         self.refresh(|_, target| target.object.is_some_and(|id| concerned.contains(&id)));
-        // a gateway may have become on-link: neighbours inside its prefixes
+        // a gateway may have become on-link, so the neighbours inside its prefixes need host routes
         let touched = self.select(|target| target.object.is_some_and(|id| concerned.contains(&id)));
         if !self.world.neighbours.is_empty() {
             self.v4.mark_targets(&touched);
@@ -479,7 +484,7 @@ impl Model {
         }
     }
 
-    /// Replaces what is known of next-hop objects.
+    /// Replaces the next-hop objects. Returns how many changed.
     pub(crate) fn set_objects(&mut self, new: BTreeMap<u32, NextHopObject>) -> usize {
         let old = std::mem::replace(&mut self.world.objects, new);
         let new = &self.world.objects;
@@ -494,7 +499,7 @@ impl Model {
         count
     }
 
-    /// Replaces what is known of the buckets of resilient groups.
+    /// Replaces the buckets of resilient groups. Returns how many groups changed.
     pub(crate) fn set_buckets(&mut self, new: BTreeMap<u32, Vec<u32>>) -> usize {
         let old = std::mem::replace(&mut self.world.buckets, new);
         let new = &self.world.buckets;
@@ -509,7 +514,7 @@ impl Model {
         changed.len()
     }
 
-    /// Tells which devices are Bora's ports.
+    /// Sets which devices are Bora's ports.
     pub(crate) fn set_ports(&mut self, ports: BTreeMap<u32, Port>) {
         self.world.ports = ports;
         self.hops.refresh_device(&self.world, None);
@@ -547,7 +552,21 @@ impl Model {
         changes
     }
 
-    /// Tries once more what the FIB had no room for.
+    /// Compares some entries of the FIB with what they should be; returns how many it corrected.
+    /// Call it only when no change waits to be written.
+    pub(crate) fn audit(&mut self) -> usize {
+        let Self {
+            world,
+            hops,
+            v4,
+            v6,
+            audit,
+            ..
+        } = self;
+        audit.step(world, hops, v4, v6)
+    }
+
+    /// Tries again what the FIB had no room for.
     pub(crate) fn retry_refused(&mut self) {
         let changed = self.hops.retry_refused(&self.world);
         self.v4.mark_targets(&changed);
@@ -556,8 +575,7 @@ impl Model {
         self.v6.retry_refused(&self.hops);
     }
 
-    /// Ways of routes and hosts on link that have no next hop, because there are as many as there
-    /// can be.
+    /// How many paths of routes and on-link hosts have no next hop, because all are in use.
     pub(crate) fn without_next_hop(&self) -> usize {
         self.hops.refused() + self.v4.without_hop.len() + self.v6.without_hop.len()
     }
@@ -569,11 +587,11 @@ impl Model {
         }
         if now {
             log::error!(
-                "the FIB has all the {} next hops it can have; what gets none is left to the kernel",
+                "all {} next hops of the FIB are in use; Linux forwards the rest",
                 self.hops.fib.stats().next_hops
             );
         } else {
-            log::info!("everything has a next hop again");
+            log::info!("all routes and hosts have a next hop again");
         }
     }
 
@@ -584,7 +602,7 @@ impl Model {
         self.local.generation += u64::from(changed);
     }
 
-    /// Nothing waits to be written and nothing was refused.
+    /// Whether nothing waits to be written and nothing was refused.
     pub(crate) fn is_settled(&self) -> bool {
         self.stale.is_empty()
             && self.v4.is_clean()
@@ -597,7 +615,7 @@ fn unconfirmed(neighbour: Option<&Neighbour>) -> bool {
     neighbour.is_some_and(Neighbour::unconfirmed)
 }
 
-/// What of a neighbour next hops and groups depend on.
+/// The part of a neighbour that next hops and groups depend on.
 fn reach(neighbour: Option<&Neighbour>) -> (Option<[u8; 6]>, bool) {
     (
         neighbour.and_then(Neighbour::usable),
@@ -605,7 +623,7 @@ fn reach(neighbour: Option<&Neighbour>) -> (Option<[u8; 6]>, bool) {
     )
 }
 
-/// Notes which of the changed prefixes are the router's own; returns whether anything is new.
+/// Records which of the changed prefixes are the router's own; returns whether anything changed.
 fn note_local<P: Prefix>(
     family: &mut Family<P>,
     hops: &NextHops,

@@ -1,36 +1,21 @@
-//! Next hops of the FIB: one object a neighbour, one a group, a few that all share.
+//! Next hops of the FIB: one object for each neighbour, one for each group, and a few that all
+//! routes share.
 //!
-//! Routes refer to targets (interned), targets to hops, and both hold the FIB's ids. When a
-//! neighbour, link or next-hop object changes, one write to the object changes all prefixes.
+//! Routes refer to interned targets, and targets to hops; both hold ids of the FIB's objects. When
+//! a neighbour, link or next-hop object changes, one write to the FIB's object changes all
+//! prefixes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
 
-use bora_fib::{
-    Adjacency, FibError, FibWriter, Group, Member, NextHop, NextHopId, PortId, PuntReason,
-};
+use bora_fib::{Adjacency, FibError, FibWriter, Group, Member, NextHop, NextHopId, PortId, Reason};
+use bora_wire::{EtherType, MacAddr, ethernet};
 
 use crate::digest::of_target;
+use crate::keys::{HopKey, TargetId};
 use crate::message::{Hop, NextHopObject, RouteType, Target};
 use crate::world::World;
-
-/// Names an interned target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct TargetId(u32);
-
-/// What makes two ways the same next hop. Ordered by device first, then gateway, so that those
-/// to refresh stand together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct HopKey {
-    pub(crate) device: u32,
-    /// Gateway or on-link neighbour; none for "all of a connected network".
-    pub(crate) gateway: Option<IpAddr>,
-    /// The family of the packets, which need not be the gateway's.
-    pub(crate) v6: bool,
-    /// Path MTU of the route, 0 for none.
-    pub(crate) mtu: u32,
-}
 
 struct HopState {
     id: NextHopId,
@@ -46,12 +31,12 @@ struct TargetState {
     /// Whether `id` is this target's own object: groups and kernel next-hop objects.
     own: bool,
     hops: Vec<HopKey>,
-    /// Whether there are several ways.
+    /// Whether it has several paths.
     choice: bool,
     usable: bool,
 }
 
-/// Objects that routes share, made once.
+/// Objects that many routes share; made once.
 struct Shared {
     local: NextHopId,
     unsupported: NextHopId,
@@ -60,7 +45,7 @@ struct Shared {
     blackhole: NextHopId,
 }
 
-/// The FIB with the books about its next hops.
+/// The FIB, and what is known of its next hops.
 pub(crate) struct NextHops {
     pub(crate) fib: FibWriter,
     shared: Shared,
@@ -68,33 +53,33 @@ pub(crate) struct NextHops {
     targets: Vec<Option<TargetState>>,
     free: Vec<u32>,
     interned: HashMap<(bool, Target), TargetId>,
-    /// Gateways of ways that are one of several, with the number of their uses.
+    /// Gateways that are one of several paths of a route, with the number of their uses.
     members: HashMap<(u32, IpAddr), u32>,
-    /// Gateways of all ways of routes, with the number of their uses.
+    /// Gateways of all paths of routes, with the number of their uses.
     gateways: BTreeMap<(u32, IpAddr), u32>,
-    /// Gateways that came, went or changed.
+    /// Gateways that were added, removed or changed.
     touched: Vec<(u32, IpAddr)>,
     unused_hops: Vec<HopKey>,
     unused_targets: Vec<TargetId>,
-    /// Targets with several ways, IPv4 and IPv6.
+    /// Number of targets with several paths; IPv4, IPv6.
     choices: [u32; 2],
-    /// Neighbours behind next hops that Linux has not heard of for a while.
+    /// Next hops whose neighbour Linux has not confirmed for a while.
     unconfirmed: HashMap<NextHopId, (u32, IpAddr)>,
     /// Targets that found no room in the FIB.
     refused: BTreeSet<TargetId>,
 }
 
-const fn punt(reason: PuntReason, port: Option<PortId>) -> NextHop {
+const fn punt(reason: Reason, port: Option<PortId>) -> NextHop {
     NextHop::Punt { reason, port }
 }
 
 impl NextHops {
     pub(crate) fn new(mut fib: FibWriter) -> Result<Self, FibError> {
         let shared = Shared {
-            local: fib.add_next_hop(punt(PuntReason::Local, None))?,
-            unsupported: fib.add_next_hop(punt(PuntReason::Unsupported, None))?,
-            unreachable: fib.add_next_hop(punt(PuntReason::Unreachable, None))?,
-            prohibit: fib.add_next_hop(punt(PuntReason::Prohibit, None))?,
+            local: fib.add_next_hop(punt(Reason::Local, None))?,
+            unsupported: fib.add_next_hop(punt(Reason::Unsupported, None))?,
+            unreachable: fib.add_next_hop(punt(Reason::Unreachable, None))?,
+            prohibit: fib.add_next_hop(punt(Reason::Prohibit, None))?,
             blackhole: fib.add_next_hop(NextHop::Blackhole)?,
         };
         Ok(Self {
@@ -115,7 +100,7 @@ impl NextHops {
         })
     }
 
-    /// The object of everything that is the router's own.
+    /// The object of all destinations that are the router's own.
     pub(crate) fn local(&self) -> NextHopId {
         self.shared.local
     }
@@ -125,12 +110,13 @@ impl NextHops {
         self.shared.unsupported
     }
 
-    /// Routes' targets that got no next hop; they go to the kernel.
+    /// How many targets got no next hop; their packets go to the kernel.
     pub(crate) fn refused(&self) -> usize {
         self.refused.len()
     }
 
-    /// Tries once more what found no room. Returns the targets that have another object now, sorted.
+    /// Tries again the targets that found no room. Returns those that have another object now,
+    /// sorted.
     pub(crate) fn retry_refused(&mut self, world: &World) -> Vec<TargetId> {
         let mut changed = Vec::new();
         while self.fib.next_hop_room() > 0
@@ -147,13 +133,13 @@ impl NextHops {
             self.targets[id.0 as usize] = Some(state);
             if renewed.is_err() {
                 self.refused.insert(id);
-                break; // a group that needs more than there is
+                break; // a group needs more next hops than are free
             }
         }
         changed
     }
 
-    /// Gives a target the object it should have; says whether its own object changed.
+    /// Gives a target the object it should have; returns whether its own object changed.
     fn renew(&mut self, world: &World, state: &mut TargetState) -> Result<bool, FibError> {
         if !state.own {
             return self.resolve(world, state).map(|()| false);
@@ -161,7 +147,7 @@ impl NextHops {
         match self.group(world, state) {
             Ok(object) => Ok(self.write(state.id, object)),
             Err(error) => {
-                self.write(state.id, punt(PuntReason::Unsupported, None));
+                self.write(state.id, punt(Reason::Unsupported, None));
                 Err(error)
             }
         }
@@ -175,7 +161,7 @@ impl NextHops {
         self.state(id).map(|state| &state.target)
     }
 
-    /// What a target adds to the digest of a route.
+    /// A target's hash, for the digest of its routes.
     pub(crate) fn hash(&self, id: TargetId) -> u64 {
         self.state(id).map_or(0, |state| state.hash)
     }
@@ -186,7 +172,7 @@ impl NextHops {
             .map_or(self.shared.unsupported, |state| state.id)
     }
 
-    /// Whether the kernel would use routes with this target just now.
+    /// Whether the kernel would currently use routes with this target.
     pub(crate) fn usable(&self, id: TargetId) -> bool {
         self.state(id).is_some_and(|state| state.usable)
     }
@@ -196,7 +182,7 @@ impl NextHops {
         self.state(id).map_or(0, |state| state.uses as usize)
     }
 
-    /// All targets with a use.
+    /// All targets in use.
     pub(crate) fn targets(&self) -> impl Iterator<Item = (TargetId, &Target)> {
         self.targets
             .iter()
@@ -248,7 +234,7 @@ impl NextHops {
         }
     }
 
-    /// Gives a use back. The objects stay until [`Self::purge`], because the FIB's prefixes may
+    /// Releases a use. The objects stay until [`Self::purge`], because prefixes in the FIB may
     /// still refer to them.
     pub(crate) fn release(&mut self, id: TargetId) {
         if let Some(Some(state)) = self.targets.get_mut(id.0 as usize) {
@@ -280,8 +266,8 @@ impl NextHops {
                     id
                 }
                 _ => {
-                    // first the object, so that it does not fail for a group whose ways are counted
-                    let id = self.fib.add_next_hop(punt(PuntReason::Unsupported, None))?;
+                    // the object first, because it can fail, and the paths are counted afterwards
+                    let id = self.fib.add_next_hop(punt(Reason::Unsupported, None))?;
                     match self.group(world, state) {
                         Ok(object) => drop(self.write(id, object)),
                         Err(error) => {
@@ -297,13 +283,11 @@ impl NextHops {
         Ok(())
     }
 
-    /// What the own object of a target should hold; changes the target's hops to match.
+    /// What a target's own object should hold; updates the target's hops accordingly.
     fn group(&mut self, world: &World, state: &mut TargetState) -> Result<NextHop, FibError> {
         let object = state.target.object.map(|id| world.objects.get(&id));
         let fixed = match object {
-            Some(None | Some(NextHopObject::Unsupported)) => {
-                Some(punt(PuntReason::Unsupported, None))
-            }
+            Some(None | Some(NextHopObject::Unsupported)) => Some(punt(Reason::Unsupported, None)),
             Some(Some(NextHopObject::Blackhole)) => Some(NextHop::Blackhole),
             _ => None,
         };
@@ -338,7 +322,7 @@ impl NextHops {
         }
         Ok(fixed.unwrap_or_else(|| {
             if members.is_empty() {
-                punt(PuntReason::Unsupported, None) // unusable: no prefix leads here
+                punt(Reason::Unsupported, None) // unusable, and no prefix refers to it
             } else if resilient {
                 let buckets: Vec<_> = members.iter().map(|member| member.id).collect();
                 NextHop::Group(Group::resilient(&buckets))
@@ -353,7 +337,7 @@ impl NextHops {
         self.take(key, content(world, &key), FibWriter::add_next_hop)
     }
 
-    /// The same of a hop to a host on link.
+    /// The same for a hop to an on-link host.
     pub(crate) fn acquire_host(
         &mut self,
         world: &World,
@@ -379,7 +363,7 @@ impl NextHops {
         Ok(id)
     }
 
-    /// Gives it back; see [`Self::release`].
+    /// Releases a use of a hop; see [`Self::release`].
     pub(crate) fn release_hop(&mut self, key: HopKey) {
         if let Some(state) = self.hops.get_mut(&key) {
             state.uses -= 1;
@@ -389,7 +373,7 @@ impl NextHops {
         }
     }
 
-    /// Computes the hops through a device anew (all devices: `None`).
+    /// Recomputes the hops through a device, or all (`None`).
     pub(crate) fn refresh_device(&mut self, world: &World, device: Option<u32>) {
         let first = |device| HopKey {
             device,
@@ -405,7 +389,7 @@ impl NextHops {
         }
     }
 
-    /// Computes the hops to one neighbour anew.
+    /// Recomputes the hops to one neighbour.
     pub(crate) fn refresh_neighbour(&mut self, world: &World, device: u32, address: IpAddr) {
         let key = |v6, mtu| HopKey {
             device,
@@ -439,7 +423,7 @@ impl NextHops {
         };
     }
 
-    /// Neighbours that packets were sent to since the last call although Linux has not heard of them
+    /// Neighbours that packets were sent to since the last call, and that Linux has not confirmed
     /// for a while.
     pub(crate) fn take_unconfirmed(&mut self) -> Vec<(u32, IpAddr)> {
         let used = self.fib.take_used().into_iter();
@@ -447,7 +431,7 @@ impl NextHops {
             .collect()
     }
 
-    /// Computes anew the targets that `which` selects. Returns those whose usability flipped.
+    /// Recomputes the targets that `which` selects. Returns those whose usability flipped.
     pub(crate) fn refresh_targets(
         &mut self,
         world: &World,
@@ -466,7 +450,7 @@ impl NextHops {
         flipped
     }
 
-    /// Computes a target anew; says whether its usability flipped, and whether its object changed.
+    /// Recomputes a target; returns whether its usability flipped, and whether its object changed.
     fn refresh_target(&mut self, world: &World, index: usize) -> (bool, bool) {
         let Some(mut state) = self.targets[index].take() else {
             return (false, false);
@@ -484,8 +468,8 @@ impl NextHops {
         (flipped, changed)
     }
 
-    /// Computes some hops anew, about `count` from `from` on. Returns how many were wrong, and where
-    /// the next ones begin.
+    /// Recomputes about `count` hops from `from` on. Returns how many were wrong, and where to
+    /// continue.
     pub(crate) fn audit_hops(
         &mut self,
         world: &World,
@@ -503,7 +487,7 @@ impl NextHops {
         (wrong.count(), next)
     }
 
-    /// The same of targets. Returns those whose usability was wrong, too.
+    /// The same for targets. Also returns those whose usability was wrong.
     pub(crate) fn audit_targets(
         &mut self,
         world: &World,
@@ -523,19 +507,19 @@ impl NextHops {
         (wrong, flipped, next)
     }
 
-    /// Whether routes of a family lead to several ways just now.
+    /// Whether a family currently has routes with several paths.
     pub(crate) fn has_choice(&self, v6: bool) -> bool {
         self.choices[usize::from(v6)] > 0
     }
 
-    /// Notes whether a target leads to several ways.
+    /// Records whether a target has several paths.
     fn set_choice(&mut self, state: &mut TargetState, choice: bool) {
         let count = &mut self.choices[usize::from(state.v6)];
         *count += u32::from(choice);
         *count -= u32::from(std::mem::replace(&mut state.choice, choice));
     }
 
-    /// Whether a neighbour is the gateway of one way of several.
+    /// Whether a neighbour is the gateway of one of several paths.
     pub(crate) fn is_member(&self, device: u32, address: IpAddr) -> bool {
         self.members.contains_key(&(device, address))
     }
@@ -545,14 +529,14 @@ impl NextHops {
         self.gateways.contains_key(&(device, address))
     }
 
-    /// Notes that a neighbour changed, if it is a gateway.
+    /// Records that a neighbour changed, if it is a gateway.
     pub(crate) fn touch_gateway(&mut self, device: u32, address: IpAddr) {
         if self.is_gateway(device, address) {
             self.touched.push((device, address));
         }
     }
 
-    /// The same of all gateways behind a device (all devices: `None`).
+    /// The same for all gateways behind a device, or all devices (`None`).
     pub(crate) fn touch_gateways(&mut self, device: Option<u32>) {
         let first = (device.unwrap_or(0), IpAddr::from([0; 4]));
         let keys = self.gateways.range(first..).map(|(&key, _)| key);
@@ -560,7 +544,7 @@ impl NextHops {
         self.touched.extend(there);
     }
 
-    /// What changed of gateways since the last call.
+    /// The gateways that changed since the last call.
     pub(crate) fn take_gateways(&mut self) -> Vec<(u32, IpAddr)> {
         std::mem::take(&mut self.touched)
     }
@@ -585,7 +569,7 @@ impl NextHops {
         }
     }
 
-    /// Counts the uses of gateways as one of several.
+    /// Counts the uses of gateways in routes with several paths.
     fn count_members(&mut self, keys: &[HopKey], more: bool) {
         for key in keys {
             let Some(gateway) = key.gateway else { continue };
@@ -597,7 +581,7 @@ impl NextHops {
         }
     }
 
-    /// `true` if that changes anything.
+    /// Writes an object to the FIB; `true` if that changed it.
     fn write(&mut self, id: NextHopId, object: NextHop) -> bool {
         let differs = self.fib.next_hop(id) != Some(&object);
         if differs && let Err(e) = self.fib.set_next_hop(id, object) {
@@ -606,7 +590,7 @@ impl NextHops {
         differs
     }
 
-    /// Frees what lost its last use, now that no prefix refers to it.
+    /// Frees the objects without uses, now that no prefix refers to them.
     pub(crate) fn purge(&mut self) {
         for id in std::mem::take(&mut self.unused_targets) {
             if self.state(id).is_none_or(|state| state.uses > 0) {
@@ -660,16 +644,17 @@ fn is_unconfirmed(content: &NextHop) -> bool {
     matches!(content, NextHop::Forward(way) if way.unconfirmed)
 }
 
-/// The object of a hop: a rewrite if the device is a port and the neighbour known.
+/// The FIB's object for a hop: an adjacency if the device is a port and the neighbour is known,
+/// else a punt.
 fn content(world: &World, key: &HopKey) -> NextHop {
     let Some(port) = world.ports.get(&key.device) else {
-        return punt(PuntReason::Unsupported, None);
+        return punt(Reason::Unsupported, None);
     };
     let mac = key
         .gateway
         .and_then(|gateway| world.neighbour_mac(key.device, gateway));
     let Some(mac) = mac else {
-        return punt(PuntReason::NoNeighbour, Some(port.id));
+        return punt(Reason::NoNeighbour, Some(port.id));
     };
     let link = world
         .links
@@ -683,11 +668,14 @@ fn content(world: &World, key: &HopKey) -> NextHop {
     let limits = [link, key.mtu, settings.map_or(0, |settings| settings.mtu6)];
     let limits = limits.into_iter().filter(|&mtu| mtu != 0);
     let mtu = limits.fold(port.mtu, u32::min).min(u32::from(u16::MAX)) as u16;
-    let mut l2 = [0; 14];
-    l2[..6].copy_from_slice(&mac);
-    l2[6..12].copy_from_slice(&port.mac);
-    let ethertype: u16 = if key.v6 { 0x86dd } else { 0x0800 };
-    l2[12..].copy_from_slice(&ethertype.to_be_bytes());
+    let mut l2 = [0; ethernet::HEADER_LEN];
+    let mut link = ethernet::Frame::new_unchecked(&mut l2);
+    link.set_dst(MacAddr(mac));
+    link.set_src(MacAddr(port.mac));
+    link.set_ethertype(match key.v6 {
+        true => EtherType::IPV6,
+        false => EtherType::IPV4,
+    });
     NextHop::Forward(Adjacency {
         port: port.id,
         mtu,

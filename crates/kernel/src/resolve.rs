@@ -1,10 +1,11 @@
-//! Keeps the gateways of routes resolved, and has Linux ask for neighbours that packets go to.
+//! Has Linux keep the gateways of routes resolved, and confirm neighbours that packets are sent to.
 //!
-//! Linux resolves a gateway when the first packet needs it, and confirms it while packets pass. Bora's
-//! packets pass by its neighbour table, so Bora asks for the entries beforehand and has Linux keep
-//! them fresh (NTF_EXT_MANAGED, Linux 5.16: include/uapi/linux/neighbour.h). Permanent entries and those
-//! without ARP are left alone. Hosts on link are confirmed as Linux confirms them: a packet to an entry that
-//! is STALE makes it ask (NTF_USE says that there was one), and one that does not answer is FAILED.
+//! Linux resolves a gateway when the first packet needs it, and confirms it while packets use it.
+//! Bora's packets do not use Linux's neighbour table, so Bora requests the entries beforehand and
+//! has Linux keep them fresh (NTF_EXT_MANAGED, Linux 5.16: include/uapi/linux/neighbour.h).
+//! Permanent entries and those without ARP are left alone. On-link hosts are confirmed as Linux
+//! does it: when a packet goes to a STALE entry, Linux asks for it (NTF_USE tells Linux that there
+//! was a packet), and an entry that does not answer becomes FAILED.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -18,18 +19,18 @@ use crate::scratch::octets;
 use crate::socket::{Netlink, Received};
 use crate::world::World;
 
-/// Who made an entry (NDA_PROTOCOL), so that one that a killed Bora left is known again.
+/// Marks Bora's entries (NDA_PROTOCOL), so that the next Bora recognises those of a killed one.
 const PROTOCOL: u8 = 176;
-/// Requests a second; each sends an ARP request or a neighbour solicitation.
+/// Requests per second; each makes Linux send an ARP request or a neighbour solicitation.
 const RATE: u32 = 1000;
-/// Neighbours confirmed at a time; of others it is heard again as long as packets go there.
+/// Most neighbours confirmed at a time. The others get their turn as long as packets go there.
 const CONFIRMED: usize = 1000;
-/// Requests that may come at once.
+/// Most requests in one burst.
 const BURST: u32 = 256;
-/// Gateways of an IP version where the kernel does not say how many neighbours it likes to have:
-/// its own default.
+/// Limit of gateways of an IP version, if the kernel's limit of neighbours cannot be read; it is
+/// the kernel's default.
 const MOST: usize = 512;
-/// How long before the kernel is asked again about the same gateway.
+/// How long to wait before asking for the same gateway again.
 const AGAIN: Duration = Duration::from_secs(5);
 
 const NDA_DST: u16 = 1;
@@ -40,14 +41,14 @@ const NTF_EXT_MANAGED: u32 = 1;
 
 type Gateway = (u32, IpAddr);
 
-/// Below /proc/sys/net.
+/// Folders below /proc/sys/net.
 const VERSIONS: [&str; 2] = ["ipv4", "ipv6"];
 
 fn family(gateway: Gateway) -> usize {
     usize::from(gateway.1.is_ipv6())
 }
 
-/// How many gateways the kernel is asked to keep, IPv4 and IPv6.
+/// Most gateways that the kernel is asked to keep; IPv4, IPv6.
 fn limits() -> [usize; 2] {
     VERSIONS.map(|version| {
         let key = format!("/proc/sys/net/{version}/neigh/default/gc_thresh2");
@@ -59,13 +60,13 @@ fn limits() -> [usize; 2] {
 /// Asks for neighbours.
 pub(crate) struct Resolver {
     socket: Netlink,
-    /// When it was last asked for, by gateway; IPv4 and IPv6.
+    /// When each gateway was last asked for; IPv4, IPv6.
     asked: [HashMap<Gateway, Instant>; 2],
-    /// To be looked at.
+    /// Gateways to check.
     waiting: BTreeSet<Gateway>,
-    /// For which there was no room, IPv4 and IPv6.
+    /// Gateways beyond the limit; IPv4, IPv6.
     crowded: [BTreeSet<Gateway>; 2],
-    /// How many there may be, IPv4 and IPv6, and when that was read.
+    /// The limits, IPv4 and IPv6, and when they were read.
     limits: [usize; 2],
     limits_read: Instant,
     tokens: u32,
@@ -75,7 +76,7 @@ pub(crate) struct Resolver {
 impl Resolver {
     pub(crate) fn open() -> Result<Self, KernelError> {
         Ok(Self {
-            socket: Netlink::open(libc::NETLINK_ROUTE, 0, 1 << 16, "neighbours")?,
+            socket: Netlink::open(libc::NETLINK_ROUTE, &[], 1 << 16, "neighbours")?,
             asked: Default::default(),
             waiting: BTreeSet::new(),
             crowded: Default::default(),
@@ -86,7 +87,8 @@ impl Resolver {
         })
     }
 
-    /// Looks at the gateways that changed. Returns those that were asked for and are not known yet.
+    /// Handles the gateways that changed. Returns those that were asked for and are not resolved
+    /// yet.
     pub(crate) fn follow(&mut self, world: &World, hops: &mut NextHops) -> Vec<Gateway> {
         self.waiting.extend(hops.take_gateways());
         self.listen();
@@ -115,14 +117,14 @@ impl Resolver {
         unknown
     }
 
-    /// Has the kernel ask for neighbours that packets have been sent to.
+    /// Has the kernel confirm neighbours that packets have been sent to.
     pub(crate) fn confirm(&mut self, used: &[Gateway]) {
         for &gateway in used.iter().take(CONFIRMED) {
             self.send(0, &message(gateway, NTF_USE));
         }
     }
 
-    /// When there is something to do without an event.
+    /// Whether there is something to do without an event.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -137,7 +139,7 @@ impl Resolver {
         asked.len() >= limit && !asked.contains_key(&gateway)
     }
 
-    /// Leaves a gateway until there is room.
+    /// Puts a gateway aside until there is room.
     fn put_aside(&mut self, gateway: Gateway) {
         let family = family(gateway);
         if self.crowded[family].is_empty() {
@@ -151,7 +153,7 @@ impl Resolver {
         self.crowded[family].insert(gateway);
     }
 
-    /// Looks whether the kernel likes to have more neighbours by now.
+    /// Reads the kernel's limits again, in case they were raised.
     fn read_limits(&mut self) {
         let crowded = self.crowded.iter().any(|crowded| !crowded.is_empty());
         if !crowded || self.limits_read.elapsed() < AGAIN {
@@ -166,7 +168,7 @@ impl Resolver {
     }
 
     fn manage(&mut self, gateway: Gateway, neighbour: Option<&Neighbour>) -> bool {
-        // an entry that someone makes at this moment is not touched
+        // do not touch an entry that somebody else makes at this moment
         let exclusive = if neighbour.is_none() {
             libc::NLM_F_CREATE | libc::NLM_F_EXCL
         } else {
@@ -180,7 +182,7 @@ impl Resolver {
         self.send(exclusive as u16, &body)
     }
 
-    /// Lets the kernel forget a gateway when it likes.
+    /// Allows the kernel to forget a gateway.
     fn release(&mut self, gateway: Gateway, neighbour: Option<&Neighbour>) {
         let family = family(gateway);
         self.crowded[family].remove(&gateway);
@@ -192,7 +194,7 @@ impl Resolver {
         }
     }
 
-    /// Releases everything that is managed for Bora and that `keep` does not want.
+    /// Releases all entries that are managed for Bora, except those that `keep` selects.
     pub(crate) fn release_others(&mut self, world: &World, keep: impl Fn(u32, IpAddr) -> bool) {
         for neighbour in world.neighbours.values() {
             if !keep(neighbour.device, neighbour.address) {
@@ -209,7 +211,7 @@ impl Resolver {
         sent.is_ok()
     }
 
-    /// Reads off what the kernel refused: a device that has just gone, an entry that came meanwhile.
+    /// Reads and discards the kernel's errors: a device has just gone, an entry exists by now.
     fn listen(&mut self) {
         while matches!(self.socket.receive(|_| {}), Ok(Received::Datagram)) {}
     }

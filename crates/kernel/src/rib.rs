@@ -7,13 +7,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use bora_fib::{FibError, FibWriter, NextHopId, Prefix4, Prefix6};
 
-use crate::nexthops::TargetId;
+use crate::keys::TargetId;
 
-/// What the two families' prefixes have in common. Addresses are numbers, IPv4's too.
+/// A prefix of either family. Addresses are numbers, those of IPv4 too.
 pub(crate) trait Prefix: Copy + Eq + Hash + Ord + fmt::Display + 'static {
     const BITS: u8;
     const V6: bool;
-    /// Prefixes that are always the kernel's, whatever its tables say.
+    /// Prefixes that always go to the kernel, whatever its tables say.
     const FIXED: &'static [(u128, u8)];
 
     fn masked(address: u128, len: u8) -> Self;
@@ -21,11 +21,11 @@ pub(crate) trait Prefix: Copy + Eq + Hash + Ord + fmt::Display + 'static {
     fn ip(address: u128) -> IpAddr;
     fn fib_get(self, fib: &FibWriter) -> Option<NextHopId>;
     fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError>;
-    /// Inserts many; gives those that found no room.
+    /// Inserts many; returns those that found no room.
     fn fib_load(fib: &mut FibWriter, all: &[(Self, NextHopId)]) -> Result<Vec<Self>, FibError>;
     fn fib_remove(self, fib: &mut FibWriter);
     fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)>;
-    /// Some prefixes, about `count`, and where the next ones begin.
+    /// About `count` prefixes from `from` on, and where to continue.
     fn fib_part(fib: &FibWriter, from: usize, count: usize) -> (Vec<Self>, Option<usize>);
 
     /// First and last address.
@@ -53,7 +53,7 @@ pub(crate) trait Prefix: Copy + Eq + Hash + Ord + fmt::Display + 'static {
     }
 }
 
-/// Any address as a number; which family it is must be known.
+/// An address as a number; the caller must know the family.
 pub(crate) fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(a) => u128::from(a.to_bits()),
@@ -139,7 +139,7 @@ impl Prefix for Prefix6 {
     }
 }
 
-/// The tables of the default rules, in the order Linux asks them.
+/// The tables of the default rules, in the order in which Linux looks them up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Table {
     Local,
@@ -167,7 +167,7 @@ impl Table {
     }
 }
 
-/// Table, TOS, whether for some sources only, metric.
+/// Table, TOS, whether the route is source-specific, metric.
 pub(crate) type Key = (Table, u8, bool, u32);
 
 /// One route of a prefix.
@@ -176,19 +176,20 @@ pub(crate) struct Route {
     pub(crate) table: Table,
     pub(crate) tos: u8,
     pub(crate) protocol: u8,
-    /// IPv6, for some sources only.
+    /// It holds for some source addresses only (IPv6).
     pub(crate) source_specific: bool,
     pub(crate) metric: u32,
     pub(crate) target: TargetId,
 }
 
 impl Route {
-    /// Routes with equal keys stand for the same slot of the kernel's table.
+    /// Routes with equal keys occupy the same slot of the kernel's table.
     pub(crate) fn key(&self) -> Key {
         (self.table, self.tos, self.source_specific, self.metric)
     }
 
-    /// For some packets of the prefix only, which a look-up by destination cannot tell.
+    /// Whether it holds only for some packets of the prefix, which a look-up by destination cannot
+    /// tell apart.
     pub(crate) fn is_partial(&self) -> bool {
         self.tos != 0 || self.source_specific
     }
@@ -198,7 +199,7 @@ impl Route {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Routes {
     One(Route),
-    #[allow(clippy::box_collection)] // keeps the map's entries at half the size
+    #[allow(clippy::box_collection)] // halves the size of the map's entries
     Many(Box<Vec<Route>>),
 }
 
@@ -220,11 +221,11 @@ impl Routes {
     }
 }
 
-/// Parts that a table of routes is kept in.
+/// Number of shards of a table of routes.
 pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 const SHARD_BITS: u32 = 10;
 
-/// A number of so many bits for an address, the same for all prefixes that begin with it.
+/// Hashes an address to a number of `bits` bits.
 pub(crate) fn spread(address: u128, bits: u32) -> usize {
     let folded = (address ^ address >> 64) as u64;
     (folded.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - bits)) as usize
@@ -232,15 +233,15 @@ pub(crate) fn spread(address: u128, bits: u32) -> usize {
 
 /// All routes of a family.
 pub(crate) struct Rib<P> {
-    /// In parts, so that a walk can be made in steps.
+    /// Split into shards, so that a walk can be made in steps.
     shards: Vec<HashMap<P, Routes>>,
     count: usize,
-    /// Prefixes by length, so that a search asks only for lengths there are.
+    /// Number of prefixes of each length, so that a search tries only lengths that exist.
     lengths: [u32; 129],
-    /// Local-table routes wider than a host: Linux asks that table first, so they hide
-    /// more specific routes of the others (AnyIP).
+    /// Local-table routes wider than a host: Linux looks that table up first, so they hide more
+    /// specific routes of the other tables (AnyIP).
     wide_local: BTreeSet<P>,
-    /// Prefixes in the table `default`, which counts only where the others have nothing.
+    /// Prefixes in the table `default`, which Linux looks up only if the others have no route.
     in_default: BTreeSet<P>,
 }
 
@@ -272,7 +273,7 @@ impl<P: Prefix> Rib<P> {
         self.shards[shard(prefix)].get(&prefix)
     }
 
-    /// The prefixes of a part.
+    /// The prefixes of a shard.
     pub(crate) fn part(&self, shard: usize) -> impl ExactSizeIterator<Item = P> {
         self.shards[shard].keys().copied()
     }
@@ -314,7 +315,7 @@ impl<P: Prefix> Rib<P> {
         self.count -= old.map_or(0, |old| old.as_slice().len());
     }
 
-    /// Prefixes that hold an address, longest first, not longer than `len`.
+    /// Prefixes that contain an address, longest first, not longer than `len`.
     pub(crate) fn covering(&self, address: u128, len: u8) -> impl Iterator<Item = (P, &[Route])> {
         let lengths = (0..=len)
             .rev()
@@ -325,7 +326,7 @@ impl<P: Prefix> Rib<P> {
         })
     }
 
-    /// Whether a wider route of the local table answers before the other tables are asked.
+    /// Whether a wider route of the local table hides the other tables' routes.
     pub(crate) fn hidden(&self, prefix: P) -> bool {
         self.wide_local
             .iter()

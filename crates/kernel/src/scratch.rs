@@ -1,4 +1,4 @@
-//! A network namespace to try things in: one interface and a route of two ways for each IP version.
+//! A network namespace for experiments: one interface, and a route with two paths for each IP version.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,12 @@ use crate::error::KernelError;
 use crate::request::Body;
 use crate::socket::Netlink;
 
-/// The ways of the IPv4 route, with their weights.
+/// The paths of the IPv4 route, with their weights.
 pub const WAYS4: [(Ipv4Addr, u32); 2] = [
     (Ipv4Addr::new(192, 0, 2, 1), 2),
     (Ipv4Addr::new(192, 0, 2, 2), 3),
 ];
-/// The same of the IPv6 route.
+/// The paths of the IPv6 route, with their weights.
 pub const WAYS6: [(Ipv6Addr, u32); 2] = [
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), 2),
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2), 3),
@@ -26,27 +26,27 @@ const RTA_GATEWAY: u16 = libc::RTA_GATEWAY;
 const RTA_MULTIPATH: u16 = libc::RTA_MULTIPATH;
 const RTNH_F_ONLINK: u8 = 4;
 
-/// Makes the network namespace of the calling thread, a new one, forward: brings an interface up and
+/// Prepares the calling thread's network namespace, which must be new: brings an interface up, and
 /// routes 198.18.0.0/15 and 2001:db8::/32 through it by [`WAYS4`] and [`WAYS6`].
 ///
 /// # Errors
-/// What the kernel does not let us do.
+/// If the kernel refuses a step.
 pub fn prepare(name: &str, ifindex: u32) -> Result<(), KernelError> {
     let failed = |what, source| KernelError::Dump { what, source };
     set("net/ipv4/ip_forward", 1).map_err(|e| failed("forwarding", e))?;
-    // without IPv6 there is nothing to try
+    // it fails without IPv6, and then there is nothing to test for IPv6
     let _ = set(&format!("net/ipv6/conf/{name}/disable_ipv6"), 0);
     let v6 = set("net/ipv6/conf/all/forwarding", 1).is_ok();
-    let mut socket = Netlink::open(libc::NETLINK_ROUTE, 0, 1 << 16, "a namespace to try in")?;
-    // without an address of its own, which the loopback interface gets, Linux takes all gateways for
-    // broadcast addresses
+    let mut socket = Netlink::open(libc::NETLINK_ROUTE, &[], 1 << 16, "the test namespace")?;
+    // without an address in the namespace Linux takes all gateways for broadcast addresses; the
+    // loopback interface gets one when it is up
     for ifindex in [LOOPBACK, ifindex] {
         // struct ifinfomsg
         let up = [0, ifindex, libc::IFF_UP as u32, libc::IFF_UP as u32];
         let up: Vec<u8> = up.into_iter().flat_map(u32::to_ne_bytes).collect();
         socket
             .ask(libc::RTM_NEWLINK, 0, &up)
-            .map_err(|e| failed("an interface to try on", e))?;
+            .map_err(|e| failed("the interface of the test namespace", e))?;
     }
     let four = WAYS4.map(|(way, weight)| (IpAddr::V4(way), weight));
     let six = WAYS6.map(|(way, weight)| (IpAddr::V6(way), weight));
@@ -58,7 +58,7 @@ pub fn prepare(name: &str, ifindex: u32) -> Result<(), KernelError> {
                 flags,
                 &route(prefix, len, ways, ifindex),
             )
-            .map_err(|e| failed("a route to try", e))
+            .map_err(|e| failed("the test route", e))
     };
     add(Ipv4Addr::new(198, 18, 0, 0).into(), 15, four)?;
     if v6 {
@@ -71,7 +71,7 @@ pub fn prepare(name: &str, ifindex: u32) -> Result<(), KernelError> {
 /// Sets a sysctl of the calling thread's network namespace, by its path below /proc/sys.
 ///
 /// # Errors
-/// There is none of this name, or not this value.
+/// The sysctl does not exist, or the kernel refuses the value.
 pub fn set(key: &str, value: u32) -> io::Result<()> {
     fs::write(format!("/proc/sys/{key}"), value.to_string())
 }

@@ -10,20 +10,21 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use crate::error::KernelError;
 use crate::message::{Frame, Frames, NLMSG_HEADER};
 
-/// More than the kernel puts into one datagram (32 KiB), so that none is cut.
+/// Read buffer, octets: more than the kernel puts into one datagram (32 KiB), so that none is
+/// truncated.
 const READ: usize = 64 << 10;
-/// How often a dump that changes overtook is repeated. Under a storm of changes it never comes
-/// out whole.
+/// How often a dump that changes interrupted is repeated. Under steady changes it would never
+/// complete.
 const ATTEMPTS: u32 = 3;
-/// How long the kernel may take for its next answer; it waits for its own locks.
+/// How long the kernel may take for an answer; it may have to wait for its own locks.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What reading events came to.
+/// The result of reading events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// One datagram was handed over.
+    /// One datagram was read.
     Datagram,
-    /// Nothing more at the moment.
+    /// There is nothing to read.
     Empty,
     /// The kernel dropped events.
     Overflow,
@@ -38,18 +39,19 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    /// Opens a socket in the calling thread's network namespace. `groups` is the bit mask of
-    /// multicast groups 1 to 32.
+    /// Opens a socket in the calling thread's network namespace that hears of the multicast groups
+    /// `groups`, 1 to 32.
     pub(crate) fn open(
         protocol: i32,
-        groups: u32,
+        groups: &[u32],
         receive_buffer: usize,
         what: &'static str,
     ) -> Result<Self, KernelError> {
         let open = |source| KernelError::Open { what, source };
         let mut socket = Socket::new(protocol as isize).map_err(open)?;
-        socket.bind(&SocketAddr::new(0, groups)).map_err(open)?;
-        socket.set_non_blocking(groups != 0).map_err(open)?;
+        let mask = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
+        socket.bind(&SocketAddr::new(0, mask)).map_err(open)?;
+        socket.set_non_blocking(!groups.is_empty()).map_err(open)?;
         let force =
             rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, receive_buffer);
         if force.is_err() {
@@ -68,7 +70,7 @@ impl Netlink {
         })
     }
 
-    /// Reads one datagram of events and hands its messages over.
+    /// Reads one datagram of events and passes its messages to `each`.
     pub(crate) fn receive(
         &mut self,
         mut each: impl FnMut(Result<Frame<'_>, crate::message::Malformed>),
@@ -88,9 +90,9 @@ impl Netlink {
         Ok(Received::Datagram)
     }
 
-    /// Asks for a dump and hands each message over. When changes overtook the dump it starts
-    /// again with `restart`, a few times; `false`: they overtook it each time, and something may be
-    /// missing.
+    /// Requests a dump and passes each message on. If changes interrupt the dump, it calls
+    /// `restart` and begins again, a few times. `false` if all attempts were interrupted, so that
+    /// something may be missing.
     pub(crate) fn dump<S>(
         &mut self,
         kind: u16,
@@ -107,14 +109,14 @@ impl Netlink {
             match self.answers(state, &mut each) {
                 Ok(true) => return Ok(true),
                 Ok(false) => {}
-                // the device that was asked about has gone, and all of it with it
+                // the device has gone, and its entries with it
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {
                     restart(state);
                     return Ok(true);
                 }
                 Err(e) => return Err(failed(e)),
             }
-            log::debug!("the dump of {what} was overtaken by changes");
+            log::debug!("changes interrupted the dump of {what}");
         }
         Ok(false)
     }
@@ -123,13 +125,13 @@ impl Netlink {
         self.send(kind, libc::NLM_F_DUMP as u16, body)
     }
 
-    /// Has something done and waits until it is.
+    /// Sends a request and waits until it is done.
     pub(crate) fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         self.send(kind, flags | libc::NLM_F_ACK as u16, body)?;
         self.answers(&mut (), &mut |(), _| {}).map(drop)
     }
 
-    /// Has something done; what the kernel says to it can be read later.
+    /// Sends a request; the kernel's answer can be read later.
     pub(crate) fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let flags = flags | libc::NLM_F_REQUEST as u16;
@@ -143,7 +145,7 @@ impl Netlink {
         self.socket.send(&message, 0).map(drop)
     }
 
-    /// Reads to the end of a dump; `false` if it was overtaken by changes.
+    /// Reads to the end of a dump; `false` if changes interrupted it.
     fn answers<S>(
         &mut self,
         state: &mut S,
@@ -159,7 +161,7 @@ impl Netlink {
             for frame in Frames::new(&self.buffer[..len.min(READ)]) {
                 let frame = frame.map_err(|e| io::Error::new(ErrorKind::InvalidData, e))?;
                 if frame.sequence != self.sequence {
-                    continue; // the rest of an earlier dump that failed
+                    continue; // left over from an earlier dump that failed
                 }
                 consistent &= frame.flags & libc::NLM_F_DUMP_INTR as u16 == 0;
                 match i32::from(frame.kind) {
@@ -189,8 +191,8 @@ impl AsFd for Netlink {
     }
 }
 
-/// A socket that nobody answers on.
+/// A socket on which every dump fails.
 #[cfg(test)]
 pub(crate) fn deaf() -> Netlink {
-    Netlink::open(libc::NETLINK_USERSOCK, 0, 1 << 16, "anything").unwrap()
+    Netlink::open(libc::NETLINK_USERSOCK, &[], 1 << 16, "anything").unwrap()
 }

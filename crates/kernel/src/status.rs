@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-/// Whether kernel and FIB agree, and how they came to.
+/// Whether kernel and FIB agree, and counters of the mirror.
 #[derive(Clone, Debug, Serialize)]
 pub struct SyncStatus {
-    /// Nothing waits to be read, reconciled or written, and the FIB took everything.
+    /// Nothing waits to be read, reconciled or written, and everything fitted into the FIB.
     pub in_sync: bool,
     /// When `in_sync` last changed.
     pub since: SystemTime,
@@ -21,15 +21,15 @@ pub struct SyncStatus {
     pub kernel_next_hops: usize,
     /// Next hops in the FIB.
     pub fib_next_hops: usize,
-    /// Ways of routes for which the FIB had no next hop left: their packets go to the kernel.
+    /// Paths of routes for which no next hop was free: their packets go to the kernel.
     pub next_hops_refused: usize,
     /// Reconciliations since the start.
     pub reconciliations: u64,
     /// The latest reconciliation.
     pub last_reconciliation: Option<Reconciliation>,
-    /// Times a background check has compared the kernel's tables with ours.
+    /// Background checks since the start.
     pub checks: u64,
-    /// Entries that these checks, and those of the FIB, found wrong and mended.
+    /// Entries that background checks and the FIB's audit have corrected.
     pub mended: u64,
     /// Times the kernel dropped events because the socket was full (ENOBUFS).
     pub overflows: u64,
@@ -37,7 +37,7 @@ pub struct SyncStatus {
     pub events: u64,
     /// Events in the last full second.
     pub events_per_second: u64,
-    /// Messages that could not be understood; each kind was logged once.
+    /// Messages that could not be decoded; the first one is logged.
     pub decode_errors: u64,
     /// Routes Bora leaves to the kernel, by reason.
     pub unsupported: Vec<Unsupported>,
@@ -52,9 +52,10 @@ pub struct FamilyCounts {
     pub fib_prefixes: usize,
     /// Of these, host routes to neighbours.
     pub fib_neighbours: usize,
-    /// Prefixes the FIB had no room for. More than 0 means: leave the family to the kernel.
+    /// Prefixes the FIB had no room for. If there are any, the kernel forwards all of this IP
+    /// version.
     pub refused: usize,
-    /// Hosts on link for which the FIB had no next hop left: their packets go to the kernel.
+    /// On-link hosts for which no next hop was free: their packets go to the kernel.
     pub hosts_refused: usize,
 }
 
@@ -65,11 +66,11 @@ pub struct Reconciliation {
     pub at: SystemTime,
     /// How long it took.
     pub took: Duration,
-    /// What asked for it.
+    /// What triggered it.
     pub reason: &'static str,
-    /// Prefixes that turned out different from what the events had told.
+    /// Entries that differed from the mirror.
     pub differences: usize,
-    /// Why it has to be repeated.
+    /// Why it has to be repeated, if it has to.
     pub failure: Option<String>,
 }
 
@@ -87,7 +88,7 @@ pub struct Unsupported {
 pub struct Difference {
     /// The prefix, as text.
     pub prefix: String,
-    /// What the kernel's tables call for; `None`: no entry.
+    /// What the FIB should have according to the kernel's tables; `None`: no entry.
     pub kernel: Option<String>,
     /// What the FIB has.
     pub fib: Option<String>,

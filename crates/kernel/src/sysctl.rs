@@ -16,7 +16,8 @@ pub struct InterfaceSettings {
     pub forwarding4: bool,
     /// net.ipv6.conf.all.forwarding and net.ipv6.conf.IFACE.forwarding, and not
     /// net.ipv6.conf.IFACE.disable_ipv6 (ip6_rcv_core(); writing `all` writes each interface's).
-    /// Nothing goes out either where that is set: Linux keeps no IPv6 neighbours there.
+    /// With disable_ipv6, nothing leaves by the interface either, because Linux keeps no IPv6
+    /// neighbours there.
     pub forwarding6: bool,
     /// The larger of net.ipv4.conf.{all,IFACE}.rp_filter: 0 off, 1 strict, 2 loose (RFC 3704).
     pub rp_filter: u8,
@@ -32,7 +33,7 @@ pub struct InterfaceSettings {
     pub mtu6: u32,
 }
 
-/// What of a packet chooses among equal ways.
+/// Which fields of a packet choose one of several paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct HashPolicy {
     /// fib_multipath_hash_policy: 0 addresses (IPv6: and flow label), 1 also protocol and ports,
@@ -42,10 +43,10 @@ pub struct HashPolicy {
     pub fields: u32,
 }
 
-/// All of them. `generation` changes with any of the rest.
+/// All settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Settings {
-    /// Counts the changes.
+    /// Grows by one whenever another field changes.
     pub generation: u64,
     /// By interface index.
     pub interfaces: BTreeMap<u32, InterfaceSettings>,
@@ -53,10 +54,10 @@ pub struct Settings {
     pub hash4: HashPolicy,
     /// IPv6 multipath hash.
     pub hash6: HashPolicy,
-    /// net.ipv4.fib_multipath_use_neigh: ways whose neighbour failed are avoided.
+    /// net.ipv4.fib_multipath_use_neigh: Linux avoids paths whose neighbour has failed.
     pub multipath_use_neigh: bool,
-    /// net.ipv4.fib_multipath_hash_seed: 0 for one that the kernel drew at random; `None` on
-    /// kernels that have no such setting (before 6.11).
+    /// net.ipv4.fib_multipath_hash_seed; 0 if the kernel drew a random one; `None` on kernels
+    /// before 6.11, which lack the setting.
     pub hash_seed: Option<u32>,
 }
 
@@ -81,7 +82,7 @@ impl Unread {
 }
 
 impl Settings {
-    /// Reads what is unread of these interfaces; keeps the generation if nothing changed.
+    /// Reads the settings that have to be read again; keeps the generation if nothing changed.
     pub(crate) fn reread<'a>(
         &mut self,
         links: impl Iterator<Item = &'a Link>,
@@ -151,7 +152,7 @@ fn hash_policy(family: &str) -> HashPolicy {
     }
 }
 
-/// One interface's folder of one family.
+/// The folder of an interface and a family.
 struct Interface(String);
 
 impl Interface {
@@ -168,7 +169,7 @@ impl Interface {
     }
 }
 
-/// A setting below /proc/sys. One that does not exist (IPv6 off, interface just gone) is off.
+/// A setting below /proc/sys; 0 if it does not exist (IPv6 off, interface just gone).
 fn number(key: &str) -> u32 {
     read(key).unwrap_or(0)
 }

@@ -1,4 +1,4 @@
-//! The status, and the comparison of everything with everything.
+//! The status, and the full comparison of kernel and FIB.
 
 use std::collections::BTreeMap;
 
@@ -14,34 +14,35 @@ use crate::rib::Prefix;
 use crate::status::{Difference, FamilyCounts, SyncStatus, Unsupported};
 
 impl Mirror {
-    /// Prefixes the FIB had no room for, IPv4 and IPv6.
+    /// How many prefixes the FIB had no room for; IPv4, IPv6.
     pub fn refused(&self) -> [usize; 2] {
         [self.model.v4.refused.len(), self.model.v6.refused.len()]
     }
 
-    /// Ways of routes and hosts on link without a next hop: the FIB has as many as it can have.
+    /// How many paths of routes and on-link hosts have no next hop, because all are in use.
     pub fn without_next_hop(&self) -> usize {
         self.model.without_next_hop()
     }
 
-    /// Whether IPv4 and IPv6 routes lead to several ways just now.
+    /// Whether there currently are routes with several paths; IPv4, IPv6.
     pub fn multipath(&self) -> [bool; 2] {
         [false, true].map(|v6| self.model.hops.has_choice(v6))
     }
 
-    /// Says for which families, IPv4 and IPv6, the caller can choose among several ways as the kernel
-    /// does.
+    /// Sets for which IP versions, IPv4 and IPv6, the caller can choose among several paths as the
+    /// kernel does.
     pub fn set_hashed(&mut self, known: [bool; 2]) {
         self.hashed = known;
     }
 
-    /// Families with routes of several ways among which only the kernel can choose.
+    /// Whether there are routes with several paths among which only the kernel can choose; IPv4,
+    /// IPv6.
     pub fn unhashed(&self) -> [bool; 2] {
         let in_use = self.multipath();
         [0, 1].map(|family: usize| in_use[family] && !self.hashed[family])
     }
 
-    /// How kernel and FIB stand to each other.
+    /// Whether kernel and FIB agree.
     pub fn status(&self) -> SyncStatus {
         let model = &self.model;
         SyncStatus {
@@ -71,7 +72,7 @@ impl Mirror {
     }
 
     /// Loads the kernel's tables anew into a second FIB and compares it with the first. Returns
-    /// the differences, which the next [`Mirror::poll`]s put right; takes as long as a start, and
+    /// the differences, which the next calls of [`Mirror::poll`] correct; takes as long as a start, and
     /// as much memory.
     ///
     /// # Errors
@@ -111,7 +112,7 @@ fn counts<P: Prefix>(family: &Family<P>, fib_prefixes: usize) -> FamilyCounts {
     }
 }
 
-/// The family only names the type of prefix.
+/// Compares two FIBs; the family argument only selects the prefix type.
 fn compare<P: Prefix>(
     _: &Family<P>,
     kernel: &NextHops,
@@ -143,7 +144,7 @@ fn describe(fib: &FibWriter, id: NextHopId) -> String {
     match fib.next_hop(id) {
         None => format!("next hop {id}, which does not exist"),
         Some(NextHop::Group(group)) => {
-            // by hash, so that the shares compare as well
+            // look up many hashes, so that weights are compared too
             let hashes = (0..=u32::MAX >> 1).step_by(1 << 25);
             let chosen: Vec<_> = hashes
                 .map(|hash| describe(fib, group.select(hash)))
@@ -165,7 +166,7 @@ fn describe(fib: &FibWriter, id: NextHopId) -> String {
     }
 }
 
-/// Routes that stay with the kernel whatever their neighbours do.
+/// Counts routes that stay with the kernel whatever their neighbours do, by reason.
 fn unsupported(model: &Model) -> Vec<Unsupported> {
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
     let partial = |routes: &[crate::rib::Route]| routes.iter().filter(|r| r.is_partial()).count();

@@ -1,4 +1,4 @@
-//! The kernel's routes for people: what `bora show routes` prints.
+//! The kernel's routes, as `bora show routes` prints them.
 
 use std::net::IpAddr;
 
@@ -25,7 +25,7 @@ pub struct RouteView<'a> {
     pub protocol: u8,
     /// Where it leads.
     pub target: &'a Target,
-    /// At least one of its ways is up.
+    /// At least one of its paths is up.
     pub usable: bool,
 }
 
@@ -35,8 +35,8 @@ impl Mirror {
         views(&self.model.v4, &self.model.hops).chain(views(&self.model.v6, &self.model.hops))
     }
 
-    /// The route the kernel would use for a destination; `None` where it has none, or where more
-    /// than the destination decides.
+    /// The route the kernel would use for a destination; `None` if it has none, or if TOS or source
+    /// address decide as well.
     pub fn route_to(&self, address: IpAddr) -> Option<RouteView<'_>> {
         match address {
             IpAddr::V4(_) => best(&self.model.v4, &self.model.hops, address),
@@ -44,7 +44,7 @@ impl Mirror {
         }
     }
 
-    /// The ways of a route's target, its next-hop object resolved.
+    /// The paths of a route's target, its next-hop object resolved.
     pub fn ways(&self, target: &Target) -> Vec<Hop> {
         self.model.world.ways(target)
     }

@@ -1,4 +1,4 @@
-//! What the mirror knows besides routes: interfaces, addresses, neighbours, next-hop objects.
+//! The kernel's state besides routes: interfaces, addresses, neighbours, next-hop objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use bora_fib::PortId;
 use serde::Serialize;
 
+use crate::keys::HopKey;
 use crate::message::{Address, Hop, Link, Neighbour, NextHopObject, RouteType, Target};
-use crate::nexthops::HopKey;
 use crate::sysctl::Settings;
 
 /// A Bora port, as the caller of the mirror describes it.
@@ -21,11 +21,10 @@ pub struct Port {
     pub mtu: u32,
 }
 
-/// Destinations that are the router's own, for the XDP program, read off the local routing table.
-/// `generation` changes with the rest.
+/// Destinations that are the router's own, from the local routing table; for the XDP program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LocalAddresses {
-    /// Counts the changes.
+    /// Grows by one with each change.
     pub generation: u64,
     /// Addresses, with broadcast and anycast ones; and prefixes (`ip route add local 192.0.2.0/24 dev lo`).
     pub prefixes: BTreeSet<(IpAddr, u8)>,
@@ -36,10 +35,10 @@ pub struct LocalAddresses {
 pub(crate) struct World {
     pub(crate) links: BTreeMap<u32, Link>,
     pub(crate) addresses: BTreeSet<Address>,
-    /// By address first, so that those inside a prefix stand together.
+    /// By address first, so that the neighbours inside a prefix are a range of the map.
     pub(crate) neighbours: BTreeMap<(IpAddr, u32), Neighbour>,
     pub(crate) objects: BTreeMap<u32, NextHopObject>,
-    /// Buckets of the resilient groups: the number of the object each leads to.
+    /// Buckets of the resilient groups: the id of the object that each leads to.
     pub(crate) buckets: BTreeMap<u32, Vec<u32>>,
     pub(crate) ports: BTreeMap<u32, Port>,
     pub(crate) settings: Settings,
@@ -68,17 +67,17 @@ impl World {
             })
     }
 
-    /// Whether the device of a way is administratively down or gone, or the way marked dead.
+    /// Whether the device of a path is administratively down or gone, or the path marked dead.
     pub(crate) fn is_down(&self, hop: &Hop) -> bool {
         hop.dead || !self.links.get(&hop.device).is_some_and(|link| link.up)
     }
 
-    /// Whether a way can be used.
+    /// Whether a path can be used.
     pub(crate) fn alive(&self, hop: &Hop, v6: bool) -> bool {
         !hop.dead && self.device_alive(hop.device, v6)
     }
 
-    /// The ways of a unicast target, its next-hop object resolved.
+    /// The paths of a unicast target, its next-hop object resolved.
     pub(crate) fn ways(&self, target: &Target) -> Vec<Hop> {
         let Some(id) = target.object else {
             return target.hops.clone();
@@ -97,8 +96,8 @@ impl World {
         }
     }
 
-    /// The living way of each bucket, if the target is a resilient group whose buckets are known.
-    /// A bucket whose way has gone takes another's until the kernel says which.
+    /// The usable path of each bucket, if the target is a resilient group whose buckets are known.
+    /// A bucket whose path is gone uses another bucket's until the kernel says which one.
     pub(crate) fn bucket_ways(&self, target: &Target, v6: bool) -> Option<Vec<Hop>> {
         let id = target.object?;
         let NextHopObject::Group {
@@ -143,12 +142,12 @@ impl World {
     pub(crate) fn goes_through(&self, target: &Target, devices: &BTreeSet<u32>) -> bool {
         let through = |hop: &Hop| devices.contains(&hop.device);
         match target.object {
-            None => target.hops.iter().any(through), // without a copy of them
+            None => target.hops.iter().any(through), // avoids copying the paths
             Some(_) => self.ways(target).iter().any(through),
         }
     }
 
-    /// Whether the kernel would use a route with this target: a unicast route needs a living way.
+    /// Whether the kernel would use a route with this target: a unicast route needs a usable path.
     pub(crate) fn usable(&self, target: &Target, v6: bool) -> bool {
         if target.kind != RouteType::Unicast {
             return true;
@@ -163,9 +162,10 @@ impl World {
         self.ways(target).iter().any(|hop| self.alive(hop, v6))
     }
 
-    /// Whether Linux would choose a way as one of several, looking at its neighbour as
-    /// fib_good_nh() and nexthop_is_good_nh() do: one that nobody has asked for yet is good. Ways of
-    /// next-hop objects always count so, those of IPv4 routes with fib_multipath_use_neigh.
+    /// Whether Linux would use a path as one of several, judging its neighbour as fib_good_nh() and
+    /// nexthop_is_good_nh() do: an unresolved neighbour that nobody has asked for yet is good.
+    /// Linux looks at the neighbour for next-hop objects always, and for IPv4 routes with
+    /// fib_multipath_use_neigh.
     pub(crate) fn is_good(&self, hop: &Hop, object: bool, v6: bool) -> bool {
         if !object && (v6 || !self.settings.multipath_use_neigh) {
             return true;
@@ -182,7 +182,7 @@ impl World {
             .is_some_and(Neighbour::unconfirmed)
     }
 
-    /// Where a neighbour's frames go.
+    /// The Ethernet address to send a neighbour's frames to.
     pub(crate) fn neighbour_mac(&self, device: u32, address: IpAddr) -> Option<[u8; 6]> {
         self.neighbours.get(&(address, device))?.usable()
     }

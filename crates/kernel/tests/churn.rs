@@ -1,4 +1,4 @@
-//! Random changes of everything at once, many rounds: the FIB must be the kernel's after each.
+//! Rounds of random changes; after each the FIB must agree with the kernel.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Router, with_router};
 
-/// xorshift64, fixed so that a failure repeats.
+/// xorshift64, from a fixed seed, so that a failure repeats.
 struct Random(u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// A few nested prefixes, so that changes meet.
+/// One of a few nested prefixes, so that changes hit the same ones.
 fn prefix(random: &mut Random, v6: bool) -> String {
     let (a, b) = (random.below(3), random.below(3));
     match (v6, random.below(4)) {
@@ -63,7 +63,8 @@ fn way(random: &mut Random, v6: bool) -> String {
     }
 }
 
-/// One command; many fail, as they should: what counts is what the kernel made of it.
+/// One command. Many fail, which does no harm: the FIB is compared with what the kernel made of
+/// them.
 fn command(random: &mut Random, links: bool) -> String {
     let v6 = random.below(2) == 1;
     match random.below(if links { 20 } else { 19 }) {
@@ -123,7 +124,7 @@ fn batch(commands: &[String]) {
         .spawn()
         .unwrap();
     let mut input = ip.stdin.take().unwrap();
-    // `ip` gives up at some of them; what it did until then is what is compared
+    // `ip` may stop at a failing command; the comparison takes what it did until then
     let _ = input.write_all(commands.join("\n").as_bytes());
     drop(input);
     ip.wait().unwrap();
@@ -153,12 +154,12 @@ fn churn(seed: u64, rounds: usize, links: bool) {
         let events = router.mirror.status().events - start;
         assert!(
             events > 5 * rounds as u64,
-            "{events} events: the commands do next to nothing"
+            "{events} events: the commands change hardly anything"
         );
     });
 }
 
-/// Rounds of one seed, and how many seeds: `CHURN_SEEDS=100` for a long look.
+/// Rounds for each seed. `CHURN_SEEDS=100` runs more seeds.
 const ROUNDS: usize = 15;
 
 fn seeds(first: u64) -> std::ops::Range<u64> {

@@ -1,4 +1,4 @@
-//! What must stay with the kernel is seen, before the start and while running.
+//! The guard finds what must stay with the kernel, at the start and while running.
 
 mod common;
 
@@ -8,7 +8,7 @@ use bora_fib::FibConfig;
 use bora_kernel::{GuardReport, Mirror, MirrorConfig, Reason, ReasonKind};
 use common::{Router, attempt, run, with_router};
 
-/// The report after a change, by its event; the one a fresh mirror makes must be the same.
+/// The report after a change, from its event; a fresh mirror must report the same.
 fn report(router: &mut Router) -> GuardReport {
     router.settle();
     let running = router.mirror.guard().clone();
@@ -19,7 +19,7 @@ fn report(router: &mut Router) -> GuardReport {
     assert_eq!(
         &running,
         fresh.guard(),
-        "seen while running and at the start"
+        "the report while running differs from one at the start"
     );
     running
 }
@@ -42,13 +42,16 @@ fn nftables() {
         assert_eq!(
             report(router),
             GuardReport::default(),
-            "not for forwarded packets"
+            "forwarded packets do not pass the hook"
         );
         run(
             "nft add chain inet filter forward { type filter hook forward priority 0 ; policy drop ; }",
         );
         let changes = router.mirror.poll(Duration::from_millis(500)).unwrap();
-        assert!(changes.guard, "told by an event, not by the clock");
+        assert!(
+            changes.guard,
+            "the change must come by an event, not by the periodic check"
+        );
         let found = report(router);
         let text = "nftables: table inet filter chain forward (hook forward, policy drop; \
                     free: `nft delete table inet filter`)";
@@ -90,7 +93,7 @@ fn iptables() {
                 continue;
             }
             tried += 1;
-            // legacy tables have no event: a second must do
+            // legacy tables have no event, so wait for the periodic check
             std::thread::sleep(Duration::from_millis(1100));
             let found = report(router);
             assert_eq!(kinds(&found.v4), [ReasonKind::Netfilter], "{command}");
@@ -100,7 +103,7 @@ fn iptables() {
                 run("nft flush ruleset");
             }
         }
-        assert!(tried > 0, "no iptables to test with");
+        assert!(tried > 0, "there is no iptables to test with");
     });
 }
 

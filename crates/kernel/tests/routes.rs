@@ -1,15 +1,15 @@
-//! Every kind of route, added, changed and deleted in a real kernel; after each step the FIB must
-//! be the kernel's.
+//! Adds, changes and deletes routes of all kinds in a real kernel; after each step the FIB must
+//! agree with the kernel.
 
 mod common;
 
-use bora_fib::{Adjacency, NextHop, PortId, PuntReason};
+use bora_fib::{Adjacency, NextHop, PortId, Reason};
 use common::{Router, attempt, known, run, with_router};
 
-fn punt(router: &Router, address: &str) -> (PuntReason, Option<PortId>) {
+fn punt(router: &Router, address: &str) -> (Reason, Option<PortId>) {
     match router.look_up(address.parse().unwrap()) {
         NextHop::Punt { reason, port } => (reason, port),
-        other => panic!("{address}: {other:?} is no punt"),
+        other => panic!("{address}: {other:?} is not a punt"),
     }
 }
 
@@ -39,18 +39,18 @@ fn every_type() {
             router.look_up("10.9.1.1".parse().unwrap()),
             NextHop::Blackhole
         );
-        assert_eq!(punt(router, "10.9.2.1").0, PuntReason::Unreachable);
-        assert_eq!(punt(router, "10.9.3.1").0, PuntReason::Prohibit);
-        assert_eq!(punt(router, "10.9.4.1").0, PuntReason::Unsupported);
-        assert_eq!(punt(router, "10.9.5.1").0, PuntReason::Unsupported);
-        assert_eq!(punt(router, "10.0.0.1").0, PuntReason::Local);
-        assert_eq!(punt(router, "10.0.0.255").0, PuntReason::Local);
+        assert_eq!(punt(router, "10.9.2.1").0, Reason::Unreachable);
+        assert_eq!(punt(router, "10.9.3.1").0, Reason::Prohibit);
+        assert_eq!(punt(router, "10.9.4.1").0, Reason::Unsupported);
+        assert_eq!(punt(router, "10.9.5.1").0, Reason::Unsupported);
+        assert_eq!(punt(router, "10.0.0.1").0, Reason::Local);
+        assert_eq!(punt(router, "10.0.0.255").0, Reason::Local);
         assert_eq!(
             punt(router, "10.0.0.77"),
-            (PuntReason::NoNeighbour, Some(PortId(0)))
+            (Reason::NoNeighbour, Some(PortId(0)))
         );
-        assert_eq!(punt(router, "10.77.0.1").0, PuntReason::NoRoute);
-        assert_eq!(punt(router, "fe80::1").0, PuntReason::Local);
+        assert_eq!(punt(router, "10.77.0.1").0, Reason::NoRoute);
+        assert_eq!(punt(router, "fe80::1").0, Reason::Local);
         assert_eq!(
             router.look_up("2001:db8:9:1::1".parse().unwrap()),
             NextHop::Blackhole
@@ -66,7 +66,10 @@ fn every_type() {
         run("ip route del local 192.0.2.0/24 dev lo");
         router.check();
         assert!(!router.is_own("192.0.2.0", 24));
-        assert!(!router.is_own("127.0.0.0", 8), "never transit anyway");
+        assert!(
+            !router.is_own("127.0.0.0", 8),
+            "loopback addresses are never transit"
+        );
 
         for gone in ["10.9.1.0/24", "10.9.2.0/24", "10.9.3.0/24", "10.9.4.0/24"] {
             run(&format!("ip route del {gone}"));
@@ -109,7 +112,7 @@ fn metrics_replace_append() {
             router.check();
             run(&format!("{ip} route del {prefix}"));
             router.check();
-            assert_eq!(punt(router, &inside).0, PuntReason::NoRoute);
+            assert_eq!(punt(router, &inside).0, Reason::NoRoute);
         }
     });
 }
@@ -140,7 +143,7 @@ fn multipath_with_weights() {
         router.check();
         assert_eq!(router.ways("2001:db8:7::1").len(), 2);
 
-        // one way down: the other stays, in both families
+        // when one path is down the other stays, in both families
         run("ip route replace 10.7.0.0/16 nexthop via 10.0.0.2 nexthop via 10.0.1.2");
         run("ip link set r0 down");
         router.check();
@@ -187,11 +190,11 @@ fn next_hop_objects() {
 
         run("ip nexthop del id 1");
         router.check();
-        assert_eq!(punt(router, "10.6.1.1").0, PuntReason::NoRoute);
+        assert_eq!(punt(router, "10.6.1.1").0, Reason::NoRoute);
         assert_eq!(router.ways("10.6.3.1").len(), 1);
         run("ip link set r1 down");
         router.check();
-        assert_eq!(punt(router, "10.6.3.1").0, PuntReason::NoRoute);
+        assert_eq!(punt(router, "10.6.3.1").0, Reason::NoRoute);
     });
 }
 
@@ -210,7 +213,7 @@ fn ipv6_gateway_and_encapsulation() {
         assert_eq!(forward(router, "10.5.1.1").mtu, 1300);
         assert_eq!(
             punt(router, "10.5.3.1"),
-            (PuntReason::NoNeighbour, Some(PortId(1)))
+            (Reason::NoNeighbour, Some(PortId(1)))
         );
         known("r1", "203.0.113.9");
         router.check();
@@ -219,7 +222,7 @@ fn ipv6_gateway_and_encapsulation() {
             attempt("ip route add 10.5.2.0/24 encap ip id 7 dst 10.0.1.2 via 10.0.1.2 dev r1");
         if encap.status.success() {
             router.check();
-            assert_eq!(punt(router, "10.5.2.1").0, PuntReason::Unsupported);
+            assert_eq!(punt(router, "10.5.2.1").0, Reason::Unsupported);
         } else {
             eprintln!("skipped: this kernel has no lightweight tunnels");
         }
@@ -232,7 +235,7 @@ fn wide_local_route_hides_and_default_table_comes_last() {
         run("ip -6 route add local 2001:db8:a::/48 dev lo");
         run("ip -6 route add 2001:db8:a:1::/64 via 2001:db8:0::2");
         router.check();
-        assert_eq!(punt(router, "2001:db8:a:1::1").0, PuntReason::Local);
+        assert_eq!(punt(router, "2001:db8:a:1::1").0, Reason::Local);
         run("ip -6 route del local 2001:db8:a::/48 dev lo table local");
         router.check();
         assert_eq!(forward(router, "2001:db8:a:1::1").port, PortId(0));
@@ -246,7 +249,7 @@ fn wide_local_route_hides_and_default_table_comes_last() {
         assert_eq!(
             forward(router, "10.4.4.1").port,
             PortId(1),
-            "main answers first"
+            "Linux looks up main before default"
         );
     });
 }
@@ -266,7 +269,7 @@ fn expiring_ipv6_route() {
         {
             assert!(
                 start.elapsed().as_secs() < 5,
-                "it expired, but not in the FIB"
+                "the route expired, but is still in the FIB"
             );
             router
                 .mirror

@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use crate::network::Network;
+use crate::network::{Daemon, Network};
 use crate::testbed::{Measured, Testbed, Traffic};
 
 /// One measurement of the table.
@@ -51,7 +51,21 @@ pub fn run(rate: u64) -> anyhow::Result<()> {
     }
     report_drops(&network)?;
 
+    outages(&mut testbed, daemon, rate)?;
+
+    println!(
+        "\nWhat you saw: Bora's XDP program forwards with the kernel's own routes, so nothing had\n\
+         to be configured. When Bora dies the program passes everything to the kernel, which has\n\
+         the same routes; a new Bora swaps its program in without touching the interface. The\n\
+         longest silence is the time between two packets that arrived, by when they were due to leave."
+    );
+    Ok(())
+}
+
+/// Kills, restarts and stops Bora while packets are sent.
+fn outages(testbed: &mut Testbed, daemon: Daemon, rate: u64) -> anyhow::Result<()> {
     println!("\n3. kill -9 under load, {rate} packets/s: the kernel carries on by itself.");
+    let network = testbed.network();
     let mut victim = daemon;
     let killed = testbed.measure(Traffic::V4(64), FLOWS, rate, OUTAGE_TIME, || {
         std::thread::sleep(OUTAGE_TIME / 2);
@@ -73,13 +87,6 @@ pub fn run(rate: u64) -> anyhow::Result<()> {
         Ok(())
     })?;
     print_outage("SIGTERM", &stopped);
-
-    println!(
-        "\nWhat you saw: Bora's XDP program forwards with the kernel's own routes, so nothing had\n\
-         to be configured. When Bora dies the program passes everything to the kernel, which has\n\
-         the same routes; a new Bora swaps its program in without touching the interface. The\n\
-         longest silence is the time between two packets that arrived, by when they were due to leave."
-    );
     Ok(())
 }
 

@@ -4,14 +4,15 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
+use bora_port::netns::Namespace;
 use bora_tester::ports::{Attached, Kind, PortSpec};
-use bora_tester::router::Hook;
+use bora_tester::trial::Hook;
 
 use crate::network::{
     Daemon, HOST_PORT, Network, Subject, letter, router_cpu, tester_cpus, v4, v6,
 };
 
-/// A router on this machine, under test. All of it goes when this is dropped.
+/// A router on this machine, under test; removed when this is dropped.
 #[derive(Debug)]
 pub struct Lab {
     subject: Subject,
@@ -20,18 +21,18 @@ pub struct Lab {
     network: Arc<Network>,
 }
 
-/// How a running Bora ends before a new one starts.
+/// How Bora is stopped before it is started again.
 #[derive(Clone, Copy)]
 enum End {
-    /// SIGTERM: in order.
+    /// SIGTERM.
     Stop,
     /// kill -9: a crash.
     Kill,
 }
 
 impl Lab {
-    /// Builds a router with this many hosts around it and starts what forwards; `bora` is the binary,
-    /// `options` are more of `bora run`.
+    /// Builds a router with this many hosts around it and starts Bora if it is to forward; `bora` is the
+    /// binary, `options` are further options of `bora run`.
     ///
     /// # Errors
     /// If a namespace cannot be made (root?), or Bora does not start.
@@ -53,7 +54,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Starts Bora, if it is what forwards.
+    /// Starts Bora, if it is to forward.
     fn start(&self) -> Option<impl Fn() -> anyhow::Result<Daemon> + Send + Sync + use<>> {
         let (network, subject) = (self.network.clone(), self.subject);
         let options = self.options.clone();
@@ -63,11 +64,11 @@ impl Lab {
         })
     }
 
-    /// A port of the tester for each host; `kind` makes it of an interface.
+    /// A port of the tester for each host; `kind` makes it from an interface.
     pub fn ports(&self, kind: impl Fn(String) -> Kind) -> Vec<PortSpec> {
         let cpus = tester_cpus();
         let hosts = self.network.hosts().iter().enumerate();
-        let port = |(index, host): (usize, &crate::Namespace)| PortSpec {
+        let port = |(index, host): (usize, &Namespace)| PortSpec {
             name: letter(index).to_string(),
             kind: kind(HOST_PORT.into()),
             netns: Some(host.name().into()),
@@ -97,7 +98,7 @@ impl Lab {
         format!("ip netns exec {}", self.network.router().name())
     }
 
-    /// Ends Bora in order (SIGTERM) and starts it again.
+    /// Stops Bora (SIGTERM) and starts it again.
     pub fn restart(&self) -> Hook {
         self.again(End::Stop)
     }
@@ -127,7 +128,7 @@ impl Lab {
         })
     }
 
-    /// What reports tell of the router.
+    /// Facts about the router, for reports.
     ///
     /// # Errors
     /// If Bora does not answer.
@@ -182,7 +183,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if let Some(daemon) = lock(&self.daemon).take() {
-            // the namespaces go anyway
+            // the namespaces are removed in any case
             let _ = self.network.stop(daemon);
         }
     }

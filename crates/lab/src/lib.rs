@@ -3,11 +3,10 @@
 
 pub mod demo;
 mod lab;
-mod netns;
 mod network;
 mod testbed;
 
+pub use bora_port::netns::remove_own;
 pub use lab::Lab;
-pub use netns::{Namespace, remove_leftovers, remove_own};
 pub use network::{Daemon, MOST_HOSTS, Network, Subject};
 pub use testbed::{Measured, Testbed, Traffic};

@@ -1,4 +1,4 @@
-//! A router and the hosts around it, in namespaces; who forwards can be changed.
+//! A router and the hosts around it, in namespaces; Linux or Bora forwards.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,16 +10,15 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use bora_port::netns::{self, Namespace, remove_leftovers};
 use bora_wire::MacAddr;
-
-use crate::netns::{Namespace, remove_leftovers};
 
 /// Most hosts: the router's interfaces are named by letters.
 pub const MOST_HOSTS: usize = 16;
-/// How long Bora may take to forward.
+/// How long Bora may take until it forwards.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Nice value of what forwards, whoever that is: before what else runs on the machine.
+/// Nice value of Bora and of the kernel's threads that forward: before other work on the machine.
 const PRIORITY: &str = "-20";
 
 /// Interface of every host.
@@ -52,7 +51,7 @@ pub(crate) fn router_cpu() -> u32 {
     u32::from(cpus() > 1)
 }
 
-/// The CPUs of who sends, all others.
+/// The CPUs of the senders: all others.
 pub(crate) fn tester_cpus() -> Vec<u32> {
     let others: Vec<u32> = (0..cpus()).filter(|&cpu| cpu != router_cpu()).collect();
     if others.is_empty() { vec![0] } else { others }
@@ -66,7 +65,7 @@ fn cpus() -> u32 {
 ///
 /// Host n, from 0, is behind the router's interface `ra`, `rb`, … on the links 10.66.N.0/24 and
 /// fd66:N::/64 with N = n + 1: the router is .1, the host .2. The hosts' Linux has no addresses and is
-/// silent, whoever measures plays them.
+/// silent; the measuring program plays the hosts.
 #[derive(Debug)]
 pub struct Network {
     hosts: Vec<Namespace>,
@@ -96,9 +95,9 @@ impl Network {
             router: Namespace::new("router")?,
             bora: bora.into(),
         };
-        for setting in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1"] {
-            network.router.run(&["sysctl", "-qw", setting])?;
-        }
+        network
+            .router
+            .run("sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1")?;
         for index in 0..hosts {
             let host = Namespace::new(&letter(index).to_string())?;
             network.connect(index, &host)?;
@@ -111,37 +110,36 @@ impl Network {
     /// The cable between the router and a host.
     fn connect(&self, index: usize, host: &Namespace) -> anyhow::Result<()> {
         let (router, port) = (&self.router, router_port(index));
-        let pair = ["ip", "link", "add", &port, "type", "veth", "peer", "name"];
-        router.run(&[&pair[..], &[HOST_PORT, "netns", host.name()]].concat())?;
-        host.run(&[
-            "sysctl",
-            "-qw",
-            &format!("net.ipv6.conf.{HOST_PORT}.disable_ipv6=1"),
-        ])?;
+        router.run(&format!(
+            "ip link add {port} type veth peer name {HOST_PORT} netns {host}"
+        ))?;
+        host.run(&format!(
+            "sysctl -qw net.ipv6.conf.{HOST_PORT}.disable_ipv6=1"
+        ))?;
         // NAPI on both ends, so that XDP frames can be sent to them; a veth looks at its peer's GRO
         // when it comes up
         let ends = [(router, port.as_str()), (host, HOST_PORT)];
         for (space, device) in ends {
-            space.run(&["ethtool", "-K", device, "gro", "on"])?;
+            space.run(&format!("ethtool -K {device} gro on"))?;
         }
         for (space, device) in ends {
-            space.run(&["ip", "link", "set", device, "up"])?;
+            space.run(&format!("ip link set {device} up"))?;
         }
         let (v4, v6) = (v4(index, 1), v6(index, 1));
-        router.run(&["ip", "addr", "add", &format!("{v4}/24"), "dev", &port])?;
-        let v6 = format!("{v6}/64");
-        router.run(&["ip", "addr", "add", &v6, "dev", &port, "nodad"])?;
+        router.run(&format!("ip addr add {v4}/24 dev {port}"))?;
+        router.run(&format!("ip addr add {v6}/64 dev {port} nodad"))?;
         Ok(())
     }
 
-    /// Tells the router the hosts' Ethernet addresses, for who does not answer ARP.
+    /// Tells the router the hosts' Ethernet addresses, because the hosts do not answer ARP.
     pub(crate) fn settle_neighbours(&self) -> anyhow::Result<()> {
         for (index, host) in self.hosts.iter().enumerate() {
-            let mac = MacAddr(host.mac(HOST_PORT)?).to_string();
+            let mac = MacAddr(host.mac(HOST_PORT)?);
             let port = router_port(index);
             for address in [v4(index, 2).to_string(), v6(index, 2).to_string()] {
-                let entry = ["ip", "neigh", "replace", &address, "lladdr", &mac, "dev"];
-                self.router.run(&[&entry[..], &[&port]].concat())?;
+                self.router.run(&format!(
+                    "ip neigh replace {address} lladdr {mac} dev {port}"
+                ))?;
             }
         }
         Ok(())
@@ -168,7 +166,7 @@ impl Network {
                  taskset -pc {cpu} $p; renice -n {PRIORITY} -p $p; done"
             );
             // best effort: without it the measurement is only noisier
-            let _ = self.router.run(&["sh", "-c", &script]);
+            let _ = self.router.run(&script);
         }
     }
 
@@ -198,9 +196,10 @@ impl Network {
         let mut child = command
             .args(["--path", path, "--cores", &router_cpu().to_string()])
             .args(options)
+            .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .stdout(Stdio::null())
-            // Ctrl-C in the terminal is for who measures
+            // Ctrl-C in the terminal is for the measuring program
             .process_group(0)
             .spawn()
             .context("cannot start bora")?;
@@ -250,8 +249,8 @@ impl Network {
 
     /// What another `bora` says in the router's namespace.
     pub(crate) fn bora(&self, arguments: &[&str]) -> anyhow::Result<String> {
-        let program = self.bora.to_string_lossy();
-        self.router.run(&[&[&*program], arguments].concat())
+        let mut command = self.router.command(&self.bora.to_string_lossy());
+        Ok(netns::output(command.args(arguments))?)
     }
 }
 

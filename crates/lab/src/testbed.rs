@@ -1,4 +1,4 @@
-//! Two hosts and a router between them, and what measures.
+//! Two hosts, a router between them, and the measuring tools.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -8,20 +8,19 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use bora_port::netns;
 use bora_tester::clock;
-use bora_tester::findings::StreamFindings;
 use bora_tester::link::Link;
-use bora_tester::live::{Receiver, Sender, Sent};
-use bora_tester::ports::netns;
+use bora_tester::received::StreamReceived;
 use bora_tester::schedule::Schedule;
-use bora_tester::traffic::{self, FrameMix, Stream, Values};
+use bora_tester::traffic::{self, FrameMix, Stream};
 use bora_tester::trial::TrialSpec;
+use bora_tester::xdp::{Receiver, Sender, Sent};
 use bora_wire::MacAddr;
 
-use crate::netns::clean_up_on_signals;
 use crate::network::{HOST_PORT, Network, tester_cpus, v4, v6};
 
-/// From the order to send to the first frame, ns.
+/// Time from the order to send to the first frame, ns.
 const LEAD: u64 = 20_000_000;
 
 /// What is sent.
@@ -43,8 +42,8 @@ pub struct Measured {
     /// Frames that it refused, as its link was full.
     pub refused: u64,
     /// What arrived.
-    pub arrived: StreamFindings,
-    /// How long was sent.
+    pub arrived: StreamReceived,
+    /// How long frames were sent.
     pub time: Duration,
 }
 
@@ -77,7 +76,7 @@ impl Testbed {
         network.settle_neighbours()?;
         let [host_a, host_b] = [0, 1].map(|index| &network.hosts()[index]);
         let index = host_b.ifindex(HOST_PORT)?;
-        let receiver = netns::inside(Some(host_b.name()), move || Receiver::new(index))?;
+        let receiver = netns::in_named(host_b.name(), move || Receiver::new(index))??;
         let link = Link {
             source: MacAddr(host_a.mac(HOST_PORT)?),
             next_hop: MacAddr(network.router().mac("ra")?),
@@ -168,19 +167,7 @@ fn offered(traffic: Traffic, flows: u32) -> traffic::Traffic {
         Traffic::V6(size) => (FrameMix::of(size), v6),
         Traffic::Imix => (imix(), v4),
     };
-    let stream = Stream {
-        from: 0,
-        to: 1,
-        weight: 1,
-        flows: flows.max(1),
-        flow_length: None,
-        sources: Values::List(vec![source]),
-        destinations: Values::List(vec![destination]),
-        source_ports: Values::Range(1024, u16::MAX),
-        destination_ports: Values::List(vec![9]),
-        dscp: 0,
-        vlan: None,
-    };
+    let stream = Stream::new((0, 1), source, destination).with_flows(flows.max(1));
     traffic::Traffic {
         streams: vec![stream],
         frames,
@@ -192,6 +179,16 @@ fn imix() -> FrameMix {
         name: String::from("imix"),
         lengths: vec![64, 594, 64, 64, 594, 64, 64, 594, 64, 64, 594, 1518],
     }
+}
+
+/// Makes SIGINT and SIGTERM end this process, remove its namespaces, and tell processes in them to
+/// stop.
+fn clean_up_on_signals() -> anyhow::Result<()> {
+    ctrlc::set_handler(|| {
+        netns::remove_own();
+        std::process::exit(130);
+    })
+    .context("cannot handle signals")
 }
 
 fn pin(cpu: u32) {

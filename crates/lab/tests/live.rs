@@ -7,17 +7,17 @@ use std::thread;
 use std::time::Duration;
 
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_lab::Namespace;
+use bora_port::netns::Namespace;
 use bora_port::{Queue, af_packet};
 use bora_tester::analyse::Analyser;
 use bora_tester::clock;
-use bora_tester::findings::Findings;
 use bora_tester::generate::Generator;
 use bora_tester::link::Link;
-use bora_tester::live::{Receiver, Sender, Sent};
+use bora_tester::received::Received;
 use bora_tester::schedule::Schedule;
-use bora_tester::traffic::{FrameMix, Stream, Traffic, Values};
+use bora_tester::traffic::{FrameMix, Stream, Traffic};
 use bora_tester::trial::TrialSpec;
+use bora_tester::xdp::{Receiver, Sender, Sent};
 use bora_wire::MacAddr;
 
 /// From the order to send to the first frame, ns.
@@ -37,19 +37,17 @@ impl Cable {
             bora_testing::skip("no network namespaces; run as root");
             return None;
         };
-        let pair = ["ip", "link", "add", "e0", "type", "veth", "peer", "name"];
-        left.run(&[&pair[..], &["e0", "netns", right.name()]].concat())
-            .unwrap();
+        left.run(&format!(
+            "ip link add e0 type veth peer name e0 netns {right}"
+        ))
+        .unwrap();
         for space in [&left, &right] {
-            let quiet = "echo 1 > /proc/sys/net/ipv6/conf/e0/disable_ipv6";
-            space.run(&["sh", "-c", quiet]).unwrap();
-            space.run(&["ethtool", "-K", "e0", "gro", "on"]).unwrap();
+            let quiet = "sysctl -qw net.ipv6.conf.e0.disable_ipv6=1 && ethtool -K e0 gro on";
+            space.run(quiet).unwrap();
         }
         // a veth looks at its peer's GRO when it comes up
         for space in [&left, &right] {
-            space
-                .run(&["ip", "link", "set", "e0", "mtu", "3100", "up"])
-                .unwrap();
+            space.run("ip link set e0 mtu 3100 up").unwrap();
         }
         Some(Self { left, right })
     }
@@ -106,24 +104,12 @@ fn link() -> Link {
 }
 
 fn stream(v4: bool, flows: u32) -> Stream {
-    let [source, destination] = match v4 {
+    let addresses = match v4 {
         true => ["198.18.0.2", "198.19.0.2"],
         false => ["2001:2::2", "2001:2:0:1::2"],
     };
-    let address = |text: &str| Values::List(vec![text.parse::<IpAddr>().unwrap()]);
-    Stream {
-        from: 0,
-        to: 1,
-        weight: 1,
-        flows,
-        flow_length: None,
-        sources: address(source),
-        destinations: address(destination),
-        source_ports: Values::Range(1024, u16::MAX),
-        destination_ports: Values::List(vec![9]),
-        dscp: 0,
-        vlan: None,
-    }
+    let [source, destination] = addresses.map(|text| text.parse::<IpAddr>().unwrap());
+    Stream::new((0, 1), source, destination).with_flows(flows)
 }
 
 /// Streams of all kinds in frames of several lengths.
@@ -154,7 +140,7 @@ fn small(flows: u32) -> Traffic {
 }
 
 /// Waits until nothing has come for a moment.
-fn drained(receiver: &Receiver) -> Findings {
+fn drained(receiver: &Receiver) -> Received {
     let mut before = receiver.arrived();
     for _ in 0..50 {
         thread::sleep(Duration::from_millis(20));
@@ -266,10 +252,7 @@ fn an_interface_that_takes_nothing_is_an_error() {
     let Some(cable) = Cable::new("none") else {
         return;
     };
-    cable
-        .left
-        .run(&["ip", "link", "set", "e0", "down"])
-        .unwrap();
+    cable.left.run("ip link set e0 down").unwrap();
     let traffic = small(1);
     let sent = cable.try_send(&traffic, 1000.0, Duration::from_millis(10), |_| {});
     let error = sent.unwrap_err().to_string();
@@ -397,7 +380,7 @@ fn kernel_and_analyser_judge_alike() {
 
 type Counts = ([u64; 8], Option<u64>);
 
-fn counts(findings: &bora_tester::findings::StreamFindings) -> Counts {
+fn counts(findings: &bora_tester::received::StreamReceived) -> Counts {
     let numbers = [
         findings.received,
         findings.duplicated,

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// One thread's bell, for those that put packets or commands where it looks for them. Ringing costs
-/// a system call only while the owner sleeps.
+/// An eventfd that wakes one thread when others have packets or commands for it. Ringing costs a
+/// system call only while the owner sleeps.
 #[derive(Debug)]
 pub struct Bell {
     asleep: AtomicBool,
@@ -14,7 +14,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// A silent bell.
+    /// A bell that has not been rung.
     ///
     /// # Errors
     /// No more file descriptors.
@@ -25,27 +25,27 @@ impl Bell {
         })
     }
 
-    /// Wakes the owner if it sleeps; what was put there before, it sees.
+    /// Wakes the owner if it sleeps. The owner then sees everything that was written before the call.
     #[inline]
     pub fn ring(&self) {
-        // between the ring's index before and the flag here; the sleeper does it the other way round
+        // orders the index written before the flag read here; the sleeper orders them the other way
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            // full means readable, which is all that is wanted
+            // a full counter is an error, but the descriptor is readable then too
             let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
         }
     }
 
-    /// Before a sleep; rings must be looked at once more afterwards.
-    pub fn lie_down(&self) {
+    /// To be called before a sleep, and before the rings are looked at once more.
+    pub fn before_sleep(&self) {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// After a sleep.
-    pub fn get_up(&self) {
+    /// To be called after a sleep.
+    pub fn after_sleep(&self) {
         self.asleep.store(false, Ordering::Relaxed);
-        // empty is what is wanted
+        // an empty counter is an error, and is what is wanted
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
     }
 }

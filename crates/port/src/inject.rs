@@ -6,6 +6,7 @@
 
 use std::mem::MaybeUninit;
 
+use bora_contract::INJECT_FRAME;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput};
 
@@ -18,11 +19,6 @@ use libbpf_rs::{OpenObject, ProgramInput};
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/inject.skel.rs"));
 }
-
-/// Most frames of one call.
-pub const BATCH: usize = 512;
-/// Longest frame, in octets.
-pub const MAX_FRAME: usize = 3456;
 
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 
@@ -60,7 +56,7 @@ impl Injector {
         let Some(slot) = bss.frames.get_mut(self.waiting) else {
             return false;
         };
-        if octets.len() < 14 || octets.len() > MAX_FRAME {
+        if octets.len() < 14 || octets.len() > INJECT_FRAME {
             return false;
         }
         slot.octets[..octets.len()].copy_from_slice(octets);

@@ -2,11 +2,9 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
-
-use crate::af_packet;
 
 /// An interface of Linux.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +34,9 @@ impl Interface {
     pub fn named(name: &str) -> Option<Self> {
         let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
         let index = netdevice::name_to_index(&fd, name).ok()?;
-        let mac = af_packet::mac_of(name)?;
+        let fd = fd.as_fd();
         let request = Request { fd, name };
+        let mac = request.mac()?;
         let driver = request.driver();
         let text = |field: fn(&DriverInfo) -> &[u8; 32]| {
             let octets = driver.as_ref().map(|info| field(info).as_slice());
@@ -58,11 +57,59 @@ impl Interface {
     }
 }
 
+/// Checks that Linux accepts a name for an interface.
+///
+/// # Errors
+/// It is not, and what would be.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let proper = |c: char| c.is_ascii_graphic() && !"/:%,".contains(c);
+    if (1..=15).contains(&name.len()) && name.chars().all(proper) && !name.starts_with('.') {
+        return Ok(());
+    }
+    Err(format!(
+        "`{name}` is not the name of an interface: 1 to 15 characters, no space, slash or colon"
+    ))
+}
+
+/// Tells whether an interface is up and has a carrier, in the network namespace where this was made.
+#[derive(Debug)]
+pub struct Carrier {
+    fd: OwnedFd,
+    name: String,
+}
+
+impl Carrier {
+    /// Of an interface of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// No more file descriptors.
+    pub fn new(name: &str) -> io::Result<Self> {
+        Ok(Self {
+            fd: socket(AddressFamily::INET, SocketType::DGRAM, None)?,
+            name: name.into(),
+        })
+    }
+
+    /// Whether it is so now.
+    pub fn is_up(&self) -> bool {
+        let (fd, name) = (self.fd.as_fd(), &*self.name);
+        Request { fd, name }.is_up()
+    }
+}
+
 /// Receive queues that an interface of the calling thread's namespace has in use; `None` if its
 /// driver does not tell.
 pub fn receive_queues(name: &str) -> Option<u32> {
     let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    let fd = fd.as_fd();
     Request { fd, name }.queues()
+}
+
+/// The Ethernet address of an interface; `None` if there is no such interface.
+pub fn mac_of(interface: &str) -> Option<[u8; 6]> {
+    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+    let (fd, name) = (fd.as_fd(), interface);
+    Request { fd, name }.mac()
 }
 
 /// How often an interface's carrier has come or gone; `None` if /sys does not show this namespace.
@@ -134,11 +181,22 @@ struct DriverInfo {
 }
 
 struct Request<'a> {
-    fd: OwnedFd,
+    fd: BorrowedFd<'a>,
     name: &'a str,
 }
 
 impl Request<'_> {
+    fn mac(&self) -> Option<[u8; 6]> {
+        let mut request = self.named();
+        // SAFETY: SIOCGIFHWADDR takes a whole ifreq and writes this member, or nothing.
+        unsafe {
+            self.call(libc::SIOCGIFHWADDR, &mut request).then(|| {
+                let octets = request.ifr_ifru.ifru_hwaddr.sa_data;
+                std::array::from_fn(|index| octets[index] as u8)
+            })
+        }
+    }
+
     fn mtu(&self) -> Option<u32> {
         let mut request = self.named();
         // SAFETY: SIOCGIFMTU takes a whole ifreq and writes this member, or nothing.

@@ -1,26 +1,31 @@
-//! How a packet comes and goes: one [`Queue`] type over AF_XDP, AF_PACKET, memif, TAP, HERO cards,
-//! capture files and memory, with faults in front where a test wants them, and the XDP program in front of Linux.
+//! How packets come and go: ports of all kinds and their [`Queue`]s, and the XDP program in front of
+//! Linux.
 
 pub mod af_packet;
 pub mod af_xdp;
 mod bell;
-pub mod fault;
-pub mod hero;
+mod closing;
+mod copying;
 pub mod inject;
 pub mod interface;
-mod losses;
+pub mod kinds;
 pub mod memif;
 pub mod memory;
 pub mod multipath;
 pub mod netns;
 pub mod offload;
 pub mod pcap;
+pub mod port;
+mod port_queue;
 mod queue;
 mod refusal;
+mod tally;
 pub mod tap;
 pub mod xdp;
 
 pub use bell::Bell;
-pub use losses::Losses;
-pub use queue::{Queue, QueueStats, StatsReader};
+pub use closing::Closing;
+pub use port_queue::PortQueue;
+pub use queue::Queue;
 pub use refusal::Refusal;
+pub use tally::{QueueStats, ReadStats, StatsReader, Tally};

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bora_buffer::Region;
+use bora_contract::Reason;
 use bora_port::tap::{self, Device, TapError};
-use bora_port::{Queue, QueueStats, af_packet};
+use bora_port::{Queue, af_packet, interface};
 use common::namespace::{in_a_namespace, ip, quiet, veth_pair};
 use common::{FRAMES, Side, seed_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -108,8 +109,8 @@ fn af_packet_carries_every_octet_both_ways() {
     assert_eq!(left.send(0, &mut vec![packet]), 1);
     assert!(is_readable(&mut right, Duration::from_millis(500)));
     assert_eq!(right.queues[0].waiting(5), 1);
-    assert_eq!(left.stats().read(), QueueStats::default());
-    assert_eq!(right.stats().read(), QueueStats::default());
+    assert_eq!(left.stats().read().dropped.sum(), 0);
+    assert_eq!(right.stats().read().dropped.sum(), 0);
     all_frames_are_back(&mut [&mut left, &mut right]);
 }
 
@@ -161,7 +162,7 @@ fn af_packet_names_what_it_loses() {
     let mut lengths = Vec::new();
     right.receive(0, |octets| lengths.push(octets.len()));
     assert_eq!(lengths, [100, 1792, 64]);
-    assert_eq!(right.stats().read().rx_too_long, 2);
+    assert_eq!(right.stats().read().dropped[Reason::RxTooLong], 2);
 
     // more than the socket holds
     let (mut sent, mut received) = (0, 0);
@@ -176,22 +177,26 @@ fn af_packet_names_what_it_loses() {
             break;
         }
     }
-    let lost = right.stats().read().rx_ring_full;
+    let lost = right.stats().read().dropped[Reason::RxRingFull];
     assert!(
         lost > 0 && received + lost == sent,
         "{received} + {lost} of {sent}"
     );
-    assert_eq!(right.stats().read().rx_ring_full, lost, "counted once");
+    assert_eq!(
+        right.stats().read().dropped[Reason::RxRingFull],
+        lost,
+        "counted once"
+    );
 
     // longer than the MTU, then over an interface that is down
     let long = left.packet(1, 3840).unwrap();
     ip("link set v0 mtu 1500");
     assert_eq!(left.send(0, &mut vec![long]), 1);
-    assert_eq!(left.stats().read().tx_refused, 1);
+    assert_eq!(left.stats().read().dropped[Reason::TxRefused], 1);
     ip("link set v0 down");
     let packets = [60, 70].map(|n| left.packet(1, n).unwrap());
     assert_eq!(left.send(0, &mut packets.into()), 2);
-    assert_eq!(left.stats().read().tx_refused, 3);
+    assert_eq!(left.stats().read().dropped[Reason::TxRefused], 3);
 }
 
 #[test]
@@ -206,8 +211,8 @@ fn af_packet_says_what_is_wrong() {
         "{error}"
     );
     ip("link add v0 address 02:bc:00:00:00:55 type veth peer name v1");
-    assert_eq!(af_packet::mac_of("v0"), Some([2, 0xbc, 0, 0, 0, 0x55]));
-    assert_eq!(af_packet::mac_of("nothing"), None);
+    assert_eq!(interface::mac_of("v0"), Some([2, 0xbc, 0, 0, 0, 0x55]));
+    assert_eq!(interface::mac_of("nothing"), None);
 }
 
 #[test]
@@ -224,8 +229,8 @@ fn tap_carries_every_octet_both_ways() {
         linux.settle();
         one_way(&mut linux, &mut tap, 30_000, 1514);
         one_way(&mut tap, &mut linux, 30_000, 1514);
-        assert_eq!(tap.stats().read(), QueueStats::default());
-        assert_eq!(linux.stats().read(), QueueStats::default());
+        assert_eq!(tap.stats().read().dropped.sum(), 0);
+        assert_eq!(linux.stats().read().dropped.sum(), 0);
         all_frames_are_back(&mut [&mut tap, &mut linux]);
     }
 }
@@ -247,11 +252,11 @@ fn tap_names_what_it_loses() {
     let mut lengths = Vec::new();
     tap.receive(0, |octets| lengths.push(octets.len()));
     assert_eq!(lengths, [100, 1792, 64]);
-    assert_eq!(tap.stats().read().rx_too_long, 2);
+    assert_eq!(tap.stats().read().dropped[Reason::RxTooLong], 2);
     ip("link set t0 down");
     let packets = [60, 70].map(|n| tap.packet(1, n).unwrap());
     assert_eq!(tap.send(0, &mut packets.into()), 2);
-    assert_eq!(tap.stats().read().tx_refused, 2);
+    assert_eq!(tap.stats().read().dropped[Reason::TxRefused], 2);
 }
 
 fn link(name: &str) -> Option<String> {

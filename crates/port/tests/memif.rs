@@ -5,6 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
+use bora_contract::Reason;
 use bora_port::memif::{Config, LinkState, Port, Role};
 use common::{End, FRAMES, config, seed_of, socket_path};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -57,8 +58,8 @@ fn every_octet_arrives_in_order_both_ways() {
         one_way(&mut server, &mut client, 0, count);
         server.settle();
         client.settle();
-        assert_eq!(server.stats().read(), Default::default());
-        assert_eq!(client.stats().read(), Default::default());
+        assert_eq!(server.stats().read().dropped.sum(), 0);
+        assert_eq!(client.stats().read().dropped.sum(), 0);
         assert_eq!(server.queues[0].in_flight(), 0);
         assert_eq!(client.queues[0].in_flight(), 0);
     }
@@ -74,7 +75,7 @@ fn queues_are_matched_and_the_fewer_count() {
     let packet = server.packet(0, 60).unwrap();
     assert_eq!(server.send(2, &mut vec![packet]), 1);
     let losses = server.queues[2].stats_reader().unwrap().read();
-    assert_eq!(losses.tx_link_down, 1, "no ring to send to");
+    assert_eq!(losses.dropped[Reason::TxLinkDown], 1, "no ring to send to");
     server.settle();
     assert_eq!(server.queues[2].in_flight(), 0);
     let state = server.port.link_state();
@@ -97,7 +98,7 @@ fn a_packet_too_long_for_a_frame_is_dropped_by_name() {
     let mut lengths = Vec::new();
     client.receive(0, |octets| lengths.push(octets.len()));
     assert_eq!(lengths, [100, 1792, 64]);
-    assert_eq!(client.stats().read().rx_too_long, 2);
+    assert_eq!(client.stats().read().dropped[Reason::RxTooLong], 2);
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn a_buffer_too_long_for_a_frame_is_dropped_by_name() {
     let mut lengths = Vec::new();
     server.receive(0, |octets| lengths.push(octets.len()));
     assert_eq!(lengths, [1792, 80]);
-    assert_eq!(server.stats().read().rx_too_long, 1);
+    assert_eq!(server.stats().read().dropped[Reason::RxTooLong], 1);
 }
 
 fn is_readable(end: &mut End, timeout: Duration) -> bool {
@@ -169,7 +170,7 @@ fn links_come_back_and_no_frame_is_lost() {
             assert!(client.wait_for(false));
             client.settle();
             assert_eq!(client.free_frames(), FRAMES as usize);
-            assert_eq!(client.stats().read().tx_link_down, 10);
+            assert_eq!(client.stats().read().dropped[Reason::TxLinkDown], 10);
             lost += 10;
             server = End::open(config(Role::Server, &socket, 1, 8), 2048);
             // the same client finds the new server

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use bora_contract::Reason;
 use bora_port::memif::{
     AddRegion, AddRing, Config, Hello, Init, LinkState, Message, Name, Port, Role,
 };
@@ -355,7 +356,7 @@ fn chains_have_an_end() {
     client.memory.write16(client.ring(1) + HEAD, 400);
     let packets = [1000, 200, 250].map(|length| end.packet(1, length).unwrap());
     assert_eq!(end.send(0, &mut packets.into()), 3);
-    assert_eq!(end.stats().read().tx_refused, 1);
+    assert_eq!(end.stats().read().dropped[Reason::TxRefused], 1);
     // 200 of one octet; 100 of one octet and then one large
     assert_eq!(client.memory.read16(client.ring(1) + TAIL), 301);
 }
@@ -688,7 +689,7 @@ fn lengths_and_places_that_a_server_makes_up_are_lost_by_name() {
     let mut lengths = Vec::new();
     end.receive(0, |octets| lengths.push(octets.len()));
     assert_eq!(lengths, [1792]);
-    assert_eq!(end.stats().read().rx_malformed, 3);
+    assert_eq!(end.stats().read().dropped[Reason::RxMalformed], 3);
     drop(server);
     goes_down(&mut end, "the peer has gone");
 }

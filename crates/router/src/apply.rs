@@ -1,95 +1,84 @@
-//! `bora apply`: another configuration for a running Bora, all of it or nothing.
+//! The configuration in force, and `bora apply`: another one for a running Bora, all of it or
+//! nothing.
 
-use std::fs;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use bora_worker::Mode;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Action, File, diff};
-use crate::place::Place;
-use crate::report::ApplyReport;
-use crate::router::Router;
-use crate::spec::PortSpec;
+use crate::config::{Action, File, Setting, diff};
+use crate::data_plane::{Change, DataPlane};
+use crate::runtime_dir::RuntimeDir;
+use crate::unconfirmed::{self, Unconfirmed};
 
 /// How to apply.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-pub struct ApplyOptions {
+pub(crate) struct ApplyOptions {
     /// Go back after this many seconds unless it is confirmed.
     #[serde(default)]
-    pub confirm: Option<u64>,
+    confirm: Option<u64>,
     /// Say what would be done, and do nothing.
     #[serde(default)]
-    pub dry_run: bool,
+    dry_run: bool,
+}
+
+/// What an apply changes or has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApplyReport {
+    /// One line an action.
+    pub actions: Vec<String>,
+    /// Seconds within which `bora confirm` must come, if it must.
+    pub confirm_seconds: Option<u64>,
 }
 
 /// Longest time to confirm, seconds.
 const LONGEST: u64 = 24 * 60 * 60;
 
-/// An apply that is taken back unless it is confirmed. A file keeps it: a restart confirms nothing.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Unconfirmed {
-    /// When its time is over, ms since the machine started.
-    due: u64,
-    before: File,
-    after: File,
+/// What Bora was started with, and what was changed since.
+pub(crate) struct InForce {
+    file: File,
+    /// What an apply that nobody has confirmed yet replaced.
+    unconfirmed: Option<Unconfirmed>,
 }
 
-impl Unconfirmed {
-    fn new(before: File, after: File, seconds: u64, place: &Place) -> Self {
-        let due = uptime() + 1000 * seconds;
-        let new = Self { due, before, after };
-        let text = toml::to_string(&new).map_err(anyhow::Error::from);
-        let written = text.and_then(|text| Ok(fs::write(place.unconfirmed(), text)?));
-        if let Err(error) = written {
-            log::warn!("a restart will take the apply for confirmed: {error}");
+impl InForce {
+    /// What Bora is started with; and, if it is what an earlier Bora applied, what that replaced.
+    pub(crate) fn new(file: File, dir: &RuntimeDir) -> Self {
+        Self {
+            unconfirmed: Unconfirmed::of_predecessor(&file, dir),
+            file,
         }
-        new
     }
 
-    /// What a Bora before this one applied, if this one was started with that configuration. Who
-    /// starts it with another one has decided already.
-    pub(crate) fn of_predecessor(started_with: &File, place: &Place) -> Option<Self> {
-        let text = fs::read_to_string(place.unconfirmed()).ok()?;
-        let known = toml::from_str::<Self>(&text).ok();
-        let known = known.filter(|known| diff(started_with, &known.after).is_empty());
-        if known.is_none() {
-            forget(place);
-        }
-        known
+    pub(crate) fn file(&self) -> &File {
+        &self.file
     }
-}
 
-fn forget(place: &Place) {
-    let _ = fs::remove_file(place.unconfirmed()); // it may be gone
-}
+    /// Sets when workers look at their queues: all of them, or one, which the file says nothing of.
+    ///
+    /// # Errors
+    /// There is no such worker.
+    pub(crate) fn set_mode(
+        &mut self,
+        plane: &mut DataPlane,
+        worker: Option<usize>,
+        mode: Mode,
+    ) -> Result<(), String> {
+        plane.set_mode(worker, mode)?;
+        if worker.is_none() {
+            self.file.workers.mode = mode;
+        }
+        Ok(())
+    }
 
-/// Milliseconds since the machine started, those that it slept included.
-fn uptime() -> u64 {
-    let time = clock_gettime(ClockId::Boottime);
-    time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
-}
-
-impl Router {
     /// Makes `new` of the configuration in force, or changes nothing and says why.
     pub(crate) fn apply(
         &mut self,
+        plane: &mut DataPlane,
         new: &File,
         options: ApplyOptions,
     ) -> Result<ApplyReport, String> {
-        if let (Some(left), false) = (self.confirmation_due(), options.dry_run) {
-            return Err(format!(
-                "an earlier apply is not confirmed yet: `bora confirm`, or wait {} s for it to be \
-                 taken back",
-                left.as_secs() + 1
-            ));
-        }
-        if options
-            .confirm
-            .is_some_and(|seconds| !(1..=LONGEST).contains(&seconds))
-        {
-            return Err(format!("the time to confirm is from 1 to {LONGEST} s"));
-        }
+        self.must_be_free(options)?;
         new.check().map_err(|problem| problem.to_string())?;
         let actions = diff(&self.file, new);
         refuse(&actions)?;
@@ -104,15 +93,33 @@ impl Router {
         };
         let text = |error: anyhow::Error| format!("{error:#}");
         if options.dry_run {
-            self.could(new, &actions).map_err(text)?;
+            could(plane, new, &actions).map_err(text)?;
             return Ok(report);
         }
         let before = self.file.clone();
-        self.carry_out(new, actions).map_err(text)?;
+        self.carry_out(plane, new).map_err(text)?;
+        let dir = &plane.runtime().dir;
         self.unconfirmed = report
             .confirm_seconds
-            .map(|seconds| Unconfirmed::new(before, new.clone(), seconds, &self.place));
+            .map(|seconds| Unconfirmed::new(before, new.clone(), seconds, dir));
         Ok(report)
+    }
+
+    /// No other apply waits, and the time to confirm is one.
+    fn must_be_free(&self, options: ApplyOptions) -> Result<(), String> {
+        if let (Some(left), false) = (self.confirmation_due(), options.dry_run) {
+            return Err(format!(
+                "an earlier apply is not confirmed yet: `bora confirm`, or wait {} s for it to be \
+                 taken back",
+                left.as_secs() + 1
+            ));
+        }
+        match options.confirm {
+            Some(seconds) if !(1..=LONGEST).contains(&seconds) => {
+                Err(format!("the time to confirm is from 1 to {LONGEST} s"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Ports that are no interfaces can be removed while Bora runs, but not added.
@@ -121,8 +128,11 @@ impl Router {
             let Action::RemovePort(name) = action else {
                 continue;
             };
-            let of = self.file.ports.iter().find(|port| port.name == *name);
-            if of.is_some_and(|port| !matches!(port.spec(), PortSpec::Interface(_))) {
+            if self
+                .file
+                .port(name)
+                .is_some_and(|port| !port.is_interface())
+            {
                 return Err(format!(
                     "nothing is changed:\nport {name} cannot be added again while Bora runs, so \
                      that there is no way back; apply it without --confirm"
@@ -133,8 +143,8 @@ impl Router {
     }
 
     /// Keeps what was applied.
-    pub(crate) fn confirm(&mut self) -> Result<(), String> {
-        forget(&self.place);
+    pub(crate) fn confirm(&mut self, dir: &RuntimeDir) -> Result<(), String> {
+        unconfirmed::forget(dir);
         match self.unconfirmed.take() {
             Some(_) => Ok(()),
             None => Err("nothing waits to be confirmed".into()),
@@ -143,34 +153,29 @@ impl Router {
 
     /// How long until an unconfirmed apply is taken back.
     pub(crate) fn confirmation_due(&self) -> Option<Duration> {
-        let due = self.unconfirmed.as_ref()?.due;
-        Some(Duration::from_millis(due.saturating_sub(uptime())))
+        self.unconfirmed.as_ref().map(Unconfirmed::left)
     }
 
     /// Takes an apply back whose time is over.
-    pub(crate) fn roll_back_if_due(&mut self) {
-        if self.confirmation_due().is_none_or(|left| !left.is_zero()) {
-            return;
-        }
-        let Some(Unconfirmed { before, .. }) = self.unconfirmed.take() else {
+    pub(crate) fn roll_back_if_due(&mut self, plane: &mut DataPlane) {
+        let is_due = |one: &mut Unconfirmed| one.left().is_zero();
+        let Some(Unconfirmed { before, .. }) = self.unconfirmed.take_if(is_due) else {
             return;
         };
-        forget(&self.place);
+        unconfirmed::forget(&plane.runtime().dir);
         log::warn!("the apply was not confirmed; going back");
-        let actions = diff(&self.file, &before);
-        if let Err(error) = self.carry_out(&before, actions) {
+        if let Err(error) = self.carry_out(plane, &before) {
             log::error!("cannot go back to the configuration before: {error:#}");
         }
     }
 
-    /// Does all actions, or undoes those done.
-    fn carry_out(&mut self, new: &File, actions: Vec<Action>) -> anyhow::Result<()> {
+    /// Makes `new` of the configuration in force, or undoes what was done for it.
+    fn carry_out(&mut self, plane: &mut DataPlane, new: &File) -> anyhow::Result<()> {
         let before = self.file.clone();
-        let Err(error) = self.change(new, actions) else {
+        let Err(error) = self.change(plane, new) else {
             return Ok(());
         };
-        let undo = diff(&self.file, &before);
-        if let Err(second) = self.change(&before, undo) {
+        if let Err(second) = self.change(plane, &before) {
             log::error!("cannot undo what was done of an apply: {second:#}");
             return Err(error.context(format!(
                 "not everything could be undone ({second:#}); `bora save` says what runs"
@@ -178,12 +183,96 @@ impl Router {
         }
         Err(error)
     }
+
+    /// Does what leads to `new`. On an error some of it is done, and `self.file` says what.
+    fn change(&mut self, plane: &mut DataPlane, new: &File) -> anyhow::Result<()> {
+        let actions = diff(&self.file, new);
+        could(plane, new, &actions)?;
+        let done = self.do_all(plane, new, &actions);
+        plane.check_fast_path(&self.file, true);
+        done
+    }
+
+    fn do_all(
+        &mut self,
+        plane: &mut DataPlane,
+        new: &File,
+        actions: &[Action],
+    ) -> anyhow::Result<()> {
+        let divided_anew = plane.divides_anew(&self.file, new);
+        self.add_ports(plane, new, actions)?;
+        let settings = actions.iter().filter_map(|action| match action {
+            Action::Set(setting) => Some(setting),
+            _ => None,
+        });
+        let settings: Vec<&Setting> = settings.collect();
+        for change in Change::all() {
+            let of_change = settings.iter().filter(|one| change.has(one));
+            let of_change: Vec<&Setting> = of_change.copied().collect();
+            if !of_change.is_empty() {
+                plane.make(change, &of_change, new)?;
+                of_change.iter().for_each(|one| one.apply(&mut self.file));
+            }
+        }
+        for action in actions {
+            if let Action::RemovePort(name) = action {
+                plane.remove_port(name, new)?;
+                self.file.ports.retain(|port| port.name != *name);
+            }
+        }
+        match divided_anew {
+            true => plane.set_cores(new),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds the ports that are new: first all that can fail, then one after the other.
+    fn add_ports(
+        &mut self,
+        plane: &mut DataPlane,
+        new: &File,
+        actions: &[Action],
+    ) -> anyhow::Result<()> {
+        let added = actions.iter().filter_map(|action| match action {
+            Action::AddPort(section) => Some(&**section),
+            _ => None,
+        });
+        let mut staged = plane.stage(added.clone(), new)?.into_iter();
+        for section in added {
+            let Some(one) = staged.next() else { break };
+            if let Err(error) = plane.add_port(one, new) {
+                plane.unstage(staged.collect());
+                return Err(error);
+            }
+            self.file.ports.push(section.clone());
+        }
+        Ok(())
+    }
+}
+
+/// Whether the actions could be done, as far as that shows without doing something.
+fn could(plane: &DataPlane, new: &File, actions: &[Action]) -> anyhow::Result<()> {
+    plane.check_path(new)?;
+    for action in actions {
+        match action {
+            Action::AddPort(section) => drop(plane.could_add(section)?),
+            Action::Set(setting) if setting.is_in("workers.cores") => plane.could_set_cores(new)?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// One line for each action that a running Bora cannot do.
 fn refuse(actions: &[Action]) -> Result<(), String> {
-    let refused = |action: &Action| Some(format!("{}; restart to change it", action.refusal()?));
-    let lines: Vec<String> = actions.iter().filter_map(refused).collect();
+    let refused = actions.iter().filter_map(|action| match action {
+        Action::Set(setting) if Change::of(setting).is_none() => Some(format!(
+            "{} cannot be changed while Bora runs; restart to change it",
+            setting.name()
+        )),
+        _ => None,
+    });
+    let lines: Vec<String> = refused.collect();
     if lines.is_empty() {
         return Ok(());
     }
@@ -198,16 +287,16 @@ mod tests {
     fn what_needs_a_restart_is_named_line_by_line() {
         let mut new = File::default();
         new.fib.memory = 8;
-        new.workers.recycling = false;
+        new.linux.punt_budget = 9;
         new.workers.budget = 7;
         let text = refuse(&diff(&File::default(), &new)).unwrap_err();
         assert!(
-            text.contains("fib.memory") && text.contains("workers.recycling"),
+            text.contains("fib.memory") && text.contains("linux.punt_budget"),
             "{text}"
         );
         assert_eq!(text.lines().count(), 3, "{text}");
         new.fib = File::default().fib;
-        new.workers.recycling = true;
+        new.linux = File::default().linux;
         new.workers.cores = vec![1];
         assert_eq!(refuse(&diff(&File::default(), &new)), Ok(()));
     }

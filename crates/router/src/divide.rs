@@ -1,4 +1,4 @@
-//! Which worker gets which queue.
+//! Divides the queues of a port among the workers.
 
 use std::sync::Arc;
 

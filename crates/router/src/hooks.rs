@@ -1,4 +1,4 @@
-//! What holds traffic back, in words.
+//! Why traffic is left to Linux, in words.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use bora_port::xdp::{HOOKS, Hook, Program, Survey, names_of};
 
 use crate::ports::Port;
 
-/// Functions behind nftables chains and the tables of legacy iptables, which netlink and /proc name.
+/// Functions of nftables chains and of legacy iptables, which netlink and /proc report already.
 const TOLD: [&str; 6] = [
     "nft_do_chain",
     "ipt_do_table",
@@ -23,12 +23,12 @@ pub(crate) struct Hooks {
     pub(crate) survey: Survey,
     /// By address; empty for those the kernel does not name.
     names: HashMap<u64, String>,
-    /// What the log was told.
+    /// What was logged last.
     logged: Vec<String>,
 }
 
 impl Hooks {
-    /// Looks again.
+    /// ProgramWatch again.
     pub(crate) fn update(&mut self, program: &Program) {
         match program.survey() {
             Ok(survey) => self.survey = survey,
@@ -45,7 +45,7 @@ impl Hooks {
         }
     }
 
-    /// What holds traffic back: what netlink told, and what only the program sees.
+    /// Why traffic is left to Linux: what netlink says, and what only the program sees.
     pub(crate) fn holding(&self, report: &GuardReport, ports: &[Port]) -> Vec<String> {
         let mut lines = Vec::new();
         for (v6, reasons) in [(false, &report.v4), (true, &report.v6)] {
@@ -78,7 +78,7 @@ impl Hooks {
         lines
     }
 
-    /// Functions of a hook that hold traffic back and that no chain explains.
+    /// Functions of a hook that affect traffic and belong to no chain.
     fn functions(&self, hook: &Hook, chains: bool) -> impl Iterator<Item = String> {
         let shown = hook.functions.iter().map(|f| self.name(*f));
         let told = |name: &str| TOLD.iter().any(|told| name.starts_with(told));
@@ -114,7 +114,7 @@ impl Hooks {
         lines
     }
 
-    /// Functions that Linux calls for forwarded packets and that let them be.
+    /// Functions that Linux calls for forwarded packets and that do not affect them.
     pub(crate) fn harmless(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for (hooks, family) in self.survey.hooks.iter().zip(["IPv4", "IPv6"]) {
@@ -126,7 +126,7 @@ impl Hooks {
         lines
     }
 
-    /// Tells the log what changed.
+    /// Logs what has changed.
     pub(crate) fn log(&mut self, lines: Vec<String>) {
         for line in lines.iter().filter(|line| !self.logged.contains(line)) {
             log::info!("guard: {line}");

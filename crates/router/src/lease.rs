@@ -1,38 +1,88 @@
-//! Renews the XDP program's lease while Bora is well.
+//! Renews the XDP program's lease while all threads make progress.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bora_kernel::SlowPathCounters;
 use bora_port::xdp::Lease;
-use bora_worker::WorkerCounters;
 use rustix::time::{ClockId, clock_gettime};
 
-/// How long the program may act without hearing from Bora.
+/// How long the program may act after the lease was renewed last.
 const TERM: Duration = Duration::from_millis(500);
 const RENEWAL: Duration = Duration::from_millis(50);
-/// A worker that stands still this long is stuck.
-const WORKER_PATIENCE: Duration = Duration::from_millis(300);
-/// The slow path waits for Linux, which may be busy with what it is given.
-const SLOW_PATH_PATIENCE: Duration = Duration::from_secs(3);
-/// The control side may be busy with a full table this long.
+/// The control loop may need this long for a full table.
 const CONTROL_PATIENCE: Duration = Duration::from_secs(15);
-/// What is stuck this long does not come back: the process ends, so that a new one can be started.
+/// If a thread is stuck this long, the process ends, so that a new one can be started.
 const LAST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The thread that renews the lease, and what it watches.
+/// The threads that must make progress for the lease to be renewed. Clones share one list.
+#[derive(Clone)]
+pub(crate) struct Vitals {
+    control: Arc<AtomicU64>,
+    /// The control loop, and those that the engine names.
+    threads: Arc<Mutex<Vec<Watched>>>,
+}
+
+/// When a thread made progress last.
+pub(crate) struct Sign {
+    /// The thread.
+    pub(crate) name: String,
+    /// How long ago.
+    pub(crate) silent: Duration,
+    /// How long ago it may be.
+    pub(crate) patience: Duration,
+}
+
+impl Vitals {
+    /// The control loop alone.
+    pub(crate) fn new() -> Self {
+        let control = Arc::new(AtomicU64::new(0));
+        let beats = control.clone();
+        let beats = move || beats.load(Relaxed);
+        let control_loop = Watched::new("the control loop", CONTROL_PATIENCE, beats);
+        Self {
+            control,
+            threads: Arc::new(Mutex::new(vec![control_loop])),
+        }
+    }
+
+    /// Tells that the control loop makes progress; to be called in each round, and while something
+    /// takes seconds.
+    pub(crate) fn beat(&self) {
+        self.control.fetch_add(1, Relaxed);
+    }
+
+    /// From now on these threads must make progress, and the control loop, and no others.
+    pub(crate) fn watch(&self, threads: Vec<Watched>) {
+        let mut watched = self.threads();
+        watched.truncate(1);
+        watched.extend(threads);
+    }
+
+    /// When each thread made progress last, as the thread that renews the lease has seen it.
+    pub(crate) fn signs(&self) -> Vec<Sign> {
+        let sign = |thread: &Watched| Sign {
+            name: thread.name.clone(),
+            silent: thread.since.elapsed(),
+            patience: thread.patience,
+        };
+        self.threads().iter().map(sign).collect()
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread that renews the lease.
 pub(crate) struct Keeper {
     lease: Lease,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    watched: Arc<Mutex<Vec<Watched>>>,
-    /// Moved on by the control loop each time round.
-    pub(crate) control: Arc<AtomicU64>,
 }
 
-/// A thread that must go on: its pulse is a number that changes.
+/// A thread that must make progress, which shows in a number that changes.
 pub(crate) struct Watched {
     name: String,
     read: Box<dyn Fn() -> u64 + Send>,
@@ -42,7 +92,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    fn new(
+    /// A thread that is stuck if what `read` returns has not changed for as long as `patience`.
+    pub(crate) fn new(
         name: impl Into<String>,
         patience: Duration,
         read: impl Fn() -> u64 + Send + 'static,
@@ -56,24 +107,6 @@ impl Watched {
         }
     }
 
-    /// A worker, by its number.
-    pub(crate) fn worker(number: usize, counters: Arc<WorkerCounters>) -> Self {
-        let name = format!("worker {number}");
-        Self::new(name, WORKER_PATIENCE, move || counters.loops.get())
-    }
-
-    /// The thread that hands packets to Linux.
-    pub(crate) fn slow_path(counters: Arc<SlowPathCounters>) -> Self {
-        Self::new("the slow path", SLOW_PATH_PATIENCE, move || {
-            counters.loops.load(Relaxed)
-        })
-    }
-
-    fn control(beats: Arc<AtomicU64>) -> Self {
-        let read = move || beats.load(Relaxed);
-        Self::new("the control loop", CONTROL_PATIENCE, read)
-    }
-
     fn is_stuck(&mut self) -> bool {
         let now = (self.read)();
         if now != self.last {
@@ -84,15 +117,12 @@ impl Watched {
 }
 
 impl Keeper {
-    /// Begins to renew.
-    pub(crate) fn start(lease: Lease, threads: Vec<Watched>) -> std::io::Result<Self> {
+    /// Begins to renew, while all of `vitals` make progress.
+    pub(crate) fn start(lease: Lease, vitals: Vitals) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let control = Arc::new(AtomicU64::new(0));
-        let watched = Arc::new(Mutex::new(threads));
         let round = Round {
             lease,
-            control: Watched::control(control.clone()),
-            others: watched.clone(),
+            vitals,
             stuck: Vec::new(),
             since: Instant::now(),
         };
@@ -104,14 +134,7 @@ impl Keeper {
             lease,
             stop,
             thread: Some(thread),
-            watched,
-            control,
         })
-    }
-
-    /// These threads must go on from now on, and the control loop, and no others.
-    pub(crate) fn watch(&self, threads: Vec<Watched>) {
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) = threads;
     }
 
     /// Ends the lease: from now on everything passes to Linux.
@@ -127,8 +150,7 @@ impl Keeper {
 /// What the thread works with.
 struct Round {
     lease: Lease,
-    control: Watched,
-    others: Arc<Mutex<Vec<Watched>>>,
+    vitals: Vitals,
     /// The names of those that are stuck, and since when somebody is.
     stuck: Vec<String>,
     since: Instant,
@@ -142,7 +164,7 @@ impl Round {
                 self.lease.set(now() + TERM.as_nanos() as u64);
             } else if self.since.elapsed() >= LAST_PATIENCE {
                 log::error!(
-                    "{} does not come back; Bora ends, so that it can be started anew",
+                    "{} still makes no progress; Bora ends, so that it can be started again",
                     self.stuck.join(", ")
                 );
                 std::process::abort();
@@ -153,16 +175,19 @@ impl Round {
     }
 
     fn look(&mut self) {
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = std::iter::once(&mut self.control).chain(&mut *others);
-        let stuck = all.filter_map(|thread| thread.is_stuck().then(|| thread.name.clone()));
+        let mut threads = self.vitals.threads();
+        let stuck = threads.iter_mut().filter_map(|thread| {
+            let is_stuck = thread.is_stuck();
+            is_stuck.then(|| thread.name.clone())
+        });
         let stuck: Vec<String> = stuck.collect();
+        drop(threads);
         match (self.stuck.is_empty(), stuck.is_empty()) {
             (true, false) => {
                 self.since = Instant::now();
                 log::warn!("{} is stuck: Linux forwards", stuck.join(", "));
             }
-            (false, true) => log::warn!("running again"),
+            (false, true) => log::warn!("all threads make progress again: Bora forwards"),
             _ => {}
         }
         self.stuck = stuck;

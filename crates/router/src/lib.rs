@@ -1,50 +1,52 @@
 //! The daemon: from configuration to running ports and workers, and the API that shows them.
+//!
+//! [`Router`] is the loop. `data_plane` holds what forwards, `apply` the configuration in force, and
+//! `reports` what `bora show` shows.
 #![forbid(unsafe_code)]
 
-mod answers;
 mod api;
 mod apply;
-mod change;
+mod calls;
 mod config;
+mod data_plane;
 mod divide;
 mod engine;
-mod follow;
-mod forgetful;
+mod express;
+mod fib_rates;
+mod guard_watch;
 mod hero;
 mod hooks;
+mod interruption;
 mod lease;
 mod multipath;
 mod offloads;
-mod place;
+mod port_table;
 mod ports;
 mod probe;
-mod report;
+mod program_tables;
+mod program_watch;
+mod reports;
 mod router;
 mod rules;
-mod spec;
-mod told;
+mod runtime_dir;
 mod topology;
 mod totals;
 mod twin;
+mod unconfirmed;
 
 pub use bora_worker::Mode;
 
-pub use api::{Call, Caller, listen, serve};
-pub use apply::ApplyOptions;
+pub use api::{listen, serve};
+pub use apply::ApplyReport;
+pub use calls::{Caller, Inbox};
 pub use config::{
-    Action, AddressMatch, Bypass, ClassSection, CodePoint, DscpMatch, DscpSection, FibSection,
-    File, LinuxSection, PathChoice, PcpMatch, PortConfig, PortSection, Ports, Problem,
-    ProtocolMatch, QueuesSection, Rate, RuleAction, RuleSection, RunConfig, Step, Table, TosMatch,
-    Via, WorkersSection, diff, schema,
+    AddressMatch, ClassSection, CodePoint, DscpMatch, DscpSection, FibSection, File, LinuxSection,
+    PathChoice, PcpMatch, PortKind, PortSection, Ports, Problem, ProtocolMatch, QueuesSection,
+    Rate, RuleAction, RuleSection, StationAddress, Step, Table, TosMatch, TwinKind, Via,
+    WorkersSection, schema,
 };
-pub use hero::HeroSpec;
-pub use place::{Place, other_places};
 pub use probe::{Probe, Probed, try_program};
-pub use report::{
-    ApplyReport, ClassReport, DropsReport, FibFamilyReport, FibReport, FramesReport,
-    NeighbourReport, OffloadReport, PortReport, RefusalReport, RouteReport, RuleReport, SyncReport,
-    WorkerReport,
-};
+pub use reports::{Argument, REPORTS, Report, Request};
 pub use router::{Router, detach_leftovers};
-pub use spec::{PortSpec, TwinSpec, Wire};
-pub use topology::place;
+pub use runtime_dir::{RuntimeDir, other_namespaces};
+pub use topology::choose_cpus;

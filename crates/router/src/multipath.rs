@@ -1,5 +1,5 @@
-//! Linux's multipath hash for the workers: its key is read, and what they compute is compared with what
-//! the kernel does before it is used.
+//! Linux's multipath hash for the workers: reads the kernel's key, and checks that the workers compute
+//! what the kernel does before they use it.
 
 use std::net::IpAddr;
 
@@ -9,6 +9,7 @@ use bora_port::interface::Interface;
 use bora_port::multipath::{FLOWS, Flow, Oracle};
 use bora_port::netns;
 use bora_port::tap::Device;
+use bora_wire::{Protocol, ipv4, ipv6, udp};
 
 /// The interface to try on, in a namespace of its own.
 const INTERFACE: &str = "try";
@@ -19,43 +20,57 @@ pub(crate) struct Multipath {
     key: Result<[u64; 2], String>,
     /// net.ipv4.fib_multipath_hash_seed when it was read.
     seed: Option<u32>,
+    /// How flows are hashed, IPv4 and IPv6.
+    hashes: [FlowHash; 2],
 }
 
 impl Multipath {
-    /// Finds out. Takes some ten milliseconds.
+    /// Reads and checks the key. Takes some ten milliseconds.
     pub(crate) fn learn(settings: &Settings) -> Self {
         let seed = settings.hash_seed;
         let key = learn(seed);
         if let Err(why) = &key {
             log::warn!("flows over several paths are left to Linux: {why}");
         }
-        Self { key, seed }
+        let hashes = hashes(&key, settings);
+        Self { key, seed, hashes }
     }
 
-    /// How flows are hashed now, IPv4 and IPv6. A new seed is learned.
-    pub(crate) fn hashes(&mut self, settings: &Settings) -> (FlowHash, FlowHash) {
+    /// Takes the settings as they are now, and learns a new seed. Whether flows are hashed otherwise
+    /// than before.
+    pub(crate) fn update(&mut self, settings: &Settings) -> bool {
+        let before = self.hashes;
         if settings.hash_seed != self.seed {
             *self = Self::learn(settings);
         }
-        let hash = |set: bora_kernel::HashPolicy| FlowHash {
-            policy: match self.key {
-                Ok(_) => HashPolicy::from_number(set.policy),
-                Err(_) => HashPolicy::Unknown,
-            },
-            fields: set.fields,
-            key: self.key.clone().unwrap_or_default(),
-        };
-        (hash(settings.hash4), hash(settings.hash6))
+        self.hashes = hashes(&self.key, settings);
+        self.hashes != before
     }
 
-    /// Why flows are left to Linux, if they are.
-    pub(crate) fn why_unknown(&self, hash: &FlowHash) -> Option<&str> {
-        match &self.key {
-            Err(why) => Some(why),
+    /// How flows are hashed now, IPv4 and IPv6.
+    pub(crate) fn hashes(&self) -> (FlowHash, FlowHash) {
+        (self.hashes[0], self.hashes[1])
+    }
+
+    /// Why flows are left to Linux, IPv4 and IPv6; `None` where they are not.
+    pub(crate) fn why_unknown(&self) -> [Option<&str>; 2] {
+        self.hashes.map(|hash| match &self.key {
+            Err(why) => Some(why.as_str()),
             Ok(_) if hash.policy == HashPolicy::Unknown => Some("this hash policy is not known"),
             Ok(_) => None,
-        }
+        })
     }
+}
+
+fn hashes(key: &Result<[u64; 2], String>, settings: &Settings) -> [FlowHash; 2] {
+    [settings.hash4, settings.hash6].map(|set| FlowHash {
+        policy: match key {
+            Ok(_) => HashPolicy::from_number(set.policy),
+            Err(_) => HashPolicy::Unknown,
+        },
+        fields: set.fields,
+        key: key.clone().unwrap_or_default(),
+    })
 }
 
 /// Reads the key and tries it.
@@ -71,8 +86,8 @@ fn learn(seed: Option<u32>) -> Result<[u64; 2], String> {
     Ok(verified)
 }
 
-/// Lets the kernel choose ways in the thread's namespace, a new one; returns the key with which
-/// every choice can be foretold.
+/// Lets the kernel choose paths in the thread's namespace, a new one; returns the key that explains
+/// every choice.
 fn verify(oracle: &mut Oracle, seed: Option<u32>) -> Result<[u64; 2], String> {
     let device = Device::open(INTERFACE, 1).map_err(|e| e.to_string())?;
     let interface = Interface::named(device.name()).ok_or("no interface to try it on")?;
@@ -118,7 +133,7 @@ fn verify(oracle: &mut Oracle, seed: Option<u32>) -> Result<[u64; 2], String> {
     keys.first().copied().ok_or_else(|| "no key".into())
 }
 
-/// Whether a key leads to just these ways.
+/// Whether a key leads to exactly these ways.
 fn foretells(key: [u64; 2], policy: HashPolicy, flows: &[Flow], ways: &[Option<IpAddr>]) -> bool {
     let hash = FlowHash {
         policy,
@@ -138,41 +153,52 @@ fn expected(hash: &FlowHash, flow: &Flow) -> Option<IpAddr> {
         IpAddr::V4(_) => scratch::WAYS4.map(|(way, weight)| (way.into(), weight)),
         IpAddr::V6(_) => scratch::WAYS6.map(|(way, weight)| (way.into(), weight)),
     };
-    let number = match flow.source {
-        IpAddr::V4(_) => hash.of(&packet4(flow)?, Family::V4)?,
-        IpAddr::V6(_) => hash.of(&packet6(flow)?, Family::V6)?,
+    let family = match flow.source {
+        IpAddr::V4(_) => Family::V4,
+        IpAddr::V6(_) => Family::V6,
     };
+    let number = hash.of(&packet(flow)?, family)?;
     let total = ways[0].1 + ways[1].1;
     let bound = ((u64::from(ways[0].1) << 31) + u64::from(total / 2)) / u64::from(total);
     Some(ways[usize::from(u64::from(number) >= bound)].0)
 }
 
-/// A packet of a flow, as far as it is hashed.
-fn packet4(flow: &Flow) -> Option<[u8; 28]> {
-    let (IpAddr::V4(source), IpAddr::V4(destination)) = (flow.source, flow.destination) else {
-        return None;
+/// A packet of a flow, as far as it is hashed: the header of TCP starts as that of UDP.
+fn packet(flow: &Flow) -> Option<Vec<u8>> {
+    let ports = udp::Repr {
+        src_port: flow.ports[0],
+        dst_port: flow.ports[1],
     };
-    let mut octets = [0; 28];
-    octets[0] = 0x45;
-    octets[9] = flow.protocol;
-    octets[12..16].copy_from_slice(&source.octets());
-    octets[16..20].copy_from_slice(&destination.octets());
-    octets[20..22].copy_from_slice(&flow.ports[0].to_be_bytes());
-    octets[22..24].copy_from_slice(&flow.ports[1].to_be_bytes());
-    Some(octets)
-}
-
-fn packet6(flow: &Flow) -> Option<[u8; 48]> {
-    let (IpAddr::V6(source), IpAddr::V6(destination)) = (flow.source, flow.destination) else {
-        return None;
+    let protocol = Protocol(flow.protocol);
+    let mut octets;
+    let transport = match (flow.source, flow.destination) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            octets = vec![0; ipv4::MIN_HEADER_LEN + udp::HEADER_LEN];
+            let header = ipv4::Repr {
+                tos: 0,
+                dont_fragment: false,
+                ttl: 64,
+                protocol,
+                src,
+                dst,
+            };
+            header.emit(&mut octets).ok()?
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            octets = vec![0; ipv6::HEADER_LEN + udp::HEADER_LEN];
+            let header = ipv6::Repr {
+                traffic_class: 0,
+                flow_label: flow.label,
+                next_header: protocol,
+                hop_limit: 64,
+                src,
+                dst,
+            };
+            header.emit(&mut octets).ok()?
+        }
+        _ => return None,
     };
-    let mut octets = [0; 48];
-    octets[..4].copy_from_slice(&(0x6000_0000 | flow.label).to_be_bytes());
-    octets[6] = flow.protocol;
-    octets[8..24].copy_from_slice(&source.octets());
-    octets[24..40].copy_from_slice(&destination.octets());
-    octets[40..42].copy_from_slice(&flow.ports[0].to_be_bytes());
-    octets[42..44].copy_from_slice(&flow.ports[1].to_be_bytes());
+    ports.emit(transport).ok()?;
     Some(octets)
 }
 

@@ -8,15 +8,16 @@ use bora_kernel::{Mirror, MirrorConfig};
 use bora_port::interface::Interface;
 use bora_port::xdp::{Attachment, Program, XdpQuery, query};
 
-use crate::config::{self, PortSection, RunConfig};
+use crate::config::{File as Config, PortSection};
 use crate::engine;
-use crate::place::{Pins, Place};
+use crate::interruption::interrupts;
 use crate::ports::{self, Port};
+use crate::runtime_dir::{Pins, RuntimeDir};
 
 /// Loads the XDP program, without putting it on any interface; says what this kernel lacks and what is lost
 /// by that. The program goes with the process.
 pub fn try_program() -> anyhow::Result<Vec<&'static str>> {
-    Ok(Program::load(Place::here()?.netns)?.lacks())
+    Ok(Program::load(RuntimeDir::here()?.netns)?.lacks())
 }
 
 /// What an interface would be as a port.
@@ -29,7 +30,7 @@ pub enum Probed {
 
 /// Tries interfaces as ports, where no Bora runs.
 pub struct Probe {
-    place: Place,
+    dir: RuntimeDir,
     program: Program,
     pins: Pins,
     mirror: Mirror,
@@ -39,14 +40,14 @@ pub struct Probe {
 impl Probe {
     /// In this network namespace. Fails if a Bora runs there.
     pub fn open() -> anyhow::Result<Self> {
-        let place = Place::here()?;
-        let lock = place.lock()?;
-        let (writer, _) = bora_fib::new(config::File::default().into_config().fib)?;
+        let dir = RuntimeDir::here()?;
+        let lock = dir.lock()?;
+        let (writer, _) = bora_fib::new(Config::default().fib.config())?;
         Ok(Self {
-            program: Program::load(place.netns)?,
-            pins: place.pins()?,
+            program: Program::load(dir.netns)?,
+            pins: dir.pins()?,
             mirror: Mirror::open(MirrorConfig::default(), writer)?,
-            place,
+            dir,
             _lock: lock,
         })
     }
@@ -58,7 +59,7 @@ impl Probe {
         let link = ports::find(&self.mirror, name)?;
         let driver = Interface::named(name).map_or(String::new(), |found| found.driver);
         let there = Attachment::open(&self.pins.link(link.index), link.index).is_some();
-        if link.up && !there && !interrupt && ports::interrupts(&driver) {
+        if link.up && !there && !interrupt && interrupts(&driver) {
             return Ok(Probed::NotTried(features(&driver, &query(link.index)?)));
         }
         let config = config_for(name);
@@ -67,13 +68,13 @@ impl Probe {
             bail!("{}", port.summary().join("; "));
         }
         let mut ports = [port];
-        ports[0].expose_tags(&self.place);
+        ports[0].expose_tags(&self.dir);
         let opened = engine::open_all(&mut ports, &config).map(drop);
         let [port] = ports;
         let summary = port.summary();
-        let hidden = port.hidden_tags.clone();
+        let hidden = port.offloads.hidden_tags.clone();
         if !there {
-            port.detach(&self.place);
+            port.detach(&self.dir);
         }
         opened?;
         Ok(Probed::Tried(summary.into_iter().chain(hidden).collect()))
@@ -81,12 +82,11 @@ impl Probe {
 }
 
 /// One port, and all else as it is without a configuration.
-fn config_for(name: &str) -> RunConfig {
-    let file = config::File {
+fn config_for(name: &str) -> Config {
+    Config {
         ports: vec![PortSection::new(name.to_owned())],
-        ..Default::default()
-    };
-    file.into_config()
+        ..Config::default()
+    }
 }
 
 /// What a driver says of itself.

@@ -1,14 +1,14 @@
-//! From the rules of the configuration to what the workers classify by.
+//! Compiles the rules of the configuration for the workers.
 
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
 use bora_fib::{NextHopId, PortId};
 use bora_forward::Classifier;
-use bora_forward::classify::RuleSet;
+use bora_forward::classify::{DEFAULT_DSCP, RuleSet};
 use bora_kernel::{HeldHop, Mirror};
 
-use crate::config::{Names, RunConfig, Via};
+use crate::config::{File, Names, Via};
 use crate::ports::Port;
 
 /// Compiled rules, and the next hops they keep in the FIB.
@@ -19,6 +19,21 @@ pub(crate) struct CompiledRules {
 }
 
 impl CompiledRules {
+    /// No rules, and the classes that code points have by themselves.
+    ///
+    /// # Errors
+    /// None in practice: an empty set compiles.
+    pub(crate) fn none() -> anyhow::Result<Self> {
+        let set = RuleSet {
+            rules: Vec::new(),
+            dscp: DEFAULT_DSCP,
+        };
+        Ok(Self {
+            classifier: Arc::new(set.compile()?),
+            held: Vec::new(),
+        })
+    }
+
     /// Gives the next hops back. No worker may classify by these rules any more.
     pub(crate) fn release(self, mirror: &mut Mirror) {
         for hop in self.held {
@@ -32,7 +47,7 @@ impl CompiledRules {
 /// # Errors
 /// A rule the classifier refuses or whose next hop finds no room; nothing is kept then.
 pub(crate) fn compile(
-    config: &RunConfig,
+    config: &File,
     ports: &[Port],
     mirror: &mut Mirror,
 ) -> anyhow::Result<CompiledRules> {
@@ -47,7 +62,7 @@ pub(crate) fn compile(
             let rule = rule.compile(&mut known);
             rules.push(rule.with_context(|| format!("rule {number}"))?);
         }
-        let dscp = config.dscp;
+        let dscp = config.dscp.classes();
         Ok::<_, anyhow::Error>(RuleSet { rules, dscp }.compile()?)
     })();
     let Known { held, mirror, .. } = known;

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 
 /// Where Linux describes the machine.
 const SYS: &str = "/sys";
+/// There, the CPUs that are on line.
+const ONLINE: &str = "devices/system/cpu/online";
 
 /// One CPU as Linux numbers them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,10 +40,24 @@ impl Cpu {
 ///
 /// # Errors
 /// There are not that many.
-pub fn place(workers: usize, interfaces: &[&str]) -> anyhow::Result<Vec<usize>> {
+pub fn choose_cpus(workers: usize, interfaces: &[&str]) -> anyhow::Result<Vec<usize>> {
     let sys = Path::new(SYS);
     let mut nodes = interfaces.iter().filter_map(|name| node_of(sys, name));
     choose(read(sys)?, workers, nodes.next())
+}
+
+/// Checks that all these CPUs can have workers.
+///
+/// # Errors
+/// One of them does not exist, or is off line.
+pub(crate) fn check_cpus(wanted: &[usize]) -> anyhow::Result<()> {
+    let online = fs::read_to_string(Path::new(SYS).join(ONLINE)).unwrap_or_default();
+    let online = list(&online);
+    let missing = wanted.iter().find(|cpu| !online.contains(cpu));
+    match missing {
+        None => Ok(()),
+        Some(cpu) => bail!("there is no CPU {cpu} on this machine; see {SYS}/{ONLINE}"),
+    }
 }
 
 /// The CPU of this number, as far as Linux tells.
@@ -74,7 +90,7 @@ fn choose(mut cpus: Vec<Cpu>, workers: usize, near: Option<usize>) -> anyhow::Re
 
 /// The CPUs that are on line.
 fn read(sys: &Path) -> anyhow::Result<Vec<Cpu>> {
-    let path = sys.join("devices/system/cpu/online");
+    let path = sys.join(ONLINE);
     let online = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let nodes = nodes(sys);
     let cpus = list(&online).into_iter();
@@ -170,6 +186,6 @@ mod tests {
         for cpu in &cpus {
             assert!(cpu.siblings.contains(&cpu.number) && cpu.l2.contains(&cpu.number));
         }
-        assert_eq!(place(1, &["lo"]).unwrap().len(), 1);
+        assert_eq!(choose_cpus(1, &["lo"]).unwrap().len(), 1);
     }
 }

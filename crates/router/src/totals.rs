@@ -1,14 +1,14 @@
-//! What has been counted under a port number, by program, workers and sockets together. Numbers are
-//! used again, and their counters go on: so that no packet is forgotten when a port is removed.
+//! The ledger of a port number: what has been counted under it by queues, workers, the slow path and the XDP
+//! program together. Numbers are used again, and their counters go on: so that no packet is forgotten when a
+//! port is removed.
+//!
+//! Once nothing moves, over all numbers
+//! `received + from_linux = sent + passed + dropped + to_engine - from_engine + what workers and slow path hold`.
 
-use std::collections::BTreeMap;
-
-use bora_fib::PortId;
-use bora_forward::{Drop as DropReason, Punt};
-use bora_port::hero::{CardStats, Counter};
-use bora_port::xdp::REASONS;
-
-use crate::router::Router;
+use bora_contract::{Counts, Reason};
+use bora_port::QueueStats;
+use bora_port::xdp::Counters;
+use bora_worker::PortCounters;
 
 /// Packets unless named otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,123 +19,84 @@ pub(crate) struct Totals {
     pub(crate) tx_bytes: u64,
     /// From Linux by twins, to be sent.
     pub(crate) from_linux: u64,
-    /// Given to the sockets, and taken from them or lost before.
+    /// Given to the sockets by the program, and of these taken by the workers or lost before.
     pub(crate) to_engine: u64,
     pub(crate) from_engine: u64,
-    pub(crate) passed: BTreeMap<String, u64>,
-    pub(crate) dropped: BTreeMap<String, u64>,
+    pub(crate) passed: Counts,
+    pub(crate) dropped: Counts,
 }
 
 impl Totals {
-    /// What a card did that no worker knows of: what it forwarded or dropped by itself, and of what it
-    /// was given to send, what it could not.
-    fn add_card(&mut self, card: &CardStats) {
-        self.rx_packets += card.fast + card.reset_lost + card.wire_full;
-        for counter in Counter::ALL.into_iter().filter(|one| one.is_receive_drop()) {
-            self.rx_packets += card.get(counter);
-            add(&mut self.dropped, counter.name(), card.get(counter));
+    /// Everything that was ever counted under a port's number; the pair is what the slow path has handed
+    /// to Linux, and what it could not. `program` is called last, so that the program has counted
+    /// whatever the others have taken from it.
+    pub(crate) fn of<'a>(
+        queues: &QueueStats,
+        workers: impl Iterator<Item = &'a PortCounters>,
+        (passed, failed): (Counts, u64),
+        program: impl FnOnce() -> Counters,
+    ) -> Self {
+        let mut total = Self::default();
+        total.add_queues(queues);
+        for counted in workers {
+            total.add_worker(counted);
         }
-        add(&mut self.dropped, "card_reset", card.reset_lost);
-        add(&mut self.dropped, "wire_full", card.wire_full);
-        let unsent = card.get(Counter::TransmitLength) + card.wire_refused;
-        self.tx_packets = (self.tx_packets + card.fast_sent()).saturating_sub(unsent);
-        add(
-            &mut self.dropped,
-            Counter::TransmitLength.name(),
-            card.get(Counter::TransmitLength),
-        );
-        add(&mut self.dropped, "tx_refused", card.wire_refused);
+        total.passed += passed;
+        total.dropped[Reason::SlowPathFailed] += failed;
+        total.add_program(&program());
+        total
+    }
+
+    /// A queue alone knows what it has sent, and what it has lost in front of the workers or behind them.
+    fn add_queues(&mut self, counted: &QueueStats) {
+        self.rx_packets += counted.received;
+        self.from_engine += counted.lost_from_program;
+        self.tx_packets += counted.sent;
+        self.dropped += counted.dropped;
+    }
+
+    fn add_worker(&mut self, counted: &PortCounters) {
+        // no program has counted what came past it; a worker counts it last
+        let ungated = counted.ungated_packets.get();
+        self.from_engine += counted.rx_packets.get() - ungated;
+        self.rx_packets += ungated;
+        self.rx_bytes += counted.ungated_bytes.get();
+        self.from_linux += counted.from_linux.get();
+        self.tx_bytes += counted.tx_bytes.get();
+        self.dropped += counted.dropped.read();
+    }
+
+    fn add_program(&mut self, counted: &Counters) {
+        self.rx_packets += counted.rx_packets;
+        self.rx_bytes += counted.rx_bytes;
+        self.to_engine += counted.to_engine;
+        self.tx_packets += counted.tx_packets;
+        self.tx_bytes += counted.tx_bytes;
+        for (reason, count) in counted.reasons.iter() {
+            if reason.is_drop_of_program() {
+                self.dropped[reason] += count;
+            } else {
+                self.passed[reason] += count;
+            }
+        }
     }
 
     /// What has come since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
-        let map = |now: &BTreeMap<String, u64>, then: &BTreeMap<String, u64>| {
-            let more = now.iter().map(|(name, &count)| {
-                let known = then.get(name).copied().unwrap_or(0);
-                (name.clone(), count.saturating_sub(known))
-            });
-            more.filter(|&(_, count)| count > 0).collect()
-        };
+        let (mut passed, mut dropped) = (self.passed, self.dropped);
+        passed -= before.passed;
+        dropped -= before.dropped;
         Self {
-            rx_packets: self.rx_packets.saturating_sub(before.rx_packets),
-            rx_bytes: self.rx_bytes.saturating_sub(before.rx_bytes),
-            tx_packets: self.tx_packets.saturating_sub(before.tx_packets),
-            tx_bytes: self.tx_bytes.saturating_sub(before.tx_bytes),
-            from_linux: self.from_linux.saturating_sub(before.from_linux),
-            to_engine: self.to_engine.saturating_sub(before.to_engine),
-            from_engine: self.from_engine.saturating_sub(before.from_engine),
-            passed: map(&self.passed, &before.passed),
-            dropped: map(&self.dropped, &before.dropped),
+            rx_packets: self.rx_packets - before.rx_packets,
+            rx_bytes: self.rx_bytes - before.rx_bytes,
+            tx_packets: self.tx_packets - before.tx_packets,
+            tx_bytes: self.tx_bytes - before.tx_bytes,
+            from_linux: self.from_linux - before.from_linux,
+            to_engine: self.to_engine - before.to_engine,
+            from_engine: self.from_engine - before.from_engine,
+            passed,
+            dropped,
         }
-    }
-}
-
-impl Router {
-    /// Everything that was ever counted under a number.
-    pub(crate) fn totals(&self, id: PortId) -> Totals {
-        let counters = self.counters(id);
-        let refused = counters.tx_ring_full.min(counters.tx_packets);
-        let mut total = Totals {
-            rx_packets: counters.rx_packets,
-            rx_bytes: counters.rx_bytes,
-            tx_packets: counters.tx_packets - refused,
-            tx_bytes: counters.tx_bytes,
-            to_engine: counters.to_engine,
-            ..Totals::default()
-        };
-        for (index, reason) in REASONS.iter().enumerate() {
-            add(&mut total.passed, reason.name, counters.passed[index]);
-            // drops of a reason with a budget are drops for want of budget
-            let name = if reason.budget {
-                "punt_budget"
-            } else {
-                reason.name
-            };
-            add(&mut total.dropped, name, counters.dropped[index]);
-        }
-        add(&mut total.dropped, "tx_ring_full", counters.tx_ring_full);
-        let Some(engine) = &self.engine else {
-            return total;
-        };
-        for worker in engine.counters() {
-            let counted = &worker.ports[usize::from(id.0)];
-            // no program has counted what came past it
-            let ungated = counted.ungated_packets.get();
-            total.from_engine += counted.rx_packets.get() - ungated;
-            total.rx_packets += ungated;
-            total.rx_bytes += counted.ungated_bytes.get();
-            total.from_linux += counted.from_linux.get();
-            total.tx_packets += counted.tx_packets.get();
-            total.tx_bytes += counted.tx_bytes.get();
-            for (&reason, count) in Punt::ALL.iter().zip(&counted.punted) {
-                add(&mut total.passed, reason.name(), count.get());
-            }
-            for (&reason, count) in DropReason::ALL.iter().zip(&counted.dropped) {
-                add(&mut total.dropped, reason.name(), count.get());
-            }
-        }
-        let lost = engine.lost(id);
-        total.from_engine += lost.rx_ring_full + lost.rx_dropped;
-        add(&mut total.dropped, "rx_ring_full", lost.rx_ring_full);
-        add(&mut total.dropped, "no_frame", lost.rx_dropped);
-        add(&mut total.dropped, "rx_too_long", lost.rx_too_long);
-        add(&mut total.dropped, "rx_malformed", lost.rx_malformed);
-        add(&mut total.dropped, "tx_link_down", lost.tx_link_down);
-        add(&mut total.dropped, "tx_refused", lost.tx_refused);
-        add(&mut total.dropped, "tx_invalid", lost.tx_invalid);
-        // of the first two no worker knows, the others it has counted as sent
-        total.rx_packets += lost.rx_too_long + lost.rx_malformed;
-        let refused = lost.tx_link_down + lost.tx_refused + lost.tx_invalid;
-        total.tx_packets = total.tx_packets.saturating_sub(refused);
-        total.add_card(&lost.card);
-        total
-    }
-}
-
-/// Adds to a count by name; zeros are not listed.
-pub(crate) fn add(map: &mut BTreeMap<String, u64>, name: &str, count: u64) {
-    if count > 0 {
-        *map.entry(name.into()).or_default() += count;
     }
 }
 
@@ -145,16 +106,19 @@ mod tests {
 
     #[test]
     fn since_forgets_what_was_before() {
-        let counted = |rx_packets, drops: &[(&str, u64)]| Totals {
-            rx_packets,
-            dropped: drops
-                .iter()
-                .map(|&(name, n)| (name.to_string(), n))
-                .collect(),
-            ..Totals::default()
+        let counted = |rx_packets, drops: &[(Reason, u64)]| {
+            let mut total = Totals {
+                rx_packets,
+                ..Totals::default()
+            };
+            for &(reason, count) in drops {
+                total.dropped[reason] = count;
+            }
+            total
         };
-        let (before, now) = (counted(5, &[("a", 2)]), counted(7, &[("a", 2), ("b", 1)]));
-        assert_eq!(now.since(&before), counted(2, &[("b", 1)]));
+        let before = counted(5, &[(Reason::Rule, 2)]);
+        let now = counted(7, &[(Reason::Rule, 2), (Reason::Blackhole, 1)]);
+        assert_eq!(now.since(&before), counted(2, &[(Reason::Blackhole, 1)]));
         assert_eq!(now.since(&Totals::default()), now);
     }
 }

@@ -1,51 +1,43 @@
-//! Ports that are no interfaces of Linux: their way out, and the TAP interface that stands for them.
+//! Twins: TAP interfaces in Linux for ports that are no interfaces of Linux.
 
+use std::any::Any;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use bora_buffer::Region;
-use bora_kernel::message::Link;
-use bora_port::af_packet::mac_of;
+use bora_port::Queue;
+use bora_port::interface::mac_of;
+use bora_port::port::{Port, Setup};
 use bora_port::tap::{self, Device};
-use bora_port::{Queue, af_packet, hero, memif, pcap};
 
-use crate::place::Place;
-use crate::spec::{TwinSpec, Wire};
+use crate::config::{StationAddress, TwinKind};
+use crate::runtime_dir::RuntimeDir;
 
-/// A port's twin in Linux, and what is behind the port.
+/// A port's twin in Linux, with the port itself.
 pub(crate) struct Twin {
     /// The interface; addresses, ARP and routing daemons live on it.
     device: Device,
-    wire: Wire,
-    opened: Option<Opened>,
+    kind: TwinKind,
+    /// The control side of the port, once it is open.
+    port: Option<Box<dyn Port>>,
     carrier: Option<bool>,
 }
 
-/// What is behind a port that has its queues.
-enum Opened {
-    Memif(memif::Port),
-    Hero(hero::Port),
-    Tap(Device),
-    AfPacket(String),
-    Pcap,
-}
-
 impl Twin {
-    /// Makes the interface, or takes it over from a Bora that was here before; without a carrier.
-    pub(crate) fn open(spec: &TwinSpec, wire: &Wire) -> anyhow::Result<Self> {
-        let device = Device::open(&spec.name, 1)?;
-        let mac = match (spec.mac, wire) {
-            // what the network sends to the interface is for the twin
-            (None, Wire::AfPacket(interface, _)) => mac_of(interface),
-            (mac, _) => mac,
-        };
-        if let Some(mac) = mac {
+    /// Makes the interface, or takes over that of an earlier Bora. It has no carrier yet.
+    pub(crate) fn open(
+        name: &str,
+        mac: Option<StationAddress>,
+        kind: &TwinKind,
+    ) -> anyhow::Result<Self> {
+        let device = Device::open(name, 1)?;
+        if let Some(mac) = mac.map(|mac| mac.0).or_else(|| kind.options().mac()) {
             device.set_mac(mac)?;
         }
         let mut twin = Self {
             device,
-            wire: wire.clone(),
-            opened: None,
+            kind: kind.clone(),
+            port: None,
             carrier: None,
         };
         twin.set_carrier(false);
@@ -54,63 +46,24 @@ impl Twin {
 
     /// Packets its rings hold in both directions, all queues together.
     pub(crate) fn ring_slots(&self) -> u32 {
-        match &self.wire {
-            Wire::Memif(config) => u32::from(config.queues) << (config.log2_ring_size + 1),
-            Wire::Tap(_, queues) | Wire::AfPacket(_, queues) => u32::from(*queues) * 512,
-            Wire::Pcap { .. } | Wire::Hero(_) => 512,
-        }
+        self.kind.options().ring_slots()
     }
 
-    /// Starts the way out and returns its queues.
+    /// Opens the port and returns its queues.
     pub(crate) fn open_queues(&mut self, region: &Arc<Region>) -> anyhow::Result<Vec<Queue>> {
-        let wire = &self.wire;
-        let (opened, queues) = match wire {
-            Wire::Memif(config) => {
-                let (port, queues) = memif::Port::open(config.clone(), region.clone())
-                    .with_context(|| wire.to_string())?;
-                let queues = queues.into_iter().map(Queue::Memif).collect();
-                (Opened::Memif(port), queues)
-            }
-            Wire::Tap(name, count) => {
-                let device = Device::open(name, *count)?;
-                let queues = device
-                    .queues()
-                    .map(|fd| Ok(Queue::Tap(tap::Queue::new(fd, region.clone())?)))
-                    .collect::<std::io::Result<_>>()?;
-                (Opened::Tap(device), queues)
-            }
-            Wire::AfPacket(interface, count) => {
-                let queues = af_packet::Queue::open(interface, *count, region)?;
-                let queues = queues.into_iter().map(Queue::AfPacket).collect();
-                (Opened::AfPacket(interface.clone()), queues)
-            }
-            Wire::Hero(spec) => {
-                let name = self.device.name();
-                let config = hero::Config {
-                    model: spec.model.clone(),
-                    card: spec.card,
-                    mac: mac_of(name).with_context(|| format!("{name} is gone"))?,
-                    wire: hero::Wire::open(&spec.wire)
-                        .with_context(|| format!("wire of {name}"))?,
-                };
-                let (port, queue) = hero::Port::open(config, region.clone())?;
-                (Opened::Hero(port), vec![Queue::Hero(queue)])
-            }
-            Wire::Pcap {
-                input,
-                repeat,
-                output,
-            } => {
-                let input = Some((input.as_path(), *repeat));
-                let queue = pcap::Queue::open(input, output.as_deref(), region.clone())?;
-                (Opened::Pcap, vec![Queue::Pcap(queue)])
-            }
+        let (name, options) = (self.device.name(), self.kind.options());
+        let setup = Setup {
+            name,
+            mac: mac_of(name).with_context(|| format!("{name} is gone"))?,
+            region,
         };
-        self.opened = Some(opened);
+        let opened = options.open(&setup).map_err(|error| anyhow!(error));
+        let (port, queues) = opened.with_context(|| options.to_string())?;
+        self.port = Some(port);
         Ok(queues)
     }
 
-    /// Where Linux's packets for the port arrive.
+    /// The queue that receives what Linux sends by the port.
     pub(crate) fn queue(&self, region: &Arc<Region>) -> std::io::Result<Queue> {
         let fd = self
             .device
@@ -120,7 +73,7 @@ impl Twin {
         Ok(Queue::Tap(tap::Queue::new(fd, region.clone())?))
     }
 
-    /// Where packets for Linux go in.
+    /// Hands packets to Linux as received by the port.
     pub(crate) fn writer(&self) -> std::io::Result<tap::Writer> {
         let fd = self
             .device
@@ -130,19 +83,9 @@ impl Twin {
         tap::Writer::new(fd)
     }
 
-    /// Gives the interface the carrier that the way out has; to be called again and again.
-    pub(crate) fn follow<'a>(&mut self, mut links: impl Iterator<Item = &'a Link>) {
-        let up = match &self.opened {
-            None => false,
-            Some(Opened::Memif(port)) => matches!(port.link_state(), memif::LinkState::Up { .. }),
-            Some(Opened::Hero(port)) => port.link_state() == hero::LinkState::Up,
-            // whether somebody uses the other side does not show here
-            Some(Opened::Tap(_) | Opened::Pcap) => true,
-            Some(Opened::AfPacket(name)) => links
-                .find(|link| link.name == *name)
-                .is_some_and(|link| link.up && link.carrier),
-        };
-        self.set_carrier(up);
+    /// Gives the interface a carrier while the port is up; to be called again and again.
+    pub(crate) fn follow(&mut self) {
+        self.set_carrier(self.port.as_ref().is_some_and(|port| port.is_up()));
     }
 
     fn set_carrier(&mut self, up: bool) {
@@ -155,89 +98,88 @@ impl Twin {
         }
     }
 
-    /// Takes the link down, so that nothing comes in any more.
+    /// Takes the link down, so that nothing is received any more.
     pub(crate) fn close(&mut self) {
         self.set_carrier(false);
-        if let Some(Opened::Tap(device)) = &self.opened
-            && let Err(error) = device.set_carrier(false)
-        {
-            log::warn!("{error}");
-        }
-        if let Some(Opened::Memif(_) | Opened::Hero(_)) = self.opened {
-            self.opened = None;
+        if let Some(port) = self.port.take() {
+            port.close();
         }
     }
 
-    /// Lets the interface stay when this process ends, however it does: the addresses on it are the
-    /// operator's.
-    pub(crate) fn keep(&self, place: &Place) -> anyhow::Result<()> {
+    /// Keeps the interface when this process ends or crashes: the addresses on it are the operator's.
+    pub(crate) fn keep(&self, dir: &RuntimeDir) -> anyhow::Result<()> {
         if self.device.created() {
-            place.add_twin(self.device.name());
+            dir.add_twin(self.device.name());
         }
         Ok(self.device.set_persistent(true)?)
     }
 
-    /// Lets the interface go with this process, unless somebody else made it.
-    pub(crate) fn remove(&self, place: &Place) {
-        remove(&self.device, place);
+    /// Lets the interface vanish with this process, unless somebody else made it.
+    pub(crate) fn remove(&self, dir: &RuntimeDir) {
+        remove(&self.device, dir);
     }
 
-    /// What is behind the port, and how it is.
+    /// The port's kind and state, for people.
     pub(crate) fn state(&self) -> String {
-        match &self.opened {
-            Some(Opened::Memif(port)) => format!("{}: {}", self.wire, port.link_state()),
-            Some(Opened::Hero(port)) => format!("{}: {}", self.wire, port.link_state()),
-            _ => self.wire.to_string(),
+        let behind = self.kind.options();
+        match self.port.as_ref().and_then(|port| port.state()) {
+            Some(state) => format!("{behind}: {state}"),
+            None => behind.to_string(),
         }
     }
 
     /// Whether packets may come with checksums left to the receiver. Linux completes those it sends
-    /// by a TAP interface, and memif knows no such thing.
+    /// by a TAP interface.
     pub(crate) fn leaves_checksums(&self) -> bool {
-        matches!(self.wire, Wire::AfPacket(..))
+        self.kind.options().leaves_checksums()
+    }
+
+    /// Sets the port's Ethernet address.
+    pub(crate) fn tell_mac(&self, mac: [u8; 6]) {
+        if let Some(port) = &self.port {
+            port.set_mac(mac);
+        }
+    }
+
+    /// What the port counts by itself, by name.
+    pub(crate) fn counters(&self) -> Vec<(&'static str, u64)> {
+        let port = self.port.as_ref();
+        port.map(|port| port.counters()).unwrap_or_default()
     }
 
     /// The card behind the port, if it is one.
-    pub(crate) fn card(&self) -> Option<&hero::Port> {
-        match &self.opened {
-            Some(Opened::Hero(port)) => Some(port),
-            _ => None,
-        }
+    pub(crate) fn card(&self) -> Option<&bora_hero::Port> {
+        let port: &dyn Any = self.port.as_deref()?;
+        port.downcast_ref()
     }
 
     /// Whether the card behind the port may forward by itself.
     pub(crate) fn may_offload(&self) -> bool {
-        matches!(&self.wire, Wire::Hero(spec) if spec.offload)
+        matches!(&self.kind, TwinKind::Hero(card) if card.offload)
     }
 
-    /// `memif`, `tap`, `af_packet`, `hero` or `pcap`.
+    /// The name of its kind, as a file says it.
     pub(crate) fn kind(&self) -> &'static str {
-        match self.wire {
-            Wire::Memif(_) => "memif",
-            Wire::Tap(..) => "tap",
-            Wire::AfPacket(..) => "af_packet",
-            Wire::Hero(_) => "hero",
-            Wire::Pcap { .. } => "pcap",
-        }
+        self.kind.name()
     }
 }
 
-fn remove(device: &Device, place: &Place) {
-    if place.forget_twin(device.name())
+fn remove(device: &Device, dir: &RuntimeDir) {
+    if dir.forget_twin(device.name())
         && let Err(error) = device.set_persistent(false)
     {
         log::warn!("{error}");
     }
 }
 
-/// Removes the interfaces that a Bora which is no longer there left; returns how many.
-pub(crate) fn remove_leftovers(place: &Place) -> usize {
+/// Removes the interfaces that an earlier Bora left; returns how many.
+pub(crate) fn remove_leftovers(dir: &RuntimeDir) -> usize {
     let mut count = 0;
-    for name in place.twins() {
+    for name in dir.twins() {
         match Device::open(&name, 1) {
             Ok(device) => {
                 count += usize::from(!device.created());
-                remove(&device, place);
+                remove(&device, dir);
             }
             Err(error) => log::warn!("{error}"),
         }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use bora_wire::MacAddr;
 
 use crate::arrived::Arrived;
-use crate::findings::{Findings, StreamFindings};
 use crate::frame::{self, FCS, Template};
 use crate::link::Link;
+use crate::received::{Received, StreamReceived};
 use crate::signature::{MASK, Signature};
 use crate::traffic::{Stream, Traffic};
 use crate::trial::{Counts, StreamOutcome, new_histogram};
@@ -31,7 +31,7 @@ pub struct Analyser {
     start: u64,
     verify: bool,
     streams: Vec<Expected>,
-    findings: Findings,
+    findings: Received,
     /// Octets of the IP packet that the nth frame of a stream is, without what VLAN tags take off.
     lengths: Vec<u16>,
     /// Streams by octets of the IP packet and UDP checksum.
@@ -72,8 +72,8 @@ impl Analyser {
             start,
             verify: true,
             streams: streams.collect(),
-            findings: Findings {
-                streams: vec![StreamFindings::new(); traffic.streams.len()],
+            findings: Received {
+                streams: vec![StreamReceived::default(); traffic.streams.len()],
                 unknown_damaged: 0,
                 foreign: 0,
             },
@@ -153,7 +153,7 @@ impl Analyser {
     }
 
     /// What was found.
-    pub fn finish(mut self) -> Findings {
+    pub fn finish(mut self) -> Received {
         for (stream, findings) in self.streams.iter().zip(&mut self.findings.streams) {
             if let Some(window) = &stream.window {
                 findings.next = window.next();
@@ -165,7 +165,7 @@ impl Analyser {
 }
 
 #[inline]
-fn count(findings: &mut StreamFindings, kind: Arrival, stamp: u64, arrival: u64) {
+fn count(findings: &mut StreamReceived, kind: Arrival, stamp: u64, arrival: u64) {
     match kind {
         Arrival::InOrder => {}
         Arrival::Reordered => findings.reordered += 1,
@@ -223,7 +223,7 @@ pub fn conclude(
     start: u64,
     sent: &[u64],
     last_due: &[u64],
-    parts: &[Findings],
+    parts: &[Received],
 ) -> (Vec<StreamOutcome>, u64, u64) {
     let outcome = |id: usize, _: &Stream| {
         let parts = parts.iter().filter_map(|part| part.streams.get(id));
@@ -241,7 +241,7 @@ fn outcome<'a>(
     start: u64,
     sent: u64,
     last_due: u64,
-    parts: impl Iterator<Item = &'a StreamFindings>,
+    parts: impl Iterator<Item = &'a StreamReceived>,
 ) -> StreamOutcome {
     let mut counts = Counts {
         sent,

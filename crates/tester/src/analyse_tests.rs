@@ -185,7 +185,7 @@ proptest! {
     }
 }
 
-fn analysed(traffic: &Traffic, start: u64, frames: &[Vec<u8>]) -> Findings {
+fn analysed(traffic: &Traffic, start: u64, frames: &[Vec<u8>]) -> Received {
     let mut analyser = Analyser::new(traffic, PORT, start);
     for (n, frame) in frames.iter().enumerate() {
         analyser.receive(frame, START + n as u64 * 1000 + 500);

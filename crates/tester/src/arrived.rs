@@ -1,7 +1,8 @@
-//! Finds the tester's fields in a frame that may be anything.
+//! Reads a received frame, which may be any frame: whether it can be one of the tester's.
 
-use bora_wire::checksum::{self, Sum};
-use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6, udp, vlan};
+use bora_wire::checksum::{self, Transport};
+use bora_wire::vlan::Untagged;
+use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6, udp};
 
 use crate::signature::LENGTH;
 
@@ -19,13 +20,23 @@ impl<'a> Arrived<'a> {
     /// `None` if the tester sends no such frames.
     #[inline]
     pub(crate) fn find(frame: &'a [u8]) -> Option<Self> {
-        let packet = untagged(frame)?;
+        let untagged = Untagged::find(&ethernet::Frame::new_unchecked(frame)).ok()?;
+        if !matches!(untagged.ethertype, EtherType::IPV4 | EtherType::IPV6) {
+            return None;
+        }
+        let packet = frame.get(untagged.offset..)?;
         let (v4, header, protocol) = match packet {
-            [0x45, ..] => (true, ipv4::MIN_HEADER_LEN, 9),
-            [0x60..=0x6f, ..] => (false, ipv6::HEADER_LEN, 6),
+            [0x45, ..] => {
+                let protocol = ipv4::Packet::new_unchecked(packet).protocol();
+                (true, ipv4::MIN_HEADER_LEN, protocol)
+            }
+            [0x60..=0x6f, ..] => {
+                let protocol = ipv6::Packet::new_unchecked(packet).next_header();
+                (false, ipv6::HEADER_LEN, protocol)
+            }
             _ => return None,
         };
-        if *packet.get(protocol)? != Protocol::UDP.0 {
+        if protocol != Protocol::UDP {
             return None;
         }
         let payload = packet.get(header + udp::HEADER_LEN..)?;
@@ -40,15 +51,18 @@ impl<'a> Arrived<'a> {
     #[inline]
     pub(crate) fn length(&self) -> u16 {
         match self.v4 {
-            true => self.word(2),
-            false => self.word(4).saturating_add(ipv6::HEADER_LEN as u16),
+            true => self.v4().total_len(),
+            false => {
+                let header = ipv6::HEADER_LEN as u16;
+                self.v6().payload_len().saturating_add(header)
+            }
         }
     }
 
     /// The UDP checksum, as it is in the packet.
     #[inline]
     pub(crate) fn checksum(&self) -> u16 {
-        self.word(self.header() + 6)
+        self.udp().checksum()
     }
 
     /// Whether the packet is there in this length, in all headers, and an IPv4 header is right.
@@ -56,25 +70,26 @@ impl<'a> Arrived<'a> {
     pub(crate) fn is_whole(&self, length: u16) -> bool {
         self.length() == length
             && self.packet.len() >= usize::from(length)
-            && usize::from(self.word(self.header() + 4)) + self.header() == usize::from(length)
-            && (!self.v4 || checksum::is_valid(&self.packet[..ipv4::MIN_HEADER_LEN]))
+            && usize::from(self.udp().len()) + self.header() == usize::from(length)
+            && (!self.v4 || self.v4().verify_checksum().is_ok())
     }
 
     /// Whether the UDP checksum is right; the packet must be whole.
     #[inline]
     pub(crate) fn verify(&self) -> bool {
-        let end = usize::from(self.length());
-        // the addresses, which the pseudo-header has too, are right before the segment
-        let addresses = if self.v4 { 12 } else { 8 };
-        let Some(covered) = self.packet.get(addresses..end) else {
-            return false;
+        let found = match self.v4 {
+            true => {
+                let packet = self.v4();
+                let (src, dst) = (packet.src(), packet.dst());
+                checksum::transport_v4(src, dst, Protocol::UDP, packet.payload())
+            }
+            false => {
+                let packet = self.v6();
+                let (src, dst) = (packet.src(), packet.dst());
+                checksum::transport_v6(src, dst, Protocol::UDP, packet.payload())
+            }
         };
-        let sum = Sum::ZERO
-            .add_bytes(covered)
-            .add_u16(Protocol::UDP.0.into())
-            .add_u16((end - self.header()) as u16);
-        // zero says that there is none, but the tester always has one
-        sum.fold() == 0xffff && self.checksum() != 0
+        found == Transport::Valid
     }
 
     #[inline]
@@ -86,26 +101,17 @@ impl<'a> Arrived<'a> {
     }
 
     #[inline]
-    fn word(&self, at: usize) -> u16 {
-        let octets = self.packet.get(at..).and_then(|rest| rest.first_chunk());
-        u16::from_be_bytes(octets.copied().unwrap_or_default())
+    fn v4(&self) -> ipv4::Packet<&'a [u8]> {
+        ipv4::Packet::new_unchecked(self.packet)
     }
-}
 
-/// What is behind the Ethernet header and its tags.
-#[inline]
-fn untagged(frame: &[u8]) -> Option<&[u8]> {
-    let mut at = ethernet::HEADER_LEN;
-    for _ in 0..=vlan::MAX_TAGS {
-        let ethertype = EtherType(u16::from_be_bytes([
-            *frame.get(at - 2)?,
-            *frame.get(at - 1)?,
-        ]));
-        match ethertype {
-            EtherType::IPV4 | EtherType::IPV6 => return frame.get(at..),
-            EtherType::VLAN | EtherType::QINQ => at += vlan::HEADER_LEN,
-            _ => return None,
-        }
+    #[inline]
+    fn v6(&self) -> ipv6::Packet<&'a [u8]> {
+        ipv6::Packet::new_unchecked(self.packet)
     }
-    None
+
+    #[inline]
+    fn udp(&self) -> udp::Packet<&'a [u8]> {
+        udp::Packet::new_unchecked(self.packet.get(self.header()..).unwrap_or_default())
+    }
 }

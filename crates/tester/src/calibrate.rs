@@ -1,40 +1,40 @@
 //! What the tester can send and count itself, without a router between.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use bora_port::kinds::AnyKind;
+use bora_port::memif::Role;
+use bora_port::netns::{Namespace, remove_leftovers};
 
+use crate::frame::is_v4;
 use crate::ports::{Attached, Kind, PortSpec};
 use crate::result::Calibration;
 use crate::traffic::{Stream, Traffic, Values};
-use crate::trial::{Bench, TrialSpec};
+use crate::trial::{Bench, Trial, TrialSpec};
 
-/// Of each trial: long enough that start and end do not matter.
+/// Length of each trial: start and end do not matter in it.
 const TIME: Duration = Duration::from_millis(300);
-/// From one trial to the next: a rate is found to a tenth.
+/// Each rate is this part of the one before, so the result is right to a tenth.
 const STEP: f64 = 0.9;
-/// … and at most so far down where the sender did not keep up.
+/// Where the sender did not keep up, the next rate starts from no less than this part.
 const FURTHEST: f64 = 0.7;
-/// Down to a third of what went out at full speed.
+/// Enough to come down to a third of the rate at full speed.
 const MAX_TRIALS: usize = 10;
 /// Share of the offered frames that must have left.
 const SENT: f64 = 0.99;
 /// Load at which the tester's own latency is measured, of the rate found.
 const LATENCY_LOAD: f64 = 0.5;
 
-/// What the names of the links' network namespaces begin with; then comes the process's number.
-pub const NAMESPACES: &str = "bora-lab-";
-
 /// Links of the tester's own, of the same kinds as its ports: they are gone when this is dropped.
 #[derive(Debug)]
 pub struct OwnLinks {
     /// Ports at the ends of the links: the first two are joined, the next two …
     pub ports: Vec<PortSpec>,
-    spaces: Vec<String>,
+    spaces: Vec<Namespace>,
     folder: Option<PathBuf>,
 }
 
@@ -53,19 +53,23 @@ impl OwnLinks {
         remove_leftovers();
         for (pair, ends) in ports.chunks_exact(2).enumerate() {
             let kinds = match (&ends[0].kind, &ends[1].kind) {
-                (Kind::Memif { .. }, Kind::Memif { .. }) => links.memif(pair)?,
-                (Kind::Memif { .. } | Kind::Memory(_), _)
-                | (_, Kind::Memif { .. } | Kind::Memory(_)) => {
+                (Kind::Port(AnyKind::Memif(_)), Kind::Port(AnyKind::Memif(_))) => {
+                    links.memif(pair)?
+                }
+                (a, b) if is_on_interface(a) && is_on_interface(b) => {
+                    links.veth([a, b], receive_cpu)?
+                }
+                _ => {
                     bail!(
                         "ports {} and {} cannot be joined for a calibration; use calibration = \"off\"",
                         ends[0].name,
                         ends[1].name
                     )
                 }
-                (a, b) => links.veth([a, b], receive_cpu)?,
             };
             for (side, (kind, end)) in kinds.into_iter().zip(ends).enumerate() {
-                let netns = links.spaces.get(2 * pair + side).cloned();
+                let space = links.spaces.get(2 * pair + side);
+                let netns = space.map(Namespace::to_string);
                 links.ports.push(end_of(end, kind, netns, pair, side));
             }
         }
@@ -77,40 +81,34 @@ impl OwnLinks {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let pid = std::process::id();
-        let names = [0, 1].map(|side| format!("{NAMESPACES}{pid}-own{number}-{side}"));
-        for name in &names {
-            execute(&format!("ip netns add {name}"))?;
-            self.spaces.push(name.clone());
-        }
+        let space = |side: u32| Namespace::new(&format!("own{number}-{side}"));
+        let ends = [space(0)?, space(1)?];
         // the names of NAPI threads are of the whole machine
         let device = format!("c{}-{}", pid % 1_000_000, number % 1000);
-        let [a, b] = &names;
-        execute(&format!(
-            "ip -n {a} link add {device} type veth peer name {device} netns {b}"
+        let [a, b] = &ends;
+        a.run(&format!(
+            "ip link add {device} type veth peer name {device} netns {b}"
         ))?;
-        for name in &names {
+        for end in &ends {
             // NAPI on both ends, so that XDP frames can be sent to them
-            execute(&format!(
-                "ip netns exec {name} ethtool -K {device} gro on && ip -n {name} link set lo up"
-            ))?;
+            end.run(&format!("ethtool -K {device} gro on"))?;
         }
         // a veth looks at its peer's GRO when it comes up
-        for name in &names {
-            execute(&format!("ip -n {name} link set {device} up"))?;
+        for end in &ends {
+            end.run(&format!("ip link set {device} up"))?;
             if let Some(cpu) = receive_cpu {
                 // with the priority that a lab's router has, too
-                execute(&format!(
-                    "ip netns exec {name} sh -c 'echo 1 > /sys/class/net/{device}/threaded'"
-                ))?;
-                execute(&format!(
-                    "for p in $(pgrep '^napi/{device}-'); do \
+                end.run(&format!(
+                    "echo 1 > /sys/class/net/{device}/threaded
+                     for p in $(pgrep '^napi/{device}-'); do \
                      taskset -pc {cpu} $p; renice -n -20 -p $p; done > /dev/null"
                 ))?;
             }
         }
+        self.spaces.extend(ends);
         Ok(kinds.map(|kind| match kind {
             Kind::AfXdp(_) => Kind::AfXdp(device.clone()),
-            Kind::AfPacket(_) => Kind::AfPacket(device.clone()),
+            Kind::Port(_) => Kind::af_packet(device.clone()),
             _ => Kind::Xdp(device.clone()),
         }))
     }
@@ -121,18 +119,21 @@ impl OwnLinks {
         let socket = folder.join(format!("{pair}.sock"));
         self.folder = Some(folder);
         // the server first: it listens when the client comes
-        Ok([true, false].map(|server| Kind::Memif {
-            socket: socket.clone(),
-            server,
-        }))
+        Ok([Role::Server, Role::Client].map(|role| Kind::memif(socket.clone(), role)))
     }
+}
+
+/// Whether two ports of such kinds can be joined by a veth.
+fn is_on_interface(kind: &Kind) -> bool {
+    use AnyKind::AfPacket;
+    matches!(
+        kind,
+        Kind::Xdp(_) | Kind::AfXdp(_) | Kind::Port(AfPacket(_))
+    )
 }
 
 impl Drop for OwnLinks {
     fn drop(&mut self) {
-        for space in &self.spaces {
-            let _ = execute(&format!("ip netns del {space}"));
-        }
         if let Some(folder) = &self.folder {
             let _ = std::fs::remove_dir_all(folder);
         }
@@ -167,30 +168,6 @@ fn end_of(
     }
 }
 
-/// Removes namespaces of runs that were killed: those of processes that are no more.
-fn remove_leftovers() {
-    let entries = std::fs::read_dir("/run/netns");
-    for entry in entries.into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let rest = name.strip_prefix(NAMESPACES);
-        let pid = rest.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            let _ = execute(&format!("ip netns del {name}"));
-        }
-    }
-}
-
-fn execute(command: &str) -> anyhow::Result<()> {
-    let output = Command::new("sh").args(["-c", command]).output();
-    let output = output.context("cannot run sh")?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("`{command}`: {}", said.trim());
-    }
-    Ok(())
-}
-
 /// The traffic of a test between ports joined in pairs: the same flows and frames, from one end to
 /// the other, both ways if ports of the test both send and receive.
 ///
@@ -200,14 +177,9 @@ pub fn joined(traffic: &Traffic, ports: &[PortSpec]) -> anyhow::Result<Traffic> 
     let model = traffic.streams.first().context("no streams")?;
     let sends = |port: usize| traffic.streams.iter().any(|stream| stream.from == port);
     let both = traffic.streams.iter().any(|stream| sends(stream.to));
-    let v6 = matches!(&model.sources, Values::List(list) if list.iter().any(|one| one.is_ipv6()))
-        || matches!(&model.sources, Values::Range(first, _) | Values::Random { first, .. } if first.is_ipv6());
+    let v6 = !is_v4(model);
     let address = |port: usize| {
-        let spec = &ports[port];
-        let own = match v6 {
-            true => spec.v6.map(|v6| v6.address.into()),
-            false => spec.v4.map(|v4| v4.address.into()),
-        };
+        let own = ports[port].address(v6);
         own.map(|own| Values::List(vec![own])).context("no address")
     };
     // pairs of which the test uses a port; one that is left over has nobody to be joined to
@@ -234,10 +206,10 @@ pub fn joined(traffic: &Traffic, ports: &[PortSpec]) -> anyhow::Result<Traffic> 
     Ok(Traffic { streams, frames })
 }
 
-/// Finds the rate that goes from one end to the other without a loss, at most `limit` frames a second
-/// of each sending port, and the latency at half of it. If the tester loses frames of its own at any
-/// rate, as it does where other programs take the processor away, it is the rate with the least
-/// loss, and a note that says so.
+/// Finds the highest rate that goes from one end to the other without loss, at most `limit` frames a
+/// second of each sending port, and the latency at half of it. If frames are lost at every rate, as
+/// where other programs take the processor away, it is the rate with the least loss, and a note says
+/// so.
 ///
 /// # Errors
 /// If trials cannot be carried out, or nothing comes back.
@@ -256,36 +228,7 @@ pub fn calibrate(
         ensure!(!trial.interrupted, "interrupted");
         anyhow::Ok(trial)
     };
-    let fastest = trial(f64::INFINITY)?.received_rate() / senders;
-    // the link itself may be what limits it
-    let mut rate = if fastest > limit * SENT {
-        limit
-    } else {
-        fastest
-    };
-    let mut best = (f64::INFINITY, rate);
-    for _ in 0..MAX_TRIALS {
-        if rate < 1.0 {
-            break;
-        }
-        let found = trial(rate)?;
-        let counts = found.counts();
-        // it may have been late, or have given up
-        let reached = rate.min(found.sent_rate() / senders);
-        let is_sent = counts.sent as f64 >= SENT * rate * senders * TIME.as_secs_f64() - 1.0;
-        if is_sent && counts.lost() == 0 && found.missed == 0 {
-            // what is missing of the rate is the trial's end
-            let whole = reached >= rate * SENT;
-            best = (0.0, if whole { rate } else { reached });
-            break;
-        }
-        if counts.loss_ratio() < best.0 {
-            best = (counts.loss_ratio(), reached);
-        }
-        // one stall must not make it crawl
-        rate = reached.max(rate * FURTHEST) * STEP;
-    }
-    let (loss, rate) = best;
+    let (loss, rate) = fastest(&mut trial, limit, senders)?;
     ensure!(
         loss < 1.0,
         "no frame comes from one of the tester's ports to the other"
@@ -314,6 +257,43 @@ pub fn calibrate(
     Ok((found, note))
 }
 
+/// The highest rate without loss, or the one with the least, and that loss, 0 to 1.
+fn fastest(
+    trial: &mut dyn FnMut(f64) -> anyhow::Result<Trial>,
+    limit: f64,
+    senders: f64,
+) -> anyhow::Result<(f64, f64)> {
+    let unpaced = trial(f64::INFINITY)?.received_rate() / senders;
+    // the link itself may be the limit
+    let mut rate = if unpaced > limit * SENT {
+        limit
+    } else {
+        unpaced
+    };
+    let mut best = (f64::INFINITY, rate);
+    for _ in 0..MAX_TRIALS {
+        if rate < 1.0 {
+            break;
+        }
+        let found = trial(rate)?;
+        let counts = found.counts();
+        // the sender may have been late, or have given up
+        let reached = rate.min(found.sent_rate() / senders);
+        let is_sent = counts.sent as f64 >= SENT * rate * senders * TIME.as_secs_f64() - 1.0;
+        if is_sent && counts.lost() == 0 && found.missed == 0 {
+            // what is missing of the rate is the trial's end
+            let whole = reached >= rate * SENT;
+            return Ok((0.0, if whole { rate } else { reached }));
+        }
+        if counts.loss_ratio() < best.0 {
+            best = (counts.loss_ratio(), reached);
+        }
+        // after one stall the next rate must not be far too low
+        rate = reached.max(rate * FURTHEST) * STEP;
+    }
+    Ok(best)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -332,16 +312,6 @@ mod tests {
             let streams = vec![outcome; spec.traffic.streams.len()];
             Ok(Trial::of(streams, spec.time()))
         }
-    }
-
-    #[test]
-    fn what_a_killed_run_leaves_goes() {
-        let mut child = Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        let name = format!("{NAMESPACES}{}-own0-0", child.id());
-        execute(&format!("ip netns add {name}")).unwrap();
-        remove_leftovers();
-        assert!(!Path::new(&format!("/run/netns/{name}")).exists());
     }
 
     fn two_ports() -> (Traffic, Vec<PortSpec>) {

@@ -1,7 +1,9 @@
 //! Writes the frames of one port, one after the other.
 
+use anyhow::{Context, ensure};
+use bora_wire::checksum::Sum;
+
 use crate::arrived::Arrived;
-use crate::check::TrafficError;
 use crate::flow::{Flow, Place};
 use crate::frame::Template;
 use crate::link::Link;
@@ -39,7 +41,7 @@ struct Source {
     /// When the frame before was due, ns of [`crate::clock::now`].
     last_due: u64,
     /// Sum of addresses and ports, where all frames have the same, which then are in the templates.
-    fixed: Option<u64>,
+    fixed: Option<Sum>,
 }
 
 impl Generator {
@@ -47,7 +49,7 @@ impl Generator {
     ///
     /// # Errors
     /// The traffic makes no sense, see [`Traffic::check`], or none of it is sent by the port.
-    pub fn new(traffic: &Traffic, port: usize, links: &[Link]) -> Result<Self, TrafficError> {
+    pub fn new(traffic: &Traffic, port: usize, links: &[Link]) -> anyhow::Result<Self> {
         traffic.check()?;
         let mut distinct = traffic.frames.lengths.clone();
         distinct.sort_unstable();
@@ -56,18 +58,16 @@ impl Generator {
         let mut weights = Vec::new();
         for (id, stream) in traffic.streams.iter().enumerate() {
             if stream.from == port && stream.weight > 0 {
-                let link = *links.get(id).ok_or(TrafficError::NoLink(id))?;
+                let link = links.get(id);
+                let link = *link.with_context(|| format!("stream {id} has no link addresses"))?;
                 sources.push(Source::new(id as u16, stream, link, &distinct));
                 weights.push(stream.weight);
             }
         }
-        if sources.is_empty() {
-            let any = traffic.streams.iter().any(|stream| stream.from == port);
-            return Err(match any {
-                true => TrafficError::NoWeight(port),
-                false => TrafficError::NothingToSend(port),
-            });
-        }
+        ensure!(
+            !sources.is_empty(),
+            "port {port} has no stream with a weight above 0, so it would send nothing"
+        );
         let lengths = traffic.frames.lengths.iter();
         let lengths = lengths.map(|length| distinct.partition_point(|other| other < length) as u16);
         Ok(Self {
@@ -226,7 +226,7 @@ impl Source {
 
 /// The order in which streams of these weights take turns: each spread evenly over the cycle, as in
 /// stride scheduling (Waldspurger 1995).
-fn cycle(port: usize, weights: &[u32]) -> Result<Vec<u16>, TrafficError> {
+fn cycle(port: usize, weights: &[u32]) -> anyhow::Result<Vec<u16>> {
     let common = weights
         .iter()
         .fold(0, |a, &b| greatest_common_divisor(a, b));
@@ -235,13 +235,11 @@ fn cycle(port: usize, weights: &[u32]) -> Result<Vec<u16>, TrafficError> {
         .map(|weight| u64::from(weight / common))
         .collect();
     let sum: u64 = parts.iter().sum();
-    if sum > LONGEST_CYCLE {
-        return Err(TrafficError::Weights {
-            port,
-            sum,
-            most: LONGEST_CYCLE,
-        });
-    }
+    ensure!(
+        sum <= LONGEST_CYCLE,
+        "the weights of port {port}'s streams, without common factors, sum to {sum}; at most \
+         {LONGEST_CYCLE} keep the order of sending short"
+    );
     let mut turns = Vec::with_capacity(sum as usize);
     for (source, part) in parts.iter().enumerate() {
         // the middles of equal parts of the cycle

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use crate::method::{Context, Hook, Limit, Method, Options};
-use crate::plan::{Rate, Share, Time, Variant};
+use crate::method::{Context, Limit, Method, Options};
+use crate::plan::{Share, Time, Variant};
+use crate::rate::Load;
 use crate::report::Step;
 use crate::result::Test;
 use crate::router::{Changes, Device};
 use crate::run::Job;
-use crate::trial::Bench;
+use crate::trial::{Bench, Hook};
 
 /// Length of a search's first trials, where the plan says nothing.
 const INITIAL: Duration = Duration::from_secs(1);
@@ -69,7 +70,7 @@ fn options(job: &Job<'_>, time: Duration, hook: Option<Hook>) -> Options {
         shares.map(|share| share.0).collect::<Vec<f64>>()
     };
     let frame = job.case.traffic.frames.mean();
-    let frames = |rate: &Rate| rate.0.frames(job.speed, frame);
+    let frames = |load: &Load| load.frames(job.speed, frame);
     let width = test.width.as_ref().map(|width| width.pick(job.length).0);
     let trials = test.trials.as_ref().map(|trials| trials.pick(job.length));
     Options {

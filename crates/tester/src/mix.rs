@@ -1,8 +1,9 @@
 //! Names of frame mixes: `512`, `imix`, `imix:aab`, `imix:AB{A=100,B=9000}`, `kth08`.
 
+use std::fmt;
 use std::str::FromStr;
 
-use thiserror::Error;
+use bora_config::as_text;
 
 use crate::check::{LONGEST, SHORTEST};
 use crate::traffic::FrameMix;
@@ -39,40 +40,10 @@ const KTH08: [(u16, usize); 7] = [
 /// Most frames of a genome.
 const LONGEST_GENOME: usize = 10_000;
 
-/// Why a text is no frame mix. Positions count characters from 1.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum MixError {
-    #[error(
-        "\"{0}\" is no frame mix; give a length like 64, or imix, imix:LETTERS (RFC 6985) or kth08"
-    )]
-    Unknown(String),
-    #[error("\"{text}\", character {at}: {length} octets; frames have {SHORTEST} to {LONGEST}")]
-    Bounds {
-        text: String,
-        at: usize,
-        length: String,
-    },
-    #[error(
-        "\"{text}\", character {at}: '{letter}' stands for no length; the letters are a to i and z, others are given behind like imix:{letter}{{{letter}=100}}"
-    )]
-    Letter {
-        text: String,
-        at: usize,
-        letter: char,
-    },
-    #[error("\"{text}\", character {at}: {problem}")]
-    Syntax {
-        text: String,
-        at: usize,
-        problem: &'static str,
-    },
-}
-
 impl FromStr for FrameMix {
-    type Err = MixError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, MixError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let lengths = match text.split_once(':') {
             Some(("imix", _)) => Genome { text }.lengths()?,
             None if text == "imix" => repeat(&SIMPLE_IMIX),
@@ -80,12 +51,28 @@ impl FromStr for FrameMix {
             None if !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_digit()) => {
                 vec![length(text, 1, text)?]
             }
-            _ => return Err(MixError::Unknown(text.to_owned())),
+            _ => {
+                return Err(format!(
+                    "\"{text}\" is no frame mix; give a length like 64, or imix, imix:LETTERS \
+                     (RFC 6985) or kth08"
+                ));
+            }
         };
         let name = text.to_owned();
         Ok(Self { name, lengths })
     }
 }
+
+impl fmt::Display for FrameMix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+as_text!(
+    FrameMix,
+    "a frame size in octets with FCS, or a mix: imix, imix:aab (RFC 6985), kth08"
+);
 
 impl FrameMix {
     /// The mix with shorter frames made `least` octets long, for streams whose headers need more
@@ -113,14 +100,13 @@ fn kth08() -> Vec<u16> {
     lengths
 }
 
-fn length(text: &str, at: usize, digits: &str) -> Result<u16, MixError> {
+fn length(text: &str, at: usize, digits: &str) -> Result<u16, String> {
     let length = digits.parse().ok();
     length
         .filter(|length| (SHORTEST..=LONGEST).contains(length))
-        .ok_or_else(|| MixError::Bounds {
-            text: text.to_owned(),
-            at,
-            length: digits.to_owned(),
+        .ok_or_else(|| {
+            let octets = format!("{digits} octets; frames have {SHORTEST} to {LONGEST}");
+            problem_at(text, at, &octets)
         })
 }
 
@@ -132,7 +118,7 @@ struct Genome<'a> {
 impl Genome<'_> {
     const BEGIN: usize = "imix:".len();
 
-    fn lengths(&self) -> Result<Vec<u16>, MixError> {
+    fn lengths(&self) -> Result<Vec<u16>, String> {
         let rest = &self.text[Self::BEGIN..];
         let (letters, own) = match rest.split_once('{') {
             Some((letters, own)) => (letters, self.own(Self::BEGIN + letters.len() + 1, own)?),
@@ -149,17 +135,19 @@ impl Genome<'_> {
             // own lengths come first, so that they may replace the RFC's
             let mut known = own.iter().chain(&LETTERS);
             let found = known.find(|(other, _)| *other == letter);
-            found.map(|(_, length)| *length).ok_or(MixError::Letter {
-                text: self.text.to_owned(),
-                at: Self::BEGIN + place + 1,
-                letter,
+            found.map(|(_, length)| *length).ok_or_else(|| {
+                let problem = format!(
+                    "'{letter}' stands for no length; the letters are a to i and z, others are given \
+                     behind like imix:{letter}{{{letter}=100}}"
+                );
+                self.error(Self::BEGIN + place + 1, &problem)
             })
         };
         letters.map(find).collect()
     }
 
     /// What stands between the braces, which begins behind `begin` octets.
-    fn own(&self, begin: usize, text: &str) -> Result<Vec<(char, u16)>, MixError> {
+    fn own(&self, begin: usize, text: &str) -> Result<Vec<(char, u16)>, String> {
         let begin = self.text[..begin].chars().count();
         let Some(inner) = text.strip_suffix('}') else {
             let end = self.text.chars().count();
@@ -184,13 +172,14 @@ impl Genome<'_> {
         Ok(own)
     }
 
-    fn error(&self, at: usize, problem: &'static str) -> MixError {
-        MixError::Syntax {
-            text: self.text.to_owned(),
-            at,
-            problem,
-        }
+    fn error(&self, at: usize, problem: &str) -> String {
+        problem_at(self.text, at, problem)
     }
+}
+
+/// Characters are counted from 1.
+fn problem_at(text: &str, at: usize, problem: &str) -> String {
+    format!("\"{text}\", character {at}: {problem}")
 }
 
 #[cfg(test)]

@@ -1,18 +1,17 @@
-//! Lets a sender that is late catch up gently. Frames that are all sent at once as soon as a busy
-//! machine lets the tester run again would fill the router's rings with a burst that no trial asked
-//! for, and the router would be blamed for the loss.
+//! Limits how fast a late sender catches up. On a busy machine the tester may not run for a while; if
+//! it then sent all frames that are due at once, the burst would fill the router's rings, and the loss
+//! would look like the router's.
 
 use crate::schedule::Schedule;
 
-/// How much faster than asked for frames leave while the sender is late.
+/// Frames of a late sender leave at most this many times as fast as the load asks for.
 pub(crate) const CATCH_UP: f64 = 1.5;
-/// Frames of this time may leave at once, ns, or so many frames if that is more: no ring is full of
-/// those.
+/// The frames of this time, ns, may leave at once, or so many frames if that is more: they fill no ring.
 const AT_ONCE: f64 = 100_000.0;
 const FEW: u64 = 32;
 
 /// Of one sender in one trial.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pacer {
     /// When it was last asked, ns after the trial's start.
     last: u64,
@@ -21,14 +20,6 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// For a sender that has sent nothing yet.
-    pub fn new() -> Self {
-        Self {
-            last: 0,
-            credit: 0.0,
-        }
-    }
-
     /// How many frames may leave now, `elapsed` ns after the trial's start, if so many have already.
     /// They count as sent.
     #[inline]
@@ -50,12 +41,6 @@ impl Pacer {
         let allowed = due.min(self.credit as u64);
         self.credit -= allowed as f64;
         allowed
-    }
-}
-
-impl Default for Pacer {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -82,7 +67,7 @@ mod tests {
     fn who_is_on_time_is_not_held_back() {
         for (rate, burst) in [(1e3, 1), (1e5, 1), (1e6, 1), (1e5, 50)] {
             let schedule = schedule(rate, burst);
-            let (mut pacer, mut sent) = (Pacer::new(), 0);
+            let (mut pacer, mut sent) = (Pacer::default(), 0);
             for elapsed in (0..50 * MS).step_by(10_000) {
                 sent += pacer.allow(&schedule, sent, elapsed, u64::MAX);
                 assert_eq!(sent, schedule.due_by(elapsed), "{rate}, {burst}, {elapsed}");
@@ -93,7 +78,7 @@ mod tests {
     #[test]
     fn who_is_late_catches_up_gently() {
         let schedule = schedule(1e5, 1);
-        let (mut pacer, mut sent) = (Pacer::new(), 0);
+        let (mut pacer, mut sent) = (Pacer::default(), 0);
         sent += pacer.allow(&schedule, sent, 0, u64::MAX);
         // away for 10 ms, in which 1000 frames were due
         let mut caught_up = 0;

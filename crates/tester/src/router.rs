@@ -18,19 +18,18 @@ use anyhow::{Context, anyhow, bail, ensure};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::plan::{Prefix, RouterSection};
+use crate::plan::RouterSection;
+use crate::prefix::Prefix;
 use crate::routes::{self, Routes};
+use crate::trial::Hook;
 pub use churn::Changes;
 
-/// Routing protocol that marks the tester's routes: nobody's in `rt_protos`.
+/// Routing protocol number that marks the tester's routes; `rt_protos` gives it to nobody.
 const PROTOCOL: u8 = 214;
 /// The same for routes that come and go, which are removed while the others stay.
 const CHURN_PROTOCOL: u8 = 215;
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Something done to the router.
-pub type Hook = Arc<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
 
 /// The device under test.
 #[derive(Clone)]
@@ -44,7 +43,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// As a plan describes it; `restart` and `reset` go before the plan's own.
+    /// The device that a plan describes; `restart` and `reset`, if given, replace the plan's commands.
     pub fn new(section: RouterSection, restart: Option<Hook>, reset: Option<Hook>) -> Self {
         Self {
             section,
@@ -54,7 +53,7 @@ impl Device {
         }
     }
 
-    /// Commands and route changes end soon when this becomes true; only what cleans up goes on.
+    /// Once this is true, commands and route changes end soon; only cleaning up goes on.
     pub fn set_stop(&mut self, stop: Arc<AtomicBool>) {
         self.stop = stop;
     }
@@ -101,7 +100,7 @@ impl Device {
     /// # Errors
     /// If it fails, with what it said.
     pub fn execute(&self, command: &str) -> anyhow::Result<String> {
-        // by standard input: so it needs no quoting, whether the way there is ssh or a namespace
+        // through standard input, so that it needs no quoting for ssh or `ip netns exec`
         self.run("sh", command, &self.stop)
             .with_context(|| format!("`{command}`"))
     }
@@ -132,7 +131,7 @@ impl Device {
         let shell = self.section.shell.as_deref().unwrap_or_default();
         let mut command = Command::new("sh");
         command.args(["-c", &format!("exec {shell} {program}")]);
-        // Ctrl-C in the terminal is for the tester, which needs the way to the router to clean up
+        // Ctrl-C must end the tester only: it still needs ssh to clean up on the router
         command.process_group(0);
         command
     }
@@ -197,7 +196,7 @@ fn add(prefix: Prefix, via: IpAddr) -> String {
     format!("route replace {prefix} via {via} proto {PROTOCOL}\n")
 }
 
-/// The beginning of what a command has said.
+/// The beginning of a command's output.
 fn read(mut said: File) -> anyhow::Result<String> {
     let mut text = Vec::new();
     said.seek(SeekFrom::Start(0))?;

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::plan::Prefix;
+use crate::prefix::{Prefix, address};
 
 /// Most routes there is room for.
 pub const MAX_ROUTES: u32 = 2_000_000;
@@ -62,11 +62,7 @@ impl Iterator for Routes {
                 _ => self.random.f32() < 0.06,
             };
             if whole {
-                let network: IpAddr = if self.v6 {
-                    Ipv6Addr::from_bits(bits).into()
-                } else {
-                    Ipv4Addr::from_bits(bits as u32).into()
-                };
+                let network = address(self.v6, bits);
                 return Some(Prefix { network, length });
             }
             length += 1;

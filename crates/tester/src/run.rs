@@ -24,8 +24,7 @@ use crate::trial::Bench;
 pub struct Options {
     /// Short or full times.
     pub length: Length,
-    /// CPU on which virtual links receive, for the calibration to do the same; `None`: that of who
-    /// sends.
+    /// CPU on which virtual links receive, so that the calibration does the same; `None`: the sender's.
     pub receive_cpu: Option<u32>,
     /// Set by Ctrl-C: the run ends, and what was measured is kept.
     pub stop: Arc<AtomicBool>,
@@ -99,41 +98,20 @@ pub fn run(
     open: &Open<'_>,
     measure: &mut Measure<'_>,
 ) -> anyhow::Result<Report> {
-    let environment = environment();
-    let mut report = Report {
-        format: report::FORMAT,
-        bora: env!("CARGO_PKG_VERSION").into(),
-        title: plan.title.clone(),
-        seed: plan.seed,
-        started: now(),
-        notes: notes(&environment),
-        environment,
-        subject: device.facts(),
-        ..Report::default()
-    };
+    let mut report = begun(plan, device);
     report.notes.extend(left_out);
     if plan.calibration == Calibrate::Cable {
         (options.ask)("Join the ports in pairs by cables, the first to the second …")?;
-        calibrate_all(
-            &without_gateways(specs),
-            "loopback cable",
-            &cases,
-            open,
-            &mut report,
-        )?;
+        let ports = without_gateways(specs);
+        calibrate_all(&ports, "loopback cable", &cases, open, &mut report)?;
         (options.ask)("Now connect the ports to the router.")?;
     }
     let Opened { mut bench, ports } = open(specs)?;
     let is_virtual = ports.iter().all(|port| port.is_virtual);
     if plan.calibration == Calibrate::Auto && is_virtual {
         let links = OwnLinks::new(specs, options.receive_cpu)?;
-        calibrate_all(
-            &links.ports,
-            "own links (veth or memif)",
-            &cases,
-            open,
-            &mut report,
-        )?;
+        let how = "own links (veth or memif)";
+        calibrate_all(&links.ports, how, &cases, open, &mut report)?;
     }
     if report.calibration.is_empty() {
         let note = "The tester was not calibrated: a limit of its own may look like the router's.";
@@ -156,6 +134,22 @@ pub fn run(
     Ok(report)
 }
 
+/// A report without results yet.
+fn begun(plan: &Plan, device: &Device) -> Report {
+    let environment = environment();
+    Report {
+        format: report::FORMAT,
+        bora: env!("CARGO_PKG_VERSION").into(),
+        title: plan.title.clone(),
+        seed: plan.seed,
+        started: now(),
+        notes: notes(&environment),
+        environment,
+        subject: device.facts(),
+        ..Report::default()
+    }
+}
+
 struct Run<'a> {
     plan: &'a Plan,
     specs: &'a [PortSpec],
@@ -168,7 +162,11 @@ struct Run<'a> {
 }
 
 /// Routes that a test needs: IP version, test networks, ports with a share of many routes.
-type Routing = (bool, Vec<(crate::plan::Prefix, usize)>, Option<Vec<usize>>);
+type Routing = (
+    bool,
+    Vec<(crate::prefix::Prefix, usize)>,
+    Option<Vec<usize>>,
+);
 
 impl Run<'_> {
     /// Whether all were done.
@@ -238,11 +236,7 @@ impl Run<'_> {
     }
 
     fn via(&self, v6: bool) -> Vec<Option<IpAddr>> {
-        let via = |spec: &PortSpec| match v6 {
-            true => spec.v6.map(|v6| v6.address.into()),
-            false => spec.v4.map(|v4| v4.address.into()),
-        };
-        self.specs.iter().map(via).collect()
+        self.specs.iter().map(|spec| spec.address(v6)).collect()
     }
 
     fn job<'b>(&'b self, test: &'b TestSection, case: &'b Case, names: &'b [String]) -> Job<'b> {
@@ -276,7 +270,7 @@ impl Run<'_> {
         }
     }
 
-    /// What is known of a test before it is done.
+    /// The record of a test that has not begun.
     fn begin(&self, test: &TestSection, case: &Case) -> result::Test {
         let frames = &case.traffic.frames;
         result::Test {
@@ -390,7 +384,7 @@ mod tests {
     fn specs() -> Vec<PortSpec> {
         let port = |n: u8| PortSpec {
             name: format!("p{n}"),
-            kind: Kind::AfPacket("e0".into()),
+            kind: Kind::af_packet("e0".into()),
             netns: None,
             v4: Some(Attached {
                 address: [10, 1, n, 2].into(),

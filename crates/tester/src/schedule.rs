@@ -1,23 +1,9 @@
 //! When frames are due: open loop, from the steps' rates alone, so that a slow router cannot slow
 //! the tester down (no coordinated omission; Tene: How NOT to measure latency, 2013).
 
-use thiserror::Error;
+use anyhow::ensure;
 
-use crate::trial::{Step, TrialSpec};
-
-/// Steps that cannot be carried out.
-#[derive(Clone, Copy, Debug, Error, PartialEq)]
-#[allow(missing_docs)]
-pub enum ScheduleError {
-    #[error("step {step} has a rate of {rate} frames/s; a rate is 0 or more")]
-    Rate { step: usize, rate: f64 },
-    #[error(
-        "step {0} is as fast as it goes and others follow; give it a rate, or make it the last one"
-    )]
-    EndlessRate(usize),
-    #[error("bursts of no frames; 1 sends evenly")]
-    NoBurst,
-}
+use crate::trial::{Step, Trial, TrialSpec};
 
 /// The due times of one port's frames, which are numbered from 0.
 #[derive(Clone, Debug)]
@@ -46,10 +32,8 @@ impl Schedule {
     ///
     /// # Errors
     /// A rate or a burst makes no sense.
-    pub fn new(spec: &TrialSpec) -> Result<Self, ScheduleError> {
-        if spec.burst == 0 {
-            return Err(ScheduleError::NoBurst);
-        }
+    pub fn new(spec: &TrialSpec) -> anyhow::Result<Self> {
+        ensure!(spec.burst > 0, "bursts of no frames; 1 sends evenly");
         let (mut start, mut first) = (0, 0);
         let mut parts = Vec::new();
         for (number, step) in spec.steps.iter().enumerate() {
@@ -128,6 +112,23 @@ impl Schedule {
     }
 }
 
+impl Trial {
+    /// Takes the scheduled time for that of sending if each frame of the schedule left. The last
+    /// ones leave late if the machine is busy, which says nothing about the load: latencies, which
+    /// count from when frames were due, and `lateness` show it. A trial that sent less, or had no
+    /// schedule to keep, has its real time.
+    #[must_use]
+    pub fn on_schedule(mut self, spec: &TrialSpec) -> Self {
+        let frames = Schedule::new(spec).ok().and_then(|it| it.frames());
+        let due = frames.map(|frames| frames * spec.traffic.senders().len() as u64);
+        // a limited one is over before the steps are
+        if spec.limit.is_none() && due == Some(self.counts().sent) {
+            self.elapsed = spec.time();
+        }
+        self
+    }
+}
+
 impl Part {
     fn new(step: &Step, start: u64, first: u64) -> Self {
         let mut part = Self {
@@ -175,14 +176,16 @@ impl Part {
     }
 }
 
-fn check_step(number: usize, step: &Step, last: bool) -> Result<(), ScheduleError> {
+fn check_step(number: usize, step: &Step, last: bool) -> anyhow::Result<()> {
     let rate = step.rate;
-    if rate.is_nan() || rate < 0.0 {
-        return Err(ScheduleError::Rate { step: number, rate });
-    }
-    if rate.is_infinite() && !last {
-        return Err(ScheduleError::EndlessRate(number));
-    }
+    ensure!(
+        rate >= 0.0,
+        "step {number} has a rate of {rate} frames/s; a rate is 0 or more"
+    );
+    ensure!(
+        rate.is_finite() || last,
+        "step {number} is as fast as it goes and others follow; give it a rate, or make it the last one"
+    );
     Ok(())
 }
 

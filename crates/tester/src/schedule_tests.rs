@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::test_traffic::one_flow;
+use crate::trial::StreamOutcome;
 
 fn spec(steps: &[(f64, Duration)], burst: u32, limit: Option<u64>) -> TrialSpec {
     let steps = steps.iter().map(|&(rate, time)| Step { rate, time });
@@ -154,4 +155,24 @@ proptest! {
             prop_assert_eq!(schedule.due_by(due), count);
         }
     }
+}
+
+#[test]
+fn rates_are_of_the_schedule_if_all_of_it_was_sent() {
+    let traffic = Arc::new(one_flow(64));
+    let senders = traffic.senders().len() as u64;
+    let second = Duration::from_secs(1);
+    let rate = |spec: &TrialSpec, sent: u64| {
+        let outcome = StreamOutcome::of(sent * senders, sent * senders / 2);
+        // the last frames left late
+        let trial = Trial::of(vec![outcome], second.mul_f64(1.25));
+        trial.on_schedule(spec).received_rate() / senders as f64
+    };
+    let mut spec = TrialSpec::steady(traffic.clone(), 1000.0, second);
+    assert_eq!(rate(&spec, 1000), 500.0);
+    assert_eq!(rate(&spec, 998), 499.0 / 1.25);
+    spec.limit = Some(1000);
+    assert_eq!(rate(&spec, 1000), 400.0);
+    let spec = TrialSpec::steady(traffic.clone(), f64::INFINITY, second);
+    assert_eq!(rate(&spec, 1000), 400.0);
 }

@@ -10,6 +10,8 @@
 //!
 //! All big endian. The BPF programs write and read the same octets.
 
+use bora_wire::checksum::Sum;
+
 /// Octets of a signature.
 pub const LENGTH: usize = 18;
 
@@ -20,20 +22,6 @@ pub const MASK: u64 = (1 << 48) - 1;
 pub const FACTORS: [u64; 2] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb];
 /// Keeps the check of zeros from being zero.
 pub const MAGIC: u64 = 0xb07a;
-
-/// Where the fields are, in octets from the signature's start.
-pub mod at {
-    /// Stream, 2 octets.
-    pub const STREAM: usize = 0;
-    /// Balance, 2 octets.
-    pub const BALANCE: usize = 2;
-    /// Sequence, 6 octets.
-    pub const SEQUENCE: usize = 4;
-    /// Stamp, 6 octets.
-    pub const STAMP: usize = 10;
-    /// Check, 2 octets.
-    pub const CHECK: usize = 16;
-}
 
 /// A signature without its check and balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,15 +45,13 @@ impl Signature {
         (mixed >> 48) as u16
     }
 
-    /// The octets on the wire. `sum` is the ones' complement sum, in any width, of the addresses
-    /// and ports, which the template's UDP checksum leaves out; the balance makes up for it and for
-    /// the signature but its stream.
+    /// The octets on the wire. `sum` is that of the addresses and ports, which the template's UDP
+    /// checksum leaves out; the balance makes up for it and for the signature but its stream.
     #[inline]
-    pub fn octets(self, sum: u64) -> [u8; LENGTH] {
+    pub fn octets(self, sum: Sum) -> [u8; LENGTH] {
         let check = self.check();
         let (sequence, stamp) = (self.sequence & MASK, self.stamp & MASK);
-        // 2^16 is 1 modulo 65535, so whole numbers add up like their 16-bit words
-        let balance = !fold(sum + sequence + stamp + u64::from(check));
+        let balance = sum.add_u64(sequence).add_u64(stamp).add_u16(check).finish();
         let first = u128::from(self.stream) << 48 | u128::from(balance) << 32;
         let words = first << 64 | u128::from(sequence) << 48 | u128::from(stamp);
         let mut octets = [0; LENGTH];
@@ -89,16 +75,6 @@ impl Signature {
     }
 }
 
-/// Adds the carries back in until 16 bits are left.
-#[inline]
-pub(crate) const fn fold(sum: u64) -> u16 {
-    let sum = (sum >> 32) + (sum & 0xffff_ffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    sum as u16
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,17 +90,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(signature in any_signature(), sum in 0..=u64::MAX >> 8) {
+        fn what_is_written_is_read(signature in any_signature(), sum: u64) {
+            let sum = Sum::ZERO.add_u64(sum);
             let octets = signature.octets(sum);
             prop_assert_eq!(Signature::read(&octets), (signature, true));
-            let words = octets.chunks(2).map(|word| u64::from(word[0]) << 8 | u64::from(word[1]));
-            let all: u64 = words.sum();
-            prop_assert_eq!(fold(fold(sum) as u64 + all - signature.stream as u64), 0xffff);
+            prop_assert_eq!(sum.add_bytes(&octets[2..]).fold(), 0xffff);
         }
 
         #[test]
         fn any_one_wrong_bit_shows(signature in any_signature()) {
-            let octets = signature.octets(0);
+            let octets = signature.octets(Sum::ZERO);
             for bit in (0..LENGTH * 8).filter(|bit| !(16..32).contains(bit)) {
                 let mut damaged = octets;
                 damaged[bit / 8] ^= 1 << (bit % 8);

@@ -18,20 +18,10 @@ pub(crate) fn link() -> Link {
 
 /// One flow of IPv4 from port 0 to port 1.
 pub(crate) fn one_flow(length: u16) -> Traffic {
-    let address = |text: &str| Values::List(vec![text.parse().unwrap()]);
     Traffic {
         streams: vec![Stream {
-            from: 0,
-            to: 1,
-            weight: 1,
-            flows: 1,
-            flow_length: None,
-            sources: address("198.18.0.2"),
-            destinations: address("198.19.0.2"),
             source_ports: Values::List(vec![1024]),
-            destination_ports: Values::List(vec![9]),
-            dscp: 0,
-            vlan: None,
+            ..Stream::new((0, 1), [198, 18, 0, 2], [198, 19, 0, 2])
         }],
         frames: FrameMix::of(length),
     }

@@ -73,6 +73,35 @@ pub struct Stream {
     pub vlan: Option<(u16, u8)>,
 }
 
+impl Stream {
+    /// One flow from one address to another, and from UDP port 1024 to 9 (discard).
+    pub fn new(
+        (from, to): (usize, usize),
+        source: impl Into<IpAddr>,
+        destination: impl Into<IpAddr>,
+    ) -> Self {
+        Self {
+            from,
+            to,
+            weight: 1,
+            flows: 1,
+            flow_length: None,
+            sources: Values::List(vec![source.into()]),
+            destinations: Values::List(vec![destination.into()]),
+            source_ports: Values::Range(1024, u16::MAX),
+            destination_ports: Values::List(vec![9]),
+            dscp: 0,
+            vlan: None,
+        }
+    }
+
+    /// The same with so many flows, which differ in their source ports.
+    #[must_use]
+    pub fn with_flows(self, flows: u32) -> Self {
+        Self { flows, ..self }
+    }
+}
+
 /// All that a trial sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {

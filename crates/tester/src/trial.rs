@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::schedule::Schedule;
 use crate::traffic::Traffic;
 
 /// What one trial is to do.
@@ -55,13 +54,16 @@ impl TrialSpec {
     }
 }
 
+/// Something that is done to the router.
+pub type Hook = Arc<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
+
 /// Something done to the router during a trial: a restart, a route change.
 #[derive(Clone)]
 pub struct Action {
     /// How long after the first frame.
     pub after: Duration,
     /// What; runs on a thread of its own, and the trial waits for its end.
-    pub run: Arc<dyn Fn() -> anyhow::Result<()> + Send + Sync>,
+    pub run: Hook,
 }
 
 impl fmt::Debug for Action {
@@ -166,21 +168,6 @@ impl Trial {
         merged(self.streams.iter().map(|stream| &stream.latency))
     }
 
-    /// Takes the scheduled time for that of sending if each frame of the schedule left. The last
-    /// ones leave late if the machine is busy, which says nothing about the load: latencies, which
-    /// count from when frames were due, and `lateness` show it. A trial that sent less, or had no
-    /// schedule to keep, has its real time.
-    #[must_use]
-    pub fn on_schedule(mut self, spec: &TrialSpec) -> Self {
-        let frames = Schedule::new(spec).ok().and_then(|it| it.frames());
-        let due = frames.map(|frames| frames * spec.traffic.senders().len() as u64);
-        // a limited one is over before the steps are
-        if spec.limit.is_none() && due == Some(self.counts().sent) {
-            self.elapsed = spec.time();
-        }
-        self
-    }
-
     /// Frames a second that all ports together sent.
     pub fn sent_rate(&self) -> f64 {
         self.counts().sent as f64 / self.elapsed.as_secs_f64().max(1e-9)
@@ -252,31 +239,5 @@ impl Trial {
             missed: 0,
             interrupted: false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::test_traffic;
-
-    #[test]
-    fn rates_are_of_the_schedule_if_all_of_it_was_sent() {
-        let traffic = Arc::new(test_traffic::one_flow(64));
-        let senders = traffic.senders().len() as u64;
-        let second = Duration::from_secs(1);
-        let rate = |spec: &TrialSpec, sent: u64| {
-            let outcome = StreamOutcome::of(sent * senders, sent * senders / 2);
-            // the last frames left late
-            let trial = Trial::of(vec![outcome], second.mul_f64(1.25));
-            trial.on_schedule(spec).received_rate() / senders as f64
-        };
-        let mut spec = TrialSpec::steady(traffic.clone(), 1000.0, second);
-        assert_eq!(rate(&spec, 1000), 500.0);
-        assert_eq!(rate(&spec, 998), 499.0 / 1.25);
-        spec.limit = Some(1000);
-        assert_eq!(rate(&spec, 1000), 400.0);
-        let spec = TrialSpec::steady(traffic.clone(), f64::INFINITY, second);
-        assert_eq!(rate(&spec, 1000), 400.0);
     }
 }

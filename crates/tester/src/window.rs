@@ -37,7 +37,7 @@ struct Hole {
     stamp: u64,
 }
 
-/// What a frame is to those before.
+/// How a frame relates to those that came before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// Later than all of its flow.

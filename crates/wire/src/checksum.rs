@@ -3,8 +3,8 @@
 //!
 //! In ones' complement, zero has two forms. A sum of words that are not all zero folds to
 //! 0x0001..=0xffff and never to 0x0000, so a checksum computed here is never 0xffff, except over
-//! nothing but zeros. [`update`] keeps that, corner values included, which is why it is equation 3
-//! of RFC 1624 and not the older equation 4 of RFC 1141.
+//! nothing but zeros. [`decrement_ttl`] keeps that, corner values included, which is why it is
+//! equation 3 of RFC 1624 and not the older equation 4 of RFC 1141.
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -32,6 +32,18 @@ impl Sum {
     #[inline]
     pub const fn add_u32(self, words: u32) -> Sum {
         Sum(self.0 + words as u64)
+    }
+
+    /// Adds four 16-bit words, given as one of 64.
+    #[inline]
+    pub const fn add_u64(self, words: u64) -> Sum {
+        self.add_u32((words >> 32) as u32).add_u32(words as u32)
+    }
+
+    /// Adds eight 16-bit words, given as one of 128.
+    #[inline]
+    pub const fn add_u128(self, words: u128) -> Sum {
+        self.add_u64((words >> 64) as u64).add_u64(words as u64)
     }
 
     /// Adds bytes as 16-bit big-endian words; an odd last byte counts as if a zero followed, so
@@ -93,24 +105,12 @@ pub fn is_valid(data: &[u8]) -> bool {
     Sum::ZERO.add_bytes(data).fold() == 0xffff
 }
 
-/// The checksum after one 16-bit word of what it covers changed from `old` to `new`
-/// (RFC 1624 equation 3).
-#[inline]
-#[must_use]
-pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
-    Sum::ZERO
-        .add_u16(!checksum)
-        .add_u16(!old)
-        .add_u16(new)
-        .finish()
-}
-
 /// The IPv4 header checksum after the TTL went down by one.
 #[inline]
 #[must_use]
 pub const fn decrement_ttl(checksum: u16) -> u16 {
-    // The TTL is the upper half of its word, so the word changes by 0x0100 whatever its value. This
-    // is `update(checksum, 0x0100, 0)`; two words need folding only once.
+    // The TTL is the upper half of its word, so the word changes from 0x0100 to 0, whatever its
+    // value; two words need folding only once.
     let sum = !checksum as u32 + !0x0100u16 as u32;
     !((sum & 0xffff) as u16 + (sum >> 16) as u16)
 }
@@ -131,8 +131,8 @@ pub fn pseudo_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: Protocol, len: u16) -> 
 #[inline]
 pub fn pseudo_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: Protocol, len: u32) -> Sum {
     Sum::ZERO
-        .add_bytes(&src.octets())
-        .add_bytes(&dst.octets())
+        .add_u128(src.to_bits())
+        .add_u128(dst.to_bits())
         .add_u16(u16::from(protocol.0))
         .add_u32(len)
 }

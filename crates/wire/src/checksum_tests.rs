@@ -51,67 +51,6 @@ fn carries_of_a_large_packet() {
 }
 
 #[test]
-fn update_equals_recomputation() {
-    // Every sum the rest of a header can have, with every pair of corner words before and after.
-    for rest in 0..=0xffffu16 {
-        for old in CORNERS {
-            let before = Sum::ZERO.add_u16(rest).add_u16(old).finish();
-            for new in CORNERS {
-                let after = Sum::ZERO.add_u16(rest).add_u16(new).finish();
-                if rest == 0 && (old == 0 || new == 0) {
-                    continue; // nothing but zeros: no header is, and the form of zero is open
-                }
-                assert_eq!(
-                    update(before, old, new),
-                    after,
-                    "{rest:04x} {old:04x} {new:04x}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
-fn update_equals_recomputation_for_every_word() {
-    for rest in CORNERS.into_iter().filter(|&rest| rest != 0) {
-        for old in 0..=0xffffu16 {
-            let before = Sum::ZERO.add_u16(rest).add_u16(old).finish();
-            for new in CORNERS {
-                let after = Sum::ZERO.add_u16(rest).add_u16(new).finish();
-                assert_eq!(
-                    update(before, old, new),
-                    after,
-                    "{rest:04x} {old:04x} {new:04x}"
-                );
-            }
-        }
-    }
-}
-
-#[test]
-fn rfc_1624_example() {
-    // RFC 1624 section 4: 0x5555 becomes 0x3285 under checksum 0xdd2f. The new checksum is 0x0000;
-    // RFC 1141's equation would have made it 0xffff.
-    assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
-}
-
-#[test]
-fn update_from_either_form_of_zero() {
-    // A header whose other words sum to 0xffff is valid with checksum 0x0000 and with 0xffff.
-    for old in 1..=0xffffu16 {
-        let rest = !old;
-        for new in CORNERS {
-            if rest == 0 && new == 0 {
-                continue; // nothing but zeros again
-            }
-            let after = Sum::ZERO.add_u16(rest).add_u16(new).finish();
-            assert_eq!(update(0x0000, old, new), after);
-            assert_eq!(update(0xffff, old, new), after);
-        }
-    }
-}
-
-#[test]
 fn ttl_decrement_equals_recomputation() {
     // Every TTL and protocol with corner sums for the rest, then every sum with corner TTLs.
     let all = (0..=0xffffu16).flat_map(|word| CORNERS.map(|rest| (word, rest)));

@@ -9,18 +9,15 @@ pub enum Error {
     Truncated,
     /// The IP version is not the one the EtherType announced.
     BadVersion,
-    /// The header length field (IPv4 IHL, TCP data offset) is below its minimum, or the options to
-    /// emit do not fit it.
+    /// The header length field (IPv4 IHL) is below its minimum.
     BadHeaderLength,
     /// The total length (IPv4 total length, UDP length) is smaller than the header, or the payload
     /// to emit makes it larger than the field can hold.
     BadTotalLength,
     /// The checksum does not match the bytes it covers.
     BadChecksum,
-    /// An IPv4 or neighbour discovery option runs past the end of the options, or is shorter than
-    /// its own header.
-    BadOption,
-    /// An ARP packet that is not about Ethernet and IPv4 addresses.
+    /// An ARP packet that is not about Ethernet and IPv4 addresses, or a packet to emit from an
+    /// IPv4 address to an IPv6 address or the other way round.
     BadAddressFormat,
     /// More IPv6 extension headers, or VLAN tags, than Bora walks through.
     TooManyHeaders,
@@ -28,27 +25,18 @@ pub enum Error {
     UnknownType,
 }
 
-impl Error {
-    /// The reason as one lower-case word group, for people and as a metric label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Error::Truncated => "truncated",
             Error::BadVersion => "bad version",
             Error::BadHeaderLength => "bad header length",
             Error::BadTotalLength => "bad total length",
             Error::BadChecksum => "bad checksum",
-            Error::BadOption => "bad option",
             Error::BadAddressFormat => "bad address format",
             Error::TooManyHeaders => "too many headers",
             Error::UnknownType => "unknown type",
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        })
     }
 }
 

@@ -1,9 +1,9 @@
 //! Ethernet II: addresses, EtherType, and the 14 bytes in front of every packet.
 
 use core::fmt;
+use core::net::Ipv6Addr;
 
-use crate::Error;
-use crate::field;
+use crate::{Error, field};
 
 const DST: usize = 0;
 const SRC: usize = 6;
@@ -11,6 +11,9 @@ const ETHERTYPE: usize = 12;
 
 /// Length of the header, without any VLAN tag.
 pub const HEADER_LEN: usize = 14;
+
+/// Length of a VLAN tag, which follows the header.
+pub const TAG_LEN: usize = 4;
 
 /// The shortest frame a sender may put on the wire, without the frame check sequence. Shorter
 /// payloads are padded, which is why IP has to trim.
@@ -26,25 +29,18 @@ impl MacAddr {
     /// Not an address of anybody: the target of an ARP request.
     pub const ZERO: MacAddr = MacAddr([0; 6]);
 
-    /// Whether the address names a group (multicast or broadcast): the I/G bit is set.
-    #[inline]
+    /// The address of an IPv6 multicast group (RFC 2464 7).
     #[must_use]
-    pub const fn is_group(&self) -> bool {
-        self.0[0] & 1 != 0
+    pub const fn of_group(group: Ipv6Addr) -> MacAddr {
+        let [.., a, b, c, d] = group.octets();
+        MacAddr([0x33, 0x33, a, b, c, d])
     }
 
-    /// Whether this is the broadcast address.
-    #[inline]
-    #[must_use]
-    pub fn is_broadcast(&self) -> bool {
-        *self == Self::BROADCAST
-    }
-
-    /// Whether one station can own the address: neither a group nor zero.
+    /// Whether one station can own the address: neither a group (the I/G bit is set) nor zero.
     #[inline]
     #[must_use]
     pub fn is_unicast(&self) -> bool {
-        !self.is_group() && *self != Self::ZERO
+        self.0[0] & 1 == 0 && *self != Self::ZERO
     }
 }
 
@@ -70,25 +66,32 @@ impl EtherType {
     pub const IPV6: EtherType = EtherType(0x86dd);
     /// An 802.1ad service tag.
     pub const QINQ: EtherType = EtherType(0x88a8);
-
-    /// Whether the value is the length of an 802.3 frame and not a type at all.
-    #[inline]
-    #[must_use]
-    pub const fn is_length(self) -> bool {
-        self.0 < 0x0600
-    }
 }
 
-impl fmt::Display for EtherType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            EtherType::IPV4 => f.write_str("IPv4"),
-            EtherType::ARP => f.write_str("ARP"),
-            EtherType::VLAN => f.write_str("802.1Q"),
-            EtherType::IPV6 => f.write_str("IPv6"),
-            EtherType::QINQ => f.write_str("802.1ad"),
-            EtherType(other) => write!(f, "{other:#06x}"),
-        }
+/// Tag control information: priority, drop eligibility and VLAN identifier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Tci(pub u16);
+
+impl Tci {
+    /// Of a frame that is not drop eligible: `pcp` is 0..=7 and `vid` 0..=4095, more bits are cut
+    /// off.
+    #[must_use]
+    pub const fn new(pcp: u8, vid: u16) -> Tci {
+        Tci((pcp as u16) << 13 | vid & 0x0fff)
+    }
+
+    /// Priority code point, 0..=7.
+    #[inline]
+    #[must_use]
+    pub const fn pcp(self) -> u8 {
+        (self.0 >> 13) as u8
+    }
+
+    /// VLAN identifier, 0..=4095.
+    #[inline]
+    #[must_use]
+    pub const fn vid(self) -> u16 {
+        self.0 & 0x0fff
     }
 }
 
@@ -115,12 +118,6 @@ impl<T: AsRef<[u8]>> Frame<T> {
             return Err(Error::Truncated);
         }
         Ok(Frame { buffer })
-    }
-
-    /// The buffer back.
-    #[inline]
-    pub fn into_inner(self) -> T {
-        self.buffer
     }
 
     /// Who the frame is for.
@@ -177,51 +174,53 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Frame<T> {
     }
 }
 
-impl<T: AsRef<[u8]>> fmt::Display for Frame<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} > {} {}", self.src(), self.dst(), self.ethertype())
-    }
-}
-
-/// The values of an Ethernet header.
+/// The values of an Ethernet header, with or without a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr {
     /// Destination address.
     pub dst: MacAddr,
     /// Source address.
     pub src: MacAddr,
-    /// What follows.
+    /// A customer tag.
+    pub tag: Option<Tci>,
+    /// What follows header and tag.
     pub ethertype: EtherType,
 }
 
 impl Repr {
-    /// Reads the header.
+    /// Length of header and tag, in bytes.
     #[must_use]
-    pub fn parse<T: AsRef<[u8]>>(frame: &Frame<T>) -> Repr {
-        Repr {
-            dst: frame.dst(),
-            src: frame.src(),
-            ethertype: frame.ethertype(),
+    pub const fn header_len(&self) -> usize {
+        match self.tag {
+            Some(_) => HEADER_LEN + TAG_LEN,
+            None => HEADER_LEN,
         }
     }
 
-    /// Writes the header at the start of `buffer`.
+    /// Writes header and tag at the start of `buffer`; returns what is behind them.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if it does not fit.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<(), Error> {
-        let mut frame = Frame::new_checked(buffer)?;
+    /// [`Error::Truncated`] if they do not fit.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
+        let (header, payload) = buffer
+            .split_at_mut_checked(self.header_len())
+            .ok_or(Error::Truncated)?;
+        let mut frame = Frame::new_unchecked(header);
         frame.set_dst(self.dst);
         frame.set_src(self.src);
-        frame.set_ethertype(self.ethertype);
-        Ok(())
+        frame.set_ethertype(self.tag.map_or(self.ethertype, |_| EtherType::VLAN));
+        if let Some(tci) = self.tag {
+            let tag = frame.payload_mut();
+            field::put_u16(tag, 0, tci.0);
+            field::put_u16(tag, 2, self.ethertype.0);
+        }
+        Ok(payload)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::ToString;
 
     const FRAME: [u8; 18] = [
         0x02, 0x00, 0x00, 0x00, 0x00, 0x01, // dst
@@ -237,19 +236,29 @@ mod tests {
         assert_eq!(frame.src(), MacAddr([2, 0, 0, 0, 0, 2]));
         assert_eq!(frame.ethertype(), EtherType::IPV6);
         assert_eq!(frame.payload(), &[0x60, 1, 2, 3]);
-        assert_eq!(
-            frame.to_string(),
-            "02:00:00:00:00:02 > 02:00:00:00:00:01 IPv6"
-        );
     }
 
     #[test]
-    fn emits_what_it_parsed() {
-        let repr = Repr::parse(&Frame::new_checked(&FRAME[..]).unwrap());
-        let mut out = [0; 14];
-        repr.emit(&mut out).unwrap();
-        assert_eq!(out, FRAME[..14]);
+    fn writes_header_and_tag() {
+        let repr = Repr {
+            dst: MacAddr([2, 0, 0, 0, 0, 1]),
+            src: MacAddr([2, 0, 0, 0, 0, 2]),
+            tag: None,
+            ethertype: EtherType::IPV6,
+        };
+        let mut out = FRAME;
+        out[..14].fill(0);
+        assert_eq!(repr.emit(&mut out).unwrap(), &FRAME[14..]);
+        assert_eq!(out, FRAME);
         assert_eq!(repr.emit(&mut [0; 13]), Err(Error::Truncated));
+        let tagged = Repr {
+            tag: Some(Tci::new(5, 100)),
+            ..repr
+        };
+        assert!(tagged.emit(&mut out).unwrap().is_empty());
+        assert_eq!(out[..12], FRAME[..12]);
+        assert_eq!(out[12..], [0x81, 0x00, 0xa0, 0x64, 0x86, 0xdd]);
+        assert_eq!(tagged.emit(&mut [0; 17]), Err(Error::Truncated));
     }
 
     #[test]
@@ -257,34 +266,21 @@ mod tests {
         let mut frame = Frame::new_checked(FRAME).unwrap();
         frame.payload_mut()[0] = 0x45;
         assert_eq!(frame.payload(), &[0x45, 1, 2, 3]);
-        assert_eq!(frame.into_inner()[..14], FRAME[..14]);
+        assert_eq!(frame.buffer[..14], FRAME[..14]);
     }
 
     #[test]
     fn too_short() {
         assert_eq!(Frame::new_checked(&FRAME[..13]), Err(Error::Truncated));
         assert_eq!(Frame::new_unchecked(&FRAME[..13]).ethertype(), EtherType(0));
-        assert!(
-            Frame::new_checked(&FRAME[..14])
-                .unwrap()
-                .payload()
-                .is_empty()
-        );
+        let header = Frame::new_checked(&FRAME[..14]).unwrap();
+        assert!(header.payload().is_empty());
     }
 
     #[test]
     fn kinds_of_addresses() {
-        assert!(MacAddr::BROADCAST.is_group() && MacAddr::BROADCAST.is_broadcast());
-        let all_routers = MacAddr([0x33, 0x33, 0, 0, 0, 2]);
-        assert!(all_routers.is_group() && !all_routers.is_broadcast());
-        assert!(!all_routers.is_unicast() && !MacAddr::ZERO.is_unicast());
+        assert!(!MacAddr::BROADCAST.is_unicast() && !MacAddr::ZERO.is_unicast());
+        assert!(!MacAddr([0x33, 0x33, 0, 0, 0, 2]).is_unicast());
         assert!(MacAddr([2, 0, 0, 0, 0, 1]).is_unicast());
-    }
-
-    #[test]
-    fn types_and_lengths() {
-        assert!(EtherType(0x05dc).is_length());
-        assert!(!EtherType::IPV4.is_length());
-        assert_eq!(EtherType(0x88cc).to_string(), "0x88cc");
     }
 }

@@ -1,6 +1,5 @@
 //! IPv6 (RFC 8200): the fixed header, and a walk over extension headers that always ends.
 
-use core::fmt;
 use core::net::Ipv6Addr;
 
 use crate::field;
@@ -13,13 +12,8 @@ const HOP_LIMIT: usize = 7;
 const SRC: usize = 8;
 const DST: usize = 24;
 
-const FLOW_LABEL_MASK: u32 = 0x000f_ffff;
-
 /// Length of the fixed header.
 pub const HEADER_LEN: usize = 40;
-
-/// Every link carries packets of this size (RFC 8200 5).
-pub const MIN_MTU: usize = 1280;
 
 /// How many extension headers are walked through before a packet is refused. RFC 8200 4.1 knows
 /// of seven places for one.
@@ -62,17 +56,6 @@ impl<T: AsRef<[u8]>> Packet<T> {
         Ok(packet)
     }
 
-    /// The buffer back.
-    #[inline]
-    pub fn into_inner(self) -> T {
-        self.buffer
-    }
-
-    #[inline]
-    fn version_class_flow(&self) -> u32 {
-        field::u32(self.buffer.as_ref(), VERSION_CLASS_FLOW)
-    }
-
     /// The version field; 6 after `new_checked`.
     #[inline]
     pub fn version(&self) -> u8 {
@@ -82,25 +65,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The whole traffic class: DSCP and ECN.
     #[inline]
     pub fn traffic_class(&self) -> u8 {
-        (self.version_class_flow() >> 20) as u8
+        (field::u32(self.buffer.as_ref(), VERSION_CLASS_FLOW) >> 20) as u8
     }
 
     /// The differentiated services code point, 0..=63 (RFC 2474).
     #[inline]
     pub fn dscp(&self) -> u8 {
         self.traffic_class() >> 2
-    }
-
-    /// The ECN field, 0..=3 (RFC 3168).
-    #[inline]
-    pub fn ecn(&self) -> u8 {
-        self.traffic_class() & 0x03
-    }
-
-    /// The flow label, 20 bits (RFC 6437).
-    #[inline]
-    pub fn flow_label(&self) -> u32 {
-        self.version_class_flow() & FLOW_LABEL_MASK
     }
 
     /// Length of what follows the fixed header, extension headers included, in bytes.
@@ -157,47 +128,11 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Sets version 6, traffic class and flow label (its lower 20 bits).
-    #[inline]
-    pub fn set_traffic_class_and_flow_label(&mut self, traffic_class: u8, flow_label: u32) {
-        let value = 6 << 28 | u32::from(traffic_class) << 20 | flow_label & FLOW_LABEL_MASK;
-        field::put_u32(self.buffer.as_mut(), VERSION_CLASS_FLOW, value);
-    }
-
-    /// Sets the payload length, in bytes.
-    #[inline]
-    pub fn set_payload_len(&mut self, value: u16) {
-        field::put_u16(self.buffer.as_mut(), PAYLOAD_LEN, value);
-    }
-
-    /// Sets what follows.
-    #[inline]
-    pub fn set_next_header(&mut self, value: Protocol) {
-        field::put_u8(self.buffer.as_mut(), NEXT_HEADER, value.0);
-    }
-
-    /// Sets the hop limit.
-    #[inline]
-    pub fn set_hop_limit(&mut self, value: u8) {
-        field::put_u8(self.buffer.as_mut(), HOP_LIMIT, value);
-    }
-
-    /// Sets the source address.
-    #[inline]
-    pub fn set_src(&mut self, value: Ipv6Addr) {
-        field::put(self.buffer.as_mut(), SRC, value.octets());
-    }
-
-    /// Sets the destination address.
-    #[inline]
-    pub fn set_dst(&mut self, value: Ipv6Addr) {
-        field::put(self.buffer.as_mut(), DST, value.octets());
-    }
-
     /// Takes one from the hop limit, stopping at zero.
     #[inline]
     pub fn decrement_hop_limit(&mut self) {
-        self.set_hop_limit(self.hop_limit().saturating_sub(1));
+        let hops = self.hop_limit().saturating_sub(1);
+        field::put_u8(self.buffer.as_mut(), HOP_LIMIT, hops);
     }
 
     /// What follows the fixed header, to write to, without padding.
@@ -208,61 +143,17 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} > {} {}", self.src(), self.dst(), self.next_header())?;
-        write!(
-            f,
-            " hop limit {} len {}",
-            self.hop_limit(),
-            self.total_len()
-        )
-    }
-}
-
-/// What a fragment header says (RFC 8200 4.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Fragment {
-    /// Where in the original the data belongs, in bytes (a multiple of 8).
-    pub offset: u16,
-    /// Whether more fragments follow.
-    pub more: bool,
-    /// Identification shared by the fragments.
-    pub ident: u32,
-}
-
-impl Fragment {
-    /// Whether the packet is whole in spite of its fragment header (RFC 6946).
-    #[must_use]
-    pub const fn is_atomic(&self) -> bool {
-        self.offset == 0 && !self.more
-    }
-}
-
-/// What a routing header says (RFC 8200 4.4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Routing {
-    /// Routing type; type 0 is forbidden (RFC 5095).
-    pub kind: u8,
-    /// Listed nodes still to be visited.
-    pub segments_left: u8,
-}
-
 /// What a walk over the extension headers found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UpperLayer {
     /// The first header that is not an extension header Bora knows: the upper layer, or one that
-    /// hides it (ESP), or [`Protocol::NO_NEXT_HEADER`].
+    /// hides it (ESP), or "no next header".
     pub protocol: Protocol,
     /// Where that header starts, in bytes from the start of the payload. In a fragment that is not
     /// the first, a piece of data stands there and no header.
     pub offset: usize,
-    /// Whether there are hop-by-hop options.
-    pub hop_by_hop: bool,
-    /// The first routing header, if there is one.
-    pub routing: Option<Routing>,
-    /// The fragment header, if there is one.
-    pub fragment: Option<Fragment>,
+    /// Where in the original the data belongs, in bytes, if there is a fragment header.
+    pub fragment_offset: Option<u16>,
 }
 
 impl UpperLayer {
@@ -275,9 +166,7 @@ impl UpperLayer {
         let mut found = UpperLayer {
             protocol: first,
             offset: 0,
-            hop_by_hop: false,
-            routing: None,
-            fragment: None,
+            fragment_offset: None,
         };
         for _ in 0..=MAX_EXTENSION_HEADERS {
             if !found.step(payload)? {
@@ -311,28 +200,13 @@ impl UpperLayer {
         if len > rest.len() {
             return Err(Error::Truncated);
         }
-        match self.protocol {
-            Protocol::HOP_BY_HOP => self.hop_by_hop = true,
-            Protocol::ROUTING if self.routing.is_none() => {
-                self.routing = Some(Routing {
-                    kind: header[2],
-                    segments_left: header[3],
-                });
-            }
-            Protocol::FRAGMENT if self.fragment.is_none() => {
-                let word = field::u16(header, 2);
-                self.fragment = Some(Fragment {
-                    offset: word & 0xfff8,
-                    more: word & 1 != 0,
-                    ident: field::u32(header, 4),
-                });
-            }
-            _ => {}
+        if self.protocol == Protocol::FRAGMENT && self.fragment_offset.is_none() {
+            self.fragment_offset = Some(field::u16(header, 2) & 0xfff8);
         }
         self.protocol = Protocol(header[0]);
         self.offset += len;
         // Behind the header of a later fragment stands data, whatever its next header says.
-        Ok(self.fragment.is_none_or(|fragment| fragment.offset == 0))
+        Ok(self.fragment_offset.is_none_or(|offset| offset == 0))
     }
 }
 
@@ -341,10 +215,8 @@ impl UpperLayer {
 pub struct Repr {
     /// DSCP and ECN together.
     pub traffic_class: u8,
-    /// Flow label, 20 bits.
+    /// Flow label, 20 bits (RFC 6437).
     pub flow_label: u32,
-    /// Length of the payload in bytes, extension headers included.
-    pub payload_len: u16,
     /// What follows.
     pub next_header: Protocol,
     /// Hop limit.
@@ -356,37 +228,24 @@ pub struct Repr {
 }
 
 impl Repr {
-    /// Reads a checked packet's header.
-    #[must_use]
-    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Repr {
-        Repr {
-            traffic_class: packet.traffic_class(),
-            flow_label: packet.flow_label(),
-            payload_len: packet.payload_len(),
-            next_header: packet.next_header(),
-            hop_limit: packet.hop_limit(),
-            src: packet.src(),
-            dst: packet.dst(),
-        }
-    }
-
-    /// Writes the header at the start of `buffer`, which has to hold the payload too. The payload
-    /// itself is not touched.
+    /// Writes the header at the start of `buffer`; all behind it is the payload, and returned.
     ///
     /// # Errors
-    /// [`Error::Truncated`] if the buffer is shorter than header and payload.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<(), Error> {
-        if buffer.len() < HEADER_LEN + usize::from(self.payload_len) {
-            return Err(Error::Truncated);
-        }
-        let mut packet = Packet::new_unchecked(buffer);
-        packet.set_traffic_class_and_flow_label(self.traffic_class, self.flow_label);
-        packet.set_payload_len(self.payload_len);
-        packet.set_next_header(self.next_header);
-        packet.set_hop_limit(self.hop_limit);
-        packet.set_src(self.src);
-        packet.set_dst(self.dst);
-        Ok(())
+    /// [`Error::Truncated`] if it does not fit, [`Error::BadTotalLength`] for a payload above 65535
+    /// bytes.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
+        let (header, payload) = buffer
+            .split_first_chunk_mut::<HEADER_LEN>()
+            .ok_or(Error::Truncated)?;
+        let payload_len = u16::try_from(payload.len()).map_err(|_| Error::BadTotalLength)?;
+        let version_class_flow =
+            6 << 28 | u32::from(self.traffic_class) << 20 | self.flow_label & 0x000f_ffff;
+        field::put_u32(header, VERSION_CLASS_FLOW, version_class_flow);
+        field::put_u16(header, PAYLOAD_LEN, payload_len);
+        field::put(header, NEXT_HEADER, [self.next_header.0, self.hop_limit]);
+        field::put(header, SRC, self.src.octets());
+        field::put(header, DST, self.dst.octets());
+        Ok(payload)
     }
 }
 

@@ -1,14 +1,16 @@
-//! What a packet looks like: views and builders for the headers Bora reads and writes.
+//! What a packet looks like: the headers Bora reads and writes.
 //!
 //! One protocol, one file, always in the same order: the offsets of the fields; a view over the
-//! bytes (`Frame`, `Packet`) that reads and writes fields in place; where building packets from
-//! values makes sense, a `Repr` with `parse` and `emit`; and tests on literal bytes.
+//! bytes (`Frame`, `Packet`) that reads and writes fields in place; a `Repr` that writes a header
+//! from values; and tests on literal bytes. ARP and neighbour discovery, which are read whole or
+//! not at all, have a `Repr` that parses too, and no view. [`udp::Frame`] writes all headers of a
+//! UDP packet at once.
 //!
 //! - `new_checked` is the gate. It refuses, with a named [`Error`], every buffer whose header or
 //!   length fields cannot be right, so that everything asked afterwards is inside the buffer.
-//! - `new_unchecked` is for buffers about to be filled and for packets known to be cut short (the
-//!   quote in an ICMP error). It is safe: a field outside the buffer reads as zero, and a write
-//!   outside is lost. Nothing here panics, whatever the bytes.
+//! - `new_unchecked` is for buffers about to be filled and for packets that were checked before.
+//!   It is safe: a field outside the buffer reads as zero, and a write outside is lost. Nothing
+//!   here panics, whatever the bytes.
 //! - Offsets and lengths are in bytes and integers in host order, unless a name says otherwise.
 //!
 //! ```
@@ -38,18 +40,13 @@ mod field;
 pub mod arp;
 pub mod checksum;
 pub mod ethernet;
-pub mod flow;
-pub mod icmp;
-pub mod icmpv6;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ndisc;
-pub mod tcp;
 pub mod udp;
 pub mod vlan;
 
 pub use error::Error;
 pub use ethernet::{EtherType, MacAddr};
-pub use flow::Flow;
 pub use ip::Protocol;

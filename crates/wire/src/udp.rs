@@ -1,9 +1,10 @@
-//! UDP (RFC 768).
+//! UDP (RFC 768), and whole frames of it.
 
-use core::fmt;
+use core::net::IpAddr;
 
 use crate::checksum::{self, Sum, Transport};
-use crate::{Error, Protocol, field};
+use crate::vlan::Tci;
+use crate::{Error, EtherType, MacAddr, Protocol, ethernet, field, ipv4, ipv6};
 
 const SRC_PORT: usize = 0;
 const DST_PORT: usize = 2;
@@ -97,12 +98,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
         field::put_u16(self.buffer.as_mut(), DST_PORT, dst);
     }
 
-    /// Sets the length of header and data, in bytes.
-    #[inline]
-    pub fn set_len(&mut self, value: u16) {
-        field::put_u16(self.buffer.as_mut(), LEN, value);
-    }
-
     /// Sets the checksum field.
     #[inline]
     pub fn set_checksum(&mut self, value: u16) {
@@ -117,18 +112,6 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-impl<T: AsRef<[u8]>> fmt::Display for Packet<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "UDP {} > {} len {}",
-            self.src_port(),
-            self.dst_port(),
-            self.len()
-        )
-    }
-}
-
 /// The values of a UDP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Repr {
@@ -136,46 +119,116 @@ pub struct Repr {
     pub src_port: u16,
     /// Destination port.
     pub dst_port: u16,
-    /// Length of the data in bytes.
-    pub payload_len: usize,
 }
 
 impl Repr {
-    /// Reads a checked datagram's header.
-    #[must_use]
-    pub fn parse<T: AsRef<[u8]>>(packet: &Packet<T>) -> Repr {
-        Repr {
-            src_port: packet.src_port(),
-            dst_port: packet.dst_port(),
-            payload_len: packet.payload().len(),
+    /// Writes the header at the start of `buffer`, with checksum zero; all behind it is the data,
+    /// and returned. Once the data is there, [`checksum::fill_transport`] computes the checksum.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if it does not fit, [`Error::BadTotalLength`] above 65535 bytes.
+    pub fn emit<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a mut [u8], Error> {
+        let len = u16::try_from(buffer.len()).map_err(|_| Error::BadTotalLength)?;
+        let (header, data) = buffer
+            .split_first_chunk_mut::<HEADER_LEN>()
+            .ok_or(Error::Truncated)?;
+        field::put_u16(header, SRC_PORT, self.src_port);
+        field::put_u16(header, DST_PORT, self.dst_port);
+        field::put_u16(header, LEN, len);
+        field::put_u16(header, CHECKSUM, 0);
+        Ok(data)
+    }
+}
+
+/// The values of all headers of a UDP packet that is no fragment: what the tester, the benchmarks
+/// and the tests send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// Ethernet destination.
+    pub dst_mac: MacAddr,
+    /// Ethernet source.
+    pub src_mac: MacAddr,
+    /// A customer tag.
+    pub tag: Option<Tci>,
+    /// IP source address.
+    pub src: IpAddr,
+    /// IP destination address, of the same version.
+    pub dst: IpAddr,
+    /// DSCP and ECN together.
+    pub tos: u8,
+    /// Time to live or hop limit.
+    pub ttl: u8,
+    /// Whether routers may not fragment an IPv4 packet.
+    pub dont_fragment: bool,
+    /// Source port.
+    pub src_port: u16,
+    /// Destination port.
+    pub dst_port: u16,
+}
+
+impl Frame {
+    /// A frame without tag, with 64 hops to go and everything else zero.
+    pub fn new(src: impl Into<IpAddr>, dst: impl Into<IpAddr>) -> Self {
+        Frame {
+            dst_mac: MacAddr::ZERO,
+            src_mac: MacAddr::ZERO,
+            tag: None,
+            src: src.into(),
+            dst: dst.into(),
+            tos: 0,
+            ttl: 64,
+            dont_fragment: false,
+            src_port: 0,
+            dst_port: 0,
         }
     }
 
-    /// Writes the header at the start of `buffer`, which has to hold the data too, with checksum
-    /// zero: once the data is there, [`checksum::fill_transport`] computes it.
+    /// Writes the headers at the start of `frame`, with UDP checksum zero; all behind them is the
+    /// data, and left alone.
     ///
     /// # Errors
-    /// [`Error::BadTotalLength`] above 65535 bytes, [`Error::Truncated`] if the buffer is shorter
-    /// than header and data.
-    pub fn emit(&self, buffer: &mut [u8]) -> Result<(), Error> {
-        let len = u16::try_from(HEADER_LEN.saturating_add(self.payload_len))
-            .map_err(|_| Error::BadTotalLength)?;
-        if buffer.len() < usize::from(len) {
-            return Err(Error::Truncated);
-        }
-        let mut packet = Packet::new_unchecked(buffer);
-        packet.set_ports(self.src_port, self.dst_port);
-        packet.set_len(len);
-        packet.set_checksum(0);
-        Ok(())
+    /// [`Error::Truncated`] if they do not fit, [`Error::BadTotalLength`] above 65535 bytes,
+    /// [`Error::BadAddressFormat`] for addresses of two versions.
+    pub fn emit(&self, frame: &mut [u8]) -> Result<(), Error> {
+        let link = |ethertype| ethernet::Repr {
+            dst: self.dst_mac,
+            src: self.src_mac,
+            tag: self.tag,
+            ethertype,
+        };
+        let datagram = match (self.src, self.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => ipv4::Repr {
+                tos: self.tos,
+                dont_fragment: self.dont_fragment,
+                ttl: self.ttl,
+                protocol: Protocol::UDP,
+                src,
+                dst,
+            }
+            .emit(link(EtherType::IPV4).emit(frame)?)?,
+            (IpAddr::V6(src), IpAddr::V6(dst)) => ipv6::Repr {
+                traffic_class: self.tos,
+                flow_label: 0,
+                next_header: Protocol::UDP,
+                hop_limit: self.ttl,
+                src,
+                dst,
+            }
+            .emit(link(EtherType::IPV6).emit(frame)?)?,
+            _ => return Err(Error::BadAddressFormat),
+        };
+        let header = Repr {
+            src_port: self.src_port,
+            dst_port: self.dst_port,
+        };
+        header.emit(datagram).map(|_| ())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use core::net::Ipv4Addr;
-    use std::string::ToString;
+    use core::net::{Ipv4Addr, Ipv6Addr};
 
     const SRC: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
     const DST: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
@@ -195,7 +248,6 @@ mod tests {
         assert_eq!((packet.src_port(), packet.dst_port()), (1000, 2000));
         assert_eq!((packet.len(), packet.checksum()), (12, 0x3316));
         assert_eq!(packet.payload(), b"bora");
-        assert_eq!(packet.to_string(), "UDP 1000 > 2000 len 12");
         assert_eq!(packet.verify_checksum(pseudo()), Transport::Valid);
         packet.payload_mut()[0] = b'B';
         assert_eq!(packet.verify_checksum(pseudo()), Transport::Invalid);
@@ -206,19 +258,64 @@ mod tests {
     }
 
     #[test]
-    fn emits_what_it_parsed() {
-        let repr = Repr::parse(&Packet::new_checked(DATAGRAM).unwrap());
+    fn writes_the_header() {
+        let repr = Repr {
+            src_port: 1000,
+            dst_port: 2000,
+        };
         let mut out = DATAGRAM;
         out[..8].fill(0xa5);
-        repr.emit(&mut out).unwrap();
+        assert_eq!(repr.emit(&mut out[..12]).unwrap(), b"bora");
         checksum::fill_transport(pseudo(), Protocol::UDP, &mut out[..12]).unwrap();
         assert_eq!(out, DATAGRAM);
-        assert_eq!(repr.emit(&mut out[..11]), Err(Error::Truncated));
-        let long = Repr {
-            payload_len: 65528,
-            ..repr
+        assert_eq!(repr.emit(&mut out[..7]), Err(Error::Truncated));
+        assert_eq!(repr.emit(&mut [0; 65536]), Err(Error::BadTotalLength));
+    }
+
+    #[test]
+    fn writes_whole_frames() {
+        let v4 = Frame {
+            dst_mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            tag: Some(Tci::new(5, 100)),
+            tos: 0xb8,
+            src_port: 1000,
+            dst_port: 2000,
+            ..Frame::new(SRC, DST)
         };
-        assert_eq!(long.emit(&mut out), Err(Error::BadTotalLength));
+        let mut out = [0xee; 50];
+        v4.emit(&mut out).unwrap();
+        assert_eq!(out[..6], [2, 0, 0, 0, 0, 1]);
+        assert_eq!(out[12..18], [0x81, 0x00, 0xa0, 0x64, 0x08, 0x00]);
+        let packet = ipv4::Packet::new_checked(&out[18..]).unwrap();
+        assert_eq!(packet.verify_checksum(), Ok(()));
+        assert_eq!((packet.src(), packet.dst(), packet.tos()), (SRC, DST, 0xb8));
+        let datagram = Packet::new_checked(packet.payload()).unwrap();
+        assert_eq!((datagram.src_port(), datagram.dst_port()), (1000, 2000));
+        assert_eq!(datagram.payload(), [0xee; 4]);
+        assert_eq!(v4.emit(&mut [0; 45]), Err(Error::Truncated));
+
+        let [src, dst] =
+            ["2001:db8::1", "2001:db8::2"].map(|text| text.parse::<Ipv6Addr>().unwrap());
+        let v6 = Frame {
+            ttl: 1,
+            ..Frame::new(src, dst)
+        };
+        let mut out = [0xee; 64];
+        v6.emit(&mut out).unwrap();
+        let packet = ipv6::Packet::new_checked(&out[14..]).unwrap();
+        assert_eq!(
+            (packet.src(), packet.dst(), packet.hop_limit()),
+            (src, dst, 1)
+        );
+        assert_eq!(
+            Packet::new_checked(packet.payload()).unwrap().payload(),
+            [0xee; 2]
+        );
+        let mixed = Frame {
+            dst: DST.into(),
+            ..v6
+        };
+        assert_eq!(mixed.emit(&mut out), Err(Error::BadAddressFormat));
     }
 
     #[test]

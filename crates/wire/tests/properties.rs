@@ -1,4 +1,4 @@
-//! No parser panics on arbitrary bytes, and what is parsed is emitted again as it was.
+//! No parser panics on arbitrary bytes, and what they say agrees.
 
 #[expect(
     unreachable_pub,
@@ -11,17 +11,13 @@ use proptest::prelude::*;
 
 type Check = fn(&[u8]) -> Result<(), Error>;
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 7] = [
     checks::ethernet,
-    checks::vlan,
     checks::arp,
     checks::ipv4,
     checks::ipv6,
-    checks::icmp,
-    checks::icmpv6,
     checks::ndisc,
     checks::udp,
-    checks::tcp,
     checks::frame,
 ];
 
@@ -121,7 +117,6 @@ proptest! {
     #[test]
     fn fixed_headers(data in prop::collection::vec(any::<u8>(), 28..100)) {
         prop_assert_eq!(checks::ethernet(&data), Ok(()));
-        prop_assert_eq!(checks::vlan(&data), Ok(()));
         let mut arp = data;
         arp[..6].copy_from_slice(&[0, 1, 8, 0, 6, 4]);
         prop_assert_eq!(checks::arp(&arp), Ok(()));
@@ -140,30 +135,16 @@ proptest! {
     }
 
     #[test]
-    fn icmp_messages(
-        mut data in prop::collection::vec(any::<u8>(), 8..80),
-        kind in prop::sample::select(vec![0u8, 3, 5, 8, 11, 12]),
-        kind6 in prop::sample::select(vec![1u8, 2, 3, 4, 128, 129]),
-    ) {
-        data[0] = kind;
-        prop_assert_eq!(checks::icmp(&data), Ok(()));
-        data[0] = kind6;
-        prop_assert_eq!(checks::icmpv6(&data), Ok(()));
-    }
-
-    #[test]
     fn ndisc_messages(
-        mut data in prop::collection::vec(any::<u8>(), 40..120),
-        kind in 133..=137u8,
+        mut data in prop::collection::vec(any::<u8>(), 24..120),
+        kind in 135..=136u8,
     ) {
         data[0] = kind;
         prop_assert_eq!(checks::ndisc(&data), Ok(()));
     }
 
     #[test]
-    fn transport(mut data in prop::collection::vec(any::<u8>(), 60..200), cut in 8..60u16) {
-        data[12] = data[12].max(0x50);
-        prop_assert_eq!(checks::tcp(&data), Ok(()));
+    fn udp_datagrams(mut data in prop::collection::vec(any::<u8>(), 60..200), cut in 8..60u16) {
         data[4..6].copy_from_slice(&cut.to_be_bytes());
         prop_assert_eq!(checks::udp(&data), Ok(()));
     }

@@ -1,37 +1,14 @@
 //! What a worker counts. One writer (the worker), any number of readers.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
+use bora_contract::{Counter, Counters};
+use bora_forward::MAX_CLASSES;
 use bora_forward::classify::MAX_RULES;
-use bora_forward::{Drop, MAX_CLASSES, Punt};
 
-/// A number that one thread adds to and others read.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+use crate::profile::ProfileCounters;
 
-impl Counter {
-    /// Adds; only the owning worker may call it.
-    #[inline]
-    pub(crate) fn add(&self, count: u64) {
-        // One writer, so no atomic addition is needed.
-        self.0.store(self.0.load(Relaxed) + count, Relaxed);
-    }
-
-    /// Sets; only the owning worker may call it.
-    #[inline]
-    pub(crate) fn set(&self, value: u64) {
-        self.0.store(value, Relaxed);
-    }
-
-    /// The value now.
-    pub fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
-/// One worker's counters of one port, in packets unless named otherwise. Punts and drops are
+/// One worker's counters of one port, in packets unless named otherwise. Drops are
 /// counted at the port the packet came in by; what waited for an output, at the output.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct PortCounters {
     /// Received from the port's queues.
     pub rx_packets: Counter,
@@ -47,23 +24,23 @@ pub struct PortCounters {
     pub tx_packets: Counter,
     /// Octets of these.
     pub tx_bytes: Counter,
-    /// Handed to the slow path, by [`Punt`].
-    pub punted: Vec<Counter>,
-    /// Dropped, by [`Drop`]; those that a full queue refused are counted at the output.
-    pub dropped: Vec<Counter>,
+    /// Dropped; those that a full queue refused are counted at the output.
+    pub dropped: Counters,
     /// Frames that its queues have now, those of its twin too.
     pub frames: Counter,
     /// On the way out, by class.
     pub classes: [ClassCounters; MAX_CLASSES],
 }
 
-/// One class of an output, in packets; what is held is the difference.
+/// One class of an output, in packets: `enqueued = sent + held`.
 #[derive(Debug, Default)]
 pub struct ClassCounters {
     /// Taken in.
     pub enqueued: Counter,
     /// Taken out.
     pub sent: Counter,
+    /// Waiting.
+    pub held: Counter,
     /// Refused because the queue was full.
     pub dropped: Counter,
 }
@@ -78,25 +55,6 @@ pub struct RuleCounters {
 }
 
 impl PortCounters {
-    fn new() -> Self {
-        let zeros = |count| (0..count).map(|_| Counter::default()).collect();
-        Self {
-            rx_packets: Counter::default(),
-            rx_bytes: Counter::default(),
-            ungated_packets: Counter::default(),
-            ungated_bytes: Counter::default(),
-            from_linux: Counter::default(),
-            tx_packets: Counter::default(),
-            tx_bytes: Counter::default(),
-            punted: zeros(Punt::ALL.len()),
-            dropped: zeros(Drop::ALL.len()),
-            frames: Counter::default(),
-            classes: Default::default(),
-        }
-    }
-}
-
-impl PortCounters {
     fn absorb(&self, other: &Self) {
         let pairs = [
             (&self.rx_packets, &other.rx_packets),
@@ -107,11 +65,10 @@ impl PortCounters {
             (&self.tx_packets, &other.tx_packets),
             (&self.tx_bytes, &other.tx_bytes),
         ];
-        let reasons = self.punted.iter().zip(&other.punted);
-        let reasons = reasons.chain(self.dropped.iter().zip(&other.dropped));
-        for (own, other) in pairs.into_iter().chain(reasons) {
+        for (own, other) in pairs {
             own.add(other.get());
         }
+        self.dropped.absorb(&other.dropped);
         for (own, other) in self.classes.iter().zip(&other.classes) {
             own.enqueued.add(other.enqueued.get());
             own.sent.add(other.sent.get());
@@ -147,13 +104,15 @@ pub struct WorkerCounters {
     pub pool_exhausted: Counter,
     /// Frames on its own list.
     pub pool_size: Counter,
+    /// What [`crate::Command::Profile`] has measured.
+    pub profile: ProfileCounters,
 }
 
 impl WorkerCounters {
     /// Zeros for this many ports at most.
     pub fn new(ports: usize) -> Self {
         Self {
-            ports: (0..ports).map(|_| PortCounters::new()).collect(),
+            ports: (0..ports).map(|_| PortCounters::default()).collect(),
             rules: std::iter::repeat_with(RuleCounters::default)
                 .take(MAX_RULES)
                 .collect(),
@@ -167,6 +126,7 @@ impl WorkerCounters {
             pool_spilled: Counter::default(),
             pool_exhausted: Counter::default(),
             pool_size: Counter::default(),
+            profile: ProfileCounters::default(),
         }
     }
 
@@ -193,6 +153,7 @@ impl WorkerCounters {
         {
             class.enqueued.set(0);
             class.sent.set(0);
+            class.held.set(0);
             class.dropped.set(0);
         }
     }

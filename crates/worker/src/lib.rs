@@ -1,30 +1,39 @@
 //! Who does it: a thread a core.
 //!
-//! A [`Worker`] owns receive queues and a transmit ring of every port, or shares them with others
-//! ([`Reception`], [`Share`]) by rings with one writer and one reader; nothing else on its way is shared but the
-//! published tables, its counters (one writer) and the ring to the slow path.
+//! A [`Worker`] owns receive queues and a transmit ring of every port, or shares them with other workers
+//! ([`Reception`], [`Share`]) through rings with one writer and one reader. Workers share nothing else
+//! but the published tables, their counters (one writer each) and the ring to the slow path.
 
 #![forbid(unsafe_code)]
 
+mod byte_limit;
 mod command;
+mod config;
 mod counters;
-mod flight;
-mod leave;
+mod drain;
+mod forward;
+mod handover;
 mod mode;
+mod profile;
 mod punt;
 mod receive;
+mod replace;
 mod share;
+mod sleep;
 mod spread;
 mod transmit;
 mod worker;
 
 pub use bora_port::Bell;
-pub use counters::{ClassCounters, Counter, PortCounters, RuleCounters, WorkerCounters};
-pub use leave::{Departure, reunite};
-pub use mode::{BACKLOG, Mode};
+pub use config::{
+    BUDGET, Command, Commands, QUOTA, Returned, Returns, WorkerConfig, WorkerPort, free_frames,
+};
+pub use counters::{ClassCounters, PortCounters, RuleCounters, WorkerCounters};
+pub use handover::Handover;
+pub use mode::Mode;
+pub use profile::ProfileCounters;
 pub use punt::{Budgets, PuntRings, Punted};
+pub use replace::merge_parts;
 pub use share::{Member, Owner, Share, share};
 pub use spread::{Reception, Spreader, spread};
-pub use worker::{
-    BUDGET, Command, Commands, QUOTA, Returned, Returns, Worker, WorkerConfig, WorkerPort,
-};
+pub use worker::Worker;

@@ -4,16 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Packets that wait between reception and forwarding in [`Mode::Interrupt`]; Linux 2.4's
-/// netdev_max_backlog (Bianco05).
-pub const BACKLOG: usize = 300;
-
 /// How a worker divides its time between waiting, receiving and forwarding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Never sleeps: the lowest latency, and a whole CPU.
     Poll,
-    /// Polls under load and sleeps while there is none; NAPI's way.
+    /// Polls under load and sleeps without load, as NAPI does.
     #[default]
     Adaptive,
     /// Sleeps, and wakes for this many packets or after this time, whichever comes first: fewer
@@ -24,16 +20,12 @@ pub enum Mode {
         /// Longest that a packet waits for others.
         time: Duration,
     },
-    /// Each arrival is moved to a backlog of [`BACKLOG`] packets before anything is forwarded. The
-    /// baseline of 2005, here to be measured against: under overload all time goes to reception.
-    Interrupt,
 }
 
-/// Longest that packets may wait for others, in microseconds: a worker that stands still longer looks
-/// stuck.
+/// Longest time of [`Mode::Moderated`], microseconds: a worker that rests longer looks stuck.
 const LONGEST_WAIT: u32 = 100_000;
 
-/// What [`Mode::Moderated`] is without numbers: as network cards come.
+/// `moderated` without numbers: common defaults of network cards.
 const MODERATED: Mode = Mode::Moderated {
     packets: 64,
     time: Duration::from_micros(50),
@@ -42,13 +34,12 @@ const MODERATED: Mode = Mode::Moderated {
 impl FromStr for Mode {
     type Err = String;
 
-    /// `poll`, `adaptive`, `interrupt`, `moderated` or `moderated:PACKETS:MICROSECONDS`.
+    /// `poll`, `adaptive`, `moderated` or `moderated:PACKETS:MICROSECONDS`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "poll" => return Ok(Self::Poll),
             "adaptive" => return Ok(Self::Adaptive),
             "moderated" => return Ok(MODERATED),
-            "interrupt" => return Ok(Self::Interrupt),
             _ => {}
         }
         let numbers = text
@@ -56,8 +47,7 @@ impl FromStr for Mode {
             .and_then(|rest| rest.split_once(':'));
         let (packets, time) = numbers.ok_or_else(|| {
             format!(
-                "`{text}` is none of poll, adaptive, interrupt, moderated and \
-                 moderated:PACKETS:MICROSECONDS"
+                "`{text}` is none of poll, adaptive, moderated and moderated:PACKETS:MICROSECONDS"
             )
         })?;
         let number = |text: &str, most: u32| match text.parse::<u32>() {
@@ -79,7 +69,6 @@ impl fmt::Display for Mode {
             Self::Moderated { packets, time } => {
                 write!(f, "moderated:{packets}:{}", time.as_micros())
             }
-            Self::Interrupt => f.write_str("interrupt"),
         }
     }
 }
@@ -90,7 +79,7 @@ mod tests {
 
     #[test]
     fn text_and_back() {
-        for text in ["poll", "adaptive", "interrupt", "moderated:8:100"] {
+        for text in ["poll", "adaptive", "moderated:8:100"] {
             assert_eq!(text.parse::<Mode>().unwrap().to_string(), text);
         }
         assert_eq!("moderated".parse(), Ok(MODERATED));

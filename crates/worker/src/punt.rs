@@ -1,18 +1,18 @@
-//! The way to the slow path, and how much may go there.
+//! The rings to the slow path, and the budgets of what may go there.
 
 use std::sync::OnceLock;
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use bora_buffer::Packet;
+use bora_contract::{BUDGET_WINDOW_NS, Reason, budget_of_window};
 use bora_fib::PortId;
-use bora_forward::Punt;
 use crossbeam_queue::ArrayQueue;
 
-/// Places for what Linux answers or drops ([`Punt::is_exception`]).
+/// Places for packets that Linux answers or drops ([`Reason::has_budget`]).
 const EXCEPTIONS: usize = 1024;
-/// Places for what Linux forwards: some milliseconds of its work. The packets' memory is set aside, so
-/// that they do not starve reception of frames.
+/// Places for packets that Linux forwards: some milliseconds of its work. The region has frames for
+/// them, so that punts do not starve reception.
 const BULK: usize = 4096;
 
 /// A packet on its way to Linux.
@@ -23,18 +23,18 @@ pub struct Punted {
     /// The port it came in by.
     pub port: PortId,
     /// Why it goes to Linux.
-    pub reason: Punt,
+    pub reason: Reason,
     /// Whether the sender may have left its checksum to others.
     pub partial_checksum: bool,
 }
 
-/// From all workers to the slow-path thread. Bulk traffic has no budget: where Linux does not keep up,
-/// its ring is full.
+/// The rings from all workers to the slow-path thread. Bulk traffic has no budget: if Linux cannot keep
+/// up, its ring is full and packets are dropped.
 #[derive(Debug)]
 pub struct PuntRings {
     exceptions: ArrayQueue<Punted>,
     bulk: ArrayQueue<Punted>,
-    /// Who takes them, once it has slept.
+    /// The slow-path thread, once it has slept.
     reader: OnceLock<Thread>,
 }
 
@@ -49,30 +49,30 @@ impl Default for PuntRings {
 }
 
 impl PuntRings {
-    /// Packets there is room for.
+    /// Places of both rings.
     pub const PLACES: usize = EXCEPTIONS + BULK;
 
     /// Adds a packet.
     ///
     /// # Errors
     /// The packet, if there is no room.
-    #[allow(clippy::result_large_err)] // it goes back where it came from
+    #[allow(clippy::result_large_err)] // the packet goes back to the caller
     pub fn push(&self, punted: Punted) -> Result<(), Punted> {
-        if punted.reason.is_exception() {
+        if punted.reason.has_budget() {
             self.exceptions.push(punted)
         } else {
             self.bulk.push(punted)
         }
     }
 
-    /// Wakes the slow-path thread: there is something for it.
+    /// Wakes the slow-path thread after packets were added.
     pub fn announce(&self) {
         if let Some(reader) = self.reader.get() {
             reader.unpark();
         }
     }
 
-    /// Sleeps until something is announced, or so long; for the slow-path thread.
+    /// Sleeps until packets are announced, at most `longest`; for the slow-path thread.
     pub fn wait(&self, longest: Duration) {
         self.reader.get_or_init(std::thread::current);
         if self.held() == 0 {
@@ -80,38 +80,33 @@ impl PuntRings {
         }
     }
 
-    /// Packets on their way.
+    /// Packets in the rings.
     pub fn held(&self) -> usize {
         self.exceptions.len() + self.bulk.len()
     }
 
-    /// The next packet; exceptions come first, they are few.
+    /// The next packet; exceptions come first, because they are few.
     pub fn pop(&self) -> Option<Punted> {
         self.exceptions.pop().or_else(|| self.bulk.pop())
     }
 }
 
-const WINDOW: Duration = Duration::from_millis(10);
-const WINDOWS_A_SECOND: u64 = 100;
+const WINDOW: Duration = Duration::from_nanos(BUDGET_WINDOW_NS);
 
-/// One worker's punt budgets: the router's own control-plane protection, by reason, in packets a
-/// fixed window.
+/// One worker's punt budgets, by reason, in packets a window: the protection of the control plane.
 #[derive(Debug)]
 pub struct Budgets {
-    limit: Vec<u64>,
-    left: Vec<u64>,
+    limit: u64,
+    left: [u64; Reason::COUNT],
     window: Instant,
 }
 
 impl Budgets {
-    /// Budgets of this many packets a second each.
-    pub fn new(packets_per_second: impl Fn(Punt) -> u64) -> Self {
-        let limit: Vec<u64> = Punt::ALL
-            .iter()
-            .map(|&reason| packets_per_second(reason).div_ceil(WINDOWS_A_SECOND))
-            .collect();
+    /// A budget of this many packets a second for each reason.
+    pub fn new(packets_per_second: u64) -> Self {
+        let limit = budget_of_window(packets_per_second);
         Self {
-            left: limit.clone(),
+            left: [limit; Reason::COUNT],
             limit,
             window: Instant::now(),
         }
@@ -121,12 +116,12 @@ impl Budgets {
     pub(crate) fn tick(&mut self, now: Instant) {
         if now.duration_since(self.window) >= WINDOW {
             self.window = now;
-            self.left.copy_from_slice(&self.limit);
+            self.left.fill(self.limit);
         }
     }
 
-    /// Takes one packet from a budget; false if it is spent.
-    pub(crate) fn take(&mut self, reason: Punt) -> bool {
+    /// Takes one packet from a budget; `false` if the budget is spent.
+    pub(crate) fn take(&mut self, reason: Reason) -> bool {
         let left = &mut self.left[reason as usize];
         let some = *left > 0;
         *left -= u64::from(some);
@@ -140,11 +135,11 @@ mod tests {
 
     #[test]
     fn a_budget_ends_and_comes_back() {
-        let mut budgets = Budgets::new(|_| 200);
-        assert!(budgets.take(Punt::NoRoute) && budgets.take(Punt::NoRoute));
-        assert!(!budgets.take(Punt::NoRoute));
-        assert!(budgets.take(Punt::Options), "reasons do not share");
+        let mut budgets = Budgets::new(200);
+        assert!(budgets.take(Reason::NoRoute) && budgets.take(Reason::NoRoute));
+        assert!(!budgets.take(Reason::NoRoute));
+        assert!(budgets.take(Reason::Options), "reasons do not share");
         budgets.tick(Instant::now() + WINDOW);
-        assert!(budgets.take(Punt::NoRoute));
+        assert!(budgets.take(Reason::NoRoute));
     }
 }

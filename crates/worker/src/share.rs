@@ -1,64 +1,65 @@
-//! Outputs that several workers share: those with rates, and those with fewer queues than workers. One
-//! worker owns the transmit ring.
+//! Outputs that several workers share: outputs with rates, and outputs with fewer queues than workers.
+//! One worker owns the transmit ring, the others are members.
 //!
-//! What goes out is handed to the owner by request, grant and burst (HERO09; see
-//! [`bora_forward::schedule::handover`]), so that what the output cannot take waits, or is dropped
-//! by priority, with the worker that has it, and nobody locks. Rates, levels and weights are kept in
-//! one place, so that they hold for all workers together.
+//! Members send packets to the owner by request, grant and burst (HERO09; see
+//! [`bora_forward::schedule::grant`]). What the output cannot take waits, or is dropped by priority, in
+//! the worker that has it, and no lock is needed. The owner alone keeps rates, levels and weights, so
+//! they hold for all workers together.
 
 use std::sync::Arc;
 
 use bora_buffer::Packet;
-use bora_forward::Exit;
-use bora_forward::schedule::handover::{Burst, Grant, Granter, Input, Room};
+use bora_forward::Egress;
+use bora_forward::schedule::grant::{Arbiter, Burst, Grant, Input, Room};
 use bora_forward::schedule::{OutputConfig, OutputError, QueueLimits};
-use bora_port::{Bell, memory};
+use bora_port::{Bell, PortQueue, memory};
 use crossbeam_queue::ArrayQueue;
 
 use crate::spread::RING;
 
-/// Octets that an input may deliver a turn.
+/// Octets that an input may deliver in one turn.
 const QUANTUM: u32 = 16 * 1024;
-/// Packets of a class with the owner, or on their way there: enough to keep its ring busy.
+/// Packets of a class that the owner takes in ahead of its transmit ring: enough to keep the ring busy.
 const ROOM: u32 = 512;
-/// Messages on the way; there are never more than two.
+/// Places for messages; there are never more than two on the way.
 const MESSAGES: usize = 4;
 
-/// How a worker sends by a port.
+/// How a worker sends through a port.
 #[derive(Debug, Default)]
 pub enum Share {
-    /// By a ring of its own.
+    /// Through a transmit ring that only this worker uses.
     #[default]
     Alone,
-    /// By its ring, for others too.
+    /// Through its own ring, and for other workers as well.
     Owner(Box<Owner>),
-    /// By another worker's ring.
+    /// Through another worker's ring.
     Member(Box<Member>),
 }
 
-/// One port's way from a member to the owner and back.
+/// The rings between one member and the owner of a port.
 #[derive(Debug)]
 struct Link {
     packets: memory::Queue,
     bursts: Arc<ArrayQueue<Burst>>,
     grants: Arc<ArrayQueue<Grant>>,
+    /// Wakes the other side.
     bell: Arc<Bell>,
 }
 
-/// The owner's side: who may send next.
+/// The owner's side of a shared output.
 #[derive(Debug)]
 pub struct Owner {
     links: Vec<Link>,
-    granter: Granter,
-    /// The owner's own packets take part as the last input.
+    /// Says which input may send next. The owner's own packets are the last input.
+    arbiter: Arbiter,
     own: Input,
     own_grant: Option<Grant>,
-    /// Packets between a burst and the transmit ring; rates are kept here.
-    pub(crate) last: Exit,
+    /// Packets between a burst and the transmit ring; applies the rates.
+    pub(crate) egress: Egress,
     taken: Vec<Packet>,
 }
 
-/// A member's side.
+/// A member's side of a shared output.
 #[derive(Debug)]
 pub struct Member {
     link: Link,
@@ -66,8 +67,8 @@ pub struct Member {
     burst: Vec<Packet>,
 }
 
-/// Makes the two sides of a shared output: the owner's, and for each of `members` (named by their
-/// bells) its side. `owner` is the owner's bell.
+/// Makes the sides of a shared output: the owner's, and one for each of `members`. Workers are named
+/// by their bells.
 ///
 /// # Errors
 /// The output's configuration is impossible.
@@ -78,10 +79,10 @@ pub fn share(
 ) -> Result<(Owner, Vec<Member>), OutputError> {
     let mut side = Owner {
         links: Vec::new(),
-        granter: Granter::new(members.len() + 1, QUANTUM, output),
+        arbiter: Arbiter::new(members.len() + 1, QUANTUM, output),
         own: Input::default(),
         own_grant: None,
-        last: Exit::new(&roomy(output))?,
+        egress: Egress::new(&roomy(output))?,
         taken: Vec::with_capacity(RING),
     };
     let mut others = Vec::new();
@@ -115,18 +116,18 @@ impl Share {
         }
     }
 
-    /// Whether a removed port of which nothing is held here may be given up without a loss: first the
-    /// members, then the owner.
-    pub(crate) fn may_leave(&self) -> bool {
+    /// Whether nothing is on the way between this worker and others. The members of a removed port are
+    /// drained first, then the owner.
+    pub(crate) fn is_drained(&self) -> bool {
         match self {
             Self::Alone => true,
-            Self::Owner(owner) => owner.is_left(),
+            Self::Owner(owner) => owner.is_drained(),
             Self::Member(member) => member.input.is_idle(),
         }
     }
 
-    /// Whether another worker has sent something here.
-    pub(crate) fn has_mail(&self) -> bool {
+    /// Whether a message of another worker waits here.
+    pub(crate) fn has_messages(&self) -> bool {
         match self {
             Self::Alone => false,
             Self::Owner(owner) => owner.links.iter().any(|link| !link.bursts.is_empty()),
@@ -136,21 +137,24 @@ impl Share {
 }
 
 impl Member {
-    /// Asks for room, or sends what was granted; returns the packets that went.
-    pub(crate) fn exchange(&mut self, exit: &mut Exit, mut refused: impl FnMut(Packet)) -> usize {
-        exit.queue_all(&mut refused);
+    /// Requests room, or sends what was granted; returns the number of packets sent.
+    pub(crate) fn exchange(
+        &mut self,
+        egress: &mut Egress,
+        mut refused: impl FnMut(Packet),
+    ) -> usize {
+        egress.queue_all(&mut refused);
         let mut sent = 0;
-        let asked = self.input.request(exit.queues());
-        let granted = self
-            .link
-            .grants
-            .pop()
-            .map(|grant| self.input.burst(grant, exit.queues_mut(), &mut self.burst));
+        let asked = self.input.request(egress.queues());
+        let granted = self.link.grants.pop().map(|grant| {
+            self.input
+                .burst(grant, egress.queues_mut(), &mut self.burst)
+        });
         for burst in asked.into_iter().chain(granted) {
             sent += self.burst.len();
             self.link.packets.transmit(&mut self.burst);
-            debug_assert!(self.burst.is_empty(), "no more is granted than fits");
-            let _ = self.link.bursts.push(burst); // there is room for twice what there can be
+            debug_assert!(self.burst.is_empty(), "a grant is for what fits");
+            let _ = self.link.bursts.push(burst); // there are twice as many places as messages
             self.link.bell.ring();
         }
         sent
@@ -158,9 +162,9 @@ impl Member {
 }
 
 impl Owner {
-    /// Takes bursts in, gives grants out; what may leave is then in [`Owner::last`].
-    pub(crate) fn exchange(&mut self, exit: &mut Exit, mut refused: impl FnMut(Packet)) {
-        exit.queue_all(&mut refused);
+    /// Takes bursts in and gives grants out; what may leave is then in [`Owner::egress`].
+    pub(crate) fn exchange(&mut self, egress: &mut Egress, mut refused: impl FnMut(Packet)) {
+        egress.queue_all(&mut refused);
         for number in 0..self.links.len() {
             while let Some(burst) = self.links[number].bursts.pop() {
                 let link = &mut self.links[number];
@@ -168,30 +172,30 @@ impl Owner {
                     .receive(&mut self.taken, burst.packets as usize);
                 self.taken
                     .drain(..)
-                    .for_each(|packet| self.last.stage(packet));
-                self.granter.burst(number, &burst);
+                    .for_each(|packet| self.egress.stage(packet));
+                self.arbiter.burst(number, &burst);
             }
         }
         let own = self.links.len();
-        if let Some(burst) = self.own.request(exit.queues()) {
-            self.granter.burst(own, &burst);
+        if let Some(burst) = self.own.request(egress.queues()) {
+            self.arbiter.burst(own, &burst);
         }
         if let Some(grant) = self.own_grant.take() {
-            let burst = self.own.burst(grant, exit.queues_mut(), &mut self.taken);
+            let burst = self.own.burst(grant, egress.queues_mut(), &mut self.taken);
             let packets = self.taken.drain(..);
-            packets.for_each(|packet| self.last.stage(packet));
-            self.granter.burst(own, &burst);
+            packets.for_each(|packet| self.egress.stage(packet));
+            self.arbiter.burst(own, &burst);
         }
         self.grant(own);
     }
 
     fn grant(&mut self, own: usize) {
-        let held = self.last.held_by_class();
+        let held = self.egress.held_by_class();
         let room = |class: usize| Room {
             octets: u64::MAX,
             packets: ROOM.saturating_sub(held[class]),
         };
-        while let Some((number, grant)) = self.granter.grant(room) {
+        while let Some((number, grant)) = self.arbiter.grant(room) {
             match self.links.get(number) {
                 Some(link) => {
                     let _ = link.grants.push(grant); // never more than one
@@ -207,41 +211,42 @@ impl Owner {
 
     /// Takes another configuration of the output.
     pub(crate) fn configure(&mut self, output: &OutputConfig, refused: impl FnMut(Packet)) {
-        match self.last.configure(&roomy(output), refused) {
-            Ok(()) => self.granter.configure(output),
-            Err(error) => log::error!("rates stay as they were: {error}"),
+        match self.egress.configure(&roomy(output), refused) {
+            Ok(()) => self.arbiter.configure(output),
+            Err(error) => log::error!("the rates of an output are not changed: {error}"),
         }
     }
 
-    /// Whether no member is there any more, and nothing of them.
-    fn is_left(&self) -> bool {
+    /// Whether all members are gone and nothing of theirs is left.
+    fn is_drained(&self) -> bool {
         let mut links = self.links.iter();
         links.all(|link| Arc::strong_count(&link.bursts) == 1 && link.bursts.is_empty())
-            && self.granter.is_idle()
+            && self.arbiter.is_idle()
     }
 
-    /// Takes back what members sent that will not leave any more.
-    pub(crate) fn drain(&mut self, dropped: impl FnMut(Packet)) {
+    /// Empties the rings of the members; `dropped` gets the packets.
+    pub(crate) fn clear_rings(&mut self, dropped: impl FnMut(Packet)) {
         for link in &mut self.links {
             while link.packets.receive(&mut self.taken, RING) > 0 {}
         }
         self.taken.drain(..).for_each(dropped);
     }
 
-    /// Moves what waits on this side of the members' rings to `held`, in the order it is to leave.
-    pub(crate) fn give_up(mut self, held: &mut Vec<Packet>) {
-        self.last.clear(|packet| held.push(packet));
+    /// Moves the packets of this side and of the members' rings to `held`, in the order in which they
+    /// are to leave.
+    pub(crate) fn into_packets(mut self, held: &mut Vec<Packet>) {
+        self.egress.clear(|packet| held.push(packet));
         for link in &mut self.links {
             link.packets.receive(held, RING);
         }
     }
 
     fn in_flight(&self) -> u64 {
-        self.last.held() as u64
+        self.egress.held() as u64
     }
 }
 
-/// The same scheduler with queues that take whatever is granted.
+/// The same scheduler, with queues that have room for whatever is granted.
 fn roomy(output: &OutputConfig) -> OutputConfig {
     let mut output = output.clone();
     for class in &mut output.classes {

@@ -1,34 +1,35 @@
-//! Ports with fewer receive queues than workers: one worker owns a queue and spreads what comes in by
-//! flow over single-producer rings (receive-side scaling in software).
+//! Ports with fewer receive queues than workers: the worker that owns a queue spreads its packets over
+//! the workers by flow, through single-producer rings (receive-side scaling in software).
 
 use std::sync::Arc;
 
 use bora_buffer::Packet;
-use bora_port::{Bell, memory};
+use bora_port::{Bell, PortQueue, memory};
 
 /// Packets in a ring between two workers.
 pub(crate) const RING: usize = 1024;
 
-/// How a worker gets what a port receives.
+/// How a worker gets the packets that a port receives.
 #[derive(Debug, Default)]
 pub enum Reception {
-    /// From queues of its own.
+    /// From its own queues.
     #[default]
     Own,
-    /// From queues of its own, and others get a part.
+    /// From its own queues, and other workers get a part.
     Spread(Box<Spreader>),
-    /// From another worker, by a ring: the only one of its queues.
+    /// From another worker, through a ring, which is its only queue of the port.
     Ring,
 }
 
-/// One worker's rings to others.
+/// One worker's rings to the others.
 #[derive(Debug)]
 pub struct Spreader {
     rings: Vec<(memory::Queue, Arc<Bell>)>,
     taken: Vec<Packet>,
 }
 
-/// Rings to others, who are named by their bells, and what each of them receives from.
+/// Makes the rings to other workers, who are named by their bells: the spreader, and the queue from which
+/// each of them receives.
 pub fn spread(others: &[Arc<Bell>]) -> (Spreader, Vec<memory::Queue>) {
     let pairs = others.iter().map(|bell| {
         let (give, take) = memory::pair(RING);
@@ -40,7 +41,7 @@ pub fn spread(others: &[Arc<Bell>]) -> (Spreader, Vec<memory::Queue>) {
 }
 
 impl Reception {
-    /// Whether it is from the port itself.
+    /// Whether packets come from the port itself.
     pub(crate) fn is_direct(&self) -> bool {
         !matches!(self, Self::Ring)
     }
@@ -55,8 +56,8 @@ impl Reception {
 }
 
 impl Spreader {
-    /// Divides received packets by flow: those of this worker stay in `packets`. `refused` gets
-    /// what a full ring does not take.
+    /// Divides received packets by flow: those for this worker stay in `packets`. `refused` gets what
+    /// a full ring does not take.
     pub(crate) fn divide(
         &mut self,
         packets: &mut Vec<Packet>,

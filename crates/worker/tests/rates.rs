@@ -7,20 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use bora_apparatus::{Observer, Replay, observed, replay};
 use bora_buffer::{Packet, Region, SharedFrames};
 use bora_fib::FibWriter;
+use bora_forward::Class;
 use bora_forward::classify::{Action, Rule, RuleSet};
 use bora_forward::schedule::{ClassConfig, MIN_QUANTUM, OutputConfig, Shaping};
-use bora_forward::{Class, FlowHash, Gate, Ingress};
-use bora_port::Queue;
-use bora_port::memory::{self, Observer, Replay};
 use bora_worker::{
-    BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Reception, Share, Worker, WorkerConfig,
-    WorkerCounters, WorkerPort, share,
+    Bell, Command, Commands, Share, Worker, WorkerConfig, WorkerCounters, WorkerPort, share,
 };
-use crossbeam_queue::ArrayQueue;
 
-use common::{ingress, ipv4_packet, tables};
+use common::{ipv4_packet, port_without_xdp, tables, worker_config};
 
 const WORKERS: usize = 2;
 const CLASSES: usize = 2;
@@ -93,35 +90,25 @@ impl Router {
             let packet = |&class: &u8| ipv4_packet(0x0a01_0001, 0, class.into());
             let packets: Vec<_> = classes[number].iter().map(packet).collect();
             let packets: Vec<_> = packets.iter().map(Vec::as_slice).collect();
-            let replay = Replay::new(region.clone(), &packets).unwrap();
-            let (source, _) = memory::replay(region.clone(), replay);
-            let (sink, _) = memory::observed(region.clone(), Box::new(sent.clone()));
-            let commands: Commands = Arc::new(ArrayQueue::new(8));
-            let worker = Worker::new(WorkerConfig {
-                core: None,
-                mode: Mode::Adaptive,
-                budget: BUDGET,
-                region: region.clone(),
-                frames: frames.clone(),
-                recycling: true,
-                fib: handle.reader().unwrap(),
-                ports: vec![
-                    port(0, source, &OutputConfig::default(), Share::Alone),
-                    port(1, sink, output, share),
-                ],
+            let packets = Replay::new(region.clone(), &packets).unwrap();
+            let (source, _) = replay(region.clone(), packets);
+            let (sink, _) = observed(region.clone(), Box::new(sent.clone()));
+            let shared = WorkerPort {
+                output: output.clone(),
+                share,
+                ..port_without_xdp(1, sink)
+            };
+            let ports = vec![port_without_xdp(0, source), shared];
+            let config = WorkerConfig {
                 classifier: Arc::new(rules().compile().unwrap()),
-                hash: (FlowHash::default(), FlowHash::default()),
-                punts: Arc::default(),
-                budgets: Budgets::new(|_| 0),
                 bell: bells[number].clone(),
                 peers: counters.to_vec(),
-                commands: commands.clone(),
-                returns: Arc::new(ArrayQueue::new(8)),
                 counters: counters[number].clone(),
-            })
-            .unwrap();
+                ..worker_config(&region, &frames, &handle, ports)
+            };
+            all_commands.push(config.commands.clone());
+            let worker = Worker::new(config).unwrap();
             threads.push(thread::spawn(move || worker.run()));
-            all_commands.push(commands);
         }
         Self {
             threads,
@@ -146,28 +133,6 @@ impl Router {
             .into_iter()
             .for_each(|one| drop(one.join().unwrap()));
         [0, 1].map(|class| 8.0 * (after.octets[class] - before.octets[class]) as f64 / time)
-    }
-}
-
-fn port(number: u16, queue: memory::Queue, output: &OutputConfig, share: Share) -> WorkerPort {
-    WorkerPort {
-        ingress: Ingress {
-            // as of a port without XDP program: a worker that stops leaves it behind
-            gate: Some(Gate {
-                up: true,
-                kernel4: false,
-                kernel6: false,
-            }),
-            ..ingress(number)
-        },
-        min_frame: 60,
-        quota: QUOTA,
-        output: output.clone(),
-        queues: vec![Queue::Memory(queue)],
-        twin: None,
-        reception: Reception::Own,
-        share,
-        held: Vec::new(),
     }
 }
 

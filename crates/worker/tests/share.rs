@@ -4,24 +4,23 @@
 mod common;
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibHandle, FibWriter};
-use bora_forward::classify::RuleSet;
+use bora_forward::Reason;
 use bora_forward::schedule::{OutputConfig, Shaping};
-use bora_forward::{Drop, FlowHash};
-use bora_port::{Queue, memory};
-use bora_wire::ipv4;
+use bora_port::{PortQueue, Queue, memory};
+use bora_wire::udp;
 use bora_worker::{
-    BUDGET, Bell, Budgets, Command, Commands, Departure, Mode, QUOTA, Reception, Share, Worker,
-    WorkerConfig, WorkerCounters, WorkerPort, reunite, share, spread,
+    Bell, Command, Commands, Handover, Mode, Reception, Share, Worker, WorkerConfig,
+    WorkerCounters, WorkerPort, merge_parts, share, spread,
 };
-use crossbeam_queue::ArrayQueue;
 
-use common::{MAC, ingress, tables};
+use common::{MAC, ingress, tables, worker_config};
 
 const FRAMES: u32 = 32_768;
 const FLOWS: u32 = 64;
@@ -55,15 +54,8 @@ impl Net {
             .map(|number| {
                 let (near, far) = memory::pair(1024);
                 let port = WorkerPort {
-                    ingress: ingress(number),
-                    min_frame: 60,
-                    quota: QUOTA,
                     output: output.clone(),
-                    queues: vec![Queue::Memory(near)],
-                    twin: None,
-                    reception: Reception::Own,
-                    share: Share::Alone,
-                    held: Vec::new(),
+                    ..WorkerPort::new(ingress(number), Queue::Memory(near))
                 };
                 (port, far)
             })
@@ -103,14 +95,10 @@ impl Net {
             let others = members.into_iter().zip(rings);
             for (ports, (member, ring)) in ports[1..].iter_mut().zip(others) {
                 ports.push(WorkerPort {
-                    ingress: port.ingress.clone(),
                     output: port.output.clone(),
-                    queues: vec![Queue::Memory(ring)],
-                    twin: None,
                     reception: Reception::Ring,
                     share: Share::Member(Box::new(member)),
-                    held: Vec::new(),
-                    ..port
+                    ..WorkerPort::new(port.ingress.clone(), Queue::Memory(ring))
                 });
             }
             if workers > 1 {
@@ -119,49 +107,36 @@ impl Net {
             }
             ports[0].push(port);
         }
-        let classifier = Arc::new(RuleSet::default().compile().unwrap());
-        let commands: Vec<Commands> = (0..workers).map(|_| Arc::new(ArrayQueue::new(8))).collect();
-        let threads = ports.into_iter().enumerate().map(|(number, ports)| {
-            let worker = Worker::new(WorkerConfig {
-                core: None,
+        self.commands.clear();
+        for (number, ports) in ports.into_iter().enumerate() {
+            let config = WorkerConfig {
                 mode,
-                budget: BUDGET,
-                region: self.region.clone(),
-                frames: self.frames.clone(),
-                recycling: true,
-                fib: self.handle.reader().unwrap(),
-                ports,
-                classifier: classifier.clone(),
-                hash: (FlowHash::default(), FlowHash::default()),
-                punts: Arc::default(),
-                budgets: Budgets::new(|_| 0),
                 bell: bells[number].clone(),
                 peers: counters.clone(),
-                commands: commands[number].clone(),
-                returns: Arc::new(ArrayQueue::new(8)),
                 counters: counters[number].clone(),
-            });
-            let worker = worker.unwrap();
-            thread::spawn(move || worker.run())
-        });
-        self.threads = threads.collect();
-        (self.commands, self.bells, self.counters) = (commands, bells, counters);
+                ..worker_config(&self.region, &self.frames, &self.handle, ports)
+            };
+            self.commands.push(config.commands.clone());
+            let worker = Worker::new(config).unwrap();
+            self.threads.push(thread::spawn(move || worker.run()));
+        }
+        (self.bells, self.counters) = (bells, counters);
     }
 
     /// Ends the workers and lets others take over.
     fn replace(&mut self, workers: usize, mode: Mode) {
-        let departure = Arc::new(Departure::new(self.threads.len()));
+        let handover = Arc::new(Handover::new(self.threads.len()));
         for (commands, bell) in self.commands.iter().zip(&self.bells) {
-            commands.push(Command::Leave(departure.clone())).unwrap();
+            commands.push(Command::HandOver(handover.clone())).unwrap();
             bell.ring();
         }
         let threads = self.threads.drain(..);
         let mut hands: Vec<_> = threads.map(|t| t.join().unwrap().into_iter()).collect();
-        assert!(departure.is_certain());
+        assert!(handover.is_committed());
         for counters in self.counters.drain(..) {
             self.past.absorb(&counters);
         }
-        let ports = (0..2).map(|_| reunite(hands.iter_mut().map(|hand| hand.next().unwrap())));
+        let ports = (0..2).map(|_| merge_parts(hands.iter_mut().map(|hand| hand.next().unwrap())));
         let ports: Vec<_> = ports.map(Option::unwrap).collect();
         self.start(workers, mode, ports);
     }
@@ -214,10 +189,10 @@ impl Net {
         self.sent.values().map(|&count| u64::from(count)).sum()
     }
 
-    fn dropped(&self, reason: Drop) -> u64 {
+    fn dropped(&self, reason: Reason) -> u64 {
         let workers = self.counters.iter().map(|worker| &**worker);
         let ports = workers.chain([&self.past]).flat_map(|worker| &worker.ports);
-        ports.map(|port| port.dropped[reason as usize].get()).sum()
+        ports.map(|port| port.dropped[reason].get()).sum()
     }
 
     /// Ends the workers; every frame must be back.
@@ -234,7 +209,7 @@ impl Net {
             thread.join().unwrap();
         }
         while self.collect() > 0 {}
-        let lost = self.dropped(Drop::QueueFull) + self.dropped(Drop::WorkerRingFull);
+        let lost = self.dropped(Reason::QueueFull) + self.dropped(Reason::WorkerRingFull);
         assert_eq!(self.received + lost, self.offered());
         let (frames, pool) = (self.frames.clone(), self.pool);
         drop((self.far, pool));
@@ -245,17 +220,17 @@ impl Net {
 /// A UDP packet of a flow; the flow is in the source address and port.
 fn write(octets: &mut [u8], flow: u32, sequence: u32, to: u32) {
     octets.fill(0);
-    octets[..6].copy_from_slice(&MAC.0);
-    octets[12..16].copy_from_slice(&[0x08, 0x00, 0x45, 0x00]);
-    let length = octets.len() as u16 - 14;
-    octets[16..18].copy_from_slice(&length.to_be_bytes());
-    octets[22..24].copy_from_slice(&[64, 17]);
-    octets[26..30].copy_from_slice(&(0xc612_0000 | flow).to_be_bytes());
-    octets[30..34].copy_from_slice(&(0x0a00_0001 | to << 16).to_be_bytes());
-    octets[34..36].copy_from_slice(&(flow as u16).to_be_bytes());
+    let frame = udp::Frame {
+        dst_mac: MAC,
+        src_port: flow as u16,
+        ..udp::Frame::new(
+            Ipv4Addr::from(0xc612_0000 | flow),
+            Ipv4Addr::from(0x0a00_0001 | to << 16),
+        )
+    };
+    frame.emit(octets).unwrap();
     octets[42..46].copy_from_slice(&flow.to_be_bytes());
     octets[46..50].copy_from_slice(&sequence.to_be_bytes());
-    ipv4::Packet::new_unchecked(&mut octets[14..]).fill_checksum();
 }
 
 fn all_arrives(mode: Mode) {
@@ -320,7 +295,7 @@ fn overload_is_dropped_by_name_and_the_rest_in_order() {
         net.offer(64);
         net.collect();
     }
-    assert!(net.dropped(Drop::QueueFull) > 0, "that was no overload");
+    assert!(net.dropped(Reason::QueueFull) > 0, "that was no overload");
     net.stop();
 }
 
@@ -329,14 +304,14 @@ fn overload_is_dropped_by_name_and_the_rest_in_order() {
 #[test]
 fn workers_replace_each_other_under_load() {
     let mut net = Net::new(3, Mode::Adaptive, &OutputConfig::default());
-    let others = [(1, Mode::Poll), (2, Mode::Interrupt), (3, Mode::Adaptive)];
+    let moderated = "moderated".parse().unwrap();
+    let others = [(1, Mode::Poll), (2, moderated), (3, Mode::Adaptive)];
     for (round, &(workers, mode)) in others.iter().cycle().take(300).enumerate() {
         net.offer(64);
         if round % 3 == 0 {
             thread::sleep(Duration::from_millis(1));
         }
         net.replace(workers, mode);
-        // less than a backlog holds
         while net.offered() - net.received > 128 {
             net.collect();
         }
@@ -353,7 +328,7 @@ fn workers_replace_each_other_under_load() {
         "{counted} counted by those gone"
     );
     assert_eq!(
-        net.dropped(Drop::QueueFull) + net.dropped(Drop::WorkerRingFull),
+        net.dropped(Reason::QueueFull) + net.dropped(Reason::WorkerRingFull),
         0
     );
     net.stop();
@@ -385,19 +360,19 @@ fn held_packets_go_over_in_order() {
     net.stop();
 }
 
-/// A worker that does not come round keeps all others.
+/// One worker that does not answer keeps all others.
 #[test]
-fn nobody_leaves_alone() {
+fn no_worker_ends_before_all_can() {
     let mut net = Net::new(3, Mode::Adaptive, &OutputConfig::default());
-    let departure = Arc::new(Departure::new(4)); // one more than there are
+    let handover = Arc::new(Handover::new(4)); // one more than there are
     for commands in &net.commands {
-        commands.push(Command::Leave(departure.clone())).unwrap();
+        commands.push(Command::HandOver(handover.clone())).unwrap();
     }
     thread::sleep(Duration::from_millis(50));
     net.offer(64);
     thread::sleep(Duration::from_millis(50));
     assert_eq!(net.collect(), 0, "somebody still receives");
-    assert!(departure.call_off());
+    assert!(handover.cancel());
     let deadline = Instant::now() + PATIENCE;
     while net.received < net.offered() {
         assert!(Instant::now() < deadline, "nobody goes on");

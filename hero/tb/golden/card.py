@@ -1,7 +1,7 @@
-"""What one card must do with a frame: the verdict, told from the frame and the registers alone.
+"""The golden model of a card: the verdict on a frame, from the frame and the registers alone.
 
-The model knows nothing of clocks, queues or the bus. Whether a queue has room is not its matter: a verdict
-of `FAST` or `HOST` may still end as a drop for a full queue, which `checker` allows and counts."""
+The model has no clocks, queues or bus. So a frame with the verdict `FAST` or `HOST` may still be dropped because a queue is
+full, which `checker` allows and counts."""
 
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ DROP, FAST, HOST = "drop", "fast", "host"
 @dataclass(frozen=True)
 class Verdict:
     """`kind`: DROP, FAST or HOST. `reason`: of a drop, one of `registers.VERDICTS`. `dest`: 0-2 peer, 3 host.
-    `frame`: what leaves (for FAST: but for the source MAC, which is the output card's)."""
+    `frame`: the frame that leaves (for FAST: except its source MAC, which is the output card's)."""
 
     kind: str
     reason: str = ""
@@ -25,7 +25,7 @@ class Verdict:
 
 @dataclass
 class Rule:
-    """A ternary match: a bit of `mask` that is 1 counts."""
+    """A ternary match: bits that are set in `mask` are compared."""
 
     pattern: int = 0
     mask: int = 0
@@ -37,7 +37,7 @@ class Rule:
 
 @dataclass
 class Header:
-    """The fields of an IPv4 header that the verdict looks at."""
+    """The fields of an IPv4 header that the verdict depends on."""
 
     options: bool
     checksum_ok: bool
@@ -53,7 +53,7 @@ class Header:
 
 
 def parse(frame):
-    """The IPv4 header of a frame, or None: another EtherType, or not a header that could be right."""
+    """The IPv4 header of a frame; None if it has another EtherType or an impossible header."""
     if len(frame) < 34 or int.from_bytes(frame[12:14], "big") != frames.IPV4 or frame[14] >> 4 != 4:
         return None
     size = 4 * (frame[14] & 15)
@@ -66,7 +66,7 @@ def parse(frame):
 
 
 def edit(frame, next_hop):
-    """A forwarded frame: the next hop's MAC, TTL - 1, the header checksum made anew (no options)."""
+    """A forwarded frame: the next hop's MAC, TTL - 1, the header checksum recomputed (no options)."""
     head = frame[14:22] + bytes([frame[22] - 1, frame[23], 0, 0]) + frame[26:34]
     return next_hop + frame[6:14] + head[:10] + frames.checksum(head).to_bytes(2, "big") + head[12:] + frame[34:]
 
@@ -90,7 +90,7 @@ class Card:
         self.next_hop = [0] * self.routes
 
     def write(self, register, value):
-        """A write as on the bus; what only the card's machinery sees is left out."""
+        """A register write; registers without influence on verdicts are ignored."""
         if register == reg.CMD and value & reg.CMD_RESET:
             return self.reset()
         if register not in reg.READ_WRITE:
@@ -103,7 +103,7 @@ class Card:
                 rule.live = True
 
     def read(self, register):
-        """What a read-write register must read as."""
+        """The value that a read-write register must have."""
         return self.words[register]
 
     def _rule(self, register, value):
@@ -141,7 +141,7 @@ class Card:
         return (self.words[reg.MAC_LOW] | (self.words[reg.MAC_HIGH] & 0xFFFF) << 32).to_bytes(6, "little")
 
     def verdict(self, frame, bad_fcs=False):
-        """What must become of a frame (without FCS) from the wire; `bad_fcs`: also for a frame with rx_er."""
+        """The verdict on a frame (without FCS) from the wire; `bad_fcs`: also for a frame with rx_er."""
         command = self.words[reg.CMD]
         own = frame[:6] == self.mac
         header = parse(frame)

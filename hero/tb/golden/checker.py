@@ -1,4 +1,4 @@
-"""The ledger of a run: every frame sent, what may become of it, and what did.
+"""The ledger of a run: every frame sent, its possible outcomes, and the actual one.
 
 It checks the properties P2 (nothing is lost after it was enqueued), P3 (order per source, priority and output)
 and P4 (each drop has a named verdict or a full queue, and is counted) from outside: by frames and counters alone."""
@@ -15,31 +15,31 @@ FULL = ("input_full", "peer_full", "host_full")
 
 @dataclass
 class Record:
-    """A frame under way. `source`: (place, card). `verdicts`: what may become of it, normally one thing.
-    `optional`: a fault was on its way, it may be lost."""
+    """A frame under way. `source`: (place, card). `verdicts`: its possible outcomes, normally one.
+    `optional`: it may be lost because of a fault."""
 
     serial: int
     source: tuple
     verdicts: tuple
     optional: bool = False
     arrived: object = None
-    began: float = 0  # when it entered, and when it came out
+    began: float = 0  # time when it entered, and when it came out
     ended: float = 0
 
 
 class Ledger:
-    """`cards`: the models, by index. Frames must be one of their kind (`frames.stamp`), or at least those that
-    leave at the same place. With `queue_words`, the depth of a queue, and `now`, which tells the time, a frame may fall to
-    a full queue only if what is under way by that queue could fill it."""
+    """`cards`: the models, by index. Frames must be unique (`frames.stamp`), at least those that leave at the same place.
+    With `queue_words`, the depth of a queue, and `now`, which returns the time, a frame may be dropped by a full queue only
+    if the frames under way by that queue could fill it."""
 
     def __init__(self, cards, queue_words=None, now=lambda: 0):
         self.cards, self.queue_words, self.now = cards, queue_words, now
         self.input_may_be_full = False  # the reader of the input FIFO is slower than the line
         self.records = defaultdict(list)  # by source
-        self.waiting = defaultdict(deque)  # by what will be seen
+        self.waiting = defaultdict(deque)  # by the frame that will be seen
         self.last = {}  # serial, by source, priority and output
         self.came = set()
-        self.arrivals = []  # records, as they came
+        self.arrivals = []  # records in order of arrival
         self.errors = []
         self.serial = 0
         self.seen_on_wire = Counter()
@@ -70,7 +70,7 @@ class Ledger:
         self._seen(("host", card, bool(high), frame))
 
     def forgive(self, card):
-        """`card` was reset: what it had in hand, or was to come to it, may be lost. Its counters start anew."""
+        """`card` was reset: frames inside it or on their way to it may be lost. Its counters start again."""
         for source, records in self.records.items():
             for record in records:
                 touches = source[1] == card or any(v.kind == FAST and peer(source[1], v.dest) == card for v in record.verdicts)
@@ -80,7 +80,7 @@ class Ledger:
         self.seen_on_wire[card] = self.seen_at_host[card] = 0
 
     def open(self):
-        """Records of frames that are still to come out, oldest first."""
+        """Records of frames that have not come out yet, oldest first."""
         missing = (r for records in self.records.values() for r in records if r.arrived is None and not r.optional)
         return sorted((r for r in missing if not self._drop_only(r)), key=lambda r: r.serial)
 
@@ -188,7 +188,7 @@ class Tally:
             yield f"received {self.counters['received']} but enqueued or dropped {told}"
 
     def _verdicts(self):
-        """A named drop happens exactly to those that deserve it; only a full input FIFO may come first."""
+        """Drops must happen exactly to the frames with that verdict, unless a full input FIFO drops them first."""
         for name in reg.VERDICTS:
             if name in FULL:
                 continue
@@ -199,8 +199,8 @@ class Tally:
                 yield f"{name}: counted {counted}, {self.certain[name]} deserved it"
 
     def _without_need(self):
-        """Frames that fell to a full queue which was not: all that had entered for it and had not come out when they
-        came, and themselves, would have fitted. So many as fell to the input FIFO never came to a queue."""
+        """Finds frames dropped by a full queue that cannot have been full: the frames that had entered for it and had not come
+        out, and the dropped one, would have fitted. Frames dropped by the input FIFO never came to a queue."""
         if self.counters["input_full"] and not self.ledger.input_may_be_full:
             yield f"{self.counters['input_full']} frames fell to an input FIFO that is read in time"
         excused = self.counters["input_full"]

@@ -1,4 +1,4 @@
-"""The last of a run: every register, event and counter must have been seen by the cases before."""
+"""The last case of a run: the earlier cases must have exercised every register, event and counter."""
 
 import os
 

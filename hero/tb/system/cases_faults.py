@@ -1,4 +1,4 @@
-"""The host misbehaves, or the bus: late descriptors, slow and failing memory, wrong vectors; then traffic goes on."""
+"""Faults of the host or the bus: late descriptors, slow and failing memory, wrong vectors. Afterwards traffic continues."""
 
 import os
 

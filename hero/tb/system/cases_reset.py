@@ -1,4 +1,4 @@
-"""Resets at any time, of a card and of all: the others go on, and the card comes back as new."""
+"""Resets at any time, of one card and of all: the others continue, and the card starts again."""
 
 import os
 

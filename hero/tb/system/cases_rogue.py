@@ -1,4 +1,4 @@
-"""A rogue in the place of card 3: whatever it does on the bus, it harms nobody but who talks to it, and only as long."""
+"""A rogue card 3: whatever it does on the bus disturbs only cards that communicate with it, and only while they do."""
 
 import os
 
@@ -16,7 +16,7 @@ OKAY, SLVERR = 0, 2
 
 
 async def goes_on(bench, traffic, rogue, card):
-    """After a fault: card still takes a burst of the rogue, and the cards talk to each other."""
+    """After a fault: `card` still accepts a burst of the rogue, and the cards forward to each other."""
     paths(bench, traffic, 4)
     await rogue.send(card, [ready(traffic), ready(traffic, high=True)])
     await bench.quiet()
@@ -79,7 +79,7 @@ async def more_than_the_grant(dut):
 
 
 def malformed(frame):
-    """(what, words) of bursts that are none."""
+    """(description, words) of malformed bursts."""
     good = packet(frame)
     yield "control word of kind 0", [0] + good[1:]
     yield "control word of kind 3", [3 << 60 | len(frame)] + good[1:]
@@ -110,7 +110,7 @@ async def malformed_bursts(dut):
 
 @cocotb.test()
 async def burst_that_never_ends(dut):
-    """Granted, but no burst, or half a packet: the time-out takes it back, and the others wait no longer than that."""
+    """No burst follows a grant, or half a packet: the time-out withdraws the grant, and others wait no longer."""
     async with Bench(dut) as bench:
         traffic, rogue, card = Traffic(SEED), Rogue(bench), bench.cards[0]
         words = packet(ready(traffic, 600)[1])

@@ -1,4 +1,4 @@
-"""The host's driver of one card, with the protocol of real hardware: vectors, completion rings, interrupts, NAPI."""
+"""The host's driver of one card, as for real hardware: vectors, completion rings, interrupts, NAPI."""
 
 from collections import deque
 
@@ -32,7 +32,7 @@ class Ring:
         self.given = 0
 
     def next_vector(self):
-        """A place for a vector; the card has at most two unread."""
+        """A place for a vector; the card has at most two that it has not read."""
         self.given += 1
         return self.vectors + 0x100 * (self.given % 4)
 
@@ -59,7 +59,7 @@ class Driver:
         self.task = cocotb.start_soon(self.run())
 
     def stop(self):
-        """The card was reset: the rings are void."""
+        """The card was reset, so the rings are invalid."""
         if self.task:
             self.task.cancel()
             self.task = None
@@ -84,7 +84,7 @@ class Driver:
                 await self.bench.write(self.card, reg.IRQ_MASK, EVENTS)
 
     async def interrupt(self):
-        """Waits for one, or for a frame to send; then they are off, as under NAPI."""
+        """Waits for an interrupt, or for a frame to send; then disables interrupts, as NAPI does."""
         while not (int(self.bench.dut.irq.value) >> self.card & 1 or self.wake.is_set()):
             await First(self.bench.dut.irq.value_change, self.wake.wait())
         self.wake.clear()
@@ -92,7 +92,7 @@ class Driver:
         await self.bench.write(self.card, reg.IRQ_MASK, 0)
 
     def collect(self):
-        """Takes what the card completed; how many."""
+        """Takes completed buffers; returns how many."""
         return sum(self._collect(number) for number in (RXHI, RXLO, TX))
 
     def _collect(self, number):
@@ -124,7 +124,7 @@ class Driver:
             self.bench.activity += 1
 
     async def refill(self):
-        """Gives all free buffers of the receive rings as far as the card takes vectors."""
+        """Gives all free buffers of the receive rings while the card accepts vectors."""
         levels = await self.bench.read(self.card, reg.LEVELS)
         for number, register in ((RXLO, reg.RXLO_DESC), (RXHI, reg.RXHI_DESC)):
             ring, vectors = self.rings[number], levels >> 4 * number & 15
@@ -134,7 +134,7 @@ class Driver:
                 vectors -= 1
 
     async def transmit(self):
-        """Gives queued frames to the card as far as it takes vectors."""
+        """Gives queued frames to the card while it accepts vectors."""
         ring = self.rings[TX]
         vectors = None
         while self.to_send and ring.free:

@@ -1,4 +1,4 @@
-"""What the cards are connected to: the far ends of their Ethernets, and slaves on the bus."""
+"""The ends that the cards are connected to: the far ends of their Ethernet links, and slaves on the bus."""
 
 from cocotb.queue import Queue
 from cocotb.triggers import Event, Timer
@@ -6,7 +6,7 @@ from golden.frames import PREAMBLE, fcs, wire
 
 
 class Line:
-    """The far end of a card's Ethernet."""
+    """The far end of a card's Ethernet link."""
 
     def __init__(self, bench, card, handle):
         self.bench, self.card, self.handle = bench, card, handle
@@ -78,7 +78,7 @@ class Slave:
         self.on_write = None
 
     def stall(self, of_256):
-        """So many of 256 cycles are not ready, on every channel."""
+        """On every channel, `of_256` of 256 cycles are not ready."""
         for channel in ("aw", "w", "ar", "r"):
             getattr(self.handle, f"stall_{channel}").value = of_256
 

@@ -1,4 +1,4 @@
-"""A card's place on the bus, held by Python: it asks, grants and bursts as it likes."""
+"""A card played by Python, which can send any requests, grants and bursts."""
 
 import cocotb
 from cocotb.queue import Queue
@@ -46,10 +46,10 @@ class Rogue:
         self.answers = False
         cocotb.start_soon(self.slave.writes())
 
-    # What it says
+    # Sending
 
     async def write(self, card, offset, words):
-        """One transaction; its response."""
+        """Sends one transaction; returns its response."""
         async with self.lock:
             handle = self.handle
             handle.addr.value = APERTURE + APERTURE_SIZE * card + offset
@@ -91,7 +91,7 @@ class Rogue:
             self.bench.ledger.expect(("rogue", PLACE), card, frame[:6] + own_mac(card) + frame[12:])
         assert await self.burst(card, words + [end(len(frames))]) == 0
 
-    # What it hears
+    # Receiving
 
     def written(self, address, data):
         offset, words = address - APERTURE - APERTURE_SIZE * PLACE, [int.from_bytes(data[k : k + 8], "little") for k in range(0, len(data), 8)]
@@ -106,7 +106,7 @@ class Rogue:
             cocotb.start_soon(self.respond(card, words[0] >> 16, words[0] & 0xFFFF))
 
     def heard(self, card, words):
-        """Takes a burst apart; frames of whole bursts go to the ledger as if card 3 had sent them."""
+        """Parses a burst; frames of complete bursts go to the ledger as if card 3 had sent them."""
         self.partial[card] += words
         at, packets, partial = 0, [], self.partial[card]
         while at < len(partial):

@@ -1,5 +1,5 @@
-// As system_tb, but the place of card 3 on the bus is Python's: `rogue` writes what it likes, `aperture` takes what is
-// written to it. A generate loop holds the three cards.
+// As system_tb, but Python plays card 3: `rogue` writes anything, `aperture` receives what is written to it. A generate loop
+// contains the three cards.
 `default_nettype none
 
 module rogue_tb #(

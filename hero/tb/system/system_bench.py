@@ -15,7 +15,8 @@ from golden.checker import Ledger
 from traffic import own_mac
 
 APERTURE, APERTURE_SIZE = 0x8000_0000, 0x10_0000
-# Of the line's clocks, ps, by card: no two ends of a cable have the same. 125 ppm, a little more than Ethernet's 100.
+# Periods of the line's clocks, ps, by card: the two ends of a cable always differ. 125 ppm, a little more than Ethernet's
+# 100.
 PERIODS = (8001, 7999, 8000, 7999)
 COVERAGE = {"written": set(), "read": set(), "counters": set(), "events": set()}  # of this process, by number or name
 
@@ -67,7 +68,7 @@ class Bench:
             await self.finish()
 
     def close(self):
-        """Ends it without checks."""
+        """Stops without checks."""
         for driver in self.drivers.values():
             driver.stop()
         for task in (*self.tasks, *self.receive_clocks.values()):
@@ -91,7 +92,7 @@ class Bench:
             model.reset()
 
     async def reset(self, card):
-        """CMD.reset of a card, then set up anew. What it had in hand, or is on its way to it, may be lost."""
+        """Resets a card by CMD.reset and configures it again. Frames inside it or on their way to it may be lost."""
         if card in self.drivers:
             self.drivers[card].stop()
         self.lines[card].cut = True
@@ -142,7 +143,7 @@ class Bench:
         await self.write(card, reg.CMD, self.models[card].read(reg.CMD) | reg.CMD_COMMIT)
 
     async def access(self, card, register, value=None):
-        """A read, or a write of `value`. It goes on to its end even when who waits for it is cancelled."""
+        """A read, or a write of `value`. It is completed even if the waiting task is cancelled."""
         return await cocotb.start_soon(self._access(card, register, value))
 
     async def _access(self, card, register, value):
@@ -194,7 +195,7 @@ class Bench:
         return counters, forwarded
 
     async def quiet(self, patience_us=40):
-        """Until all that was sent has come out, or nothing has moved for a while."""
+        """Waits until all frames have come out, or nothing has moved for a while."""
         for line in self.lines.values():
             await line.idle.wait()
         await Timer(3, "us")

@@ -1,4 +1,4 @@
-// hero_system between four Ethernets, the host's memory and the host's registers, all of them Python's.
+// hero_system between four Ethernet links, the host's memory and the host's register accesses, which Python plays.
 `default_nettype none
 
 module system_tb #(

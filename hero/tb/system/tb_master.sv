@@ -1,4 +1,4 @@
-// Masters that do one transaction at a time for Python: a toggle of `put` starts it, `done` follows.
+// Masters that make one transaction at a time for Python: a toggle of `put` starts it, then `done` toggles.
 `default_nettype none
 
 // AXI4-Lite, of four slaves the one numbered `card`.

@@ -1,4 +1,4 @@
-// An AXI4 slave of 64 bits that hands whole transactions to Python, one write and one read at a time.
+// An AXI4 slave of 64 bits that passes whole transactions to Python, one write and one read at a time.
 `default_nettype none
 
 module tb_slave (
@@ -30,7 +30,7 @@ module tb_slave (
     output wire        rvalid,
     input  wire        rready
 );
-    // Of 256 cycles, so many are not ready, or give no data. Written by Python.
+    // In this many of 256 cycles the channel is not ready or gives no data. Python writes these.
     reg [8:0] stall_aw  /* verilator public_flat_rw */ = 0;
     reg [8:0] stall_w  /* verilator public_flat_rw */ = 0;
     reg [8:0] stall_ar  /* verilator public_flat_rw */ = 0;

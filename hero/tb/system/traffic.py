@@ -1,4 +1,4 @@
-"""Frames for the system's benches: good ones, bad ones, and mixes at random. Each is one of its kind."""
+"""Frames for the system's benches: good ones, bad ones, and random mixes. Each frame is unique."""
 
 import itertools
 import random

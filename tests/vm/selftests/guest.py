@@ -1,4 +1,4 @@
-"""What runs in a guest: Linux's forwarding scripts, without Bora and with it. One JSON object a line is a result.
+"""Runs in a guest: Linux's forwarding scripts, without Bora and with it. Writes one JSON object per result.
 
     python3 tests/vm/selftests/guest.py FILE
 
@@ -18,13 +18,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TEST = re.compile(r"^TEST: (.*?)\s*\[\s*(\w+)\s*\]")
-# What the scripts may wait and ping less on virtual links than on cards.
+# On virtual links the scripts may wait and ping less than on cards.
 SETTINGS = {"WAIT_TIME": "1", "PING_COUNT": "5", "PING_TIMEOUT": "10", "KSFT_MACHINE_SLOW": "yes"}
 SKIPPED = 4  # kselftest's exit code
 
 
 def hooked(selftests, folder):
-    """A copy of the scripts whose library reads the hook."""
+    """Copies the scripts, and makes their library source the hook."""
     copy = folder / "selftests"
     for part in ("net", "kselftest"):
         if (selftests / part).exists():
@@ -35,14 +35,14 @@ def hooked(selftests, folder):
 
 
 def run(folder, script, mode, vrfs, task, record):
-    """One run of a script: its tests with their results, and what each Bora says it did."""
+    """Runs a script once; returns its tests with their results, and the counters of each Bora."""
     environment = os.environ | SETTINGS | {
         "BORA": task["bora"], "BORA_HOOK": str(HERE / "hook.sh"), "BORA_RECORD": str(record / "bora"), "VRFS": vrfs,
         "BORA_PATH": "" if mode == "linux" else mode,
     }
     record.mkdir(parents=True)
     started = time.monotonic()
-    # namespaces of its own for processes, links and mounts: nothing of one run is left to the next
+    # separate namespaces for processes, links and mounts, so that nothing of a run is left for the next
     command = ["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c",
                "mount -t tmpfs tmpfs /run && mkdir /run/netns && ip link set lo up && exec bash " + script]
     with open(record / "output.txt", "w+") as output:
@@ -64,7 +64,7 @@ def run(folder, script, mode, vrfs, task, record):
 
 
 def account(path):
-    """What one Bora did with its packets, and why it left some to Linux."""
+    """How many packets one Bora sent, left to Linux (and why) and dropped."""
     try:
         report = json.loads(path.read_text())
         guard = json.loads(path.with_suffix(".sync").read_text()).get("guard")

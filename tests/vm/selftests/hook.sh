@@ -1,17 +1,17 @@
 # shellcheck shell=bash
-# Read by Linux's net/forwarding/lib.sh at its end (run.py makes the copy that does). Two things differ then:
+# Linux's net/forwarding/lib.sh sources this at its end (guest.py patches a copy). It changes two things:
 #
-# 1. Each VRF of a test is a network namespace instead: `ip`, `tc` and the others below run where the device
-#    they name is. A VRF brings policy rules, with which Bora leaves all traffic to Linux, and a test has all
-#    its hosts and routers in one namespace. VRFS=keep leaves them.
+# 1. Each VRF of a test is a network namespace instead: `ip`, `tc` and the others below run in the namespace of
+#    the device that they name. A VRF needs policy rules, with which Bora leaves all traffic to Linux, and a test has
+#    all its hosts and routers in one namespace. VRFS=keep keeps the VRFs.
 # 2. After the set-up Bora runs on the routers' ports, if BORA_PATH is set: a router is a namespace (or VRF)
-#    with at least two of the test's ports. Before the clean-up what Bora did is written to $BORA_RECORD.
+#    with at least two of the test's ports. Before the clean-up Bora's counters are written to $BORA_RECORD.
 
 declare -A WHERE    # device -> namespace; the first namespace is not in it
 declare -A SPACE    # VRF (namespace) -> 1
 declare -A TABLE    # table of a VRF -> VRF
 declare -A NEXTHOP  # number of a next hop -> namespace
-declare -A SYSCTLS  # settings that new namespaces take over
+declare -A SYSCTLS  # settings that new namespaces inherit
 
 : "${VRFS:=namespaces}"
 
@@ -26,7 +26,7 @@ namespace_of()
 	done
 }
 
-# Runs a program where the device is that it names.
+# Runs a program in the namespace of the device that it names.
 run_there()
 {
 	local space
@@ -74,7 +74,7 @@ add_space()
 	SPACE[$name]=1
 	TABLE[$table]=$name
 	command ip -n "$name" link set lo up
-	# A VRF takes these from the namespace it is in.
+	# A VRF has these settings of its namespace.
 	for setting in net.ipv4.conf.{all,default}.{rp_filter,forwarding} net.ipv6.conf.{all,default}.forwarding; do
 		SYSCTLS[$setting]=${SYSCTLS[$setting]:-$(command sysctl -n "$setting")}
 	done

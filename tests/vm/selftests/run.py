@@ -1,8 +1,7 @@
 """Linux's own forwarding tests, in a guest with one of Debian's kernels: without Bora, with express, with the engine.
 
-The scripts are those of the kernel's package of sources (tools/testing/selftests/net/forwarding), unpacked under
-target/vm/selftests. hook.sh says how Bora comes into them. The table goes to
-standard output; docs/machines-selftests.md has one.
+The scripts are from the kernel's source package (tools/testing/selftests/net/forwarding), unpacked under
+target/vm/selftests. hook.sh starts Bora in them. The table goes to standard output; docs/machines-selftests.md has one.
 
     make test-selftests
     python3 tests/vm/selftests/run.py [--kernel 6.12] [--mode express] [--vrfs keep] [SCRIPT.sh ...]
@@ -41,7 +40,7 @@ BOOT_SECONDS = 300
 
 
 def sources(kernel):
-    """The folder of the kernel's selftests; fetched and unpacked if need be."""
+    """The folder of the kernel's selftests; fetched and unpacked if necessary."""
     folder = CACHE / kernel.version
     if not folder.exists():
         package = f"linux-source-{'.'.join(map(str, kernel.number))}"
@@ -59,7 +58,7 @@ def sources(kernel):
 
 
 def unpack(archive, folder):
-    """Takes the selftests that are needed from the kernel's sources."""
+    """Unpacks the required selftests from the kernel's sources."""
     marks = ("/tools/testing/selftests/net/", "/tools/testing/selftests/kselftest/")
     with tarfile.open(archive) as tar:
         for member in tar:
@@ -72,7 +71,7 @@ def unpack(archive, folder):
 def inside(out):
     """The commands in the guest."""
     lines = ["mount -t bpf bpf /sys/fs/bpf", "mount -t tmpfs tmpfs /run", "mkdir /run/netns", "mount -t tmpfs tmpfs /tmp"]
-    # the scripts set these where a namespace cannot
+    # the scripts set these, but they cannot be set inside a namespace
     lines += [f"sysctl -qw net.{family}.neigh.default.gc_thresh{number}=65536"
               for family in ("ipv4", "ipv6") for number in (1, 2, 3)]
     lines += [f"modprobe {module}" for module in MODULES]
@@ -80,13 +79,13 @@ def inside(out):
 
 
 def run(kernel, scripts, modes, vrfs, append, out):
-    """Runs the scripts in one guest; the results."""
+    """Runs the scripts in one guest; returns the results."""
     task = {"selftests": str(sources(kernel)), "scripts": scripts, "modes": modes, "vrfs": vrfs,
             "seconds": SCRIPT_SECONDS, "out": str(out), "bora": bora.binary()}
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     (out / "task.json").write_text(json.dumps(task))
-    # a file, because a kernel's command line is short
+    # in a file, because the kernel's command line is short
     (out / "inside.sh").write_text("\n".join(inside(out)))
     seconds = BOOT_SECONDS + SCRIPT_SECONDS * len(scripts) * len(modes) * len(vrfs)
     _, ended = machine.run(kernel, [], ["sh", str(out / "inside.sh")], out, seconds, append)
@@ -99,7 +98,7 @@ def run(kernel, scripts, modes, vrfs, append, out):
 
 
 def outcome(result):
-    """One cell: how many tests passed, what failed, and what Bora carried."""
+    """The text of a cell: how many tests passed, which failed, and what Bora forwarded."""
     states = [state for _, state in result["tests"]]
     if result["code"] == 4 and not states:
         return "skipped"
@@ -121,7 +120,7 @@ def carried(result):
 
 
 def reasons(result, kind):
-    """The reasons of a tenth or more, in brackets, the most frequent first."""
+    """The reasons with a share of at least a tenth, in brackets, the most frequent first."""
     counts = Counter()
     for report in result["boras"]:
         counts.update(report.get(kind) or {})
@@ -130,7 +129,7 @@ def reasons(result, kind):
 
 
 def differences(results):
-    """Tests with another result than Linux alone: lines of text."""
+    """Lines of text about tests with another result than with Linux alone."""
     known = {(result["script"], result["vrfs"]): numbered(result) for result in results if result["mode"] == "linux"}
     lines = []
     for result in results:
@@ -146,7 +145,7 @@ def differences(results):
 
 
 def numbered(result):
-    """Results by name and occurrence: a script gives some tests of IPv4 and IPv6 the same name."""
+    """Results by name and occurrence, because scripts give some IPv4 and IPv6 tests the same name."""
     seen, states = Counter(), {}
     for test, state in result["tests"]:
         states[test, seen[test]] = state

@@ -45,7 +45,7 @@ pub(super) fn ports(lab: &Lab, options: &LabOptions) -> Vec<PortSpec> {
     lab.ports(match options.lab_kind {
         LabKind::Xdp => Kind::Xdp,
         LabKind::AfXdp => Kind::AfXdp,
-        LabKind::AfPacket => Kind::AfPacket,
+        LabKind::AfPacket => Kind::af_packet,
     })
 }
 

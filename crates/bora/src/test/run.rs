@@ -8,10 +8,10 @@ use anyhow::{Context, bail, ensure};
 use bora_lab::Lab;
 use bora_tester::measure::measure;
 use bora_tester::plan::{Calibrate, Length, Plan, PortSection, Variant};
+use bora_tester::port_bench::{self, PortBench};
 use bora_tester::ports::{self, PortSpec};
 use bora_tester::report;
 use bora_tester::run::{Opened, Options, run, save};
-use bora_tester::wire::{self, Wire};
 
 use super::{WIDTH, lab};
 use crate::arguments::{LengthArgument, TestRunOptions};
@@ -123,18 +123,18 @@ fn change(plan: &mut Plan, options: &TestRunOptions) -> anyhow::Result<()> {
     }
     // once more: places in the file would mislead now
     plan.check()
-        .map_err(|problem| anyhow::anyhow!("with what was typed: {problem}"))
+        .map_err(|problem| anyhow::anyhow!("with the options of the command line: {problem}"))
 }
 
 fn open(specs: &[PortSpec], force: bool, stop: &Arc<AtomicBool>) -> anyhow::Result<Opened> {
     let ports = ports::open(specs, Vec::new(), ports::Options { force })?;
-    let options = wire::Options {
+    let options = port_bench::Options {
         stop: stop.clone(),
-        ..wire::Options::default()
+        ..port_bench::Options::default()
     };
-    let wire = Wire::new(ports, options);
-    let ports = wire.ports().map(ports::PortInfo::record).collect();
-    let bench = Box::new(wire);
+    let bench = PortBench::new(ports, options);
+    let ports = bench.ports().map(ports::PortInfo::record).collect();
+    let bench = Box::new(bench);
     Ok(Opened { bench, ports })
 }
 
@@ -156,6 +156,6 @@ fn ask(text: &str) -> anyhow::Result<()> {
     eprintln!("bora: {text} Then press Enter.");
     let mut line = String::new();
     let read = std::io::stdin().read_line(&mut line)?;
-    ensure!(read > 0, "nobody is there to do it; use --no-calibration");
+    ensure!(read > 0, "nobody answered; use --no-calibration");
     Ok(())
 }

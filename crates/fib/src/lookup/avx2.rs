@@ -1,19 +1,19 @@
-//! Look-ups of 32 (IPv4) or 16 (IPv6) keys a step with AVX2.
+//! Look-ups with AVX2, 32 (IPv4) or 16 (IPv6) keys at a time.
 
-// stages go through several arrays of groups side by side
+// stages walk several arrays of groups in parallel
 #![allow(clippy::needless_range_loop)]
 
 use std::arch::x86_64::*;
 
 use super::{View, popcnt, scalar};
 use crate::nexthop::NextHopId;
-use crate::publish::Tree;
+use crate::tree::Tree;
 
 /// IPv4 keys of a step, in groups of 8.
 const STEP4: usize = 32;
 /// IPv6 keys of a step, in groups of 4.
 const STEP6: usize = 16;
-/// Keys for which one at a time is faster.
+/// Up to this many keys, scalar look-ups are faster.
 const FEW4: usize = 15;
 const FEW6: usize = 4;
 
@@ -45,7 +45,7 @@ pub(super) fn lookup4(cpu: Available, tree: &Tree, keys: &[u32], out: &mut [Next
     }
 }
 
-/// Gives a bit for each key whose first node only says where its word is.
+/// Returns a bit for each key that needs another step, because its entry is [`FAR`].
 ///
 /// # Safety
 /// Needs AVX2; `view` must be that of a tree the caller may read.
@@ -123,7 +123,7 @@ fn split(lanes: __m256i) -> (__m128i, __m128i) {
     )
 }
 
-/// Runs of four nodes up to four slots.
+/// For each of four nodes, the number of runs up to a slot.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn rank(bitmap: __m256i, slot: __m256i) -> __m128i {
@@ -165,7 +165,7 @@ pub(super) fn lookup6(cpu: Available, tree: &Tree, keys: &[[u8; 16]], out: &mut 
     }
 }
 
-/// Gives a bit for each key that is outside 2000::/3 or has a prefix longer than /60.
+/// Returns a bit for each key that is outside 2000::/3 or matches a prefix longer than /60.
 ///
 /// # Safety
 /// Needs AVX2; `view` must be that of a tree the caller may read.
@@ -209,7 +209,7 @@ unsafe fn step6(view: View, keys: &[[u8; 16]; STEP6], out: &mut [NextHopId; STEP
     rest
 }
 
-/// Takes the lanes that hold nodes one node further.
+/// Goes one node further, in the lanes that hold nodes.
 ///
 /// # Safety
 /// Needs AVX2; words with the top bit set must hold nodes of `view`.

@@ -1,9 +1,9 @@
-//! Look-ups of up to 64 keys a step with AVX-512.
+//! Look-ups with AVX-512, up to 64 keys at a time.
 //!
-//! A step takes all its keys through one stage before the next, so that their cache misses
+//! A step takes all its keys through one stage before the next one, so that their cache misses
 //! overlap.
 
-// stages go through several arrays of groups side by side
+// stages walk several arrays of groups in parallel
 #![allow(clippy::needless_range_loop)]
 
 use std::arch::x86_64::*;
@@ -11,11 +11,11 @@ use std::sync::atomic::AtomicU16;
 
 use super::{View, popcnt, scalar};
 use crate::nexthop::NextHopId;
-use crate::publish::Tree;
+use crate::tree::Tree;
 
 /// Keys of a step.
 const STEP: usize = 64;
-/// Keys for which one at a time is faster.
+/// Up to this many keys, scalar look-ups are faster.
 const FEW4: usize = 8;
 const FEW6: usize = 4;
 
@@ -57,7 +57,7 @@ pub(super) fn lookup4(cpu: Available, tree: &Tree, keys: &[u32], out: &mut [Next
     }
 }
 
-/// Loads of DIR-24-8 entries, 2 octets for each /24; gives whether one of them is `far`.
+/// Loads DIR-24-8 entries, 2 octets for each /24; returns whether one of them is `far`.
 pub(super) fn dir24(
     _: Available,
     entries: &[AtomicU16],
@@ -66,7 +66,7 @@ pub(super) fn dir24(
     out: &mut [NextHopId],
 ) -> bool {
     assert_eq!(keys.len(), out.len());
-    // one more, so that 32-bit loads of the last entry stay inside
+    // one entry more, so that a 32-bit load of the last one stays inside
     assert!(entries.len() > 1 << 24);
     let mut found = 0;
     for (keys, out) in keys.chunks(16).zip(out.chunks_mut(16)) {
@@ -77,7 +77,7 @@ pub(super) fn dir24(
     found != 0
 }
 
-/// Looks up at most 16 keys; gives the lanes that found `far`.
+/// Looks up at most 16 keys; returns the lanes that found `far`.
 ///
 /// # Safety
 /// Needs the features of [`Available`], 2^24 + 1 entries, and `keys` as long as `out`.
@@ -112,15 +112,15 @@ fn next_hop(leaf: __m512i, inherit: i32) -> __m512i {
     _mm512_mask_mov_epi32(id, none, _mm512_set1_epi32(inherit))
 }
 
-/// The lanes of group `group` that have a key, out of `len` keys in groups of `size`.
+/// The lanes of a group that have a key, with `len` keys in groups of `size`.
 #[inline]
 fn lanes(len: usize, group: usize, size: usize) -> u32 {
     let count = len.saturating_sub(group * size).min(size);
     ((1u64 << count) - 1) as u32
 }
 
-/// Looks up at most `16 * GROUPS` keys; gives a bit for each key whose first node only says where
-/// its word is.
+/// Looks up at most `16 * GROUPS` keys; returns a bit for each key that needs another step, because
+/// its entry is [`FAR`].
 ///
 /// # Safety
 /// Needs the features of [`Available`], and `keys` as long as `out`.
@@ -193,7 +193,7 @@ unsafe fn step4<const GROUPS: usize>(view: View, keys: &[u32], out: &mut [NextHo
     deeper
 }
 
-/// Runs of eight nodes up to eight slots.
+/// For each of eight nodes, the number of runs up to a slot.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
 #[inline]
 fn rank(bitmap: __m512i, slot: __m512i) -> __m256i {
@@ -224,7 +224,8 @@ pub(super) fn lookup6(cpu: Available, tree: &Tree, keys: &[[u8; 16]], out: &mut 
     }
 }
 
-/// Looks up at most `8 * GROUPS` keys; gives a bit for each key outside 2000::/3, which it leaves.
+/// Looks up at most `8 * GROUPS` keys; returns a bit for each key outside 2000::/3, which it does
+/// not look up.
 ///
 /// # Safety
 /// Needs the features of [`Available`], and `keys` as long as `out`.
@@ -256,7 +257,7 @@ unsafe fn step6<const GROUPS: usize>(view: View, keys: &[[u8; 16]], out: &mut [N
     let mut bit = 24;
     while inner.iter().any(|&lanes| lanes != 0) {
         if bit == 60 || bit == 120 {
-            // the next 60 bits; fewer keys than lanes leave zeros
+            // the next 60 bits; lanes without a key hold zeros
             for (group, key) in key.iter_mut().enumerate() {
                 // SAFETY: as for the first half.
                 let low = unsafe { halves::<1>(keys, group) };
@@ -286,7 +287,7 @@ unsafe fn step6<const GROUPS: usize>(view: View, keys: &[[u8; 16]], out: &mut [N
     outside
 }
 
-/// Takes the lanes that hold nodes one node further.
+/// Goes one node further, in the lanes that hold nodes.
 ///
 /// # Safety
 /// Needs the features of [`Available`]; the words of `inner` lanes hold nodes of `view`.

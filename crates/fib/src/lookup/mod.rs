@@ -1,4 +1,4 @@
-//! Batch look-ups with the instructions the CPU has.
+//! Batch look-ups, with the vector instructions that the CPU has.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
@@ -17,9 +17,9 @@ use crate::FibError;
 use crate::dir24::Dir24;
 use crate::nexthop::NextHopId;
 use crate::node::FAR;
-use crate::publish::Tree;
+use crate::tree::Tree;
 
-/// Instructions for batch look-ups. The results are the same.
+/// Instructions for batch look-ups. All give the same results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Simd {
     /// The widest the CPU has.
@@ -29,11 +29,11 @@ pub enum Simd {
     Avx512,
     /// AVX2.
     Avx2,
-    /// None.
+    /// No vector instructions.
     Scalar,
 }
 
-/// The choice, made once.
+/// The look-up functions that were chosen at the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kernel {
     #[cfg(target_arch = "x86_64")]
@@ -46,7 +46,7 @@ pub(crate) enum Kernel {
 }
 
 impl Kernel {
-    /// The kernel for a choice.
+    /// Chooses the functions.
     ///
     /// # Errors
     /// [`FibError::NoSimd`] if the CPU cannot do what was asked for.
@@ -139,7 +139,7 @@ impl Kernel {
     }
 }
 
-/// The tables as gathers want them.
+/// Raw pointers to a tree, for gathers.
 ///
 /// Gathers read with ordinary loads what the writer stores with atomic ones. That is sound where
 /// this is compiled: on x86 an aligned load of 32 or 64 bits sees all or nothing of a store, loads

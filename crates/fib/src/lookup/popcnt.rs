@@ -1,8 +1,8 @@
-//! The scalar look-ups compiled for CPUs that count bits in one instruction.
+//! The scalar look-ups, compiled for CPUs with POPCNT.
 
 use super::scalar;
 use crate::nexthop::NextHopId;
-use crate::publish::Tree;
+use crate::tree::Tree;
 
 /// Proof that the CPU has what this file needs.
 #[derive(Clone, Copy, Debug)]

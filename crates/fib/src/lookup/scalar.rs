@@ -1,14 +1,14 @@
 //! Look-ups with ordinary instructions, for any CPU.
 //!
-//! Keys go through the stages together and without branches on what is found, so that their
-//! cache misses overlap and nothing is mispredicted.
+//! Keys go through the stages together, and no branch depends on what is found, so that cache
+//! misses overlap and no branch is mispredicted.
 
 use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::nexthop::NextHopId;
 use crate::node::{FAR, NODE, STRIDE, narrow_slot, wide_slot};
-use crate::publish::Tree;
+use crate::tree::Tree;
 
 /// Keys of a step.
 const STEP: usize = 64;
@@ -24,7 +24,7 @@ pub(crate) fn lookup4(tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
         }
         let mut deeper = false;
         for ((&key, word), out) in keys.iter().zip(&mut words).zip(&mut *out) {
-            // a leaf takes the way of node 0, for nothing
+            // for a leaf this reads node 0, and ignores the result
             let inner = (*word as i32 >> 31) as u32;
             let found = narrow_slot(&tree.nodes, *word & inner & !NODE, key >> 8 & 63);
             *word = select_unpredictable(inner != 0, found, *word);
@@ -39,7 +39,7 @@ pub(crate) fn lookup4(tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
     }
 }
 
-/// Loads of DIR-24-8 entries; gives whether one of them leads to the tree.
+/// Loads DIR-24-8 entries; returns whether one of them leads to the tree.
 #[inline(always)]
 pub(super) fn dir24(
     entries: &[AtomicU16],
@@ -71,7 +71,7 @@ pub(crate) fn lookup6(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
     let root = tree.root.words32();
     let inherit = tree.inherit.load(Ordering::Acquire);
     for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
-        // the keys that are not through: how many, which, and the next of their bits
+        // the keys that are not done: how many, which, and their next bits
         let (mut count, mut left, mut rest) = (0, [0u8; STEP], [0u64; STEP]);
         for (index, key) in keys.iter().enumerate() {
             let first = (u128::from_be_bytes(*key) >> 64) as u64;
@@ -122,7 +122,7 @@ fn leaf6(tree: &Tree, mut word: u32, mut rest: u128) -> u32 {
     word
 }
 
-/// The next hop a leaf stands for.
+/// The next hop of a leaf.
 #[inline(always)]
 pub(super) fn id(leaf: u32, inherit: u32) -> NextHopId {
     NextHopId(select_unpredictable(

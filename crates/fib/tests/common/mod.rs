@@ -1,22 +1,22 @@
-//! What the tests share: tables, oracles, keys.
-#![allow(dead_code)] // each test file uses its part
+//! Shared by the tests: tables, oracles, keys.
+#![allow(dead_code)] // each test file uses only a part
 
 use std::collections::HashMap;
 use std::str::FromStr;
 
 use bora_fib::{
     FibConfig, FibError, FibHandle, FibReader, FibWriter, Ipv4Table, NextHop, NextHopId, Prefix4,
-    Prefix6, PuntReason, Simd,
+    Prefix6, Reason, Simd,
 };
 
 pub(crate) fn punt() -> NextHop {
     NextHop::Punt {
-        reason: PuntReason::Local,
+        reason: Reason::Local,
         port: None,
     }
 }
 
-/// The kernels this CPU has.
+/// The look-up functions that this CPU supports.
 pub(crate) fn kernels() -> Vec<Simd> {
     let works = |simd: &Simd| {
         let config = FibConfig {
@@ -32,7 +32,7 @@ pub(crate) fn kernels() -> Vec<Simd> {
     all.into_iter().filter(works).collect()
 }
 
-/// The kernels for the tree, and the DIR-24-8.
+/// Configurations for IPv4: the tree with each look-up function, and DIR-24-8.
 pub(crate) fn tables4() -> Vec<FibConfig> {
     let mut configs: Vec<_> = kernels().into_iter().map(config).collect();
     configs.push(FibConfig {
@@ -42,7 +42,7 @@ pub(crate) fn tables4() -> Vec<FibConfig> {
     configs
 }
 
-/// Defaults with other look-ups.
+/// The default configuration with these look-ups.
 pub(crate) fn config(simd: Simd) -> FibConfig {
     FibConfig {
         simd,
@@ -50,7 +50,7 @@ pub(crate) fn config(simd: Simd) -> FibConfig {
     }
 }
 
-/// A FIB with `ids` next hops, every other one with an id as hosts have it.
+/// A FIB with `ids` next hops, every other one with an id of the range for hosts.
 pub(crate) fn fib(config: FibConfig, ids: usize) -> (FibWriter, FibHandle, Vec<NextHopId>) {
     let (mut writer, handle) = bora_fib::new(config).unwrap();
     let ids = (0..ids).map(|number| match number % 2 {
@@ -61,7 +61,7 @@ pub(crate) fn fib(config: FibConfig, ids: usize) -> (FibWriter, FibHandle, Vec<N
     (writer, handle, ids)
 }
 
-/// A small generator, the same everywhere (xorshift64*).
+/// A small random generator, the same on every machine (xorshift64*).
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -81,7 +81,7 @@ impl Random {
     }
 }
 
-/// Longest match by asking for each length, addresses left-aligned.
+/// Longest match by trying each length; addresses are left-aligned.
 #[derive(Default)]
 pub(crate) struct Naive(HashMap<(u128, u8), NextHopId>);
 
@@ -110,7 +110,7 @@ impl Naive {
     }
 }
 
-/// Look-ups in batches of growing length, so that all paths for short ones are met.
+/// Look-ups in batches of growing length, so that all code for short batches is tested.
 pub(crate) fn lookup4(reader: &FibReader, keys: &[u32]) -> Vec<NextHopId> {
     let mut out = vec![NextHopId::NO_ROUTE; keys.len()];
     for (from, to) in batches(keys.len()) {
@@ -140,12 +140,12 @@ fn batches(len: usize) -> impl Iterator<Item = (usize, usize)> {
 
 /// The tier-1 IPv4 table from the folder named by `BORA_TABLES`, else a synthetic one.
 pub(crate) fn table4() -> Vec<(Prefix4, u32)> {
-    file("tier1_v4.txt.xz").unwrap_or_else(|| bora_fib::synthetic::ipv4(1, 901_899))
+    file("tier1_v4.txt.xz").unwrap_or_else(|| bora_fib_bench::synthetic::ipv4(1, 901_899))
 }
 
 /// The same for IPv6.
 pub(crate) fn table6() -> Vec<(Prefix6, u32)> {
-    file("tier1_v6.txt.xz").unwrap_or_else(|| bora_fib::synthetic::ipv6(1, 160_147))
+    file("tier1_v6.txt.xz").unwrap_or_else(|| bora_fib_bench::synthetic::ipv6(1, 160_147))
 }
 
 fn file<P: FromStr>(name: &str) -> Option<Vec<(P, u32)>> {

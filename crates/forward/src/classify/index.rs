@@ -72,14 +72,14 @@ impl Index {
         self.rules.is_empty()
     }
 
-    /// What is open before any octet was looked at: word and row.
+    /// The candidates before any octet is looked at: word and row.
     pub(super) fn start(&self, in_port: PortId) -> (u64, u32) {
         let named = self.in_ports.iter().find(|(port, _)| *port == in_port);
         let row = named.map_or(self.in_other, |&(_, row)| row);
         (self.rows.cells[row as usize], row)
     }
 
-    /// Takes from each packet's candidates what its key rules out; false if no packet has any left.
+    /// Removes from each packet's candidates the rules that its key excludes; false if no packet has any left.
     #[inline]
     pub(super) fn narrow(&self, keys: &[Key; GROUP], candidates: &mut [u64; GROUP]) -> bool {
         // table by table, so that the loads of different packets do not wait for each other
@@ -112,7 +112,7 @@ impl Index {
         bit.map(|bit| self.rules[bit])
     }
 
-    /// The first rule in the words a summary leaves open.
+    /// The first rule in the words that a summary marks.
     fn first_of(&self, mut summary: u64, start: u32, key: &Key) -> Option<usize> {
         let mut rows = [start; KEY];
         let mut count = 1;

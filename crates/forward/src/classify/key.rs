@@ -37,10 +37,7 @@ fn link(octets: &[u8]) -> (usize, u8) {
     let frame = ethernet::Frame::new_unchecked(octets);
     match frame.ethertype() {
         EtherType::VLAN | EtherType::QINQ => match Untagged::find(&frame) {
-            Ok(found) => (
-                found.offset,
-                found.outer.map_or(0, |(_, tci)| TAGGED | tci.pcp()),
-            ),
+            Ok(found) => (found.offset, found.tci.map_or(0, |tci| TAGGED | tci.pcp())),
             Err(_) => (ethernet::HEADER_LEN, 0),
         },
         _ => (ethernet::HEADER_LEN, 0),
@@ -53,11 +50,11 @@ const PLAIN: usize = 14 + 20 + 4;
 /// Protocols whose first four octets are ports.
 const WITH_PORTS: [bool; 256] = {
     let mut with = [false; 256];
-    with[Protocol::TCP.0 as usize] = true;
-    with[Protocol::UDP.0 as usize] = true;
-    with[Protocol::UDP_LITE.0 as usize] = true;
-    with[Protocol::DCCP.0 as usize] = true;
-    with[Protocol::SCTP.0 as usize] = true;
+    let mut protocol = 0;
+    while protocol < with.len() {
+        with[protocol] = Protocol(protocol as u8).has_ports();
+        protocol += 1;
+    }
     with
 };
 
@@ -117,7 +114,7 @@ fn fill_v6(key: &mut Key, packet: &ipv6::Packet<&[u8]>) {
     key.octets[TOS] = packet.traffic_class();
     // extension headers are walked: otherwise one of them would carry a packet past a filter
     let (protocol, ports) = match packet.upper_layer() {
-        Ok(upper) if upper.fragment.is_none_or(|fragment| fragment.offset == 0) => {
+        Ok(upper) if upper.fragment_offset.is_none_or(|offset| offset == 0) => {
             let payload = packet.payload().get(upper.offset..).unwrap_or(&[]);
             (upper.protocol, ports(upper.protocol, payload))
         }

@@ -19,7 +19,7 @@ use bora_fib::NextHopId;
 
 use crate::batch::{Batch, Family, Meta};
 use crate::class::Class;
-use crate::{Context, Drop, Verdict};
+use crate::{Context, Reason, Verdict};
 use index::{GROUP, Index};
 use key::Key;
 pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
@@ -87,6 +87,18 @@ impl RuleSet {
             v6: Index::compile(Family::V6, &self.rules),
             dscp: self.dscp,
         })
+    }
+}
+
+impl Default for Classifier {
+    /// No rules.
+    fn default() -> Self {
+        Self {
+            actions: Vec::new(),
+            v4: Index::compile(Family::V4, &[]),
+            v6: Index::compile(Family::V6, &[]),
+            dscp: DEFAULT_DSCP,
+        }
     }
 }
 
@@ -158,7 +170,7 @@ fn match_family(
 #[inline]
 fn apply(action: Action, meta: &mut Meta) {
     match action {
-        Action::Drop => meta.verdict = Verdict::Drop(Drop::Rule),
+        Action::Drop => meta.verdict = Verdict::Drop(Reason::Rule),
         Action::Pass { class, output } => {
             meta.class = class.unwrap_or(meta.class);
             meta.output = output.unwrap_or(NextHopId::NO_ROUTE);

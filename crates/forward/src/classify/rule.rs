@@ -13,9 +13,9 @@ pub const MAX_RULES: usize = 4096;
 /// default matches everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Ternary<T> {
-    /// What the bits must be.
+    /// The value of the bits.
     pub value: T,
-    /// One where they must.
+    /// Ones where bits count.
     pub mask: T,
 }
 
@@ -60,14 +60,14 @@ pub enum Addresses {
 /// What happens to a packet that matches. The rule counts it in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Dropped, [`crate::Drop::Rule`].
+    /// Dropped, [`crate::Reason::Rule`].
     Drop,
     /// Goes on.
     Pass {
         /// Its class; `None` leaves it to the packet's DSCP.
         class: Option<Class>,
-        /// Its way out instead of the route's: a next hop, because a port alone does not tell
-        /// the neighbour's address. MTU and missing neighbours are handled as for routes.
+        /// The next hop to use instead of the route's. (A port would not do, because it does not
+        /// say which neighbour.) MTU and missing neighbours are handled as for routes.
         output: Option<NextHopId>,
     },
 }

@@ -1,4 +1,4 @@
-//! Token bucket: a rate, and how far ahead of it a burst may run.
+//! Token bucket: a rate, and a burst that may exceed it.
 
 /// Longest frame a bucket must be able to pass, in octets; no frame of a region is longer.
 pub const MAX_FRAME: u32 = 4096;
@@ -22,7 +22,7 @@ pub struct Shaping {
 /// Why a [`Shaping`] was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapingError {
-    /// Nothing would ever leave.
+    /// The rate is 0: nothing would ever leave.
     NoRate,
     /// The burst is below [`MAX_FRAME`], so that a long frame would wait for ever, or above 1 GiB.
     Burst(u32),
@@ -77,7 +77,7 @@ impl TokenBucket {
         })
     }
 
-    /// Adds what has come in since the last call; a time before that is that time.
+    /// Adds the tokens since the last call; an earlier time counts as that of the last call.
     #[inline]
     pub fn advance(&mut self, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.at_ns);

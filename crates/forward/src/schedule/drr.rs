@@ -9,7 +9,7 @@ pub const MIN_QUANTUM: u32 = 1514;
 /// What a scheduler can see of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Head {
-    /// Nothing there.
+    /// It is empty.
     Empty,
     /// Its shaper holds it back.
     Waiting,
@@ -72,7 +72,7 @@ impl Drr {
                 Head::Ready(_) => unready = 0,
                 Head::Waiting => unready += 1,
                 Head::Empty => {
-                    // an idle queue saves nothing up
+                    // an idle queue does not save up its quantum
                     member.deficit = 0;
                     unready += 1;
                 }

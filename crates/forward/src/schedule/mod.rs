@@ -1,12 +1,12 @@
 //! From the queues of an output to its transmit ring.
 //!
-//! Queues are pushed into, schedulers pull (Click). An [`Output`] composes them: a shaper over
-//! strict priority over levels, each a deficit round robin over classes, each a queue behind a
-//! shaper of its own; what is not configured is not there.
+//! As in Click, stages push into queues and schedulers pull. An [`Output`] is a shaper over strict
+//! priority over levels; a level is a deficit round robin over classes; a class is a queue behind a
+//! shaper of its own. Parts that are not configured do not exist.
 
 mod bucket;
 mod drr;
-pub mod handover;
+pub mod grant;
 mod output;
 mod queue;
 

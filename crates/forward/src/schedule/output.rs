@@ -1,10 +1,9 @@
-//! The queues of one output and who goes next.
+//! The queues of one output, and which packet is next.
 
 use bora_buffer::Packet;
 
 use super::bucket::{Shaping, ShapingError, TokenBucket};
 use super::drr::{Drr, Head, MIN_QUANTUM};
-use super::handover::{Grant, Request};
 use super::queue::{QueueLimits, QueueStats, Voq};
 use crate::class::{Class, MAX_CLASSES};
 
@@ -58,8 +57,8 @@ impl OutputConfig {
         self.shaping.is_some() || self.classes.iter().any(|class| class.shaping.is_some())
     }
 
-    /// The same queues without rates: for the workers that hand their packets to the owner of the
-    /// output, where the rates are kept.
+    /// The same queues without rates, for workers whose packets another worker sends: that one applies
+    /// the rates.
     #[must_use]
     pub fn unshaped(&self) -> Self {
         let class = |class: &ClassConfig| ClassConfig {
@@ -76,11 +75,11 @@ impl OutputConfig {
 /// Why an [`OutputConfig`] was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputError {
-    /// None, or more than [`MAX_CLASSES`].
+    /// No class, or more than [`MAX_CLASSES`].
     Classes(usize),
     /// Below [`MIN_QUANTUM`].
     Quantum(u32),
-    /// A rate or a burst.
+    /// An impossible rate or burst.
     Shaping(ShapingError),
 }
 
@@ -211,10 +210,10 @@ impl Output {
         pulled
     }
 
-    /// When to pull next: `None` if nothing is held, not after `now_ns` if a packet may leave at
-    /// once. Never too late as long as nothing is pushed. With rates for port and classes both it
-    /// may be early, because another class can become ready first and need more of the port's
-    /// tokens; then asking again gives a later time.
+    /// When to pull next: `None` if nothing is held, `now_ns` or earlier if a packet may leave at
+    /// once. Never too late as long as nothing is pushed. If both port and classes have rates it may
+    /// be too early: another class may become ready first and need more of the port's tokens. Then
+    /// the next call gives a later time.
     pub fn next_ready_ns(&mut self, now_ns: u64) -> Option<u64> {
         self.advance(now_ns);
         let next = self.select();
@@ -235,7 +234,7 @@ impl Output {
         waiting.chain(next).min()
     }
 
-    /// Takes everything out, class by class; each packet's mark is its class.
+    /// Takes all packets out, class by class; the mark of each is its class.
     pub(crate) fn drain(&mut self, out: &mut Vec<Packet>) {
         for (class, queue) in self.queues.iter_mut().enumerate() {
             while let Some(mut packet) = queue.voq.pop() {
@@ -267,29 +266,30 @@ impl Output {
         self.held
     }
 
-    /// What waits in each class.
-    pub(super) fn waiting(&self) -> Request {
-        let mut request = Request::default();
-        for (octets, queue) in request.octets.iter_mut().zip(&self.queues) {
-            *octets = u32::try_from(queue.voq.octets()).unwrap_or(u32::MAX);
-        }
-        request
+    /// Octets that wait in each class.
+    pub(super) fn octets_by_class(&self) -> impl Iterator<Item = u64> {
+        self.queues.iter().map(|queue| queue.voq.octets())
     }
 
-    /// Moves packets of the grant's class to `out`, until the next one would exceed it; returns their
-    /// octets. Each packet's mark is its class.
-    pub(super) fn take(&mut self, grant: Grant, out: &mut Vec<Packet>) -> u32 {
-        let Some(queue) = self.queues.get_mut(usize::from(grant.class.0)) else {
+    /// Moves packets of a class to `out`, at most so many octets and packets; returns their octets. The
+    /// mark of each packet is its class.
+    pub(super) fn take(
+        &mut self,
+        class: usize,
+        octets: u32,
+        packets: u32,
+        out: &mut Vec<Packet>,
+    ) -> u32 {
+        let Some(queue) = self.queues.get_mut(class) else {
             return 0;
         };
-        let (before, octets) = (out.len(), queue.voq.octets());
-        let room = grant.octets.into();
-        let count = queue.voq.pop_many(grant.packets as usize, room, out);
-        out[before..]
-            .iter_mut()
-            .for_each(|packet| packet.set_mark(grant.class.0));
+        let (before, waiting) = (out.len(), queue.voq.octets());
+        let count = queue.voq.pop_many(packets as usize, octets.into(), out);
+        for packet in &mut out[before..] {
+            packet.set_mark(class as u8);
+        }
         self.held -= count;
-        (octets - queue.voq.octets()) as u32
+        (waiting - queue.voq.octets()) as u32
     }
 
     fn advance(&mut self, now_ns: u64) {
@@ -299,7 +299,7 @@ impl Output {
         }
     }
 
-    /// The class that all packets to come next are of, where neither turns nor rates matter.
+    /// The class of all packets that come next, if neither turns nor rates matter.
     #[inline]
     fn unshaped(&self) -> Option<usize> {
         if self.shaper.is_some() {
@@ -317,7 +317,7 @@ impl Output {
         None
     }
 
-    /// Level, class and length of the packet that is next by priority, turns and class rates.
+    /// Level, class and length of the next packet by priority, turns and class rates.
     #[inline]
     fn select(&mut self) -> Option<(usize, usize, u32)> {
         let queues = &self.queues;
@@ -336,7 +336,7 @@ impl Output {
         if u64::from(octets) > room {
             return false;
         }
-        // the port's rate comes last: a shorter packet of a lower class must not slip past
+        // the port's rate is asked last: a shorter packet of a lower class must not overtake
         if self
             .shaper
             .as_ref()

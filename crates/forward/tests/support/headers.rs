@@ -45,48 +45,60 @@ impl Headers {
 
     /// An Ethernet frame with these headers.
     pub(crate) fn frame(&self) -> Vec<u8> {
-        let mut octets = vec![
-            0;
-            if self.v6 {
-                14 + 40 + 8 + 12
+        let network = if self.v6 { 40 + 8 } else { 20 };
+        let mut octets = vec![0; 14 + network + 12];
+        let link = ethernet::Repr {
+            dst: OURS,
+            src: MacAddr::ZERO,
+            tag: None,
+            ethertype: if self.v6 {
+                EtherType::IPV6
             } else {
-                14 + 20 + 12
-            }
-        ];
-        let mut link = ethernet::Frame::new_unchecked(&mut octets[..]);
-        link.set_dst(OURS);
-        let mut transport = [0; 12];
+                EtherType::IPV4
+            },
+        };
+        let packet = link.emit(&mut octets).unwrap();
+        let transport = if self.v6 {
+            self.write_v6(packet)
+        } else {
+            self.write_v4(packet)
+        };
         transport[..2].copy_from_slice(&self.ports[0].to_be_bytes());
         transport[2..4].copy_from_slice(&self.ports[1].to_be_bytes());
-        let protocol = Protocol(self.protocol);
-        if self.v6 {
-            link.set_ethertype(EtherType::IPV6);
-            let mut packet = ipv6::Packet::new_unchecked(link.payload_mut());
-            packet.set_traffic_class_and_flow_label(self.tos, 0);
-            packet.set_payload_len(20);
-            packet.set_hop_limit(64);
-            packet.set_next_header(Protocol::FRAGMENT);
-            packet.set_src(self.source.into());
-            packet.set_dst(self.destination.into());
-            let payload = packet.payload_mut();
-            payload[..8].copy_from_slice(&[self.protocol, 0, 0, 0, 0, 0, 0, 1]);
-            payload[3] = if self.later_fragment { 8 } else { 1 };
-            payload[8..].copy_from_slice(&transport);
-        } else {
-            link.set_ethertype(EtherType::IPV4);
-            let mut packet = ipv4::Packet::new_unchecked(link.payload_mut());
-            packet.set_header_len(20);
-            packet.set_total_len(32);
-            packet.set_tos(self.tos);
-            packet.set_ttl(64);
-            packet.set_protocol(protocol);
-            packet.set_fragment(false, true, if self.later_fragment { 8 } else { 0 });
-            packet.set_src((self.source as u32).into());
-            packet.set_dst((self.destination as u32).into());
-            packet.fill_checksum();
-            packet.payload_mut().copy_from_slice(&transport);
-        }
         octets
+    }
+
+    fn write_v4<'a>(&self, octets: &'a mut [u8]) -> &'a mut [u8] {
+        let repr = ipv4::Repr {
+            tos: self.tos,
+            dont_fragment: false,
+            ttl: 64,
+            protocol: Protocol(self.protocol),
+            src: (self.source as u32).into(),
+            dst: (self.destination as u32).into(),
+        };
+        repr.emit(octets).unwrap();
+        let mut packet = ipv4::Packet::new_unchecked(&mut *octets);
+        packet.set_fragment(false, true, if self.later_fragment { 8 } else { 0 });
+        packet.fill_checksum();
+        &mut octets[20..]
+    }
+
+    fn write_v6<'a>(&self, octets: &'a mut [u8]) -> &'a mut [u8] {
+        let repr = ipv6::Repr {
+            traffic_class: self.tos,
+            flow_label: 0,
+            next_header: Protocol::FRAGMENT,
+            hop_limit: 64,
+            src: self.source.into(),
+            dst: self.destination.into(),
+        };
+        let (fragment, transport) = repr.emit(octets).unwrap().split_at_mut(8);
+        fragment.copy_from_slice(&[self.protocol, 0, 0, 1, 0, 0, 0, 1]);
+        if self.later_fragment {
+            fragment[3] = 8;
+        }
+        transport
     }
 }
 

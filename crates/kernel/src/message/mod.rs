@@ -1,7 +1,7 @@
-//! Netlink messages as the mirror needs them.
+//! Decodes the netlink messages that the mirror needs.
 //!
-//! Decoded here and not by a crate, because a mirror needs few attributes of each message, wants no
-//! allocation per event, and must not lose a route over an attribute it does not know.
+//! We do not use a crate for this: the mirror needs few attributes of each message, wants no
+//! allocation for each event, and must not lose a route because of an unknown attribute.
 
 mod nexthop;
 mod route;
@@ -31,11 +31,11 @@ pub struct Frame<'a> {
     pub payload: &'a [u8],
 }
 
-/// The messages in what one read of a socket gave.
+/// The messages in one datagram.
 pub struct Frames<'a>(&'a [u8]);
 
 impl<'a> Frames<'a> {
-    /// Of a datagram.
+    /// Iterates over a datagram.
     pub fn new(datagram: &'a [u8]) -> Self {
         Self(datagram)
     }
@@ -118,7 +118,7 @@ pub struct Neighbour {
     pub learned: bool,
     /// NTF_EXT_MANAGED: the kernel keeps it resolved.
     pub managed: bool,
-    /// Who made it (NDA_PROTOCOL); 0 if nobody said.
+    /// Who made it (NDA_PROTOCOL); 0 if unknown.
     pub protocol: u8,
 }
 
@@ -136,7 +136,7 @@ impl Neighbour {
         self.state & NUD_VALID != 0
     }
 
-    /// Whether Linux would ask for it if it sent a packet there.
+    /// Whether Linux would send an ARP request or solicitation if it sent a packet there.
     pub(crate) fn unconfirmed(&self) -> bool {
         self.state == libc::NUD_STALE && !self.learned && !self.managed
     }
@@ -147,7 +147,7 @@ impl Neighbour {
     }
 }
 
-/// What an event or a dump says.
+/// A decoded message of an event or a dump. `true` means deleted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// An interface came, changed or (`true`) went.
@@ -162,13 +162,14 @@ pub enum Message {
     NextHop(NextHopMessage, bool),
     /// A bucket of a resilient group.
     Bucket(Bucket),
-    /// Forwarding settings of an interface changed; `None`: of all, or of those to come.
+    /// Forwarding settings of an interface changed; `None`: those of all interfaces, or the
+    /// defaults.
     Netconf(Option<u32>),
     /// A policy-routing rule changed.
     Rule,
     /// A queueing discipline or traffic filter changed.
     Traffic,
-    /// Nothing the mirror uses.
+    /// A message that the mirror ignores.
     Other,
 }
 
@@ -234,7 +235,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
     })
 }
 
-/// struct ifinfomsg. Messages of other families (AF_BRIDGE) speak of bridge ports, not of links.
+/// struct ifinfomsg. Messages of other families (AF_BRIDGE) are about bridge ports, not links.
 fn link(payload: &[u8]) -> Result<Option<Link>, Malformed> {
     let head = header(payload, 16, "link message")?;
     if head[0] != libc::AF_UNSPEC as u8 {
@@ -298,8 +299,8 @@ fn address(payload: &[u8]) -> Result<Address, Malformed> {
     })
 }
 
-/// struct ndmsg. Proxy entries, multicast addresses (of which Linux tells nothing) and those of other
-/// families (bridge FDB) are not neighbours.
+/// struct ndmsg. `None` for entries that are not neighbours: proxy entries, multicast addresses
+/// (for which Linux sends no events) and other families (bridge FDB).
 fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
     let head = header(payload, 12, "neighbour message")?;
     let ip = [libc::AF_INET as u8, libc::AF_INET6 as u8].contains(&head[0]);

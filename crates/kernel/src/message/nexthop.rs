@@ -34,7 +34,7 @@ pub struct NextHopMessage {
 /// What a next-hop object is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NextHopObject {
-    /// One way out.
+    /// One path.
     Single {
         /// Interface index.
         device: u32,
@@ -43,16 +43,16 @@ pub enum NextHopObject {
         /// Marked dead by the kernel.
         dead: bool,
     },
-    /// Several.
+    /// Several paths.
     Group {
-        /// By number and weight.
+        /// Ids and weights of the members.
         members: Vec<(u32, u32)>,
         /// Flows are assigned by buckets ([`Bucket`]) and not by hash thresholds.
         resilient: bool,
     },
-    /// Drops.
+    /// Packets are dropped.
     Blackhole,
-    /// Encapsulation, bridge FDB.
+    /// An object that Bora cannot forward by: encapsulation, bridge FDB.
     Unsupported,
 }
 
@@ -61,7 +61,7 @@ pub enum NextHopObject {
 pub struct Bucket {
     /// The group's number.
     pub group: u32,
-    /// Which bucket: flows whose hash leaves this remainder.
+    /// Number of the bucket; it gets the flows whose hash modulo the number of buckets is this.
     pub index: u16,
     /// Number of the next-hop object they take.
     pub next_hop: u32,
@@ -134,7 +134,7 @@ fn members(attribute: &Attribute<'_>) -> Result<Vec<(u32, u32)>, Malformed> {
         return Err(Malformed("next-hop group"));
     }
     let entry = |bytes: &[u8]| {
-        // weight is stored less one; its high octet came with Linux 6.12 and was zero before
+        // the message holds the weight minus one; its high octet was zero before Linux 6.12
         let weight = u32::from(bytes[4]) + (u32::from(bytes[5]) << 8) + 1;
         (u32_at(bytes, 0), weight)
     };

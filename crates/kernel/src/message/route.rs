@@ -9,14 +9,14 @@ const ROUTE_HEADER: usize = 12;
 const HOP_HEADER: usize = 8;
 const RTNH_F_DEAD: u8 = 1;
 
-/// A way out of a route.
+/// A path of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hop {
     /// Interface index.
     pub device: u32,
     /// Gateway; none for on-link. An IPv4 route may have an IPv6 gateway (RTA_VIA).
     pub gateway: Option<IpAddr>,
-    /// Share among several, 1 or more.
+    /// Weight among several paths, 1 or more.
     pub weight: u32,
     /// Marked dead by the kernel.
     pub dead: bool,
@@ -29,7 +29,7 @@ pub struct Hop {
 pub enum RouteType {
     /// Forward.
     Unicast,
-    /// Local, broadcast, anycast, multicast: the kernel's own.
+    /// Delivered by the kernel: local, broadcast, anycast, multicast.
     Local,
     /// Drop silently.
     Blackhole,
@@ -37,17 +37,17 @@ pub enum RouteType {
     Unreachable,
     /// ICMP prohibited.
     Prohibit,
-    /// Go on in the next table; NAT; anything new.
+    /// Continue in the next table; NAT; unknown types.
     Other,
 }
 
-/// Where a route leads. Equal for many routes, so the mirror keeps each once.
+/// Where a route leads. Many routes have the same target, so the mirror keeps each target once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Target {
     /// What it does.
     pub kind: RouteType,
-    /// Its ways; empty where `object` says it. Routes that do not forward may have one too: the
-    /// device they go away with.
+    /// Its paths; empty if `object` has them. A route that does not forward may have one too: when
+    /// that device is deleted, so is the route.
     pub hops: Vec<Hop>,
     /// Number of its next-hop object (RTA_NH_ID).
     pub object: Option<u32>,
@@ -72,19 +72,19 @@ pub struct RouteMessage {
     pub metric: u32,
     /// Who made it (RTPROT_*).
     pub protocol: u8,
-    /// Time left in hundredths of a second; 0 for ever, negative for expired.
+    /// Time left in hundredths of a second; 0: no end; negative: expired.
     pub expires: i32,
-    /// NLM_F_REPLACE: it took the place of another.
+    /// NLM_F_REPLACE: it replaced another route.
     pub replace: bool,
-    /// NLM_F_APPEND: it came behind others of its metric.
+    /// NLM_F_APPEND: it was added behind others of its metric.
     pub append: bool,
-    /// IPv6: for some source addresses only.
+    /// It holds for some source addresses only (IPv6).
     pub source_specific: bool,
     /// Where it leads.
     pub target: Target,
 }
 
-/// Decodes; `None` for what is no entry of a table: cache entries, other families.
+/// Decodes; `None` for cache entries and other families, which are not in any table.
 pub(super) fn decode(payload: &[u8], flags: u16) -> Result<Option<RouteMessage>, Malformed> {
     let head = header(payload, ROUTE_HEADER, "route message")?;
     let (any, bits) = match i32::from(head[0]) {
@@ -209,7 +209,7 @@ fn way(hop: &mut Hop, attribute: &Attribute<'_>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RTA_MULTIPATH: a row of struct rtnexthop with attributes of their own.
+/// RTA_MULTIPATH: an array of struct rtnexthop, each with attributes.
 fn hops(attribute: &Attribute<'_>) -> Result<Vec<Hop>, Malformed> {
     let mut bytes = attribute.value;
     let mut hops = Vec::new();
@@ -233,10 +233,10 @@ fn hops(attribute: &Attribute<'_>) -> Result<Vec<Hop>, Malformed> {
     Ok(hops)
 }
 
-/// Brings a target to its one form, so that equal targets compare equal.
+/// Normalises a target, so that equal targets compare equal.
 fn finish(target: &mut Target, hop: Hop) {
     if target.object.is_some() {
-        target.hops = Vec::new(); // the kernel repeats the object's ways here
+        target.hops = Vec::new(); // the kernel repeats the object's paths here
     } else if target.hops.is_empty() && hop.device != 0 {
         target.hops.push(hop);
     }
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn contradictions_are_refused() {
         assert!(decode(&HEAD[..11], 0).is_err());
         assert!(decode(&message(&[&[8, 0, 1, 0, 1]]), 0).is_err());
         // a multipath member shorter than its own header

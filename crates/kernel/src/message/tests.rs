@@ -1,4 +1,4 @@
-//! The decoder against arbitrary octets, and against messages another implementation writes.
+//! Tests of the decoder with arbitrary octets, and with messages that netlink-packet-route writes.
 
 use netlink_packet_core::Emitable;
 use netlink_packet_route::AddressFamily;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Every message type there is a decoder for, and some others.
+/// All message types that have a decoder, and some others.
 const KINDS: [u16; 14] = [16, 17, 20, 21, 24, 25, 28, 29, 32, 36, 80, 104, 105, 9999];
 
 fn decode_all(datagram: &[u8]) -> usize {
@@ -20,12 +20,12 @@ fn decode_all(datagram: &[u8]) -> usize {
 
 proptest! {
     #[test]
-    fn any_octets_are_survived(octets in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn arbitrary_octets_do_not_panic(octets in proptest::collection::vec(any::<u8>(), 0..300)) {
         decode_all(&octets);
     }
 
     #[test]
-    fn any_payload_is_survived(
+    fn an_arbitrary_payload_does_not_panic(
         kind in proptest::sample::select(&KINDS[..]),
         family in proptest::sample::select(vec![0u8, 2, 10]),
         attributes in proptest::collection::vec(
@@ -57,7 +57,7 @@ fn read(message: &RouteMessage) -> super::RouteMessage {
     };
     match decode(&frame) {
         Ok(Message::Route(route, false)) => route,
-        other => panic!("{other:?} is no route"),
+        other => panic!("{other:?} is not a route"),
     }
 }
 
@@ -76,7 +76,7 @@ fn header(family: AddressFamily, len: u8) -> RouteHeader {
 }
 
 #[test]
-fn another_implementation_is_understood() {
+fn messages_of_another_implementation_are_decoded() {
     let mut message = RouteMessage::default();
     message.header = header(AddressFamily::Inet, 24);
     message.attributes = vec![
@@ -107,7 +107,7 @@ fn another_implementation_is_understood() {
 }
 
 #[test]
-fn another_implementations_multipath_is_understood() {
+fn a_multipath_route_of_another_implementation_is_decoded() {
     let way = |device, hops, last: u16| {
         let mut way = RouteNextHop::default();
         way.interface_index = device;

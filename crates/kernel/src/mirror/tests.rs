@@ -1,12 +1,11 @@
-//! What a mirror does with its own books, which its callers cannot see.
+//! Tests of the mirror's own tables, which callers cannot see.
 
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bora_fib::{FibConfig, FibHandle, NextHop, PortId, Prefix4};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use bora_port::netns::{self, Namespace};
 
 use super::*;
 use crate::rib::Prefix;
@@ -57,33 +56,19 @@ fn in_namespace(commands: &str, test: impl FnOnce() + Send + 'static) {
     }
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, Relaxed);
-    let name = format!("bm{}-{count}", std::process::id());
-    ip(&format!("netns add {name}"));
+    let space = Namespace::new(&format!("mirror{count}")).unwrap();
     for command in commands.lines().map(str::trim) {
-        ip(&format!("-n {name} {command}"));
+        space.run(&format!("ip {command}")).unwrap();
     }
-    let namespace = std::fs::File::open(format!("/run/netns/{name}")).unwrap();
-    let ended = std::thread::spawn(move || {
-        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-        test();
-    })
-    .join();
-    ip(&format!("netns del {name}"));
-    if let Err(panic) = ended {
-        std::panic::resume_unwind(panic);
-    }
+    netns::in_named(space.name(), test).unwrap();
 }
 
 /// Runs `ip` in the namespace of this thread.
 fn ip(words: &str) {
-    let done = Command::new("ip").args(words.split_whitespace()).output();
-    let done = done.unwrap();
-    let error = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "`ip {words}`: {error}");
+    netns::output(Command::new("ip").args(words.split_whitespace())).unwrap();
 }
 
-const NETWORK: &str = "link set lo up
-    link add r0 type veth peer name p0
+const NETWORK: &str = "link add r0 type veth peer name p0
     addr add 10.0.0.1/24 dev r0
     addr add 2001:db8::1/64 dev r0 nodad
     link set p0 up
@@ -105,10 +90,10 @@ const NETWORK: &str = "link set lo up
     route append 2001:db8:1::/48 dev r0
     route add 2001:db8:2::/48 via 2001:db8::2 expires 3600";
 
-/// Its name, and what makes it.
+/// A fault's name, and a function that plants it.
 type Fault = (&'static str, fn(&mut Mirror));
 
-/// What may go wrong in the books, and in the FIB.
+/// Faults in the mirror's tables and in the FIB.
 fn faults() -> Vec<Fault> {
     vec![
         ("a route that got lost", |mirror| {
@@ -137,7 +122,7 @@ fn faults() -> Vec<Fault> {
             gone.mac = None;
             mirror.model.apply(message::Message::Neighbour(gone, true));
         }),
-        ("a neighbour elsewhere", |mirror| {
+        ("a neighbour with another MAC", |mirror| {
             let key = ("10.0.0.2".parse().unwrap(), device(mirror));
             let mut other = mirror.model.world.neighbours[&key];
             other.mac = Some([2, 0, 0, 0, 0, 99]);
@@ -174,12 +159,12 @@ fn faults() -> Vec<Fault> {
             let other = fib.get4("10.5.0.0/16".parse().unwrap()).unwrap();
             fib.insert4("10.1.0.0/16".parse().unwrap(), other).unwrap();
         }),
-        ("a next hop that is another's", |mirror| {
+        ("a next hop with another's content", |mirror| {
             let fib = &mut mirror.model.hops.fib;
             let id = fib.get4("10.1.0.0/16".parse().unwrap()).unwrap();
             fib.set_next_hop(id, NextHop::Blackhole).unwrap();
         }),
-        ("a group that is another's", |mirror| {
+        ("a group with another's content", |mirror| {
             let fib = &mut mirror.model.hops.fib;
             let id = fib.get4("10.3.0.0/16".parse().unwrap()).unwrap();
             fib.set_next_hop(id, NextHop::Blackhole).unwrap();
@@ -192,7 +177,7 @@ fn device(mirror: &Mirror) -> u32 {
     found.unwrap().index
 }
 
-/// A mirror whose background check is nearly always due, and what its FIB is read by.
+/// A mirror whose background check is nearly always due, and a handle to read its FIB.
 fn often_checked() -> (Mirror, FibHandle) {
     let (fib, readers) = bora_fib::new(FibConfig::default()).unwrap();
     let config = MirrorConfig {
@@ -210,7 +195,7 @@ fn is_up(mirror: &Mirror) -> bool {
 
 /// Linux shows a carrier and an address in its tables before it sends the events.
 #[test]
-fn what_linux_tells_later_is_no_difference() {
+fn late_events_are_no_difference() {
     in_namespace(NETWORK, || {
         let (mut mirror, _readers) = often_checked();
         for _ in 0..3 {
@@ -224,7 +209,7 @@ fn what_linux_tells_later_is_no_difference() {
     });
 }
 
-/// Whether books and FIB are as [`NETWORK`] says, and as Linux does.
+/// Whether tables and FIB are as [`NETWORK`] says and agree with Linux.
 fn is_right(mirror: &mut Mirror) -> bool {
     let own: IpAddr = "10.0.0.1".parse().unwrap();
     mirror.status().in_sync
@@ -250,12 +235,12 @@ fn planted_differences_are_found_and_mended() {
                 && mirror.check.count >= 3
                 && mirror.status().in_sync
         });
-        mirror.check.late = Duration::from_millis(100); // Linux has nothing more to tell
+        mirror.check.late = Duration::from_millis(100); // Linux has no late events any more
         assert_eq!(mirror.mended, 0, "nothing was wrong");
         for (what, plant) in faults() {
             let before = mirror.mended;
             plant(&mut mirror);
-            // the FIB's audit may be first and mend the FIB by books that are still wrong
+            // the audit may run first, and correct the FIB by tables that are still wrong
             poll_until(&mut mirror, what, |mirror| {
                 mirror.mended > before && is_right(mirror)
             });

@@ -1,21 +1,20 @@
 //! A router and its neighbour in two real network namespaces, and the kernel as oracle.
-#![allow(dead_code)] // each test file uses its part
+#![allow(dead_code)] // each test file uses only a part
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::AsFd;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use bora_fib::{FibConfig, NextHop, PortId, PuntReason};
+use bora_fib::{FibConfig, NextHop, PortId, Reason};
 use bora_kernel::{Mirror, MirrorConfig, Port, SyncStatus};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use bora_port::netns::{self, Namespace};
 
 /// Longest a test waits for kernel and FIB to agree.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Runs a command; panics with its words if it fails.
+/// Runs a command; panics with its output if it fails.
 pub(crate) fn run(command: &str) -> String {
     let output = attempt(command);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -33,46 +32,27 @@ pub(crate) fn attempt(command: &str) -> Output {
         .unwrap_or_else(|e| panic!("`{command}`: {e}"))
 }
 
-/// Two namespaces joined by veth pairs r0-p0 and r1-p1; deleted when dropped.
+/// Two namespaces joined by veth pairs r0-p0 and r1-p1.
 pub(crate) struct Net {
-    router: String,
-    pub(crate) peer: String,
-}
-
-impl Drop for Net {
-    fn drop(&mut self) {
-        for name in [&self.router, &self.peer] {
-            let _ = attempt(&format!("ip netns del {name}"));
-        }
-    }
+    router: Namespace,
+    pub(crate) peer: Namespace,
 }
 
 impl Net {
     fn new() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let id = format!(
-            "bk{}-{}",
-            std::process::id(),
-            COUNT.fetch_add(1, Ordering::Relaxed)
-        );
-        let net = Self {
-            router: format!("{id}-r"),
-            peer: format!("{id}-p"),
-        };
-        for name in [&net.router, &net.peer] {
-            run(&format!("ip netns add {name}"));
-            run(&format!("ip -n {name} link set lo up"));
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let space = |role| Namespace::new(&format!("mirror{number}-{role}")).unwrap();
+        Self {
+            router: space("r"),
+            peer: space("p"),
         }
-        net
     }
 
-    /// Brings the thread that calls it into the router's namespace.
+    /// Returns a function that moves its thread into the router's namespace.
     pub(crate) fn enter(&self) -> impl FnOnce() + Send + 'static {
-        let namespace = std::fs::File::open(format!("/run/netns/{}", self.router)).unwrap();
-        move || {
-            let kind = Some(LinkNameSpaceType::Network);
-            move_into_link_name_space(namespace.as_fd(), kind).unwrap();
-        }
+        let name = self.router.name().to_owned();
+        move || netns::enter(&name).unwrap()
     }
 
     /// Sets the links up, from inside the router's namespace.
@@ -144,7 +124,7 @@ pub(crate) fn with_fib(
     }
 }
 
-/// Ports 0, 1, ... for these links.
+/// Makes these links ports 0, 1, ...
 pub(crate) fn ports(mirror: &Mirror, names: &[&str]) -> BTreeMap<u32, Port> {
     let link = |name: &str| mirror.links().values().find(|link| link.name == name);
     let numbered = names.iter().enumerate();
@@ -196,7 +176,7 @@ impl Router {
         }
     }
 
-    /// Settles, then asks for differences and compares look-ups with the kernel's.
+    /// Settles, verifies, and compares look-ups with the kernel's.
     pub(crate) fn check(&mut self) {
         self.agree();
         for address in self.samples() {
@@ -204,7 +184,7 @@ impl Router {
         }
     }
 
-    /// Settles, then asks for differences.
+    /// Settles and verifies.
     pub(crate) fn agree(&mut self) {
         self.settle();
         let differences = self.mirror.verify().unwrap();
@@ -273,7 +253,7 @@ impl Router {
         own.contains(&(address.parse().unwrap(), len))
     }
 
-    /// What the FIB says of an address.
+    /// The next hop that the FIB finds for an address.
     pub(crate) fn look_up(&self, address: IpAddr) -> NextHop {
         let fib = self.mirror.fib();
         let found = match address {
@@ -286,7 +266,7 @@ impl Router {
             .clone()
     }
 
-    /// The single ways behind what the FIB says.
+    /// The same as a list: the members of a group, or the next hop itself.
     pub(crate) fn ways(&self, address: &str) -> Vec<NextHop> {
         match self.look_up(address.parse().unwrap()) {
             NextHop::Group(group) => {
@@ -304,12 +284,12 @@ impl Router {
             matches!(
                 way,
                 NextHop::Punt {
-                    reason: PuntReason::Unsupported,
+                    reason: Reason::Unsupported,
                     ..
                 }
             )
         }) {
-            return; // goes to the kernel, whatever it says
+            return; // always goes to the kernel
         }
         let output = attempt(&format!("ip -j route get {address}"));
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -319,22 +299,22 @@ impl Router {
         let agree = |way: &NextHop| match way {
             NextHop::Blackhole => error.contains("Invalid argument"),
             NextHop::Punt {
-                reason: PuntReason::NoRoute,
+                reason: Reason::NoRoute,
                 ..
             } => error.contains("Network is unreachable"),
             NextHop::Punt {
-                reason: PuntReason::Unreachable,
+                reason: Reason::Unreachable,
                 ..
             } => error.contains("No route to host"),
             NextHop::Punt {
-                reason: PuntReason::Prohibit,
+                reason: Reason::Prohibit,
                 ..
             } => error.contains("Permission denied"),
             NextHop::Punt {
-                reason: PuntReason::Local,
+                reason: Reason::Local,
                 ..
             } => {
-                // where Linux has no answer either, it is the one to say so
+                // if Linux has no route either, it answers the packet
                 let kind = kernel["type"].as_str().unwrap_or("unicast");
                 kind != "unicast" || is_special(address) || !error.is_empty()
             }
@@ -378,7 +358,7 @@ impl Router {
     }
 }
 
-/// Addresses that are the kernel's in every FIB.
+/// Addresses that every FIB leaves to the kernel.
 fn is_special(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => {

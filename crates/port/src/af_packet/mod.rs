@@ -8,4 +8,4 @@ mod queue;
 mod socket;
 
 pub use queue::Queue;
-pub use socket::{OpenError, StatsReader, mac_of};
+pub use socket::OpenError;

@@ -6,11 +6,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use bora_buffer::{Packet, Pool, Region, SharedFrames};
+use bora_contract::Reason;
 
-use super::socket::{self, OpenError, StatsReader};
-use crate::losses::Losses;
+use super::socket::{self, OpenError, Reader};
+use crate::closing::Closing;
+use crate::copying::{Copying, readable};
+use crate::port_queue::PortQueue;
+use crate::tally::StatsReader;
 
 /// Packets a system call.
 const BURST: usize = 64;
@@ -27,18 +30,13 @@ const TAG: usize = 4;
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL]);
 
-/// One queue. Its calls are those of [`crate::Queue`].
+/// One queue.
 #[derive(Debug)]
 pub struct Queue {
     fd: OwnedFd,
-    region: Arc<Region>,
-    losses: Arc<Losses>,
-    dropped: Arc<AtomicU64>,
-    free: Vec<Frame>,
-    /// Packets being received, and those that wait to be.
+    frames: Copying,
+    /// Packets to be received into.
     empty: Vec<Packet>,
-    /// Frames whose packets Linux has copied, for the pool.
-    sent: Vec<Frame>,
 }
 
 impl Queue {
@@ -59,46 +57,57 @@ impl Queue {
             .map(|_| {
                 Ok(Self {
                     fd: socket::open(interface, fanout)?,
-                    region: region.clone(),
-                    losses: Arc::default(),
-                    dropped: Arc::default(),
-                    free: Vec::with_capacity(BURST),
+                    frames: Copying::new(region.clone(), BURST),
                     empty: Vec::with_capacity(BURST),
-                    sent: Vec::with_capacity(bora_buffer::MAX_BATCH),
                 })
             })
             .collect()
     }
 
-    /// A handle to read what it lost.
-    ///
-    /// # Errors
-    /// No more file descriptors.
-    pub fn stats_reader(&self) -> io::Result<StatsReader> {
-        Ok(StatsReader {
-            fd: self.fd.try_clone()?,
-            losses: self.losses.clone(),
-            dropped: self.dropped.clone(),
+    /// Sends up to a burst; returns how many, or why not the first.
+    fn send(&self, packets: &[Packet]) -> Result<usize, i32> {
+        let count = packets.len().min(BURST);
+        let mut buffers = [EMPTY_BUFFER; BURST];
+        let mut messages = [EMPTY_MESSAGE; BURST];
+        for (index, packet) in packets[..count].iter().enumerate() {
+            let octets = self.frames.region.octets(packet);
+            buffers[index] = libc::iovec {
+                iov_base: octets.as_ptr().cast_mut().cast(),
+                iov_len: octets.len(),
+            };
+            messages[index].msg_hdr.msg_iov = &raw mut buffers[index];
+            messages[index].msg_hdr.msg_iovlen = 1;
+        }
+        // SAFETY: `count` headers, each with the octets of a packet that is borrowed through the
+        // call and only read.
+        let sent = unsafe {
+            libc::sendmmsg(
+                self.fd.as_raw_fd(),
+                messages.as_mut_ptr(),
+                count as u32,
+                libc::MSG_DONTWAIT as _,
+            )
+        };
+        usize::try_from(sent).map_err(|_| {
+            io::Error::last_os_error()
+                .raw_os_error()
+                .unwrap_or(libc::EIO)
         })
     }
+}
 
-    /// See [`crate::Queue::receive`]; at most 64 packets a call.
-    pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
-        while let Some(frame) = self.free.pop() {
-            match frame.into_packet(&self.region, self.region.capacity()) {
-                Ok(packet) => self.empty.push(packet),
-                Err(frame) => {
-                    self.free.push(frame);
-                    break;
-                }
-            }
+impl PortQueue for Queue {
+    /// At most 64 packets a call.
+    fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
+        while let Some(packet) = self.frames.room() {
+            self.empty.push(packet);
         }
         let wanted = self.empty.len().min(max).min(BURST);
         let mut controls = [MaybeUninit::<Control>::uninit(); BURST];
         let mut buffers = [EMPTY_BUFFER; BURST];
         let mut messages = [EMPTY_MESSAGE; BURST];
         for (index, packet) in self.empty[..wanted].iter_mut().enumerate() {
-            let octets = self.region.octets_mut(packet);
+            let octets = self.frames.region.octets_mut(packet);
             buffers[index] = libc::iovec {
                 iov_base: octets.as_mut_ptr().cast(),
                 iov_len: octets.len(),
@@ -126,118 +135,76 @@ impl Queue {
             let length = message.msg_len as usize;
             let cut = message.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
             let tag = vlan_tag(&message.msg_hdr);
-            if !cut && put(&self.region, &mut packet, length, tag) {
+            if !cut && put(&self.frames.region, &mut packet, length, tag) {
                 out.push(packet);
                 continue;
             }
             let reason = match length {
-                0 => &self.losses.rx_malformed,
-                _ => &self.losses.rx_too_long,
+                0 => Reason::RxMalformed,
+                _ => Reason::RxTooLong,
             };
-            reason.add(1);
-            self.free.push(packet.into_frame(&self.region));
+            self.frames.tally.lost(reason, 1);
+            self.frames.unused(packet);
         }
         out.len() - before
     }
 
-    /// See [`crate::Queue::waiting`]; never more than one, because Linux does not say.
-    pub fn waiting(&mut self, enough: usize) -> usize {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        let none = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        poll(&mut fds, Some(&none)).unwrap_or(0).min(enough)
+    fn waiting(&mut self, enough: usize) -> usize {
+        readable(&self.fd).min(enough)
     }
 
-    /// See [`crate::Queue::refill`].
-    pub fn refill(&mut self, pool: &mut Pool) {
-        while self.free.len() + self.empty.len() < BURST {
-            let Some(frame) = pool.take() else { break };
-            self.free.push(frame);
-        }
+    fn refill(&mut self, pool: &mut Pool) {
+        self.frames.refill(pool, self.empty.len());
     }
 
-    /// See [`crate::Queue::transmit`]. What Linux refuses for good, because the interface is down
+    /// What Linux refuses for good, because the interface is down
     /// or its MTU too small, is lost.
-    pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
-        let mut done = 0;
+    fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+        let (mut done, mut refused) = (0, 0);
         while done < packets.len() {
             match self.send(&packets[done..]) {
                 Ok(0) => break,
                 Ok(sent) => done += sent,
                 Err(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => break,
                 Err(_) => {
-                    self.losses.tx_refused.add(1);
+                    refused += 1;
                     done += 1;
                 }
             }
         }
-        let sent = packets.drain(..done);
-        self.sent
-            .extend(sent.map(|packet| packet.into_frame(&self.region)));
+        self.frames.sent(packets, done, refused);
         done
     }
 
-    /// Sends up to a burst; returns how many, or why not the first.
-    fn send(&self, packets: &[Packet]) -> Result<usize, i32> {
-        let count = packets.len().min(BURST);
-        let mut buffers = [EMPTY_BUFFER; BURST];
-        let mut messages = [EMPTY_MESSAGE; BURST];
-        for (index, packet) in packets[..count].iter().enumerate() {
-            let octets = self.region.octets(packet);
-            buffers[index] = libc::iovec {
-                iov_base: octets.as_ptr().cast_mut().cast(),
-                iov_len: octets.len(),
-            };
-            messages[index].msg_hdr.msg_iov = &raw mut buffers[index];
-            messages[index].msg_hdr.msg_iovlen = 1;
-        }
-        // SAFETY: `count` headers, each with the octets of a packet that is borrowed through the
-        // call and only read.
-        let sent = unsafe {
-            libc::sendmmsg(
-                self.fd.as_raw_fd(),
-                messages.as_mut_ptr(),
-                count as u32,
-                libc::MSG_DONTWAIT as _,
-            )
-        };
-        usize::try_from(sent).map_err(|_| {
-            io::Error::last_os_error()
-                .raw_os_error()
-                .unwrap_or(libc::EIO)
-        })
+    fn reclaim(&mut self, pool: &mut Pool) {
+        self.frames.reclaim(pool);
     }
 
-    /// See [`crate::Queue::reclaim`].
-    pub fn reclaim(&mut self, pool: &mut Pool) {
-        for frame in self.sent.drain(..) {
-            pool.give(frame);
-        }
+    fn in_flight(&self) -> u32 {
+        self.frames.in_flight()
     }
 
-    /// See [`crate::Queue::in_flight`].
-    pub fn in_flight(&self) -> u32 {
-        self.sent.len() as u32
+    fn frames(&self) -> u32 {
+        self.frames.frames() + self.empty.len() as u32
     }
 
-    /// See [`crate::Queue::frames`].
-    pub fn frames(&self) -> u32 {
-        (self.free.len() + self.empty.len() + self.sent.len()) as u32
+    fn wait(&mut self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
     }
 
-    /// See [`crate::Queue::wait`].
-    pub fn wait(&mut self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    fn close(mut self: Box<Self>, frames: &SharedFrames) -> Option<Closing> {
+        self.empty
+            .drain(..)
+            .for_each(|packet| self.frames.unused(packet));
+        self.frames.close(frames);
+        None
     }
 
-    /// See [`crate::Queue::close`].
-    pub fn close(self, frames: &SharedFrames) {
-        let region = &self.region;
-        let empty = self.empty.into_iter().map(|p| p.into_frame(region));
-        let all = self.free.into_iter().chain(self.sent).chain(empty);
-        all.for_each(|frame| frames.give(frame));
+    fn stats_reader(&self) -> io::Result<StatsReader> {
+        Ok(StatsReader::new(Reader {
+            fd: self.fd.try_clone()?,
+            tally: self.frames.tally.clone(),
+        }))
     }
 }
 

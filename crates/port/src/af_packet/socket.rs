@@ -5,12 +5,12 @@ use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
-use crate::losses::Losses;
-use crate::queue::QueueStats;
+use bora_contract::Reason;
+
+use crate::tally::{QueueStats, ReadStats, Tally};
 
 /// Octets that may wait in a socket, its bookkeeping included.
 const BUFFER: c_int = 16 << 20;
@@ -74,25 +74,6 @@ pub(super) fn open(interface: &str, fanout: Option<u16>) -> Result<OwnedFd, Open
     Ok(fd)
 }
 
-/// The Ethernet address of an interface; `None` if there is no such interface.
-pub fn mac_of(interface: &str) -> Option<[u8; 6]> {
-    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
-    // SAFETY: plain octets, for which all zeros are valid.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if interface.len() >= request.ifr_name.len() {
-        return None;
-    }
-    for (target, octet) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-        *target = octet as libc::c_char;
-    }
-    // SAFETY: SIOCGIFHWADDR takes a whole ifreq, which `request` is.
-    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFHWADDR as _, &raw mut request) };
-    // SAFETY: if the call succeeded the kernel wrote this member; before, it was all zeros.
-    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
-    let octets = std::array::from_fn(|index| address.sa_data[index] as u8);
-    (result == 0).then_some(octets)
-}
-
 fn set(fd: &OwnedFd, level: c_int, option: c_int, value: c_int) -> Option<()> {
     let length = size_of::<c_int>() as libc::socklen_t;
     // SAFETY: the value is an int that lives through the call, and its length is said.
@@ -144,22 +125,18 @@ fn newly_dropped(fd: &OwnedFd) -> u64 {
     if result == 0 { stats.drops.into() } else { 0 }
 }
 
-/// Reads what a queue lost, from any thread.
+/// The kernel's counter and the queue's own.
 #[derive(Debug)]
-pub struct StatsReader {
+pub(super) struct Reader {
     pub(super) fd: OwnedFd,
-    pub(super) losses: Arc<Losses>,
-    /// Shared with all readers of the queue.
-    pub(super) dropped: Arc<AtomicU64>,
+    /// Shared with the queue and all its readers.
+    pub(super) tally: Arc<Tally>,
 }
 
-impl StatsReader {
-    /// The numbers now.
-    pub fn read(&self) -> QueueStats {
-        let new = newly_dropped(&self.fd);
-        QueueStats {
-            rx_ring_full: self.dropped.fetch_add(new, Ordering::Relaxed) + new,
-            ..self.losses.read()
-        }
+impl ReadStats for Reader {
+    fn read(&self) -> QueueStats {
+        let full = newly_dropped(&self.fd);
+        self.tally.lost(Reason::RxRingFull, full);
+        self.tally.read()
     }
 }

@@ -5,12 +5,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bora_buffer::{Frame, FrameSet, Packet, Pool, Region, SharedFrames};
+use bora_contract::{Counter, Reason};
 
-use super::closing::Closing;
+use super::release::is_free;
 use super::ring::Ring;
 use super::system::{
     Binding, bind, get_option, new_socket, register, set_option, wake_reception, wake_transmission,
 };
+use crate::closing::Closing;
+use crate::port_queue::PortQueue;
+use crate::tally::{QueueStats, ReadStats};
 
 /// Most slots of each ring, a power of two.
 pub const RING_SIZE: u32 = 2048;
@@ -85,25 +89,46 @@ pub struct SocketConfig {
     pub zero_copy: bool,
 }
 
-/// Packets that the kernel lost on the way to a socket, from XDP_STATISTICS.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SocketStats {
-    /// Dropped because the receive ring was full.
-    pub rx_ring_full: u64,
-    /// Dropped because no free frame was at hand, or too long for one.
-    pub rx_dropped: u64,
-    /// Transmit descriptors the kernel refused.
-    pub tx_invalid: u64,
-}
-
 impl SocketConfig {
-    fn binding(&self) -> Binding {
-        Binding {
-            ifindex: self.ifindex,
-            queue: self.queue,
-            zero_copy: self.zero_copy,
+    /// The error of a step that the kernel refuses.
+    fn failed(&self, step: &'static str) -> impl FnOnce(io::Error) -> SocketError {
+        let interface = self.interface.clone();
+        move |source| SocketError::System {
+            interface,
+            step,
+            source,
         }
     }
+}
+
+/// Registers the region as the socket's memory (UMEM).
+fn register_region(
+    config: &SocketConfig,
+    fd: &OwnedFd,
+    region: &Region,
+) -> Result<(), SocketError> {
+    let (address, length) = region.raw_parts();
+    let address = address.as_ptr() as u64;
+    let registered = register(fd, address, length as u64, region.frame_size());
+    registered.map_err(|source| match source.raw_os_error() {
+        Some(libc::ENOBUFS) => SocketError::Memlock(length >> 20),
+        Some(libc::EPERM) => SocketError::Permission,
+        _ => config.failed("register memory")(source),
+    })
+}
+
+fn set_ring_sizes(fd: &OwnedFd, slots: u32) -> io::Result<()> {
+    for option in [
+        libc::XDP_UMEM_FILL_RING,
+        libc::XDP_UMEM_COMPLETION_RING,
+        libc::XDP_RX_RING,
+        libc::XDP_TX_RING,
+    ] {
+        set_option(fd, option, &slots)?;
+    }
+    // packets that one call sends; kernels before 6.16 send a few dozen
+    let _ = set_option(fd, XDP_MAX_TX_SKB_BUDGET, &slots);
+    Ok(())
 }
 
 /// A bound socket with its rings.
@@ -126,6 +151,8 @@ pub struct Socket {
     in_flight: u32,
     /// Frames that are back, for the pool.
     sent: Vec<Frame>,
+    /// Since the socket was opened.
+    packets_sent: Arc<Counter>,
     is_cut_off: bool,
 }
 
@@ -157,11 +184,7 @@ impl Socket {
                     interface: config.interface.clone(),
                     queue: config.queue,
                 },
-                _ => SocketError::System {
-                    interface: config.interface.clone(),
-                    step: "bind",
-                    source,
-                },
+                _ => config.failed("bind")(source),
             });
         }
         socket.is_bound = true;
@@ -177,41 +200,17 @@ impl Socket {
         region: Arc<Region>,
         is_first: bool,
     ) -> Result<Self, SocketError> {
-        let step = |step| {
-            let interface = config.interface.clone();
-            move |source: io::Error| SocketError::System {
-                interface,
-                step,
-                source,
-            }
-        };
         let fd = new_socket().map_err(|source| match source.raw_os_error() {
             Some(libc::EPERM) => SocketError::Permission,
-            _ => step("socket")(source),
+            _ => config.failed("socket")(source),
         })?;
         if is_first {
-            let (address, length) = region.raw_parts();
-            let address = address.as_ptr() as u64;
-            let registered = register(&fd, address, length as u64, region.frame_size());
-            registered.map_err(|source| match source.raw_os_error() {
-                Some(libc::ENOBUFS) => SocketError::Memlock(length >> 20),
-                Some(libc::EPERM) => SocketError::Permission,
-                _ => step("register memory")(source),
-            })?;
+            register_region(config, &fd, &region)?;
         }
         let ring = config.ring;
-        for option in [
-            libc::XDP_UMEM_FILL_RING,
-            libc::XDP_UMEM_COMPLETION_RING,
-            libc::XDP_RX_RING,
-            libc::XDP_TX_RING,
-        ] {
-            set_option(&fd, option, &ring).map_err(step("set ring size"))?;
-        }
-        // so much a call; kernels before 6.16 send a few dozen
-        let _ = set_option(&fd, XDP_MAX_TX_SKB_BUDGET, &ring);
+        set_ring_sizes(&fd, ring).map_err(config.failed("set ring size"))?;
         let offsets: libc::xdp_mmap_offsets =
-            get_option(&fd, libc::XDP_MMAP_OFFSETS).map_err(step("ring offsets"))?;
+            get_option(&fd, libc::XDP_MMAP_OFFSETS).map_err(config.failed("ring offsets"))?;
         let raw = fd.as_raw_fd();
         let rx = Ring::map(raw, libc::XDP_PGOFF_RX_RING, &offsets.rx, ring);
         let tx = Ring::map(raw, libc::XDP_PGOFF_TX_RING, &offsets.tx, ring);
@@ -219,12 +218,10 @@ impl Socket {
         let fill = Ring::map(raw, page, &offsets.fr, ring);
         let page = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
         let completion = Ring::map(raw, page, &offsets.cr, ring);
-        let (rx, tx) = (
-            rx.map_err(step("map rx ring"))?,
-            tx.map_err(step("map tx ring"))?,
-        );
-        let fill = fill.map_err(step("map fill ring"))?;
-        let completion = completion.map_err(step("map completion ring"))?;
+        let rx = rx.map_err(config.failed("map rx ring"))?;
+        let tx = tx.map_err(config.failed("map tx ring"))?;
+        let fill = fill.map_err(config.failed("map fill ring"))?;
+        let completion = completion.map_err(config.failed("map completion ring"))?;
         Ok(Self {
             rx,
             tx,
@@ -233,12 +230,17 @@ impl Socket {
             fd,
             lent: FrameSet::new(&region),
             region,
-            place: config.binding(),
+            place: Binding {
+                ifindex: config.ifindex,
+                queue: config.queue,
+                zero_copy: config.zero_copy,
+            },
             is_bound: false,
             ring,
             zero_copy: false,
             in_flight: 0,
             sent: Vec::with_capacity((TRANSMISSION * ring) as usize),
+            packets_sent: Arc::default(),
             is_cut_off: false,
         })
     }
@@ -248,34 +250,31 @@ impl Socket {
         self.zero_copy
     }
 
+    /// Closes the socket. All frames that the kernel has return through the [`Closing`].
+    pub fn close(self) -> Closing {
+        let Self {
+            rx,
+            tx,
+            fill,
+            completion,
+            fd,
+            mut lent,
+            place,
+            is_bound,
+            sent,
+            ..
+        } = self;
+        let unsent = tx.pending();
+        sent.into_iter().for_each(|frame| lent.insert(frame));
+        // each mapping keeps the socket open, too
+        drop((rx, tx, fill, completion));
+        drop(fd);
+        Closing::new(lent, unsent, move || !is_bound || is_free(place))
+    }
+
     /// Its queue of the interface.
     pub fn queue(&self) -> u32 {
         self.place.queue
-    }
-
-    /// Frames that are to be received into, received and not fetched, to be sent, or sent.
-    pub fn frames(&self) -> u32 {
-        self.lent.len() + self.sent.len() as u32
-    }
-
-    /// Received packets that wait; the count stops at `enough`.
-    #[inline]
-    pub fn waiting(&mut self, enough: usize) -> usize {
-        self.rx.available(enough as u32) as usize
-    }
-
-    /// Moves up to `max` received packets to `out`; returns how many.
-    #[inline]
-    pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
-        let count = self.rx.available(max as u32);
-        for _ in 0..count {
-            let descriptor = self.rx.read();
-            out.extend(self.received(descriptor));
-        }
-        if count > 0 {
-            self.rx.release();
-        }
-        count as usize
     }
 
     /// The packet of a descriptor of the receive ring; `None` if the kernel does not have the frame.
@@ -289,57 +288,6 @@ impl Socket {
                 None
             }
         }
-    }
-
-    /// Keeps the fill ring stocked with free frames, in batches.
-    #[inline]
-    pub fn refill(&mut self, pool: &mut Pool) {
-        let batch = self.ring / 4;
-        let free = self.fill.free(batch);
-        if free >= batch {
-            let to_receive = self.lent.len() - self.in_flight;
-            let room = (RECEPTION * self.ring).saturating_sub(to_receive);
-            for _ in 0..free.min(room) {
-                let Some(frame) = pool.take() else { break };
-                self.fill.write(frame.offset(&self.region));
-                self.lent.insert(frame);
-            }
-            self.fill.submit();
-        }
-        // a driver that found the ring empty may wait to be told
-        if self.fill.needs_wakeup() {
-            wake_reception(&self.fd);
-        }
-    }
-
-    /// Moves packets from the front of `packets` to the transmit ring while there is room;
-    /// returns how many. Call [`Socket::kick`] afterwards.
-    #[inline]
-    pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
-        let free = self.tx.free(packets.len() as u32);
-        let room = free.min(TRANSMISSION * self.ring - self.in_flight);
-        let count = packets.len().min(room as usize);
-        for packet in packets.drain(..count) {
-            let (addr, len) = (u64::from(packet.offset()), packet.length() as u32);
-            self.tx.write(libc::xdp_desc {
-                addr,
-                len,
-                options: 0,
-            });
-            self.lent.insert(packet.into_frame(&self.region));
-        }
-        if count > 0 {
-            self.tx.submit();
-            self.in_flight += count as u32;
-        }
-        count
-    }
-
-    /// Takes frames back that were sent.
-    #[inline]
-    pub fn reclaim(&mut self, pool: &mut Pool) {
-        self.collect();
-        pool.give_many(self.sent.drain(..));
     }
 
     /// Empties the completion ring; returns how many packets were sent.
@@ -359,14 +307,6 @@ impl Socket {
             self.in_flight -= count;
         }
         count
-    }
-
-    /// Makes the kernel look at the transmit ring, where it asks for that.
-    #[inline]
-    pub fn kick(&mut self) {
-        if self.in_flight > 0 && self.tx.needs_wakeup() && self.tx.pending() > 0 {
-            self.send();
-        }
     }
 
     /// In copy mode the kernel sends in the call; what it answers says whether to call again
@@ -389,53 +329,113 @@ impl Socket {
             }
         }
     }
+}
 
-    /// Packets in the transmit ring or with the driver.
-    pub fn in_flight(&self) -> u32 {
+impl PortQueue for Socket {
+    fn frames(&self) -> u32 {
+        self.lent.len() + self.sent.len() as u32
+    }
+
+    #[inline]
+    fn waiting(&mut self, enough: usize) -> usize {
+        self.rx.available(enough as u32) as usize
+    }
+
+    #[inline]
+    fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
+        let count = self.rx.available(max as u32);
+        for _ in 0..count {
+            let descriptor = self.rx.read();
+            out.extend(self.received(descriptor));
+        }
+        if count > 0 {
+            self.rx.release();
+        }
+        count as usize
+    }
+
+    /// Keeps the fill ring stocked with free frames, in batches.
+    #[inline]
+    fn refill(&mut self, pool: &mut Pool) {
+        let batch = self.ring / 4;
+        let free = self.fill.free(batch);
+        if free >= batch {
+            let to_receive = self.lent.len() - self.in_flight;
+            let room = (RECEPTION * self.ring).saturating_sub(to_receive);
+            for _ in 0..free.min(room) {
+                let Some(frame) = pool.take() else { break };
+                self.fill.write(frame.offset(&self.region));
+                self.lent.insert(frame);
+            }
+            self.fill.submit();
+        }
+        // a driver that found the ring empty may wait to be told
+        if self.fill.needs_wakeup() {
+            wake_reception(&self.fd);
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+        let free = self.tx.free(packets.len() as u32);
+        let room = free.min(TRANSMISSION * self.ring - self.in_flight);
+        let count = packets.len().min(room as usize);
+        for packet in packets.drain(..count) {
+            let (addr, len) = (u64::from(packet.offset()), packet.length() as u32);
+            self.tx.write(libc::xdp_desc {
+                addr,
+                len,
+                options: 0,
+            });
+            self.lent.insert(packet.into_frame(&self.region));
+        }
+        if count > 0 {
+            // before the kernel can refuse one
+            self.packets_sent.add(count as u64);
+            self.tx.submit();
+            self.in_flight += count as u32;
+        }
+        count
+    }
+
+    #[inline]
+    fn reclaim(&mut self, pool: &mut Pool) {
+        self.collect();
+        pool.give_many(self.sent.drain(..));
+    }
+
+    /// Makes the kernel look at the transmit ring, where it asks for that.
+    #[inline]
+    fn kick(&mut self) {
+        if self.in_flight > 0 && self.tx.needs_wakeup() && self.tx.pending() > 0 {
+            self.send();
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
         self.in_flight
     }
 
     /// Whether the interface is down or gone, as of the last try to send.
-    pub fn is_cut_off(&self) -> bool {
+    fn is_cut_off(&self) -> bool {
         self.is_cut_off
     }
 
-    /// The descriptor that becomes readable when packets have come.
-    pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
+    fn wait(&mut self) -> Option<BorrowedFd<'_>> {
         Some(self.fd.as_fd())
     }
 
-    /// Closes the socket. All frames that the kernel has come home through what is returned.
-    ///
-    /// Every [`StatsReader`] of the socket must be gone: it keeps the socket open.
-    pub fn close(self) -> Closing {
-        let Self {
-            rx,
-            tx,
-            fill,
-            completion,
-            fd,
-            mut lent,
-            place,
-            is_bound,
-            sent,
-            ..
-        } = self;
-        let unsent = tx.pending();
-        sent.into_iter().for_each(|frame| lent.insert(frame));
-        // each mapping keeps the socket open, too
-        drop((rx, tx, fill, completion));
-        drop(fd);
-        Closing::new(lent, is_bound.then_some(place), unsent)
+    fn close(self: Box<Self>, _: &SharedFrames) -> Option<Closing> {
+        Some((*self).close())
     }
 
-    /// A second handle, to read the socket's statistics from another thread.
-    pub fn stats_reader(&self) -> io::Result<StatsReader> {
-        Ok(StatsReader {
+    fn stats_reader(&self) -> io::Result<crate::StatsReader> {
+        Ok(crate::StatsReader::new(StatsReader {
             fd: self.fd.try_clone()?,
             queue: self.place.queue,
             zero_copy: self.zero_copy,
-        })
+            sent: self.packets_sent.clone(),
+        }))
     }
 }
 
@@ -445,20 +445,28 @@ pub struct StatsReader {
     fd: OwnedFd,
     queue: u32,
     zero_copy: bool,
+    sent: Arc<Counter>,
+}
+
+impl ReadStats for StatsReader {
+    fn read(&self) -> QueueStats {
+        // the kernel's counters first: the socket counts a packet as sent before the kernel refuses it
+        let kernel = get_option::<libc::xdp_statistics>(&self.fd, libc::XDP_STATISTICS);
+        let mut stats = QueueStats {
+            sent: self.sent.get(),
+            ..QueueStats::default()
+        };
+        if let Ok(kernel) = kernel {
+            stats.lost_from_program = kernel.rx_ring_full + kernel.rx_dropped;
+            stats.dropped[Reason::RxRingFull] = kernel.rx_ring_full;
+            stats.dropped[Reason::NoFrame] = kernel.rx_dropped;
+            stats.take_back(Reason::TxInvalid, kernel.tx_invalid_descs);
+        }
+        stats
+    }
 }
 
 impl StatsReader {
-    /// The numbers now; zeros if the kernel does not tell.
-    pub fn read(&self) -> SocketStats {
-        get_option::<libc::xdp_statistics>(&self.fd, libc::XDP_STATISTICS)
-            .map(|s| SocketStats {
-                rx_ring_full: s.rx_ring_full,
-                rx_dropped: s.rx_dropped,
-                tx_invalid: s.tx_invalid_descs,
-            })
-            .unwrap_or_default()
-    }
-
     /// The socket's queue of the interface.
     pub fn queue(&self) -> u32 {
         self.queue

@@ -6,10 +6,11 @@
 use std::collections::VecDeque;
 
 use bora_buffer::{Frame, HEADROOM, Packet, Pool, Region};
+use bora_contract::Reason;
 
 use super::fault::Fault;
 use super::ring::{DESC_FLAG_NEXT, Descriptor, Ring};
-use crate::losses::Losses;
+use crate::tally::Tally;
 
 /// The region index of the packets; region 0 holds the rings.
 pub(super) const BUFFERS: u16 = 1;
@@ -59,7 +60,7 @@ impl Receiver {
         region: &Region,
         out: &mut Vec<Packet>,
         max: usize,
-        losses: &Losses,
+        tally: &Tally,
     ) -> Result<usize, Fault> {
         let mut available = self.available()?;
         // buffers count, not packets: chains and bad packets cost time, too
@@ -72,7 +73,7 @@ impl Receiver {
                 };
                 available -= slots;
                 used += usize::from(slots);
-                count += usize::from(self.merge(slots, region, out, losses));
+                count += usize::from(self.merge(slots, region, out, tally));
                 continue;
             }
             let Some(frame) = self.frames.pop_front() else {
@@ -87,11 +88,11 @@ impl Receiver {
                     count += 1;
                 }
                 Ok(packet) => {
-                    losses.rx_malformed.add(1);
+                    tally.lost(Reason::RxMalformed, 1);
                     self.dropped.push(packet.into_frame(region));
                 }
                 Err(frame) => {
-                    losses.rx_malformed.add(1);
+                    tally.lost(Reason::RxMalformed, 1);
                     self.dropped.push(frame);
                 }
             }
@@ -116,13 +117,7 @@ impl Receiver {
 
     /// Makes one packet of a chain of `slots` if it fits one frame.
     #[cold]
-    fn merge(
-        &mut self,
-        slots: u16,
-        region: &Region,
-        out: &mut Vec<Packet>,
-        losses: &Losses,
-    ) -> bool {
+    fn merge(&mut self, slots: u16, region: &Region, out: &mut Vec<Packet>, tally: &Tally) -> bool {
         let mut merged: Option<Packet> = None;
         let (mut length, mut fits) = (0, true);
         for frame in self.frames.drain(..usize::from(slots)) {
@@ -153,7 +148,7 @@ impl Receiver {
             out.push(packet);
             return true;
         }
-        losses.rx_too_long.add(1);
+        tally.lost(Reason::RxTooLong, 1);
         self.dropped.push(packet.into_frame(region));
         false
     }
@@ -220,7 +215,7 @@ impl Sender {
     }
 
     #[inline]
-    pub(super) fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+    pub(super) fn transmit(&mut self, packets: &mut Vec<Packet>, tally: &Tally) -> usize {
         let free = usize::from(self.ring.size()) - self.packets.len();
         let count = packets.len().min(free);
         let mut head = self.reclaimed.wrapping_add(self.packets.len() as u16);
@@ -237,6 +232,7 @@ impl Sender {
             self.packets.push_back(packet);
             head = head.wrapping_add(1);
         }
+        tally.sent(count as u64);
         self.ring.set_head(head);
         count
     }
@@ -259,10 +255,10 @@ impl Sender {
     }
 
     /// Gives all frames back, and the ring; the peer has gone. What it did not take is lost.
-    pub(super) fn close(mut self, region: &Region, pool: &mut Pool, losses: &Losses) -> Ring {
+    pub(super) fn close(mut self, region: &Region, pool: &mut Pool, tally: &Tally) -> Ring {
         // an index out of range means that nothing more is known to have been taken
         let _ = self.reclaim(region, pool);
-        losses.tx_link_down.add(self.packets.len() as u64);
+        tally.take_back(Reason::TxLinkDown, self.packets.len() as u64);
         for packet in self.packets {
             pool.give(packet.into_frame(region));
         }

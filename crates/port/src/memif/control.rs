@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,8 @@ use std::time::Duration;
 use bora_buffer::Region;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::readlink;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::client::BUFFERS;
 use super::fault::Fault;
@@ -27,7 +29,8 @@ const MAX_REGIONS: usize = 256;
 const MAX_LOG2_RING_SIZE: u8 = 14;
 
 /// Which side of the protocol to play.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Connects, and owns the memory (slave).
     Client,
@@ -63,7 +66,7 @@ pub enum ControlError {
     /// Octets that are no message.
     #[error(transparent)]
     Message(#[from] MessageError),
-    /// A message that does not belong here.
+    /// A message that is not expected in this state.
     #[error("{0} message out of turn")]
     Unexpected(&'static str),
     /// Not version 2.0.
@@ -112,13 +115,13 @@ pub enum ControlError {
     /// As [`Self::Hang`], too often.
     #[error("{0} calls wait for descriptors of peers; no new peer before one returns")]
     Hangs(usize),
-    /// A mistake of ours.
-    #[error("the conversation with the peer failed")]
+    /// The thread of the connection panicked.
+    #[error("the connection failed")]
     Failed,
     /// The port is taken down.
     #[error("port is taken down")]
     Stopped,
-    /// The peer said farewell.
+    /// The peer sent a disconnect message.
     #[error("the peer disconnected: {0}")]
     Disconnected(String),
     /// The peer closed its socket.
@@ -397,7 +400,7 @@ impl Client {
         })
     }
 
-    /// Makes the rings and everything to tell about them.
+    /// Makes the rings, and the messages that tell the server of them.
     fn prepare(&mut self, hello: &Hello) -> Result<(), ControlError> {
         if !(hello.min_version..=hello.max_version).contains(&VERSION) {
             return Err(ControlError::Version);
@@ -410,50 +413,65 @@ impl Client {
         let m2s = config.queues.min(hello.max_m2s_ring.saturating_add(1));
         let log2 = config.log2_ring_size.min(hello.max_log2_ring_size);
         let step = octets(log2).next_multiple_of(128);
-        let memory = SharedMemory::new(step * usize::from(s2m + m2s))?;
-        let memory = Arc::new(memory);
-
-        let mut send = |message, fd| self.to_send.push_back((message, fd));
+        let memory = Arc::new(SharedMemory::new(step * usize::from(s2m + m2s))?);
         let init = Init {
             version: VERSION,
             id: config.id,
             secret: secret(config),
             name: Name::new(concat!("bora ", env!("CARGO_PKG_VERSION"))),
         };
-        send(Message::Init(init), None);
-        let packets = self.region.raw_parts().1;
-        for (index, size, fd) in [
-            (0, memory.length(), memory.fd()),
-            (BUFFERS, packets, self.region.fd()),
-        ] {
-            let size = size as u64;
-            let message = Message::AddRegion(AddRegion { index, size });
-            send(message, Some(fd.try_clone_to_owned()?));
-        }
-        let (mut rx, mut tx) = (Vec::new(), Vec::new());
-        for number in 0..s2m + m2s {
-            let to_server = number < s2m;
-            let message = AddRing {
-                s2m: to_server,
-                index: if to_server { number } else { number - s2m },
+        self.to_send.push_back((Message::Init(init), None));
+        self.add_region(0, memory.length(), memory.fd())?;
+        let packets = self.region.clone();
+        self.add_region(BUFFERS, packets.raw_parts().1, packets.fd())?;
+        let mut add = |s2m, index, place: u16| {
+            let ring = AddRing {
+                s2m,
+                index,
                 region: 0,
-                offset: (step * usize::from(number)) as u32,
+                offset: (step * usize::from(place)) as u32,
                 log2_ring_size: log2,
                 private_hdr_size: 0,
             };
-            let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-            let interrupt = eventfd(0, flags).map_err(io::Error::from)?;
-            send(Message::AddRing(message), Some(interrupt.try_clone()?));
-            let ring = Ring::at(&memory, message.offset, log2, interrupt, &self.signal);
-            let ring = ring
-                .ok_or(io::ErrorKind::InvalidInput)
-                .map_err(io::Error::from)?;
-            ring.init();
-            let rings = if to_server { &mut tx } else { &mut rx };
-            rings.push(Some(ring));
-        }
-        send(Message::Connect(Name::new(&config.name)), None);
-        self.rings = Some((rx, tx));
+            self.add_ring(ring, &memory).map(Some)
+        };
+        let tx: Result<Rings, _> = (0..s2m).map(|index| add(true, index, index)).collect();
+        let rx: Result<Rings, _> = (0..m2s)
+            .map(|index| add(false, index, s2m + index))
+            .collect();
+        self.rings = Some((rx?, tx?));
+        let connect = Message::Connect(Name::new(&self.config.name));
+        self.to_send.push_back((connect, None));
         Ok(())
+    }
+
+    fn add_region(
+        &mut self,
+        index: u16,
+        size: usize,
+        fd: BorrowedFd<'_>,
+    ) -> Result<(), ControlError> {
+        let size = size as u64;
+        let message = Message::AddRegion(AddRegion { index, size });
+        let fd = fd.try_clone_to_owned()?;
+        self.to_send.push_back((message, Some(fd)));
+        Ok(())
+    }
+
+    fn add_ring(
+        &mut self,
+        message: AddRing,
+        memory: &Arc<SharedMemory>,
+    ) -> Result<Ring, ControlError> {
+        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+        let interrupt = eventfd(0, flags).map_err(io::Error::from)?;
+        let fd = interrupt.try_clone()?;
+        let (offset, log2) = (message.offset, message.log2_ring_size);
+        self.to_send
+            .push_back((Message::AddRing(message), Some(fd)));
+        let ring = Ring::at(memory, offset, log2, interrupt, &self.signal);
+        let ring = ring.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        ring.init();
+        Ok(ring)
     }
 }

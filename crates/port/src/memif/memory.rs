@@ -9,7 +9,7 @@ use rustix::fs::{
 };
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use super::taken::Guard;
+use super::sigbus::Guard;
 
 /// File systems in memory (linux/magic.h): no access to them waits for anybody.
 const TMPFS_MAGIC: u64 = 0x0102_1994;

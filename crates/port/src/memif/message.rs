@@ -154,6 +154,20 @@ impl Message {
         }
     }
 
+    /// Its number in the protocol.
+    fn number(&self) -> u16 {
+        match self {
+            Self::Ack => 1,
+            Self::Hello(_) => 2,
+            Self::Init(_) => 3,
+            Self::AddRegion(_) => 4,
+            Self::AddRing(_) => 5,
+            Self::Connect(_) => 6,
+            Self::Connected(_) => 7,
+            Self::Disconnect(_) => 8,
+        }
+    }
+
     /// Reads a message.
     ///
     /// # Errors
@@ -178,19 +192,7 @@ impl Message {
                 max_s2m_ring: fields.u16(),
                 max_log2_ring_size: fields.u8(),
             }),
-            3 => {
-                let (version, id) = (fields.u16(), fields.u32());
-                match fields.u8() {
-                    MODE_ETHERNET => {}
-                    mode => return Err(MessageError::Mode(mode)),
-                }
-                Self::Init(Init {
-                    version,
-                    id,
-                    secret: fields.take(),
-                    name: Name(fields.take()),
-                })
-            }
+            3 => Self::Init(Init::parse(&mut fields)?),
             4 => Self::AddRegion(AddRegion {
                 index: fields.u16(),
                 size: u64::from_ne_bytes(fields.take()),
@@ -217,10 +219,10 @@ impl Message {
     pub fn emit(&self) -> [u8; MESSAGE_SIZE] {
         let mut out = Vec::with_capacity(MESSAGE_SIZE);
         let mut put = |octets: &[u8]| out.extend_from_slice(octets);
+        put(&self.number().to_ne_bytes());
         match self {
-            Self::Ack => put(&1u16.to_ne_bytes()),
+            Self::Ack => {}
             Self::Hello(hello) => {
-                put(&2u16.to_ne_bytes());
                 put(&hello.name.0);
                 put(&hello.min_version.to_ne_bytes());
                 put(&hello.max_version.to_ne_bytes());
@@ -230,7 +232,6 @@ impl Message {
                 put(&[hello.max_log2_ring_size]);
             }
             Self::Init(init) => {
-                put(&3u16.to_ne_bytes());
                 put(&init.version.to_ne_bytes());
                 put(&init.id.to_ne_bytes());
                 put(&[MODE_ETHERNET]);
@@ -238,12 +239,10 @@ impl Message {
                 put(&init.name.0);
             }
             Self::AddRegion(region) => {
-                put(&4u16.to_ne_bytes());
                 put(&region.index.to_ne_bytes());
                 put(&region.size.to_ne_bytes());
             }
             Self::AddRing(ring) => {
-                put(&5u16.to_ne_bytes());
                 put(&(u16::from(ring.s2m) * ADD_RING_FLAG_S2M).to_ne_bytes());
                 put(&ring.index.to_ne_bytes());
                 put(&ring.region.to_ne_bytes());
@@ -251,16 +250,8 @@ impl Message {
                 put(&[ring.log2_ring_size]);
                 put(&ring.private_hdr_size.to_ne_bytes());
             }
-            Self::Connect(name) => {
-                put(&6u16.to_ne_bytes());
-                put(&name.0);
-            }
-            Self::Connected(name) => {
-                put(&7u16.to_ne_bytes());
-                put(&name.0);
-            }
+            Self::Connect(name) | Self::Connected(name) => put(&name.0),
             Self::Disconnect(disconnect) => {
-                put(&8u16.to_ne_bytes());
                 put(&disconnect.code.to_ne_bytes());
                 put(&padded::<REASON>(&disconnect.reason));
             }
@@ -268,6 +259,22 @@ impl Message {
         let mut message = [0; MESSAGE_SIZE];
         message[..out.len()].copy_from_slice(&out);
         message
+    }
+}
+
+impl Init {
+    fn parse(fields: &mut Fields<'_>) -> Result<Self, MessageError> {
+        let (version, id) = (fields.u16(), fields.u32());
+        match fields.u8() {
+            MODE_ETHERNET => {}
+            mode => return Err(MessageError::Mode(mode)),
+        }
+        Ok(Self {
+            version,
+            id,
+            secret: fields.take(),
+            name: Name(fields.take()),
+        })
     }
 }
 

@@ -8,8 +8,8 @@
 //! memory away, it loses its link and nothing else happens.
 
 mod client;
+mod connection;
 mod control;
-mod conversation;
 mod fault;
 mod memory;
 mod message;
@@ -17,9 +17,9 @@ mod port;
 mod queue;
 mod ring;
 mod server;
+mod sigbus;
 mod signal;
 mod socket;
-mod taken;
 
 pub use control::{Config, ControlError, Role};
 pub use message::{

@@ -1,8 +1,9 @@
-//! A memif port: a thread that keeps one conversation with a peer after the other, and the queues it serves.
+//! A memif port: its queues, and a thread that opens one connection to a peer after the other.
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -10,21 +11,21 @@ use std::time::{Duration, Instant};
 
 use bora_buffer::Region;
 
+use super::connection::{Connection, Event, Setup, TICK};
 use super::control::{Config, ControlError, RingPair, Role};
-use super::conversation::{Conversation, News, TICK, Terms};
 use super::message::Name;
 use super::queue::{Mailbox, Queue};
 use super::signal::Signal;
 use super::socket;
 
-/// A conversation that gives no sign of life for so long is left behind.
+/// A connection whose heartbeat stops for so long is abandoned.
 const HANG: Duration = Duration::from_secs(10);
-/// Most conversations that hang.
-const MOST_HANGING: usize = 4;
+/// Most abandoned connections whose threads have not ended.
+const MOST_ABANDONED: usize = 4;
 /// How long a port waits for its thread when it is taken down.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// A peer that stays for so long is met again at once when it comes back. One that does not waits, each
-/// time twice as long, up to [`LONGEST_PAUSE`]: each coming and going is work for Linux and for routing.
+/// A peer that stayed for so long may come back at once. Any other one has to wait, each time twice as long, up
+/// to [`LONGEST_PAUSE`], because each change of the link is work for Linux and for routing.
 const STAY: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -58,9 +59,9 @@ pub enum OpenError {
 /// Whether packets can pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkState {
-    /// No, and why.
+    /// They cannot, and why.
     Down(String),
-    /// Yes.
+    /// They can.
     Up {
         /// The peer's interface name.
         peer: String,
@@ -101,16 +102,15 @@ pub struct Port {
     shared: Arc<Shared>,
     /// As server, to be removed in the end.
     socket: Option<PathBuf>,
-    news: Sender<News>,
+    events: Sender<Event>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Port {
-    /// Opens a port and returns its queues, which come to life when a peer has connected, and
-    /// again when it, or another, has come back.
+    /// Opens a port and returns its queues. They work while a peer is connected.
     ///
     /// # Errors
-    /// See [`OpenError`]. That a client finds no server yet is none.
+    /// See [`OpenError`]. A client that finds no server yet is no error.
     pub fn open(config: Config, region: Arc<Region>) -> Result<(Self, Vec<Queue>), OpenError> {
         let secret_fits = config.secret.len() < 24;
         if !(1..=256).contains(&config.queues) || config.log2_ring_size > 14 || !secret_fits {
@@ -118,14 +118,7 @@ impl Port {
         }
         let listener = match config.role {
             Role::Client => None,
-            Role::Server => Some(socket::listen_at(&config.socket).map_err(|source| {
-                let socket = config.socket.display().to_string();
-                if source.kind() == io::ErrorKind::AddrInUse {
-                    OpenError::InUse(socket)
-                } else {
-                    OpenError::Listen { socket, source }
-                }
-            })?),
+            Role::Server => Some(listen(&config.socket)?),
         };
         let mailboxes: Vec<Arc<Mailbox>> = (0..config.queues).map(|_| Arc::default()).collect();
         let queues = mailboxes
@@ -138,43 +131,53 @@ impl Port {
             state: Mutex::new(LinkState::Down("no peer yet".into())),
         });
         let socket = (config.role == Role::Server).then(|| config.socket.clone());
-        let (news, inbox) = channel();
-        let keeper = Keeper {
+        let (events, inbox) = channel();
+        let thread = PortThread {
             shared: shared.clone(),
-            terms: Terms {
+            setup: Setup {
                 config,
                 region,
                 signal: Arc::new(Signal::new().map_err(OpenError::Signal)?),
                 listener: listener.map(Arc::new),
             },
-            news: news.clone(),
+            events: events.clone(),
             inbox,
-            met: 0,
-            hanging: Vec::new(),
+            last_number: 0,
+            abandoned: Vec::new(),
         };
         let thread = thread::Builder::new()
             .name("bora-memif".into())
-            .spawn(move || keeper.run())
+            .spawn(move || thread.run())
             .map_err(OpenError::Thread)?;
         let port = Self {
             shared,
             socket,
-            news,
+            events,
             thread: Some(thread),
         };
         Ok((port, queues))
     }
 
-    /// Whether packets can pass. The queues follow when their worker next looks.
+    /// Whether packets can pass. The queues change with it when their workers next use them.
     pub fn link_state(&self) -> LinkState {
         let state = self.shared.state.lock();
         state.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
+fn listen(path: &Path) -> Result<OwnedFd, OpenError> {
+    socket::listen_at(path).map_err(|source| {
+        let socket = path.display().to_string();
+        match source.kind() {
+            io::ErrorKind::AddrInUse => OpenError::InUse(socket),
+            _ => OpenError::Listen { socket, source },
+        }
+    })
+}
+
 impl Drop for Port {
     fn drop(&mut self) {
-        let _ = self.news.send(News::Stop);
+        let _ = self.events.send(Event::Stop);
         if let Some(thread) = self.thread.take() {
             wait_for(FAREWELL, || thread.is_finished());
         }
@@ -184,7 +187,7 @@ impl Drop for Port {
     }
 }
 
-/// Looks every millisecond; false if it is not so in time.
+/// Polls every millisecond; false if the time is over before.
 fn wait_for(patience: Duration, is_so: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     while !is_so() {
@@ -226,7 +229,7 @@ impl Shared {
     }
 }
 
-/// How a conversation came to its end.
+/// How a connection ended.
 struct End {
     error: ControlError,
     /// How long the peer stayed, if there was one.
@@ -236,20 +239,20 @@ struct End {
 }
 
 /// The port's thread.
-struct Keeper {
+struct PortThread {
     shared: Arc<Shared>,
-    terms: Terms,
-    news: Sender<News>,
-    inbox: Receiver<News>,
-    /// Conversations so far; their numbers.
-    met: u64,
-    hanging: Vec<Conversation>,
+    setup: Setup,
+    events: Sender<Event>,
+    inbox: Receiver<Event>,
+    /// The number of the last connection.
+    last_number: u64,
+    abandoned: Vec<Connection>,
 }
 
-impl Keeper {
+impl PortThread {
     fn run(mut self) {
         let mut pause = TICK;
-        while let Some(stay) = self.hold() {
+        while let Some(stay) = self.run_connection() {
             let wait = match stay {
                 None => TICK,
                 Some(stay) => {
@@ -263,67 +266,67 @@ impl Keeper {
             };
             let end = Instant::now() + wait;
             while let Some(rest) = end.checked_duration_since(Instant::now()) {
-                self.tidy();
-                if let Ok(News::Stop) = self.inbox.recv_timeout(rest.min(TICK)) {
+                self.clean_up();
+                if let Ok(Event::Stop) = self.inbox.recv_timeout(rest.min(TICK)) {
                     return;
                 }
             }
         }
     }
 
-    /// Unmaps what queues have done with.
-    fn tidy(&mut self) {
+    /// Unmaps rings that the queues no longer use, and forgets abandoned connections that have ended.
+    fn clean_up(&mut self) {
         for mailbox in &self.shared.mailboxes {
             drop(mailbox.take_old());
         }
-        self.hanging.retain(|conversation| !conversation.is_over());
+        self.abandoned.retain(|connection| !connection.is_over());
     }
 
-    /// One conversation, from its beginning to its end. Returns how long there was a peer, if there was
-    /// one; nothing if the port is to end.
-    fn hold(&mut self) -> Option<Option<Duration>> {
-        if self.hanging.len() == MOST_HANGING {
-            self.shared.down(&ControlError::Hangs(MOST_HANGING));
+    /// Opens a connection and follows it to its end. Returns how long there was a peer, if there was one;
+    /// `None` if the port is to end.
+    fn run_connection(&mut self) -> Option<Option<Duration>> {
+        if self.abandoned.len() == MOST_ABANDONED {
+            self.shared.down(&ControlError::Hangs(MOST_ABANDONED));
             return Some(None);
         }
-        self.met += 1;
-        let mut conversation = match Conversation::start(self.met, &self.terms, &self.news) {
-            Ok(conversation) => conversation,
+        self.last_number += 1;
+        let mut connection = match Connection::start(self.last_number, &self.setup, &self.events) {
+            Ok(connection) => connection,
             Err(error) => {
                 self.shared.down(&error.into());
                 return Some(None);
             }
         };
-        let end = self.follow(&mut conversation);
+        let end = self.follow(&mut connection);
         self.shared.down(&end.error);
-        if !wait_for(TICK, || conversation.is_over()) {
-            self.hanging.push(conversation);
+        if !wait_for(TICK, || connection.is_over()) {
+            self.abandoned.push(connection);
         }
         (!end.stop).then_some(end.stay)
     }
 
-    /// What a conversation comes to.
-    fn follow(&mut self, conversation: &mut Conversation) -> End {
-        let (mut met, mut stop) = (None, false);
+    /// Follows a connection until it ends or is abandoned.
+    fn follow(&mut self, connection: &mut Connection) -> End {
+        let (mut connected, mut stop) = (None, false);
         let error = loop {
-            let is_over = conversation.is_over();
+            let is_over = connection.is_over();
             match self.inbox.recv_timeout(TICK) {
-                Ok(News::Stop) => {
+                Ok(Event::Stop) => {
                     stop = true;
-                    conversation.end(ControlError::Stopped);
+                    connection.end(ControlError::Stopped);
                 }
-                Ok(News::Met(number)) if number == conversation.number => {
-                    met = Some(Instant::now());
+                Ok(Event::Connected(number)) if number == connection.number => {
+                    connected = Some(Instant::now());
                 }
-                Ok(News::Up(number, name, rings)) if number == conversation.number => {
+                Ok(Event::Up(number, name, rings)) if number == connection.number => {
                     self.shared.up(&name, rings);
                 }
-                Ok(News::Over(number, error)) if number == conversation.number => break error,
-                // of one that was left behind
-                Ok(News::Met(_) | News::Up(..) | News::Over(..)) => {}
-                // it would have said so
+                Ok(Event::Over(number, error)) if number == connection.number => break error,
+                // of a connection that was abandoned
+                Ok(Event::Connected(_) | Event::Up(..) | Event::Over(..)) => {}
+                // the thread ended without an event: it panicked
                 Err(_) if is_over => break ControlError::Failed,
-                Err(_) => self.tidy(),
+                Err(_) => self.clean_up(),
             }
             for fault in self
                 .shared
@@ -331,14 +334,14 @@ impl Keeper {
                 .iter()
                 .filter_map(|mailbox| mailbox.take_fault())
             {
-                conversation.end(fault.into());
+                connection.end(fault.into());
             }
             let patience = if stop { FAREWELL / 2 } else { HANG };
-            if conversation.silence() > patience {
+            if connection.silence() > patience {
                 break ControlError::Hang(patience);
             }
         };
-        let stay = met.map(|met| met.elapsed());
+        let stay = connected.map(|connected| connected.elapsed());
         End { error, stay, stop }
     }
 }

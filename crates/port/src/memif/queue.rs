@@ -1,16 +1,20 @@
 //! One queue of a memif port: a ring in each direction, while the link is up.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
+use bora_contract::Reason;
 
 use super::control::RingPair;
 use super::fault::Fault;
 use super::server::Regions;
 use super::{client, server};
-use crate::losses::Losses;
+use crate::closing::Closing;
+use crate::port_queue::PortQueue;
+use crate::tally::{StatsReader, Tally};
 
 /// Where the control channel leaves new rings for the queue, and the queue its complaints. The
 /// lock is touched only when the link goes up or down.
@@ -80,13 +84,13 @@ enum Sender {
     Server(server::Sender),
 }
 
-/// One queue. Its calls are those of [`crate::Queue`]; while the link is down it receives nothing
+/// One queue. While the link is down it receives nothing
 /// and loses what it is to transmit.
 #[derive(Debug)]
 pub struct Queue {
     region: Arc<Region>,
     mailbox: Arc<Mailbox>,
-    losses: Arc<Losses>,
+    tally: Arc<Tally>,
     receiver: Option<Receiver>,
     sender: Option<Sender>,
     /// What the rings' buffers are in, as server.
@@ -106,7 +110,7 @@ impl Queue {
         Self {
             region,
             mailbox,
-            losses: Arc::default(),
+            tally: Arc::default(),
             receiver: None,
             sender: None,
             regions: None,
@@ -117,149 +121,11 @@ impl Queue {
         }
     }
 
-    /// What it lost, to be read from any thread.
-    pub fn losses(&self) -> Arc<Losses> {
-        self.losses.clone()
-    }
-
     /// Whether it has rings to receive from and to send to, in this order. A peer with fewer
     /// queues gives rings to the first only.
     pub fn is_up(&self) -> (bool, bool) {
         let up = !self.broken;
         (up && self.receiver.is_some(), up && self.sender.is_some())
-    }
-
-    /// See [`crate::Queue::receive`].
-    #[inline]
-    pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
-        if self.broken {
-            return 0;
-        }
-        if self.waiting {
-            self.end_wait();
-        }
-        let received = match &mut self.receiver {
-            None => return 0,
-            Some(Receiver::Client(ring)) => ring.receive(&self.region, out, max, &self.losses),
-            Some(Receiver::Server(ring)) => ring.receive(&self.region, out, max, &self.losses),
-        };
-        received.unwrap_or_else(|fault| self.give_up(fault))
-    }
-
-    /// See [`crate::Queue::waiting`]. Counts buffers, of which a long packet may have several.
-    pub fn waiting(&mut self, enough: usize) -> usize {
-        let packets = match &self.receiver {
-            _ if self.broken => 0,
-            None => 0,
-            Some(Receiver::Client(receiver)) => receiver.waiting(),
-            Some(Receiver::Server(receiver)) => receiver.waiting(),
-        };
-        packets.min(enough)
-    }
-
-    /// See [`crate::Queue::refill`]. Takes over new rings when the link has gone up.
-    #[inline]
-    pub fn refill(&mut self, pool: &mut Pool) {
-        if let Some(rings) = self.mailbox.take() {
-            self.replace(rings, pool);
-        }
-        if self.broken {
-            return;
-        }
-        match &mut self.receiver {
-            None => {}
-            Some(Receiver::Client(ring)) => ring.refill(&self.region, pool),
-            Some(Receiver::Server(ring)) => ring.refill(pool),
-        }
-    }
-
-    /// See [`crate::Queue::transmit`]. What finds no link is lost by name, as in Linux.
-    #[inline]
-    pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
-        if self.broken || self.sender.is_none() {
-            return self.lose(packets);
-        }
-        let before = packets.len();
-        let sent = match &mut self.sender {
-            None => return 0,
-            Some(Sender::Client(ring)) => Ok(ring.transmit(packets)),
-            Some(Sender::Server(ring)) => ring.transmit(&self.region, packets, &self.losses),
-        };
-        if let Err(fault) = sent {
-            self.give_up(fault);
-        }
-        let sent = before - packets.len();
-        self.untold |= sent > 0;
-        sent
-    }
-
-    /// See [`crate::Queue::reclaim`].
-    #[inline]
-    pub fn reclaim(&mut self, pool: &mut Pool) {
-        for frame in self.lost.drain(..) {
-            pool.give(frame);
-        }
-        let reclaimed = match &mut self.sender {
-            Some(Sender::Client(ring)) if !self.broken => ring.reclaim(&self.region, pool),
-            Some(Sender::Server(ring)) => {
-                ring.reclaim(pool);
-                Ok(())
-            }
-            _ => Ok(()),
-        };
-        if let Err(fault) = reclaimed {
-            self.give_up(fault);
-        }
-    }
-
-    /// Wakes a peer that sleeps.
-    #[inline]
-    pub fn kick(&mut self) {
-        if !std::mem::take(&mut self.untold) {
-            return;
-        }
-        match &self.sender {
-            None => {}
-            Some(Sender::Client(sender)) => sender.ring.interrupt_unless_masked(),
-            Some(Sender::Server(sender)) => sender.ring.interrupt_unless_masked(),
-        }
-    }
-
-    /// See [`crate::Queue::in_flight`].
-    pub fn in_flight(&self) -> u32 {
-        let sent = match &self.sender {
-            None => 0,
-            Some(Sender::Client(ring)) => ring.in_flight(),
-            Some(Sender::Server(ring)) => ring.in_flight(),
-        };
-        sent + self.lost.len() as u32
-    }
-
-    /// See [`crate::Queue::frames`].
-    pub fn frames(&self) -> u32 {
-        let to_receive = match &self.receiver {
-            None => 0,
-            Some(Receiver::Client(receiver)) => receiver.frames(),
-            Some(Receiver::Server(receiver)) => receiver.frames(),
-        };
-        to_receive as u32 + self.in_flight()
-    }
-
-    /// See [`crate::Queue::wait`]; `None` while the link is down.
-    pub fn wait(&mut self) -> Option<BorrowedFd<'_>> {
-        if self.broken {
-            return None;
-        }
-        let (ring, has_packets): (_, &dyn Fn() -> bool) = match self.receiver.as_ref()? {
-            Receiver::Client(receiver) => (&receiver.ring, &|| receiver.has_packets()),
-            Receiver::Server(receiver) => (&receiver.ring, &|| receiver.has_packets()),
-        };
-        ring.unmask_interrupt();
-        self.waiting = true;
-        if has_packets() {
-            ring.interrupt();
-        }
-        Some(ring.interrupt_fd())
     }
 
     #[cold]
@@ -277,7 +143,7 @@ impl Queue {
     #[cold]
     fn lose(&mut self, packets: &mut Vec<Packet>) -> usize {
         let count = packets.len();
-        self.losses.tx_link_down.add(count as u64);
+        self.tally.refused(Reason::TxLinkDown, count as u64);
         let frames = packets.drain(..).map(|p| p.into_frame(&self.region));
         self.lost.extend(frames);
         count
@@ -290,11 +156,6 @@ impl Queue {
         0
     }
 
-    /// See [`crate::Queue::close`].
-    pub fn close(mut self, frames: &SharedFrames) {
-        self.replace(None, &mut Pool::without_recycling(frames.clone()));
-    }
-
     #[cold]
     fn replace(&mut self, rings: Option<RingPair>, pool: &mut Pool) {
         let rx = self.receiver.take().map(|receiver| match receiver {
@@ -302,7 +163,7 @@ impl Queue {
             Receiver::Server(receiver) => receiver.close(pool),
         });
         let tx = self.sender.take().map(|sender| match sender {
-            Sender::Client(sender) => sender.close(&self.region, pool, &self.losses),
+            Sender::Client(sender) => sender.close(&self.region, pool, &self.tally),
             Sender::Server(sender) => sender.close(pool),
         });
         if rx.is_some() || tx.is_some() {
@@ -330,5 +191,149 @@ impl Queue {
                 self.sender = rings.tx.map(sender);
             }
         }
+    }
+}
+
+impl PortQueue for Queue {
+    fn is_connected(&self) -> bool {
+        self.is_up() == (true, true)
+    }
+
+    #[inline]
+    fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
+        if self.broken {
+            return 0;
+        }
+        if self.waiting {
+            self.end_wait();
+        }
+        let received = match &mut self.receiver {
+            None => return 0,
+            Some(Receiver::Client(ring)) => ring.receive(&self.region, out, max, &self.tally),
+            Some(Receiver::Server(ring)) => ring.receive(&self.region, out, max, &self.tally),
+        };
+        received.unwrap_or_else(|fault| self.give_up(fault))
+    }
+
+    /// Counts buffers, of which a long packet may have several.
+    fn waiting(&mut self, enough: usize) -> usize {
+        let packets = match &self.receiver {
+            _ if self.broken => 0,
+            None => 0,
+            Some(Receiver::Client(receiver)) => receiver.waiting(),
+            Some(Receiver::Server(receiver)) => receiver.waiting(),
+        };
+        packets.min(enough)
+    }
+
+    /// Takes over new rings when the link has gone up.
+    #[inline]
+    fn refill(&mut self, pool: &mut Pool) {
+        if let Some(rings) = self.mailbox.take() {
+            self.replace(rings, pool);
+        }
+        if self.broken {
+            return;
+        }
+        match &mut self.receiver {
+            None => {}
+            Some(Receiver::Client(ring)) => ring.refill(&self.region, pool),
+            Some(Receiver::Server(ring)) => ring.refill(pool),
+        }
+    }
+
+    /// What finds no link is lost by name, as in Linux.
+    #[inline]
+    fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+        if self.broken || self.sender.is_none() {
+            return self.lose(packets);
+        }
+        let before = packets.len();
+        let sent = match &mut self.sender {
+            None => return 0,
+            Some(Sender::Client(ring)) => Ok(ring.transmit(packets, &self.tally)),
+            Some(Sender::Server(ring)) => ring.transmit(&self.region, packets, &self.tally),
+        };
+        if let Err(fault) = sent {
+            self.give_up(fault);
+        }
+        let sent = before - packets.len();
+        self.untold |= sent > 0;
+        sent
+    }
+
+    #[inline]
+    fn reclaim(&mut self, pool: &mut Pool) {
+        for frame in self.lost.drain(..) {
+            pool.give(frame);
+        }
+        let reclaimed = match &mut self.sender {
+            Some(Sender::Client(ring)) if !self.broken => ring.reclaim(&self.region, pool),
+            Some(Sender::Server(ring)) => {
+                ring.reclaim(pool);
+                Ok(())
+            }
+            _ => Ok(()),
+        };
+        if let Err(fault) = reclaimed {
+            self.give_up(fault);
+        }
+    }
+
+    /// Wakes a peer that sleeps.
+    #[inline]
+    fn kick(&mut self) {
+        if !std::mem::take(&mut self.untold) {
+            return;
+        }
+        match &self.sender {
+            None => {}
+            Some(Sender::Client(sender)) => sender.ring.interrupt_unless_masked(),
+            Some(Sender::Server(sender)) => sender.ring.interrupt_unless_masked(),
+        }
+    }
+
+    fn in_flight(&self) -> u32 {
+        let sent = match &self.sender {
+            None => 0,
+            Some(Sender::Client(ring)) => ring.in_flight(),
+            Some(Sender::Server(ring)) => ring.in_flight(),
+        };
+        sent + self.lost.len() as u32
+    }
+
+    fn frames(&self) -> u32 {
+        let to_receive = match &self.receiver {
+            None => 0,
+            Some(Receiver::Client(receiver)) => receiver.frames(),
+            Some(Receiver::Server(receiver)) => receiver.frames(),
+        };
+        to_receive as u32 + self.in_flight()
+    }
+
+    /// `None` while the link is down.
+    fn wait(&mut self) -> Option<BorrowedFd<'_>> {
+        if self.broken {
+            return None;
+        }
+        let (ring, has_packets): (_, &dyn Fn() -> bool) = match self.receiver.as_ref()? {
+            Receiver::Client(receiver) => (&receiver.ring, &|| receiver.has_packets()),
+            Receiver::Server(receiver) => (&receiver.ring, &|| receiver.has_packets()),
+        };
+        ring.unmask_interrupt();
+        self.waiting = true;
+        if has_packets() {
+            ring.interrupt();
+        }
+        Some(ring.interrupt_fd())
+    }
+
+    fn close(mut self: Box<Self>, frames: &SharedFrames) -> Option<Closing> {
+        self.replace(None, &mut Pool::new(frames.clone(), 0));
+        None
+    }
+
+    fn stats_reader(&self) -> io::Result<StatsReader> {
+        Ok(StatsReader::new(self.tally.clone()))
     }
 }

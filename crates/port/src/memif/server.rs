@@ -5,11 +5,12 @@
 use std::sync::Arc;
 
 use bora_buffer::{Frame, Packet, Pool, Region};
+use bora_contract::Reason;
 
 use super::fault::Fault;
 use super::memory::SharedMemory;
 use super::ring::{DESC_FLAG_NEXT, Descriptor, Ring};
-use crate::losses::Losses;
+use crate::tally::Tally;
 
 /// Free frames kept to copy into: what one call can receive.
 const STOCK: usize = bora_buffer::MAX_BATCH;
@@ -65,7 +66,7 @@ impl Receiver {
         region: &Region,
         out: &mut Vec<Packet>,
         max: usize,
-        losses: &Losses,
+        tally: &Tally,
     ) -> Result<usize, Fault> {
         let mut available = self.available()?;
         if available == 0 {
@@ -95,11 +96,11 @@ impl Receiver {
                     continue;
                 }
                 let reason = if length == 0 {
-                    &losses.rx_malformed
+                    Reason::RxMalformed
                 } else {
-                    &losses.rx_too_long
+                    Reason::RxTooLong
                 };
-                reason.add(1);
+                tally.lost(reason, 1);
             }
             self.free.push(packet.into_frame(region));
             if !complete {
@@ -189,11 +190,11 @@ impl Sender {
         &mut self,
         region: &Region,
         packets: &mut Vec<Packet>,
-        losses: &Losses,
+        tally: &Tally,
     ) -> Result<usize, Fault> {
         let limit = self.ring.size();
         let mut free = self.ring.distance(self.tail, self.ring.head(), limit)?;
-        let mut count = 0;
+        let (mut count, mut refused) = (0, 0);
         let mut result = Ok(());
         for packet in packets.iter() {
             match self.copy(region.octets(packet), free) {
@@ -201,7 +202,7 @@ impl Sender {
                     self.tail = self.tail.wrapping_add(slots);
                     free -= slots;
                     count += 1;
-                    losses.tx_refused.add(u64::from(slots == 0));
+                    refused += usize::from(slots == 0);
                 }
                 Ok(None) => break,
                 Err(fault) => {
@@ -211,6 +212,8 @@ impl Sender {
             }
         }
         self.ring.set_tail(self.tail);
+        tally.sent((count - refused) as u64);
+        tally.refused(Reason::TxRefused, refused as u64);
         let frames = packets.drain(..count);
         self.sent
             .extend(frames.map(|packet| packet.into_frame(region)));

@@ -1,18 +1,21 @@
 //! A queue over capture files.
 
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
+use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
+use bora_contract::Reason;
 
 use super::file::{Capture, FileError};
-use crate::losses::Losses;
+use crate::closing::Closing;
+use crate::copying::Copying;
+use crate::port_queue::PortQueue;
+use crate::tally::StatsReader;
 
-/// Free frames kept to copy into.
-const STOCK: usize = bora_buffer::MAX_BATCH;
 /// Magic number of files with nanoseconds, in the machine's own byte order.
 const NANOSECONDS: u32 = 0xa1b2_3c4d;
 /// LINKTYPE_ETHERNET.
@@ -29,18 +32,14 @@ pub enum Repeat {
     Forever,
 }
 
-/// One queue. Its calls are those of [`crate::Queue`].
+/// One queue.
 #[derive(Debug)]
 pub struct Queue {
-    region: Arc<Region>,
-    losses: Arc<Losses>,
+    frames: Copying,
     capture: Capture,
     next: usize,
     repeat: Repeat,
     output: Option<Output>,
-    free: Vec<Frame>,
-    /// Frames whose packets have been written, for the pool.
-    sent: Vec<Frame>,
 }
 
 /// A pcap file that is being written.
@@ -63,24 +62,27 @@ impl Queue {
             None => (Capture::default(), Repeat::Once),
         };
         Ok(Self {
-            region,
-            losses: Arc::default(),
+            frames: Copying::new(region, MAX_BATCH),
             capture,
             next: 0,
             repeat,
             output: output.map(Output::create).transpose()?,
-            free: Vec::with_capacity(STOCK),
-            sent: Vec::with_capacity(bora_buffer::MAX_BATCH),
         })
     }
 
-    /// What it lost, to be read from any thread.
-    pub fn losses(&self) -> Arc<Losses> {
-        self.losses.clone()
+    /// Brings what was transmitted to the file; also done before it sleeps, and when it is dropped.
+    fn flush(&mut self) {
+        if let Some(output) = &mut self.output
+            && output.0.flush().is_err()
+        {
+            // how many packets that were is not known; one loss says that there were some
+            self.frames.tally.take_back(Reason::TxRefused, 1);
+        }
     }
+}
 
-    /// See [`crate::Queue::receive`]; at most 64 packets a call.
-    pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
+impl PortQueue for Queue {
+    fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
         let mut count = 0;
         // at most one round through the file, which may hold nothing that fits
         for _ in 0..self.capture.len() {
@@ -90,91 +92,84 @@ impl Queue {
             if count == max || self.next == self.capture.len() {
                 break;
             }
-            let Some(frame) = self.free.pop() else { break };
+            let Some(mut packet) = self.frames.room() else {
+                break;
+            };
             let (octets, whole) = self.capture.packet(self.next);
             self.next += 1;
-            match frame.into_packet(&self.region, octets.len()) {
-                Ok(mut packet) if whole && !octets.is_empty() => {
-                    self.region.octets_mut(&mut packet).copy_from_slice(octets);
-                    out.push(packet);
-                    count += 1;
-                }
-                Ok(packet) => {
-                    self.losses.rx_malformed.add(1);
-                    self.free.push(packet.into_frame(&self.region));
-                }
-                Err(frame) => {
-                    self.losses.rx_too_long.add(1);
-                    self.free.push(frame);
-                }
+            let tally = &self.frames.tally;
+            if octets.len() > packet.length() {
+                tally.lost(Reason::RxTooLong, 1);
+            } else if !whole || octets.is_empty() {
+                tally.lost(Reason::RxMalformed, 1);
+            } else {
+                packet.truncate(octets.len());
+                let room = self.frames.region.octets_mut(&mut packet);
+                room.copy_from_slice(octets);
+                out.push(packet);
+                count += 1;
+                continue;
             }
+            self.frames.unused(packet);
         }
         count
     }
 
-    /// See [`crate::Queue::waiting`].
-    pub fn waiting(&mut self, enough: usize) -> usize {
+    fn waiting(&mut self, enough: usize) -> usize {
         match self.repeat {
             Repeat::Forever => enough,
             Repeat::Once => enough.min(self.capture.len() - self.next),
         }
     }
 
-    /// See [`crate::Queue::refill`].
-    pub fn refill(&mut self, pool: &mut Pool) {
-        while self.free.len() < STOCK {
-            let Some(frame) = pool.take() else { break };
-            self.free.push(frame);
-        }
+    fn refill(&mut self, pool: &mut Pool) {
+        self.frames.refill(pool, 0);
     }
 
-    /// See [`crate::Queue::transmit`]. What cannot be written, because the disk is full, is lost.
-    pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+    /// What cannot be written, because the disk is full, is lost.
+    fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or(Duration::ZERO);
-        let count = packets.len();
-        for packet in packets.drain(..) {
-            if let Some(output) = &mut self.output
-                && output.write(self.region.octets(&packet), now).is_err()
-            {
-                self.losses.tx_refused.add(1);
+        let mut refused = 0;
+        if let Some(output) = &mut self.output {
+            for packet in packets.iter() {
+                if output
+                    .write(self.frames.region.octets(packet), now)
+                    .is_err()
+                {
+                    refused += 1;
+                }
             }
-            self.sent.push(packet.into_frame(&self.region));
         }
+        let count = packets.len();
+        self.frames.sent(packets, count, refused);
         count
     }
 
-    /// See [`crate::Queue::reclaim`].
-    pub fn reclaim(&mut self, pool: &mut Pool) {
-        for frame in self.sent.drain(..) {
-            pool.give(frame);
-        }
+    fn reclaim(&mut self, pool: &mut Pool) {
+        self.frames.reclaim(pool);
     }
 
-    /// See [`crate::Queue::in_flight`].
-    pub fn in_flight(&self) -> u32 {
-        self.sent.len() as u32
+    fn in_flight(&self) -> u32 {
+        self.frames.in_flight()
     }
 
-    /// See [`crate::Queue::frames`].
-    pub fn frames(&self) -> u32 {
-        (self.free.len() + self.sent.len()) as u32
+    fn frames(&self) -> u32 {
+        self.frames.frames()
     }
 
-    /// See [`crate::Queue::close`].
-    pub fn close(mut self, frames: &SharedFrames) {
-        let all = self.free.drain(..).chain(self.sent.drain(..));
-        all.for_each(|frame| frames.give(frame));
+    fn wait(&mut self) -> Option<BorrowedFd<'_>> {
+        self.flush();
+        None
     }
 
-    /// Brings what was transmitted to the file; also done when the queue is dropped.
-    pub fn flush(&mut self) {
-        if let Some(output) = &mut self.output
-            && output.0.flush().is_err()
-        {
-            // how many packets that were is not known; one loss says that there were some
-            self.losses.tx_refused.add(1);
-        }
+    fn close(mut self: Box<Self>, frames: &SharedFrames) -> Option<Closing> {
+        self.frames.close(frames);
+        None
+    }
+
+    fn stats_reader(&self) -> io::Result<StatsReader> {
+        Ok(self.frames.stats_reader())
     }
 }
 

@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
+use crate::interface::check_name;
+
 /// `_IOW('T', 203, int)` and `_IOW('T', 226, int)`, include/uapi/linux/if_tun.h.
 const TUNSETPERSIST: u32 = 0x4004_54cb;
 const TUNSETCARRIER: u32 = 0x4004_54e2;
@@ -15,7 +17,7 @@ const TUNSETCARRIER: u32 = 0x4004_54e2;
 #[derive(Debug, thiserror::Error)]
 pub enum TapError {
     /// Linux would not take the name.
-    #[error("`{0}` is not the name of an interface: 1 to 15 characters, no space, slash or colon")]
+    #[error("{0}")]
     Name(String),
     /// No `/dev/net/tun`.
     #[error("cannot open /dev/net/tun: {0}; load the module with `modprobe tun`, run as root")]
@@ -55,10 +57,7 @@ impl Device {
     /// # Errors
     /// See [`TapError`].
     pub fn open(name: &str, queues: u16) -> Result<Self, TapError> {
-        let proper = |c: char| !c.is_whitespace() && !"/:%".contains(c);
-        if !(1..=15).contains(&name.len()) || !name.chars().all(proper) || name.starts_with('.') {
-            return Err(TapError::Name(name.into()));
-        }
+        check_name(name).map_err(TapError::Name)?;
         let created = !exists(name);
         let attached = (0..queues.max(1)).map(|_| attach(name, queues > 1));
         Ok(Self {

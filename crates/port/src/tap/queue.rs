@@ -4,24 +4,20 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
+use bora_contract::Reason;
 use rustix::io::Errno;
 
-use crate::losses::Losses;
+use crate::closing::Closing;
+use crate::copying::{Copying, readable};
+use crate::port_queue::PortQueue;
+use crate::tally::StatsReader;
 
-/// Free frames kept to read into.
-const STOCK: usize = bora_buffer::MAX_BATCH;
-
-/// One queue. Its calls are those of [`crate::Queue`].
+/// One queue.
 #[derive(Debug)]
 pub struct Queue {
     fd: OwnedFd,
-    region: Arc<Region>,
-    losses: Arc<Losses>,
-    free: Vec<Frame>,
-    /// Frames whose packets Linux has copied, for the pool.
-    sent: Vec<Frame>,
+    frames: Copying,
 }
 
 impl Queue {
@@ -32,114 +28,87 @@ impl Queue {
     pub fn new(fd: BorrowedFd<'_>, region: Arc<Region>) -> io::Result<Self> {
         Ok(Self {
             fd: fd.try_clone_to_owned()?,
-            region,
-            losses: Arc::default(),
-            free: Vec::with_capacity(STOCK),
-            sent: Vec::with_capacity(bora_buffer::MAX_BATCH),
+            frames: Copying::new(region, MAX_BATCH),
         })
     }
+}
 
-    /// What it lost, to be read from any thread.
-    pub fn losses(&self) -> Arc<Losses> {
-        self.losses.clone()
-    }
-
-    /// See [`crate::Queue::receive`]; at most 64 packets a call.
-    pub fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
-        let mut count = 0;
-        while count < max {
-            let Some(frame) = self.free.pop() else { break };
-            let mut packet = match frame.into_packet(&self.region, self.region.capacity()) {
-                Ok(packet) => packet,
-                Err(frame) => {
-                    self.free.push(frame);
-                    break;
-                }
+impl PortQueue for Queue {
+    fn receive(&mut self, out: &mut Vec<Packet>, max: usize) -> usize {
+        let before = out.len();
+        while out.len() - before < max {
+            let Some(mut packet) = self.frames.room() else {
+                break;
             };
             // the octet more tells a packet that fills the frame from one that was cut off
             let mut more = [0; 1];
-            let octets = self.region.octets_mut(&mut packet);
+            let octets = self.frames.region.octets_mut(&mut packet);
             let buffers = &mut [IoSliceMut::new(octets), IoSliceMut::new(&mut more)];
-            match rustix::io::readv(&self.fd, buffers) {
+            let read = rustix::io::readv(&self.fd, buffers);
+            match read {
                 Ok(length) if length > 0 && length <= packet.length() => {
                     packet.truncate(length);
                     out.push(packet);
-                    count += 1;
                     continue;
                 }
-                Ok(0) => self.losses.rx_malformed.add(1),
-                Ok(_) => self.losses.rx_too_long.add(1),
-                Err(_) => {
-                    self.free.push(packet.into_frame(&self.region));
-                    break;
-                }
+                Ok(0) => self.frames.tally.lost(Reason::RxMalformed, 1),
+                Ok(_) => self.frames.tally.lost(Reason::RxTooLong, 1),
+                Err(_) => {}
             }
-            self.free.push(packet.into_frame(&self.region));
+            self.frames.unused(packet);
+            if read.is_err() {
+                break;
+            }
         }
-        count
+        out.len() - before
     }
 
-    /// See [`crate::Queue::waiting`]; never more than one, because Linux does not say.
-    pub fn waiting(&mut self, enough: usize) -> usize {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        let none = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        poll(&mut fds, Some(&none)).unwrap_or(0).min(enough)
+    fn waiting(&mut self, enough: usize) -> usize {
+        readable(&self.fd).min(enough)
     }
 
-    /// See [`crate::Queue::refill`].
-    pub fn refill(&mut self, pool: &mut Pool) {
-        while self.free.len() < STOCK {
-            let Some(frame) = pool.take() else { break };
-            self.free.push(frame);
-        }
+    fn refill(&mut self, pool: &mut Pool) {
+        self.frames.refill(pool, 0);
     }
 
-    /// See [`crate::Queue::transmit`]. What Linux refuses, because the interface is down, is lost.
-    pub fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
-        let mut count = 0;
+    /// What Linux refuses, because the interface is down, is lost.
+    fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
+        let (mut count, mut refused) = (0, 0);
         for packet in packets.iter() {
-            match write(&self.fd, self.region.octets(packet)) {
+            match write(&self.fd, self.frames.region.octets(packet)) {
                 Ok(()) => {}
                 Err(Errno::AGAIN | Errno::NOBUFS) => break,
-                Err(_) => self.losses.tx_refused.add(1),
+                Err(_) => refused += 1,
             }
             count += 1;
         }
-        let sent = packets.drain(..count);
-        self.sent
-            .extend(sent.map(|packet| packet.into_frame(&self.region)));
+        self.frames.sent(packets, count, refused);
         count
     }
 
-    /// See [`crate::Queue::reclaim`].
-    pub fn reclaim(&mut self, pool: &mut Pool) {
-        for frame in self.sent.drain(..) {
-            pool.give(frame);
-        }
+    fn reclaim(&mut self, pool: &mut Pool) {
+        self.frames.reclaim(pool);
     }
 
-    /// See [`crate::Queue::in_flight`].
-    pub fn in_flight(&self) -> u32 {
-        self.sent.len() as u32
+    fn in_flight(&self) -> u32 {
+        self.frames.in_flight()
     }
 
-    /// See [`crate::Queue::frames`].
-    pub fn frames(&self) -> u32 {
-        (self.free.len() + self.sent.len()) as u32
+    fn frames(&self) -> u32 {
+        self.frames.frames()
     }
 
-    /// See [`crate::Queue::wait`].
-    pub fn wait(&mut self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    fn wait(&mut self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
     }
 
-    /// See [`crate::Queue::close`].
-    pub fn close(self, frames: &SharedFrames) {
-        let all = self.free.into_iter().chain(self.sent);
-        all.for_each(|frame| frames.give(frame));
+    fn close(mut self: Box<Self>, frames: &SharedFrames) -> Option<Closing> {
+        self.frames.close(frames);
+        None
+    }
+
+    fn stats_reader(&self) -> io::Result<StatsReader> {
+        Ok(self.frames.stats_reader())
     }
 }
 

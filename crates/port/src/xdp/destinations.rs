@@ -6,12 +6,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use bora_contract::MAX_LINUX_DESTINATIONS;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 /// After this all are forgotten, so that routes that changed show.
 const LIFETIME: Duration = Duration::from_secs(60);
-/// Most of them; further ones take the engine's way.
-const MOST: usize = 65_536;
 
 /// `struct bora_destination`.
 type Key = [u8; 20];
@@ -41,7 +40,7 @@ impl LinuxDestinations {
     /// is no room: the packets take the engine's way.
     pub fn note(&mut self, ifindex: u32, destination: IpAddr) {
         let key = key(ifindex, destination);
-        if self.noted.len() >= MOST || self.noted.contains(&key) {
+        if self.noted.len() >= MAX_LINUX_DESTINATIONS || self.noted.contains(&key) {
             return;
         }
         let value = self.generation.to_ne_bytes();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use libbpf_rs::libbpf_sys as sys;
 
-use super::query;
+use super::{XdpQuery, query};
 use crate::Refusal;
 
 /// Where the kernel runs the program.
@@ -87,34 +87,15 @@ impl Attachment {
             },
         };
         let in_driver = query(ifindex).is_ok_and(|found| found.driver_program != 0);
-        if in_driver && most == AttachMode::Generic {
-            if let Some(old) = Self::open(pin, ifindex) {
+        if let Some(mut old) = Self::open(pin, ifindex) {
+            if in_driver && most == AttachMode::Generic {
                 old.detach().map_err(refused)?;
-            }
-        } else if let Some(link) = open_pinned(pin, ifindex) {
-            match swap(&link, program) {
-                // of a Bora whose program cannot be swapped for this one
-                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                    log::warn!("{interface}: the program left there cannot be replaced, detaching");
-                    let _ = std::fs::remove_file(pin);
-                    // SAFETY: a valid link descriptor.
-                    check(unsafe { sys::bpf_link_detach(link.as_raw_fd()) }).map_err(refused)?;
-                    return Self::new(program, interface, ifindex, pin, most);
+            } else if old.take_over(program, interface).map_err(refused)? {
+                if !in_driver {
+                    old.mode = AttachMode::Generic;
                 }
-                done => done.map_err(refused)?,
+                return Ok(old);
             }
-            let mode = if in_driver {
-                AttachMode::Driver
-            } else {
-                AttachMode::Generic
-            };
-            return Ok(Self {
-                link,
-                pin: pin.into(),
-                mode,
-                taken_over: true,
-                refusal: None,
-            });
         }
         let found = query(ifindex).map_err(refused)?;
         let foreign = found.driver_program.max(found.generic_program);
@@ -124,21 +105,7 @@ impl Attachment {
                 id: foreign,
             });
         }
-        let in_driver = match most {
-            AttachMode::Generic => Err(io::Error::other("VLAN tags would not be seen")),
-            AttachMode::Driver if found.tells && !found.redirects => {
-                Err(io::Error::other("the driver's XDP cannot redirect frames"))
-            }
-            AttachMode::Driver => create(program, ifindex, sys::XDP_FLAGS_DRV_MODE),
-        };
-        let (link, mode, refusal) = match in_driver {
-            Ok(link) => (link, AttachMode::Driver, None),
-            Err(driver) => {
-                let link = create(program, ifindex, sys::XDP_FLAGS_SKB_MODE).map_err(refused)?;
-                let refusal = Refusal::new("driver XDP", driver.to_string());
-                (link, AttachMode::Generic, Some(refusal))
-            }
-        };
+        let (link, mode, refusal) = attach(program, ifindex, &found, most).map_err(refused)?;
         pin_object(&link, pin).map_err(|source| AttachError::Pin {
             interface: interface.into(),
             path: pin.into(),
@@ -153,6 +120,21 @@ impl Attachment {
         })
     }
 
+    /// Swaps the program of a link that an earlier Bora left. If the kernel cannot swap it for this
+    /// one, the link is detached and its pin removed, and the answer is false.
+    fn take_over(&self, program: BorrowedFd<'_>, interface: &str) -> io::Result<bool> {
+        match swap(&self.link, program) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                log::warn!("{interface}: the program left there cannot be replaced, detaching");
+                let _ = std::fs::remove_file(&self.pin);
+                // SAFETY: a valid link descriptor.
+                check(unsafe { sys::bpf_link_detach(self.link.as_raw_fd()) })?;
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
     /// Opens the link that a Bora left pinned; `None` if there is none or its interface is gone.
     pub fn open(pin: &Path, ifindex: u32) -> Option<Self> {
         let link = open_pinned(pin, ifindex)?;
@@ -165,7 +147,8 @@ impl Attachment {
         })
     }
 
-    /// Tells a driver of the program that has forgotten it, by `other`: for the same one Linux would not.
+    /// Gives the program to a driver that has lost it. `other` is swapped in first, because Linux does not
+    /// tell the driver of a program that the link already has.
     pub fn put_back(&self, program: BorrowedFd<'_>, other: BorrowedFd<'_>) -> io::Result<()> {
         swap(&self.link, other)?;
         swap(&self.link, program)
@@ -191,6 +174,31 @@ impl Attachment {
         std::fs::remove_file(&self.pin)?;
         // SAFETY: a valid link descriptor.
         check(unsafe { sys::bpf_link_detach(self.link.as_raw_fd()) })
+    }
+}
+
+/// Attaches a program in the driver if that can be, otherwise in the network stack; the refusal says
+/// why not in the driver.
+fn attach(
+    program: BorrowedFd<'_>,
+    ifindex: u32,
+    found: &XdpQuery,
+    most: AttachMode,
+) -> io::Result<(OwnedFd, AttachMode, Option<Refusal>)> {
+    let in_driver = match most {
+        AttachMode::Generic => Err(io::Error::other("VLAN tags would not be seen")),
+        AttachMode::Driver if found.tells && !found.redirects => {
+            Err(io::Error::other("the driver's XDP cannot redirect frames"))
+        }
+        AttachMode::Driver => create(program, ifindex, sys::XDP_FLAGS_DRV_MODE),
+    };
+    match in_driver {
+        Ok(link) => Ok((link, AttachMode::Driver, None)),
+        Err(driver) => {
+            let link = create(program, ifindex, sys::XDP_FLAGS_SKB_MODE)?;
+            let refusal = Refusal::new("driver XDP", driver.to_string());
+            Ok((link, AttachMode::Generic, Some(refusal)))
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 mod counters;
 mod destinations;
+mod error;
 mod link;
 mod program;
 mod query;
-mod refusal;
 mod survey;
 mod symbols;
 
@@ -19,15 +19,12 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/bora.skel.rs"));
 }
 
-pub use counters::{Counters, REASONS, Reason};
+pub use bora_contract::{MAX_PORTS, MAX_QUEUES, Path, PortSettings};
+pub use counters::Counters;
 pub use destinations::LinuxDestinations;
+pub use error::ProgramError;
 pub use link::{AttachError, AttachMode, Attachment};
-pub use program::{Lease, Path, PortSettings, Program, ProgramError};
+pub use program::{Lease, Program};
 pub use query::{XdpQuery, query};
 pub use survey::{DeviceHooks, HOOKS, Hook, Survey};
 pub use symbols::names_of;
-
-/// Most ports of one Bora; rows of the program's maps.
-pub const MAX_PORTS: usize = 256;
-/// Most receive queues of a port that have sockets; what comes on others is Linux's.
-pub const MAX_QUEUES: u32 = 128;

@@ -5,152 +5,18 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use bora_contract::{MAX_PORTS, MAX_QUEUES, MTUS_UNKNOWN, PortSettings, budget_of_window};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
-use super::counters::{Counters, REASONS};
+use super::counters::Counters;
 use super::destinations::LinuxDestinations;
+use super::error::{ProgramError, explained};
 use super::skeleton::types::bora_symbols;
 use super::skeleton::{BoraSkel, BoraSkelBuilder};
 use super::survey::Survey;
-use super::{MAX_PORTS, MAX_QUEUES, refusal, symbols};
-
-/// What a port does with plain transit traffic (`enum bora_path`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Path {
-    /// Everything goes to Linux.
-    #[default]
-    Kernel = 0,
-    /// To the AF_XDP socket of the queue.
-    Engine = 1,
-    /// Forwarded by the program itself.
-    Express = 2,
-}
-
-/// One port as the program sees it (`struct bora_port`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PortSettings {
-    /// Row of counters, slot of the redirect map; below [`MAX_PORTS`].
-    pub index: u16,
-    /// What to do with transit traffic.
-    pub path: Path,
-    /// Reverse-path check of IPv4: 0 off, 1 strict, 2 loose.
-    pub rp_filter: u8,
-    /// Frames are not trimmed below this length, in octets without FCS.
-    pub min_frame: u16,
-    /// The interface's address.
-    pub mac: [u8; 6],
-    /// net.ipv4.conf.IFACE.forwarding
-    pub forward4: bool,
-    /// net.ipv6.conf.{all, IFACE}.forwarding
-    pub forward6: bool,
-    /// The driver takes redirected frames.
-    pub can_redirect: bool,
-    /// Peers may leave checksums to the receiver (veth, virtio, tap).
-    pub partial_checksum: bool,
-    /// Linux must see all IPv4.
-    pub kernel4: bool,
-    /// Linux must see all IPv6.
-    pub kernel6: bool,
-    /// Do not look at Linux's hooks.
-    pub bypass_netfilter: bool,
-    /// net.ipv4.conf.*.send_redirects
-    pub send_redirects4: bool,
-    /// The program is attached as generic XDP.
-    pub generic: bool,
-    /// Up, and with carrier.
-    pub up: bool,
-    /// A veth: VLAN tags stay in the socket buffer.
-    pub veth: bool,
-    /// A VLAN device.
-    pub vlan: bool,
-}
-
-impl PortSettings {
-    fn to_bytes(&self) -> [u8; 14] {
-        let flags = [
-            self.forward4,
-            self.forward6,
-            self.can_redirect,
-            self.partial_checksum,
-            self.kernel4,
-            self.kernel6,
-            self.bypass_netfilter,
-            self.send_redirects4,
-            self.generic,
-            self.up,
-            self.veth,
-            self.vlan,
-        ];
-        let flags = flags
-            .iter()
-            .rev()
-            .fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
-        let mut bytes = [0; 14];
-        bytes[0..2].copy_from_slice(&self.index.to_ne_bytes());
-        bytes[2] = self.path as u8;
-        bytes[3] = self.rp_filter;
-        bytes[4..6].copy_from_slice(&flags.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&self.min_frame.to_ne_bytes());
-        bytes[8..14].copy_from_slice(&self.mac);
-        bytes
-    }
-}
-
-/// Why the program could not be loaded or told something.
-#[derive(Debug, thiserror::Error)]
-pub enum ProgramError {
-    /// Loading failed for want of rights.
-    #[error("no permission to load BPF programs ({0} missing): run as root")]
-    Permission(String),
-    /// This process has the rights, and yet the kernel forbids it.
-    #[error(
-        "the kernel forbids loading BPF programs although the rights are there ({lockdown}); look at \
-         `dmesg`, at security modules and at the container's seccomp filter"
-    )]
-    Forbidden {
-        /// The mode of kernel lockdown.
-        lockdown: String,
-    },
-    /// The verifier of this kernel does not accept the program.
-    #[error(
-        "the BPF verifier of Linux {release} rejects Bora's program: {log}; this is a defect of Bora \
-         on this kernel: please report it with that file, and try another kernel"
-    )]
-    Verifier {
-        /// Of the kernel.
-        release: String,
-        /// Where the verifier's words are.
-        log: String,
-    },
-    /// libbpf or the kernel refused to load it.
-    #[error("Linux {release} does not load the XDP program: {source} ({said})")]
-    Load {
-        /// Of the kernel.
-        release: String,
-        /// The last words of libbpf.
-        said: String,
-        /// What failed.
-        source: libbpf_rs::Error,
-    },
-    /// This process has no descriptor of itself.
-    #[error("pidfd_open: {0}")]
-    Process(#[from] std::io::Error),
-    /// libbpf or the kernel refused.
-    #[error("XDP program: {0}")]
-    Bpf(#[from] libbpf_rs::Error),
-    /// A number is out of the range of the program's maps.
-    #[error(
-        "port {port} queue {queue}: the XDP program has room for {MAX_PORTS} ports of {MAX_QUEUES} queues"
-    )]
-    Range {
-        /// Port index.
-        port: u16,
-        /// Queue.
-        queue: u32,
-    },
-}
+use super::symbols;
 
 /// The right of the program to act, renewed by whoever sees that Bora is well.
 #[derive(Clone, Copy)]
@@ -182,7 +48,7 @@ impl Program {
     pub fn load(netns_inode: u32) -> Result<Self, ProgramError> {
         let object: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = refusal::explained(|| BoraSkelBuilder::default().open(object))?;
+        let mut open = explained(|| BoraSkelBuilder::default().open(object))?;
         let known = symbols::of_kernel();
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.netns_inode = netns_inode;
@@ -195,7 +61,7 @@ impl Program {
         open.progs.count_refused.set_autoload(has_btf);
         open.progs.end_lease.set_autoload(has_btf);
         open.maps.owner.set_autocreate(has_btf)?;
-        let skeleton = Box::leak(Box::new(refusal::explained(|| open.load())?));
+        let skeleton = Box::leak(Box::new(explained(|| open.load())?));
         let asked = skeleton
             .progs
             .sees_veth_buffers
@@ -277,13 +143,9 @@ impl Program {
     }
 
     /// Sets the budget of every reason that has one, in packets a second and CPU.
-    pub fn set_budgets(&mut self, packets_per_second: impl Fn(&str) -> u64) {
-        /// Windows a second; see BORA_BUDGET_WINDOW_NS.
-        const WINDOWS: u64 = 100;
+    pub fn set_budget(&mut self, packets_per_second: u64) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            for (slot, reason) in bss.budget.iter_mut().zip(&REASONS) {
-                *slot = packets_per_second(reason.name).div_ceil(WINDOWS);
-            }
+            bss.budget.fill(budget_of_window(packets_per_second));
         }
     }
 
@@ -444,10 +306,9 @@ impl Program {
     /// Says how many routes of IPv4 and IPv6 have an MTU, so that none costs nothing. `None`: more than
     /// the program could be told; express then leaves all of that IP version to Linux.
     pub fn set_route_mtu_counts(&mut self, counts: [Option<usize>; 2]) {
-        /// BORA_MTUS_UNKNOWN
-        const UNKNOWN: u32 = u32::MAX;
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.route_mtu_count = counts.map(|count| count.map_or(UNKNOWN, |count| count as u32));
+            bss.route_mtu_count =
+                counts.map(|count| count.map_or(MTUS_UNKNOWN, |count| count as u32));
         }
     }
 

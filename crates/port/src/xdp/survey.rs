@@ -1,5 +1,7 @@
 //! What the guard sees on this machine, told by the program itself (`xdp/survey.h`).
 
+use bora_contract as contract;
+
 use super::skeleton::types::{bora_hook, bora_survey};
 
 /// The netfilter hooks that forwarded packets pass.
@@ -74,9 +76,9 @@ impl Survey {
         Self {
             hooks: [[a, b, c], [d, e, f]].map(|hooks| hooks.map(hook)),
             ports: found.ports.iter().map(|&bits| device(bits)).collect(),
-            xfrm_policies: found.xfrm & 1 != 0,
-            xfrm_out_blocked: found.xfrm & 2 != 0,
-            xfrm_forward_blocked: found.xfrm & 4 != 0,
+            xfrm_policies: found.xfrm & contract::XFRM_POLICIES != 0,
+            xfrm_out_blocked: found.xfrm & contract::XFRM_OUT_BLOCKED != 0,
+            xfrm_forward_blocked: found.xfrm & contract::XFRM_FORWARD_BLOCKED != 0,
             direct: found.direct != 0,
         }
     }
@@ -94,11 +96,11 @@ fn hook(found: &bora_hook) -> Hook {
 /// See `enum bora_port_hooks`.
 fn device(bits: u8) -> DeviceHooks {
     DeviceHooks {
-        nf_ingress: bits & 1 != 0,
-        tc_ingress: bits & 2 != 0,
-        nf_egress: bits & 4 != 0,
-        tc_egress: bits & 8 != 0,
-        takes_frames: bits & 16 != 0,
-        not_found: bits & 0x80 != 0,
+        nf_ingress: bits & contract::HOOK_NF_INGRESS != 0,
+        tc_ingress: bits & contract::HOOK_TC_INGRESS != 0,
+        nf_egress: bits & contract::HOOK_NF_EGRESS != 0,
+        tc_egress: bits & contract::HOOK_TC_EGRESS != 0,
+        takes_frames: bits & contract::HOOK_TAKES_FRAMES != 0,
+        not_found: bits & contract::HOOK_NOT_FOUND != 0,
     }
 }

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
+use bora_port::PortQueue;
 use bora_port::memif::{Config, Hello, LinkState, Message, Name, Port, Queue, Role};
 use rustix::fs::{FallocateFlags, MemfdFlags, OFlags, fallocate, fcntl_setfl, ftruncate};
 use rustix::pipe::pipe;
@@ -154,7 +155,7 @@ impl<'a> Bora<'a> {
         drop(port);
         self.settle();
         if let Some(queue) = self.queue.take() {
-            queue.close(&self.frames);
+            Box::new(queue).close(&self.frames);
         }
         let pooled = self.pool.len();
         assert_eq!(

@@ -2,14 +2,12 @@
 
 use std::process::Command;
 
-use rustix::thread::{UnshareFlags, unshare_unsafe};
+use bora_port::netns;
 
 /// Moves this thread to a new network namespace, which goes when it ends; false, and why, if it
 /// may not.
 pub(crate) fn in_a_namespace() -> bool {
-    // SAFETY: only the network namespace of this thread changes; no memory or file is shared less.
-    let moved = unsafe { unshare_unsafe(UnshareFlags::NEWNET) };
-    if let Err(error) = moved {
+    if let Err(error) = netns::enter_new() {
         bora_testing::skip(format!(
             "no network namespace of its own: {error}; run as root"
         ));

@@ -6,18 +6,16 @@ use bora_forward::MAX_CLASSES;
 use bora_forward::classify::{MAX_RULES, Ternary};
 use bora_forward::schedule::{MAX_FRAME, MIN_QUANTUM};
 use bora_port::xdp::MAX_PORTS;
+use bora_wire::Protocol;
 
 use super::queues::MAX_BURST;
 use super::rate::Rate;
 use super::rule::{RuleAction, RuleSection};
 use super::{AddressMatch, File, PathChoice, PortSection};
-use crate::spec::PortSpec;
 
 /// Longest queue: its places are there from the start.
 const MAX_QUEUE: u32 = 1 << 16;
 const MAX_BUDGET: u32 = 1_000_000;
-/// TCP, UDP, DCCP, SCTP, UDP-Lite: the protocols whose ports rules can see.
-const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
 impl File {
     /// What the syntax does not say.
@@ -68,7 +66,7 @@ impl File {
 
     /// Rules and queues are the engine's; express would not obey them.
     fn check_path(&self) -> Result<(), Problem> {
-        match self.needs_engine() {
+        match self.engine_section() {
             Some(section) if self.path == PathChoice::Express => wrong(
                 at!["path"],
                 format!("the express path knows no [{section}]; use `engine` or `auto`"),
@@ -78,15 +76,12 @@ impl File {
     }
 
     fn check_port(&self, index: usize, port: &PortSection) -> Result<(), Problem> {
-        let spec: PortSpec = match port.name.parse() {
-            Ok(spec) => spec,
-            Err(what) => return wrong(at!["port", index, "name"], what),
-        };
-        if self.ports[..index]
-            .iter()
-            .any(|other| other.spec().name() == spec.name())
-        {
-            let what = format!("port {} is named twice", spec.name());
+        if let Err((option, what)) = port.check_kind() {
+            return wrong(at!["port", index, option], what);
+        }
+        let before = &self.ports[..index];
+        if before.iter().any(|other| other.name == port.name) {
+            let what = format!("port {} is named twice", port.name);
             return wrong(at!["port", index, "name"], what);
         }
         if !(1..=MAX_BATCH as u32).contains(&port.quota) {
@@ -182,8 +177,7 @@ impl File {
     }
 
     fn known_port(&self, rule: usize, field: &str, name: &str) -> Result<(), Problem> {
-        let specs: Vec<PortSpec> = self.ports.iter().map(PortSection::spec).collect();
-        let names: Vec<&str> = specs.iter().map(PortSpec::name).collect();
+        let names: Vec<&str> = self.ports.iter().map(|port| &*port.name).collect();
         if names.contains(&name) {
             return Ok(());
         }
@@ -218,5 +212,7 @@ fn burst_problem(rate: Option<Rate>, burst: Option<u32>) -> Option<String> {
 
 fn may_have_ports(protocol: Ternary<u8>) -> bool {
     let matches = |known: &u8| (known ^ protocol.value) & protocol.mask == 0;
-    WITH_PORTS.iter().any(matches)
+    (0..=u8::MAX)
+        .filter(matches)
+        .any(|known| Protocol(known).has_ports())
 }

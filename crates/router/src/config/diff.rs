@@ -1,149 +1,173 @@
-//! What is to be done to get from one configuration to another.
+//! What is to be done to get from one configuration to another. It is found by comparing what the
+//! files would say, so that a new key needs nothing here.
 
 use std::fmt;
 
-use bora_worker::Mode;
+use serde_json::{Map, Value};
 
-use super::{DscpSection, FibSection, File, PathChoice, PortSection, QueuesSection, RuleSection};
+use super::{File, PortSection};
 
 /// One change of a running Bora.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Action {
     /// Forwards on one more interface.
-    AddPort(PortSection),
-    /// Other packets a turn.
-    SetQuota {
-        /// The port's name.
-        port: String,
-        /// Packets.
-        quota: u32,
-    },
-    /// Other queues at an output.
-    SetQueues {
-        /// The port's name.
-        port: String,
-        /// The queues.
-        queues: QueuesSection,
-    },
-    /// Other rules: all of them are replaced at once.
-    SetRules(Vec<RuleSection>),
-    /// Other classes of code points.
-    SetDscp(DscpSection),
-    /// Other packets a round.
-    SetBudget(u32),
-    /// Another mode of all workers.
-    SetMode(Mode),
-    /// Whether Linux's hooks are looked at.
-    SetBypass(bool),
-    /// Other CPUs for workers.
-    SetCores(Vec<usize>),
-    /// Recycling of packet buffers.
-    SetRecycling(bool),
-    /// Another tier.
-    SetPath(PathChoice),
-    /// Another FIB.
-    SetFib(FibSection),
-    /// Other budgets of exceptions.
-    SetPuntBudget(u64),
+    AddPort(Box<PortSection>),
+    /// Gives a key another value.
+    Set(Setting),
     /// Leaves an interface to Linux.
     RemovePort(String),
+}
+
+/// A key that gets another value.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Setting {
+    /// The port, by its name, if the key is of a `[[port]]`.
+    pub(crate) port: Option<String>,
+    /// The key below the file's root, or below the port.
+    path: Vec<String>,
+    /// The value before and now; null for none.
+    was: Value,
+    is: Value,
 }
 
 /// The actions that make `new` of `old`, in the order they are to be done: what may fail for want of
 /// something comes first, what others might still refer to goes last. The order of ports means
 /// nothing.
-pub fn diff(old: &File, new: &File) -> Vec<Action> {
-    let mut actions = Vec::new();
-    let find = |file: &File, name: &str| file.ports.iter().find(|p| p.name == name).cloned();
+pub(crate) fn diff(old: &File, new: &File) -> Vec<Action> {
+    let added = new
+        .ports
+        .iter()
+        .filter(|port| old.port(&port.name).is_none());
+    let added = added.map(|port| Action::AddPort(Box::new(port.clone())));
+    let mut settings = Vec::new();
     for port in &new.ports {
-        let Some(was) = find(old, &port.name) else {
-            actions.push(Action::AddPort(port.clone()));
-            continue;
-        };
-        let name = || port.name.clone();
-        if was.quota != port.quota {
-            let (port, quota) = (name(), port.quota);
-            actions.push(Action::SetQuota { port, quota });
-        }
-        if was.queues != port.queues {
-            let (port, queues) = (name(), port.queues.clone());
-            actions.push(Action::SetQueues { port, queues });
+        if let Some(was) = old.port(&port.name) {
+            compare(
+                Some(&port.name),
+                &mut Vec::new(),
+                &json(was),
+                &json(port),
+                &mut settings,
+            );
         }
     }
-    // added ports first: rules may name them
-    actions.sort_by_key(|action| !matches!(action, Action::AddPort(_)));
-    let mut set = |differs: bool, action: &dyn Fn() -> Action| {
-        if differs {
-            actions.push(action());
-        }
-    };
-    let (was, is) = (&old.workers, &new.workers);
-    set(old.rules != new.rules, &|| {
-        Action::SetRules(new.rules.clone())
-    });
-    set(old.dscp != new.dscp, &|| Action::SetDscp(new.dscp.clone()));
-    set(was.budget != is.budget, &|| Action::SetBudget(is.budget));
-    set(was.recycling != is.recycling, &|| {
-        Action::SetRecycling(is.recycling)
-    });
-    set(was.mode != is.mode, &|| Action::SetMode(is.mode));
-    set(was.cores != is.cores, &|| {
-        Action::SetCores(is.cores.clone())
-    });
-    set(old.path != new.path, &|| Action::SetPath(new.path));
-    set(old.fib != new.fib, &|| Action::SetFib(new.fib.clone()));
-    let (was, is) = (&old.linux, &new.linux);
-    set(was.bypass_netfilter != is.bypass_netfilter, &|| {
-        Action::SetBypass(is.bypass_netfilter)
-    });
-    set(was.punt_budget != is.punt_budget, &|| {
-        Action::SetPuntBudget(is.punt_budget)
-    });
+    compare(
+        None,
+        &mut Vec::new(),
+        &without_ports(old),
+        &without_ports(new),
+        &mut settings,
+    );
     let gone = old
         .ports
         .iter()
-        .filter(|port| find(new, &port.name).is_none());
-    actions.extend(gone.map(|port| Action::RemovePort(port.name.clone())));
-    actions
+        .filter(|port| new.port(&port.name).is_none());
+    let gone = gone.map(|port| Action::RemovePort(port.name.clone()));
+    added
+        .chain(settings.into_iter().map(Action::Set))
+        .chain(gone)
+        .collect()
 }
 
-impl Action {
-    /// Why it cannot be done while Bora runs, if it cannot.
-    pub fn refusal(&self) -> Option<&'static str> {
-        match self {
-            Self::SetPath(_) => Some("path cannot be changed while Bora runs"),
-            Self::SetRecycling(_) => Some("workers.recycling cannot be changed while Bora runs"),
-            Self::SetFib(_) => Some("fib.memory and fib.table cannot be changed while Bora runs"),
-            Self::SetPuntBudget(_) => Some("linux.punt_budget cannot be changed while Bora runs"),
-            _ => None,
+/// Notes the keys below `path` whose values differ. Tables are gone into; arrays are one value.
+fn compare(
+    port: Option<&str>,
+    path: &mut Vec<String>,
+    was: &Value,
+    is: &Value,
+    found: &mut Vec<Setting>,
+) {
+    let none = Map::new();
+    let table = |value: &Value| value.is_object() || value.is_null();
+    if table(was) && table(is) {
+        let (was, is) = (
+            was.as_object().unwrap_or(&none),
+            is.as_object().unwrap_or(&none),
+        );
+        let new = is.keys().filter(|key| !was.contains_key(*key));
+        for key in was.keys().chain(new) {
+            let of = |table: &Map<String, Value>| table.get(key).cloned().unwrap_or_default();
+            path.push(key.clone());
+            compare(port, path, &of(was), &of(is), found);
+            path.pop();
+        }
+    } else if was != is {
+        found.push(Setting {
+            port: port.map(Into::into),
+            path: path.clone(),
+            was: was.clone(),
+            is: is.clone(),
+        });
+    }
+}
+
+fn json<T: serde::Serialize>(of: &T) -> Value {
+    serde_json::to_value(of).unwrap_or_default()
+}
+
+/// All but the ports, which are compared by their names.
+fn without_ports(file: &File) -> Value {
+    let ports = Vec::new();
+    json(&File {
+        ports,
+        ..file.clone()
+    })
+}
+
+impl Setting {
+    /// Such as `workers.budget`, or `port eth0: queues.rate`.
+    pub(crate) fn name(&self) -> String {
+        let port = self.port.iter().map(|port| format!("port {port}: "));
+        port.chain([self.path.join(".")]).collect()
+    }
+
+    /// Such as `workers.budget`, or `port.queues.rate`.
+    fn key(&self) -> String {
+        let port = self.port.iter().map(|_| "port");
+        let path = self.path.iter().map(String::as_str);
+        port.chain(path).collect::<Vec<_>>().join(".")
+    }
+
+    /// Whether it is this key or one below it.
+    pub(crate) fn is_in(&self, key: &str) -> bool {
+        let own = self.key();
+        own.strip_prefix(key)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+
+    /// Gives the key its new value in a configuration, which stays as it is if it has no such port.
+    pub(crate) fn apply(&self, file: &mut File) {
+        match &self.port {
+            None => self.set_in(file),
+            Some(name) => {
+                let port = file.ports.iter_mut().find(|port| port.name == *name);
+                port.into_iter().for_each(|port| self.set_in(port));
+            }
         }
     }
 
-    /// Makes the change in a configuration.
-    pub fn apply(&self, file: &mut File) {
-        let port = |file: &mut File, name: &str, change: &dyn Fn(&mut PortSection)| {
-            if let Some(port) = file.ports.iter_mut().find(|port| port.name == name) {
-                change(port);
+    fn set_in<T: serde::Serialize + serde::de::DeserializeOwned>(&self, section: &mut T) {
+        let mut all = json(section);
+        let mut at = &mut all;
+        for key in &self.path {
+            if at.is_null() {
+                *at = Value::Object(Map::new());
             }
-        };
-        match self {
-            Self::AddPort(section) => file.ports.push(section.clone()),
-            Self::RemovePort(name) => file.ports.retain(|port| port.name != *name),
-            Self::SetQuota { port: name, quota } => port(file, name, &|port| port.quota = *quota),
-            Self::SetQueues { port: name, queues } => {
-                port(file, name, &|port| port.queues = queues.clone());
-            }
-            Self::SetRules(rules) => file.rules.clone_from(rules),
-            Self::SetDscp(dscp) => file.dscp = dscp.clone(),
-            Self::SetBudget(budget) => file.workers.budget = *budget,
-            Self::SetMode(mode) => file.workers.mode = *mode,
-            Self::SetRecycling(recycling) => file.workers.recycling = *recycling,
-            Self::SetCores(cores) => file.workers.cores.clone_from(cores),
-            Self::SetBypass(bypass) => file.linux.bypass_netfilter = *bypass,
-            Self::SetPath(path) => file.path = *path,
-            Self::SetFib(fib) => file.fib = fib.clone(),
-            Self::SetPuntBudget(budget) => file.linux.punt_budget = *budget,
+            at = &mut at[key];
         }
+        *at = self.is.clone();
+        // a key that is null is one that the file does not have
+        strip_nulls(&mut all);
+        if let Ok(changed) = serde_json::from_value(all) {
+            *section = changed;
+        }
+    }
+}
+
+fn strip_nulls(value: &mut Value) {
+    if let Value::Object(table) = value {
+        table.retain(|_, value| !value.is_null());
+        table.values_mut().for_each(strip_nulls);
     }
 }
 
@@ -153,32 +177,71 @@ impl fmt::Display for Action {
         match self {
             Self::AddPort(port) => write!(f, "add port {}", port.name),
             Self::RemovePort(name) => write!(f, "remove port {name}"),
-            Self::SetQuota { port, quota } => {
-                write!(f, "port {port}: quota {quota} packets a turn")
-            }
-            Self::SetQueues { port, queues } => {
-                let output = queues.output();
-                write!(f, "port {port}: queues of {} classes", output.classes.len())?;
-                match queues.rate {
-                    Some(rate) => write!(f, ", {rate}"),
-                    None => Ok(()),
-                }
-            }
-            Self::SetRules(rules) => write!(f, "rules: {}", rules.len()),
-            Self::SetDscp(dscp) => write!(f, "dscp: {} code points", dscp.0.len()),
-            Self::SetBudget(budget) => write!(f, "workers: budget {budget} packets a round"),
-            Self::SetMode(mode) => write!(f, "workers: mode {mode}"),
-            Self::SetCores(cores) => write!(f, "workers: cores {cores:?}"),
-            Self::SetRecycling(recycling) => write!(f, "workers: recycling {recycling}"),
-            Self::SetBypass(bypass) => write!(f, "linux: bypass_netfilter {bypass}"),
-            Self::SetPath(path) => write!(f, "path {}", format!("{path:?}").to_lowercase()),
-            Self::SetFib(fib) => write!(
-                f,
-                "fib: memory {} MiB, table {}",
-                fib.memory,
-                format!("{:?}", fib.table).to_lowercase()
-            ),
-            Self::SetPuntBudget(budget) => write!(f, "linux: punt_budget {budget}"),
+            Self::Set(setting) => setting.fmt(f),
         }
+    }
+}
+
+/// Such as `port eth0: quota 7 (was 64)`, `workers: mode poll (was adaptive)`, `path: engine (was auto)`.
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.join(".");
+        match (&self.port, path.split_once('.')) {
+            (Some(port), _) => write!(f, "port {port}: {path} ")?,
+            (None, Some((section, key))) => write!(f, "{section}: {key} ")?,
+            (None, None) => write!(f, "{path}: ")?,
+        }
+        let (was, is) = (brief(&self.was), brief(&self.is));
+        if was == is {
+            write!(f, "{is}, other ones than before")
+        } else {
+            write!(f, "{is} (was {was})")
+        }
+    }
+}
+
+/// A value as one reads it: of tables only how many there are.
+fn brief(value: &Value) -> String {
+    match value {
+        Value::Null => "none".into(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) if values.iter().any(Value::is_object) => match values.len() {
+            1 => "1 entry".into(),
+            count => format!("{count} entries"),
+        },
+        Value::Array(values) => {
+            let values: Vec<String> = values.iter().map(brief).collect();
+            format!("[{}]", values.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_says_what_was_and_what_is() {
+        let old = "[[port]]\nname = \"a\"\n[[rule]]\naction = \"drop\"\n";
+        let new = "path = \"engine\"\n[[port]]\nname = \"a\"\nquota = 7\n[port.queues]\nrate = \"1Gbit\"\n\
+                   [[port.queues.class]]\n[workers]\ncores = [1, 2]\n[dscp]\nEF = 0\n\
+                   [[rule]]\nprotocol = 6\n";
+        let [old, new] = [old, new].map(|text| File::parse(text).unwrap());
+        let mut lines: Vec<_> = diff(&old, &new).iter().map(ToString::to_string).collect();
+        lines.sort();
+        let expected = [
+            "dscp: EF 0 (was none)",
+            "path: engine (was auto)",
+            "port a: queues.class 1 entry (was none)",
+            "port a: queues.rate 1Gbit (was none)",
+            "port a: quota 7 (was 64)",
+            "rule: 1 entry, other ones than before",
+            "workers: cores [1, 2] (was [])",
+        ];
+        assert_eq!(lines, expected);
+        let mut lines: Vec<_> = diff(&new, &old).iter().map(ToString::to_string).collect();
+        lines.sort();
+        assert_eq!(lines[2], "port a: queues.class none (was 1 entry)");
     }
 }

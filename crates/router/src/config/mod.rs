@@ -3,11 +3,11 @@
 mod check;
 mod diff;
 mod dscp;
+mod kind;
 mod port;
 mod queues;
 mod rate;
 mod rule;
-mod run;
 mod sections;
 mod ternary;
 #[cfg(test)]
@@ -17,21 +17,19 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use bora_fib::{FibConfig, Ipv4Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::spec::PortSpec;
 pub use bora_config::{Problem, Step};
-pub use diff::{Action, diff};
+pub(crate) use diff::{Action, Setting, diff};
 pub use dscp::{CodePoint, DscpSection};
-pub use port::PortSection;
+pub use kind::{PortKind, TwinKind};
+pub use port::{PortSection, StationAddress};
 pub use queues::{ClassSection, QueuesSection};
 pub use rate::Rate;
 pub(crate) use rule::Names;
 pub use rule::{Ports, RuleAction, RuleSection, Via};
-pub use run::{Bypass, PathChoice, PortConfig, RunConfig};
-pub use sections::{FibSection, LinuxSection, Table, WorkersSection};
+pub use sections::{FibSection, LinuxSection, PathChoice, Table, WorkersSection};
 pub use ternary::{AddressMatch, DscpMatch, PcpMatch, ProtocolMatch, TosMatch};
 
 /// Configuration of a Bora. Everything but the ports may be left out.
@@ -82,7 +80,10 @@ impl File {
     /// # Errors
     /// What is wrong, with its line and column.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let file: Self = toml::from_str(text)?;
+        let file: Self = toml::from_str(text).map_err(|error| match kind::problem(text) {
+            Some(problem) => anyhow!("{}", problem.located(text)),
+            None => error.into(),
+        })?;
         match file.check() {
             Ok(()) => Ok(file),
             Err(problem) => Err(anyhow!("{}", problem.located(text))),
@@ -98,9 +99,8 @@ impl File {
     }
 
     /// The section that only the engine obeys, if there is one.
-    pub fn needs_engine(&self) -> Option<&'static str> {
-        let other = |port: &PortSection| matches!(port.spec(), PortSpec::Other(..));
-        if self.ports.iter().any(other) {
+    pub(crate) fn engine_section(&self) -> Option<&'static str> {
+        if !self.ports.iter().all(PortSection::is_interface) {
             Some("port that is no interface")
         } else if !self.rules.is_empty() {
             Some("rule")
@@ -113,34 +113,14 @@ impl File {
         }
     }
 
-    /// What [`crate::Router`] wants to know.
-    pub fn into_config(self) -> RunConfig {
-        let octets = usize::from(self.fib.memory) << 20;
-        let needs_engine = self.needs_engine().is_some();
-        RunConfig {
-            ports: self.ports.iter().map(PortConfig::of).collect(),
-            cores: self.workers.cores,
-            mode: self.workers.mode,
-            budget: self.workers.budget,
-            recycling: self.workers.recycling,
-            path: self.path,
-            needs_engine,
-            bypass: Bypass {
-                netfilter: self.linux.bypass_netfilter,
-            },
-            fib: FibConfig {
-                max_bytes4: octets,
-                max_bytes6: octets,
-                ipv4: match self.fib.table {
-                    Table::Tree => Ipv4Table::D,
-                    Table::Dir24 => Ipv4Table::Dir24,
-                },
-                ..FibConfig::default()
-            },
-            punt_budget: self.linux.punt_budget,
-            rules: self.rules,
-            dscp: self.dscp.classes(),
-        }
+    /// Whether something is configured that only the engine does.
+    pub(crate) fn needs_engine(&self) -> bool {
+        self.engine_section().is_some()
+    }
+
+    /// The section of a port, by its name.
+    pub(crate) fn port(&self, name: &str) -> Option<&PortSection> {
+        self.ports.iter().find(|port| port.name == name)
     }
 }
 

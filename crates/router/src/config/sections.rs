@@ -1,8 +1,23 @@
-//! `[workers]`, `[fib]`, `[linux]`.
+//! `path`, `[workers]`, `[fib]`, `[linux]`.
 
+use bora_fib::{FibConfig, Ipv4Table};
 use bora_worker::Mode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// Which tier forwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PathChoice {
+    /// The engine where the driver does zero-copy, or where rules, classes or queues are
+    /// configured; express where not.
+    #[default]
+    Auto,
+    /// The XDP program itself.
+    Express,
+    /// User-space workers.
+    Engine,
+}
 
 /// The engine's workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -10,16 +25,13 @@ use serde::{Deserialize, Serialize};
 pub struct WorkersSection {
     /// CPUs, one worker each; without, one worker where the scheduler puts it.
     pub cores: Vec<usize>,
-    /// When they look at their queues: `poll`, `adaptive`, `interrupt`, `moderated` or
+    /// When they look at their queues: `poll`, `adaptive`, `moderated` or
     /// `moderated:PACKETS:MICROSECONDS`.
     #[serde(with = "mode")]
     #[schemars(with = "String")]
     pub mode: Mode,
     /// Most packets a worker takes in one round over all its queues, 1 to 1000000.
     pub budget: u32,
-    /// Use the packet buffer freed last first, while it is in the cache; off only to measure what
-    /// that is worth.
-    pub recycling: bool,
 }
 
 impl Default for WorkersSection {
@@ -28,7 +40,6 @@ impl Default for WorkersSection {
             cores: Vec::new(),
             mode: Mode::default(),
             budget: bora_worker::BUDGET,
-            recycling: true,
         }
     }
 }
@@ -69,6 +80,22 @@ impl Default for FibSection {
         Self {
             memory: 256,
             table: Table::Tree,
+        }
+    }
+}
+
+impl FibSection {
+    /// As the FIB wants it.
+    pub(crate) fn config(&self) -> FibConfig {
+        let octets = usize::from(self.memory) << 20;
+        FibConfig {
+            max_bytes4: octets,
+            max_bytes6: octets,
+            ipv4: match self.table {
+                Table::Tree => Ipv4Table::Tree,
+                Table::Dir24 => Ipv4Table::Dir24,
+            },
+            ..FibConfig::default()
         }
     }
 }

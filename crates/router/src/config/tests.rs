@@ -19,19 +19,18 @@ fn text_and_back() {
     // the API speaks JSON
     let json = serde_json::to_string(&file).unwrap();
     assert_eq!(serde_json::from_str::<File>(&json).unwrap(), file);
-    let config = file.into_config();
     assert_eq!(
-        (&*config.ports[0].section, config.cores),
-        ("eth0", vec![1, 2])
+        (&*file.ports[0].name, &file.workers.cores[..]),
+        ("eth0", &[1, 2][..])
     );
-    assert!(config.path == PathChoice::Engine && config.needs_engine);
+    assert!(file.path == PathChoice::Engine && file.needs_engine());
 }
 
 #[test]
 fn what_is_wrong_is_named_with_its_line() {
     let two = "[[port]]\nname = \"a\"\n[[port]]\nname = \"b\"\n";
     for (rest, place, words) in [
-        ("speed = 10\n", "line 5, column 1", "speed"),
+        ("speed = 10\n", "line 5, column 9", "`speed`"),
         ("[workers]\nmode = \"napi\"\n", "line 6, column 8", "napi"),
         ("[workers]\nbudget = 0\n", "line 6, column 10", "budget"),
         ("[fib]\nmemory = -1\n", "line 6, column 10", "u16"),
@@ -281,9 +280,9 @@ fn files() -> impl Strategy<Value = File> {
         let port = |name: &str| {
             let name = name.to_string();
             (1..=256u32, queues()).prop_map(move |(quota, queues)| PortSection {
-                name: name.clone(),
                 quota,
                 queues,
+                ..PortSection::new(name.clone())
             })
         };
         names.into_iter().map(port).collect::<Vec<_>>()
@@ -292,12 +291,10 @@ fn files() -> impl Strategy<Value = File> {
         prop::collection::vec(0..4usize, 0..3),
         1..500u32,
         any::<bool>(),
-        any::<bool>(),
     );
-    let workers = workers.prop_map(|(cores, budget, poll, recycling)| WorkersSection {
+    let workers = workers.prop_map(|(cores, budget, poll)| WorkersSection {
         cores,
         budget,
-        recycling,
         mode: if poll {
             crate::Mode::Poll
         } else {
@@ -329,6 +326,7 @@ fn files() -> impl Strategy<Value = File> {
             linux: LinuxSection {
                 punt_budget,
                 bypass_netfilter,
+                ..LinuxSection::default()
             },
             dscp: DscpSection(dscp),
             rules,
@@ -347,7 +345,11 @@ proptest! {
     fn the_difference_applied_to_the_old_gives_the_new(old in files(), new in files()) {
         let mut file = old.clone();
         for action in diff(&old, &new) {
-            action.apply(&mut file);
+            match action {
+                Action::AddPort(port) => file.ports.push(*port),
+                Action::Set(setting) => setting.apply(&mut file),
+                Action::RemovePort(name) => file.ports.retain(|port| port.name != name),
+            }
         }
         prop_assert_eq!(sorted(file), sorted(new));
     }

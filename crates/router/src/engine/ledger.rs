@@ -4,13 +4,42 @@ use std::collections::BTreeMap;
 
 use bora_fib::PortId;
 use bora_worker::WorkerCounters;
+use serde::{Deserialize, Serialize};
 
 use super::Engine;
 use crate::ports::Port;
-use crate::report::FramesReport;
+
+/// Where the frames of the packet memory are: `total = reserve + pools + rings + held + to_linux +
+/// closing`, each counted at its own moment, so that it adds up when nothing moves.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FramesReport {
+    /// All there are.
+    pub(crate) total: u64,
+    /// Octets of a frame.
+    pub(crate) octets: u32,
+    /// Free, for any worker.
+    pub(crate) reserve: u64,
+    /// Free, on the workers' own lists.
+    pub(crate) pools: u64,
+    /// With the queues of each port, and through them with Linux, a card or a peer.
+    pub(crate) rings: BTreeMap<String, u64>,
+    /// Packets that workers hold: waiting for a transmit ring, or on their way to another worker.
+    pub(crate) held: u64,
+    /// Packets on their way to Linux.
+    pub(crate) to_linux: u64,
+    /// Of closed sockets, while the kernel may still use them.
+    pub(crate) closing: u64,
+}
 
 impl Engine {
-    /// Every frame at its place. `ports` give the names; what workers still have of a removed port is
+    /// Packets that workers and slow path hold, each counted at its own moment.
+    pub(crate) fn held(&self) -> u64 {
+        let workers = self.workers.iter();
+        let workers: u64 = workers.map(|worker| worker.counters.queued.get()).sum();
+        workers + self.common.punts.held() as u64 + self.slow_path.in_hand.get()
+    }
+
+    /// Every frame at its dir. `ports` give the names; what workers still have of a removed port is
     /// under its number.
     pub(crate) fn frames(&self, ports: &[Port]) -> FramesReport {
         let sum = |of: fn(&WorkerCounters) -> u64| {

@@ -4,16 +4,17 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use bora_contract::Reason;
 use bora_fib::PortId;
 use bora_kernel::message::Link;
-use bora_port::af_xdp::longest_mtu;
+use bora_port::af_xdp::{self, longest_mtu};
 use bora_port::xdp::Program;
-use bora_port::{Queue, QueueStats, StatsReader};
+use bora_port::{Queue, QueueStats};
 use bora_worker::{Command, Returned};
 
 use super::sockets::{self, Sockets};
 use super::{Engine, Leaving, PortSockets, way_to_linux, worker_port};
-use crate::config::{PortConfig, RunConfig};
+use crate::config::{File, PortSection};
 use crate::divide::divide;
 use crate::ports::Port;
 
@@ -38,12 +39,8 @@ impl Engine {
     ///
     /// # Errors
     /// There is no memory for it, or it was to have the engine and cannot.
-    pub(crate) fn open_port(
-        &mut self,
-        port: &mut Port,
-        config: &RunConfig,
-    ) -> anyhow::Result<Sockets> {
-        let queues = sockets::wanted_queues(port);
+    pub(crate) fn open_port(&mut self, port: &mut Port, config: &File) -> anyhow::Result<Sockets> {
+        let queues = port.wanted_queues();
         let wanted = sockets::frames_of_queues(queues) as usize;
         ensure!(
             self.common.frames.len() >= wanted,
@@ -53,10 +50,11 @@ impl Engine {
         );
         let share = |zero_copy| {
             let mut readers = self.sockets.iter().flat_map(|sockets| &sockets.readers);
-            readers.find_map(|reader| match reader {
-                StatsReader::AfXdp(one) if one.zero_copy() == zero_copy => Some(one.as_fd()),
-                _ => None,
-            })
+            let of_mode = readers.find_map(|reader| {
+                let socket: &af_xdp::StatsReader = reader.as_kind()?;
+                (socket.zero_copy() == zero_copy).then_some(socket)
+            });
+            of_mode.map(AsFd::as_fd)
         };
         let memory = (&self.common.region, &self.common.frames);
         let opened = sockets::open_port(port, memory, share);
@@ -70,7 +68,7 @@ impl Engine {
         Ok(Sockets { queues, readers })
     }
 
-    /// Closes the sockets of a port that the workers have not got.
+    /// Closes the sockets of a port that the workers do not have.
     pub(crate) fn close_unused(&mut self, port: PortId, sockets: Sockets) {
         drop(sockets.readers);
         self.close(port, sockets.queues.into_iter().map(Queue::AfXdp));
@@ -84,11 +82,11 @@ impl Engine {
         &mut self,
         port: &Port,
         sockets: Sockets,
-        config: &PortConfig,
+        config: &PortSection,
     ) -> anyhow::Result<()> {
         let queues = sockets.queues.into_iter().map(Queue::AfXdp).collect();
         let bells: Vec<_> = self.workers.iter().map(|one| one.bell.clone()).collect();
-        let parts = divide(port.id, queues, &config.output, &bells)?;
+        let parts = divide(port.id, queues, &config.queues.output(), &bells)?;
         let number = usize::from(port.id.0);
         self.past.forget_classes(number);
         if self.sockets.len() <= number {
@@ -110,16 +108,16 @@ impl Engine {
             .get(usize::from(port.0))
             .context("no sockets")?;
         for reader in &sockets.readers {
-            if let StatsReader::AfXdp(reader) = reader {
-                program.set_socket(port.0, reader.queue(), reader.as_fd())?;
+            if let Some(socket) = reader.as_kind::<af_xdp::StatsReader>() {
+                program.set_socket(port.0, socket.queue(), socket.as_fd())?;
             }
         }
         Ok(())
     }
 
-    /// Takes a port that gets no more packets from the workers, and closes its sockets. What a shaped
-    /// queue still holds may need longer than anybody wants to wait: then they close later, and the
-    /// number stays taken until then.
+    /// Takes a port that receives no more packets away from the workers, and closes its sockets. If a
+    /// shaped queue needs longer than [`PATIENCE`] to send what it holds, they are closed later, and
+    /// the number stays in use until then.
     pub(crate) fn remove_port(&mut self, port: PortId) {
         self.tell(|| Command::RemovePort(port));
         self.leaving.push(Leaving {
@@ -147,8 +145,8 @@ impl Engine {
         self.closing.iter().any(|&(of, _)| of == port)
     }
 
-    /// Closes the sockets of removed ports that all workers have given back, and takes home the frames
-    /// that the kernel is through with.
+    /// Closes the sockets of removed ports that all workers have given back, and collects the frames
+    /// that the kernel no longer uses.
     pub(crate) fn close_returned(&mut self) {
         while let Some(Returned { port, queues }) = self.common.returns.pop() {
             let mut leaving = self.leaving.iter_mut();
@@ -167,35 +165,39 @@ impl Engine {
             .retain_mut(|(_, closing)| !closing.finish(home));
     }
 
-    /// Closes queues of a port. What they had still to send is lost by name.
+    /// Closes queues of a port. Packets that they had still to send count as [`Reason::TxLinkDown`].
     fn close(&mut self, port: PortId, queues: impl IntoIterator<Item = Queue>) {
         for queue in queues {
             let Some(closing) = queue.close(&self.common.frames) else {
                 continue;
             };
             if let Some(kept) = self.sockets.get_mut(usize::from(port.0)) {
-                kept.lost.tx_link_down += u64::from(closing.unsent());
+                let unsent = u64::from(closing.unsent());
+                kept.counted.take_back(Reason::TxLinkDown, unsent);
             }
             self.closing.push((port, closing));
         }
     }
 
-    /// Keeps what the sockets of a port lost, and lets go of them.
+    /// Keeps what the sockets of a port have counted, and drops the readers.
     fn forget_sockets(&mut self, port: PortId) {
-        let lost = self.lost(port);
+        let counted = self.counted(port);
         if let Some(kept) = self.sockets.get_mut(usize::from(port.0)) {
             kept.readers.clear();
-            kept.lost = lost;
+            kept.counted = counted;
         }
     }
 
-    /// What the kernel lost in front of the sockets of a port number.
-    pub(crate) fn lost(&self, port: PortId) -> QueueStats {
+    /// What the queues of a port number have counted.
+    pub(crate) fn counted(&self, port: PortId) -> QueueStats {
         let Some(kept) = self.sockets.get(usize::from(port.0)) else {
             return QueueStats::default();
         };
-        let readers = kept.readers.iter().map(StatsReader::read);
-        readers.fold(kept.lost, QueueStats::plus)
+        let mut counted = kept.counted.clone();
+        for reader in &kept.readers {
+            counted.add(&reader.read());
+        }
+        counted
     }
 
     /// Waits until every worker has taken its commands and finished the turn it was in.
@@ -212,7 +214,7 @@ impl Engine {
             wait(&|| worker.counters.loops.get() != turn);
         }
         if Instant::now() >= deadline {
-            log::warn!("a worker has not come round in {} s", PATIENCE.as_secs());
+            log::warn!("a worker has not answered within {} s", PATIENCE.as_secs());
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod ledger;
 mod live;
+mod slow_path;
 mod sockets;
 mod workers;
 
@@ -11,21 +12,23 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
+use bora_buffer::Region;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
 use bora_forward::{Classifier, FlowHash};
-use bora_kernel::{Device, Devices, SlowPath, SlowPathCounters};
-use bora_port::af_xdp::Closing;
+use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
-use bora_port::{Queue, QueueStats, StatsReader};
-use bora_worker::{Command, PuntRings, WorkerCounters, WorkerPort};
+use bora_port::{Closing, Queue, QueueStats, StatsReader};
+use bora_worker::{Bell, Command, PuntRings, WorkerCounters, WorkerPort};
 use crossbeam_queue::ArrayQueue;
 
-use crate::config::{PortConfig, RunConfig};
+use crate::config::{File, PortSection};
 use crate::divide::{Part, divide};
 use crate::ports::Port;
-pub(crate) use sockets::{Opening, Sockets, open_all, wanted_queues};
+pub(crate) use ledger::FramesReport;
+use slow_path::{Device, Devices, SlowPath, SlowPathCounters};
+pub(crate) use sockets::{Opening, Sockets, open_all};
 pub(crate) use workers::Running;
 use workers::{Common, Settings};
 
@@ -45,18 +48,18 @@ pub(crate) struct Engine {
     leaving: Vec<Leaving>,
     /// Whether there are rules, for the slow path.
     rules: Arc<AtomicBool>,
-    /// Closed sockets whose frames are not home yet, and the ports they were of.
+    /// Closed sockets whose frames have not returned yet, and their ports.
     closing: Vec<(PortId, Closing)>,
     slow_path_stop: Arc<AtomicBool>,
     slow_path_thread: Option<JoinHandle<()>>,
 }
 
-/// What the control side keeps of a port's sockets, which are the workers'.
+/// What the control side keeps of a port's queues, which the workers own.
 #[derive(Debug, Default)]
 struct PortSockets {
     readers: Vec<StatsReader>,
-    /// What closed sockets of the same number had lost.
-    lost: QueueStats,
+    /// What closed sockets of the same number had counted.
+    counted: QueueStats,
 }
 
 /// A removed port whose queues not all workers have given back yet.
@@ -71,115 +74,124 @@ impl Engine {
     /// Gives the sockets to workers and starts these.
     pub(crate) fn start(
         ports: &mut [Port],
-        Opening {
+        opening: Opening,
+        program: &mut Program,
+        fib: &FibHandle,
+        config: &File,
+        (hash, classifier): ((FlowHash, FlowHash), Arc<Classifier>),
+    ) -> anyhow::Result<Self> {
+        let Opening {
             region,
             frames,
             sockets,
-        }: Opening,
-        program: &mut Program,
-        fib: &FibHandle,
-        config: &RunConfig,
-        (hash, classifier): ((FlowHash, FlowHash), Arc<Classifier>),
-    ) -> anyhow::Result<Self> {
-        let mut kept = Vec::with_capacity(ports.len());
-        for (port, sockets) in ports.iter_mut().zip(&sockets) {
-            for socket in sockets {
-                program.set_socket(port.id.0, socket.queue(), socket.as_fd())?;
-            }
-            kept.push(PortSockets {
-                readers: sockets::readers(sockets)?,
-                lost: QueueStats::default(),
-            });
-        }
-
-        log::info!(
-            "{} frames of {} octets in {} pages",
-            region.frames(),
-            region.frame_size(),
-            if region.huge_pages() {
-                "2 MiB"
-            } else {
-                "ordinary (no free 2 MiB)"
-            }
-        );
-        let punts = Arc::new(PuntRings::default());
-        let slow_path = Arc::new(SlowPathCounters::default());
-        let slow_path_stop = Arc::new(AtomicBool::new(false));
-        let rules = Arc::new(AtomicBool::new(classifier.rules() > 0));
-        let injector =
-            Injector::load(program.netns_inode()).context("cannot load the injection program")?;
-        let devices = Arc::new(Devices::new(MAX_PORTS));
-        for port in ports.iter() {
-            devices.set(port.id, way_to_linux(port)?);
-        }
-        let runner = SlowPath {
-            punts: punts.clone(),
-            region: region.clone(),
-            frames: frames.clone(),
-            devices: devices.clone(),
-            counters: slow_path.clone(),
-            rules: rules.clone(),
-            stop: slow_path_stop.clone(),
-        };
-        let destinations = program.linux_destinations()?;
-        let run = move || runner.run(injector, destinations);
-        let slow_path_thread = spawn("bora-slowpath".into(), run)?;
-
+        } = opening;
+        log_memory(&region);
         let common = Common {
             region,
             frames,
             fib: fib.clone(),
-            punts,
+            punts: Arc::new(PuntRings::default()),
             returns: Arc::new(ArrayQueue::new(COMMANDS)),
         };
-        let recruits = common.recruit(&config.cores)?;
-        let bells: Vec<_> = recruits.iter().map(|one| one.bell.clone()).collect();
-        let mut parts: Vec<Vec<WorkerPort>> = bells.iter().map(|_| Vec::new()).collect();
-        for ((port, config), sockets) in ports.iter_mut().zip(&config.ports).zip(sockets) {
-            let (queues, mut twin) = match port.twin_mut() {
-                None => (sockets.into_iter().map(Queue::AfXdp).collect(), None),
-                Some(twin) => (
-                    twin.open_queues(&common.region)?,
-                    Some(twin.queue(&common.region)?),
-                ),
-            };
-            if let Some(twin) = &twin {
-                let readers = queues.iter().chain([twin]).map(Queue::stats_reader);
-                kept[usize::from(port.id.0)].readers = readers.collect::<Result<_, _>>()?;
-            }
-            let divided = divide(port.id, queues, &config.output, &bells)?;
-            for (ports, part) in parts.iter_mut().zip(divided) {
-                let mut part = worker_port(port, config, part);
-                // one worker is enough for what Linux has to say
-                part.twin = twin.take();
-                ports.push(part);
-            }
+        let devices = Arc::new(Devices::new(MAX_PORTS));
+        for port in ports.iter() {
+            devices.set(port.id, way_to_linux(port)?);
         }
+        let mut engine = Self {
+            workers: Vec::new(),
+            slow_path: Arc::new(SlowPathCounters::new(MAX_PORTS)),
+            past: Arc::new(WorkerCounters::new(MAX_PORTS)),
+            sockets: Vec::with_capacity(ports.len()),
+            devices,
+            leaving: Vec::new(),
+            rules: Arc::new(AtomicBool::new(classifier.rules() > 0)),
+            closing: Vec::new(),
+            slow_path_stop: Arc::default(),
+            slow_path_thread: None,
+            common,
+        };
+        engine.start_slow_path(program)?;
+        let spawned = engine.common.spawn(&config.workers.cores)?;
+        let bells: Vec<_> = spawned.iter().map(|one| one.bell.clone()).collect();
+        let parts = engine.divide_ports(ports, sockets, &config.ports, program, &bells)?;
         let settings = Settings {
             config,
             hash,
             classifier: &classifier,
         };
-        let workers = common.start(recruits, parts, &settings)?;
-        Ok(Self {
-            workers,
-            slow_path,
-            common,
-            past: Arc::new(WorkerCounters::new(MAX_PORTS)),
-            sockets: kept,
-            devices,
-            leaving: Vec::new(),
-            rules,
-            closing: Vec::new(),
-            slow_path_stop,
-            slow_path_thread: Some(slow_path_thread),
-        })
+        engine.workers = engine.common.start(spawned, parts, &settings)?;
+        Ok(engine)
+    }
+
+    fn start_slow_path(&mut self, program: &mut Program) -> anyhow::Result<()> {
+        let injector =
+            Injector::load(program.netns_inode()).context("cannot load the injection program")?;
+        let slow_path = SlowPath {
+            punts: self.common.punts.clone(),
+            region: self.common.region.clone(),
+            frames: self.common.frames.clone(),
+            devices: self.devices.clone(),
+            counters: self.slow_path.clone(),
+            rules: self.rules.clone(),
+            stop: self.slow_path_stop.clone(),
+        };
+        let destinations = program.linux_destinations()?;
+        let run = move || slow_path.run(injector, destinations);
+        self.slow_path_thread = Some(spawn("bora-slowpath".into(), run)?);
+        Ok(())
+    }
+
+    /// Each worker's part of the ports. Workers are named by their bells.
+    fn divide_ports(
+        &mut self,
+        ports: &mut [Port],
+        sockets: Vec<Vec<Socket>>,
+        sections: &[PortSection],
+        program: &Program,
+        bells: &[Arc<Bell>],
+    ) -> anyhow::Result<Vec<Vec<WorkerPort>>> {
+        let mut parts: Vec<Vec<WorkerPort>> = bells.iter().map(|_| Vec::new()).collect();
+        for ((port, section), sockets) in ports.iter_mut().zip(sections).zip(sockets) {
+            let (queues, mut twin) = self.queues_of(port, sockets, program)?;
+            let divided = divide(port.id, queues, &section.queues.output(), bells)?;
+            for (ports, part) in parts.iter_mut().zip(divided) {
+                let mut part = worker_port(port, section, part);
+                // one worker is enough for what Linux sends by the port
+                part.twin = twin.take();
+                ports.push(part);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The queues of a port, and that of its twin if it has one. Keeps readers of what they count.
+    fn queues_of(
+        &mut self,
+        port: &mut Port,
+        sockets: Vec<Socket>,
+        program: &Program,
+    ) -> anyhow::Result<(Vec<Queue>, Option<Queue>)> {
+        for socket in &sockets {
+            program.set_socket(port.id.0, socket.queue(), socket.as_fd())?;
+        }
+        let region = &self.common.region;
+        let (queues, twin): (Vec<Queue>, _) = match port.twin_mut() {
+            None => (sockets.into_iter().map(Queue::AfXdp).collect(), None),
+            Some(twin) => (twin.open_queues(region)?, Some(twin.queue(region)?)),
+        };
+        let readers = queues.iter().chain(&twin).map(Queue::stats_reader);
+        let readers: std::io::Result<_> = readers.collect();
+        self.sockets.push(PortSockets {
+            readers: readers.context("statistics of queues")?,
+            counted: QueueStats::default(),
+        });
+        Ok((queues, twin))
     }
 
     /// Tells every worker to obey other rules, whose counts start anew.
     pub(crate) fn set_rules(&self, classifier: &Arc<Classifier>) {
         self.rules.store(classifier.rules() > 0, Relaxed);
-        self.common.punts.announce(); // it then lets nothing past the rules
+        self.common.punts.announce(); // so that the slow path forgets destinations that bypass rules
         self.tell(|| Command::SetRules(classifier.clone()));
         self.wait_for_workers();
         self.past.forget_rules();
@@ -206,14 +218,11 @@ impl Engine {
         }
     }
 
-    /// Lets the workers empty their rings, then the slow path its own, and ends them.
+    /// Ends the workers when their rings are empty, and then the slow path when its own are.
     pub(crate) fn stop(&mut self) {
         self.tell(|| Command::Stop);
-        for thread in self
-            .workers
-            .iter_mut()
-            .filter_map(|worker| worker.thread.take())
-        {
+        let workers = self.workers.iter_mut();
+        for thread in workers.filter_map(|worker| worker.thread.take()) {
             let _ = thread.join();
         }
         self.slow_path_stop.store(true, Relaxed);
@@ -230,13 +239,22 @@ impl Drop for Engine {
     }
 }
 
+fn log_memory(region: &Region) {
+    let pages = match region.huge_pages() {
+        true => "2 MiB",
+        false => "ordinary (no free 2 MiB)",
+    };
+    let (frames, octets) = (region.frames(), region.frame_size());
+    log::info!("{frames} frames of {octets} octets in {pages} pages");
+}
+
 /// One worker's part of a port.
-fn worker_port(port: &Port, config: &PortConfig, part: Part) -> WorkerPort {
+fn worker_port(port: &Port, config: &PortSection, part: Part) -> WorkerPort {
     WorkerPort {
-        ingress: port.ingress(),
+        ingress: (&port.settings).into(),
         min_frame: port.settings.min_frame,
         quota: config.quota,
-        output: config.output.clone(),
+        output: config.queues.output(),
         queues: part.queues,
         twin: None,
         reception: part.reception,

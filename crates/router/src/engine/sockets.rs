@@ -9,12 +9,12 @@ use bora_forward::schedule::OutputConfig;
 use bora_port::af_xdp::{
     self, Opened, QueueSet, RING_SIZE, Socket, frame_size_for, open_queues, ring_size,
 };
-use bora_port::xdp::{AttachMode, MAX_QUEUES, Path};
-use bora_port::{Refusal, StatsReader};
+use bora_port::xdp::{AttachMode, Path};
+use bora_port::{PortQueue, Refusal, StatsReader};
 use bora_worker::PuntRings;
 
-use crate::config::{PathChoice, PortConfig, RunConfig};
-use crate::ports::Port;
+use crate::config::{File, PathChoice, PortSection};
+use crate::ports::{Port, SocketState};
 
 /// Packets of one output and worker that memory is set aside for; what longer queues hold beyond it
 /// comes out of the common reserve.
@@ -37,7 +37,7 @@ pub(crate) struct Sockets {
 }
 
 /// Memory for all that is there, and for ports and workers to come.
-fn region_for(ports: &[Port], configs: &[PortConfig], workers: u32) -> anyhow::Result<Region> {
+fn region_for(ports: &[Port], configs: &[PortSection], workers: u32) -> anyhow::Result<Region> {
     let sizes = ports
         .iter()
         .map(|port| frame_size_for(port.link.mtu, &port.driver));
@@ -47,15 +47,18 @@ fn region_for(ports: &[Port], configs: &[PortConfig], workers: u32) -> anyhow::R
 }
 
 /// Frames for all queues, for what may wait for the slow path, and for what workers hold.
-pub(super) fn frames_for(ports: &[Port], configs: &[PortConfig], workers: u32) -> u32 {
+pub(super) fn frames_for(ports: &[Port], configs: &[PortSection], workers: u32) -> u32 {
     let interfaces = ports.iter().filter(|port| port.has_program());
     let queues: u32 = interfaces
-        .map(|port| frames_of_queues(wanted_queues(port)))
+        .map(|port| frames_of_queues(port.wanted_queues()))
         .sum();
     let twins = ports.iter().filter_map(Port::twin);
     let others: u32 = twins.map(|twin| twin.ring_slots() * 2 + RING_SIZE).sum();
     // no queue may starve reception of frames
-    let held: u32 = configs.iter().map(|config| held(&config.output)).sum();
+    let held: u32 = configs
+        .iter()
+        .map(|config| held(&config.queues.output()))
+        .sum();
     queues + PuntRings::PLACES as u32 + workers.saturating_mul(held) + others
 }
 
@@ -70,21 +73,16 @@ fn held(output: &OutputConfig) -> u32 {
     limits.fold(0, u32::saturating_add).min(MOST_HELD)
 }
 
-/// Queues of a port that should have sockets.
-pub(crate) fn wanted_queues(port: &Port) -> u32 {
-    port.queues().min(MAX_QUEUES)
-}
-
 /// Opens sockets on all interfaces if some port takes the engine's path, and settles which ports do.
 /// `None` if none does in the end.
-pub(crate) fn open_all(ports: &mut [Port], config: &RunConfig) -> anyhow::Result<Option<Opening>> {
+pub(crate) fn open_all(ports: &mut [Port], config: &File) -> anyhow::Result<Option<Opening>> {
     if ports.iter().all(|port| port.path != Path::Engine) {
         return Ok(None);
     }
-    let workers = config.cores.len().max(1) as u32;
+    let workers = config.workers.cores.len().max(1) as u32;
     let region = match region_for(ports, &config.ports, workers) {
         Ok(region) => Arc::new(region),
-        Err(error) if config.path == PathChoice::Auto && !config.needs_engine => {
+        Err(error) if config.path == PathChoice::Auto && !config.needs_engine() => {
             log::warn!("no engine: {error:#}");
             for port in ports.iter_mut().filter(|port| port.path == Path::Engine) {
                 port.refusals
@@ -119,7 +117,9 @@ pub(crate) fn open_all(ports: &mut [Port], config: &RunConfig) -> anyhow::Result
         }));
     }
     // express sends through the drivers
-    ports.iter_mut().for_each(Port::forget_sockets);
+    for port in ports {
+        port.sockets = SocketState::Unused;
+    }
     Ok(None)
 }
 
@@ -136,7 +136,7 @@ pub(super) fn open_port<'a>(
         ifindex: port.ifindex,
         driver: &port.driver,
         mtu: port.link.mtu,
-        queues: wanted_queues(port),
+        queues: port.wanted_queues(),
         zero_copy: in_driver && (port.query.zero_copy || !port.query.tells),
     };
     let mut opened = open_queues(&set, memory, share);
@@ -151,7 +151,6 @@ pub(super) fn open_port<'a>(
 
 /// Handles to the statistics of sockets.
 pub(super) fn readers(sockets: &[Socket]) -> anyhow::Result<Vec<StatsReader>> {
-    let reader = |socket: &Socket| Ok(StatsReader::AfXdp(socket.stats_reader()?));
-    let readers: std::io::Result<_> = sockets.iter().map(reader).collect();
+    let readers: std::io::Result<_> = sockets.iter().map(PortQueue::stats_reader).collect();
     readers.context("socket statistics")
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use bora_buffer::{Region, SharedFrames};
@@ -12,17 +12,22 @@ use bora_forward::schedule::Output;
 use bora_forward::{Classifier, FlowHash};
 use bora_port::xdp::MAX_PORTS;
 use bora_worker::{
-    Bell, Budgets, Command, Commands, Departure, Mode, PuntRings, Returns, Worker, WorkerConfig,
-    WorkerCounters, WorkerPort, reunite,
+    Bell, Budgets, Command, Commands, Handover, Mode, PuntRings, Returns, Worker, WorkerConfig,
+    WorkerCounters, WorkerPort, free_frames, merge_parts,
 };
 use crossbeam_queue::ArrayQueue;
 
 use super::live::{LOOK, PATIENCE};
 use super::{COMMANDS, Engine, sockets, spawn};
-use crate::config::{PortConfig, RunConfig};
+use crate::config::{File, PortSection};
 use crate::divide::divide;
 use crate::lease::Watched;
 use crate::ports::Port;
+
+/// A worker that stands still this long is stuck.
+const WORKER_PATIENCE: Duration = Duration::from_millis(300);
+/// The slow path waits for Linux, which may be busy with what it is given.
+const SLOW_PATH_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What all workers use, those to come too.
 pub(super) struct Common {
@@ -46,13 +51,13 @@ pub(crate) struct Running {
 
 /// The settings of all workers.
 pub(super) struct Settings<'a> {
-    pub(super) config: &'a RunConfig,
+    pub(super) config: &'a File,
     pub(super) hash: (FlowHash, FlowHash),
     pub(super) classifier: &'a Arc<Classifier>,
 }
 
-/// A worker without ports: all of it that can fail is done.
-pub(super) struct Recruit {
+/// The thread of a worker that has no ports yet. Everything that can fail is done.
+pub(super) struct Spawned {
     core: Option<usize>,
     pub(super) bell: Arc<Bell>,
     fib: FibReader,
@@ -64,7 +69,7 @@ pub(super) struct Recruit {
 impl Running {
     pub(super) fn tell(&self, command: Command) {
         if self.commands.push(command).is_err() {
-            log::error!("a worker does not take its commands; a setting is not applied");
+            log::error!("a worker has too many commands waiting; a setting is not applied");
         }
     }
 
@@ -76,13 +81,13 @@ impl Running {
 
 impl Common {
     /// Threads for workers on these CPUs; for one anywhere if there are none.
-    pub(super) fn recruit(&self, cores: &[usize]) -> anyhow::Result<Vec<Recruit>> {
-        let recruit = |number: usize| {
+    pub(super) fn spawn(&self, cores: &[usize]) -> anyhow::Result<Vec<Spawned>> {
+        let spawn_one = |number: usize| {
             let mut fib = self.fib.reader()?;
             fib.offline(); // nobody must wait for it until it runs
             let (start, orders) = mpsc::channel::<Worker>();
             let run = move || orders.recv().map(Worker::run).unwrap_or_default();
-            Ok(Recruit {
+            Ok(Spawned {
                 core: cores.get(number).copied(),
                 bell: Arc::new(Bell::new().context("eventfd")?),
                 fib,
@@ -90,65 +95,76 @@ impl Common {
                 thread: spawn(format!("bora-worker{number}"), run)?,
             })
         };
-        (0..cores.len().max(1)).map(recruit).collect()
+        (0..cores.len().max(1)).map(spawn_one).collect()
     }
 
-    /// Sets them to work on their parts of the ports.
+    /// Gives each thread its worker, with its part of the ports.
     pub(super) fn start(
         &self,
-        recruits: Vec<Recruit>,
+        spawned: Vec<Spawned>,
         parts: Vec<Vec<WorkerPort>>,
         settings: &Settings<'_>,
     ) -> anyhow::Result<Vec<Running>> {
         let fresh = || Arc::new(WorkerCounters::new(MAX_PORTS));
-        let counters: Vec<_> = recruits.iter().map(|_| fresh()).collect();
+        let counters: Vec<_> = spawned.iter().map(|_| fresh()).collect();
         let peers = if counters.len() > 1 {
             counters.clone()
         } else {
             Vec::new()
         };
-        let config = settings.config;
-        let start = |((recruit, ports), counters): ((Recruit, _), Arc<WorkerCounters>)| {
-            let commands: Commands = Arc::new(ArrayQueue::new(COMMANDS));
-            let budget = config.punt_budget;
-            let mut fib = recruit.fib;
-            fib.online();
-            let worker = Worker::new(WorkerConfig {
-                core: recruit.core,
-                mode: config.mode,
-                region: self.region.clone(),
-                frames: self.frames.clone(),
-                recycling: config.recycling,
-                fib,
-                ports,
-                hash: settings.hash,
-                punts: self.punts.clone(),
-                budgets: Budgets::new(move |_| budget),
-                classifier: settings.classifier.clone(),
-                budget: config.budget,
-                bell: recruit.bell.clone(),
-                peers: peers.clone(),
-                commands: commands.clone(),
-                returns: self.returns.clone(),
-                counters: counters.clone(),
-            })
-            .context("queues of an output")?;
-            recruit
-                .start
-                .send(worker)
-                .ok()
-                .context("a worker's thread has ended")?;
-            Ok(Running {
-                core: recruit.core,
-                mode: config.mode,
-                counters,
-                bell: recruit.bell,
-                commands,
-                thread: Some(recruit.thread),
-            })
+        let workers = spawned.into_iter().zip(parts).zip(&counters);
+        let start = |((spawned, ports), counters): ((Spawned, _), &Arc<WorkerCounters>)| {
+            self.start_one(spawned, ports, settings, counters, &peers)
         };
-        let workers = recruits.into_iter().zip(parts).zip(counters);
         workers.map(start).collect()
+    }
+
+    fn start_one(
+        &self,
+        spawned: Spawned,
+        ports: Vec<WorkerPort>,
+        settings: &Settings<'_>,
+        counters: &Arc<WorkerCounters>,
+        peers: &[Arc<WorkerCounters>],
+    ) -> anyhow::Result<Running> {
+        let Spawned {
+            core,
+            bell,
+            mut fib,
+            start,
+            thread,
+        } = spawned;
+        let config = settings.config;
+        let running = Running {
+            core,
+            mode: config.workers.mode,
+            counters: counters.clone(),
+            bell: bell.clone(),
+            commands: Arc::new(ArrayQueue::new(COMMANDS)),
+            thread: Some(thread),
+        };
+        fib.online();
+        let worker = Worker::new(WorkerConfig {
+            core,
+            mode: config.workers.mode,
+            region: self.region.clone(),
+            pool: free_frames(&self.frames, &self.region, &ports),
+            fib,
+            ports,
+            hash: settings.hash,
+            punts: self.punts.clone(),
+            budgets: Budgets::new(config.linux.punt_budget),
+            classifier: settings.classifier.clone(),
+            budget: config.workers.budget,
+            bell,
+            peers: peers.to_vec(),
+            commands: running.commands.clone(),
+            returns: self.returns.clone(),
+            counters: counters.clone(),
+        });
+        let sent = start.send(worker.context("queues of an output")?);
+        sent.ok().context("a worker's thread has ended")?;
+        Ok(running)
     }
 }
 
@@ -161,10 +177,15 @@ impl Engine {
 
     /// The threads that must go on.
     pub(crate) fn watched(&self) -> Vec<Watched> {
-        let workers = self.workers.iter().map(|worker| worker.counters.clone());
-        let workers = workers.enumerate();
-        let workers = workers.map(|(number, counters)| Watched::worker(number, counters));
-        let slow_path = Watched::slow_path(self.slow_path.clone());
+        let worker = |(number, worker): (usize, &Running)| {
+            let counters = worker.counters.clone();
+            let loops = move || counters.loops.get();
+            Watched::new(format!("worker {number}"), WORKER_PATIENCE, loops)
+        };
+        let counters = self.slow_path.clone();
+        let loops = move || counters.loops.get();
+        let slow_path = Watched::new("the slow path", SLOW_PATH_PATIENCE, loops);
+        let workers = self.workers.iter().enumerate().map(worker);
         workers.chain([slow_path]).collect()
     }
 
@@ -173,7 +194,7 @@ impl Engine {
         &self,
         count: usize,
         ports: &[Port],
-        configs: &[PortConfig],
+        configs: &[PortSection],
     ) -> anyhow::Result<()> {
         let wanted = sockets::frames_for(ports, configs, count as u32);
         let region = self.common.region.frames();
@@ -193,19 +214,19 @@ impl Engine {
     /// everything as it was, unless a worker's thread died.
     pub(crate) fn replace_workers(
         &mut self,
-        config: &RunConfig,
+        config: &File,
         hash: (FlowHash, FlowHash),
         classifier: &Arc<Classifier>,
     ) -> anyhow::Result<()> {
         for port in &config.ports {
-            Output::new(&port.output).context("queues of an output")?;
+            Output::new(&port.queues.output()).context("queues of an output")?;
         }
-        let recruits = self.common.recruit(&config.cores)?;
-        let bells: Vec<_> = recruits.iter().map(|one| one.bell.clone()).collect();
-        let parts = self.dismiss()?.into_iter();
+        let spawned = self.common.spawn(&config.workers.cores)?;
+        let bells: Vec<_> = spawned.iter().map(|one| one.bell.clone()).collect();
+        let parts = self.stop_workers()?.into_iter();
         let mut hands: Vec<_> = parts.map(Vec::into_iter).collect();
         let mut parts: Vec<Vec<WorkerPort>> = bells.iter().map(|_| Vec::new()).collect();
-        while let Some(port) = reunite(hands.iter_mut().filter_map(Iterator::next)) {
+        while let Some(port) = merge_parts(hands.iter_mut().filter_map(Iterator::next)) {
             let divided = divide(port.ingress.port, port.queues, &port.output, &bells)?;
             let (mut twin, mut held) = (port.twin, port.held);
             for (ports, part) in parts.iter_mut().zip(divided) {
@@ -227,22 +248,22 @@ impl Engine {
             hash,
             classifier,
         };
-        self.workers = self.common.start(recruits, parts, &settings)?;
+        self.workers = self.common.start(spawned, parts, &settings)?;
         Ok(())
     }
 
     /// Ends all workers, or none; returns what each had of each port.
-    fn dismiss(&mut self) -> anyhow::Result<Vec<Vec<WorkerPort>>> {
-        let departure = Arc::new(Departure::new(self.workers.len()));
+    fn stop_workers(&mut self) -> anyhow::Result<Vec<Vec<WorkerPort>>> {
+        let handover = Arc::new(Handover::new(self.workers.len()));
         for worker in &self.workers {
-            worker.tell(Command::Leave(departure.clone()));
+            worker.tell(Command::HandOver(handover.clone()));
             worker.bell.ring();
         }
         let deadline = Instant::now() + PATIENCE;
-        while !departure.is_certain() {
+        while !handover.is_committed() {
             ensure!(
-                Instant::now() < deadline || !departure.call_off(),
-                "a worker has not come round in {} s; all stay as they are",
+                Instant::now() < deadline || !handover.cancel(),
+                "a worker has not answered within {} s; all stay as they are",
                 PATIENCE.as_secs()
             );
             std::thread::sleep(LOOK);

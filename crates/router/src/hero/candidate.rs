@@ -3,12 +3,12 @@
 
 use std::net::Ipv4Addr;
 
-use bora_fib::{NextHop, PortId, Prefix4};
+use bora_fib::{FibWriter, NextHop, PortId, Prefix4};
 use bora_forward::RpFilter;
-use bora_port::hero;
+use bora_hero as hero;
 
+use crate::config::File;
 use crate::ports::Port;
-use crate::router::Router;
 use crate::twin::Twin;
 
 /// Longest packet that a card forwards, octets. It cannot fragment, nor say that it cannot.
@@ -37,24 +37,32 @@ pub(super) fn card(port: &Port) -> Option<&hero::Port> {
     port.twin().and_then(Twin::card)
 }
 
-impl Router {
+/// What decides whether a card may forward a destination by itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) config: &'a File,
+    pub(crate) ports: &'a [Port],
+    pub(crate) fib: &'a FibWriter,
+}
+
+impl Surroundings<'_> {
     /// Why nothing that comes in by a port may pass by the engine; `None` if it may.
     pub(super) fn held_back(&self, port: &Port) -> Option<&'static str> {
-        let ingress = port.ingress();
-        let Some(gate) = ingress.gate else {
+        let settings = &port.settings;
+        if settings.gated {
             return Some("it is no card");
-        };
-        let classified = !self.file.rules.is_empty() || !self.file.dscp.0.is_empty();
+        }
+        let classified = !self.config.rules.is_empty() || !self.config.dscp.0.is_empty();
         let reasons = [
             (!port.twin().is_some_and(Twin::may_offload), "offload=no"),
-            (!gate.up || !port.is_up(), "the port is down"),
-            (gate.kernel4, "Linux has a say (`bora show sync`)"),
+            (!settings.enabled || !port.is_up(), "the port is down"),
+            (settings.kernel4, "Linux has a say (`bora show sync`)"),
             (
-                !ingress.forward4,
+                !settings.forward4,
                 "Linux does not forward what comes in there",
             ),
             (
-                ingress.rp_filter != RpFilter::Off,
+                settings.rp_filter != RpFilter::Off,
                 "rp_filter: a card checks no source",
             ),
             (
@@ -70,7 +78,7 @@ impl Router {
     /// Where a card may send packets to an address by itself, or why not. Whether the prefix hides
     /// others is the caller's to ask, because that can take long.
     pub(super) fn candidate(&self, from: &Port, to: Ipv4Addr) -> Result<Candidate, &'static str> {
-        let fib = self.mirror.fib();
+        let fib = self.fib;
         let (prefix, id) = fib.longest_match4(to.to_bits()).ok_or("no route")?;
         let way = match fib.next_hop(id) {
             Some(NextHop::Forward(way)) => way,
@@ -89,7 +97,7 @@ impl Router {
         if !out.is_up() {
             return Err("the port it leaves by is down");
         }
-        let queues = self.file.ports.iter().find(|port| port.name == out.section);
+        let queues = self.config.ports.iter().find(|port| port.name == out.name);
         if queues.is_none_or(|section| !section.queues.is_default()) {
             return Err("the port it leaves by has queues, the engine's");
         }
@@ -106,6 +114,6 @@ impl Router {
 
     /// Whether a card would send what is not for it along with what is.
     pub(super) fn hides_others(&self, candidate: &Candidate) -> bool {
-        candidate.prefix.len() == 0 || self.mirror.fib().has_more_specific4(candidate.prefix)
+        candidate.prefix.len() == 0 || self.fib.has_more_specific4(candidate.prefix)
     }
 }

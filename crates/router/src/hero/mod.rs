@@ -1,10 +1,8 @@
-//! Ports that are HERO cards: how they are named, and what Bora lets them forward by themselves.
+//! Ports that are HERO cards: what Bora lets them forward by themselves.
 
 mod candidate;
 mod choose;
 mod offload;
-mod spec;
 
-pub(crate) use offload::Offload;
-pub use spec::HeroSpec;
-pub(crate) use spec::parse;
+pub(crate) use candidate::Surroundings;
+pub(crate) use offload::{Offload, OffloadReport};

@@ -7,16 +7,34 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use bora_fib::PortId;
-use bora_port::hero::Load;
+use bora_hero::Load;
+use serde::Serialize;
 
-use super::candidate::{Candidate, card};
+use super::candidate::{Candidate, Surroundings, card};
 use super::choose::{Slot, choose};
 use crate::ports::Port;
-use crate::report::OffloadReport;
-use crate::router::Router;
 
 /// Destinations of the slow path that are reported.
 const REPORTED: usize = 8;
+
+/// A destination that comes in by a HERO card.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OffloadReport {
+    /// The port it comes in by.
+    port: String,
+    /// Its prefix, or an address where that does not matter.
+    destination: String,
+    /// `fast`: from card to card; `slow`: through the engine.
+    path: &'static str,
+    /// The port it leaves by, or `-`.
+    out: String,
+    /// Packets a second, at the last look.
+    packets_per_second: u64,
+    /// Packets since it is on the fast path.
+    packets: Option<u64>,
+    /// Why it is on the slow path.
+    why: &'static str,
+}
 
 /// What is on the fast path, by the port it comes in.
 #[derive(Debug, Default)]
@@ -78,26 +96,43 @@ impl Card {
     }
 }
 
-impl Router {
+impl Offload {
     /// Measures, and moves destinations to the fast path that are busier than those there. To be
     /// called about once a second.
-    pub(crate) fn choose_fast_path(&mut self) {
-        let mut offload = std::mem::take(&mut self.offload);
-        offload
-            .ports
-            .retain(|id, _| self.ports.iter().any(|port| port.id == *id));
-        for port in &self.ports {
+    pub(crate) fn choose(&mut self, around: &Surroundings<'_>) {
+        let there = |id: &PortId| around.ports.iter().any(|port| port.id == *id);
+        self.ports.retain(|id, _| there(id));
+        for port in around.ports {
             let Some(load) = card(port).map(|card| card.load()) else {
                 continue;
             };
-            match offload.ports.get_mut(&port.id) {
-                None => drop(offload.ports.insert(port.id, Card::new(load))),
-                Some(card) => self.choose_for(port, card, load),
+            match self.ports.get_mut(&port.id) {
+                None => drop(self.ports.insert(port.id, Card::new(load))),
+                Some(card) => around.choose_for(port, card, load),
             }
         }
-        self.offload = offload;
     }
 
+    /// Takes from the fast path what may no longer be there. `routes_changed`: ask anew what hides
+    /// what.
+    pub(crate) fn check(&mut self, around: &Surroundings<'_>, routes_changed: bool) {
+        for port in around.ports {
+            if let Some(card) = self.ports.get_mut(&port.id) {
+                around.check_card(port, card, routes_changed);
+            }
+        }
+    }
+
+    /// What is on the fast path, and what is busy and is not.
+    pub(crate) fn report(&self, around: &Surroundings<'_>) -> Vec<OffloadReport> {
+        let ports = around.ports.iter();
+        let known = ports.filter_map(|port| Some((port, self.ports.get(&port.id)?)));
+        let reports = known.map(|(port, card)| around.report_of(port, card));
+        reports.flatten().collect()
+    }
+}
+
+impl Surroundings<'_> {
     fn choose_for(&self, port: &Port, state: &mut Card, load: Load) {
         let elapsed = state.looked.elapsed().as_secs_f64().max(0.001);
         let a_second = |packets: u64| (packets as f64 / elapsed) as u64;
@@ -119,7 +154,7 @@ impl Router {
             return;
         }
         let mut moved = false;
-        for out in &self.ports {
+        for out in self.ports {
             moved |= self.choose_between(port, out, state);
         }
         if moved {
@@ -186,86 +221,68 @@ impl Router {
         slow
     }
 
-    /// Takes from the fast path what may no longer be there. `routes_changed`: ask anew what hides
-    /// what.
-    pub(crate) fn check_fast_path(&mut self, routes_changed: bool) {
-        let mut offload = std::mem::take(&mut self.offload);
-        for port in &self.ports {
-            let Some(state) = offload.ports.get_mut(&port.id) else {
-                continue;
+    fn check_card(&self, port: &Port, state: &mut Card, routes_changed: bool) {
+        let held_back = self.held_back(port);
+        let mut moved = false;
+        for slot in &mut state.slots {
+            let Some(installed) = slot else { continue };
+            let old = installed.candidate;
+            let address = old.route().address;
+            let now = match held_back {
+                Some(why) => Err(why),
+                None => self.candidate(port, address),
             };
-            let held_back = self.held_back(port);
-            let mut moved = false;
-            for slot in &mut state.slots {
-                let Some(installed) = slot else { continue };
-                let old = installed.candidate;
-                let address = old.route().address;
-                let now = match held_back {
-                    Some(why) => Err(why),
-                    None => self.candidate(port, address),
-                };
-                let why = match now {
-                    Err(why) => why,
-                    Ok(now) if now != old => "its route or neighbour is another",
-                    Ok(_) if routes_changed && self.hides_others(&old) => {
-                        "it hides more specific routes"
-                    }
-                    Ok(_) => continue,
-                };
-                log::info!("{}: {} leaves the fast path: {why}", port.name, old.route());
-                *slot = None;
-                moved = true;
-            }
-            if moved {
-                state.install(port);
-            }
+            let why = match now {
+                Err(why) => why,
+                Ok(now) if now != old => "its route or neighbour is another",
+                Ok(_) if routes_changed && self.hides_others(&old) => {
+                    "it hides more specific routes"
+                }
+                Ok(_) => continue,
+            };
+            log::info!("{}: {} leaves the fast path: {why}", port.name, old.route());
+            *slot = None;
+            moved = true;
         }
-        self.offload = offload;
+        if moved {
+            state.install(port);
+        }
     }
 
-    /// What is on the fast path, and what is busy and is not.
-    pub(crate) fn offload(&self) -> Vec<OffloadReport> {
-        let mut reports = Vec::new();
-        for port in &self.ports {
-            let Some(state) = self.offload.ports.get(&port.id) else {
-                continue;
+    fn report_of(&self, port: &Port, state: &Card) -> Vec<OffloadReport> {
+        let counts = card(port).map(|card| card.load().routes);
+        let slots = state.slots.iter().zip(counts.unwrap_or_default());
+        let fast = slots.filter_map(|(one, packets)| {
+            let one = one.as_ref()?;
+            Some(OffloadReport {
+                port: port.name.clone(),
+                destination: one.candidate.prefix.to_string(),
+                path: "fast",
+                out: self.name_of(one.candidate.out),
+                packets_per_second: one.rate,
+                packets: Some(packets),
+                why: "",
+            })
+        });
+        let held_back = self.held_back(port);
+        let slow = state.slow.iter().take(REPORTED).map(|slow| {
+            let why = match (held_back, slow.candidate) {
+                (Some(why), _) | (None, Err(why)) => why,
+                (None, Ok(one)) if state.holds(&one) => "it has just left it",
+                (None, Ok(_)) => "less busy than those on the fast path, or hardly busy",
             };
-            let counts = card(port)
-                .map(|card| card.load().routes)
-                .unwrap_or_default();
-            let installed = state.slots.iter().zip(counts);
-            reports.extend(installed.filter_map(|(one, packets)| {
-                let one = one.as_ref()?;
-                Some(OffloadReport {
-                    port: port.name.clone(),
-                    destination: one.candidate.prefix.to_string(),
-                    path: "fast".into(),
-                    out: self.name_of(one.candidate.out),
-                    packets_per_second: one.rate,
-                    packets: Some(packets),
-                    why: String::new(),
-                })
-            }));
-            let held_back = self.held_back(port);
-            reports.extend(state.slow.iter().take(REPORTED).map(|slow| {
-                let why = match (held_back, slow.candidate) {
-                    (Some(why), _) | (None, Err(why)) => why,
-                    (None, Ok(one)) if state.holds(&one) => "it has just left it",
-                    (None, Ok(_)) => "less busy than those on the fast path, or hardly busy",
-                };
-                let out = slow.candidate.map(|one| self.name_of(one.out));
-                OffloadReport {
-                    port: port.name.clone(),
-                    destination: slow.destination.clone(),
-                    path: "slow".into(),
-                    out: out.unwrap_or_else(|_| "-".into()),
-                    packets_per_second: slow.rate,
-                    packets: None,
-                    why: why.into(),
-                }
-            }));
-        }
-        reports
+            let out = slow.candidate.map(|one| self.name_of(one.out));
+            OffloadReport {
+                port: port.name.clone(),
+                destination: slow.destination.clone(),
+                path: "slow",
+                out: out.unwrap_or_else(|_| "-".into()),
+                packets_per_second: slow.rate,
+                packets: None,
+                why,
+            }
+        });
+        fast.chain(slow).collect()
     }
 
     fn name_of(&self, id: PortId) -> String {

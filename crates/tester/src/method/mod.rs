@@ -16,13 +16,14 @@ mod saturation;
 mod statistics;
 mod throughput;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use context::{Context, Interrupted, Limit};
+
+use crate::trial::Hook;
 
 /// What a test is told. Every method uses some of it.
 #[derive(Clone)]
@@ -58,9 +59,6 @@ pub struct Options {
     /// What is done to the router.
     pub hook: Option<Hook>,
 }
-
-/// Something done to the router while frames are sent.
-pub type Hook = Arc<dyn Fn() -> anyhow::Result<()> + Send + Sync>;
 
 impl Default for Options {
     fn default() -> Self {
@@ -98,7 +96,8 @@ pub enum Search {
 }
 
 /// What is measured, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Method {
     /// RFC 2544, 26.1; RFC 9971.
     Throughput,
@@ -122,51 +121,42 @@ pub enum Method {
     Churn,
 }
 
-impl Method {
-    /// Every method.
-    pub const ALL: [Self; 10] = [
-        Self::Throughput,
-        Self::Latency,
-        Self::FrameLoss,
-        Self::BackToBack,
-        Self::Recovery,
-        Self::Reset,
-        Self::Saturation,
-        Self::Forwarding,
-        Self::Outage,
-        Self::Churn,
-    ];
+type Run = fn(&mut Context<'_>) -> anyhow::Result<()>;
 
-    /// As plans and reports call it.
-    pub fn name(self) -> &'static str {
+impl Method {
+    /// Its name in plans and reports, where it is described, and what carries it out.
+    fn entry(self) -> (&'static str, &'static str, Run) {
         match self {
-            Self::Throughput => "throughput",
-            Self::Latency => "latency",
-            Self::FrameLoss => "frame-loss",
-            Self::BackToBack => "back-to-back",
-            Self::Recovery => "recovery",
-            Self::Reset => "reset",
-            Self::Saturation => "saturation",
-            Self::Forwarding => "forwarding",
-            Self::Outage => "outage",
-            Self::Churn => "churn",
+            Self::Throughput => ("throughput", "RFC 2544, 26.1; RFC 9971", throughput::run),
+            Self::Latency => (
+                "latency",
+                "RFC 2544, 26.2; RFC 8219, 7.2 and 7.3",
+                latency::run,
+            ),
+            Self::FrameLoss => ("frame-loss", "RFC 2544, 26.3", frame_loss::run),
+            Self::BackToBack => (
+                "back-to-back",
+                "RFC 2544, 26.4; RFC 9004",
+                back_to_back::run,
+            ),
+            Self::Recovery => ("recovery", "RFC 2544, 26.5", recovery::run),
+            Self::Reset => ("reset", "RFC 2544, 26.6; RFC 6201", outage::run),
+            Self::Saturation => ("saturation", "Bianco et al., 2005", saturation::run),
+            Self::Forwarding => ("forwarding", "RFC 2889, 5.1, 5.2 and 5.4", forwarding::run),
+            Self::Outage => {
+                let reference = "longest gap, and frames lost at a constant rate";
+                ("outage", reference, outage::run)
+            }
+            Self::Churn => {
+                let reference = "two equal trials, routes at rest and changing";
+                ("churn", reference, churn::run)
+            }
         }
     }
 
-    /// Where it is described.
-    pub fn reference(self) -> &'static str {
-        match self {
-            Self::Throughput => "RFC 2544, 26.1; RFC 9971",
-            Self::Latency => "RFC 2544, 26.2; RFC 8219, 7.2 and 7.3",
-            Self::FrameLoss => "RFC 2544, 26.3",
-            Self::BackToBack => "RFC 2544, 26.4; RFC 9004",
-            Self::Recovery => "RFC 2544, 26.5",
-            Self::Reset => "RFC 2544, 26.6; RFC 6201",
-            Self::Saturation => "Bianco et al., 2005",
-            Self::Forwarding => "RFC 2889, 5.1, 5.2 and 5.4",
-            Self::Outage => "longest gap, and frames lost at a constant rate",
-            Self::Churn => "two equal trials, routes at rest and changing",
-        }
+    /// Its name in plans and reports.
+    pub fn name(self) -> &'static str {
+        self.entry().0
     }
 
     /// Carries the method out; what it finds is in the context's test, also if it fails.
@@ -174,19 +164,10 @@ impl Method {
     /// # Errors
     /// A trial could not be carried out, or [`Interrupted`].
     pub fn run(self, context: &mut Context<'_>) -> anyhow::Result<()> {
-        context.test.method = self.name().into();
-        context.test.reference = self.reference().into();
-        match self {
-            Self::Throughput => throughput::run(context),
-            Self::Latency => latency::run(context),
-            Self::FrameLoss => frame_loss::run(context),
-            Self::BackToBack => back_to_back::run(context),
-            Self::Recovery => recovery::run(context),
-            Self::Reset | Self::Outage => outage::run(context),
-            Self::Saturation => saturation::run(context),
-            Self::Forwarding => forwarding::run(context),
-            Self::Churn => churn::run(context),
-        }
+        let (name, reference, run) = self.entry();
+        context.test.method = name.into();
+        context.test.reference = reference.into();
+        run(context)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Means of repetitions, and how sure they are.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::statistics::Statistics;
 
 use crate::result::Finding;
 
@@ -31,16 +32,15 @@ pub(super) fn mean(
 
 /// `None` without samples.
 pub(super) fn average(samples: &[f64]) -> Option<f64> {
-    (!samples.is_empty()).then(|| samples.iter().sum::<f64>() / samples.len() as f64)
+    (!samples.is_empty()).then(|| samples.mean())
 }
 
 /// Standard deviation of the samples; 0 for fewer than two.
 pub(super) fn deviation(samples: &[f64]) -> f64 {
-    let Some(mean) = average(samples).filter(|_| samples.len() > 1) else {
-        return 0.0;
-    };
-    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
-    (squares / (samples.len() - 1) as f64).sqrt()
+    match samples.len() {
+        0 | 1 => 0.0,
+        _ => samples.std_dev(),
+    }
 }
 
 /// Student's interval of the mean.

@@ -159,7 +159,18 @@ fn trials_that_the_tester_spoils_are_done_again() {
 
 #[test]
 fn a_dead_router_ends_every_method() {
-    for method in Method::ALL {
+    for method in [
+        Method::Throughput,
+        Method::Latency,
+        Method::FrameLoss,
+        Method::BackToBack,
+        Method::Recovery,
+        Method::Reset,
+        Method::Saturation,
+        Method::Forwarding,
+        Method::Outage,
+        Method::Churn,
+    ] {
         let router = Router {
             loss: 1.0,
             ..Router::default()

@@ -10,7 +10,7 @@ use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::prefix::Prefix;
+use crate::prefix::Prefix;
 use crate::traffic::Values;
 
 /// IP addresses of the flows of a stream.
@@ -179,8 +179,8 @@ text_or_list!(
 
 #[cfg(test)]
 mod tests {
-    use super::super::prefix::BENCHMARK_V4;
     use super::*;
+    use crate::prefix::BENCHMARK_V4;
 
     #[test]
     fn addresses() {

@@ -1,15 +1,17 @@
 //! What the syntax of a plan does not say: ranges, and what fields say about each other.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use bora_config::{Problem, at, wrong};
 
 use super::method::TestSection;
 use super::traffic::TrafficSection;
-use super::{Addresses, Family, Length, Mix, Plan, Share, Time, Variant};
+use super::{Addresses, Family, Length, Plan, Share, Time, Variant};
 use crate::frame::least_length_of;
 use crate::method::{Method, Search};
 use crate::routes::MAX_ROUTES;
+use crate::traffic::FrameMix;
 
 /// Most frames sent back to back before a sender waits.
 const MAX_BURST: u32 = 10_000;
@@ -88,7 +90,7 @@ impl Plan {
 
     fn check_sizes(
         &self,
-        sizes: &Variant<Vec<Mix>>,
+        sizes: &Variant<Vec<FrameMix>>,
         family: Family,
         traffic: &TrafficSection,
         test: Option<usize>,
@@ -109,7 +111,7 @@ impl Plan {
                 for &v6 in family.versions() {
                     let least = least_length_of(!v6, traffic.vlan.is_some());
                     // mixes are made to fit
-                    if let &[only] = &size.0.lengths[..]
+                    if let &[only] = &size.lengths[..]
                         && only < least
                     {
                         let version = if v6 { 6 } else { 4 };
@@ -141,8 +143,8 @@ impl Plan {
         let known = test.method.options();
         if let Some(field) = test.given().iter().find(|field| !known.contains(field)) {
             let what = format!(
-                "method {} does not obey `{field}`, only {}",
-                test.method,
+                "method {} does not use `{field}`; it uses {}",
+                test.method.name(),
                 known.join(", ")
             );
             return bad(field, what);
@@ -235,57 +237,36 @@ fn empty_time(test: &TestSection) -> Option<&'static str> {
 }
 
 fn problem_of_numbers(test: &TestSection) -> Option<(&'static str, String)> {
-    let both = |trials: &Variant<u32>| [trials.short, trials.full];
-    let mut trials = test.trials.iter().flat_map(both);
-    let mut widths = test
-        .width
-        .iter()
-        .flat_map(|width| [width.short, width.full]);
-    let mut losses = test.loss.iter().flatten();
-    let mut loads = test.loads.iter().flatten();
-    let all_exceed = test.exceed.is_some_and(|exceed| exceed.0 >= 1.0);
-    let binary = test.search == Some(Search::Binary);
-    let empty = test.loss.as_ref().is_some_and(Vec::is_empty);
-    let bad_step = |step: &Share| !(0.01..=0.5).contains(&step.0);
+    fn outside<T: PartialOrd>(
+        range: RangeInclusive<T>,
+        values: impl IntoIterator<Item = T>,
+    ) -> bool {
+        values.into_iter().any(|value| !range.contains(&value))
+    }
+    let trials = test.trials.iter().flat_map(|it| [it.short, it.full]);
+    let widths = test.width.iter().flat_map(|it| [it.short.0, it.full.0]);
+    let shares = |list: &Option<Vec<Share>>| -> Vec<f64> {
+        list.iter().flatten().map(|share| share.0).collect()
+    };
+    let all_lost = shares(&test.loss).iter().any(|loss| *loss >= 1.0);
+    let no_loss = test.loss.as_ref().is_some_and(Vec::is_empty);
+    let binary = test.exceed.is_some() && test.search == Some(Search::Binary);
+    let exceeds = test.exceed.is_some_and(|exceed| exceed.0 >= 1.0);
+    let bursts = outside(1..=MAX_BURST, test.burst);
+    let steps = outside(0.01..=0.5, test.step.map(|step| step.0));
+    let trials = outside(1..=10_000, trials);
+    let widths = outside(1e-4..=0.5, widths);
+    let loads = outside(0.001..=2.0, shares(&test.loads));
     let problems = [
-        (
-            trials.any(|trials| !(1..=10_000).contains(&trials)),
-            "trials",
-            "from 1 to 10000 trials are possible",
-        ),
-        (empty, "loss", "an empty list"),
-        (
-            losses.any(|loss| loss.0 >= 1.0),
-            "loss",
-            "a loss of 100 % is no goal",
-        ),
-        (all_exceed, "exceed", "not all trials may exceed the loss"),
-        (
-            test.exceed.is_some() && binary,
-            "exceed",
-            "only the search `mlr` obeys it",
-        ),
-        (
-            widths.any(|width| !(1e-4..=0.5).contains(&width.0)),
-            "width",
-            "from 0.01 % to 50 % are possible",
-        ),
-        (
-            test.step.as_ref().is_some_and(bad_step),
-            "step",
-            "from 1 % to 50 % are possible",
-        ),
-        (
-            loads.any(|load| !(0.001..=2.0).contains(&load.0)),
-            "loads",
-            "loads from 0.1 % to 200 % are possible",
-        ),
-        (
-            test.burst
-                .is_some_and(|burst| !(1..=MAX_BURST).contains(&burst)),
-            "burst",
-            "from 1 to 10000 frames are possible",
-        ),
+        (trials, "trials", "from 1 to 10000 trials are possible"),
+        (no_loss, "loss", "an empty list"),
+        (all_lost, "loss", "a loss of 100 % is no goal"),
+        (exceeds, "exceed", "not all trials may exceed the loss"),
+        (binary, "exceed", "only the search `mlr` uses it"),
+        (widths, "width", "from 0.01 % to 50 % are possible"),
+        (steps, "step", "from 1 % to 50 % are possible"),
+        (loads, "loads", "loads from 0.1 % to 200 % are possible"),
+        (bursts, "burst", "from 1 to 10000 frames are possible"),
     ];
     let found = problems.into_iter().find(|(is_wrong, _, _)| *is_wrong);
     found.map(|(_, field, what)| (field, what.into()))

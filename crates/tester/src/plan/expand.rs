@@ -7,11 +7,11 @@ use anyhow::{Context, bail};
 
 use super::addresses::{Addresses, Numbers, Order};
 use super::method::TestSection;
-use super::prefix::{BENCHMARK_V4, BENCHMARK_V6, Prefix};
 use super::traffic::{Pattern, TrafficSection};
 use super::{Length, Plan};
 use crate::frame::least_length;
 use crate::ports::PortSpec;
+use crate::prefix::{BENCHMARK_V4, BENCHMARK_V6, Prefix};
 use crate::routes;
 use crate::traffic::{Stream, Traffic, Values};
 
@@ -72,7 +72,7 @@ impl Plan {
                 for size in &sizes {
                     let traffic = Traffic {
                         streams: streams.clone(),
-                        frames: size.0.clone().at_least(least),
+                        frames: size.clone().at_least(least),
                     };
                     cases.push(Case {
                         test: index,
@@ -198,11 +198,8 @@ impl<'a> Expansion<'a> {
 
     fn own(&self, port: usize) -> anyhow::Result<IpAddr> {
         let spec = &self.ports[port];
-        let (own, option): (Option<IpAddr>, _) = if self.v6 {
-            (spec.v6.map(|v6| v6.address.into()), "address6")
-        } else {
-            (spec.v4.map(|v4| v4.address.into()), "address")
-        };
+        let option = if self.v6 { "address6" } else { "address" };
+        let own = spec.address(self.v6);
         own.with_context(|| format!("port {} has no `{option}`", spec.name))
     }
 

@@ -1,14 +1,15 @@
 //! `[[test]]`: a method, on what, for how long.
 
-use bora_config::as_text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::Family;
 use super::traffic::TrafficSection;
-use super::values::{Rate, Share, Time};
+use super::values::{Share, Time};
 use super::variant::Variant;
-use super::{Family, Mix};
 use crate::method::{Method, Search};
+use crate::rate::Load;
+use crate::traffic::FrameMix;
 
 /// One test: a method, done for each frame mix and family.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
@@ -19,7 +20,7 @@ pub struct TestSection {
     /// What reports call it. Without: the method.
     pub name: Option<String>,
     /// Instead of the plan's.
-    pub sizes: Option<Variant<Vec<Mix>>>,
+    pub sizes: Option<Variant<Vec<FrameMix>>>,
     /// Instead of the plan's.
     pub family: Option<Family>,
     /// Uses the first so many ports. Without: all.
@@ -54,10 +55,10 @@ pub struct TestSection {
     /// 100 %).
     pub loads: Option<Vec<Share>>,
     /// Loads to measure at, of each sending port.
-    pub rates: Option<Vec<Rate>>,
+    pub rates: Option<Vec<Load>>,
     /// Load of each sending port while something is done to the router (reset, outage, churn).
     /// Without: half of the throughput, which is searched first.
-    pub rate: Option<Rate>,
+    pub rate: Option<Load>,
     /// Steps of the offered load (frame-loss). Without: 10 %.
     pub step: Option<Share>,
     /// Frames sent back to back before the sender waits for what is due, 1 to 10000 (burst
@@ -76,7 +77,7 @@ const SEARCH: &[&str] = &[
 ];
 
 impl Method {
-    /// The fields of a test that it obeys, beside those of the traffic.
+    /// The fields of a test that it uses, beside those of the traffic.
     pub(super) fn options(self) -> Vec<&'static str> {
         let (search, own): (&[_], &[_]) = match self {
             Self::Throughput => (SEARCH, &["time", "burst"]),
@@ -91,26 +92,6 @@ impl Method {
         [search, own].concat()
     }
 }
-
-impl std::str::FromStr for Method {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|method| method.name() == text).ok_or_else(|| {
-            let names = Self::ALL.map(Self::name).join(", ");
-            format!("`{text}` is none of the methods {names}")
-        })
-    }
-}
-
-impl std::fmt::Display for Method {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-as_text!(Method, "the name of a method");
 
 impl TestSection {
     /// What reports call it.

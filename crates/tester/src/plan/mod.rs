@@ -3,9 +3,9 @@
 mod addresses;
 mod check;
 mod expand;
+mod kind;
 mod method;
 mod port;
-mod prefix;
 mod router;
 mod shipped;
 #[cfg(test)]
@@ -17,23 +17,21 @@ mod variant;
 
 use std::fs;
 use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::{Context, anyhow};
-use bora_config::as_text;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::traffic::FrameMix;
 pub use addresses::{Addresses, Numbers, Order};
 pub use expand::Case;
+pub use kind::{OnInterface, PortKind};
 pub use method::TestSection;
-pub use port::{KindName, PortSection};
-pub use prefix::Prefix;
+pub use port::PortSection;
 pub use router::{ChurnSection, RouterSection, RoutesSection};
 pub use shipped::{SHIPPED, shipped};
 pub use traffic::{Pattern, TrafficSection};
-pub use values::{Rate, Share, Time};
+pub use values::{Share, Time};
 pub use variant::{Length, Variant};
 
 /// A test plan.
@@ -49,7 +47,7 @@ pub struct Plan {
     #[serde(default)]
     pub family: Family,
     /// Frame sizes, octets with FCS, or mixes: `imix`, `imix:aab` (RFC 6985), `kth08`.
-    pub sizes: Variant<Vec<Mix>>,
+    pub sizes: Variant<Vec<FrameMix>>,
     /// The tester's ports; `--port` replaces them.
     #[serde(default, rename = "port")]
     pub ports: Vec<PortSection>,
@@ -59,7 +57,7 @@ pub struct Plan {
     /// The device under test.
     #[serde(default)]
     pub router: RouterSection,
-    /// How the tester finds out what it can do itself.
+    /// How the tester measures its own limits.
     #[serde(default)]
     pub calibration: Calibrate,
     /// Pause between two trials, for the router to settle: 0 s to 1 h. Without: 5 s in full runs
@@ -106,7 +104,7 @@ impl Family {
     }
 }
 
-/// How the tester finds out what it can do itself.
+/// How the tester measures its own limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Calibrate {
@@ -118,30 +116,6 @@ pub enum Calibrate {
     /// Not at all.
     Off,
 }
-
-/// A frame mix by its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mix(pub FrameMix);
-
-impl FromStr for Mix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mix: Result<FrameMix, _> = text.parse();
-        mix.map(Self).map_err(|wrong| wrong.to_string())
-    }
-}
-
-impl std::fmt::Display for Mix {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0.name)
-    }
-}
-
-as_text!(
-    Mix,
-    "a frame size in octets with FCS, or a mix: imix, imix:aab (RFC 6985), kth08"
-);
 
 impl Plan {
     /// Reads and checks a plan: a file, or the name of a shipped plan; with its text.
@@ -168,7 +142,10 @@ impl Plan {
     /// # Errors
     /// What is wrong, with its line and column.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let plan: Self = toml::from_str(text)?;
+        let plan: Self = toml::from_str(text).map_err(|error| match kind::problem(text) {
+            Some(problem) => anyhow!("{}", problem.located(text)),
+            None => error.into(),
+        })?;
         match plan.check() {
             Ok(()) => Ok(plan),
             Err(problem) => Err(anyhow!("{}", problem.located(text))),

@@ -1,32 +1,22 @@
 //! `[[port]]`: the tester's own ports.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
 use std::process::Command;
+use std::str::FromStr;
 
 use anyhow::{Context, bail};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::values::Rate;
-use crate::ports::{Attached, Kind, PortSpec};
+use super::kind::PortKind;
+use crate::ports::{Attached, PortSpec};
 use crate::rate::Load;
 
-/// A port of the tester.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
+/// A port of the tester. What else may be said of it depends on its `kind`.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 pub struct PortSection {
     /// What reports call it.
     pub name: String,
-    /// How packets come and go: `xdp`, `af_xdp`, `af_packet` or `memif`. Without: `xdp` on virtual
-    /// links, `af_xdp` on others.
-    pub kind: Option<KindName>,
-    /// Interface.
-    pub interface: Option<String>,
-    /// memif: the control socket.
-    pub socket: Option<PathBuf>,
-    /// memif: whether to listen at the socket instead of connecting.
-    pub server: bool,
     /// Network namespace of the interface, by name.
     pub netns: Option<String>,
     /// The tester's IPv4 address on the link, such as 10.1.0.2/24.
@@ -38,59 +28,48 @@ pub struct PortSection {
     /// The router's IPv6 address on the link.
     pub gateway6: Option<Ipv6Addr>,
     /// Nominal rate of the link, such as `10 Gbit/s`. Without: as Linux says.
-    pub speed: Option<Rate>,
+    pub speed: Option<Load>,
     /// CPU of the thread that serves the port.
     pub cpu: Option<u32>,
-}
-
-/// Kinds of ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum KindName {
-    /// Live XDP frames out, an XDP program in.
-    Xdp,
-    /// AF_XDP sockets.
-    AfXdp,
-    /// Packet sockets.
-    AfPacket,
-    /// Shared memory.
-    Memif,
+    /// How packets come and go.
+    #[serde(flatten)]
+    pub kind: PortKind,
 }
 
 impl PortSection {
     /// What is wrong, and with which field.
     pub(super) fn problem(&self) -> Option<(&'static str, String)> {
-        let is_memif = self.kind == Some(KindName::Memif);
         if self.name.is_empty() {
             return Some(("name", "a port needs a name".into()));
         }
-        if is_memif && self.socket.is_none() {
-            return Some(("kind", "a memif port needs a `socket`".into()));
+        if let Err(problem) = self.kind.check(&self.name) {
+            return Some(problem);
         }
-        if !is_memif && self.interface.is_none() {
-            return Some(("name", "the port needs an `interface`".into()));
-        }
-        if !is_memif && self.socket.is_some() {
-            return Some(("socket", "only memif ports have a socket".into()));
-        }
-        for (field, text, v6, gateway) in [
-            ("address", &self.address, false, self.gateway.is_some()),
-            ("address6", &self.address6, true, self.gateway6.is_some()),
-        ] {
-            match text {
-                Some(text) => {
-                    if let Err(what) = on_link(text, v6) {
-                        return Some((field, what));
-                    }
-                }
-                None if gateway => return Some(("name", format!("a gateway without `{field}`"))),
-                None => {}
-            }
+        if let Some(problem) = self.v4().err().or(self.v6().err()) {
+            return Some(problem);
         }
         match self.speed {
-            Some(Rate(Load::Bits(_))) | None => None,
+            Some(Load::Bits(_)) | None => None,
             Some(_) => Some(("speed", "a speed is in bit/s, such as 10 Gbit/s".into())),
         }
+    }
+
+    fn v4(&self) -> OnLink<Ipv4Addr> {
+        on_link(
+            "address",
+            self.address.as_deref(),
+            self.gateway,
+            "10.1.0.2/24",
+        )
+    }
+
+    fn v6(&self) -> OnLink<Ipv6Addr> {
+        on_link(
+            "address6",
+            self.address6.as_deref(),
+            self.gateway6,
+            "fd01::2/64",
+        )
     }
 
     /// As the tester opens it.
@@ -102,75 +81,63 @@ impl PortSection {
         if let Some((field, what)) = self.problem() {
             bail!("port {}, {field}: {what}", self.name);
         }
-        let v4 = match &self.address {
-            Some(text) => match on_link(text, false) {
-                Ok((IpAddr::V4(address), prefix_length)) => Some(Attached {
-                    address,
-                    prefix_length,
-                    gateway: self.gateway,
-                }),
-                _ => None,
-            },
-            None => None,
-        };
-        let v6 = match &self.address6 {
-            Some(text) => match on_link(text, true) {
-                Ok((IpAddr::V6(address), prefix_length)) => Some(Attached {
-                    address,
-                    prefix_length,
-                    gateway: self.gateway6,
-                }),
-                _ => None,
-            },
-            None => None,
-        };
         Ok(PortSpec {
             name: self.name.clone(),
-            kind: self.kind()?,
+            kind: self
+                .kind
+                .kind(|interface| is_virtual(self.netns.as_deref(), interface))?,
             netns: self.netns.clone(),
-            v4,
-            v6,
-            speed: self.speed.and_then(|Rate(load)| match load {
+            v4: self.v4().ok().flatten(),
+            v6: self.v6().ok().flatten(),
+            speed: self.speed.and_then(|load| match load {
                 Load::Bits(bits) => Some(bits),
                 _ => None,
             }),
             cpu: self.cpu,
         })
     }
-
-    fn kind(&self) -> anyhow::Result<Kind> {
-        let interface = self.interface.clone().unwrap_or_default();
-        let name = match self.kind {
-            Some(kind) => kind,
-            None if is_virtual(self.netns.as_deref(), &interface)? => KindName::Xdp,
-            None => KindName::AfXdp,
-        };
-        Ok(match name {
-            KindName::Xdp => Kind::Xdp(interface),
-            KindName::AfXdp => Kind::AfXdp(interface),
-            KindName::AfPacket => Kind::AfPacket(interface),
-            KindName::Memif => Kind::Memif {
-                socket: self.socket.clone().unwrap_or_default(),
-                server: self.server,
-            },
-        })
-    }
 }
 
-/// An address of a host and the length of its link's prefix.
-fn on_link(text: &str, v6: bool) -> Result<(IpAddr, u8), String> {
-    let (family, example, width) = match v6 {
-        false => ("IPv4", "10.1.0.2/24", 32),
-        true => ("IPv6", "fd01::2/64", 128),
+/// An address on the link and its gateway, or what is wrong with which field.
+type OnLink<A> = Result<Option<Attached<A>>, (&'static str, String)>;
+
+/// Reads an address with the length of its prefix, such as `example`.
+fn on_link<A: FromStr + Into<IpAddr> + Copy>(
+    field: &'static str,
+    text: Option<&str>,
+    gateway: Option<A>,
+    example: &str,
+) -> OnLink<A> {
+    let Some(text) = text else {
+        return match gateway {
+            Some(_) => Err(("name", format!("a gateway without `{field}`"))),
+            None => Ok(None),
+        };
     };
-    let wrong = || format!("`{text}` is not an {family} address with a length, such as {example}");
-    let (address, length) = text.split_once('/').ok_or_else(wrong)?;
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let length: u8 = length.parse().map_err(|_| wrong())?;
-    if address.is_ipv6() != v6 || length > width {
-        return Err(wrong());
+    let attached = text.split_once('/').and_then(|(address, length)| {
+        Some(Attached {
+            address: address.parse::<A>().ok()?,
+            prefix_length: length.parse().ok()?,
+            gateway,
+        })
+    });
+    let fits = |found: &Attached<A>| {
+        let width = if found.address.into().is_ipv4() {
+            32
+        } else {
+            128
+        };
+        found.prefix_length <= width
+    };
+    match attached.filter(fits) {
+        Some(attached) => Ok(Some(attached)),
+        None => {
+            let version = if example.contains(':') { 6 } else { 4 };
+            let what =
+                format!("`{text}` is not an IPv{version} address with a length, such as {example}");
+            Err((field, what))
+        }
     }
-    Ok((address, length))
 }
 
 /// Whether there is no device behind an interface.

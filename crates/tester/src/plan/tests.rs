@@ -76,7 +76,7 @@ fn bad_plans_get_the_line_and_the_reason() {
         (
             format!("{HEAD}{TEST}rate = \"5 %\"\n"),
             "line 5, column 8",
-            "does not obey `rate`",
+            "does not use `rate`",
         ),
         (
             format!("{HEAD}{TEST}time = \"5\"\n"),
@@ -111,7 +111,7 @@ fn bad_plans_get_the_line_and_the_reason() {
         (
             format!("{HEAD}[[test]]\nmethod = \"back-to-back\"\nburst = 2\n"),
             "line 5, column 9",
-            "does not obey `burst`",
+            "does not use `burst`",
         ),
         (
             format!("{HEAD}settle = \"2 h\"\n{TEST}"),

@@ -2,91 +2,58 @@
 
 use std::str::FromStr;
 
-use super::port::{KindName, PortSection};
+use bora_port::kinds::Short;
 
-const KINDS: [(&str, KindName); 4] = [
-    ("xdp", KindName::Xdp),
-    ("af_xdp", KindName::AfXdp),
-    ("af_packet", KindName::AfPacket),
-    ("memif", KindName::Memif),
-];
+use super::kind::PortKind;
+use super::port::PortSection;
 
 impl FromStr for PortSection {
     type Err = String;
 
-    /// `NAME=[KIND:]INTERFACE[,netns=N][,address=A/LEN][,gateway=B][,address6=…][,gateway6=…]
-    /// [,speed=…][,cpu=N]`, or `NAME=memif:SOCKET[,role=server]`.
+    /// `NAME=[KIND:]FIRST[,OPTION=VALUE]…`: the options of every port, and those of the kind, of
+    /// which the first comes without its name.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = text.split(',').map(str::trim);
-        let head = parts.next().unwrap_or_default();
-        let (name, place) = head.split_once('=').ok_or_else(|| {
+        let (name, place) = text.split_once('=').ok_or_else(|| {
             format!("`{text}`: a port is NAME=INTERFACE or NAME=KIND:INTERFACE and options")
         })?;
-        let (kind, place) = match place.split_once(':') {
-            None => (None, place),
-            Some((kind, place)) => {
-                let found = KINDS.iter().find(|(name, _)| *name == kind);
-                let unknown =
-                    || format!("`{kind}` is none of the kinds xdp, af_xdp, af_packet, memif");
-                (Some(found.ok_or_else(unknown)?.1), place)
-            }
-        };
-        let mut port = Self {
-            name: name.into(),
-            kind,
-            ..Self::default()
-        };
-        match kind {
-            Some(KindName::Memif) => port.socket = Some(place.into()),
-            _ => port.interface = Some(place.into()),
-        }
-        for part in parts {
-            let (key, value) = part
-                .split_once('=')
-                .ok_or_else(|| format!("`{part}` of port {name}: options are KEY=VALUE"))?;
-            port.set(key, value)
-                .map_err(|what| format!("port {name}: {what}"))?;
-        }
-        Ok(port)
+        read(name, place).map_err(|what| format!("port {name}: {what}"))
     }
 }
 
-impl PortSection {
-    /// One option of `--port`.
-    fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let bad = |what: &str| format!("{key}: `{value}` is not {what}");
-        match key {
-            "netns" => self.netns = Some(value.into()),
-            "address" => self.address = Some(value.into()),
-            "address6" => self.address6 = Some(value.into()),
-            "gateway" => {
-                self.gateway = Some(value.parse().map_err(|_| bad("an IPv4 address"))?);
-            }
-            "gateway6" => {
-                self.gateway6 = Some(value.parse().map_err(|_| bad("an IPv6 address"))?);
-            }
-            "speed" => self.speed = Some(value.parse()?),
-            "cpu" => self.cpu = Some(value.parse().map_err(|_| bad("a CPU number"))?),
-            "role" => {
-                self.server = match value {
-                    "server" => true,
-                    "client" => false,
-                    _ => return Err(bad("client or server")),
-                }
-            }
-            _ => {
-                return Err(format!(
-                    "unknown option `{key}`; there are netns, address, gateway, address6, \
-                     gateway6, speed, cpu, and role for memif"
-                ));
-            }
-        }
-        Ok(())
+fn read(name: &str, place: &str) -> Result<PortSection, String> {
+    let (kind, rest) = match place.split_once(':') {
+        // the colon of a kind comes before any comma
+        Some((kind, rest)) if !kind.contains(',') => (Some(kind), rest),
+        _ => (None, place),
+    };
+    let mut short = Short::parse(rest)?;
+    Ok(PortSection {
+        name: name.into(),
+        netns: short.take("netns").map(Into::into),
+        address: short.take("address").map(Into::into),
+        address6: short.take("address6").map(Into::into),
+        gateway: parsed(&mut short, "gateway", "an IPv4 address")?,
+        gateway6: parsed(&mut short, "gateway6", "an IPv6 address")?,
+        speed: short.take("speed").map(str::parse).transpose()?,
+        cpu: parsed(&mut short, "cpu", "a CPU number")?,
+        kind: PortKind::from_short(kind, &short)?,
+    })
+}
+
+fn parsed<T: FromStr>(short: &mut Short<'_>, key: &str, what: &str) -> Result<Option<T>, String> {
+    let Some(value) = short.take(key) else {
+        return Ok(None);
+    };
+    match value.parse() {
+        Ok(parsed) => Ok(Some(parsed)),
+        Err(_) => Err(format!("{key}: `{value}` is not {what}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bora_port::memif::Role;
+
     use super::*;
     use crate::ports::Kind;
 
@@ -97,16 +64,17 @@ mod tests {
                 .parse()
                 .unwrap();
         let spec = port.spec().unwrap();
-        assert_eq!(spec.kind, Kind::AfPacket("e0".into()));
+        assert_eq!(spec.kind, Kind::af_packet("e0".into()));
         let v4 = spec.v4.unwrap();
         assert_eq!(v4.prefix_length, 24);
         assert_eq!(v4.gateway, Some([10, 1, 0, 1].into()));
         assert_eq!((spec.speed, spec.cpu), (Some(1e10), Some(1)));
 
         let port: PortSection = "m=memif:/run/a.sock,role=server".parse().unwrap();
-        let socket = "/run/a.sock".into();
-        let server = true;
-        assert_eq!(port.spec().unwrap().kind, Kind::Memif { socket, server });
+        let memif = Kind::memif("/run/a.sock".into(), Role::Server);
+        assert_eq!(port.spec().unwrap().kind, memif);
+        let section = "name = 'm'\nkind = 'memif'\nsocket = '/run/a.sock'\nrole = 'server'";
+        assert_eq!(port, toml::from_str(section).unwrap());
     }
 
     #[test]
@@ -114,7 +82,7 @@ mod tests {
         for (text, what) in [
             ("e0", "NAME=INTERFACE"),
             ("a=dpdk:e0", "none of the kinds"),
-            ("a=xdp:e0,mtu=9000", "unknown option `mtu`"),
+            ("a=xdp:e0,mtu=9000", "unknown field `mtu`"),
             ("a=xdp:e0,cpu=x", "not a CPU number"),
             ("a=xdp:e0,gateway=10.1.0.1", "a gateway without `address`"),
             ("a=xdp:e0,address=10.1.0.2", "10.1.0.2/24"),

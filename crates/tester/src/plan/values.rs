@@ -65,11 +65,7 @@ impl fmt::Display for Time {
 
 as_text!(Time, "a time such as 500 ms, 60 s, 5 min or 24 h");
 
-/// A load of each sending port.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rate(pub Load);
-
-impl FromStr for Rate {
+impl FromStr for Load {
     type Err = String;
 
     /// `500k packets/s`, `2.5 Gbit/s` (on the wire), `50 %` (of the line rate).
@@ -86,7 +82,7 @@ impl FromStr for Rate {
         }
         if unit == "%" {
             return match number <= 100.0 {
-                true => Ok(Self(Load::Line(number / 100.0))),
+                true => Ok(Self::Line(number / 100.0)),
                 false => Err(format!("`{text}`: no port sends above its line rate")),
             };
         }
@@ -97,25 +93,25 @@ impl FromStr for Rate {
             _ => (1.0, unit),
         };
         match unit.trim() {
-            "packets/s" | "frames/s" | "pps" => Ok(Self(Load::Frames(number * scale))),
-            "bit/s" => Ok(Self(Load::Bits(number * scale))),
+            "packets/s" | "frames/s" | "pps" => Ok(Self::Frames(number * scale)),
+            "bit/s" => Ok(Self::Bits(number * scale)),
             _ => Err(wrong()),
         }
     }
 }
 
-impl fmt::Display for Rate {
+impl fmt::Display for Load {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Load::Frames(rate) => write!(f, "{rate} packets/s"),
-            Load::Bits(bits) => write!(f, "{bits} bit/s"),
-            Load::Line(share) => write!(f, "{} %", share * 100.0),
+        match self {
+            Self::Frames(rate) => write!(f, "{rate} packets/s"),
+            Self::Bits(bits) => write!(f, "{bits} bit/s"),
+            Self::Line(share) => write!(f, "{} %", share * 100.0),
         }
     }
 }
 
 as_text!(
-    Rate,
+    Load,
     "a rate such as 500k packets/s, 2.5 Gbit/s (on the wire) or 50 % (of the line rate)"
 );
 
@@ -162,7 +158,7 @@ mod tests {
 
     #[test]
     fn rates() {
-        let rate = |text: &str| text.parse::<Rate>().map(|rate| rate.0);
+        let rate = |text: &str| text.parse::<Load>();
         assert_eq!(rate("500k packets/s"), Ok(Load::Frames(500e3)));
         assert_eq!(rate("1_000 frames/s"), Ok(Load::Frames(1e3)));
         assert_eq!(rate("1.5 Mpps"), Ok(Load::Frames(1.5e6)));

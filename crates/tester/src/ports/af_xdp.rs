@@ -8,9 +8,9 @@ use bora_port::af_xdp::{Mode, Opened as Sockets, QueueSet, open_queues, ring_siz
 use bora_port::interface::Interface;
 use bora_port::xdp::query;
 
-use super::open::memory_for;
-use super::redirect::{MAX_QUEUES, Redirect};
-use super::side::Side;
+use super::redirect::Redirect;
+use super::side::{Side, memory_for};
+use bora_port::xdp::MAX_QUEUES;
 
 pub(super) struct Opened {
     pub(super) side: Side,

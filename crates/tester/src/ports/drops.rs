@@ -7,7 +7,7 @@ use anyhow::Context;
 
 /// The counter of one interface.
 pub(crate) struct Drops {
-    /// `/proc/net/dev` of the interface's namespace: it stays that, whoever reads.
+    /// `/proc/net/dev`; it shows the namespace in which it was opened, whichever thread reads.
     file: File,
     interface: String,
 }

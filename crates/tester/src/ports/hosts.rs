@@ -1,26 +1,30 @@
-//! The hosts that a port of the tester plays on its link.
+//! The hosts that the tester stands for on a port's link: it answers ARP and neighbour solicitations for
+//! their addresses.
 
 use std::net::IpAddr;
 
 use bora_wire::MacAddr;
+use bora_wire::vlan::Tci;
 
 use super::neighbour::{self, Message, Tag};
-use super::spec::PortSpec;
+use super::spec::{Attached, PortSpec};
 use crate::flow::Place;
+use crate::frame::tag_of;
+use crate::prefix::Prefix;
 use crate::traffic::{Stream, Traffic, Values};
 
-/// Addresses of each stream and port that are told to the router before it asks.
+/// Addresses of each stream that a port announces to the router in advance.
 const TOLD: u32 = 256;
 
-/// The hosts that one port plays in one trial.
+/// The hosts that the tester stands for on one port in one trial.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     mac: MacAddr,
     /// The port's own addresses, each with the gateway behind which the rest is.
     own: Vec<(IpAddr, Option<IpAddr>)>,
-    /// Addresses of streams that this port is answerable for, if they are on the link.
+    /// Addresses of streams that this port answers for if they are on the link.
     played: Vec<Values<IpAddr>>,
-    links: Vec<(IpAddr, u8)>,
+    links: Vec<Prefix>,
     /// Routers whose Ethernet address is to be known.
     pub(super) routers: Vec<Router>,
 }
@@ -35,26 +39,18 @@ pub(super) struct Router {
 impl Neighbours {
     /// Those of port number `index`, which has this Ethernet address.
     pub(crate) fn new(index: usize, spec: &PortSpec, mac: MacAddr, traffic: &Traffic) -> Self {
-        let v4 = spec.v4.map(|v4| {
-            let gateway = v4.gateway.map(IpAddr::from);
-            (IpAddr::from(v4.address), v4.prefix_length, gateway)
-        });
-        let v6 = spec.v6.map(|v6| {
-            let gateway = v6.gateway.map(IpAddr::from);
-            (IpAddr::from(v6.address), v6.prefix_length, gateway)
-        });
-        let attached: Vec<_> = v4.into_iter().chain(v6).collect();
+        let attached = spec.v4.map(Attached::either).into_iter();
+        let attached: Vec<_> = attached.chain(spec.v6.map(Attached::either)).collect();
+        let link = |own: &Attached<IpAddr>| Prefix {
+            network: own.address,
+            length: own.prefix_length,
+        };
+        let own = attached.iter().map(|own| (own.address, own.gateway));
         let mut neighbours = Self {
             mac,
-            own: attached
-                .iter()
-                .map(|(own, _, gateway)| (*own, *gateway))
-                .collect(),
+            own: own.collect(),
             played: Vec::new(),
-            links: attached
-                .iter()
-                .map(|(own, length, _)| (*own, *length))
-                .collect(),
+            links: attached.iter().map(link).collect(),
             routers: Vec::new(),
         };
         for stream in &traffic.streams {
@@ -95,7 +91,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether the tester is to answer for an address.
+    /// Whether the tester answers for an address.
     fn plays(&self, address: IpAddr) -> bool {
         if self.own.iter().any(|(own, _)| *own == address) {
             return true;
@@ -105,27 +101,11 @@ impl Neighbours {
             .iter()
             .any(|(_, gateway)| *gateway == Some(address));
         !is_router
-            && self.is_on_link(address)
+            && self.links.iter().any(|link| link.contains(address))
             && self.played.iter().any(|values| covers(values, address))
     }
 
-    fn is_on_link(&self, address: IpAddr) -> bool {
-        self.links
-            .iter()
-            .any(|(own, length)| match (*own, address) {
-                (IpAddr::V4(own), IpAddr::V4(address)) => {
-                    let differ = own.to_bits() ^ address.to_bits();
-                    differ.leading_zeros() >= u32::from(*length)
-                }
-                (IpAddr::V6(own), IpAddr::V6(address)) => {
-                    let differ = own.to_bits() ^ address.to_bits();
-                    differ.leading_zeros() >= u32::from(*length)
-                }
-                _ => false,
-            })
-    }
-
-    /// What to answer to a frame, if it asks for an address that is played here.
+    /// The answer to a frame that asks for one of these addresses.
     #[inline]
     pub(crate) fn answer(&self, frame: &[u8]) -> Option<Vec<u8>> {
         match neighbour::read(frame)? {
@@ -145,13 +125,13 @@ impl Neighbours {
         let Some((message, tag)) = neighbour::read(frame) else {
             return;
         };
-        // who asks tells its own address as well
+        // a question also has the sender's own address
         let (address, mac) = match message {
             Message::Answer { address, mac } => (address, mac),
             Message::Question { sender, mac, .. } => (sender, mac),
         };
         // a tag of priority 0 and VLAN 0 is no tag
-        let vlan = |tag: Tag| tag.map_or(0, |tci| tci & 0xfff);
+        let vlan = |tag: Tag| tag.map_or(0, Tci::vid);
         for router in &mut self.routers {
             if router.address == address && vlan(router.tag) == vlan(tag) && mac.is_unicast() {
                 router.mac = Some(mac);
@@ -159,8 +139,8 @@ impl Neighbours {
         }
     }
 
-    /// All that is told and asked at first: the own addresses to switches, and to each router the
-    /// addresses behind which it will find the streams.
+    /// What is sent first: announcements of the port's own addresses, for switches, and questions to
+    /// each router from the addresses of the streams, from which it learns these.
     pub(super) fn introductions(&self, index: usize, traffic: &Traffic) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         for (own, _) in &self.own {
@@ -207,12 +187,6 @@ impl Neighbours {
         let router = routers.find(|router| (router.address, router.tag) == (address, tag));
         router.and_then(|router| router.mac)
     }
-}
-
-pub(super) fn tag_of(stream: &Stream) -> Tag {
-    stream
-        .vlan
-        .map(|(vid, priority)| u16::from(priority) << 13 | vid)
 }
 
 /// Whether a value may be the address.

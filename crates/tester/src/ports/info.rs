@@ -3,7 +3,7 @@
 use bora_port::interface::Interface;
 use bora_wire::MacAddr;
 
-use super::spec::{Kind, PortSpec};
+use super::spec::PortSpec;
 use crate::result;
 
 /// Bits a second of a link that exists only in memory, where nobody says otherwise.
@@ -16,7 +16,7 @@ const VIRTUAL_DRIVERS: [&str; 2] = ["tun", "virtio_net"];
 pub struct PortInfo {
     /// Its name in the plan.
     pub name: String,
-    /// Kind and interface: `af_xdp e0`.
+    /// What it is: `af_xdp e0`.
     pub kind: String,
     /// Its Ethernet address.
     pub mac: MacAddr,
@@ -108,21 +108,6 @@ impl PortInfo {
             details,
             speed: self.speed,
             is_virtual: self.is_virtual,
-        }
-    }
-}
-
-impl std::fmt::Display for Kind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Xdp(interface) => write!(f, "xdp {interface}"),
-            Self::AfXdp(interface) => write!(f, "af_xdp {interface}"),
-            Self::AfPacket(interface) => write!(f, "af_packet {interface}"),
-            Self::Memif { socket, server } => {
-                let role = if *server { ", server" } else { "" };
-                write!(f, "memif {}{role}", socket.display())
-            }
-            Self::Memory(number) => write!(f, "memory {number}"),
         }
     }
 }

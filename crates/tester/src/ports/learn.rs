@@ -1,5 +1,5 @@
-//! Learning: the tester plays the hosts of its links. It asks for the routers' Ethernet addresses,
-//! tells its own, and answers who asks for them.
+//! Address resolution before a trial: the tester asks for the routers' Ethernet addresses, announces
+//! its own, and answers questions for them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use super::hosts::{Neighbours, tag_of};
+use super::hosts::Neighbours;
 use super::open::Port;
+use crate::frame::tag_of;
 use crate::link::Link;
 use crate::traffic::{Stream, Traffic};
 
@@ -31,7 +32,7 @@ pub(crate) fn learn(
 ) -> anyhow::Result<(Vec<Neighbours>, Vec<Link>)> {
     let mut all: Vec<Neighbours> = Vec::with_capacity(ports.len());
     for (index, port) in ports.iter_mut().enumerate() {
-        // what came before is of no trial
+        // frames that came before belong to no trial
         while port.side.receive(|_, _| None) > 0 {}
         all.push(Neighbours::new(index, &port.spec, port.info.mac, traffic));
     }
@@ -110,7 +111,7 @@ fn silence(ports: &[Port], all: &[Neighbours]) -> String {
             };
             let vlan = router
                 .tag
-                .map_or_else(String::new, |tci| format!(" in VLAN {}", tci & 0xfff));
+                .map_or_else(String::new, |tci| format!(" in VLAN {}", tci.vid()));
             silent.push(format!(
                 "{} does not answer {how} on port {} ({}){vlan}",
                 router.address, port.spec.name, port.info.kind

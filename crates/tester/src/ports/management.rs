@@ -7,31 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::bail;
 
+use crate::prefix::Prefix;
+
 /// A route of Linux; only what matters here.
 struct Route {
     interface: String,
-    network: IpAddr,
-    length: u8,
-}
-
-impl Route {
-    fn contains(&self, address: IpAddr) -> bool {
-        match (self.network, address) {
-            (IpAddr::V4(network), IpAddr::V4(address)) => {
-                let mask = u32::MAX
-                    .checked_shl(32 - u32::from(self.length))
-                    .unwrap_or(0);
-                u32::from(network) & mask == u32::from(address) & mask
-            }
-            (IpAddr::V6(network), IpAddr::V6(address)) => {
-                let mask = u128::MAX
-                    .checked_shl(128 - u32::from(self.length))
-                    .unwrap_or(0);
-                u128::from(network) & mask == u128::from(address) & mask
-            }
-            _ => false,
-        }
-    }
+    to: Prefix,
 }
 
 /// Refuses an interface that carries the default route or an ssh session.
@@ -65,12 +46,16 @@ pub(super) fn refuse(interface: &str) -> anyhow::Result<()> {
 
 fn reason(interface: &str, routes: &[Route], clients: &[IpAddr]) -> Option<String> {
     let of_it = |route: &&Route| route.interface == interface;
-    if routes.iter().filter(of_it).any(|route| route.length == 0) {
+    if routes
+        .iter()
+        .filter(of_it)
+        .any(|route| route.to.length == 0)
+    {
         return Some("carries this machine's default route".into());
     }
     let way_to = |client: &&IpAddr| {
-        let ways = routes.iter().filter(|route| route.contains(**client));
-        ways.max_by_key(|route| route.length)
+        let ways = routes.iter().filter(|route| route.to.contains(**client));
+        ways.max_by_key(|route| route.to.length)
             .is_some_and(|route| route.interface == interface)
     };
     let client = clients.iter().find(way_to)?;
@@ -86,8 +71,10 @@ fn routes_v4(text: &str) -> Vec<Route> {
         let word = |index: usize| u32::from_str_radix(fields.get(index)?, 16).ok();
         Some(Route {
             interface: (*fields.first()?).into(),
-            network: IpAddr::V4(Ipv4Addr::from(word(1)?.to_ne_bytes())),
-            length: word(7)?.count_ones() as u8,
+            to: Prefix {
+                network: IpAddr::V4(Ipv4Addr::from(word(1)?.to_ne_bytes())),
+                length: word(7)?.count_ones() as u8,
+            },
         })
     };
     text.lines().skip(1).filter_map(parse).collect()
@@ -101,8 +88,10 @@ fn routes_v6(text: &str) -> Vec<Route> {
         let network = u128::from_str_radix(fields.first()?, 16).ok()?;
         Some(Route {
             interface: (*fields.get(9)?).into(),
-            network: IpAddr::V6(Ipv6Addr::from(network)),
-            length: u8::from_str_radix(fields.get(1)?, 16).ok()?,
+            to: Prefix {
+                network: IpAddr::V6(Ipv6Addr::from(network)),
+                length: u8::from_str_radix(fields.get(1)?, 16).ok()?,
+            },
         })
     };
     text.lines().filter_map(parse).collect()

@@ -1,22 +1,12 @@
 //! The frames of ARP (RFC 826) and of IPv6's neighbour discovery (RFC 4861).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
-use bora_wire::checksum::{Transport, fill_transport_v6, transport_v6};
-use bora_wire::ndisc::{HOP_LIMIT_REQUIRED, Opt};
-use bora_wire::{EtherType, MacAddr, Protocol, arp, ethernet, icmpv6, ipv6, ndisc, vlan};
-
-/// Shortest frame without FCS.
-const SHORTEST: usize = 60;
-/// A neighbour message with one link-layer address.
-const MESSAGE: usize = 32;
-const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// Flags of an advertisement: solicited, override.
-const SOLICITED: u8 = 0x40;
-const OVERRIDE: u8 = 0x20;
+use bora_wire::ndisc::{self, ALL_NODES, HOP_LIMIT, Kind, solicited_node};
+use bora_wire::{EtherType, MacAddr, Protocol, arp, ethernet, ipv6, vlan};
 
 /// A VLAN tag: priority and identifier.
-pub(crate) type Tag = Option<u16>;
+pub(crate) type Tag = Option<vlan::Tci>;
 
 /// What a neighbour says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,35 +25,31 @@ pub(crate) enum Message {
 /// Reads a frame; `None` if it is of something else, or damaged.
 #[inline]
 pub(crate) fn read(frame: &[u8]) -> Option<(Message, Tag)> {
-    let (mut kind, mut tag, mut start) = (word(frame, 12)?, None, ethernet::HEADER_LEN);
-    if kind == EtherType::VLAN.0 {
-        tag = Some(word(frame, start)?);
-        kind = word(frame, start + 2)?;
-        start += vlan::HEADER_LEN;
-    }
-    let packet = frame.get(start..)?;
-    let message = match EtherType(kind) {
+    let link = ethernet::Frame::new_checked(frame).ok()?;
+    let (kind, tag, packet) = match link.ethertype() {
+        EtherType::VLAN => {
+            let inside = vlan::Packet::new_checked(&frame[ethernet::HEADER_LEN..]).ok()?;
+            let start = ethernet::HEADER_LEN + vlan::HEADER_LEN;
+            (inside.ethertype(), Some(inside.tci()), &frame[start..])
+        }
+        kind => (kind, None, link.payload()),
+    };
+    let message = match kind {
         EtherType::ARP => read_arp(packet),
-        // next header ICMPv6, one of the two types
-        EtherType::IPV6 if packet.get(6) == Some(&58) => read_ndisc(packet),
+        EtherType::IPV6 => read_ndisc(packet),
         _ => None,
     }?;
     Some((message, tag))
 }
 
-fn word(frame: &[u8], at: usize) -> Option<u16> {
-    let octets = frame.get(at..at + 2)?;
-    Some(u16::from_be_bytes([octets[0], octets[1]]))
-}
-
 fn read_arp(packet: &[u8]) -> Option<Message> {
-    let packet = arp::Packet::new_checked(packet).ok()?;
-    let (sender, mac) = (IpAddr::V4(packet.sender_ip()), packet.sender_mac());
-    match packet.operation() {
+    let packet = arp::Repr::parse(packet).ok()?;
+    let (sender, mac) = (IpAddr::V4(packet.sender_ip), packet.sender_mac);
+    match packet.operation {
         arp::Operation::REQUEST => Some(Message::Question {
             sender,
             mac,
-            target: packet.target_ip().into(),
+            target: packet.target_ip.into(),
         }),
         arp::Operation::REPLY => Some(Message::Answer {
             address: sender,
@@ -75,55 +61,57 @@ fn read_arp(packet: &[u8]) -> Option<Message> {
 
 fn read_ndisc(packet: &[u8]) -> Option<Message> {
     let packet = ipv6::Packet::new_checked(packet).ok()?;
-    let segment = packet.payload();
-    let message = ndisc::Packet::new_checked(segment).ok()?;
-    let is_whole =
-        transport_v6(packet.src(), packet.dst(), Protocol::ICMPV6, segment) == Transport::Valid;
-    if !is_whole || packet.hop_limit() != HOP_LIMIT_REQUIRED {
+    if packet.next_header() != Protocol::ICMPV6 || packet.hop_limit() != HOP_LIMIT {
         return None;
     }
-    let mut options = message.options().map_while(Result::ok);
-    match message.kind() {
-        icmpv6::Type::NEIGHBOUR_SOLICITATION => Some(Message::Question {
+    let message = ndisc::Repr::parse(packet.src(), packet.dst(), packet.payload()).ok()?;
+    Some(match message.kind {
+        Kind::Solicitation => Message::Question {
             sender: packet.src().into(),
-            mac: options
-                .find_map(|option| match option {
-                    Opt::SourceLinkLayer(mac) => Some(mac),
-                    _ => None,
-                })
-                .unwrap_or(MacAddr::ZERO),
-            target: message.target().into(),
-        }),
-        icmpv6::Type::NEIGHBOUR_ADVERTISEMENT => Some(Message::Answer {
-            address: message.target().into(),
-            mac: options.find_map(|option| match option {
-                Opt::TargetLinkLayer(mac) => Some(mac),
-                _ => None,
-            })?,
-        }),
-        _ => None,
-    }
+            mac: message.mac.unwrap_or(MacAddr::ZERO),
+            target: message.target.into(),
+        },
+        Kind::Advertisement { .. } => Message::Answer {
+            address: message.target.into(),
+            mac: message.mac?,
+        },
+    })
 }
 
 /// Asks for `target`, from `sender` at `mac`. With both addresses the same it only tells
 /// (gratuitous ARP, unsolicited advertisement). `None` for addresses of different families.
 pub(crate) fn question(sender: IpAddr, mac: MacAddr, target: IpAddr, tag: Tag) -> Option<Vec<u8>> {
     match (sender, target) {
-        (IpAddr::V4(sender), IpAddr::V4(target)) => {
-            let request = arp::Operation::REQUEST;
-            let to = (MacAddr::BROADCAST, MacAddr::ZERO, target);
-            Some(arp_frame(request, (mac, sender), to, tag))
+        (IpAddr::V4(sender_ip), IpAddr::V4(target_ip)) => {
+            let request = arp::Repr {
+                operation: arp::Operation::REQUEST,
+                sender_mac: mac,
+                sender_ip,
+                target_mac: MacAddr::ZERO,
+                target_ip,
+            };
+            Some(arp_frame(request, MacAddr::BROADCAST, tag))
         }
         (IpAddr::V6(sender), IpAddr::V6(target)) if sender == target => {
-            let kind = icmpv6::Type::NEIGHBOUR_ADVERTISEMENT;
-            let to = (multicast_mac(ALL_NODES), ALL_NODES);
-            Some(ndisc_frame(kind, OVERRIDE, (mac, sender), to, target, tag))
+            let to = (MacAddr::of_group(ALL_NODES), ALL_NODES);
+            Some(ndisc_frame(
+                advertisement(false),
+                (mac, sender),
+                to,
+                target,
+                tag,
+            ))
         }
         (IpAddr::V6(sender), IpAddr::V6(target)) => {
-            let kind = icmpv6::Type::NEIGHBOUR_SOLICITATION;
             let group = solicited_node(target);
-            let to = (multicast_mac(group), group);
-            Some(ndisc_frame(kind, 0, (mac, sender), to, target, tag))
+            let to = (MacAddr::of_group(group), group);
+            Some(ndisc_frame(
+                Kind::Solicitation,
+                (mac, sender),
+                to,
+                target,
+                tag,
+            ))
         }
         _ => None,
     }
@@ -138,108 +126,86 @@ pub(crate) fn answer(
     tag: Tag,
 ) -> Option<Vec<u8>> {
     match (asker, target) {
-        (IpAddr::V4(asker), IpAddr::V4(target)) => {
-            let to = (asker_mac, asker_mac, asker);
-            Some(arp_frame(arp::Operation::REPLY, (mac, target), to, tag))
+        (IpAddr::V4(target_ip), IpAddr::V4(sender_ip)) => {
+            let reply = arp::Repr {
+                operation: arp::Operation::REPLY,
+                sender_mac: mac,
+                sender_ip,
+                target_mac: asker_mac,
+                target_ip,
+            };
+            Some(arp_frame(reply, asker_mac, tag))
         }
         (IpAddr::V6(asker), IpAddr::V6(target)) => {
-            let kind = icmpv6::Type::NEIGHBOUR_ADVERTISEMENT;
-            let (flags, to) = if asker.is_unspecified() || asker_mac == MacAddr::ZERO {
-                (OVERRIDE, (multicast_mac(ALL_NODES), ALL_NODES))
-            } else {
-                (OVERRIDE | SOLICITED, (asker_mac, asker))
+            let anonymous = asker.is_unspecified() || asker_mac == MacAddr::ZERO;
+            let to = match anonymous {
+                true => (MacAddr::of_group(ALL_NODES), ALL_NODES),
+                false => (asker_mac, asker),
             };
-            Some(ndisc_frame(kind, flags, (mac, target), to, target, tag))
+            let kind = advertisement(!anonymous);
+            Some(ndisc_frame(kind, (mac, target), to, target, tag))
         }
         _ => None,
     }
 }
 
-/// `to` is the frame's destination, and the target's addresses.
-fn arp_frame(
-    operation: arp::Operation,
-    from: (MacAddr, Ipv4Addr),
-    to: (MacAddr, MacAddr, Ipv4Addr),
-    tag: Tag,
-) -> Vec<u8> {
-    let (mut frame, start) = start_frame(to.0, from.0, EtherType::ARP, arp::LEN, tag);
-    let request = arp::Repr {
-        operation,
-        sender_mac: from.0,
-        sender_ip: from.1,
-        target_mac: to.1,
-        target_ip: to.2,
-    };
-    // it was made long enough
-    let _ = request.emit(&mut frame[start..]);
-    frame
+fn advertisement(solicited: bool) -> Kind {
+    Kind::Advertisement {
+        solicited,
+        overrides: true,
+    }
 }
 
+fn arp_frame(packet: arp::Repr, to: MacAddr, tag: Tag) -> Vec<u8> {
+    let link = ethernet::Repr {
+        dst: to,
+        src: packet.sender_mac,
+        tag,
+        ethertype: EtherType::ARP,
+    };
+    build(link.header_len() + arp::LEN, |frame| {
+        packet.emit(link.emit(frame)?)
+    })
+}
+
+/// `from` and `to` are the addresses of frame and packet.
 fn ndisc_frame(
-    kind: icmpv6::Type,
-    flags: u8,
+    kind: Kind,
     from: (MacAddr, Ipv6Addr),
     to: (MacAddr, Ipv6Addr),
     target: Ipv6Addr,
     tag: Tag,
 ) -> Vec<u8> {
-    let length = ipv6::HEADER_LEN + MESSAGE;
-    let (mut frame, start) = start_frame(to.0, from.0, EtherType::IPV6, length, tag);
-    let mut packet = ipv6::Packet::new_unchecked(&mut frame[start..]);
-    packet.set_traffic_class_and_flow_label(0, 0);
-    packet.set_payload_len(MESSAGE as u16);
-    packet.set_next_header(Protocol::ICMPV6);
-    packet.set_hop_limit(HOP_LIMIT_REQUIRED);
-    packet.set_src(from.1);
-    packet.set_dst(to.1);
-    let message = &mut frame[start + ipv6::HEADER_LEN..];
-    message[0] = kind.0;
-    message[4] = flags;
-    message[8..24].copy_from_slice(&target.octets());
-    // the option: link-layer address of the source, or of the target; one unit of 8 octets
-    message[24] = match kind {
-        icmpv6::Type::NEIGHBOUR_SOLICITATION => 1,
-        _ => 2,
+    let link = ethernet::Repr {
+        dst: to.0,
+        src: from.0,
+        tag,
+        ethertype: EtherType::IPV6,
     };
-    message[25] = 1;
-    message[26..32].copy_from_slice(&from.0.0);
-    // it was made long enough
-    let _ = fill_transport_v6(from.1, to.1, Protocol::ICMPV6, message);
+    let packet = ipv6::Repr {
+        traffic_class: 0,
+        flow_label: 0,
+        next_header: Protocol::ICMPV6,
+        hop_limit: HOP_LIMIT,
+        src: from.1,
+        dst: to.1,
+    };
+    let message = ndisc::Repr {
+        kind,
+        target,
+        mac: Some(from.0),
+    };
+    build(link.header_len() + ipv6::HEADER_LEN + ndisc::LEN, |frame| {
+        message.emit(from.1, to.1, packet.emit(link.emit(frame)?)?)
+    })
+}
+
+/// A frame that is as long as its headers, or the shortest there is.
+fn build(length: usize, emit: impl FnOnce(&mut [u8]) -> Result<(), bora_wire::Error>) -> Vec<u8> {
+    let mut frame = vec![0; length.max(ethernet::MIN_FRAME_LEN)];
+    // there is room for all headers
+    let _ = emit(&mut frame);
     frame
-}
-
-/// A frame with room for `length` octets; and where they start.
-fn start_frame(
-    to: MacAddr,
-    from: MacAddr,
-    kind: EtherType,
-    length: usize,
-    tag: Tag,
-) -> (Vec<u8>, usize) {
-    let start = ethernet::HEADER_LEN + tag.map_or(0, |_| vlan::HEADER_LEN);
-    let mut frame = vec![0; (start + length).max(SHORTEST)];
-    let mut link = ethernet::Frame::new_unchecked(&mut frame[..]);
-    link.set_dst(to);
-    link.set_src(from);
-    link.set_ethertype(tag.map_or(kind, |_| EtherType::VLAN));
-    if let Some(tci) = tag {
-        let payload = link.payload_mut();
-        payload[..2].copy_from_slice(&tci.to_be_bytes());
-        payload[2..4].copy_from_slice(&kind.0.to_be_bytes());
-    }
-    (frame, start)
-}
-
-/// RFC 4291, 2.7.1.
-fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
-    let low = address.to_bits() & 0xff_ffff;
-    Ipv6Addr::from_bits(0xff02_0000_0000_0000_0000_0001_ff00_0000 | low)
-}
-
-/// RFC 2464, 7.
-fn multicast_mac(group: Ipv6Addr) -> MacAddr {
-    let [.., a, b, c, d] = group.octets();
-    MacAddr([0x33, 0x33, a, b, c, d])
 }
 
 #[cfg(test)]
@@ -257,7 +223,7 @@ mod tests {
     #[test]
     fn questions_and_answers_are_read_back() {
         for (here, there) in addresses() {
-            for tag in [None, Some(0x2064)] {
+            for tag in [None, Some(vlan::Tci(0x2064))] {
                 let asked = question(here, HERE, there, tag).unwrap();
                 let expected = Message::Question {
                     sender: here,

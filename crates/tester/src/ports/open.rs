@@ -1,36 +1,33 @@
 //! Opening ports.
 
 use std::fmt;
-use std::path::Path;
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
-use bora_buffer::{Region, SharedFrames};
-use bora_port::af_xdp::frame_size_for;
+use anyhow::{Context, anyhow, ensure};
+use bora_port::Queue;
 use bora_port::interface::{Interface, Promiscuous};
-use bora_port::memif::{self, LinkState, Role};
-use bora_port::{Queue, af_packet};
+use bora_port::kinds::{AnyKind, af_packet};
+use bora_port::port::Setup;
 
 use super::drops::Drops;
 use super::info::PortInfo;
 use super::netns::inside;
 use super::redirect::Redirect;
-use super::side::Side;
+use super::side::{Side, memory_for};
 use super::spec::{Kind, PortSpec};
 use super::{ETHERNET_AND_FCS, af_xdp, management};
-use crate::live::{self, Receiver};
+use crate::xdp::{self, Receiver};
 
-/// Frames of a memif or AF_PACKET port: more than its rings hold.
+/// Frames of a port without AF_XDP, besides what its rings hold.
 const FRAMES: u32 = 4096;
-/// Slots of a memif ring as power of two.
-const LOG2_MEMIF_RING: u8 = 10;
+/// Octets of a packet, where no interface says.
+const MTU: u32 = 1500;
 /// How long an interface may take to have a carrier, or a memif peer to come.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What may be said of opening ports.
+/// Options for opening ports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Takes interfaces, too, that carry the default route or an ssh session.
@@ -45,12 +42,13 @@ pub struct Port {
     pub info: PortInfo,
     /// Frames of the test, and of ARP and neighbour discovery; of [`Kind::Xdp`] only the latter.
     pub(crate) side: Side,
-    /// Of [`Kind::Xdp`]: the interface that a [`live::Sender`] sends to, and what judges.
+    /// Of [`Kind::Xdp`]: the index of the interface to send to, and the program that receives.
     pub(crate) live: Option<(u32, Receiver)>,
     /// Of [`Kind::Xdp`] on a veth: what its ring had no room for.
     drops: Option<Drops>,
-    memif: Option<memif::Port>,
-    /// Only kept: both are undone with them.
+    /// Of [`Kind::Port`]: its control side.
+    control: Option<Box<dyn bora_port::port::Port>>,
+    /// Kept, because dropping them undoes their changes.
     _redirect: Option<Redirect>,
     _promiscuous: Option<Promiscuous>,
 }
@@ -94,27 +92,39 @@ fn open_one(
             let info = PortInfo::without_interface(spec, index, "memory");
             Ok(Port::new(spec, info, side))
         }
-        Kind::Memif { socket, server } => open_memif(spec, index, socket, *server),
-        Kind::AfPacket(name) | Kind::Xdp(name) | Kind::AfXdp(name) => {
-            let is_own = spec.netns.is_none();
-            inside(spec.netns.as_deref(), || {
-                if is_own && !options.force {
-                    management::refuse(name)?;
-                }
-                let device = interface(name, spec.netns.as_deref())?;
-                // the tester answers for addresses that Linux does not know, multicast groups included
-                let promiscuous = Promiscuous::new(device.index)
-                    .with_context(|| format!("{name} cannot take all frames; run as root"))?;
-                let mut port = match &spec.kind {
-                    Kind::AfXdp(_) => open_af_xdp(spec, name, device)?,
-                    Kind::Xdp(_) => open_live(spec, name, device)?,
-                    _ => open_af_packet(spec, name, device)?,
-                };
-                port._promiscuous = Some(promiscuous);
-                Ok(port)
+        Kind::Xdp(name) => on_interface(spec, name, options, |it| open_live(spec, name, it)),
+        Kind::AfXdp(name) => on_interface(spec, name, options, |it| open_af_xdp(spec, name, it)),
+        Kind::Port(kind @ AnyKind::AfPacket(sockets)) => {
+            on_interface(spec, &sockets.interface, options, |it| {
+                open_kind(spec, kind, PortInfo::on_interface(spec, it, ""))
             })
         }
+        Kind::Port(kind) => inside(spec.netns.as_deref(), || {
+            open_kind(spec, kind, PortInfo::without_interface(spec, index, ""))
+        }),
     }
+}
+
+/// Opens a port on an interface, which must be there and up.
+fn on_interface(
+    spec: &PortSpec,
+    name: &str,
+    options: Options,
+    open: impl FnOnce(Interface) -> anyhow::Result<Port> + Send,
+) -> anyhow::Result<Port> {
+    let is_own = spec.netns.is_none();
+    inside(spec.netns.as_deref(), || {
+        if is_own && !options.force {
+            management::refuse(name)?;
+        }
+        let device = interface(name, spec.netns.as_deref())?;
+        // the tester answers for addresses that Linux does not know, multicast groups included
+        let promiscuous = Promiscuous::new(device.index)
+            .with_context(|| format!("{name} cannot take all frames; run as root"))?;
+        let mut port = open(device)?;
+        port._promiscuous = Some(promiscuous);
+        Ok(port)
+    })
 }
 
 /// The interface as soon as it has a carrier.
@@ -139,24 +149,49 @@ fn interface(name: &str, netns: Option<&str>) -> anyhow::Result<Interface> {
     }
 }
 
-fn open_af_packet(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Result<Port> {
-    let (region, frames) = memory_for(device.mtu, "", FRAMES)?;
-    let queues = af_packet::Queue::open(name, 1, &region)?;
-    let queues = queues.into_iter().map(Queue::AfPacket).collect();
-    let info = PortInfo {
-        queues: 1,
-        ..PortInfo::on_interface(spec, device, "packet sockets")
+/// A port of a kind that the router has, too.
+fn open_kind(spec: &PortSpec, kind: &AnyKind, info: PortInfo) -> anyhow::Result<Port> {
+    let longest = u32::try_from(info.longest_frame.saturating_sub(ETHERNET_AND_FCS))?;
+    let mtu = if longest == 0 { MTU } else { longest };
+    let (region, frames) = memory_for(mtu, "", FRAMES + 2 * kind.options().ring_slots())?;
+    let setup = Setup {
+        name: &spec.name,
+        mac: info.mac.0,
+        region: &region,
     };
-    Ok(Port::new(spec, info, Side::new(queues, region, frames)?))
+    let opened = kind.options().open(&setup);
+    let (control, queues) = opened.map_err(|error| anyhow!(error))?;
+    let info = PortInfo {
+        queues: queues.len(),
+        mode: mode(kind),
+        ..info
+    };
+    let mut port = Port::new(spec, info, Side::new(queues, region, frames)?);
+    port.control = Some(control);
+    Ok(port)
+}
+
+/// How packets pass.
+fn mode(kind: &AnyKind) -> &'static str {
+    match kind {
+        AnyKind::Memif(_) => "shared memory",
+        AnyKind::AfPacket(_) => "packet sockets",
+        other => other.name(),
+    }
 }
 
 /// ARP and neighbour discovery go through a packet socket, where comes what the XDP program passes.
 fn open_live(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Result<Port> {
     let live = (device.index, Receiver::new(device.index)?);
     // attaching a program makes many devices lose their carrier for a while
-    let mut port = open_af_packet(spec, name, interface(name, None)?)?;
+    let info = PortInfo::on_interface(spec, interface(name, None)?, "");
+    let packets = AnyKind::AfPacket(af_packet::Options {
+        interface: name.into(),
+        queue_pairs: 1,
+    });
+    let mut port = open_kind(spec, &packets, info)?;
     port.info.mode = "live XDP frames out, XDP program in";
-    port.info.longest_frame = port.info.longest_frame.min(live::LONGEST.into());
+    port.info.longest_frame = port.info.longest_frame.min(xdp::LONGEST.into());
     port.live = Some(live);
     // other drivers count what an XDP program has taken as dropped, too
     if port.info.driver == "veth" {
@@ -178,37 +213,6 @@ fn open_af_xdp(spec: &PortSpec, name: &str, device: Interface) -> anyhow::Result
     Ok(port)
 }
 
-fn open_memif(spec: &PortSpec, index: usize, socket: &Path, server: bool) -> anyhow::Result<Port> {
-    let config = memif::Config {
-        role: if server { Role::Server } else { Role::Client },
-        socket: socket.into(),
-        id: 0,
-        secret: String::new(),
-        name: spec.name.clone(),
-        queues: 1,
-        log2_ring_size: LOG2_MEMIF_RING,
-        memory: 1 << 40, // the router under test may bring what it likes
-    };
-    let (region, frames) = memory_for(1500, "", FRAMES)?;
-    let (memif, queues) = memif::Port::open(config, region.clone())?;
-    let queues = queues.into_iter().map(Queue::Memif).collect();
-    let info = PortInfo::without_interface(spec, index, "shared memory");
-    let mut port = Port::new(spec, info, Side::new(queues, region, frames)?);
-    port.memif = Some(memif);
-    Ok(port)
-}
-
-/// Memory for frames of interfaces with this MTU, and one VLAN tag.
-pub(super) fn memory_for(
-    mtu: u32,
-    driver: &str,
-    frames: u32,
-) -> anyhow::Result<(Arc<Region>, SharedFrames)> {
-    let region = Arc::new(Region::new(frames, frame_size_for(mtu, driver))?);
-    let free = SharedFrames::of_new_region(&region);
-    Ok((region, free))
-}
-
 impl Port {
     fn new(spec: &PortSpec, mut info: PortInfo, side: Side) -> Self {
         const FCS: usize = 4;
@@ -224,7 +228,7 @@ impl Port {
             side,
             live: None,
             drops: None,
-            memif: None,
+            control: None,
             _redirect: None,
             _promiscuous: None,
         }
@@ -236,23 +240,21 @@ impl Port {
     }
 
     fn wait_for_peer(&mut self) -> anyhow::Result<()> {
-        let Some(memif) = &self.memif else {
+        let Some(control) = &self.control else {
             return Ok(());
         };
         let start = Instant::now();
         loop {
             self.side.settle();
-            let is_up = |queue: &Queue| match queue {
-                Queue::Memif(queue) => queue.is_up() == (true, true),
-                _ => true,
-            };
-            let state = memif.link_state();
-            if matches!(state, LinkState::Up { .. }) && self.side.queues.iter().all(is_up) {
+            let ready = self.side.queues.iter().all(Queue::is_connected);
+            if control.is_up() && ready {
                 return Ok(());
             }
+            let state = control.state().unwrap_or_else(|| "down".into());
             ensure!(
                 start.elapsed() < PATIENCE,
-                "memif {state}; start the other side first, and give it the other role"
+                "{} {state}; start the other side first, and give it the other role",
+                self.spec.kind
             );
             thread::sleep(LOOK);
         }

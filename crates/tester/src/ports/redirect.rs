@@ -12,9 +12,6 @@ use libbpf_rs::{Link, MapCore, MapFlags, OpenObject};
 
 use crate::skeleton::redirect::{RedirectSkel, RedirectSkelBuilder};
 
-/// `MAX_QUEUES` of `xdp/redirect.bpf.c`.
-pub(super) const MAX_QUEUES: u32 = 128;
-
 /// The kernel takes the program of a tester that has just ended off a moment later.
 const LEAVE_PATIENCE: Duration = Duration::from_millis(500);
 

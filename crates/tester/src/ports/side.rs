@@ -4,12 +4,25 @@ use std::fmt;
 use std::sync::Arc;
 
 use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
+use bora_contract::Reason;
+use bora_port::af_xdp::frame_size_for;
 use bora_port::{Queue, QueueStats, StatsReader};
 
 use crate::clock;
 
 /// Free frames a port keeps at hand.
 const POOL: usize = 1024;
+
+/// Memory for frames of interfaces with this MTU, and one VLAN tag.
+pub(super) fn memory_for(
+    mtu: u32,
+    driver: &str,
+    frames: u32,
+) -> anyhow::Result<(Arc<Region>, SharedFrames)> {
+    let region = Arc::new(Region::new(frames, frame_size_for(mtu, driver))?);
+    let free = SharedFrames::of_new_region(&region);
+    Ok((region, free))
+}
 
 /// Queues of one port, and the region they use. Packets never go from one port of the tester to
 /// another, so each port has a region of its own.
@@ -114,11 +127,7 @@ impl Side {
     /// Packets lost so far between the tester and the wire, either way. What a memif peer went away
     /// without taking (`tx_link_down`) is not among them: it is the router that went.
     pub(crate) fn missed(&self) -> u64 {
-        let missed = |stats: QueueStats| {
-            let received =
-                stats.rx_ring_full + stats.rx_dropped + stats.rx_too_long + stats.rx_malformed;
-            received + stats.tx_invalid + stats.tx_refused
-        };
+        let missed = |stats: QueueStats| stats.dropped.sum() - stats.dropped[Reason::TxLinkDown];
         self.readers
             .iter()
             .map(|reader| missed(reader.read()))

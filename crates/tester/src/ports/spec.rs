@@ -1,7 +1,11 @@
 //! What a plan, or `--port`, says of a port.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
+
+use bora_port::kinds::{AnyKind, af_packet, memif};
+use bora_port::memif::Role;
 
 /// A port of the tester.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +26,16 @@ pub struct PortSpec {
     pub cpu: Option<u32>,
 }
 
+impl PortSpec {
+    /// The tester's own address of an IP version.
+    pub fn address(&self, v6: bool) -> Option<IpAddr> {
+        match v6 {
+            true => self.v6.map(|v6| v6.address.into()),
+            false => self.v4.map(|v4| v4.address.into()),
+        }
+    }
+}
+
 /// One address of the tester, and the router behind which everything else is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached<A> {
@@ -34,6 +48,17 @@ pub struct Attached<A> {
     pub gateway: Option<A>,
 }
 
+impl<A: Into<IpAddr>> Attached<A> {
+    /// The same, of any IP version.
+    pub(super) fn either(self) -> Attached<IpAddr> {
+        Attached {
+            address: self.address.into(),
+            prefix_length: self.prefix_length,
+            gateway: self.gateway.map(Into::into),
+        }
+    }
+}
+
 /// How packets come and go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -41,15 +66,41 @@ pub enum Kind {
     Xdp(String),
     /// AF_XDP sockets, one a queue, zero-copy where the driver can.
     AfXdp(String),
-    /// Packet sockets: on every interface.
-    AfPacket(String),
-    /// Shared memory.
-    Memif {
-        /// Its control socket.
-        socket: PathBuf,
-        /// Whether to listen there instead of connecting.
-        server: bool,
-    },
+    /// As the router has it, too.
+    Port(AnyKind),
     /// In this process, for tests; the number tells which of the queues handed over it is.
     Memory(usize),
+}
+
+impl Kind {
+    /// Packet sockets on an interface.
+    pub fn af_packet(interface: String) -> Self {
+        let queue_pairs = 1;
+        Self::Port(AnyKind::AfPacket(af_packet::Options {
+            interface,
+            queue_pairs,
+        }))
+    }
+
+    /// Shared memory.
+    pub fn memif(socket: PathBuf, role: Role) -> Self {
+        Self::Port(AnyKind::Memif(memif::Options {
+            socket,
+            role,
+            // the router under test may bring what it likes
+            memory: 1 << 20,
+            ..memif::Options::default()
+        }))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Xdp(interface) => write!(f, "xdp {interface}"),
+            Self::AfXdp(interface) => write!(f, "af_xdp {interface}"),
+            Self::Port(kind) => write!(f, "{}", kind.options()),
+            Self::Memory(number) => write!(f, "memory {number}"),
+        }
+    }
 }

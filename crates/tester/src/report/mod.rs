@@ -8,7 +8,7 @@ mod numbers;
 mod plots;
 mod progress;
 mod summary;
-mod svg;
+pub mod svg;
 mod table;
 
 use std::fs;
@@ -17,7 +17,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 pub use compare::{Comparison, Difference, Verdict, compare};
-pub use html::html;
+pub use html::{html, page};
 pub use progress::{Display, Step};
 pub use table::table;
 
@@ -26,7 +26,7 @@ use crate::result::Report;
 /// The format that [`write`] writes and [`read`] reads, [`Report::format`].
 pub const FORMAT: u32 = 1;
 
-/// Reads a report.
+/// Reads a report, from its JSON or from its page.
 ///
 /// # Errors
 /// The file cannot be read, is no report, or is of another format than [`FORMAT`].
@@ -36,17 +36,17 @@ pub fn read(path: &Path) -> anyhow::Result<Report> {
     parse(&text).with_context(|| path.display().to_string())
 }
 
-/// A report from its JSON.
+/// A report from its JSON, which may be in the page that [`html`] makes.
 ///
 /// # Errors
 /// The text is no report, or is of another format than [`FORMAT`].
 pub fn parse(text: &str) -> anyhow::Result<Report> {
+    const GIVE: &str = "give the .json or .html file that `bora test run` wrote";
+    let text = html::embedded_report(text).unwrap_or(text);
     let value: serde_json::Value = serde_json::from_str(text)
-        .context("not a report: no valid JSON; give the .json file that `bora test run` wrote")?;
+        .with_context(|| format!("not a report: no valid JSON; {GIVE}"))?;
     let Some(format) = value.get("format").and_then(serde_json::Value::as_u64) else {
-        anyhow::bail!(
-            "not a report: `format` is missing; give the .json file that `bora test run` wrote"
-        );
+        anyhow::bail!("not a report: `format` is missing; {GIVE}");
     };
     anyhow::ensure!(
         format == u64::from(FORMAT),
@@ -98,19 +98,8 @@ mod tests {
             json(&again.unwrap()) == json(&report),
             "not a digit is lost"
         );
-    }
-
-    /// The fixture of the integration test, `tests/integration/data/report.json`: written anew with
-    /// `BORA_WRITE_EXAMPLE=DIRECTORY cargo test -p bora-tester the_example_can_be_kept`.
-    #[test]
-    fn the_example_can_be_kept() {
-        let Some(directory) = std::env::var_os("BORA_WRITE_EXAMPLE") else {
-            return;
-        };
-        let directory = std::path::PathBuf::from(directory);
-        let json = serde_json::to_string(&example::report()).unwrap();
-        save(&directory.join("report.json"), &(json + "\n")).unwrap();
-        write_html(&example::report(), &directory.join("report.html")).unwrap();
+        let from_page = parse(&html(&report)).unwrap();
+        assert!(json(&from_page) == json(&report), "nor in the page");
     }
 
     #[test]

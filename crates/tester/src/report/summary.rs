@@ -143,12 +143,12 @@ pub(super) fn virtual_ports(report: &Report) -> Vec<&str> {
     ports.map(|port| port.name.as_str()).collect()
 }
 
-/// Whether a trial tells of the router.
+/// Whether a trial's result is the router's: the tester did its part until the end.
 pub(super) fn counts(trial: &TrialRecord) -> bool {
     trial.valid && !trial.interrupted && trial.missed == 0
 }
 
-/// Why a trial does not tell of the router; `None` if it does.
+/// Why a trial does not count; `None` if it does.
 pub(super) fn invalid(trial: &TrialRecord) -> Option<String> {
     match trial {
         trial if counts(trial) => None,

@@ -13,7 +13,8 @@ use anyhow::{Context, anyhow, ensure};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::ioctl_fionbio;
 
-use super::{CHURN_PROTOCOL, Device, Hook, PATIENCE, read, wait};
+use super::{CHURN_PROTOCOL, Device, PATIENCE, read, wait};
+use crate::trial::Hook;
 
 /// Changes of routes are handed over this often.
 const TICK: Duration = Duration::from_millis(10);

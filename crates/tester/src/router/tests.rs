@@ -1,34 +1,20 @@
+use bora_port::netns::Namespace;
+
 use super::*;
 use crate::plan::{ChurnSection, RoutesSection};
 
-struct Namespace(String);
-
-impl Namespace {
-    /// A router with a port towards 10.1.0.2.
-    fn new(name: &str) -> Self {
-        let name = format!("bora-test-{}-{name}", std::process::id());
-        let this = Self(name);
-        let script = format!(
-            "ip netns add {0} && ip -n {0} link add d0 type veth peer name d1 \
-             && ip -n {0} link set d0 up && ip -n {0} link set d1 up \
-             && ip -n {0} addr add 10.1.0.1/24 dev d0",
-            this.0
-        );
-        let status = Command::new("sh").args(["-c", &script]).status().unwrap();
-        assert!(status.success());
-        this
-    }
-
-    fn device(&self, section: RouterSection) -> Device {
-        let shell = Some(format!("ip netns exec {}", self.0));
-        Device::new(RouterSection { shell, ..section }, None, None)
-    }
+/// A router with a port towards 10.1.0.2.
+fn router(test: &str) -> Namespace {
+    let space = Namespace::new(&format!("router-{test}")).unwrap();
+    let links = "ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
+                 && ip addr add 10.1.0.1/24 dev d0";
+    space.run(links).unwrap();
+    space
 }
 
-impl Drop for Namespace {
-    fn drop(&mut self) {
-        let _ = Command::new("ip").args(["netns", "del", &self.0]).status();
-    }
+fn device(space: &Namespace, section: RouterSection) -> Device {
+    let shell = Some(format!("ip netns exec {space}"));
+    Device::new(RouterSection { shell, ..section }, None, None)
 }
 
 fn count(device: &Device) -> usize {
@@ -52,12 +38,15 @@ fn commands_say_what_went_wrong() {
 
 #[test]
 fn routes_come_and_go() {
-    let space = Namespace::new("routes");
+    let space = router("routes");
     let routes = Some(RoutesSection { count: 5000 });
-    let device = space.device(RouterSection {
-        routes,
-        ..RouterSection::default()
-    });
+    let device = device(
+        &space,
+        RouterSection {
+            routes,
+            ..RouterSection::default()
+        },
+    );
     let via = ["10.1.0.2".parse().unwrap(), "10.1.0.3".parse().unwrap()];
     device.add_routes(false, 1, &via).unwrap();
     assert_eq!(count(&device), 5000);
@@ -77,15 +66,18 @@ fn routes_come_and_go() {
 
 #[test]
 fn churn_leaves_no_route() {
-    let space = Namespace::new("churn");
+    let space = router("churn");
     let churn = Some(ChurnSection {
         rate: 2000,
         routes: Some(300),
     });
-    let device = space.device(RouterSection {
-        churn,
-        ..RouterSection::default()
-    });
+    let device = device(
+        &space,
+        RouterSection {
+            churn,
+            ..RouterSection::default()
+        },
+    );
     let changes = Arc::new(Changes::default());
     let time = Duration::from_millis(500);
     let hook = device.churn("10.1.0.2".parse().unwrap(), time, changes.clone());
@@ -97,15 +89,18 @@ fn churn_leaves_no_route() {
 
 fn churning(space: &Namespace, rate: u32) -> Device {
     let routes = Some(300);
-    space.device(RouterSection {
-        churn: Some(ChurnSection { rate, routes }),
-        ..RouterSection::default()
-    })
+    device(
+        space,
+        RouterSection {
+            churn: Some(ChurnSection { rate, routes }),
+            ..RouterSection::default()
+        },
+    )
 }
 
 #[test]
 fn churn_leaves_other_routes_and_tells_its_rate() {
-    let space = Namespace::new("rate");
+    let space = router("rate");
     let device = churning(&space, 2000);
     let via: IpAddr = "10.1.0.2".parse().unwrap();
     let network = "198.18.0.0/16".parse().unwrap();
@@ -120,7 +115,7 @@ fn churn_leaves_other_routes_and_tells_its_rate() {
 
 #[test]
 fn changes_that_the_router_refuses_are_told() {
-    let space = Namespace::new("refused");
+    let space = router("refused");
     let device = churning(&space, 2000);
     let changes = Arc::new(Changes::default());
     let via = "10.2.0.2".parse().unwrap();
@@ -150,7 +145,7 @@ fn changes_that_the_router_refuses_are_told() {
 
 #[test]
 fn a_stop_ends_churn_and_commands_but_not_the_cleaning() {
-    let space = Namespace::new("stop");
+    let space = router("stop");
     let mut device = churning(&space, 2000);
     let stop = Arc::new(AtomicBool::new(false));
     device.set_stop(stop.clone());

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bora_port::fault::{Capacity, Corruption, FaultCounters, Faults, Jitter, Loss, Reordering};
+use bora_apparatus::fault::{
+    Capacity, Corruption, FaultCounters, Faults, Jitter, Loss, Reordering,
+};
 use bora_tester::clock;
 use bora_tester::traffic::Traffic;
 use bora_tester::trial::{Action, Bench, Counts, Trial, TrialSpec};

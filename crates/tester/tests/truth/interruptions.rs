@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use bora_port::fault::{self, Faults};
+use bora_apparatus::fault::{self, Faults};
 use bora_tester::clock;
-use bora_tester::method::{Hook, Method, Options};
-use bora_tester::trial::{Action, Bench, Trial, TrialSpec};
+use bora_tester::method::{Method, Options};
+use bora_tester::trial::{Action, Bench, Hook, Trial, TrialSpec};
 
 use super::methods::{faulty, near, options, router, run, value};
 use super::model::{testbed::Testbed, traffic};

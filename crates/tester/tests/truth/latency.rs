@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use bora_port::fault::{Capacity, Faults, Jitter};
+use bora_apparatus::fault::{Capacity, Faults, Jitter};
 use bora_tester::trial::{Bench, TrialSpec};
 
 use super::model::{Model, testbed::Testbed, traffic};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use bora_port::fault::{Capacity, Faults, Jitter, Loss};
+use bora_apparatus::fault::{Capacity, Faults, Jitter, Loss};
 use bora_tester::method::{Context, Limit, Method, Options, Search};
 use bora_tester::result::Test;
 use bora_tester::traffic::Traffic;

@@ -5,20 +5,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use bora_apparatus::{Observer, Replay, observed, replay};
 use bora_buffer::{Packet, Region, SharedFrames};
 use bora_fib::FibWriter;
 use bora_forward::classify::{Action, Addresses, Rule, RuleSet, Ternary};
 use bora_forward::schedule::{OutputConfig, Shaping};
-use bora_forward::{Class, Drop, FlowHash, Gate, Ingress, Punt};
-use bora_port::memory::{self, Observer, Replay};
-use bora_port::{Queue, af_xdp::RING_SIZE};
+use bora_forward::{Class, Reason};
+use bora_port::af_xdp::RING_SIZE;
+use bora_port::{Queue, memory};
 use bora_worker::{
-    BUDGET, Bell, Budgets, Command, Commands, Mode, QUOTA, Reception, Share, Worker, WorkerConfig,
-    WorkerCounters, WorkerPort,
+    Budgets, Command, Commands, Mode, PuntRings, Worker, WorkerConfig, WorkerCounters, WorkerPort,
 };
-use crossbeam_queue::ArrayQueue;
 
-use super::{MAC, ingress, ipv4_packet, ipv6_packet, tables};
+use super::{MAC, ipv4_packet, ipv6_packet, port_without_xdp, tables, worker_config};
 
 /// Packets come in by this port, some go out by it, too.
 const SOURCE: usize = 0;
@@ -80,6 +79,7 @@ pub(crate) struct Subject {
     thread: Option<JoinHandle<()>>,
     commands: Commands,
     counters: Arc<WorkerCounters>,
+    punts: Arc<PuntRings>,
     _writer: FibWriter,
     _far: memory::Queue,
 }
@@ -98,41 +98,30 @@ impl Subject {
         ]);
         let all = traffic();
         let all: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
-        let replay = Replay::new(region.clone(), &all).unwrap().limited(packets);
+        let source = Replay::new(region.clone(), &all).unwrap().limited(packets);
         let (full, far) = memory::pair(64);
         let queues = [
-            memory::replay(region.clone(), replay).0,
-            memory::observed(region.clone(), Box::new(planted)).0,
-            full,
-            memory::observed(region.clone(), Box::new(Plant::Nothing.after(0))).0,
+            replay(region.clone(), source).0,
+            observed(region.clone(), Box::new(planted)).0,
+            Queue::Memory(full),
+            observed(region.clone(), Box::new(Plant::Nothing.after(0))).0,
         ];
         let ports = queues.into_iter().enumerate();
-        let commands: Commands = Arc::new(ArrayQueue::new(8));
-        let counters = Arc::new(WorkerCounters::new(PORTS));
-        let worker = Worker::new(WorkerConfig {
-            core: None,
+        let ports = ports.map(|(number, queue)| port(number, queue)).collect();
+        let config = WorkerConfig {
             mode,
-            budget: BUDGET,
-            region,
-            frames,
-            recycling: true,
-            fib: handle.reader().unwrap(),
-            ports: ports.map(|(number, queue)| port(number, queue)).collect(),
             classifier: Arc::new(rules().compile().unwrap()),
-            hash: (FlowHash::default(), FlowHash::default()),
-            punts: Arc::default(),
-            budgets: Budgets::new(|_| 20_000), // fills the ring within the warm-up
-            bell: Arc::new(Bell::new().unwrap()),
-            peers: vec![],
-            commands: commands.clone(),
-            returns: Arc::new(ArrayQueue::new(8)),
-            counters: counters.clone(),
-        });
+            budgets: Budgets::new(20_000), // fills the ring within the warm-up
+            ..worker_config(&region, &frames, &handle, ports)
+        };
+        let (commands, counters) = (config.commands.clone(), config.counters.clone());
+        let punts = config.punts.clone();
         Self {
-            worker: Some(worker.unwrap()),
+            worker: Some(Worker::new(config).unwrap()),
             thread: None,
             commands,
             counters,
+            punts,
             _writer: writer,
             _far: far,
         }
@@ -168,17 +157,17 @@ impl Subject {
             assert!(class.sent.get() > often, "a class was not used");
         }
         for port in [FULL, SLOW] {
-            let dropped = &ports[port].dropped[Drop::QueueFull as usize];
+            let dropped = &ports[port].dropped[Reason::QueueFull];
             assert!(dropped.get() > often, "port {port} was not full");
         }
-        let reasons = [Drop::Rule, Drop::PuntBudget, Drop::BadChecksum];
+        let reasons = [Reason::Rule, Reason::PuntBudget, Reason::BadChecksum];
         for reason in reasons {
-            let dropped = &ports[SOURCE].dropped[reason as usize];
+            let dropped = &ports[SOURCE].dropped[reason];
             assert!(dropped.get() > often, "{}", reason.name());
         }
-        let ring = ports[SOURCE].dropped[Drop::PuntRingFull as usize].get();
+        let ring = ports[SOURCE].dropped[Reason::PuntRingFull].get();
         assert!(ring > 0, "the punt ring was not full");
-        assert!(ports[SOURCE].punted[Punt::NoRoute as usize].get() > 0);
+        assert!(self.punts.held() > 0);
     }
 
     /// Ends it.
@@ -188,32 +177,17 @@ impl Subject {
     }
 }
 
-fn port(number: usize, queue: memory::Queue) -> WorkerPort {
+fn port(number: usize, queue: Queue) -> WorkerPort {
     let slow = Shaping {
         rate: 50_000_000,
         burst: 10_000,
     };
     WorkerPort {
-        ingress: Ingress {
-            // as of a port without XDP program: a worker that stops leaves it behind
-            gate: Some(Gate {
-                up: true,
-                kernel4: false,
-                kernel6: false,
-            }),
-            ..ingress(number as u16)
-        },
-        min_frame: 60,
-        quota: QUOTA,
         output: OutputConfig {
             shaping: (number == SLOW).then_some(slow),
             ..OutputConfig::default()
         },
-        queues: vec![Queue::Memory(queue)],
-        twin: None,
-        held: Vec::new(),
-        reception: Reception::Own,
-        share: Share::Alone,
+        ..port_without_xdp(number as u16, queue)
     }
 }
 

@@ -3,9 +3,15 @@
 
 pub(crate) mod everything;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use bora_buffer::{Region, SharedFrames};
 use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId};
-use bora_forward::{Ingress, RpFilter};
-use bora_wire::{MacAddr, ipv4};
+use bora_forward::{Gate, Ingress};
+use bora_port::Queue;
+use bora_wire::{MacAddr, udp};
+use bora_worker::{WorkerConfig, WorkerPort, free_frames};
 
 /// The Ethernet address of all ports.
 pub(crate) const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -31,45 +37,69 @@ pub(crate) fn tables(routes: &[(&str, u16)]) -> (FibWriter, FibHandle) {
 
 /// The settings of a port that forwards everything.
 pub(crate) fn ingress(port: u16) -> Ingress {
-    Ingress {
-        port: PortId(port),
-        mac: MAC,
-        forward4: true,
-        forward6: true,
-        rp_filter: RpFilter::Off,
-        partial_checksum: false,
-        send_redirects4: false,
-        gate: None,
-    }
+    Ingress::new(PortId(port), MAC)
+}
+
+/// A port that no XDP program stands in front of: a worker that stops does not wait until it is
+/// empty.
+pub(crate) fn port_without_xdp(number: u16, queue: Queue) -> WorkerPort {
+    let gate = Some(Gate {
+        up: true,
+        kernel4: false,
+        kernel6: false,
+    });
+    let ingress = Ingress {
+        gate,
+        ..ingress(number)
+    };
+    WorkerPort::new(ingress, queue)
+}
+
+/// A worker of these ports, with the usual settings.
+pub(crate) fn worker_config(
+    region: &Arc<Region>,
+    frames: &SharedFrames,
+    fib: &FibHandle,
+    ports: Vec<WorkerPort>,
+) -> WorkerConfig {
+    let pool = free_frames(frames, region, &ports);
+    WorkerConfig::new(region.clone(), pool, fib.reader().unwrap(), ports).unwrap()
 }
 
 /// A UDP packet of 60 octets from 198.18.0.1.
 pub(crate) fn ipv4_packet(destination: u32, tos: u8, destination_port: u16) -> Vec<u8> {
-    let mut octets = vec![0; 60];
-    octets[..6].copy_from_slice(&MAC.0);
-    octets[12..16].copy_from_slice(&[0x08, 0x00, 0x45, tos]);
-    octets[16..18].copy_from_slice(&46u16.to_be_bytes());
-    octets[22..24].copy_from_slice(&[64, 17]);
-    octets[26..30].copy_from_slice(&[198, 18, 0, 1]);
-    octets[30..34].copy_from_slice(&destination.to_be_bytes());
-    octets[36..38].copy_from_slice(&destination_port.to_be_bytes());
-    octets[38..40].copy_from_slice(&26u16.to_be_bytes());
-    ipv4::Packet::new_unchecked(&mut octets[14..]).fill_checksum();
-    octets
+    let frame = udp::Frame {
+        tos,
+        ..to_port(
+            Ipv4Addr::new(198, 18, 0, 1),
+            Ipv4Addr::from(destination),
+            destination_port,
+        )
+    };
+    octets_of(frame, 60)
 }
 
 /// A UDP packet of 62 octets from 2001:db8::1 to 2001:db8::2.
 pub(crate) fn ipv6_packet(traffic_class: u8, destination_port: u16) -> Vec<u8> {
-    let mut octets = vec![0; 62];
-    octets[..6].copy_from_slice(&MAC.0);
-    octets[12..14].copy_from_slice(&[0x86, 0xdd]);
-    octets[14..16].copy_from_slice(&(0x6000 | u16::from(traffic_class) << 4).to_be_bytes());
-    octets[18..22].copy_from_slice(&[0, 8, 17, 64]);
-    for (at, last) in [(22, 1), (38, 2)] {
-        octets[at..at + 4].copy_from_slice(&[0x20, 0x01, 0x0d, 0xb8]);
-        octets[at + 15] = last;
+    let [source, destination] =
+        [1, 2].map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
+    let frame = udp::Frame {
+        tos: traffic_class,
+        ..to_port(source, destination, destination_port)
+    };
+    octets_of(frame, 62)
+}
+
+fn to_port(source: impl Into<IpAddr>, destination: impl Into<IpAddr>, dst_port: u16) -> udp::Frame {
+    udp::Frame {
+        dst_mac: MAC,
+        dst_port,
+        ..udp::Frame::new(source, destination)
     }
-    octets[56..58].copy_from_slice(&destination_port.to_be_bytes());
-    octets[58..60].copy_from_slice(&8u16.to_be_bytes());
+}
+
+fn octets_of(frame: udp::Frame, length: usize) -> Vec<u8> {
+    let mut octets = vec![0; length];
+    frame.emit(&mut octets).unwrap();
     octets
 }

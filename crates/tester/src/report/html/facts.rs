@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{escape, table};
+use super::{Cell, escape, table};
 use crate::report::{numbers, summary};
 use crate::result::{Report, Test};
 
@@ -26,7 +26,6 @@ pub(super) fn header(report: &Report) -> String {
         ("kernel", machine.kernel.clone()),
         ("seed", report.seed.to_string()),
     ];
-    let run: Vec<(String, String)> = run.map(|(name, value)| (name.to_string(), value)).to_vec();
     format!(
         "<header>\n<p class=\"kind\">Benchmark report</p>\n<h1>{}</h1>\n\
          <div class=\"facts\">{}{}</div>\n</header>\n",
@@ -55,10 +54,15 @@ fn period(started: &str, ended: &str) -> String {
     }
 }
 
-fn list(facts: &[(String, String)]) -> String {
+fn list(facts: &[(impl AsRef<str>, String)]) -> String {
     let mut html = String::from("<dl>");
     for (name, value) in facts {
-        let _ = write!(html, "<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
+        let _ = write!(
+            html,
+            "<dt>{}</dt><dd>{}</dd>",
+            escape(name.as_ref()),
+            escape(value)
+        );
     }
     html + "</dl>\n"
 }
@@ -87,25 +91,24 @@ pub(super) fn calibration(report: &Report) -> String {
         .calibration
         .iter()
         .map(|found| {
-            let number = |text: String| ("class=\"n\"".to_string(), text);
-            let time = |ns: u64| number(numbers::time(ns as f64));
+            let time = |ns: u64| Cell::number(numbers::time(ns as f64));
             let frames = summary::with_version(report, &found.frames, &found.family);
             let cells = vec![
-                number(escape(&frames)),
-                number(format!("{} frames/s", numbers::si(found.rate))),
+                Cell::number(escape(&frames)),
+                Cell::number(format!("{} frames/s", numbers::si(found.rate))),
                 time(found.latency.0),
                 time(found.latency.1),
-                (String::new(), escape(&found.how)),
+                Cell::text(&found.how),
             ];
-            (String::new(), cells)
+            ("", cells)
         })
         .collect();
     let head = [
-        ("n", "frame size"),
-        ("n", "a port sends and counts"),
-        ("n", "median latency"),
-        ("n", "99 % within"),
-        ("", "measured on"),
+        "frame size",
+        "a port sends and counts",
+        "median latency",
+        "99 % within",
+        "measured on",
     ];
     let table = table("calibration", &head, &rows);
     format!(
@@ -157,7 +160,6 @@ pub(super) fn environment(report: &Report) -> String {
             machine.hypervisor.clone().unwrap_or_else(|| "none".into()),
         ),
     ];
-    let facts = facts.map(|(name, value)| (name.to_string(), value));
     format!(
         "<details><summary>Machine</summary>{}</details>\n",
         list(&facts)

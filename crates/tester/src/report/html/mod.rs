@@ -6,23 +6,14 @@ mod trials;
 
 use std::fmt::Write;
 
-use super::svg::{Plot, escape};
+use super::svg::{self, Plot, escape};
 use super::{plots, summary};
 use crate::result::Report;
 
 /// The report as a page. Every plot's points and the whole report are in it as JSON, in script
 /// elements `data-PLOT` and `report`.
 pub fn html(report: &Report) -> String {
-    let mut page = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-         style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
-         <title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n",
-        escape(&report.title),
-        include_str!("style.css")
-    );
-    page += &facts::header(report);
+    let mut page = facts::header(report);
     page += &notes("What to know first", &summary::notes(report));
     page += &results::rates(report);
     for (number, group) in summary::groups(report).iter().enumerate() {
@@ -43,12 +34,27 @@ pub fn html(report: &Report) -> String {
     page += "<p><button id=\"save\" type=\"button\">Save the results as JSON</button></p>\n";
     let _ = writeln!(
         page,
-        "<footer>Measured and written by bora test, Bora {}.</footer>\n{}<script>\n{}</script>\n</body>\n</html>",
+        "<footer>Measured and written by bora test, Bora {}.</footer>\n{}<script>\n{}</script>",
         escape(&report.bora),
         embedded("report", report),
         include_str!("script.js")
     );
-    page
+    self::page(&report.title, &page)
+}
+
+/// A whole page in the reports' style around a body: it loads nothing and can be mailed, archived
+/// and printed.
+pub fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
+         <title>{}</title>\n<style>\n{}{}</style>\n</head>\n<body>\n{body}</body>\n</html>\n",
+        escape(title),
+        include_str!("style.css"),
+        svg::STYLE
+    )
 }
 
 /// A value as JSON in a script element.
@@ -57,6 +63,12 @@ fn embedded(id: &str, value: &impl serde::Serialize) -> String {
     // no end of a script element, no comment
     let json = json.replace('<', "\\u003c");
     format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n")
+}
+
+/// The report's JSON in a page.
+pub(super) fn embedded_report(page: &str) -> Option<&str> {
+    let (_, json) = page.split_once("<script type=\"application/json\" id=\"report\">")?;
+    Some(json.split_once("</script>")?.0)
 }
 
 fn notes(title: &str, notes: &[String]) -> String {
@@ -70,17 +82,52 @@ fn notes(title: &str, notes: &[String]) -> String {
     format!("<div class=\"notes\" role=\"note\"><h3>{title}</h3><ul>{items}</ul></div>\n")
 }
 
-/// A table with its head; a cell is its class and its HTML.
-fn table(class: &str, head: &[(&str, &str)], rows: &[(String, Vec<(String, String)>)]) -> String {
+/// Attributes of a cell with words.
+const TEXT: &str = " class=\"t\"";
+
+/// A cell of a table; it is of a number unless its attributes say otherwise.
+#[derive(Default)]
+struct Cell {
+    attributes: String,
+    html: String,
+}
+
+impl Cell {
+    fn number(html: String) -> Self {
+        Self {
+            html,
+            ..Self::default()
+        }
+    }
+
+    /// Of words, which are escaped.
+    fn text(text: &str) -> Self {
+        Self {
+            attributes: TEXT.into(),
+            html: escape(text),
+        }
+    }
+}
+
+/// A table with its head, whose cells are aligned as those of the first row; a row is its class and
+/// its cells.
+fn table(class: &str, head: &[&str], rows: &[(&str, Vec<Cell>)]) -> String {
     let mut html = format!("<div class=\"scroll\"><table class=\"{class}\"><thead><tr>");
-    for (class, name) in head {
-        let _ = write!(html, "<th class=\"{class}\">{name}</th>");
+    let first = rows.first().map_or(&[][..], |(_, cells)| cells);
+    for (column, name) in head.iter().enumerate() {
+        let is_text = first
+            .get(column)
+            .is_some_and(|cell| cell.attributes == TEXT);
+        let _ = write!(html, "<th{}>{name}</th>", if is_text { TEXT } else { "" });
     }
     html += "</tr></thead><tbody>\n";
     for (class, cells) in rows {
-        let _ = write!(html, "<tr class=\"{class}\">");
-        for (attributes, cell) in cells {
-            let _ = write!(html, "<td {attributes}>{cell}</td>");
+        html += &match *class {
+            "" => "<tr>".to_string(),
+            class => format!("<tr class=\"{class}\">"),
+        };
+        for cell in cells {
+            let _ = write!(html, "<td{}>{}</td>", cell.attributes, cell.html);
         }
         html += "</tr>\n";
     }
@@ -195,9 +242,9 @@ mod tests {
         for version in ["IPv4", "IPv6"] {
             let heading = format!(">throughput, {version}</h2>");
             assert_eq!(page.matches(&heading).count(), 1, "{heading}");
-            let cell = format!("<td >throughput, {version}</td><td class=\"n\">1518</td>");
+            let cell = format!("<td class=\"t\">throughput, {version}</td><td>1518</td>");
             assert_eq!(page.matches(&cell).count(), 2, "a row a goal");
-            let calibrated = format!("<td class=\"n\">imix, {version}</td>");
+            let calibrated = format!("<td>imix, {version}</td>");
             assert_eq!(page.matches(&calibrated).count(), 1, "{calibrated}");
         }
         assert!(!html(&example::report()).contains("<h2 id=\"test-1\">throughput, "));

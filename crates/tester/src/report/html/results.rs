@@ -1,6 +1,6 @@
 //! Tables of what was found.
 
-use super::{escape, table};
+use super::{Cell, escape, table};
 use crate::report::numbers;
 use crate::report::summary::{self, Group};
 use crate::result::{Finding, Report, Test};
@@ -16,7 +16,7 @@ pub(super) fn rates(report: &Report) -> String {
         for test in &group.tests {
             let mut class = "first";
             for finding in test.findings.iter().filter(|finding| finding.unit == RATE) {
-                rows.push((class.to_string(), rate(&group.heading, test, finding)));
+                rows.push((class, rate(&group.heading, test, finding)));
                 class = "";
             }
         }
@@ -25,13 +25,13 @@ pub(super) fn rates(report: &Report) -> String {
         return String::new();
     }
     let head = [
-        ("", "test"),
-        ("n", "frame size"),
-        ("", "result"),
-        ("n", RATE),
-        ("n", "bounds"),
-        ("n", "Mbit/s"),
-        ("n", "of line rate"),
+        "test",
+        "frame size",
+        "result",
+        RATE,
+        "bounds",
+        "Mbit/s",
+        "of line rate",
     ];
     format!(
         "<h2>Results</h2>\n<p class=\"under\">Rates are those of all sending ports together. Mbit/s \
@@ -41,33 +41,29 @@ pub(super) fn rates(report: &Report) -> String {
     )
 }
 
-fn rate(name: &str, test: &Test, finding: &Finding) -> Vec<(String, String)> {
+fn rate(name: &str, test: &Test, finding: &Finding) -> Vec<Cell> {
     let cells = summary::cells(test, finding);
     let share = finding
         .value
         .zip(summary::line_rate(test))
         .map(|(rate, line)| rate / line);
-    let bar = match share {
-        Some(share) => format!(
-            "class=\"n bar\" style=\"--share:{:.1}%\"",
-            share.clamp(0.0, 1.0) * 100.0
-        ),
-        None => "class=\"n\"".into(),
-    };
+    let bar = share.map_or(String::new(), |share| {
+        let width = share.clamp(0.0, 1.0) * 100.0;
+        format!(" class=\"bar\" style=\"--share:{width:.1}%\"")
+    });
     let unit = format!(" {RATE}");
     let bounds = cells.bounds.trim_end_matches(&unit);
-    let number = || "class=\"n\"".to_string();
     vec![
-        (String::new(), escape(name)),
-        (number(), escape(&test.frames)),
-        (String::new(), escape(&cells.metric)),
-        (
-            number(),
-            value(finding, cells.value.trim_end_matches(&unit)),
-        ),
-        (number(), escape(bounds)),
-        (number(), cells.megabits),
-        (bar, cells.share),
+        Cell::text(name),
+        Cell::number(escape(&test.frames)),
+        Cell::text(&cells.metric),
+        Cell::number(value(finding, cells.value.trim_end_matches(&unit))),
+        Cell::number(escape(bounds)),
+        Cell::number(cells.megabits),
+        Cell {
+            attributes: bar,
+            html: cells.share,
+        },
     ]
 }
 
@@ -99,9 +95,9 @@ pub(super) fn others(group: &Group<'_>) -> String {
         .iter()
         .map(|test| escape(&test.frames))
         .collect();
-    let head: Vec<(&str, &str)> = [("", "frame size")]
+    let head: Vec<&str> = ["frame size"]
         .into_iter()
-        .chain(sizes.iter().map(|size| ("n", size.as_str())))
+        .chain(sizes.iter().map(String::as_str))
         .collect();
     let rows: Vec<_> = labels
         .iter()
@@ -111,24 +107,29 @@ pub(super) fn others(group: &Group<'_>) -> String {
                 true => label.clone(),
                 false => format!("{label} ({unit})"),
             };
-            let name = (String::new(), escape(&name));
-            (String::new(), [name].into_iter().chain(cells).collect())
+            ("", [Cell::text(&name)].into_iter().chain(cells).collect())
         })
         .collect();
     table("findings", &head, &rows)
 }
 
-fn other(test: &Test, label: &str, unit: &str) -> (String, String) {
+fn other(test: &Test, label: &str, unit: &str) -> Cell {
     let mut findings = test.findings.iter();
     let found = findings.find(|finding| finding.unit == unit && summary::label(finding) == label);
     let Some(finding) = found else {
-        return (String::new(), String::new());
+        return Cell::default();
     };
     let cells = summary::cells(test, finding);
-    let attributes = format!("class=\"n\" title=\"{}\"", escape(&cells.bounds));
+    let attributes = match cells.bounds.as_str() {
+        "" => String::new(),
+        bounds => format!(" title=\"{}\"", escape(bounds)),
+    };
     let text = match IN_CELLS.contains(&unit) {
         true => &cells.value,
         false => cells.value.trim_end_matches(unit).trim_end(),
     };
-    (attributes, value(finding, text))
+    Cell {
+        attributes,
+        html: value(finding, text),
+    }
 }

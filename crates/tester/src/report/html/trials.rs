@@ -1,23 +1,23 @@
 //! Every trial of a test as a table.
 
-use super::{escape, table as rows_in_table};
+use super::{Cell, escape, table as rows_in_table};
 use crate::report::{numbers, summary};
 use crate::result::{Test, TrialRecord};
 
-const HEAD: [(&str, &str); 13] = [
-    ("n", "trial"),
-    ("", "purpose"),
-    ("n", "offered, frames/s"),
-    ("n", "time"),
-    ("n", "sent"),
-    ("n", "received"),
-    ("n", "lost"),
-    ("n", "loss"),
-    ("n", "duplicated"),
-    ("n", "reordered"),
-    ("n", "damaged, misrouted"),
-    ("n", "latency, median / 99 %"),
-    ("n", "sent late by, 99 %"),
+const HEAD: [&str; 13] = [
+    "trial",
+    "purpose",
+    "offered, frames/s",
+    "time",
+    "sent",
+    "received",
+    "lost",
+    "loss",
+    "duplicated",
+    "reordered",
+    "damaged, misrouted",
+    "latency, median / 99 %",
+    "sent late by, 99 %",
 ];
 
 /// The trials and what each stream had of them, folded.
@@ -37,8 +37,8 @@ pub(super) fn table(test: &Test) -> String {
     )
 }
 
-fn row(test: &Test, n: usize, trial: &TrialRecord) -> (String, Vec<(String, String)>) {
-    let number = |text: String| ("class=\"n\"".to_string(), text);
+fn row(test: &Test, n: usize, trial: &TrialRecord) -> (&'static str, Vec<Cell>) {
+    let number = Cell::number;
     let count = |value: u64| number(numbers::grouped(value));
     let latency = trial.latency.map_or(String::new(), |(median, high)| {
         format!(
@@ -47,30 +47,34 @@ fn row(test: &Test, n: usize, trial: &TrialRecord) -> (String, Vec<(String, Stri
             numbers::time(high as f64)
         )
     });
-    let mut purpose = escape(&trial.purpose);
+    let mut purpose = trial.purpose.clone();
     if let Some(reason) = summary::invalid(trial) {
         purpose += &format!(" ({reason})");
     }
+    let loss = if trial.lost > 0 {
+        " class=\"loss\""
+    } else {
+        ""
+    };
     let cells = vec![
         number((n + 1).to_string()),
-        (String::new(), purpose),
+        Cell::text(&purpose),
         number(numbers::si(summary::offered(test, trial))),
         number(numbers::time(trial.time * 1e9)),
         count(trial.sent),
         count(trial.received),
         count(trial.lost),
-        (
-            "class=\"n loss\"".into(),
-            numbers::loss(trial.lost, trial.sent),
-        ),
+        Cell {
+            attributes: loss.into(),
+            html: numbers::loss(trial.lost, trial.sent),
+        },
         count(trial.duplicated),
         count(trial.reordered),
         count(trial.corrupted + trial.misrouted),
         number(latency),
         number(numbers::time(trial.lateness as f64)),
     ];
-    let class = if trial.lost > 0 { "lossy" } else { "" };
-    (class.into(), cells)
+    ("", cells)
 }
 
 /// The streams of the last trial, where there are several.
@@ -82,26 +86,23 @@ fn streams(test: &Test) -> String {
         .streams
         .iter()
         .map(|stream| {
-            let count = |value: u64| ("class=\"n\"".to_string(), numbers::grouped(value));
+            let count = |value: u64| Cell::number(numbers::grouped(value));
             let cells = vec![
-                (
-                    String::new(),
-                    escape(&format!("{} → {}", stream.from, stream.to)),
-                ),
+                Cell::text(&format!("{} → {}", stream.from, stream.to)),
                 count(stream.sent),
                 count(stream.received),
                 count(stream.duplicated),
                 count(stream.reordered),
             ];
-            (String::new(), cells)
+            ("", cells)
         })
         .collect();
     let head = [
-        ("", "last trial, stream"),
-        ("n", "sent"),
-        ("n", "received"),
-        ("n", "duplicated"),
-        ("n", "reordered"),
+        "last trial, stream",
+        "sent",
+        "received",
+        "duplicated",
+        "reordered",
     ];
     rows_in_table("trials", &head, &rows)
 }

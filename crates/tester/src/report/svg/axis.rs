@@ -6,32 +6,36 @@ use crate::report::numbers;
 
 /// An axis before it is known what is drawn along it.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Axis {
+pub struct Axis {
     /// What, and the unit.
-    pub(crate) label: String,
-    pub(crate) scale: Scale,
+    pub label: String,
+    /// How values become places.
+    pub scale: Scale,
 }
 
 /// How values become places.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Scale {
+pub enum Scale {
     /// From 0.
     Linear,
     /// From 0 too, unless all values are far from it.
     Fitted,
     /// Whole numbers from 0.
     Counts,
+    /// Logarithmic.
+    Log,
     /// Logarithmic; values are ns and ticks have units of time.
     LogTime,
     /// Values are quantiles q, 0 to below 1, drawn at log 1/(1 − q): every nine takes as much room.
     Nines,
-    /// Values are indices into these names.
+    /// Values are indices into these names, which may have several lines.
     Names(Vec<String>),
 }
 
 impl Axis {
-    pub(crate) fn new(label: &str, scale: Scale) -> Self {
+    /// An axis.
+    pub fn new(label: &str, scale: Scale) -> Self {
         Self {
             label: label.into(),
             scale,
@@ -40,7 +44,7 @@ impl Axis {
 
     /// The axis between two places, wide enough for all values.
     pub(super) fn place(&self, values: impl Iterator<Item = f64>, range: (f64, f64)) -> Placed {
-        let log = self.scale == Scale::LogTime;
+        let log = matches!(self.scale, Scale::Log | Scale::LogTime);
         let usable = values.filter(|value| value.is_finite() && (!log || *value > 0.0));
         let (low, high) = usable.fold((f64::MAX, f64::MIN), |(low, high), value| {
             (low.min(value), high.max(value))
@@ -57,7 +61,8 @@ impl Axis {
                 high,
             ),
             Scale::Counts => linear(0.0, high.max(5.0)),
-            Scale::LogTime => decades(low, high),
+            Scale::Log => decades(low, high, numbers::si),
+            Scale::LogTime => decades(low, high, numbers::time),
             Scale::Nines => nines(high),
             Scale::Names(names) => {
                 let ticks = names.iter().cloned().enumerate();
@@ -129,7 +134,7 @@ impl Placed {
 
 fn transform(scale: &Scale, value: f64) -> f64 {
     match scale {
-        Scale::LogTime => value.max(f64::MIN_POSITIVE).log10(),
+        Scale::Log | Scale::LogTime => value.max(f64::MIN_POSITIVE).log10(),
         Scale::Nines => -(1.0 - value).max(f64::EPSILON).log10(),
         _ => value,
     }
@@ -157,7 +162,7 @@ fn linear(low: f64, high: f64) -> Ticks {
 }
 
 /// Ticks at the powers of ten, and where there are few of them at 2 and 5 times these too.
-fn decades(low: f64, high: f64) -> Ticks {
+fn decades(low: f64, high: f64, label: fn(f64) -> String) -> Ticks {
     let round = |value: f64, down: bool| {
         let power = 10f64.powf((value * 1.000_001).log10().floor());
         let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
@@ -179,7 +184,7 @@ fn decades(low: f64, high: f64) -> Ticks {
     let ticks = (first..=last)
         .flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)))
         .filter(|value| *value >= from * 0.999 && *value <= to * 1.001)
-        .map(|value| (value, numbers::time(value)))
+        .map(|value| (value, label(value)))
         .collect();
     (ticks, from.log10(), to.log10())
 }

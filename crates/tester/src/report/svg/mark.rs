@@ -1,7 +1,5 @@
 //! Markers, line styles and escaping.
 
-use std::fmt::Write;
-
 use super::Style;
 
 /// Kinds of markers, and colours in the style sheet.
@@ -15,11 +13,11 @@ pub(super) fn line_class(style: Style) -> &'static str {
     }
 }
 
-/// Draws the marker of a series; each of the [`KINDS`] has another shape.
-pub(super) fn draw(svg: &mut String, index: usize, x: f64, y: f64, size: f64) {
+/// The outline of a series' marker; each of the [`KINDS`] has another.
+pub(super) fn shape(index: usize, x: f64, y: f64, size: f64) -> String {
     // the smallest must be seen, and its shape told
     let r = 2.6 + 2.2 * size.clamp(0.0, 1.0).sqrt();
-    let d = match index % KINDS {
+    match index % KINDS {
         0 => format!(
             "M{:.1} {y:.1}a{r:.1} {r:.1} 0 1 0 {w:.1} 0a{r:.1} {r:.1} 0 1 0 -{w:.1} 0z",
             x - r,
@@ -37,8 +35,7 @@ pub(super) fn draw(svg: &mut String, index: usize, x: f64, y: f64, size: f64) {
         5 => polygon(x, y, r * 1.1, &[-90, -18, 54, 126, 198]),
         6 => polygon(x, y, r * 1.1, &[0, 60, 120, 180, 240, 300]),
         _ => polygon(x, y, r * 1.5, &[45, 90, 135, 225, 270, 315]),
-    };
-    let _ = write!(svg, "<path class=\"marker\" d=\"{d}\"/>");
+    }
 }
 
 fn polygon(x: f64, y: f64, r: f64, angles: &[i32]) -> String {
@@ -53,7 +50,7 @@ fn polygon(x: f64, y: f64, r: f64, angles: &[i32]) -> String {
 }
 
 /// Text for HTML and SVG, in elements and in attributes with double quotes.
-pub(crate) fn escape(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
@@ -85,11 +82,7 @@ mod tests {
     #[test]
     fn markers_differ() {
         let shapes: std::collections::HashSet<String> = (0..KINDS)
-            .map(|index| {
-                let mut svg = String::new();
-                draw(&mut svg, index, 10.0, 10.0, 1.0);
-                svg
-            })
+            .map(|index| shape(index, 10.0, 10.0, 1.0))
             .collect();
         assert_eq!(shapes.len(), KINDS);
     }

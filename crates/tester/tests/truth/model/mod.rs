@@ -1,5 +1,5 @@
 //! A router whose behaviour is known: a thread that moves packets between memory queues by their
-//! destination, through the faults of `bora_port::fault`, and notes each one that it lets out.
+//! destination, through the faults of `bora_apparatus::fault`, and notes each one that it lets out.
 
 pub(crate) mod testbed;
 pub(crate) mod traffic;
@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bora_apparatus::fault::{self, FaultCounters, Faults};
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_port::fault::{self, FaultCounters, Faults};
 use bora_port::{Queue, memory};
 use bora_tester::clock;
 use bora_tester::signature::{LENGTH, MASK, Signature};
@@ -79,7 +79,7 @@ impl Router {
             let near = Queue::Memory(near);
             let (near, handle) = fault::Queue::new(near, region.clone(), faults, arrival).unwrap();
             links.push(Link {
-                queue: Queue::Faulty(Box::new(near)),
+                queue: Queue::other(near),
                 out: Vec::new(),
             });
             handles.push(handle);

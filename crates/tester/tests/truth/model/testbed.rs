@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use bora_tester::port_bench::{Options, PortBench};
 use bora_tester::ports::{self, Kind, PortSpec, Side};
 use bora_tester::trial::{Bench, Trial, TrialSpec};
-use bora_tester::wire::{Options, Wire};
 
 use super::{Model, Router};
 
@@ -14,7 +14,7 @@ const DRAIN: Duration = Duration::from_millis(80);
 
 /// A tester and a router; declared in the order in which they must end.
 pub(crate) struct Testbed {
-    pub(crate) wire: Wire,
+    pub(crate) wire: PortBench,
     pub(crate) router: Router,
 }
 
@@ -33,7 +33,7 @@ impl Testbed {
             drain: Some(DRAIN),
             ..Options::default()
         };
-        let wire = Wire::new(ports, options);
+        let wire = PortBench::new(ports, options);
         Self { wire, router }
     }
 }

@@ -1,45 +1,26 @@
 //! What the tests send.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bora_tester::traffic::{FrameMix, Stream, Traffic, Values};
 
 /// A stream of IPv4 from one port's network to another's.
 pub(crate) fn ipv4(from: usize, to: usize, flows: u32) -> Stream {
-    let host = |port: usize| Values::List(vec![IpAddr::from([10, 0, port as u8, 2])]);
+    let host = |port: usize| [10, 0, port as u8, 2];
+    let stream = Stream::new((from, to), host(from), host(to)).with_flows(flows);
     Stream {
-        from,
-        to,
-        weight: 1,
-        flows,
-        flow_length: None,
-        sources: host(from),
-        destinations: host(to),
         source_ports: Values::Range(1024, 1024 + (flows.max(1) - 1).min(60_000) as u16),
-        destination_ports: Values::List(vec![7]),
-        dscp: 0,
-        vlan: None,
+        ..stream
     }
 }
 
 /// The same of IPv6.
 pub(crate) fn ipv6(from: usize, to: usize, flows: u32) -> Stream {
-    let host = |port: usize| {
-        Values::List(vec![IpAddr::from([
-            0x2001,
-            0xdb8,
-            port as u16,
-            0,
-            0,
-            0,
-            0,
-            2,
-        ])])
-    };
+    let host = |port: usize| [0x2001, 0xdb8, port as u16, 0, 0, 0, 0, 2];
+    let stream = Stream::new((from, to), host(from), host(to));
     Stream {
-        sources: host(from),
-        destinations: host(to),
+        sources: stream.sources,
+        destinations: stream.destinations,
         ..ipv4(from, to, flows)
     }
 }

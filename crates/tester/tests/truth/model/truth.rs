@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use bora_tester::traffic::Traffic;
 use bora_tester::trial::Counts;
 use bora_wire::checksum::{self, Transport};
-use bora_wire::{Protocol, ipv4, ipv6, udp};
+use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
 use super::Seen;
 
@@ -41,24 +41,14 @@ pub(crate) fn count(traffic: &Traffic, seen: &[Seen]) -> Vec<Counts> {
 
 /// Whether a frame's UDP checksum is right.
 pub(crate) fn is_whole(frame: &[u8]) -> bool {
-    let (Some(&kind), Some(packet)) = (frame.get(12), frame.get(14..)) else {
+    let Ok(frame) = ethernet::Frame::new_checked(frame) else {
         return false;
     };
-    let (pseudo, datagram) = if kind == 0x08 {
-        let Ok(ip) = ipv4::Packet::new_checked(packet) else {
-            return false;
-        };
-        let length = ip.payload().len() as u32;
-        let pseudo = checksum::pseudo_v4(ip.src(), ip.dst(), Protocol::UDP, length as u16);
-        (pseudo, ip.payload().to_vec())
-    } else {
-        let Ok(ip) = ipv6::Packet::new_checked(packet) else {
-            return false;
-        };
-        let length = ip.payload().len() as u32;
-        let pseudo = checksum::pseudo_v6(ip.src(), ip.dst(), Protocol::UDP, length);
-        (pseudo, ip.payload().to_vec())
+    let found = match frame.ethertype() {
+        EtherType::IPV4 => ipv4::Packet::new_checked(frame.payload())
+            .map(|ip| checksum::transport_v4(ip.src(), ip.dst(), Protocol::UDP, ip.payload())),
+        _ => ipv6::Packet::new_checked(frame.payload())
+            .map(|ip| checksum::transport_v6(ip.src(), ip.dst(), Protocol::UDP, ip.payload())),
     };
-    udp::Packet::new_checked(datagram)
-        .is_ok_and(|udp| udp.verify_checksum(pseudo) == Transport::Valid)
+    found == Ok(Transport::Valid)
 }

@@ -1,0 +1,420 @@
+//! Written by crates/contract/generate.py from contract.toml.
+
+/// Most ports of one Bora: rows of the program's maps.
+pub const MAX_PORTS: usize = 256;
+/// Most receive queues of a port that get sockets; packets of other queues go to Linux.
+pub const MAX_QUEUES: u32 = 128;
+/// Most routes with an MTU of their own in the program's map, for each IP version.
+pub const MAX_ROUTE_MTUS: usize = 65_536;
+/// Stands for the number of routes with an MTU when there are more.
+pub const MTUS_UNKNOWN: u32 = 0xFFFF_FFFF;
+/// Most destinations whose packets the program leaves to Linux because Linux forwards them.
+pub const MAX_LINUX_DESTINATIONS: usize = 65_536;
+/// Window of a punt budget, ns.
+pub const BUDGET_WINDOW_NS: u64 = 10_000_000;
+/// Most frames that one call hands to Linux.
+pub const INJECT_BATCH: usize = 512;
+/// Longest frame that Linux takes so, octets: a page less headroom, skb_shared_info and the header of BPF_PROG_RUN.
+pub const INJECT_FRAME: usize = 3_456;
+
+/// What a port does with transit traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Path {
+    /// Everything goes to Linux.
+    #[default]
+    Kernel,
+    /// To the AF_XDP socket of the queue.
+    Engine,
+    /// The program forwards it.
+    Express,
+}
+
+/// Reverse-path check of IPv4 sources (RFC 3704), as `net.ipv4.conf.*.rp_filter`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RpFilter {
+    /// None.
+    #[default]
+    Off,
+    /// The route back to the source must leave by the port the packet came in by.
+    Strict,
+    /// There must be a route back to the source.
+    Loose,
+}
+
+/// nftables, family netdev.
+pub const HOOK_NF_INGRESS: u8 = 1 << 0;
+/// tc filters or tcx programs.
+pub const HOOK_TC_INGRESS: u8 = 1 << 1;
+/// nftables, family netdev.
+pub const HOOK_NF_EGRESS: u8 = 1 << 2;
+/// tc filters or tcx programs.
+pub const HOOK_TC_EGRESS: u8 = 1 << 3;
+/// Not a hook: its driver takes frames that XDP programs redirect.
+pub const HOOK_TAKES_FRAMES: u8 = 1 << 4;
+/// The program has not found the device, and assumes that it has hooks.
+pub const HOOK_NOT_FOUND: u8 = 1 << 5;
+
+/// There are policies for what is forwarded or sent.
+pub const XFRM_POLICIES: u8 = 1 << 0;
+/// `ip xfrm policy setdefault out block`.
+pub const XFRM_OUT_BLOCKED: u8 = 1 << 1;
+/// `ip xfrm policy setdefault fwd block`.
+pub const XFRM_FORWARD_BLOCKED: u8 = 1 << 2;
+
+/// The settings of a port: `struct bora_port` of the XDP program, and what the engine knows of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortSettings {
+    /// Row of counters, slot of the redirect map; below MAX_PORTS.
+    pub index: u16,
+    /// What the port does with transit traffic.
+    pub path: Path,
+    /// Reverse-path check of IPv4.
+    pub rp_filter: RpFilter,
+    /// Frames are not trimmed below this length, octets without FCS.
+    pub min_frame: u16,
+    /// The interface's Ethernet address.
+    pub mac: [u8; 6],
+    /// net.ipv4.conf.IFACE.forwarding.
+    pub forward4: bool,
+    /// net.ipv6.conf.{all and IFACE}.forwarding.
+    pub forward6: bool,
+    /// The driver takes redirected frames (ndo_xdp_xmit).
+    pub can_redirect: bool,
+    /// Peers may leave L4 checksums to the receiver (veth, virtio, tap).
+    pub partial_checksum: bool,
+    /// Linux must see all IPv4.
+    pub kernel4: bool,
+    /// Linux must see all IPv6.
+    pub kernel6: bool,
+    /// The program does not check Linux's hooks (`--bypass netfilter`).
+    pub bypass_netfilter: bool,
+    /// net.ipv4.conf.*.send_redirects.
+    pub send_redirects4: bool,
+    /// The program runs as generic XDP: its frames can go to any port, and it sees injected frames again.
+    pub generic: bool,
+    /// Up, and with carrier.
+    pub up: bool,
+    /// A veth: VLAN tags stay in the socket buffer.
+    pub veth: bool,
+    /// A VLAN device.
+    pub vlan: bool,
+    /// Administratively up; the engine checks it for ports without an XDP program.
+    pub enabled: bool,
+    /// The port has an XDP program, and the engine need not repeat its checks.
+    pub gated: bool,
+}
+
+impl PortSettings {
+    /// As the program reads it.
+    pub fn to_bytes(&self) -> [u8; 14] {
+        let flags = [
+            self.forward4,
+            self.forward6,
+            self.can_redirect,
+            self.partial_checksum,
+            self.kernel4,
+            self.kernel6,
+            self.bypass_netfilter,
+            self.send_redirects4,
+            self.generic,
+            self.up,
+            self.veth,
+            self.vlan,
+            self.enabled,
+            self.gated,
+        ];
+        let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
+        let mut bytes = [0; 14];
+        bytes[0..2].copy_from_slice(&self.index.to_ne_bytes());
+        bytes[2..3].copy_from_slice(&[self.path as u8]);
+        bytes[3..4].copy_from_slice(&[self.rp_filter as u8]);
+        bytes[4..6].copy_from_slice(&flags.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&self.min_frame.to_ne_bytes());
+        bytes[8..14].copy_from_slice(&self.mac);
+        bytes
+    }
+}
+
+/// Why a packet does not simply leave: docs/reasons.md. The first [`Reason::OF_PROGRAM`] are those that the
+/// XDP program counts, with the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Reason {
+    /// Bora is starting, is stopping or does not answer.
+    NoLease,
+    /// Linux has rules for it that Bora does not apply: netfilter, `ip rule`, IPsec, tc.
+    Guard,
+    /// Forwarding is off on the input interface.
+    ForwardingOff,
+    /// Neither IPv4 nor IPv6: ARP, VLAN tags, LLDP.
+    NotIp,
+    /// Has a VLAN tag that is not in the frame.
+    VlanTag,
+    /// Not for this port's Ethernet address: broadcast, multicast, or another station's.
+    ForeignMac,
+    /// To or from an address of the router itself.
+    Local,
+    /// Multicast, link-local, loopback and other addresses that Linux treats in its own way.
+    SpecialAddress,
+    /// Its sender left the checksum to a card, and only Linux can complete it.
+    PartialChecksum,
+    /// Its route leaves by an interface that is no port, or that cannot be sent to.
+    NotAPort,
+    /// Its route leaves by a port that is down: Linux takes another route, or answers.
+    OutputDown,
+    /// The engine has no socket for the receive queue it came by.
+    NoSocket,
+    /// The whole port is left to Linux.
+    LeftToLinux,
+    /// Only Linux can choose among the several paths of its route.
+    Multipath,
+    /// IPv4, longer than the output's MTU, and may be fragmented.
+    Fragmentation,
+    /// Several segments in one packet, longer than the input's MTU (GRO, GSO).
+    SuperPacket,
+    /// It leaves by the port it came in by: Linux also sends an ICMP redirect.
+    Redirect,
+    /// Fails the reverse-path check (RFC 3704).
+    SourceCheck,
+    /// Its route needs something that Bora does not do, or leaves by an interface that is no port.
+    Unsupported,
+    /// A header that RFC 1812 5.2.2 or RFC 8200 3 forbids: Linux drops and counts it.
+    Malformed,
+    /// IPv4 options or IPv6 hop-by-hop options.
+    Options,
+    /// TTL or hop limit used up (RFC 1812 5.3.1, RFC 4443 3.3): Linux answers.
+    TtlExceeded,
+    /// No route to its destination: Linux answers.
+    NoRoute,
+    /// An unreachable route, or in express a prohibit route: Linux answers.
+    Unreachable,
+    /// The Ethernet address of its next hop is not known: Linux asks for it.
+    NoNeighbour,
+    /// Longer than the output's MTU, and not to be fragmented: Linux answers.
+    TooBig,
+    /// A blackhole route.
+    Blackhole,
+    /// The punt budget of its reason was used up, so it did not go to Linux.
+    PuntBudget,
+    /// The output port has been removed, or Bora is stopping.
+    NoOutput,
+    /// The output's driver refused a frame of the express path: its ring was full.
+    TxRingFull,
+    /// A prohibit route: Linux answers.
+    Prohibit,
+    /// Shorter than its headers.
+    Truncated,
+    /// IP version and EtherType disagree.
+    BadVersion,
+    /// An IPv4 header of fewer than five words.
+    BadHeaderLength,
+    /// Its length is less than its header's, or more than the frame's.
+    BadTotalLength,
+    /// The checksum of the IPv4 header is wrong.
+    BadChecksum,
+    /// The interface it came in by is administratively down (ports without an XDP program).
+    PortDown,
+    /// A rule of bora.toml drops it.
+    Rule,
+    /// The queue of its class at the output is full.
+    QueueFull,
+    /// The ring to the slow path is full.
+    PuntRingFull,
+    /// The ring to the worker that should forward it is full.
+    WorkerRingFull,
+    /// Linux refused a packet that Bora handed to it.
+    SlowPathFailed,
+    /// The receive ring, or the socket's 16 MiB, was full (AF_XDP, AF_PACKET).
+    RxRingFull,
+    /// There was no free frame to receive into, or it was longer than a frame (AF_XDP).
+    NoFrame,
+    /// More octets than a frame holds: 1792, or 3840 where an MTU needs it (memif, TAP, AF_PACKET, pcap).
+    RxTooLong,
+    /// Empty, longer than the buffer it came in (memif), not whole in its file (pcap), or marked bad by the card (HERO).
+    RxMalformed,
+    /// A transmit descriptor that the kernel refused (AF_XDP).
+    TxInvalid,
+    /// It was in the transmit ring when the peer or the interface went away or the card was reset, or it was sent while there was no link.
+    TxLinkDown,
+    /// Linux refused to send it, because the interface is down, its MTU is smaller, or the disk is full; or it is too long for the peer's buffers (memif).
+    TxRefused,
+    /// Came faster than the simulation of the card runs.
+    WireFull,
+    /// Frames with a wrong FCS.
+    BadFcs,
+    /// Frames of fewer than 60 octets.
+    Runt,
+    /// Frames too long for Ethernet.
+    Giant,
+    /// No room between the clocks.
+    InputFifoFull,
+    /// No room in the queue to another card.
+    PeerVoqFull,
+    /// No room in the queue to the host.
+    HostVoqFull,
+    /// Received while the receiver was off.
+    ReceiverDisabled,
+    /// Frames to send of fewer than 14 octets, or more than the MTU and 18.
+    TransmitLength,
+}
+
+impl Reason {
+    /// All of them, by number.
+    pub const ALL: [Self; 58] = [
+        Self::NoLease,
+        Self::Guard,
+        Self::ForwardingOff,
+        Self::NotIp,
+        Self::VlanTag,
+        Self::ForeignMac,
+        Self::Local,
+        Self::SpecialAddress,
+        Self::PartialChecksum,
+        Self::NotAPort,
+        Self::OutputDown,
+        Self::NoSocket,
+        Self::LeftToLinux,
+        Self::Multipath,
+        Self::Fragmentation,
+        Self::SuperPacket,
+        Self::Redirect,
+        Self::SourceCheck,
+        Self::Unsupported,
+        Self::Malformed,
+        Self::Options,
+        Self::TtlExceeded,
+        Self::NoRoute,
+        Self::Unreachable,
+        Self::NoNeighbour,
+        Self::TooBig,
+        Self::Blackhole,
+        Self::PuntBudget,
+        Self::NoOutput,
+        Self::TxRingFull,
+        Self::Prohibit,
+        Self::Truncated,
+        Self::BadVersion,
+        Self::BadHeaderLength,
+        Self::BadTotalLength,
+        Self::BadChecksum,
+        Self::PortDown,
+        Self::Rule,
+        Self::QueueFull,
+        Self::PuntRingFull,
+        Self::WorkerRingFull,
+        Self::SlowPathFailed,
+        Self::RxRingFull,
+        Self::NoFrame,
+        Self::RxTooLong,
+        Self::RxMalformed,
+        Self::TxInvalid,
+        Self::TxLinkDown,
+        Self::TxRefused,
+        Self::WireFull,
+        Self::BadFcs,
+        Self::Runt,
+        Self::Giant,
+        Self::InputFifoFull,
+        Self::PeerVoqFull,
+        Self::HostVoqFull,
+        Self::ReceiverDisabled,
+        Self::TransmitLength,
+    ];
+    /// How many there are.
+    pub const COUNT: usize = Self::ALL.len();
+    /// How many the XDP program counts.
+    pub const OF_PROGRAM: usize = 30;
+
+    /// Its name in counters, reports and docs/reasons.md.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoLease => "no_lease",
+            Self::Guard => "guard",
+            Self::ForwardingOff => "forwarding_off",
+            Self::NotIp => "not_ip",
+            Self::VlanTag => "vlan_tag",
+            Self::ForeignMac => "foreign_mac",
+            Self::Local => "local",
+            Self::SpecialAddress => "special_address",
+            Self::PartialChecksum => "partial_checksum",
+            Self::NotAPort => "not_a_port",
+            Self::OutputDown => "output_down",
+            Self::NoSocket => "no_socket",
+            Self::LeftToLinux => "left_to_linux",
+            Self::Multipath => "multipath",
+            Self::Fragmentation => "fragmentation",
+            Self::SuperPacket => "super_packet",
+            Self::Redirect => "redirect",
+            Self::SourceCheck => "source_check",
+            Self::Unsupported => "unsupported",
+            Self::Malformed => "malformed",
+            Self::Options => "options",
+            Self::TtlExceeded => "ttl_exceeded",
+            Self::NoRoute => "no_route",
+            Self::Unreachable => "unreachable",
+            Self::NoNeighbour => "no_neighbour",
+            Self::TooBig => "too_big",
+            Self::Blackhole => "blackhole",
+            Self::PuntBudget => "punt_budget",
+            Self::NoOutput => "no_output",
+            Self::TxRingFull => "tx_ring_full",
+            Self::Prohibit => "prohibit",
+            Self::Truncated => "truncated",
+            Self::BadVersion => "bad_version",
+            Self::BadHeaderLength => "bad_header_length",
+            Self::BadTotalLength => "bad_total_length",
+            Self::BadChecksum => "bad_checksum",
+            Self::PortDown => "port_down",
+            Self::Rule => "rule",
+            Self::QueueFull => "queue_full",
+            Self::PuntRingFull => "punt_ring_full",
+            Self::WorkerRingFull => "worker_ring_full",
+            Self::SlowPathFailed => "slow_path_failed",
+            Self::RxRingFull => "rx_ring_full",
+            Self::NoFrame => "no_frame",
+            Self::RxTooLong => "rx_too_long",
+            Self::RxMalformed => "rx_malformed",
+            Self::TxInvalid => "tx_invalid",
+            Self::TxLinkDown => "tx_link_down",
+            Self::TxRefused => "tx_refused",
+            Self::WireFull => "wire_full",
+            Self::BadFcs => "bad_fcs",
+            Self::Runt => "runt",
+            Self::Giant => "giant",
+            Self::InputFifoFull => "input_fifo_full",
+            Self::PeerVoqFull => "peer_voq_full",
+            Self::HostVoqFull => "host_voq_full",
+            Self::ReceiverDisabled => "receiver_disabled",
+            Self::TransmitLength => "transmit_length",
+        }
+    }
+
+    /// Whether Linux answers or drops such packets, so that there is a budget for what goes there. The rest is
+    /// Linux's own traffic, or traffic that Linux forwards.
+    pub const fn has_budget(self) -> bool {
+        matches!(
+            self,
+            Self::Malformed
+                | Self::Options
+                | Self::TtlExceeded
+                | Self::NoRoute
+                | Self::Unreachable
+                | Self::NoNeighbour
+                | Self::TooBig
+                | Self::Prohibit
+        )
+    }
+
+    /// Whether the program drops such packets; it passes the others to Linux.
+    pub const fn is_drop_of_program(self) -> bool {
+        matches!(
+            self,
+            Self::Blackhole
+                | Self::PuntBudget
+                | Self::NoOutput
+                | Self::TxRingFull
+        )
+    }
+}

@@ -1,0 +1,57 @@
+//! What the XDP program, the engine and the control side agree on, from `contract.toml`: the reasons why a packet does
+//! not simply leave, the settings of a port, and limits; and the counters by reason.
+
+#![forbid(unsafe_code)]
+
+mod counts;
+#[rustfmt::skip]
+mod generated;
+
+pub use counts::{Counter, Counters, Counts};
+pub use generated::*;
+
+/// Converts a punt budget from packets per second to packets per window ([`BUDGET_WINDOW_NS`]).
+pub const fn budget_of_window(packets_per_second: u64) -> u64 {
+    packets_per_second.div_ceil(1_000_000_000 / BUDGET_WINDOW_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_unique() {
+        for (number, reason) in Reason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, number);
+            let same = Reason::ALL
+                .iter()
+                .filter(|other| other.name() == reason.name());
+            assert_eq!(same.count(), 1, "{}", reason.name());
+        }
+    }
+
+    #[test]
+    fn port_settings_have_the_layout_of_the_program() {
+        let settings = PortSettings {
+            index: 0x0201,
+            path: Path::Express,
+            rp_filter: RpFilter::Strict,
+            min_frame: 60,
+            mac: [1, 2, 3, 4, 5, 6],
+            forward4: true,
+            up: true,
+            ..PortSettings::default()
+        };
+        let bytes = settings.to_bytes();
+        assert_eq!(bytes[..2], 0x0201u16.to_ne_bytes());
+        assert_eq!(bytes[2..4], [2, 1]);
+        assert_eq!(bytes[4..6], (1u16 | 1 << 9).to_ne_bytes());
+        assert_eq!(bytes[6..8], 60u16.to_ne_bytes());
+        assert_eq!(bytes[8..], [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn budgets_are_rounded_up() {
+        assert_eq!([0, 1, 100, 101].map(budget_of_window), [0, 1, 1, 2]);
+    }
+}

@@ -1,0 +1,162 @@
+//! The register map of a card. Written by hero/registers.py from hero/registers.toml.
+
+#![allow(dead_code)] // it is whole; the driver needs a part of it
+
+pub(crate) const ID: u8 = 0;
+pub(crate) const CMD: u8 = 1;
+pub(crate) const STATUS: u8 = 2;
+pub(crate) const MAC_LOW: u8 = 3;
+pub(crate) const MAC_HIGH: u8 = 4;
+pub(crate) const IRQ_UNMASKED: u8 = 5;
+pub(crate) const IRQ_MASK: u8 = 6;
+pub(crate) const IRQ_MASKED: u8 = 7;
+pub(crate) const RXLO_DESC: u8 = 8;
+pub(crate) const RXHI_DESC: u8 = 9;
+pub(crate) const TX_LEN: u8 = 10;
+pub(crate) const TX_DESC: u8 = 11;
+pub(crate) const LEVELS: u8 = 12;
+pub(crate) const CPL_BASE: u8 = 13;
+pub(crate) const ROUTE: u8 = 14;
+pub(crate) const CLASS: u8 = 20;
+pub(crate) const NEXTHOP_MAC: u8 = 44;
+pub(crate) const PEER_BASE: u8 = 50;
+pub(crate) const REQ_IN: u8 = 53;
+pub(crate) const RSP_IN: u8 = 56;
+pub(crate) const FWD_CNT: u8 = 59;
+pub(crate) const FWD_HOST: u8 = 62;
+pub(crate) const DROP_CNT: u8 = 63;
+pub(crate) const CMD_RESET: u32 = 1;
+pub(crate) const CMD_RX: u32 = 2;
+pub(crate) const CMD_TX: u32 = 4;
+pub(crate) const CMD_FAST: u32 = 8;
+pub(crate) const CMD_PROMISCUOUS: u32 = 16;
+pub(crate) const CMD_COMMIT: u32 = 32;
+pub(crate) const CMD_BANK_SHIFT: u32 = 8;
+pub(crate) const STATUS_READY: u32 = 1;
+pub(crate) const STATUS_LINK: u32 = 2;
+pub(crate) const STATUS_FAST_OPEN: u32 = 4;
+pub(crate) const STATUS_RECEIVING: u32 = 8;
+pub(crate) const STATUS_BROKEN_SHIFT: u32 = 4;
+pub(crate) const STATUS_ROUTES_SHIFT: u32 = 8;
+pub(crate) const STATUS_VERSION_SHIFT: u32 = 16;
+pub(crate) const IRQ_RXLO: u32 = 1;
+pub(crate) const IRQ_RXHI: u32 = 2;
+pub(crate) const IRQ_TX: u32 = 4;
+pub(crate) const IRQ_RXLO_EMPTY: u32 = 8;
+pub(crate) const IRQ_RXHI_EMPTY: u32 = 16;
+pub(crate) const IRQ_FAULT: u32 = 32;
+pub(crate) const IRQ_BUS: u32 = 64;
+pub(crate) const IRQ_DROP: u32 = 128;
+pub(crate) const ID_VALUE: u32 = 0x4845_524F;
+pub(crate) const VERSION: u32 = 1;
+
+/// A counter that DROP_CNT shows, in the order of their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Counter {
+    /// Frames with a wrong FCS.
+    BadFcs,
+    /// Frames of fewer than 60 octets.
+    Runt,
+    /// Frames too long for Ethernet.
+    Giant,
+    /// IPv4 with a wrong header checksum.
+    BadChecksum,
+    /// For another station.
+    ForeignMac,
+    /// No room between the clocks.
+    InputFifoFull,
+    /// No room in the queue to another card.
+    PeerVoqFull,
+    /// No room in the queue to the host.
+    HostVoqFull,
+    /// Received while the receiver was off.
+    ReceiverDisabled,
+    /// Bursts that came without a grant.
+    BurstWithoutGrant,
+    /// Bursts of more than was granted.
+    BurstOverGrant,
+    /// Bursts that did not end in time.
+    BurstTimedOut,
+    /// Bursts with a bad control word or count.
+    BurstMalformed,
+    /// Frames to send of fewer than 14 octets, or more than the MTU and 18.
+    TransmitLength,
+    /// Bus transactions that failed.
+    BusError,
+    /// Vectors that found no room.
+    VectorRefused,
+    /// Frames received, good or bad.
+    Received,
+    /// Frames sent.
+    Sent,
+    /// Grants given.
+    Grants,
+    /// Requests repeated after a time-out.
+    RequestsRepeated,
+    /// Bursts sent.
+    Bursts,
+    /// Completions that the host's memory refused (bus errors, too).
+    LostCompletions,
+}
+
+impl Counter {
+    /// All of them, by number.
+    pub const ALL: [Self; 22] = [
+        Self::BadFcs,
+        Self::Runt,
+        Self::Giant,
+        Self::BadChecksum,
+        Self::ForeignMac,
+        Self::InputFifoFull,
+        Self::PeerVoqFull,
+        Self::HostVoqFull,
+        Self::ReceiverDisabled,
+        Self::BurstWithoutGrant,
+        Self::BurstOverGrant,
+        Self::BurstTimedOut,
+        Self::BurstMalformed,
+        Self::TransmitLength,
+        Self::BusError,
+        Self::VectorRefused,
+        Self::Received,
+        Self::Sent,
+        Self::Grants,
+        Self::RequestsRepeated,
+        Self::Bursts,
+        Self::LostCompletions,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BadFcs => "bad_fcs",
+            Self::Runt => "runt",
+            Self::Giant => "giant",
+            Self::BadChecksum => "bad_checksum",
+            Self::ForeignMac => "foreign_mac",
+            Self::InputFifoFull => "input_fifo_full",
+            Self::PeerVoqFull => "peer_voq_full",
+            Self::HostVoqFull => "host_voq_full",
+            Self::ReceiverDisabled => "receiver_disabled",
+            Self::BurstWithoutGrant => "burst_without_grant",
+            Self::BurstOverGrant => "burst_over_grant",
+            Self::BurstTimedOut => "burst_timed_out",
+            Self::BurstMalformed => "burst_malformed",
+            Self::TransmitLength => "transmit_length",
+            Self::BusError => "bus_error",
+            Self::VectorRefused => "vector_refused",
+            Self::Received => "received",
+            Self::Sent => "sent",
+            Self::Grants => "grants",
+            Self::RequestsRepeated => "requests_repeated",
+            Self::Bursts => "bursts",
+            Self::LostCompletions => "lost_completions",
+        }
+    }
+
+    /// Whether it counts received frames that went nowhere.
+    pub fn is_receive_drop(self) -> bool {
+        (self as u8) <= Self::ReceiverDisabled as u8
+    }
+}

@@ -1,0 +1,202 @@
+//! Decodes the messages about firewall chains, rules, IPsec policies and qdiscs.
+
+use super::report::{GuardReport, ReasonKind};
+use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
+use crate::message::Frame;
+use crate::world::World;
+
+// include/uapi/linux/netfilter/nf_tables.h
+const NFT_NEWCHAIN: u16 = (10 << 8) | 3;
+const NFTA_CHAIN_TABLE: u16 = 1;
+const NFTA_CHAIN_NAME: u16 = 3;
+const NFTA_CHAIN_HOOK: u16 = 4;
+const NFTA_CHAIN_POLICY: u16 = 5;
+const NFTA_HOOK_HOOKNUM: u16 = 1;
+const XFRM_NEWPOLICY: u16 = 0x13;
+/// Parent of the qdiscs `ingress` and `clsact`; parent of a root qdisc.
+const TC_H_CLSACT: u32 = 0xffff_fff1;
+const TC_H_ROOT: u32 = u32::MAX;
+const TCA_KIND: u16 = 1;
+/// Qdiscs that only queue. Bora may bypass them, because they carry no configured rate or order.
+const PLAIN_QDISCS: [&str; 8] = [
+    "noqueue",
+    "pfifo_fast",
+    "fq_codel",
+    "fq",
+    "mq",
+    "pfifo",
+    "bfifo",
+    "noop",
+];
+
+/// A base chain of nftables (iptables-nft makes them too). Empty chains that accept count too: this
+/// is simple, and the traffic is already in the kernel when somebody adds a rule.
+pub(super) fn chain(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), Malformed> {
+    if frame.kind != NFT_NEWCHAIN {
+        return Ok(());
+    }
+    let family = header(frame.payload, 4, "nftables chain")?[0];
+    let (mut table, mut name, mut hook, mut policy) = (String::new(), String::new(), None, None);
+    for attribute in attributes(frame.payload, 4) {
+        let attribute = attribute?;
+        match attribute.kind {
+            NFTA_CHAIN_TABLE => table = attribute.text(),
+            NFTA_CHAIN_NAME => name = attribute.text(),
+            NFTA_CHAIN_HOOK => hook = Some(hook_number(&attribute)?),
+            NFTA_CHAIN_POLICY => policy = Some(attribute.u32_be()?),
+            _ => {}
+        }
+    }
+    let Some(hook) = hook else { return Ok(()) };
+    let Some((family, v4, v6, hook)) = forwarding_hook(family, hook) else {
+        return Ok(());
+    };
+    let policy = if policy == Some(0) { "drop" } else { "accept" };
+    let text = format!(
+        "nftables: table {family} {table} chain {name} (hook {hook}, policy {policy}; free: `nft delete table {family} {table}`)"
+    );
+    for (concerned, is_v6) in [(v4, false), (v6, true)] {
+        if concerned {
+            report.add(is_v6, ReasonKind::Netfilter, text.clone());
+        }
+    }
+    Ok(())
+}
+
+fn hook_number(attribute: &Attribute<'_>) -> Result<u32, Malformed> {
+    for nested in attribute.nested() {
+        let nested = nested?;
+        if nested.kind == NFTA_HOOK_HOOKNUM {
+            return nested.u32_be();
+        }
+    }
+    Err(Malformed("nftables hook"))
+}
+
+/// Names of family and hook and which IP versions they concern, if forwarded packets pass the hook.
+fn forwarding_hook(family: u8, hook: u32) -> Option<(&'static str, bool, bool, &'static str)> {
+    let (name, v4, v6) = match family {
+        1 => ("inet", true, true),
+        2 => ("ip", true, false),
+        10 => ("ip6", false, true),
+        5 => {
+            let hook = if hook == 0 { "ingress" } else { "egress" };
+            return Some(("netdev", true, true, hook));
+        }
+        _ => return None, // arp, bridge
+    };
+    let hook = match hook {
+        0 => "prerouting",
+        2 => "forward",
+        4 => "postrouting",
+        5 => "ingress",
+        _ => return None, // input, output: forwarded packets do not pass them
+    };
+    Some((name, v4, v6, hook))
+}
+
+/// A policy-routing rule, as far as needed to recognise Linux's default rules.
+#[derive(Debug, Default)]
+pub(super) struct Rule {
+    pub(super) priority: u32,
+    pub(super) table: u32,
+    /// It matches every packet and looks up `table`.
+    pub(super) plain: bool,
+}
+
+pub(super) fn rule(payload: &[u8]) -> Result<Rule, Malformed> {
+    // include/uapi/linux/fib_rules.h
+    const FRA_PRIORITY: u16 = 6;
+    const FRA_TABLE: u16 = 15;
+    const FRA_SUPPRESS_IFGROUP: u16 = 13;
+    const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
+    const FRA_PAD: u16 = 18;
+    const FRA_PROTOCOL: u16 = 21;
+    const FR_ACT_TO_TBL: u8 = 1;
+    const FIB_RULE_INVERT: u32 = 2;
+    let head = header(payload, 12, "rule message")?;
+    let mut rule = Rule {
+        priority: 0,
+        table: u32::from(head[4]),
+        plain: true,
+    };
+    rule.plain =
+        head[1..4] == [0; 3] && head[7] == FR_ACT_TO_TBL && u32_at(head, 8) & FIB_RULE_INVERT == 0;
+    for attribute in attributes(payload, 12) {
+        let attribute = attribute?;
+        match attribute.kind {
+            FRA_PRIORITY => rule.priority = attribute.u32()?,
+            FRA_TABLE => rule.table = attribute.u32()?,
+            FRA_SUPPRESS_PREFIXLEN | FRA_SUPPRESS_IFGROUP => {
+                rule.plain &= attribute.u32()? == u32::MAX;
+            }
+            FRA_PROTOCOL | FRA_PAD => {}
+            _ => rule.plain = false,
+        }
+    }
+    Ok(rule)
+}
+
+/// An IPsec policy (struct xfrm_userpolicy_info) for forwarded or sent packets.
+pub(super) fn policy(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), Malformed> {
+    if frame.kind != XFRM_NEWPOLICY {
+        return Ok(());
+    }
+    let head = header(frame.payload, 161, "xfrm policy")?;
+    let direction = match head[160] {
+        1 => "out",
+        2 => "fwd",
+        _ => return Ok(()),
+    };
+    let family = i32::from(u16::from_ne_bytes([head[40], head[41]]));
+    let text = format!(
+        "xfrm: policy index {} (dir {direction}; `ip xfrm policy` shows it)",
+        u32_at(head, 156)
+    );
+    let kind = ReasonKind::Xfrm;
+    match family {
+        libc::AF_INET => report.add(false, kind, text),
+        libc::AF_INET6 => report.add(true, kind, text),
+        _ => report.both(kind, text),
+    }
+    Ok(())
+}
+
+/// A queueing discipline (struct tcmsg) of a port.
+pub(super) fn qdisc(
+    report: &mut GuardReport,
+    frame: &Frame<'_>,
+    world: &World,
+) -> Result<(), Malformed> {
+    if frame.kind != libc::RTM_NEWQDISC {
+        return Ok(());
+    }
+    let head = header(frame.payload, 20, "qdisc message")?;
+    let (device, parent) = (u32_at(head, 4), u32_at(head, 12));
+    let Some(link) = world
+        .links
+        .get(&device)
+        .filter(|_| world.ports.contains_key(&device))
+    else {
+        return Ok(());
+    };
+    let mut kind = String::new();
+    for attribute in attributes(frame.payload, 20) {
+        let attribute = attribute?;
+        if attribute.kind == TCA_KIND {
+            kind = attribute.text();
+        }
+    }
+    if parent == TC_H_CLSACT {
+        report.both(
+            ReasonKind::Tc,
+            format!("tc: {kind} on {} may filter", link.name),
+        );
+    } else if parent == TC_H_ROOT && !PLAIN_QDISCS.contains(&kind.as_str()) {
+        let name = &link.name;
+        report.warnings.push(format!(
+            "tc: {kind} on {name} does not see the packets that Bora sends there"
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,63 @@
+//! What must stay with the kernel, and why.
+
+use serde::Serialize;
+
+/// Kinds of reasons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReasonKind {
+    /// nftables or iptables; `--bypass netfilter` overrides it.
+    Netfilter,
+    /// Policy routing: rules other than Linux's default ones.
+    Rule,
+    /// IPsec policies.
+    Xfrm,
+    /// Filters at the ingress or egress of a port.
+    Tc,
+    /// The port belongs to a bridge, bond or VRF.
+    Master,
+}
+
+/// Why an IP version stays with the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Reason {
+    /// Its kind.
+    pub kind: ReasonKind,
+    /// The rule, policy or hook, as text.
+    pub text: String,
+}
+
+/// Which IP versions must stay with the kernel, and why; empty if none must.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GuardReport {
+    /// Reasons for IPv4.
+    pub v4: Vec<Reason>,
+    /// Reasons for IPv6.
+    pub v6: Vec<Reason>,
+    /// What does not apply to Bora's traffic, although the operator may expect it.
+    pub warnings: Vec<String>,
+}
+
+impl GuardReport {
+    /// Adds a reason for both IP versions.
+    pub(super) fn both(&mut self, kind: ReasonKind, text: String) {
+        self.add(false, kind, text.clone());
+        self.add(true, kind, text);
+    }
+
+    /// Adds a reason for one IP version.
+    pub(super) fn add(&mut self, v6: bool, kind: ReasonKind, text: String) {
+        let reasons = if v6 { &mut self.v6 } else { &mut self.v4 };
+        reasons.push(Reason { kind, text });
+    }
+
+    /// Sorts it and removes duplicates.
+    pub(super) fn finish(mut self) -> Self {
+        for reasons in [&mut self.v4, &mut self.v6] {
+            reasons.sort();
+            reasons.dedup();
+        }
+        self.warnings.sort();
+        self
+    }
+}

@@ -1,0 +1,175 @@
+//! Errors of the XDP program, and why the kernel did not load it.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
+
+use bora_contract::{MAX_PORTS, MAX_QUEUES};
+use libbpf_rs::{ErrorKind, PrintLevel, set_print};
+
+/// The folder of the verifier's log.
+const FOLDER: &str = "/run/bora";
+
+/// Why the program could not be loaded or told something.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// Loading failed for want of rights.
+    #[error("no permission to load BPF programs ({0} missing): run as root")]
+    Permission(String),
+    /// This process has the rights, and yet the kernel forbids it.
+    #[error(
+        "the kernel forbids loading BPF programs although the rights are there ({lockdown}); look at \
+         `dmesg`, at security modules and at the container's seccomp filter"
+    )]
+    Forbidden {
+        /// The mode of kernel lockdown.
+        lockdown: String,
+    },
+    /// The verifier of this kernel does not accept the program.
+    #[error(
+        "the BPF verifier of Linux {release} rejects Bora's program: {log}; this is a defect of Bora \
+         on this kernel: please report it with that file, and try another kernel"
+    )]
+    Verifier {
+        /// Of the kernel.
+        release: String,
+        /// Where the verifier's log is.
+        log: String,
+    },
+    /// libbpf or the kernel refused to load it.
+    #[error("Linux {release} does not load the XDP program: {source} ({said})")]
+    Load {
+        /// Of the kernel.
+        release: String,
+        /// The last line that libbpf printed.
+        said: String,
+        /// What failed.
+        source: libbpf_rs::Error,
+    },
+    /// This process has no descriptor of itself.
+    #[error("pidfd_open: {0}")]
+    Process(#[from] std::io::Error),
+    /// libbpf or the kernel refused.
+    #[error("XDP program: {0}")]
+    Bpf(#[from] libbpf_rs::Error),
+    /// A number is out of the range of the program's maps.
+    #[error(
+        "port {port} queue {queue}: the XDP program has room for {MAX_PORTS} ports of {MAX_QUEUES} queues"
+    )]
+    Range {
+        /// Port index.
+        port: u16,
+        /// Queue.
+        queue: u32,
+    },
+}
+
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+fn note(_: PrintLevel, text: String) {
+    SAID.lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .push_str(&text);
+}
+
+/// Runs `load`; if it fails, finds the cause in what libbpf prints meanwhile, which does not go to the
+/// terminal.
+pub(super) fn explained<T>(
+    load: impl FnOnce() -> Result<T, libbpf_rs::Error>,
+) -> Result<T, ProgramError> {
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let before = set_print(Some((PrintLevel::Warn, note)));
+    let done = load();
+    set_print(before);
+    done.map_err(|error| {
+        let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
+        explain(error, &said)
+    })
+}
+
+fn explain(error: libbpf_rs::Error, said: &str) -> ProgramError {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy().into_owned();
+    if said.contains("BEGIN PROG LOAD LOG") {
+        let log = match save(said, &release) {
+            Ok(path) => format!("its words are in {}", path.display()),
+            Err(e) => format!("its words could not be written to {FOLDER} ({e})"),
+        };
+        return ProgramError::Verifier { release, log };
+    }
+    if error.kind() == ErrorKind::PermissionDenied {
+        return match missing_capabilities() {
+            names if names.is_empty() => ProgramError::Forbidden {
+                lockdown: lockdown(),
+            },
+            names => ProgramError::Permission(names.join(", ")),
+        };
+    }
+    let last = said.lines().last().unwrap_or_default().trim();
+    ProgramError::Load {
+        release,
+        said: last.to_string(),
+        source: error,
+    }
+}
+
+fn save(said: &str, release: &str) -> io::Result<PathBuf> {
+    fs::create_dir_all(FOLDER)?;
+    let path = PathBuf::from(format!("{FOLDER}/verifier-{release}.log"));
+    fs::write(&path, said)?;
+    Ok(path)
+}
+
+/// What loading needs and this process does not have (capabilities(7)).
+fn missing_capabilities() -> Vec<&'static str> {
+    const SYS_ADMIN: u32 = 21;
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
+    let held = |bit: u32| held.unwrap_or(0) >> bit & 1 == 1;
+    [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)]
+        .into_iter()
+        .filter(|&(name, bit)| !held(bit) && (name == "CAP_NET_ADMIN" || !held(SYS_ADMIN)))
+        .map(|(name, _)| name)
+        .collect()
+}
+
+/// The mode of kernel_lockdown(7), in words for an error.
+pub(super) fn lockdown() -> String {
+    let text = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    let mode = text.split(['[', ']']).nth(1).unwrap_or("unknown");
+    format!("kernel lockdown: {mode}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused() -> libbpf_rs::Error {
+        libbpf_rs::Error::from_raw_os_error(libc::EACCES)
+    }
+
+    #[test]
+    fn a_verifier_that_refuses_is_no_want_of_rights() {
+        let said = "libbpf: prog 'bora': -- BEGIN PROG LOAD LOG --\nR3 unbounded memory access\n";
+        let error = explain(refused(), said);
+        assert!(matches!(error, ProgramError::Verifier { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("verifier") && !text.contains("permission"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn without_its_words_it_is_rights() {
+        let error = explain(refused(), "");
+        assert!(
+            matches!(
+                error,
+                ProgramError::Permission(_) | ProgramError::Forbidden { .. }
+            ),
+            "{error}"
+        );
+    }
+}

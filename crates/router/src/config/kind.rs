@@ -1,0 +1,116 @@
+//! `kind` of a `[[port]]`: those of crates/port, and the two that it does not know.
+
+use bora_config::{Problem, port_problem, typed};
+use bora_port::kinds::{AnyKind, Short, describe};
+use bora_port::port::Options;
+use schemars::JsonSchema;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::{Table, Value};
+
+/// Keys that every port has.
+const COMMON: [&str; 4] = ["name", "mac", "quota", "queues"];
+
+/// What a port is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(transform = describe)]
+pub enum PortKind {
+    /// An interface of Linux.
+    Interface,
+    /// Anything else, with its twin in Linux.
+    #[serde(untagged)]
+    Twin(TwinKind),
+}
+
+/// What a port is that is no interface of Linux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(transform = describe)]
+pub enum TwinKind {
+    /// A HERO card.
+    Hero(bora_hero::Options),
+    /// Of a kind that forwards nothing by itself.
+    #[serde(untagged)]
+    Other(AnyKind),
+}
+
+impl PortKind {
+    /// The options of a port that is no interface.
+    pub(crate) fn options(&self) -> Option<&dyn Options> {
+        match self {
+            Self::Interface => None,
+            Self::Twin(kind) => Some(kind.options()),
+        }
+    }
+
+    /// Reads what comes after `KIND:` on the command line.
+    pub(super) fn from_short(kind: &str, text: &Short<'_>) -> Result<Self, String> {
+        let kind = match kind {
+            "hero" => TwinKind::Hero(text.read(bora_hero::Options::FIRST)?),
+            _ => match AnyKind::from_short(kind, text) {
+                Some(read) => TwinKind::Other(read?),
+                None => return Err(no_such(kind)),
+            },
+        };
+        Ok(Self::Twin(kind))
+    }
+
+    /// Reads all keys of a section that are not every port's.
+    fn read(mut keys: Table) -> Result<Self, String> {
+        let kind = match keys.get("kind") {
+            None => "interface".to_owned(),
+            Some(Value::String(kind)) => kind.clone(),
+            Some(other) => return Err(no_such(&other.to_string())),
+        };
+        Ok(match &*kind {
+            "interface" => {
+                keys.remove("kind");
+                match keys.keys().next() {
+                    Some(key) => return Err(format!("an interface has no option `{key}`")),
+                    None => Self::Interface,
+                }
+            }
+            "hero" => {
+                keys.remove("kind");
+                Self::Twin(TwinKind::Hero(typed(keys)?))
+            }
+            known if AnyKind::NAMES.contains(&known) => Self::Twin(TwinKind::Other(typed(keys)?)),
+            unknown => return Err(no_such(unknown)),
+        })
+    }
+}
+
+fn no_such(kind: &str) -> String {
+    let all = AnyKind::NAMES.join(", ");
+    format!("there is no kind of port `{kind}`: interface, hero, {all}")
+}
+
+/// The first `[[port]]` of a file whose kind or options are wrong.
+pub(super) fn problem(text: &str) -> Option<Problem> {
+    port_problem(text, &COMMON, PortKind::read)
+}
+
+impl<'de> Deserialize<'de> for PortKind {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::read(Table::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+impl TwinKind {
+    /// Its options, whatever its kind.
+    pub(crate) fn options(&self) -> &dyn Options {
+        match self {
+            Self::Hero(options) => options,
+            Self::Other(kind) => kind.options(),
+        }
+    }
+
+    /// The name of its kind.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Hero(_) => "hero",
+            Self::Other(kind) => kind.name(),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The ports, and the three that must agree about them: the mirror's FIB, the XDP program and the
+//! engine's workers. Others only look at it; what changes it is in this folder.
+
+mod interfaces;
+mod live;
+mod membership;
+mod start;
+mod update;
+
+use std::time::Duration;
+
+use bora_fib::PortId;
+use bora_kernel::{Mirror, Waker};
+use bora_worker::{Command, Mode};
+
+use crate::config::File;
+use crate::engine::Engine;
+use crate::express::Express;
+use crate::hero::{Offload, OffloadReport, Surroundings};
+use crate::lease::Vitals;
+use crate::multipath::Multipath;
+use crate::port_table::PortTable;
+use crate::ports::Port;
+use crate::rules::CompiledRules;
+use crate::runtime_dir::RuntimeLock;
+use crate::totals::Totals;
+
+pub(crate) use live::Change;
+pub(crate) use start::detach_pinned;
+
+/// All that forwards.
+pub(crate) struct DataPlane {
+    ports: PortTable,
+    mirror: Mirror,
+    express: Express,
+    /// None if every port takes the express path.
+    engine: Option<Engine>,
+    rules: CompiledRules,
+    multipath: Multipath,
+    offload: Offload,
+    runtime: RuntimeLock,
+    vitals: Vitals,
+}
+
+impl DataPlane {
+    pub(crate) fn ports(&self) -> &PortTable {
+        &self.ports
+    }
+
+    pub(crate) fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    pub(crate) fn express(&self) -> &Express {
+        &self.express
+    }
+
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref()
+    }
+
+    pub(crate) fn multipath(&self) -> &Multipath {
+        &self.multipath
+    }
+
+    pub(crate) fn runtime(&self) -> &RuntimeLock {
+        &self.runtime
+    }
+
+    /// What wakes [`DataPlane::wait`].
+    pub(crate) fn waker(&self) -> Waker {
+        self.mirror.waker()
+    }
+
+    /// Everything that was ever counted under a port's number.
+    pub(crate) fn totals(&self, id: PortId) -> Totals {
+        let workers = self.engine.iter().flat_map(Engine::counters);
+        let workers = workers.map(|worker| &worker.ports[usize::from(id.0)]);
+        let engine = self.engine.as_ref();
+        let queues = engine.map(|engine| engine.counted(id));
+        let slow_path = engine.map(|engine| engine.slow_path.counted(id));
+        let program = || self.express.counters(id);
+        let queues = queues.unwrap_or_default();
+        let slow_path = slow_path.unwrap_or_default();
+        Totals::of(&queues, workers, slow_path, program)
+    }
+
+    /// What is counted since the port has its number.
+    pub(crate) fn totals_of(&self, port: &Port) -> Totals {
+        self.totals(port.id).since(&port.before)
+    }
+
+    /// What HERO cards forward by themselves, and what they do not.
+    pub(crate) fn offload_report(&self, config: &File) -> Vec<OffloadReport> {
+        self.offload.report(&self.surroundings(config))
+    }
+
+    fn surroundings<'a>(&'a self, config: &'a File) -> Surroundings<'a> {
+        Surroundings {
+            config,
+            ports: &self.ports,
+            fib: self.mirror.fib(),
+        }
+    }
+
+    /// Takes from the cards' fast path what may no longer be there; `routes_changed` also asks anew
+    /// which routes hide others.
+    pub(crate) fn check_fast_path(&mut self, config: &File, routes_changed: bool) {
+        let mut offload = std::mem::take(&mut self.offload);
+        offload.check(&self.surroundings(config), routes_changed);
+        self.offload = offload;
+    }
+
+    /// Gives the cards' fast path to the busiest destinations. To be called about once a second.
+    pub(crate) fn choose_fast_path(&mut self, config: &File) {
+        let mut offload = std::mem::take(&mut self.offload);
+        offload.choose(&self.surroundings(config));
+        self.offload = offload;
+    }
+
+    /// Has all workers measure for so long what each stage of their loop takes.
+    ///
+    /// # Errors
+    /// There are no workers.
+    pub(crate) fn profile(&self, time: Duration) -> Result<(), String> {
+        let engine = self.engine.as_ref();
+        let engine = engine.ok_or("no workers: every port takes the express path")?;
+        engine.tell(|| Command::Profile(time));
+        Ok(())
+    }
+
+    /// Sets when a worker looks at its queues, or when all do.
+    ///
+    /// # Errors
+    /// There is no such worker.
+    pub(crate) fn set_mode(&mut self, worker: Option<usize>, mode: Mode) -> Result<(), String> {
+        let engine = self.engine.as_mut();
+        let engine = engine.ok_or("no workers: every port takes the express path")?;
+        let count = engine.workers.len();
+        if let Some(worker) = worker.filter(|&worker| worker >= count) {
+            return Err(format!("there is no worker {worker}; there are {count}"));
+        }
+        for (index, running) in engine.workers.iter_mut().enumerate() {
+            if worker.is_none_or(|worker| worker == index) {
+                running.set_mode(mode);
+            }
+        }
+        Ok(())
+    }
+}

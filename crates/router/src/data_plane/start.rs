@@ -1,0 +1,175 @@
+//! How the data plane begins and ends.
+
+use anyhow::bail;
+use bora_fib::{FibHandle, PortId};
+use bora_kernel::message::Link;
+use bora_kernel::{Mirror, MirrorConfig};
+use bora_port::xdp::{Attachment, Lease, Program};
+
+use super::DataPlane;
+use crate::config::{File, PortKind, PortSection};
+use crate::engine::{self, Engine};
+use crate::express::Express;
+use crate::hero::Offload;
+use crate::lease::Vitals;
+use crate::multipath::Multipath;
+use crate::offloads;
+use crate::port_table::PortTable;
+use crate::ports::{self, Port};
+use crate::rules::{self, CompiledRules};
+use crate::runtime_dir::{RuntimeDir, RuntimeLock};
+use crate::twin::{Twin, remove_leftovers};
+
+impl DataPlane {
+    /// Attaches the program, opens the sockets and starts the workers. Nothing is forwarded before
+    /// the lease that comes with it begins. On an error, what was attached is detached again.
+    pub(crate) fn start(
+        config: &File,
+        runtime: RuntimeLock,
+        vitals: Vitals,
+    ) -> anyhow::Result<(Self, Lease)> {
+        let (writer, fib) = bora_fib::new(config.fib.config())?;
+        // before the mirror, so that it knows them
+        let twins = config.ports.iter().map(open_twin);
+        let twins = twins.collect::<anyhow::Result<Vec<_>>>()?;
+        let mirror = Mirror::open(MirrorConfig::default(), writer)?;
+        let found = config.ports.iter().zip(twins);
+        let found = found.map(|(section, twin)| Ok((ports::find(&mirror, &section.name)?, twin)));
+        let found = found.collect::<anyhow::Result<Vec<_>>>()?;
+        let mut express = Express::load(runtime.dir.netns, config.linux.punt_budget)?;
+        let lease = express.lease()?;
+        let ports = attach_all(found, &express.program, &runtime, config)?;
+        let mut plane = Self {
+            ports,
+            multipath: Multipath::learn(mirror.settings()),
+            mirror,
+            express,
+            engine: None,
+            rules: CompiledRules::none()?,
+            offload: Offload::default(),
+            runtime,
+            vitals,
+        };
+        match plane.open(config, &fib) {
+            Ok(()) => Ok((plane, lease)),
+            Err(error) => {
+                plane.engine = None;
+                detach_new(plane.ports.take_all(), &plane.runtime.dir);
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens the sockets, and tells everybody of the ports.
+    fn open(&mut self, config: &File, fib: &FibHandle) -> anyhow::Result<()> {
+        for port in self.ports.iter_mut() {
+            port.expose_tags(&self.runtime.dir);
+        }
+        let opening = engine::open_all(&mut self.ports, config)?;
+        self.tell_mirror(config)?;
+        self.watch_buffers()?;
+        for port in self.ports.iter() {
+            self.express.program.find_device(port.id.0, port.ifindex)?;
+        }
+        self.express.look_at_hooks();
+        self.tell_mirror(config)?;
+        for port in self.ports.iter().filter(|port| port.has_program()) {
+            self.express
+                .program
+                .set_port(port.ifindex, &port.settings)?;
+        }
+        self.rules = rules::compile(config, &self.ports, &mut self.mirror)?;
+        if let Some(opening) = opening {
+            let rest = (self.multipath.hashes(), self.rules.classifier.clone());
+            let program = &mut self.express.program;
+            let engine = Engine::start(&mut self.ports, opening, program, fib, config, rest)?;
+            self.vitals.watch(engine.watched());
+            self.engine = Some(engine);
+        }
+        self.express.tell_addresses(&self.mirror);
+        self.express.tell_route_mtus(&self.mirror);
+        self.update_hash();
+        Ok(())
+    }
+
+    /// Lets the twins stay when this process ends, however it does.
+    pub(crate) fn keep_twins(&self) -> anyhow::Result<()> {
+        let mut twins = self.ports.iter().filter_map(Port::twin);
+        twins.try_for_each(|twin| twin.keep(&self.runtime.dir))
+    }
+
+    /// Ends forwarding; the lease must have ended before, so that Linux has the traffic while the
+    /// rings are emptied. `detach` also takes the program off all interfaces.
+    pub(crate) fn stop(mut self, detach: bool) -> anyhow::Result<()> {
+        let dir = &self.runtime.dir;
+        self.mirror.release_neighbours();
+        let twins = self.ports.iter_mut().filter_map(Port::twin_mut);
+        twins.for_each(Twin::close);
+        if let Some(mut engine) = self.engine.take() {
+            engine.stop();
+        }
+        if detach {
+            let ports = self.ports.take_all();
+            ports.into_iter().for_each(|port| port.detach(dir));
+            // ports of an earlier Bora that was killed
+            detach_pinned(&self.runtime)?;
+            remove_leftovers(dir);
+        }
+        dir.clean();
+        Ok(())
+    }
+}
+
+/// The twin of a port that is no interface.
+fn open_twin(section: &PortSection) -> anyhow::Result<Option<Twin>> {
+    match &section.kind {
+        PortKind::Interface => Ok(None),
+        PortKind::Twin(kind) => Twin::open(&section.name, section.mac, kind).map(Some),
+    }
+}
+
+/// Attaches the program to all interfaces, or to none.
+fn attach_all(
+    found: Vec<(Link, Option<Twin>)>,
+    program: &Program,
+    runtime: &RuntimeLock,
+    config: &File,
+) -> anyhow::Result<PortTable> {
+    let mut ports = PortTable::default();
+    for (id, (link, twin)) in (0..).map(PortId).zip(found) {
+        let port = match twin {
+            Some(twin) => Ok(Port::with_twin(id, link, twin)),
+            None => Port::attach(id, link, program, &runtime.pins, config),
+        };
+        match port {
+            Ok(port) => ports.push(port),
+            Err(error) => {
+                detach_new(ports.take_all(), &runtime.dir);
+                return Err(error);
+            }
+        }
+    }
+    Ok(ports)
+}
+
+/// Takes the program off interfaces where it was not before.
+fn detach_new(ports: Vec<Port>, dir: &RuntimeDir) {
+    let ports = ports.into_iter();
+    let new = ports.filter(|port| port.has_program() && !port.taken_over());
+    new.for_each(|port| port.detach(dir));
+}
+
+/// Takes the program off all interfaces that it is pinned on; returns how many.
+pub(crate) fn detach_pinned(runtime: &RuntimeLock) -> anyhow::Result<usize> {
+    let mut count = 0;
+    for ifindex in runtime.pins.links() {
+        if let Some(attachment) = Attachment::open(&runtime.pins.link(ifindex), ifindex) {
+            if let Err(error) = attachment.detach() {
+                bail!("interface {ifindex}: cannot detach: {error}");
+            }
+            offloads::restore(ifindex, &runtime.dir);
+            count += 1;
+        }
+    }
+    Ok(count)
+}

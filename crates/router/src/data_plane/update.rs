@@ -1,0 +1,191 @@
+//! How the data plane follows Linux: links, settings, addresses, routes and the guard.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use bora_kernel::{Changes, HashPolicy};
+use bora_port::xdp::query;
+use bora_worker::Command;
+
+use super::DataPlane;
+use crate::config::File;
+use crate::engine::Engine;
+use crate::ports::Port;
+
+/// How long to wait for events and calls at most.
+const TICK: Duration = Duration::from_millis(500);
+/// The same where links have to be followed that Linux does not know.
+const TWIN_TICK: Duration = Duration::from_millis(50);
+
+impl DataPlane {
+    /// Waits for Linux to change, or to be woken, no longer than `longest`, and brings the changes
+    /// into the mirror. The others follow by [`DataPlane::follow`].
+    pub(crate) fn wait(&mut self, longest: Option<Duration>) -> anyhow::Result<Changes> {
+        let tick = self.follow_twins();
+        let wait = longest.map_or(tick, |longest| longest.min(tick));
+        self.mirror.poll(wait).context("cannot follow the kernel")
+    }
+
+    /// Brings the link state of ports to their twins; returns how soon to do it again.
+    fn follow_twins(&mut self) -> Duration {
+        let mut tick = TICK;
+        for twin in self.ports.iter_mut().filter_map(Port::twin_mut) {
+            twin.follow();
+            tick = TWIN_TICK;
+        }
+        tick
+    }
+
+    /// What Linux sends no events for, once a second.
+    pub(crate) fn look_after(&mut self) {
+        if let Some(engine) = &mut self.engine {
+            engine.close_returned();
+        }
+        for port in self.ports.iter_mut() {
+            port.reattach_if_lost(&self.express.program);
+        }
+    }
+
+    /// Follows what has changed; `refresh`: also settings that have no events.
+    pub(crate) fn follow(
+        &mut self,
+        config: &File,
+        changes: &Changes,
+        refresh: bool,
+    ) -> anyhow::Result<()> {
+        if changes.links || changes.settings || changes.guard || refresh {
+            self.update_ports(config, refresh)?;
+            self.update_hash();
+            self.follow_interfaces(config);
+        }
+        if changes.local_addresses {
+            self.express.tell_addresses(&self.mirror);
+        }
+        if changes.fib > 0 {
+            self.express.tell_route_mtus(&self.mirror);
+            self.update_hash();
+        }
+        // after what it depends on is up to date
+        self.check_fast_path(config, changes.fib > 0);
+        if refresh {
+            self.choose_fast_path(config);
+        }
+        Ok(())
+    }
+
+    /// Follows Linux to this moment and compares its tables with the FIB; returns the differences.
+    pub(crate) fn verify(&mut self, config: &File) -> anyhow::Result<Vec<bora_kernel::Difference>> {
+        self.mirror.reread_settings();
+        while self.mirror.poll(Duration::ZERO)?.more {}
+        self.update_ports(config, true)?;
+        self.update_hash();
+        self.express.tell_addresses(&self.mirror);
+        self.express.tell_route_mtus(&self.mirror);
+        Ok(self.mirror.verify()?)
+    }
+
+    /// Brings links, settings and guard into the program, the FIB and the workers.
+    pub(super) fn update_ports(&mut self, config: &File, ask_driver: bool) -> anyhow::Result<()> {
+        if ask_driver {
+            self.ask_drivers();
+        }
+        let settings = |port: &Port| port.settings.clone();
+        let before: Vec<_> = self.ports.iter().map(settings).collect();
+        self.express.look_at_hooks();
+        self.express.log_holding(self.mirror.guard(), &self.ports);
+        self.tell_mirror(config)?;
+        let after = self.ports.iter().zip(before);
+        for (port, _) in after.filter(|(port, before)| port.settings != *before) {
+            // an interface that is gone cannot be a redirect target any more
+            if port.has_program()
+                && self.mirror.links().contains_key(&port.ifindex)
+                && let Err(error) = self.express.program.set_port(port.ifindex, &port.settings)
+            {
+                log::warn!("{}: {error}", port.name);
+            }
+            if let Some(twin) = port.twin() {
+                twin.tell_mac(port.settings.mac);
+            }
+            tell_ingress(self.engine.as_ref(), port);
+        }
+        Ok(())
+    }
+
+    /// Asks drivers what they can do, and turns offloads off that somebody has turned on again.
+    fn ask_drivers(&mut self) {
+        let by_ports = self.hash_in_use().iter().flatten().any(|hash| hash.0 == 1);
+        for port in self.ports.iter_mut().filter(|port| port.has_program()) {
+            let dir = &self.runtime.dir;
+            port.expose_tags(dir);
+            if by_ports {
+                port.offloads.refuse_hash(&port.name, port.ifindex, dir);
+            }
+            if let Ok(found) = query(port.ifindex) {
+                port.query = found;
+            }
+        }
+    }
+
+    /// Takes the links as they are now, and tells the mirror what it needs to know of the ports.
+    pub(super) fn tell_mirror(&mut self, config: &File) -> anyhow::Result<()> {
+        let before = self.ports.outputs();
+        for port in self.ports.iter_mut() {
+            match self.mirror.links().get(&port.ifindex) {
+                Some(link) if !port.is_gone => port.link = link.clone(),
+                _ => port.link.up = false,
+            }
+            port.settings = port.wanted(&self.mirror, config, self.express.survey());
+        }
+        if self.ports.outputs() != before {
+            self.publish_ports()?;
+        }
+        Ok(())
+    }
+
+    /// Tells the mirror which interfaces are ports; the FIB leads to no others.
+    pub(super) fn publish_ports(&mut self) -> anyhow::Result<()> {
+        Ok(self.mirror.set_ports(self.ports.outputs())?)
+    }
+
+    /// Tells the workers what has changed about packets that come in by a port.
+    pub(super) fn tell_ingress(&self, port: &Port) {
+        tell_ingress(self.engine.as_ref(), port);
+    }
+
+    /// Has the program look at socket buffers if a port has generic XDP.
+    pub(super) fn watch_buffers(&mut self) -> anyhow::Result<()> {
+        let generic = self.ports.iter().any(Port::is_generic);
+        Ok(self.express.program.watch_buffers(generic)?)
+    }
+
+    /// Has workers and program choose among several paths as Linux does now.
+    pub(super) fn update_hash(&mut self) {
+        let settings = self.mirror.settings();
+        if self.multipath.update(settings)
+            && let Some(engine) = &self.engine
+        {
+            let (v4, v6) = self.multipath.hashes();
+            engine.tell(|| Command::SetHash(v4, v6));
+        }
+        let seed = settings.hash_seed.unwrap_or(0);
+        self.mirror
+            .set_hashed(self.multipath.why_unknown().map(|why| why.is_none()));
+        let in_use = self.hash_in_use();
+        self.express.program.set_multipath(in_use, seed);
+    }
+
+    /// fib_multipath_hash_policy and _fields of IPv4 and IPv6, where some route has several paths.
+    fn hash_in_use(&self) -> [Option<(u8, u32)>; 2] {
+        let settings = self.mirror.settings();
+        let in_use = self.mirror.multipath();
+        let of =
+            |family: usize, hash: HashPolicy| in_use[family].then_some((hash.policy, hash.fields));
+        [of(0, settings.hash4), of(1, settings.hash6)]
+    }
+}
+
+fn tell_ingress(engine: Option<&Engine>, port: &Port) {
+    if let Some(engine) = engine {
+        engine.tell(|| Command::SetIngress((&port.settings).into()));
+    }
+}

@@ -1,0 +1,11 @@
+//! Ports: interfaces of Linux, most with Bora's program on them, and others with their twins.
+
+mod find;
+mod path;
+mod port;
+mod settings;
+mod summary;
+
+pub(crate) use find::{MAX_MTU, find};
+pub(crate) use port::{Port, SocketState, Way};
+pub(crate) use summary::{mode_name, path_name};

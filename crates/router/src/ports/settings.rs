@@ -1,0 +1,125 @@
+//! The settings that a port should have, from Linux's tables and the configuration.
+
+use bora_contract::{Path, PortSettings, RpFilter};
+use bora_kernel::message::Link;
+use bora_kernel::{Mirror, ReasonKind};
+use bora_port::xdp::Survey;
+
+use super::port::Port;
+use crate::config::File;
+
+/// Octets of the shortest Ethernet frame, without FCS.
+const MIN_FRAME: u16 = 60;
+
+impl Port {
+    /// The settings as they should be now.
+    pub(crate) fn wanted(&self, mirror: &Mirror, config: &File, survey: &Survey) -> PortSettings {
+        let sysctl = mirror.settings().interfaces.get(&self.ifindex);
+        let sysctl = sysctl.copied().unwrap_or_default();
+        let kernel = self.left_to_linux(mirror, config, survey);
+        PortSettings {
+            index: self.id.0,
+            path: self.path,
+            rp_filter: match sysctl.rp_filter {
+                0 => RpFilter::Off,
+                1 => RpFilter::Strict,
+                _ => RpFilter::Loose,
+            },
+            min_frame: if self.link.kind.is_empty() {
+                MIN_FRAME
+            } else {
+                0
+            },
+            mac: self.link.mac.unwrap_or_default(),
+            forward4: sysctl.forwarding4,
+            forward6: sysctl.forwarding6,
+            can_redirect: self.takes_frames(survey),
+            partial_checksum: match self.twin() {
+                Some(twin) => twin.leaves_checksums(),
+                None => self.is_generic() || offloads_reach_us(&self.name, &self.link),
+            },
+            kernel4: kernel[0],
+            kernel6: kernel[1],
+            bypass_netfilter: config.linux.bypass_netfilter,
+            send_redirects4: sysctl.send_redirects4,
+            generic: self.is_generic(),
+            up: self.is_up(),
+            veth: self.link.kind == "veth",
+            vlan: self.link.kind == "vlan",
+            enabled: self.link.up,
+            gated: self.twin().is_none(),
+        }
+    }
+
+    /// Whether its driver takes frames that XDP programs redirect.
+    fn takes_frames(&self, survey: &Survey) -> bool {
+        let seen = survey.ports.get(usize::from(self.id.0));
+        if self.query.tells {
+            self.query.can_redirect
+        } else {
+            seen.is_some_and(|device| device.takes_frames)
+        }
+    }
+
+    /// Whether all IPv4 and all IPv6 that comes in here is Linux's business. The engine looks only
+    /// at the tables local and main; express asks the kernel's rules itself. At Linux's hooks the
+    /// program looks for each packet.
+    fn left_to_linux(&self, mirror: &Mirror, config: &File, survey: &Survey) -> [bool; 2] {
+        if self.twin().is_some() {
+            return self.left_by_twin(mirror, config, survey);
+        }
+        let unseen = self.link.master != 0 || self.offloads.hidden_tags.is_some();
+        let (guard, lacks) = (mirror.guard(), engine_lacks(mirror));
+        [(&guard.v4, lacks[0]), (&guard.v6, lacks[1])].map(|(reasons, lacks)| {
+            let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);
+            let engine = self.path == Path::Engine && (rules || lacks);
+            unseen || engine
+        })
+    }
+
+    /// The same where no program looks at Linux's hooks for each packet.
+    fn left_by_twin(&self, mirror: &Mirror, config: &File, survey: &Survey) -> [bool; 2] {
+        let obeyed = !config.linux.bypass_netfilter;
+        let has_a_say = |kind| match kind {
+            ReasonKind::Rule | ReasonKind::Master => true,
+            ReasonKind::Netfilter | ReasonKind::Xfrm => obeyed,
+            ReasonKind::Tc => false, // the survey sees more
+        };
+        let own = survey.ports.get(usize::from(self.id.0)).copied();
+        let ingress = own.is_some_and(|own| own.tc_ingress || own.nf_ingress);
+        let hooks = |v6| obeyed && (ingress || survey.egress() || survey.holds(v6));
+        let (guard, lacks) = (mirror.guard(), engine_lacks(mirror));
+        [
+            (&guard.v4, lacks[0], hooks(false)),
+            (&guard.v6, lacks[1], hooks(true)),
+        ]
+        .map(|(reasons, lacks, hooks)| {
+            let told = reasons.iter().any(|r| has_a_say(r.kind));
+            self.link.master != 0 || lacks || hooks || told
+        })
+    }
+}
+
+/// Whether the engine cannot do what Linux does with a family: the FIB has no room for its prefixes,
+/// or it is not known how Linux chooses among paths.
+fn engine_lacks(mirror: &Mirror) -> [bool; 2] {
+    let (refused, unhashed) = (mirror.refused(), mirror.unhashed());
+    [0, 1].map(|family: usize| refused[family] > 0 || unhashed[family])
+}
+
+/// Whether senders behind this interface may leave checksums to the receiver: virtual links and
+/// the paravirtual drivers, where "the wire" is memory.
+fn offloads_reach_us(name: &str, link: &Link) -> bool {
+    if !link.kind.is_empty() {
+        return true;
+    }
+    let driver = std::fs::read_link(format!("/sys/class/net/{name}/device/driver"));
+    let driver = driver
+        .ok()
+        .and_then(|path| path.file_name().map(ToOwned::to_owned));
+    driver.is_none_or(|driver| {
+        ["virtio_net", "xen_netfront", "hv_netvsc", "vmxnet3"]
+            .iter()
+            .any(|paravirtual| driver == *paravirtual)
+    })
+}

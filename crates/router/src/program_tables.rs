@@ -1,0 +1,136 @@
+//! Tables of Linux that the XDP program cannot read: Bora copies them into the program's maps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use bora_kernel::LocalAddresses;
+use bora_port::xdp::{Program, ProgramError};
+
+const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+
+/// MTUs of routes, octets, by prefix.
+type Mtus = BTreeMap<(IpAddr, u8), u32>;
+
+/// What the program's maps hold.
+#[derive(Debug, Default)]
+pub(crate) struct ProgramTables {
+    /// The router's own addresses and prefixes.
+    own: BTreeSet<(IpAddr, u8)>,
+    /// Whether some of them found no room.
+    is_incomplete: bool,
+    /// IPv4 and IPv6.
+    mtus: [Mtus; 2],
+    /// Why not all of them are in the map.
+    missing: [Option<String>; 2],
+}
+
+impl ProgramTables {
+    /// Writes the router's addresses, so that packets to them go to Linux at once. The FIB has all of
+    /// them in any case.
+    pub(crate) fn addresses(&mut self, program: &mut Program, local: &LocalAddresses) {
+        let wanted = &local.prefixes;
+        let mut refused = None;
+        let mut set = |(address, length), present| {
+            let told = program.set_local(address, length, present);
+            let done = told.is_ok();
+            refused = told.err().or(refused.take());
+            done
+        };
+        self.own
+            .retain(|prefix| wanted.contains(prefix) || !set(*prefix, false));
+        for &prefix in wanted {
+            if !self.own.contains(&prefix) && set(prefix, true) {
+                self.own.insert(prefix);
+            }
+        }
+        let wide = |v6| {
+            self.own
+                .iter()
+                .filter(|(address, length)| address.is_ipv6() == v6 && *length < bits(address))
+                .count()
+        };
+        program.set_local_prefix_counts([wide(false), wide(true)]);
+        if let Some(error) = &refused
+            && !self.is_incomplete
+        {
+            log::warn!(
+                "the XDP program knows {} of the router's {} addresses ({error}): packets to the others \
+                 reach Linux a longer way, with express as exceptions, which have a budget",
+                self.own.len(),
+                wanted.len()
+            );
+        }
+        self.is_incomplete = refused.is_some();
+    }
+
+    /// Writes the MTUs of routes for express: `bpf_fib_lookup` does not give them to a program.
+    pub(crate) fn route_mtus(
+        &mut self,
+        program: &mut Program,
+        mtus: impl Iterator<Item = ((IpAddr, u8), u32)>,
+    ) {
+        let mut wanted = [Mtus::new(), Mtus::new()];
+        for (net, mtu) in mtus {
+            wanted[usize::from(net.0.is_ipv6())].insert(net, mtu);
+        }
+        for (family, wanted) in wanted.iter().enumerate() {
+            let (known, missing) = (&mut self.mtus[family], &mut self.missing[family]);
+            let before = missing.is_some();
+            *missing = change(program, known, wanted).err().map(|error| {
+                format!(
+                    "{}: {} routes have an MTU of their own, and the XDP program can be told {} ({error}); \
+                     express leaves {0} to Linux",
+                    FAMILIES[family],
+                    wanted.len(),
+                    known.len()
+                )
+            });
+            match missing {
+                Some(text) if !before => log::warn!("{text}"),
+                None if before => {
+                    log::info!("{}: express knows the MTU of every route", FAMILIES[family])
+                }
+                _ => {}
+            }
+        }
+        let count = |family: usize| {
+            self.missing[family]
+                .is_none()
+                .then(|| self.mtus[family].len())
+        };
+        program.set_route_mtu_counts([0, 1].map(count));
+    }
+
+    /// What express cannot do for want of room.
+    pub(crate) fn lacks(&self) -> impl Iterator<Item = &String> {
+        self.missing.iter().flatten()
+    }
+}
+
+/// Makes the map of one IP version hold what it should.
+fn change(program: &mut Program, known: &mut Mtus, wanted: &Mtus) -> Result<(), ProgramError> {
+    if known == wanted {
+        return Ok(());
+    }
+    let gone: Vec<_> = known
+        .keys()
+        .filter(|net| !wanted.contains_key(net))
+        .copied()
+        .collect();
+    for net in gone {
+        program.set_route_mtu(net.0, net.1, None)?;
+        known.remove(&net);
+    }
+    for (&net, &mtu) in wanted {
+        if known.get(&net) != Some(&mtu) {
+            program.set_route_mtu(net.0, net.1, Some(mtu))?;
+            known.insert(net, mtu);
+        }
+    }
+    Ok(())
+}
+
+/// The length of a prefix that is one address.
+fn bits(address: &IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}

@@ -1,0 +1,82 @@
+//! The route that one address takes.
+
+use std::net::IpAddr;
+
+use bora_fib::{NextHop, NextHopId};
+use bora_wire::MacAddr;
+use serde_json::json;
+
+use super::{Argument, Report, answer, routes, table};
+use crate::data_plane::DataPlane;
+
+pub(super) const REPORT: Report = Report {
+    path: "routes",
+    argument: Some(Argument {
+        name: "address",
+        help: "IPv4 or IPv6 address",
+        check: |text| address(text).map(|address| address.to_string()),
+    }),
+    ..Report::new(
+        "route",
+        "The route an address takes",
+        |router, request| {
+            let address = address(&request.argument)?;
+            let mirror = router.plane.mirror();
+            let report = mirror.route_to(address).map(|route| {
+                let mut report = routes::report(mirror, &route);
+                report.fib = Some(in_fib(&router.plane, address));
+                report
+            });
+            answer(report)
+        },
+        |route, request| {
+            if route.is_null() {
+                return Ok(format!("no route to {}", request.argument));
+            }
+            let fib = route["fib"].as_str().unwrap_or_default().to_string();
+            let table = table::of_rows(routes::COLUMNS, &json!([route]));
+            Ok(format!("{table}in the FIB: {fib}\n"))
+        },
+    )
+};
+
+fn address(text: &str) -> Result<IpAddr, String> {
+    let address = text.parse();
+    address.map_err(|_| format!("`{text}` is not an address"))
+}
+
+/// What the FIB does with packets to an address.
+fn in_fib(plane: &DataPlane, address: IpAddr) -> String {
+    let fib = plane.mirror().fib();
+    let found = match address {
+        IpAddr::V4(address) => fib
+            .longest_match4(address.to_bits())
+            .map(|(prefix, id)| (prefix.to_string(), id)),
+        IpAddr::V6(address) => fib
+            .longest_match6(address.to_bits())
+            .map(|(prefix, id)| (prefix.to_string(), id)),
+    };
+    match found {
+        None => "no prefix: to Linux".into(),
+        Some((prefix, id)) => format!("{prefix} {}", action(plane, id)),
+    }
+}
+
+fn action(plane: &DataPlane, id: NextHopId) -> String {
+    match plane.mirror().fib().next_hop(id) {
+        None => format!("next hop {id}, which is gone"),
+        Some(NextHop::Blackhole) => "dropped (blackhole)".into(),
+        Some(NextHop::Punt { reason, .. }) => format!("to Linux ({reason:?})"),
+        Some(NextHop::Group(group)) => {
+            let members: Vec<_> = group.members().map(|id| action(plane, id)).collect();
+            format!("by flow: {}", members.join("; "))
+        }
+        Some(NextHop::Forward(way)) => {
+            let mut ports = plane.ports().iter();
+            let port = ports.find(|port| port.id == way.port);
+            let name = port.map_or("a port that is gone", |port| &port.name);
+            let mac = MacAddr(std::array::from_fn(|octet| way.l2[octet]));
+            format!("out of {name} to {mac}, MTU {}", way.mtu)
+        }
+    }
+}

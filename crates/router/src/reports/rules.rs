@@ -1,0 +1,54 @@
+//! The rules.
+
+use bora_worker::RuleCounters;
+use serde::Serialize;
+
+use super::{Report, answer, table};
+use crate::config::File;
+use crate::engine::Engine;
+
+pub(super) const REPORT: Report = Report::new(
+    "rules",
+    "Rules: what each one has matched",
+    |router, _| answer(report(router.plane.engine(), router.in_force.file())),
+    |json, _| Ok(table::of_rows_or("no rules", COLUMNS, &json)),
+);
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("RULE", "index"),
+    ("NAME", "name"),
+    ("PACKETS", "packets"),
+    ("OCTETS", "octets"),
+    ("WHAT", "rule"),
+];
+
+/// What a rule has matched since the rules were last changed.
+#[derive(Debug, Serialize)]
+struct RuleReport {
+    /// Number, from 0.
+    index: usize,
+    /// Its name, if it has one.
+    name: String,
+    /// Conditions and action.
+    rule: String,
+    /// Packets.
+    packets: u64,
+    /// Octets from the destination MAC address to the end of the frame, without FCS.
+    octets: u64,
+}
+
+fn report(engine: Option<&Engine>, config: &File) -> Vec<RuleReport> {
+    let sum = |number: usize, of: fn(&RuleCounters) -> u64| {
+        let workers = engine.into_iter().flat_map(Engine::counters);
+        workers.map(|worker| of(&worker.rules[number])).sum()
+    };
+    let rules = config.rules.iter().enumerate();
+    let rules = rules.map(|(index, rule)| RuleReport {
+        index,
+        name: rule.name.clone().unwrap_or_default(),
+        rule: rule.to_string(),
+        packets: sum(index, |rule| rule.packets.get()),
+        octets: sum(index, |rule| rule.octets.get()),
+    });
+    rules.collect()
+}

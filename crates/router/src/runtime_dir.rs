@@ -1,0 +1,291 @@
+//! The runtime directory: socket, lock and pins of the Bora of one network namespace.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
+
+const RUN: &str = "/run/bora";
+/// Only root may open the lock.
+const LOCK_MODE: u32 = 0o600;
+const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+
+/// The runtime directory of one network namespace, `/run/bora/INODE`.
+#[derive(Clone, Debug)]
+pub struct RuntimeDir {
+    /// Inode of the network namespace.
+    pub netns: u32,
+    path: PathBuf,
+}
+
+impl RuntimeDir {
+    /// That of this process's network namespace.
+    pub fn here() -> anyhow::Result<Self> {
+        let netns = fs::metadata("/proc/thread-self/ns/net")
+            .context("no /proc")?
+            .ino();
+        let netns = u32::try_from(netns).context("network namespace inode")?;
+        Ok(Self {
+            netns,
+            path: Path::new(RUN).join(netns.to_string()),
+        })
+    }
+
+    /// The API's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.path.join("api.sock")
+    }
+
+    /// Makes the directory and locks it for this process; fails if another Bora has the lock.
+    pub fn lock(&self) -> anyhow::Result<File> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&self.path)
+            .with_context(|| format!("cannot create {}: run as root", self.path.display()))?;
+        let path = self.path.join("lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(LOCK_MODE)
+            .open(&path)
+            .with_context(|| format!("cannot open {}: run as root", path.display()))?;
+        // older versions made it readable for all, and whoever can open it can take the lock
+        file.set_permissions(Permissions::from_mode(LOCK_MODE))
+            .with_context(|| format!("cannot make {} root's alone", path.display()))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut pid = String::new();
+            file.read_to_string(&mut pid).unwrap_or_default();
+            bail!(
+                "a Bora already runs in this network namespace (pid {}); stop it with `bora stop`",
+                pid.trim()
+            );
+        }
+        file.set_len(0)?;
+        file.rewind()?;
+        write!(file, "{}", std::process::id())?;
+        Ok(file)
+    }
+
+    /// The folder of pinned links, in a bpffs that stays when this process ends.
+    ///
+    /// Under `ip netns exec` /sys has no bpffs, and a mount made there ends with the process; so
+    /// the file system is mounted in the outermost mount namespace that can be entered.
+    pub fn pins(&self) -> anyhow::Result<Pins> {
+        let root = outer_root();
+        let mount_point = Path::new(RUN).join("bpf");
+        let seen = format!("{}{}", root.as_deref().unwrap_or(""), mount_point.display());
+        if !is_bpffs(&seen) {
+            mount_bpffs(root.as_deref(), &mount_point)?;
+        }
+        let folder = PathBuf::from(seen).join(self.netns.to_string());
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error).with_context(|| format!("cannot create {}", folder.display()));
+            }
+            _ => {}
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = open(&folder, flags, Mode::empty())
+            .with_context(|| format!("cannot open {}", folder.display()))?;
+        Ok(Pins(fd))
+    }
+
+    /// The file that keeps an unconfirmed apply.
+    pub(crate) fn unconfirmed(&self) -> PathBuf {
+        self.path.join("unconfirmed.toml")
+    }
+
+    /// Notes that Bora made this TAP twin and is to remove it.
+    pub(crate) fn add_twin(&self, name: &str) {
+        if let Err(error) = fs::write(self.twin(name), "") {
+            log::warn!("{name} will stay when Bora is stopped: {error}");
+        }
+    }
+
+    /// Removes that note; returns whether there was one.
+    pub(crate) fn forget_twin(&self, name: &str) -> bool {
+        fs::remove_file(self.twin(name)).is_ok()
+    }
+
+    /// Notes offloads of an interface that Bora has turned off and is to turn on again, besides those
+    /// noted before.
+    pub(crate) fn note_offloads(&self, ifindex: u32, names: &[&str]) {
+        let path = self.offloads(ifindex);
+        let noted = fs::read_to_string(&path).unwrap_or_default();
+        let new = names
+            .iter()
+            .filter(|new| !noted.lines().any(|old| old == **new));
+        let text: String = new.map(|new| format!("{new}\n")).collect();
+        if let Err(error) = fs::write(path, noted + &text) {
+            log::warn!(
+                "{} will stay off when Bora is stopped: {error}",
+                names.join(", ")
+            );
+        }
+    }
+
+    /// Removes these notes and returns them, one name a line.
+    pub(crate) fn take_offloads(&self, ifindex: u32) -> String {
+        let path = self.offloads(ifindex);
+        let noted = fs::read_to_string(&path).unwrap_or_default();
+        let _ = fs::remove_file(path);
+        noted
+    }
+
+    fn offloads(&self, ifindex: u32) -> PathBuf {
+        self.path.join(format!("offloads-{ifindex}"))
+    }
+
+    /// All TAP twins that Bora made and is to remove.
+    pub(crate) fn twins(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(&self.path) else {
+            return Vec::new();
+        };
+        let names = entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names
+            .filter_map(|name| Some(name.strip_prefix("twin-")?.to_owned()))
+            .collect()
+    }
+
+    fn twin(&self, name: &str) -> PathBuf {
+        self.path.join(format!("twin-{name}"))
+    }
+
+    /// Removes the socket; the lock file stays for the next.
+    pub fn clean(&self) {
+        let _ = fs::remove_file(self.socket());
+    }
+}
+
+/// A runtime directory that this process has locked, until it ends.
+#[derive(Debug)]
+pub(crate) struct RuntimeLock {
+    pub(crate) dir: RuntimeDir,
+    /// The folder of the attachments' pins.
+    pub(crate) pins: Pins,
+    _lock: File,
+}
+
+impl RuntimeLock {
+    /// Locks a directory.
+    ///
+    /// # Errors
+    /// Another Bora has the lock, or the directory cannot be made.
+    pub(crate) fn take(dir: RuntimeDir) -> anyhow::Result<Self> {
+        let lock = dir.lock()?;
+        Ok(Self {
+            pins: dir.pins()?,
+            dir,
+            _lock: lock,
+        })
+    }
+}
+
+/// An open folder of pins. It stays valid when the process whose mount namespace it is in ends.
+#[derive(Debug)]
+pub struct Pins(OwnedFd);
+
+impl Pins {
+    /// Where the link of an interface is pinned.
+    pub fn link(&self, ifindex: u32) -> PathBuf {
+        self.folder().join(format!("link-{ifindex}"))
+    }
+
+    /// All interfaces with a pin.
+    pub fn links(&self) -> Vec<u32> {
+        let Ok(entries) = fs::read_dir(self.folder()) else {
+            return Vec::new();
+        };
+        let names = entries
+            .flatten()
+            .map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names
+            .filter_map(|name| name.strip_prefix("link-")?.parse().ok())
+            .collect()
+    }
+
+    fn folder(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+    }
+}
+
+/// The network namespaces, by inode, that have the socket of a Bora.
+pub fn other_namespaces() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(RUN) else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter(|entry| entry.path().join("api.sock").exists())
+        .filter_map(|entry| entry.file_name().to_string_lossy().parse().ok())
+        .collect()
+}
+
+/// `/proc/PID/root` of the outermost ancestor in another mount namespace, if there is one.
+fn outer_root() -> Option<String> {
+    let own = fs::read_link("/proc/self/ns/mnt").ok()?;
+    let mut ancestors = Vec::new();
+    let mut pid = std::process::id();
+    while let Some(parent) = parent_of(pid).filter(|&parent| parent > 0) {
+        ancestors.push(parent);
+        pid = parent;
+    }
+    let outermost = ancestors
+        .into_iter()
+        .rev()
+        .find(|pid| fs::read_dir(format!("/proc/{pid}/root/run")).is_ok())?;
+    let theirs = fs::read_link(format!("/proc/{outermost}/ns/mnt")).ok()?;
+    (theirs != own).then(|| format!("/proc/{outermost}/root"))
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("PPid:"))?
+        .trim()
+        .parse()
+        .ok()
+}
+
+fn is_bpffs(path: &str) -> bool {
+    statfs(path).is_ok_and(|found| found.f_type == BPF_FS_MAGIC)
+}
+
+fn mount_bpffs(root: Option<&str>, mount_point: &Path) -> anyhow::Result<()> {
+    let script = format!(
+        "mkdir -p {0} && mount -t bpf -o mode=0700 bpf {0}",
+        mount_point.display()
+    );
+    let mut command = match root.and_then(|root| root.split('/').nth(2)) {
+        Some(pid) => {
+            let mut command = Command::new("nsenter");
+            command.args(["-t", pid, "-m", "sh", "-c", &script]);
+            command
+        }
+        None => {
+            let mut command = Command::new("sh");
+            command.args(["-c", &script]);
+            command
+        }
+    };
+    let output = command.output().context("cannot run mount")?;
+    if !output.status.success() {
+        bail!(
+            "cannot mount a BPF file system at {}: {}",
+            mount_point.display(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(())
+}

@@ -1,5 +1,0 @@
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let _ = bora_fuzz::wire::icmpv6(data);
-});
