@@ -62,6 +62,7 @@ kinds! {
     tap as Tap,
     af_packet as AfPacket,
     pcap as Pcap,
+    null as Null,
 }
 
 /// Completes what schemars makes of a `kind` and its options: the tag has no comment, one kind is the
