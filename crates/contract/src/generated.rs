@@ -242,6 +242,8 @@ pub enum Reason {
     TxRefused,
     /// Came faster than the simulation of the card runs.
     WireFull,
+    /// It was in the card, on its way to the host, when the card was reset.
+    CardReset,
     /// Frames with a wrong FCS.
     BadFcs,
     /// Frames of fewer than 60 octets.
@@ -262,7 +264,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 58] = [
+    pub const ALL: [Self; 59] = [
         Self::NoLease,
         Self::Guard,
         Self::ForwardingOff,
@@ -313,6 +315,7 @@ impl Reason {
         Self::TxLinkDown,
         Self::TxRefused,
         Self::WireFull,
+        Self::CardReset,
         Self::BadFcs,
         Self::Runt,
         Self::Giant,
@@ -380,6 +383,7 @@ impl Reason {
             Self::TxLinkDown => "tx_link_down",
             Self::TxRefused => "tx_refused",
             Self::WireFull => "wire_full",
+            Self::CardReset => "card_reset",
             Self::BadFcs => "bad_fcs",
             Self::Runt => "runt",
             Self::Giant => "giant",

@@ -154,7 +154,7 @@ impl CardStats {
                 stats.dropped[reason] += self.get(counter);
             }
         }
-        stats.dropped[Reason::TxLinkDown] += self.reset_lost;
+        stats.dropped[Reason::CardReset] += self.reset_lost;
         stats.dropped[Reason::WireFull] += self.wire_full;
         stats.sent += self.fast_sent();
         // the queue, or the lines above, have counted these as sent
