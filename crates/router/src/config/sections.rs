@@ -1,5 +1,7 @@
 //! `path`, `[workers]`, `[fib]`, `[linux]`.
 
+use std::num::NonZeroU16;
+
 use bora_fib::{FibConfig, Ipv4Table};
 use bora_worker::Mode;
 use schemars::JsonSchema;
@@ -73,6 +75,9 @@ pub struct LinuxSection {
     pub punt_budget: u64,
     /// Forward even where Linux has firewall rules, tc filters or IPsec policies.
     pub bypass_netfilter: bool,
+    /// Seconds between two background checks, 1 to 65535: each reads Linux's tables and compares them
+    /// with the FIB though no event asks for it.
+    pub check_interval: NonZeroU16,
 }
 
 impl Default for FibSection {
@@ -105,6 +110,7 @@ impl Default for LinuxSection {
         Self {
             punt_budget: 10_000,
             bypass_netfilter: false,
+            check_interval: const { NonZeroU16::new(60).unwrap() },
         }
     }
 }

@@ -1,5 +1,7 @@
 //! How the data plane begins and ends.
 
+use std::time::Duration;
+
 use anyhow::bail;
 use bora_fib::{FibHandle, PortId};
 use bora_kernel::message::Link;
@@ -32,7 +34,7 @@ impl DataPlane {
         // before the mirror, so that it knows them
         let twins = config.ports.iter().map(open_twin);
         let twins = twins.collect::<anyhow::Result<Vec<_>>>()?;
-        let mirror = Mirror::open(MirrorConfig::default(), writer)?;
+        let mirror = Mirror::open(mirror_config(config), writer)?;
         let found = config.ports.iter().zip(twins);
         let found = found.map(|(section, twin)| Ok((ports::find(&mirror, &section.name)?, twin)));
         let found = found.collect::<anyhow::Result<Vec<_>>>()?;
@@ -117,6 +119,14 @@ impl DataPlane {
         }
         dir.clean();
         Ok(())
+    }
+}
+
+fn mirror_config(config: &File) -> MirrorConfig {
+    let seconds = config.linux.check_interval.get();
+    MirrorConfig {
+        check_interval: Duration::from_secs(seconds.into()),
+        ..MirrorConfig::default()
     }
 }
 
