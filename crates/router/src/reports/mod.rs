@@ -7,6 +7,7 @@ mod drops;
 mod fib;
 mod frames;
 mod lease;
+mod neighbours;
 mod offload;
 mod ports;
 mod profile;
@@ -39,6 +40,7 @@ pub static REPORTS: &[Report] = &[
     routes::REPORT,
     route::REPORT,
     fib::REPORT,
+    neighbours::REPORT,
     sync::REPORT,
     lease::REPORT,
     config::REPORT,
