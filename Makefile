@@ -58,6 +58,11 @@ soak: build ## Random faults under load, for 30 minutes: docs/reliability.md
 	@$(CARGO) +nightly fuzz build || echo "without fuzz targets: fuzz/README.md says what they need"
 	@scripts/as-root $(PYTHON) tests/soak/run.py $(ARGS)
 
+# As long as published figures need: make papers ARGS=--full
+papers: build hero-model ## The experiments of the papers that Bora comes from, written to docs/papers.md
+	$(CARGO) build --release -p bora-bench
+	@scripts/as-root target/release/bora lab run --all --output docs $(ARGS)
+
 bench: bench-veth bench-bulk bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
 
 bench-veth: build ## kernel, express and engine on veth, side by side

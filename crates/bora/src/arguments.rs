@@ -378,12 +378,47 @@ pub(crate) enum LengthArgument {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
+    /// List the experiments of the papers that Bora comes from
+    List,
+    /// Repeat experiments, and say of each whether it shows what the paper found
+    ///
+    /// The work is done by the benches, the tester and HERO's simulation, on network namespaces and
+    /// in memory.
+    Run(LabRunOptions),
     /// Show Bora in three network namespaces: first the kernel forwards, then Bora
     Demo {
         /// Packets a second while Bora is killed and restarted
         #[arg(long, default_value_t = 20_000)]
         rate: u64,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LabRunOptions {
+    /// Experiments, such as bianco05/fig4, or papers, such as bianco05 (`bora lab list`)
+    #[arg(
+        required_unless_present = "all",
+        conflicts_with = "all",
+        value_name = "NAME"
+    )]
+    pub(crate) names: Vec<String>,
+    /// All experiments of all papers
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// As many rounds as published figures need: an hour rather than minutes
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// A minute for each piece of work; so it is if nothing is said
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) short: bool,
+    /// A port of the tester, twice: the router between them is tested instead of those of the lab
+    ///
+    /// As for `bora test run`. Only experiments that test a router from outside take them.
+    #[arg(short, long = "port", value_name = "PORT")]
+    pub(crate) ports: Vec<String>,
+    /// Where to write papers.md, and a page for each experiment
+    #[arg(short, long, value_name = "DIRECTORY")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// CPU numbers.

@@ -1,12 +1,56 @@
-//! `bora lab`: networks on one machine.
+//! `bora lab`: the papers' experiments, and the demo.
 
 use std::process::ExitCode;
 
-use crate::arguments::LabCommand;
+use bora_papers::{Outcome, Verdict};
+
+use crate::arguments::{LabCommand, LabRunOptions};
 
 pub(crate) fn lab(command: LabCommand) -> anyhow::Result<ExitCode> {
     match command {
+        LabCommand::List => anstream::print!("{}", bora_papers::list()?),
+        LabCommand::Run(options) => return run(&options),
         LabCommand::Demo { rate } => bora_lab::demo::run(rate)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn run(options: &LabRunOptions) -> anyhow::Result<ExitCode> {
+    let what = bora_papers::Options {
+        names: options.names.clone(),
+        short: !options.full,
+        ports: options.ports.clone(),
+    };
+    let outcomes = bora_papers::run(&what, show)?;
+    if let Some(folder) = &options.output {
+        let typed: Vec<String> = std::env::args().skip(1).collect();
+        bora_papers::write(&outcomes, folder, &format!("bora {}", typed.join(" ")))?;
+        eprintln!("bora: wrote {}", folder.join("papers.md").display());
+    }
+    let is_bad = |outcome: &Outcome| outcome.verdict == Some(Verdict::Fails);
+    Ok(match outcomes.iter().any(is_bad) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn show(outcome: &Outcome) {
+    let experiment = &outcome.experiment;
+    anstream::println!("{}: {}", experiment.name, experiment.title);
+    for (what, result) in &experiment.theirs {
+        anstream::println!("  the paper   {what}: {result}");
+    }
+    for check in &outcome.checks {
+        let name = bora_papers::verdict(Some(check.verdict));
+        anstream::println!("  {name:<12}{}: {}", check.what, check.found);
+    }
+    match &outcome.problem {
+        Some(problem) => {
+            anstream::println!("  {}: {problem}", bora_papers::verdict(outcome.verdict))
+        }
+        None if outcome.checks.is_empty() => {
+            anstream::println!("  ours        {}", experiment.note)
+        }
+        None => {}
+    }
 }
