@@ -131,8 +131,12 @@ class Bora:
             return f"bora did not say where its frames are: {error}"
 
     def misplaced_frames(self, seconds=3.0):
-        """None if the places of all frames add up to the packet memory, once nothing moves; otherwise what is wrong."""
-        deadline = time.monotonic() + seconds
+        """None if the places of all frames add up to the packet memory, once nothing moves; otherwise what is wrong.
+
+        What moves is counted twice, or not at all: workers tell at different times. A queue with a rate takes seconds to empty.
+        """
+        last = time.monotonic() + 20
+        before, deadline = None, last
         while True:
             now = self.show("frames")
             if now is None:  # no engine
@@ -141,6 +145,8 @@ class Bora:
             missing = now["total"] - sum(now[place] for place in places) - sum(now["rings"].values())
             if missing == 0 and now["closing"] == 0:
                 return None
+            if now != before:
+                before, deadline = now, min(last, time.monotonic() + seconds)
             if time.monotonic() > deadline:
                 return f"{missing} frames are missing, {now['closing']} of closed sockets: {now}"
             time.sleep(0.05)
