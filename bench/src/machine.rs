@@ -37,23 +37,43 @@ impl Tables {
     /// # Errors
     /// No room.
     pub fn new(routes: &[(Prefix4, PortId)]) -> anyhow::Result<Self> {
-        let (mut writer, handle) = bora_fib::new(FibConfig::default())?;
-        let ports = routes.iter().map(|(_, port)| port.0).max().unwrap_or(0);
-        let hops = (0..=ports)
-            .map(|port| {
-                writer.add_next_hop(NextHop::Forward(Adjacency {
-                    port: PortId(port),
-                    mtu: 1500,
-                    l2: [port as u8; 14],
-                    unconfirmed: false,
-                }))
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        let routes: Vec<_> = routes
+        let hops = routes
             .iter()
-            .map(|(prefix, port)| (*prefix, hops[usize::from(port.0)]))
-            .collect();
-        writer.load4(&routes)?;
+            .map(|&(prefix, port)| (prefix, usize::from(port.0)));
+        Self::of(hops, &|number| PortId(number as u16))
+    }
+
+    /// A table of these prefixes, which lead to the first port by so many next hops in turn.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn mixed(prefixes: impl Iterator<Item = Prefix4>, hops: usize) -> anyhow::Result<Self> {
+        let routes = prefixes
+            .enumerate()
+            .map(|(number, prefix)| (prefix, number % hops));
+        Self::of(routes, &|_| PortId(0))
+    }
+
+    /// A table of these prefixes and their next hops, each of which leads to a port.
+    fn of(
+        routes: impl Iterator<Item = (Prefix4, usize)>,
+        port: &dyn Fn(usize) -> PortId,
+    ) -> anyhow::Result<Self> {
+        let (mut writer, handle) = bora_fib::new(FibConfig::default())?;
+        let mut hops = Vec::new();
+        let mut table = Vec::new();
+        for (prefix, number) in routes {
+            while hops.len() <= number {
+                hops.push(writer.add_next_hop(NextHop::Forward(Adjacency {
+                    port: port(hops.len()),
+                    mtu: 1500,
+                    l2: [hops.len() as u8; 14],
+                    unconfirmed: false,
+                }))?);
+            }
+            table.push((prefix, hops[number]));
+        }
+        writer.load4(&table)?;
         Ok(Self {
             handle,
             _writer: writer,

@@ -24,6 +24,8 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 /// How long a stopping worker waits for a transmit ring that takes nothing: longer than any sensible
 /// rate makes a frame wait.
 const STUCK: Duration = Duration::from_secs(1);
+/// How long packets that Linux sends through a twin wait at most while others keep the worker busy.
+const TWIN_PAUSE_NS: u64 = 50_000;
 /// How often the counters that cost more than a store are published.
 const DETAILS_EVERY: Duration = Duration::from_millis(10);
 
@@ -60,6 +62,8 @@ pub struct Worker {
     /// Nanoseconds since the start, read once a round.
     pub(crate) now_ns: u64,
     start: Instant,
+    /// When a busy worker looks for packets of Linux again; as `now_ns`.
+    twins_due_ns: u64,
     /// When the details were published last.
     published: Instant,
     /// When a packet was received or sent last.
@@ -92,6 +96,7 @@ impl Worker {
             profiler: None,
             now_ns: 0,
             start: now,
+            twins_due_ns: 0,
             published: now,
             busy: now,
             draining: Vec::new(),
@@ -117,7 +122,12 @@ impl Worker {
             self.take_commands();
             let now = Instant::now();
             self.now_ns = now.duration_since(self.start).as_nanos() as u64;
-            let received = self.round() + self.relay_twins();
+            let mut received = self.round();
+            // looking into a twin is a system call
+            if received == 0 || self.now_ns >= self.twins_due_ns {
+                self.twins_due_ns = self.now_ns + TWIN_PAUSE_NS;
+                received += self.relay_twins();
+            }
             let sent = self.send();
             self.kick();
             self.config.fib.quiesce();

@@ -26,6 +26,8 @@ pub(super) struct Receiver {
     taken: u16,
     /// Frames of dropped packets, for the pool.
     dropped: Vec<Frame>,
+    /// Frames from the pool, for the ring; empty but in [`Receiver::refill`].
+    fresh: Vec<Frame>,
 }
 
 impl Receiver {
@@ -36,6 +38,7 @@ impl Receiver {
             frames: VecDeque::with_capacity(size),
             taken: 0,
             dropped: Vec::with_capacity(size),
+            fresh: Vec::with_capacity(size),
         }
     }
 
@@ -155,17 +158,15 @@ impl Receiver {
 
     #[inline]
     pub(super) fn refill(&mut self, region: &Region, pool: &mut Pool) {
-        for frame in self.dropped.drain(..) {
-            pool.give(frame);
-        }
+        pool.give_many(self.dropped.drain(..));
         let size = usize::from(self.ring.size());
         let free = size - self.frames.len();
         if free < REFILL.min(size) {
             return;
         }
+        pool.take_many(free, &mut self.fresh);
         let mut head = self.taken.wrapping_add(self.frames.len() as u16);
-        for _ in 0..free {
-            let Some(frame) = pool.take() else { break };
+        for frame in &self.fresh {
             self.ring.set_descriptor(
                 head,
                 Descriptor {
@@ -175,9 +176,9 @@ impl Receiver {
                     ..Descriptor::default()
                 },
             );
-            self.frames.push_back(frame);
             head = head.wrapping_add(1);
         }
+        self.frames.extend(self.fresh.drain(..));
         self.ring.set_head(head);
     }
 
@@ -219,7 +220,7 @@ impl Sender {
         let free = usize::from(self.ring.size()) - self.packets.len();
         let count = packets.len().min(free);
         let mut head = self.reclaimed.wrapping_add(self.packets.len() as u16);
-        for packet in packets.drain(..count) {
+        for packet in &packets[..count] {
             self.ring.set_descriptor(
                 head,
                 Descriptor {
@@ -229,9 +230,9 @@ impl Sender {
                     ..Descriptor::default()
                 },
             );
-            self.packets.push_back(packet);
             head = head.wrapping_add(1);
         }
+        self.packets.extend(packets.drain(..count));
         tally.sent(count as u64);
         self.ring.set_head(head);
         count
@@ -243,9 +244,8 @@ impl Sender {
         let taken = self
             .ring
             .distance(self.reclaimed, self.ring.tail(), limit)?;
-        for packet in self.packets.drain(..usize::from(taken)) {
-            pool.give(packet.into_frame(region));
-        }
+        let sent = self.packets.drain(..usize::from(taken));
+        pool.give_many(sent.map(|packet| packet.into_frame(region)));
         self.reclaimed = self.reclaimed.wrapping_add(taken);
         Ok(())
     }

@@ -195,7 +195,7 @@ impl SharedMemory {
         // SAFETY: the source is inside the mapping by `at`, and `octets`, a Rust reference, is neither in
         // this mapping nor in another one of the same file (`same_file`). If the peer writes
         // meanwhile, octets differ, no more.
-        unsafe { source.copy_to_nonoverlapping(NonNull::from(&mut *octets).cast(), octets.len()) };
+        unsafe { copy(source, NonNull::from(&mut *octets).cast(), octets.len()) };
         true
     }
 
@@ -208,7 +208,7 @@ impl SharedMemory {
         // SAFETY: the target is inside the mapping by `at`, and `octets`, a Rust reference, is neither in
         // this mapping nor in another one of the same file (`same_file`). No Rust reference to the
         // target exists.
-        unsafe { target.copy_from_nonoverlapping(NonNull::from(octets).cast(), octets.len()) };
+        unsafe { copy(NonNull::from(octets).cast(), target, octets.len()) };
         true
     }
 }
@@ -221,6 +221,27 @@ impl Drop for SharedMemory {
         unsafe {
             let _ = munmap(self.address.as_ptr().cast(), self.mapped);
         }
+    }
+}
+
+/// Copies `length` octets. The shortest packets, of which there are most under load, take two wide moves that may
+/// overlap, instead of a call.
+///
+/// # Safety
+/// `length` octets may be read at `source` and written at `target`, and they do not overlap.
+#[inline]
+unsafe fn copy(source: NonNull<u8>, target: NonNull<u8>, length: usize) {
+    const HALF: usize = 32;
+    if (HALF..=2 * HALF).contains(&length) {
+        let last = length - HALF;
+        // SAFETY: both halves are inside the `length` octets that the caller vouches for.
+        unsafe {
+            target.copy_from_nonoverlapping(source, HALF);
+            target.add(last).copy_from_nonoverlapping(source.add(last), HALF);
+        }
+    } else {
+        // SAFETY: as the caller vouches.
+        unsafe { target.copy_from_nonoverlapping(source, length) };
     }
 }
 

@@ -31,14 +31,45 @@ const HEAD: usize = 6;
 const TAIL: usize = 64;
 
 /// One slot.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) flags: u16,
     pub(super) region: u16,
     pub(super) length: u32,
     pub(super) offset: u32,
     pub(super) metadata: u32,
+}
+
+/// A descriptor as it is in memory: two words, because a volatile copy of the struct would go through
+/// the stack field by field.
+type Words = [u64; 2];
+
+impl Descriptor {
+    #[inline]
+    fn of([first, second]: Words) -> Self {
+        let [flags_low, flags_high, region_low, region_high, a, b, c, d] = first.to_ne_bytes();
+        let [e, f, g, h, i, j, k, l] = second.to_ne_bytes();
+        Self {
+            flags: u16::from_ne_bytes([flags_low, flags_high]),
+            region: u16::from_ne_bytes([region_low, region_high]),
+            length: u32::from_ne_bytes([a, b, c, d]),
+            offset: u32::from_ne_bytes([e, f, g, h]),
+            metadata: u32::from_ne_bytes([i, j, k, l]),
+        }
+    }
+
+    #[inline]
+    fn words(self) -> Words {
+        let [flags_low, flags_high] = self.flags.to_ne_bytes();
+        let [region_low, region_high] = self.region.to_ne_bytes();
+        let [a, b, c, d] = self.length.to_ne_bytes();
+        let [e, f, g, h] = self.offset.to_ne_bytes();
+        let [i, j, k, l] = self.metadata.to_ne_bytes();
+        [
+            u64::from_ne_bytes([flags_low, flags_high, region_low, region_high, a, b, c, d]),
+            u64::from_ne_bytes([e, f, g, h, i, j, k, l]),
+        ]
+    }
 }
 
 /// A mapped ring and the eventfd that announces packets in it.
@@ -58,7 +89,7 @@ unsafe impl Send for Ring {}
 
 /// Octets of a ring with 2^`log2` slots.
 pub(super) fn octets(log2: u8) -> usize {
-    HEADER + (size_of::<Descriptor>() << log2)
+    HEADER + (size_of::<Words>() << log2)
 }
 
 impl Ring {
@@ -146,24 +177,30 @@ impl Ring {
         Ok(distance)
     }
 
-    fn slot(&self, index: u16) -> NonNull<Descriptor> {
+    #[inline]
+    fn slot(&self, index: u16) -> NonNull<Words> {
         let slot = usize::from(index & (self.size - 1));
         // SAFETY: below `size`, and all slots are inside the mapping as checked in `at`.
-        unsafe { self.start.add(HEADER).cast::<Descriptor>().add(slot) }
+        unsafe { self.start.add(HEADER).cast::<Words>().add(slot) }
     }
 
     /// A copy of a descriptor, to be read once: the peer may change it at any time.
     #[inline]
     pub(super) fn descriptor(&self, index: u16) -> Descriptor {
+        let words = self.slot(index).cast::<u64>();
         // SAFETY: inside the mapping by `slot`, aligned as checked in `at`; any bits are valid.
-        unsafe { self.slot(index).read_volatile() }
+        Descriptor::of(unsafe { [words.read_volatile(), words.add(1).read_volatile()] })
     }
 
     /// Writes a descriptor; the peer sees it once the index has moved.
     #[inline]
     pub(super) fn set_descriptor(&self, index: u16, descriptor: Descriptor) {
+        let (words, [first, second]) = (self.slot(index).cast::<u64>(), descriptor.words());
         // SAFETY: inside the mapping by `slot`, aligned as checked in `at`.
-        unsafe { self.slot(index).write_volatile(descriptor) }
+        unsafe {
+            words.write_volatile(first);
+            words.add(1).write_volatile(second);
+        }
     }
 
     /// As the side that takes packets: no interrupts, we poll.
@@ -214,6 +251,26 @@ mod tests {
     use rustix::fs::{OFlags, fcntl_setfl};
 
     use super::*;
+
+    /// The layout of libmemif's memif_desc_t.
+    #[test]
+    fn a_descriptor_has_its_fields_in_order() {
+        let descriptor = Descriptor {
+            flags: 1,
+            region: 2,
+            length: 3,
+            offset: 4,
+            metadata: 5,
+        };
+        let octets: Vec<u8> = { descriptor.words() }
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        let words = [3u32, 4, 5].iter().flat_map(|word| word.to_ne_bytes());
+        let halves = [1u16, 2].iter().flat_map(|half| half.to_ne_bytes());
+        assert_eq!(octets, halves.chain(words).collect::<Vec<_>>());
+        assert_eq!(Descriptor::of(descriptor.words()), descriptor);
+    }
 
     #[test]
     fn rings_are_inside_and_aligned() {

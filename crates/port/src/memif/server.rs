@@ -145,10 +145,7 @@ impl Receiver {
 
     #[inline]
     pub(super) fn refill(&mut self, pool: &mut Pool) {
-        while self.free.len() < STOCK {
-            let Some(frame) = pool.take() else { break };
-            self.free.push(frame);
-        }
+        pool.take_many(STOCK.saturating_sub(self.free.len()), &mut self.free);
     }
 
     /// Frames to copy into.
@@ -256,9 +253,7 @@ impl Sender {
 
     #[inline]
     pub(super) fn reclaim(&mut self, pool: &mut Pool) {
-        for frame in self.sent.drain(..) {
-            pool.give(frame);
-        }
+        pool.give_many(self.sent.drain(..));
     }
 
     pub(super) fn in_flight(&self) -> u32 {
