@@ -237,7 +237,9 @@ unsafe fn copy(source: NonNull<u8>, target: NonNull<u8>, length: usize) {
         // SAFETY: both halves are inside the `length` octets that the caller vouches for.
         unsafe {
             target.copy_from_nonoverlapping(source, HALF);
-            target.add(last).copy_from_nonoverlapping(source.add(last), HALF);
+            target
+                .add(last)
+                .copy_from_nonoverlapping(source.add(last), HALF);
         }
     } else {
         // SAFETY: as the caller vouches.
