@@ -50,3 +50,9 @@ def test_named_ports_take_the_place_of_the_lab():
     assert run.returncode == 1
     assert "pels on the router between a=no-such-card and b=nor-this" in run.stderr
     assert re.search("fails: bora: .*no-such-card", run.stdout)
+
+
+def test_ports_that_no_experiment_takes_are_refused():
+    run = lab("run", "hero09/table1", "--port", "a=eth0")
+    assert run.returncode == 1
+    assert "none of these experiments tests a router from outside, so none takes `--port`" in run.stderr

@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::Context;
 use bora_bench::chart::Panel;
 use bora_bench::engine::{
-    Plan, Section, fairness, latency, memif, overload, parallel, ports, priority, publish,
-    services, shared, stages, throughput,
+    Plan, Section, fairness, latency, memif, memif_alone, overload, parallel, ports, priority,
+    publish, services, shared, stages, throughput,
 };
 use bora_tester::report::svg::sheet;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -63,6 +63,8 @@ enum Benchmark {
     Shared,
     /// memif beside DPDK's testpmd
     Memif,
+    /// Both ends of a memif in one thread
+    MemifAlone,
     /// Goodput under overload
     Overload,
     /// Shares of two inputs
@@ -84,6 +86,7 @@ impl Benchmark {
             Self::Parallel => parallel::run(plan),
             Self::Shared => shared::run(plan),
             Self::Memif => memif::run(plan),
+            Self::MemifAlone => memif_alone::run(plan),
             Self::Overload => overload::run(plan),
             Self::Fairness => fairness::run(plan),
             Self::Priority => priority::run(plan),

@@ -333,10 +333,10 @@ impl Forwarder {
 }
 
 /// A temporary folder for sockets.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Folder {
-    fn new() -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("bora-bench-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| path.display().to_string())?;
         Ok(Self(path))

@@ -3,6 +3,7 @@
 pub mod fairness;
 pub mod latency;
 pub mod memif;
+pub mod memif_alone;
 pub mod overload;
 pub mod parallel;
 pub mod ports;

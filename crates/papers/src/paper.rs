@@ -86,6 +86,12 @@ impl Experiment {
         named.collect()
     }
 
+    /// Whether a work of it tests a router from outside.
+    pub(crate) fn takes_ports(&self) -> bool {
+        let works = self.works().unwrap_or_default();
+        works.iter().any(|(_, work)| work.takes_ports())
+    }
+
     fn validate(&self) -> anyhow::Result<()> {
         self.patterns()?;
         self.holds.iter().try_for_each(Hold::validate)?;

@@ -49,12 +49,17 @@ type Done = Result<Vec<Row>, (Verdict, String)>;
 /// Carries experiments out and hands each to `each` when it is done.
 ///
 /// # Errors
-/// A name is no experiment's.
+/// A name is no experiment's, or none of the experiments takes ports.
 pub fn run(options: &Options, mut each: impl FnMut(&Outcome)) -> anyhow::Result<Vec<Outcome>> {
     let setup = Setup::new(options.ports.clone(), options.short)?;
     let mut done: BTreeMap<String, Done> = BTreeMap::new();
     let mut outcomes = Vec::new();
-    for (paper, experiment) in chosen(&options.names)? {
+    let chosen = chosen(&options.names)?;
+    ensure!(
+        setup.ports.is_empty() || chosen.iter().any(|(_, it)| it.takes_ports()),
+        "none of these experiments tests a router from outside, so none takes `--port`"
+    );
+    for (paper, experiment) in chosen {
         let works = experiment.works()?;
         for (name, work) in &works {
             if !done.contains_key(*name) {

@@ -61,7 +61,7 @@ pub(crate) struct Setup {
     /// The sources, if they are at hand.
     sources: Option<PathBuf>,
     /// Ports of the tester; without any, routers of the lab are tested.
-    ports: Vec<String>,
+    pub(crate) ports: Vec<String>,
     /// A minute for each work.
     pub(crate) short: bool,
 }
@@ -96,6 +96,11 @@ impl Work {
         }
     }
 
+    /// Whether it tests a router from outside.
+    pub(crate) fn takes_ports(&self) -> bool {
+        matches!(self.how, How::Plan { .. })
+    }
+
     /// Why it cannot be carried out here, if it cannot.
     pub(crate) fn obstacle(&self, setup: &Setup) -> Option<String> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -127,6 +132,7 @@ impl Work {
                 vec![format!("target/release/{program} {}", arguments.join(" "))]
             }
             How::Plan { labs, .. } => subjects(labs, setup)
+                .iter()
                 .map(|subject| format!("bora {}", self.plan_arguments(subject, setup).join(" ")))
                 .collect(),
             How::Hero { .. } => vec![format!(
@@ -240,12 +246,11 @@ pub(crate) fn works() -> anyhow::Result<&'static BTreeMap<String, Work>> {
 }
 
 /// The routers that a plan tests.
-fn subjects<'a>(labs: &'a [String], setup: &Setup) -> impl Iterator<Item = &'a str> {
-    let named = (!setup.ports.is_empty()).then_some(DEVICE);
-    let labs = labs.iter().map(String::as_str);
-    named
-        .into_iter()
-        .chain(labs.filter(move |_| named.is_none()))
+fn subjects<'a>(labs: &'a [String], setup: &Setup) -> Vec<&'a str> {
+    match setup.ports.is_empty() {
+        true => labs.iter().map(String::as_str).collect(),
+        false => vec![DEVICE],
+    }
 }
 
 fn one() -> usize {
