@@ -18,6 +18,18 @@ const STOCK: usize = bora_buffer::MAX_BATCH;
 /// The peer's regions, by index.
 pub(super) type Regions = Arc<[Arc<SharedMemory>]>;
 
+/// Buffers between the one that is copied and the one that is fetched into the cache.
+const AHEAD: u16 = 8;
+
+/// Fetches the beginning of a slot's buffer into the cache.
+#[inline]
+fn prefetch(ring: &Ring, regions: &Regions, index: u16) {
+    let descriptor = ring.descriptor(index);
+    if let Some(memory) = regions.get(usize::from(descriptor.region)) {
+        memory.prefetch(descriptor.offset);
+    }
+}
+
 fn outside(descriptor: &Descriptor) -> Fault {
     Fault::Buffer {
         region: descriptor.region,
@@ -75,6 +87,9 @@ impl Receiver {
         // buffers count, not packets: chains and bad packets cost time, too
         let (mut count, mut used) = (0, 0);
         while available > 0 && used < max {
+            if available > AHEAD {
+                prefetch(&self.ring, &self.regions, self.tail.wrapping_add(AHEAD));
+            }
             let Some(frame) = self.free.pop() else { break };
             let mut packet = match frame.into_packet(region, region.capacity()) {
                 Ok(packet) => packet,
@@ -194,6 +209,9 @@ impl Sender {
         let (mut count, mut refused) = (0, 0);
         let mut result = Ok(());
         for packet in packets.iter() {
+            if free > AHEAD {
+                prefetch(&self.ring, &self.regions, self.tail.wrapping_add(AHEAD));
+            }
             match self.copy(region.octets(packet), free) {
                 Ok(Some(slots)) => {
                     self.tail = self.tail.wrapping_add(slots);
