@@ -27,7 +27,7 @@ pub(crate) const LOG2_RING: u8 = 10;
 /// CPU of the generator, and of the subject.
 const CORES: [usize; 2] = [0, 1];
 /// Longest time until packets flow.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Warm-up time.
 const SETTLE: Duration = Duration::from_millis(200);
 /// Huge pages that zero-copy needs, MB.

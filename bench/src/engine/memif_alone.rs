@@ -12,15 +12,13 @@ use bora_fib_bench::run::Observer;
 use bora_port::Queue;
 use bora_port::memif::{Port as Memif, Role};
 
-use super::memif::{Folder, config};
+use super::memif::{Folder, PATIENCE, config};
 use super::{Plan, Section};
 use crate::packets::FRAME;
 
 const COST: (&str, &str) = ("time a packet", "ns");
 const BURST: usize = 64;
 const FRAMES: u32 = 4096;
-/// Longest time until the link is up.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One end.
 struct End {

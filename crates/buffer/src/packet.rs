@@ -169,6 +169,19 @@ impl Packet {
     }
 }
 
+/// Fetches the cache line at an address, whatever is there, where the CPU can be told to.
+#[inline]
+pub fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing and faults at no address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// Access to the octets of packets.
 impl Region {
     /// The packet's octets.
@@ -186,16 +199,8 @@ impl Region {
     /// Prefetches the packet's headers into the cache.
     #[inline]
     pub fn prefetch(&self, packet: &Packet) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let (memory, _) = self.raw_parts();
-            let start = memory.as_ptr().wrapping_add(packet.offset() as usize);
-            // SAFETY: a prefetch reads nothing and faults at no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast()) }
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = packet;
+        let (memory, _) = self.raw_parts();
+        prefetch(memory.as_ptr().wrapping_add(packet.offset() as usize));
     }
 
     /// The packet's octets, to write.

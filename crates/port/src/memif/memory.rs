@@ -189,14 +189,9 @@ impl SharedMemory {
     /// Fetches the cache line at `offset`, if it is inside.
     #[inline]
     pub(super) fn prefetch(&self, offset: u32) {
-        #[cfg(target_arch = "x86_64")]
         if let Some(address) = self.at(offset, 1) {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: a prefetch reads nothing and faults at no address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(address.as_ptr().cast()) }
+            bora_buffer::prefetch(address.as_ptr());
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = offset;
     }
 
     /// Copies out to `octets`; false if that is not inside.

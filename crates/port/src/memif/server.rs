@@ -1,6 +1,7 @@
 //! The rings of a server: buffers are the peer's, so packets are copied from and to them.
 //!
-//! Descriptors are read once and checked against the peer's regions before use.
+//! Descriptors are read once and checked against the peer's regions before use. Those that are read
+//! ahead of that say only what to fetch into the cache.
 
 use std::sync::Arc;
 
