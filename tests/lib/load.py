@@ -37,12 +37,13 @@ class Report:
     reordered: int
     longest_silence: float
     seconds: float
+    first_late: str = ""  # of the packets that were overtaken
 
     def __str__(self):
         return (
             f"{self.sent} sent in {self.seconds:.1f} s ({self.sent / max(self.seconds, 0.001):.0f}/s), "
             f"lost {self.lost}, reordered {self.reordered}, duplicated {self.duplicated}, "
-            f"longest silence {self.longest_silence:.1f} ms"
+            f"longest silence {self.longest_silence:.1f} ms{self.first_late}"
         )
 
 
@@ -124,16 +125,20 @@ class Load:
         seen = set()
         highest = {}
         reordered = duplicated = 0
-        for _, flow, number in arrivals:
+        first_late = ""
+        for time_of_arrival, flow, number in arrivals:
             if (flow, number) in seen:
                 duplicated += 1
             elif number < highest.get(flow, -1):
                 reordered += 1
+                first_late = first_late or (f" (late: packet {number} of flow {flow}, after {highest[flow]}, "
+                                            f"{time_of_arrival - arrivals[0][0]:.3f} s after the first)")
             seen.add((flow, number))
             highest[flow] = max(number, highest.get(flow, -1))
         gaps = [after[0] - before[0] for before, after in zip(arrivals, arrivals[1:])]
         return Report(
-            sent, len(seen), sent - len(seen), duplicated, reordered, 1000 * max(gaps, default=0.0), seconds
+            sent, len(seen), sent - len(seen), duplicated, reordered, 1000 * max(gaps, default=0.0), seconds,
+            first_late,
         )
 
     def _receive(self):
