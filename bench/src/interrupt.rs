@@ -155,11 +155,12 @@ impl Interrupted {
             fib: &config.fib,
             ingress: &config.ports[port].ingress,
             min_frames: &self.min_frames,
+            classifier: &config.classifier,
             hash4: config.hash.0,
             hash6: config.hash.1,
         };
         let (batch, hits) = (&mut self.batch, &mut self.hits);
-        run(batch, &context, &config.classifier, hits, |_| {});
+        run(batch, &context, hits, |_| {});
         enqueue(batch, &mut self.egress, |packet, verdict| {
             // there is no slow path
             let reason = match verdict {

@@ -32,6 +32,9 @@ struct Options {
     /// Length of one measurement
     #[arg(long, default_value_t = 200, value_name = "MILLISECONDS")]
     time: u64,
+    /// Of the loop on memory ports, only the cases with this in their names; for profiles
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    case: String,
     /// Plot overload and priorities to this SVG file
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -78,9 +81,9 @@ enum Benchmark {
 }
 
 impl Benchmark {
-    fn run(self, plan: Plan) -> anyhow::Result<Section> {
+    fn run(self, plan: Plan, case: &str) -> anyhow::Result<Section> {
         match self {
-            Self::Throughput => throughput::run(plan),
+            Self::Throughput => throughput::run(plan, case),
             Self::Stages => stages::run(plan),
             Self::Ports => ports::run(plan),
             Self::Parallel => parallel::run(plan),
@@ -109,7 +112,7 @@ fn main() -> anyhow::Result<()> {
         |benchmark: &&Benchmark| options.what.is_empty() || options.what.contains(benchmark);
     let mut sections = vec![];
     for benchmark in Benchmark::value_variants().iter().filter(chosen) {
-        sections.push(benchmark.run(plan)?);
+        sections.push(benchmark.run(plan, &options.case)?);
     }
     publish("engine", plan, &sections, options.document.as_deref())?;
     if let Some(path) = &options.plot {

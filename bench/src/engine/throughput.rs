@@ -39,11 +39,11 @@ struct Case {
     flows: u32,
 }
 
-/// Runs the benchmark.
+/// Runs the cases with `only` in their names.
 ///
 /// # Errors
 /// A packet was lost without being counted.
-pub fn run(plan: Plan) -> anyhow::Result<Section> {
+pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
     let count = (plan.time.as_secs_f64() * EXPECTED) as u64;
     let routes = tables::synthetic::<Prefix4>(1, 1_000_000);
     let full = Tables::mixed(routes.iter().map(|route| route.prefix), NEXT_HOPS)?;
@@ -51,14 +51,14 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut report = Report::default();
     for round in 1..=plan.rounds {
         eprintln!("throughput: round {round} of {}", plan.rounds);
-        for case in cases() {
+        for case in cases().iter().filter(|case| case.name.contains(only)) {
             let traffic = if case.full {
                 random(&routes, case.flows)
             } else {
                 packets::flows(case.flows, 0, 0)
             };
             let tables = if case.full { &full } else { &one };
-            let cost = worker(&case, tables, &traffic, count)?;
+            let cost = worker(case, tables, &traffic, count)?;
             report.sample(COST, &case.name, WORKER, cost);
             report.sample(RATE, &case.name, WORKER, 1e9 / cost);
             let cost = ends(case.quota as usize, &traffic, count)?;

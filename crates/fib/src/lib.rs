@@ -43,6 +43,7 @@ pub use bora_contract::Reason;
 pub use lookup::Simd;
 pub use nexthop::{Adjacency, Group, Member, NextHop, NextHopId, PortId};
 pub use prefix::{Prefix4, Prefix6, PrefixError};
+pub use publish::NextHops;
 pub use reader::{FibHandle, FibReader};
 pub use stats::{FamilyStats, FibStats};
 pub use writer::{FibWriter, Loaded};

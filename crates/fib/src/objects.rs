@@ -50,7 +50,7 @@ impl FibWriter {
         self.check(id)?;
         self.check_members(&object)?;
         self.count_members(&object, 1);
-        let old = self.shared.next_hop(id.0).clone();
+        let old = self.shared.next_hops().get(id).clone();
         self.count_members(&old, -1);
         let retired = self.shared.set_next_hop(id.0, Some(object));
         self.retired
@@ -69,7 +69,7 @@ impl FibWriter {
         if uses > 0 {
             return Err(FibError::NextHopInUse(id.0, uses));
         }
-        let old = self.shared.next_hop(id.0).clone();
+        let old = self.shared.next_hops().get(id).clone();
         self.count_members(&old, -1);
         self.uses[id.0 as usize].taken = false;
         self.next_hops -= 1;
@@ -98,7 +98,9 @@ impl FibWriter {
 
     /// The object behind an id.
     pub fn next_hop(&self, id: NextHopId) -> Option<&NextHop> {
-        self.check(id).ok().map(|()| self.shared.next_hop(id.0))
+        self.check(id)
+            .ok()
+            .map(|()| self.shared.next_hops().get(id))
     }
 
     /// Prefixes and groups that refer to a next hop.
@@ -112,7 +114,7 @@ impl FibWriter {
         };
         for member in group.members() {
             self.check(member)?;
-            if matches!(self.shared.next_hop(member.0), NextHop::Group(_)) {
+            if matches!(self.shared.next_hops().get(member), NextHop::Group(_)) {
                 return Err(FibError::NestedGroup(member.0));
             }
         }

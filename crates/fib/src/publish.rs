@@ -7,7 +7,7 @@ use crate::dir24::Dir24;
 use crate::epoch::Epochs;
 use crate::family::{Family, V4, V6};
 use crate::lookup::Kernel;
-use crate::nexthop::NextHop;
+use crate::nexthop::{NextHop, NextHopId};
 use crate::region::{Pages, Region};
 use crate::tree::Tree;
 use crate::{FibConfig, FibError, Ipv4Table};
@@ -47,6 +47,28 @@ impl Drop for RetiredNextHop {
     }
 }
 
+/// The next-hop objects, for many look-ups.
+#[derive(Clone, Copy, Debug)]
+pub struct NextHops<'a>(&'a [AtomicPtr<NextHop>]);
+
+impl<'a> NextHops<'a> {
+    /// The object of an id, or "no route" if it has none: a reader may find an id whose object has
+    /// just been removed.
+    #[inline(always)]
+    pub fn get(self, id: NextHopId) -> &'a NextHop {
+        let slots = self.0;
+        let slot = slots.get(id.0 as usize).unwrap_or(&slots[0]);
+        let mut found = slot.load(Ordering::Acquire);
+        if found.is_null() {
+            found = slots[0].load(Ordering::Acquire);
+        }
+        // SAFETY: slot 0 is set in `Shared::new` and never cleared, so the pointer is valid. An object is
+        // freed only after every reader passed a quiescent point, which needs `&mut FibReader`
+        // and so ends this borrow; the writer itself frees only under `&mut FibWriter`.
+        unsafe { &*found }
+    }
+}
+
 impl Shared {
     /// The tree of a family.
     pub(crate) fn tree<F: Family>(&self) -> &Tree {
@@ -78,20 +100,10 @@ impl Shared {
         Ok(shared)
     }
 
-    /// The object of an id, or "no route" if it has none: a reader may find an id whose object has
-    /// just been removed.
-    #[inline]
-    pub(crate) fn next_hop(&self, id: u32) -> &NextHop {
-        let slots = self.slots();
-        let slot = slots.get(id as usize).unwrap_or(&slots[0]);
-        let mut found = slot.load(Ordering::Acquire);
-        if found.is_null() {
-            found = slots[0].load(Ordering::Acquire);
-        }
-        // SAFETY: slot 0 is set in `new` and never cleared, so the pointer is valid. An object is
-        // freed only after every reader passed a quiescent point, which needs `&mut FibReader`
-        // and so ends this borrow; the writer itself frees only under `&mut FibWriter`.
-        unsafe { &*found }
+    /// The next-hop objects.
+    #[inline(always)]
+    pub(crate) fn next_hops(&self) -> NextHops<'_> {
+        NextHops(self.slots())
     }
 
     /// Sets the object of an id with one pointer store; returns the previous one.

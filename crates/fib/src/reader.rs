@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::FibError;
 use crate::nexthop::{NextHop, NextHopId};
-use crate::publish::Shared;
+use crate::publish::{NextHops, Shared};
 
 /// Makes readers.
 #[derive(Clone, Debug)]
@@ -60,7 +60,13 @@ impl FibReader {
     /// The object behind an id; the borrow ends before the next quiescent point.
     #[inline]
     pub fn next_hop(&self, id: NextHopId) -> &NextHop {
-        self.shared.next_hop(id.0)
+        self.next_hops().get(id)
+    }
+
+    /// All objects; the borrow ends before the next quiescent point.
+    #[inline]
+    pub fn next_hops(&self) -> NextHops<'_> {
+        self.shared.next_hops()
     }
 
     /// Records that packets were sent to this next hop, which must be the result of a look-up.

@@ -1,39 +1,11 @@
 //! Up to 256 packets that go through the stages together.
 
 use bora_buffer::{MAX_BATCH, Packet};
-use bora_fib::NextHopId;
+use bora_fib::{NextHopId, PortId};
 
-use crate::{Class, Verdict};
-
-/// IP version of a parsed packet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Family {
-    /// IPv4.
-    #[default]
-    V4,
-    /// IPv6.
-    V6,
-}
-
-/// What the stages know of one packet; four of them fill a cache line.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(align(16))]
-pub struct Meta {
-    /// What becomes of it.
-    pub verdict: Verdict,
-    /// Octets the IP header claims, header included.
-    pub l3_length: u16,
-    /// IP version.
-    pub family: Family,
-    /// IPv4 TOS or IPv6 traffic class.
-    pub tos: u8,
-    /// Priority, 0 to 7.
-    pub class: Class,
-    /// Next hop a rule chose instead of the route's; `NO_ROUTE` if none did.
-    pub output: NextHopId,
-}
-
-const _: () = assert!(size_of::<Meta>() == 16);
+use crate::meta::Meta;
+use crate::parse::Headers;
+use crate::simd::Simd;
 
 /// Destinations of the packets of one IP version, side by side as the FIB wants them.
 #[derive(Debug)]
@@ -71,6 +43,17 @@ impl<K: Copy> Lane<K> {
         self.count = at + 1;
     }
 
+    /// Adds packets that follow each other, the first at `place`; all places are below [`MAX_BATCH`].
+    #[inline(always)]
+    pub(crate) fn push_group(&mut self, place: usize, keys: &[K]) {
+        let group = self.count..self.count + keys.len();
+        self.keys[group.clone()].copy_from_slice(keys);
+        for (offset, at) in self.places[group.clone()].iter_mut().enumerate() {
+            *at = (place + offset) as u8;
+        }
+        self.count = group.end;
+    }
+
     /// Keys, and where their next hops belong.
     #[inline]
     pub(crate) fn look_up(&mut self) -> (&[K], &mut [NextHopId]) {
@@ -81,6 +64,14 @@ impl<K: Copy> Lane<K> {
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.count
+    }
+
+    /// Sets the next hop of the packet at `place`, if it is of this version.
+    pub(crate) fn set(&mut self, place: usize, next_hop: NextHopId) {
+        let places = &self.places[..self.count];
+        if let Ok(at) = places.binary_search_by_key(&place, |&place| place.into()) {
+            self.found[at] = next_hop;
+        }
     }
 
     /// Next hops in the order of the packets.
@@ -104,10 +95,16 @@ impl<K: Copy> Lane<K> {
 pub struct Batch {
     /// The packets, up to [`MAX_BATCH`]; the caller fills this.
     pub packets: Vec<Packet>,
-    /// One entry a packet, written by [`crate::parse`].
+    /// One entry a packet, written by [`crate::parse()`].
     pub meta: Vec<Meta>,
     pub(crate) v4: Box<Lane<u32>>,
     pub(crate) v6: Box<Lane<[u8; 16]>>,
+    pub(crate) headers: Box<Headers>,
+    pub(crate) simd: Simd,
+    /// Places of packets with the next hop that a rule chose instead of the route's, by place and version.
+    pub(crate) by_rule: Vec<(usize, NextHopId)>,
+    /// The port by which all packets leave, if that is so.
+    pub(crate) leaves: Option<PortId>,
 }
 
 impl Batch {
@@ -118,6 +115,10 @@ impl Batch {
             meta: Vec::with_capacity(MAX_BATCH),
             v4: Lane::new(0),
             v6: Lane::new([0; 16]),
+            headers: Headers::new(),
+            simd: Simd::detect(),
+            by_rule: Vec::with_capacity(MAX_BATCH),
+            leaves: None,
         }
     }
 }

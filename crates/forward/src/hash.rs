@@ -3,7 +3,7 @@
 
 use bora_wire::{Protocol, ipv4, ipv6};
 
-use crate::batch::Family;
+use crate::Family;
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 

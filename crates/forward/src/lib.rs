@@ -9,7 +9,7 @@
 //!
 //! No thread, socket, clock or log here: everything a stage needs comes in as a [`Context`].
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod batch;
 mod class;
@@ -19,12 +19,15 @@ mod egress;
 mod enqueue;
 mod hash;
 mod lookup;
+mod meta;
 mod multipath;
 mod parse;
 mod partial;
 mod poll_list;
 mod rewrite;
 pub mod schedule;
+#[allow(unsafe_code)]
+mod simd;
 mod source;
 mod spread;
 mod stage;
@@ -36,13 +39,14 @@ use bora_wire::MacAddr;
 
 pub use bora_contract::{PortSettings, Reason, RpFilter};
 
-pub use batch::{Batch, Family, Meta};
+pub use batch::Batch;
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleHits, classify};
 pub use egress::{BURST, Egress, octets};
 pub use enqueue::enqueue;
 pub use hash::flow_hash;
 pub use lookup::lookup;
+pub use meta::{Family, Meta};
 pub use multipath::{FlowHash, HashPolicy};
 pub use parse::parse;
 pub use partial::complete_checksum;
@@ -136,6 +140,8 @@ pub struct Context<'a> {
     pub ingress: &'a Ingress,
     /// Shortest frame of each output port in octets without FCS, by port number.
     pub min_frames: &'a [u16],
+    /// Classes and rules.
+    pub classifier: &'a Classifier,
     /// How IPv4 flows choose a path.
     pub hash4: FlowHash,
     /// How IPv6 flows choose a path.
@@ -148,7 +154,6 @@ pub struct Context<'a> {
 pub fn run(
     batch: &mut Batch,
     context: &Context<'_>,
-    classifier: &Classifier,
     hits: &mut [RuleHits],
     mut done: impl FnMut(Stage),
 ) {
@@ -156,7 +161,7 @@ pub fn run(
     done(Stage::Parse);
     source_check(batch, context);
     done(Stage::SourceCheck);
-    classify(batch, context, classifier, hits);
+    classify(batch, context, hits);
     done(Stage::Classify);
     lookup(batch, context);
     done(Stage::Lookup);

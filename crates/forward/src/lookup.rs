@@ -4,8 +4,7 @@ use bora_buffer::Packet;
 use bora_fib::{Adjacency, NextHop, NextHopId};
 use bora_wire::ipv4;
 
-use crate::batch::{Batch, Family, Meta};
-use crate::{Context, Reason, Verdict};
+use crate::{Batch, Context, Family, Meta, Reason, Verdict};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
@@ -19,26 +18,27 @@ pub fn lookup(batch: &mut Batch, context: &Context<'_>) {
     if !keys.is_empty() {
         context.fib.lookup6(keys, found);
     }
+    for (place, next_hop) in batch.by_rule.drain(..) {
+        batch.v4.set(place, next_hop);
+        batch.v6.set(place, next_hop);
+    }
 }
 
 /// The way out for one packet, or why there is none.
-#[inline(always)]
 pub(crate) fn resolve<'a>(
     packet: &Packet,
-    meta: &Meta,
-    found: NextHopId,
+    meta: Meta,
+    id: NextHopId,
     context: &Context<'a>,
 ) -> Result<&'a Adjacency, Verdict> {
-    let by_rule = meta.output != NextHopId::NO_ROUTE;
-    let id = if by_rule { meta.output } else { found };
     let (id, adjacency) = match context.fib.next_hop(id) {
         NextHop::Forward(adjacency) => (id, adjacency),
         other => choose(packet, meta, (id, other), context)?,
     };
-    if meta.l3_length > adjacency.mtu {
+    if meta.l3_length() > adjacency.mtu {
         return Err(Verdict::Punt(too_big(packet, meta, context)));
     }
-    let redirects = meta.family == Family::V6 || context.ingress.send_redirects4;
+    let redirects = meta.family() == Family::V6 || context.ingress.send_redirects4;
     if adjacency.port == context.ingress.port && redirects {
         return Err(Verdict::Punt(Reason::Redirect));
     }
@@ -50,10 +50,10 @@ pub(crate) fn resolve<'a>(
 
 /// Whether Linux fragments the packet, or answers that it is too big.
 #[cold]
-fn too_big(packet: &Packet, meta: &Meta, context: &Context<'_>) -> Reason {
+fn too_big(packet: &Packet, meta: Meta, context: &Context<'_>) -> Reason {
     let octets = context.region.octets(packet).get(ETHERNET..);
     match octets.map(ipv4::Packet::new_unchecked) {
-        Some(packet) if meta.family == Family::V4 && !packet.dont_fragment() => {
+        Some(packet) if meta.family() == Family::V4 && !packet.dont_fragment() => {
             Reason::Fragmentation
         }
         _ => Reason::TooBig,
@@ -64,7 +64,7 @@ fn too_big(packet: &Packet, meta: &Meta, context: &Context<'_>) -> Reason {
 #[inline(never)]
 fn choose<'a>(
     packet: &Packet,
-    meta: &Meta,
+    meta: Meta,
     (id, next_hop): (NextHopId, &'a NextHop),
     context: &Context<'a>,
 ) -> Result<(NextHopId, &'a Adjacency), Verdict> {
@@ -73,13 +73,13 @@ fn choose<'a>(
             if let Some(only) = group.only() {
                 return Ok((only, leaf(context.fib.next_hop(only))?));
             }
-            let flow = match meta.family {
+            let flow = match meta.family() {
                 Family::V4 => &context.hash4,
                 Family::V6 => &context.hash6,
             };
-            let end = ETHERNET + usize::from(meta.l3_length);
+            let end = ETHERNET + usize::from(meta.l3_length());
             let octets = context.region.octets(packet).get(ETHERNET..end);
-            let hash = octets.and_then(|octets| flow.of(octets, meta.family));
+            let hash = octets.and_then(|octets| flow.of(octets, meta.family()));
             let hash = hash.ok_or(Verdict::Punt(Reason::Unsupported))?;
             let member = group.select(hash);
             (member, context.fib.next_hop(member))

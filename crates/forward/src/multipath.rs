@@ -2,7 +2,7 @@
 //! rt6_multipath_hash() of net/ipv6/route.c, for forwarded packets. The same flow takes the same
 //! path whether Linux, `bpf_fib_lookup` or a worker forwards it.
 
-use crate::batch::Family;
+use crate::Family;
 use crate::dissect::{Addresses, Dissected, dissect};
 
 /// What tells flows apart: `net.ipv4.fib_multipath_hash_policy` and its IPv6 twin.

@@ -1,18 +1,18 @@
 //! First stage: reads the headers, and sorts out what is not plain transit.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
+use bora_buffer::Packet;
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
-use crate::batch::{Batch, Family, Meta};
-use crate::{Context, Gate, Ingress, Reason, Verdict};
+use crate::classify::Planes;
+use crate::simd::Loop;
+use crate::{Batch, Context, Family, Gate, Ingress, Meta, Reason, Verdict};
 
 mod plain;
 
-use plain::Ours;
-
-/// Packets between the one that is parsed and the one that is fetched into the cache.
-const AHEAD: usize = 8;
+pub(crate) use plain::Headers;
+use plain::{GROUP, Ours};
 
 /// Checks that let everything pass, because the XDP program has made them.
 const PASSED: Gate = Gate {
@@ -22,39 +22,78 @@ const PASSED: Gate = Gate {
 };
 
 /// Fills `batch.meta` from the packets. What is broken is dropped by name (RFC 1812 5.2.2), what
-/// is not plain transit is punted; for the rest, length and destination are set.
+/// is not plain transit is punted; for the rest, length, destination and the class of the DSCP are set.
 pub fn parse(batch: &mut Batch, context: &Context<'_>) {
-    let Batch {
-        packets,
-        meta,
-        v4,
-        v6,
-    } = batch;
-    meta.clear();
-    v4.clear();
-    v6.clear();
-    let ours = Ours::new(context.ingress);
-    // the fields are written in place: a copy of the struct would wait for all of them
-    meta.resize(packets.len(), Meta::default());
-    for (place, (packet, meta)) in packets.iter().zip(meta).enumerate() {
-        if let Some(next) = packets.get(place + AHEAD) {
-            context.region.prefetch(next);
-        }
-        let octets = context.region.octets(packet);
-        match plain::ipv4(octets, &ours, meta) {
-            Some(destination) => v4.push(place, destination),
-            None => match parse_one(octets, context.ingress, meta) {
-                Ok(IpAddr::V4(destination)) => v4.push(place, destination.to_bits()),
-                Ok(IpAddr::V6(destination)) => v6.push(place, destination.octets()),
-                Err(verdict) => meta.verdict = verdict,
-            },
+    batch.v4.clear();
+    batch.v6.clear();
+    // what is left there of other packets is written over
+    batch.meta.resize(batch.packets.len(), Meta::default());
+    batch.simd.run(Groups { batch, context });
+}
+
+/// The packets of a batch, group by group.
+struct Groups<'a> {
+    batch: &'a mut Batch,
+    context: &'a Context<'a>,
+}
+
+impl Loop for Groups<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { batch, context } = self;
+        let Batch {
+            packets,
+            meta,
+            v4,
+            v6,
+            headers,
+            ..
+        } = batch;
+        let ours = Ours::new(context.ingress);
+        let dscp = *context.classifier.dscp();
+        for (number, metas) in meta.chunks_mut(GROUP).enumerate() {
+            let (start, count) = (number * GROUP, metas.len());
+            headers.read(packets, start, context.region);
+            if headers.check(metas, ours, dscp) {
+                v4.push_group(start, &headers.destinations()[..count]);
+                continue;
+            }
+            for (at, meta) in metas.iter_mut().enumerate() {
+                let place = start + at;
+                match headers.plain(at) {
+                    Some(destination) => v4.push(place, destination),
+                    None => {
+                        parse_any(
+                            &packets[place],
+                            meta,
+                            context,
+                            |destination| match destination {
+                                IpAddr::V4(destination) => v4.push(place, destination.to_bits()),
+                                IpAddr::V6(destination) => v6.push(place, destination.octets()),
+                            },
+                        )
+                    }
+                }
+            }
         }
     }
 }
 
-/// The destination of a transit packet, or what becomes of any other.
+/// Any packet; `found` gets the destination of transit.
 #[inline(never)]
-fn parse_one(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<IpAddr, Verdict> {
+fn parse_any(packet: &Packet, meta: &mut Meta, context: &Context<'_>, found: impl FnOnce(IpAddr)) {
+    let octets = context.region.octets(packet);
+    match parse_one(octets, context.ingress, context.classifier.dscp()) {
+        Ok((destination, known)) => {
+            *meta = known;
+            found(destination);
+        }
+        Err(verdict) => *meta = Meta::default().with(verdict),
+    }
+}
+
+/// A transit packet's destination and what else is known, or what becomes of any other packet.
+fn parse_one(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr, Meta), Verdict> {
     let frame = ethernet::Frame::new_checked(octets)?;
     let gate = ingress.gate.unwrap_or(PASSED);
     match frame.ethertype() {
@@ -62,13 +101,13 @@ fn parse_one(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<IpAddr
         _ if frame.dst() != ingress.mac => Err(Verdict::Punt(Reason::ForeignMac)),
         EtherType::IPV4 if gate.kernel4 => Err(Verdict::Punt(Reason::Guard)),
         EtherType::IPV6 if gate.kernel6 => Err(Verdict::Punt(Reason::Guard)),
-        EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, meta).map(IpAddr::V4),
-        EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, meta).map(IpAddr::V6),
+        EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, dscp),
+        EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, dscp),
         _ => Err(Verdict::Punt(Reason::NotIp)),
     }
 }
 
-fn parse_ipv4(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<Ipv4Addr, Verdict> {
+fn parse_ipv4(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr, Meta), Verdict> {
     let packet = ipv4::Packet::new_checked(octets)?;
     packet.verify_checksum()?;
     if !ingress.forward4 {
@@ -84,13 +123,14 @@ fn parse_ipv4(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<Ipv4A
     if packet.ttl() <= 1 {
         return Err(Verdict::Punt(Reason::TtlExceeded));
     }
-    meta.family = Family::V4;
-    meta.l3_length = packet.total_len();
-    meta.tos = packet.tos();
-    Ok(packet.dst())
+    let (length, class) = (packet.total_len().into(), dscp.class(packet.tos().into()));
+    Ok((
+        packet.dst().into(),
+        Meta::pending(length, class, Family::V4),
+    ))
 }
 
-fn parse_ipv6(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<Ipv6Addr, Verdict> {
+fn parse_ipv6(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr, Meta), Verdict> {
     let packet = ipv6::Packet::new_checked(octets)?;
     if !ingress.forward6 {
         return Err(Verdict::Punt(Reason::ForwardingOff));
@@ -105,11 +145,13 @@ fn parse_ipv6(octets: &[u8], ingress: &Ingress, meta: &mut Meta) -> Result<Ipv6A
     if packet.hop_limit() <= 1 {
         return Err(Verdict::Punt(Reason::TtlExceeded));
     }
-    meta.family = Family::V6;
-    meta.l3_length =
+    let length =
         u16::try_from(packet.total_len()).map_err(|_| Verdict::Drop(Reason::BadTotalLength))?;
-    meta.tos = packet.traffic_class();
-    Ok(packet.dst())
+    let class = dscp.class(packet.traffic_class().into());
+    Ok((
+        packet.dst().into(),
+        Meta::pending(length.into(), class, Family::V6),
+    ))
 }
 
 /// 0.0.0.0, loopback, multicast, limited broadcast: Linux decides.

@@ -1,13 +1,12 @@
 //! Fifth stage: make the packet ready to leave.
 
-use bora_buffer::Packet;
-use bora_fib::{Adjacency, NextHopId};
+use bora_buffer::{Packet, Region};
+use bora_fib::{Adjacency, NextHop, NextHopId, NextHops};
 use bora_wire::{checksum, ipv4, ipv6};
 
-use crate::batch::{Batch, Family, Meta};
 use crate::lookup::resolve;
 use crate::partial::{complete_ipv4, complete_ipv6};
-use crate::{Context, Verdict};
+use crate::{Batch, Context, Family, Meta, Verdict};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 /// Ethernet, and IPv4 without options.
@@ -22,43 +21,107 @@ pub fn rewrite(batch: &mut Batch, context: &Context<'_>) {
         meta,
         v4,
         v6,
+        leaves,
+        ..
     } = batch;
     // mostly all packets are of one version, and then each is where its next hop is
-    if v4.len() == packets.len() {
-        let packets = packets.iter_mut().zip(meta).zip(v4.found());
-        packets.for_each(|((packet, meta), &found)| rewrite_one(packet, meta, found, context));
-        return;
+    let is_plain = v4.len() == packets.len() && !context.ingress.partial_checksum;
+    if is_plain {
+        let plain = Plain::new(context);
+        let packets = packets.iter_mut().zip(&mut *meta).zip(v4.found());
+        packets.for_each(|((packet, meta), &found)| {
+            if !plain.rewrite(packet, meta, found) {
+                rewrite_one(packet, meta, found, context);
+            }
+        });
+    } else {
+        for (place, found) in v4.results().chain(v6.results()) {
+            rewrite_one(&mut packets[place], &mut meta[place], found, context);
+        }
     }
-    for (place, found) in v4.results().chain(v6.results()) {
-        rewrite_one(&mut packets[place], &mut meta[place], found, context);
+    *leaves = Meta::one_port(meta);
+}
+
+/// What the short way needs, for all packets of a batch.
+struct Plain<'a> {
+    region: &'a Region,
+    next_hops: NextHops<'a>,
+    min_frames: &'a [u16],
+    /// The ingress port, if Linux would send a redirect to those whose packets leave there; else no port.
+    way_back: u32,
+}
+
+impl<'a> Plain<'a> {
+    fn new(context: &Context<'a>) -> Self {
+        let ingress = context.ingress;
+        Self {
+            region: context.region,
+            next_hops: context.fib.next_hops(),
+            min_frames: context.min_frames,
+            way_back: match ingress.send_redirects4 {
+                true => ingress.port.0.into(),
+                false => u32::MAX,
+            },
+        }
+    }
+
+    /// The short way of nearly every packet: an IPv4 packet to a neighbour. False if it is anything
+    /// else; nothing is changed then.
+    #[inline(always)]
+    fn rewrite(&self, packet: &mut Packet, meta: &mut Meta, found: NextHopId) -> bool {
+        let NextHop::Forward(adjacency) = self.next_hops.get(found) else {
+            return false;
+        };
+        let (port, length) = (adjacency.port, meta.l3_length());
+        let Some(&min_frame) = self.min_frames.get(usize::from(port.0)) else {
+            return false;
+        };
+        let is_other = !meta.is_pending()
+            | (length > adjacency.mtu)
+            | (u32::from(port.0) == self.way_back)
+            | adjacency.unconfirmed;
+        if is_other || usize::from(length) < PLAIN_IPV4 - ETHERNET {
+            return false;
+        }
+        packet.truncate(ETHERNET + usize::from(length));
+        let Some(headers) = self.region.octets_mut(packet).first_chunk_mut() else {
+            return false;
+        };
+        plain_ipv4(headers, adjacency);
+        if packet.length() < usize::from(min_frame) {
+            packet.pad(self.region, min_frame.into());
+        }
+        meta.decide(Verdict::Forward(port));
+        true
     }
 }
 
-#[inline(always)]
+#[inline(never)]
 fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: &Context<'_>) {
-    if meta.verdict != Verdict::Pending {
+    if !meta.is_pending() {
         return;
     }
-    let adjacency = match resolve(packet, meta, found, context) {
+    let adjacency = match resolve(packet, *meta, found, context) {
         Ok(adjacency) => adjacency,
-        Err(verdict) => return meta.verdict = verdict,
+        Err(verdict) => return meta.decide(verdict),
     };
-    packet.truncate(ETHERNET + usize::from(meta.l3_length));
+    packet.truncate(ETHERNET + usize::from(meta.l3_length()));
     let octets = context.region.octets_mut(packet);
-    let partial = context.ingress.partial_checksum;
-    match octets.first_chunk_mut() {
-        Some(headers) if meta.family == Family::V4 && !partial => plain_ipv4(headers, adjacency),
-        _ => rewrite_headers(octets, meta.family, adjacency, partial),
-    }
+    rewrite_headers(
+        octets,
+        meta.family(),
+        adjacency,
+        context.ingress.partial_checksum,
+    );
     let port = usize::from(adjacency.port.0);
     let min_frame = usize::from(context.min_frames.get(port).copied().unwrap_or(0));
     if packet.length() < min_frame {
         packet.pad(context.region, min_frame);
     }
-    meta.verdict = Verdict::Forward(adjacency.port);
+    meta.decide(Verdict::Forward(adjacency.port));
 }
 
-/// The short way of nearly every packet: what [`rewrite_headers`] does, at fixed places.
+/// What [`rewrite_headers`] does, at fixed places.
 #[inline(always)]
 fn plain_ipv4(headers: &mut [u8; PLAIN_IPV4], adjacency: &Adjacency) {
     headers[..12].copy_from_slice(&adjacency.l2[..12]);
@@ -68,7 +131,6 @@ fn plain_ipv4(headers: &mut [u8; PLAIN_IPV4], adjacency: &Adjacency) {
     headers[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
-#[inline(never)]
 fn rewrite_headers(octets: &mut [u8], family: Family, adjacency: &Adjacency, partial: bool) {
     let Some((l2, l3)) = octets.split_first_chunk_mut::<ETHERNET>() else {
         return;

@@ -38,12 +38,12 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
     for ((place, _), &id) in v4.results().zip(&found) {
         if !has_xdp && is_local(context.fib, id) {
-            meta[place].verdict = Verdict::Punt(Reason::Local);
+            meta[place].decide(Verdict::Punt(Reason::Local));
         } else if mode != RpFilter::Off {
             match way_back(context.fib, id, port) {
                 WayBack::Yes => {}
-                WayBack::No => meta[place].verdict = Verdict::Drop(Reason::SourceCheck),
-                WayBack::OnlyLinuxKnows => meta[place].verdict = Verdict::Punt(Reason::Unsupported),
+                WayBack::No => meta[place].decide(Verdict::Drop(Reason::SourceCheck)),
+                WayBack::OnlyLinuxKnows => meta[place].decide(Verdict::Punt(Reason::Unsupported)),
             }
         }
     }

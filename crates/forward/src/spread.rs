@@ -2,7 +2,7 @@
 
 use bora_wire::{EtherType, ethernet};
 
-use crate::batch::Family;
+use crate::Family;
 use crate::hash::hash_of;
 
 /// A number that is the same for all packets of a flow; 0 if the frame is not IP. The frame is as it

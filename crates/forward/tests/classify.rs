@@ -34,6 +34,7 @@ impl Bench {
     fn run(
         &mut self,
         frames: &[Vec<u8>],
+        classifier: &Classifier,
         stages: impl FnOnce(&mut Batch, &Context<'_>),
     ) -> Vec<Meta> {
         let mut batch = Batch::new();
@@ -45,6 +46,7 @@ impl Bench {
             fib: &self.fib,
             ingress: &self.ingress,
             min_frames: &[],
+            classifier,
             hash4: FlowHash::default(),
             hash6: FlowHash::default(),
         };
@@ -61,9 +63,9 @@ impl Bench {
         classifier: &Classifier,
         hits: &mut [RuleHits],
     ) -> Vec<Meta> {
-        self.run(frames, |batch, context| {
+        self.run(frames, classifier, |batch, context| {
             parse(batch, context);
-            classify(batch, context, classifier, hits);
+            classify(batch, context, hits);
         })
     }
 
@@ -107,7 +109,11 @@ fn agrees_with_a_scan(rules: usize, seed: u64) {
             Some(Action::Drop) => (Verdict::Drop(Reason::Rule), by_dscp),
             Some(Action::Pass { class, .. }) => (Verdict::Pending, class.unwrap_or(by_dscp)),
         };
-        assert_eq!((meta.verdict, meta.class), (verdict, class), "{packet:?}");
+        assert_eq!(
+            (meta.verdict(), meta.class()),
+            (verdict, class),
+            "{packet:?}"
+        );
     }
     assert_eq!(hits, expected);
 }
@@ -149,7 +155,7 @@ fn without_rules_the_code_point_decides() {
     let metas = bench.classify(&frames, &RuleSet::default().compile().unwrap(), &mut []);
     for (dscp, meta) in metas.iter().enumerate() {
         let high = [46, 48, 56].contains(&dscp);
-        assert_eq!(meta.class == Class::HIGH, high, "DSCP {dscp}");
+        assert_eq!(meta.class() == Class::HIGH, high, "DSCP {dscp}");
     }
 }
 
@@ -174,11 +180,11 @@ fn a_rule_may_choose_the_way_out() {
     other.ports[1] = 80;
     let mut hits = [RuleHits::default()];
     let frames = [packet(0).frame(), other.frame()];
-    let metas = bench.run(&frames, |batch, context| {
-        run(batch, context, &classifier, &mut hits, |_| {});
+    let metas = bench.run(&frames, &classifier, |batch, context| {
+        run(batch, context, &mut hits, |_| {});
     });
-    assert_eq!(metas[0].verdict, Verdict::Forward(PortId(2)));
-    assert_eq!(metas[1].verdict, Verdict::Forward(PortId(1)));
+    assert_eq!(metas[0].verdict(), Verdict::Forward(PortId(2)));
+    assert_eq!(metas[1].verdict(), Verdict::Forward(PortId(1)));
     assert_eq!((hits[0].packets, hits[0].octets), (1, 46));
 }
 
@@ -195,7 +201,7 @@ fn extension_headers_hide_no_ports() {
     };
     let frames = [hidden.frame()]; // behind a fragment header
     let metas = bench.classify(&frames, &compile(vec![rule]), &mut []);
-    assert_eq!(metas[0].verdict, Verdict::Drop(Reason::Rule));
+    assert_eq!(metas[0].verdict(), Verdict::Drop(Reason::Rule));
 }
 
 #[test]
@@ -248,13 +254,13 @@ fn a_tag_s_priority_is_the_outermost_one() {
     };
     let classifier = compile(vec![rule]);
     let frames = [untagged.clone(), tagged(3), tagged(4), tagged(5), tagged(6)];
-    let metas = bench.run(&frames, |batch, context| {
+    let metas = bench.run(&frames, &classifier, |batch, context| {
         batch.meta.resize(frames.len(), Meta::default());
-        classify(batch, context, &classifier, &mut []);
+        classify(batch, context, &mut []);
     });
     let dropped: Vec<bool> = metas
         .iter()
-        .map(|meta| meta.verdict == Verdict::Drop(Reason::Rule))
+        .map(|meta| meta.verdict() == Verdict::Drop(Reason::Rule))
         .collect();
     assert_eq!(dropped, [false, false, true, true, false]);
 }

@@ -267,10 +267,9 @@ fn a_full_queue_refuses_its_own_packets_only() {
     };
     let mut egress = [Egress::new(&config).unwrap(), Egress::new(&config).unwrap()];
     let mut batch = Batch::new();
-    let to = |port: u16, class: u8| Meta {
-        verdict: Verdict::Forward(PortId(port)),
-        class: Class(class),
-        ..Meta::default()
+    let to = |port: u16, class: u8| {
+        let meta = Meta::default().with(Verdict::Forward(PortId(port)));
+        meta.in_class(Class(class))
     };
     // five for a queue of two; one each for its neighbours; a class and a port that are not there
     for meta in [to(0, 0); 5]
@@ -312,11 +311,8 @@ fn the_short_cut_keeps_the_order_and_the_counts() {
             batch
                 .packets
                 .push(memory.packet(60, given[usize::from(class)]));
-            batch.meta.push(Meta {
-                verdict: Verdict::Forward(PortId(0)),
-                class: Class(class),
-                ..Meta::default()
-            });
+            let meta = Meta::default().with(Verdict::Forward(PortId(0)));
+            batch.meta.push(meta.in_class(Class(class)));
             given[usize::from(class)] += 1;
         }
         enqueue(&mut batch, &mut egress, |_, verdict| panic!("{verdict:?}"));

@@ -76,20 +76,15 @@ impl Bench {
             fib: &self.fib,
             ingress: &self.ingress,
             min_frames: &[0, 60],
+            classifier: &Classifier::default(),
             hash4: BY_PORTS,
             hash6: BY_PORTS,
         };
-        bora_forward::run(
-            &mut batch,
-            &context,
-            &Classifier::default(),
-            &mut [],
-            |_| {},
-        );
+        bora_forward::run(&mut batch, &context, &mut [], |_| {});
         let seen = |(packet, meta): (Packet, bora_forward::Meta)| {
             let octets = self.region.octets(&packet).to_vec();
             self.pool.give(packet.into_frame(&self.region));
-            (meta.verdict, octets)
+            (meta.verdict(), octets)
         };
         batch
             .packets

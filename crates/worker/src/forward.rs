@@ -17,16 +17,15 @@ impl Worker {
             fib: &config.fib,
             ingress,
             min_frames: &self.min_frames,
+            classifier: &config.classifier,
             hash4: config.hash.0,
             hash6: config.hash.1,
         };
         let (batch, hits) = (&mut self.batch, &mut self.hits);
         match &mut self.profiler {
-            None => run(batch, &context, &config.classifier, hits, |_| {}),
+            None => run(batch, &context, hits, |_| {}),
             Some(profiler) => {
-                run(batch, &context, &config.classifier, hits, |stage| {
-                    profiler.done(stage)
-                });
+                run(batch, &context, hits, |stage| profiler.done(stage));
             }
         }
 

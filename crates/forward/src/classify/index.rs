@@ -6,7 +6,7 @@ use super::key::{KEY, Key};
 use super::rows::Rows;
 use super::rule::{Addresses, Rule};
 use super::table::{OctetTable, PortTable, octet_tables, port_table, select};
-use crate::batch::Family;
+use crate::Family;
 
 /// Packets that are matched together.
 pub(super) const GROUP: usize = 64;

@@ -3,7 +3,7 @@
 use bora_wire::vlan::Untagged;
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
-use crate::batch::Family;
+use crate::Family;
 
 pub(super) const SOURCE: usize = 0;
 pub(super) const DESTINATION: usize = 16;

@@ -15,11 +15,9 @@ mod rows;
 mod rule;
 mod table;
 
-use bora_fib::NextHopId;
-
-use crate::batch::{Batch, Family, Meta};
+use crate::batch::Batch;
 use crate::class::Class;
-use crate::{Context, Reason, Verdict};
+use crate::{Context, Family, Reason, Verdict};
 use index::{GROUP, Index};
 use key::Key;
 pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
@@ -46,13 +44,38 @@ pub const DEFAULT_DSCP: DscpClasses = {
     classes
 };
 
+/// The same by the bits of the class: bit `d` of `planes[b]` is bit `b` of the class of code point `d`. So
+/// vector instructions find the classes of many packets without a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planes([u64; 3]);
+
+impl Planes {
+    pub(crate) fn new(classes: &DscpClasses) -> Self {
+        let plane = |bit: u32| {
+            let bits = classes.iter().zip(0..);
+            bits.fold(0, |plane, (class, dscp)| {
+                plane | u64::from(class.0 >> bit & 1) << dscp
+            })
+        };
+        Self([plane(0), plane(1), plane(2)])
+    }
+
+    /// The class of packets with this TOS or traffic class, which is below 2^8.
+    #[inline(always)]
+    pub(crate) fn class(&self, tos: u64) -> u64 {
+        let dscp = tos >> 2;
+        let [low, middle, high] = self.0.map(|plane| plane >> dscp & 1);
+        low | middle << 1 | high << 2
+    }
+}
+
 /// A compiled rule set: read-only, shared by all workers.
 #[derive(Debug)]
 pub struct Classifier {
     actions: Vec<Action>,
     v4: Index,
     v6: Index,
-    dscp: DscpClasses,
+    dscp: Planes,
 }
 
 /// Rules in order, and what goes for packets without one.
@@ -85,7 +108,7 @@ impl RuleSet {
             actions: self.rules.iter().map(|rule| rule.action).collect(),
             v4: Index::compile(Family::V4, &self.rules),
             v6: Index::compile(Family::V6, &self.rules),
-            dscp: self.dscp,
+            dscp: Planes::new(&self.dscp),
         })
     }
 }
@@ -97,32 +120,30 @@ impl Default for Classifier {
             actions: Vec::new(),
             v4: Index::compile(Family::V4, &[]),
             v6: Index::compile(Family::V6, &[]),
-            dscp: DEFAULT_DSCP,
+            dscp: Planes::new(&DEFAULT_DSCP),
         }
     }
 }
 
 impl Classifier {
+    /// The classes of packets that no rule puts into another one.
+    pub(crate) fn dscp(&self) -> &Planes {
+        &self.dscp
+    }
+
     /// How many rules it has: the length of the array of [`RuleHits`] it wants.
     pub fn rules(&self) -> usize {
         self.actions.len()
     }
 }
 
-/// Sets `class` of every pending packet, and carries out the first rule that matches it. `hits`
-/// has an entry for each rule; a match beyond its end is not counted.
-pub fn classify(
-    batch: &mut Batch,
-    context: &Context<'_>,
-    classifier: &Classifier,
-    hits: &mut [RuleHits],
-) {
-    for meta in &mut batch.meta {
-        meta.class = classifier.dscp[usize::from(meta.tos >> 2)];
-    }
+/// Carries out the first rule that matches each pending packet. `hits` has an entry for each rule; a match
+/// beyond its end is not counted.
+pub fn classify(batch: &mut Batch, context: &Context<'_>, hits: &mut [RuleHits]) {
+    let classifier = context.classifier;
     for (family, index) in [(Family::V4, &classifier.v4), (Family::V6, &classifier.v6)] {
         if !index.is_empty() {
-            match_family(batch, context, classifier, (family, index), hits);
+            match_family(batch, context, (family, index), hits);
         }
     }
 }
@@ -130,19 +151,18 @@ pub fn classify(
 fn match_family(
     batch: &mut Batch,
     context: &Context<'_>,
-    classifier: &Classifier,
     (family, index): (Family, &Index),
     hits: &mut [RuleHits],
 ) {
     let (open, start) = index.start(context.ingress.port);
     let mut keys = [Key::EMPTY; GROUP];
     let groups = batch.packets.chunks(GROUP);
-    for (packets, metas) in groups.zip(batch.meta.chunks_mut(GROUP)) {
+    for (number, (packets, metas)) in groups.zip(batch.meta.chunks_mut(GROUP)).enumerate() {
         // a packet that is not concerned has no candidates, and its key does not matter
         let mut candidates = [0; GROUP];
         let places = keys.iter_mut().zip(&mut candidates);
         for ((key, candidates), (packet, meta)) in places.zip(packets.iter().zip(&*metas)) {
-            if meta.verdict == Verdict::Pending && meta.family == family {
+            if meta.is_pending() && meta.family() == family {
                 key::fill(key, context.region.octets(packet), family);
                 *candidates = open;
             }
@@ -151,7 +171,7 @@ fn match_family(
             continue;
         }
         let places = keys.iter().zip(candidates).zip(packets.iter().zip(metas));
-        for ((key, candidates), (packet, meta)) in places {
+        for (at, ((key, candidates), (packet, meta))) in places.enumerate() {
             if candidates == 0 {
                 continue;
             }
@@ -162,18 +182,14 @@ fn match_family(
                 hit.packets += 1;
                 hit.octets += packet.length() as u64;
             }
-            apply(classifier.actions[rule], meta);
-        }
-    }
-}
-
-#[inline]
-fn apply(action: Action, meta: &mut Meta) {
-    match action {
-        Action::Drop => meta.verdict = Verdict::Drop(Reason::Rule),
-        Action::Pass { class, output } => {
-            meta.class = class.unwrap_or(meta.class);
-            meta.output = output.unwrap_or(NextHopId::NO_ROUTE);
+            match context.classifier.actions[rule] {
+                Action::Drop => meta.decide(Verdict::Drop(Reason::Rule)),
+                Action::Pass { class, output } => {
+                    *meta = meta.in_class(class.unwrap_or(meta.class()));
+                    let place = number * GROUP + at;
+                    batch.by_rule.extend(output.map(|output| (place, output)));
+                }
+            }
         }
     }
 }
