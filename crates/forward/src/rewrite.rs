@@ -125,10 +125,9 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
 #[inline(always)]
 fn plain_ipv4(headers: &mut [u8; PLAIN_IPV4], adjacency: &Adjacency) {
     headers[..12].copy_from_slice(&adjacency.l2[..12]);
-    let sum = checksum::decrement_ttl(u16::from_be_bytes([headers[24], headers[25]]));
     // parse has seen a TTL of 2 or more, but a memif peer that shares the memory may have changed it
-    headers[22] = headers[22].wrapping_sub(1);
-    headers[24..26].copy_from_slice(&sum.to_be_bytes());
+    let octets = [headers[22], headers[23], headers[24], headers[25]];
+    headers[22..26].copy_from_slice(&checksum::decrement_ttl(octets));
 }
 
 fn rewrite_headers(octets: &mut [u8], family: Family, adjacency: &Adjacency, partial: bool) {

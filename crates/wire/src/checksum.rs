@@ -105,14 +105,16 @@ pub fn is_valid(data: &[u8]) -> bool {
     Sum::ZERO.add_bytes(data).fold() == 0xffff
 }
 
-/// The IPv4 header checksum after the TTL went down by one.
+/// TTL (not 0), protocol and checksum of an IPv4 header after the TTL went down by one.
 #[inline]
 #[must_use]
-pub const fn decrement_ttl(checksum: u16) -> u16 {
-    // The TTL is the upper half of its word, so the word changes from 0x0100 to 0, whatever its
-    // value; two words need folding only once.
-    let sum = !checksum as u32 + !0x0100u16 as u32;
-    !((sum & 0xffff) as u16 + (sum >> 16) as u16)
+pub const fn decrement_ttl(octets: [u8; 4]) -> [u8; 4] {
+    // The sum loses 0x0100, so the checksum gains it. Little-endian, the octets of the checksum are
+    // swapped (RFC 1071 2 (B)): it gains 1 in the upper half of the word. 0xfffe and 0xffff go to 0 and 1.
+    let word = u32::from_le_bytes(octets);
+    let (_, carry) = word.overflowing_add(2 << 16);
+    let gained = word.wrapping_add((1 << 16) - 1);
+    gained.wrapping_add((carry as u32) << 16).to_le_bytes()
 }
 
 /// The sum over the IPv4 pseudo-header (RFC 9293 3.1); `len` is that of the segment in bytes.

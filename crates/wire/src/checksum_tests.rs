@@ -62,7 +62,16 @@ fn ttl_decrement_equals_recomputation() {
     {
         let before = Sum::ZERO.add_u16(rest).add_u16(word).finish();
         let after = Sum::ZERO.add_u16(rest).add_u16(word - 0x0100).finish();
-        assert_eq!(decrement_ttl(before), after, "{rest:04x} {word:04x}");
+        let octets = |word: u16, checksum: u16| {
+            let ([a, b], [c, d]) = (word.to_be_bytes(), checksum.to_be_bytes());
+            [a, b, c, d]
+        };
+        let wanted = octets(word - 0x0100, after);
+        assert_eq!(
+            decrement_ttl(octets(word, before)),
+            wanted,
+            "{rest:04x} {word:04x}"
+        );
     }
 }
 

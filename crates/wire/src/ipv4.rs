@@ -206,10 +206,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Takes one from the TTL, stopping at zero, and brings the checksum along (RFC 1624).
     #[inline]
     pub fn decrement_ttl(&mut self) {
-        let ttl = self.ttl();
-        if ttl > 0 {
-            field::put_u8(self.buffer.as_mut(), TTL, ttl - 1);
-            self.set_checksum(checksum::decrement_ttl(self.checksum()));
+        let octets = self.buffer.as_mut().get_mut(TTL..CHECKSUM + 2);
+        if let Some(octets) = octets.and_then(|octets| octets.first_chunk_mut())
+            && octets[0] > 0
+        {
+            *octets = checksum::decrement_ttl(*octets);
         }
     }
 

@@ -12,7 +12,10 @@ use crate::worker::Worker;
 
 impl Worker {
     pub(crate) fn take_commands(&mut self) {
-        while let Some(command) = self.config.commands.pop() {
+        // to look is cheaper than to try: there is nearly never one
+        while !self.config.commands.is_empty()
+            && let Some(command) = self.config.commands.pop()
+        {
             self.execute(command);
         }
     }
