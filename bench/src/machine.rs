@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bora_buffer::{Pool, Region, SharedFrames};
-use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId, Prefix4};
+use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId, Prefix4, Prefix6};
 use bora_forward::Ingress;
 use bora_forward::classify::RuleSet;
 use bora_forward::schedule::OutputConfig;
@@ -64,12 +64,8 @@ impl Tables {
         let mut table = Vec::new();
         for (prefix, number) in routes {
             while hops.len() <= number {
-                hops.push(writer.add_next_hop(NextHop::Forward(Adjacency {
-                    port: port(hops.len()),
-                    mtu: 1500,
-                    l2: [hops.len() as u8; 14],
-                    unconfirmed: false,
-                }))?);
+                let hop = neighbour(port(hops.len()), hops.len());
+                hops.push(writer.add_next_hop(hop)?);
             }
             table.push((prefix, hops[number]));
         }
@@ -87,6 +83,30 @@ impl Tables {
     pub fn default_route(port: u16) -> anyhow::Result<Self> {
         Self::new(&[(Prefix4::masked(0, 0), PortId(port))])
     }
+
+    /// The same for IPv6.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn default_route6(port: u16) -> anyhow::Result<Self> {
+        let (mut writer, handle) = bora_fib::new(FibConfig::default())?;
+        let hop = writer.add_next_hop(neighbour(PortId(port), 0))?;
+        writer.load6(&[(Prefix6::masked(0, 0), hop)])?;
+        Ok(Self {
+            handle,
+            _writer: writer,
+        })
+    }
+}
+
+/// A neighbour behind a port.
+fn neighbour(port: PortId, number: usize) -> NextHop {
+    NextHop::Forward(Adjacency {
+        port,
+        mtu: 1500,
+        l2: [number as u8; 14],
+        unconfirmed: false,
+    })
 }
 
 /// Memory for packets.

@@ -1,4 +1,4 @@
-//! The packets of the engine's benchmarks: UDP over IPv4, 64 octets with FCS.
+//! The packets of the engine's benchmarks, 64 octets with FCS: UDP over IPv4, or IPv6 with nothing in it.
 
 use std::net::Ipv4Addr;
 
@@ -40,6 +40,24 @@ impl Packet {
         frame.emit(&mut octets).expect("a frame holds its headers");
         octets
     }
+}
+
+/// One IPv6 packet to each of `count` consecutive destinations.
+pub fn flows6(count: u32) -> Vec<[u8; FRAME]> {
+    const NO_NEXT_HEADER: u8 = 59; // RFC 8200 4.7
+    let packet = |number: u32| {
+        let mut octets = [0; FRAME];
+        octets[..6].copy_from_slice(&MAC.0);
+        octets[12..14].copy_from_slice(&[0x86, 0xdd]);
+        let header = &mut octets[14..54];
+        header[0] = 6 << 4;
+        header[4..8].copy_from_slice(&[0, (FRAME - 54) as u8, NO_NEXT_HEADER, 64]);
+        header[8..10].copy_from_slice(&[0x20, 0x01]);
+        header[24..26].copy_from_slice(&[0x20, 0x01]);
+        header[36..40].copy_from_slice(&number.to_be_bytes());
+        octets
+    };
+    (0..count).map(packet).collect()
 }
 
 /// The input a packet was for.

@@ -26,6 +26,8 @@ const ENDS: &str = "source and sink alone";
 /// Expected packets per second, from which the number of packets of a measurement follows.
 const EXPECTED: f64 = 25e6;
 
+/// Flows where there are many.
+const FLOWS: u32 = 8192;
 /// Next hops of the full table: with one alone, a compressed table would be smaller than any real one.
 const NEXT_HOPS: usize = 256;
 
@@ -34,9 +36,17 @@ struct Case {
     quota: u32,
     rules: usize,
     recycling: bool,
-    /// Whether to use the full table.
-    full: bool,
-    flows: u32,
+    traffic: Traffic,
+}
+
+/// What comes in.
+#[derive(Clone, Copy)]
+enum Traffic {
+    One,
+    Flows,
+    Flows6,
+    /// To random destinations in the full table.
+    Random,
 }
 
 /// Runs the cases with `only` in their names.
@@ -47,17 +57,17 @@ pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
     let count = (plan.time.as_secs_f64() * EXPECTED) as u64;
     let routes = tables::synthetic::<Prefix4>(1, 1_000_000);
     let full = Tables::mixed(routes.iter().map(|route| route.prefix), NEXT_HOPS)?;
-    let one = Tables::default_route(0)?;
+    let (one, six) = (Tables::default_route(0)?, Tables::default_route6(1)?);
     let mut report = Report::default();
     for round in 1..=plan.rounds {
         eprintln!("throughput: round {round} of {}", plan.rounds);
         for case in cases().iter().filter(|case| case.name.contains(only)) {
-            let traffic = if case.full {
-                random(&routes, case.flows)
-            } else {
-                packets::flows(case.flows, 0, 0)
+            let (tables, traffic) = match case.traffic {
+                Traffic::Flows => (&one, packets::flows(FLOWS, 0, 0)),
+                Traffic::One => (&one, packets::flows(1, 0, 0)),
+                Traffic::Flows6 => (&six, packets::flows6(FLOWS)),
+                Traffic::Random => (&full, random(&routes, 65_536)),
             };
-            let tables = if case.full { &full } else { &one };
             let cost = worker(case, tables, &traffic, count)?;
             report.sample(COST, &case.name, WORKER, cost);
             report.sample(RATE, &case.name, WORKER, 1e9 / cost);
@@ -67,7 +77,7 @@ pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
     }
     let mut section = Section::new("The loop on memory ports");
     section.notes.push(format!(
-        "64-byte IPv4, one worker, {count} packets a measurement; the frames stay in the cache. The 1 M routes lead \
+        "64-byte frames, IPv4 unless it says otherwise, one worker, {count} packets a measurement; the frames stay in the cache. The 1 M routes lead \
          to {NEXT_HOPS} next hops."
     ));
     section.rows = report.rows(WORKER);
@@ -76,12 +86,13 @@ pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
 
 fn cases() -> Vec<Case> {
     let tables = [
-        ("1 route, 1 flow", false, 1),
-        ("1 route, 8192 flows", false, 8192),
-        ("1 M routes, 65536 random destinations", true, 65_536),
+        ("1 route, 1 flow", Traffic::One),
+        ("1 route, 8192 flows", Traffic::Flows),
+        ("IPv6, 1 route, 8192 flows", Traffic::Flows6),
+        ("1 M routes, 65536 random destinations", Traffic::Random),
     ];
     let mut cases = vec![];
-    for (name, full, flows) in tables {
+    for (name, traffic) in tables {
         for quota in [32, QUOTA, 256] {
             let name = format!("{name}, quota {quota}");
             cases.push(Case {
@@ -89,8 +100,7 @@ fn cases() -> Vec<Case> {
                 quota,
                 rules: 0,
                 recycling: true,
-                full,
-                flows,
+                traffic,
             });
         }
     }
@@ -100,8 +110,7 @@ fn cases() -> Vec<Case> {
             quota: QUOTA,
             rules,
             recycling: true,
-            full: false,
-            flows: 8192,
+            traffic: Traffic::Flows,
         });
     }
     cases.push(Case {
@@ -109,8 +118,7 @@ fn cases() -> Vec<Case> {
         quota: QUOTA,
         rules: 0,
         recycling: false,
-        full: false,
-        flows: 8192,
+        traffic: Traffic::Flows,
     });
     cases
 }
@@ -160,10 +168,16 @@ fn worker(
     count: u64,
 ) -> anyhow::Result<f64> {
     let memory = Memory::new(1)?;
-    let (queue, counter) = replay(&memory, traffic, count)?;
-    let port = Port {
+    let (queue, back) = replay(&memory, traffic, count)?;
+    let (exit, forth) = replay(&memory, traffic, 0)?;
+    let ports = [queue, exit].map(|queue| Port {
         quota: case.quota,
         ..Port::from(queue)
+    });
+    // IPv6 leaves by another port: by the one it came in, Linux would answer with a redirect
+    let ports: Vec<_> = match case.traffic {
+        Traffic::Flows6 => ports.into(),
+        _ => ports.into_iter().take(1).collect(),
     };
     let settings = Settings {
         rules: rules(case.rules),
@@ -172,12 +186,12 @@ fn worker(
         recycling: case.recycling,
         ..Settings::default()
     };
-    let job = machine::worker(tables, &memory, &settings, vec![port])?;
+    let job = machine::worker(tables, &memory, &settings, ports)?;
     let outcome = job.start(Instant::now())?.stop()?;
     ensure!(
-        (outcome.sent, counter.packets()) == (count, count),
+        (outcome.sent, back.packets() + forth.packets()) == (count, count),
         "{count} packets in, {} out: {outcome:?}",
-        counter.packets()
+        back.packets() + forth.packets()
     );
     Ok(outcome.usage.ran.as_nanos() as f64 / count as f64)
 }

@@ -3,8 +3,8 @@
 use bora_buffer::{MAX_BATCH, Packet};
 use bora_fib::{NextHopId, PortId};
 
+use crate::headers::Headers;
 use crate::meta::Meta;
-use crate::parse::Headers;
 use crate::simd::Simd;
 
 /// Destinations of the packets of one IP version, side by side as the FIB wants them.

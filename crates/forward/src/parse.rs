@@ -5,21 +5,13 @@ use std::net::IpAddr;
 use bora_buffer::Packet;
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
-use crate::classify::Planes;
+use crate::class::Planes;
+use crate::headers::{GROUP, Ours, destination6};
 use crate::simd::Loop;
 use crate::{Batch, Context, Family, Gate, Ingress, Meta, Reason, Verdict};
 
-mod plain;
-
-pub(crate) use plain::Headers;
-use plain::{GROUP, Ours};
-
-/// Checks that let everything pass, because the XDP program has made them.
-const PASSED: Gate = Gate {
-    up: true,
-    kernel4: false,
-    kernel6: false,
-};
+#[cfg(test)]
+mod tests;
 
 /// Fills `batch.meta` from the packets. What is broken is dropped by name (RFC 1812 5.2.2), what
 /// is not plain transit is punted; for the rest, length, destination and the class of the DSCP are set.
@@ -41,6 +33,45 @@ impl Loop for Groups<'_> {
     #[inline(always)]
     fn run(self) {
         let Self { batch, context } = self;
+        let (ours, dscp) = (Ours::new(context.ingress), *context.classifier.dscp());
+        for start in (0..batch.packets.len()).step_by(GROUP) {
+            let Batch {
+                packets,
+                meta,
+                v4,
+                headers,
+                ..
+            } = &mut *batch;
+            let count = GROUP.min(packets.len() - start);
+            headers.read(packets, start, context.region);
+            if headers.check4(&mut meta[start..start + count], ours, dscp) {
+                v4.push_group(start, &headers.destinations()[..count]);
+                continue;
+            }
+            batch.simd.run(Mixed {
+                batch,
+                context,
+                start,
+            });
+        }
+    }
+}
+
+/// A group of packets that are not all plain IPv4, whose headers are read and checked.
+struct Mixed<'a> {
+    batch: &'a mut Batch,
+    context: &'a Context<'a>,
+    start: usize,
+}
+
+impl Loop for Mixed<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Self {
+            batch,
+            context,
+            start,
+        } = self;
         let Batch {
             packets,
             meta,
@@ -49,31 +80,21 @@ impl Loop for Groups<'_> {
             headers,
             ..
         } = batch;
-        let ours = Ours::new(context.ingress);
-        let dscp = *context.classifier.dscp();
-        for (number, metas) in meta.chunks_mut(GROUP).enumerate() {
-            let (start, count) = (number * GROUP, metas.len());
-            headers.read(packets, start, context.region);
-            if headers.check(metas, ours, dscp) {
-                v4.push_group(start, &headers.destinations()[..count]);
-                continue;
-            }
-            for (at, meta) in metas.iter_mut().enumerate() {
-                let place = start + at;
-                match headers.plain(at) {
-                    Some(destination) => v4.push(place, destination),
-                    None => {
-                        parse_any(
-                            &packets[place],
-                            meta,
-                            context,
-                            |destination| match destination {
-                                IpAddr::V4(destination) => v4.push(place, destination.to_bits()),
-                                IpAddr::V6(destination) => v6.push(place, destination.octets()),
-                            },
-                        )
-                    }
-                }
+        let (ours, dscp) = (Ours::new(context.ingress), *context.classifier.dscp());
+        headers.check6(&mut meta[start..], ours, dscp);
+        let group = packets.iter().zip(meta).enumerate();
+        for (at, (place, (packet, meta))) in group.skip(start).take(GROUP).enumerate() {
+            if let Some(destination) = headers.plain4(at) {
+                v4.push(place, destination);
+            } else if headers.may_be_plain6(at)
+                && let Some(destination) = destination6(context.region.octets(packet))
+            {
+                v6.push(place, destination);
+            } else {
+                parse_any(packet, meta, context, |destination| match destination {
+                    IpAddr::V4(destination) => v4.push(place, destination.to_bits()),
+                    IpAddr::V6(destination) => v6.push(place, destination.octets()),
+                });
             }
         }
     }
@@ -95,7 +116,7 @@ fn parse_any(packet: &Packet, meta: &mut Meta, context: &Context<'_>, found: imp
 /// A transit packet's destination and what else is known, or what becomes of any other packet.
 fn parse_one(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr, Meta), Verdict> {
     let frame = ethernet::Frame::new_checked(octets)?;
-    let gate = ingress.gate.unwrap_or(PASSED);
+    let gate = ingress.gate.unwrap_or(Gate::OPEN);
     match frame.ethertype() {
         _ if !gate.up => Err(Verdict::Drop(Reason::PortDown)),
         _ if frame.dst() != ingress.mac => Err(Verdict::Punt(Reason::ForeignMac)),

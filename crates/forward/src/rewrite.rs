@@ -11,6 +11,8 @@ use crate::{Batch, Context, Family, Meta, Verdict};
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 /// Ethernet, and IPv4 without options.
 const PLAIN_IPV4: usize = ETHERNET + 20;
+/// Ethernet and IPv6.
+const PLAIN_IPV6: usize = ETHERNET + 40;
 
 /// Takes each packet to its next hop's output: decrements TTL or hop limit, writes the new Ethernet
 /// header, trims the padding of the old frame and pads to the output's minimum; completes a
@@ -24,51 +26,81 @@ pub fn rewrite(batch: &mut Batch, context: &Context<'_>) {
         leaves,
         ..
     } = batch;
+    let plain = Plain::new(context);
     // mostly all packets are of one version, and then each is where its next hop is
-    let is_plain = v4.len() == packets.len() && !context.ingress.partial_checksum;
-    if is_plain {
-        let plain = Plain::new(context);
+    if v4.len() == packets.len() {
         let packets = packets.iter_mut().zip(&mut *meta).zip(v4.found());
-        packets.for_each(|((packet, meta), &found)| {
-            if !plain.rewrite(packet, meta, found) {
-                rewrite_one(packet, meta, found, context);
-            }
-        });
+        packets.for_each(|((packet, meta), &found)| plain.rewrite4(packet, meta, found));
+    } else if v6.len() == packets.len() {
+        let packets = packets.iter_mut().zip(&mut *meta).zip(v6.found());
+        packets.for_each(|((packet, meta), &found)| plain.rewrite6(packet, meta, found));
     } else {
-        for (place, found) in v4.results().chain(v6.results()) {
-            rewrite_one(&mut packets[place], &mut meta[place], found, context);
+        for (place, found) in v4.results() {
+            plain.rewrite4(&mut packets[place], &mut meta[place], found);
+        }
+        for (place, found) in v6.results() {
+            plain.rewrite6(&mut packets[place], &mut meta[place], found);
         }
     }
     *leaves = Meta::one_port(meta);
 }
 
-/// What the short way needs, for all packets of a batch.
+/// The short way of nearly every packet, to a neighbour, and what it needs for all packets of a batch.
 struct Plain<'a> {
+    context: &'a Context<'a>,
     region: &'a Region,
     next_hops: NextHops<'a>,
     min_frames: &'a [u16],
-    /// The ingress port, if Linux would send a redirect to those whose packets leave there; else no port.
-    way_back: u32,
+    /// Senders may have left checksums to the receiver.
+    partial: bool,
+    /// The ingress port, if Linux would send an IPv4 redirect to those whose packets leave there; else no
+    /// port.
+    way_back4: u32,
+    way_back6: u32,
 }
 
 impl<'a> Plain<'a> {
-    fn new(context: &Context<'a>) -> Self {
+    fn new(context: &'a Context<'a>) -> Self {
         let ingress = context.ingress;
+        let port = u32::from(ingress.port.0);
         Self {
+            context,
             region: context.region,
             next_hops: context.fib.next_hops(),
             min_frames: context.min_frames,
-            way_back: match ingress.send_redirects4 {
-                true => ingress.port.0.into(),
-                false => u32::MAX,
+            partial: ingress.partial_checksum,
+            way_back4: if ingress.send_redirects4 {
+                port
+            } else {
+                u32::MAX
             },
+            way_back6: port,
         }
     }
 
-    /// The short way of nearly every packet: an IPv4 packet to a neighbour. False if it is anything
-    /// else; nothing is changed then.
     #[inline(always)]
-    fn rewrite(&self, packet: &mut Packet, meta: &mut Meta, found: NextHopId) -> bool {
+    fn rewrite4(&self, packet: &mut Packet, meta: &mut Meta, found: NextHopId) {
+        if !self.rewrite((packet, meta), found, self.way_back4, plain_ipv4) {
+            rewrite_one(packet, meta, found, self.context);
+        }
+    }
+
+    #[inline(always)]
+    fn rewrite6(&self, packet: &mut Packet, meta: &mut Meta, found: NextHopId) {
+        if !self.rewrite((packet, meta), found, self.way_back6, plain_ipv6) {
+            rewrite_one(packet, meta, found, self.context);
+        }
+    }
+
+    /// False if it is anything else; nothing is changed then.
+    #[inline(always)]
+    fn rewrite<const HEADERS: usize>(
+        &self,
+        (packet, meta): (&mut Packet, &mut Meta),
+        found: NextHopId,
+        way_back: u32,
+        write: impl Fn(&mut [u8; HEADERS], &Adjacency),
+    ) -> bool {
         let NextHop::Forward(adjacency) = self.next_hops.get(found) else {
             return false;
         };
@@ -78,16 +110,17 @@ impl<'a> Plain<'a> {
         };
         let is_other = !meta.is_pending()
             | (length > adjacency.mtu)
-            | (u32::from(port.0) == self.way_back)
-            | adjacency.unconfirmed;
-        if is_other || usize::from(length) < PLAIN_IPV4 - ETHERNET {
+            | (u32::from(port.0) == way_back)
+            | adjacency.unconfirmed
+            | self.partial;
+        if is_other || usize::from(length) < HEADERS - ETHERNET {
             return false;
         }
         packet.truncate(ETHERNET + usize::from(length));
         let Some(headers) = self.region.octets_mut(packet).first_chunk_mut() else {
             return false;
         };
-        plain_ipv4(headers, adjacency);
+        write(headers, adjacency);
         if packet.length() < usize::from(min_frame) {
             packet.pad(self.region, min_frame.into());
         }
@@ -128,6 +161,13 @@ fn plain_ipv4(headers: &mut [u8; PLAIN_IPV4], adjacency: &Adjacency) {
     // parse has seen a TTL of 2 or more, but a memif peer that shares the memory may have changed it
     let octets = [headers[22], headers[23], headers[24], headers[25]];
     headers[22..26].copy_from_slice(&checksum::decrement_ttl(octets));
+}
+
+/// As [`plain_ipv4`].
+#[inline(always)]
+fn plain_ipv6(headers: &mut [u8; PLAIN_IPV6], adjacency: &Adjacency) {
+    headers[..12].copy_from_slice(&adjacency.l2[..12]);
+    headers[21] = headers[21].wrapping_sub(1);
 }
 
 fn rewrite_headers(octets: &mut [u8], family: Family, adjacency: &Adjacency, partial: bool) {

@@ -1,0 +1,160 @@
+//! What the stages know of one packet.
+
+use std::fmt;
+
+use bora_contract::Reason;
+use bora_fib::PortId;
+
+use crate::{Class, Verdict};
+
+/// IP version of a parsed packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    #[default]
+    V4,
+    /// IPv6.
+    V6,
+}
+
+/// What the stages know of one packet, in one word, so that vector instructions write those of many packets at
+/// once. From the lowest bit: port or reason (16 bits), kind of verdict (8), class (8), length (16), family.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Meta(u64);
+
+const KIND: u32 = 16;
+const CLASS: u32 = 24;
+const LENGTH: u32 = 32;
+const FAMILY: u32 = 48;
+/// Kind of verdict, with port or reason.
+const VERDICT: u64 = (1 << CLASS) - 1;
+
+const FORWARD: u64 = 1 << KIND;
+const PUNT: u64 = 2 << KIND;
+const DROP: u64 = 3 << KIND;
+
+impl Meta {
+    /// An IP packet without a verdict. `l3_length` is below 2^16, `class` below 2^8.
+    #[inline(always)]
+    pub(crate) fn pending(l3_length: u64, class: u64, family: Family) -> Self {
+        Self(l3_length << LENGTH | class << CLASS | (family as u64) << FAMILY)
+    }
+
+    /// The same with a verdict.
+    #[inline(always)]
+    #[must_use]
+    pub fn with(self, verdict: Verdict) -> Self {
+        let bits = match verdict {
+            Verdict::Pending => 0,
+            Verdict::Forward(port) => FORWARD | u64::from(port.0),
+            Verdict::Punt(reason) => PUNT | reason as u64,
+            Verdict::Drop(reason) => DROP | reason as u64,
+        };
+        Self(self.0 & !VERDICT | bits)
+    }
+
+    /// The same in another class.
+    #[inline]
+    #[must_use]
+    pub fn in_class(self, class: Class) -> Self {
+        Self(self.0 & !(0xff << CLASS) | u64::from(class.0) << CLASS)
+    }
+
+    /// Gives it a verdict.
+    #[inline(always)]
+    pub fn decide(&mut self, verdict: Verdict) {
+        *self = self.with(verdict);
+    }
+
+    /// What becomes of it.
+    #[inline]
+    pub fn verdict(self) -> Verdict {
+        let number = self.0 as u16;
+        let reason = || Reason::ALL[usize::from(number)];
+        match self.0 & VERDICT & !0xffff {
+            FORWARD => Verdict::Forward(PortId(number)),
+            PUNT => Verdict::Punt(reason()),
+            DROP => Verdict::Drop(reason()),
+            _ => Verdict::Pending,
+        }
+    }
+
+    /// Whether it has no verdict yet.
+    #[inline(always)]
+    pub fn is_pending(self) -> bool {
+        self.0 & VERDICT == 0
+    }
+
+    /// Priority, 0 to 7.
+    #[inline(always)]
+    pub fn class(self) -> Class {
+        Class((self.0 >> CLASS) as u8)
+    }
+
+    /// Octets the IP header claims, header included.
+    #[inline(always)]
+    pub fn l3_length(self) -> u16 {
+        (self.0 >> LENGTH) as u16
+    }
+
+    /// IP version.
+    #[inline(always)]
+    pub fn family(self) -> Family {
+        match self.0 >> FAMILY {
+            0 => Family::V4,
+            _ => Family::V6,
+        }
+    }
+
+    /// The port by which all these packets leave, if that is so.
+    #[inline]
+    pub(crate) fn one_port(metas: &[Self]) -> Option<PortId> {
+        let first = metas.first()?;
+        let Verdict::Forward(port) = first.verdict() else {
+            return None;
+        };
+        let others = metas.iter().map(|meta| (meta.0 ^ first.0) & VERDICT);
+        (others.fold(0, |any, other| any | other) == 0).then_some(port)
+    }
+}
+
+impl fmt::Debug for Meta {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Meta")
+            .field("verdict", &self.verdict())
+            .field("class", &self.class())
+            .field("l3_length", &self.l3_length())
+            .field("family", &self.family())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_field_keeps_its_value() {
+        let port = PortId(u16::MAX);
+        let reasons = Reason::ALL.into_iter();
+        let verdicts = reasons.flat_map(|reason| [Verdict::Punt(reason), Verdict::Drop(reason)]);
+        for verdict in verdicts.chain([Verdict::Pending, Verdict::Forward(port)]) {
+            let meta = Meta::pending(u16::MAX.into(), 0, Family::V6).with(verdict);
+            let meta = meta.in_class(Class(7)).with(verdict);
+            assert_eq!((meta.verdict(), meta.class()), (verdict, Class(7)));
+            assert_eq!((meta.l3_length(), meta.family()), (u16::MAX, Family::V6));
+            assert_eq!(meta.is_pending(), verdict == Verdict::Pending);
+        }
+        assert_eq!(Meta::default().verdict(), Verdict::Pending);
+    }
+
+    #[test]
+    fn one_port_of_all() {
+        let to = |port| Meta::default().with(Verdict::Forward(PortId(port)));
+        let high = to(1).in_class(Class::HIGH);
+        assert_eq!(Meta::one_port(&[to(1), high]), Some(PortId(1)));
+        assert_eq!(Meta::one_port(&[to(1), to(2)]), None);
+        assert_eq!(Meta::one_port(&[to(0), Meta::default()]), None);
+        assert_eq!(Meta::one_port(&[]), None);
+    }
+}
