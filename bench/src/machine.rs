@@ -186,9 +186,12 @@ impl Default for Settings {
     }
 }
 
+/// What a thread does.
+type Body = Box<dyn FnOnce() -> anyhow::Result<Outcome> + Send>;
+
 /// A worker that has not been started.
 pub struct Job {
-    body: Box<dyn FnOnce() -> Outcome + Send>,
+    body: Body,
     counters: Arc<WorkerCounters>,
     losses: Vec<StatsReader>,
     commands: Commands,
@@ -235,18 +238,18 @@ pub fn worker(
     };
     let (commands, counters) = (config.commands.clone(), config.counters.clone());
     let punts = config.punts.clone();
-    let body: Box<dyn FnOnce() -> Outcome + Send> = match settings.run {
+    let body: Body = match settings.run {
         Loop::Worker(mode) => {
-            let worker = Worker::new(WorkerConfig { mode, ..config })?;
+            let config = WorkerConfig { mode, ..config };
             let counters = counters.clone();
             Box::new(move || {
-                worker.run();
-                Outcome::of_worker(&counters, &punts)
+                Worker::new(config)?.run();
+                Ok(Outcome::of_worker(&counters, &punts))
             })
         }
         Loop::Interrupt(interrupts) => {
             let interrupted = Interrupted::new(config, interrupts)?;
-            Box::new(move || interrupted.run())
+            Box::new(move || Ok(interrupted.run()))
         }
     };
     Ok(Job {
@@ -278,7 +281,7 @@ impl Job {
             let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
             thread::sleep(at.saturating_duration_since(Instant::now()));
             let before = Usage::of_this_thread()?;
-            let outcome = forward();
+            let outcome = forward()?;
             Ok((outcome, Usage::of_this_thread()?.since(before)))
         };
         let thread = thread::Builder::new().name("worker".into()).spawn(body)?;

@@ -6,9 +6,12 @@ use bora_forward::classify::MAX_RULES;
 
 use crate::profile::ProfileCounters;
 
+// Aligned to two cache lines: counters of two workers must not share one, and CPUs fetch lines in pairs.
+
 /// One worker's counters of one port, in packets unless named otherwise. Drops are
 /// counted at the port the packet came in by; what waited for an output, at the output.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct PortCounters {
     /// Received from the port's queues.
     pub rx_packets: Counter,
@@ -79,6 +82,7 @@ impl PortCounters {
 
 /// One worker's counters.
 #[derive(Debug)]
+#[repr(align(128))]
 pub struct WorkerCounters {
     /// By port number.
     pub ports: Vec<PortCounters>,

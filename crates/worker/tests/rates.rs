@@ -107,8 +107,7 @@ impl Router {
                 ..worker_config(&region, &frames, &handle, ports)
             };
             all_commands.push(config.commands.clone());
-            let worker = Worker::new(config).unwrap();
-            threads.push(thread::spawn(move || worker.run()));
+            threads.push(thread::spawn(move || Worker::new(config).unwrap().run()));
         }
         Self {
             threads,

@@ -117,8 +117,8 @@ impl Net {
                 ..worker_config(&self.region, &self.frames, &self.handle, ports)
             };
             self.commands.push(config.commands.clone());
-            let worker = Worker::new(config).unwrap();
-            self.threads.push(thread::spawn(move || worker.run()));
+            let run = move || Worker::new(config).unwrap().run();
+            self.threads.push(thread::spawn(run));
         }
         (self.bells, self.counters) = (bells, counters);
     }

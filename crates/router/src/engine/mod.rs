@@ -111,7 +111,7 @@ impl Engine {
             common,
         };
         engine.start_slow_path(program)?;
-        let spawned = engine.common.spawn(&config.workers.cores)?;
+        let spawned = engine.common.spawn(config)?;
         let bells: Vec<_> = spawned.iter().map(|one| one.bell.clone()).collect();
         let parts = engine.divide_ports(ports, sockets, &config.ports, program, &bells)?;
         let settings = Settings {

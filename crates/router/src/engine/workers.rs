@@ -62,7 +62,7 @@ pub(super) struct Spawned {
     pub(super) bell: Arc<Bell>,
     fib: FibReader,
     /// The thread waits for what it is to run.
-    start: Sender<Worker>,
+    start: Sender<WorkerConfig>,
     thread: JoinHandle<Vec<WorkerPort>>,
 }
 
@@ -80,13 +80,18 @@ impl Running {
 }
 
 impl Common {
-    /// Threads for workers on these CPUs; for one anywhere if there are none.
-    pub(super) fn spawn(&self, cores: &[usize]) -> anyhow::Result<Vec<Spawned>> {
+    /// Threads for workers on the CPUs of the configuration; for one anywhere if there are none. The
+    /// queues of its outputs are possible.
+    pub(super) fn spawn(&self, config: &File) -> anyhow::Result<Vec<Spawned>> {
+        for port in &config.ports {
+            Output::new(&port.queues.output()).context("queues of an output")?;
+        }
+        let cores = &config.workers.cores;
         let spawn_one = |number: usize| {
             let mut fib = self.fib.reader()?;
             fib.offline(); // nobody must wait for it until it runs
-            let (start, orders) = mpsc::channel::<Worker>();
-            let run = move || orders.recv().map(Worker::run).unwrap_or_default();
+            let (start, orders) = mpsc::channel();
+            let run = move || orders.recv().map(run).unwrap_or_default();
             Ok(Spawned {
                 core: cores.get(number).copied(),
                 bell: Arc::new(Bell::new().context("eventfd")?),
@@ -144,7 +149,7 @@ impl Common {
             thread: Some(thread),
         };
         fib.online();
-        let worker = Worker::new(WorkerConfig {
+        let config = WorkerConfig {
             core,
             mode: config.workers.mode,
             region: self.region.clone(),
@@ -161,10 +166,23 @@ impl Common {
             commands: running.commands.clone(),
             returns: self.returns.clone(),
             counters: counters.clone(),
-        });
-        let sent = start.send(worker.context("queues of an output")?);
-        sent.ok().context("a worker's thread has ended")?;
+        };
+        start
+            .send(config)
+            .ok()
+            .context("a worker's thread has ended")?;
         Ok(running)
+    }
+}
+
+/// What the thread of a worker does.
+fn run(config: WorkerConfig) -> Vec<WorkerPort> {
+    match Worker::new(config) {
+        Ok(worker) => worker.run(),
+        Err(error) => {
+            log::error!("a worker does not start: queues of an output: {error}");
+            Vec::new()
+        }
     }
 }
 
@@ -218,10 +236,7 @@ impl Engine {
         hash: (FlowHash, FlowHash),
         classifier: &Arc<Classifier>,
     ) -> anyhow::Result<()> {
-        for port in &config.ports {
-            Output::new(&port.queues.output()).context("queues of an output")?;
-        }
-        let spawned = self.common.spawn(&config.workers.cores)?;
+        let spawned = self.common.spawn(config)?;
         let bells: Vec<_> = spawned.iter().map(|one| one.bell.clone()).collect();
         let parts = self.stop_workers()?.into_iter();
         let mut hands: Vec<_> = parts.map(Vec::into_iter).collect();

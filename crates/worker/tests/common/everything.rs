@@ -75,7 +75,7 @@ impl Observer for Planted {
 
 /// The worker, and what must live as long.
 pub(crate) struct Subject {
-    worker: Option<Worker>,
+    config: Option<WorkerConfig>,
     thread: Option<JoinHandle<()>>,
     commands: Commands,
     counters: Arc<WorkerCounters>,
@@ -117,7 +117,7 @@ impl Subject {
         let (commands, counters) = (config.commands.clone(), config.counters.clone());
         let punts = config.punts.clone();
         Self {
-            worker: Some(Worker::new(config).unwrap()),
+            config: Some(config),
             thread: None,
             commands,
             counters,
@@ -129,8 +129,9 @@ impl Subject {
 
     /// Starts it on a thread that does `first` before.
     pub(crate) fn start(&mut self, first: impl FnOnce() + Send + 'static) {
-        let worker = self.worker.take().unwrap();
+        let config = self.config.take().unwrap();
         self.thread = Some(thread::spawn(move || {
+            let worker = Worker::new(config).unwrap();
             first();
             worker.run();
         }));
