@@ -4,7 +4,18 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
+
+/// Keeps the calling thread on a CPU.
+///
+/// # Errors
+/// There is no such CPU, or this process may not use it.
+pub fn pin(core: usize) -> anyhow::Result<()> {
+    let mut cpus = CpuSet::new();
+    cpus.set(core);
+    sched_setaffinity(None, &cpus).with_context(|| format!("CPU {core}"))
+}
 
 /// CPU usage of a thread since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -186,12 +186,12 @@ impl Default for Settings {
     }
 }
 
-/// What a thread does.
-type Body = Box<dyn FnOnce() -> anyhow::Result<Outcome> + Send>;
+/// What a thread does once it has got ready.
+type Forward = Box<dyn FnOnce() -> Outcome>;
 
 /// A worker that has not been started.
 pub struct Job {
-    body: Body,
+    get_ready: Box<dyn FnOnce() -> anyhow::Result<Forward> + Send>,
     counters: Arc<WorkerCounters>,
     losses: Vec<StatsReader>,
     commands: Commands,
@@ -238,22 +238,24 @@ pub fn worker(
     };
     let (commands, counters) = (config.commands.clone(), config.counters.clone());
     let punts = config.punts.clone();
-    let body: Body = match settings.run {
-        Loop::Worker(mode) => {
-            let config = WorkerConfig { mode, ..config };
-            let counters = counters.clone();
-            Box::new(move || {
-                Worker::new(config)?.run();
-                Ok(Outcome::of_worker(&counters, &punts))
-            })
-        }
-        Loop::Interrupt(interrupts) => {
-            let interrupted = Interrupted::new(config, interrupts)?;
-            Box::new(move || Ok(interrupted.run()))
-        }
+    let (run, counted) = (settings.run, counters.clone());
+    let get_ready = move || -> anyhow::Result<Forward> {
+        Ok(match run {
+            Loop::Worker(mode) => {
+                let worker = Worker::new(WorkerConfig { mode, ..config })?;
+                Box::new(move || {
+                    worker.run();
+                    Outcome::of_worker(&counted, &punts)
+                })
+            }
+            Loop::Interrupt(interrupts) => {
+                let interrupted = Interrupted::new(config, interrupts)?;
+                Box::new(move || interrupted.run())
+            }
+        })
     };
     Ok(Job {
-        body,
+        get_ready: Box::new(get_ready),
         counters,
         losses,
         commands,
@@ -274,14 +276,15 @@ impl Job {
     /// # Errors
     /// The thread cannot be started.
     pub fn start(self, at: Instant) -> anyhow::Result<Running> {
-        let forward = self.body;
+        let get_ready = self.get_ready;
         let (tell, told) = mpsc::channel();
         let body = move || {
             // this fails only if the other thread has failed
             let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+            let forward = get_ready()?;
             thread::sleep(at.saturating_duration_since(Instant::now()));
             let before = Usage::of_this_thread()?;
-            let outcome = forward()?;
+            let outcome = forward();
             Ok((outcome, Usage::of_this_thread()?.since(before)))
         };
         let thread = thread::Builder::new().name("worker".into()).spawn(body)?;

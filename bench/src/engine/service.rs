@@ -5,10 +5,7 @@ use std::hint::{black_box, spin_loop};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use rustix::thread::{CpuSet, sched_setaffinity};
-
-use crate::cpu::Usage;
+use crate::cpu::{Usage, pin};
 
 /// Octets that one round hashes (SipHash); they fit into the first-level cache.
 pub(super) const OCTETS: usize = 1024;
@@ -43,9 +40,7 @@ impl Busy {
         end: Instant,
     ) -> anyhow::Result<Self> {
         let body = move || {
-            let mut cpus = CpuSet::new();
-            cpus.set(core);
-            sched_setaffinity(None, &cpus).with_context(|| format!("CPU {core}"))?;
+            pin(core)?;
             thread::sleep(start.saturating_duration_since(Instant::now()));
             let before = Usage::of_this_thread()?;
             let rounds = rounds(work, end);

@@ -70,7 +70,9 @@ impl StatsReader {
 }
 
 /// The counters of a queue that knows itself what it loses; see [`QueueStats`]. Any thread may count.
+// Two cache lines, which CPUs fetch together: queues of two workers must not count in the same.
 #[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Tally {
     received: Counter,
     sent: Counter,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bora_buffer::{Frame, FrameSet, Packet, Pool, Region, SharedFrames};
 use bora_contract::{Counter, Reason};
+use crossbeam_utils::CachePadded;
 
 use super::release::is_free;
 use super::ring::Ring;
@@ -152,7 +153,7 @@ pub struct Socket {
     /// Frames that are back, for the pool.
     sent: Vec<Frame>,
     /// Since the socket was opened.
-    packets_sent: Arc<Counter>,
+    packets_sent: Arc<CachePadded<Counter>>,
     is_cut_off: bool,
 }
 
@@ -445,7 +446,7 @@ pub struct StatsReader {
     fd: OwnedFd,
     queue: u32,
     zero_copy: bool,
-    sent: Arc<Counter>,
+    sent: Arc<CachePadded<Counter>>,
 }
 
 impl ReadStats for StatsReader {

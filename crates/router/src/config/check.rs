@@ -11,7 +11,8 @@ use bora_wire::Protocol;
 use super::queues::MAX_BURST;
 use super::rate::Rate;
 use super::rule::{RuleAction, RuleSection};
-use super::{AddressMatch, File, PathChoice, PortSection};
+use super::sections::MAX_WORKERS;
+use super::{AddressMatch, File, PathChoice, PortSection, WorkersSection};
 
 /// Longest queue: its places are there from the start.
 const MAX_QUEUE: u32 = 1 << 16;
@@ -42,10 +43,7 @@ impl File {
             let what = format!("{} MiB; it must be from 1 to 1024", self.fib.memory);
             return wrong(at!["fib", "memory"], what);
         }
-        if !(1..=MAX_BUDGET).contains(&self.workers.budget) {
-            let what = format!("a budget is from 1 to {MAX_BUDGET} packets a round");
-            return wrong(at!["workers", "budget"], what);
-        }
+        self.check_workers()?;
         if self.rules.len() > MAX_RULES {
             let what = format!(
                 "{} rules; at most {MAX_RULES} are possible",
@@ -62,6 +60,32 @@ impl File {
             }
         }
         self.check_path()
+    }
+
+    fn check_workers(&self) -> Result<(), Problem> {
+        let WorkersSection { cores, budget, .. } = &self.workers;
+        if !(1..=MAX_BUDGET).contains(budget) {
+            let what = format!("a budget is from 1 to {MAX_BUDGET} packets a round");
+            return wrong(at!["workers", "budget"], what);
+        }
+        if cores.len() > MAX_WORKERS {
+            let what = format!(
+                "{} workers; at most {MAX_WORKERS} are possible",
+                cores.len()
+            );
+            return wrong(at!["workers", "cores", MAX_WORKERS], what);
+        }
+        let twice = |&number: &usize| cores[..number].contains(&cores[number]);
+        match (0..cores.len()).find(twice) {
+            Some(number) => {
+                let what = format!(
+                    "CPU {} is named twice; a worker needs its own",
+                    cores[number]
+                );
+                wrong(at!["workers", "cores", number], what)
+            }
+            None => Ok(()),
+        }
     }
 
     /// Rules and queues are the engine's; express would not obey them.

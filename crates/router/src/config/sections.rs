@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 
 use bora_fib::{FibConfig, Ipv4Table};
+use bora_port::xdp::MAX_QUEUES;
 use bora_worker::Mode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,11 +22,14 @@ pub enum PathChoice {
     Engine,
 }
 
+/// Most workers of an engine: as many as a port can have queues.
+pub(crate) const MAX_WORKERS: usize = MAX_QUEUES as usize;
+
 /// The engine's workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkersSection {
-    /// CPUs, one worker each; without, one worker where the scheduler puts it.
+    /// CPUs, one worker each, at most 128; without, one worker where the scheduler puts it.
     pub cores: Vec<usize>,
     /// When they look at their queues: `poll`, `adaptive`, `moderated` or
     /// `moderated:PACKETS:MICROSECONDS`.
@@ -96,6 +100,8 @@ impl FibSection {
         FibConfig {
             max_bytes4: octets,
             max_bytes6: octets,
+            // old and new workers when they are replaced
+            max_readers: 2 * MAX_WORKERS,
             ipv4: match self.table {
                 Table::Tree => Ipv4Table::Tree,
                 Table::Dir24 => Ipv4Table::Dir24,

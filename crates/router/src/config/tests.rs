@@ -1,6 +1,7 @@
 use bora_forward::schedule::Output;
 use proptest::prelude::*;
 
+use super::sections::MAX_WORKERS;
 use super::*;
 
 fn parse(text: &str) -> Result<File, String> {
@@ -24,6 +25,23 @@ fn text_and_back() {
         ("eth0", &[1, 2][..])
     );
     assert!(file.path == PathChoice::Engine && file.needs_engine());
+}
+
+#[test]
+fn the_most_workers_can_be_replaced() {
+    let cores = |count: usize| WorkersSection {
+        cores: (0..count).collect(),
+        ..WorkersSection::default()
+    };
+    let mut file = parse("[[port]]\nname = \"a\"\n").unwrap();
+    file.workers = cores(MAX_WORKERS);
+    file.check().unwrap();
+    let (_writer, handle) = bora_fib::new(file.fib.config()).unwrap();
+    let old_and_new = (0..2 * MAX_WORKERS).map(|_| handle.reader());
+    let readers: Vec<_> = old_and_new.collect::<Result<_, _>>().unwrap();
+    drop(readers);
+    file.workers = cores(MAX_WORKERS + 1);
+    assert!(file.check().is_err());
 }
 
 #[test]
@@ -56,6 +74,11 @@ fn what_is_wrong_is_named_with_its_line() {
             "[port.queues]\nrate = \"1Mbit\"\nburst = 100\n",
             "line 7, column 9",
             "4096",
+        ),
+        (
+            "[workers]\ncores = [0, 2, 0]\n",
+            "line 6, column 16",
+            "CPU 0 is named twice",
         ),
         (
             "[[port.queues.class]]\nquantum = 100\n",
@@ -288,7 +311,7 @@ fn files() -> impl Strategy<Value = File> {
         names.into_iter().map(port).collect::<Vec<_>>()
     });
     let workers = (
-        prop::collection::vec(0..4usize, 0..3),
+        prop::sample::subsequence(vec![0usize, 1, 2, 3], 0..3),
         1..500u32,
         any::<bool>(),
     );
