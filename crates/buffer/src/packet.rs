@@ -3,6 +3,9 @@
 use crate::region::{HEADROOM, Region};
 use crate::tag::Tag;
 
+/// Octets.
+const CACHE_LINE: u32 = 64;
+
 /// An empty frame: the right to use one slot of a [`Region`].
 ///
 /// Neither `Copy` nor `Clone`: whoever holds the value owns the memory behind it.
@@ -47,16 +50,26 @@ impl Frame {
         u64::from(self.index) * u64::from(region.frame_size())
     }
 
-    /// Makes a packet of `length` octets behind the headroom; its contents are what the frame held
+    /// Offset in the region of a packet that this process or a peer writes to the frame;
+    /// [`Region::capacity`] octets follow. It takes up to 192 octets of the headroom: frames are a
+    /// power of two apart, so otherwise all headers would compete for two sets of the first-level cache.
+    #[inline]
+    pub fn start(&self, region: &Region) -> u64 {
+        const STARTS: u32 = 4;
+        // frames that follow each other differ in the set already
+        let lines = self.index / 2 % STARTS;
+        self.offset(region) + u64::from(HEADROOM - lines * CACHE_LINE)
+    }
+
+    /// Makes a packet of `length` octets at [`Frame::start`]; its contents are what the frame held
     /// before. Returns the frame if the packet does not fit.
     #[inline]
     pub fn into_packet(self, region: &Region, length: usize) -> Result<Packet, Frame> {
         if length > region.capacity() {
             return Err(self);
         }
-        let offset = self.offset(region) as u32 + HEADROOM;
         Ok(Packet {
-            offset,
+            offset: self.start(region) as u32,
             length: length as u16,
             mark: 0,
             tag: self.tag,
@@ -85,18 +98,15 @@ impl Frame {
         })
     }
 
-    /// As [`Frame::into_packet`], for packets that this process writes: the start differs from
-    /// frame to frame by whole cache lines, if there is room. Frames are a power of two apart, so
-    /// otherwise all headers would compete for a few sets of the first-level cache.
+    /// As [`Frame::into_packet`], over more sets of the cache if the packet is short.
     #[inline]
     pub fn into_packet_spread(self, region: &Region, length: usize) -> Result<Packet, Frame> {
         /// Starts are this many cache lines apart at most.
-        const LINES: u32 = 16;
-        const LINE: u32 = 64;
-        let line = self.index % LINES * LINE;
+        const LINES: u32 = 24;
+        let lines = self.index % LINES * CACHE_LINE;
         let mut packet = self.into_packet(region, length)?;
-        if length + (LINES * LINE) as usize <= region.capacity() {
-            packet.offset += line;
+        if length + (LINES * CACHE_LINE) as usize <= region.capacity() {
+            packet.offset += lines;
         }
         Ok(packet)
     }

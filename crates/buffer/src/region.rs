@@ -176,7 +176,7 @@ fn map(length: usize, flags: MemfdFlags) -> Result<(OwnedFd, NonNull<u8>), Errno
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Frame;
+    use crate::{Frame, Pool, SharedFrames};
 
     #[test]
     fn packets_write_to_their_own_frame_only() {
@@ -239,5 +239,24 @@ mod tests {
         // SAFETY: the only frame, used once.
         let frame = unsafe { Frame::from_index(&region, 0) };
         assert!(frame.into_packet(&region, 1793).is_err());
+    }
+
+    #[test]
+    fn packets_start_in_many_sets_of_the_cache() {
+        let region = Region::new(64, 2048).unwrap();
+        let frames = SharedFrames::of_new_region(&region);
+        let mut pool = Pool::new(frames, 64);
+        let mut sets = std::collections::HashSet::new();
+        for _ in 0..region.frames() {
+            let frame = pool.take().unwrap();
+            let (first, start) = (frame.offset(&region), frame.start(&region));
+            let end = start + region.capacity() as u64;
+            assert!(first < start && end <= first + 2048, "{first} {start}");
+            sets.insert(start / 64 % 64);
+            let packet = frame.into_packet(&region, 60).unwrap();
+            assert_eq!(u64::from(packet.offset()), start);
+            std::mem::forget(packet.into_frame(&region));
+        }
+        assert_eq!(sets.len(), 8);
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use bora_buffer::{Frame, HEADROOM, Packet, Pool, Region};
+use bora_buffer::{Frame, Packet, Pool, Region};
 use bora_contract::Reason;
 
 use super::fault::Fault;
@@ -172,7 +172,7 @@ impl Receiver {
                 Descriptor {
                     region: BUFFERS,
                     length: region.capacity() as u32,
-                    offset: frame.offset(region) as u32 + HEADROOM,
+                    offset: frame.start(region) as u32,
                     ..Descriptor::default()
                 },
             );
