@@ -1,7 +1,7 @@
 //! Fifth stage: make the packet ready to leave.
 
 use bora_buffer::{Packet, Region};
-use bora_fib::{Adjacency, NextHop, NextHopId, NextHops};
+use bora_fib::{Adjacency, NextHop, NextHopId, NextHops, PortId};
 use bora_wire::{checksum, ipv4, ipv6};
 
 use crate::lookup::resolve;
@@ -28,7 +28,12 @@ pub fn rewrite(batch: &mut Batch, context: &Context<'_>) {
     } = batch;
     let plain = Plain::new(context);
     // mostly all packets are of one version, and then each is where its next hop is
-    if v4.len() == packets.len() {
+    if context.ingress.partial_checksum {
+        // the sender may have left checksums to the receiver
+        for (place, found) in v4.results().chain(v6.results()) {
+            rewrite_one(&mut packets[place], &mut meta[place], found, context);
+        }
+    } else if v4.len() == packets.len() {
         let packets = packets.iter_mut().zip(&mut *meta).zip(v4.found());
         packets.for_each(|((packet, meta), &found)| plain.rewrite4(packet, meta, found));
     } else if v6.len() == packets.len() {
@@ -50,9 +55,8 @@ struct Plain<'a> {
     context: &'a Context<'a>,
     region: &'a Region,
     next_hops: NextHops<'a>,
-    min_frames: &'a [u16],
-    /// Senders may have left checksums to the receiver.
-    partial: bool,
+    /// Shorter frames may have to be padded.
+    min_frame: usize,
     /// The ingress port, if Linux would send an IPv4 redirect to those whose packets leave there; else no
     /// port.
     way_back4: u32,
@@ -67,8 +71,7 @@ impl<'a> Plain<'a> {
             context,
             region: context.region,
             next_hops: context.fib.next_hops(),
-            min_frames: context.min_frames,
-            partial: ingress.partial_checksum,
+            min_frame: context.min_frames.iter().copied().max().unwrap_or(0).into(),
             way_back4: if ingress.send_redirects4 {
                 port
             } else {
@@ -105,15 +108,11 @@ impl<'a> Plain<'a> {
             return false;
         };
         let (port, length) = (adjacency.port, meta.l3_length());
-        let Some(&min_frame) = self.min_frames.get(usize::from(port.0)) else {
-            return false;
-        };
         let is_other = !meta.is_pending()
             | (length > adjacency.mtu)
             | (u32::from(port.0) == way_back)
-            | adjacency.unconfirmed
-            | self.partial;
-        if is_other || usize::from(length) < HEADERS - ETHERNET {
+            | adjacency.unconfirmed;
+        if is_other {
             return false;
         }
         packet.truncate(ETHERNET + usize::from(length));
@@ -121,8 +120,8 @@ impl<'a> Plain<'a> {
             return false;
         };
         write(headers, adjacency);
-        if packet.length() < usize::from(min_frame) {
-            packet.pad(self.region, min_frame.into());
+        if packet.length() < self.min_frame {
+            pad(packet, port, self.context);
         }
         meta.decide(Verdict::Forward(port));
         true
@@ -146,12 +145,15 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
         adjacency,
         context.ingress.partial_checksum,
     );
-    let port = usize::from(adjacency.port.0);
-    let min_frame = usize::from(context.min_frames.get(port).copied().unwrap_or(0));
-    if packet.length() < min_frame {
-        packet.pad(context.region, min_frame);
-    }
+    pad(packet, adjacency.port, context);
     meta.decide(Verdict::Forward(adjacency.port));
+}
+
+/// Pads a packet to the least that its output sends.
+#[inline(never)]
+fn pad(packet: &mut Packet, output: PortId, context: &Context<'_>) {
+    let min_frame = context.min_frames.get(usize::from(output.0)).copied();
+    packet.pad(context.region, min_frame.unwrap_or(0).into());
 }
 
 /// What [`rewrite_headers`] does, at fixed places.

@@ -110,11 +110,12 @@ pub fn is_valid(data: &[u8]) -> bool {
 #[must_use]
 pub const fn decrement_ttl(octets: [u8; 4]) -> [u8; 4] {
     // The sum loses 0x0100, so the checksum gains it. Little-endian, the octets of the checksum are
-    // swapped (RFC 1071 2 (B)): it gains 1 in the upper half of the word. 0xfffe and 0xffff go to 0 and 1.
+    // swapped (RFC 1071 2 (B)): it gains 1 in the upper half of the word. 0xfffe and 0xffff go to 0 and 1:
+    // two steps up overflow then, and the second one stays. All bits are added at once, because the compiler
+    // reads the word by octets if a part is enough for the carry.
     let word = u32::from_le_bytes(octets);
-    let (_, carry) = word.overflowing_add(2 << 16);
-    let gained = word.wrapping_add((1 << 16) - 1);
-    gained.wrapping_add((carry as u32) << 16).to_le_bytes()
+    let (two, carry) = word.overflowing_add((2 << 16) - 1);
+    two.wrapping_sub((!carry as u32) << 16).to_le_bytes()
 }
 
 /// The sum over the IPv4 pseudo-header (RFC 9293 3.1); `len` is that of the segment in bytes.
