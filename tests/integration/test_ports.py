@@ -216,7 +216,8 @@ def test_pcap(network, tmp_path):
     ("tap:x0,name=r0", "named twice"),
     ("af_packet:none0", "none0"),
     ("pcap:/nowhere.pcap", "/nowhere.pcap"),
-    ("dpdk:0", "no kind of port `dpdk`"),
+    ("dkpd:0", "no kind of port `dkpd`"),
+    ("dpdk:net_null0", "built without DPDK"),
 ])
 def test_wrong_ports_are_named(network, port, words):
     """If a port cannot be opened, the start fails with the port's name, and nothing is left behind."""

@@ -62,6 +62,7 @@ kinds! {
     tap as Tap,
     af_packet as AfPacket,
     pcap as Pcap,
+    dpdk as Dpdk,
     null as Null,
 }
 
@@ -185,7 +186,9 @@ mod tests {
             ("tap:a b", "is not the name"),
             ("pcap:", "capture file"),
             ("pcap:a,repeat=3", "neither yes nor no"),
-            ("dpdk:0", "no such kind"),
+            ("dpdk:net_tap0,ring=3", "from 5 to 14"),
+            ("dpdk:", "missing field `device`"),
+            ("dkpd:0", "no such kind"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");
