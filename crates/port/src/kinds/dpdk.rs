@@ -3,7 +3,7 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::in_range;
 use crate::Queue;
@@ -21,6 +21,7 @@ const NAME: usize = 15;
 pub struct Options {
     /// A PCI address, `0000:03:00.0`, or a virtual device with its arguments, `net_tap0,iface=vm0`; a
     /// semicolon stands for a comma, too.
+    #[serde(deserialize_with = "with_commas")]
     pub device: String,
     /// Queues in each direction, 1 to 16; fewer if the device has fewer.
     #[serde(default = "super::one")]
@@ -37,24 +38,21 @@ fn ten() -> u8 {
     10
 }
 
-impl Options {
-    /// As DPDK takes it.
-    fn device(&self) -> String {
-        self.device.replace(';', ",")
-    }
+/// The command line has commas between options, so it says a semicolon within one.
+fn with_commas<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(String::deserialize(from)?.replace(';', ","))
 }
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DPDK {}", self.device())
+        write!(f, "DPDK {}", self.device)
     }
 }
 
 impl port::Options for Options {
     /// That of the device, as far as an interface can have it.
     fn default_name(&self) -> String {
-        let device = self.device();
-        let name = device.split(',').next().unwrap_or_default();
+        let name = self.device.split(',').next().unwrap_or_default();
         name.replace(':', "-").chars().take(NAME).collect()
     }
 
@@ -87,13 +85,13 @@ impl port::Options for Options {
 
     #[cfg(feature = "dpdk")]
     fn mac(&self) -> Option<[u8; 6]> {
-        crate::dpdk::mac_of_card(&self.device(), self.eal.as_deref())
+        crate::dpdk::mac_of_card(&self.device, self.eal.as_deref())
     }
 
     #[cfg(feature = "dpdk")]
     fn open(&self, setup: &Setup<'_>) -> Result<(Box<dyn Port>, Vec<Queue>), OpenError> {
         let config = bora_dpdk::Config {
-            device: &self.device(),
+            device: &self.device,
             eal: self.eal.as_deref(),
             queues: self.queue_pairs,
             slots: 1 << self.ring,
@@ -139,7 +137,7 @@ mod tests {
     fn devices_have_names_of_interfaces() {
         for (device, name, shown) in [
             ("0000:03:00.0", "0000-03-00.0", "DPDK 0000:03:00.0"),
-            ("net_tap0;iface=a", "net_tap0", "DPDK net_tap0,iface=a"),
+            ("net_tap0,iface=a", "net_tap0", "DPDK net_tap0,iface=a"),
             ("net_af_packet_long0", "net_af_packet_l", "DPDK net_af_packet_long0"),
         ] {
             let options = options(device);

@@ -146,6 +146,14 @@ mod tests {
             panic!();
         };
         assert_eq!((pcap.repeat, pcap.out), (true, Some("/b.pcap".into())));
+        let AnyKind::Dpdk(tap) =
+            AnyKind::from_short("dpdk", &Short::parse("net_tap0;iface=a").unwrap())
+                .unwrap()
+                .unwrap()
+        else {
+            panic!();
+        };
+        assert_eq!(tap.device, "net_tap0,iface=a");
         let AnyKind::AfPacket(sockets) = read("af_packet:eth1,queue_pairs=2").unwrap() else {
             panic!();
         };
