@@ -5,7 +5,7 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm vm-short soak bench bench-veth bench-bulk bench-latency \
+.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-dpdk vm-short soak bench bench-veth bench-bulk bench-latency \
 	bench-fib bench-engine bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -56,6 +56,10 @@ test-vm: build ## Debian's kernels and emulated cards in guests, written to docs
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
 
+test-vm-dpdk: build-dpdk ## Ports that DPDK drives, on an emulated card with an IOMMU and without
+	@scripts/deps-vm
+	@scripts/as-root $(PYTHON) tests/vm/dpdk.py $(ARGS)
+
 vm-short: build ## A short part of test-vm: two kernels, three cards
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
@@ -94,7 +98,7 @@ bench-fib: deps ## Bora's FIB and DPDK's, side by side
 
 bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairness, priorities, latency, services
 	@scripts/deps-bench
-	$(CARGO) build --release -p bora-bench --bin bench-engine
+	$(CARGO) build --release -p bora-bench --bin bench-engine --features dpdk
 	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-engine \
 		--plot docs/bench-engine.svg $(ARGS)
 

@@ -114,7 +114,8 @@ fn neighbour(port: PortId, number: usize) -> NextHop {
 pub struct Memory {
     /// The region.
     pub region: Arc<Region>,
-    frames: SharedFrames,
+    /// Its free frames.
+    pub frames: SharedFrames,
 }
 
 impl Memory {

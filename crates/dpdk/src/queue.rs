@@ -66,9 +66,7 @@ impl Queue {
                 break;
             }
             let wanted = max - (out.len() - before);
-            let first = self.ready.len().saturating_sub(wanted);
-            // the first received is the last in `ready`
-            out.extend(self.ready.drain(first..).rev());
+            out.extend(self.ready.drain(..wanted.min(self.ready.len())));
         }
         out.len() - before
     }
@@ -95,7 +93,7 @@ impl Queue {
         self.lost.too_long += u64::from(lost.too_long);
         self.lost.malformed += u64::from(lost.malformed);
         let region = &self.device.memory.region;
-        for packet in packets[..count as usize].iter().rev() {
+        for packet in &packets[..count as usize] {
             let offset = u64::from(packet.offset);
             let Some(frame) = self.receiving.remove(region.frame_at(offset)) else {
                 self.lost.malformed += 1;
