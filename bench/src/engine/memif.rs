@@ -18,7 +18,7 @@ use bora_worker::QUOTA;
 use super::testpmd::{self, Device, Options, Testpmd};
 use super::{Plan, Section, middle};
 use crate::cpu::Usage;
-use crate::machine::{self, Memory, Port, Running, Settings, Tables};
+use crate::machine::{self, FRAMES, Memory, Port, Running, Settings, Tables};
 use crate::packets::MAC;
 use bora_fib_bench::report::Report;
 
@@ -326,7 +326,9 @@ impl Forwarder {
                 Ok(Self::Testpmd(Testpmd::start(options)?))
             }
             Subject::Bora | Subject::BoraDpdk => {
-                let (tables, memory) = (Tables::default_route(0)?, Memory::new(1)?);
+                // as the router has for such ports: with less room, net_memif takes a longer way
+                let size = if subject == Subject::Bora { 2048 } else { 4096 };
+                let (tables, memory) = (Tables::default_route(0)?, Memory::of(FRAMES, size)?);
                 let (port, queues) = open(subject, role, socket, &memory)?;
                 let ports = queues.into_iter().map(Port::from);
                 let settings = Settings {
