@@ -217,12 +217,15 @@ void bora_dpdk_stop(uint16_t port)
 int bora_dpdk_close(uint16_t port)
 {
 	struct rte_eth_dev_info info;
+	uint16_t other;
 	int result = rte_eth_dev_info_get(port, &info);
 	if (result == 0)
 		result = rte_eth_dev_close(port);
 	if (result < 0)
 		return result;
-	/* another port of the same card keeps it */
+	/* another port of the same card would be gone with it */
+	RTE_ETH_FOREACH_DEV_OF (other, info.device)
+		return 0;
 	rte_dev_remove(info.device);
 	return 0;
 }
