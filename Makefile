@@ -5,7 +5,7 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build demo test unit conformance integration test-vm vm-short soak bench bench-veth bench-bulk bench-latency \
+.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-dpdk vm-short soak bench bench-veth bench-bulk bench-latency \
 	bench-fib bench-engine bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -15,6 +15,12 @@ deps: ## Install what is missing (Debian, Ubuntu)
 	@scripts/deps
 
 build: deps ## Build the release binary
+	$(CARGO) build --release -p bora
+
+# The two binaries have one name, so the plain one is put back: that only links it again where it lay.
+build-dpdk: deps ## Build target/release/bora-dpdk, too, which has ports that DPDK drives
+	$(CARGO) build --release -p bora --features dpdk
+	mv target/release/bora target/release/bora-dpdk
 	$(CARGO) build --release -p bora
 
 demo: build ## Forward real traffic between namespaces and show it
@@ -30,6 +36,7 @@ lint: deps ## Formatting, lints, and whether the documents agree with the code
 	$(CARGO) fmt --all --check
 	$(PYTHON) crates/contract/generate.py --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy -p bora-port --all-targets --features dpdk -- -D warnings
 	$(PYTHON) -m pytest tests/docs -q
 
 unit: deps hero-model ## Unit and property tests
@@ -39,7 +46,7 @@ unit: deps hero-model ## Unit and property tests
 conformance: build ## RFC behaviour: the kernel, the engine and express
 	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
 
-integration: build hero-model ## Whole-router tests in namespaces
+integration: build-dpdk hero-model ## Whole-router tests in namespaces
 	@scripts/deps-browser
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone and not long" -n 3 --dist loadscope
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "alone and not long"
@@ -48,6 +55,10 @@ integration: build hero-model ## Whole-router tests in namespaces
 test-vm: build ## Debian's kernels and emulated cards in guests, written to docs/machines.md
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
+
+test-vm-dpdk: build-dpdk ## Ports that DPDK drives, on an emulated card with an IOMMU and without
+	@scripts/deps-vm
+	@scripts/as-root $(PYTHON) tests/vm/dpdk.py $(ARGS)
 
 vm-short: build ## A short part of test-vm: two kernels, three cards
 	@scripts/deps-vm
@@ -87,7 +98,7 @@ bench-fib: deps ## Bora's FIB and DPDK's, side by side
 
 bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairness, priorities, latency, services
 	@scripts/deps-bench
-	$(CARGO) build --release -p bora-bench --bin bench-engine
+	$(CARGO) build --release -p bora-bench --bin bench-engine --features dpdk
 	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-engine \
 		--plot docs/bench-engine.svg $(ARGS)
 

@@ -114,7 +114,8 @@ fn neighbour(port: PortId, number: usize) -> NextHop {
 pub struct Memory {
     /// The region.
     pub region: Arc<Region>,
-    frames: SharedFrames,
+    /// Its free frames.
+    pub frames: SharedFrames,
 }
 
 impl Memory {
@@ -123,7 +124,15 @@ impl Memory {
     /// # Errors
     /// The system has not enough memory.
     pub fn new(workers: u32) -> anyhow::Result<Self> {
-        let region = Arc::new(Region::new(FRAMES * workers, 2048)?);
+        Self::of(FRAMES * workers, 2048)
+    }
+
+    /// Memory of so many frames of this size, octets.
+    ///
+    /// # Errors
+    /// The system has not enough memory.
+    pub fn of(frames: u32, size: u32) -> anyhow::Result<Self> {
+        let region = Arc::new(Region::new(frames, size)?);
         let frames = SharedFrames::of_new_region(&region);
         Ok(Self { region, frames })
     }

@@ -1,70 +1,17 @@
 """Ports of the kinds tap, af_packet and pcap in a running router, and wrong options."""
 
-import os
-import socket
 import struct
 import time
 
 import pytest
 
 from lib import packets
-from lib.bora import Bora, binary
-from lib.netns import Namespace, inside
-from lib.ping import ping
+from lib.bora import binary
 from lib.port import Port
+from lib.single import Router, check_tcp, check_traffic
 
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
-COUNT = 300
 TWIN = "02:bc:00:00:00:77"
-
-
-class Router:
-    """h0 -- r0 [router] and a namespace h1 for what is behind the other port."""
-
-    def __init__(self):
-        self.namespaces = []
-        self.bora = None
-        self.router, self.host, self.other = (self._namespace(role) for role in ("r", "h0", "h1"))
-        for key in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
-            self.router.set_sysctl(f"net/{key}", 1)
-        self.router.ip("link", "add", "r0", "type", "veth", "peer", "name", "h0", "netns", self.host.name)
-        self.address(self.router, "r0", 0, 1)
-        self.address(self.host, "h0", 0, 2)
-        self.default_route(self.host, 0)
-
-    def _namespace(self, role):
-        namespace = Namespace(role)
-        namespace.set_sysctl("net/ipv6/conf/default/accept_dad", 0)
-        self.namespaces.append(namespace)
-        return namespace
-
-    @staticmethod
-    def address(namespace, device, link, end):
-        namespace.batch([
-            f"link set {device} up",
-            f"address add 10.0.{link}.{end}/24 dev {device}",
-            f"address add 2001:db8:{link}::{end}/64 dev {device} nodad",
-        ])
-
-    @staticmethod
-    def default_route(namespace, link):
-        namespace.batch([f"route add default via 10.0.{link}.1", f"route add default via 2001:db8:{link}::1"])
-
-    def start(self, port):
-        self.bora = Bora(self.router, ["r0", port], "engine")
-        self.bora.start()
-        self.address(self.router, "b0", 1, 1)
-
-    def port(self):
-        return self.bora.show("ports")[1]
-
-    def close(self):
-        try:
-            if self.bora:
-                self.bora.stop()
-        finally:
-            for namespace in self.namespaces:
-                namespace.close()
 
 
 @pytest.fixture
@@ -72,25 +19,6 @@ def network():
     router = Router()
     yield router
     router.close()
-
-
-def check_traffic(network, say):
-    """Pings the router itself through the twin, then tests transit in both directions, both families, all sizes."""
-    for address in ("10.0.1.1", "2001:db8:1::1"):
-        assert ping(network.other, address), "the router's own address, through the twin"
-        assert len(ping(network.other, address, 100)) == 100
-    for there, back in (("10.0.1.2", "10.0.0.2"), ("2001:db8:1::2", "2001:db8:0::2")):
-        assert ping(network.host, there)
-        network.bora.wait_in_sync()
-        before = network.port()
-        for size in (56, 1400):
-            assert len(ping(network.host, there, COUNT, size=size)) == COUNT
-            assert len(ping(network.other, back, COUNT, size=size)) == COUNT
-        after = network.port()
-        received, by_linux = (after[key] - before[key] for key in ("rx_packets", "from_linux"))
-        say(f"{after['wire']}: {received} received, {by_linux} from Linux")
-        assert received >= 4 * COUNT and by_linux < COUNT // 20
-    network.bora.check_conservation()
 
 
 def test_tap(network, say):
@@ -121,42 +49,9 @@ def test_other_workers_take_a_tap_over(network, tmp_path, say):
         check_traffic(network, say)
 
 
-def check_tcp(network, size=4 << 20):
-    with inside(network.other.name):
-        server = socket.create_server(("10.0.1.2", 5001))
-    with inside(network.host.name):
-        client = socket.socket()
-    with server, client:
-        client.settimeout(20)
-        server.settimeout(20)
-        client.connect(("10.0.1.2", 5001))
-        connection, _ = server.accept()
-        data = bytes(range(256)) * (size // 256)
-        sender = os.fork()
-        if sender == 0:
-            client.sendall(data)
-            client.shutdown(socket.SHUT_WR)
-            os._exit(0)
-        client.close()
-        got = bytearray()
-        with connection:
-            connection.settimeout(20)
-            while part := connection.recv(1 << 20):
-                got += part
-        os.waitpid(sender, 0)
-    assert bytes(got) == data
-
-
 def test_af_packet(network, say):
     """An interface through packet sockets, which Linux itself does not use."""
-    network.router.ip("link", "add", "p1", "type", "veth", "peer", "name", "h1", "netns", network.other.name)
-    network.router.set_sysctl("net/ipv6/conf/p1/disable_ipv6", 1)
-    network.router.set_sysctl("net/ipv4/conf/p1/rp_filter", 1)
-    network.router.exec("ethtool", "-K", "p1", "gro", "off")
-    network.other.exec("ethtool", "-K", "h1", "tso", "off", "gso", "off", "tx", "off")
-    network.router.ip("link", "set", "p1", "arp", "off", "up")
-    network.address(network.other, "h1", 1, 2)
-    network.default_route(network.other, 1)
+    network.give_veth()
     network.start("af_packet:p1,name=b0")
     check_traffic(network, say)
     network.router.ip("link", "set", "p1", "down")
@@ -216,7 +111,8 @@ def test_pcap(network, tmp_path):
     ("tap:x0,name=r0", "named twice"),
     ("af_packet:none0", "none0"),
     ("pcap:/nowhere.pcap", "/nowhere.pcap"),
-    ("dpdk:0", "no kind of port `dpdk`"),
+    ("dkpd:0", "no kind of port `dkpd`"),
+    ("dpdk:net_null0", "built without DPDK"),
 ])
 def test_wrong_ports_are_named(network, port, words):
     """If a port cannot be opened, the start fails with the port's name, and nothing is left behind."""

@@ -8,6 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from lib import required
+
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 20
 STOP_SECONDS = 10
@@ -26,10 +28,20 @@ def binary():
     )
 
 
-class Bora:
-    """`bora run` inside a namespace. `path` is engine, express, auto, or None if a configuration file decides."""
+def dpdk_binary():
+    """Path of the binary with DPDK: $BORA_DPDK, or what `make build-dpdk` builds."""
+    path = Path(os.environ.get("BORA_DPDK") or ROOT / "target/release/bora-dpdk")
+    if not path.is_file():
+        required.skip(f"no bora with DPDK: `make build-dpdk`, or BORA_DPDK=/path/to/it; looked for {path}")
+    return str(path)
 
-    def __init__(self, namespace, ports, path, options=()):
+
+class Bora:
+    """`bora run` inside a namespace. `path` is engine, express, auto, or None if a configuration file decides.
+    `program` is another binary than that of `binary()`."""
+
+    def __init__(self, namespace, ports, path, options=(), program=None):
+        self.program = program or binary()
         self.namespace = namespace
         self.ports = ports
         self.path = path
@@ -44,7 +56,7 @@ class Bora:
             arguments += ["--path", self.path]
         self.log = tempfile.NamedTemporaryFile("w+", prefix="bora-log-", suffix=".txt")
         self.process = self.namespace.popen(
-            binary(), "run", *arguments, *self.options,
+            self.program, "run", *arguments, *self.options,
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
         )
         deadline = time.monotonic() + START_SECONDS

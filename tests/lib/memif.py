@@ -17,17 +17,23 @@ from lib.netns import Namespace
 
 
 class MemifNetwork:
-    """The routers' Boras are `boras`; `options` are further options of their memif ports, `more` of `bora run`."""
+    """The routers' Boras are `boras`; `options` are further options of their memif ports, `more` of `bora run`.
+    A port that is DPDK's has `dpdk:DEVICE` there, with `{folder}` and `{socket}` in it, and `program` is the binary for it."""
 
-    def __init__(self, options=(",role=server", ",role=client"), more=()):
+    def __init__(self, options=(",role=server", ",role=client"), more=(), program=None):
         self.folder = tempfile.mkdtemp(prefix="bora-memif-")
         self.socket = os.path.join(self.folder, "memif.sock")
         self.namespaces, self.boras, self.routers, self.hosts = [], [], [], []
         try:
             for number, option in enumerate(options):
                 self._router(number)
-                port = f"memif:{self.socket},name=m{number},mac={self.mac(number)}{option}"
-                bora = Bora(self.routers[number], [f"r{number}", port], "engine", more)
+                names = f"name=m{number},mac={self.mac(number)}"
+                if option.startswith("dpdk:"):
+                    port = f"{option.format(folder=self.folder, socket=self.socket)},{names}"
+                    bora = Bora(self.routers[number], [f"r{number}", port], "engine", more, program)
+                else:
+                    port = f"memif:{self.socket},{names}{option}"
+                    bora = Bora(self.routers[number], [f"r{number}", port], "engine", more)
                 self.boras.append(bora)
                 bora.start()
                 self.configure_twin(number)
@@ -85,7 +91,7 @@ class MemifNetwork:
 
     def port(self, number):
         """The memif port as Bora shows it."""
-        return next(port for port in self.boras[number].show("ports") if port["kind"] == "memif")
+        return next(port for port in self.boras[number].show("ports") if port["kind"] in ("memif", "dpdk"))
 
     def close(self):
         """Stops everything and removes it."""
@@ -99,14 +105,14 @@ class MemifNetwork:
 
 
 class Echo:
-    """dpdk-testpmd in mode `icmpecho`: answers every ARP request and every ping on its memif."""
+    """dpdk-testpmd in mode `icmpecho`: answers every ARP request and every ping on its memif, or on another `device`."""
 
-    def __init__(self, socket, role):
+    def __init__(self, socket, role, device=None):
         self.socket, self.server = socket, role == "server"
         self.log = tempfile.NamedTemporaryFile("w+", prefix="testpmd-")
         self.process = subprocess.Popen(
             ["dpdk-testpmd", "--no-huge", "-m", "128", "--no-pci", "--no-shconf", "--no-telemetry", "-l", "0,1",
-             f"--vdev=net_memif0,role={role},id=0,socket={socket},socket-abstract=no",
+             f"--vdev={device or f'net_memif0,role={role},id=0,socket={socket},socket-abstract=no'}",
              "--", "--forward-mode=icmpecho", "--total-num-mbufs=8192", "--disable-link-check", "--no-flush-rx"],
             stdin=subprocess.PIPE, stdout=self.log, stderr=self.log,
         )

@@ -47,12 +47,12 @@ def mac(kind, number):
     return f"52:54:00:bc:{list(CARDS).index(kind):02x}:{number:02x}"
 
 
-def run(kernel, kinds, command, shared, seconds, append=""):
+def run(kernel, kinds, command, shared, seconds, append="", devices=()):
     """Boots `kernel` with four cards of each kind, runs `command` (a list) in it, and waits for its end.
 
     `shared` is a folder that both sides can write. The guest's console goes to shared/console.txt. Returns
-    (seconds it took, whether it ended by itself)."""
-    vng = shlex.join(_vng(kernel, kinds, command, shared, append))
+    (seconds it took, whether it ended by itself). `devices` are options of QEMU that come before the cards."""
+    vng = shlex.join(_vng(kernel, kinds, command, shared, append, devices))
     # vng finds its helper programs by PATH
     script = "\n".join(["set -e", f"PATH={shlex.quote(str(VENV))}/bin:$PATH", *_network(kinds), f"exec {vng}"])
     alone = ["setpriv", "--pdeathsig", "KILL",
@@ -71,7 +71,7 @@ def run(kernel, kinds, command, shared, seconds, append=""):
     return time.monotonic() - started, ended
 
 
-def _vng(kernel, kinds, command, shared, append):
+def _vng(kernel, kinds, command, shared, append, devices):
     program = VENV / "bin/vng"
     if not program.exists():
         raise GuestError(f"{program} is missing: run scripts/deps-vm")
@@ -82,7 +82,7 @@ def _vng(kernel, kinds, command, shared, append):
         "--cpus", str(CPUS), "--memory", MEMORY, "--verbose", "--rwdir", str(shared),
         "--append", f"quiet loglevel=3 net.ifnames=0 {append}".strip(),
         "--exec", shlex.join(command),
-        "--qemu-opts=" + " ".join(["-machine q35", *_devices(kinds)]),
+        "--qemu-opts=" + " ".join(["-machine q35", *devices, *_devices(kinds)]),
     ]
 
 

@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use bora_fib_bench::run::Observer;
 use bora_port::Queue;
+use bora_port::kinds::dpdk;
 use bora_port::memif::{Config, Port as Memif, Role};
+use bora_port::port::{Options as _, Port as Control, Setup};
 use bora_worker::QUOTA;
 
 use super::testpmd::{self, Device, Options, Testpmd};
 use super::{Plan, Section, middle};
 use crate::cpu::Usage;
-use crate::machine::{self, Memory, Port, Running, Settings, Tables};
+use crate::machine::{self, FRAMES, Memory, Port, Running, Settings, Tables};
+use crate::packets::MAC;
 use bora_fib_bench::report::Report;
 
 const RATE: (&str, &str) = ("throughput", "packets/s");
@@ -36,14 +39,20 @@ pub(crate) const HUGE: usize = 160;
 #[derive(Clone, Copy, PartialEq)]
 enum Subject {
     Bora,
-    Testpmd { mode: &'static str, zero_copy: bool },
+    /// Bora with DPDK's memif in place of its own.
+    BoraDpdk,
+    Testpmd {
+        mode: &'static str,
+        zero_copy: bool,
+    },
 }
 
 const BORA: &str = "bora";
+const BORA_DPDK: &str = "bora, kind dpdk";
 
 /// A running subject.
 enum Forwarder {
-    Bora(Running, Memif),
+    Bora(Running, Box<dyn Control>),
     Testpmd(Testpmd),
 }
 
@@ -124,6 +133,9 @@ fn subjects(role: Role, huge: bool) -> Vec<(&'static str, Subject)> {
         ("testpmd macswap", testpmd("macswap", false)),
         ("testpmd mac", testpmd("mac", false)),
     ];
+    if cfg!(feature = "dpdk") {
+        subjects.push((BORA_DPDK, Subject::BoraDpdk));
+    }
     if role == Role::Client && huge {
         subjects.push(("testpmd macswap, zero-copy", testpmd("macswap", true)));
     }
@@ -258,6 +270,41 @@ pub(crate) fn config(role: Role, socket: &Path) -> Config {
     }
 }
 
+/// Opens Bora's end of a link, whose queues are with `memory`.
+fn open(
+    subject: Subject,
+    role: Role,
+    socket: &Path,
+    memory: &Memory,
+) -> anyhow::Result<(Box<dyn Control>, Vec<Queue>)> {
+    if subject == Subject::Bora {
+        let (port, queues) = Memif::open(config(role, socket), memory.region.clone())?;
+        let queues = queues.into_iter().map(Queue::Memif).collect();
+        return Ok((Box::new(port), queues));
+    }
+    let role = if role == Role::Client {
+        "client"
+    } else {
+        "server"
+    };
+    let options = dpdk::Options {
+        device: format!(
+            "net_memif0,role={role},socket={},socket-abstract=no,rsize={LOG2_RING}",
+            socket.display()
+        ),
+        queue_pairs: 1,
+        ring: LOG2_RING,
+        eal: None,
+    };
+    let setup = Setup {
+        name: "bora",
+        mac: MAC.0,
+        region: &memory.region,
+        frames: &memory.frames,
+    };
+    options.open(&setup).map_err(anyhow::Error::from_boxed)
+}
+
 impl Forwarder {
     fn start(subject: Subject, role: Role, socket: &Path) -> anyhow::Result<Self> {
         match subject {
@@ -278,10 +325,12 @@ impl Forwarder {
                 };
                 Ok(Self::Testpmd(Testpmd::start(options)?))
             }
-            Subject::Bora => {
-                let (tables, memory) = (Tables::default_route(0)?, Memory::new(1)?);
-                let (port, queues) = Memif::open(config(role, socket), memory.region.clone())?;
-                let ports = queues.into_iter().map(Queue::Memif).map(Port::from);
+            Subject::Bora | Subject::BoraDpdk => {
+                // as the router has for such ports: with less room, net_memif takes a longer way
+                let size = if subject == Subject::Bora { 2048 } else { 4096 };
+                let (tables, memory) = (Tables::default_route(0)?, Memory::of(FRAMES, size)?);
+                let (port, queues) = open(subject, role, socket, &memory)?;
+                let ports = queues.into_iter().map(Port::from);
                 let settings = Settings {
                     core: Some(CORES[1]),
                     ..Settings::default()
@@ -294,7 +343,10 @@ impl Forwarder {
 
     fn sent(&mut self) -> anyhow::Result<u64> {
         match self {
-            Self::Bora(running, _) => Ok(running.sent()),
+            Self::Bora(running, port) => {
+                port.is_up(); // as the router does, so that its queues know, too
+                Ok(running.sent())
+            }
             Self::Testpmd(testpmd) => testpmd.packets_sent(),
         }
     }
@@ -324,8 +376,8 @@ impl Forwarder {
         match self {
             Self::Testpmd(_) => Ok(String::new()),
             Self::Bora(running, port) => {
-                let state = port.link_state();
-                drop(port);
+                let state = port.state().unwrap_or_default();
+                port.close();
                 Ok(format!("link {state}; {:?}", running.stop()?))
             }
         }

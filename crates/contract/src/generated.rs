@@ -226,13 +226,13 @@ pub enum Reason {
     WorkerRingFull,
     /// Linux refused a packet that Bora handed to it.
     SlowPathFailed,
-    /// The receive ring, or the socket's 16 MiB, was full (AF_XDP, AF_PACKET).
+    /// The receive ring, or the socket's 16 MiB, was full (AF_XDP, AF_PACKET, DPDK).
     RxRingFull,
-    /// There was no free frame to receive into, or it was longer than a frame (AF_XDP).
+    /// There was no free frame to receive into, or it was longer than a frame (AF_XDP, DPDK).
     NoFrame,
-    /// More octets than a frame holds: 1792, or 3840 where an MTU needs it (memif, TAP, AF_PACKET, pcap).
+    /// More octets than a frame holds: 1792, or 3840 where an MTU needs it (memif, TAP, AF_PACKET, pcap, DPDK).
     RxTooLong,
-    /// Empty, longer than the buffer it came in (memif), not whole in its file (pcap), or marked bad by the card (HERO).
+    /// Empty, longer than the buffer it came in (memif), not whole in its file (pcap), or marked bad by the card (HERO, DPDK).
     RxMalformed,
     /// A transmit descriptor that the kernel refused (AF_XDP).
     TxInvalid,

@@ -6,6 +6,8 @@ pub mod af_xdp;
 mod bell;
 mod closing;
 mod copying;
+#[cfg(feature = "dpdk")]
+mod dpdk;
 pub mod inject;
 pub mod interface;
 pub mod kinds;

@@ -5,7 +5,7 @@ use std::any::Any;
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
 
-use bora_buffer::Region;
+use bora_buffer::{Region, SharedFrames};
 
 use crate::Queue;
 
@@ -31,6 +31,11 @@ pub trait Options: Debug + Display {
     /// Packets that its rings hold in both directions, all queues together.
     fn ring_slots(&self) -> u32 {
         512
+    }
+
+    /// Octets of a packet that its frames must have room for, whatever the MTU.
+    fn room(&self) -> u32 {
+        0
     }
 
     /// Its Ethernet address, where it has one before it is opened.
@@ -59,6 +64,8 @@ pub struct Setup<'a> {
     pub mac: [u8; 6],
     /// Where its packets are.
     pub region: &'a Arc<Region>,
+    /// The free frames there.
+    pub frames: &'a SharedFrames,
 }
 
 /// The control side of an open port.

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use bora_buffer::Region;
+use bora_buffer::{Region, SharedFrames};
 use bora_port::Queue;
 use bora_port::interface::mac_of;
 use bora_port::port::{Port, Setup};
@@ -49,13 +49,23 @@ impl Twin {
         self.kind.options().ring_slots()
     }
 
+    /// Octets of a packet that frames must have room for.
+    pub(crate) fn room(&self) -> u32 {
+        self.kind.options().room()
+    }
+
     /// Opens the port and returns its queues.
-    pub(crate) fn open_queues(&mut self, region: &Arc<Region>) -> anyhow::Result<Vec<Queue>> {
+    pub(crate) fn open_queues(
+        &mut self,
+        region: &Arc<Region>,
+        frames: &SharedFrames,
+    ) -> anyhow::Result<Vec<Queue>> {
         let (name, options) = (self.device.name(), self.kind.options());
         let setup = Setup {
             name,
             mac: mac_of(name).with_context(|| format!("{name} is gone"))?,
             region,
+            frames,
         };
         let opened = options.open(&setup).map_err(|error| anyhow!(error));
         let (port, queues) = opened.with_context(|| options.to_string())?;

@@ -62,6 +62,7 @@ kinds! {
     tap as Tap,
     af_packet as AfPacket,
     pcap as Pcap,
+    dpdk as Dpdk,
     null as Null,
 }
 
@@ -145,6 +146,14 @@ mod tests {
             panic!();
         };
         assert_eq!((pcap.repeat, pcap.out), (true, Some("/b.pcap".into())));
+        let AnyKind::Dpdk(tap) =
+            AnyKind::from_short("dpdk", &Short::parse("net_tap0;iface=a").unwrap())
+                .unwrap()
+                .unwrap()
+        else {
+            panic!();
+        };
+        assert_eq!(tap.device, "net_tap0,iface=a");
         let AnyKind::AfPacket(sockets) = read("af_packet:eth1,queue_pairs=2").unwrap() else {
             panic!();
         };
@@ -185,7 +194,9 @@ mod tests {
             ("tap:a b", "is not the name"),
             ("pcap:", "capture file"),
             ("pcap:a,repeat=3", "neither yes nor no"),
-            ("dpdk:0", "no such kind"),
+            ("dpdk:net_tap0,ring=3", "from 5 to 14"),
+            ("dpdk:", "missing field `device`"),
+            ("dkpd:0", "no such kind"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

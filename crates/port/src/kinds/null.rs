@@ -128,6 +128,7 @@ mod tests {
             name: "null0",
             mac: [2, 0, 0, 0, 0, 1],
             region: &region,
+            frames: &frames,
         };
         let (port, mut queues) = Options {}.open(&setup).unwrap();
         let mut queue = queues.pop().unwrap();

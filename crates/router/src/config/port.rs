@@ -175,7 +175,7 @@ mod tests {
             ("memif:/s,name=a/b", "`a/b` is not the name"),
             ("tap:a-name-of-15-ch", "name=NAME"),
             ("tap:a,name=a", "another name"),
-            ("dpdk:0", "no kind of port `dpdk`"),
+            ("dkpd:0", "no kind of port `dkpd`"),
         ] {
             let error = text.parse::<PortSection>().unwrap_err();
             assert!(

@@ -177,7 +177,10 @@ impl Engine {
         let region = &self.common.region;
         let (queues, twin): (Vec<Queue>, _) = match port.twin_mut() {
             None => (sockets.into_iter().map(Queue::AfXdp).collect(), None),
-            Some(twin) => (twin.open_queues(region)?, Some(twin.queue(region)?)),
+            Some(twin) => (
+                twin.open_queues(region, &self.common.frames)?,
+                Some(twin.queue(region)?),
+            ),
         };
         let readers = queues.iter().chain(&twin).map(Queue::stats_reader);
         let readers: std::io::Result<_> = readers.collect();

@@ -15,6 +15,7 @@ use bora_worker::PuntRings;
 
 use crate::config::{File, PathChoice, PortSection};
 use crate::ports::{Port, SocketState};
+use crate::twin::Twin;
 
 /// Packets of one output and worker that memory is set aside for; what longer queues hold beyond it
 /// comes out of the common reserve.
@@ -38,9 +39,10 @@ pub(crate) struct Sockets {
 
 /// Memory for all that is there, and for ports and workers to come.
 fn region_for(ports: &[Port], configs: &[PortSection], workers: u32) -> anyhow::Result<Region> {
-    let sizes = ports
-        .iter()
-        .map(|port| frame_size_for(port.link.mtu, &port.driver));
+    let sizes = ports.iter().map(|port| {
+        let room = port.twin().map_or(0, Twin::room);
+        frame_size_for(port.link.mtu.max(room), &port.driver)
+    });
     let frame_size = sizes.max().unwrap_or(frame_size_for(1500, ""));
     let frames = SPARE + frames_for(ports, configs, workers);
     Ok(Region::new(frames, frame_size)?)

@@ -153,11 +153,13 @@ fn interface(name: &str, netns: Option<&str>) -> anyhow::Result<Interface> {
 fn open_kind(spec: &PortSpec, kind: &AnyKind, info: PortInfo) -> anyhow::Result<Port> {
     let longest = u32::try_from(info.longest_frame.saturating_sub(ETHERNET_AND_FCS))?;
     let mtu = if longest == 0 { MTU } else { longest };
+    let mtu = mtu.max(kind.options().room());
     let (region, frames) = memory_for(mtu, "", FRAMES + 2 * kind.options().ring_slots())?;
     let setup = Setup {
         name: &spec.name,
         mac: info.mac.0,
         region: &region,
+        frames: &frames,
     };
     let opened = kind.options().open(&setup);
     let (control, queues) = opened.map_err(|error| anyhow!(error))?;
