@@ -23,8 +23,9 @@ const GENERATIONS: u32 = 1 << 7;
 const HITS: i32 = 32;
 /// Misses that a cache may have before hits pay for them: more than it takes to fill it.
 const CREDIT: i32 = 6144;
-/// Keys that the cache is left alone for after that; a quarter of it at first.
-const PAUSE: usize = 1 << 22;
+/// Keys that the cache is left alone for after that, an eighth of it at first: so many that fewer than
+/// one vector in a thousand is slower for a trial.
+const PAUSE: usize = 1 << 23;
 
 /// The index of a /24's set, from any address in it. With [`TAG`] it names the /24.
 #[inline]
@@ -50,7 +51,7 @@ impl RouteCache {
             seen: Cell::new(0),
             generation: Cell::new(0),
             credit: Cell::new(CREDIT),
-            pause: Cell::new(PAUSE / 4),
+            pause: Cell::new(PAUSE / 8),
         }
     }
 
