@@ -163,7 +163,13 @@ fn family<P: Family>(
 ) -> anyhow::Result<(usize, Vec<Row>)> {
     let routes = run::table(options.tables.as_deref())?;
     let mut report = Report::default();
-    run::measure(plan, options.case.as_deref(), &routes, subjects, &mut report)?;
+    run::measure(
+        plan,
+        options.case.as_deref(),
+        &routes,
+        subjects,
+        &mut report,
+    )?;
     let base = if cfg!(feature = "dpdk") { base } else { "bora" };
     Ok((routes.len(), report.rows(base)))
 }
