@@ -37,6 +37,9 @@ struct Options {
     /// Leave rte_lpm out, which takes minutes to load a full table
     #[arg(long)]
     no_lpm: bool,
+    /// Only the look-ups with this in their names, and nothing else; for profiles
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
     /// Also measure Bora's AVX2 and scalar look-ups
     #[arg(long)]
     all_paths: bool,
@@ -160,7 +163,13 @@ fn family<P: Family>(
 ) -> anyhow::Result<(usize, Vec<Row>)> {
     let routes = run::table(options.tables.as_deref())?;
     let mut report = Report::default();
-    run::measure(plan, &routes, subjects, &mut report)?;
+    run::measure(
+        plan,
+        options.case.as_deref(),
+        &routes,
+        subjects,
+        &mut report,
+    )?;
     let base = if cfg!(feature = "dpdk") { base } else { "bora" };
     Ok((routes.len(), report.rows(base)))
 }

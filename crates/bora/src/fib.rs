@@ -53,7 +53,7 @@ fn measure<P: Family>(
         ..Plan::QUICK
     };
     let mut report = Report::default();
-    run::measure(plan, routes, subjects, &mut report)?;
+    run::measure(plan, None, routes, subjects, &mut report)?;
     Ok(report.rows("tree"))
 }
 

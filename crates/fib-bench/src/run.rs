@@ -115,12 +115,14 @@ pub fn table<P: Prefix>(directory: Option<&std::path::Path>) -> anyhow::Result<V
     }
 }
 
-/// Measures all subjects on a table, with its own next hops and with next hops at random.
+/// Measures all subjects on a table, with its own next hops and with next hops at random; with
+/// `only`, nothing but the look-ups that have it in their names.
 ///
 /// # Errors
 /// If a subject refuses, or if they do not agree on all answers.
 pub fn measure<P: Prefix>(
     plan: Plan,
+    only: Option<&str>,
     routes: &[Route<P>],
     subjects: &[Subject<P>],
     observer: &mut dyn Observer,
@@ -139,6 +141,7 @@ pub fn measure<P: Prefix>(
         let subjects: Vec<&Subject<P>> = subjects.iter().filter(wanted).collect();
         let run = Run {
             plan,
+            only,
             case: format!("{}, {next_hops}", P::FAMILY),
             routes,
         };
@@ -147,6 +150,9 @@ pub fn measure<P: Prefix>(
             check::agree(&fibs, keys)?;
         }
         run.look_up(&fibs, &keys, observer)?;
+        if only.is_some() {
+            continue;
+        }
         let (_, inside) = &keys[1];
         run.update(&subjects, &mut fibs, inside, observer)?;
         check::agree(&fibs, inside)?;
@@ -157,6 +163,7 @@ pub fn measure<P: Prefix>(
 /// One table of one family.
 struct Run<'a, P> {
     plan: Plan,
+    only: Option<&'a str>,
     /// Family and next hops.
     case: String,
     routes: &'a [Route<P>],
@@ -220,6 +227,9 @@ impl<P: Prefix> Run<'_, P> {
                             self.case,
                             pattern.name()
                         );
+                        if !case.contains(self.only.unwrap_or_default()) {
+                            continue;
+                        }
                         for turn in 0..ways.len() {
                             let (fib, path, name) = ways[(turn + round) % ways.len()];
                             let reader = &mut *fib.reader(path)?;

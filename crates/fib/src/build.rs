@@ -205,7 +205,7 @@ impl<F: Family> Table<F> {
         Ok(NODE | offset)
     }
 
-    /// Publishes what was built and retires what it replaces.
+    /// Stores the words of what was built, and retires what they replace.
     pub(crate) fn commit(&mut self, shared: &Shared) {
         let tree = shared.tree::<F>();
         self.updates += 1;

@@ -27,6 +27,7 @@ mod publish;
 mod reader;
 #[allow(unsafe_code)]
 mod region;
+mod route_cache;
 mod slab;
 mod sparse;
 mod stats;
