@@ -205,7 +205,7 @@ impl<F: Family> Table<F> {
         Ok(NODE | offset)
     }
 
-    /// Stores the words of what was built, and retires what they replace.
+    /// Publishes what was built and retires what it replaces.
     pub(crate) fn commit(&mut self, shared: &Shared) {
         let tree = shared.tree::<F>();
         self.updates += 1;

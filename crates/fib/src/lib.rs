@@ -27,7 +27,6 @@ mod publish;
 mod reader;
 #[allow(unsafe_code)]
 mod region;
-mod route_cache;
 mod slab;
 mod sparse;
 mod stats;

@@ -60,7 +60,7 @@ impl<F: Family> Table<F> {
         }
         let whole = old.len() == routes.len();
         if whole && self.rebuild(shared, top, Room::Limited).is_ok() {
-            self.publish(shared);
+            self.commit(shared);
             for (&route, old) in routes.iter().zip(old) {
                 self.len += usize::from(old == 0);
                 done(route, Ok(old));

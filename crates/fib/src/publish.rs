@@ -100,11 +100,6 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Whether readers have a [`crate::route_cache::RouteCache`]; DIR-24-8 needs none.
-    pub(crate) fn caches_routes(&self) -> bool {
-        self.v4.dir24.is_none() && self.simd.caches_routes()
-    }
-
     /// The next-hop objects.
     #[inline(always)]
     pub(crate) fn next_hops(&self) -> NextHops<'_> {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::FibError;
 use crate::nexthop::{NextHop, NextHopId};
 use crate::publish::{NextHops, Shared};
-use crate::route_cache::RouteCache;
 
 /// Makes readers.
 #[derive(Clone, Debug)]
@@ -16,15 +15,13 @@ impl FibHandle {
         Self(shared)
     }
 
-    /// Registers a reader. It must call [`FibReader::quiesce`] often or be offline. With AVX-512 it
-    /// takes 256 KiB for the results of busy /24s.
+    /// Registers a reader. It must call [`FibReader::quiesce`] often or be offline.
     ///
     /// # Errors
     /// [`FibError::ReadersFull`].
     pub fn reader(&self) -> Result<FibReader, FibError> {
         Ok(FibReader {
             slot: self.0.register()?,
-            cache: self.0.caches_routes().then(RouteCache::new),
             shared: self.0.clone(),
         })
     }
@@ -35,8 +32,6 @@ impl FibHandle {
 pub struct FibReader {
     shared: Arc<Shared>,
     slot: usize,
-    /// IPv4, where it is faster.
-    cache: Option<RouteCache>,
 }
 
 impl FibReader {
@@ -48,10 +43,7 @@ impl FibReader {
     pub fn lookup4(&self, keys: &[u32], out: &mut [NextHopId]) {
         assert_eq!(keys.len(), out.len());
         let shared = &*self.shared;
-        match &self.cache {
-            Some(cache) => shared.simd.cached4(&shared.v4, cache, keys, out),
-            None => shared.simd.lookup4(&shared.v4, keys, out),
-        }
+        shared.simd.lookup4(&shared.v4, keys, out);
     }
 
     /// Longest match of IPv6 addresses in network order.

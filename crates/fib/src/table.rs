@@ -137,7 +137,8 @@ impl<F: Family> Table<F> {
                 self.set_long(shared, Top::Outside, (addr, len), (old, leaf), room)?;
             }
         }
-        self.publish(shared);
+        self.commit(shared);
+        self.publish_defaults(shared);
         self.len = self.len + usize::from(old == 0) - usize::from(leaf == 0);
         Ok(old)
     }
@@ -165,15 +166,6 @@ impl<F: Family> Table<F> {
             self.prune(top, addr, len);
         }
         built
-    }
-
-    /// Publishes a change.
-    pub(crate) fn publish(&mut self, shared: &Shared) {
-        self.commit(shared);
-        self.publish_defaults(shared);
-        let changes = &shared.tree::<F>().changes;
-        // release: a reader that sees the count sees the change
-        changes.store(changes.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// Publishes the next hops of addresses that match no prefix in their tree.

@@ -1,7 +1,7 @@
 //! The readers' side of one family: words and nodes as described in `node`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::AtomicU32;
 
 use crate::dir24::Dir24;
 use crate::family::{Family, root_len};
@@ -20,8 +20,6 @@ pub(crate) struct Tree {
     pub(crate) default: AtomicU32,
     /// The word for the first six bits of addresses outside the root's range.
     pub(crate) outside: AtomicU32,
-    /// Counts changes, each after it was published; for [`crate::route_cache::RouteCache`].
-    pub(crate) changes: AtomicU64,
     /// The table in front of the tree, if so configured.
     pub(crate) dir24: Option<Dir24>,
 }
@@ -36,7 +34,6 @@ impl Tree {
             inherit: AtomicU32::new(0),
             default: AtomicU32::new(0),
             outside: AtomicU32::new(0),
-            changes: AtomicU64::new(0),
             dir24: None,
         })
     }

@@ -14,9 +14,9 @@ use crate::nexthop::NextHopId;
 use crate::tree::Tree;
 
 /// Keys of a step.
-pub(super) const STEP: usize = 64;
+const STEP: usize = 64;
 /// IPv4 keys of a vector.
-pub(super) const GROUP: usize = 16;
+const GROUP: usize = 16;
 /// Up to this many keys, scalar look-ups are faster.
 const FEW4: usize = 8;
 const FEW6: usize = 4;
@@ -101,7 +101,7 @@ unsafe fn rest4(view: View, tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
 /// # Safety
 /// Needs the features of [`Available`], and `keys` as long as `out`.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq")]
-pub(super) unsafe fn step4(view: View, keys: &[u32], out: &mut [NextHopId]) -> u64 {
+unsafe fn step4(view: View, keys: &[u32], out: &mut [NextHopId]) -> u64 {
     // SAFETY: the features and the lengths are the caller's.
     unsafe {
         match keys.len() {

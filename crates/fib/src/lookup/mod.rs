@@ -8,9 +8,6 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
-mod cached;
-#[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code)]
 mod popcnt;
 mod scalar;
 
@@ -20,7 +17,6 @@ use crate::FibError;
 use crate::dir24::Dir24;
 use crate::nexthop::NextHopId;
 use crate::node::FAR;
-use crate::route_cache::RouteCache;
 use crate::tree::Tree;
 
 /// Instructions for batch look-ups. All give the same results.
@@ -108,33 +104,6 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Self::Popcnt(cpu) => popcnt::lookup4(cpu, tree, keys, out),
             Self::Scalar => scalar::lookup4(tree, keys, out),
-        }
-    }
-
-    /// Whether [`Kernel::cached4`] is faster for busy /24s.
-    pub(crate) fn caches_routes(self) -> bool {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => true,
-            _ => false,
-        }
-    }
-
-    /// The same with a reader's cache.
-    #[inline]
-    pub(crate) fn cached4(
-        self,
-        tree: &Tree,
-        cache: &RouteCache,
-        keys: &[u32],
-        out: &mut [NextHopId],
-    ) {
-        match self {
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(cpu) if keys.len() >= avx512::GROUP && cache.begin(tree, keys.len()) => {
-                cached::lookup4(cpu, tree, cache, keys, out);
-            }
-            _ => self.lookup4(tree, keys, out),
         }
     }
 
