@@ -42,6 +42,10 @@ impl File {
             let what = format!("{} MiB; it must be from 1 to 1024", self.fib.memory);
             return wrong(at!["fib", "memory"], what);
         }
+        if self.fib.express_memory > 1024 {
+            let what = format!("{} MiB; at most 1024", self.fib.express_memory);
+            return wrong(at!["fib", "express_memory"], what);
+        }
         if !(1..=MAX_BUDGET).contains(&self.workers.budget) {
             let what = format!("a budget is from 1 to {MAX_BUDGET} packets a round");
             return wrong(at!["workers", "budget"], what);
