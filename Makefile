@@ -5,7 +5,7 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-dpdk vm-short soak bench bench-veth bench-bulk bench-latency \
+.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
 	bench-fib bench-engine bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -74,11 +74,16 @@ papers: build hero-model ## The experiments of the papers that Bora comes from, 
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root target/release/bora lab run --all --output docs $(ARGS)
 
-bench: bench-veth bench-bulk bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
+bench: bench-veth bench-table bench-bulk bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
 
 bench-veth: build ## kernel, express and engine on veth, side by side
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root target/release/bench-veth $(ARGS)
+
+bench-table: build ## kernel, xdp-forward and express with one route and with a million
+	@scripts/deps-bench
+	$(CARGO) build --release -p bora-bench
+	@scripts/as-root target/release/bench-veth --routes 1000000 $(ARGS)
 
 bench-bulk: build ## Traffic that Linux forwards: Linux alone, and behind express and engine
 	$(CARGO) build --release -p bora-bench

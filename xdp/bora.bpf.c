@@ -19,25 +19,33 @@
 #include "guard.h"
 #include "buffer.h"
 #include "choice.h"
+#include "fib.h"
 #include "express.h"
 #include "survey.h"
 
-/* The functions below return this or a reason to pass the packet. */
-#define REASON_NONE BORA_REASONS
+/* Whether the address may be the router's own; `folded` holds the XOR of its words. */
+static __always_inline bool may_be_own(__u32 folded, bool v6)
+{
+	__u32 bit = folded * 0x9e3779b1 >> 16;
+
+	return own_filter[v6][bit / 32 % (BORA_OWN_FILTER / 32)] >> bit % 32 & 1;
+}
 
 static __always_inline bool is_own4(__be32 address)
 {
 	struct route_key key = { .length = 32, .address = address };
 
-	return bpf_map_lookup_elem(&local4, &address) ||
+	return (may_be_own(address, false) && bpf_map_lookup_elem(&local4, &address)) ||
 	       (local_prefix_count[0] && bpf_map_lookup_elem(&local_prefixes, &key));
 }
 
 static __always_inline bool is_own6(const struct in6_addr *address)
 {
 	struct route_key6 key = { .length = 128, .address = *address };
+	const __be32 *word = address->in6_u.u6_addr32;
+	__u32 folded = word[0] ^ word[1] ^ word[2] ^ word[3];
 
-	return bpf_map_lookup_elem(&local6, address) ||
+	return (may_be_own(folded, true) && bpf_map_lookup_elem(&local6, address)) ||
 	       (local_prefix_count[1] && bpf_map_lookup_elem(&local_prefixes6, &key));
 }
 

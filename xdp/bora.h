@@ -18,6 +18,7 @@ struct bora_counters {
 	__u64 to_engine;
 	__u64 tx_packets; /* express frames that this port's driver took */
 	__u64 tx_bytes; /* of these, and of those that it refused */
+	__u64 asked; /* express packets for which Linux's FIB was asked, because Bora's did not say */
 	__u64 reasons[BORA_REASONS]; /* of what came in here; BORA_TX_RING_FULL of what was to leave here */
 };
 
@@ -49,6 +50,14 @@ struct bora_symbols {
 	__u64 selinux_xfrm_refcount;
 	__u64 netlabel_mgmt_protocount;
 	__u64 egress_needed_key;
+};
+
+/* Argument of fib_ask(). */
+struct bora_fib_question {
+	__be32 address[4]; /* IPv4: the first */
+	__u32 v6;
+	__u32 next_hop; /* the answer: id */
+	__u32 hop; /* and what becomes of packets: fib_hop() */
 };
 
 /* Stands for a device's address if it was not found. */

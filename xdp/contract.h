@@ -9,6 +9,16 @@
 #define BORA_MTUS_UNKNOWN 0xffffffff /* Stands for the number of routes with an MTU when there are more. */
 #define BORA_MAX_LINUX_DESTINATIONS 65536 /* Most destinations whose packets the program leaves to Linux because Linux forwards them. */
 #define BORA_BUDGET_WINDOW_NS 10000000ull /* Window of a punt budget, ns. */
+#define BORA_FIB_HOPS 65536 /* Next hops, and neighbours among them, of which the program knows what becomes of their packets. */
+#define BORA_FIB_REASON 0x80000000 /* Marks a reason in the word of a next hop. */
+#define BORA_FIB_MEMBER 0x40000000 /* Marks the only member of a group in the word of a next hop. */
+#define BORA_FIB_HEADERS 0 /* Pages of the program's FIB: a header for each IP version. */
+#define BORA_FIB_HOPS_AT 2 /* Then a word for each next hop. */
+#define BORA_FIB_ADJACENCIES_AT 66 /* Then neighbours. */
+#define BORA_FIB_ROOT4 578 /* Then the root of IPv4. */
+#define BORA_FIB_ROOT6 834 /* Then that of IPv6. */
+#define BORA_FIB_NODES 2882 /* Then nodes, first those of IPv4. */
+#define BORA_OWN_FILTER 65536 /* Bits of the filter of the router's own addresses, for each IP version. */
 #define BORA_INJECT_BATCH 512 /* Most frames that one call hands to Linux. */
 #define BORA_INJECT_FRAME 3456 /* Longest frame that Linux takes so, octets: a page less headroom, skb_shared_info and the header of BPF_PROG_RUN. */
 

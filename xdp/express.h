@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * The express tier: it forwards with the kernel's own FIB and neighbours (bpf_fib_lookup), so that
- * it cannot disagree with `ip route get`.
+ * The express tier: it forwards by Bora's FIB. Where that does not say, it asks the kernel's own FIB and
+ * neighbours (bpf_fib_lookup).
  */
 #ifndef BORA_EXPRESS_H
 #define BORA_EXPRESS_H
@@ -12,6 +12,14 @@
 #endif
 
 #define FLOWINFO_MASK bpf_htonl(0x0fffffff)
+
+#define ONLY_LINUX_KNOWS (BORA_REASONS + 1)
+
+/* Where a packet leaves. */
+struct way {
+	__u32 ifindex;
+	__u8 macs[2 * ETH_ALEN]; /* destination, source */
+};
 
 /* Whether Linux fragments the packet, or answers that it is too big. */
 static __always_inline __u32 too_big(const struct packet *p, bool v6)
@@ -40,6 +48,32 @@ static __always_inline __u32 reason_of_lookup(const struct packet *p, bool v6, l
 	}
 }
 
+/* What Bora's FIB says of an address: see fib_hop(). */
+static __always_inline __u32 hop_of(const void *address, bool v6)
+{
+	if (!fib_node_pages || !fib_valid[v6])
+		return 0;
+	return fib_hop(fib_lookup(address, v6));
+}
+
+/* The way by Bora's FIB. Linux has the last word on packets that are too big for it. */
+static __always_inline __u32 ask_bora(const struct packet *p, bool v6, struct way *way)
+{
+	__u32 hop = hop_of(!v6 ? (void *)&p->ip4->daddr : (void *)&p->ip6->daddr, v6);
+	struct fib_adjacency *adjacency;
+
+	if (hop & BORA_FIB_REASON)
+		return hop & ~BORA_FIB_REASON;
+	if (!hop)
+		return ONLY_LINUX_KNOWS;
+	adjacency = fib_adjacency(hop);
+	if (!adjacency || p->l3_length > adjacency->mtu || adjacency->port >= BORA_MAX_PORTS)
+		return ONLY_LINUX_KNOWS;
+	way->ifindex = devices[adjacency->port].ifindex;
+	__builtin_memcpy(way->macs, adjacency->l2, sizeof(way->macs));
+	return REASON_NONE;
+}
+
 /*
  * Reverse-path check (RFC 3704). bpf_fib_lookup picks one of several paths, so a valid source may
  * fail here. Therefore Linux decides.
@@ -48,8 +82,13 @@ static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct 
 					       const struct bora_port *in)
 {
 	struct bpf_fib_lookup fib = { .family = AF_INET, .ifindex = ctx->ingress_ifindex };
+	__u32 hop = hop_of(&p->ip4->saddr, false);
+	struct fib_adjacency *back;
 	long result;
 
+	back = hop && !(hop & BORA_FIB_REASON) ? fib_adjacency(hop) : NULL;
+	if (back && back->port == in->index)
+		return true;
 	fib.tos = p->ip4->tos & 0xfc;
 	fib.l4_protocol = p->ip4->protocol;
 	fib.ipv4_src = p->ip4->daddr;
@@ -153,38 +192,54 @@ static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p, __u
 	return have <= want || bpf_xdp_adjust_tail(ctx, (int)(want - have)) == 0;
 }
 
+/* The way by the kernel's FIB. */
+static __always_inline __u32 ask_linux(struct xdp_md *ctx, const struct packet *p, bool v6,
+				       struct way *way)
+{
+	struct bpf_fib_lookup fib = { .ifindex = ctx->ingress_ifindex };
+	long result;
+
+	if (route_mtu_count[v6] == BORA_MTUS_UNKNOWN)
+		return BORA_GUARD;
+	if (exceeds_route_mtu(p, v6))
+		return too_big(p, v6);
+	if (only_linux_can_choose(p, v6))
+		return BORA_MULTIPATH;
+
+	fill_lookup(p, v6, &fib);
+	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	if (result != BPF_FIB_LKUP_RET_SUCCESS)
+		return reason_of_lookup(p, v6, result);
+	way->ifindex = fib.ifindex;
+	__builtin_memcpy(way->macs, fib.dmac, ETH_ALEN);
+	__builtin_memcpy(way->macs + ETH_ALEN, fib.smac, ETH_ALEN);
+	return REASON_NONE;
+}
+
 static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6,
 				   const struct bora_port *in, struct bora_counters *count)
 {
-	struct bpf_fib_lookup fib = { .ifindex = ctx->ingress_ifindex };
 	struct bora_counters *out_count;
 	struct bora_port *out;
-	long result;
-	__u32 key;
+	struct way way = {};
+	__u32 key, reason;
 
 	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
 		return pass(count, BORA_SOURCE_CHECK);
 
-	if (route_mtu_count[v6] == BORA_MTUS_UNKNOWN)
-		return pass(count, BORA_GUARD);
-	if (exceeds_route_mtu(p, v6))
-		return pass(count, too_big(p, v6));
-
-	if (only_linux_can_choose(p, v6))
-		return pass(count, BORA_MULTIPATH);
-
-	fill_lookup(p, v6, &fib);
-	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
-	if (result != BPF_FIB_LKUP_RET_SUCCESS) {
-		__u32 reason = reason_of_lookup(p, v6, result);
-
-		if (reason == BORA_BLACKHOLE) {
-			count->reasons[BORA_BLACKHOLE]++;
-			return XDP_DROP;
-		}
-		return pass(count, reason);
+	reason = ask_bora(p, v6, &way);
+	if (reason == ONLY_LINUX_KNOWS) {
+		count->asked++;
+		reason = ask_linux(ctx, p, v6, &way);
 	}
-	key = fib.ifindex;
+	if (reason == BORA_BLACKHOLE) {
+		count->reasons[BORA_BLACKHOLE]++;
+		return XDP_DROP;
+	}
+	if (reason != REASON_NONE)
+		return pass(count, reason);
+
+	key = way.ifindex;
 	out = bpf_map_lookup_elem(&ports, &key);
 	if (!out)
 		return pass(count, BORA_NOT_A_PORT);
@@ -206,8 +261,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		decrement_ttl(p->ip4);
 	else
 		p->ip6->hop_limit--;
-	__builtin_memcpy(p->eth->h_dest, fib.dmac, ETH_ALEN);
-	__builtin_memcpy(p->eth->h_source, fib.smac, ETH_ALEN);
+	__builtin_memcpy(p->eth, way.macs, sizeof(way.macs));
 	/* this invalidates the packet pointers */
 	trim(ctx, p, out->min_frame);
 

@@ -52,6 +52,12 @@ struct {
 } linux_destinations SEC(".maps");
 volatile __u32 linux_generation; /* 0: none is noted; written by Bora (mmap) */
 
+/*
+ * A bit for each hash of an address of the router itself, IPv4 and IPv6, which spares nearly all packets
+ * the look-ups in the maps below; written by Bora (mmap).
+ */
+volatile __u32 own_filter[2][BORA_OWN_FILTER / 32];
+
 /* Addresses of the router itself, including broadcast addresses. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -122,6 +128,58 @@ volatile __u32 route_mtu_count[2];
 volatile __u8 multipath_policy[2];
 volatile __u32 multipath_fields[2];
 volatile __u32 multipath_seed;
+
+/* A neighbour, as crates/fib writes it. */
+struct fib_adjacency {
+	__u8 l2[ETH_HLEN];
+	__u16 mtu; /* octets of the IP packet */
+	__u16 port; /* index */
+	__u16 unused[7];
+};
+
+#define FIB_PAGE 4096
+#define FIB_PAGE_BITMAPS (FIB_PAGE / 8)
+#define FIB_PAGE_WORDS (FIB_PAGE / 4)
+#define FIB_PAGE_ADJACENCIES ((__u32)(FIB_PAGE / sizeof(struct fib_adjacency)))
+
+struct fib_page {
+	union {
+		__u64 bitmaps[FIB_PAGE_BITMAPS];
+		__u32 words[FIB_PAGE_WORDS];
+		__u16 entries[FIB_PAGE_WORDS * 2];
+		struct fib_adjacency adjacencies[FIB_PAGE_ADJACENCIES];
+	};
+};
+
+/* Bora's FIB: fib.h. BORA_FIB_NODES pages, fib_node_pages for IPv4, as many for IPv6. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* set before loading */
+	__type(key, __u32);
+	__type(value, struct fib_page);
+} fib SEC(".maps");
+/* Set before loading; 0: there is no FIB, and express asks bpf_fib_lookup. */
+const volatile __u32 fib_node_pages;
+/* Whether it says what Linux would, IPv4 and IPv6; written by Bora (mmap). */
+volatile __u8 fib_valid[2];
+
+/*
+ * An update of a map of maps waits until all programs that were running have ended, an RCU grace period
+ * (maybe_wait_bpf_programs() in kernel/bpf/syscall.c). No program uses these.
+ */
+struct inner {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} inner SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct inner);
+} grace_period SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

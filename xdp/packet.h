@@ -11,6 +11,9 @@
 #include <linux/tcp.h>
 #include <linux/udp.h>
 
+/* Functions return this or a reason to pass the packet (BORA_BLACKHOLE: to drop it). */
+#define REASON_NONE BORA_REASONS
+
 #define IP_FRAGMENT_BITS 0x3fff /* MF and offset */
 #define IP_DF 0x4000
 

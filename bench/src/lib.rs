@@ -10,6 +10,7 @@ pub mod document;
 pub mod dpdk;
 pub mod engine;
 pub mod fib_plot;
+pub mod full_table;
 mod interrupt;
 pub mod machine;
 pub mod outcome;

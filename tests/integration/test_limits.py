@@ -37,7 +37,7 @@ def by_express(net):
 
 
 def mtus_guarded(net):
-    """The IP versions that express leaves to Linux."""
+    """The IP versions that express leaves to Linux where it asks Linux's FIB."""
     return [line.split(":")[0] for line in net.bora.show("sync")["guard"] if "MTU of their own" in line]
 
 
@@ -53,7 +53,7 @@ def check_mtus(net, to_linux):
 
 
 def test_more_route_mtus_than_room(kernel_net):
-    """Express leaves IPv4 to Linux until the MTUs of all routes fit again. It still forwards IPv6."""
+    """Where express asks Linux's FIB, it leaves IPv4 to Linux until the MTUs of all routes fit again. It still forwards IPv6."""
     net = kernel_net
     start(net, "express")
     gateway = ipaddress.ip_address(net.host4(1)).packed
@@ -63,6 +63,9 @@ def test_more_route_mtus_than_room(kernel_net):
 
     write(net, with_mtu(RTM_NEWROUTE, ADDRESSES))
     assert mtus_guarded(net) == ["IPv4"]
+    check_mtus(net, to_linux=False)
+    net.ip("rule add pref 50 to 192.0.2.77 table 100", undo="rule del pref 50")  # now express asks Linux for each packet
+    net.bora.wait_in_sync(SECONDS)
     check_mtus(net, to_linux=True)
     before = by_express(net)
     assert net.path_of(packets.udp6(net.behind6(0), net.behind6(1))) == 1

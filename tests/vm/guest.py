@@ -153,6 +153,8 @@ def mode(cell):
     keys = ("path", "why", "xdp", "af_xdp", "queues")
     shown = {port["name"]: {key: port[key] for key in keys} for port in ports}
     cell.note(ports=shown)
+    ways = cell.net.bora.show("sync")["express"]
+    assert ways[:2] == [f"{family}: looks up in Bora's FIB" for family in ("IPv4", "IPv6")], f"this kernel can do it: {ways}"
     for port in ports:
         assert port["xdp"] == program, f"{program} XDP is the best possible mode here: {shown}"
         assert cell.tier == "auto" or port["path"] == cell.tier, f"{cell.tier} was asked for: {shown}"

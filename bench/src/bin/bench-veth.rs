@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bora_bench::{Results, publish};
+use bora_bench::{Results, full_table, publish};
 use bora_lab::{Subject, Testbed, Traffic};
 use clap::Parser;
 
@@ -33,12 +33,23 @@ struct Options {
     /// Make only the first interface a port, so that Linux forwards, and measure what Bora costs it
     #[arg(long)]
     bulk: bool,
+    /// Measure kernel, xdp-forward and express with one route, and with so many and random destinations
+    #[arg(long)]
+    routes: Option<usize>,
+    /// The program xdp-forward of xdp-tools; left out where there is none
+    #[arg(long, default_value = "/usr/sbin/xdp-forward")]
+    xdp_forward: PathBuf,
 }
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let mut testbed = Testbed::new(&options.bora.canonicalize()?)?;
     let network = testbed.network();
+    if let Some(routes) = options.routes {
+        let xdp_forward = Some(options.xdp_forward).filter(|program| program.exists());
+        let rows = full_table::measure(&mut testbed, routes, options.rounds, xdp_forward)?;
+        return publish("table", &rows);
+    }
     let mut results = Results::default();
     let mut subjects = vec![Subject::Kernel, Subject::Express, Subject::Engine];
     subjects.retain(|&subject| !options.no_express || subject != Subject::Express);

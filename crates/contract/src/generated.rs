@@ -12,6 +12,26 @@ pub const MTUS_UNKNOWN: u32 = 0xFFFF_FFFF;
 pub const MAX_LINUX_DESTINATIONS: usize = 65_536;
 /// Window of a punt budget, ns.
 pub const BUDGET_WINDOW_NS: u64 = 10_000_000;
+/// Next hops, and neighbours among them, of which the program knows what becomes of their packets.
+pub const FIB_HOPS: u32 = 65_536;
+/// Marks a reason in the word of a next hop.
+pub const FIB_REASON: u32 = 0x8000_0000;
+/// Marks the only member of a group in the word of a next hop.
+pub const FIB_MEMBER: u32 = 0x4000_0000;
+/// Pages of the program's FIB: a header for each IP version.
+pub const FIB_HEADERS: u32 = 0;
+/// Then a word for each next hop.
+pub const FIB_HOPS_AT: u32 = 2;
+/// Then neighbours.
+pub const FIB_ADJACENCIES_AT: u32 = 66;
+/// Then the root of IPv4.
+pub const FIB_ROOT4: u32 = 578;
+/// Then that of IPv6.
+pub const FIB_ROOT6: u32 = 834;
+/// Then nodes, first those of IPv4.
+pub const FIB_NODES: u32 = 2_882;
+/// Bits of the filter of the router's own addresses, for each IP version.
+pub const OWN_FILTER: u32 = 65_536;
 /// Most frames that one call hands to Linux.
 pub const INJECT_BATCH: usize = 512;
 /// Longest frame that Linux takes so, octets: a page less headroom, skb_shared_info and the header of BPF_PROG_RUN.

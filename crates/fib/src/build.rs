@@ -218,7 +218,7 @@ impl<F: Family> Table<F> {
                     }
                 }
                 Top::Slot(_) => {}
-                Top::Outside => tree.outside.store(word, Ordering::Release),
+                Top::Outside => tree.outside().store(word, Ordering::Release),
             }
         }
         let mut epoch = None;

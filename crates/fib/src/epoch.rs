@@ -81,6 +81,16 @@ impl Epochs {
         self.readers[reader].store(self.epoch.load(Ordering::Acquire), Ordering::Release);
     }
 
+    /// The last epoch that a reader has seen at a quiescent point.
+    pub(crate) fn seen(&self, reader: usize) -> u64 {
+        self.readers[reader].load(Ordering::Acquire)
+    }
+
+    /// Marks a quiescent point of a reader that was at an epoch, and has held nothing since.
+    pub(crate) fn pass(&self, reader: usize, epoch: u64) {
+        self.readers[reader].store(epoch, Ordering::Release);
+    }
+
     /// Takes a reader offline: it will not read until it is online again.
     pub(crate) fn offline(&self, reader: usize) {
         self.readers[reader].store(OFFLINE, Ordering::Release);

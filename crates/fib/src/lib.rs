@@ -22,6 +22,7 @@ mod nexthop;
 mod node;
 mod objects;
 mod prefix;
+mod program;
 #[allow(unsafe_code)]
 mod publish;
 mod reader;
@@ -43,8 +44,9 @@ pub use bora_contract::Reason;
 pub use lookup::Simd;
 pub use nexthop::{Adjacency, Group, Member, NextHop, NextHopId, PortId};
 pub use prefix::{Prefix4, Prefix6, PrefixError};
+pub use program::ProgramMap;
 pub use publish::NextHops;
-pub use reader::{FibHandle, FibReader};
+pub use reader::{FibHandle, FibReader, ProgramReader};
 pub use stats::{FamilyStats, FibStats};
 pub use writer::{FibWriter, Loaded};
 
@@ -136,6 +138,22 @@ pub enum FibError {
 /// [`FibError::TooManyNextHops`], [`FibError::TooManyBytes`], [`FibError::NoAddressSpace`] and
 /// [`FibError::NoSimd`] for an impossible configuration.
 pub fn new(config: FibConfig) -> Result<(FibWriter, FibHandle), FibError> {
+    make(config, None)
+}
+
+/// Makes an empty FIB that the XDP program reads too. What it may read is used again only after
+/// [`ProgramReader::wait`].
+///
+/// # Errors
+/// As [`new`]; [`FibError::NoAddressSpace`] also if the map cannot be mapped.
+pub fn new_in(config: FibConfig, map: ProgramMap<'_>) -> Result<(FibWriter, FibHandle), FibError> {
+    make(config, Some(map))
+}
+
+fn make(
+    config: FibConfig,
+    map: Option<ProgramMap<'_>>,
+) -> Result<(FibWriter, FibHandle), FibError> {
     if config.max_next_hops > MAX_NEXT_HOPS {
         return Err(FibError::TooManyNextHops(config.max_next_hops));
     }
@@ -143,7 +161,7 @@ pub fn new(config: FibConfig) -> Result<(FibWriter, FibHandle), FibError> {
     if limit > MAX_BYTES {
         return Err(FibError::TooManyBytes(limit));
     }
-    let shared = std::sync::Arc::new(publish::Shared::new(&config)?);
-    let writer = FibWriter::new(shared.clone(), &config)?;
+    let shared = std::sync::Arc::new(publish::Shared::new(&config, map)?);
+    let writer = FibWriter::new(shared.clone(), &config, map)?;
     Ok((writer, FibHandle::new(shared)))
 }

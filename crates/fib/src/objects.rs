@@ -37,8 +37,8 @@ impl FibWriter {
             taken: true,
         };
         self.count_members(&object, 1);
-        let none = self.shared.set_next_hop(id, Some(object));
-        debug_assert!(none.is_none());
+        // nothing is replaced: an id is taken again only after its object was freed
+        drop(self.put(id, Some(object)));
         Ok(NextHopId(id))
     }
 
@@ -52,9 +52,8 @@ impl FibWriter {
         self.count_members(&object, 1);
         let old = self.shared.next_hops().get(id).clone();
         self.count_members(&old, -1);
-        let retired = self.shared.set_next_hop(id.0, Some(object));
-        self.retired
-            .push_back((self.shared.epochs.advance(), retired, None));
+        let replaced = self.put(id.0, Some(object));
+        self.retire(replaced, None);
         Ok(())
     }
 
@@ -73,9 +72,8 @@ impl FibWriter {
         self.count_members(&old, -1);
         self.uses[id.0 as usize].taken = false;
         self.next_hops -= 1;
-        let retired = self.shared.set_next_hop(id.0, None);
-        self.retired
-            .push_back((self.shared.epochs.advance(), retired, Some(id.0)));
+        let replaced = self.put(id.0, None);
+        self.retire(replaced, Some(id.0));
         Ok(())
     }
 

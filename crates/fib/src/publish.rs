@@ -8,6 +8,7 @@ use crate::epoch::Epochs;
 use crate::family::{Family, V4, V6};
 use crate::lookup::Kernel;
 use crate::nexthop::{NextHop, NextHopId};
+use crate::program::ProgramMap;
 use crate::region::{Pages, Region};
 use crate::tree::Tree;
 use crate::{FibConfig, FibError, Ipv4Table};
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     /// Ids below this have had objects.
     next_hops_end: AtomicU32,
     pub(crate) epochs: Epochs,
+    /// The XDP program's place among the readers, if it is one.
+    pub(crate) program: Option<usize>,
 }
 
 /// An object that readers may still hold.
@@ -75,19 +78,24 @@ impl Shared {
         if F::IS_V6 { &self.v6 } else { &self.v4 }
     }
 
-    pub(crate) fn new(config: &FibConfig) -> Result<Self, FibError> {
+    pub(crate) fn new(config: &FibConfig, map: Option<ProgramMap<'_>>) -> Result<Self, FibError> {
         let (octets4, octets6) = (reserved(config.max_bytes4), reserved(config.max_bytes6));
         let pointers = (config.max_next_hops as usize + 1) * size_of::<*mut NextHop>();
         let refused = FibError::NoAddressSpace(octets4 + octets6 + pointers);
+        let epochs = Epochs::new(config.max_readers);
         let mut shared = Self {
-            v4: Tree::new::<V4>(octets4).ok_or(refused)?,
-            v6: Tree::new::<V6>(octets6).ok_or(refused)?,
+            v4: Tree::new::<V4>(octets4, map).ok_or(refused)?,
+            v6: Tree::new::<V6>(octets6, map).ok_or(refused)?,
             simd: Kernel::new(config.simd)?,
             next_hops: Region::reserve(pointers, Pages::Small).ok_or(refused)?,
             used: Region::reserve(pointers / 64 + 8, Pages::Small).ok_or(refused)?,
             next_hops_end: AtomicU32::new(0),
-            epochs: Epochs::new(config.max_readers),
+            program: map.and_then(|_| epochs.register()),
+            epochs,
         };
+        if map.is_some() && shared.program.is_none() {
+            return Err(FibError::ReadersFull(config.max_readers));
+        }
         if config.ipv4 == Ipv4Table::Dir24 {
             shared.v4.dir24 = Some(Dir24::new().ok_or(refused)?);
         }

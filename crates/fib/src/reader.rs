@@ -15,6 +15,14 @@ impl FibHandle {
         Self(shared)
     }
 
+    /// The XDP program's place; `None` if it does not read this FIB. To be called once.
+    pub fn program(&self) -> Option<ProgramReader> {
+        Some(ProgramReader {
+            slot: self.0.program?,
+            shared: self.0.clone(),
+        })
+    }
+
     /// Registers a reader. It must call [`FibReader::quiesce`] often or be offline.
     ///
     /// # Errors
@@ -24,6 +32,31 @@ impl FibHandle {
             slot: self.0.register()?,
             shared: self.0.clone(),
         })
+    }
+}
+
+/// The XDP program's place among the readers: what it may read is used again only after
+/// [`ProgramReader::wait`].
+#[derive(Debug)]
+pub struct ProgramReader {
+    shared: Arc<Shared>,
+    slot: usize,
+}
+
+impl ProgramReader {
+    /// Waits until all programs that may read what has been replaced so far have ended, if there is such.
+    /// `grace_period` waits for an RCU grace period.
+    ///
+    /// # Errors
+    /// Those of `grace_period`; nothing is used again then.
+    pub fn wait<E>(&mut self, grace_period: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let epochs = &self.shared.epochs;
+        let epoch = epochs.now();
+        if epochs.seen(self.slot) != epoch {
+            grace_period()?;
+            epochs.pass(self.slot, epoch);
+        }
+        Ok(())
     }
 }
 

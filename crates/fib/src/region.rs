@@ -4,6 +4,8 @@
 //! sees half a word. A region can be accessed in several widths; while readers may read a place, it
 //! is written in one width only (see `node`), so accesses of different widths never race.
 
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
 
@@ -25,9 +27,11 @@ pub(crate) struct Region {
     base: NonNull<u8>,
     /// Octets, a multiple of [`PAGE`].
     len: usize,
+    /// Pages at the start that lie in a BPF map.
+    in_map: usize,
 }
 
-// SAFETY: a region owns its memory and hands out atomics only.
+// SAFETY: a region owns its mapping and hands out atomics only.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -37,7 +41,35 @@ impl Region {
     pub(crate) fn reserve(octets: usize, pages: Pages) -> Option<Self> {
         let len = octets.checked_next_multiple_of(PAGE)?;
         let base = NonNull::new(map(len, pages)?)?;
-        Some(Self { base, len })
+        Some(Self {
+            base,
+            len,
+            in_map: 0,
+        })
+    }
+
+    /// The same, with these pages of a BPF array map, which must all be zero, in place of the first
+    /// ones. The program that reads the map must not write there.
+    pub(crate) fn in_map(
+        octets: usize,
+        backing: Pages,
+        map: BorrowedFd<'_>,
+        pages: Range<u32>,
+    ) -> Option<Self> {
+        let mut region = Self::reserve(octets, backing)?;
+        region.in_map = pages.len();
+        let len = region.in_map * PAGE;
+        assert!(len <= region.len);
+        if len > 0 {
+            // SAFETY: the range lies in the region's own mapping, to which there is no reference yet.
+            unsafe { replace(region.base.as_ptr(), len, map, u64::from(pages.start))? };
+        }
+        Some(region)
+    }
+
+    /// Pages at the start that lie in a BPF map.
+    pub(crate) fn in_map_pages(&self) -> usize {
+        self.in_map
     }
 
     #[inline(always)]
@@ -72,9 +104,13 @@ impl Region {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), len) }
     }
 
-    /// Zeroes a page and gives its memory back to the system.
+    /// Gives the memory of a page back to the system, after which it reads as zero. The memory of a map
+    /// stays as it is.
     pub(crate) fn release(&self, page: usize) {
         assert!((page + 1) * PAGE <= self.len);
+        if page < self.in_map {
+            return;
+        }
         #[cfg(not(miri))]
         // SAFETY: the page lies in our private anonymous mapping; it stays mapped and reads as
         // zero, which is a valid value of every atomic in it. A failure leaves it as it is.
@@ -114,6 +150,26 @@ fn map(len: usize, pages: Pages) -> Option<*mut u8> {
     // huge pages refuses it, which does no harm.
     let _ = unsafe { madvise(base, len, advice) };
     Some(base.cast())
+}
+
+/// Puts pages of a BPF map in place of memory; `None` if the system refuses.
+///
+/// # Safety
+/// `base` begins a mapping of at least `len` octets that nobody uses.
+#[cfg(not(miri))]
+unsafe fn replace(base: *mut u8, len: usize, map: BorrowedFd<'_>, page: u64) -> Option<()> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap};
+    let flags = MapFlags::SHARED | MapFlags::FIXED;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: by the caller's promise. An array map never shrinks, so the memory stays valid, and the
+    // program only reads it.
+    let mapped = unsafe { mmap(base.cast(), len, access, flags, map, page * PAGE as u64) };
+    mapped.ok().map(|_| ())
+}
+
+#[cfg(miri)]
+unsafe fn replace(_: *mut u8, _: usize, _: BorrowedFd<'_>, _: u64) -> Option<()> {
+    None
 }
 
 #[cfg(not(miri))]

@@ -66,6 +66,12 @@ impl Slab {
         self.in_use * PAGE
     }
 
+    /// Of these, octets of pages from this one on.
+    pub(crate) fn octets_from(&self, first: usize) -> usize {
+        let empty = self.empty.iter().filter(|&&page| page as usize >= first);
+        (self.pages.len().saturating_sub(first) - empty.count()) * PAGE
+    }
+
     /// Blocks handed out.
     pub(crate) fn blocks(&self) -> usize {
         self.blocks

@@ -49,6 +49,8 @@ pub struct FamilyStats {
     pub node_bytes: usize,
     /// Limit of `node_bytes`; insertions beyond it are refused.
     pub max_bytes: usize,
+    /// Octets of the pages of nodes that the XDP program cannot read, in a FIB that it reads.
+    pub beyond_program: usize,
     /// Octets of the control side's lists.
     pub control_bytes: usize,
     /// Nodes waiting for readers to pass a quiescent point.
@@ -70,6 +72,12 @@ impl<F: Family> Table<F> {
             table_bytes: self.root.octets() + self.slab.octets() + front,
             node_bytes: self.slab.octets(),
             max_bytes,
+            beyond_program: match shared.program {
+                Some(_) => self
+                    .slab
+                    .octets_from(shared.tree::<F>().nodes.in_map_pages()),
+                None => 0,
+            },
             control_bytes: self.control_octets(),
             retired: self.retired.len(),
             updates: self.updates,

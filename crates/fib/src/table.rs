@@ -174,12 +174,12 @@ impl<F: Family> Table<F> {
         let id = |leaf: Leaf| leaf.saturating_sub(1);
         let mut inherit = self.short.get(1);
         if F::FIRST > 0 {
-            tree.default.store(id(self.default), Ordering::Release);
+            tree.default().store(id(self.default), Ordering::Release);
             if inherit == 0 {
                 inherit = self.outer().map_or(self.default, |(_, leaf)| leaf);
             }
         }
-        tree.inherit.store(id(inherit), Ordering::Release);
+        tree.inherit().store(id(inherit), Ordering::Release);
     }
 
     /// The longest prefix that is shorter than the root's range and covers it.

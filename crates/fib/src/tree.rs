@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicU32;
 
 use crate::dir24::Dir24;
 use crate::family::{Family, root_len};
-use crate::region::{Pages, Region};
+use crate::program::ProgramMap;
+use crate::region::{PAGE, Pages, Region};
 
 /// The published side of one family.
 #[derive(Debug)]
@@ -14,27 +15,47 @@ pub(crate) struct Tree {
     pub(crate) root: Arc<Region>,
     /// The nodes.
     pub(crate) nodes: Region,
-    /// Next hop of addresses in the root's range whose leaf is 0.
-    pub(crate) inherit: AtomicU32,
-    /// Next hop of other addresses whose leaf is 0.
-    pub(crate) default: AtomicU32,
-    /// The word for the first six bits of addresses outside the root's range.
-    pub(crate) outside: AtomicU32,
+    /// Three words.
+    header: Region,
     /// The table in front of the tree, if so configured.
     pub(crate) dir24: Option<Dir24>,
 }
 
 impl Tree {
-    pub(crate) fn new<F: Family>(nodes: usize) -> Option<Self> {
+    pub(crate) fn new<F: Family>(nodes: usize, map: Option<ProgramMap<'_>>) -> Option<Self> {
         // huge pages were not faster here, and would fill the sparse root
-        let pages = Pages::Small;
+        let reserve = |octets| Region::reserve(octets, Pages::Small);
+        let [header, root, nodes] = match map {
+            Some(map) => map.regions::<F>(nodes)?,
+            None => [
+                reserve(PAGE)?,
+                reserve(root_len::<F>() * 4)?,
+                reserve(nodes)?,
+            ],
+        };
         Some(Self {
-            root: Arc::new(Region::reserve(root_len::<F>() * 4, pages)?),
-            nodes: Region::reserve(nodes, pages)?,
-            inherit: AtomicU32::new(0),
-            default: AtomicU32::new(0),
-            outside: AtomicU32::new(0),
+            root: Arc::new(root),
+            nodes,
+            header,
             dir24: None,
         })
+    }
+
+    /// Next hop of addresses in the root's range whose leaf is 0.
+    #[inline(always)]
+    pub(crate) fn inherit(&self) -> &AtomicU32 {
+        &self.header.words32()[0]
+    }
+
+    /// Next hop of other addresses whose leaf is 0.
+    #[inline(always)]
+    pub(crate) fn default(&self) -> &AtomicU32 {
+        &self.header.words32()[1]
+    }
+
+    /// The word for the first six bits of addresses outside the root's range.
+    #[inline(always)]
+    pub(crate) fn outside(&self) -> &AtomicU32 {
+        &self.header.words32()[2]
     }
 }

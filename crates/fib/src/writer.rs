@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::family::{V4, V6};
 use crate::ids::{Ids, Use};
-use crate::nexthop::NextHopId;
+use crate::nexthop::{NextHop, NextHopId};
+use crate::program::{ProgramHops, ProgramMap};
 use crate::publish::{RetiredNextHop, Shared};
 use crate::stats::FibStats;
 use crate::stride::Leaf;
@@ -39,8 +40,19 @@ pub struct FibWriter {
     pub(crate) uses: Vec<Use>,
     /// Octets of the lists in groups.
     pub(crate) group_octets: usize,
-    /// Replaced objects, and ids to free with them, with the epoch that readers must pass.
-    pub(crate) retired: VecDeque<(u64, Option<RetiredNextHop>, Option<u32>)>,
+    /// Replaced objects, with the epoch that readers must pass.
+    pub(crate) retired: VecDeque<(u64, Retired)>,
+    /// The next hops as the XDP program reads them.
+    program: Option<ProgramHops>,
+}
+
+/// What a new object of an id leaves over.
+pub(crate) struct Retired {
+    object: Option<RetiredNextHop>,
+    /// The program's adjacency.
+    adjacency: Option<u32>,
+    /// An id to free.
+    id: Option<u32>,
 }
 
 /// The leaf of an id.
@@ -168,9 +180,20 @@ macro_rules! family {
 }
 
 impl FibWriter {
-    pub(crate) fn new(shared: Arc<Shared>, config: &FibConfig) -> Result<Self, FibError> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        config: &FibConfig,
+        map: Option<ProgramMap<'_>>,
+    ) -> Result<Self, FibError> {
         let limits = [config.max_bytes4, config.max_bytes6];
         let refused = FibError::NoAddressSpace(limits[0] + limits[1]);
+        let program = map.map(|map| ProgramHops::new(map).ok_or(refused));
+        let mut program = program.transpose()?;
+        if let Some(program) = &mut program {
+            let no_route = shared.next_hops().get(NextHopId::NO_ROUTE);
+            let none = program.set(0, Some(no_route));
+            debug_assert!(none.is_none());
+        }
         Ok(Self {
             v4: Table::new(&shared, limits[0]).ok_or(refused)?,
             v6: Table::new(&shared, limits[1]).ok_or(refused)?,
@@ -185,6 +208,7 @@ impl FibWriter {
             }],
             group_octets: 0,
             retired: VecDeque::new(),
+            program,
             shared,
         })
     }
@@ -241,11 +265,10 @@ impl FibWriter {
         while self
             .retired
             .front()
-            .is_some_and(|&(epoch, ..)| epoch <= passed)
+            .is_some_and(|&(epoch, _)| epoch <= passed)
         {
-            if let Some((_, object, id)) = self.retired.pop_front() {
-                drop(object);
-                id.into_iter().for_each(|id| self.ids.give(id));
+            if let Some((_, retired)) = self.retired.pop_front() {
+                self.free(retired);
                 count += 1;
             }
         }
@@ -253,6 +276,12 @@ impl FibWriter {
             self.reclaimed = self.shared.epochs.now();
         }
         count
+    }
+
+    /// Whether something that was replaced waits for [`crate::ProgramReader::wait`].
+    pub fn awaits_program(&self) -> bool {
+        let (epochs, program) = (&self.shared.epochs, self.shared.program);
+        program.is_some_and(|slot| epochs.seen(slot) != epochs.now())
     }
 
     /// Sizes and counters.
@@ -272,6 +301,33 @@ impl FibWriter {
             epoch: self.shared.epochs.now(),
             passed: self.shared.epochs.passed(),
             reclaimed: self.reclaimed,
+        }
+    }
+
+    /// Sets the object of an id for all readers.
+    #[must_use]
+    pub(crate) fn put(&mut self, id: u32, object: Option<NextHop>) -> Retired {
+        let program = self.program.as_mut();
+        let adjacency = program.and_then(|program| program.set(id, object.as_ref()));
+        Retired {
+            object: self.shared.set_next_hop(id, object),
+            adjacency,
+            id: None,
+        }
+    }
+
+    /// What was replaced is freed when readers have passed this moment; the id, too, if it is given.
+    pub(crate) fn retire(&mut self, replaced: Retired, id: Option<u32>) {
+        let retired = Retired { id, ..replaced };
+        self.retired
+            .push_back((self.shared.epochs.advance(), retired));
+    }
+
+    fn free(&mut self, retired: Retired) {
+        drop(retired.object);
+        retired.id.into_iter().for_each(|id| self.ids.give(id));
+        if let (Some(program), Some(adjacency)) = (&mut self.program, retired.adjacency) {
+            program.give(adjacency);
         }
     }
 

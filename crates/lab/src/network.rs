@@ -1,6 +1,6 @@
 //! A router and the hosts around it, in namespaces; Linux or Bora forwards.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -224,6 +224,44 @@ impl Network {
         }
         self.place_threads();
         Ok(daemon)
+    }
+
+    /// Has the router's `ip -batch` carry out these commands, and go on after errors.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn batch(&self, commands: &str) -> anyhow::Result<()> {
+        let mut ip = self.router.command("ip");
+        let ip = ip.args(["-force", "-batch", "-"]).stdin(Stdio::piped());
+        let mut ip = ip.stderr(Stdio::null()).spawn().context("ip -batch")?;
+        let mut input = ip.stdin.take().context("no input of ip")?;
+        input.write_all(commands.as_bytes())?;
+        drop(input);
+        ip.wait()?;
+        Ok(())
+    }
+
+    /// Tells the router that these addresses are the host's.
+    ///
+    /// # Errors
+    /// If it has no interface.
+    pub fn add_neighbours(&self, host: usize, addresses: &[Ipv4Addr]) -> anyhow::Result<()> {
+        let mac = MacAddr(self.hosts[host].mac(HOST_PORT)?);
+        let port = router_port(host);
+        let command = |address| format!("neigh replace {address} lladdr {mac} dev {port}\n");
+        self.batch(&addresses.iter().map(command).collect::<String>())
+    }
+
+    /// Has xdp-forward `load` or `unload` its program on all interfaces of the router.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn xdp_forward(&self, program: &Path, command: &str) -> anyhow::Result<()> {
+        let ports = (0..self.hosts.len()).map(router_port);
+        let mut program = self.router.command(&program.to_string_lossy());
+        netns::output(program.arg(command).args(ports))?;
+        self.place_threads();
+        Ok(())
     }
 
     /// Stops Bora and takes it off the interfaces.

@@ -13,7 +13,7 @@ use bora_tester::clock;
 use bora_tester::link::Link;
 use bora_tester::received::StreamReceived;
 use bora_tester::schedule::Schedule;
-use bora_tester::traffic::{self, FrameMix, Stream};
+use bora_tester::traffic::{self, FrameMix, Stream, Values};
 use bora_tester::trial::TrialSpec;
 use bora_tester::xdp::{Receiver, Sender, Sent};
 use bora_wire::MacAddr;
@@ -103,7 +103,32 @@ impl Testbed {
         time: Duration,
         during: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Measured> {
-        let traffic = Arc::new(offered(traffic, flows));
+        self.send(offered(traffic, flows), rate, time, during)
+    }
+
+    /// Sends IPv4 of 64 octets to these destinations in turn, as fast as it goes, and counts what
+    /// arrives.
+    pub fn measure_to(
+        &mut self,
+        destinations: Vec<IpAddr>,
+        time: Duration,
+    ) -> anyhow::Result<Measured> {
+        let flows = destinations.len() as u32;
+        let mut traffic = offered(Traffic::V4(64), flows);
+        for stream in &mut traffic.streams {
+            stream.destinations = Values::List(destinations.clone());
+        }
+        self.send(traffic, 0, time, || Ok(()))
+    }
+
+    fn send(
+        &mut self,
+        traffic: traffic::Traffic,
+        rate: u64,
+        time: Duration,
+        during: impl FnOnce() -> anyhow::Result<()>,
+    ) -> anyhow::Result<Measured> {
+        let traffic = Arc::new(traffic);
         let rate = if rate == 0 {
             f64::INFINITY
         } else {

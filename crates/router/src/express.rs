@@ -1,8 +1,8 @@
 //! The XDP program, the tables of Linux that it has, and what it found at Linux's hooks.
 
 use anyhow::Context;
-use bora_fib::PortId;
-use bora_kernel::{GuardReport, Mirror};
+use bora_fib::{FibConfig, FibError, FibHandle, FibWriter, PortId, ProgramMap};
+use bora_kernel::{GuardReport, Mirror, ReasonKind};
 use bora_port::xdp::{Counters, Lease, Program, Survey};
 
 use crate::hooks::Hooks;
@@ -14,19 +14,79 @@ pub(crate) struct Express {
     pub(crate) program: Program,
     tables: ProgramTables,
     hooks: Hooks,
+    /// Whether it may go by Bora's FIB, IPv4 and IPv6.
+    fib_valid: [bool; 2],
 }
 
 impl Express {
     /// Loads the program for a network namespace. It passes everything until the lease begins.
-    /// `punt_budget`: exceptions a second and CPU for Linux, of each reason.
-    pub(crate) fn load(netns: u32, punt_budget: u64) -> anyhow::Result<Self> {
-        let mut program = Program::load(netns)?;
+    /// `punt_budget`: exceptions a second and CPU for Linux, of each reason. `fib_pages`: for nodes of the
+    /// FIB; without a FIB if the kernel refuses that.
+    pub(crate) fn load(netns: u32, punt_budget: u64, fib_pages: u32) -> anyhow::Result<Self> {
+        let mut program = match Program::load(netns, fib_pages) {
+            Err(error) if fib_pages > 0 => {
+                let program = Program::load(netns, 0)?;
+                log::warn!("express asks Linux's FIB for each packet: {error}");
+                program
+            }
+            loaded => loaded?,
+        };
         program.set_budget(punt_budget);
         Ok(Self {
             program,
             tables: ProgramTables::default(),
             hooks: Hooks::default(),
+            fib_valid: [false; 2],
         })
+    }
+
+    /// Makes the FIB, in the program's memory if it has some.
+    pub(crate) fn make_fib(&self, config: FibConfig) -> Result<(FibWriter, FibHandle), FibError> {
+        match self.program.fib_map() {
+            Some((map, node_pages)) => bora_fib::new_in(config, ProgramMap { map, node_pages }),
+            None => bora_fib::new(config),
+        }
+    }
+
+    /// Says whether the FIB says what Linux would. The engine looks only at the tables local and main,
+    /// and leaves the rest to Linux; so does express.
+    pub(crate) fn tell_fib(&mut self, mirror: &Mirror) {
+        let guard = mirror.guard();
+        let refused = mirror.refused();
+        let valid = [(&guard.v4, refused[0]), (&guard.v6, refused[1])].map(|(reasons, refused)| {
+            refused == 0 && !reasons.iter().any(|reason| reason.kind == ReasonKind::Rule)
+        });
+        if valid != self.fib_valid {
+            self.program.set_fib_valid(valid);
+            self.fib_valid = valid;
+        }
+    }
+
+    /// Where express looks up routes.
+    pub(crate) fn look_up_report(&self, mirror: &Mirror) -> Vec<String> {
+        if self.program.fib_map().is_none() {
+            return vec!["asks Linux's FIB for each packet (fib.express_memory)".into()];
+        }
+        let stats = mirror.fib().stats();
+        let families = [("IPv4", &stats.ipv4), ("IPv6", &stats.ipv6)];
+        let mut lines = Vec::new();
+        for (valid, (family, stats)) in self.fib_valid.into_iter().zip(families) {
+            lines.push(match (valid, stats.beyond_program >> 10) {
+                (false, _) => format!(
+                    "{family}: asks Linux's FIB for each packet: Linux has rules, or the FIB no room"
+                ),
+                (true, 0) => format!("{family}: looks up in Bora's FIB"),
+                (true, beyond) => format!(
+                    "{family}: looks up in Bora's FIB, and in Linux's what is in the {beyond} KiB of \
+                     nodes that it cannot read; raise fib.express_memory"
+                ),
+            });
+        }
+        lines.push(format!(
+            "memory of the FIB: {} KiB",
+            self.program.fib_octets() >> 10
+        ));
+        lines
     }
 
     /// The time until which the program may act.

@@ -25,6 +25,7 @@ mod ports;
 mod probe;
 mod program_tables;
 mod program_watch;
+mod reclaim;
 mod reports;
 mod router;
 mod rules;

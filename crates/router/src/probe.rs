@@ -8,7 +8,7 @@ use bora_kernel::{Mirror, MirrorConfig};
 use bora_port::interface::Interface;
 use bora_port::xdp::{Attachment, Program, XdpQuery, query};
 
-use crate::config::{File as Config, PortSection};
+use crate::config::{FibSection, File as Config, PortSection};
 use crate::engine;
 use crate::interruption::interrupts;
 use crate::ports::{self, Port};
@@ -17,7 +17,11 @@ use crate::runtime_dir::{Pins, RuntimeDir};
 /// Loads the XDP program, without putting it on any interface; says what this kernel lacks and what is lost
 /// by that. The program goes with the process.
 pub fn try_program() -> anyhow::Result<Vec<&'static str>> {
-    Ok(Program::load(RuntimeDir::here()?.netns)?.lacks())
+    Ok(Program::load(
+        RuntimeDir::here()?.netns,
+        FibSection::default().express_pages(),
+    )?
+    .lacks())
 }
 
 /// What an interface would be as a port.
@@ -44,7 +48,7 @@ impl Probe {
         let lock = dir.lock()?;
         let (writer, _) = bora_fib::new(Config::default().fib.config())?;
         Ok(Self {
-            program: Program::load(dir.netns)?,
+            program: Program::load(dir.netns, 0)?,
             pins: dir.pins()?,
             mirror: Mirror::open(MirrorConfig::default(), writer)?,
             dir,

@@ -29,6 +29,8 @@ impl ProgramTables {
     /// them in any case.
     pub(crate) fn addresses(&mut self, program: &mut Program, local: &LocalAddresses) {
         let wanted = &local.prefixes;
+        let all = self.own.iter().chain(wanted);
+        program.set_own_filter(all.map(|(address, _)| address));
         let mut refused = None;
         let mut set = |(address, length), present| {
             let told = program.set_local(address, length, present);
@@ -43,6 +45,7 @@ impl ProgramTables {
                 self.own.insert(prefix);
             }
         }
+        program.set_own_filter(self.own.iter().map(|(address, _)| address));
         let wide = |v6| {
             self.own
                 .iter()
@@ -79,7 +82,7 @@ impl ProgramTables {
             *missing = change(program, known, wanted).err().map(|error| {
                 format!(
                     "{}: {} routes have an MTU of their own, and the XDP program can be told {} ({error}); \
-                     express leaves {0} to Linux",
+                     express leaves {0} to Linux where it asks Linux's FIB",
                     FAMILIES[family],
                     wanted.len(),
                     known.len()

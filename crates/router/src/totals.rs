@@ -19,6 +19,8 @@ pub(crate) struct Totals {
     pub(crate) tx_bytes: u64,
     /// From Linux by twins, to be sent.
     pub(crate) from_linux: u64,
+    /// Express packets for which Linux's FIB was asked.
+    pub(crate) asked: u64,
     /// Given to the sockets by the program, and of these taken by the workers or lost before.
     pub(crate) to_engine: u64,
     pub(crate) from_engine: u64,
@@ -72,6 +74,7 @@ impl Totals {
         self.to_engine += counted.to_engine;
         self.tx_packets += counted.tx_packets;
         self.tx_bytes += counted.tx_bytes;
+        self.asked += counted.asked;
         for (reason, count) in counted.reasons.iter() {
             if reason.is_drop_of_program() {
                 self.dropped[reason] += count;
@@ -92,6 +95,7 @@ impl Totals {
             tx_packets: self.tx_packets - before.tx_packets,
             tx_bytes: self.tx_bytes - before.tx_bytes,
             from_linux: self.from_linux - before.from_linux,
+            asked: self.asked - before.asked,
             to_engine: self.to_engine - before.to_engine,
             from_engine: self.from_engine - before.from_engine,
             passed,

@@ -108,7 +108,7 @@ impl Kernel {
     }
 
     fn dir24(self, tree: &Tree, dir24: &Dir24, keys: &[u32], out: &mut [NextHopId]) {
-        let inherit = tree.inherit.load(Ordering::Acquire);
+        let inherit = tree.inherit().load(Ordering::Acquire);
         let deeper = match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(cpu) if keys.len() > 1 => {
@@ -163,7 +163,7 @@ impl View {
         Self {
             root: tree.root.words32().as_ptr().cast(),
             nodes: tree.nodes.words64().as_ptr().cast(),
-            inherit: tree.inherit.load(Ordering::Acquire) as i32,
+            inherit: tree.inherit().load(Ordering::Acquire) as i32,
         }
     }
 }

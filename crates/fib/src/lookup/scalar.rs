@@ -16,7 +16,7 @@ const STEP: usize = 64;
 #[inline(always)]
 pub(crate) fn lookup4(tree: &Tree, keys: &[u32], out: &mut [NextHopId]) {
     let root = tree.root.words32();
-    let inherit = tree.inherit.load(Ordering::Acquire);
+    let inherit = tree.inherit().load(Ordering::Acquire);
     for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
         let mut words = [0; STEP];
         for (&key, word) in keys.iter().zip(&mut words) {
@@ -69,7 +69,7 @@ fn deeper4(tree: &Tree, mut word: u32, mut rest: u32) -> u32 {
 #[inline(always)]
 pub(crate) fn lookup6(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
     let root = tree.root.words32();
-    let inherit = tree.inherit.load(Ordering::Acquire);
+    let inherit = tree.inherit().load(Ordering::Acquire);
     for (keys, out) in keys.chunks(STEP).zip(out.chunks_mut(STEP)) {
         // the keys that are not done: how many, which, and their next bits
         let (mut count, mut left, mut rest) = (0, [0u8; STEP], [0u64; STEP]);
@@ -82,8 +82,8 @@ pub(crate) fn lookup6(tree: &Tree, keys: &[[u8; 16]], out: &mut [NextHopId]) {
                 count += (word >> 31) as usize;
                 NextHopId(word)
             } else {
-                let word = tree.outside.load(Ordering::Acquire);
-                let default = tree.default.load(Ordering::Acquire);
+                let word = tree.outside().load(Ordering::Acquire);
+                let default = tree.default().load(Ordering::Acquire);
                 id(leaf6(tree, word, u128::from_be_bytes(*key)), default)
             };
         }

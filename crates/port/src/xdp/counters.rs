@@ -5,7 +5,7 @@ use bora_contract::{Counts, Reason};
 use super::skeleton::types;
 
 const _: () = assert!(
-    size_of::<types::bora_counters>() == (5 + Reason::OF_PROGRAM) * size_of::<u64>(),
+    size_of::<types::bora_counters>() == (6 + Reason::OF_PROGRAM) * size_of::<u64>(),
     "struct bora_counters is not as Counters::sum reads it"
 );
 
@@ -23,6 +23,8 @@ pub struct Counters {
     pub tx_packets: u64,
     /// Octets of these, and of those that it refused.
     pub tx_bytes: u64,
+    /// Packets of the express tier for which Linux's FIB was asked, because Bora's did not say.
+    pub asked: u64,
     /// Passed to Linux or dropped, see [`Reason::is_drop_of_program`]. [`Reason::TxRingFull`] is counted at the
     /// output, the others at the input.
     pub reasons: Counts,
@@ -41,6 +43,7 @@ impl Counters {
             add(&mut total.to_engine);
             add(&mut total.tx_packets);
             add(&mut total.tx_bytes);
+            add(&mut total.asked);
             for reason in &Reason::ALL[..Reason::OF_PROGRAM] {
                 add(&mut total.reasons[*reason]);
             }

@@ -3,6 +3,7 @@
 mod counters;
 mod destinations;
 mod error;
+mod fib;
 mod link;
 mod program;
 mod query;
@@ -23,6 +24,7 @@ pub use bora_contract::{MAX_PORTS, MAX_QUEUES, Path, PortSettings};
 pub use counters::Counters;
 pub use destinations::LinuxDestinations;
 pub use error::ProgramError;
+pub use fib::{FibAnswer, GracePeriods};
 pub use link::{AttachError, AttachMode, Attachment};
 pub use program::{Lease, Program};
 pub use query::{XdpQuery, query};

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use bora_contract::{MAX_PORTS, MAX_QUEUES, MTUS_UNKNOWN, PortSettings, budget_of_window};
+use bora_contract::{
+    FIB_NODES, MAX_PORTS, MAX_QUEUES, MTUS_UNKNOWN, OWN_FILTER, PortSettings, budget_of_window,
+};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -34,7 +36,7 @@ impl Lease {
 /// Loaded once and kept until the process ends, when the kernel takes everything back but the
 /// pinned links.
 pub struct Program {
-    skeleton: &'static mut BoraSkel<'static>,
+    pub(super) skeleton: &'static mut BoraSkel<'static>,
     symbols: bora_symbols,
     /// On the kernel's tracepoints; dropped (detached) with the program.
     _tracing: Vec<Link>,
@@ -44,8 +46,9 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads the program for the ports of one network namespace, named by its inode.
-    pub fn load(netns_inode: u32) -> Result<Self, ProgramError> {
+    /// Loads the program for the ports of one network namespace, named by its inode. `fib_node_pages`:
+    /// pages for nodes of Bora's FIB, for each IP version; 0 if it shall ask only Linux's.
+    pub fn load(netns_inode: u32, fib_node_pages: u32) -> Result<Self, ProgramError> {
         let object: &'static mut MaybeUninit<OpenObject> =
             Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open = explained(|| BoraSkelBuilder::default().open(object))?;
@@ -53,6 +56,11 @@ impl Program {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.netns_inode = netns_inode;
             rodata.symbols = known;
+            rodata.fib_node_pages = fib_node_pages;
+        }
+        if fib_node_pages > 0 {
+            let pages = FIB_NODES + 2 * fib_node_pages;
+            open.maps.fib.set_max_entries(pages)?;
         }
         // Without type information in the kernel there are no such tracepoint programs: refused
         // frames then show only in the interface's own statistics, and the lease of a killed Bora
@@ -277,6 +285,19 @@ impl Program {
         }
     }
 
+    /// Says which addresses may be the router's own: all that [`Program::set_local`] has been told and
+    /// has not been told to forget, and those that it will be told next.
+    pub fn set_own_filter<'a>(&mut self, addresses: impl Iterator<Item = &'a IpAddr>) {
+        let mut filter = [[0; OWN_FILTER as usize / 32]; 2];
+        for address in addresses {
+            let bit = own_filter_bit(address);
+            filter[usize::from(address.is_ipv6())][bit / 32] |= 1u32 << (bit % 32);
+        }
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.own_filter = filter;
+        }
+    }
+
     /// Says how many prefixes of IPv4 and IPv6 are the router's own, so that none costs nothing.
     pub fn set_local_prefix_counts(&mut self, counts: [usize; 2]) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
@@ -341,6 +362,19 @@ fn own(tasks: &impl MapCore) -> Result<(), ProgramError> {
     let key = this.as_raw_fd().to_ne_bytes();
     tasks.update(&key, &[1], MapFlags::ANY)?;
     Ok(())
+}
+
+/// As may_be_own() in xdp/bora.bpf.c.
+fn own_filter_bit(address: &IpAddr) -> usize {
+    let fold = |octets: &[u8]| {
+        let words = octets.as_chunks().0.iter();
+        words.fold(0, |folded, word| folded ^ u32::from_ne_bytes(*word))
+    };
+    let folded = match address {
+        IpAddr::V4(address) => fold(&address.octets()),
+        IpAddr::V6(address) => fold(&address.octets()),
+    };
+    (folded.wrapping_mul(0x9e37_79b1) >> 16) as usize
 }
 
 /// `struct route_key` or `route_key6`.

@@ -44,6 +44,10 @@ impl File {
             return wrong(at!["fib", "memory"], what);
         }
         self.check_workers()?;
+        if self.fib.express_memory > 1024 {
+            let what = format!("{} MiB; at most 1024", self.fib.express_memory);
+            return wrong(at!["fib", "express_memory"], what);
+        }
         if self.rules.len() > MAX_RULES {
             let what = format!(
                 "{} rules; at most {MAX_RULES} are possible",

@@ -53,6 +53,11 @@ fn what_is_wrong_is_named_with_its_line() {
         ("[workers]\nbudget = 0\n", "line 6, column 10", "budget"),
         ("[fib]\nmemory = -1\n", "line 6, column 10", "u16"),
         ("[fib]\nmemory = 0\n", "line 6, column 10", "1 to 1024"),
+        (
+            "[fib]\nexpress_memory = 1025\n",
+            "line 6, column 18",
+            "at most 1024",
+        ),
         ("quota = 257\n", "line 5, column 9", "1 to 256"),
         ("[[port]]\nname = \"a\"\n", "line 6, column 8", "twice"),
         (
@@ -344,6 +349,7 @@ fn files() -> impl Strategy<Value = File> {
             workers,
             fib: FibSection {
                 memory,
+                express_memory: memory - 1,
                 table: if dir24 { Table::Dir24 } else { Table::Tree },
             },
             linux: LinuxSection {

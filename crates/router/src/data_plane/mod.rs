@@ -21,6 +21,7 @@ use crate::lease::Vitals;
 use crate::multipath::Multipath;
 use crate::port_table::PortTable;
 use crate::ports::Port;
+use crate::reclaim::Reclaimer;
 use crate::rules::CompiledRules;
 use crate::runtime_dir::RuntimeLock;
 use crate::totals::Totals;
@@ -32,6 +33,8 @@ pub(crate) use start::detach_pinned;
 pub(crate) struct DataPlane {
     ports: PortTable,
     mirror: Mirror,
+    /// Where the program reads the FIB.
+    reclaimer: Option<Reclaimer>,
     express: Express,
     /// None if every port takes the express path.
     engine: Option<Engine>,

@@ -18,6 +18,7 @@ use crate::multipath::Multipath;
 use crate::offloads;
 use crate::port_table::PortTable;
 use crate::ports::{self, Port};
+use crate::reclaim::Reclaimer;
 use crate::rules::{self, CompiledRules};
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::twin::{Twin, remove_leftovers};
@@ -30,7 +31,9 @@ impl DataPlane {
         runtime: RuntimeLock,
         vitals: Vitals,
     ) -> anyhow::Result<(Self, Lease)> {
-        let (writer, fib) = bora_fib::new(config.fib.config())?;
+        let fib_pages = config.fib.express_pages();
+        let mut express = Express::load(runtime.dir.netns, config.linux.punt_budget, fib_pages)?;
+        let (writer, fib) = express.make_fib(config.fib.config())?;
         // before the mirror, so that it knows them
         let twins = config.ports.iter().map(open_twin);
         let twins = twins.collect::<anyhow::Result<Vec<_>>>()?;
@@ -38,12 +41,12 @@ impl DataPlane {
         let found = config.ports.iter().zip(twins);
         let found = found.map(|(section, twin)| Ok((ports::find(&mirror, &section.name)?, twin)));
         let found = found.collect::<anyhow::Result<Vec<_>>>()?;
-        let mut express = Express::load(runtime.dir.netns, config.linux.punt_budget)?;
         let lease = express.lease()?;
         let ports = attach_all(found, &express.program, &runtime, config)?;
         let mut plane = Self {
             ports,
             multipath: Multipath::learn(mirror.settings()),
+            reclaimer: start_reclaimer(&fib, &express)?,
             mirror,
             express,
             engine: None,
@@ -90,6 +93,7 @@ impl DataPlane {
         }
         self.express.tell_addresses(&self.mirror);
         self.express.tell_route_mtus(&self.mirror);
+        self.express.tell_fib(&self.mirror);
         self.update_hash();
         Ok(())
     }
@@ -120,6 +124,15 @@ impl DataPlane {
         dir.clean();
         Ok(())
     }
+}
+
+/// What frees memory of a FIB that the program reads.
+fn start_reclaimer(fib: &FibHandle, express: &Express) -> anyhow::Result<Option<Reclaimer>> {
+    let Some(program) = fib.program() else {
+        return Ok(None);
+    };
+    let periods = express.program.grace_periods()?;
+    Reclaimer::start(program, periods).map(Some)
 }
 
 fn mirror_config(config: &File) -> MirrorConfig {

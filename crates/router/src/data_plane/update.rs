@@ -65,6 +65,12 @@ impl DataPlane {
             self.express.tell_route_mtus(&self.mirror);
             self.update_hash();
         }
+        self.express.tell_fib(&self.mirror);
+        if let Some(reclaimer) = &self.reclaimer
+            && self.mirror.fib().awaits_program()
+        {
+            reclaimer.ask();
+        }
         // after what it depends on is up to date
         self.check_fast_path(config, changes.fib > 0);
         if refresh {
@@ -81,6 +87,7 @@ impl DataPlane {
         self.update_hash();
         self.express.tell_addresses(&self.mirror);
         self.express.tell_route_mtus(&self.mirror);
+        self.express.tell_fib(&self.mirror);
         Ok(self.mirror.verify()?)
     }
 

@@ -79,6 +79,8 @@ struct PortReport {
     rx_bytes: u64,
     /// From Linux by the port's twin, to be sent.
     from_linux: u64,
+    /// Express packets for which Linux's FIB was asked, because Bora's did not say.
+    asked: u64,
     /// Sent.
     tx_packets: u64,
     /// Octets sent.
@@ -139,6 +141,7 @@ fn report(plane: &DataPlane, port: &Port) -> PortReport {
         rx_packets: counted.rx_packets,
         rx_bytes: counted.rx_bytes,
         from_linux: counted.from_linux,
+        asked: counted.asked,
         tx_packets: counted.tx_packets,
         tx_bytes: counted.tx_bytes,
         passed: counted.passed.sum(),
@@ -177,6 +180,9 @@ fn lines(ports: &Vec<PortReport>) -> String {
             ),
             _ => format!("{name}: {}\n", port.wire),
         };
+        if port.asked > 0 {
+            text += &format!("{name}: asked Linux's FIB for {} packets\n", port.asked);
+        }
         for RefusalReport { step, reason } in &port.refused {
             text += &format!("{name}: {step} refused: {reason}\n");
         }

@@ -44,6 +44,8 @@ struct SyncReport {
     guard: Vec<String>,
     /// Functions at Linux's hooks that let forwarded packets be.
     harmless: Vec<String>,
+    /// Where express looks up routes.
+    express: Vec<String>,
     /// What this kernel does not have or hides, and what is lost by that.
     lacks: Vec<&'static str>,
     /// The mirror's own account.
@@ -61,6 +63,7 @@ fn report(plane: &DataPlane, watch: &GuardWatch, differences: Vec<Difference>) -
         fib_bytes: mirror.fib().stats().table_bytes,
         guard: guard(plane, watch),
         harmless: plane.express().harmless(),
+        express: plane.express().look_up_report(mirror),
         lacks: plane.express().program.lacks(),
         mirror: status,
         differences,
@@ -136,6 +139,7 @@ fn text(report: &Value) -> String {
     for (title, key) in [
         ("guard", "guard"),
         ("harmless", "harmless"),
+        ("express", "express"),
         ("this kernel", "lacks"),
     ] {
         for line in list(&report[key]) {
