@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use bora_bench::engine::Plan;
 use bora_bench::peers::{self, Root};
-use bora_bench::{publish, write};
-use clap::Parser;
+use bora_bench::publish;
+use clap::{Parser, ValueEnum};
 
 /// Measures Bora beside l3fwd, testpmd and xdp-forward.
 #[derive(Parser)]
 #[command(version)]
 struct Options {
+    /// What to measure; both if nothing is named
+    #[arg(value_enum)]
+    what: Vec<Part>,
     /// Folder of the Debian that has them
     #[arg(long, value_name = "DIRECTORY")]
     root: PathBuf,
@@ -30,6 +33,14 @@ struct Options {
     time: u64,
 }
 
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Part {
+    /// l3fwd and testpmd by memif
+    Memif,
+    /// xdp-forward and testpmd on veth
+    Veth,
+}
+
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let plan = Plan {
@@ -37,9 +48,13 @@ fn main() -> anyhow::Result<()> {
         time: Duration::from_millis(options.time.max(1)),
     };
     let root = Root::new(&options.root)?;
-    let mut rows = peers::memif(&root, plan)?;
-    // kept, whatever comes next
-    write("peers", &rows)?;
-    rows.extend(peers::veth(&root, &options.bora.canonicalize()?, plan)?);
+    let chosen = |part| options.what.is_empty() || options.what.contains(&part);
+    let mut rows = vec![];
+    if chosen(Part::Memif) {
+        rows.extend(peers::memif(&root, plan)?);
+    }
+    if chosen(Part::Veth) {
+        rows.extend(peers::veth(&root, &options.bora.canonicalize()?, plan)?);
+    }
     publish("peers", rows)
 }

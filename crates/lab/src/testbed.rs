@@ -240,11 +240,15 @@ fn imix() -> FrameMix {
 /// Makes SIGINT and SIGTERM end this process, remove its namespaces, and tell processes in them to
 /// stop.
 fn clean_up_on_signals() -> anyhow::Result<()> {
-    ctrlc::set_handler(|| {
+    let set = ctrlc::set_handler(|| {
         netns::remove_own();
         std::process::exit(130);
-    })
-    .context("cannot handle signals")
+    });
+    match set {
+        // an earlier network of this process
+        Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        set => set.context("cannot handle signals"),
+    }
 }
 
 fn pin(cpu: u32) {
