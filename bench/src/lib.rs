@@ -38,13 +38,13 @@ pub use bora_fib_bench::results::{Results, Row};
 pub fn publish(name: &str, mut rows: Vec<Row>) -> anyhow::Result<()> {
     ends::compare(&mut rows);
     println!(
-        "{:<26}{:<18}{:>13}{:>13}{:>13}  {:>7}",
+        "{:<36}{:<18}{:>13}{:>13}{:>13}  {:>7}",
         "case", "subject", "median", "low", "high", "ratio"
     );
     for row in &rows {
         let mark = if ends::limit(row) { ends::MARK } else { "" };
         println!(
-            "{:<26}{:<18}{:>13.0}{:>13.0}{:>13.0}  {:>6.2}x {mark}",
+            "{:<36}{:<18}{:>13.0}{:>13.0}{:>13.0}  {:>6.2}x {mark}",
             row.case, row.subject, row.median, row.low, row.high, row.ratio
         );
     }
