@@ -8,12 +8,13 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, anyhow};
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_port::Queue;
-use bora_port::memif::{Port as Memif, Role};
+use bora_port::memif::{Config, Port as Memif, Role};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::memif::config;
 use crate::packets::{self, FRAME};
 
+/// Logarithm to base 2 of the slots of a ring.
+pub(crate) const LOG2_RING: u8 = 10;
 const BURST: usize = 64;
 const FRAMES: u32 = 8192;
 /// Frames with packets to send: more than a ring holds.
@@ -54,6 +55,20 @@ struct Body {
     filled: Pool,
     packets: Vec<Packet>,
     shared: Arc<Shared>,
+}
+
+/// Bora's end of a link to testpmd.
+pub(crate) fn config(role: Role, socket: &Path) -> Config {
+    Config {
+        role,
+        socket: socket.into(),
+        id: 0,
+        secret: String::new(),
+        name: "bora".into(),
+        queues: 1,
+        log2_ring_size: LOG2_RING,
+        memory: 1 << 40,
+    }
 }
 
 impl Light {

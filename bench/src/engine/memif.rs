@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use bora_fib_bench::run::Observer;
 use bora_port::Queue;
-use bora_port::memif::{Config, Port as Memif, Role};
+use bora_port::memif::{Port as Memif, Role};
 use bora_worker::QUOTA;
 
+pub(crate) use super::light::{LOG2_RING, config};
 use super::light::{Light, Task};
 use super::testpmd::{self, Device, Options, Testpmd};
 use super::{Plan, Section, middle};
@@ -28,7 +29,6 @@ pub(crate) const RATE: (&str, &str) = ("throughput", "packets/s");
 const CPU_RATE: (&str, &str) = ("packets per CPU-second", "1/s");
 const BUSY: (&str, &str) = ("processor time a packet without empty polls", "ns");
 const ROUND: (&str, &str) = ("packets a round with packets", "");
-pub(crate) const LOG2_RING: u8 = 10;
 /// CPU of the generator, and of the subject.
 pub(super) const CORES: [usize; 2] = [0, 1];
 /// Longest time until packets flow.
@@ -375,20 +375,6 @@ fn name(role: Role) -> &'static str {
     match role {
         Role::Client => "client",
         Role::Server => "server",
-    }
-}
-
-/// Bora's end of a link to testpmd.
-pub(crate) fn config(role: Role, socket: &Path) -> Config {
-    Config {
-        role,
-        socket: socket.into(),
-        id: 0,
-        secret: String::new(),
-        name: "bora".into(),
-        queues: 1,
-        log2_ring_size: LOG2_RING,
-        memory: 1 << 40,
     }
 }
 
