@@ -6,7 +6,7 @@ BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-engine bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
+	bench-fib bench-engine bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -76,7 +76,7 @@ papers: build hero-model ## The experiments of the papers that Bora comes from, 
 
 bench: bench-veth bench-table bench-bulk bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
 
-bench-veth: build ## kernel, express and engine on veth, side by side
+bench-veth: build ## kernel, express, engine and testpmd on veth, side by side
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root target/release/bench-veth $(ARGS)
 
@@ -106,6 +106,11 @@ bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairnes
 	$(CARGO) build --release -p bora-bench --bin bench-engine --features dpdk
 	@scripts/as-root scripts/with-huge-pages 160 target/release/bench-engine \
 		--plot docs/bench-engine.svg $(ARGS)
+
+# Needs a Debian mirror; another suite: make bench-peers BORA_SUITE=trixie. Not part of `make bench`, because it downloads much.
+bench-peers: build ## Routers that Debian packages, beside Bora: DPDK's l3fwd and testpmd, xdp-forward
+	$(CARGO) build --release -p bora-bench
+	@scripts/as-root env $(if $(BORA_SUITE),BORA_SUITE=$(BORA_SUITE)) scripts/bench-peers $(ARGS)
 
 bench-tester: deps ## The tester's ways to send, beside DPDK and the kernel's own means; pacing
 	@scripts/deps-bench

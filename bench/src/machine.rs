@@ -136,6 +136,11 @@ impl Memory {
         let frames = SharedFrames::of_new_region(&region);
         Ok(Self { region, frames })
     }
+
+    /// A pool over all its frames.
+    pub fn pool(&self) -> Pool {
+        Pool::new(self.frames.clone(), FRAMES as usize)
+    }
 }
 
 /// A port of a worker.

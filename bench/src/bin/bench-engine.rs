@@ -114,10 +114,10 @@ fn main() -> anyhow::Result<()> {
     for benchmark in Benchmark::value_variants().iter().filter(chosen) {
         sections.push(benchmark.run(plan, &options.case)?);
     }
-    publish("engine", plan, &sections, options.document.as_deref())?;
+    let panels = sections.iter().flat_map(|section| &section.panels);
+    let plots: Vec<_> = panels.map(Panel::plot).collect();
+    publish("engine", plan, sections, options.document.as_deref())?;
     if let Some(path) = &options.plot {
-        let panels = sections.iter().flat_map(|section| &section.panels);
-        let plots: Vec<_> = panels.map(Panel::plot).collect();
         fs::write(path, sheet("The engine under load", &plots))
             .with_context(|| path.display().to_string())?;
     }

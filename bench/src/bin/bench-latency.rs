@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use bora_bench::{Results, publish};
-use bora_lab::{Subject, Testbed, Traffic};
+use bora_bench::{Results, ends, publish};
+use bora_lab::{Measured, Napi, Offer, Subject, Testbed, Traffic};
 use clap::Parser;
 
 const CAPACITY_TIME: Duration = Duration::from_millis(500);
@@ -41,11 +41,18 @@ struct Options {
     /// How often each subject is measured
     #[arg(long, default_value_t = 5)]
     rounds: usize,
+    /// Let the router receive where Linux does by default, on the sender's CPU, and not in threads on its own
+    #[arg(long)]
+    softirq: bool,
 }
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    let mut testbed = Testbed::new(&options.bora.canonicalize()?)?;
+    let napi = match options.softirq {
+        true => Napi::Softirq,
+        false => Napi::Threads,
+    };
+    let mut testbed = Testbed::receiving(&options.bora.canonicalize()?, napi)?;
     let network = testbed.network();
     let (mut latency, mut rates, mut lost) =
         (Results::default(), Results::default(), Results::default());
@@ -66,10 +73,20 @@ fn main() -> anyhow::Result<()> {
                 let missing = measured.sent.saturating_sub(measured.arrived.received);
                 let percent = 100.0 * missing as f64 / measured.sent.max(1) as f64;
                 lost.add(&format!("load {load}"), name, percent);
-                for (quantile, share) in QUANTILES {
-                    let value = measured.latency(share);
-                    let value = value.context("nothing arrived")?.as_secs_f64() * 1e6;
-                    latency.add(&format!("load {load}, {quantile}"), name, value);
+                add(&mut latency, load, name, &measured)?;
+                if subject == Subject::Kernel {
+                    let offer = Offer {
+                        traffic: Traffic::V4(FRAME),
+                        flows: FLOWS,
+                        rate,
+                        time: TIME,
+                    };
+                    add(
+                        &mut latency,
+                        load,
+                        ends::ALONE,
+                        &testbed.measure_ends(offer)?,
+                    )?;
                 }
             }
             if let Some(daemon) = daemon {
@@ -80,5 +97,14 @@ fn main() -> anyhow::Result<()> {
     let mut rows = rates.rows("throughput", "packets/s", "kernel");
     rows.extend(latency.rows("latency", "us", "kernel"));
     rows.extend(lost.rows("lost", "%", "kernel"));
-    publish("latency", &rows)
+    publish("latency", rows)
+}
+
+fn add(latency: &mut Results, load: f64, subject: &str, measured: &Measured) -> anyhow::Result<()> {
+    for (quantile, share) in QUANTILES {
+        let value = measured.latency(share).context("nothing arrived")?;
+        let case = format!("load {load}, {quantile}");
+        latency.add(&case, subject, value.as_secs_f64() * 1e6);
+    }
+    Ok(())
 }

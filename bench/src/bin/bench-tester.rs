@@ -57,5 +57,5 @@ fn main() -> anyhow::Result<()> {
     for benchmark in Benchmark::value_variants().iter().filter(chosen) {
         sections.push(benchmark.run(plan)?);
     }
-    publish("tester", plan, &sections, options.document.as_deref())
+    publish("tester", plan, sections, options.document.as_deref())
 }

@@ -1,4 +1,4 @@
-//! Measures kernel, express and engine between two veth pairs, with the same load in turn.
+//! Measures kernel, express, engine and testpmd between two veth pairs, with the same load in turn.
 //!
 //! Throughput at saturating load: the generator offers several times what any subject forwards.
 #![forbid(unsafe_code)]
@@ -6,13 +6,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bora_bench::{Results, full_table, publish};
-use bora_lab::{Subject, Testbed, Traffic};
+use bora_bench::veth::Forwarder;
+use bora_bench::{Results, ends, full_table, publish};
+use bora_lab::{Napi, Offer, Subject, Testbed, Traffic};
 use clap::Parser;
 
 const TIME: Duration = Duration::from_millis(700);
 
-/// Measures kernel, express and engine on veth, with the same load in turn.
+/// Measures kernel, express, engine and testpmd on veth, with the same load in turn.
 #[derive(clap::Parser)]
 struct Options {
     /// The program to measure
@@ -39,44 +40,67 @@ struct Options {
     /// The program xdp-forward of xdp-tools; left out where there is none
     #[arg(long, default_value = "/usr/sbin/xdp-forward")]
     xdp_forward: PathBuf,
+    /// Let the router receive where Linux does by default, on the sender's CPU, and not in threads on its own
+    #[arg(long)]
+    softirq: bool,
 }
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    let mut testbed = Testbed::new(&options.bora.canonicalize()?)?;
+    let napi = match options.softirq {
+        true => Napi::Softirq,
+        false => Napi::Threads,
+    };
+    let mut testbed = Testbed::receiving(&options.bora.canonicalize()?, napi)?;
     let network = testbed.network();
     if let Some(routes) = options.routes {
         let xdp_forward = Some(options.xdp_forward).filter(|program| program.exists());
         let rows = full_table::measure(&mut testbed, routes, options.rounds, xdp_forward)?;
-        return publish("table", &rows);
+        return publish("table", rows);
     }
     let mut results = Results::default();
-    let mut subjects = vec![Subject::Kernel, Subject::Express, Subject::Engine];
-    subjects.retain(|&subject| !options.no_express || subject != Subject::Express);
-    let (name, ports) = if options.bulk {
-        ("bulk", 1)
-    } else {
-        ("veth", 2)
+    let mut subjects = Forwarder::all();
+    subjects.retain(|subject| match subject {
+        Forwarder::Lab(Subject::Express) => !options.no_express,
+        Forwarder::Lab(_) => true,
+        _ => !options.bulk, // they have no Linux behind them
+    });
+    let (name, ports) = match (options.bulk, options.softirq) {
+        (true, _) => ("bulk", 1),
+        (_, true) => ("veth-softirq", 2),
+        _ => ("veth", 2),
     };
     for round in 1..=options.rounds {
         for &subject in &subjects {
             eprintln!("round {round} of {}: {}", options.rounds, subject.name());
-            let daemon = match subject {
-                Subject::Kernel => None,
-                other => Some(network.start_on(ports, other.name(), &[])?),
-            };
-            for &size in &options.sizes {
-                for &flows in &options.flows {
-                    let measured = testbed.measure(Traffic::V4(size), flows, 0, TIME, || Ok(()))?;
-                    let case =
-                        format!("{size} B, {flows} flow{}", if flows > 1 { "s" } else { "" });
-                    results.add(&case, subject.name(), measured.rate());
-                }
+            let running = subject.start(&network, ports, &[])?;
+            for (case, offer) in offers(&options) {
+                let Offer { traffic, flows, .. } = offer;
+                let measured = testbed.measure(traffic, flows, 0, TIME, || Ok(()))?;
+                results.add(&case, subject.name(), measured.rate());
             }
-            if let Some(daemon) = daemon {
-                network.stop(daemon)?;
-            }
+            running.stop(&network)?;
+        }
+        for (case, offer) in offers(&options) {
+            results.add(&case, ends::ALONE, testbed.measure_ends(offer)?.rate());
         }
     }
-    publish(name, &results.rows("throughput", "packets/s", "kernel"))
+    publish(name, results.rows("throughput", "packets/s", "kernel"))
+}
+
+/// What is offered, as fast as it goes.
+fn offers(options: &Options) -> Vec<(String, Offer)> {
+    let of = |size: u16, flows: u32| {
+        let case = format!("{size} B, {flows} flow{}", if flows > 1 { "s" } else { "" });
+        let offer = Offer {
+            traffic: Traffic::V4(size),
+            flows,
+            rate: 0,
+            time: TIME,
+        };
+        (case, offer)
+    };
+    let sizes = options.sizes.iter();
+    let all = sizes.flat_map(|&size| options.flows.iter().map(move |&flows| of(size, flows)));
+    all.collect()
 }

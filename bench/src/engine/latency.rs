@@ -10,9 +10,13 @@ use bora_fib_bench::run::Observer;
 use bora_worker::Mode;
 
 use super::{Plan, Section, Trial, capacity, middle};
+use crate::Results;
+use crate::ends;
 use crate::interrupt::Interrupts;
 use crate::machine::Loop;
 
+/// The case of the capacity.
+const BEYOND: &str = "a load beyond any";
 const LOADS: [f64; 2] = [0.5, 0.9];
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 const LOSS: (&str, &str) = ("lost", "%");
@@ -38,11 +42,13 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         ),
     ];
     let mut report = Report::default();
-    let mut capacities = vec![];
+    let (mut capacities, mut limits) = (vec![], Results::default());
     for round in 1..=plan.rounds {
         eprintln!("latency: round {round} of {}", plan.rounds);
         let capacity = capacity(plan.time, true)?;
         capacities.push(capacity);
+        limits.add(BEYOND, "poll", capacity);
+        limits.add(BEYOND, ends::ALONE, super::ends(plan.time, true)?);
         for load in LOADS {
             for (name, run) in loops {
                 let trial = Trial {
@@ -73,5 +79,8 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         number(middle(&capacities))
     ));
     section.rows = report.rows("poll");
+    section
+        .rows
+        .extend(limits.rows("capacity", "packets/s", "poll"));
     Ok(section)
 }

@@ -1,9 +1,12 @@
 //! Bora in place of testpmd: it sends packets back by the memif they came in by.
 //!
-//! A generator (testpmd, flowgen) on one CPU fills the rings, the subject on the other forwards.
+//! A generator on one CPU fills the rings, the subject on the other forwards. The generator is testpmd
+//! (flowgen), which makes every packet anew, or a light one ([`super::light`]).
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,33 +14,36 @@ use anyhow::{Context, bail};
 use bora_fib_bench::run::Observer;
 use bora_port::Queue;
 use bora_port::kinds::dpdk;
-use bora_port::memif::{Config, Port as Memif, Role};
-use bora_port::port::{Options as _, Port as Control, Setup};
+use bora_port::memif::{Port as Memif, Role};
+use bora_port::port::{self, Options as _, Port as Control};
 use bora_worker::QUOTA;
 
+pub(crate) use super::light::{LOG2_RING, config};
+use super::light::{Light, Task};
 use super::testpmd::{self, Device, Options, Testpmd};
 use super::{Plan, Section, middle};
 use crate::cpu::Usage;
+use crate::ends;
 use crate::machine::{self, FRAMES, Memory, Port, Running, Settings, Tables};
 use crate::packets::MAC;
 use bora_fib_bench::report::Report;
 
-const RATE: (&str, &str) = ("throughput", "packets/s");
+pub(crate) const RATE: (&str, &str) = ("throughput", "packets/s");
 const CPU_RATE: (&str, &str) = ("packets per CPU-second", "1/s");
 const BUSY: (&str, &str) = ("processor time a packet without empty polls", "ns");
 const ROUND: (&str, &str) = ("packets a round with packets", "");
-pub(crate) const LOG2_RING: u8 = 10;
 /// CPU of the generator, and of the subject.
-const CORES: [usize; 2] = [0, 1];
+pub(super) const CORES: [usize; 2] = [0, 1];
 /// Longest time until packets flow.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Warm-up time.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Huge pages that zero-copy needs, MB.
-pub(crate) const HUGE: usize = 160;
+/// Huge pages that two testpmd and Bora need, MB.
+pub(crate) const HUGE: usize = 300;
 
-#[derive(Clone, Copy, PartialEq)]
-enum Subject {
+/// Who forwards.
+#[derive(Clone, Copy)]
+pub(crate) enum Subject<'a> {
     Bora,
     /// Bora with DPDK's memif in place of its own.
     BoraDpdk,
@@ -45,6 +51,28 @@ enum Subject {
         mode: &'static str,
         zero_copy: bool,
     },
+    /// A DPDK program with a memif, which is started by this command with the arguments of the port.
+    Program(&'a dyn Fn(&Device<'_>) -> Command),
+    /// Nobody: the packets go back untouched.
+    Ends,
+}
+
+/// Who makes packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Plain,
+    Light,
+}
+
+impl Source {
+    /// The case of a subject in this role.
+    pub(crate) fn case(self, role: Role) -> String {
+        let source = match self {
+            Self::Plain => "",
+            Self::Light => ", light generator",
+        };
+        format!("as {}{source}", name(role))
+    }
 }
 
 const BORA: &str = "bora";
@@ -54,6 +82,28 @@ const BORA_DPDK: &str = "bora, kind dpdk";
 enum Forwarder {
     Bora(Running, Box<dyn Control>),
     Testpmd(Testpmd),
+    Program(Child),
+    Ends { _light: Light },
+}
+
+/// A running generator.
+enum Generator {
+    Plain(Testpmd),
+    Light(Light),
+}
+
+/// What is the same for all subjects of a measurement.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setup<'a> {
+    /// The subject's.
+    pub(crate) role: Role,
+    pub(crate) socket: &'a Path,
+    pub(crate) source: Source,
+    /// Whether DPDK's programs have huge pages.
+    pub(crate) huge: bool,
+    /// The folder of a system that has them, if that is not this one.
+    pub(crate) root: Option<&'a Path>,
+    pub(crate) time: Duration,
 }
 
 /// Runs the benchmark.
@@ -75,39 +125,46 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let folder = Folder::new()?;
     let mut report = Report::default();
     let mut ratios = vec![];
-    let mut sockets = 0;
     for round in 1..=plan.rounds {
         eprintln!("memif: round {round} of {}", plan.rounds);
-        for role in [Role::Client, Role::Server] {
-            let case = match role {
-                Role::Client => "as client",
-                Role::Server => "as server",
-            };
-            let mut rates = vec![];
+        for (role, source) in cases() {
+            let case = source.case(role);
+            let mut times = vec![];
             for (name, subject) in subjects(role, huge) {
-                // another socket each time, in case an old server has left one
-                sockets += 1;
-                let socket = folder.0.join(format!("memif{sockets}"));
-                let sample = measure(subject, role, &socket, plan.time)
-                    .with_context(|| format!("{name} {case}"))?;
-                report.sample(RATE, case, name, sample.rate);
-                report.sample(CPU_RATE, case, name, sample.cpu_rate);
-                if let Some(packets) = sample.round {
-                    report.sample(ROUND, case, name, packets);
+                let setup = Setup {
+                    role,
+                    socket: &folder.socket(),
+                    source,
+                    huge,
+                    root: None,
+                    time: plan.time,
+                };
+                let sample = measure(subject, setup).with_context(|| format!("{name} {case}"))?;
+                report.sample(RATE, &case, name, sample.rate);
+                if let Some(work) = sample.work {
+                    report.sample(CPU_RATE, &case, name, work.cpu_rate);
+                    report.sample(BUSY, &case, name, work.busy_ns);
+                    times.push(work.busy_ns);
+                    if let Some(packets) = work.round {
+                        report.sample(ROUND, &case, name, packets);
+                    }
                 }
-                report.sample(BUSY, case, name, sample.busy_ns);
-                rates.push(sample.busy_ns);
             }
-            ratios.push((role, rates[1] / rates[0]));
+            if source == Source::Plain {
+                ratios.push((role, times[1] / times[0]));
+            }
         }
     }
     section.notes.push(format!(
-        "testpmd (flowgen, 64 bytes, 1024 flows) on CPU {}, the subject on CPU {}; rings of {} \
-         slots, bursts of {QUOTA}. As client Bora shares its memory and copies nothing; as server \
-         both copy.",
+        "The generator on CPU {}: testpmd (flowgen, 64 bytes, 1024 flows), or the light one, which sends \
+         the same packets again and again; the subject on CPU {}; rings of {} slots, bursts of {QUOTA}. \
+         As client Bora shares its memory and copies nothing; as server both copy. `{}` sends back what \
+         comes, untouched. DPDK {} huge pages.",
         CORES[0],
         CORES[1],
-        1 << LOG2_RING
+        1 << LOG2_RING,
+        ends::ALONE,
+        if huge { "has" } else { "is without" },
     ));
     section.rows = report.rows("testpmd macswap");
     for (role, name) in [(Role::Client, "client"), (Role::Server, "server")] {
@@ -125,8 +182,18 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     Ok(section)
 }
 
+/// Roles of the subject, and generators.
+pub(crate) fn cases() -> impl Iterator<Item = (Role, Source)> {
+    let roles = [Role::Client, Role::Server];
+    roles.into_iter().flat_map(|role| {
+        [Source::Plain, Source::Light]
+            .into_iter()
+            .map(move |source| (role, source))
+    })
+}
+
 /// The subjects; the first two are compared.
-fn subjects(role: Role, huge: bool) -> Vec<(&'static str, Subject)> {
+fn subjects(role: Role, huge: bool) -> Vec<(&'static str, Subject<'static>)> {
     let testpmd = |mode, zero_copy| Subject::Testpmd { mode, zero_copy };
     let mut subjects = vec![
         (BORA, Subject::Bora),
@@ -139,76 +206,127 @@ fn subjects(role: Role, huge: bool) -> Vec<(&'static str, Subject)> {
     if role == Role::Client && huge {
         subjects.push(("testpmd macswap, zero-copy", testpmd("macswap", true)));
     }
+    subjects.push((ends::ALONE, Subject::Ends));
     subjects
 }
 
-struct Sample {
-    rate: f64,
+/// The result of a measurement.
+pub(crate) struct Sample {
+    /// Packets that came back to the generator a second.
+    pub(crate) rate: f64,
+    /// What is known of subjects that tell.
+    work: Option<Worked>,
+}
+
+struct Worked {
     cpu_rate: f64,
     busy_ns: f64,
     round: Option<f64>,
 }
 
-fn measure(subject: Subject, role: Role, socket: &Path, time: Duration) -> anyhow::Result<Sample> {
-    let generator = || {
-        let role = if role == Role::Client {
-            "server"
-        } else {
-            "client"
-        };
-        Testpmd::start(options("generator", CORES[0], role, socket, "flowgen"))
-    };
+pub(crate) fn measure(subject: Subject<'_>, setup: Setup<'_>) -> anyhow::Result<Sample> {
     // the server first, because it makes the socket
-    let (mut generator, mut forwarder) = match role {
+    let (mut generator, mut forwarder) = match setup.role {
         Role::Client => {
-            let generator = generator()?;
-            (generator, Forwarder::start(subject, role, socket)?)
+            let generator = Generator::start(setup)?;
+            (generator, Forwarder::start(subject, setup)?)
         }
         Role::Server => {
-            let forwarder = Forwarder::start(subject, role, socket)?;
-            (generator()?, forwarder)
+            let forwarder = Forwarder::start(subject, setup)?;
+            (Generator::start(setup)?, forwarder)
         }
     };
     let start = Instant::now();
-    while forwarder.sent()? == 0 {
+    while generator.received()? == 0 {
         if start.elapsed() > PATIENCE {
             let state = forwarder.stop()?;
             bail!("no packets after {PATIENCE:?}; {state}");
         }
+        forwarder.tend();
         thread::sleep(Duration::from_millis(10));
     }
     thread::sleep(SETTLE);
-    let (process, thread_id) = forwarder.thread()?;
-    let usage = || Usage::of(process, thread_id);
-    let (used, work) = (usage()?, forwarder.work()?);
-    let (sent, begin) = (forwarder.sent()?, Instant::now());
-    thread::sleep(time);
-    let (sent, elapsed) = (forwarder.sent()? - sent, begin.elapsed());
-    let (used, work) = (usage()?.since(used), forwarder.work()?.since(work));
-    generator.pause()?;
-    let (busy, round) = match work {
-        Work::Cycles(packets, time) => (time.as_secs_f64() / packets as f64, None),
-        Work::Loops(all, idle) => {
-            // measure an idle round, with the link up
-            thread::sleep(SETTLE);
-            let (rest, work) = (usage()?, forwarder.work()?);
-            thread::sleep(SETTLE);
-            let (rest, work) = (usage()?.since(rest), forwarder.work()?.since(work));
-            let Work::Loops(rounds, _) = work else {
-                bail!("the forwarder changed its kind");
-            };
-            let round = rest.ran.as_secs_f64() / rounds as f64;
-            let busy = used.ran.as_secs_f64() - idle as f64 * round;
-            (busy / sent as f64, Some(sent as f64 / (all - idle) as f64))
-        }
+    let thread_id = forwarder.thread()?;
+    let usage = || {
+        thread_id
+            .map(|(process, thread)| Usage::of(process, thread))
+            .transpose()
     };
+    let (used, work) = (usage()?, forwarder.work()?);
+    let (count, begin) = (generator.received()?, Instant::now());
+    thread::sleep(setup.time);
+    let (count, elapsed) = (generator.received()? - count, begin.elapsed());
+    let after = (usage()?, forwarder.work()?);
+    generator.pause()?;
+    let mut sample = Sample {
+        rate: count as f64 / elapsed.as_secs_f64(),
+        work: None,
+    };
+    if let (Some(used), Some(work), (Some(now), Some(worked))) = (used, work, after) {
+        let (used, work) = (now.since(used), worked.since(work));
+        let (busy, round) = match work {
+            Work::Cycles(packets, time) => (time.as_secs_f64() / packets as f64, None),
+            Work::Loops(all, idle) => {
+                // measure an idle round, with the link up
+                thread::sleep(SETTLE);
+                let (rest, before) = (usage()?.context("a thread")?, worked);
+                let before = forwarder.work()?.unwrap_or(before);
+                thread::sleep(SETTLE);
+                let rest = usage()?.context("a thread")?.since(rest);
+                let Some(Work::Loops(rounds, _)) = forwarder.work()?.map(|now| now.since(before))
+                else {
+                    bail!("the forwarder changed its kind");
+                };
+                let round = rest.ran.as_secs_f64() / rounds as f64;
+                let busy = used.ran.as_secs_f64() - idle as f64 * round;
+                let packets = count as f64;
+                (busy / packets, Some(packets / (all - idle) as f64))
+            }
+        };
+        sample.work = Some(Worked {
+            cpu_rate: count as f64 / used.ran.as_secs_f64(),
+            busy_ns: busy * 1e9,
+            round,
+        });
+    }
     forwarder.stop()?;
-    Ok(Sample {
-        rate: sent as f64 / elapsed.as_secs_f64(),
-        cpu_rate: sent as f64 / used.ran.as_secs_f64(),
-        busy_ns: busy * 1e9,
-        round,
-    })
+    Ok(sample)
+}
+
+impl Generator {
+    fn start(setup: Setup<'_>) -> anyhow::Result<Self> {
+        let role = match setup.role {
+            Role::Client => Role::Server,
+            Role::Server => Role::Client,
+        };
+        Ok(match setup.source {
+            Source::Plain => {
+                let options = options("generator", CORES[0], role, setup, "flowgen");
+                Self::Plain(Testpmd::start(options)?)
+            }
+            Source::Light => {
+                Self::Light(Light::start(Task::Generate, role, setup.socket, CORES[0])?)
+            }
+        })
+    }
+
+    /// Packets that came back.
+    fn received(&mut self) -> anyhow::Result<u64> {
+        match self {
+            Self::Plain(testpmd) => testpmd.packets_received(),
+            Self::Light(light) => Ok(light.received()),
+        }
+    }
+
+    fn pause(&mut self) -> anyhow::Result<()> {
+        match self {
+            Self::Plain(testpmd) => testpmd.pause(),
+            Self::Light(light) => {
+                light.pause();
+                Ok(())
+            }
+        }
+    }
 }
 
 /// A forwarder's counters of its work.
@@ -237,66 +355,62 @@ impl Work {
 fn options<'a>(
     name: &'a str,
     core: usize,
-    role: &'a str,
-    socket: &'a Path,
+    role: Role,
+    setup: Setup<'a>,
     mode: &'a str,
 ) -> Options<'a> {
     Options {
         name,
+        root: setup.root,
         core,
-        device: Device::Memif {
-            role,
-            socket,
-            zero_copy: false,
-        },
+        device: device(role, setup.socket, false),
         log2_ring_size: LOG2_RING,
         mode,
         burst: QUOTA,
+        huge: setup.huge,
         more: &[],
     }
 }
 
-/// Bora's end of a link to testpmd.
-pub(crate) fn config(role: Role, socket: &Path) -> Config {
-    Config {
-        role,
-        socket: socket.into(),
-        id: 0,
-        secret: String::new(),
-        name: "bora".into(),
-        queues: 1,
-        log2_ring_size: LOG2_RING,
-        memory: 1 << 40,
+fn device(role: Role, socket: &Path, zero_copy: bool) -> Device<'_> {
+    Device::Memif {
+        role: name(role),
+        socket,
+        zero_copy,
     }
 }
 
-/// Opens Bora's end of a link, whose queues are with `memory`.
-fn open(
-    subject: Subject,
-    role: Role,
-    socket: &Path,
-    memory: &Memory,
-) -> anyhow::Result<(Box<dyn Control>, Vec<Queue>)> {
-    if subject == Subject::Bora {
-        let (port, queues) = Memif::open(config(role, socket), memory.region.clone())?;
-        let queues = queues.into_iter().map(Queue::Memif).collect();
-        return Ok((Box::new(port), queues));
+/// As DPDK calls it.
+fn name(role: Role) -> &'static str {
+    match role {
+        Role::Client => "client",
+        Role::Server => "server",
     }
-    let role = if role == Role::Client {
-        "client"
-    } else {
-        "server"
-    };
+}
+
+/// Bora's end of a link.
+type End = (Box<dyn Control>, Vec<Queue>);
+
+/// Opens it with queues in `memory`.
+fn open(role: Role, socket: &Path, memory: &Memory) -> anyhow::Result<End> {
+    let (port, queues) = Memif::open(config(role, socket), memory.region.clone())?;
+    let queues = queues.into_iter().map(Queue::Memif).collect();
+    Ok((Box::new(port), queues))
+}
+
+/// The same by DPDK's driver.
+fn open_dpdk(role: Role, socket: &Path, memory: &Memory) -> anyhow::Result<End> {
     let options = dpdk::Options {
         device: format!(
-            "net_memif0,role={role},socket={},socket-abstract=no,rsize={LOG2_RING}",
+            "net_memif0,role={},socket={},socket-abstract=no,rsize={LOG2_RING}",
+            name(role),
             socket.display()
         ),
         queue_pairs: 1,
         ring: LOG2_RING,
         eal: None,
     };
-    let setup = Setup {
+    let setup = port::Setup {
         name: "bora",
         mac: MAC.0,
         region: &memory.region,
@@ -306,30 +420,41 @@ fn open(
 }
 
 impl Forwarder {
-    fn start(subject: Subject, role: Role, socket: &Path) -> anyhow::Result<Self> {
+    fn start(subject: Subject<'_>, setup: Setup<'_>) -> anyhow::Result<Self> {
+        let Setup { role, socket, .. } = setup;
         match subject {
             Subject::Testpmd { mode, zero_copy } => {
-                let role = if role == Role::Client {
-                    "client"
-                } else {
-                    "server"
-                };
-                let device = Device::Memif {
-                    role,
-                    socket,
-                    zero_copy,
-                };
                 let options = Options {
-                    device,
-                    ..options("subject", CORES[1], role, socket, mode)
+                    device: device(role, socket, zero_copy),
+                    ..options("subject", CORES[1], role, setup, mode)
                 };
                 Ok(Self::Testpmd(Testpmd::start(options)?))
             }
+            Subject::Program(command) => {
+                let mut command = command(&device(role, socket, role == Role::Client));
+                command.stdin(Stdio::null()).stdout(Stdio::null());
+                let child = command.stderr(Stdio::null()).spawn();
+                let child = child.with_context(|| format!("cannot start {command:?}"))?;
+                let start = Instant::now();
+                // a testpmd that finds no server does not try again
+                while role == Role::Server && !socket.exists() && start.elapsed() < PATIENCE {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                Ok(Self::Program(child))
+            }
+            Subject::Ends => {
+                let light = Light::start(Task::Reflect, role, socket, CORES[1])?;
+                Ok(Self::Ends { _light: light })
+            }
             Subject::Bora | Subject::BoraDpdk => {
+                let uses_dpdk = matches!(subject, Subject::BoraDpdk);
                 // as the router has for such ports: with less room, net_memif takes a longer way
-                let size = if subject == Subject::Bora { 2048 } else { 4096 };
+                let size = if uses_dpdk { 4096 } else { 2048 };
                 let (tables, memory) = (Tables::default_route(0)?, Memory::of(FRAMES, size)?);
-                let (port, queues) = open(subject, role, socket, &memory)?;
+                let (port, queues) = match uses_dpdk {
+                    true => open_dpdk(role, socket, &memory)?,
+                    false => open(role, socket, &memory)?,
+                };
                 let ports = queues.into_iter().map(Port::from);
                 let settings = Settings {
                     core: Some(CORES[1]),
@@ -341,40 +466,42 @@ impl Forwarder {
         }
     }
 
-    fn sent(&mut self) -> anyhow::Result<u64> {
-        match self {
-            Self::Bora(running, port) => {
-                port.is_up(); // as the router does, so that its queues know, too
-                Ok(running.sent())
-            }
-            Self::Testpmd(testpmd) => testpmd.packets_sent(),
+    /// Looks whether the link is up, as the router does, so that the queues of Bora's port know, too.
+    fn tend(&self) {
+        if let Self::Bora(_, port) = self {
+            port.is_up();
         }
     }
 
-    fn work(&mut self) -> anyhow::Result<Work> {
-        match self {
+    /// What it has done, if it tells.
+    fn work(&mut self) -> anyhow::Result<Option<Work>> {
+        Ok(match self {
             Self::Bora(running, _) => {
                 let (all, idle) = running.loops();
-                Ok(Work::Loops(all, idle))
+                Some(Work::Loops(all, idle))
             }
             Self::Testpmd(testpmd) => {
                 let (packets, time) = testpmd.busy()?;
-                Ok(Work::Cycles(packets, time))
+                Some(Work::Cycles(packets, time))
             }
-        }
+            Self::Program(_) | Self::Ends { .. } => None,
+        })
     }
 
-    fn thread(&self) -> anyhow::Result<(u32, u32)> {
-        match self {
-            Self::Bora(running, _) => Ok((std::process::id(), running.thread_id())),
-            Self::Testpmd(testpmd) => testpmd.thread(),
-        }
+    /// Process and thread that forward, of those that tell.
+    fn thread(&self) -> anyhow::Result<Option<(u32, u32)>> {
+        Ok(match self {
+            Self::Bora(running, _) => Some((std::process::id(), running.thread_id())),
+            Self::Testpmd(testpmd) => Some(testpmd.thread()?),
+            Self::Program(_) | Self::Ends { .. } => None,
+        })
     }
 
     /// Stops it and returns a summary. Takes the link down first, so that Bora's worker can end.
     fn stop(self) -> anyhow::Result<String> {
         match self {
-            Self::Testpmd(_) => Ok(String::new()),
+            Self::Testpmd(_) | Self::Ends { .. } => Ok(String::new()),
+            Self::Program(child) => end(child),
             Self::Bora(running, port) => {
                 let state = port.state().unwrap_or_default();
                 port.close();
@@ -384,14 +511,38 @@ impl Forwarder {
     }
 }
 
+/// Ends a program; returns how it ended.
+fn end(mut child: Child) -> anyhow::Result<String> {
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::INT,
+    )?;
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(3) {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.to_string());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    Ok(child.wait()?.to_string())
+}
+
 /// A temporary folder for sockets.
-pub(super) struct Folder(pub(super) PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(crate) fn new() -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("bora-bench-{}", std::process::id()));
         fs::create_dir(&path).with_context(|| path.display().to_string())?;
         Ok(Self(path))
+    }
+
+    /// A path for a socket, another one each time, in case an old server has left one.
+    pub(crate) fn socket(&self) -> PathBuf {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        self.0.join(format!("memif{number}"))
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod fairness;
 pub mod latency;
+pub mod light;
 pub mod memif;
 pub mod memif_alone;
 pub mod overload;
@@ -21,7 +22,7 @@ mod witness;
 use std::time::Duration;
 
 pub use report::{Aim, Section, publish};
-pub use trial::{Input, Measured, Trial, capacity};
+pub use trial::{Input, Measured, Trial, capacity, ends};
 pub use witness::{Seen, Witness};
 
 /// How much is measured.

@@ -5,10 +5,14 @@ use bora_fib_bench::run::Observer;
 use bora_worker::Mode;
 
 use super::{Plan, Section, Trial, capacity, middle};
+use crate::Results;
 use crate::chart::Panel;
+use crate::ends;
 use crate::interrupt::Interrupts;
 use crate::machine::Loop;
 
+/// The case of the capacity.
+const BEYOND: &str = "a load beyond any";
 const GOODPUT: (&str, &str) = ("goodput over capacity", "");
 const LOADS: [f64; 15] = [
     0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0,
@@ -35,13 +39,15 @@ const AIM: f64 = 0.99;
 /// A packet was lost without being counted, or a flow was out of order.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut report = Report::default();
-    let mut capacities = vec![];
+    let (mut capacities, mut limits) = (vec![], Results::default());
     // many short measurements, so that a disturbance affects several loads and modes
     let (rounds, time) = (plan.rounds * MORE, plan.time / SHORTER);
     for round in 1..=rounds {
         eprintln!("overload: round {round} of {rounds}");
         let capacity = capacity(time, false)?;
         capacities.push(capacity);
+        limits.add(BEYOND, "poll", capacity);
+        limits.add(BEYOND, ends::ALONE, super::ends(time, false)?);
         for load in LOADS {
             for (name, run) in LOOPS {
                 let measured = Trial::single(load * capacity, run, time).run()?;
@@ -87,5 +93,8 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         }
     }
     section.panels.push(panel);
+    section
+        .rows
+        .extend(limits.rows("capacity", "packets/s", "poll"));
     Ok(section)
 }

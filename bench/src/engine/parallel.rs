@@ -8,17 +8,20 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use bora_fib_bench::run::Observer;
+use bora_worker::QUOTA;
 use crossbeam_utils::CachePadded;
 
-use super::throughput::replay;
+use super::throughput::{ends, replay};
 use super::{Plan, Section, middle};
 use crate::cpu::pin;
+use crate::ends;
 use crate::machine::{self, Job, Memory, Port, Running, Settings, Tables};
 use crate::packets;
 use bora_fib_bench::report::Report;
 
 const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
 const CASE: &str = "1 route, 8192 flows each";
+const FLOWS: u32 = 8192;
 const SHARED: &str = "two workers, one process";
 const APART: &str = "two processes";
 const ALONE: &str = "one worker alone, twice";
@@ -67,6 +70,8 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         for (subject, rate) in [(SHARED, together), (APART, apart), (ALONE, alone)] {
             report.sample(RATE, CASE, subject, rate);
         }
+        let cost = ends(QUOTA as usize, &packets::flows(FLOWS, 0, 0), count)?;
+        report.sample(RATE, CASE, ends::ALONE, CORES.len() as f64 * 1e9 / cost);
         ratios.push(together / apart);
         report.sample(TRIP, MOVE, "CPU 0 and CPU 1", line_move()?);
     }
@@ -106,7 +111,7 @@ fn line_move() -> anyhow::Result<f64> {
 }
 
 fn job(tables: &Tables, memory: &Memory, core: usize, count: u64) -> anyhow::Result<Job> {
-    let traffic = packets::flows(8192, 0, 0);
+    let traffic = packets::flows(FLOWS, 0, 0);
     let (queue, _) = replay(memory, &traffic, count)?;
     let settings = Settings {
         core: Some(core),

@@ -6,11 +6,13 @@ use anyhow::ensure;
 use bora_fib::{PortId, Prefix4};
 use bora_fib_bench::report::Report;
 use bora_fib_bench::run::Observer;
+use bora_worker::QUOTA;
 
-use super::throughput::replay;
+use super::throughput::{ends, replay};
 use super::{Plan, Section};
+use crate::ends;
 use crate::machine::{self, Memory, Port, Settings, Tables};
-use crate::packets::{FRAME, Packet};
+use crate::packets::{self, FRAME, Packet};
 
 const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
 const PORTS: [u16; 4] = [2, 6, 10, 14];
@@ -45,6 +47,10 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
                 let case = format!("{ports} ports");
                 report.sample(RATE, &case, name, rate(ports, output, count)?);
             }
+            // one queue, because the cost is that of a packet
+            let traffic = packets::flows(TRAFFIC.into(), 0, 0);
+            let cost = ends(QUOTA as usize, &traffic, count)?;
+            report.sample(RATE, &format!("{ports} ports"), ends::ALONE, 1e9 / cost);
         }
     }
     let mut section = Section::new("Ports");

@@ -6,6 +6,7 @@ use std::path::Path;
 use super::Plan;
 use crate::Row;
 use crate::chart::Panel;
+use crate::ends;
 use bora_fib_bench::report::number;
 
 /// An aim, and whether it was met.
@@ -55,7 +56,7 @@ impl Section {
 pub fn publish(
     name: &str,
     plan: Plan,
-    sections: &[Section],
+    mut sections: Vec<Section>,
     document: Option<&Path>,
 ) -> anyhow::Result<()> {
     let mut text = format!(
@@ -64,14 +65,15 @@ pub fn publish(
         plan.rounds,
         plan.time.as_millis()
     );
-    for section in sections {
+    for section in &mut sections {
+        ends::compare(&mut section.rows);
         text.push_str(&markdown(section));
     }
     println!("{text}");
     if let Some(path) = document {
         crate::document::update(path, &format!("bench-{name}"), &text)?;
     }
-    let rows = sections.iter().flat_map(|section| section.rows.clone());
+    let rows = sections.into_iter().flat_map(|section| section.rows);
     crate::write(name, &rows.collect::<Vec<_>>())
 }
 
@@ -96,6 +98,10 @@ fn markdown(section: &Section) -> String {
             .filter(|row| (&row.metric, &row.unit) == metric)
             .collect();
         table(&mut text, metric, &rows);
+    }
+    let explanation = ends::explanation(&section.rows);
+    if !explanation.is_empty() {
+        let _ = writeln!(text, "\n{explanation}");
     }
     text
 }
@@ -128,6 +134,9 @@ fn cell(row: &Row) -> String {
     }
     if row.subject != row.ratio_to && row.ratio.is_finite() {
         let _ = write!(cell, ", {:.2} x", row.ratio);
+    }
+    if ends::limit(row) {
+        let _ = write!(cell, ", {}", ends::MARK);
     }
     cell
 }

@@ -8,9 +8,11 @@ use bora_apparatus::{SinkCounter, locked};
 use bora_fib_bench::report::Report;
 use bora_fib_bench::run::Observer;
 use bora_port::Queue;
+use bora_worker::QUOTA;
 
-use super::throughput::replay;
+use super::throughput::{ends, replay};
 use super::{Plan, Section};
+use crate::ends;
 use crate::machine::{self, Memory, Port, Running, Settings, Tables};
 use crate::packets::{self, FRAME};
 
@@ -19,6 +21,8 @@ const RATE: (&str, &str) = ("packets per second", "1/s");
 const CORES: [usize; 2] = [0, 1];
 /// Packets a second expected, to say how many a measurement takes.
 const EXPECTED: f64 = 20e6;
+/// Flows of each worker.
+const FLOWS: u32 = 8192;
 /// How often it is looked whether all packets are through.
 const LOOK: Duration = Duration::from_micros(100);
 
@@ -56,6 +60,10 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
             for (case, workers) in [("one worker", 1), ("two workers", 2)] {
                 report.sample(RATE, case, name, rate(queues, workers, count)?);
             }
+        }
+        for (case, workers) in [("one worker", 1), ("two workers", 2)] {
+            let cost = ends(QUOTA as usize, &packets::flows(FLOWS, 0, 0), count)?;
+            report.sample(RATE, case, ends::ALONE, f64::from(workers) * 1e9 / cost);
         }
     }
     section.notes.push(format!(
@@ -109,7 +117,7 @@ fn ports(
     workers: usize,
     count: u64,
 ) -> anyhow::Result<(Vec<Vec<Port>>, Vec<SinkCounter>)> {
-    let traffic: Vec<[u8; FRAME]> = packets::flows(8192, 0, 0);
+    let traffic: Vec<[u8; FRAME]> = packets::flows(FLOWS, 0, 0);
     let mut counters = Vec::new();
     let mut replay = |count| {
         let (queue, counter) = replay(memory, &traffic, count)?;

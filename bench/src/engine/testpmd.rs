@@ -1,5 +1,6 @@
 //! DPDK's testpmd on one port.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -28,8 +29,8 @@ pub enum Device<'a> {
     },
     /// An interface of a network namespace, through a packet socket.
     AfPacket(&'a str, &'a str),
-    /// An interface of a network namespace, through an AF_XDP socket.
-    AfXdp(&'a str, &'a str),
+    /// Interfaces of a network namespace, each a port through an AF_XDP socket.
+    AfXdp(&'a str, &'a [&'a str]),
 }
 
 /// Its configuration.
@@ -37,6 +38,8 @@ pub enum Device<'a> {
 pub struct Options<'a> {
     /// Distinguishes it from other instances.
     pub name: &'a str,
+    /// The folder of a system that has it, if that is not this one.
+    pub root: Option<&'a Path>,
     /// CPU of all its threads.
     pub core: usize,
     /// Its port.
@@ -47,6 +50,8 @@ pub struct Options<'a> {
     pub mode: &'a str,
     /// Packets a burst.
     pub burst: u32,
+    /// Whether its memory is in huge pages; zero-copy needs them.
+    pub huge: bool,
     /// More arguments.
     pub more: &'a [&'a str],
 }
@@ -109,6 +114,15 @@ impl Testpmd {
     pub fn packets_sent(&mut self) -> anyhow::Result<u64> {
         self.say("show port stats 0")?;
         self.number("TX-packets:")
+    }
+
+    /// Packets its port has received since the beginning.
+    ///
+    /// # Errors
+    /// No answer.
+    pub fn packets_received(&mut self) -> anyhow::Result<u64> {
+        self.say("show port stats 0")?;
+        self.number("RX-packets:")
     }
 
     /// Packets it has forwarded, and the CPU time for that, without empty polls.
@@ -176,24 +190,27 @@ impl Testpmd {
 }
 
 impl Device<'_> {
-    /// The device's arguments for DPDK.
-    fn arguments(&self, log2_ring_size: u8) -> String {
+    /// The arguments of its ports for DPDK.
+    pub fn arguments(&self, log2_ring_size: u8) -> Vec<String> {
         match self {
             Self::Memif {
                 role,
                 socket,
                 zero_copy,
-            } => format!(
+            } => vec![format!(
                 "net_memif0,role={role},id=0,socket={},socket-abstract=no,rsize={log2_ring_size},\
                  zero-copy={}",
                 socket.display(),
                 if *zero_copy { "yes" } else { "no" }
-            ),
-            Self::AfPacket(_, interface) => format!(
+            )],
+            Self::AfPacket(_, interface) => vec![format!(
                 "net_af_packet0,iface={interface},framecnt={}",
                 1u32 << log2_ring_size
-            ),
-            Self::AfXdp(_, interface) => format!("net_af_xdp0,iface={interface}"),
+            )],
+            Self::AfXdp(_, interfaces) => {
+                let port = |(number, interface)| format!("net_af_xdp{number},iface={interface}");
+                interfaces.iter().enumerate().map(port).collect()
+            }
         }
     }
 
@@ -207,44 +224,32 @@ impl Device<'_> {
 
 fn command(options: Options<'_>) -> Command {
     let Options { core, device, .. } = options;
-    let zero_copy = matches!(
-        device,
-        Device::Memif {
-            zero_copy: true,
-            ..
-        }
-    );
-    let memory: &[&str] = if zero_copy {
-        &["--in-memory", "--single-file-segments", "-m", "128"]
-    } else {
-        &["--no-huge", "-m", "256"]
+    let memory: &[&str] = match options.huge {
+        true => &["--in-memory", "--single-file-segments", "-m", "128"],
+        false => &["--no-huge", "-m", "256"],
     };
+    let ports = device.arguments(options.log2_ring_size);
+    let topology = if ports.len() == 1 { "loop" } else { "paired" };
     let slots = (1u32 << options.log2_ring_size).to_string();
     // without stdbuf its output would stay in a buffer
-    let program = ["stdbuf", "-oL", "dpdk-testpmd"];
-    let mut command = match device.netns() {
-        Some(netns) => {
-            let mut command = Command::new("ip");
-            command.args(["netns", "exec", netns]).args(program);
-            command
-        }
-        None => {
-            let mut command = Command::new(program[0]);
-            command.args(&program[1..]);
-            command
-        }
-    };
+    let mut program: Vec<&OsStr> = vec![];
+    if let Some(netns) = device.netns() {
+        program.extend(["ip", "netns", "exec", netns].map(OsStr::new));
+    }
+    if let Some(root) = options.root {
+        program.extend([OsStr::new("chroot"), root.as_os_str()]);
+    }
+    program.extend(["stdbuf", "-oL", "dpdk-testpmd"].map(OsStr::new));
+    let mut command = Command::new(program[0]);
     command
+        .args(&program[1..])
         .args(["--no-pci", "--no-telemetry"])
         .arg(format!("--lcores=0@{core},1@{core}"))
         .arg(format!("--file-prefix=bora-{}", options.name))
-        .arg(format!(
-            "--vdev={}",
-            device.arguments(options.log2_ring_size)
-        ))
+        .args(ports.iter().map(|port| format!("--vdev={port}")))
         .args(memory)
         .args(["--", "-i", "--total-num-mbufs=16384"])
-        .arg("--port-topology=loop")
+        .arg(format!("--port-topology={topology}"))
         .args(["--txd", &slots, "--rxd", &slots])
         .arg(format!("--burst={}", options.burst))
         .arg(format!("--forward-mode={}", options.mode))

@@ -15,6 +15,7 @@ use bora_port::Queue;
 use bora_worker::{BUDGET, QUOTA};
 
 use super::{Plan, Section};
+use crate::ends;
 use crate::machine::{self, Memory, Port, Settings, Tables};
 use crate::packets::{self, FRAME, Packet};
 use bora_fib_bench::report::Report;
@@ -22,7 +23,6 @@ use bora_fib_bench::report::Report;
 const COST: (&str, &str) = ("time a packet", "ns");
 const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
 const WORKER: &str = "worker";
-const ENDS: &str = "source and sink alone";
 /// Expected packets per second, from which the number of packets of a measurement follows.
 const EXPECTED: f64 = 25e6;
 
@@ -72,7 +72,8 @@ pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
             report.sample(COST, &case.name, WORKER, cost);
             report.sample(RATE, &case.name, WORKER, 1e9 / cost);
             let cost = ends(case.quota as usize, &traffic, count)?;
-            report.sample(COST, &case.name, ENDS, cost);
+            report.sample(COST, &case.name, ends::ALONE, cost);
+            report.sample(RATE, &case.name, ends::ALONE, 1e9 / cost);
         }
     }
     let mut section = Section::new("The loop on memory ports");
@@ -211,7 +212,7 @@ pub(super) fn replay(
 }
 
 /// Time for each packet to deliver, move and drop it, without a worker, ns.
-fn ends(batch: usize, traffic: &[[u8; FRAME]], count: u64) -> anyhow::Result<f64> {
+pub(super) fn ends(batch: usize, traffic: &[[u8; FRAME]], count: u64) -> anyhow::Result<f64> {
     let region = Arc::new(Region::new(4096, 2048)?);
     let mut pool = Pool::new(SharedFrames::of_new_region(&region), 1024);
     let all: Vec<&[u8]> = traffic.iter().map(<[u8; _]>::as_slice).collect();

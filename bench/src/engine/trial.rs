@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use bora_apparatus::{Arrivals, Pace, Paced, observed, paced};
 use bora_forward::schedule::OutputConfig;
+use bora_port::Queue;
 use bora_worker::{Mode, QUOTA};
 use hdrhistogram::Histogram;
 
 use super::witness::Witness;
+use crate::cpu::Usage;
 use crate::machine::{self, Loop, Memory, Port, Settings, Tables};
 use crate::outcome::Outcome;
 use crate::packets;
@@ -45,6 +47,29 @@ impl Input {
             dscp: 0,
             quota: QUOTA,
         }
+    }
+
+    /// Its queue, as input `number`, from a moment on for some time.
+    fn queue(
+        &self,
+        memory: &Memory,
+        number: usize,
+        (start, time): (Instant, Duration),
+        jitter: bool,
+    ) -> anyhow::Result<(Queue, Arrivals)> {
+        let all = packets::flows(self.flows, number as u16, self.dscp);
+        let all: Vec<&[u8]> = all.iter().map(<[u8; _]>::as_slice).collect();
+        let pace = Pace {
+            start,
+            time,
+            rate: self.rate,
+            ring: RING,
+            jitter: jitter.then_some(number as u64),
+        };
+        let source = Paced::new(memory.region.clone(), &all, pace)?;
+        let source = source.context("packets that fit")?;
+        let arrivals = source.arrivals();
+        Ok((paced(memory.region.clone(), source).0, arrivals))
     }
 }
 
@@ -131,19 +156,8 @@ impl Trial {
         let start = self.start.unwrap_or_else(machine::soon);
         let (mut ports, mut arrivals) = (vec![], vec![]);
         for (number, input) in self.inputs.iter().enumerate() {
-            let all = packets::flows(input.flows, number as u16, input.dscp);
-            let all: Vec<&[u8]> = all.iter().map(<[u8; _]>::as_slice).collect();
-            let pace = Pace {
-                start,
-                time: self.time,
-                rate: input.rate,
-                ring: RING,
-                jitter: self.jitter.then_some(number as u64),
-            };
-            let source = Paced::new(memory.region.clone(), &all, pace)?;
-            let source = source.context("packets that fit")?;
-            arrivals.push(source.arrivals());
-            let (queue, _) = paced(memory.region.clone(), source);
+            let (queue, arrived) = input.queue(&memory, number, (start, self.time), self.jitter)?;
+            arrivals.push(arrived);
             ports.push(Port {
                 quota: input.quota,
                 ..Port::from(queue)
@@ -191,6 +205,31 @@ impl Trial {
             latency: seen.latency,
         })
     }
+}
+
+/// Packets a second of the source and the sink of a [`Trial`] alone, under a load beyond any.
+///
+/// # Errors
+/// No memory, or no clock.
+pub fn ends(time: Duration, latency: bool) -> anyhow::Result<f64> {
+    let input = Input::of_rate(BEYOND);
+    let memory = Memory::new(1)?;
+    let mut pool = memory.pool();
+    let (start, end) = (Instant::now(), Instant::now() + time);
+    let mut source = input.queue(&memory, 0, (start, time), false)?.0;
+    let (witness, _) = Witness::new(start, &[input.flows], latency);
+    let (mut sink, seen) = observed(memory.region.clone(), Box::new(witness));
+    let mut packets = Vec::with_capacity(QUOTA as usize);
+    let before = Usage::of_this_thread()?;
+    source.refill(&mut pool);
+    while Instant::now() < end {
+        source.receive(&mut packets, QUOTA as usize);
+        source.refill(&mut pool);
+        sink.transmit(&mut packets);
+        sink.reclaim(&mut pool);
+    }
+    let used = Usage::of_this_thread()?.since(before);
+    Ok(seen.packets() as f64 / used.ran.as_secs_f64())
 }
 
 /// The capacity: most packets that a polling worker forwards per second.

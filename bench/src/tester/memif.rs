@@ -17,6 +17,8 @@ use super::{
     BATCH, CORES, FRAME, MANY, Sample, Samples, Socket, patiently, pin, port, send, socket, watch,
 };
 use crate::cpu::Usage;
+use crate::ends;
+use crate::engine::light::{Light, Task};
 use crate::engine::memif::{HUGE, LOG2_RING, config, free_huge_pages};
 use crate::engine::testpmd::{self, Device, Options, Testpmd};
 use crate::engine::{Plan, Section};
@@ -24,9 +26,20 @@ use crate::engine::{Plan, Section};
 /// The sender.
 #[derive(Clone, Copy)]
 enum Subject {
-    Bora { flows: u32 },
-    Testpmd { mode: &'static str, zero_copy: bool },
+    Bora {
+        flows: u32,
+    },
+    Testpmd {
+        mode: &'static str,
+        zero_copy: bool,
+    },
+    /// Descriptors alone: what the receiver takes at most.
+    Light,
 }
+
+/// The cases, by flows.
+const ONE: &str = "1 flow";
+const EACH: &str = "8192 flows";
 
 /// The receiver's memif and the memory its packets are in.
 struct Drain {
@@ -85,7 +98,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     if !testpmd::is_there() {
         let note = "testpmd is left out: it is not installed (`scripts/deps-bench`).";
         section.notes.push(note.into());
-        subjects.retain(|(.., subject)| matches!(subject, Subject::Bora { .. }));
+        subjects.retain(|(.., subject)| !matches!(subject, Subject::Testpmd { .. }));
     } else if free_huge_pages()? < HUGE {
         let note = "testpmd with zero-copy is left out: no huge pages.";
         section.notes.push(note.into());
@@ -104,13 +117,20 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
             });
             samples.add(case, name, sample?);
         }
+        let limit = patiently(ends::ALONE, || {
+            sockets += 1;
+            measure(Subject::Light, &socket(sockets), plan.time)
+        })?;
+        for case in [ONE, EACH] {
+            samples.rates.add(case, ends::ALONE, limit.rate);
+        }
     }
     samples.publish(&mut section, "bora");
     Ok(section)
 }
 
 fn subjects() -> Vec<(&'static str, &'static str, Subject)> {
-    let (one, many) = ("1 flow", "8192 flows");
+    let (one, many) = (ONE, EACH);
     let testpmd = |mode, zero_copy| Subject::Testpmd { mode, zero_copy };
     vec![
         (one, "bora", Subject::Bora { flows: 1 }),
@@ -140,6 +160,11 @@ fn measure(subject: Subject, socket: &Path, time: Duration) -> anyhow::Result<Sa
                 let kind = Kind::memif(socket.into(), Role::Client);
                 let others = || Ok(Usage::of(std::process::id(), receiver)?.ran);
                 send(port(kind, None, CORES[0]), flows, time, &count, &others)
+            }
+            Subject::Light => {
+                let _light = Light::start(Task::Generate, Role::Client, socket, CORES[0])?;
+                // of the rate alone
+                watch(time, &count, &Usage::of_this_thread)
             }
             Subject::Testpmd { mode, zero_copy } => {
                 let device = Device::Memif {
@@ -173,11 +198,19 @@ pub(super) fn with_testpmd(
     let flows = format!("--flowgen-flows={MANY}");
     let testpmd = Testpmd::start(Options {
         name: "sender",
+        root: None,
         core: CORES[0],
         device,
         log2_ring_size: LOG2_RING,
         mode,
         burst: BATCH,
+        huge: matches!(
+            device,
+            Device::Memif {
+                zero_copy: true,
+                ..
+            }
+        ),
         more: &[&length, &flows],
     })?;
     let (process, thread) = testpmd.thread()?;

@@ -18,6 +18,7 @@ use super::{
     BATCH, CORES, FRAME, MANY, Sample, Samples, patiently, pin, port, send, traffic, watch,
 };
 use crate::cpu::Usage;
+use crate::ends;
 use crate::engine::testpmd::{self, Device};
 use crate::engine::{Plan, Section};
 
@@ -35,6 +36,10 @@ enum Subject {
     Bare,
     Udp,
 }
+
+/// The cases, by flows.
+const ONE: &str = "1 flow";
+const EACH: &str = "8192 flows";
 
 /// A veth pair between two namespaces.
 struct Pair {
@@ -92,7 +97,7 @@ impl Pair {
             }
             Subject::Testpmd { mode, xdp } => {
                 let device = match xdp {
-                    true => Device::AfXdp(netns, OUT),
+                    true => Device::AfXdp(netns, &[OUT]),
                     false => Device::AfPacket(netns, OUT),
                 };
                 with_testpmd(mode, device, time, &count)
@@ -184,6 +189,11 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         for &(case, name, subject) in &subjects {
             let sample = patiently(name, || pair.measure(subject, plan.time))?;
             samples.add(case, name, sample);
+            // the cheapest sender shows what the receiver takes
+            if matches!(subject, Subject::Bare) {
+                samples.rates.add(ONE, ends::ALONE, sample.rate);
+                samples.rates.add(EACH, ends::ALONE, sample.rate);
+            }
         }
     }
     samples.publish(&mut section, "bora, live XDP frames");
@@ -191,7 +201,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
 }
 
 fn subjects() -> Vec<(&'static str, &'static str, Subject)> {
-    let (one, many) = ("1 flow", "8192 flows");
+    let (one, many) = (ONE, EACH);
     let testpmd = |mode, xdp| Subject::Testpmd { mode, xdp };
     vec![
         (one, "bora, live XDP frames", Subject::Bora(Kind::Xdp, 1)),

@@ -26,6 +26,9 @@ pub struct Row {
     /// Median divided by the other's median; NaN (`null` in JSON) if there is no other.
     #[serde(deserialize_with = "null_is_nan")]
     pub ratio: f64,
+    /// Share of the case's time that its ends take by themselves, 0 to 1, where they were measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends: Option<f64>,
 }
 
 fn null_is_nan<'de, D: Deserializer<'de>>(json: D) -> Result<f64, D::Error> {
@@ -68,6 +71,7 @@ impl Results {
                 high: all.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                 ratio_to: base.into(),
                 ratio: median(all) / median_of(case, base),
+                ends: None,
             }
         };
         self.order.iter().map(row).collect()

@@ -8,5 +8,5 @@ mod testbed;
 
 pub use bora_port::netns::remove_own;
 pub use lab::Lab;
-pub use network::{Daemon, MOST_HOSTS, Network, Subject};
-pub use testbed::{Measured, Testbed, Traffic};
+pub use network::{Daemon, HOST_PORT, MOST_HOSTS, Napi, Network, Subject};
+pub use testbed::{Measured, Offer, Testbed, Traffic};

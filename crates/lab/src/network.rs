@@ -19,10 +19,16 @@ pub const MOST_HOSTS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Nice value of Bora and of the kernel's threads that forward: before other work on the machine.
-const PRIORITY: &str = "-20";
+const PRIORITY: i32 = -20;
+/// Nice value of the threads that feed a worker which sleeps: they get what it leaves. With the
+/// worker's own they take half of the CPU, to receive packets that find its ring full.
+const BELOW_WORKER: i32 = 19;
 
 /// Interface of every host.
-pub(crate) const HOST_PORT: &str = "e0";
+pub const HOST_PORT: &str = "e0";
+
+/// Interfaces of the first two hosts on a cable between them.
+pub(crate) const DIRECT: &str = "x0";
 
 /// Who forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +50,15 @@ impl Subject {
             Subject::Engine => "engine",
         }
     }
+}
+
+/// Where the router's interfaces receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Napi {
+    /// In threads on the router's CPU, so that the sender's CPU does not do the router's work.
+    Threads,
+    /// Where Linux does it by default: on the CPU of the sender.
+    Softirq,
 }
 
 /// The CPU of the router, and of the hosts' receiving NAPI.
@@ -71,6 +86,7 @@ pub struct Network {
     hosts: Vec<Namespace>,
     router: Namespace,
     bora: PathBuf,
+    napi: Napi,
 }
 
 /// A running Bora.
@@ -94,6 +110,7 @@ impl Network {
             hosts: Vec::with_capacity(hosts),
             router: Namespace::new("router")?,
             bora: bora.into(),
+            napi: Napi::Threads,
         };
         network
             .router
@@ -103,8 +120,14 @@ impl Network {
             network.connect(index, &host)?;
             network.hosts.push(host);
         }
-        network.place_threads();
+        network.place_threads(PRIORITY);
         Ok(network)
+    }
+
+    /// Moves the reception of the router's interfaces; before the first start of Bora.
+    pub fn receive_in(&mut self, napi: Napi) {
+        self.napi = napi;
+        self.place_threads(PRIORITY);
     }
 
     /// The cable between the router and a host.
@@ -125,10 +148,36 @@ impl Network {
         for (space, device) in ends {
             space.run(&format!("ip link set {device} up"))?;
         }
-        let (v4, v6) = (v4(index, 1), v6(index, 1));
-        router.run(&format!("ip addr add {v4}/24 dev {port}"))?;
-        router.run(&format!("ip addr add {v6}/64 dev {port} nodad"))?;
+        self.address(index)
+    }
+
+    /// The addresses of an interface of the router.
+    fn address(&self, index: usize) -> anyhow::Result<()> {
+        let (port, v4, v6) = (router_port(index), v4(index, 1), v6(index, 1));
+        let commands = format!(
+            "ip addr replace {v4}/24 dev {port} && ip addr replace {v6}/64 dev {port} nodad"
+        );
+        self.router.run(&commands)?;
         Ok(())
+    }
+
+    /// A cable between the first two hosts, to measure them alone. The second one receives on the sender's
+    /// CPU: a thread that wakes up on another one costs both more than the packets do. Returns its Ethernet
+    /// address there.
+    pub(crate) fn connect_hosts(&self) -> anyhow::Result<MacAddr> {
+        let [a, b] = [0, 1].map(|index| &self.hosts[index]);
+        a.run(&format!(
+            "ip link add {DIRECT} type veth peer name {DIRECT} netns {b}"
+        ))?;
+        for host in [a, b] {
+            host.run(&format!(
+                "sysctl -qw net.ipv6.conf.{DIRECT}.disable_ipv6=1; ethtool -K {DIRECT} gro on"
+            ))?;
+        }
+        for host in [a, b] {
+            host.run(&format!("ip link set {DIRECT} up"))?;
+        }
+        Ok(MacAddr(b.mac(DIRECT)?))
     }
 
     /// Tells the router the hosts' Ethernet addresses, because the hosts do not answer ARP.
@@ -145,28 +194,30 @@ impl Network {
         Ok(())
     }
 
-    pub(crate) fn hosts(&self) -> &[Namespace] {
+    /// The hosts' namespaces.
+    pub fn hosts(&self) -> &[Namespace] {
         &self.hosts
     }
 
-    pub(crate) fn router(&self) -> &Namespace {
+    /// The router's.
+    pub fn router(&self) -> &Namespace {
         &self.router
     }
 
-    /// Gives the router's interfaces NAPI threads on the router's CPU, so that the sender's CPU
-    /// does not do the router's work; again after each change of programs, because a veth makes
-    /// new threads then. The receiving host counts on the router's CPU, for every subject alike.
-    fn place_threads(&self) {
-        let cpu = router_cpu();
+    /// Gives the router's interfaces NAPI threads on the router's CPU with this nice value, unless they
+    /// receive elsewhere; again after each change of programs, because a veth makes new threads then.
+    /// The receiving host counts on the router's CPU, for every subject alike.
+    fn place_threads(&self, nice: i32) {
         for index in 0..self.hosts.len() {
             let device = router_port(index);
-            let script = format!(
-                "echo 1 > /sys/class/net/{device}/threaded; \
-                 for p in $(pgrep '^napi/{device}-'); do \
-                 taskset -pc {cpu} $p; renice -n {PRIORITY} -p $p; done"
-            );
-            // best effort: without it the measurement is only noisier
-            let _ = self.router.run(&script);
+            match self.napi {
+                Napi::Threads => place(&self.router, &device, nice),
+                Napi::Softirq => {
+                    let _ = self
+                        .router
+                        .run(&format!("echo 0 > /sys/class/net/{device}/threaded"));
+                }
+            }
         }
     }
 
@@ -189,7 +240,8 @@ impl Network {
         options: &[&str],
     ) -> anyhow::Result<Daemon> {
         let mut command = self.router.command("nice");
-        command.args(["-n", PRIORITY, &self.bora.to_string_lossy(), "run"]);
+        let nice = PRIORITY.to_string();
+        command.args(["-n", &nice, &self.bora.to_string_lossy(), "run"]);
         for index in 0..interfaces {
             command.args(["--port", &router_port(index)]);
         }
@@ -222,7 +274,9 @@ impl Network {
             Ok(Err(said)) => bail!("bora ended: {said}"),
             Err(_) => bail!("bora is not ready after {} s", PATIENCE.as_secs()),
         }
-        self.place_threads();
+        // a worker that polls leaves nothing to others
+        let is_fed = path == Subject::Engine.name() && !options.contains(&"poll");
+        self.place_threads(if is_fed { BELOW_WORKER } else { PRIORITY });
         Ok(daemon)
     }
 
@@ -260,7 +314,41 @@ impl Network {
         let ports = (0..self.hosts.len()).map(router_port);
         let mut program = self.router.command(&program.to_string_lossy());
         netns::output(program.arg(command).args(ports))?;
-        self.place_threads();
+        self.place_threads(PRIORITY);
+        Ok(())
+    }
+
+    /// Another router in place of Linux and Bora, to be started in [`Self::router`]; the interfaces
+    /// are as Linux has made them, their threads at the priority of Bora's.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start_other<T>(
+        &self,
+        start: impl FnOnce(&[String]) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let interfaces: Vec<String> = (0..self.hosts.len()).map(router_port).collect();
+        let other = start(&interfaces)?;
+        self.place_threads(PRIORITY);
+        Ok(other)
+    }
+
+    /// Gives Linux the interfaces back after another router has stopped.
+    ///
+    /// # Errors
+    /// An interface is gone.
+    pub fn restore(&self) -> anyhow::Result<()> {
+        for index in 0..self.hosts.len() {
+            let device = router_port(index);
+            let commands = format!(
+                "ip link set {device} xdp off; ip link set {device} promisc off; \
+                 ip link set {device} up"
+            );
+            self.router.run(&commands)?;
+            self.address(index)?;
+        }
+        self.settle_neighbours()?;
+        self.place_threads(PRIORITY);
         Ok(())
     }
 
@@ -271,7 +359,7 @@ impl Network {
     pub fn stop(&self, daemon: Daemon) -> anyhow::Result<()> {
         drop(daemon);
         self.bora(&["stop", "--detach"])?;
-        self.place_threads();
+        self.place_threads(PRIORITY);
         Ok(())
     }
 
@@ -290,6 +378,18 @@ impl Network {
         let mut command = self.router.command(&self.bora.to_string_lossy());
         Ok(netns::output(command.args(arguments))?)
     }
+}
+
+/// NAPI threads of an interface on the router's CPU. Best effort: without it the measurement is only
+/// noisier.
+fn place(space: &Namespace, device: &str, nice: i32) {
+    let cpu = router_cpu();
+    let script = format!(
+        "echo 1 > /sys/class/net/{device}/threaded; \
+         for p in $(pgrep '^napi/{device}-'); do \
+         taskset -pc {cpu} $p; renice -n {nice} -p $p; done"
+    );
+    let _ = space.run(&script);
 }
 
 pub(crate) fn letter(index: usize) -> char {

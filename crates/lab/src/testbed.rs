@@ -1,7 +1,7 @@
 //! Two hosts, a router between them, and the measuring tools.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -18,7 +18,7 @@ use bora_tester::trial::TrialSpec;
 use bora_tester::xdp::{Receiver, Sender, Sent};
 use bora_wire::MacAddr;
 
-use crate::network::{HOST_PORT, Network, tester_cpus, v4, v6};
+use crate::network::{DIRECT, HOST_PORT, Napi, Network, tester_cpus, v4, v6};
 
 /// Time from the order to send to the first frame, ns.
 const LEAD: u64 = 20_000_000;
@@ -61,30 +61,70 @@ impl Measured {
     }
 }
 
-/// host-a — router — host-b.
+/// host-a — router — host-b, and a cable from host-a to host-b that leaves the router out.
 pub struct Testbed {
     network: Arc<Network>,
-    receiver: Receiver,
+    through: Path,
+    direct: Path,
+}
+
+/// A way from host-a to host-b.
+struct Path {
+    /// host-a's interface.
+    interface: u32,
     link: Link,
+    receiver: Receiver,
+}
+
+impl Path {
+    /// From host-a's interface of this name to host-b's; `next_hop` is at the other end of host-a's cable.
+    fn new(network: &Network, interface: &str, next_hop: MacAddr) -> anyhow::Result<Self> {
+        let [host_a, host_b] = [0, 1].map(|index| &network.hosts()[index]);
+        let index = host_b.ifindex(interface)?;
+        Ok(Self {
+            interface: host_a.ifindex(interface)?,
+            link: Link {
+                source: MacAddr(host_a.mac(interface)?),
+                next_hop,
+            },
+            receiver: netns::in_named(host_b.name(), move || Receiver::new(index))??,
+        })
+    }
+}
+
+/// What a measurement offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// Frames.
+    pub traffic: Traffic,
+    /// Their flows.
+    pub flows: u32,
+    /// Frames a second; 0 is as fast as it goes.
+    pub rate: u64,
+    /// For how long.
+    pub time: Duration,
 }
 
 impl Testbed {
     /// Builds the network; `bora` is the binary to run in it.
-    pub fn new(bora: &Path) -> anyhow::Result<Self> {
+    pub fn new(bora: &FilePath) -> anyhow::Result<Self> {
+        Self::receiving(bora, Napi::Threads)
+    }
+
+    /// The same with a router that receives there.
+    pub fn receiving(bora: &FilePath, napi: Napi) -> anyhow::Result<Self> {
         clean_up_on_signals()?;
-        let network = Arc::new(Network::new(2, bora)?);
+        let mut network = Network::new(2, bora)?;
+        network.receive_in(napi);
         network.settle_neighbours()?;
-        let [host_a, host_b] = [0, 1].map(|index| &network.hosts()[index]);
-        let index = host_b.ifindex(HOST_PORT)?;
-        let receiver = netns::in_named(host_b.name(), move || Receiver::new(index))??;
-        let link = Link {
-            source: MacAddr(host_a.mac(HOST_PORT)?),
-            next_hop: MacAddr(network.router().mac("ra")?),
-        };
+        let through = MacAddr(network.router().mac("ra")?);
+        let direct = network.connect_hosts()?;
+        let through = Path::new(&network, HOST_PORT, through)?;
+        let direct = Path::new(&network, DIRECT, direct)?;
         Ok(Self {
-            network,
-            receiver,
-            link,
+            through,
+            direct,
+            network: Arc::new(network),
         })
     }
 
@@ -103,7 +143,8 @@ impl Testbed {
         time: Duration,
         during: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Measured> {
-        self.send(offered(traffic, flows), rate, time, during)
+        let path = (&*self.network, &mut self.through);
+        send(path, offered(traffic, flows), rate, time, during)
     }
 
     /// Sends IPv4 of 64 octets to these destinations in turn, as fast as it goes, and counts what
@@ -118,69 +159,73 @@ impl Testbed {
         for stream in &mut traffic.streams {
             stream.destinations = Values::List(destinations.clone());
         }
-        self.send(traffic, 0, time, || Ok(()))
+        let path = (&*self.network, &mut self.through);
+        send(path, traffic, 0, time, || Ok(()))
     }
 
-    fn send(
-        &mut self,
-        traffic: traffic::Traffic,
-        rate: u64,
-        time: Duration,
-        during: impl FnOnce() -> anyhow::Result<()>,
-    ) -> anyhow::Result<Measured> {
-        let traffic = Arc::new(traffic);
-        let rate = if rate == 0 {
-            f64::INFINITY
-        } else {
-            rate as f64
-        };
-        let spec = TrialSpec::steady(traffic.clone(), rate, time);
-        let schedule = Schedule::new(&spec)?;
-        let receiver = &mut self.receiver;
-        let host = &self.network.hosts()[0];
-        let index = host.ifindex(HOST_PORT)?;
-        let cpu = tester_cpus()[0];
-        let links = [self.link];
-        let (sent, done) = thread::scope(|scope| {
-            let sender = scope.spawn(move || {
-                host.enter()?;
-                pin(cpu);
-                let mut sender = Sender::new()?;
-                sender.add(index)?;
-                sender.prepare(&traffic, &[0], &links)?;
-                let start = clock::now() + LEAD;
-                receiver.reset(&traffic, 1, start)?;
-                sender.run(&schedule, start, &AtomicBool::new(false))
-            });
-            let done = during();
-            match sender.join() {
-                Ok(sent) => Ok((sent?, done)),
-                Err(_) => bail!("the sender's thread failed"),
-            }
-        })?;
-        done?;
-        self.measured(&sent, time)
+    /// The same without the router: what the sender and the receiver do by themselves.
+    pub fn measure_ends(&mut self, offer: Offer) -> anyhow::Result<Measured> {
+        let path = (&*self.network, &mut self.direct);
+        let traffic = offered(offer.traffic, offer.flows);
+        send(path, traffic, offer.rate, offer.time, || Ok(()))
     }
+}
 
-    /// Waits until nothing has arrived for a moment.
-    fn measured(&self, sent: &Sent, time: Duration) -> anyhow::Result<Measured> {
-        let mut before = self.receiver.arrived();
-        for _ in 0..50 {
-            thread::sleep(Duration::from_millis(40));
-            let now = self.receiver.arrived();
-            if now == before {
-                break;
-            }
-            before = now;
+fn send(
+    (network, path): (&Network, &mut Path),
+    traffic: traffic::Traffic,
+    rate: u64,
+    time: Duration,
+    during: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Measured> {
+    let traffic = Arc::new(traffic);
+    let rate = match rate {
+        0 => f64::INFINITY,
+        rate => rate as f64,
+    };
+    let spec = TrialSpec::steady(traffic.clone(), rate, time);
+    let schedule = Schedule::new(&spec)?;
+    let (receiver, index, links) = (&mut path.receiver, path.interface, [path.link]);
+    let (host, cpu) = (&network.hosts()[0], tester_cpus()[0]);
+    let (sent, done) = thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            host.enter()?;
+            pin(cpu);
+            let mut sender = Sender::new()?;
+            sender.add(index)?;
+            sender.prepare(&traffic, &[0], &links)?;
+            let start = clock::now() + LEAD;
+            receiver.reset(&traffic, 1, start)?;
+            sender.run(&schedule, start, &AtomicBool::new(false))
+        });
+        let done = during();
+        match sender.join() {
+            Ok(sent) => Ok((sent?, done)),
+            Err(_) => bail!("the sender's thread failed"),
         }
-        let arrived = self.receiver.findings()?.streams.into_iter().next();
-        Ok(Measured {
-            sent: sent.streams.iter().sum(),
-            refused: sent.refused.iter().sum(),
-            arrived: arrived.context("no stream")?,
-            time,
-        })
+    })?;
+    done?;
+    measured(&mut path.receiver, &sent, time)
+}
+
+/// Waits until nothing has arrived for a moment.
+fn measured(receiver: &mut Receiver, sent: &Sent, time: Duration) -> anyhow::Result<Measured> {
+    let mut before = receiver.arrived();
+    for _ in 0..50 {
+        thread::sleep(Duration::from_millis(40));
+        let now = receiver.arrived();
+        if now == before {
+            break;
+        }
+        before = now;
     }
+    let arrived = receiver.findings()?.streams.into_iter().next();
+    Ok(Measured {
+        sent: sent.streams.iter().sum(),
+        refused: sent.refused.iter().sum(),
+        arrived: arrived.context("no stream")?,
+        time,
+    })
 }
 
 /// One stream from host-a to host-b.
@@ -209,11 +254,15 @@ fn imix() -> FrameMix {
 /// Makes SIGINT and SIGTERM end this process, remove its namespaces, and tell processes in them to
 /// stop.
 fn clean_up_on_signals() -> anyhow::Result<()> {
-    ctrlc::set_handler(|| {
+    let set = ctrlc::set_handler(|| {
         netns::remove_own();
         std::process::exit(130);
-    })
-    .context("cannot handle signals")
+    });
+    match set {
+        // an earlier network of this process
+        Err(ctrlc::Error::MultipleHandlers) => Ok(()),
+        set => set.context("cannot handle signals"),
+    }
 }
 
 fn pin(cpu: u32) {

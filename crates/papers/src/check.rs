@@ -162,6 +162,7 @@ mod tests {
             high: median,
             ratio_to: String::new(),
             ratio: f64::NAN,
+            ends: None,
         };
         let rows = [row("load 1", 200.0), row("load 10", 120.0)];
         let found = |least, short| hold(least).check(&rows, short).unwrap();

@@ -26,6 +26,7 @@ pub(crate) fn rows_of(report: &Report, subject: &str) -> Vec<Row> {
                 high: finding.high.unwrap_or(median),
                 ratio_to: String::new(),
                 ratio: f64::NAN,
+                ends: None,
             })
         })
     });
@@ -98,6 +99,7 @@ mod tests {
             high: 1.0,
             ratio_to: String::new(),
             ratio: f64::NAN,
+            ends: None,
         }
     }
 

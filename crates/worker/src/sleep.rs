@@ -58,6 +58,8 @@ impl Worker {
         // an interrupted or failed wait is only a short sleep
         let _ = poll(&mut fds, Some(&timeout));
         self.config.bell.after_sleep();
+        // it may have been a packet of Linux
+        self.twins_due_ns = 0;
         self.config.fib.online();
     }
 

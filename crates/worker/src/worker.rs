@@ -25,7 +25,8 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 /// How long a stopping worker waits for a transmit ring that takes nothing: longer than any sensible
 /// rate makes a frame wait.
 const STUCK: Duration = Duration::from_secs(1);
-/// How long packets that Linux sends through a twin wait at most while others keep the worker busy.
+/// How long packets that Linux sends through a twin wait at most while the worker is awake; they wake a
+/// sleeping one.
 const TWIN_PAUSE_NS: u64 = 50_000;
 /// How often the counters that cost more than a store are published.
 const DETAILS_EVERY: Duration = Duration::from_millis(10);
@@ -63,8 +64,8 @@ pub struct Worker {
     /// Nanoseconds since the start, read once a round.
     pub(crate) now_ns: u64,
     start: Instant,
-    /// When a busy worker looks for packets of Linux again; as `now_ns`.
-    twins_due_ns: u64,
+    /// When the worker looks for packets of Linux again; as `now_ns`.
+    pub(crate) twins_due_ns: u64,
     /// When the details were published last.
     published: Instant,
     /// When a packet was received or sent last.
@@ -134,8 +135,8 @@ impl Worker {
             let now = Instant::now();
             self.now_ns = now.duration_since(self.start).as_nanos() as u64;
             let mut received = self.round();
-            // looking into a twin is a system call
-            if received == 0 || self.now_ns >= self.twins_due_ns {
+            // looking into a twin is a system call, even if nothing is there
+            if self.now_ns >= self.twins_due_ns {
                 self.twins_due_ns = self.now_ns + TWIN_PAUSE_NS;
                 received += self.relay_twins();
             }
