@@ -104,8 +104,8 @@ impl FibSection {
         FibConfig {
             max_bytes4: octets,
             max_bytes6: octets,
-            // old and new workers when they are replaced
-            max_readers: 2 * MAX_WORKERS,
+            // old and new workers when they are replaced, and the XDP program
+            max_readers: 2 * MAX_WORKERS + 1,
             ipv4: match self.table {
                 Table::Tree => Ipv4Table::Tree,
                 Table::Dir24 => Ipv4Table::Dir24,

@@ -81,7 +81,7 @@ mod tests {
     fn wrong_ports_say_why() {
         for (text, what) in [
             ("e0", "NAME=INTERFACE"),
-            ("a=dpdk:e0", "none of the kinds"),
+            ("a=ipx:e0", "none of the kinds"),
             ("a=xdp:e0,mtu=9000", "unknown field `mtu`"),
             ("a=xdp:e0,cpu=x", "not a CPU number"),
             ("a=xdp:e0,gateway=10.1.0.1", "a gateway without `address`"),
