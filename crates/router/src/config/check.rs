@@ -79,17 +79,7 @@ impl File {
             );
             return wrong(at!["workers", "cores", MAX_WORKERS], what);
         }
-        let twice = |&number: &usize| cores[..number].contains(&cores[number]);
-        match (0..cores.len()).find(twice) {
-            Some(number) => {
-                let what = format!(
-                    "CPU {} is named twice; a worker needs its own",
-                    cores[number]
-                );
-                wrong(at!["workers", "cores", number], what)
-            }
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// Rules and queues are the engine's; express would not obey them.
