@@ -2,14 +2,15 @@
 
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use bora_fib::Prefix4;
 use bora_fib_bench::Prefix;
 use bora_fib_bench::random::Random;
-use bora_lab::{Network, Testbed};
+use bora_lab::{Network, Subject, Testbed};
 
+use crate::veth::Forwarder;
 use crate::{Results, Row};
 
 const TIME: Duration = Duration::from_millis(700);
@@ -17,46 +18,6 @@ const TIME: Duration = Duration::from_millis(700);
 const DESTINATIONS: usize = 1 << 20;
 /// Host-b, where all routes lead.
 const HOST: usize = 1;
-
-#[derive(Clone, Copy)]
-enum Forwarder<'a> {
-    Kernel,
-    XdpForward(&'a Path),
-    Express,
-}
-
-impl Forwarder<'_> {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Kernel => "kernel",
-            Self::XdpForward(_) => "xdp-forward",
-            Self::Express => "express",
-        }
-    }
-
-    /// Runs `what` while this forwards.
-    fn with<T>(
-        self,
-        network: &Network,
-        what: impl FnOnce() -> anyhow::Result<T>,
-    ) -> anyhow::Result<T> {
-        match self {
-            Self::Kernel => what(),
-            Self::XdpForward(program) => {
-                network.xdp_forward(program, "load")?;
-                let done = what();
-                network.xdp_forward(program, "unload")?;
-                done
-            }
-            Self::Express => {
-                let daemon = network.start("express", &[])?;
-                let done = what();
-                network.stop(daemon)?;
-                done
-            }
-        }
-    }
-}
 
 /// Measures all subjects in turn, `rounds` times each case.
 ///
@@ -66,12 +27,17 @@ pub fn measure(
     testbed: &mut Testbed,
     routes: usize,
     rounds: usize,
-    xdp_forward: Option<PathBuf>,
+    xdp_forward: Option<&Path>,
 ) -> anyhow::Result<Vec<Row>> {
     let network = testbed.network();
-    let mut forwarders = vec![Forwarder::Kernel, Forwarder::Express];
-    match &xdp_forward {
-        Some(program) => forwarders.insert(1, Forwarder::XdpForward(program)),
+    let xdp_forward = xdp_forward.map(Path::to_string_lossy);
+    let command = xdp_forward.as_deref().map(|program| [program]);
+    let mut forwarders = vec![
+        Forwarder::Lab(Subject::Kernel),
+        Forwarder::Lab(Subject::Express),
+    ];
+    match &command {
+        Some(command) => forwarders.insert(1, Forwarder::XdpForward(command)),
         None => eprintln!("there is no xdp-forward (xdp-tools 1.5 and later): it is left out"),
     }
     let connected = IpAddr::from(Ipv4Addr::new(10, 66, 2, 2));
@@ -85,10 +51,11 @@ pub fn measure(
             _ => write_table(&network, count)?,
         };
         for round in 1..=rounds {
-            for forwarder in &forwarders {
+            for &forwarder in &forwarders {
                 eprintln!("{case}, round {round} of {rounds}: {}", forwarder.name());
-                let measured =
-                    forwarder.with(&network, || testbed.measure_to(destinations.clone(), TIME))?;
+                let running = forwarder.start(&network, 2, &[])?;
+                let measured = testbed.measure_to(destinations.clone(), TIME)?;
+                running.stop(&network)?;
                 results.add(&case, forwarder.name(), measured.rate());
             }
         }

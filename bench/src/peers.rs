@@ -143,9 +143,11 @@ pub fn veth(root: &Root, bora: &Path, plan: Plan) -> anyhow::Result<Vec<Row>> {
         rate: 0,
         time: TIME,
     };
+    let root_folder = root.0.to_string_lossy();
+    let xdp_forward = ["chroot", &*root_folder, "xdp-forward"];
     let subjects = [
         Forwarder::Lab(Tier::Kernel),
-        Forwarder::XdpForward(&root.0),
+        Forwarder::XdpForward(&xdp_forward),
         Forwarder::Lab(Tier::Express),
         Forwarder::Lab(Tier::Engine),
         Forwarder::Testpmd(Some(&root.0)),
@@ -164,7 +166,7 @@ pub fn veth(root: &Root, bora: &Path, plan: Plan) -> anyhow::Result<Vec<Row>> {
                     subject.name()
                 );
                 let running = subject.start(&network, 2, &[])?;
-                let measured = testbed.measure(offer.traffic, offer.flows, 0, TIME, || Ok(()))?;
+                let measured = testbed.measure(offer, || Ok(()))?;
                 results.add(case, subject.name(), measured.rate());
                 running.stop(&network)?;
             }

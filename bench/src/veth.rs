@@ -20,8 +20,8 @@ pub enum Forwarder<'a> {
     /// DPDK's testpmd over AF_XDP: it writes Ethernet addresses and sends from port to port, without
     /// look-up, TTL or checks. With the folder of a system that has it, if that is not this one.
     Testpmd(Option<&'a Path>),
-    /// xdp-forward of xdp-tools, from the folder of a system that has it.
-    XdpForward(&'a Path),
+    /// xdp-forward of xdp-tools: the command, to which `load` and the interfaces are added.
+    XdpForward(&'a [&'a str]),
 }
 
 /// A running one.
@@ -32,8 +32,8 @@ pub enum Running<'a> {
     Bora(Daemon),
     /// testpmd.
     Testpmd(Testpmd),
-    /// Programs of xdp-forward, which were loaded from there.
-    XdpForward(&'a Path),
+    /// Programs that this xdp-forward has loaded.
+    XdpForward(&'a [&'a str]),
 }
 
 impl<'a> Forwarder<'a> {
@@ -73,9 +73,9 @@ impl<'a> Forwarder<'a> {
                 let start = |interfaces: &[String]| start_testpmd(network, root, interfaces);
                 Ok(Running::Testpmd(network.start_other(start)?))
             }
-            Self::XdpForward(root) => {
-                network.start_other(|interfaces| xdp_forward(network, root, "load", interfaces))?;
-                Ok(Running::XdpForward(root))
+            Self::XdpForward(command) => {
+                xdp_forward(network, command, "load")?;
+                Ok(Running::XdpForward(command))
             }
         }
     }
@@ -94,9 +94,8 @@ impl Running<'_> {
                 drop(testpmd);
                 network.restore()
             }
-            Self::XdpForward(root) => {
-                network
-                    .start_other(|interfaces| xdp_forward(network, root, "unload", interfaces))?;
+            Self::XdpForward(command) => {
+                xdp_forward(network, command, "unload")?;
                 network.restore()
             }
         }
@@ -125,14 +124,12 @@ fn start_testpmd(
 }
 
 /// Loads or unloads xdp-forward's program; by default it looks routes up as the kernel does (`fib`, `full`).
-fn xdp_forward(
-    network: &Network,
-    root: &Path,
-    what: &str,
-    interfaces: &[String],
-) -> anyhow::Result<()> {
-    let mut command = network.router().command("chroot");
-    command.arg(root).args(["xdp-forward", what]);
-    netns::output(command.args(interfaces)).context("xdp-forward")?;
+fn xdp_forward(network: &Network, command: &[&str], what: &str) -> anyhow::Result<()> {
+    let (program, arguments) = command.split_first().context("no command")?;
+    network.start_other(|interfaces| {
+        let mut command = network.router().command(program);
+        command.args(arguments).arg(what).args(interfaces);
+        netns::output(&mut command).context("xdp-forward")
+    })?;
     Ok(())
 }

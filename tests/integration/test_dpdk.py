@@ -10,7 +10,7 @@ from lib.bora import dpdk_binary
 from lib.memif import Echo, MemifNetwork
 from lib.ping import ping
 from lib.port import Port, wait_readable
-from lib.single import Router, check_tcp, check_traffic
+from lib.single import check_tcp, check_traffic, network  # noqa: F401: a fixture
 
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 COUNT = 300
@@ -18,13 +18,6 @@ TWIN, PEER = "02:bc:00:00:00:77", "02:bc:00:00:00:99"
 EARLY = {"port_down", "tx_link_down"}  # what comes from Linux or from the other side before a port is configured
 TAP = "dpdk:net_tap0;iface=vm0"
 VETH = "dpdk:net_af_packet0;iface=p1"
-
-
-@pytest.fixture
-def network():
-    router = Router()
-    yield router
-    router.close()
 
 
 def start(network, port, *options):

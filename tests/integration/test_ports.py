@@ -8,17 +8,10 @@ import pytest
 from lib import packets
 from lib.bora import binary
 from lib.port import Port
-from lib.single import Router, check_tcp, check_traffic
+from lib.single import check_tcp, check_traffic, network  # noqa: F401: a fixture
 
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 TWIN = "02:bc:00:00:00:77"
-
-
-@pytest.fixture
-def network():
-    router = Router()
-    yield router
-    router.close()
 
 
 def test_tap(network, say):

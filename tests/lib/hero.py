@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from lib.bora import Bora
-from lib.netns import Namespace
+from lib.testbed import Testbed
 
 ROOT = Path(__file__).resolve().parents[2]
 CARDS = 4
@@ -22,18 +22,16 @@ def model(build="xbar"):
     return Path(os.environ.get("BORA_HERO_MODEL", default))
 
 
-class HeroNetwork:
+class HeroNetwork(Testbed):
     """`options` are further options of each card's port, `more` of `bora run`."""
 
     def __init__(self, options="", more=()):
-        self.namespaces, self.bora = [], None
+        super().__init__()
         try:
             self.cables = self._namespace("cables")
             self.cables.set_sysctl("net/ipv6/conf/default/disable_ipv6", 1)
             self.hosts = [self._namespace(f"h{number}") for number in range(CARDS)]
-            self.router = self._namespace("router")
-            for key in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
-                self.router.set_sysctl(f"net/{key}", 1)
+            self.router = self._router()
             wires = [self._wire(number) for number in range(CARDS)]
             ports = [f"hero:{n},{wire},model={model()}{options}" for n, wire in enumerate(wires)]
             self.bora = Bora(self.router, ports, "engine", more)
@@ -44,12 +42,6 @@ class HeroNetwork:
         except BaseException:
             self.close()
             raise
-
-    def _namespace(self, role):
-        namespace = Namespace(role)
-        self.namespaces.append(namespace)
-        namespace.set_sysctl("net/ipv6/conf/default/accept_dad", 0)
-        return namespace
 
     def _wire(self, number):
         host = self.hosts[number]
@@ -86,12 +78,3 @@ class HeroNetwork:
         """The routes on the fast path: {(input port, destination): output port}."""
         shown = self.bora.show("offload")
         return {(one["port"], one["destination"]): one["out"] for one in shown if one["path"] == "fast"}
-
-    def close(self):
-        """Stops everything and removes it."""
-        try:
-            if self.bora:
-                self.bora.stop()
-        finally:
-            for namespace in self.namespaces:
-                namespace.close()

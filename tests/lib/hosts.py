@@ -1,23 +1,21 @@
 """Two Linux hosts with a router between them, for tests that need real stacks, such as TCP."""
 
 from lib.bora import Bora
-from lib.netns import Namespace, queue_options
+from lib.netns import queue_options
+from lib.testbed import Testbed
 
 
-class Hosts:
+class Hosts(Testbed):
     """h0 -- r0 [router] r1 -- h1 with addresses on all sides and every offload veth has.
 
     `backend` "...-generic": ports without driver XDP. `ports`: Bora's ports."""
 
     def __init__(self, backend, ports=("r0", "r1")):
+        super().__init__()
         self.backend = backend
         self.generic = backend.endswith("-generic")
-        self.bora = None
-        self.namespaces = []
         try:
-            self.router = self._namespace("r")
-            for key in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
-                self.router.set_sysctl(f"net/{key}", 1)
+            self.router = self._router()
             self.hosts = [self._host(link) for link in range(2)]
             if backend != "kernel":
                 self.bora = Bora(self.router, list(ports), backend.removesuffix("-generic"))
@@ -27,12 +25,6 @@ class Hosts:
         except BaseException:
             self.close()
             raise
-
-    def _namespace(self, role):
-        namespace = Namespace(role)
-        namespace.set_sysctl("net/ipv6/conf/default/accept_dad", 0)
-        self.namespaces.append(namespace)
-        return namespace
 
     def _host(self, link):
         host = self._namespace(f"h{link}")
@@ -53,12 +45,3 @@ class Hosts:
     def address(family, link, end=2):
         """Address of the host (end 2) or the router (end 1) on a link."""
         return f"10.0.{link}.{end}" if family == 4 else f"2001:db8:{link}::{end}"
-
-    def close(self):
-        """Stops Bora and removes everything."""
-        try:
-            if self.bora is not None:
-                self.bora.stop()
-        finally:
-            for namespace in self.namespaces:
-                namespace.close()

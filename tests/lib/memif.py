@@ -13,20 +13,21 @@ import tempfile
 import time
 
 from lib.bora import Bora
-from lib.netns import Namespace
+from lib.testbed import Testbed
 
 
-class MemifNetwork:
+class MemifNetwork(Testbed):
     """The routers' Boras are `boras`; `options` are further options of their memif ports, `more` of `bora run`.
     A port that is DPDK's has `dpdk:DEVICE` there, with `{folder}` and `{socket}` in it, and `program` is the binary for it."""
 
     def __init__(self, options=(",role=server", ",role=client"), more=(), program=None):
+        super().__init__()
         self.folder = tempfile.mkdtemp(prefix="bora-memif-")
         self.socket = os.path.join(self.folder, "memif.sock")
-        self.namespaces, self.boras, self.routers, self.hosts = [], [], [], []
+        self.boras, self.routers, self.hosts = [], [], []
         try:
             for number, option in enumerate(options):
-                self._router(number)
+                self._router_with_host(number)
                 names = f"name=m{number},mac={self.mac(number)}"
                 if option.startswith("dpdk:"):
                     port = f"{option.format(folder=self.folder, socket=self.socket)},{names}"
@@ -45,16 +46,8 @@ class MemifNetwork:
     def mac(number):
         return f"02:bc:00:00:09:0{number + 1}"
 
-    def _namespace(self, role):
-        namespace = Namespace(role)
-        self.namespaces.append(namespace)
-        namespace.set_sysctl("net/ipv6/conf/default/accept_dad", 0)
-        return namespace
-
-    def _router(self, number):
-        router, host = self._namespace(f"r{number}"), self._namespace(f"h{number}")
-        for key in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
-            router.set_sysctl(f"net/{key}", 1)
+    def _router_with_host(self, number):
+        router, host = self._router(f"r{number}"), self._namespace(f"h{number}")
         two = "numtxqueues 2 numrxqueues 2".split()
         router.ip("link", "add", f"r{number}", *two, "type", "veth",
                   "peer", "name", f"h{number}", *two, "netns", host.name)
@@ -99,8 +92,7 @@ class MemifNetwork:
             for bora in self.boras:
                 bora.stop()
         finally:
-            for namespace in self.namespaces:
-                namespace.close()
+            super().close()
             shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -8,32 +8,27 @@
 import os
 import socket
 
+import pytest
+
 from lib.bora import Bora
-from lib.netns import Namespace, inside
+from lib.netns import inside
 from lib.ping import ping
+from lib.testbed import Testbed
 
 COUNT = 300
 
 
-class Router:
+class Router(Testbed):
     """h0 -- r0 [router] and a namespace h1 for what is behind the other port."""
 
     def __init__(self):
-        self.namespaces = []
-        self.bora = None
-        self.router, self.host, self.other = (self._namespace(role) for role in ("r", "h0", "h1"))
-        for key in ("ipv4/ip_forward", "ipv6/conf/all/forwarding"):
-            self.router.set_sysctl(f"net/{key}", 1)
+        super().__init__()
+        self.router = self._router()
+        self.host, self.other = (self._namespace(role) for role in ("h0", "h1"))
         self.router.ip("link", "add", "r0", "type", "veth", "peer", "name", "h0", "netns", self.host.name)
         self.address(self.router, "r0", 0, 1)
         self.address(self.host, "h0", 0, 2)
         self.default_route(self.host, 0)
-
-    def _namespace(self, role):
-        namespace = Namespace(role)
-        namespace.set_sysctl("net/ipv6/conf/default/accept_dad", 0)
-        self.namespaces.append(namespace)
-        return namespace
 
     @staticmethod
     def address(namespace, device, link, end):
@@ -67,13 +62,13 @@ class Router:
     def port(self):
         return self.bora.show("ports")[1]
 
-    def close(self):
-        try:
-            if self.bora:
-                self.bora.stop()
-        finally:
-            for namespace in self.namespaces:
-                namespace.close()
+
+@pytest.fixture
+def network():
+    """For tests, which import it."""
+    router = Router()
+    yield router
+    router.close()
 
 
 def check_traffic(network, say):

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use bora_bench::veth::Forwarder;
 use bora_bench::{Results, ends, publish};
 use bora_lab::{Measured, Napi, Offer, Subject, Testbed, Traffic};
 use clap::Parser;
@@ -59,28 +60,25 @@ fn main() -> anyhow::Result<()> {
     for round in 1..=options.rounds {
         for (name, subject, arguments) in SUBJECTS {
             eprintln!("round {round} of {}: {name}", options.rounds);
-            let daemon = match subject {
-                Subject::Kernel => None,
-                other => Some(network.start(other.name(), arguments)?),
+            let running = Forwarder::Lab(subject).start(&network, 2, arguments)?;
+            let offer = |rate, time| Offer {
+                traffic: Traffic::V4(FRAME),
+                flows: FLOWS,
+                rate,
+                time,
             };
-            let mut measure =
-                |rate, time| testbed.measure(Traffic::V4(FRAME), FLOWS, rate, time, || Ok(()));
-            let capacity = measure(0, CAPACITY_TIME)?.rate();
+            let beyond = offer(0, CAPACITY_TIME);
+            let capacity = testbed.measure(beyond, || Ok(()))?.rate();
             rates.add("capacity", name, capacity);
             for load in LOADS {
                 let rate = (capacity * load) as u64;
-                let measured = testbed.measure(Traffic::V4(FRAME), FLOWS, rate, TIME, || Ok(()))?;
+                let offer = offer(rate, TIME);
+                let measured = testbed.measure(offer, || Ok(()))?;
                 let missing = measured.sent.saturating_sub(measured.arrived.received);
                 let percent = 100.0 * missing as f64 / measured.sent.max(1) as f64;
                 lost.add(&format!("load {load}"), name, percent);
                 add(&mut latency, load, name, &measured)?;
                 if subject == Subject::Kernel {
-                    let offer = Offer {
-                        traffic: Traffic::V4(FRAME),
-                        flows: FLOWS,
-                        rate,
-                        time: TIME,
-                    };
                     add(
                         &mut latency,
                         load,
@@ -89,9 +87,7 @@ fn main() -> anyhow::Result<()> {
                     )?;
                 }
             }
-            if let Some(daemon) = daemon {
-                network.stop(daemon)?;
-            }
+            running.stop(&network)?;
         }
     }
     let mut rows = rates.rows("throughput", "packets/s", "kernel");

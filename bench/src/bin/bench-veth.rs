@@ -54,7 +54,7 @@ fn main() -> anyhow::Result<()> {
     let mut testbed = Testbed::receiving(&options.bora.canonicalize()?, napi)?;
     let network = testbed.network();
     if let Some(routes) = options.routes {
-        let xdp_forward = Some(options.xdp_forward).filter(|program| program.exists());
+        let xdp_forward = Some(&*options.xdp_forward).filter(|program| program.exists());
         let rows = full_table::measure(&mut testbed, routes, options.rounds, xdp_forward)?;
         return publish("table", rows);
     }
@@ -75,8 +75,7 @@ fn main() -> anyhow::Result<()> {
             eprintln!("round {round} of {}: {}", options.rounds, subject.name());
             let running = subject.start(&network, ports, &[])?;
             for (case, offer) in offers(&options) {
-                let Offer { traffic, flows, .. } = offer;
-                let measured = testbed.measure(traffic, flows, 0, TIME, || Ok(()))?;
+                let measured = testbed.measure(offer, || Ok(()))?;
                 results.add(&case, subject.name(), measured.rate());
             }
             running.stop(&network)?;

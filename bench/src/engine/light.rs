@@ -9,8 +9,8 @@ use anyhow::{Context, anyhow};
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_port::Queue;
 use bora_port::memif::{Config, Port as Memif, Role};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
+use crate::cpu::pin;
 use crate::packets::{self, FRAME};
 
 /// Logarithm to base 2 of the slots of a ring.
@@ -91,10 +91,8 @@ impl Light {
         };
         body.fill()?;
         let thread = thread::Builder::new().spawn(move || {
-            let mut cpus = CpuSet::new();
-            cpus.set(core);
             // best effort: without it the measurement is only noisier
-            let _ = sched_setaffinity(None, &cpus);
+            let _ = pin(core);
             match task {
                 Task::Generate => body.generate(),
                 Task::Reflect => body.reflect(),

@@ -21,6 +21,8 @@ const RATE: (&str, &str) = ("packets per second", "1/s");
 const CORES: [usize; 2] = [0, 1];
 /// Packets a second expected, to say how many a measurement takes.
 const EXPECTED: f64 = 20e6;
+/// Workers of each case.
+const CASES: [(&str, u32); 2] = [("one worker", 1), ("two workers", 2)];
 /// Flows of each worker.
 const FLOWS: u32 = 8192;
 /// How often it is looked whether all packets are through.
@@ -57,12 +59,12 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     for round in 1..=plan.rounds {
         eprintln!("shared: round {round} of {}", plan.rounds);
         for (name, queues) in SUBJECTS {
-            for (case, workers) in [("one worker", 1), ("two workers", 2)] {
-                report.sample(RATE, case, name, rate(queues, workers, count)?);
+            for (case, workers) in CASES {
+                report.sample(RATE, case, name, rate(queues, workers as usize, count)?);
             }
         }
-        for (case, workers) in [("one worker", 1), ("two workers", 2)] {
-            let cost = ends(QUOTA as usize, &packets::flows(FLOWS, 0, 0), count)?;
+        let cost = ends(QUOTA as usize, &packets::flows(FLOWS, 0, 0), count)?;
+        for (case, workers) in CASES {
             report.sample(RATE, case, ends::ALONE, f64::from(workers) * 1e9 / cost);
         }
     }

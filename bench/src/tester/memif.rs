@@ -14,7 +14,8 @@ use bora_port::memif::{Port, Role};
 use bora_tester::ports::Kind;
 
 use super::{
-    BATCH, CORES, FRAME, MANY, Sample, Samples, Socket, patiently, pin, port, send, socket, watch,
+    BATCH, CORES, FRAME, MANY, MANY_FLOWS, ONE_FLOW, Sample, Samples, Socket, patiently, pin, port,
+    send, socket, watch,
 };
 use crate::cpu::Usage;
 use crate::ends;
@@ -36,10 +37,6 @@ enum Subject {
     /// Descriptors alone: what the receiver takes at most.
     Light,
 }
-
-/// The cases, by flows.
-const ONE: &str = "1 flow";
-const EACH: &str = "8192 flows";
 
 /// The receiver's memif and the memory its packets are in.
 struct Drain {
@@ -121,7 +118,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
             sockets += 1;
             measure(Subject::Light, &socket(sockets), plan.time)
         })?;
-        for case in [ONE, EACH] {
+        for case in [ONE_FLOW, MANY_FLOWS] {
             samples.rates.add(case, ends::ALONE, limit.rate);
         }
     }
@@ -130,15 +127,14 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
 }
 
 fn subjects() -> Vec<(&'static str, &'static str, Subject)> {
-    let (one, many) = (ONE, EACH);
     let testpmd = |mode, zero_copy| Subject::Testpmd { mode, zero_copy };
     vec![
-        (one, "bora", Subject::Bora { flows: 1 }),
-        (one, "testpmd", testpmd("txonly", false)),
-        (one, "testpmd, zero-copy", testpmd("txonly", true)),
-        (many, "bora", Subject::Bora { flows: MANY }),
-        (many, "testpmd", testpmd("flowgen", false)),
-        (many, "testpmd, zero-copy", testpmd("flowgen", true)),
+        (ONE_FLOW, "bora", Subject::Bora { flows: 1 }),
+        (ONE_FLOW, "testpmd", testpmd("txonly", false)),
+        (ONE_FLOW, "testpmd, zero-copy", testpmd("txonly", true)),
+        (MANY_FLOWS, "bora", Subject::Bora { flows: MANY }),
+        (MANY_FLOWS, "testpmd", testpmd("flowgen", false)),
+        (MANY_FLOWS, "testpmd, zero-copy", testpmd("flowgen", true)),
     ]
 }
 

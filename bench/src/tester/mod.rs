@@ -32,6 +32,9 @@ const BATCH: u32 = 64;
 const SETTLE: Duration = Duration::from_millis(200);
 /// Longest time until packets flow.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The cases, by flows.
+const ONE_FLOW: &str = "1 flow";
+const MANY_FLOWS: &str = "8192 flows";
 /// Number of flows in the case of many flows, as in KTH08.
 const MANY: u32 = 8192;
 

@@ -15,7 +15,8 @@ use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};
 use super::counter::{Bare, Counter};
 use super::memif::with_testpmd;
 use super::{
-    BATCH, CORES, FRAME, MANY, Sample, Samples, patiently, pin, port, send, traffic, watch,
+    BATCH, CORES, FRAME, MANY, MANY_FLOWS, ONE_FLOW, Sample, Samples, patiently, pin, port, send,
+    traffic, watch,
 };
 use crate::cpu::Usage;
 use crate::ends;
@@ -36,10 +37,6 @@ enum Subject {
     Bare,
     Udp,
 }
-
-/// The cases, by flows.
-const ONE: &str = "1 flow";
-const EACH: &str = "8192 flows";
 
 /// A veth pair between two namespaces.
 struct Pair {
@@ -191,8 +188,8 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
             samples.add(case, name, sample);
             // the cheapest sender shows what the receiver takes
             if matches!(subject, Subject::Bare) {
-                samples.rates.add(ONE, ends::ALONE, sample.rate);
-                samples.rates.add(EACH, ends::ALONE, sample.rate);
+                samples.rates.add(ONE_FLOW, ends::ALONE, sample.rate);
+                samples.rates.add(MANY_FLOWS, ends::ALONE, sample.rate);
             }
         }
     }
@@ -201,29 +198,36 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
 }
 
 fn subjects() -> Vec<(&'static str, &'static str, Subject)> {
-    let (one, many) = (ONE, EACH);
     let testpmd = |mode, xdp| Subject::Testpmd { mode, xdp };
     vec![
-        (one, "bora, live XDP frames", Subject::Bora(Kind::Xdp, 1)),
-        (one, "bora, AF_XDP", Subject::Bora(Kind::AfXdp, 1)),
-        (one, "bora, AF_PACKET", Subject::Bora(Kind::af_packet, 1)),
-        (one, "testpmd, AF_XDP", testpmd("txonly", true)),
-        (one, "testpmd, AF_PACKET", testpmd("txonly", false)),
-        (one, "BPF_PROG_RUN alone", Subject::Bare),
-        (one, "UDP socket, sendmmsg", Subject::Udp),
         (
-            many,
+            ONE_FLOW,
+            "bora, live XDP frames",
+            Subject::Bora(Kind::Xdp, 1),
+        ),
+        (ONE_FLOW, "bora, AF_XDP", Subject::Bora(Kind::AfXdp, 1)),
+        (
+            ONE_FLOW,
+            "bora, AF_PACKET",
+            Subject::Bora(Kind::af_packet, 1),
+        ),
+        (ONE_FLOW, "testpmd, AF_XDP", testpmd("txonly", true)),
+        (ONE_FLOW, "testpmd, AF_PACKET", testpmd("txonly", false)),
+        (ONE_FLOW, "BPF_PROG_RUN alone", Subject::Bare),
+        (ONE_FLOW, "UDP socket, sendmmsg", Subject::Udp),
+        (
+            MANY_FLOWS,
             "bora, live XDP frames",
             Subject::Bora(Kind::Xdp, MANY),
         ),
-        (many, "bora, AF_XDP", Subject::Bora(Kind::AfXdp, MANY)),
+        (MANY_FLOWS, "bora, AF_XDP", Subject::Bora(Kind::AfXdp, MANY)),
         (
-            many,
+            MANY_FLOWS,
             "bora, AF_PACKET",
             Subject::Bora(Kind::af_packet, MANY),
         ),
-        (many, "testpmd, AF_XDP", testpmd("flowgen", true)),
-        (many, "testpmd, AF_PACKET", testpmd("flowgen", false)),
+        (MANY_FLOWS, "testpmd, AF_XDP", testpmd("flowgen", true)),
+        (MANY_FLOWS, "testpmd, AF_PACKET", testpmd("flowgen", false)),
     ]
 }
 

@@ -38,6 +38,7 @@ impl Epochs {
     }
 
     /// The epoch.
+    #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -78,7 +79,7 @@ impl Epochs {
     /// Marks a quiescent point: the reader holds nothing that it has read.
     #[inline]
     pub(crate) fn quiesce(&self, reader: usize) {
-        self.readers[reader].store(self.epoch.load(Ordering::Acquire), Ordering::Release);
+        self.pass(reader, self.now());
     }
 
     /// The last epoch that a reader has seen at a quiescent point.
@@ -87,6 +88,7 @@ impl Epochs {
     }
 
     /// Marks a quiescent point of a reader that was at an epoch, and has held nothing since.
+    #[inline]
     pub(crate) fn pass(&self, reader: usize, epoch: u64) {
         self.readers[reader].store(epoch, Ordering::Release);
     }

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use crate::network::{Daemon, Network};
-use crate::testbed::{Measured, Testbed, Traffic};
+use crate::testbed::{Measured, Offer, Testbed, Traffic};
 
 /// One measurement of the table.
 const TIME: Duration = Duration::from_millis(2500);
@@ -54,7 +54,7 @@ pub fn run(rate: u64) -> anyhow::Result<()> {
     outages(&mut testbed, daemon, rate)?;
 
     println!(
-        "\nWhat you saw: Bora's XDP program forwards with the kernel's own routes, so nothing had\n\
+        "\nWhat you saw: Bora's XDP program forwards by a copy of the kernel's routes, so nothing had\n\
          to be configured. When Bora dies the program passes everything to the kernel, which has\n\
          the same routes; a new Bora swaps its program in without touching the interface. The\n\
          longest silence is the time between two packets that arrived, by when they were due to leave."
@@ -67,7 +67,13 @@ fn outages(testbed: &mut Testbed, daemon: Daemon, rate: u64) -> anyhow::Result<(
     println!("\n3. kill -9 under load, {rate} packets/s: the kernel carries on by itself.");
     let network = testbed.network();
     let mut victim = daemon;
-    let killed = testbed.measure(Traffic::V4(64), FLOWS, rate, OUTAGE_TIME, || {
+    let offer = Offer {
+        traffic: Traffic::V4(64),
+        flows: FLOWS,
+        rate,
+        time: OUTAGE_TIME,
+    };
+    let killed = testbed.measure(offer, || {
         std::thread::sleep(OUTAGE_TIME / 2);
         victim.kill()
     })?;
@@ -75,13 +81,13 @@ fn outages(testbed: &mut Testbed, daemon: Daemon, rate: u64) -> anyhow::Result<(
 
     println!("\n4. A new Bora takes over under load, and is stopped in order.");
     let mut restarted = None;
-    let taken_over = testbed.measure(Traffic::V4(64), FLOWS, rate, OUTAGE_TIME, || {
+    let taken_over = testbed.measure(offer, || {
         std::thread::sleep(OUTAGE_TIME / 4);
         restarted = Some(network.start("auto", &[])?);
         Ok(())
     })?;
     print_outage("restart", &taken_over);
-    let stopped = testbed.measure(Traffic::V4(64), FLOWS, rate, OUTAGE_TIME, || {
+    let stopped = testbed.measure(offer, || {
         std::thread::sleep(OUTAGE_TIME / 2);
         drop(restarted);
         Ok(())
@@ -94,7 +100,13 @@ fn work(testbed: &mut Testbed) -> anyhow::Result<Vec<Measured>> {
     let mut results = Vec::new();
     for (name, traffic) in WORK {
         progress(&format!("   {name} …"));
-        let measured = testbed.measure(traffic, FLOWS, 0, TIME, || Ok(()))?;
+        let offer = Offer {
+            traffic,
+            flows: FLOWS,
+            rate: 0,
+            time: TIME,
+        };
+        let measured = testbed.measure(offer, || Ok(()))?;
         println!(
             "{}{name:<24}{:>12.0} packets/s of {:.0} offered",
             start_of_line(),

@@ -306,18 +306,6 @@ impl Network {
         self.batch(&addresses.iter().map(command).collect::<String>())
     }
 
-    /// Has xdp-forward `load` or `unload` its program on all interfaces of the router.
-    ///
-    /// # Errors
-    /// If it fails.
-    pub fn xdp_forward(&self, program: &Path, command: &str) -> anyhow::Result<()> {
-        let ports = (0..self.hosts.len()).map(router_port);
-        let mut program = self.router.command(&program.to_string_lossy());
-        netns::output(program.arg(command).args(ports))?;
-        self.place_threads(PRIORITY);
-        Ok(())
-    }
-
     /// Another router in place of Linux and Bora, to be started in [`Self::router`]; the interfaces
     /// are as Linux has made them, their threads at the priority of Bora's.
     ///

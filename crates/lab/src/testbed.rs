@@ -105,6 +105,12 @@ pub struct Offer {
     pub time: Duration,
 }
 
+impl Offer {
+    fn frames(self) -> traffic::Traffic {
+        frames(self.traffic, self.flows)
+    }
+}
+
 impl Testbed {
     /// Builds the network; `bora` is the binary to run in it.
     pub fn new(bora: &FilePath) -> anyhow::Result<Self> {
@@ -133,18 +139,14 @@ impl Testbed {
         self.network.clone()
     }
 
-    /// Sends for a time and counts what arrives. `rate` 0 is as fast as it goes; `during` runs
-    /// meanwhile in this thread.
+    /// Sends for a time and counts what arrives; `during` runs meanwhile in this thread.
     pub fn measure(
         &mut self,
-        traffic: Traffic,
-        flows: u32,
-        rate: u64,
-        time: Duration,
+        offer: Offer,
         during: impl FnOnce() -> anyhow::Result<()>,
     ) -> anyhow::Result<Measured> {
         let path = (&*self.network, &mut self.through);
-        send(path, offered(traffic, flows), rate, time, during)
+        send(path, offer.frames(), offer.rate, offer.time, during)
     }
 
     /// Sends IPv4 of 64 octets to these destinations in turn, as fast as it goes, and counts what
@@ -155,7 +157,7 @@ impl Testbed {
         time: Duration,
     ) -> anyhow::Result<Measured> {
         let flows = destinations.len() as u32;
-        let mut traffic = offered(Traffic::V4(64), flows);
+        let mut traffic = frames(Traffic::V4(64), flows);
         for stream in &mut traffic.streams {
             stream.destinations = Values::List(destinations.clone());
         }
@@ -166,8 +168,7 @@ impl Testbed {
     /// The same without the router: what the sender and the receiver do by themselves.
     pub fn measure_ends(&mut self, offer: Offer) -> anyhow::Result<Measured> {
         let path = (&*self.network, &mut self.direct);
-        let traffic = offered(offer.traffic, offer.flows);
-        send(path, traffic, offer.rate, offer.time, || Ok(()))
+        send(path, offer.frames(), offer.rate, offer.time, || Ok(()))
     }
 }
 
@@ -229,7 +230,7 @@ fn measured(receiver: &mut Receiver, sent: &Sent, time: Duration) -> anyhow::Res
 }
 
 /// One stream from host-a to host-b.
-fn offered(traffic: Traffic, flows: u32) -> traffic::Traffic {
+fn frames(traffic: Traffic, flows: u32) -> traffic::Traffic {
     let v4 = [0, 1].map(|host| IpAddr::from(v4(host, 2)));
     let v6 = [0, 1].map(|host| IpAddr::from(v6(host, 2)));
     let (frames, [source, destination]) = match traffic {

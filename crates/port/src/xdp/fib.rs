@@ -8,9 +8,6 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput};
 use super::error::ProgramError;
 use super::program::Program;
 
-/// Octets of a page of the map.
-const PAGE: usize = 4096;
-
 /// Waits for running programs.
 pub struct GracePeriods {
     outer: MapHandle,
@@ -49,7 +46,8 @@ impl Program {
 
     /// Octets that the FIB's map takes.
     pub fn fib_octets(&self) -> usize {
-        self.skeleton.maps.fib.max_entries() as usize * PAGE
+        let map = &self.skeleton.maps.fib;
+        map.max_entries() as usize * map.value_size() as usize
     }
 
     /// Says whether express may go by the FIB, IPv4 and IPv6. It asks Linux for each packet if not.
