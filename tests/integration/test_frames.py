@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lib.bora import binary
+from lib.bora import Bora, binary
 from lib.netns import Namespace
 from lib.port import Port
 from lib.topology import Network
@@ -13,6 +13,16 @@ from lib.traffic import both_families, load
 pytestmark = pytest.mark.bora
 ROUNDS = 3
 SECONDS = 20
+SLOW = """path = "engine"
+[workers]
+cores = [0, 1]
+[[port]]
+name = "r0"
+[[port]]
+name = "r1"
+[port.queues]
+rate = "100kbit"
+"""
 
 
 @pytest.fixture
@@ -81,6 +91,26 @@ def test_an_interface_goes_under_load(net, elsewhere, fate):
         net.configure_link(1)
         wait_for("it forwards again", lambda: is_forwarding(net))
     net.bora.check_conservation(5)
+
+
+def test_an_interface_goes_while_its_queues_send(elsewhere, tmp_path):
+    """A slow port that is being closed when its interface goes: its frames come back, once."""
+    net = Network(queues=2)
+    try:
+        net.router.exec("ethtool", "-L", "r1", "rx", "1")
+        (tmp_path / "bora.toml").write_text(SLOW)
+        net.bora = Bora(net.router, [], None, ["--config", str(tmp_path / "bora.toml")])
+        net.bora.start()
+        net.wait_until_forwarding()
+        with load(net, both_families(net, fill=b"x" * 1000), 20_000):
+            time.sleep(0.5)
+            net.router.exec("ethtool", "-L", "r1", "rx", "2")
+            wait_for("it is being closed", lambda: "still send" in net.bora.output())
+            net.router.ip("link", "set", "r1", "netns", elsewhere.name)
+            wait_for("its sockets are closed", lambda: frames(net)["rings"].get("r1", 0) == 0)
+        net.bora.check_conservation(5)
+    finally:
+        net.close()
 
 
 def test_frames_are_shown(net):

@@ -1,5 +1,7 @@
 //! The commands of the control side, carried out between two rounds.
 
+use std::time::Instant;
+
 use bora_buffer::Packet;
 use bora_forward::schedule::{OutputConfig, OutputError};
 use bora_forward::{Egress, Reason, RuleHits};
@@ -53,7 +55,7 @@ impl Worker {
             Command::Profile(time) => self.profiler = Some(Profiler::new(time)),
             Command::RemovePort(port) => self.start_draining(port.0.into()),
             Command::HandOver(handover) => self.start_handover(handover),
-            Command::Stop => self.stopping = true,
+            Command::Stop => self.stopping = Some(Instant::now()),
         }
     }
 

@@ -40,7 +40,10 @@ impl Worker {
             port.reception = Reception::Own; // the other workers need not wait for more
         }
         let to_send: u64 = port.queues.iter().map(still_to_send).sum();
-        let queued = self.egress[draining.number].held() as u64;
+        let queued = match port.queues.first().is_some_and(Queue::is_cut_off) {
+            true => 0, // nothing takes them any more
+            false => self.egress[draining.number].held() as u64,
+        };
         let held = to_receive as u64 + between_workers + to_send + queued;
         if held != draining.held {
             (draining.held, draining.since) = (held, now);

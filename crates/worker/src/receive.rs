@@ -100,7 +100,7 @@ impl Worker {
     /// it is ARP and routing protocols; returns the number of packets.
     pub(crate) fn relay_twins(&mut self) -> usize {
         let mut relayed = 0;
-        if self.stopping || self.handing_over.is_some() {
+        if self.stopping.is_some() || self.handing_over.is_some() {
             return relayed;
         }
         for (number, port) in self.config.ports.iter_mut().enumerate() {

@@ -25,6 +25,9 @@ pub(crate) const LONGEST_SLEEP: Duration = Duration::from_millis(20);
 /// How long a stopping worker waits for a transmit ring that takes nothing: longer than any sensible
 /// rate makes a frame wait.
 const STUCK: Duration = Duration::from_secs(1);
+/// How long a stopping worker sends what slow queues hold. The rest is dropped: who stops a router
+/// does not wait for minutes.
+const LONGEST_STOP: Duration = Duration::from_secs(5);
 /// How long packets that Linux sends through a twin wait at most while the worker is awake; they wake a
 /// sleeping one.
 const TWIN_PAUSE_NS: u64 = 50_000;
@@ -74,7 +77,8 @@ pub struct Worker {
     pub(crate) draining: Vec<Draining>,
     /// Set while the worker hands its ports over to its successors.
     pub(crate) handing_over: Option<HandingOver>,
-    pub(crate) stopping: bool,
+    /// When it was told to stop.
+    pub(crate) stopping: Option<Instant>,
     /// The thread that has made it.
     maker: ThreadId,
     /// The worker stops, and ports without an XDP program receive no more.
@@ -108,7 +112,7 @@ impl Worker {
             busy: now,
             draining: Vec::new(),
             handing_over: None,
-            stopping: false,
+            stopping: None,
             last_rounds_over: false,
             maker: thread::current().id(),
             config,
@@ -151,7 +155,7 @@ impl Worker {
             if self.may_hand_over(now) {
                 return self.into_parts(now);
             }
-            last_rounds += u32::from(self.stopping);
+            last_rounds += u32::from(self.stopping.is_some());
             self.last_rounds_over = last_rounds > LAST_ROUNDS;
             if received + sent > 0 {
                 idle = 0;
@@ -160,7 +164,7 @@ impl Worker {
             }
             idle = idle.saturating_add(1);
             self.config.counters.idle_loops.add(1);
-            if self.stopping && idle >= IDLE_ROUNDS && self.is_done(now) {
+            if self.stopping.is_some() && idle >= IDLE_ROUNDS && self.is_done(now) {
                 (0..self.egress.len()).for_each(|port| self.drop_held(port));
                 self.publish(now);
                 self.publish_details();
@@ -169,7 +173,7 @@ impl Worker {
             if self.handing_over.is_some() {
                 // the other workers may need this CPU to get ready
                 thread::yield_now();
-            } else if !self.stopping {
+            } else if self.stopping.is_none() {
                 self.rest(idle);
             }
         }
@@ -205,10 +209,11 @@ impl Worker {
 
     /// Whether nothing is left to send, neither here nor with workers that send through this one's
     /// rings; they publish what they hold once a round, so wait for a round of theirs. Or whether
-    /// nothing has moved for too long.
+    /// nothing has moved for too long, or all of it takes too long.
     fn is_done(&self, now: Instant) -> bool {
         let pause = now.duration_since(self.busy);
-        if pause >= STUCK {
+        let is_late = |since| now.duration_since(since) >= LONGEST_STOP;
+        if pause >= STUCK || self.stopping.is_some_and(is_late) {
             return true;
         }
         let peers = &self.config.peers;

@@ -119,12 +119,15 @@ impl Engine {
     /// shaped queue needs longer than [`PATIENCE`] to send what it holds, they are closed later, and
     /// the number stays in use until then.
     pub(crate) fn remove_port(&mut self, port: PortId) {
-        self.tell(|| Command::RemovePort(port));
-        self.leaving.push(Leaving {
-            port,
-            queues: Vec::new(),
-            missing: self.workers.len(),
-        });
+        // an interface may go while its queues still send
+        if !self.is_leaving(port) {
+            self.tell(|| Command::RemovePort(port));
+            self.leaving.push(Leaving {
+                port,
+                queues: Vec::new(),
+                missing: self.workers.len(),
+            });
+        }
         let deadline = Instant::now() + PATIENCE;
         while (self.is_leaving(port) || self.is_closing(port)) && Instant::now() < deadline {
             std::thread::sleep(LOOK);
