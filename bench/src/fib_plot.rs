@@ -4,13 +4,15 @@ use bora_fib_bench::report::split;
 use bora_fib_bench::run::{BY_AS, LOOKUP};
 use bora_tester::report::svg::{Axis, Plot, Point, Scale, Series, Style};
 
-use crate::Row;
+use crate::{Row, ends};
 
 /// Look-ups of the tables by AS: a plot for each family and state of the caches, a series for each
 /// subject.
 pub fn plots(rows: &[Row]) -> Vec<Plot> {
     let mut plots: Vec<Plot> = vec![];
-    let wanted = |row: &&Row| row.metric == LOOKUP.0 && row.case.contains(BY_AS);
+    let wanted = |row: &&Row| {
+        row.metric == LOOKUP.0 && row.case.contains(BY_AS) && row.subject != ends::ALONE
+    };
     for row in rows.iter().filter(wanted) {
         let (case, vector) = split(row);
         let mut parts = case.splitn(4, ", ");

@@ -8,7 +8,6 @@ pub mod document;
 #[cfg(feature = "dpdk")]
 #[allow(unsafe_code)]
 pub mod dpdk;
-pub mod ends;
 pub mod engine;
 pub mod fib_plot;
 pub mod full_table;
@@ -30,6 +29,7 @@ mod skeleton {
 use std::fs;
 
 use anyhow::Context;
+pub use bora_fib_bench::ends;
 pub use bora_fib_bench::results::{Results, Row};
 
 /// Prints the table and writes `target/bench/NAME.json`.

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use bora_bench::{Row, document, fib_plot, machine_text, write};
+use bora_bench::{Row, document, ends, fib_plot, machine_text, write};
 use bora_fib::{FibConfig, Ipv4Table, Prefix4, Prefix6, Simd};
 use bora_fib_bench::bora::Family;
 use bora_fib_bench::report::{self, Report};
@@ -171,5 +171,7 @@ fn family<P: Family>(
         &mut report,
     )?;
     let base = if cfg!(feature = "dpdk") { base } else { "bora" };
-    Ok((routes.len(), report.rows(base)))
+    let mut rows = report.rows(base);
+    ends::compare(&mut rows);
+    Ok((routes.len(), rows))
 }

@@ -4,7 +4,7 @@ use bora_fib_bench::report::Report;
 use bora_fib_bench::run::Observer;
 use bora_worker::Mode;
 
-use super::{Input, Measured, Plan, Section, Trial, capacity, middle};
+use super::{Capacities, Input, Measured, Plan, Section, Trial, middle};
 use crate::machine::Loop;
 
 const SHARE: (&str, &str) = ("share of what leaves", "%");
@@ -21,10 +21,11 @@ const AIM: f64 = 0.05;
 /// A packet was lost without being counted, or a flow was out of order.
 pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut report = Report::default();
+    let mut capacities = Capacities::default();
     let mut worst = vec![];
     for round in 1..=plan.rounds {
         eprintln!("fairness: round {round} of {}", plan.rounds);
-        let capacity = capacity(plan.time, false)?;
+        let capacity = capacities.measure(plan.time, false)?;
         let mut largest = 0.0f64;
         for quotas in QUOTAS {
             for load in LOADS {
@@ -56,6 +57,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
             .into(),
     );
     section.rows = report.rows("ideal");
+    section.rows.extend(capacities.rows());
     let largest = middle(&worst);
     section.aim(
         largest <= AIM,

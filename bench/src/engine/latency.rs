@@ -9,14 +9,10 @@ use bora_fib_bench::report::{Report, number};
 use bora_fib_bench::run::Observer;
 use bora_worker::Mode;
 
-use super::{Plan, Section, Trial, capacity, middle};
-use crate::Results;
-use crate::ends;
+use super::{Capacities, Plan, Section, Trial};
 use crate::interrupt::Interrupts;
 use crate::machine::Loop;
 
-/// The case of the capacity.
-const BEYOND: &str = "a load beyond any";
 const LOADS: [f64; 2] = [0.5, 0.9];
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
 const LOSS: (&str, &str) = ("lost", "%");
@@ -42,13 +38,10 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         ),
     ];
     let mut report = Report::default();
-    let (mut capacities, mut limits) = (vec![], Results::default());
+    let mut capacities = Capacities::default();
     for round in 1..=plan.rounds {
         eprintln!("latency: round {round} of {}", plan.rounds);
-        let capacity = capacity(plan.time, true)?;
-        capacities.push(capacity);
-        limits.add(BEYOND, "poll", capacity);
-        limits.add(BEYOND, ends::ALONE, super::ends(plan.time, true)?);
+        let capacity = capacities.measure(plan.time, true)?;
         for load in LOADS {
             for (name, run) in loops {
                 let trial = Trial {
@@ -76,11 +69,9 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     let mut section = Section::new("Latency");
     section.notes.push(format!(
         "Load in units of the capacity with the clocks of this measurement, {} packets/s.",
-        number(middle(&capacities))
+        number(capacities.median())
     ));
     section.rows = report.rows("poll");
-    section
-        .rows
-        .extend(limits.rows("capacity", "packets/s", "poll"));
+    section.rows.extend(capacities.rows());
     Ok(section)
 }

@@ -14,7 +14,8 @@ use crate::machine::Loop;
 use crate::packets::{EXPEDITED, FRAME};
 
 const DELIVERED: (&str, &str) = ("delivered, of the output's rate", "%");
-/// Rate of the output, packets/s: so low that the worker is never the bottleneck.
+/// Rate of the output, packets/s: so low that neither the worker nor the ends are ever the bottleneck, so the
+/// ends are not measured.
 const RATE: f64 = 100_000.0;
 /// Offered load of high priority, relative to the output's rate; low priority always offers 1.
 const LOADS: [f64; 9] = [0.0, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5];

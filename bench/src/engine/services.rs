@@ -8,7 +8,7 @@ use bora_fib_bench::run::Observer;
 use bora_worker::Mode;
 
 use super::service::{Busy, OCTETS, Work};
-use super::{Plan, Section, Trial, capacity, middle};
+use super::{Capacities, Plan, Section, Trial, middle};
 use crate::machine::Loop;
 
 const RATE: (&str, &str) = ("rate of the service, of its rate alone", "%");
@@ -59,12 +59,13 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         return Ok(section);
     }
     let mut report = Report::default();
+    let mut capacities = Capacities::default();
     let (mut rates, mut kept) = (vec![], vec![]);
     // many short measurements, so that a disturbance affects several cases
     let (rounds, time) = (plan.rounds * MORE, plan.time / SHORTER);
     for round in 1..=rounds {
         eprintln!("services: round {round} of {rounds}");
-        let capacity = capacity(time, false)?;
+        let capacity = capacities.measure(time, false)?;
         let alone = beside(Neighbour::Nothing, OTHER, time)?.rate;
         rates.push(alone);
         let mut copy = f64::NAN;
@@ -93,6 +94,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         number(middle(&rates))
     ));
     section.rows = report.rows(FREE);
+    section.rows.extend(capacities.rows());
     let kept = middle(&kept);
     section.aim(
         kept >= AIM,

@@ -211,7 +211,7 @@ impl Trial {
 ///
 /// # Errors
 /// No memory, or no clock.
-pub fn ends(time: Duration, latency: bool) -> anyhow::Result<f64> {
+pub(super) fn ends(time: Duration, latency: bool) -> anyhow::Result<f64> {
     let input = Input::of_rate(BEYOND);
     let memory = Memory::new(1)?;
     let mut pool = memory.pool();
@@ -236,7 +236,7 @@ pub fn ends(time: Duration, latency: bool) -> anyhow::Result<f64> {
 ///
 /// # Errors
 /// As [`Trial::run`].
-pub fn capacity(time: Duration, latency: bool) -> anyhow::Result<f64> {
+pub(super) fn capacity(time: Duration, latency: bool) -> anyhow::Result<f64> {
     let trial = Trial {
         latency,
         ..Trial::single(BEYOND, Loop::Worker(Mode::Poll), time)

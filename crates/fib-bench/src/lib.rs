@@ -10,6 +10,7 @@
 pub mod bora;
 pub mod check;
 pub mod churn;
+pub mod ends;
 pub mod family;
 pub mod keys;
 pub mod measure;

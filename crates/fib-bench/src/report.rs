@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use crate::ends;
 use crate::results::{Results, Row};
 use crate::run::{LOOKUP, Metric, Observer, VECTOR};
 
@@ -49,6 +50,10 @@ pub fn markdown(rows: &[Row]) -> String {
     table(&mut text, "everything else", false, &others, |row| {
         format!("{}: {}, {}", row.case, row.metric, row.unit)
     });
+    let explanation = ends::explanation(rows);
+    if !explanation.is_empty() {
+        let _ = writeln!(text, "\n{explanation}");
+    }
     text
 }
 
@@ -92,7 +97,11 @@ fn table(
                     .filter(|row| label(row) == line && row.subject == *subject);
                 mine.map(|row| value(row)).collect::<Vec<_>>().join(" / ")
             };
-            let median = |subject| cell(subject, |row| number(row.median));
+            let marked = |row: &Row| match ends::limit(row) {
+                true => format!("{} {}", number(row.median), ends::MARK),
+                false => number(row.median),
+            };
+            let median = |subject| cell(subject, marked);
             let mut cells: Vec<String> = subjects.iter().map(median).collect();
             if rates {
                 cells.push(cell(&subjects[0], |row| format!("{:.2}", 1.0 / row.ratio)));

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::Row;
+use crate::results::Row;
 
 /// The subject that is the ends without a router.
 pub const ALONE: &str = "ends alone";
@@ -23,9 +23,10 @@ pub fn compare(rows: &mut [Row]) {
             (&ends.case, &ends.metric, &ends.unit) == (&row.case, &row.metric, &row.unit)
         };
         let ends = alone.iter().find(same).map(|ends| ends.median);
-        row.ends = ends.map(|ends| match row.unit.as_str() {
-            "ns" | "us" => ends / row.median,
-            _ => row.median / ends,
+        row.ends = ends.and_then(|ends| match row.unit.as_str() {
+            "ns" | "us" => Some(ends / row.median),
+            unit if unit.ends_with("/s") => Some(row.median / ends),
+            _ => None,
         });
     }
 }
@@ -56,7 +57,7 @@ fn is_alone(row: &Row) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Results;
+    use crate::results::Results;
 
     fn rows(unit: &str, values: [f64; 3]) -> Vec<Row> {
         let mut results = Results::default();
@@ -67,6 +68,15 @@ mod tests {
         let mut rows = results.rows("cost", unit, "fast");
         compare(&mut rows);
         rows
+    }
+
+    #[test]
+    fn a_share_has_no_ends() {
+        assert!(
+            rows("%", [1.0, 1.0, 0.0])
+                .iter()
+                .all(|row| row.ends.is_none())
+        );
     }
 
     #[test]
