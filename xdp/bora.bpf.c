@@ -103,8 +103,7 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 {
 	if (bpf_ktime_get_coarse_ns() > lease_until)
 		return BORA_NO_LEASE;
-	if (*(__u32 *)p->eth->h_dest != *(__u32 *)in->mac ||
-	    *(__u16 *)(p->eth->h_dest + 4) != *(__u16 *)(in->mac + 4))
+	if (!is_for(p->eth, in->mac))
 		return BORA_FOREIGN_MAC;
 	if (has_hidden_tag(ctx, in))
 		return BORA_VLAN_TAG;
@@ -175,12 +174,17 @@ int bora(struct xdp_md *ctx)
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
 	};
-	struct net_device *dev = device_of(ctx);
-	__u32 ifindex = ctx->ingress_ifindex;
 	struct bora_counters *count;
+	struct net_device *dev;
 	struct bora_port *in;
+	__be16 type = 0; /* stands for frames that are too short */
 
-	in = bpf_map_lookup_elem(&ports, &ifindex);
+	/* The first look at a packet waits for memory. What follows does not need it, so it runs meanwhile. */
+	if ((void *)(p.eth + 1) <= p.end)
+		type = ethernet_type(p.eth);
+	barrier_var(type);
+	dev = device_of(ctx);
+	in = port_of_interface(ctx->ingress_ifindex);
 	if (!in || is_elsewhere(dev))
 		return XDP_PASS; /* not a port yet, or no longer */
 	if (was_injected(in))
@@ -191,11 +195,9 @@ int bora(struct xdp_md *ctx)
 	count->rx_packets++;
 	count->rx_bytes += ctx->data_end - ctx->data;
 
-	if ((void *)(p.eth + 1) > p.end)
-		return pass(count, BORA_NOT_IP);
-	if (p.eth->h_proto == bpf_htons(ETH_P_IP))
+	if (type == bpf_htons(ETH_P_IP))
 		return transit(ctx, &p, false, in, dev, count);
-	if (p.eth->h_proto == bpf_htons(ETH_P_IPV6))
+	if (type == bpf_htons(ETH_P_IPV6))
 		return transit(ctx, &p, true, in, dev, count);
 	return pass(count, BORA_NOT_IP);
 }
@@ -210,11 +212,9 @@ int idle(struct xdp_md *ctx)
 /* The port of a device; NULL for devices of other network namespaces. */
 static __always_inline struct bora_port *port_of(const struct net_device *dev)
 {
-	__u32 ifindex = dev->ifindex;
-
 	if (dev->nd_net.net->ns.inum != netns_inode)
 		return NULL;
-	return bpf_map_lookup_elem(&ports, &ifindex);
+	return port_of_interface(dev->ifindex);
 }
 
 /*

@@ -53,20 +53,20 @@ static __always_inline bool buffer_has_tag(struct sk_buff *skb)
 {
 	if (bpf_core_field_exists(struct sk_buff___bit, vlan_present))
 		return BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff___bit *)skb, vlan_present);
-	return BPF_CORE_READ(skb, vlan_all) != 0;
+	return KERNEL_READ(skb, vlan_all) != 0;
 }
 
 static __always_inline bool buffer_has_hash(struct sk_buff *skb)
 {
-	return BPF_CORE_READ_BITFIELD_PROBED(skb, l4_hash);
+	return KERNEL_READ_BITS(skb, l4_hash);
 }
 
 /* Offset in the frame of the L4 header whose checksum is incomplete; 0 if none is. */
 static __always_inline __u16 buffer_checksum_start(struct sk_buff *skb)
 {
-	if (BPF_CORE_READ_BITFIELD_PROBED(skb, ip_summed) != CHECKSUM_PARTIAL)
+	if (KERNEL_READ_BITS(skb, ip_summed) != CHECKSUM_PARTIAL)
 		return 0;
-	return BPF_CORE_READ(skb, csum_start) - BPF_CORE_READ(skb, mac_header);
+	return KERNEL_READ(skb, csum_start) - KERNEL_READ(skb, mac_header);
 }
 
 static __always_inline void note_shared_info(struct sk_buff *skb, struct buffer_note *note)
@@ -104,11 +104,10 @@ static __always_inline bool sees_veth_buffer(void)
 /* NULL for frames that were redirected to the veth: they have no socket buffer. */
 static __always_inline struct sk_buff *veth_buffer(struct xdp_md *ctx)
 {
-	struct sk_buff *skb = NULL;
+	/* any structure that begins with a pointer: programs cannot name the types of modules */
+	struct hlist_head *at = (void *)ctx + bpf_core_field_offset(struct veth_xdp_buff, skb);
 
-	bpf_probe_read_kernel(&skb, sizeof(skb),
-			      (void *)ctx + bpf_core_field_offset(struct veth_xdp_buff, skb));
-	return skb;
+	return (void *)KERNEL_READ(at, first);
 }
 
 /* Whether this packet has a tag that is not in the frame. */

@@ -68,7 +68,7 @@ enum bora_xfrm {
 	BORA_XFRM_FORWARD_BLOCKED = 1 << 2, /* `ip xfrm policy setdefault fwd block`. */
 };
 
-/* One port, looked up by ifindex. Written by the control side. */
+/* One port. Written by the control side. */
 struct bora_port {
 	__u16 index; /* Row of counters, slot of the redirect map; below MAX_PORTS. */
 	__u8 path; /* What the port does with transit traffic. */

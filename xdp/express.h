@@ -17,8 +17,8 @@
 
 /* Where a packet leaves. */
 struct way {
-	__u32 ifindex;
-	__u8 macs[2 * ETH_ALEN]; /* destination, source */
+	__u8 macs[2 * ETH_ALEN] __attribute__((aligned(8))); /* destination, source */
+	__u32 port; /* index, or BORA_MAX_PORTS */
 };
 
 /* Whether Linux fragments the packet, or answers that it is too big. */
@@ -69,7 +69,7 @@ static __always_inline __u32 ask_bora(const struct packet *p, bool v6, struct wa
 	adjacency = fib_adjacency(hop);
 	if (!adjacency || p->l3_length > adjacency->mtu || adjacency->port >= BORA_MAX_PORTS)
 		return ONLY_LINUX_KNOWS;
-	way->ifindex = devices[adjacency->port].ifindex;
+	way->port = adjacency->port;
 	__builtin_memcpy(way->macs, adjacency->l2, sizeof(way->macs));
 	return REASON_NONE;
 }
@@ -197,6 +197,7 @@ static __always_inline __u32 ask_linux(struct xdp_md *ctx, const struct packet *
 				       struct way *way)
 {
 	struct bpf_fib_lookup fib = { .ifindex = ctx->ingress_ifindex };
+	struct bora_port *out;
 	long result;
 
 	if (route_mtu_count[v6] == BORA_MTUS_UNKNOWN)
@@ -210,7 +211,8 @@ static __always_inline __u32 ask_linux(struct xdp_md *ctx, const struct packet *
 	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (result != BPF_FIB_LKUP_RET_SUCCESS)
 		return reason_of_lookup(p, v6, result);
-	way->ifindex = fib.ifindex;
+	out = port_of_interface(fib.ifindex);
+	way->port = out ? out->index : BORA_MAX_PORTS;
 	__builtin_memcpy(way->macs, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(way->macs + ETH_ALEN, fib.smac, ETH_ALEN);
 	return REASON_NONE;
@@ -220,6 +222,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 				   const struct bora_port *in, struct bora_counters *count)
 {
 	struct bora_counters *out_count;
+	struct port_row *row;
 	struct bora_port *out;
 	struct way way = {};
 	__u32 key, reason;
@@ -239,17 +242,17 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	if (reason != REASON_NONE)
 		return pass(count, reason);
 
-	key = way.ifindex;
-	out = bpf_map_lookup_elem(&ports, &key);
-	if (!out)
+	key = way.port;
+	row = port_row(key);
+	if (!row || !row->ifindex)
 		return pass(count, BORA_NOT_A_PORT);
+	out = &row->port;
 	if (!(out->flags & BORA_PORT_UP))
 		return pass(count, BORA_OUTPUT_DOWN);
 	if (!(out->flags & BORA_PORT_CAN_REDIRECT) && !(in->flags & BORA_PORT_GENERIC))
 		return pass(count, BORA_NOT_A_PORT);
-	if (key == ctx->ingress_ifindex && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
+	if (key == in->index && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
 		return pass(count, BORA_REDIRECT);
-	key = out->index;
 	if (egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
 	    egress_holds(&devices[key & (BORA_MAX_PORTS - 1)]))
 		return pass(count, BORA_GUARD);
@@ -261,7 +264,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		decrement_ttl(p->ip4);
 	else
 		p->ip6->hop_limit--;
-	__builtin_memcpy(p->eth, way.macs, sizeof(way.macs));
+	__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way.macs, sizeof(way.macs));
 	/* this invalidates the packet pointers */
 	trim(ctx, p, out->min_frame);
 

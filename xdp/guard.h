@@ -26,8 +26,6 @@ struct bora_device {
 	__u64 address; /* struct net_device; 0 no such port, BORA_DEVICE_UNKNOWN */
 	__u64 ifindex;
 } devices[BORA_MAX_PORTS];
-/* Port indices below this have been in use. */
-volatile __u32 device_count;
 
 static __always_inline bool is_off(__u64 counter)
 {
@@ -195,7 +193,7 @@ static __always_inline bool egress_holds(const struct bora_device *device)
 __noinline int any_egress_holds(void)
 {
 	for (__u32 i = 0; i < BORA_MAX_PORTS; i++) {
-		if (i >= device_count)
+		if (i >= port_count)
 			break;
 		if (egress_holds(&devices[i]))
 			return true;

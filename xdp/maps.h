@@ -18,12 +18,26 @@ struct {
 	__type(value, __u8);
 } owner SEC(".maps");
 
+/*
+ * The ports. An update is not atomic: a packet may see some new settings and some old ones, as between
+ * two updates. The row of no port is zero, with which every packet goes to Linux.
+ */
+struct port_row {
+	__u32 ifindex; /* 0: no port */
+	struct bora_port port;
+};
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, BORA_MAX_PORTS);
-	__type(key, __u32); /* ifindex */
-	__type(value, struct bora_port);
+	__type(key, __u32); /* port index */
+	__type(value, struct port_row);
 } ports SEC(".maps");
+/* Port indices below this have been in use. */
+volatile __u32 port_count;
+/* Where the port with an ifindex may be, by the ifindex's low bits; find_device() writes it. */
+#define PORT_HINTS 4096
+volatile __u8 port_hints[PORT_HINTS];
+_Static_assert(BORA_MAX_PORTS <= 256, "a hint has 8 bits");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
@@ -135,7 +149,7 @@ struct fib_adjacency {
 	__u16 mtu; /* octets of the IP packet */
 	__u16 port; /* index */
 	__u16 unused[7];
-};
+} __attribute__((aligned(8)));
 
 #define FIB_PAGE 4096
 #define FIB_PAGE_BITMAPS (FIB_PAGE / 8)
@@ -194,6 +208,36 @@ struct {
 	__type(key, __u32); /* enum bora_reason */
 	__type(value, struct bora_budget);
 } budgets SEC(".maps");
+
+static __always_inline struct port_row *port_row(__u32 index)
+{
+	return bpf_map_lookup_elem(&ports, &index);
+}
+
+/* Index of the port of an interface whose hint leads to another one; BORA_MAX_PORTS if it is no port. */
+__noinline __u32 search_port(__u32 ifindex)
+{
+	for (__u32 i = 0; i < BORA_MAX_PORTS; i++) {
+		struct port_row *row;
+
+		if (i >= port_count)
+			break;
+		row = port_row(i);
+		if (row && row->ifindex == ifindex)
+			return i;
+	}
+	return BORA_MAX_PORTS;
+}
+
+/* The port of an interface; NULL if it is none. */
+static __always_inline struct bora_port *port_of_interface(__u32 ifindex)
+{
+	struct port_row *row = port_row(port_hints[ifindex % PORT_HINTS]);
+
+	if (row && row->ifindex != ifindex)
+		row = port_row(search_port(ifindex));
+	return row ? &row->port : NULL;
+}
 
 static __always_inline struct bora_counters *counters_of(__u32 port)
 {

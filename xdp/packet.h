@@ -29,6 +29,19 @@ struct packet {
 	__u16 l3_length; /* octets the IP header claims */
 };
 
+/* struct ethhdr is packed: by its fields the compiler would read octet by octet. */
+static __always_inline __be16 ethernet_type(const struct ethhdr *eth)
+{
+	return *(const __be16 *)((const void *)eth + 2 * ETH_ALEN);
+}
+
+/* Whether a frame is for an Ethernet address, which two more octets follow. */
+static __always_inline bool is_for(const struct ethhdr *eth, const __u8 *mac)
+{
+	return ((*(const __u64 *)eth ^ *(const __u64 *)mac) &
+		bpf_cpu_to_be64(0xffffffffffff0000ull)) == 0;
+}
+
 static __always_inline __u16 fold(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);

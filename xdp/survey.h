@@ -23,7 +23,8 @@ static __always_inline struct net *own_net(void)
 
 /*
  * Stores the address of a port's device, found as dev_get_by_index() does in this process's
- * namespace. Interface 0 means that the port has been removed.
+ * namespace, and which port the interface's number leads to. Interface 0 means that the port has been
+ * removed.
  */
 SEC("syscall")
 int find_device(struct bora_find *find)
@@ -37,8 +38,9 @@ int find_device(struct bora_find *find)
 		return 0;
 	devices[index].address = ifindex ? BORA_DEVICE_UNKNOWN : 0;
 	devices[index].ifindex = ifindex;
-	if (device_count <= index)
-		device_count = index + 1;
+	if (port_count <= index)
+		port_count = index + 1;
+	port_hints[ifindex % PORT_HINTS] = index;
 	if (!net || !ifindex)
 		return 0;
 	heads = KERNEL_READ(net, dev_index_head);

@@ -102,7 +102,7 @@ def c():
         *map(constant, CONSTANTS),
         *enums(),
         "",
-        "/* One port, looked up by ifindex. Written by the control side. */",
+        "/* One port. Written by the control side. */",
         "struct bora_port {",
         *map(field, PORT),
         "};",

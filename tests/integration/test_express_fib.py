@@ -168,3 +168,22 @@ def test_restart(express):
     net.bora.wait_in_sync()
     compare(net, ["198.51.100.1"])
     assert asked(net) == 0
+
+
+def sent(net, name):
+    return next(port["tx_packets"] for port in net.bora.show("ports") if port["name"] == name)
+
+
+def test_interfaces_whose_numbers_end_alike(kernel_net):
+    """The program finds a port by the low 12 bits of its interface's number (PORT_HINTS), and otherwise too."""
+    net = kernel_net
+    number = int(net.router.exec("cat", "/sys/class/net/r0/ifindex").stdout)
+    net.router.ip("link", "add", "p9", "index", str(number + 4096), "type", "veth", "peer", "name", "q9")
+    net.router.ip("link", "set", "p9", "up")
+    net.bora = Bora(net.router, ["r0", "r1", "r2", "p9"], "express")
+    net.bora.start()
+    net.bora.wait_in_sync(START_SECONDS)
+    for count in range(1, 6):
+        assert net.probe()
+        assert sent(net, "r1") == count, "Linux forwarded it"
+    net.bora.check_conservation()

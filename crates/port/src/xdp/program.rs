@@ -171,7 +171,7 @@ impl Program {
         maps.tx_ports
             .update(&slot, &ifindex.to_ne_bytes(), MapFlags::ANY)?;
         maps.ports
-            .update(&ifindex.to_ne_bytes(), &settings.to_bytes(), MapFlags::ANY)?;
+            .update(&slot, &port_row(ifindex, settings), MapFlags::ANY)?;
         Ok(())
     }
 
@@ -226,17 +226,13 @@ impl Program {
 
     /// Takes a port out: what comes in there is Linux's from now on, and nothing is redirected to it
     /// or to its sockets. Its counters stay.
-    pub fn remove_port(&self, ifindex: u32, index: u16) -> Result<(), ProgramError> {
+    pub fn remove_port(&self, index: u16) -> Result<(), ProgramError> {
         self.find_device(index, 0)?;
         let maps = &self.skeleton.maps;
-        if maps
-            .ports
-            .lookup(&ifindex.to_ne_bytes(), MapFlags::ANY)?
-            .is_some()
-        {
-            maps.ports.delete(&ifindex.to_ne_bytes())?;
-        }
-        maps.tx_ports.delete(&u32::from(index).to_ne_bytes())?;
+        let slot = u32::from(index).to_ne_bytes();
+        let none = port_row(0, &PortSettings::default());
+        maps.ports.update(&slot, &none, MapFlags::ANY)?;
+        maps.tx_ports.delete(&slot)?;
         for queue in 0..MAX_QUEUES {
             let slot = u32::from(index) * MAX_QUEUES + queue;
             maps.sockets.delete(&slot.to_ne_bytes())?;
@@ -362,6 +358,14 @@ fn own(tasks: &impl MapCore) -> Result<(), ProgramError> {
     let key = this.as_raw_fd().to_ne_bytes();
     tasks.update(&key, &[1], MapFlags::ANY)?;
     Ok(())
+}
+
+/// `struct port_row`.
+fn port_row(ifindex: u32, settings: &PortSettings) -> [u8; 20] {
+    let mut row = [0; 20];
+    row[..4].copy_from_slice(&ifindex.to_ne_bytes());
+    row[4..18].copy_from_slice(&settings.to_bytes());
+    row
 }
 
 /// As may_be_own() in xdp/bora.bpf.c.

@@ -113,7 +113,7 @@ impl DataPlane {
         (port.sockets, port.is_gone) = (SocketState::Closed, true);
         let (ifindex, id) = (port.ifindex, port.id);
         let published = self.publish_ports();
-        self.discard(ifindex, id);
+        self.discard(id);
         drop(self.runtime.dir.take_offloads(ifindex)); // the number may be another's
         let way = mem::replace(&mut self.ports[index].way, Way::Linux);
         if let Way::Xdp(attachment) = way {

@@ -170,8 +170,8 @@ impl DataPlane {
     }
 
     /// Takes a port that no route leads to away from the program and the workers.
-    pub(super) fn discard(&mut self, ifindex: u32, id: PortId) {
-        if let Err(error) = self.express.program.remove_port(ifindex, id.0) {
+    pub(super) fn discard(&mut self, id: PortId) {
+        if let Err(error) = self.express.program.remove_port(id.0) {
             log::warn!("port {}: {error}", id.0);
         }
         if let Some(engine) = &mut self.engine {
@@ -202,7 +202,7 @@ impl DataPlane {
         }
         // once: of an interface that is gone that is done
         if !port.is_gone {
-            self.discard(port.ifindex, port.id);
+            self.discard(port.id);
         }
         port.detach(&self.runtime.dir);
         self.watch_buffers()
