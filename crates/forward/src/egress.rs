@@ -12,7 +12,8 @@ pub const BURST: usize = 64;
 /// transmit ring or for a rate, so they take the bypass while the queues are empty and no rate is set.
 #[derive(Debug)]
 pub struct Egress {
-    /// Packets of the last batch, not queued yet; the mark of each is its class.
+    /// Packets of the last batch, not queued yet; the mark of each is its class, which may be beyond the
+    /// last one here.
     staged: Vec<Packet>,
     /// The next packets for the transmit ring.
     ready: Vec<Packet>,
@@ -46,10 +47,15 @@ impl Egress {
         self.staged.push(packet);
     }
 
-    /// Adds packets, as [`Egress::stage`].
+    /// Adds a batch, as [`Egress::stage`], and leaves an empty one.
     #[inline]
-    pub(crate) fn stage_all(&mut self, packets: impl Iterator<Item = Packet>) {
-        self.staged.extend(packets);
+    pub(crate) fn stage_all(&mut self, packets: &mut Vec<Packet>) {
+        if self.staged.is_empty() {
+            // both have room for a batch
+            std::mem::swap(&mut self.staged, packets);
+        } else {
+            self.staged.append(packets);
+        }
     }
 
     /// Queues what is staged, for outputs whose packets another worker sends: [`Egress::ready`] is not used
@@ -109,8 +115,10 @@ impl Egress {
     #[inline]
     fn count(&mut self, change: impl Fn(u64, u64) -> u64) {
         let mut rest = self.ready.len() as u64;
-        for class in (1..=self.queues.last_class()).rev() {
-            let members = self.ready.iter().filter(|packet| packet.mark() == class);
+        let last = self.queues.last_class();
+        for class in (1..=last).rev() {
+            let members = self.ready.iter();
+            let members = members.filter(|packet| packet.mark().min(last) == class);
             let members = members.count() as u64;
             let direct = &mut self.direct[usize::from(class)];
             *direct = change(*direct, members);
