@@ -217,7 +217,7 @@ impl<const HEADERS: usize, W: Fn(&mut [u8; HEADERS], &Adjacency)> Loop for Alike
         if !Meta::may_all_leave(metas, adjacency.mtu) {
             return;
         }
-        let (region, min_frame) = (plain.region, plain.min_frame);
+        let region = plain.region;
         for (packet, meta) in packets.iter_mut().zip(&*metas) {
             packet.truncate(ETHERNET + usize::from(meta.l3_length()));
             packet.set_mark(meta.class().0);
@@ -225,7 +225,9 @@ impl<const HEADERS: usize, W: Fn(&mut [u8; HEADERS], &Adjacency)> Loop for Alike
             if let Some(headers) = region.octets_mut(packet).first_chunk_mut() {
                 (self.write)(headers, &adjacency);
             }
-            if packet.length() < min_frame {
+        }
+        if Meta::any_shorter(metas, plain.min_frame.saturating_sub(ETHERNET)) {
+            for packet in packets {
                 pad(packet, adjacency.port, plain.context);
             }
         }
