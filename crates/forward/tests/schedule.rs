@@ -8,7 +8,7 @@ use bora_forward::schedule::{
     ClassConfig, MAX_FRAME, MIN_QUANTUM, Output, OutputConfig, OutputError, QueueLimits, Shaping,
     ShapingError,
 };
-use bora_forward::{Batch, Class, Egress, Meta, Reason, Verdict, enqueue};
+use bora_forward::{Batch, Class, Egress, Meta, Reason, Verdict, enqueue, octets};
 use proptest::prelude::*;
 use support::{Memory, Random};
 
@@ -326,7 +326,8 @@ fn the_short_cut_keeps_the_order_and_the_counts() {
         }
         let mut room = random.below(100) as usize;
         loop {
-            let ready = egress[0].ready(0, u64::MAX, |_| panic!("the queues are long"));
+            let (ready, all) = egress[0].ready(0, u64::MAX, |_| panic!("the queues are long"));
+            assert_eq!(all, octets(ready));
             let count = room.min(ready.len());
             room -= count;
             for packet in ready.drain(..count) {
