@@ -6,8 +6,8 @@ use crate::batch::Batch;
 use crate::egress::Egress;
 use crate::{Reason, Verdict};
 
-/// Empties the batch. Packets to forward are staged in the [`Egress`] of their port; `rest` gets all
-/// others with their verdicts. A port without an egress is [`Reason::NoOutput`].
+/// Empties the batch. Packets to forward are staged in the [`Egress`] of their port, with the mark that
+/// [`crate::rewrite()`] has given them; `rest` gets all others with their verdicts. A port without an egress is [`Reason::NoOutput`].
 #[inline]
 pub fn enqueue(batch: &mut Batch, egress: &mut [Egress], mut rest: impl FnMut(Packet, Verdict)) {
     let Batch { packets, meta, .. } = batch;
