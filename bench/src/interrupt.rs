@@ -183,7 +183,7 @@ impl Interrupted {
                 pool.give(packet.into_frame(&self.config.region));
             };
             while egress.held() > 0 {
-                let count = queue.transmit(egress.ready(now_ns, u64::MAX, &mut refused));
+                let count = queue.transmit(egress.ready(now_ns, u64::MAX, &mut refused).0);
                 egress.settle(&mut refused);
                 total += count;
                 if count == 0 {

@@ -80,6 +80,14 @@ impl<K: Copy> Lane<K> {
         &self.found[..self.count]
     }
 
+    /// The next hop of all packets, if it is one.
+    #[inline]
+    pub(crate) fn next_hop_of_all(&self) -> Option<NextHopId> {
+        let first = *self.found().first()?;
+        let different = self.found().iter().map(|found| found.get() ^ first.get());
+        (different.fold(0, |any, one| any | one) == 0).then_some(first)
+    }
+
     /// Places in the batch, with the next hops found.
     #[inline]
     pub(crate) fn results(&self) -> impl Iterator<Item = (usize, NextHopId)> {

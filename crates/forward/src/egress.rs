@@ -12,7 +12,8 @@ pub const BURST: usize = 64;
 /// transmit ring or for a rate, so they take the bypass while the queues are empty and no rate is set.
 #[derive(Debug)]
 pub struct Egress {
-    /// Packets of the last batch, not queued yet; the mark of each is its class.
+    /// Packets of the last batch, not queued yet; the mark of each is its class, which may be beyond the
+    /// last one here.
     staged: Vec<Packet>,
     /// The next packets for the transmit ring.
     ready: Vec<Packet>,
@@ -46,10 +47,15 @@ impl Egress {
         self.staged.push(packet);
     }
 
-    /// Adds packets, as [`Egress::stage`].
+    /// Adds a batch, as [`Egress::stage`], and leaves an empty one.
     #[inline]
-    pub(crate) fn stage_all(&mut self, packets: impl Iterator<Item = Packet>) {
-        self.staged.extend(packets);
+    pub(crate) fn stage_all(&mut self, packets: &mut Vec<Packet>) {
+        if self.staged.is_empty() {
+            // both have room for a batch
+            std::mem::swap(&mut self.staged, packets);
+        } else {
+            self.staged.append(packets);
+        }
     }
 
     /// Queues what is staged, for outputs whose packets another worker sends: [`Egress::ready`] is not used
@@ -69,7 +75,7 @@ impl Egress {
         &mut self.queues
     }
 
-    /// The packets that the transmit ring is to take now, from the front, at most `room` octets.
+    /// The packets that the transmit ring is to take now, from the front, and their octets, at most `room`.
     /// [`Egress::settle`] must follow. `refused` gets what full queues do not take.
     #[inline]
     pub fn ready(
@@ -77,21 +83,23 @@ impl Egress {
         now_ns: u64,
         room: u64,
         refused: impl FnMut(Packet),
-    ) -> &mut Vec<Packet> {
+    ) -> (&mut Vec<Packet>, u64) {
         if !self.staged.is_empty() {
             let may_pass = !self.rates && self.ready.is_empty() && self.queues.held() == 0;
-            if may_pass && octets(&self.staged) <= room {
+            let staged = octets(&self.staged);
+            if may_pass && staged <= room {
                 std::mem::swap(&mut self.staged, &mut self.ready);
                 self.bypassed = true;
                 self.count(u64::wrapping_add);
-                return &mut self.ready;
+                return (&mut self.ready, staged);
             }
             push_all(&mut self.queues, &mut self.staged, refused);
         }
         if self.ready.is_empty() {
             self.queues.pull(now_ns, BURST, room, &mut self.ready);
         }
-        &mut self.ready
+        let octets = octets(&self.ready);
+        (&mut self.ready, octets)
     }
 
     /// Queues the packets that took the bypass and found the transmit ring full.
@@ -109,8 +117,10 @@ impl Egress {
     #[inline]
     fn count(&mut self, change: impl Fn(u64, u64) -> u64) {
         let mut rest = self.ready.len() as u64;
-        for class in (1..=self.queues.last_class()).rev() {
-            let members = self.ready.iter().filter(|packet| packet.mark() == class);
+        let last = self.queues.last_class();
+        for class in (1..=last).rev() {
+            let members = self.ready.iter();
+            let members = members.filter(|packet| packet.mark().min(last) == class);
             let members = members.count() as u64;
             let direct = &mut self.direct[usize::from(class)];
             *direct = change(*direct, members);
@@ -189,7 +199,16 @@ impl Egress {
 /// Octets of packets, without FCS.
 #[inline]
 pub fn octets(packets: &[Packet]) -> u64 {
-    packets.iter().map(|packet| packet.length() as u64).sum()
+    // in four sums, because each addition waits for the one before
+    let (fours, rest) = packets.as_chunks::<4>();
+    let mut sums = [0; 4];
+    for four in fours {
+        for (sum, packet) in sums.iter_mut().zip(four) {
+            *sum += packet.length() as u64;
+        }
+    }
+    let rest = rest.iter().map(|packet| packet.length() as u64);
+    sums.iter().sum::<u64>() + rest.sum::<u64>()
 }
 
 fn push_all(queues: &mut Output, packets: &mut Vec<Packet>, mut refused: impl FnMut(Packet)) {

@@ -1,4 +1,4 @@
-//! Last stage: packets that leave are staged by output, marked with their class.
+//! Last stage: packets that leave are staged by output.
 
 use bora_buffer::Packet;
 
@@ -6,8 +6,8 @@ use crate::batch::Batch;
 use crate::egress::Egress;
 use crate::{Reason, Verdict};
 
-/// Empties the batch. Packets to forward are staged in the [`Egress`] of their port; `rest` gets all
-/// others with their verdicts. A port without an egress is [`Reason::NoOutput`].
+/// Empties the batch. Packets to forward are staged in the [`Egress`] of their port, with the mark that
+/// [`crate::rewrite()`] has given them; `rest` gets all others with their verdicts. A port without an egress is [`Reason::NoOutput`].
 #[inline]
 pub fn enqueue(batch: &mut Batch, egress: &mut [Egress], mut rest: impl FnMut(Packet, Verdict)) {
     let Batch { packets, meta, .. } = batch;
@@ -15,20 +15,12 @@ pub fn enqueue(batch: &mut Batch, egress: &mut [Egress], mut rest: impl FnMut(Pa
     if let Some(port) = batch.leaves.take()
         && let Some(egress) = egress.get_mut(usize::from(port.0))
     {
-        let last = egress.queues().last_class();
-        let marked = packets.drain(..).zip(meta).map(|(mut packet, meta)| {
-            packet.set_mark(meta.class().0.min(last));
-            packet
-        });
-        return egress.stage_all(marked);
+        return egress.stage_all(packets);
     }
-    for (mut packet, meta) in packets.drain(..).zip(meta) {
+    for (packet, meta) in packets.drain(..).zip(meta) {
         match meta.verdict() {
             Verdict::Forward(port) => match egress.get_mut(usize::from(port.0)) {
-                Some(egress) => {
-                    packet.set_mark(meta.class().0.min(egress.queues().last_class()));
-                    egress.stage(packet);
-                }
+                Some(egress) => egress.stage(packet),
                 None => rest(packet, Verdict::Drop(Reason::NoOutput)),
             },
             verdict => rest(packet, verdict),

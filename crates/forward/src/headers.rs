@@ -58,6 +58,7 @@ pub(crate) struct Headers {
     odd: [u64; GROUP],
     /// The same for IPv6.
     odd6: [u64; GROUP],
+    destinations6: [[u8; 16]; GROUP],
 }
 
 impl Headers {
@@ -68,6 +69,7 @@ impl Headers {
             lengths: [0; GROUP],
             odd: [0; GROUP],
             odd6: [0; GROUP],
+            destinations6: [[0; 16]; GROUP],
         })
     }
 
@@ -131,17 +133,37 @@ impl Headers {
     }
 
     /// As [`Self::check4`] for IPv6 without hop-by-hop options, among the packets that are not plain IPv4;
-    /// the destination is left to [`destination6`].
+    /// the destination is left to [`destination6`]. Returns whether all are.
     #[inline(always)]
-    pub(crate) fn check6(&mut self, metas: &mut [Meta], ours: Ours, dscp: Planes) {
+    pub(crate) fn check6(&mut self, metas: &mut [Meta], ours: Ours, dscp: Planes) -> bool {
+        let mut any = 0;
         let [one, two, three, _] = &self.words;
         for (at, meta) in metas.iter_mut().take(GROUP).enumerate() {
             let odd = is_odd6([one[at], two[at], three[at]], self.lengths[at], ours);
             self.odd6[at] = odd;
+            any |= odd;
             let traffic_class = two[at] >> 44 & 0xf0 | two[at] >> 60;
             let known = Meta::pending(length6(three[at]), dscp.class(traffic_class), Family::V6);
             *meta = if odd == 0 { known } else { *meta };
         }
+        any == 0
+    }
+
+    /// The destinations of a group of IPv6 packets, if all are plain.
+    #[inline(always)]
+    pub(crate) fn destinations6(
+        &mut self,
+        packets: &[Packet],
+        region: &Region,
+    ) -> Option<&[[u8; 16]]> {
+        let mut special = 0;
+        for (packet, to) in packets.iter().zip(&mut self.destinations6) {
+            // as a number, so that its octets are read at once
+            let destination = region.octets(packet).first_chunk().map_or(0, last16);
+            special |= maybe_special6((destination >> 120) as u64);
+            *to = destination.to_be_bytes();
+        }
+        (special == 0).then_some(&self.destinations6[..packets.len()])
     }
 
     /// The destination of a packet that is plain IPv4.
@@ -160,9 +182,15 @@ impl Headers {
 /// The destination of an IPv6 packet, if it is plain.
 #[inline(always)]
 pub(crate) fn destination6(octets: &[u8]) -> Option<[u8; 16]> {
-    let header: &[u8; HEADERS6] = octets.first_chunk()?;
-    let destination: [u8; 16] = *header.last_chunk()?;
-    (maybe_special6(destination[0].into()) == 0).then_some(destination)
+    let destination = octets.first_chunk().map(last16)?;
+    (maybe_special6((destination >> 120) as u64) == 0).then_some(destination.to_be_bytes())
+}
+
+#[inline(always)]
+fn last16(header: &[u8; HEADERS6]) -> u128 {
+    header
+        .last_chunk()
+        .map_or(0, |octets| u128::from_be_bytes(*octets))
 }
 
 /// What the words of an IPv6 header say of the packet's length, header included, octets; from octets 16 to 23.
@@ -205,7 +233,8 @@ fn is_odd4([one, two, three, four]: [u64; 4], destination: u64, frame: u64, ours
     let low = |long: u64| long & 0xffff_ffff;
     let sum =
         (two >> 48) + low(three) + (three >> 32) + low(four) + (four >> 32 & 0xffff) + destination;
-    let sum = (sum >> 16) + (sum & 0xffff);
+    // the sum is below 2^35, so the first fold leaves less than 2^19, and the second one at most 0x10006: what
+    // a third one would make 0xffff is 0xffff already
     let sum = (sum >> 16) + (sum & 0xffff);
     let sum = (sum >> 16) + (sum & 0xffff);
     let time_to_live = three >> 48 & 0xff;

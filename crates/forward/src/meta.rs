@@ -106,6 +106,29 @@ impl Meta {
         }
     }
 
+    /// Whether none of these packets has a verdict, nor more octets than this.
+    #[inline(always)]
+    pub(crate) fn may_all_leave(metas: &[Self], mtu: u16) -> bool {
+        let mtu = u64::from(mtu);
+        let strange = |meta: &Self| (meta.0 & VERDICT) | below(mtu, meta.l3_length().into());
+        metas.iter().map(strange).fold(0, |any, one| any | one) == 0
+    }
+
+    /// Whether one of these packets has fewer octets than this.
+    #[inline(always)]
+    pub(crate) fn any_shorter(metas: &[Self], octets: usize) -> bool {
+        let short = |meta: &Self| below(meta.l3_length().into(), octets as u64);
+        metas.iter().map(short).fold(0, |any, one| any | one) != 0
+    }
+
+    /// Forwards packets that have no verdict to one port.
+    #[inline(always)]
+    pub(crate) fn forward_all(metas: &mut [Self], port: PortId) {
+        metas
+            .iter_mut()
+            .for_each(|meta| meta.0 |= FORWARD | u64::from(port.0));
+    }
+
     /// The port by which all these packets leave, if that is so.
     #[inline]
     pub(crate) fn one_port(metas: &[Self]) -> Option<PortId> {
@@ -116,6 +139,12 @@ impl Meta {
         let others = metas.iter().map(|meta| (meta.0 ^ first.0) & VERDICT);
         (others.fold(0, |any, other| any | other) == 0).then_some(port)
     }
+}
+
+/// The highest bit, if one number is below another; both are below it.
+#[inline(always)]
+fn below(one: u64, other: u64) -> u64 {
+    one.wrapping_sub(other) & 1 << 63
 }
 
 impl fmt::Debug for Meta {
@@ -146,6 +175,22 @@ mod tests {
             assert_eq!(meta.is_pending(), verdict == Verdict::Pending);
         }
         assert_eq!(Meta::default().verdict(), Verdict::Pending);
+    }
+
+    #[test]
+    fn all_may_leave_or_not() {
+        let long = |length| Meta::pending(length, 7, Family::V4);
+        assert!(Meta::may_all_leave(&[long(1500), long(20)], 1500));
+        assert!(!Meta::may_all_leave(&[long(20), long(1501)], 1500));
+        assert!(!Meta::may_all_leave(&[long(0xffff)], 0xfffe));
+        let decided = long(20).with(Verdict::Drop(Reason::ALL[0]));
+        assert!(!Meta::may_all_leave(&[long(20), decided], 1500));
+        assert!(Meta::any_shorter(&[long(46), long(45)], 46));
+        assert!(!Meta::any_shorter(&[long(46), long(47)], 46));
+        let mut metas = [long(20), long(21)];
+        Meta::forward_all(&mut metas, PortId(9));
+        let expected = [20, 21].map(|length| long(length).with(Verdict::Forward(PortId(9))));
+        assert_eq!(metas, expected);
     }
 
     #[test]

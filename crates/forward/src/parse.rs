@@ -81,7 +81,13 @@ impl Loop for Mixed<'_> {
             ..
         } = batch;
         let (ours, dscp) = (Ours::new(context.ingress), *context.classifier.dscp());
-        headers.check6(&mut meta[start..], ours, dscp);
+        let count = GROUP.min(packets.len() - start);
+        let range = start..start + count;
+        if headers.check6(&mut meta[range.clone()], ours, dscp)
+            && let Some(destinations) = headers.destinations6(&packets[range], context.region)
+        {
+            return v6.push_group(start, destinations);
+        }
         let group = packets.iter().zip(meta).enumerate();
         for (at, (place, (packet, meta))) in group.skip(start).take(GROUP).enumerate() {
             if let Some(destination) = headers.plain4(at) {

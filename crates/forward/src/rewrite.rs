@@ -6,6 +6,7 @@ use bora_wire::{checksum, ipv4, ipv6};
 
 use crate::lookup::resolve;
 use crate::partial::{complete_ipv4, complete_ipv6};
+use crate::simd::{Loop, Simd};
 use crate::{Batch, Context, Family, Meta, Verdict};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
@@ -16,13 +17,14 @@ const PLAIN_IPV6: usize = ETHERNET + 40;
 
 /// Takes each packet to its next hop's output: decrements TTL or hop limit, writes the new Ethernet
 /// header, trims the padding of the old frame and pads to the output's minimum; completes a
-/// checksum that the sender left to us.
+/// checksum that the sender left to us. The mark of a packet that leaves is its class.
 pub fn rewrite(batch: &mut Batch, context: &Context<'_>) {
     let Batch {
         packets,
         meta,
         v4,
         v6,
+        simd,
         leaves,
         ..
     } = batch;
@@ -34,9 +36,21 @@ pub fn rewrite(batch: &mut Batch, context: &Context<'_>) {
             rewrite_one(&mut packets[place], &mut meta[place], found, context);
         }
     } else if v4.len() == packets.len() {
+        if let Some(next_hop) = v4.next_hop_of_all() {
+            *leaves = plain.rewrite4_alike(*simd, packets, meta, next_hop);
+            if leaves.is_some() {
+                return;
+            }
+        }
         let packets = packets.iter_mut().zip(&mut *meta).zip(v4.found());
         packets.for_each(|((packet, meta), &found)| plain.rewrite4(packet, meta, found));
     } else if v6.len() == packets.len() {
+        if let Some(next_hop) = v6.next_hop_of_all() {
+            *leaves = plain.rewrite6_alike(*simd, packets, meta, next_hop);
+            if leaves.is_some() {
+                return;
+            }
+        }
         let packets = packets.iter_mut().zip(&mut *meta).zip(v6.found());
         packets.for_each(|((packet, meta), &found)| plain.rewrite6(packet, meta, found));
     } else {
@@ -95,6 +109,56 @@ impl<'a> Plain<'a> {
         }
     }
 
+    /// All packets of a batch, which have one next hop; returns the port they leave by. `None` if one of
+    /// them needs more; nothing is changed then.
+    fn rewrite4_alike(
+        &self,
+        simd: Simd,
+        packets: &mut [Packet],
+        metas: &mut [Meta],
+        found: NextHopId,
+    ) -> Option<PortId> {
+        self.rewrite_alike(simd, (packets, metas), (found, self.way_back4), plain_ipv4)
+    }
+
+    fn rewrite6_alike(
+        &self,
+        simd: Simd,
+        packets: &mut [Packet],
+        metas: &mut [Meta],
+        found: NextHopId,
+    ) -> Option<PortId> {
+        self.rewrite_alike(simd, (packets, metas), (found, self.way_back6), plain_ipv6)
+    }
+
+    #[inline(always)]
+    fn rewrite_alike<const HEADERS: usize>(
+        &self,
+        simd: Simd,
+        (packets, metas): (&mut [Packet], &mut [Meta]),
+        (found, way_back): (NextHopId, u32),
+        write: impl Fn(&mut [u8; HEADERS], &Adjacency),
+    ) -> Option<PortId> {
+        let NextHop::Forward(adjacency) = self.next_hops.get(found) else {
+            return None;
+        };
+        let port = adjacency.port;
+        if u32::from(port.0) == way_back || adjacency.unconfirmed {
+            return None;
+        }
+        let mut done = false;
+        simd.run(Alike::<HEADERS, _> {
+            plain: self,
+            packets,
+            metas,
+            // a copy: the compiler sees that no packet overwrites it
+            adjacency: *adjacency,
+            write,
+            done: &mut done,
+        });
+        done.then_some(port)
+    }
+
     /// False if it is anything else; nothing is changed then.
     #[inline(always)]
     fn rewrite<const HEADERS: usize>(
@@ -123,8 +187,52 @@ impl<'a> Plain<'a> {
         if packet.length() < self.min_frame {
             pad(packet, port, self.context);
         }
+        packet.set_mark(meta.class().0);
         meta.decide(Verdict::Forward(port));
         true
+    }
+}
+
+/// Packets that all go to one neighbour, so that what it says is read and checked once.
+struct Alike<'a, const HEADERS: usize, W> {
+    plain: &'a Plain<'a>,
+    packets: &'a mut [Packet],
+    metas: &'a mut [Meta],
+    adjacency: Adjacency,
+    write: W,
+    /// Set if none of them needed more.
+    done: &'a mut bool,
+}
+
+impl<const HEADERS: usize, W: Fn(&mut [u8; HEADERS], &Adjacency)> Loop for Alike<'_, HEADERS, W> {
+    #[inline(always)]
+    fn run(self) {
+        let Self {
+            plain,
+            packets,
+            metas,
+            adjacency,
+            ..
+        } = self;
+        if !Meta::may_all_leave(metas, adjacency.mtu) {
+            return;
+        }
+        let region = plain.region;
+        for (packet, meta) in packets.iter_mut().zip(&*metas) {
+            packet.truncate(ETHERNET + usize::from(meta.l3_length()));
+            packet.set_mark(meta.class().0);
+            // parse has seen the headers, so they are there
+            if let Some(headers) = region.octets_mut(packet).first_chunk_mut() {
+                (self.write)(headers, &adjacency);
+            }
+        }
+        if Meta::any_shorter(metas, plain.min_frame.saturating_sub(ETHERNET)) {
+            for packet in packets {
+                pad(packet, adjacency.port, plain.context);
+            }
+        }
+        Meta::forward_all(metas, adjacency.port);
+        *self.done = true;
     }
 }
 
@@ -146,6 +254,7 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
         context.ingress.partial_checksum,
     );
     pad(packet, adjacency.port, context);
+    packet.set_mark(meta.class().0);
     meta.decide(Verdict::Forward(adjacency.port));
 }
 

@@ -8,7 +8,7 @@ use bora_forward::schedule::{
     ClassConfig, MAX_FRAME, MIN_QUANTUM, Output, OutputConfig, OutputError, QueueLimits, Shaping,
     ShapingError,
 };
-use bora_forward::{Batch, Class, Egress, Meta, Reason, Verdict, enqueue};
+use bora_forward::{Batch, Class, Egress, Meta, Reason, Verdict, enqueue, octets};
 use proptest::prelude::*;
 use support::{Memory, Random};
 
@@ -276,7 +276,8 @@ fn a_full_queue_refuses_its_own_packets_only() {
         .into_iter()
         .chain([to(0, 1), to(1, 0), to(0, 7), to(9, 0)])
     {
-        let packet = memory.packet(60, 0);
+        let mut packet = memory.packet(60, 0);
+        packet.set_mark(meta.class().0); // as `rewrite` does
         batch.packets.push(packet);
         batch.meta.push(meta);
     }
@@ -308,9 +309,9 @@ fn the_short_cut_keeps_the_order_and_the_counts() {
     for round in 0..20_000 {
         for _ in 0..random.below(48) {
             let class = random.below(2) as u8;
-            batch
-                .packets
-                .push(memory.packet(60, given[usize::from(class)]));
+            let mut packet = memory.packet(60, given[usize::from(class)]);
+            packet.set_mark(class);
+            batch.packets.push(packet);
             let meta = Meta::default().with(Verdict::Forward(PortId(0)));
             batch.meta.push(meta.in_class(Class(class)));
             given[usize::from(class)] += 1;
@@ -326,7 +327,8 @@ fn the_short_cut_keeps_the_order_and_the_counts() {
         }
         let mut room = random.below(100) as usize;
         loop {
-            let ready = egress[0].ready(0, u64::MAX, |_| panic!("the queues are long"));
+            let (ready, all) = egress[0].ready(0, u64::MAX, |_| panic!("the queues are long"));
+            assert_eq!(all, octets(ready));
             let count = room.min(ready.len());
             room -= count;
             for packet in ready.drain(..count) {

@@ -82,6 +82,9 @@ impl Bench {
         };
         bora_forward::run(&mut batch, &context, &mut [], |_| {});
         let seen = |(packet, meta): (Packet, bora_forward::Meta)| {
+            if matches!(meta.verdict(), Verdict::Forward(_)) {
+                assert_eq!(packet.mark(), meta.class().0);
+            }
             let octets = self.region.octets(&packet).to_vec();
             self.pool.give(packet.into_frame(&self.region));
             (meta.verdict(), octets)
@@ -135,6 +138,39 @@ fn a_transit_packet_is_rewritten_and_padded() {
     let packet = ipv4::Packet::new_checked(&octets[14..]).unwrap();
     packet.verify_checksum().unwrap();
     assert_eq!(packet.ttl(), 63);
+}
+
+/// Marks a packet for expedited forwarding.
+fn expedited(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[15] = 46 << 2;
+    frame[24..26].fill(0);
+    let checksum = bora_wire::checksum::checksum(&frame[14..34]);
+    frame[24..26].copy_from_slice(&checksum.to_be_bytes());
+    frame
+}
+
+/// With checksums that may be left to us, packets are rewritten one by one, and otherwise together.
+#[test]
+fn packets_to_one_neighbour_are_rewritten_as_each_alone() {
+    let mut bench = Bench::new();
+    let to = |ttl, length| frame(HERE, THERE, ttl, length);
+    let mut padded = to(2, 30);
+    padded.resize(120, 0xee);
+    let long = to(9, 1501);
+    let batches = [
+        vec![to(64, 28), to(255, 46), to(2, 1500), expedited(to(3, 45))],
+        vec![to(64, 100), expedited(to(64, 46))],
+        vec![padded, to(7, 46)],
+        vec![to(64, 28), long, to(64, 1500)],
+        vec![to(64, 28), to(1, 28)],
+        vec![to(64, 28); 200],
+    ];
+    for frames in batches {
+        bench.ingress.partial_checksum = true;
+        let expected = bench.run(&frames);
+        bench.ingress.partial_checksum = false;
+        assert_eq!(bench.run(&frames), expected);
+    }
 }
 
 #[test]

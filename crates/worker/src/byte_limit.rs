@@ -93,7 +93,12 @@ impl ByteLimit {
         self.packets -= packets;
         while let Some((count, octets)) = self.bursts.front_mut().filter(|_| packets > 0) {
             let taken = packets.min(*count);
-            let share = *octets * u64::from(taken) / u64::from(*count);
+            // a burst mostly goes as a whole, and a division takes long
+            let share = if taken == *count {
+                *octets
+            } else {
+                *octets * u64::from(taken) / u64::from(*count)
+            };
             (*count, *octets) = (*count - taken, *octets - share);
             packets -= taken;
             self.octets -= share;

@@ -1,7 +1,7 @@
 //! The way in: which queue has its turn, and what it receives.
 
 use bora_buffer::{MAX_BATCH, Packet};
-use bora_forward::{PollList, Reason, Stage, Turn, flow_of};
+use bora_forward::{PollList, Reason, Stage, Turn, flow_of, octets};
 
 use crate::spread::Reception;
 use crate::worker::Worker;
@@ -77,12 +77,12 @@ impl Worker {
         queue.refill(&mut self.config.pool);
         // packets in a ring between workers were counted by the worker that received them
         if count > 0 && is_direct {
-            let bytes: usize = packets.iter().map(Packet::length).sum();
+            let bytes = octets(packets);
             counters.rx_packets.add(count as u64);
-            counters.rx_bytes.add(bytes as u64);
+            counters.rx_bytes.add(bytes);
             if !has_xdp {
                 counters.ungated_packets.add(count as u64);
-                counters.ungated_bytes.add(bytes as u64);
+                counters.ungated_bytes.add(bytes);
             }
         }
         if let Reception::Spread(spreader) = &mut port.reception {

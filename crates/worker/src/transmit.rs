@@ -93,15 +93,18 @@ fn fill_ring(
 ) -> (u64, u64) {
     let mut total = (0, 0);
     loop {
-        let ready = egress.ready(now_ns, limit.room(), &mut refused);
-        let before = octets(ready);
+        let (ready, before) = egress.ready(now_ns, limit.room(), &mut refused);
         let packets = queue.transmit(ready);
         let moved = before - octets(ready);
         let stuck = packets == 0 || !ready.is_empty();
         total = (total.0 + packets as u64, total.1 + moved);
         limit.add(packets as u32, moved);
         egress.settle(&mut refused);
-        if stuck || egress.held() == 0 {
+        if egress.held() == 0 {
+            limit.set_full(false);
+            return total;
+        }
+        if stuck {
             let next = egress.next_ready_ns(now_ns);
             limit.set_full(next.is_some_and(|next| next <= now_ns));
             return total;
