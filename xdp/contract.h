@@ -4,6 +4,7 @@
 #define BORA_CONTRACT_H
 
 #define BORA_MAX_PORTS 256 /* Most ports of one Bora: rows of the program's maps. */
+#define BORA_MAX_INTERFACES 4096 /* Most ports and VLAN devices of one Bora. Numbers from MAX_PORTS on are those of VLAN devices. */
 #define BORA_MAX_QUEUES 128 /* Most receive queues of a port that get sockets; packets of other queues go to Linux. */
 #define BORA_MAX_ROUTE_MTUS 65536 /* Most routes with an MTU of their own in the program's map, for each IP version. */
 #define BORA_MTUS_UNKNOWN 0xffffffff /* Stands for the number of routes with an MTU when there are more. */
@@ -70,22 +71,24 @@ enum bora_xfrm {
 
 /* One port. Written by the control side. */
 struct bora_port {
-	__u16 index; /* Row of counters, slot of the redirect map; below MAX_PORTS. */
+	__u16 index; /* Slot of the redirect map; a port's row of counters, below MAX_PORTS, or the number of a VLAN device. */
 	__u8 path; /* What the port does with transit traffic. */
 	__u8 rp_filter; /* Reverse-path check of IPv4. */
 	__u16 flags; /* enum bora_port_flags. */
 	__u16 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
 	__u8 mac[6]; /* The interface's Ethernet address. */
+	__u16 trunk; /* The port that its packets come and go by: itself, or the one below a VLAN device. */
+	__u8 tags[8]; /* Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros. */
 };
-_Static_assert(sizeof(struct bora_port) == 14, "struct bora_port has another layout than in Rust");
+_Static_assert(sizeof(struct bora_port) == 24, "struct bora_port has another layout than in Rust");
 
 /* Why a packet did not take the fast way: passed to Linux, passed within a budget, dropped. */
 enum bora_reason {
 	BORA_NO_LEASE, /* passed: Bora is starting, is stopping or does not answer. */
 	BORA_GUARD, /* passed: Linux has rules for it that Bora does not apply: netfilter, `ip rule`, IPsec, tc. */
 	BORA_FORWARDING_OFF, /* passed: Forwarding is off on the input interface. */
-	BORA_NOT_IP, /* passed: Neither IPv4 nor IPv6: ARP, VLAN tags, LLDP. */
-	BORA_VLAN_TAG, /* passed: Has a VLAN tag that is not in the frame. */
+	BORA_NOT_IP, /* passed: Neither IPv4 nor IPv6, or of a VLAN that Bora does not forward by: ARP, LLDP, tags without a VLAN device. */
+	BORA_VLAN_TAG, /* passed: Has a VLAN tag that is not in the frame, and belongs to no VLAN device that Bora forwards by. */
 	BORA_FOREIGN_MAC, /* passed: Not for this port's Ethernet address: broadcast, multicast, or another station's. */
 	BORA_LOCAL, /* passed: To or from an address of the router itself. */
 	BORA_SPECIAL_ADDRESS, /* passed: Multicast, link-local, loopback and other addresses that Linux treats in its own way. */

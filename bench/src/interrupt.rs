@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bora_buffer::Packet;
 use bora_contract::Counts;
 use bora_forward::schedule::OutputError;
-use bora_forward::{Batch, Context, Egress, Reason, RuleHits, Verdict, enqueue, run};
+use bora_forward::{Batch, Context, Egress, Outputs, Reason, RuleHits, Verdict, enqueue, run};
 use bora_port::af_xdp::RING_SIZE;
 use bora_worker::{QUOTA, WorkerConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -161,7 +161,13 @@ impl Interrupted {
         };
         let (batch, hits) = (&mut self.batch, &mut self.hits);
         run(batch, &context, hits, |_| {});
-        enqueue(batch, &mut self.egress, |packet, verdict| {
+        let outputs = Outputs {
+            egress: &mut self.egress,
+            vlans: &config.vlans,
+            min_frames: &self.min_frames,
+            region: &config.region,
+        };
+        let drop = |packet: Packet, verdict| {
             // there is no slow path
             let reason = match verdict {
                 Verdict::Drop(reason) | Verdict::Punt(reason) => reason,
@@ -169,7 +175,8 @@ impl Interrupted {
             };
             dropped[reason] += 1;
             config.pool.give(packet.into_frame(&config.region));
-        });
+        };
+        enqueue(batch, outputs, |_, _| {}, drop);
         count
     }
 

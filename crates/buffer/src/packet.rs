@@ -168,6 +168,40 @@ impl Packet {
         true
     }
 
+    /// Takes octets from the front, as Linux's skb_pull(); false if there are fewer.
+    #[inline]
+    pub fn pull(&mut self, octets: usize) -> bool {
+        if octets > self.length() {
+            return false;
+        }
+        self.offset += octets as u32;
+        self.length -= octets as u16;
+        true
+    }
+
+    /// Adds octets in front, as skb_push(): what the frame held there. A packet without so much headroom
+    /// is moved. False if the frame has no room.
+    #[inline]
+    pub fn push(&mut self, region: &Region, octets: usize) -> bool {
+        let headroom = self.offset & (region.frame_size() - 1);
+        if octets > headroom as usize {
+            return self.move_and_push(region, octets);
+        }
+        self.offset -= octets as u32;
+        self.length += octets as u16;
+        true
+    }
+
+    #[cold]
+    fn move_and_push(&mut self, region: &Region, octets: usize) -> bool {
+        let length = self.length();
+        if !self.pad(region, length + octets) {
+            return false;
+        }
+        region.octets_mut(self).copy_within(..length, octets);
+        true
+    }
+
     /// Turns the packet into an empty frame.
     #[inline]
     pub fn into_frame(self, region: &Region) -> Frame {

@@ -2,6 +2,8 @@
 
 /// Most ports of one Bora: rows of the program's maps.
 pub const MAX_PORTS: usize = 256;
+/// Most ports and VLAN devices of one Bora. Numbers from MAX_PORTS on are those of VLAN devices.
+pub const MAX_INTERFACES: usize = 4_096;
 /// Most receive queues of a port that get sockets; packets of other queues go to Linux.
 pub const MAX_QUEUES: u32 = 128;
 /// Most routes with an MTU of their own in the program's map, for each IP version.
@@ -86,7 +88,7 @@ pub const XFRM_FORWARD_BLOCKED: u8 = 1 << 2;
 /// The settings of a port: `struct bora_port` of the XDP program, and what the engine knows of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortSettings {
-    /// Row of counters, slot of the redirect map; below MAX_PORTS.
+    /// Slot of the redirect map; a port's row of counters, below MAX_PORTS, or the number of a VLAN device.
     pub index: u16,
     /// What the port does with transit traffic.
     pub path: Path,
@@ -96,6 +98,10 @@ pub struct PortSettings {
     pub min_frame: u16,
     /// The interface's Ethernet address.
     pub mac: [u8; 6],
+    /// The port that its packets come and go by: itself, or the one below a VLAN device.
+    pub trunk: u16,
+    /// Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros.
+    pub tags: [u8; 8],
     /// net.ipv4.conf.IFACE.forwarding.
     pub forward4: bool,
     /// net.ipv6.conf.{all and IFACE}.forwarding.
@@ -128,7 +134,7 @@ pub struct PortSettings {
 
 impl PortSettings {
     /// As the program reads it.
-    pub fn to_bytes(&self) -> [u8; 14] {
+    pub fn to_bytes(&self) -> [u8; 24] {
         let flags = [
             self.forward4,
             self.forward6,
@@ -146,13 +152,15 @@ impl PortSettings {
             self.gated,
         ];
         let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
-        let mut bytes = [0; 14];
+        let mut bytes = [0; 24];
         bytes[0..2].copy_from_slice(&self.index.to_ne_bytes());
         bytes[2..3].copy_from_slice(&[self.path as u8]);
         bytes[3..4].copy_from_slice(&[self.rp_filter as u8]);
         bytes[4..6].copy_from_slice(&flags.to_ne_bytes());
         bytes[6..8].copy_from_slice(&self.min_frame.to_ne_bytes());
         bytes[8..14].copy_from_slice(&self.mac);
+        bytes[14..16].copy_from_slice(&self.trunk.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&self.tags);
         bytes
     }
 }
@@ -168,9 +176,9 @@ pub enum Reason {
     Guard,
     /// Forwarding is off on the input interface.
     ForwardingOff,
-    /// Neither IPv4 nor IPv6: ARP, VLAN tags, LLDP.
+    /// Neither IPv4 nor IPv6, or of a VLAN that Bora does not forward by: ARP, LLDP, tags without a VLAN device.
     NotIp,
-    /// Has a VLAN tag that is not in the frame.
+    /// Has a VLAN tag that is not in the frame, and belongs to no VLAN device that Bora forwards by.
     VlanTag,
     /// Not for this port's Ethernet address: broadcast, multicast, or another station's.
     ForeignMac,

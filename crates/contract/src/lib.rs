@@ -38,6 +38,8 @@ mod tests {
             rp_filter: RpFilter::Strict,
             min_frame: 60,
             mac: [1, 2, 3, 4, 5, 6],
+            trunk: 0x0403,
+            tags: [0x81, 0, 0, 100, 0, 0, 0, 0],
             forward4: true,
             up: true,
             ..PortSettings::default()
@@ -47,7 +49,9 @@ mod tests {
         assert_eq!(bytes[2..4], [2, 1]);
         assert_eq!(bytes[4..6], (1u16 | 1 << 9).to_ne_bytes());
         assert_eq!(bytes[6..8], 60u16.to_ne_bytes());
-        assert_eq!(bytes[8..], [1, 2, 3, 4, 5, 6]);
+        assert_eq!(bytes[8..14], [1, 2, 3, 4, 5, 6]);
+        assert_eq!(bytes[14..16], 0x0403u16.to_ne_bytes());
+        assert_eq!(bytes[16..], [0x81, 0, 0, 100, 0, 0, 0, 0]);
     }
 
     #[test]

@@ -33,8 +33,10 @@ mod source;
 mod spread;
 mod stage;
 mod verdict;
+mod vlan;
 
 use bora_buffer::Region;
+use bora_contract::MAX_PORTS;
 use bora_fib::{FibReader, PortId};
 use bora_wire::MacAddr;
 
@@ -44,7 +46,7 @@ pub use batch::Batch;
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleHits, classify};
 pub use egress::{BURST, Egress, octets};
-pub use enqueue::enqueue;
+pub use enqueue::{Outputs, enqueue};
 pub use hash::flow_hash;
 pub use lookup::lookup;
 pub use meta::{Family, Meta};
@@ -57,6 +59,7 @@ pub use source::source_check;
 pub use spread::flow_of;
 pub use stage::Stage;
 pub use verdict::Verdict;
+pub use vlan::{Tags, Vlan, Vlans};
 
 /// The checks of the XDP program that need the state of the port. For ports without an XDP program the
 /// engine makes them.
@@ -79,7 +82,7 @@ impl Gate {
     };
 }
 
-/// The port a batch came in by (control plane: writes; workers: read).
+/// The port or VLAN device a batch came in by (control plane: writes; workers: read).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ingress {
     /// Its number.
@@ -113,6 +116,11 @@ impl Ingress {
             send_redirects4: false,
             gate: None,
         }
+    }
+
+    /// Whether it is a VLAN device, whose packets have lost their tags.
+    pub fn is_vlan(&self) -> bool {
+        usize::from(self.port.0) >= MAX_PORTS
     }
 
     /// Whether an XDP program stands in front of the port, and can keep packets away from it.

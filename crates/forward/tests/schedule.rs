@@ -2,13 +2,15 @@
 
 mod support;
 
+use std::sync::LazyLock;
+
 use bora_buffer::Packet;
 use bora_fib::PortId;
 use bora_forward::schedule::{
     ClassConfig, MAX_FRAME, MIN_QUANTUM, Output, OutputConfig, OutputError, QueueLimits, Shaping,
     ShapingError,
 };
-use bora_forward::{Batch, Class, Egress, Meta, Reason, Verdict, enqueue, octets};
+use bora_forward::{Batch, Class, Egress, Meta, Outputs, Reason, Verdict, Vlans, enqueue, octets};
 use proptest::prelude::*;
 use support::{Memory, Random};
 
@@ -23,6 +25,17 @@ fn limits(packets: u32) -> QueueLimits {
 
 fn shaping(rate: u64, burst: u32) -> Option<Shaping> {
     Some(Shaping { rate, burst })
+}
+
+static NO_VLANS: LazyLock<Vlans> = LazyLock::new(Vlans::default);
+
+fn outputs<'a>(egress: &'a mut [Egress], memory: &'a Memory) -> Outputs<'a> {
+    Outputs {
+        egress,
+        vlans: &NO_VLANS,
+        min_frames: &[],
+        region: &memory.region,
+    }
 }
 
 /// Random levels, quanta, limits and rates.
@@ -282,7 +295,12 @@ fn a_full_queue_refuses_its_own_packets_only() {
         batch.meta.push(meta);
     }
     let mut rest = Vec::new();
-    enqueue(&mut batch, &mut egress, |_, verdict| rest.push(verdict));
+    enqueue(
+        &mut batch,
+        outputs(&mut egress, &memory),
+        |_, _| {},
+        |_, verdict| rest.push(verdict),
+    );
     assert_eq!(rest, [Verdict::Drop(Reason::NoOutput)]);
     assert!(batch.packets.is_empty());
     // the transmit ring is full, so the queues are needed
@@ -316,7 +334,12 @@ fn the_short_cut_keeps_the_order_and_the_counts() {
             batch.meta.push(meta.in_class(Class(class)));
             given[usize::from(class)] += 1;
         }
-        enqueue(&mut batch, &mut egress, |_, verdict| panic!("{verdict:?}"));
+        enqueue(
+            &mut batch,
+            outputs(&mut egress, &memory),
+            |_, _| {},
+            |_, verdict| panic!("{verdict:?}"),
+        );
         batch.meta.clear();
         if round % 1000 == 0 {
             let config = OutputConfig::default();

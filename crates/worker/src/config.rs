@@ -7,7 +7,7 @@ use std::time::Duration;
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibReader, PortId};
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Classifier, FlowHash, Ingress};
+use bora_forward::{Classifier, FlowHash, Ingress, Vlans};
 use bora_port::af_xdp::RING_SIZE;
 use bora_port::{Bell, Queue};
 use crossbeam_queue::ArrayQueue;
@@ -41,6 +41,8 @@ pub enum Command {
     SetHash(FlowHash, FlowHash),
     /// Replace the rules; their counters start from zero.
     SetRules(Arc<Classifier>),
+    /// Replace the VLAN devices.
+    SetVlans(Arc<Vlans>),
     /// Change how many packets each queue of a port may bring in one turn.
     SetQuota {
         /// The port.
@@ -149,6 +151,8 @@ pub struct WorkerConfig {
     pub ports: Vec<WorkerPort>,
     /// Classes and rules.
     pub classifier: Arc<Classifier>,
+    /// VLAN devices on the ports.
+    pub vlans: Arc<Vlans>,
     /// Flow-hash policies of IPv4 and IPv6.
     pub hash: (FlowHash, FlowHash),
     /// The rings to the slow path.
@@ -189,6 +193,7 @@ impl WorkerConfig {
             counters: Arc::new(WorkerCounters::new(ports.len())),
             ports,
             classifier: Arc::default(),
+            vlans: Arc::default(),
             hash: (FlowHash::default(), FlowHash::default()),
             punts: Arc::default(),
             budgets: Budgets::new(u64::MAX),

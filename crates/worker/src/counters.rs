@@ -1,6 +1,7 @@
 //! What a worker counts. One writer (the worker), any number of readers.
 
-use bora_contract::{Counter, Counters};
+use bora_contract::{Counter, Counters, MAX_INTERFACES, MAX_PORTS};
+use bora_fib::PortId;
 use bora_forward::MAX_CLASSES;
 use bora_forward::classify::MAX_RULES;
 
@@ -48,6 +49,28 @@ pub struct ClassCounters {
     pub dropped: Counter,
 }
 
+/// One worker's counters of one VLAN device: frames, and their octets with tags. They count at the port, too.
+#[derive(Debug, Default)]
+pub struct VlanCounters {
+    /// Received.
+    pub rx_packets: Counter,
+    /// Octets of these.
+    pub rx_bytes: Counter,
+    /// Staged for the port.
+    pub tx_packets: Counter,
+    /// Octets of these.
+    pub tx_bytes: Counter,
+}
+
+impl VlanCounters {
+    fn absorb(&self, other: &Self) {
+        self.rx_packets.add(other.rx_packets.get());
+        self.rx_bytes.add(other.rx_bytes.get());
+        self.tx_packets.add(other.tx_packets.get());
+        self.tx_bytes.add(other.tx_bytes.get());
+    }
+}
+
 /// What a rule has matched.
 #[derive(Debug, Default)]
 pub struct RuleCounters {
@@ -86,6 +109,8 @@ impl PortCounters {
 pub struct WorkerCounters {
     /// By port number.
     pub ports: Vec<PortCounters>,
+    /// By the number of the VLAN device, from [`MAX_PORTS`] on.
+    pub vlans: Vec<VlanCounters>,
     /// By rule number.
     pub rules: Vec<RuleCounters>,
     /// Times round the loop; moves at least every [`crate::worker::LONGEST_SLEEP`].
@@ -117,6 +142,9 @@ impl WorkerCounters {
     pub fn new(ports: usize) -> Self {
         Self {
             ports: (0..ports).map(|_| PortCounters::default()).collect(),
+            vlans: std::iter::repeat_with(VlanCounters::default)
+                .take(MAX_INTERFACES - MAX_PORTS)
+                .collect(),
             rules: std::iter::repeat_with(RuleCounters::default)
                 .take(MAX_RULES)
                 .collect(),
@@ -140,10 +168,20 @@ impl WorkerCounters {
         for (own, other) in self.ports.iter().zip(&other.ports) {
             own.absorb(other);
         }
+        for (own, other) in self.vlans.iter().zip(&other.vlans) {
+            own.absorb(other);
+        }
         for (own, other) in self.rules.iter().zip(&other.rules) {
             own.packets.add(other.packets.get());
             own.octets.add(other.octets.get());
         }
+    }
+
+    /// The counters of a VLAN device.
+    #[inline]
+    pub fn vlan(&self, number: PortId) -> Option<&VlanCounters> {
+        self.vlans
+            .get(usize::from(number.0).checked_sub(MAX_PORTS)?)
     }
 
     /// For other queues of a port's output the counts of classes start anew.

@@ -1,7 +1,7 @@
 //! The heart of the loop: the stages decide about a batch, and the worker does what they decided.
 
 use bora_buffer::Packet;
-use bora_forward::{Context, Reason, Verdict, enqueue, run};
+use bora_forward::{Context, Outputs, Reason, Verdict, Vlan, enqueue, run};
 
 use crate::punt::Punted;
 use crate::worker::Worker;
@@ -10,8 +10,47 @@ impl Worker {
     /// Runs the stages over the batch, and empties it: into the queues of the outputs, to the slow
     /// path, or back to the pool.
     pub(crate) fn forward(&mut self, port: usize) {
+        let vlans = &self.config.vlans;
+        if vlans.is_trunk(self.config.ports[port].ingress.port) {
+            return self.forward_by_vlan(port);
+        }
+        self.forward_batch(port, None);
+    }
+
+    /// The same for packets of several VLAN devices: first those of the first packet's device, and so on.
+    fn forward_by_vlan(&mut self, port: usize) {
+        let vlans = self.config.vlans.clone();
+        let mut others = std::mem::take(&mut self.others);
+        others.append(&mut self.batch.packets);
+        while !others.is_empty() {
+            let region = &self.config.region;
+            let trunk = self.config.ports[port].ingress.port;
+            let device = |packet: &Packet| vlans.device_of(trunk, region.octets(packet));
+            let of = others.first().and_then(device);
+            let number = of.map(|vlan| vlan.ingress.port);
+            let is_same =
+                |packet: &mut Packet| device(packet).map(|vlan| vlan.ingress.port) == number;
+            let packets = &mut self.batch.packets;
+            packets.extend(others.extract_if(.., is_same));
+            if let Some(vlan) = of {
+                if let Some(counters) = self.config.counters.vlan(vlan.ingress.port) {
+                    let octets: usize = packets.iter().map(Packet::length).sum();
+                    counters.rx_packets.add(packets.len() as u64);
+                    counters.rx_bytes.add(octets as u64);
+                }
+                let packets = packets.iter_mut();
+                packets.for_each(|packet| vlan.untag(region, packet));
+            }
+            self.forward_batch(port, of);
+        }
+        self.others = others;
+    }
+
+    /// Forwards a batch that has come in by a port, or by a VLAN device on it.
+    fn forward_batch(&mut self, port: usize, vlan: Option<&Vlan>) {
         let config = &mut self.config;
-        let ingress = &config.ports[port].ingress;
+        let trunk = &config.ports[port].ingress;
+        let ingress = vlan.map_or(trunk, |vlan| &vlan.ingress);
         let context = Context {
             region: &config.region,
             fib: &config.fib,
@@ -29,12 +68,24 @@ impl Worker {
             }
         }
 
+        let outputs = Outputs {
+            egress: &mut self.egress,
+            vlans: &config.vlans,
+            min_frames: &self.min_frames,
+            region: &config.region,
+        };
+        let left = |device, octets: usize| {
+            if let Some(counters) = config.counters.vlan(device) {
+                counters.tx_packets.add(1);
+                counters.tx_bytes.add(octets as u64);
+            }
+        };
         let counters = &config.counters.ports[port];
         let (region, pool) = (&config.region, &mut config.pool);
         let (budgets, punts) = (&mut config.budgets, &config.punts);
-        let (port, partial_checksum) = (ingress.port, ingress.partial_checksum);
+        let (port, partial_checksum) = (trunk.port, ingress.partial_checksum);
         let mut punted_any = false;
-        enqueue(batch, &mut self.egress, |packet, verdict| {
+        enqueue(batch, outputs, left, |mut packet, verdict| {
             let mut drop = |packet: Packet, reason: Reason| {
                 counters.dropped[reason].add(1);
                 pool.give(packet.into_frame(region));
@@ -45,6 +96,9 @@ impl Worker {
                     drop(packet, Reason::PuntBudget);
                 }
                 Verdict::Punt(reason) => {
+                    if let Some(vlan) = vlan {
+                        vlan.restore(region, &mut packet);
+                    }
                     let punted = Punted {
                         packet,
                         port,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
+use bora_buffer::{MAX_BATCH, Packet};
 use bora_forward::schedule::OutputError;
 use bora_forward::{Batch, Egress, PollList, RuleHits};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -54,6 +55,8 @@ pub(crate) struct HandingOver {
 pub struct Worker {
     pub(crate) config: WorkerConfig,
     pub(crate) batch: Batch,
+    /// Packets of other VLANs than those in the batch; empty between two turns.
+    pub(crate) others: Vec<Packet>,
     /// Port and queue behind each number of the poll list.
     pub(crate) inputs: Vec<(usize, usize)>,
     pub(crate) list: PollList,
@@ -98,6 +101,7 @@ impl Worker {
         pin(config.core);
         let mut worker = Self {
             batch: Batch::new(),
+            others: Vec::with_capacity(MAX_BATCH),
             inputs: Vec::new(),
             list: PollList::new(&[], config.budget),
             egress: Vec::new(),

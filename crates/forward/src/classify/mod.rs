@@ -129,6 +129,7 @@ fn match_family(
     (family, index): (Family, &Index),
     hits: &mut [RuleHits],
 ) {
+    let is_vlan = context.ingress.is_vlan();
     let (open, start) = index.start(context.ingress.port);
     let mut keys = [Key::EMPTY; GROUP];
     let groups = batch.packets.chunks(GROUP);
@@ -139,6 +140,9 @@ fn match_family(
         for ((key, candidates), (packet, meta)) in places.zip(packets.iter().zip(&*metas)) {
             if meta.is_pending() && meta.family() == family {
                 key::fill(key, context.region.octets(packet), family);
+                if is_vlan {
+                    key.octets[key::PCP] = packet.mark();
+                }
                 *candidates = open;
             }
         }

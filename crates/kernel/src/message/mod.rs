@@ -3,6 +3,7 @@
 //! We do not use a crate for this: the mirror needs few attributes of each message, wants no
 //! allocation for each event, and must not lose a route because of an unknown attribute.
 
+mod link;
 mod nexthop;
 mod route;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use std::net::IpAddr;
 
 pub use crate::attribute::Malformed;
 use crate::attribute::{attributes, header, u32_at};
+pub use link::{Link, Vlan};
 pub use nexthop::{Bucket, NextHopMessage, NextHopObject};
 pub use route::{Hop, RouteMessage, RouteType, Target};
 
@@ -65,31 +67,6 @@ impl<'a> Iterator for Frames<'a> {
             payload,
         }))
     }
-}
-
-/// A network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Interface index.
-    pub index: u32,
-    /// Name.
-    pub name: String,
-    /// What `ip link` calls its kind: `veth`, `vlan`, ...; empty for plain hardware.
-    pub kind: String,
-    /// Ethernet address, where it has one.
-    pub mac: Option<[u8; 6]>,
-    /// Largest IP packet, octets.
-    pub mtu: u32,
-    /// IFF_UP.
-    pub up: bool,
-    /// The kernel's FIB counts the carrier as present (IFF_RUNNING or IFF_LOWER_UP).
-    pub carrier: bool,
-    /// The bridge or bond it belongs to; 0 if none.
-    pub master: u32,
-    /// Root queueing discipline, as text.
-    pub qdisc: String,
-    /// Receive queues it may have, 1 or more.
-    pub rx_queues: u32,
 }
 
 /// An address of an interface.
@@ -207,7 +184,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
         ..
     } = *frame;
     Ok(match kind {
-        libc::RTM_NEWLINK | libc::RTM_DELLINK => match link(payload)? {
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => match link::decode(payload)? {
             Some(link) => Message::Link(link, kind == libc::RTM_DELLINK),
             None => Message::Other,
         },
@@ -233,49 +210,6 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
         }
         _ => Message::Other,
     })
-}
-
-/// struct ifinfomsg. Messages of other families (AF_BRIDGE) are about bridge ports, not links.
-fn link(payload: &[u8]) -> Result<Option<Link>, Malformed> {
-    let head = header(payload, 16, "link message")?;
-    if head[0] != libc::AF_UNSPEC as u8 {
-        return Ok(None);
-    }
-    let flags = u32_at(head, 8);
-    let has = |flag: i32| flags & flag as u32 != 0;
-    let mut link = Link {
-        index: u32_at(head, 4),
-        name: String::new(),
-        kind: String::new(),
-        mac: None,
-        mtu: 0,
-        up: has(libc::IFF_UP),
-        carrier: has(libc::IFF_RUNNING | libc::IFF_LOWER_UP),
-        master: 0,
-        qdisc: String::new(),
-        rx_queues: 1,
-    };
-    for attribute in attributes(payload, 16) {
-        let attribute = attribute?;
-        match attribute.kind {
-            libc::IFLA_IFNAME => link.name = attribute.text(),
-            libc::IFLA_ADDRESS => link.mac = attribute.mac(),
-            libc::IFLA_MTU => link.mtu = attribute.u32()?,
-            libc::IFLA_NUM_RX_QUEUES => link.rx_queues = attribute.u32()?.max(1),
-            libc::IFLA_MASTER => link.master = attribute.u32()?,
-            libc::IFLA_QDISC => link.qdisc = attribute.text(),
-            libc::IFLA_LINKINFO => {
-                for info in attribute.nested() {
-                    let info = info?;
-                    if info.kind == libc::IFLA_INFO_KIND {
-                        link.kind = info.text();
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(Some(link))
 }
 
 /// struct ifaddrmsg.

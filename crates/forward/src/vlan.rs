@@ -1,0 +1,199 @@
+//! VLAN devices: what comes in by a port with their tags, and leaves by the port with their tags.
+//!
+//! As in Linux, a packet loses its tags when it comes in, goes through the stages as one without tags that
+//! came in by the device, and gets tags as the last thing before it leaves. So no stage knows of tags.
+
+use bora_buffer::{Packet, Region};
+use bora_contract::MAX_PORTS;
+use bora_fib::PortId;
+use bora_wire::{ethernet, vlan};
+
+use crate::Ingress;
+
+/// Octets of both Ethernet addresses.
+const ADDRESSES: usize = 12;
+const TAG: usize = vlan::HEADER_LEN;
+/// Of a tag as on the wire: its EtherType and the VLAN, without priority and drop eligibility.
+const IDENTITY: u32 = 0xffff_0fff;
+/// In the mark of a packet that has lost its tags; its priority is below.
+pub(crate) const TAGGED: u8 = 8;
+
+/// One tag or two, the outer one first, with priority 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tags {
+    outer: u32,
+    /// 0: there is none.
+    inner: u32,
+}
+
+impl Tags {
+    /// One tag: EtherType and VLAN, 0 to 4095.
+    pub fn one(protocol: u16, id: u16) -> Self {
+        Self {
+            outer: u32::from(protocol) << 16 | u32::from(id),
+            inner: 0,
+        }
+    }
+
+    /// The same with another tag inside; `None` if it has one.
+    #[must_use]
+    pub fn with_inner(self, protocol: u16, id: u16) -> Option<Self> {
+        let inner = Self::one(protocol, id).outer;
+        (self.inner == 0).then_some(Self { inner, ..self })
+    }
+
+    /// Octets on the wire.
+    #[inline]
+    #[allow(clippy::len_without_is_empty)] // it never is
+    pub fn len(self) -> usize {
+        if self.inner == 0 { TAG } else { 2 * TAG }
+    }
+
+    /// As on the wire; [`Tags::len`] octets count.
+    pub fn octets(self) -> [u8; 2 * TAG] {
+        (u64::from(self.outer) << 32 | u64::from(self.inner)).to_be_bytes()
+    }
+
+    /// All tags of a frame; `None` if it has none, or more than two.
+    #[inline]
+    fn of(frame: &[u8]) -> Option<Self> {
+        let outer = tag_at(frame, 0)?;
+        let inner = tag_at(frame, 1);
+        if inner.is_some() && tag_at(frame, 2).is_some() {
+            return None;
+        }
+        Some(Self {
+            outer: outer & IDENTITY,
+            inner: inner.unwrap_or(0) & IDENTITY,
+        })
+    }
+}
+
+/// The tag at this place of a frame, which an EtherType must follow.
+#[inline]
+fn tag_at(frame: &[u8], number: usize) -> Option<u32> {
+    let at = ADDRESSES + number * TAG;
+    let (tag, _) = frame.get(at..)?.split_first_chunk()?;
+    frame.get(at + TAG..at + TAG + 2)?;
+    let tag = u32::from_be_bytes(*tag);
+    let protocol = ethernet::EtherType((tag >> 16) as u16);
+    let is_tag = matches!(
+        protocol,
+        ethernet::EtherType::VLAN | ethernet::EtherType::QINQ
+    );
+    is_tag.then_some(tag)
+}
+
+/// A VLAN device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vlan {
+    /// Its number, [`MAX_PORTS`] or more, and what it takes.
+    pub ingress: Ingress,
+    /// The port below.
+    pub trunk: PortId,
+    /// What its packets have on the port.
+    pub tags: Tags,
+}
+
+/// All VLAN devices (control side: makes it; workers: read it).
+#[derive(Debug, Default)]
+pub struct Vlans {
+    /// By number, from [`MAX_PORTS`] on.
+    devices: Vec<Option<Vlan>>,
+    /// Of each port by its number: tags, ascending, and where the device is in `devices`.
+    trunks: Vec<Vec<(Tags, u16)>>,
+}
+
+impl Vlans {
+    /// The devices, each with a number of its own.
+    pub fn new(devices: impl IntoIterator<Item = Vlan>) -> Self {
+        let mut vlans = Self::default();
+        for device in devices {
+            let trunk = usize::from(device.trunk.0);
+            let Some(place) = place_of(device.ingress.port) else {
+                continue;
+            };
+            if vlans.trunks.len() <= trunk {
+                vlans.trunks.resize_with(trunk + 1, Vec::new);
+            }
+            if vlans.devices.len() <= place {
+                vlans.devices.resize_with(place + 1, || None);
+            }
+            vlans.trunks[trunk].push((device.tags, place as u16));
+            vlans.devices[place] = Some(device);
+        }
+        vlans
+            .trunks
+            .iter_mut()
+            .for_each(|trunk| trunk.sort_unstable());
+        vlans
+    }
+
+    /// Whether a port has VLAN devices.
+    #[inline]
+    pub fn is_trunk(&self, port: PortId) -> bool {
+        let trunk = self.trunks.get(usize::from(port.0));
+        trunk.is_some_and(|trunk| !trunk.is_empty())
+    }
+
+    /// The device with this number.
+    #[inline]
+    pub fn get(&self, number: PortId) -> Option<&Vlan> {
+        self.devices.get(place_of(number)?)?.as_ref()
+    }
+
+    /// The device that a frame belongs to that came in by a port.
+    #[inline]
+    pub fn device_of(&self, trunk: PortId, frame: &[u8]) -> Option<&Vlan> {
+        let tags = Tags::of(frame)?;
+        let trunk = self.trunks.get(usize::from(trunk.0))?;
+        let at = trunk.binary_search_by_key(&tags, |&(tags, _)| tags).ok()?;
+        self.devices.get(usize::from(trunk[at].1))?.as_ref()
+    }
+}
+
+/// Where a device is among the VLAN devices; `None` for a port.
+#[inline]
+fn place_of(number: PortId) -> Option<usize> {
+    usize::from(number.0).checked_sub(MAX_PORTS)
+}
+
+impl Vlan {
+    /// Takes the tags out of a packet. They stay in front of it, for [`Vlan::restore`]; the priority is in
+    /// the packet's mark, for [`crate::classify()`].
+    #[inline]
+    pub fn untag(&self, region: &Region, packet: &mut Packet) {
+        let length = self.tags.len();
+        let octets = region.octets_mut(packet);
+        let Some(headers) = octets.get_mut(..ADDRESSES + length) else {
+            return; // [`Vlans::device_of`] has seen its tags
+        };
+        let priority = headers[ADDRESSES + 2] >> 5;
+        headers.rotate_right(length);
+        packet.pull(length);
+        packet.set_mark(TAGGED | priority);
+    }
+
+    /// Undoes [`Vlan::untag`] for a packet that is otherwise as it came.
+    pub fn restore(&self, region: &Region, packet: &mut Packet) {
+        let length = self.tags.len();
+        packet.push(region, length);
+        let octets = region.octets_mut(packet);
+        if let Some(headers) = octets.get_mut(..ADDRESSES + length) {
+            headers.rotate_left(length);
+        }
+    }
+
+    /// Gives a packet the tags, and pads it to what the port sends; false if its frame has no room.
+    #[inline]
+    pub fn tag(&self, region: &Region, packet: &mut Packet, min_frame: u16) -> bool {
+        let length = self.tags.len();
+        if !packet.push(region, length) {
+            return false;
+        }
+        let octets = region.octets_mut(packet);
+        octets.copy_within(length..length + ADDRESSES, 0);
+        octets[ADDRESSES..ADDRESSES + length].copy_from_slice(&self.tags.octets()[..length]);
+        packet.pad(region, min_frame.into())
+    }
+}

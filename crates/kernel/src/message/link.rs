@@ -1,0 +1,134 @@
+//! Network interfaces.
+
+use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Interface index.
+    pub index: u32,
+    /// Name.
+    pub name: String,
+    /// What `ip link` calls its kind: `veth`, `vlan`, ...; empty for plain hardware.
+    pub kind: String,
+    /// Ethernet address, where it has one.
+    pub mac: Option<[u8; 6]>,
+    /// Largest IP packet, octets.
+    pub mtu: u32,
+    /// IFF_UP.
+    pub up: bool,
+    /// The kernel's FIB counts the carrier as present (IFF_RUNNING or IFF_LOWER_UP).
+    pub carrier: bool,
+    /// The bridge or bond it belongs to; 0 if none.
+    pub master: u32,
+    /// Root queueing discipline, as text.
+    pub qdisc: String,
+    /// Receive queues it may have, 1 or more.
+    pub rx_queues: u32,
+    /// What a VLAN device adds to the interface below it.
+    pub vlan: Option<Vlan>,
+}
+
+/// A VLAN device: IFLA_LINK and IFLA_INFO_DATA (IFLA_VLAN_*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vlan {
+    /// The interface below; 0 if that is in another network namespace.
+    pub below: u32,
+    /// EtherType of the tag: 0x8100 (IEEE 802.1Q) or 0x88a8 (802.1ad).
+    pub protocol: u16,
+    /// VLAN identifier, 0 to 4095.
+    pub id: u16,
+    /// Whether packets leave with a priority that depends on more than the VLAN (`egress-qos-map`).
+    pub maps_priority: bool,
+}
+
+/// struct ifinfomsg. Messages of other families (AF_BRIDGE) are about bridge ports, not links.
+pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
+    let head = header(payload, 16, "link message")?;
+    if head[0] != libc::AF_UNSPEC as u8 {
+        return Ok(None);
+    }
+    let flags = u32_at(head, 8);
+    let has = |flag: i32| flags & flag as u32 != 0;
+    let mut link = Link {
+        index: u32_at(head, 4),
+        name: String::new(),
+        kind: String::new(),
+        mac: None,
+        mtu: 0,
+        up: has(libc::IFF_UP),
+        carrier: has(libc::IFF_RUNNING | libc::IFF_LOWER_UP),
+        master: 0,
+        qdisc: String::new(),
+        rx_queues: 1,
+        vlan: None,
+    };
+    let (mut below, mut is_elsewhere) = (0, false);
+    for attribute in attributes(payload, 16) {
+        let attribute = attribute?;
+        match attribute.kind {
+            libc::IFLA_IFNAME => link.name = attribute.text(),
+            libc::IFLA_ADDRESS => link.mac = attribute.mac(),
+            libc::IFLA_MTU => link.mtu = attribute.u32()?,
+            libc::IFLA_NUM_RX_QUEUES => link.rx_queues = attribute.u32()?.max(1),
+            libc::IFLA_MASTER => link.master = attribute.u32()?,
+            libc::IFLA_QDISC => link.qdisc = attribute.text(),
+            libc::IFLA_LINK => below = attribute.u32()?,
+            libc::IFLA_LINK_NETNSID => is_elsewhere = true,
+            libc::IFLA_LINKINFO => {
+                let data = kind(attribute, &mut link.kind)?;
+                if let Some(data) = data.filter(|_| link.kind == "vlan") {
+                    link.vlan = Some(vlan(data)?);
+                }
+            }
+            _ => {}
+        }
+    }
+    if let Some(vlan) = &mut link.vlan {
+        vlan.below = if is_elsewhere { 0 } else { below };
+    }
+    Ok(Some(link))
+}
+
+/// IFLA_LINKINFO: the kind's name, and what there is of the kind itself.
+fn kind<'a>(
+    attribute: Attribute<'a>,
+    name: &mut String,
+) -> Result<Option<Attribute<'a>>, Malformed> {
+    let mut data = None;
+    for info in attribute.nested() {
+        let info = info?;
+        match info.kind {
+            libc::IFLA_INFO_KIND => *name = info.text(),
+            libc::IFLA_INFO_DATA => data = Some(info),
+            _ => {}
+        }
+    }
+    Ok(data)
+}
+
+/// IFLA_INFO_DATA of a VLAN device, without the interface below it.
+fn vlan(data: Attribute<'_>) -> Result<Vlan, Malformed> {
+    const IFLA_VLAN_ID: u16 = 1;
+    const IFLA_VLAN_EGRESS_QOS: u16 = 3;
+    const IFLA_VLAN_PROTOCOL: u16 = 5;
+    let mut vlan = Vlan {
+        below: 0,
+        protocol: libc::ETH_P_8021Q as u16,
+        id: 0,
+        maps_priority: false,
+    };
+    for attribute in data.nested() {
+        let attribute = attribute?;
+        match attribute.kind {
+            IFLA_VLAN_ID => vlan.id = attribute.u16()?,
+            IFLA_VLAN_PROTOCOL => vlan.protocol = u16::from_be(attribute.u16()?),
+            IFLA_VLAN_EGRESS_QOS => vlan.maps_priority = attribute.nested().next().is_some(),
+            _ => {}
+        }
+    }
+    Ok(vlan)
+}
+
+#[cfg(test)]
+mod tests;
