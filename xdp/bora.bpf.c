@@ -19,6 +19,7 @@
 #include "guard.h"
 #include "buffer.h"
 #include "choice.h"
+#include "vlan.h"
 #include "fib.h"
 #include "express.h"
 #include "survey.h"
@@ -51,7 +52,7 @@ static __always_inline bool is_own6(const struct in6_addr *address)
 
 static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port *in)
 {
-	struct iphdr *ip = (void *)(p->eth + 1);
+	struct iphdr *ip = p->l3;
 
 	if (!(in->flags & BORA_PORT_FORWARD4))
 		return BORA_FORWARDING_OFF;
@@ -76,7 +77,7 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 
 static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port *in)
 {
-	struct ipv6hdr *ip = (void *)(p->eth + 1);
+	struct ipv6hdr *ip = p->l3;
 
 	if (!(in->flags & BORA_PORT_FORWARD6))
 		return BORA_FORWARDING_OFF;
@@ -105,7 +106,7 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 		return BORA_NO_LEASE;
 	if (!is_for(p->eth, in->mac))
 		return BORA_FOREIGN_MAC;
-	if (has_hidden_tag(ctx, in))
+	if (!is_vlan(in) && has_hidden_tag(ctx, in))
 		return BORA_VLAN_TAG;
 	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
 		return BORA_GUARD;
@@ -149,7 +150,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 		return pass(count, BORA_MULTIPATH);
 
 	if (in->path == BORA_PATH_ENGINE) {
-		__u32 slot = in->index * BORA_MAX_QUEUES + ctx->rx_queue_index;
+		__u32 slot = in->trunk * BORA_MAX_QUEUES + ctx->rx_queue_index;
 
 		/* further slots belong to the next port */
 		if (ctx->rx_queue_index >= BORA_MAX_QUEUES)
@@ -161,11 +162,59 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 			return pass(count, BORA_UNSUPPORTED);
 		if (bpf_redirect_map(&sockets, slot, XDP_PASS) != XDP_REDIRECT)
 			return pass(count, BORA_NO_SOCKET);
+		if (p->hidden_tag && !show_tag(ctx, p->hidden_tag))
+			return pass(count, BORA_VLAN_TAG); /* no headroom */
 		count->to_engine++;
 		return XDP_REDIRECT;
 	}
 	return express(ctx, p, v6, in, count);
 }
+
+/*
+ * A packet with a VLAN tag, in the frame or beside it; not with generic XDP. A program of its own, because
+ * there is no stack for both.
+ */
+SEC("xdp")
+int tagged(struct xdp_md *ctx)
+{
+	struct packet p = {
+		.eth = (void *)(long)ctx->data,
+		.end = (void *)(long)ctx->data_end,
+	};
+	struct net_device *dev = device_of(ctx);
+	struct bora_port *trunk = port_of_interface(ctx->ingress_ifindex);
+	struct bora_counters *count;
+	struct port_row *row;
+	__be16 type = 0;
+
+	if (!trunk)
+		return XDP_PASS;
+	count = counters_of(trunk->index);
+	if (!count)
+		return XDP_PASS;
+	row = vlan_device(ctx, &p, trunk, &type);
+	if (!row)
+		return pass(count, p.hidden_tag ? BORA_VLAN_TAG : BORA_NOT_IP);
+	if (!(row->port.flags & BORA_PORT_BYPASS_NETFILTER) &&
+	    (ingress_holds(&devices[row->port.index & (BORA_MAX_INTERFACES - 1)]) ||
+	     below_holds(&row->port, false)))
+		return pass(count, BORA_GUARD);
+	p.ifindex = row->ifindex;
+	if (type == bpf_htons(ETH_P_IP))
+		return transit(ctx, &p, false, &row->port, dev, count);
+	if (type == bpf_htons(ETH_P_IPV6))
+		return transit(ctx, &p, true, &row->port, dev, count);
+	return pass(count, BORA_NOT_IP);
+}
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, int(struct xdp_md *));
+} for_tags SEC(".maps") = {
+	.values = { (void *)&tagged },
+};
 
 SEC("xdp")
 int bora(struct xdp_md *ctx)
@@ -173,6 +222,7 @@ int bora(struct xdp_md *ctx)
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
+		.ifindex = ctx->ingress_ifindex,
 	};
 	struct bora_counters *count;
 	struct net_device *dev;
@@ -183,6 +233,7 @@ int bora(struct xdp_md *ctx)
 	if ((void *)(p.eth + 1) <= p.end)
 		type = ethernet_type(p.eth);
 	barrier_var(type);
+	p.l3 = p.eth + 1;
 	dev = device_of(ctx);
 	in = port_of_interface(ctx->ingress_ifindex);
 	if (!in || is_elsewhere(dev))
@@ -195,6 +246,11 @@ int bora(struct xdp_md *ctx)
 	count->rx_packets++;
 	count->rx_bytes += ctx->data_end - ctx->data;
 
+	if (vlan_count && !(in->flags & BORA_PORT_GENERIC) &&
+	    (is_tag(type) || has_hidden_tag(ctx, in))) {
+		bpf_tail_call(ctx, &for_tags, 0);
+		return pass(count, BORA_VLAN_TAG); /* Bora is gone, and its array is empty */
+	}
 	if (type == bpf_htons(ETH_P_IP))
 		return transit(ctx, &p, false, in, dev, count);
 	if (type == bpf_htons(ETH_P_IPV6))

@@ -125,6 +125,24 @@ static __always_inline bool has_hidden_tag(struct xdp_md *ctx, const struct bora
 	return skb && buffer_has_tag(skb);
 }
 
+/* The tag of a veth's packet that is not in the frame, as it would be there; 0 if there is none. */
+static __always_inline __be32 hidden_tag(struct xdp_md *ctx, const struct bora_port *in)
+{
+	struct sk_buff *skb;
+	__be16 tag[2];
+	__be32 whole;
+
+	if (!(in->flags & BORA_PORT_VETH) || !sees_veth_buffer())
+		return 0;
+	skb = veth_buffer(ctx);
+	if (!skb || !buffer_has_tag(skb))
+		return 0;
+	tag[0] = KERNEL_READ(skb, vlan_proto);
+	tag[1] = bpf_htons(KERNEL_READ(skb, vlan_tci));
+	__builtin_memcpy(&whole, tag, sizeof(whole));
+	return whole;
+}
+
 /* Whether the socket buffer has a hash of this packet's flow. */
 static __always_inline bool has_hash(struct xdp_md *ctx, const struct bora_port *in)
 {
@@ -166,7 +184,7 @@ static __always_inline bool lacks_checksum(struct xdp_md *ctx, const struct pack
 					   const struct bora_port *in)
 {
 	__u8 protocol = v6 ? p->ip6->nexthdr : p->ip4->protocol;
-	__u16 l4 = ETH_HLEN + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)), start = 0;
+	__u16 l4 = ETH_HLEN + p->frame_tags + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)), start = 0;
 	struct buffer_note *note;
 	struct sk_buff *skb;
 

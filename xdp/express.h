@@ -18,7 +18,7 @@
 /* Where a packet leaves. */
 struct way {
 	__u8 macs[2 * ETH_ALEN] __attribute__((aligned(8))); /* destination, source */
-	__u32 port; /* index, or BORA_MAX_PORTS */
+	__u32 port; /* number, or BORA_MAX_INTERFACES */
 };
 
 /* Whether Linux fragments the packet, or answers that it is too big. */
@@ -67,7 +67,7 @@ static __always_inline __u32 ask_bora(const struct packet *p, bool v6, struct wa
 	if (!hop)
 		return ONLY_LINUX_KNOWS;
 	adjacency = fib_adjacency(hop);
-	if (!adjacency || p->l3_length > adjacency->mtu || adjacency->port >= BORA_MAX_PORTS)
+	if (!adjacency || p->l3_length > adjacency->mtu || adjacency->port >= BORA_MAX_INTERFACES)
 		return ONLY_LINUX_KNOWS;
 	way->port = adjacency->port;
 	__builtin_memcpy(way->macs, adjacency->l2, sizeof(way->macs));
@@ -81,7 +81,7 @@ static __always_inline __u32 ask_bora(const struct packet *p, bool v6, struct wa
 static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct packet *p,
 					       const struct bora_port *in)
 {
-	struct bpf_fib_lookup fib = { .family = AF_INET, .ifindex = ctx->ingress_ifindex };
+	struct bpf_fib_lookup fib = { .family = AF_INET, .ifindex = p->ifindex };
 	__u32 hop = hop_of(&p->ip4->saddr, false);
 	struct fib_adjacency *back;
 	long result;
@@ -96,7 +96,7 @@ static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct 
 	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (result != BPF_FIB_LKUP_RET_SUCCESS && result != BPF_FIB_LKUP_RET_NO_NEIGH)
 		return false;
-	return in->rp_filter == BORA_RP_FILTER_LOOSE || fib.ifindex == ctx->ingress_ifindex;
+	return in->rp_filter == BORA_RP_FILTER_LOOSE || fib.ifindex == p->ifindex;
 }
 
 /*
@@ -182,13 +182,14 @@ static __always_inline void fill_lookup(const struct packet *p, bool v6, struct 
 }
 
 /* Ethernet padding is not forwarded (RFC 1812 5.2.2, checklist line 6). */
-static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p, __u32 min_frame)
+static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p,
+				 const struct bora_port *out)
 {
 	__u32 have = ctx->data_end - ctx->data;
-	__u32 want = p->l3_length + sizeof(struct ethhdr);
+	__u32 want = p->l3_length + sizeof(struct ethhdr) + tag_octets(out);
 
-	if (want < min_frame)
-		want = min_frame;
+	if (want < out->min_frame)
+		want = out->min_frame;
 	return have <= want || bpf_xdp_adjust_tail(ctx, (int)(want - have)) == 0;
 }
 
@@ -196,7 +197,7 @@ static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p, __u
 static __always_inline __u32 ask_linux(struct xdp_md *ctx, const struct packet *p, bool v6,
 				       struct way *way)
 {
-	struct bpf_fib_lookup fib = { .ifindex = ctx->ingress_ifindex };
+	struct bpf_fib_lookup fib = { .ifindex = p->ifindex };
 	struct bora_port *out;
 	long result;
 
@@ -212,16 +213,29 @@ static __always_inline __u32 ask_linux(struct xdp_md *ctx, const struct packet *
 	if (result != BPF_FIB_LKUP_RET_SUCCESS)
 		return reason_of_lookup(p, v6, result);
 	out = port_of_interface(fib.ifindex);
-	way->port = out ? out->index : BORA_MAX_PORTS;
+	way->port = out ? out->index : BORA_MAX_INTERFACES;
 	__builtin_memcpy(way->macs, fib.dmac, ETH_ALEN);
 	__builtin_memcpy(way->macs + ETH_ALEN, fib.smac, ETH_ALEN);
 	return REASON_NONE;
+}
+
+/*
+ * Whether the MTU of an output's port has no room for the second of two tags. Linux does not ask, because
+ * its outer tag is beside the frame, but a redirected frame that is too long is lost.
+ */
+static __always_inline bool exceeds_port(const struct packet *p, const struct bora_port *out)
+{
+	struct net_device *dev = (void *)devices[out->trunk & (BORA_MAX_PORTS - 1)].address;
+
+	return out->tags[TAG] && p->l3_length + TAG > KERNEL_READ(dev, mtu);
 }
 
 static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6,
 				   const struct bora_port *in, struct bora_counters *count)
 {
 	struct bora_counters *out_count;
+	struct vlan_counters *vlan;
+	__u64 octets;
 	struct port_row *row;
 	struct bora_port *out;
 	struct way way = {};
@@ -249,14 +263,18 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	out = &row->port;
 	if (!(out->flags & BORA_PORT_UP))
 		return pass(count, BORA_OUTPUT_DOWN);
+	if (exceeds_port(p, out))
+		return pass(count, too_big(p, v6));
 	if (!(out->flags & BORA_PORT_CAN_REDIRECT) && !(in->flags & BORA_PORT_GENERIC))
 		return pass(count, BORA_NOT_A_PORT);
 	if (key == in->index && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
 		return pass(count, BORA_REDIRECT);
 	if (egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
-	    egress_holds(&devices[key & (BORA_MAX_PORTS - 1)]))
+	    (egress_holds(&devices[key & (BORA_MAX_INTERFACES - 1)]) ||
+	     (is_vlan(out) && egress_holds(&devices[out->trunk & (BORA_MAX_PORTS - 1)])) ||
+	     below_holds(out, true)))
 		return pass(count, BORA_GUARD);
-	out_count = counters_of(key);
+	out_count = counters_of(out->trunk);
 	if (!out_count)
 		return pass(count, BORA_NOT_A_PORT);
 
@@ -264,9 +282,15 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		decrement_ttl(p->ip4);
 	else
 		p->ip6->hop_limit--;
-	__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way.macs, sizeof(way.macs));
+	octets = p->end - (void *)p->eth;
+	if (!is_vlan(in) && !is_vlan(out)) {
+		__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way.macs, sizeof(way.macs));
+	} else if (!change_tags(ctx, p, v6, way.macs, out)) {
+		count->reasons[BORA_NO_OUTPUT]++; /* no headroom */
+		return XDP_DROP;
+	}
 	/* this invalidates the packet pointers */
-	trim(ctx, p, out->min_frame);
+	trim(ctx, p, out);
 
 	if (bpf_redirect_map(&tx_ports, key, XDP_ABORTED) != XDP_REDIRECT) {
 		count->reasons[BORA_NO_OUTPUT]++; /* the port went this very moment */
@@ -274,6 +298,16 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	}
 	out_count->tx_packets++;
 	out_count->tx_bytes += ctx->data_end - ctx->data;
+	vlan = vlan_counters_of(in);
+	if (vlan) {
+		vlan->rx_packets++;
+		vlan->rx_bytes += octets;
+	}
+	vlan = vlan_counters_of(out);
+	if (vlan) {
+		vlan->tx_packets++;
+		vlan->tx_bytes += ctx->data_end - ctx->data;
+	}
 	return XDP_REDIRECT;
 }
 

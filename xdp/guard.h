@@ -21,11 +21,11 @@ enum { SELINUX_ALWAYS_NETWORK = 3 }; /* POLICYDB_CAP_ALWAYSNETWORK */
  */
 const volatile struct bora_symbols symbols;
 
-/* The devices of the ports, by port index; find_device() fills it. */
+/* The devices of ports and VLAN devices, by their numbers; find_device() fills it. */
 struct bora_device {
 	__u64 address; /* struct net_device; 0 no such port, BORA_DEVICE_UNKNOWN */
 	__u64 ifindex;
-} devices[BORA_MAX_PORTS];
+} devices[BORA_MAX_INTERFACES];
 
 static __always_inline bool is_off(__u64 counter)
 {
@@ -189,13 +189,39 @@ static __always_inline bool egress_holds(const struct bora_device *device)
 	return KERNEL_READ(dev, ifindex) == device->ifindex; /* else it is gone: nothing leaves there */
 }
 
-/* The same for any port, because it is not known yet by which port the engine will send. */
-__noinline int any_egress_holds(void)
+/* Whether there is a hook at the ingress of a VLAN device, or it is not here any more. */
+static __always_inline bool ingress_holds(const struct bora_device *device)
+{
+	struct net_device *dev = (void *)device->address;
+
+	if (device->address <= BORA_DEVICE_UNKNOWN)
+		return true;
+	return nf_at_ingress(dev) || tc_at_ingress(dev) ||
+	       KERNEL_READ(dev, ifindex) != device->ifindex || is_elsewhere(dev);
+}
+
+/* The same for any of BORA_MAX_PORTS rows; the verifier does not follow a loop over all of them. */
+__noinline int block_holds(__u32 first)
 {
 	for (__u32 i = 0; i < BORA_MAX_PORTS; i++) {
-		if (i >= port_count)
+		__u32 row = first + i;
+
+		if (row >= port_count)
 			break;
-		if (egress_holds(&devices[i]))
+		barrier_var(row);
+		if (egress_holds(&devices[row & (BORA_MAX_INTERFACES - 1)]))
+			return true;
+	}
+	return false;
+}
+
+/* The same for any port or VLAN device, because it is not known yet by which the engine will send. */
+static __always_inline bool any_egress_holds(void)
+{
+	for (__u32 first = 0; first < BORA_MAX_INTERFACES; first += BORA_MAX_PORTS) {
+		if (first >= port_count)
+			break;
+		if (block_holds(first))
 			return true;
 	}
 	return false;

@@ -80,6 +80,7 @@ struct net_device_ops {
 
 struct net_device {
 	struct net_device_ops *netdev_ops;
+	unsigned int mtu;
 	int ifindex;
 	possible_net_t nd_net;
 	struct hlist_node index_hlist;
@@ -107,6 +108,8 @@ struct skb_shared_info {
 struct sk_buff {
 	struct net_device *dev;
 	unsigned int vlan_all;
+	__be16 vlan_proto;
+	__u16 vlan_tci;
 	__be16 protocol;
 	__u8 l4_hash : 1;
 	__u8 ip_summed : 2;

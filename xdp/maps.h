@@ -28,22 +28,38 @@ struct port_row {
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, BORA_MAX_PORTS);
-	__type(key, __u32); /* port index */
+	__uint(max_entries, BORA_MAX_INTERFACES);
+	__type(key, __u32); /* port index or number of a VLAN device */
 	__type(value, struct port_row);
 } ports SEC(".maps");
-/* Port indices below this have been in use. */
+/* Rows below this have been in use. */
 volatile __u32 port_count;
 /* Where the port with an ifindex may be, by the ifindex's low bits; find_device() writes it. */
 #define PORT_HINTS 4096
-volatile __u8 port_hints[PORT_HINTS];
-_Static_assert(BORA_MAX_PORTS <= 256, "a hint has 8 bits");
+volatile __u16 port_hints[PORT_HINTS];
+
+/*
+ * The row of a port or VLAN device by its own ifindex, without tags; that of a VLAN device also by the
+ * ifindex of its port and the tags as on the wire, without priority.
+ */
+struct interface_key {
+	__u32 ifindex;
+	__be32 outer;
+	__be32 inner; /* 0: one tag */
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 2 * BORA_MAX_INTERFACES);
+	__type(key, struct interface_key);
+	__type(value, __u32);
+} interfaces SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, BORA_MAX_PORTS);
-	__type(key, __u32); /* port index */
-	__type(value, __u32); /* ifindex */
+	__uint(max_entries, BORA_MAX_INTERFACES);
+	__type(key, __u32); /* as of ports */
+	__type(value, __u32); /* ifindex of the port */
 } tx_ports SEC(".maps");
 
 struct {
@@ -214,28 +230,21 @@ static __always_inline struct port_row *port_row(__u32 index)
 	return bpf_map_lookup_elem(&ports, &index);
 }
 
-/* Index of the port of an interface whose hint leads to another one; BORA_MAX_PORTS if it is no port. */
-__noinline __u32 search_port(__u32 ifindex)
+static __always_inline struct port_row *row_of(const struct interface_key *key)
 {
-	for (__u32 i = 0; i < BORA_MAX_PORTS; i++) {
-		struct port_row *row;
+	__u32 *index = bpf_map_lookup_elem(&interfaces, key);
 
-		if (i >= port_count)
-			break;
-		row = port_row(i);
-		if (row && row->ifindex == ifindex)
-			return i;
-	}
-	return BORA_MAX_PORTS;
+	return index ? port_row(*index) : NULL;
 }
 
-/* The port of an interface; NULL if it is none. */
+/* The port or VLAN device with an ifindex; NULL if it is none. */
 static __always_inline struct bora_port *port_of_interface(__u32 ifindex)
 {
 	struct port_row *row = port_row(port_hints[ifindex % PORT_HINTS]);
+	struct interface_key key = { .ifindex = ifindex };
 
 	if (row && row->ifindex != ifindex)
-		row = port_row(search_port(ifindex));
+		row = row_of(&key);
 	return row ? &row->port : NULL;
 }
 

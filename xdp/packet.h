@@ -23,10 +23,14 @@
  */
 struct packet {
 	struct ethhdr *eth;
+	void *l3;
 	struct iphdr *ip4; /* set by check_ipv4() */
 	struct ipv6hdr *ip6; /* set by check_ipv6() */
 	void *end;
+	__u32 ifindex; /* of the port or VLAN device that it came in by */
 	__u16 l3_length; /* octets the IP header claims */
+	__u16 frame_tags; /* octets of VLAN tags in the frame */
+	__be32 hidden_tag; /* one that is beside the frame; 0 if none is */
 };
 
 /* struct ethhdr is packed: by its fields the compiler would read octet by octet. */

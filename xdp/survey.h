@@ -34,7 +34,7 @@ int find_device(struct bora_find *find)
 	struct hlist_head *heads;
 	struct hlist_node *node;
 
-	if (index >= BORA_MAX_PORTS)
+	if (index >= BORA_MAX_INTERFACES)
 		return 0;
 	devices[index].address = ifindex ? BORA_DEVICE_UNKNOWN : 0;
 	devices[index].ifindex = ifindex;
@@ -80,7 +80,7 @@ __noinline int survey_port(__u32 index)
 	struct net_device *dev;
 	__u8 seen = 0;
 
-	if (index >= BORA_MAX_PORTS)
+	if (index >= BORA_MAX_INTERFACES)
 		return 0;
 	dev = (void *)devices[index].address;
 	if (devices[index].address > BORA_DEVICE_UNKNOWN &&
@@ -115,7 +115,7 @@ int survey(void *ctx)
 		     (xfrm_blocks(net, XFRM_OUT) ? BORA_XFRM_OUT_BLOCKED : 0) |
 		     (xfrm_blocks(net, XFRM_FORWARD) ? BORA_XFRM_FORWARD_BLOCKED : 0);
 	found.direct = bpf_rdonly_cast ? 1 : 0;
-	for (__u32 i = 0; i < BORA_MAX_PORTS; i++)
+	for (__u32 i = 0; i < BORA_MAX_INTERFACES; i++)
 		survey_port(i);
 	return 1;
 }

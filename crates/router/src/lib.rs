@@ -34,6 +34,7 @@ mod topology;
 mod totals;
 mod twin;
 mod unconfirmed;
+mod vlans;
 
 pub use bora_worker::Mode;
 

@@ -9,6 +9,7 @@ mod program;
 mod query;
 mod survey;
 mod symbols;
+mod vlans;
 
 #[allow(
     clippy::all,

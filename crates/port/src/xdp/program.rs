@@ -15,7 +15,7 @@ use rustix::process::{PidfdFlags, getpid, pidfd_open};
 use super::counters::Counters;
 use super::destinations::LinuxDestinations;
 use super::error::{ProgramError, explained};
-use super::skeleton::types::bora_symbols;
+use super::skeleton::types::{self, bora_symbols};
 use super::skeleton::{BoraSkel, BoraSkelBuilder};
 use super::survey::Survey;
 use super::symbols;
@@ -172,7 +172,7 @@ impl Program {
             .update(&slot, &ifindex.to_ne_bytes(), MapFlags::ANY)?;
         maps.ports
             .update(&slot, &port_row(ifindex, settings), MapFlags::ANY)?;
-        Ok(())
+        self.set_interface(ifindex, &[0; 8], settings.index)
     }
 
     /// Lets the program look at the hooks of the device that a port's packets leave by. Packets are held
@@ -230,6 +230,10 @@ impl Program {
         self.find_device(index, 0)?;
         let maps = &self.skeleton.maps;
         let slot = u32::from(index).to_ne_bytes();
+        let row = maps.ports.lookup(&slot, MapFlags::ANY)?;
+        if let Some(ifindex) = row.as_deref().and_then(<[u8]>::first_chunk) {
+            self.forget_interface(u32::from_ne_bytes(*ifindex), &[0; 8])?;
+        }
         let none = port_row(0, &PortSettings::default());
         maps.ports.update(&slot, &none, MapFlags::ANY)?;
         maps.tx_ports.delete(&slot)?;
@@ -361,10 +365,14 @@ fn own(tasks: &impl MapCore) -> Result<(), ProgramError> {
 }
 
 /// `struct port_row`.
-fn port_row(ifindex: u32, settings: &PortSettings) -> [u8; 20] {
-    let mut row = [0; 20];
+pub(super) fn port_row(
+    ifindex: u32,
+    settings: &PortSettings,
+) -> [u8; size_of::<types::port_row>()] {
+    let mut row = [0; size_of::<types::port_row>()];
+    let settings = settings.to_bytes();
     row[..4].copy_from_slice(&ifindex.to_ne_bytes());
-    row[4..18].copy_from_slice(&settings.to_bytes());
+    row[4..4 + settings.len()].copy_from_slice(&settings);
     row
 }
 

@@ -25,6 +25,7 @@ use crate::reclaim::Reclaimer;
 use crate::rules::CompiledRules;
 use crate::runtime_dir::RuntimeLock;
 use crate::totals::Totals;
+use crate::vlans::{VlanDevice, VlanTable, VlanTotals};
 
 pub(crate) use live::Change;
 pub(crate) use start::detach_pinned;
@@ -32,6 +33,7 @@ pub(crate) use start::detach_pinned;
 /// All that forwards.
 pub(crate) struct DataPlane {
     ports: PortTable,
+    vlans: VlanTable,
     mirror: Mirror,
     /// Where the program reads the FIB.
     reclaimer: Option<Reclaimer>,
@@ -91,6 +93,23 @@ impl DataPlane {
     /// What is counted since the port has its number.
     pub(crate) fn totals_of(&self, port: &Port) -> Totals {
         self.totals(port.id).since(&port.before)
+    }
+
+    /// The VLAN devices on the ports.
+    pub(crate) fn vlans(&self) -> &VlanTable {
+        &self.vlans
+    }
+
+    /// What is counted of a VLAN device since it has its number.
+    pub(crate) fn totals_of_vlan(&self, device: &VlanDevice) -> VlanTotals {
+        self.totals_of_vlan_number(device.id)
+            .since(self.vlans.before(device.id))
+    }
+
+    /// Everything that was ever counted under the number of a VLAN device.
+    fn totals_of_vlan_number(&self, id: PortId) -> VlanTotals {
+        let workers = self.engine.iter().flat_map(Engine::counters);
+        VlanTotals::of(id, workers, self.express.program.vlan_counters(id.0))
     }
 
     /// What HERO cards forward by themselves, and what they do not.

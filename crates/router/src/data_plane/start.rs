@@ -22,6 +22,7 @@ use crate::reclaim::Reclaimer;
 use crate::rules::{self, CompiledRules};
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::twin::{Twin, remove_leftovers};
+use crate::vlans::VlanTable;
 
 impl DataPlane {
     /// Attaches the program, opens the sockets and starts the workers. Nothing is forwarded before
@@ -45,6 +46,7 @@ impl DataPlane {
         let ports = attach_all(found, &express.program, &runtime, config)?;
         let mut plane = Self {
             ports,
+            vlans: VlanTable::default(),
             multipath: Multipath::learn(mirror.settings()),
             reclaimer: start_reclaimer(&fib, &express)?,
             mirror,
@@ -91,6 +93,7 @@ impl DataPlane {
             self.vitals.watch(engine.watched());
             self.engine = Some(engine);
         }
+        self.tell_vlans();
         self.express.tell_addresses(&self.mirror);
         self.express.tell_route_mtus(&self.mirror);
         self.express.tell_fib(&self.mirror);

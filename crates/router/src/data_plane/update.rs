@@ -1,5 +1,6 @@
 //! How the data plane follows Linux: links, settings, addresses, routes and the guard.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -133,9 +134,57 @@ impl DataPlane {
         }
     }
 
+    /// Takes the VLAN devices as they are now. Program and workers know a device before the FIB leads to it.
+    fn follow_vlans(&mut self) -> anyhow::Result<()> {
+        let changes = self.vlans.follow(&self.mirror, &self.ports);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        for device in &changes.removed {
+            let ifindexes = (device.trunk_ifindex, device.link.index);
+            let removed = self
+                .express
+                .program
+                .remove_vlan(ifindexes, &device.settings);
+            if let Err(error) = removed {
+                log::warn!("{}: {error}", device.link.name);
+            }
+        }
+        for device in changes.set {
+            if !self.vlans.has_begun(device.id) {
+                let counted = self.totals_of_vlan_number(device.id);
+                self.vlans.begin(device.id, counted);
+            }
+            let program = &self.express.program;
+            let ifindexes = (device.trunk_ifindex, device.link.index);
+            if let Err(error) = program.set_vlan(ifindexes, &device.settings) {
+                log::warn!("{}: {error}", device.link.name);
+            }
+        }
+        self.express
+            .program
+            .set_vlan_count(self.vlans.iter().count());
+        self.tell_vlans();
+        Ok(())
+    }
+
+    /// Tells the workers of the VLAN devices.
+    pub(super) fn tell_vlans(&mut self) {
+        if let Some(engine) = &mut self.engine {
+            engine.set_vlans(self.vlans.of_workers());
+        }
+    }
+
+    /// The interfaces that the FIB may lead to.
+    fn outputs(&self) -> BTreeMap<u32, bora_kernel::Port> {
+        let mut outputs = self.ports.outputs();
+        outputs.extend(self.vlans.outputs());
+        outputs
+    }
+
     /// Takes the links as they are now, and tells the mirror what it needs to know of the ports.
     pub(super) fn tell_mirror(&mut self, config: &File) -> anyhow::Result<()> {
-        let before = self.ports.outputs();
+        let before = self.outputs();
         for port in self.ports.iter_mut() {
             match self.mirror.links().get(&port.ifindex) {
                 Some(link) if !port.is_gone => port.link = link.clone(),
@@ -143,15 +192,17 @@ impl DataPlane {
             }
             port.settings = port.wanted(&self.mirror, config, self.express.survey());
         }
-        if self.ports.outputs() != before {
-            self.publish_ports()?;
+        self.follow_vlans()?;
+        if self.outputs() != before {
+            self.mirror.set_ports(self.outputs())?;
         }
         Ok(())
     }
 
     /// Tells the mirror which interfaces are ports; the FIB leads to no others.
     pub(super) fn publish_ports(&mut self) -> anyhow::Result<()> {
-        Ok(self.mirror.set_ports(self.ports.outputs())?)
+        self.follow_vlans()?;
+        Ok(self.mirror.set_ports(self.outputs())?)
     }
 
     /// Tells the workers what has changed about packets that come in by a port.

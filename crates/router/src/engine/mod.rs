@@ -15,7 +15,7 @@ use anyhow::Context;
 use bora_buffer::Region;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Classifier, FlowHash};
+use bora_forward::{Classifier, FlowHash, Vlans};
 use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
@@ -92,6 +92,7 @@ impl Engine {
             fib: fib.clone(),
             punts: Arc::new(PuntRings::default()),
             returns: Arc::new(ArrayQueue::new(COMMANDS)),
+            vlans: Arc::default(),
         };
         let devices = Arc::new(Devices::new(MAX_PORTS));
         for port in ports.iter() {
@@ -198,6 +199,13 @@ impl Engine {
         self.tell(|| Command::SetRules(classifier.clone()));
         self.wait_for_workers();
         self.past.forget_rules();
+    }
+
+    /// Tells every worker of the VLAN devices, and waits until it knows them.
+    pub(crate) fn set_vlans(&mut self, vlans: Vlans) {
+        self.common.vlans = Arc::new(vlans);
+        self.tell(|| Command::SetVlans(self.common.vlans.clone()));
+        self.wait_for_workers();
     }
 
     /// Tells every worker to have other queues at an output, whose counts start anew.

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::{FibHandle, FibReader};
 use bora_forward::schedule::Output;
-use bora_forward::{Classifier, FlowHash};
+use bora_forward::{Classifier, FlowHash, Vlans};
 use bora_port::xdp::MAX_PORTS;
 use bora_worker::{
     Bell, Budgets, Command, Commands, Handover, Mode, PuntRings, Returns, Worker, WorkerConfig,
@@ -37,6 +37,7 @@ pub(super) struct Common {
     pub(super) punts: Arc<PuntRings>,
     /// Queues of removed ports, from all workers.
     pub(super) returns: Returns,
+    pub(super) vlans: Arc<Vlans>,
 }
 
 /// One running worker.
@@ -160,6 +161,7 @@ impl Common {
             punts: self.punts.clone(),
             budgets: Budgets::new(config.linux.punt_budget),
             classifier: settings.classifier.clone(),
+            vlans: self.vlans.clone(),
             budget: config.workers.budget,
             bell,
             peers: peers.to_vec(),

@@ -14,25 +14,17 @@ const MIN_FRAME: u16 = 60;
 impl Port {
     /// The settings as they should be now.
     pub(crate) fn wanted(&self, mirror: &Mirror, config: &File, survey: &Survey) -> PortSettings {
-        let sysctl = mirror.settings().interfaces.get(&self.ifindex);
-        let sysctl = sysctl.copied().unwrap_or_default();
         let kernel = self.left_to_linux(mirror, config, survey);
-        PortSettings {
+        let settings = PortSettings {
             index: self.id.0,
+            trunk: self.id.0,
             path: self.path,
-            rp_filter: match sysctl.rp_filter {
-                0 => RpFilter::Off,
-                1 => RpFilter::Strict,
-                _ => RpFilter::Loose,
-            },
             min_frame: if self.link.kind.is_empty() {
                 MIN_FRAME
             } else {
                 0
             },
             mac: self.link.mac.unwrap_or_default(),
-            forward4: sysctl.forwarding4,
-            forward6: sysctl.forwarding6,
             can_redirect: self.takes_frames(survey),
             partial_checksum: match self.twin() {
                 Some(twin) => twin.leaves_checksums(),
@@ -41,14 +33,15 @@ impl Port {
             kernel4: kernel[0],
             kernel6: kernel[1],
             bypass_netfilter: config.linux.bypass_netfilter,
-            send_redirects4: sysctl.send_redirects4,
             generic: self.is_generic(),
             up: self.is_up(),
             veth: self.link.kind == "veth",
             vlan: self.link.kind == "vlan",
             enabled: self.link.up,
             gated: self.twin().is_none(),
-        }
+            ..PortSettings::default()
+        };
+        with_sysctls(settings, mirror, self.ifindex)
     }
 
     /// Whether its driver takes frames that XDP programs redirect.
@@ -97,6 +90,23 @@ impl Port {
             let told = reasons.iter().any(|r| has_a_say(r.kind));
             self.link.master != 0 || lacks || hooks || told
         })
+    }
+}
+
+/// Settings with what Linux's say of an interface.
+pub(crate) fn with_sysctls(settings: PortSettings, mirror: &Mirror, ifindex: u32) -> PortSettings {
+    let sysctl = mirror.settings().interfaces.get(&ifindex);
+    let sysctl = sysctl.copied().unwrap_or_default();
+    PortSettings {
+        rp_filter: match sysctl.rp_filter {
+            0 => RpFilter::Off,
+            1 => RpFilter::Strict,
+            _ => RpFilter::Loose,
+        },
+        forward4: sysctl.forwarding4,
+        forward6: sysctl.forwarding6,
+        send_redirects4: sysctl.send_redirects4,
+        ..settings
     }
 }
 

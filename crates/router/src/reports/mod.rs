@@ -16,6 +16,7 @@ mod routes;
 mod rules;
 mod sync;
 mod table;
+mod vlans;
 mod workers;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ use crate::router::Router;
 /// All reports, in the order in which the help lists them.
 pub static REPORTS: &[Report] = &[
     ports::REPORT,
+    vlans::REPORT,
     drops::REPORT,
     workers::REPORT,
     profile::REPORT,

@@ -1,0 +1,117 @@
+//! VLAN devices on the ports.
+
+use bora_wire::MacAddr;
+use serde::{Deserialize, Serialize};
+
+use super::{Report, answer, table, typed};
+use crate::data_plane::DataPlane;
+use crate::vlans::VlanDevice;
+
+pub(super) const REPORT: Report = Report::new(
+    "vlans",
+    "VLAN devices on the ports: tags, packets, and which are left to Linux",
+    |router, _| answer(report(&router.plane)),
+    |json, _| {
+        let none = "no VLAN device on a port\n";
+        let text = table::of_rows_or(none, COLUMNS, &json["devices"]);
+        Ok(text + &typed(json, left_alone)?)
+    },
+);
+
+const COLUMNS: &[(&str, &str)] = &[
+    ("VLAN DEVICE", "name"),
+    ("PORT", "port"),
+    ("TAGS", "tags"),
+    ("STATE", "state"),
+    ("MTU", "mtu"),
+    ("RECEIVED", "rx_packets"),
+    ("SENT", "tx_packets"),
+];
+
+/// The VLAN devices on the ports.
+#[derive(Debug, Serialize, Deserialize)]
+struct VlansReport {
+    /// Those that Bora forwards by.
+    devices: Vec<VlanReport>,
+    /// The others.
+    left_to_linux: Vec<LeftToLinux>,
+}
+
+/// A VLAN device. What Linux forwards by it is not counted here.
+#[derive(Debug, Serialize, Deserialize)]
+struct VlanReport {
+    /// Number.
+    index: u16,
+    /// Interface name.
+    name: String,
+    /// The port below.
+    port: String,
+    /// EtherType and VLAN of each tag, the outer one first, such as `0x88a8 300`.
+    tags: Vec<String>,
+    /// `up` or `down`.
+    state: String,
+    /// MTU in octets.
+    mtu: u32,
+    /// Ethernet address.
+    mac: String,
+    /// Received and taken from Linux.
+    rx_packets: u64,
+    /// Octets of these with tags.
+    rx_bytes: u64,
+    /// Sent.
+    tx_packets: u64,
+    /// Octets of these with tags.
+    tx_bytes: u64,
+}
+
+/// A VLAN device whose packets are all Linux's.
+#[derive(Debug, Serialize, Deserialize)]
+struct LeftToLinux {
+    /// Interface name.
+    name: String,
+    /// Why.
+    why: String,
+}
+
+fn report(plane: &DataPlane) -> VlansReport {
+    let left_alone = plane.vlans().left_alone().iter();
+    VlansReport {
+        devices: plane.vlans().iter().map(|it| device(plane, it)).collect(),
+        left_to_linux: left_alone
+            .map(|device| LeftToLinux {
+                name: device.name.clone(),
+                why: device.why.into(),
+            })
+            .collect(),
+    }
+}
+
+fn device(plane: &DataPlane, device: &VlanDevice) -> VlanReport {
+    let counted = plane.totals_of_vlan(device);
+    let trunk = plane.ports().iter().find(|port| port.id == device.trunk);
+    let tags = device.settings.tags.chunks(4).map(|tag| {
+        let [protocol, id] = [0, 2].map(|at| u16::from_be_bytes([tag[at], tag[at + 1]]));
+        (protocol != 0).then(|| format!("{protocol:#06x} {id}"))
+    });
+    let state = if device.settings.up { "up" } else { "down" };
+    VlanReport {
+        index: device.id.0,
+        name: device.link.name.clone(),
+        port: trunk.map(|port| port.name.clone()).unwrap_or_default(),
+        tags: tags.flatten().collect(),
+        state: state.into(),
+        mtu: device.link.mtu,
+        mac: MacAddr(device.settings.mac).to_string(),
+        rx_packets: counted.rx_packets,
+        rx_bytes: counted.rx_bytes,
+        tx_packets: counted.tx_packets,
+        tx_bytes: counted.tx_bytes,
+    }
+}
+
+fn left_alone(report: &VlansReport) -> String {
+    let lines = report.left_to_linux.iter();
+    lines
+        .map(|LeftToLinux { name, why }| format!("{name}: left to Linux: {why}\n"))
+        .collect()
+}
