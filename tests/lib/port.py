@@ -22,15 +22,15 @@ ETH_P_8021Q = 0x8100
 
 
 class Port:
-    """AF_PACKET socket on one interface, promiscuous; it captures only incoming frames."""
+    """AF_PACKET socket on one interface, promiscuous; it captures only incoming frames, or with `capture=False` nothing."""
 
-    def __init__(self, namespace, interface, buffer=32 << 20):
+    def __init__(self, namespace, interface, buffer=32 << 20, capture=True):
         with inside(namespace):
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
             self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
             self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
             self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, buffer)
-            self.socket.bind((interface, ETH_P_ALL))
+            self.socket.bind((interface, ETH_P_ALL if capture else 0))
             request = struct.pack("iHH8s", socket.if_nametoindex(interface), PACKET_MR_PROMISC, 0, b"")
             self.socket.setsockopt(SOL_PACKET, PACKET_ADD_MEMBERSHIP, request)
         self.socket.setblocking(False)

@@ -22,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import lib.bora  # noqa: E402
 from lib.bora import Bora  # noqa: E402
 from lib.load import Load  # noqa: E402
-from vm import bulk, forwarding, machine, multipath  # noqa: E402
+from vm import bulk, forwarding, machine, multipath, vlan  # noqa: E402
 from vm.network import CardNetwork  # noqa: E402
 from vm.outage import ForkedSender, Stream  # noqa: E402
 
-CHECK_SECONDS = 180
-START_SECONDS, RESET_SECONDS = 60, 60
+CHECK_SECONDS = 300
+START_SECONDS, RESET_SECONDS = 150, 60
 # A kill or a restart takes no link down and next to no time; attaching or detaching the program may reset the card.
 SILENCE_MS = {"start": 20_000, "kill -9": 1500, "restart": 1500, "SIGTERM": 1500, "stop": 20_000}
 MAY_LOSE_LINK = ("start", "stop")
@@ -50,7 +50,7 @@ class Cell:
 
     def note(self, **what):
         """Writes one line of results."""
-        self.out.write(json.dumps({"kind": self.net.kind, "tier": self.tier, **what}) + "\n")
+        self.out.write(json.dumps({"kind": self.net.kind, "tier": self.tier, "at": round(time.monotonic(), 1), **what}) + "\n")
         self.out.flush()
 
     def check(self, name, function, *arguments):
@@ -91,9 +91,13 @@ def too_slow(*_):
 # Linux alone.
 
 
-def oracle(cell):
+def oracle(cell, reference):
     """The checks must pass without Bora, or the cell proves nothing."""
     net = cell.net
+    if reference:
+        vlan.run(cell, reference)
+    if cell.task.get("only_vlans"):
+        return
     cell.check("transit", forwarding.transit, net)
     for name, function in forwarding.EXCEPTIONS.items():
         cell.check(name, function, net)
@@ -214,13 +218,17 @@ def nothing_left(cell):
     forwarding.transit(cell.net)
 
 
-def run_tier(cell):
+def run_tier(cell, reference):
     """All checks of a tier; none if it does not start."""
     net = cell.net
     try:
         if not cell.check("start", start, cell) and not (net.bora and net.bora.alive()):
             return
         cell.check("mode", mode, cell)
+        if reference:
+            vlan.run(cell, reference)
+        if cell.task.get("only_vlans"):
+            return
         queues = max((port["queues"] for port in net.bora.show("ports")), default=1) if uses_queues(net.kind) else 1
         cell.check("transit", forwarding.transit_on_tier, net)
         for name, function in forwarding.EXCEPTIONS.items():
@@ -266,7 +274,8 @@ def kernel_log(cell):
 
 def tiers(task, net, out):
     """Linux alone, then each tier; the tier that `auto` takes is not run a second time."""
-    oracle(Cell(net, "linux", task, out))
+    reference = vlan.Reference(net, bool(task.get("short"))) if net.kind in task.get("vlans", ()) else None
+    oracle(Cell(net, "linux", task, out), reference)
     done = set()
     for tier in task["tiers"][net.kind]:
         if tier in done:
@@ -274,7 +283,7 @@ def tiers(task, net, out):
         cell = Cell(net, tier, task, out)
         started = time.monotonic()
         cell.note(begin=True)
-        run_tier(cell)
+        run_tier(cell, reference)
         cell.note(end=True, seconds=round(time.monotonic() - started, 1))
         done |= cell.paths if len(cell.paths) == 1 else set()
 

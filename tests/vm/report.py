@@ -1,6 +1,6 @@
-"""Writes docs/machines.md: a table of what works on which kernel, card and tier, and one of what events cost.
+"""Writes docs/machines.md: tables of what works on which kernel, card and tier, also with VLANs, and of what events cost.
 
-Both are keyed by their first three columns; a run replaces the rows of its cells and leaves the others."""
+All are keyed by their first three columns; a run replaces the rows of its cells and leaves the others."""
 
 import json
 import re
@@ -12,9 +12,11 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs/machines.md"
 RESULTS = kernels.CACHE / "results"
 KEY = ("kernel", "card", "tier")
 WORKS = (*KEY, "program", "sockets", "queues", "to Linux", "TCP", "passed", "what not, and why")
+VLANS = (*KEY, "passed", "Bora sent", "to Linux", "TCP", "what not, and why")
 COSTS = (*KEY, "start", "kill -9", "restart", "SIGTERM", "`bora stop --detach`")
 EVENTS = ("start", "kill -9", "restart", "SIGTERM", "stop")
 REASON_CHARACTERS = 200
+VLAN_PREFIX = "VLAN: "  # of the names of checks
 TEXT = """# Machines
 
 `make test-vm` writes this page. It runs Bora on Debian's kernels in QEMU, with emulated cards and the kernel's own drivers.
@@ -29,6 +31,14 @@ and which part of the TCP packets between two Linux hosts, Bora left to Linux, w
 *TCP*: MB that arrived intact, IPv4 / IPv6.
 
 {works}
+
+## VLANs
+
+The cases of `tests/vm/vlan_cases.py`: VLAN devices of Linux on both ports (802.1Q, 802.1ad, QinQ). With Bora, the same frames must come
+out as with Linux alone. *Bora sent*, *to Linux*: packets of all cases, many of which are meant for Linux. On ports with generic XDP
+all of them are Linux's. *TCP*: MB that arrived intact between Linux hosts with VLAN devices, in four runs.
+
+{vlans}
 
 ## What events cost
 
@@ -48,22 +58,26 @@ def save(cells):
         path.write_text(json.dumps(cell, indent=1) + "\n")
 
 
-def update(cells, whole):
-    """Replaces the rows of `cells` in the document; with `whole`, also removes other rows of their cards."""
+def update(cells, whole, only_vlans=False):
+    """Replaces the rows of `cells` in the document; with `whole`, also removes other rows of their cards. `only_vlans`: only in
+    the table of VLANs."""
     old = DOCUMENT.read_text() if DOCUMENT.exists() else ""
-    works, costs = _rows(old, WORKS), _rows(old, COSTS)
+    works, vlans, costs = _rows(old, WORKS), _rows(old, VLANS), _rows(old, COSTS)
+    for cell in cells:
+        for rows in (vlans,) if only_vlans else (works, vlans, costs):
+            for other in [other for other in rows if whole and _same_card(other, _key(cell))]:
+                del rows[other]
     for cell in cells:
         key = _key(cell)
-        if whole:
-            for rows in (works, costs):
-                for other in [other for other in rows if _same_card(other, key)]:
-                    del rows[other]
-    for cell in cells:
-        key = _key(cell)
+        if any(_of_vlans(check) for check in cell["checks"]):
+            vlans[key] = _vlans(cell)
+        if only_vlans:
+            continue
         works[key] = _works(cell)
         if any(_detail(cell, name) for name in ("start", "restarts")):
             costs[key] = _costs(cell)
-    DOCUMENT.write_text(TEXT.format(works=_table(WORKS, works), costs=_table(COSTS, costs)))
+    tables = {"works": _table(WORKS, works), "vlans": _table(VLANS, vlans), "costs": _table(COSTS, costs)}
+    DOCUMENT.write_text(TEXT.format(**tables))
 
 
 def _series(version):
@@ -99,13 +113,33 @@ def _detail(cell, name):
 def _works(cell):
     ports = list(cell.get("ports", {}).values())
     each = [", ".join(sorted({str(port[key]) for port in ports})) or "-" for key in ("xdp", "af_xdp", "queues")]
-    failed = [check for check in cell["checks"] if not check["ok"]]
-    passed = f"{len(cell['checks']) - len(failed)} of {len(cell['checks'])}"
+    passed, why = _outcome([check for check in cell["checks"] if not _of_vlans(check)])
+    return [*each, _to_linux(cell), _tcp(cell), passed, why]
+
+
+def _of_vlans(check):
+    return check["check"].startswith(VLAN_PREFIX)
+
+
+def _outcome(checks):
+    """How many have passed, and why others have not."""
     reasons = {}
-    for check in failed:
-        reasons.setdefault(short(check["reason"]), []).append(check["check"])
+    for check in checks:
+        if not check["ok"]:
+            reasons.setdefault(short(check["reason"]), []).append(check["check"].removeprefix(VLAN_PREFIX))
     why = "; ".join(f"**{', '.join(names)}**: {reason}" for reason, names in reasons.items())
-    return [*each, _to_linux(cell), _tcp(cell), passed, why or "-"]
+    return f"{sum(check['ok'] for check in checks)} of {len(checks)}", why or "-"
+
+
+def _vlans(cell):
+    checks = [check for check in cell["checks"] if _of_vlans(check)]
+    passed, why = _outcome(checks)
+    details = [check.get("detail") for check in checks]
+    counted = [detail for detail in details if isinstance(detail, dict) and "sent" in detail]
+    sums = [str(sum(detail[key] for detail in counted)) if counted else "-" for key in ("sent", "to_linux")]
+    tcp = _detail(cell, VLAN_PREFIX + "TCP") or {}
+    octets = sum(one["octets"] for one in tcp.values()) / 1e6
+    return [passed, *sums, f"{octets:.0f}" if tcp else "-", why]
 
 
 def short(reason):
