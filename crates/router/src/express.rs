@@ -6,7 +6,6 @@ use bora_kernel::{GuardReport, Mirror, ReasonKind};
 use bora_port::xdp::{Counters, Lease, Program, Survey};
 
 use crate::hooks::Hooks;
-use crate::ports::Port;
 use crate::program_tables::ProgramTables;
 
 /// The loaded program and its state.
@@ -128,13 +127,13 @@ impl Express {
     }
 
     /// Why traffic is left to Linux: what netlink says, and what only the program sees.
-    pub(crate) fn holding(&self, guard: &GuardReport, ports: &[Port]) -> Vec<String> {
-        self.hooks.holding(guard, ports)
+    pub(crate) fn holding(&self, guard: &GuardReport, devices: &[(PortId, &str)]) -> Vec<String> {
+        self.hooks.holding(guard, devices)
     }
 
     /// Logs why traffic is left to Linux, where that has changed.
-    pub(crate) fn log_holding(&mut self, guard: &GuardReport, ports: &[Port]) {
-        let holding = self.hooks.holding(guard, ports);
+    pub(crate) fn log_holding(&mut self, guard: &GuardReport, devices: &[(PortId, &str)]) {
+        let holding = self.hooks.holding(guard, devices);
         self.hooks.log(holding);
     }
 

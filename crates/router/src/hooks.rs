@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
+use bora_fib::PortId;
 use bora_kernel::{GuardReport, ReasonKind};
 use bora_port::xdp::{HOOKS, Hook, Program, Survey, names_of};
-
-use crate::ports::Port;
 
 /// Functions of nftables chains and of legacy iptables, which netlink and /proc report already.
 const TOLD: [&str; 6] = [
@@ -45,8 +44,9 @@ impl Hooks {
         }
     }
 
-    /// Why traffic is left to Linux: what netlink says, and what only the program sees.
-    pub(crate) fn holding(&self, report: &GuardReport, ports: &[Port]) -> Vec<String> {
+    /// Why traffic is left to Linux: what netlink says, and what only the program sees at the hooks of the
+    /// namespace and of these ports and VLAN devices.
+    pub(crate) fn holding(&self, report: &GuardReport, devices: &[(PortId, &str)]) -> Vec<String> {
         let mut lines = Vec::new();
         for (v6, reasons) in [(false, &report.v4), (true, &report.v6)] {
             let family = if v6 { "IPv6" } else { "IPv4" };
@@ -72,8 +72,8 @@ impl Hooks {
                 ));
             }
         }
-        for port in ports {
-            lines.extend(self.at_device(port));
+        for &device in devices {
+            lines.extend(self.at_device(device));
         }
         lines
     }
@@ -93,9 +93,9 @@ impl Hooks {
         }
     }
 
-    fn at_device(&self, port: &Port) -> Vec<String> {
-        let seen = self.survey.ports.get(usize::from(port.id.0)).copied();
-        let (seen, name) = (seen.unwrap_or_default(), &port.name);
+    fn at_device(&self, (id, name): (PortId, &str)) -> Vec<String> {
+        let seen = self.survey.ports.get(usize::from(id.0)).copied();
+        let seen = seen.unwrap_or_default();
         let chains = "delete the chains of family netdev".to_string();
         let filters = format!("`tc qdisc del dev {name} clsact`, or take the tcx program off");
         let all = [

@@ -100,6 +100,11 @@ impl DataPlane {
         &self.vlans
     }
 
+    /// Numbers and names of ports and VLAN devices.
+    pub(crate) fn devices(&self) -> Vec<(PortId, &str)> {
+        names(&self.ports, &self.vlans)
+    }
+
     /// What is counted of a VLAN device since it has its number.
     pub(crate) fn totals_of_vlan(&self, device: &VlanDevice) -> VlanTotals {
         self.totals_of_vlan_number(device.id)
@@ -169,4 +174,10 @@ impl DataPlane {
         }
         Ok(())
     }
+}
+
+fn names<'a>(ports: &'a PortTable, vlans: &'a VlanTable) -> Vec<(PortId, &'a str)> {
+    let ports = ports.iter().map(|port| (port.id, port.name.as_str()));
+    let vlans = vlans.iter().map(|vlan| (vlan.id, vlan.link.name.as_str()));
+    ports.chain(vlans).collect()
 }

@@ -8,7 +8,7 @@ use bora_kernel::{Changes, HashPolicy};
 use bora_port::xdp::query;
 use bora_worker::Command;
 
-use super::DataPlane;
+use super::{DataPlane, names};
 use crate::config::File;
 use crate::engine::Engine;
 use crate::ports::Port;
@@ -100,7 +100,8 @@ impl DataPlane {
         let settings = |port: &Port| port.settings.clone();
         let before: Vec<_> = self.ports.iter().map(settings).collect();
         self.express.look_at_hooks();
-        self.express.log_holding(self.mirror.guard(), &self.ports);
+        let devices = names(&self.ports, &self.vlans);
+        self.express.log_holding(self.mirror.guard(), &devices);
         self.tell_mirror(config)?;
         let after = self.ports.iter().zip(before);
         for (port, _) in after.filter(|(port, before)| port.settings != *before) {

@@ -72,9 +72,9 @@ fn action(plane: &DataPlane, id: NextHopId) -> String {
             format!("by flow: {}", members.join("; "))
         }
         Some(NextHop::Forward(way)) => {
-            let mut ports = plane.ports().iter();
-            let port = ports.find(|port| port.id == way.port);
-            let name = port.map_or("a port that is gone", |port| &port.name);
+            let devices = plane.devices();
+            let device = devices.iter().find(|(id, _)| *id == way.port);
+            let name = device.map_or("a port that is gone", |(_, name)| name);
             let mac = MacAddr(std::array::from_fn(|octet| way.l2[octet]));
             format!("out of {name} to {mac}, MTU {}", way.mtu)
         }
