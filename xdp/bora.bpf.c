@@ -106,7 +106,7 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 		return BORA_NO_LEASE;
 	if (!is_for(p->eth, in->mac))
 		return BORA_FOREIGN_MAC;
-	if (!is_vlan(in) && has_hidden_tag(ctx, in))
+	if (p->hides_tag)
 		return BORA_VLAN_TAG;
 	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
 		return BORA_GUARD;
@@ -246,8 +246,8 @@ int bora(struct xdp_md *ctx)
 	count->rx_packets++;
 	count->rx_bytes += ctx->data_end - ctx->data;
 
-	if (vlan_count && !(in->flags & BORA_PORT_GENERIC) &&
-	    (is_tag(type) || has_hidden_tag(ctx, in))) {
+	p.hides_tag = has_hidden_tag(ctx, in);
+	if (vlan_count && !(in->flags & BORA_PORT_GENERIC) && (is_tag(type) || p.hides_tag)) {
 		bpf_tail_call(ctx, &for_tags, 0);
 		return pass(count, BORA_VLAN_TAG); /* Bora is gone, and its array is empty */
 	}

@@ -40,13 +40,8 @@ static __always_inline struct fib_page *fib_page_of(bool v6, __u32 node)
 /* Number of runs of equal slots that start at or before a slot; the program has no POPCNT. */
 static __always_inline __u32 fib_rank(__u64 bitmap, __u32 slot)
 {
-	__u64 x = bitmap & (~0ull >> (63 - slot)), rest = x & (x - 1);
+	__u64 x = bitmap & (~0ull >> (63 - slot));
 
-	/* A predicted branch does not wait for the bitmap, which in small tables has one or two runs. */
-	if (!rest)
-		return 1;
-	if (!(rest & (rest - 1)))
-		return 2;
 	x -= x >> 1 & 0x5555555555555555ull;
 	x = (x & 0x3333333333333333ull) + (x >> 2 & 0x3333333333333333ull);
 	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0full;

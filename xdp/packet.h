@@ -30,7 +30,8 @@ struct packet {
 	__u32 ifindex; /* of the port or VLAN device that it came in by */
 	__u16 l3_length; /* octets the IP header claims */
 	__u16 frame_tags; /* octets of VLAN tags in the frame */
-	__be32 hidden_tag; /* one that is beside the frame; 0 if none is */
+	__be32 hidden_tag; /* one that is beside the frame, of a VLAN device's packet; 0 if none is */
+	bool hides_tag; /* one is beside the frame, and no VLAN device was looked for */
 };
 
 /* struct ethhdr is packed: by its fields the compiler would read octet by octet. */

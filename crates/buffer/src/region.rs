@@ -191,6 +191,27 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_without_headroom_is_moved() {
+        let region = Region::new(2, 2048).unwrap();
+        let mut pool = Pool::new(SharedFrames::of_new_region(&region), 2);
+        for headroom in [0, 3, 4, 100] {
+            let frame = pool.take().unwrap();
+            let start = frame.offset(&region) + headroom;
+            let mut packet = frame.into_packet_at(&region, start, 60).unwrap();
+            region.octets_mut(&mut packet).fill(7);
+            assert!(packet.push(&region, 4));
+            assert_eq!(region.octets(&packet)[4..], [7; 60]);
+            assert!(packet.pull(4) && !packet.pull(61));
+            assert_eq!(region.octets(&packet), [7; 60]);
+            pool.give(packet.into_frame(&region));
+        }
+        let frame = pool.take().unwrap();
+        let start = frame.offset(&region);
+        let mut full = frame.into_packet_at(&region, start, 2048).unwrap();
+        assert!(!full.push(&region, 4));
+    }
+
+    #[test]
     fn padding_is_zero_and_bounded() {
         let region = Region::new(1, 2048).unwrap();
         // SAFETY: the only frame, used once.

@@ -1,6 +1,6 @@
 //! VLAN devices of Linux on the ports: Bora forwards by them as by ports. Linux's configuration is the only one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bora_contract::{MAX_INTERFACES, MAX_PORTS, Path, PortSettings};
 use bora_fib::PortId;
@@ -20,16 +20,20 @@ const MAX_NESTED: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct VlanDevice {
     pub(crate) id: PortId,
-    pub(crate) link: Link,
+    pub(crate) name: String,
+    pub(crate) ifindex: u32,
+    pub(crate) mtu: u32,
     pub(crate) trunk: PortId,
     pub(crate) trunk_ifindex: u32,
-    pub(crate) tags: Tags,
+    tags: Tags,
     pub(crate) settings: PortSettings,
-    /// Longest packet that leaves by it without Linux: Linux's virtual devices and some drivers take no frames with more tags
-    /// than one, unless their MTU has room.
-    mtu: u32,
+    /// Longest packet that leaves by it without Linux, octets: Linux's virtual devices and some drivers
+    /// take no frames with more tags than one, unless their MTU has room.
+    longest: u32,
     /// Whether packets can leave by its port.
     is_output: bool,
+    /// What its number had counted for others before.
+    pub(crate) before: VlanTotals,
 }
 
 /// A VLAN device that is left to Linux, and why.
@@ -42,10 +46,9 @@ pub(crate) struct LeftAlone {
 /// The VLAN devices on the ports.
 #[derive(Debug, Default)]
 pub(crate) struct VlanTable {
-    devices: Vec<VlanDevice>,
+    /// By ifindex.
+    devices: BTreeMap<u32, VlanDevice>,
     left_alone: Vec<LeftAlone>,
-    /// What the number of each device had counted for others before.
-    before: BTreeMap<PortId, VlanTotals>,
 }
 
 /// What has changed.
@@ -58,46 +61,59 @@ pub(crate) struct VlanChanges {
 
 impl VlanTable {
     pub(crate) fn iter(&self) -> impl Iterator<Item = &VlanDevice> {
-        self.devices.iter()
+        self.devices.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.devices.len()
     }
 
     pub(crate) fn left_alone(&self) -> &[LeftAlone] {
         &self.left_alone
     }
 
-    /// Takes the devices as Linux has them now. A device keeps its number as long as it exists.
-    pub(crate) fn follow(&mut self, mirror: &Mirror, ports: &PortTable) -> VlanChanges {
+    /// Takes the devices as Linux has them now. A device keeps its number as long as it exists; a new one gets
+    /// one that no device had before. `counted`: everything that was ever counted under a number.
+    pub(crate) fn follow(
+        &mut self,
+        mirror: &Mirror,
+        ports: &PortTable,
+        counted: impl Fn(PortId) -> VlanTotals,
+    ) -> VlanChanges {
         let before = std::mem::take(&mut self.devices);
+        let in_use: BTreeSet<PortId> = before.values().map(|device| device.id).collect();
+        let numbers = (MAX_PORTS..MAX_INTERFACES).map(|number| PortId(number as u16));
+        let mut free = numbers.filter(|number| !in_use.contains(number));
         self.left_alone.clear();
         for link in mirror.links().values() {
-            match find_trunk(link, mirror, ports) {
-                Found::Nothing => {}
-                Found::LeftAlone(why) => self.leave_alone(link, why),
-                Found::On(port, tags) => {
-                    let same = |device: &&VlanDevice| device.link.index == link.index;
-                    let known = before.iter().find(same).map(|device| device.id);
-                    match known.or_else(|| self.free_number(&before)) {
-                        Some(id) => self.devices.push(device(id, link, (port, tags), mirror)),
-                        None => self.leave_alone(link, "there are too many VLAN devices"),
-                    }
+            let (port, tags) = match find_trunk(link, mirror, ports) {
+                Found::Nothing => continue,
+                Found::LeftAlone(why) => {
+                    self.leave_alone(link, why);
+                    continue;
                 }
-            }
+                Found::On(port, tags) => (port, tags),
+            };
+            let known = before.get(&link.index).map(|old| (old.id, old.before));
+            let Some(kept) = known.or_else(|| free.next().map(|id| (id, counted(id)))) else {
+                self.leave_alone(link, "there are too many VLAN devices");
+                continue;
+            };
+            let device = device(kept, link, (port, tags), mirror);
+            self.devices.insert(link.index, device);
         }
-        let is_old = |device: &&VlanDevice| before.contains(device);
-        let is_there = |gone: &VlanDevice| self.devices.iter().any(|device| device.id == gone.id);
-        self.before
-            .retain(|id, _| self.devices.iter().any(|device| device.id == *id));
+        let set = self.iter();
+        let set = set.filter(|device| before.get(&device.ifindex) != Some(device));
+        let removed = before.values();
+        let place = |device: &VlanDevice| (device.trunk_ifindex, device.tags);
+        let removed = removed.filter(|old| {
+            // an ifindex may be another device's at once
+            let now = self.devices.get(&old.ifindex);
+            now.is_none_or(|now| place(now) != place(old))
+        });
         VlanChanges {
-            set: self
-                .iter()
-                .filter(|device| !is_old(device))
-                .cloned()
-                .collect(),
-            removed: before
-                .iter()
-                .filter(|gone| !is_there(gone))
-                .cloned()
-                .collect(),
+            set: set.cloned().collect(),
+            removed: removed.cloned().collect(),
         }
     }
 
@@ -106,48 +122,22 @@ impl VlanTable {
         self.left_alone.push(LeftAlone { name, why });
     }
 
-    /// The lowest number that no device has, nor had before.
-    fn free_number(&self, before: &[VlanDevice]) -> Option<PortId> {
-        let in_use = |id| {
-            self.devices
-                .iter()
-                .chain(before)
-                .any(|device| device.id == id)
-        };
-        let mut numbers = (MAX_PORTS..MAX_INTERFACES).map(|number| PortId(number as u16));
-        numbers.find(|&id| !in_use(id))
-    }
-
-    /// Whether [`VlanTable::begin`] was called for a device.
-    pub(crate) fn has_begun(&self, id: PortId) -> bool {
-        self.before.contains_key(&id)
-    }
-
-    /// Counts of a new device start from here.
-    pub(crate) fn begin(&mut self, id: PortId, counted: VlanTotals) {
-        self.before.insert(id, counted);
-    }
-
-    pub(crate) fn before(&self, id: PortId) -> VlanTotals {
-        self.before.get(&id).copied().unwrap_or_default()
-    }
-
     /// The devices that the FIB may lead to.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = (u32, bora_kernel::Port)> {
-        let outputs = self.devices.iter().filter(|device| device.is_output);
+        let outputs = self.iter().filter(|device| device.is_output);
         outputs.map(|device| {
             let info = bora_kernel::Port {
                 id: device.id,
                 mac: device.settings.mac,
-                mtu: device.mtu,
+                mtu: device.longest,
             };
-            (device.link.index, info)
+            (device.ifindex, info)
         })
     }
 
     /// As the workers want them.
     pub(crate) fn of_workers(&self) -> Vlans {
-        Vlans::new(self.devices.iter().map(|device| Vlan {
+        Vlans::new(self.iter().map(|device| Vlan {
             ingress: (&device.settings).into(),
             trunk: device.trunk,
             tags: device.tags,
@@ -237,20 +227,23 @@ impl<'a> Stack<'a> {
     }
 }
 
-fn device(id: PortId, link: &Link, (port, tags): (&Port, Tags), mirror: &Mirror) -> VlanDevice {
-    let mut octets = tags.octets();
-    octets[tags.len()..].fill(0);
+fn device(
+    (id, before): (PortId, VlanTotals),
+    link: &Link,
+    (port, tags): (&Port, Tags),
+    mirror: &Mirror,
+) -> VlanDevice {
+    let more_tags = (tags.len() - vlan::HEADER_LEN) as u32;
     VlanDevice {
         id,
-        link: link.clone(),
+        name: link.name.clone(),
+        ifindex: link.index,
+        mtu: link.mtu,
         trunk: port.id,
         trunk_ifindex: port.ifindex,
         tags,
-        mtu: link.mtu.min(
-            port.link
-                .mtu
-                .saturating_sub((tags.len() - vlan::HEADER_LEN) as u32),
-        ),
+        longest: link.mtu.min(port.link.mtu.saturating_sub(more_tags)),
+        before,
         settings: PortSettings {
             index: id.0,
             path: if link.up {
@@ -259,7 +252,7 @@ fn device(id: PortId, link: &Link, (port, tags): (&Port, Tags), mirror: &Mirror)
                 Path::Kernel
             },
             trunk: port.id.0,
-            tags: octets,
+            tags: tags.octets(),
             mac: link.mac.unwrap_or_default(),
             up: port.settings.up && link.up && link.carrier,
             enabled: port.settings.enabled && link.up,

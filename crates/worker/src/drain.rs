@@ -31,6 +31,12 @@ impl Worker {
 
     /// Whether the port is drained and its queues are given back.
     fn drain_port(&mut self, draining: &mut Draining, now: Instant) -> bool {
+        let first = self.config.ports.get(draining.number);
+        let first = first.and_then(|port| port.queues.first());
+        if first.is_some_and(Queue::is_cut_off) {
+            // nothing takes them any more; dropped at once they make room for those of other workers
+            self.drop_held(draining.number);
+        }
         let Some(port) = self.config.ports.get_mut(draining.number) else {
             return true;
         };
@@ -40,10 +46,7 @@ impl Worker {
             port.reception = Reception::Own; // the other workers need not wait for more
         }
         let to_send: u64 = port.queues.iter().map(still_to_send).sum();
-        let queued = match port.queues.first().is_some_and(Queue::is_cut_off) {
-            true => 0, // nothing takes them any more
-            false => self.egress[draining.number].held() as u64,
-        };
+        let queued = self.egress[draining.number].held() as u64;
         let held = to_receive as u64 + between_workers + to_send + queued;
         if held != draining.held {
             (draining.held, draining.since) = (held, now);

@@ -1,7 +1,8 @@
 //! The heart of the loop: the stages decide about a batch, and the worker does what they decided.
 
 use bora_buffer::Packet;
-use bora_forward::{Context, Outputs, Reason, Verdict, Vlan, enqueue, run};
+use bora_fib::PortId;
+use bora_forward::{Context, Outputs, Reason, Verdict, enqueue, octets, run};
 
 use crate::punt::Punted;
 use crate::worker::Worker;
@@ -19,36 +20,35 @@ impl Worker {
 
     /// The same for packets of several VLAN devices: first those of the first packet's device, and so on.
     fn forward_by_vlan(&mut self, port: usize) {
-        let vlans = self.config.vlans.clone();
         let mut others = std::mem::take(&mut self.others);
         others.append(&mut self.batch.packets);
         while !others.is_empty() {
-            let region = &self.config.region;
-            let trunk = self.config.ports[port].ingress.port;
-            let device = |packet: &Packet| vlans.device_of(trunk, region.octets(packet));
-            let of = others.first().and_then(device);
-            let number = of.map(|vlan| vlan.ingress.port);
-            let is_same =
-                |packet: &mut Packet| device(packet).map(|vlan| vlan.ingress.port) == number;
+            let config = &self.config;
+            let (region, trunk) = (&config.region, config.ports[port].ingress.port);
+            let device = |packet: &Packet| {
+                let vlan = config.vlans.device_of(trunk, region.octets(packet))?;
+                Some(vlan.ingress.port)
+            };
+            let number = others.first().and_then(device);
             let packets = &mut self.batch.packets;
-            packets.extend(others.extract_if(.., is_same));
-            if let Some(vlan) = of {
-                if let Some(counters) = self.config.counters.vlan(vlan.ingress.port) {
-                    let octets: usize = packets.iter().map(Packet::length).sum();
-                    counters.rx_packets.add(packets.len() as u64);
-                    counters.rx_bytes.add(octets as u64);
-                }
+            packets.extend(others.extract_if(.., |packet| device(packet) == number));
+            if let Some(counters) = number.and_then(|number| config.counters.vlan(number)) {
+                counters.rx_packets.add(packets.len() as u64);
+                counters.rx_bytes.add(octets(packets));
+            }
+            if let Some(vlan) = number.and_then(|number| config.vlans.get(number)) {
                 let packets = packets.iter_mut();
                 packets.for_each(|packet| vlan.untag(region, packet));
             }
-            self.forward_batch(port, of);
+            self.forward_batch(port, number);
         }
         self.others = others;
     }
 
-    /// Forwards a batch that has come in by a port, or by a VLAN device on it.
-    fn forward_batch(&mut self, port: usize, vlan: Option<&Vlan>) {
+    /// Forwards a batch that has come in by a port, or by the VLAN device on it with this number.
+    fn forward_batch(&mut self, port: usize, device: Option<PortId>) {
         let config = &mut self.config;
+        let vlan = device.and_then(|number| config.vlans.get(number));
         let trunk = &config.ports[port].ingress;
         let ingress = vlan.map_or(trunk, |vlan| &vlan.ingress);
         let context = Context {

@@ -107,14 +107,7 @@ impl DataPlane {
 
     /// What is counted of a VLAN device since it has its number.
     pub(crate) fn totals_of_vlan(&self, device: &VlanDevice) -> VlanTotals {
-        self.totals_of_vlan_number(device.id)
-            .since(self.vlans.before(device.id))
-    }
-
-    /// Everything that was ever counted under the number of a VLAN device.
-    fn totals_of_vlan_number(&self, id: PortId) -> VlanTotals {
-        let workers = self.engine.iter().flat_map(Engine::counters);
-        VlanTotals::of(id, workers, self.express.program.vlan_counters(id.0))
+        counted_of_vlan(self.engine.as_ref(), &self.express, device.id).since(device.before)
     }
 
     /// What HERO cards forward by themselves, and what they do not.
@@ -178,6 +171,12 @@ impl DataPlane {
 
 fn names<'a>(ports: &'a PortTable, vlans: &'a VlanTable) -> Vec<(PortId, &'a str)> {
     let ports = ports.iter().map(|port| (port.id, port.name.as_str()));
-    let vlans = vlans.iter().map(|vlan| (vlan.id, vlan.link.name.as_str()));
+    let vlans = vlans.iter().map(|vlan| (vlan.id, vlan.name.as_str()));
     ports.chain(vlans).collect()
+}
+
+/// Everything that was ever counted under the number of a VLAN device.
+fn counted_of_vlan(engine: Option<&Engine>, express: &Express, id: PortId) -> VlanTotals {
+    let workers = engine.into_iter().flat_map(Engine::counters);
+    VlanTotals::of(id, workers, express.program.vlan_counters(id.0))
 }

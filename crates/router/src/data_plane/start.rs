@@ -87,13 +87,13 @@ impl DataPlane {
         }
         self.rules = rules::compile(config, &self.ports, &mut self.mirror)?;
         if let Some(opening) = opening {
-            let rest = (self.multipath.hashes(), self.rules.classifier.clone());
+            let classifier = self.rules.classifier.clone();
+            let rest = (self.multipath.hashes(), classifier, self.vlans.of_workers());
             let program = &mut self.express.program;
             let engine = Engine::start(&mut self.ports, opening, program, fib, config, rest)?;
             self.vitals.watch(engine.watched());
             self.engine = Some(engine);
         }
-        self.tell_vlans();
         self.express.tell_addresses(&self.mirror);
         self.express.tell_route_mtus(&self.mirror);
         self.express.tell_fib(&self.mirror);

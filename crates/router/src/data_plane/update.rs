@@ -8,10 +8,11 @@ use bora_kernel::{Changes, HashPolicy};
 use bora_port::xdp::query;
 use bora_worker::Command;
 
-use super::{DataPlane, names};
+use super::{DataPlane, counted_of_vlan, names};
 use crate::config::File;
 use crate::engine::Engine;
 use crate::ports::Port;
+use crate::vlans::VlanDevice;
 
 /// How long to wait for events and calls at most.
 const TICK: Duration = Duration::from_millis(500);
@@ -136,41 +137,25 @@ impl DataPlane {
     }
 
     /// Takes the VLAN devices as they are now. Program and workers know a device before the FIB leads to it.
-    fn follow_vlans(&mut self) -> anyhow::Result<()> {
-        let changes = self.vlans.follow(&self.mirror, &self.ports);
+    fn follow_vlans(&mut self) {
+        let counted = |id| counted_of_vlan(self.engine.as_ref(), &self.express, id);
+        let changes = self.vlans.follow(&self.mirror, &self.ports, counted);
         if changes.is_empty() {
-            return Ok(());
+            return;
         }
+        let program = &mut self.express.program;
+        let ifindexes = |device: &VlanDevice| (device.trunk_ifindex, device.ifindex);
         for device in &changes.removed {
-            let ifindexes = (device.trunk_ifindex, device.link.index);
-            let removed = self
-                .express
-                .program
-                .remove_vlan(ifindexes, &device.settings);
-            if let Err(error) = removed {
-                log::warn!("{}: {error}", device.link.name);
+            if let Err(error) = program.remove_vlan(ifindexes(device), &device.settings) {
+                log::warn!("{}: {error}", device.name);
             }
         }
-        for device in changes.set {
-            if !self.vlans.has_begun(device.id) {
-                let counted = self.totals_of_vlan_number(device.id);
-                self.vlans.begin(device.id, counted);
-            }
-            let program = &self.express.program;
-            let ifindexes = (device.trunk_ifindex, device.link.index);
-            if let Err(error) = program.set_vlan(ifindexes, &device.settings) {
-                log::warn!("{}: {error}", device.link.name);
+        for device in &changes.set {
+            if let Err(error) = program.set_vlan(ifindexes(device), &device.settings) {
+                log::warn!("{}: {error}", device.name);
             }
         }
-        self.express
-            .program
-            .set_vlan_count(self.vlans.iter().count());
-        self.tell_vlans();
-        Ok(())
-    }
-
-    /// Tells the workers of the VLAN devices.
-    pub(super) fn tell_vlans(&mut self) {
+        program.set_vlan_count(self.vlans.len());
         if let Some(engine) = &mut self.engine {
             engine.set_vlans(self.vlans.of_workers());
         }
@@ -193,16 +178,17 @@ impl DataPlane {
             }
             port.settings = port.wanted(&self.mirror, config, self.express.survey());
         }
-        self.follow_vlans()?;
-        if self.outputs() != before {
-            self.mirror.set_ports(self.outputs())?;
+        self.follow_vlans();
+        let after = self.outputs();
+        if after != before {
+            self.mirror.set_ports(after)?;
         }
         Ok(())
     }
 
     /// Tells the mirror which interfaces are ports; the FIB leads to no others.
     pub(super) fn publish_ports(&mut self) -> anyhow::Result<()> {
-        self.follow_vlans()?;
+        self.follow_vlans();
         Ok(self.mirror.set_ports(self.outputs())?)
     }
 

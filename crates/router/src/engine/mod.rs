@@ -78,7 +78,7 @@ impl Engine {
         program: &mut Program,
         fib: &FibHandle,
         config: &File,
-        (hash, classifier): ((FlowHash, FlowHash), Arc<Classifier>),
+        (hash, classifier, vlans): ((FlowHash, FlowHash), Arc<Classifier>, Vlans),
     ) -> anyhow::Result<Self> {
         let Opening {
             region,
@@ -92,7 +92,7 @@ impl Engine {
             fib: fib.clone(),
             punts: Arc::new(PuntRings::default()),
             returns: Arc::new(ArrayQueue::new(COMMANDS)),
-            vlans: Arc::default(),
+            vlans: Arc::new(vlans),
         };
         let devices = Arc::new(Devices::new(MAX_PORTS));
         for port in ports.iter() {

@@ -96,11 +96,11 @@ fn device(plane: &DataPlane, device: &VlanDevice) -> VlanReport {
     let state = if device.settings.up { "up" } else { "down" };
     VlanReport {
         index: device.id.0,
-        name: device.link.name.clone(),
+        name: device.name.clone(),
         port: trunk.map(|port| port.name.clone()).unwrap_or_default(),
         tags: tags.flatten().collect(),
         state: state.into(),
-        mtu: device.link.mtu,
+        mtu: device.mtu,
         mac: MacAddr(device.settings.mac).to_string(),
         rx_packets: counted.rx_packets,
         rx_bytes: counted.rx_bytes,
