@@ -19,7 +19,7 @@
 #include "guard.h"
 #include "buffer.h"
 #include "choice.h"
-#include "vlan.h"
+#include "device.h"
 #include "fib.h"
 #include "express.h"
 #include "survey.h"
@@ -150,7 +150,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 		return pass(count, BORA_MULTIPATH);
 
 	if (in->path == BORA_PATH_ENGINE) {
-		__u32 slot = in->trunk * BORA_MAX_QUEUES + ctx->rx_queue_index;
+		__u32 slot = p->port * BORA_MAX_QUEUES + ctx->rx_queue_index;
 
 		/* further slots belong to the next port */
 		if (ctx->rx_queue_index >= BORA_MAX_QUEUES)
@@ -171,30 +171,33 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 }
 
 /*
- * A packet with a VLAN tag, in the frame or beside it; not with generic XDP. A program of its own, because
- * there is no stack for both.
+ * A packet of a VLAN device or a bond; not with generic XDP. A VLAN tag is in the frame or beside it. A
+ * program of its own, because there is no stack for both.
  */
 SEC("xdp")
-int tagged(struct xdp_md *ctx)
+int on_port(struct xdp_md *ctx)
 {
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
 		.end = (void *)(long)ctx->data_end,
 	};
 	struct net_device *dev = device_of(ctx);
-	struct bora_port *trunk = port_of_interface(ctx->ingress_ifindex);
+	struct bora_port *port = port_of_interface(ctx->ingress_ifindex);
 	struct bora_counters *count;
 	struct port_row *row;
 	__be16 type = 0;
 
-	if (!trunk)
+	if (!port)
 		return XDP_PASS;
-	count = counters_of(trunk->index);
+	count = counters_of(port->index);
 	if (!count)
 		return XDP_PASS;
-	row = vlan_device(ctx, &p, trunk, &type);
+	p.port = port->index;
+	row = device_of_packet(ctx, &p, port, &type);
 	if (!row)
 		return pass(count, p.hidden_tag ? BORA_VLAN_TAG : BORA_NOT_IP);
+	if (port->path == BORA_PATH_KERNEL)
+		return pass(count, BORA_LEFT_TO_LINUX);
 	if (!(row->port.flags & BORA_PORT_BYPASS_NETFILTER) &&
 	    (ingress_holds(&devices[row->port.index & (BORA_MAX_INTERFACES - 1)]) ||
 	     below_holds(&row->port, false)))
@@ -212,8 +215,8 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__array(values, int(struct xdp_md *));
-} for_tags SEC(".maps") = {
-	.values = { (void *)&tagged },
+} for_devices SEC(".maps") = {
+	.values = { (void *)&on_port },
 };
 
 SEC("xdp")
@@ -246,10 +249,12 @@ int bora(struct xdp_md *ctx)
 	count->rx_packets++;
 	count->rx_bytes += ctx->data_end - ctx->data;
 
+	p.port = in->index;
 	p.hides_tag = has_hidden_tag(ctx, in);
-	if (vlan_count && !(in->flags & BORA_PORT_GENERIC) && (is_tag(type) || p.hides_tag)) {
-		bpf_tail_call(ctx, &for_tags, 0);
-		return pass(count, BORA_VLAN_TAG); /* Bora is gone, and its array is empty */
+	if (device_count && !(in->flags & BORA_PORT_GENERIC) &&
+	    (is_tag(type) || p.hides_tag || in->trunk >= BORA_MAX_PORTS)) {
+		bpf_tail_call(ctx, &for_devices, 0);
+		return pass(count, BORA_LEFT_TO_LINUX); /* Bora is gone, and its array is empty */
 	}
 	if (type == bpf_htons(ETH_P_IP))
 		return transit(ctx, &p, false, in, dev, count);

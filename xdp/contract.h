@@ -4,7 +4,8 @@
 #define BORA_CONTRACT_H
 
 #define BORA_MAX_PORTS 256 /* Most ports of one Bora: rows of the program's maps. */
-#define BORA_MAX_INTERFACES 4096 /* Most ports and VLAN devices of one Bora. Numbers from MAX_PORTS on are those of VLAN devices. */
+#define BORA_MAX_INTERFACES 4096 /* Most ports, VLAN devices and bonds of one Bora. Numbers from MAX_PORTS on are those of VLAN devices and bonds. */
+#define BORA_MAX_BOND_PORTS 16 /* Most ports of a bond; a power of two. */
 #define BORA_MAX_QUEUES 128 /* Most receive queues of a port that get sockets; packets of other queues go to Linux. */
 #define BORA_MAX_ROUTE_MTUS 65536 /* Most routes with an MTU of their own in the program's map, for each IP version. */
 #define BORA_MTUS_UNKNOWN 0xffffffff /* Stands for the number of routes with an MTU when there are more. */
@@ -71,13 +72,13 @@ enum bora_xfrm {
 
 /* One port. Written by the control side. */
 struct bora_port {
-	__u16 index; /* Slot of the redirect map; a port's row of counters, below MAX_PORTS, or the number of a VLAN device. */
+	__u16 index; /* Slot of the redirect map; a port's row of counters, below MAX_PORTS, or the number of a VLAN device or bond. */
 	__u8 path; /* What the port does with transit traffic. */
 	__u8 rp_filter; /* Reverse-path check of IPv4. */
 	__u16 flags; /* enum bora_port_flags. */
 	__u16 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
 	__u8 mac[6]; /* The interface's Ethernet address. */
-	__u16 trunk; /* The port that its packets come and go by: itself, or the one below a VLAN device. */
+	__u16 trunk; /* The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to. */
 	__u8 tags[8]; /* Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros. */
 };
 _Static_assert(sizeof(struct bora_port) == 24, "struct bora_port has another layout than in Rust");
@@ -96,7 +97,7 @@ enum bora_reason {
 	BORA_NOT_A_PORT, /* passed: Its route leaves by an interface that is no port, or that cannot be sent to. */
 	BORA_OUTPUT_DOWN, /* passed: Its route leaves by a port that is down: Linux takes another route, or answers. */
 	BORA_NO_SOCKET, /* passed: The engine has no socket for the receive queue it came by. */
-	BORA_LEFT_TO_LINUX, /* passed: The whole port is left to Linux. */
+	BORA_LEFT_TO_LINUX, /* passed: The whole port is left to Linux, or it is a port of a bond that no packets come by now. */
 	BORA_MULTIPATH, /* passed: Only Linux can choose among the several paths of its route. */
 	BORA_FRAGMENTATION, /* passed: IPv4, longer than the output's MTU, and may be fragmented. */
 	BORA_SUPER_PACKET, /* passed: Several segments in one packet, longer than the input's MTU (GRO, GSO). */

@@ -225,7 +225,7 @@ static __always_inline __u32 ask_linux(struct xdp_md *ctx, const struct packet *
  */
 static __always_inline bool exceeds_port(const struct packet *p, const struct bora_port *out)
 {
-	struct net_device *dev = (void *)devices[out->trunk & (BORA_MAX_PORTS - 1)].address;
+	struct net_device *dev = (void *)devices[out->trunk & (BORA_MAX_INTERFACES - 1)].address;
 
 	return out->tags[TAG] && p->l3_length + TAG > KERNEL_READ(dev, mtu);
 }
@@ -234,12 +234,12 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 				   const struct bora_port *in, struct bora_counters *count)
 {
 	struct bora_counters *out_count;
-	struct vlan_counters *vlan;
+	struct device_counters *device;
 	__u64 octets;
 	struct port_row *row;
 	struct bora_port *out;
 	struct way way = {};
-	__u32 key, reason;
+	__u32 key, port, reason;
 
 	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
 		return pass(count, BORA_SOURCE_CHECK);
@@ -269,12 +269,17 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		return pass(count, BORA_NOT_A_PORT);
 	if (key == in->index && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
 		return pass(count, BORA_REDIRECT);
+	port = key < BORA_MAX_PORTS ? key : out->trunk;
+	if (port >= BORA_MAX_PORTS)
+		port = port_of_bond(p, v6, way.macs, port);
+	if (port >= BORA_MAX_PORTS)
+		return pass(count, BORA_OUTPUT_DOWN);
 	if (egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
 	    (egress_holds(&devices[key & (BORA_MAX_INTERFACES - 1)]) ||
-	     (is_vlan(out) && egress_holds(&devices[out->trunk & (BORA_MAX_PORTS - 1)])) ||
+	     (port != key && egress_holds(&devices[port & (BORA_MAX_INTERFACES - 1)])) ||
 	     below_holds(out, true)))
 		return pass(count, BORA_GUARD);
-	out_count = counters_of(out->trunk);
+	out_count = counters_of(port);
 	if (!out_count)
 		return pass(count, BORA_NOT_A_PORT);
 
@@ -292,21 +297,21 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	/* this invalidates the packet pointers */
 	trim(ctx, p, out);
 
-	if (bpf_redirect_map(&tx_ports, key, XDP_ABORTED) != XDP_REDIRECT) {
+	if (bpf_redirect_map(&tx_ports, port, XDP_ABORTED) != XDP_REDIRECT) {
 		count->reasons[BORA_NO_OUTPUT]++; /* the port went this very moment */
 		return XDP_DROP;
 	}
 	out_count->tx_packets++;
 	out_count->tx_bytes += ctx->data_end - ctx->data;
-	vlan = vlan_counters_of(in);
-	if (vlan) {
-		vlan->rx_packets++;
-		vlan->rx_bytes += octets;
+	device = device_counters_of(in);
+	if (device) {
+		device->rx_packets++;
+		device->rx_bytes += octets;
 	}
-	vlan = vlan_counters_of(out);
-	if (vlan) {
-		vlan->tx_packets++;
-		vlan->tx_bytes += ctx->data_end - ctx->data;
+	device = device_counters_of(out);
+	if (device) {
+		device->tx_packets++;
+		device->tx_bytes += ctx->data_end - ctx->data;
 	}
 	return XDP_REDIRECT;
 }

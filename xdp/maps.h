@@ -57,8 +57,8 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, BORA_MAX_INTERFACES);
-	__type(key, __u32); /* as of ports */
+	__uint(max_entries, BORA_MAX_PORTS);
+	__type(key, __u32); /* port index */
 	__type(value, __u32); /* ifindex of the port */
 } tx_ports SEC(".maps");
 

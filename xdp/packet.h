@@ -16,6 +16,7 @@
 
 #define IP_FRAGMENT_BITS 0x3fff /* MF and offset */
 #define IP_DF 0x4000
+#define IP_FRAGMENT_OFFSET 0x1fff
 
 /*
  * A packet, as both tiers see it. v6 is a constant in every call of the functions below, so they
@@ -27,7 +28,8 @@ struct packet {
 	struct iphdr *ip4; /* set by check_ipv4() */
 	struct ipv6hdr *ip6; /* set by check_ipv6() */
 	void *end;
-	__u32 ifindex; /* of the port or VLAN device that it came in by */
+	__u32 ifindex; /* of the port, VLAN device or bond that it came in by */
+	__u32 port; /* number of the port that it came in by */
 	__u16 l3_length; /* octets the IP header claims */
 	__u16 frame_tags; /* octets of VLAN tags in the frame */
 	__be32 hidden_tag; /* one that is beside the frame, of a VLAN device's packet; 0 if none is */

@@ -163,7 +163,7 @@ impl Interrupted {
         run(batch, &context, hits, |_| {});
         let outputs = Outputs {
             egress: &mut self.egress,
-            vlans: &config.vlans,
+            devices: &config.devices,
             min_frames: &self.min_frames,
             region: &config.region,
         };

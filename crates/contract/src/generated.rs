@@ -2,8 +2,10 @@
 
 /// Most ports of one Bora: rows of the program's maps.
 pub const MAX_PORTS: usize = 256;
-/// Most ports and VLAN devices of one Bora. Numbers from MAX_PORTS on are those of VLAN devices.
+/// Most ports, VLAN devices and bonds of one Bora. Numbers from MAX_PORTS on are those of VLAN devices and bonds.
 pub const MAX_INTERFACES: usize = 4_096;
+/// Most ports of a bond; a power of two.
+pub const MAX_BOND_PORTS: usize = 16;
 /// Most receive queues of a port that get sockets; packets of other queues go to Linux.
 pub const MAX_QUEUES: u32 = 128;
 /// Most routes with an MTU of their own in the program's map, for each IP version.
@@ -88,7 +90,7 @@ pub const XFRM_FORWARD_BLOCKED: u8 = 1 << 2;
 /// The settings of a port: `struct bora_port` of the XDP program, and what the engine knows of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortSettings {
-    /// Slot of the redirect map; a port's row of counters, below MAX_PORTS, or the number of a VLAN device.
+    /// Slot of the redirect map; a port's row of counters, below MAX_PORTS, or the number of a VLAN device or bond.
     pub index: u16,
     /// What the port does with transit traffic.
     pub path: Path,
@@ -98,7 +100,7 @@ pub struct PortSettings {
     pub min_frame: u16,
     /// The interface's Ethernet address.
     pub mac: [u8; 6],
-    /// The port that its packets come and go by: itself, or the one below a VLAN device.
+    /// The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to.
     pub trunk: u16,
     /// Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros.
     pub tags: [u8; 8],
@@ -194,7 +196,7 @@ pub enum Reason {
     OutputDown,
     /// The engine has no socket for the receive queue it came by.
     NoSocket,
-    /// The whole port is left to Linux.
+    /// The whole port is left to Linux, or it is a port of a bond that no packets come by now.
     LeftToLinux,
     /// Only Linux can choose among the several paths of its route.
     Multipath,

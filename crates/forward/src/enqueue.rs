@@ -5,14 +5,14 @@ use bora_fib::PortId;
 
 use crate::batch::Batch;
 use crate::egress::Egress;
-use crate::{Reason, Verdict, Vlans};
+use crate::{Devices, Reason, Verdict};
 
 /// Where packets leave.
 pub struct Outputs<'a> {
     /// By port number.
     pub egress: &'a mut [Egress],
-    /// The devices that give packets tags.
-    pub vlans: &'a Vlans,
+    /// VLAN devices and bonds.
+    pub devices: &'a Devices,
     /// As in [`crate::Context`].
     pub min_frames: &'a [u16],
     /// As in [`crate::Context`].
@@ -20,26 +20,29 @@ pub struct Outputs<'a> {
 }
 
 impl Outputs<'_> {
-    /// Stages a packet that leaves by a VLAN device, with its tags; returns it if there is no such device.
-    /// `left` gets the device's number and the octets of the frame.
-    fn stage_tagged(
+    /// Stages a packet that leaves by a device on ports, with its tags; returns it if there is no such device, or no port
+    /// that it can leave by. `left` gets the device's number and the octets of the frame.
+    fn stage_on_port(
         &mut self,
         mut packet: Packet,
-        device: PortId,
+        number: PortId,
         left: &mut impl FnMut(PortId, usize),
     ) -> Result<(), Packet> {
-        let Some(vlan) = self.vlans.get(device) else {
+        let Some(device) = self.devices.get(number) else {
             return Err(packet);
         };
-        let trunk = usize::from(vlan.trunk.0);
-        let min_frame = self.min_frames.get(trunk).copied().unwrap_or(0);
-        let Some(egress) = self.egress.get_mut(trunk) else {
+        let Some(port) = device.ports.choose(self.region.octets(&packet)) else {
             return Err(packet);
         };
-        if !vlan.tag(self.region, &mut packet, min_frame) {
+        let port = usize::from(port.0);
+        let min_frame = self.min_frames.get(port).copied().unwrap_or(0);
+        let Some(egress) = self.egress.get_mut(port) else {
+            return Err(packet);
+        };
+        if !device.tag(self.region, &mut packet, min_frame) {
             return Err(packet);
         }
-        left(device, packet.length());
+        left(number, packet.length());
         egress.stage(packet);
         Ok(())
     }
@@ -47,8 +50,8 @@ impl Outputs<'_> {
 
 /// Empties the batch. Packets to forward are staged in the [`Egress`] of their port, with the mark that
 /// [`crate::rewrite()`] has given them; `rest` gets all others with their verdicts. A port without an egress
-/// is [`Reason::NoOutput`]. `left` gets the number of the VLAN device and the octets of each frame that
-/// leaves by one.
+/// is [`Reason::NoOutput`]. `left` gets the number of the VLAN device or bond and the octets of each frame
+/// that leaves by one.
 #[inline]
 pub fn enqueue(
     batch: &mut Batch,
@@ -69,7 +72,7 @@ pub fn enqueue(
             Verdict::Forward(port) => match outputs.egress.get_mut(usize::from(port.0)) {
                 Some(egress) => egress.stage(packet),
                 None => {
-                    if let Err(packet) = outputs.stage_tagged(packet, port, &mut left) {
+                    if let Err(packet) = outputs.stage_on_port(packet, port, &mut left) {
                         rest(packet, Verdict::Drop(Reason::NoOutput));
                     }
                 }

@@ -12,8 +12,10 @@
 #![deny(unsafe_code)]
 
 mod batch;
+mod bond;
 mod class;
 pub mod classify;
+mod device;
 mod dissect;
 mod egress;
 mod enqueue;
@@ -33,7 +35,6 @@ mod source;
 mod spread;
 mod stage;
 mod verdict;
-mod vlan;
 
 use bora_buffer::Region;
 use bora_contract::MAX_PORTS;
@@ -43,8 +44,10 @@ use bora_wire::MacAddr;
 pub use bora_contract::{PortSettings, Reason, RpFilter};
 
 pub use batch::Batch;
+pub use bond::{Ports, XmitHash};
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleHits, classify};
+pub use device::{Device, Devices, Tags};
 pub use egress::{BURST, Egress, octets};
 pub use enqueue::{Outputs, enqueue};
 pub use hash::flow_hash;
@@ -59,7 +62,6 @@ pub use source::source_check;
 pub use spread::flow_of;
 pub use stage::Stage;
 pub use verdict::Verdict;
-pub use vlan::{Tags, Vlan, Vlans};
 
 /// The checks of the XDP program that need the state of the port. For ports without an XDP program the
 /// engine makes them.
@@ -118,8 +120,8 @@ impl Ingress {
         }
     }
 
-    /// Whether it is a VLAN device, whose packets have lost their tags.
-    pub fn is_vlan(&self) -> bool {
+    /// Whether it is a device on ports: a VLAN device, whose packets have lost their tags, or a bond.
+    pub fn is_device(&self) -> bool {
         usize::from(self.port.0) >= MAX_PORTS
     }
 

@@ -10,7 +10,9 @@ use bora_forward::schedule::{
     ClassConfig, MAX_FRAME, MIN_QUANTUM, Output, OutputConfig, OutputError, QueueLimits, Shaping,
     ShapingError,
 };
-use bora_forward::{Batch, Class, Egress, Meta, Outputs, Reason, Verdict, Vlans, enqueue, octets};
+use bora_forward::{
+    Batch, Class, Devices, Egress, Meta, Outputs, Reason, Verdict, enqueue, octets,
+};
 use proptest::prelude::*;
 use support::{Memory, Random};
 
@@ -27,12 +29,12 @@ fn shaping(rate: u64, burst: u32) -> Option<Shaping> {
     Some(Shaping { rate, burst })
 }
 
-static NO_VLANS: LazyLock<Vlans> = LazyLock::new(Vlans::default);
+static NO_DEVICES: LazyLock<Devices> = LazyLock::new(Devices::default);
 
 fn outputs<'a>(egress: &'a mut [Egress], memory: &'a Memory) -> Outputs<'a> {
     Outputs {
         egress,
-        vlans: &NO_VLANS,
+        devices: &NO_DEVICES,
         min_frames: &[],
         region: &memory.region,
     }

@@ -50,6 +50,10 @@ impl<'a> Attribute<'a> {
             .map_err(|_| Malformed("attribute value"))
     }
 
+    pub(crate) fn u8(&self) -> Result<u8, Malformed> {
+        Ok(u8::from_ne_bytes(self.array()?))
+    }
+
     pub(crate) fn u16(&self) -> Result<u16, Malformed> {
         Ok(u16::from_ne_bytes(self.array()?))
     }

@@ -294,16 +294,17 @@ fn legacy_tables() -> [String; 2] {
         .map(|name| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default())
 }
 
-/// Reports ports that belong to a bridge, bond or VRF, because Linux treats what they receive
-/// differently.
+/// Reports ports that belong to a bridge or a VRF, because Linux treats what they receive differently.
+/// What comes in by a port of a bond is the bond's.
 fn masters(world: &World, report: &mut GuardReport) {
     for link in world
         .ports
         .keys()
         .filter_map(|device| world.links.get(device))
     {
-        if link.master != 0 {
-            let master = world.links.get(&link.master);
+        let master = world.links.get(&link.master);
+        let is_bond = master.is_some_and(|master| master.bond.is_some());
+        if link.master != 0 && !is_bond {
             let master = master.map_or("another device", |master| master.name.as_str());
             report.both(
                 ReasonKind::Master,

@@ -9,6 +9,7 @@ mod apply;
 mod calls;
 mod config;
 mod data_plane;
+mod devices;
 mod divide;
 mod engine;
 mod express;
@@ -34,7 +35,6 @@ mod topology;
 mod totals;
 mod twin;
 mod unconfirmed;
-mod vlans;
 
 pub use bora_worker::Mode;
 

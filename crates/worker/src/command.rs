@@ -36,7 +36,7 @@ impl Worker {
                 self.hits.resize(classifier.rules(), RuleHits::default());
                 self.config.classifier = classifier;
             }
-            Command::SetVlans(vlans) => self.config.vlans = vlans,
+            Command::SetDevices(devices) => self.config.devices = devices,
             Command::SetQuota { port, quota } => {
                 if let Some(port) = self.config.ports.get_mut(usize::from(port.0)) {
                     port.quota = quota;

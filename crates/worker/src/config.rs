@@ -7,7 +7,7 @@ use std::time::Duration;
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibReader, PortId};
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Classifier, FlowHash, Ingress, Vlans};
+use bora_forward::{Classifier, Devices, FlowHash, Ingress};
 use bora_port::af_xdp::RING_SIZE;
 use bora_port::{Bell, Queue};
 use crossbeam_queue::ArrayQueue;
@@ -41,8 +41,8 @@ pub enum Command {
     SetHash(FlowHash, FlowHash),
     /// Replace the rules; their counters start from zero.
     SetRules(Arc<Classifier>),
-    /// Replace the VLAN devices.
-    SetVlans(Arc<Vlans>),
+    /// Replace the VLAN devices and bonds.
+    SetDevices(Arc<Devices>),
     /// Change how many packets each queue of a port may bring in one turn.
     SetQuota {
         /// The port.
@@ -151,8 +151,8 @@ pub struct WorkerConfig {
     pub ports: Vec<WorkerPort>,
     /// Classes and rules.
     pub classifier: Arc<Classifier>,
-    /// VLAN devices on the ports.
-    pub vlans: Arc<Vlans>,
+    /// VLAN devices and bonds on the ports.
+    pub devices: Arc<Devices>,
     /// Flow-hash policies of IPv4 and IPv6.
     pub hash: (FlowHash, FlowHash),
     /// The rings to the slow path.
@@ -193,7 +193,7 @@ impl WorkerConfig {
             counters: Arc::new(WorkerCounters::new(ports.len())),
             ports,
             classifier: Arc::default(),
-            vlans: Arc::default(),
+            devices: Arc::default(),
             hash: (FlowHash::default(), FlowHash::default()),
             punts: Arc::default(),
             budgets: Budgets::new(u64::MAX),

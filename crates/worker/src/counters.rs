@@ -49,9 +49,9 @@ pub struct ClassCounters {
     pub dropped: Counter,
 }
 
-/// One worker's counters of one VLAN device: frames, and their octets with tags. They count at the port, too.
+/// One worker's counters of one VLAN device or bond: frames, and their octets with tags. They count at the port, too.
 #[derive(Debug, Default)]
-pub struct VlanCounters {
+pub struct DeviceCounters {
     /// Received.
     pub rx_packets: Counter,
     /// Octets of these.
@@ -62,7 +62,7 @@ pub struct VlanCounters {
     pub tx_bytes: Counter,
 }
 
-impl VlanCounters {
+impl DeviceCounters {
     fn absorb(&self, other: &Self) {
         self.rx_packets.add(other.rx_packets.get());
         self.rx_bytes.add(other.rx_bytes.get());
@@ -109,8 +109,8 @@ impl PortCounters {
 pub struct WorkerCounters {
     /// By port number.
     pub ports: Vec<PortCounters>,
-    /// By the number of the VLAN device, from [`MAX_PORTS`] on.
-    pub vlans: Vec<VlanCounters>,
+    /// By the number of the VLAN device or bond, from [`MAX_PORTS`] on.
+    pub devices: Vec<DeviceCounters>,
     /// By rule number.
     pub rules: Vec<RuleCounters>,
     /// Times round the loop; moves at least every [`crate::worker::LONGEST_SLEEP`].
@@ -142,7 +142,7 @@ impl WorkerCounters {
     pub fn new(ports: usize) -> Self {
         Self {
             ports: (0..ports).map(|_| PortCounters::default()).collect(),
-            vlans: std::iter::repeat_with(VlanCounters::default)
+            devices: std::iter::repeat_with(DeviceCounters::default)
                 .take(MAX_INTERFACES - MAX_PORTS)
                 .collect(),
             rules: std::iter::repeat_with(RuleCounters::default)
@@ -168,7 +168,7 @@ impl WorkerCounters {
         for (own, other) in self.ports.iter().zip(&other.ports) {
             own.absorb(other);
         }
-        for (own, other) in self.vlans.iter().zip(&other.vlans) {
+        for (own, other) in self.devices.iter().zip(&other.devices) {
             own.absorb(other);
         }
         for (own, other) in self.rules.iter().zip(&other.rules) {
@@ -177,10 +177,10 @@ impl WorkerCounters {
         }
     }
 
-    /// The counters of a VLAN device.
+    /// The counters of a VLAN device or bond.
     #[inline]
-    pub fn vlan(&self, number: PortId) -> Option<&VlanCounters> {
-        self.vlans
+    pub fn device(&self, number: PortId) -> Option<&DeviceCounters> {
+        self.devices
             .get(usize::from(number.0).checked_sub(MAX_PORTS)?)
     }
 

@@ -11,46 +11,46 @@ impl Worker {
     /// Runs the stages over the batch, and empties it: into the queues of the outputs, to the slow
     /// path, or back to the pool.
     pub(crate) fn forward(&mut self, port: usize) {
-        let vlans = &self.config.vlans;
-        if vlans.is_trunk(self.config.ports[port].ingress.port) {
-            return self.forward_by_vlan(port);
+        let devices = &self.config.devices;
+        if devices.is_trunk(self.config.ports[port].ingress.port) {
+            return self.forward_by_device(port);
         }
         self.forward_batch(port, None);
     }
 
-    /// The same for packets of several VLAN devices: first those of the first packet's device, and so on.
-    fn forward_by_vlan(&mut self, port: usize) {
+    /// The same for packets of several VLAN devices, or of a bond: first those of the first packet's device, and so on.
+    fn forward_by_device(&mut self, port: usize) {
         let mut others = std::mem::take(&mut self.others);
         others.append(&mut self.batch.packets);
         while !others.is_empty() {
             let config = &self.config;
             let (region, trunk) = (&config.region, config.ports[port].ingress.port);
             let device = |packet: &Packet| {
-                let vlan = config.vlans.device_of(trunk, region.octets(packet))?;
-                Some(vlan.ingress.port)
+                let device = config.devices.device_of(trunk, region.octets(packet))?;
+                Some(device.ingress.port)
             };
             let number = others.first().and_then(device);
             let packets = &mut self.batch.packets;
             packets.extend(others.extract_if(.., |packet| device(packet) == number));
-            if let Some(counters) = number.and_then(|number| config.counters.vlan(number)) {
+            if let Some(counters) = number.and_then(|number| config.counters.device(number)) {
                 counters.rx_packets.add(packets.len() as u64);
                 counters.rx_bytes.add(octets(packets));
             }
-            if let Some(vlan) = number.and_then(|number| config.vlans.get(number)) {
+            if let Some(device) = number.and_then(|number| config.devices.get(number)) {
                 let packets = packets.iter_mut();
-                packets.for_each(|packet| vlan.untag(region, packet));
+                packets.for_each(|packet| device.untag(region, packet));
             }
             self.forward_batch(port, number);
         }
         self.others = others;
     }
 
-    /// Forwards a batch that has come in by a port, or by the VLAN device on it with this number.
-    fn forward_batch(&mut self, port: usize, device: Option<PortId>) {
+    /// Forwards a batch that has come in by a port, or by the device on it with this number.
+    fn forward_batch(&mut self, port: usize, number: Option<PortId>) {
         let config = &mut self.config;
-        let vlan = device.and_then(|number| config.vlans.get(number));
+        let device = number.and_then(|number| config.devices.get(number));
         let trunk = &config.ports[port].ingress;
-        let ingress = vlan.map_or(trunk, |vlan| &vlan.ingress);
+        let ingress = device.map_or(trunk, |device| &device.ingress);
         let context = Context {
             region: &config.region,
             fib: &config.fib,
@@ -70,12 +70,12 @@ impl Worker {
 
         let outputs = Outputs {
             egress: &mut self.egress,
-            vlans: &config.vlans,
+            devices: &config.devices,
             min_frames: &self.min_frames,
             region: &config.region,
         };
         let left = |device, octets: usize| {
-            if let Some(counters) = config.counters.vlan(device) {
+            if let Some(counters) = config.counters.device(device) {
                 counters.tx_packets.add(1);
                 counters.tx_bytes.add(octets as u64);
             }
@@ -96,8 +96,8 @@ impl Worker {
                     drop(packet, Reason::PuntBudget);
                 }
                 Verdict::Punt(reason) => {
-                    if let Some(vlan) = vlan {
-                        vlan.restore(region, &mut packet);
+                    if let Some(device) = device {
+                        device.restore(region, &mut packet);
                     }
                     let punted = Punted {
                         packet,

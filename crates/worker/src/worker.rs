@@ -55,7 +55,7 @@ pub(crate) struct HandingOver {
 pub struct Worker {
     pub(crate) config: WorkerConfig,
     pub(crate) batch: Batch,
-    /// Packets of other VLANs than those in the batch; empty between two turns.
+    /// Packets of other devices than those in the batch; empty between two turns.
     pub(crate) others: Vec<Packet>,
     /// Port and queue behind each number of the poll list.
     pub(crate) inputs: Vec<(usize, usize)>,

@@ -1,4 +1,4 @@
-//! A worker with VLAN devices on a port: tags come off, tags go on, and what goes to Linux goes as it came.
+//! A worker with VLAN devices and a bond on its ports: tags come off, tags go on, and what goes to Linux goes as it came.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bora_buffer::{Pool, Region, SharedFrames};
 use bora_fib::PortId;
 use bora_forward::classify::{Action, Rule, RuleSet, Ternary};
-use bora_forward::{Tags, Vlan, Vlans};
+use bora_forward::{Device, Devices, Ports, Tags, XmitHash};
 use bora_port::{PortQueue, Queue, memory};
 use bora_worker::{Command, Mode, Worker, WorkerConfig};
 
@@ -25,20 +25,20 @@ fn tagged(frame: &[u8], tags: &[[u8; 4]]) -> Vec<u8> {
     [&frame[..12], &tags.concat(), &frame[12..]].concat()
 }
 
-fn vlan(number: u16, tags: Tags) -> Vlan {
+fn vlan(number: u16, tags: Tags) -> Device {
     let mut ingress = port_without_xdp(number, Queue::Memory(memory::pair(2).0)).ingress;
     ingress.send_redirects4 = true;
-    Vlan {
+    Device {
         ingress,
-        trunk: PortId(0),
+        ports: Ports::one(PortId(0)),
         tags,
     }
 }
 
 /// VLAN 100, VLAN 200, and VLAN 7 in service VLAN 300, on port 0.
-fn vlans() -> Vlans {
+fn devices() -> Devices {
     let double = Tags::one(0x88a8, 300).with_inner(0x8100, 7).unwrap();
-    Vlans::new([
+    Devices::new([
         vlan(ONE, Tags::one(0x8100, 100)),
         vlan(TWO, Tags::one(0x8100, 200)),
         vlan(DOUBLE, double),
@@ -64,7 +64,7 @@ fn forward(frames: &[Vec<u8>], edit: impl FnOnce(&mut WorkerConfig)) -> [Vec<Vec
         .unzip();
     let mut config = WorkerConfig {
         mode: Mode::Poll,
-        vlans: Arc::new(vlans()),
+        devices: Arc::new(devices()),
         ..worker_config(&region, &reserve, &handle, near)
     };
     edit(&mut config);
@@ -197,4 +197,55 @@ fn rules_see_the_priority() {
     let classifier = Arc::new(rules.compile().unwrap());
     let [_, other, linux] = forward(&frames, |config| config.classifier = classifier);
     assert_eq!((other.len(), linux.len()), (2, 0));
+}
+
+/// A bond of both ports, and VLAN 100 on it, instead of the other devices.
+fn bond(config: &mut WorkerConfig, usable: &[u16]) {
+    let ports = Ports {
+        all: vec![PortId(0), PortId(1)],
+        usable: usable.iter().copied().map(PortId).collect(),
+        hash: XmitHash::Layer34,
+    };
+    let on_bond = |number, tags| Device {
+        ports: ports.clone(),
+        ..vlan(number, tags)
+    };
+    config.devices = Arc::new(Devices::new([
+        on_bond(ONE, Tags::NONE),
+        on_bond(TWO, Tags::one(0x8100, 100)),
+    ]));
+}
+
+#[test]
+fn a_bond_sends_a_flow_by_one_port() {
+    let flow = |second: u32, port| ipv4_packet(0x0a00_0001 | second << 16, 0, port);
+    let frames: Vec<_> = (0..64)
+        .flat_map(|port| [flow(200, port), flow(200, port)])
+        .collect();
+    let [first, second, linux] = forward(&frames, |config| bond(config, &[0, 1]));
+    assert_eq!((first.len() + second.len(), linux.len()), (128, 0));
+    assert!(first.len() > 20 && second.len() > 20, "{}", first.len());
+    for frame in &first {
+        let same = |left: &[Vec<u8>]| left.iter().filter(|&it| it == frame).count();
+        assert_eq!((same(&first), same(&second)), (2, 0));
+        assert_eq!(frame[12..16], VLAN_100);
+    }
+}
+
+#[test]
+fn a_bond_receives_by_all_ports_and_sends_by_those_it_may() {
+    let to = |second: u32| ipv4_packet(0x0a00_0001 | second << 16, 0, 9);
+    let frames = [to(200), tagged(&to(100), &[VLAN_100])];
+    let [first, second, linux] = forward(&frames, |config| bond(config, &[1]));
+    assert_eq!(first, [] as [Vec<u8>; 0]);
+    let mut second = second;
+    second.sort();
+    let mut wanted = vec![
+        tagged(&forwarded(&to(200)), &[VLAN_100]),
+        forwarded(&to(100)),
+    ];
+    wanted.sort();
+    assert_eq!((second, linux), (wanted, vec![]));
+    let [first, second, linux] = forward(&frames, |config| bond(config, &[]));
+    assert_eq!((first.len(), second.len(), linux.len()), (0, 0, 0)); // dropped: there is no port
 }

@@ -11,7 +11,7 @@ pub(super) const TOS: usize = 32;
 pub(super) const PROTOCOL: usize = 33;
 /// 8 with a VLAN tag, plus its priority.
 pub(super) const PCP: usize = 34;
-pub(super) use crate::vlan::TAGGED;
+pub(super) use crate::device::TAGGED;
 /// Octets of a key, rounded up so that masking an index is a bounds check.
 pub(super) const KEY: usize = 64;
 

@@ -129,7 +129,7 @@ fn match_family(
     (family, index): (Family, &Index),
     hits: &mut [RuleHits],
 ) {
-    let is_vlan = context.ingress.is_vlan();
+    let is_device = context.ingress.is_device();
     let (open, start) = index.start(context.ingress.port);
     let mut keys = [Key::EMPTY; GROUP];
     let groups = batch.packets.chunks(GROUP);
@@ -140,7 +140,7 @@ fn match_family(
         for ((key, candidates), (packet, meta)) in places.zip(packets.iter().zip(&*metas)) {
             if meta.is_pending() && meta.family() == family {
                 key::fill(key, context.region.octets(packet), family);
-                if is_vlan {
+                if is_device {
                     key.octets[key::PCP] = packet.mark();
                 }
                 *candidates = open;

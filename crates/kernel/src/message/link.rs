@@ -27,6 +27,19 @@ pub struct Link {
     pub rx_queues: u32,
     /// What a VLAN device adds to the interface below it.
     pub vlan: Option<Vlan>,
+    /// How a bond chooses the port that a packet leaves by.
+    pub bond: Option<Bond>,
+    /// Of a bond's port: whether packets come and go by it.
+    pub bond_port_active: Option<bool>,
+}
+
+/// A bond: IFLA_INFO_DATA (IFLA_BOND_*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bond {
+    /// BOND_MODE_*.
+    pub mode: u8,
+    /// BOND_XMIT_POLICY_*.
+    pub xmit_policy: u8,
 }
 
 /// A VLAN device: IFLA_LINK and IFLA_INFO_DATA (IFLA_VLAN_*).
@@ -62,6 +75,8 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
         qdisc: String::new(),
         rx_queues: 1,
         vlan: None,
+        bond: None,
+        bond_port_active: None,
     };
     let (mut below, mut is_elsewhere) = (0, false);
     for attribute in attributes(payload, 16) {
@@ -76,9 +91,15 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
             libc::IFLA_LINK => below = attribute.u32()?,
             libc::IFLA_LINK_NETNSID => is_elsewhere = true,
             libc::IFLA_LINKINFO => {
-                let data = kind(attribute, &mut link.kind)?;
-                if let Some(data) = data.filter(|_| link.kind == "vlan") {
-                    link.vlan = Some(vlan(data)?);
+                let info = Info::of(attribute)?;
+                link.kind = info.kind;
+                match (link.kind.as_str(), info.data) {
+                    ("vlan", Some(data)) => link.vlan = Some(vlan(data)?),
+                    ("bond", Some(data)) => link.bond = Some(bond(data)?),
+                    _ => {}
+                }
+                if let ("bond", Some(data)) = (info.port_kind.as_str(), info.port_data) {
+                    link.bond_port_active = Some(is_active(data)?);
                 }
             }
             _ => {}
@@ -90,21 +111,64 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
     Ok(Some(link))
 }
 
-/// IFLA_LINKINFO: the kind's name, and what there is of the kind itself.
-fn kind<'a>(
-    attribute: Attribute<'a>,
-    name: &mut String,
-) -> Result<Option<Attribute<'a>>, Malformed> {
-    let mut data = None;
-    for info in attribute.nested() {
-        let info = info?;
-        match info.kind {
-            libc::IFLA_INFO_KIND => *name = info.text(),
-            libc::IFLA_INFO_DATA => data = Some(info),
+/// IFLA_LINKINFO: names of kinds, and what there is of the kinds themselves.
+#[derive(Default)]
+struct Info<'a> {
+    kind: String,
+    data: Option<Attribute<'a>>,
+    /// The same as a port of a bond, a bridge, ...
+    port_kind: String,
+    port_data: Option<Attribute<'a>>,
+}
+
+impl<'a> Info<'a> {
+    fn of(attribute: Attribute<'a>) -> Result<Self, Malformed> {
+        let mut found = Self::default();
+        for info in attribute.nested() {
+            let info = info?;
+            match info.kind {
+                libc::IFLA_INFO_KIND => found.kind = info.text(),
+                libc::IFLA_INFO_DATA => found.data = Some(info),
+                libc::IFLA_INFO_SLAVE_KIND => found.port_kind = info.text(),
+                libc::IFLA_INFO_SLAVE_DATA => found.port_data = Some(info),
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// IFLA_INFO_DATA of a bond (include/uapi/linux/if_link.h).
+fn bond(data: Attribute<'_>) -> Result<Bond, Malformed> {
+    const IFLA_BOND_MODE: u16 = 1;
+    const IFLA_BOND_XMIT_HASH_POLICY: u16 = 14;
+    let (mut mode, mut xmit_policy) = (0, 0);
+    for attribute in data.nested() {
+        let attribute = attribute?;
+        match attribute.kind {
+            IFLA_BOND_MODE => mode = attribute.u8()?,
+            IFLA_BOND_XMIT_HASH_POLICY => xmit_policy = attribute.u8()?,
             _ => {}
         }
     }
-    Ok(data)
+    Ok(Bond { mode, xmit_policy })
+}
+
+/// IFLA_INFO_SLAVE_DATA of a bond's port: BOND_STATE_ACTIVE and BOND_LINK_UP, which are 0.
+fn is_active(data: Attribute<'_>) -> Result<bool, Malformed> {
+    const IFLA_BOND_SLAVE_STATE: u16 = 1;
+    const IFLA_BOND_SLAVE_MII_STATUS: u16 = 2;
+    for attribute in data.nested() {
+        let attribute = attribute?;
+        let is_state = matches!(
+            attribute.kind,
+            IFLA_BOND_SLAVE_STATE | IFLA_BOND_SLAVE_MII_STATUS
+        );
+        if is_state && attribute.u8()? != 0 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// IFLA_INFO_DATA of a VLAN device, without the interface below it.

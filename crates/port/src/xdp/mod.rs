@@ -2,6 +2,7 @@
 
 mod counters;
 mod destinations;
+mod devices;
 mod error;
 mod fib;
 mod link;
@@ -9,7 +10,6 @@ mod program;
 mod query;
 mod survey;
 mod symbols;
-mod vlans;
 
 #[allow(
     clippy::all,
@@ -24,6 +24,7 @@ mod skeleton {
 pub use bora_contract::{MAX_PORTS, MAX_QUEUES, Path, PortSettings};
 pub use counters::Counters;
 pub use destinations::LinuxDestinations;
+pub use devices::OnPorts;
 pub use error::ProgramError;
 pub use fib::{FibAnswer, GracePeriods};
 pub use link::{AttachError, AttachMode, Attachment};

@@ -14,6 +14,7 @@ use bora_kernel::{Mirror, Waker};
 use bora_worker::{Command, Mode};
 
 use crate::config::File;
+use crate::devices::{Device, DeviceTable, DeviceTotals};
 use crate::engine::Engine;
 use crate::express::Express;
 use crate::hero::{Offload, OffloadReport, Surroundings};
@@ -25,7 +26,6 @@ use crate::reclaim::Reclaimer;
 use crate::rules::CompiledRules;
 use crate::runtime_dir::RuntimeLock;
 use crate::totals::Totals;
-use crate::vlans::{VlanDevice, VlanTable, VlanTotals};
 
 pub(crate) use live::Change;
 pub(crate) use start::detach_pinned;
@@ -33,7 +33,7 @@ pub(crate) use start::detach_pinned;
 /// All that forwards.
 pub(crate) struct DataPlane {
     ports: PortTable,
-    vlans: VlanTable,
+    devices: DeviceTable,
     mirror: Mirror,
     /// Where the program reads the FIB.
     reclaimer: Option<Reclaimer>,
@@ -95,19 +95,19 @@ impl DataPlane {
         self.totals(port.id).since(&port.before)
     }
 
-    /// The VLAN devices on the ports.
-    pub(crate) fn vlans(&self) -> &VlanTable {
-        &self.vlans
+    /// The VLAN devices and bonds on the ports.
+    pub(crate) fn devices(&self) -> &DeviceTable {
+        &self.devices
     }
 
-    /// Numbers and names of ports and VLAN devices.
-    pub(crate) fn devices(&self) -> Vec<(PortId, &str)> {
-        names(&self.ports, &self.vlans)
+    /// Numbers and names of ports, VLAN devices and bonds.
+    pub(crate) fn names(&self) -> Vec<(PortId, &str)> {
+        names(&self.ports, &self.devices)
     }
 
-    /// What is counted of a VLAN device since it has its number.
-    pub(crate) fn totals_of_vlan(&self, device: &VlanDevice) -> VlanTotals {
-        counted_of_vlan(self.engine.as_ref(), &self.express, device.id).since(device.before)
+    /// What is counted of a VLAN device or bond since it has its number.
+    pub(crate) fn totals_of_device(&self, device: &Device) -> DeviceTotals {
+        counted_of_device(self.engine.as_ref(), &self.express, device.id).since(device.before)
     }
 
     /// What HERO cards forward by themselves, and what they do not.
@@ -169,14 +169,14 @@ impl DataPlane {
     }
 }
 
-fn names<'a>(ports: &'a PortTable, vlans: &'a VlanTable) -> Vec<(PortId, &'a str)> {
+fn names<'a>(ports: &'a PortTable, devices: &'a DeviceTable) -> Vec<(PortId, &'a str)> {
     let ports = ports.iter().map(|port| (port.id, port.name.as_str()));
-    let vlans = vlans.iter().map(|vlan| (vlan.id, vlan.name.as_str()));
-    ports.chain(vlans).collect()
+    let devices = devices.iter().map(|one| (one.id, one.name.as_str()));
+    ports.chain(devices).collect()
 }
 
-/// Everything that was ever counted under the number of a VLAN device.
-fn counted_of_vlan(engine: Option<&Engine>, express: &Express, id: PortId) -> VlanTotals {
+/// Everything that was ever counted under the number of a VLAN device or bond.
+fn counted_of_device(engine: Option<&Engine>, express: &Express, id: PortId) -> DeviceTotals {
     let workers = engine.into_iter().flat_map(Engine::counters);
-    VlanTotals::of(id, workers, express.program.vlan_counters(id.0))
+    DeviceTotals::of(id, workers, express.program.device_counters(id.0))
 }

@@ -10,6 +10,7 @@ use bora_port::xdp::{Attachment, Lease, Program};
 
 use super::DataPlane;
 use crate::config::{File, PortKind, PortSection};
+use crate::devices::DeviceTable;
 use crate::engine::{self, Engine};
 use crate::express::Express;
 use crate::hero::Offload;
@@ -22,7 +23,6 @@ use crate::reclaim::Reclaimer;
 use crate::rules::{self, CompiledRules};
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::twin::{Twin, remove_leftovers};
-use crate::vlans::VlanTable;
 
 impl DataPlane {
     /// Attaches the program, opens the sockets and starts the workers. Nothing is forwarded before
@@ -46,7 +46,7 @@ impl DataPlane {
         let ports = attach_all(found, &express.program, &runtime, config)?;
         let mut plane = Self {
             ports,
-            vlans: VlanTable::default(),
+            devices: DeviceTable::default(),
             multipath: Multipath::learn(mirror.settings()),
             reclaimer: start_reclaimer(&fib, &express)?,
             mirror,
@@ -88,7 +88,11 @@ impl DataPlane {
         self.rules = rules::compile(config, &self.ports, &mut self.mirror)?;
         if let Some(opening) = opening {
             let classifier = self.rules.classifier.clone();
-            let rest = (self.multipath.hashes(), classifier, self.vlans.of_workers());
+            let rest = (
+                self.multipath.hashes(),
+                classifier,
+                self.devices.of_workers(),
+            );
             let program = &mut self.express.program;
             let engine = Engine::start(&mut self.ports, opening, program, fib, config, rest)?;
             self.vitals.watch(engine.watched());

@@ -8,11 +8,10 @@ use bora_kernel::{Changes, HashPolicy};
 use bora_port::xdp::query;
 use bora_worker::Command;
 
-use super::{DataPlane, counted_of_vlan, names};
+use super::{DataPlane, counted_of_device, names};
 use crate::config::File;
 use crate::engine::Engine;
 use crate::ports::Port;
-use crate::vlans::VlanDevice;
 
 /// How long to wait for events and calls at most.
 const TICK: Duration = Duration::from_millis(500);
@@ -101,7 +100,7 @@ impl DataPlane {
         let settings = |port: &Port| port.settings.clone();
         let before: Vec<_> = self.ports.iter().map(settings).collect();
         self.express.look_at_hooks();
-        let devices = names(&self.ports, &self.vlans);
+        let devices = names(&self.ports, &self.devices);
         self.express.log_holding(self.mirror.guard(), &devices);
         self.tell_mirror(config)?;
         let after = self.ports.iter().zip(before);
@@ -136,35 +135,39 @@ impl DataPlane {
         }
     }
 
-    /// Takes the VLAN devices as they are now. Program and workers know a device before the FIB leads to it.
-    fn follow_vlans(&mut self) {
-        let counted = |id| counted_of_vlan(self.engine.as_ref(), &self.express, id);
-        let changes = self.vlans.follow(&self.mirror, &self.ports, counted);
+    /// Takes the VLAN devices and bonds as they are now. Program and workers know a device before the FIB leads to it.
+    fn follow_devices(&mut self) {
+        let counted = |id| counted_of_device(self.engine.as_ref(), &self.express, id);
+        let changes = self.devices.follow(&self.mirror, &self.ports, counted);
+        for port in self.ports.iter_mut() {
+            if let Some(bond) = self.devices.bond_of(port.id) {
+                port.join(bond.id);
+            }
+        }
         if changes.is_empty() {
             return;
         }
         let program = &mut self.express.program;
-        let ifindexes = |device: &VlanDevice| (device.trunk_ifindex, device.ifindex);
         for device in &changes.removed {
-            if let Err(error) = program.remove_vlan(ifindexes(device), &device.settings) {
+            if let Err(error) = device.in_program(|it| program.remove_device(it)) {
                 log::warn!("{}: {error}", device.name);
             }
         }
         for device in &changes.set {
-            if let Err(error) = program.set_vlan(ifindexes(device), &device.settings) {
+            if let Err(error) = device.in_program(|it| program.set_device(it)) {
                 log::warn!("{}: {error}", device.name);
             }
         }
-        program.set_vlan_count(self.vlans.len());
+        program.set_device_count(self.devices.len());
         if let Some(engine) = &mut self.engine {
-            engine.set_vlans(self.vlans.of_workers());
+            engine.set_devices(self.devices.of_workers());
         }
     }
 
     /// The interfaces that the FIB may lead to.
     fn outputs(&self) -> BTreeMap<u32, bora_kernel::Port> {
         let mut outputs = self.ports.outputs();
-        outputs.extend(self.vlans.outputs());
+        outputs.extend(self.devices.outputs());
         outputs
     }
 
@@ -178,7 +181,7 @@ impl DataPlane {
             }
             port.settings = port.wanted(&self.mirror, config, self.express.survey());
         }
-        self.follow_vlans();
+        self.follow_devices();
         let after = self.outputs();
         if after != before {
             self.mirror.set_ports(after)?;
@@ -188,7 +191,7 @@ impl DataPlane {
 
     /// Tells the mirror which interfaces are ports; the FIB leads to no others.
     pub(super) fn publish_ports(&mut self) -> anyhow::Result<()> {
-        self.follow_vlans();
+        self.follow_devices();
         Ok(self.mirror.set_ports(self.outputs())?)
     }
 

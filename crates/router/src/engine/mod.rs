@@ -15,7 +15,7 @@ use anyhow::Context;
 use bora_buffer::Region;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Classifier, FlowHash, Vlans};
+use bora_forward::{Classifier, FlowHash};
 use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
@@ -78,7 +78,11 @@ impl Engine {
         program: &mut Program,
         fib: &FibHandle,
         config: &File,
-        (hash, classifier, vlans): ((FlowHash, FlowHash), Arc<Classifier>, Vlans),
+        (hash, classifier, on_ports): (
+            (FlowHash, FlowHash),
+            Arc<Classifier>,
+            bora_forward::Devices,
+        ),
     ) -> anyhow::Result<Self> {
         let Opening {
             region,
@@ -92,7 +96,7 @@ impl Engine {
             fib: fib.clone(),
             punts: Arc::new(PuntRings::default()),
             returns: Arc::new(ArrayQueue::new(COMMANDS)),
-            vlans: Arc::new(vlans),
+            on_ports: Arc::new(on_ports),
         };
         let devices = Arc::new(Devices::new(MAX_PORTS));
         for port in ports.iter() {
@@ -201,10 +205,10 @@ impl Engine {
         self.past.forget_rules();
     }
 
-    /// Tells every worker of the VLAN devices, and waits until it knows them.
-    pub(crate) fn set_vlans(&mut self, vlans: Vlans) {
-        self.common.vlans = Arc::new(vlans);
-        self.tell(|| Command::SetVlans(self.common.vlans.clone()));
+    /// Tells every worker of the VLAN devices and bonds, and waits until it knows them.
+    pub(crate) fn set_devices(&mut self, devices: bora_forward::Devices) {
+        self.common.on_ports = Arc::new(devices);
+        self.tell(|| Command::SetDevices(self.common.on_ports.clone()));
         self.wait_for_workers();
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::{FibHandle, FibReader};
 use bora_forward::schedule::Output;
-use bora_forward::{Classifier, FlowHash, Vlans};
+use bora_forward::{Classifier, FlowHash};
 use bora_port::xdp::MAX_PORTS;
 use bora_worker::{
     Bell, Budgets, Command, Commands, Handover, Mode, PuntRings, Returns, Worker, WorkerConfig,
@@ -37,7 +37,8 @@ pub(super) struct Common {
     pub(super) punts: Arc<PuntRings>,
     /// Queues of removed ports, from all workers.
     pub(super) returns: Returns,
-    pub(super) vlans: Arc<Vlans>,
+    /// VLAN devices and bonds.
+    pub(super) on_ports: Arc<bora_forward::Devices>,
 }
 
 /// One running worker.
@@ -161,7 +162,7 @@ impl Common {
             punts: self.punts.clone(),
             budgets: Budgets::new(config.linux.punt_budget),
             classifier: settings.classifier.clone(),
-            vlans: self.vlans.clone(),
+            devices: self.on_ports.clone(),
             budget: config.workers.budget,
             bell,
             peers: peers.to_vec(),

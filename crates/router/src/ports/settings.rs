@@ -1,6 +1,7 @@
 //! The settings that a port should have, from Linux's tables and the configuration.
 
 use bora_contract::{Path, PortSettings, RpFilter};
+use bora_fib::PortId;
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, ReasonKind};
 use bora_port::xdp::Survey;
@@ -18,7 +19,11 @@ impl Port {
         let settings = PortSettings {
             index: self.id.0,
             trunk: self.id.0,
-            path: self.path,
+            path: if self.is_in_bond(mirror) {
+                Path::Kernel // unless Bora forwards by the bond: Port::join()
+            } else {
+                self.path
+            },
             min_frame: if self.link.kind.is_empty() {
                 MIN_FRAME
             } else {
@@ -44,6 +49,19 @@ impl Port {
         with_sysctls(settings, mirror, self.ifindex)
     }
 
+    /// Makes it a port of a bond that Bora forwards by. What comes in while Linux does not use it is Linux's.
+    pub(crate) fn join(&mut self, bond: PortId) {
+        self.settings.trunk = bond.0;
+        if self.link.bond_port_active == Some(true) {
+            self.settings.path = self.path;
+        }
+    }
+
+    fn is_in_bond(&self, mirror: &Mirror) -> bool {
+        let master = mirror.links().get(&self.link.master);
+        master.is_some_and(|master| master.bond.is_some())
+    }
+
     /// Whether its driver takes frames that XDP programs redirect.
     fn takes_frames(&self, survey: &Survey) -> bool {
         let seen = survey.ports.get(usize::from(self.id.0));
@@ -61,7 +79,8 @@ impl Port {
         if self.twin().is_some() {
             return self.left_by_twin(mirror, config, survey);
         }
-        let unseen = self.link.master != 0 || self.offloads.hidden_tags.is_some();
+        let master = self.link.master != 0 && !self.is_in_bond(mirror);
+        let unseen = master || self.offloads.hidden_tags.is_some();
         let (guard, lacks) = (mirror.guard(), engine_lacks(mirror));
         [(&guard.v4, lacks[0]), (&guard.v6, lacks[1])].map(|(reasons, lacks)| {
             let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);

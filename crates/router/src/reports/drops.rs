@@ -55,7 +55,7 @@ fn report(plane: &DataPlane) -> DropsReport {
     total.punts = by_name(&passed);
     total.drops = by_name(&dropped);
     let guard = plane.mirror().guard();
-    total.guard = plane.express().holding(guard, &plane.devices());
+    total.guard = plane.express().holding(guard, &plane.names());
     // what was taken out is read before what was put in: see Totals::of
     total.held = (to_engine + held) as i64 - from_engine as i64;
     total

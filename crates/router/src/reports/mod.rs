@@ -1,6 +1,7 @@
 //! What `bora show` shows, one report a file. A report is a closure that makes it of what it reads,
 //! and how it looks as a table. The API, the command line and its completions come from [`REPORTS`].
 
+mod bonds;
 mod classes;
 mod config;
 mod drops;
@@ -32,6 +33,7 @@ use crate::router::Router;
 pub static REPORTS: &[Report] = &[
     ports::REPORT,
     vlans::REPORT,
+    bonds::REPORT,
     drops::REPORT,
     workers::REPORT,
     profile::REPORT,

@@ -72,7 +72,7 @@ fn action(plane: &DataPlane, id: NextHopId) -> String {
             format!("by flow: {}", members.join("; "))
         }
         Some(NextHop::Forward(way)) => {
-            let devices = plane.devices();
+            let devices = plane.names();
             let device = devices.iter().find(|(id, _)| *id == way.port);
             let name = device.map_or("a port that is gone", |(_, name)| name);
             let mac = MacAddr(std::array::from_fn(|octet| way.l2[octet]));

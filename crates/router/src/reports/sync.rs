@@ -74,7 +74,7 @@ fn report(plane: &DataPlane, watch: &GuardWatch, differences: Vec<Difference>) -
 /// although the mirror did not find it.
 fn guard(plane: &DataPlane, watch: &GuardWatch) -> Vec<String> {
     let mirror = plane.mirror();
-    let mut lines = plane.express().holding(mirror.guard(), &plane.devices());
+    let mut lines = plane.express().holding(mirror.guard(), &plane.names());
     lines.extend(without_room(plane));
     lines.extend(plane.express().lacks().cloned());
     for (family, why) in ["IPv4", "IPv6"].iter().zip(plane.multipath().why_unknown()) {

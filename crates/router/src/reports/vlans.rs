@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Report, answer, table, typed};
 use crate::data_plane::DataPlane;
-use crate::vlans::VlanDevice;
+use crate::devices::Device;
 
 pub(super) const REPORT: Report = Report::new(
     "vlans",
@@ -14,13 +14,16 @@ pub(super) const REPORT: Report = Report::new(
     |json, _| {
         let none = "no VLAN device on a port\n";
         let text = table::of_rows_or(none, COLUMNS, &json["devices"]);
-        Ok(text + &typed(json, left_alone)?)
+        Ok(text
+            + &typed(json, |report: &VlansReport| {
+                LeftToLinux::lines(&report.left_to_linux)
+            })?)
     },
 );
 
 const COLUMNS: &[(&str, &str)] = &[
     ("VLAN DEVICE", "name"),
-    ("PORT", "port"),
+    ("ON", "port"),
     ("TAGS", "tags"),
     ("STATE", "state"),
     ("MTU", "mtu"),
@@ -44,7 +47,7 @@ struct VlanReport {
     index: u16,
     /// Interface name.
     name: String,
-    /// The port below.
+    /// The port or bond below.
     port: String,
     /// EtherType and VLAN of each tag, the outer one first, such as `0x88a8 300`.
     tags: Vec<String>,
@@ -64,31 +67,47 @@ struct VlanReport {
     tx_bytes: u64,
 }
 
-/// A VLAN device whose packets are all Linux's.
+/// A VLAN device or bond whose packets are all Linux's.
 #[derive(Debug, Serialize, Deserialize)]
-struct LeftToLinux {
+pub(super) struct LeftToLinux {
     /// Interface name.
     name: String,
     /// Why.
     why: String,
 }
 
-fn report(plane: &DataPlane) -> VlansReport {
-    let left_alone = plane.vlans().left_alone().iter();
-    VlansReport {
-        devices: plane.vlans().iter().map(|it| device(plane, it)).collect(),
-        left_to_linux: left_alone
-            .map(|device| LeftToLinux {
+impl LeftToLinux {
+    /// The bonds, or the VLAN devices.
+    pub(super) fn of(plane: &DataPlane, bonds: bool) -> Vec<Self> {
+        let left_alone = plane.devices().left_alone().iter();
+        let left_alone = left_alone.filter(|device| device.is_bond == bonds);
+        left_alone
+            .map(|device| Self {
                 name: device.name.clone(),
-                why: device.why.into(),
+                why: device.why.clone(),
             })
-            .collect(),
+            .collect()
+    }
+
+    /// A line for each.
+    pub(super) fn lines(devices: &[Self]) -> String {
+        let devices = devices.iter();
+        devices
+            .map(|Self { name, why }| format!("{name}: left to Linux: {why}\n"))
+            .collect()
     }
 }
 
-fn device(plane: &DataPlane, device: &VlanDevice) -> VlanReport {
-    let counted = plane.totals_of_vlan(device);
-    let trunk = plane.ports().iter().find(|port| port.id == device.trunk);
+fn report(plane: &DataPlane) -> VlansReport {
+    let vlans = plane.devices().iter().filter(|device| !device.is_bond());
+    VlansReport {
+        devices: vlans.map(|it| device(plane, it)).collect(),
+        left_to_linux: LeftToLinux::of(plane, false),
+    }
+}
+
+fn device(plane: &DataPlane, device: &Device) -> VlanReport {
+    let counted = plane.totals_of_device(device);
     let tags = device.settings.tags.chunks(4).map(|tag| {
         let [protocol, id] = [0, 2].map(|at| u16::from_be_bytes([tag[at], tag[at + 1]]));
         (protocol != 0).then(|| format!("{protocol:#06x} {id}"))
@@ -97,7 +116,7 @@ fn device(plane: &DataPlane, device: &VlanDevice) -> VlanReport {
     VlanReport {
         index: device.id.0,
         name: device.name.clone(),
-        port: trunk.map(|port| port.name.clone()).unwrap_or_default(),
+        port: device.lower.name.clone(),
         tags: tags.flatten().collect(),
         state: state.into(),
         mtu: device.mtu,
@@ -107,11 +126,4 @@ fn device(plane: &DataPlane, device: &VlanDevice) -> VlanReport {
         tx_packets: counted.tx_packets,
         tx_bytes: counted.tx_bytes,
     }
-}
-
-fn left_alone(report: &VlansReport) -> String {
-    let lines = report.left_to_linux.iter();
-    lines
-        .map(|LeftToLinux { name, why }| format!("{name}: left to Linux: {why}\n"))
-        .collect()
 }

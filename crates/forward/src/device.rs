@@ -1,7 +1,8 @@
-//! VLAN devices: what comes in by a port with their tags, and leaves by the port with their tags.
+//! Devices on ports: VLAN devices, bonds, and VLAN devices on bonds.
 //!
-//! As in Linux, a packet loses its tags when it comes in, goes through the stages as one without tags that
+//! What comes in by a port with a VLAN device's tags is that device's, and leaves by the port with its tags. As in Linux, a packet loses its tags when it comes in, goes through the stages as one without tags that
 //! came in by the device, and gets tags as the last thing before it leaves. So no stage knows of tags.
+//! A bond's packets come in by any of its ports, and leave by one that their hash chooses.
 
 use bora_buffer::{Packet, Region};
 use bora_contract::MAX_PORTS;
@@ -9,6 +10,7 @@ use bora_fib::PortId;
 use bora_wire::{ethernet, vlan};
 
 use crate::Ingress;
+use crate::bond::Ports;
 
 /// Octets of both Ethernet addresses.
 const ADDRESSES: usize = 12;
@@ -18,15 +20,19 @@ const IDENTITY: u32 = 0xffff_0fff;
 /// In the mark of a packet that has lost its tags; its priority is below.
 pub(crate) const TAGGED: u8 = 8;
 
-/// One tag or two, the outer one first, with priority 0.
+/// One tag or two, the outer one first, with priority 0; or none, as a bond's packets have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tags {
+    /// 0: there is none.
     outer: u32,
     /// 0: there is none.
     inner: u32,
 }
 
 impl Tags {
+    /// No tag.
+    pub const NONE: Self = Self { outer: 0, inner: 0 };
+
     /// One tag: EtherType and VLAN, 0 to 4095.
     pub fn one(protocol: u16, id: u16) -> Self {
         Self {
@@ -44,9 +50,14 @@ impl Tags {
 
     /// Octets on the wire.
     #[inline]
-    #[allow(clippy::len_without_is_empty)] // it never is
     pub fn len(self) -> usize {
-        if self.inner == 0 { TAG } else { 2 * TAG }
+        TAG * (usize::from(self.outer != 0) + usize::from(self.inner != 0))
+    }
+
+    /// Whether there is no tag.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.outer == 0
     }
 
     /// As on the wire; [`Tags::len`] octets count.
@@ -54,10 +65,12 @@ impl Tags {
         (u64::from(self.outer) << 32 | u64::from(self.inner)).to_be_bytes()
     }
 
-    /// All tags of a frame; `None` if it has none, or more than two.
+    /// All tags of a frame; `None` if it has more than two.
     #[inline]
     fn of(frame: &[u8]) -> Option<Self> {
-        let outer = tag_at(frame, 0)?;
+        let Some(outer) = tag_at(frame, 0) else {
+            return Some(Self::NONE);
+        };
         let inner = tag_at(frame, 1);
         if inner.is_some() && tag_at(frame, 2).is_some() {
             return None;
@@ -84,52 +97,52 @@ fn tag_at(frame: &[u8], number: usize) -> Option<u32> {
     is_tag.then_some(tag)
 }
 
-/// A VLAN device.
+/// A VLAN device, or a bond.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vlan {
+pub struct Device {
     /// Its number, [`MAX_PORTS`] or more, and what it takes.
     pub ingress: Ingress,
-    /// The port below.
-    pub trunk: PortId,
-    /// What its packets have on the port.
+    /// The ports below.
+    pub ports: Ports,
+    /// What its packets have on the ports.
     pub tags: Tags,
 }
 
-/// All VLAN devices (control side: makes it; workers: read it).
+/// All VLAN devices and bonds (control side: makes it; workers: read it).
 #[derive(Debug, Default)]
-pub struct Vlans {
+pub struct Devices {
     /// By number, from [`MAX_PORTS`] on.
-    devices: Vec<Option<Vlan>>,
+    devices: Vec<Option<Device>>,
     /// Of each port by its number: tags, ascending, and where the device is in `devices`.
     trunks: Vec<Vec<(Tags, u16)>>,
 }
 
-impl Vlans {
+impl Devices {
     /// The devices, each with a number of its own.
-    pub fn new(devices: impl IntoIterator<Item = Vlan>) -> Self {
-        let mut vlans = Self::default();
+    pub fn new(devices: impl IntoIterator<Item = Device>) -> Self {
+        let mut table = Self::default();
         for device in devices {
-            let trunk = usize::from(device.trunk.0);
             let Some(place) = place_of(device.ingress.port) else {
                 continue;
             };
-            if vlans.trunks.len() <= trunk {
-                vlans.trunks.resize_with(trunk + 1, Vec::new);
+            for port in &device.ports.all {
+                let trunk = usize::from(port.0);
+                if table.trunks.len() <= trunk {
+                    table.trunks.resize_with(trunk + 1, Vec::new);
+                }
+                table.trunks[trunk].push((device.tags, place as u16));
             }
-            if vlans.devices.len() <= place {
-                vlans.devices.resize_with(place + 1, || None);
+            if table.devices.len() <= place {
+                table.devices.resize_with(place + 1, || None);
             }
-            vlans.trunks[trunk].push((device.tags, place as u16));
-            vlans.devices[place] = Some(device);
+            table.devices[place] = Some(device);
         }
-        vlans
-            .trunks
-            .iter_mut()
-            .for_each(|trunk| trunk.sort_unstable());
-        vlans
+        let trunks = table.trunks.iter_mut();
+        trunks.for_each(|trunk| trunk.sort_unstable());
+        table
     }
 
-    /// Whether a port has VLAN devices.
+    /// Whether there are devices on a port.
     #[inline]
     pub fn is_trunk(&self, port: PortId) -> bool {
         let trunk = self.trunks.get(usize::from(port.0));
@@ -138,13 +151,13 @@ impl Vlans {
 
     /// The device with this number.
     #[inline]
-    pub fn get(&self, number: PortId) -> Option<&Vlan> {
+    pub fn get(&self, number: PortId) -> Option<&Device> {
         self.devices.get(place_of(number)?)?.as_ref()
     }
 
     /// The device that a frame belongs to that came in by a port.
     #[inline]
-    pub fn device_of(&self, trunk: PortId, frame: &[u8]) -> Option<&Vlan> {
+    pub fn device_of(&self, trunk: PortId, frame: &[u8]) -> Option<&Device> {
         let tags = Tags::of(frame)?;
         let trunk = self.trunks.get(usize::from(trunk.0))?;
         let at = trunk.binary_search_by_key(&tags, |&(tags, _)| tags).ok()?;
@@ -152,21 +165,24 @@ impl Vlans {
     }
 }
 
-/// Where a device is among the VLAN devices; `None` for a port.
+/// Where a device is among the devices; `None` for a port.
 #[inline]
 fn place_of(number: PortId) -> Option<usize> {
     usize::from(number.0).checked_sub(MAX_PORTS)
 }
 
-impl Vlan {
-    /// Takes the tags out of a packet. They stay in front of it, for [`Vlan::restore`]; the priority is in
+impl Device {
+    /// Takes the tags out of a packet. They stay in front of it, for [`Device::restore`]; the priority is in
     /// the packet's mark, for [`crate::classify()`].
     #[inline]
     pub fn untag(&self, region: &Region, packet: &mut Packet) {
+        if self.tags.is_empty() {
+            return;
+        }
         let length = self.tags.len();
         let octets = region.octets_mut(packet);
         let Some(headers) = octets.get_mut(..ADDRESSES + length) else {
-            return; // [`Vlans::device_of`] has seen its tags
+            return; // [`Devices::device_of`] has seen its tags
         };
         let priority = headers[ADDRESSES + 2] >> 5;
         headers.rotate_right(length);
@@ -174,7 +190,7 @@ impl Vlan {
         packet.set_mark(TAGGED | priority);
     }
 
-    /// Undoes [`Vlan::untag`] for a packet that is otherwise as it came.
+    /// Undoes [`Device::untag`] for a packet that is otherwise as it came.
     pub fn restore(&self, region: &Region, packet: &mut Packet) {
         let length = self.tags.len();
         packet.push(region, length);

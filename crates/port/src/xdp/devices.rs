@@ -1,0 +1,159 @@
+//! VLAN devices and bonds in the program (`xdp/device.h`).
+
+use bora_contract::{MAX_BOND_PORTS, MAX_INTERFACES, MAX_PORTS, PortSettings};
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::error::ProgramError;
+use super::program::{Program, port_row};
+
+/// `struct interface_key`.
+fn interface_key(ifindex: u32, tags: &[u8; 8]) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..4].copy_from_slice(&ifindex.to_ne_bytes());
+    key[4..].copy_from_slice(tags);
+    key
+}
+
+/// Whether this is the number of a VLAN device or bond.
+fn check(settings: &PortSettings) -> Result<(), ProgramError> {
+    match (MAX_PORTS..MAX_INTERFACES).contains(&settings.index.into()) {
+        true => Ok(()),
+        false => Err(ProgramError::Range {
+            port: settings.index,
+            queue: 0,
+        }),
+    }
+}
+
+/// A VLAN device or a bond, as the program knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct OnPorts<'a> {
+    /// Of the device.
+    pub ifindex: u32,
+    /// Of what it is on: the port or bond below a VLAN device; of a bond its own.
+    pub lower: u32,
+    /// Of the ports that its packets come in by.
+    pub ports: &'a [u32],
+    /// Number, tags, and what it has of a port.
+    pub settings: &'a PortSettings,
+    /// Of a bond: its transmit hash (BOND_XMIT_POLICY_*), and the numbers of the ports that can send.
+    pub bond: Option<(u8, &'a [u16])>,
+}
+
+impl OnPorts<'_> {
+    /// The interfaces by which its tags lead to it.
+    fn lowers(&self) -> impl Iterator<Item = u32> {
+        let is_vlan = self.settings.tags != [0; 8];
+        let others = self.ports.iter().copied();
+        let others = others.filter(|&port| port != self.lower);
+        others.chain([self.lower]).filter(move |_| is_vlan)
+    }
+}
+
+/// `struct bond_ports`. Unused places repeat the others, so that every place is a port of the bond.
+fn bond_ports(policy: u8, ports: &[u16]) -> [u8; 2 * MAX_BOND_PORTS + 4] {
+    let mut octets = [0; 2 * MAX_BOND_PORTS + 4];
+    let (places, rest) = octets.split_at_mut(2 * MAX_BOND_PORTS);
+    for (place, port) in places.chunks_exact_mut(2).zip(ports.iter().cycle()) {
+        place.copy_from_slice(&port.to_ne_bytes());
+    }
+    let count = ports.len().min(MAX_BOND_PORTS) as u16;
+    rest[..2].copy_from_slice(&count.to_ne_bytes());
+    rest[2..].copy_from_slice(&u16::from(policy).to_ne_bytes());
+    octets
+}
+
+impl Program {
+    /// Adds a VLAN device or a bond, or changes what is known of it.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn set_device(&self, device: OnPorts<'_>) -> Result<(), ProgramError> {
+        let settings = device.settings;
+        check(settings)?;
+        self.find_device(settings.index, device.ifindex)?;
+        let maps = &self.skeleton.maps;
+        if let Some((policy, ports)) = device.bond {
+            let row = u32::from(settings.index) - MAX_PORTS as u32;
+            let ports = bond_ports(policy, ports);
+            maps.bonds
+                .update(&row.to_ne_bytes(), &ports, MapFlags::ANY)?;
+        }
+        let slot = u32::from(settings.index).to_ne_bytes();
+        let row = port_row(device.ifindex, settings);
+        maps.ports.update(&slot, &row, MapFlags::ANY)?;
+        self.set_interface(device.ifindex, &[0; 8], settings.index)?;
+        for lower in device.lowers() {
+            self.set_interface(lower, &settings.tags, settings.index)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a VLAN device or a bond out, as it was set. Its packets are Linux's from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn remove_device(&self, device: OnPorts<'_>) -> Result<(), ProgramError> {
+        let settings = device.settings;
+        check(settings)?;
+        for lower in device.lowers() {
+            self.forget_interface(lower, &settings.tags)?;
+        }
+        self.forget_interface(device.ifindex, &[0; 8])?;
+        let slot = u32::from(settings.index).to_ne_bytes();
+        let none = port_row(0, &PortSettings::default());
+        let ports = &self.skeleton.maps.ports;
+        ports.update(&slot, &none, MapFlags::ANY)?;
+        self.find_device(settings.index, 0)
+    }
+
+    /// Says where the row of an interface is, or of the one behind these tags.
+    pub(super) fn set_interface(
+        &self,
+        ifindex: u32,
+        tags: &[u8; 8],
+        index: u16,
+    ) -> Result<(), ProgramError> {
+        let key = interface_key(ifindex, tags);
+        let slot = u32::from(index).to_ne_bytes();
+        let interfaces = &self.skeleton.maps.interfaces;
+        Ok(interfaces.update(&key, &slot, MapFlags::ANY)?)
+    }
+
+    /// Undoes [`Program::set_interface`].
+    pub(super) fn forget_interface(
+        &self,
+        ifindex: u32,
+        tags: &[u8; 8],
+    ) -> Result<(), ProgramError> {
+        let key = interface_key(ifindex, tags);
+        let interfaces = &self.skeleton.maps.interfaces;
+        if interfaces.lookup(&key, MapFlags::ANY)?.is_some() {
+            interfaces.delete(&key)?;
+        }
+        Ok(())
+    }
+
+    /// Says how many VLAN devices and bonds there are, so that none costs nothing.
+    pub fn set_device_count(&mut self, count: usize) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.device_count = count as u32;
+        }
+    }
+
+    /// What the program itself has forwarded by a VLAN device or bond: frames and octets received, frames and octets
+    /// sent.
+    pub fn device_counters(&self, number: u16) -> [u64; 4] {
+        let row = usize::from(number).saturating_sub(MAX_PORTS) as u32;
+        let counts = &self.skeleton.maps.device_counts;
+        let per_cpu = counts.lookup_percpu(&row.to_ne_bytes(), MapFlags::ANY);
+        let mut total = [0; 4];
+        for value in per_cpu.ok().flatten().unwrap_or_default() {
+            let (words, _) = value.as_chunks::<8>();
+            for (sum, word) in total.iter_mut().zip(words) {
+                *sum += u64::from_ne_bytes(*word);
+            }
+        }
+        total
+    }
+}

@@ -1,0 +1,114 @@
+//! Bonds of Linux's bonding driver. LACP, monitoring and the choice of the active port stay with Linux; Bora follows.
+
+use std::fs;
+
+use bora_contract::{MAX_BOND_PORTS, PortSettings};
+use bora_forward::{Tags, XmitHash};
+use bora_kernel::Mirror;
+use bora_kernel::message::{Bond, Link};
+
+use super::lower::{Found, Lower, LowerPort};
+use crate::port_table::PortTable;
+use crate::ports::{Port, path_name};
+
+// include/uapi/linux/if_bonding.h
+const ACTIVE_BACKUP: u8 = 1;
+const BALANCE_XOR: u8 = 2;
+const LACP: u8 = 4;
+
+/// What a bond is to Bora.
+pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
+    let members: Vec<&Link> = members(link, mirror);
+    let port_of = |member: &&Link| {
+        let mut ports = table.iter();
+        ports.find(|port| port.ifindex == member.index && !port.is_gone)
+    };
+    let ports: Vec<&Port> = members.iter().filter_map(port_of).collect();
+    let Some(first) = ports.first() else {
+        return Found::Nothing;
+    };
+    let other = members.iter().find(|member| port_of(member).is_none());
+    let why = if let Some(other) = other {
+        format!("{}, which belongs to it, is no port", other.name)
+    } else if let Some(why) = why_not(link, &ports) {
+        why
+    } else {
+        return Found::On(lower(link, &ports, first), Tags::NONE);
+    };
+    Found::LeftAlone(why)
+}
+
+/// Its interfaces, in the order in which Linux has them.
+fn members<'a>(bond: &Link, mirror: &'a Mirror) -> Vec<&'a Link> {
+    let links = mirror.links().values();
+    let mut members: Vec<&Link> = links.filter(|link| link.master == bond.index).collect();
+    let known = fs::read_to_string(format!("/proc/thread-self/net/bonding/{}", bond.name));
+    let known = known.unwrap_or_default();
+    let names = known
+        .lines()
+        .filter_map(|line| line.strip_prefix("Slave Interface: "));
+    let names: Vec<&str> = names.collect();
+    members.sort_by_key(|member| names.iter().position(|name| *name == member.name));
+    members
+}
+
+fn why_not(link: &Link, ports: &[&Port]) -> Option<String> {
+    let Bond { mode, xmit_policy } = link.bond?;
+    let twin = ports.iter().find(|port| !port.has_program());
+    let mut paths = ports.windows(2);
+    let why = if link.master != 0 {
+        "it belongs to a bridge or a VRF".into()
+    } else if ![ACTIVE_BACKUP, BALANCE_XOR, LACP].contains(&mode) {
+        "its mode is none of active-backup, balance-xor, 802.3ad".into()
+    } else if mode != ACTIVE_BACKUP && XmitHash::from_number(xmit_policy).is_none() {
+        "its xmit_hash_policy is none of layer2, layer2+3, layer3+4".into()
+    } else if ports.len() > MAX_BOND_PORTS {
+        format!("it has more than {MAX_BOND_PORTS} ports")
+    } else if let Some(port) = twin {
+        format!("its port {} has no XDP program", port.name)
+    } else if let Some(port) = ports.iter().find(|port| port.is_generic()) {
+        format!("its port {} has generic XDP", port.name)
+    } else if let Some(&[a, b]) = paths
+        .find(|pair| pair[0].path != pair[1].path)
+        .and_then(|pair| pair.first_chunk())
+    {
+        let of = |port: &Port| format!("{} takes {}", port.name, path_name(port.path));
+        format!("its ports take different paths: {}, {}", of(a), of(b))
+    } else {
+        return None;
+    };
+    Some(why)
+}
+
+fn lower(link: &Link, ports: &[&Port], first: &Port) -> Lower {
+    let is_usable = |port: &&&Port| {
+        port.link.bond_port_active == Some(true) && port.settings.up && port.is_output()
+    };
+    let usable: Vec<_> = ports.iter().filter(is_usable).map(|port| port.id).collect();
+    let any = |of: fn(&PortSettings) -> bool| ports.iter().any(|port| of(&port.settings));
+    let policy = link.bond.map_or(0, |bond| bond.xmit_policy);
+    let port = |port: &&Port| LowerPort {
+        id: port.id,
+        ifindex: port.ifindex,
+    };
+    Lower {
+        id: None,
+        name: String::new(),
+        ifindex: link.index,
+        mtu: link.mtu,
+        ports: ports.iter().map(port).collect(),
+        hash: XmitHash::from_number(policy).unwrap_or_default(),
+        settings: PortSettings {
+            path: first.path,
+            can_redirect: ports.iter().all(|port| port.settings.can_redirect),
+            partial_checksum: any(|port| port.partial_checksum),
+            kernel4: any(|port| port.kernel4),
+            kernel6: any(|port| port.kernel6),
+            up: !usable.is_empty(),
+            enabled: true,
+            ..first.settings.clone()
+        },
+        usable,
+        is_output: ports.iter().all(|port| port.is_output()),
+    }
+}

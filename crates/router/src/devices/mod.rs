@@ -1,0 +1,223 @@
+//! VLAN devices and bonds of Linux on the ports: Bora forwards by them as by ports. Linux's configuration is the only one.
+
+mod bond;
+mod lower;
+mod totals;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bora_contract::{MAX_INTERFACES, MAX_PORTS, Path, PortSettings};
+use bora_fib::PortId;
+use bora_forward::{Devices, Tags};
+use bora_kernel::Mirror;
+use bora_kernel::message::Link;
+use bora_port::xdp::OnPorts;
+use bora_wire::vlan;
+
+use crate::port_table::PortTable;
+use crate::ports::with_sysctls;
+use lower::{Found, Lower};
+
+pub(crate) use totals::DeviceTotals;
+
+/// A VLAN device on a port or a bond, or a bond.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Device {
+    pub(crate) id: PortId,
+    pub(crate) name: String,
+    pub(crate) ifindex: u32,
+    pub(crate) mtu: u32,
+    /// What it is on; a bond is on its ports.
+    pub(crate) lower: Lower,
+    /// None of a bond.
+    tags: Tags,
+    pub(crate) settings: PortSettings,
+    /// Longest packet that leaves by it without Linux, octets: Linux's virtual devices and some drivers
+    /// take no frames with more tags than one, unless their MTU has room.
+    longest: u32,
+    /// What its number had counted for others before.
+    pub(crate) before: DeviceTotals,
+}
+
+/// A device that is left to Linux, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LeftAlone {
+    pub(crate) name: String,
+    pub(crate) is_bond: bool,
+    pub(crate) why: String,
+}
+
+/// The devices on the ports.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceTable {
+    /// By ifindex.
+    devices: BTreeMap<u32, Device>,
+    left_alone: Vec<LeftAlone>,
+}
+
+/// What has changed.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceChanges {
+    /// Devices that are new or other than before.
+    pub(crate) set: Vec<Device>,
+    pub(crate) removed: Vec<Device>,
+}
+
+impl Device {
+    pub(crate) fn is_bond(&self) -> bool {
+        self.tags.is_empty()
+    }
+
+    /// Calls `tell` with what the program is to know of it.
+    pub(crate) fn in_program<T>(&self, tell: impl FnOnce(OnPorts<'_>) -> T) -> T {
+        let ports: Vec<u32> = self.lower.ports.iter().map(|port| port.ifindex).collect();
+        let usable: Vec<u16> = self.lower.usable.iter().map(|port| port.0).collect();
+        let bond = (self.lower.hash.number(), &usable[..]);
+        tell(OnPorts {
+            ifindex: self.ifindex,
+            lower: self.lower.ifindex,
+            ports: &ports,
+            settings: &self.settings,
+            bond: self.is_bond().then_some(bond),
+        })
+    }
+
+    /// Whether its packets are where the other's are among those of the ports.
+    fn is_placed_as(&self, other: &Self) -> bool {
+        let place = |it: &Self| (it.lower.ifindex, it.tags);
+        place(self) == place(other) && self.lower.ports == other.lower.ports
+    }
+}
+
+impl DeviceTable {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Device> {
+        self.devices.values()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.devices.len()
+    }
+
+    pub(crate) fn left_alone(&self) -> &[LeftAlone] {
+        &self.left_alone
+    }
+
+    /// The bond that a port belongs to.
+    pub(crate) fn bond_of(&self, port: PortId) -> Option<&Device> {
+        self.iter()
+            .find(|device| device.is_bond() && device.lower.has(port))
+    }
+
+    /// Takes the devices as Linux has them now. A device keeps its number as long as it exists; a new one gets
+    /// one that no device had before. `counted`: everything that was ever counted under a number.
+    pub(crate) fn follow(
+        &mut self,
+        mirror: &Mirror,
+        ports: &PortTable,
+        counted: impl Fn(PortId) -> DeviceTotals,
+    ) -> DeviceChanges {
+        let before = std::mem::take(&mut self.devices);
+        let in_use: BTreeSet<PortId> = before.values().map(|device| device.id).collect();
+        let numbers = (MAX_PORTS..MAX_INTERFACES).map(|number| PortId(number as u16));
+        let mut free = numbers.filter(|number| !in_use.contains(number));
+        self.left_alone.clear();
+        let (bonds, others): (Vec<_>, Vec<_>) =
+            (mirror.links().values()).partition(|link| link.bond.is_some());
+        for link in bonds.into_iter().chain(others) {
+            let (lower, tags) = match Found::of(link, mirror, ports, &self.devices) {
+                Found::Nothing => continue,
+                Found::LeftAlone(why) => {
+                    self.leave_alone(link, why);
+                    continue;
+                }
+                Found::On(lower, tags) => (lower, tags),
+            };
+            let known = before.get(&link.index).map(|old| (old.id, old.before));
+            let Some(kept) = known.or_else(|| free.next().map(|id| (id, counted(id)))) else {
+                self.leave_alone(link, "there are too many VLAN devices and bonds".into());
+                continue;
+            };
+            let device = device(kept, link, (lower, tags), mirror);
+            self.devices.insert(link.index, device);
+        }
+        let set = self.iter();
+        let set = set.filter(|device| before.get(&device.ifindex) != Some(device));
+        let removed = before.values();
+        let removed = removed.filter(|old| {
+            // an ifindex may be another device's at once
+            let now = self.devices.get(&old.ifindex);
+            now.is_none_or(|now| !now.is_placed_as(old))
+        });
+        DeviceChanges {
+            set: set.cloned().collect(),
+            removed: removed.cloned().collect(),
+        }
+    }
+
+    fn leave_alone(&mut self, link: &Link, why: String) {
+        self.left_alone.push(LeftAlone {
+            name: link.name.clone(),
+            is_bond: link.bond.is_some(),
+            why,
+        });
+    }
+
+    /// The devices that the FIB may lead to.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = (u32, bora_kernel::Port)> {
+        let outputs = self.iter().filter(|device| device.lower.is_output);
+        outputs.map(|device| {
+            let info = bora_kernel::Port {
+                id: device.id,
+                mac: device.settings.mac,
+                mtu: device.longest,
+            };
+            (device.ifindex, info)
+        })
+    }
+
+    /// As the workers want them.
+    pub(crate) fn of_workers(&self) -> Devices {
+        Devices::new(self.iter().map(|device| bora_forward::Device {
+            ingress: (&device.settings).into(),
+            ports: device.lower.of_workers(),
+            tags: device.tags,
+        }))
+    }
+}
+
+impl DeviceChanges {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.removed.is_empty()
+    }
+}
+
+fn device(
+    (id, before): (PortId, DeviceTotals),
+    link: &Link,
+    (lower, tags): (Lower, Tags),
+    mirror: &Mirror,
+) -> Device {
+    let more_tags = tags.len().saturating_sub(vlan::HEADER_LEN) as u32;
+    let below = &lower.settings;
+    let settings = PortSettings {
+        index: id.0,
+        path: if link.up { below.path } else { Path::Kernel },
+        trunk: lower.id.unwrap_or(id).0,
+        tags: tags.octets(),
+        mac: link.mac.unwrap_or_default(),
+        up: below.up && link.up && link.carrier,
+        enabled: below.enabled && link.up,
+        ..with_sysctls(below.clone(), mirror, link.index)
+    };
+    Device {
+        id,
+        name: link.name.clone(),
+        ifindex: link.index,
+        mtu: link.mtu,
+        tags,
+        longest: link.mtu.min(lower.mtu.saturating_sub(more_tags)),
+        before,
+        settings,
+        lower,
+    }
+}

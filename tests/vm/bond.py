@@ -1,0 +1,50 @@
+"""Bonds in a guest: Linux alone is the oracle for which port a packet leaves by.
+
+    python3 tests/vm/bond.py [--kernel newest] [--short]
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lib.bora import binary  # noqa: E402
+from vm import kernels, machine  # noqa: E402
+
+GUEST = Path(__file__).with_name("bond_guest.py")
+FOLDER = kernels.CACHE / "runs"
+SECONDS = 900  # an idle machine needs a fifth
+
+
+def run(series, short):
+    """Runs one guest; returns what it printed, and whether all went well."""
+    shared = FOLDER / f"bond-{series}"
+    shutil.rmtree(shared, ignore_errors=True)
+    shared.mkdir(parents=True)
+    subprocess.run(["strip", "-o", shared / "bora", binary()], check=True)
+    command = ["env", "PYTHONDONTWRITEBYTECODE=1", f"BORA={shared / 'bora'}", "/usr/bin/python3", str(GUEST),
+               "short" if short else "all", str(shared / "results")]
+    machine.run(kernels.get(series), [], command, shared, SECONDS)
+    results = shared / "results"
+    text = results.read_text() if results.exists() else ""
+    if text.endswith("done\n"):
+        return text, True
+    return text + (shared / "console.txt").read_text(errors="replace")[-3000:], False
+
+
+def main():
+    """Exit code 1 if a check failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernel", default="newest", choices=kernels.SERIES)
+    parser.add_argument("--short", action="store_true", help="few modes")
+    arguments = parser.parse_args()
+    text, good = run(arguments.kernel, arguments.short)
+    print(text)
+    sys.exit(not good)
+
+
+if __name__ == "__main__":
+    main()

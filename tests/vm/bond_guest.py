@@ -1,0 +1,297 @@
+"""Runs in a guest: bonds of veths. Bora sends each packet by the port that Linux alone sends it by, and the same frames.
+
+    h0 ==== r0 [router] r1 ==== h1        10.0.0.0/24 on r0, 10.0.1.0/24 on bond0, 10.0.100.0/24 on its VLAN 100,
+                        r2 ==== h2        the same with 2001:db8:N::/64; r1 and r2 are ports of bond0
+"""
+
+import sys
+import time
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scapy.layers.inet import ICMP, IP, TCP  # noqa: E402
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
+
+import lib.bora  # noqa: E402
+from lib import packets  # noqa: E402
+from lib.bora import Bora  # noqa: E402
+from lib.netns import Namespace  # noqa: E402
+from lib.port import Port, wait_readable  # noqa: E402
+from vm.guest import START_SECONDS, prepare  # noqa: E402
+
+LINKS = 3
+PORTS = (1, 2)  # links of the bond
+HOST, ROUTER = "02:bc:00:00:00:1{}", "02:bc:00:00:00:2{}"
+BOND_MAC, FAR = ROUTER.format(1), HOST.format(9)  # of bond0, and of the host behind it
+VLAN = 100
+SECONDS, QUIET = 3.0, 0.3
+FOLLOW_SECONDS = 20
+MODES = [("balance-xor", hash_) for hash_ in ("layer2", "layer2+3", "layer3+4")] + [("active-backup", "layer2"), ("802.3ad", "layer3+4")]
+SHORT_MODES = [("balance-xor", "layer3+4")]
+
+
+class Lan:
+    """Router, hosts and the bond."""
+
+    def __init__(self, mode, policy):
+        self.mode = mode
+        self.spaces = []
+        self.ports = []
+        self.bora = None
+        try:
+            self.router = self._space("r")
+            for family, keys in (("ipv4", ("rp_filter", "send_redirects")), ("ipv6", ("accept_dad", "router_solicitations"))):
+                for key in keys:
+                    for scope in ("all", "default"):
+                        self.router.set_sysctl(f"net/{family}/conf/{scope}/{key}", 0)
+            self.router.set_sysctl("net/ipv4/ip_forward", 1)
+            self.router.set_sysctl("net/ipv6/conf/all/forwarding", 1)
+            hosts = [self._space(f"h{link}") for link in range(LINKS)]
+            if mode == "802.3ad":  # it needs a partner, which is one system with both links
+                hosts[2] = hosts[1]
+            for link, host in enumerate(hosts):
+                self._connect(link, host)
+            self._bond(policy, hosts[1])
+            self.ports = [Port(host.name, f"h{link}") for link, host in enumerate(hosts)]
+            self.hosts = hosts
+            self.wait_for_bond()
+        except BaseException:
+            self.close()
+            raise
+
+    def _space(self, role):
+        self.spaces.append(Namespace(role))
+        return self.spaces[-1]
+
+    def _connect(self, link, host):
+        self.router.ip("link", "add", f"r{link}", "address", ROUTER.format(link), "numrxqueues", "2", "numtxqueues", "2", "type", "veth",
+                       "peer", "name", f"h{link}", "address", HOST.format(link), "numrxqueues", "2", "numtxqueues", "2", "netns", host.name)
+        host.set_sysctl(f"net/ipv6/conf/h{link}/disable_ipv6", 1)
+        host.exec("ethtool", "-K", f"h{link}", "gro", "on")
+        host.ip("link", "set", f"h{link}", "arp", "off", *([] if self.mode == "802.3ad" and link in PORTS else ["up"]))
+
+    def _bond(self, policy, partner):
+        options = f"type bond mode {self.mode} miimon 50 " + (f"xmit_hash_policy {policy}" if self.mode != "active-backup" else "")
+        fast = " lacp_rate fast" if self.mode == "802.3ad" else ""
+        self.router.batch([
+            f"link add bond0 address {BOND_MAC} {options}{fast}",
+            *(f"link set r{link} master bond0" for link in PORTS), "link set r0 up", "link set bond0 up",
+            f"link add link bond0 name bond0.{VLAN} type vlan id {VLAN}", f"link set bond0.{VLAN} up",
+            *self._addresses("r0", 0, HOST.format(0)), *self._addresses("bond0", 1, FAR),
+            *self._addresses(f"bond0.{VLAN}", VLAN, FAR),
+        ])
+        if self.mode == "802.3ad":
+            partner.batch([f"link add bond0 {options}{fast}", *(f"link set h{link} master bond0" for link in PORTS),
+                           "link set bond0 up arp off"])
+
+    @staticmethod
+    def _addresses(device, number, mac):
+        made = []
+        for address, host, behind in ((f"10.0.{number}.1/24", f"10.0.{number}.2", f"198.{18 + number}.0.0/16"),
+                                      (f"2001:db8:{number}::1/64", f"2001:db8:{number}::2", f"2001:db8:f{number}::/48")):
+            made += [f"address add {address} dev {device}" + (" nodad" if ":" in address else ""),
+                     f"neighbour replace {host} lladdr {mac} dev {device}", f"route replace {behind} via {host}"]
+        return made
+
+    def wait_for_bond(self):
+        """Until all ports that should send do."""
+        wanted = 1 if self.mode == "active-backup" else 2
+        self.wait("the bond's ports", lambda: self.active() == wanted, 60)
+
+    def active(self):
+        """How many ports of the bond are active."""
+        text = self.router.ip("-d", "link", "show", "master", "bond0").stdout
+        return text.count("bond_slave state ACTIVE mii_status UP")
+
+    def wait(self, what, condition, seconds=FOLLOW_SECONDS):
+        """Fails after so long."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"{what}: not within {seconds} s; {self.state()}"
+            time.sleep(0.1)
+
+    def state(self):
+        """For messages."""
+        text = self.router.ip("-d", "link", "show", "type", "bond_slave", check=False).stdout
+        return (self.bora.show("bonds"), self.bora.output()[-800:]) if self.bora else text
+
+    def start(self, path):
+        """Starts Bora on all links."""
+        self.bora = Bora(self.router, [f"r{link}" for link in range(LINKS)], path, ["--workers", "2"])
+        self.bora.start()
+        sending = 1 if self.mode == "active-backup" else 2
+        self.wait("Bora knows the bond", lambda: any(len(bond["sending"]) == sending for bond in self.bora.show("bonds")["bonds"]))
+        self.bora.wait_in_sync(FOLLOW_SECONDS)
+
+    def exchange(self, sends):
+        """Sends (link, frame)s; returns what comes out, sorted: (link, frame)."""
+        for port in self.ports:
+            port.drain()
+        for link, frame in sends:
+            self.ports[link].send(frame)
+        got, deadline = [], time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            ready = wait_readable(self.ports, QUIET if len(got) >= len(sends) else deadline - time.monotonic())
+            for port in ready:
+                frame = port.receive_now()
+                if frame is not None and frame[12:14] in (b"\x08\0", b"\x86\xdd", b"\x81\0"):
+                    got.append((self.ports.index(port), frame))
+            if not ready and len(got) >= len(sends):
+                break
+        got = [(link, frame) for link, frame in got if not frame.startswith(packets.mac("33:33:00:00:00:16"))]
+        return sorted(got)
+
+    def close(self):
+        """Removes everything."""
+        if self.bora is not None:
+            self.bora.kill()
+            self.bora.stop()
+        for port in self.ports:
+            port.close()
+        for space in self.spaces:
+            space.close()
+
+
+def flows(number, source):
+    """Packets of many flows from a network to another: (what, packet)."""
+    made = []
+    for at in range(24):
+        src4, dst4 = f"198.{18 + source}.1.{at + 1}", f"198.{18 + number}.{at}.{7 * at + 3}"
+        src6, dst6 = f"2001:db8:f{source}::{at + 1:x}", f"2001:db8:f{number}:{at:x}::{5 * at + 1:x}"
+        ports = {"sport": 1024 + 37 * at, "dport": 53 + at % 3}
+        made += [packets.udp4(src4, dst4, **ports), packets.udp6(src6, dst6, **ports),
+                 bytes(IP(src=src4, dst=dst4) / TCP(**ports) / packets.payload())]
+        if at % 4 == 0:
+            made += [bytes(IP(src=src4, dst=dst4) / ICMP(id=at * 257) / packets.payload()),
+                     bytes(IPv6(src=src6, dst=dst6) / ICMPv6EchoRequest(id=at * 259, data=packets.payload())),
+                     bytes(IP(src=src4, dst=dst4, proto=17, frag=100, id=at) / packets.payload()),
+                     bytes(IP(src=src4, dst=dst4, proto=50) / packets.payload())]
+    return made
+
+
+def tagged(frame):
+    """The frame in the bond's VLAN."""
+    return frame[:12] + bytes([0x81, 0, 0, VLAN]) + frame[12:]
+
+
+def traffic():
+    """What is sent in each mode: to the bond, to its VLAN, from both by each port."""
+    sends = []
+    for number in (1, VLAN):
+        sends += [(0, packets.ethernet(ROUTER.format(0), HOST.format(0), packet)) for packet in flows(number, 0)]
+    for link in PORTS:
+        for number, put in ((1, bytes), (VLAN, tagged)):
+            for packet in (packets.udp4(f"198.{18 + number}.0.{link}", "198.18.0.9"), packets.udp6(f"2001:db8:f{number}::{link}", "2001:db8:f0::9")):
+                sends.append((link, put(packets.ethernet(BOND_MAC, FAR, packet))))
+    return sends
+
+
+def differences(wanted, got):
+    """The first ones, as text."""
+    missing = [one for one in wanted if one not in got]
+    extra = [one for one in got if one not in wanted]
+    show = lambda some: [(link, packets.describe(frame)) for link, frame in some[:6]]  # noqa: E731
+    return f"{len(wanted)} wanted, {len(got)} came; {len(missing)} missing: {show(missing)}; {len(extra)} unexpected: {show(extra)}"
+
+
+def one_mode(mode, policy, tiers, say):
+    """Linux alone, then Bora in each tier, with all ports and with one that has failed."""
+    lan = Lan(mode, policy)
+    try:
+        sends = traffic()
+        wanted = lan.exchange(sends)
+        spread = {link: sum(1 for one, _ in wanted if one == link) for link in range(LINKS)}
+        say(f"{mode} {policy}: Linux alone: {len(sends)} sent, came by link {spread}")
+        assert len(wanted) >= len(sends) - 8 and (mode == "active-backup" or min(spread.values()) > 4), spread
+        for path in tiers:
+            lan.start(path)
+            # a packet that the program hands to Linux while it starts may come by Linux
+            got = lan.exchange(sends)
+            assert got == wanted, f"{mode} {policy} {path}: {differences(wanted, got)}; {lan.state()}"
+            counted(lan, mode, sends, path)
+            failed_port(lan, mode, sends, path)
+            lan.bora.kill()
+            lan.bora.stop()
+            lan.bora = None
+            say(f"{mode} {policy} {path}: {len(got)} frames as with Linux")
+    finally:
+        lan.close()
+
+
+def counted(lan, mode, sends, path):
+    """Bora, not Linux, has forwarded: all that came by ports that receive."""
+    inactive = 4 if mode == "active-backup" else 0  # what comes by the port that does not receive is Linux's
+    totals = lan.bora.check_conservation(10)
+    assert totals["sent"] >= len(sends) - inactive, f"{path}: {totals}; {lan.bora.show('drops')}"
+    [bond] = lan.bora.show("bonds")["bonds"]
+    [vlan] = lan.bora.show("vlans")["devices"]
+    assert vlan["port"] == "bond0" and vlan["tx_packets"] > 50 and vlan["rx_packets"] >= 2, vlan
+    assert bond["tx_packets"] > 50 and bond["rx_packets"] >= 2, bond
+
+
+def failed_port(lan, mode, sends, path):
+    """All leaves by the other port when one has no carrier, and comes back."""
+    lan.hosts[1].ip("link", "set", "h1", "down")
+    lan.wait("the port has failed", lambda: lan.bora.show("bonds")["bonds"][0]["sending"] == ["r2"])
+    sends = [(link, frame) for link, frame in sends if link == 0]
+    got = lan.exchange(sends)
+    assert len(got) == len(sends) and {link for link, _ in got} == {2}, f"{mode} {path}: {len(got)} of {len(sends)}, {lan.state()}"
+    lan.hosts[1].ip("link", "set", "h1", "up")
+    ports = 1 if mode == "active-backup" else 2
+    lan.wait("the port is back", lambda: len(lan.bora.show("bonds")["bonds"][0]["sending"]) == ports, 60)
+    if mode == "active-backup":  # the other one stays active
+        lan.router.ip("link", "set", "bond0", "type", "bond", "active_slave", "r1")
+        lan.wait("the first port is active again", lambda: lan.bora.show("bonds")["bonds"][0]["sending"] == ["r1"])
+
+
+def left_to_linux(say):
+    """A bond that Bora cannot follow is Linux's, with the reason; one that changes its mode becomes Bora's."""
+    lan = Lan("balance-rr", "layer2")
+    try:
+        lan.bora = Bora(lan.router, [f"r{link}" for link in range(LINKS)], "express", [])
+        lan.bora.start()
+        frames = [(link, frame) for link, frame in traffic() if link != 0][:4] + [one for one in traffic() if one[0] == 0][:20]
+        got = lan.exchange(frames)
+        assert len(got) == len(frames), f"{len(got)} of {len(frames)}: {lan.state()}"
+        left = lan.bora.show("bonds")["left_to_linux"]
+        assert [one["name"] for one in left] == ["bond0"] and "mode" in left[0]["why"], left
+        vlans = lan.bora.show("vlans")
+        assert vlans["devices"] == [], vlans
+        lan.router.ip("link", "set", "r2", "nomaster")
+        lan.router.ip("link", "set", "r1", "nomaster")
+        lan.router.ip("link", "set", "bond0", "down")
+        lan.router.ip("link", "set", "bond0", "type", "bond", "mode", "balance-xor")
+        for link in PORTS:
+            lan.router.ip("link", "set", f"r{link}", "down")
+            lan.router.ip("link", "set", f"r{link}", "master", "bond0")
+        lan.router.ip("link", "set", "bond0", "up")
+        lan.wait("the bond is Bora's", lambda: any(len(bond["sending"]) == 2 for bond in lan.bora.show("bonds")["bonds"]))
+        say("balance-rr: left to Linux; balance-xor afterwards: Bora's")
+    finally:
+        lan.close()
+
+
+def main():
+    """Writes what it found to a file, whose last line is `done` if all went well."""
+    how, results = sys.argv[1:]
+    lib.bora.START_SECONDS, lib.bora.STOP_SECONDS = START_SECONDS, 60
+    prepare()
+    with open(results, "w") as out:
+        def say(line):
+            out.write(f"{line}\n")
+            out.flush()
+
+        try:
+            for mode, policy in SHORT_MODES if how == "short" else MODES:
+                one_mode(mode, policy, ("express", "engine"), say)
+            if how != "short":
+                left_to_linux(say)
+            say("done")
+        except BaseException:
+            say(traceback.format_exc())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * VLAN devices and bonds on the ports. What comes in with a VLAN device's tags is the device's, and what leaves
+ * by it gets its tags. A tag may be in the frame or, from a veth, beside it in the socket buffer (buffer.h).
+ * What comes in by a port of a bond is the bond's, and its hash says by which port a packet leaves.
+ */
+#ifndef BORA_DEVICE_H
+#define BORA_DEVICE_H
+
+#define TAG 4
+#define ADDRESSES (2 * ETH_ALEN)
+#define TAG_IDENTITY bpf_htonl(0xffff0fff) /* without priority and drop eligibility */
+
+/* Frames that the program itself forwards by a VLAN device or bond; octets without FCS. */
+struct device_counters {
+	__u64 rx_packets;
+	__u64 rx_bytes;
+	__u64 tx_packets;
+	__u64 tx_bytes;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, BORA_MAX_INTERFACES - BORA_MAX_PORTS);
+	__type(key, __u32); /* number of the device - BORA_MAX_PORTS */
+	__type(value, struct device_counters);
+} device_counts SEC(".maps");
+
+/* How many VLAN devices and bonds there are; written by Bora (mmap). */
+volatile __u32 device_count;
+
+/* BOND_XMIT_POLICY_* of include/uapi/linux/if_bonding.h */
+enum { XMIT_LAYER2, XMIT_LAYER34, XMIT_LAYER23 };
+
+/* How a packet leaves by a bond. */
+struct bond_ports {
+	__u16 ports[BORA_MAX_BOND_PORTS]; /* those that can send, again and again: a reader may see an old count */
+	__u16 count;
+	__u16 policy;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, BORA_MAX_INTERFACES - BORA_MAX_PORTS);
+	__type(key, __u32); /* number of the bond - BORA_MAX_PORTS */
+	__type(value, struct bond_ports);
+} bonds SEC(".maps");
+
+static __always_inline bool is_tag(__be16 type)
+{
+	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
+}
+
+static __always_inline bool is_vlan(const struct bora_port *port)
+{
+	return port->tags[0];
+}
+
+/* Octets of its tags. */
+static __always_inline __u32 tag_octets(const struct bora_port *port)
+{
+	if (!port->tags[0])
+		return 0;
+	return port->tags[TAG] ? 2 * TAG : TAG;
+}
+
+/* Whether it is a bond or on one. */
+static __always_inline bool is_on_bond(const struct bora_port *port)
+{
+	return port->index >= BORA_MAX_PORTS && port->trunk >= BORA_MAX_PORTS;
+}
+
+static __always_inline struct device_counters *device_counters_of(const struct bora_port *port)
+{
+	__u32 key = port->index - BORA_MAX_PORTS;
+
+	return port->index >= BORA_MAX_PORTS ? bpf_map_lookup_elem(&device_counts, &key) : NULL;
+}
+
+/*
+ * The VLAN device of a tagged packet, if there is one, or the bond of another. Notes the tags, where they
+ * are, and the EtherType behind them.
+ */
+static __always_inline struct port_row *device_of_packet(struct xdp_md *ctx, struct packet *p,
+							 const struct bora_port *port,
+							 __be16 *type)
+{
+	struct interface_key key = { .ifindex = ctx->ingress_ifindex };
+	void *at = (void *)p->eth + ADDRESSES;
+	__be32 outer = hidden_tag(ctx, port);
+
+	p->hidden_tag = outer;
+	if (at + 2 * TAG + sizeof(*type) > p->end)
+		return NULL; /* no IP packet is so short */
+	*type = *(__be16 *)at;
+	if (!outer && !is_tag(*type)) {
+		p->l3 = at + sizeof(*type);
+		return port->trunk >= BORA_MAX_PORTS ? port_row(port->trunk) : NULL;
+	}
+	if (!outer) {
+		outer = *(__be32 *)at;
+		at += TAG;
+		p->frame_tags = TAG;
+	}
+	key.outer = outer & TAG_IDENTITY;
+	*type = *(__be16 *)at;
+	if (is_tag(*type)) {
+		key.inner = *(__be32 *)at & TAG_IDENTITY;
+		at += TAG;
+		p->frame_tags += TAG;
+		*type = *(__be16 *)at;
+	}
+	p->l3 = at + sizeof(*type);
+	return row_of(&key);
+}
+
+/*
+ * Whether there is a hook at the bond below, or at the VLAN device below one with two tags, which see the
+ * packets, too, or Bora does not know that device.
+ */
+static __always_inline bool below_holds(const struct bora_port *port, bool egress)
+{
+	struct interface_key key = {
+		.ifindex = devices[port->trunk & (BORA_MAX_INTERFACES - 1)].ifindex,
+	};
+	struct bora_device *below = &devices[port->trunk & (BORA_MAX_INTERFACES - 1)];
+	struct port_row *row;
+
+	if (is_on_bond(port) && (egress ? egress_holds(below) : ingress_holds(below)))
+		return true;
+
+	if (!port->tags[TAG])
+		return false;
+	__builtin_memcpy(&key.outer, port->tags, sizeof(key.outer));
+	row = row_of(&key);
+	if (!row)
+		return true;
+	below = &devices[row->port.index & (BORA_MAX_INTERFACES - 1)];
+	return egress ? egress_holds(below) : ingress_holds(below);
+}
+
+/* Puts a tag that is beside the frame into it. */
+static __always_inline bool show_tag(struct xdp_md *ctx, __be32 tag)
+{
+	__u8 *data, addresses[ADDRESSES];
+
+	if (bpf_xdp_adjust_head(ctx, -TAG))
+		return false;
+	data = (void *)(long)ctx->data;
+	if ((void *)(data + ADDRESSES + TAG) > (void *)(long)ctx->data_end)
+		return false;
+	__builtin_memcpy(addresses, data + TAG, ADDRESSES);
+	__builtin_memcpy(data, addresses, ADDRESSES);
+	__builtin_memcpy(data + ADDRESSES, &tag, TAG);
+	return true;
+}
+
+/* Gives the frame the tags of its output instead of its own, and other addresses. */
+static __always_inline bool change_tags(struct xdp_md *ctx, const struct packet *p, bool v6,
+					const __u8 *addresses, const struct bora_port *out)
+{
+	__be16 type = v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
+	__u32 octets = tag_octets(out);
+	__u8 *data;
+
+	if (bpf_xdp_adjust_head(ctx, (int)p->frame_tags - (int)octets))
+		return false;
+	data = (void *)(long)ctx->data;
+	if ((void *)(data + ADDRESSES + 2 * TAG + sizeof(type)) > (void *)(long)ctx->data_end)
+		return false;
+	__builtin_memcpy(data, addresses, ADDRESSES);
+	data += ADDRESSES;
+	if (octets) {
+		__builtin_memcpy(data, out->tags, TAG);
+		data += TAG;
+	}
+	if (octets > TAG) {
+		__builtin_memcpy(data, out->tags + TAG, TAG);
+		data += TAG;
+	}
+	__builtin_memcpy(data, &type, sizeof(type));
+	return true;
+}
+
+/* Addresses of both ends as Linux's bonding driver folds them: an XOR of words. */
+static __always_inline __u32 folded_addresses(const struct packet *p, bool v6)
+{
+	const __u32 *word;
+	__u32 sum = 0;
+
+	if (!v6)
+		return p->ip4->saddr ^ p->ip4->daddr;
+	word = (const __u32 *)&p->ip6->saddr;
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		sum ^= word[i];
+	return sum;
+}
+
+/* What tells ICMP messages with an identifier apart: type, code and it (skb_flow_get_icmp_tci()). */
+static __always_inline __u32 icmp_identity(const struct packet *p, bool v6)
+{
+	__u8 *icmp = !v6 ? (void *)(p->ip4 + 1) : (void *)(p->ip6 + 1);
+	__u16 id;
+
+	if ((void *)(icmp + 8) > p->end)
+		return 0;
+	if (v6 ? icmp[0] != 128 && icmp[0] != 129 :
+		 icmp[0] != 0 && icmp[0] != 8 && icmp[0] != 13 && icmp[0] != 14)
+		return 0;
+	id = bpf_ntohs(*(__be16 *)(icmp + 4));
+	return icmp[0] | icmp[1] << 8 | (__u32)(id ? id : 1) << 16;
+}
+
+/*
+ * The transmit hash of Linux's bonding driver (__bond_xmit_hash() of drivers/net/bonding/bond_main.c), so that a
+ * flow takes the same port whether Linux or Bora forwards it. Of ICMP errors Linux hashes the packet inside.
+ */
+static __always_inline __u32 xmit_hash(const struct packet *p, bool v6, const __u8 *macs,
+				       __u16 policy)
+{
+	__u32 hash = macs[5] ^ macs[11] ^ (v6 ? ETH_P_IPV6 : ETH_P_IP);
+	__u8 protocol = v6 ? p->ip6->nexthdr : p->ip4->protocol;
+
+	if (policy == XMIT_LAYER2)
+		return hash;
+	if (policy == XMIT_LAYER34) {
+		__be16 source, destination;
+
+		flow_ports(p, v6, protocol, &source, &destination);
+		hash = source | (__u32)destination << 16;
+		if (protocol == (v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP) &&
+		    (v6 || !(p->ip4->frag_off & bpf_htons(IP_FRAGMENT_OFFSET))))
+			hash = icmp_identity(p, v6);
+	}
+	hash ^= folded_addresses(p, v6);
+	hash ^= hash >> 16;
+	hash ^= hash >> 8;
+	return policy == XMIT_LAYER34 ? hash >> 1 : hash;
+}
+
+/* The port that a packet leaves a bond by, or BORA_MAX_PORTS. */
+static __always_inline __u32 port_of_bond(const struct packet *p, bool v6, const __u8 *macs,
+					  __u32 bond)
+{
+	__u32 key = bond - BORA_MAX_PORTS, count, hash = 0;
+	struct bond_ports *to = bpf_map_lookup_elem(&bonds, &key);
+
+	if (!to)
+		return BORA_MAX_PORTS;
+	count = to->count;
+	if (!count)
+		return BORA_MAX_PORTS;
+	if (count > 1)
+		hash = xmit_hash(p, v6, macs, to->policy) % count;
+	return to->ports[hash & (BORA_MAX_BOND_PORTS - 1)];
+}
+
+#endif
