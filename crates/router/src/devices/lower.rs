@@ -1,19 +1,11 @@
 //! What a VLAN device is on: a port, or a bond.
 
-use std::collections::BTreeMap;
-
 use bora_contract::PortSettings;
 use bora_fib::PortId;
 use bora_forward::{Ports, Tags, XmitHash};
-use bora_kernel::Mirror;
-use bora_kernel::message::Link;
 
-use super::{Device, bond};
-use crate::port_table::PortTable;
+use super::Device;
 use crate::ports::Port;
-
-/// Most devices that Linux allows on each other (MAX_NEST_DEV in include/linux/netdevice.h).
-const MAX_NESTED: usize = 8;
 
 /// A port, or a bond with its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +35,7 @@ pub(crate) struct LowerPort {
 }
 
 impl Lower {
-    fn port(port: &Port) -> Self {
+    pub(super) fn port(port: &Port) -> Self {
         let this = LowerPort {
             id: port.id,
             ifindex: port.ifindex,
@@ -65,7 +57,7 @@ impl Lower {
     }
 
     /// As what is below a VLAN device on a bond.
-    fn bond(bond: &Device) -> Self {
+    pub(super) fn bond(bond: &Device) -> Self {
         Self {
             id: Some(bond.id),
             name: bond.name.clone(),
@@ -95,88 +87,4 @@ pub(super) enum Found {
     Nothing,
     LeftAlone(String),
     On(Lower, Tags),
-}
-
-impl Found {
-    /// `bonds` holds at least those that Bora forwards by.
-    pub(super) fn of(
-        link: &Link,
-        mirror: &Mirror,
-        ports: &PortTable,
-        bonds: &BTreeMap<u32, Device>,
-    ) -> Self {
-        if link.bond.is_some() {
-            return bond::find(link, mirror, ports);
-        }
-        let Some(stack) = Stack::of(link, mirror, (ports, bonds)) else {
-            return Self::Nothing;
-        };
-        let is_port = |port: &Port| port.ifindex == link.index && !port.is_gone;
-        let tags = match stack.tags[..] {
-            [(protocol, id)] => Some(Tags::one(protocol, id)),
-            [inner, (protocol, id)] => Tags::one(protocol, id).with_inner(inner.0, inner.1),
-            _ => None,
-        };
-        let why = if ports.iter().any(is_port) {
-            "it is a port itself"
-        } else if stack.masters {
-            "it belongs to a bridge, a bond or a VRF, or is on such a port"
-        } else if stack.maps {
-            "it sets priorities (egress-qos-map)"
-        } else if stack.lower.settings.generic {
-            "its port has generic XDP, which does not see all tags"
-        } else if link.mac.is_none() {
-            "it has no Ethernet address"
-        } else if let Some(tags) = tags {
-            return Self::On(stack.lower, tags);
-        } else {
-            "it has more than two tags"
-        };
-        Self::LeftAlone(why.into())
-    }
-}
-
-/// A VLAN device and those below it, down to a port or a bond.
-struct Stack {
-    lower: Lower,
-    /// EtherType and VLAN of each, innermost first.
-    tags: Vec<(u16, u16)>,
-    /// Whether one of them sets priorities.
-    maps: bool,
-    /// Whether one of them belongs to a bridge, a bond or a VRF, or their port does.
-    masters: bool,
-}
-
-impl Stack {
-    fn of(
-        link: &Link,
-        mirror: &Mirror,
-        (ports, bonds): (&PortTable, &BTreeMap<u32, Device>),
-    ) -> Option<Self> {
-        let (mut tags, mut maps, mut masters, mut at) = (Vec::new(), false, false, link);
-        while tags.len() < MAX_NESTED {
-            let vlan = at.vlan?;
-            tags.push((vlan.protocol, vlan.id));
-            maps |= vlan.maps_priority;
-            masters |= at.master != 0;
-            let is_below = |port: &&Port| port.ifindex == vlan.below && !port.is_gone;
-            let lower = if let Some(port) = ports.iter().find(is_below) {
-                masters |= port.link.master != 0;
-                Some(Lower::port(port))
-            } else {
-                let bond = bonds.get(&vlan.below).filter(|device| device.is_bond());
-                bond.map(Lower::bond)
-            };
-            if let Some(lower) = lower {
-                return Some(Self {
-                    lower,
-                    tags,
-                    maps,
-                    masters,
-                });
-            }
-            at = mirror.links().get(&vlan.below)?;
-        }
-        None
-    }
 }

@@ -3,6 +3,7 @@
 mod bond;
 mod lower;
 mod totals;
+mod vlan;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use bora_forward::{Devices, Tags};
 use bora_kernel::Mirror;
 use bora_kernel::message::Link;
 use bora_port::xdp::OnPorts;
-use bora_wire::vlan;
+use bora_wire::vlan::HEADER_LEN;
 
 use crate::port_table::PortTable;
 use crate::ports::with_sysctls;
@@ -124,7 +125,11 @@ impl DeviceTable {
         let (bonds, others): (Vec<_>, Vec<_>) =
             (mirror.links().values()).partition(|link| link.bond.is_some());
         for link in bonds.into_iter().chain(others) {
-            let (lower, tags) = match Found::of(link, mirror, ports, &self.devices) {
+            let found = match link.bond {
+                Some(_) => bond::find(link, mirror, ports),
+                None => vlan::find(link, mirror, ports, &self.devices),
+            };
+            let (lower, tags) = match found {
                 Found::Nothing => continue,
                 Found::LeftAlone(why) => {
                     self.leave_alone(link, why);
@@ -197,7 +202,7 @@ fn device(
     (lower, tags): (Lower, Tags),
     mirror: &Mirror,
 ) -> Device {
-    let more_tags = tags.len().saturating_sub(vlan::HEADER_LEN) as u32;
+    let more_tags = tags.len().saturating_sub(HEADER_LEN) as u32;
     let below = &lower.settings;
     let settings = PortSettings {
         index: id.0,
