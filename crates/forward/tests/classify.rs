@@ -3,7 +3,9 @@
 mod support;
 
 use bora_fib::{Adjacency, FibConfig, FibReader, FibWriter, NextHop, PortId, Prefix4};
-use bora_forward::classify::{Action, Addresses, DEFAULT_DSCP, Rule, RuleError, RuleSet, Ternary};
+use bora_forward::classify::{
+    Action, Addresses, DEFAULT_DSCP, MAX_RULES, Rule, RuleError, RuleSet, Ternary,
+};
 use bora_forward::{
     Batch, Class, Classifier, Context, FlowHash, Ingress, Meta, Reason, RuleHits, Verdict,
     classify, parse, run,
@@ -94,12 +96,27 @@ fn agrees_with_a_scan(rules: usize, seed: u64) {
     let rules: Vec<Rule> = (0..rules).map(|_| headers::rule(random)).collect();
     let packets: Vec<Headers> = (0..256).map(|_| Headers::random(random)).collect();
     let frames: Vec<Vec<u8>> = packets.iter().map(Headers::frame).collect();
+    let set = RuleSet {
+        rules: rules.clone(),
+        dscp: DEFAULT_DSCP,
+    };
+    for classifier in [set.compile_from(usize::MAX), set.compile_from(0)] {
+        agrees(&mut bench, &classifier, &rules, (&packets, &frames));
+    }
+}
+
+fn agrees(
+    bench: &mut Bench,
+    classifier: &Classifier,
+    rules: &[Rule],
+    (packets, frames): (&[Headers], &[Vec<u8>]),
+) {
     let mut expected = vec![RuleHits::default(); rules.len()];
     let mut hits = expected.clone();
-    let metas = bench.classify(&frames, &compile(rules.clone()), &mut hits);
-    for ((packet, frame), meta) in packets.iter().zip(&frames).zip(&metas) {
+    let metas = bench.classify(frames, classifier, &mut hits);
+    for ((packet, frame), meta) in packets.iter().zip(frames).zip(&metas) {
         let by_dscp = DEFAULT_DSCP[usize::from(packet.tos >> 2)];
-        let rule = headers::scan(&rules, packet, bench.ingress.port);
+        let rule = headers::scan(rules, packet, bench.ingress.port);
         if let Some(rule) = rule {
             expected[rule].packets += 1;
             expected[rule].octets += frame.len() as u64;
@@ -232,7 +249,7 @@ fn impossible_rules_are_refused() {
     };
     let error = refused(class);
     assert_eq!(error.to_string(), "rule 1: class 8 is beyond 7");
-    let rules = vec![Rule::default(); 4097];
+    let rules = vec![Rule::default(); MAX_RULES + 1];
     let dscp = DEFAULT_DSCP;
     assert!(RuleSet { rules, dscp }.compile().is_err());
 }

@@ -2,20 +2,16 @@
 
 use bora_fib::PortId;
 
-use super::key::{KEY, Key};
+use super::key::{GROUP, KEY, Key, Keys, NO_RULE};
 use super::rows::Rows;
-use super::rule::{Addresses, Rule};
+use super::rule::Rule;
 use super::table::{OctetTable, PortTable, octet_tables, port_table, select};
-use crate::Family;
-
-/// Packets that are matched together.
-pub(super) const GROUP: usize = 64;
 
 /// The compiled rules of one IP version.
 #[derive(Debug)]
 pub(super) struct Index {
     /// Bit number to rule number.
-    rules: Vec<u16>,
+    rules: Vec<u32>,
     octets: Vec<OctetTable>,
     ports: Vec<PortTable>,
     /// Rows of the ports that a rule names, and of all others.
@@ -25,17 +21,10 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn compile(family: Family, rules: &[Rule]) -> Self {
-        let of_family = |(_, rule): &(usize, &Rule)| match rule.addresses {
-            Addresses::Any => true,
-            Addresses::V4 { .. } => family == Family::V4,
-            Addresses::V6 { .. } => family == Family::V6,
-        };
-        let (numbers, rules): (Vec<u16>, Vec<&Rule>) = rules
+    pub(super) fn compile(rules: &[(usize, &Rule)]) -> Self {
+        let (numbers, rules): (Vec<u32>, Vec<&Rule>) = rules
             .iter()
-            .enumerate()
-            .filter(of_family)
-            .map(|(number, rule)| (number as u16, rule))
+            .map(|&(number, rule)| (number as u32, rule))
             .unzip();
         let mut rows = Rows::new(rules.len());
         let octets = octet_tables(&rules, &mut rows);
@@ -67,13 +56,33 @@ impl Index {
         }
     }
 
-    /// Whether nothing can match.
-    pub(super) fn is_empty(&self) -> bool {
-        self.rules.is_empty()
+    /// Octets of memory.
+    pub(super) fn size(&self) -> usize {
+        let ports = self.ports.iter().map(PortTable::size);
+        let octets = self.octets.len() * OctetTable::SIZE;
+        octets + ports.sum::<usize>() + size_of_val(&self.rows.cells[..])
+    }
+
+    /// The first rule of each wanted key in its place of `found`, or [`NO_RULE`]; false if there is none at all.
+    #[inline]
+    pub(super) fn find(&self, keys: &Keys, input: PortId, found: &mut [u32; GROUP]) -> bool {
+        let (open, start) = self.start(input);
+        let mut candidates: [u64; GROUP] =
+            std::array::from_fn(|place| (keys.wanted >> place & 1).wrapping_neg() & open);
+        if !self.narrow(&keys.keys, &mut candidates) {
+            return false;
+        }
+        for ((found, &candidates), key) in found.iter_mut().zip(&candidates).zip(&keys.keys) {
+            *found = match candidates {
+                0 => NO_RULE,
+                _ => self.first(candidates, start, key).unwrap_or(NO_RULE),
+            };
+        }
+        true
     }
 
     /// The candidates before any octet is looked at: word and row.
-    pub(super) fn start(&self, in_port: PortId) -> (u64, u32) {
+    fn start(&self, in_port: PortId) -> (u64, u32) {
         let named = self.in_ports.iter().find(|(port, _)| *port == in_port);
         let row = named.map_or(self.in_other, |&(_, row)| row);
         (self.rows.cells[row as usize], row)
@@ -81,7 +90,7 @@ impl Index {
 
     /// Removes from each packet's candidates the rules that its key excludes; false if no packet has any left.
     #[inline]
-    pub(super) fn narrow(&self, keys: &[Key; GROUP], candidates: &mut [u64; GROUP]) -> bool {
+    fn narrow(&self, keys: &[Key; GROUP], candidates: &mut [u64; GROUP]) -> bool {
         // table by table, so that the loads of different packets do not wait for each other
         for table in &self.octets {
             let mut left = 0;
@@ -103,7 +112,7 @@ impl Index {
 
     /// The first rule of the candidates, which are not 0.
     #[inline]
-    pub(super) fn first(&self, candidates: u64, start: u32, key: &Key) -> Option<u16> {
+    fn first(&self, candidates: u64, start: u32, key: &Key) -> Option<u32> {
         let bit = if self.rows.summarised() {
             self.first_of(candidates, start, key)
         } else {

@@ -1,5 +1,6 @@
 //! The fields of a packet that rules look at.
 
+use bora_fib::PortId;
 use bora_wire::vlan::Untagged;
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
@@ -12,8 +13,24 @@ pub(super) const PROTOCOL: usize = 33;
 /// 8 with a VLAN tag, plus its priority.
 pub(super) const PCP: usize = 34;
 pub(super) use crate::device::TAGGED;
+/// Source and destination port, 1 if there are any, and the number of the input: see [`Key::complete`].
+pub(super) const PORTS: usize = 36;
+pub(super) const WITH_PORTS_AT: usize = 40;
+pub(super) const IN_PORT: usize = 42;
 /// Octets of a key, rounded up so that masking an index is a bounds check.
 pub(super) const KEY: usize = 64;
+
+/// Packets that are matched together.
+pub(super) const GROUP: usize = 64;
+/// The number of no rule.
+pub(super) const NO_RULE: u32 = u32::MAX;
+
+/// The packets of a group.
+pub(super) struct Keys {
+    pub(super) keys: [Key; GROUP],
+    /// A bit for each packet that rules are looked for.
+    pub(super) wanted: u64,
+}
 
 /// One packet's fields. IPv4 addresses fill the first four octets of theirs.
 #[derive(Clone, Copy)]
@@ -28,6 +45,29 @@ impl Key {
         octets: [0; KEY],
         ports: None,
     };
+
+    /// Puts ports and input among the octets, for [`super::tree`].
+    #[inline]
+    pub(super) fn complete(&mut self, input: PortId) {
+        let [source, destination] = self.ports.unwrap_or_default();
+        let [[a, b], [c, d], [e, f]] = [source, destination, input.0].map(u16::to_be_bytes);
+        let with_ports = u8::from(self.ports.is_some());
+        self.octets[PORTS..IN_PORT + 2].copy_from_slice(&[a, b, c, d, with_ports, 0, e, f]);
+    }
+
+    /// Four octets.
+    #[inline(always)]
+    pub(super) fn word(&self, word: u8) -> u32 {
+        let (words, _) = self.octets.as_chunks::<4>();
+        u32::from_be_bytes(words[usize::from(word) % (KEY / 4)])
+    }
+
+    /// Source and destination port of a completed key.
+    #[inline(always)]
+    pub(super) fn port_numbers(&self) -> [u32; 2] {
+        let ports = self.word((PORTS / 4) as u8);
+        [ports >> 16, ports & 0xffff]
+    }
 }
 
 /// Where the IP header starts, and the tag's nibble for [`PCP`].

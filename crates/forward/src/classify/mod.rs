@@ -14,13 +14,16 @@ mod key;
 mod rows;
 mod rule;
 mod table;
+mod tree;
 
 use crate::batch::Batch;
 use crate::class::{Class, Planes};
 use crate::{Context, Family, Reason, Verdict};
-use index::{GROUP, Index};
-use key::Key;
+use bora_fib::PortId;
+use index::Index;
+use key::{GROUP, Key, Keys, NO_RULE};
 pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
+use tree::Trees;
 
 /// What a rule has matched; one for each rule and worker, in the order of the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +33,9 @@ pub struct RuleHits {
     /// Octets from the destination MAC address to the end of the frame, without FCS.
     pub octets: u64,
 }
+
+/// From so many rules of an IP version on, trees are faster than bit vectors (`make bench-acl`).
+const MANY: usize = 192;
 
 /// The classes of the 64 differentiated services code points.
 pub type DscpClasses = [Class; 64];
@@ -48,8 +54,8 @@ pub const DEFAULT_DSCP: DscpClasses = {
 #[derive(Debug)]
 pub struct Classifier {
     actions: Vec<Action>,
-    v4: Index,
-    v6: Index,
+    v4: Matcher,
+    v6: Matcher,
     dscp: Planes,
 }
 
@@ -79,12 +85,58 @@ impl RuleSet {
     /// The first [`RuleError`] found.
     pub fn compile(&self) -> Result<Classifier, RuleError> {
         rule::check(&self.rules)?;
-        Ok(Classifier {
+        Ok(self.compile_from(MANY))
+    }
+}
+
+impl RuleSet {
+    /// Compiles to trees from so many rules of an IP version on, for benchmarks and tests. The rules must be good.
+    #[doc(hidden)]
+    pub fn compile_from(&self, many: usize) -> Classifier {
+        Classifier {
             actions: self.rules.iter().map(|rule| rule.action).collect(),
-            v4: Index::compile(Family::V4, &self.rules),
-            v6: Index::compile(Family::V6, &self.rules),
+            v4: Matcher::compile(Family::V4, &self.rules, many),
+            v6: Matcher::compile(Family::V6, &self.rules, many),
             dscp: Planes::new(&self.dscp),
-        })
+        }
+    }
+}
+
+/// The compiled rules of one IP version.
+#[derive(Debug)]
+enum Matcher {
+    Nothing,
+    Vectors(Index),
+    Trees(Trees),
+}
+
+impl Matcher {
+    fn compile(family: Family, rules: &[Rule], many: usize) -> Self {
+        let of_family = |(_, rule): &(usize, &Rule)| match rule.addresses {
+            Addresses::Any => true,
+            Addresses::V4 { .. } => family == Family::V4,
+            Addresses::V6 { .. } => family == Family::V6,
+        };
+        let rules: Vec<(usize, &Rule)> = rules.iter().enumerate().filter(of_family).collect();
+        match rules.len() {
+            0 => Self::Nothing,
+            few if few < many => Self::Vectors(Index::compile(&rules)),
+            _ => Self::Trees(Trees::compile(family, &rules)),
+        }
+    }
+
+    /// The first rule of each wanted key, as a bit of its place, or [`NO_RULE`].
+    #[inline]
+    fn find(&self, keys: &mut Keys, input: PortId, found: &mut [u32; GROUP]) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Vectors(index) => index.find(keys, input, found),
+            Self::Trees(trees) => {
+                keys.keys.iter_mut().for_each(|key| key.complete(input));
+                trees.find(keys, found);
+                true
+            }
+        }
     }
 }
 
@@ -93,8 +145,8 @@ impl Default for Classifier {
     fn default() -> Self {
         Self {
             actions: Vec::new(),
-            v4: Index::compile(Family::V4, &[]),
-            v6: Index::compile(Family::V6, &[]),
+            v4: Matcher::Nothing,
+            v6: Matcher::Nothing,
             dscp: Planes::new(&DEFAULT_DSCP),
         }
     }
@@ -104,6 +156,17 @@ impl Classifier {
     /// The classes of packets that no rule puts into another one.
     pub(crate) fn dscp(&self) -> &Planes {
         &self.dscp
+    }
+
+    /// Octets that look-ups use, for benchmarks.
+    #[doc(hidden)]
+    pub fn size(&self) -> usize {
+        let size = |matcher: &Matcher| match matcher {
+            Matcher::Nothing => 0,
+            Matcher::Vectors(index) => index.size(),
+            Matcher::Trees(trees) => trees.size(),
+        };
+        size(&self.v4) + size(&self.v6) + size_of_val(&self.actions[..])
     }
 
     /// How many rules it has: the length of the array of [`RuleHits`] it wants.
@@ -116,9 +179,9 @@ impl Classifier {
 /// beyond its end is not counted.
 pub fn classify(batch: &mut Batch, context: &Context<'_>, hits: &mut [RuleHits]) {
     let classifier = context.classifier;
-    for (family, index) in [(Family::V4, &classifier.v4), (Family::V6, &classifier.v6)] {
-        if !index.is_empty() {
-            match_family(batch, context, (family, index), hits);
+    for (family, matcher) in [(Family::V4, &classifier.v4), (Family::V6, &classifier.v6)] {
+        if !matches!(matcher, Matcher::Nothing) {
+            match_family(batch, context, (family, matcher), hits);
         }
     }
 }
@@ -126,37 +189,37 @@ pub fn classify(batch: &mut Batch, context: &Context<'_>, hits: &mut [RuleHits])
 fn match_family(
     batch: &mut Batch,
     context: &Context<'_>,
-    (family, index): (Family, &Index),
+    (family, matcher): (Family, &Matcher),
     hits: &mut [RuleHits],
 ) {
     let is_device = context.ingress.is_device();
-    let (open, start) = index.start(context.ingress.port);
-    let mut keys = [Key::EMPTY; GROUP];
+    let mut keys = Keys {
+        keys: [Key::EMPTY; GROUP],
+        wanted: 0,
+    };
+    let mut found = [NO_RULE; GROUP];
     let groups = batch.packets.chunks(GROUP);
     for (number, (packets, metas)) in groups.zip(batch.meta.chunks_mut(GROUP)).enumerate() {
-        // a packet that is not concerned has no candidates, and its key does not matter
-        let mut candidates = [0; GROUP];
-        let places = keys.iter_mut().zip(&mut candidates);
-        for ((key, candidates), (packet, meta)) in places.zip(packets.iter().zip(&*metas)) {
+        keys.wanted = 0;
+        let places = keys.keys.iter_mut().zip(packets.iter().zip(&*metas));
+        for (place, (key, (packet, meta))) in places.enumerate() {
             if meta.is_pending() && meta.family() == family {
                 key::fill(key, context.region.octets(packet), family);
                 if is_device {
                     key.octets[key::PCP] = packet.mark();
                 }
-                *candidates = open;
+                keys.wanted |= 1 << place;
             }
         }
-        if !index.narrow(&keys, &mut candidates) {
+        if !matcher.find(&mut keys, context.ingress.port, &mut found) {
             continue;
         }
-        let places = keys.iter().zip(candidates).zip(packets.iter().zip(metas));
-        for (at, ((key, candidates), (packet, meta))) in places.enumerate() {
-            if candidates == 0 {
+        let places = found.iter().zip(packets.iter().zip(metas));
+        for (at, (&rule, (packet, meta))) in places.enumerate() {
+            if rule == NO_RULE {
                 continue;
             }
-            let Some(rule) = index.first(candidates, start, key).map(usize::from) else {
-                continue;
-            };
+            let rule = rule as usize;
             if let Some(hit) = hits.get_mut(rule) {
                 hit.packets += 1;
                 hit.octets += packet.length() as u64;

@@ -6,8 +6,8 @@ use bora_fib::{NextHopId, PortId};
 
 use crate::class::{Class, MAX_CLASSES};
 
-/// Most rules of one set: one summary word has a bit for each 64 of them.
-pub const MAX_RULES: usize = 4096;
+/// Most rules of one set.
+pub const MAX_RULES: usize = 1 << 17;
 
 /// A value and the bits of it that count: `x` matches if `(value ^ x) & mask == 0` (HERO09). The
 /// default matches everything.

@@ -32,6 +32,9 @@ pub(super) struct OctetTable {
 }
 
 impl OctetTable {
+    /// Octets of one.
+    pub(super) const SIZE: usize = size_of::<Self>() + size_of::<Column>();
+
     #[inline]
     pub(super) fn word(&self, key: &Key) -> u64 {
         self.column.words[self.octet(key)]
@@ -60,6 +63,11 @@ pub(super) struct PortTable {
 }
 
 impl PortTable {
+    /// Octets of memory.
+    pub(super) fn size(&self) -> usize {
+        size_of_val(&*self.high) + size_of_val(&self.low[..])
+    }
+
     #[inline]
     pub(super) fn word(&self, key: &Key) -> u64 {
         self.column(key)
@@ -88,7 +96,7 @@ pub(super) fn select(rules: &[&Rule], mut bits: Bits, allows: impl Fn(&Rule) -> 
 }
 
 /// What a rule demands of one octet of the key. Ternary conditions fall apart into octets exactly.
-fn octet(rule: &Rule, position: usize) -> Ternary<u8> {
+pub(super) fn octet(rule: &Rule, position: usize) -> Ternary<u8> {
     match position {
         TOS => rule.tos,
         PROTOCOL => rule.protocol,
