@@ -5,8 +5,8 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-engine bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
+.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-bond test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
+	bench-fib bench-acl bench-engine bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -56,6 +56,10 @@ test-vm: build ## Debian's kernels and emulated cards in guests, written to docs
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
 
+test-vm-bond: build ## Bonds on one of Debian's kernels, every mode that Bora forwards by
+	@scripts/deps-vm
+	@scripts/as-root $(PYTHON) tests/vm/bond.py $(ARGS)
+
 test-vm-dpdk: build-dpdk ## Ports that DPDK drives, on an emulated card with an IOMMU and without
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/dpdk.py $(ARGS)
@@ -63,6 +67,7 @@ test-vm-dpdk: build-dpdk ## Ports that DPDK drives, on an emulated card with an 
 vm-short: build ## A short part of test-vm: two kernels, three cards
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
+	@scripts/as-root $(PYTHON) tests/vm/bond.py --short
 
 # Longer, or with the same steps again: make soak ARGS="--hours 2 --seed 7"; the results are in target/soak/report.md
 soak: build ## Random faults under load, for 30 minutes: docs/reliability.md
@@ -74,7 +79,7 @@ papers: build hero-model ## The experiments of the papers that Bora comes from, 
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root target/release/bora lab run --all --output docs $(ARGS)
 
-bench: bench-veth bench-table bench-bulk bench-latency bench-fib bench-engine bench-tester bench-hero ## All benchmarks
+bench: bench-veth bench-table bench-bulk bench-latency bench-fib bench-acl bench-engine bench-tester bench-hero ## All benchmarks
 
 bench-veth: build ## kernel, express, engine and testpmd on veth, side by side
 	$(CARGO) build --release -p bora-bench
@@ -100,6 +105,11 @@ bench-fib: deps ## Bora's FIB and DPDK's, side by side
 	$(CARGO) build --release -p bora-bench --bin bench-fib --features dpdk
 	@scripts/as-root scripts/with-huge-pages 640 target/release/bench-fib \
 		$(if $(BORA_TABLES),--tables $(BORA_TABLES)) --plot docs/bench-fib.svg $(ARGS)
+
+bench-acl: deps ## Rules: Bora, DPDK's rte_acl and nftables
+	@scripts/deps-bench
+	$(CARGO) build --release -p bora-bench --bin bench-acl --features dpdk
+	@scripts/as-root scripts/with-huge-pages 400 target/release/bench-acl $(ARGS)
 
 bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairness, priorities, latency, services
 	@scripts/deps-bench

@@ -23,10 +23,12 @@ fn main() {
 #[cfg(feature = "dpdk")]
 fn dpdk() {
     println!("cargo:rerun-if-changed=src/dpdk.c");
+    println!("cargo:rerun-if-changed=src/acl/dpdk.c");
     let mut build = cc::Build::new();
     // for this machine's CPU, so that DPDK's inline functions use its vector instructions
     build
         .file("src/dpdk.c")
+        .file("src/acl/dpdk.c")
         .opt_level(3)
         .flag("-march=native")
         .warnings(true);
@@ -47,7 +49,7 @@ fn dpdk() {
             folder.trim_start_matches("-L")
         );
     }
-    for library in ["rte_fib", "rte_lpm", "rte_eal"] {
+    for library in ["rte_acl", "rte_fib", "rte_lpm", "rte_eal"] {
         println!("cargo:rustc-link-lib={library}");
     }
 }

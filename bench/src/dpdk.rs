@@ -166,7 +166,7 @@ impl Drop for Table {
     }
 }
 
-fn allocated() -> u64 {
+pub(crate) fn allocated() -> u64 {
     // SAFETY: takes no pointer; called only after DPDK has been started.
     unsafe { c::dpdk_allocated() }
 }

@@ -2,6 +2,7 @@
 //! ratios.
 #![deny(unsafe_code)]
 
+pub mod acl;
 pub mod chart;
 pub mod cpu;
 pub mod document;

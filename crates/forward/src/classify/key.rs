@@ -13,11 +13,13 @@ pub(super) const PROTOCOL: usize = 33;
 /// 8 with a VLAN tag, plus its priority.
 pub(super) const PCP: usize = 34;
 pub(super) use crate::device::TAGGED;
-/// Source and destination port, 1 if there are any, and the number of the input: see [`Key::complete`].
+/// Source and destination port.
 pub(super) const PORTS: usize = 36;
+/// 1 if there are ports.
 pub(super) const WITH_PORTS_AT: usize = 40;
+/// The number of the port that the packet came in by.
 pub(super) const IN_PORT: usize = 42;
-/// Octets of a key, rounded up so that masking an index is a bounds check.
+/// Octets of a key: a cache line, and masking an index is a bounds check.
 pub(super) const KEY: usize = 64;
 
 /// Packets that are matched together.
@@ -34,25 +36,23 @@ pub(super) struct Keys {
 
 /// One packet's fields. IPv4 addresses fill the first four octets of theirs.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 pub(super) struct Key {
     pub(super) octets: [u8; KEY],
-    /// Source and destination port.
-    pub(super) ports: Option<[u16; 2]>,
 }
 
 impl Key {
-    pub(super) const EMPTY: Self = Self {
-        octets: [0; KEY],
-        ports: None,
-    };
+    /// For packets that come in by this port.
+    pub(super) fn of(input: PortId) -> Self {
+        let mut octets = [0; KEY];
+        octets[IN_PORT..IN_PORT + 2].copy_from_slice(&input.0.to_be_bytes());
+        Self { octets }
+    }
 
-    /// Puts ports and input among the octets, for [`super::tree`].
     #[inline]
-    pub(super) fn complete(&mut self, input: PortId) {
-        let [source, destination] = self.ports.unwrap_or_default();
-        let [[a, b], [c, d], [e, f]] = [source, destination, input.0].map(u16::to_be_bytes);
-        let with_ports = u8::from(self.ports.is_some());
-        self.octets[PORTS..IN_PORT + 2].copy_from_slice(&[a, b, c, d, with_ports, 0, e, f]);
+    fn set_ports(&mut self, ports: Option<[u8; 4]>) {
+        self.octets[PORTS..PORTS + 4].copy_from_slice(&ports.unwrap_or_default());
+        self.octets[WITH_PORTS_AT] = u8::from(ports.is_some());
     }
 
     /// Four octets.
@@ -62,7 +62,14 @@ impl Key {
         u32::from_be_bytes(words[usize::from(word) % (KEY / 4)])
     }
 
-    /// Source and destination port of a completed key.
+    /// The two octets of the source port (0) or destination port (1), if there are ports.
+    #[inline(always)]
+    pub(super) fn port(&self, which: usize) -> Option<[u8; 2]> {
+        let at = PORTS + 2 * (which % 2);
+        (self.octets[WITH_PORTS_AT] != 0).then(|| [self.octets[at], self.octets[at + 1]])
+    }
+
+    /// Source and destination port; 0 if there are none.
     #[inline(always)]
     pub(super) fn port_numbers(&self) -> [u32; 2] {
         let ports = self.word((PORTS / 4) as u8);
@@ -119,7 +126,7 @@ fn fill_plain(key: &mut Key, headers: &[u8; PLAIN]) {
     let with_ports = WITH_PORTS[usize::from(headers[23])]
         & (fragment_offset == 0)
         & (usize::from(length) >= PLAIN - ethernet::HEADER_LEN);
-    key.ports = with_ports.then(|| [short(34), short(36)]);
+    key.set_ports(with_ports.then(|| [headers[34], headers[35], headers[36], headers[37]]));
 }
 
 #[inline(never)]
@@ -139,11 +146,10 @@ fn fill_v4(key: &mut Key, packet: &ipv4::Packet<&[u8]>) {
     key.octets[DESTINATION..DESTINATION + 4].copy_from_slice(&packet.dst().octets());
     key.octets[TOS] = packet.tos();
     key.octets[PROTOCOL] = packet.protocol().0;
-    key.ports = if packet.fragment_offset() == 0 {
-        ports(packet.protocol(), packet.payload())
-    } else {
-        None
-    };
+    key.set_ports(match packet.fragment_offset() {
+        0 => ports(packet.protocol(), packet.payload()),
+        _ => None,
+    });
 }
 
 #[inline]
@@ -161,15 +167,13 @@ fn fill_v6(key: &mut Key, packet: &ipv6::Packet<&[u8]>) {
         Err(_) => (packet.next_header(), None),
     };
     key.octets[PROTOCOL] = protocol.0;
-    key.ports = ports;
+    key.set_ports(ports);
 }
 
 #[inline]
-fn ports(protocol: Protocol, payload: &[u8]) -> Option<[u16; 2]> {
+fn ports(protocol: Protocol, payload: &[u8]) -> Option<[u8; 4]> {
     match payload {
-        &[a, b, c, d, ..] if WITH_PORTS[usize::from(protocol.0)] => {
-            Some([u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])])
-        }
+        &[a, b, c, d, ..] if WITH_PORTS[usize::from(protocol.0)] => Some([a, b, c, d]),
         _ => None,
     }
 }
@@ -197,12 +201,11 @@ mod tests {
                 octets[23] = 17;
             }
             octets.resize(octets.len().max(60), 0xff);
-            let (mut one, mut other) = (Key::EMPTY, Key::EMPTY);
+            let (mut one, mut other) = (Key::of(PortId(3)), Key::of(PortId(3)));
             fill(&mut one, &octets, Family::V4);
             fill_any(&mut other, &octets, Family::V4);
             prop_assert_eq!(one.octets, other.octets);
-            prop_assert_eq!(one.ports, other.ports);
-            prop_assert!(!known || fragment.is_some() || one.ports.is_some() == (length >= 24));
+            prop_assert!(!known || fragment.is_some() || one.port(0).is_some() == (length >= 24));
         }
     }
 }

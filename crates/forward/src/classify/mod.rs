@@ -1,13 +1,14 @@
 //! Between parse and look-up: class, way out, or drop by ordered rules.
 //!
-//! Rules are compiled to bit vectors (Lakshman and Stiliadis, SIGCOMM 1998) with a summary word
-//! for each 64 words (Baboescu and Varghese's aggregated bit vectors, SIGCOMM 2001): each octet of
-//! the header selects the set of rules it allows, and the first bit of the intersection is the
-//! answer. The work is a load and an AND for each octet that any rule looks at, the same for 1 and
-//! 64 rules, plus as much for each block of 64 rules that the summaries leave open. It does not
-//! depend on how rules nest or overlap, which tuple-space search does: rules with arbitrary masks
-//! are as many tuples as rules. Ternary conditions fall apart into octets exactly, so no rule is
-//! multiplied; ranges only touch the port tables. `benches/stages.rs` compares it with a scan.
+//! Few rules are bit vectors (`index.rs`; Lakshman and Stiliadis, SIGCOMM 1998) with a summary word for each 64 words
+//! (Baboescu and Varghese's aggregated bit vectors, SIGCOMM 2001): each octet of the header selects the set of rules it
+//! allows, and the first bit of the intersection is the answer. The work is a load and an AND for each octet that any
+//! rule looks at, the same for 1 and 64 rules, and does not depend on how rules nest or overlap. Ternary conditions
+//! fall apart into octets exactly, so no rule is multiplied; ranges only touch the port tables. `benches/stages.rs`
+//! compares it with a scan.
+//!
+//! A row of the vectors has a bit for each rule, so with thousands of rules both look-ups and memory would grow with
+//! their number. Many rules are trees (`tree.rs`). `make bench-acl` compares both with other classifiers.
 
 mod index;
 mod key;
@@ -35,7 +36,7 @@ pub struct RuleHits {
 }
 
 /// From so many rules of an IP version on, trees are faster than bit vectors (`make bench-acl`).
-const MANY: usize = 192;
+const MANY: usize = 128;
 
 /// The classes of the 64 differentiated services code points.
 pub type DscpClasses = [Class; 64];
@@ -78,8 +79,8 @@ impl Default for RuleSet {
 }
 
 impl RuleSet {
-    /// Compiles the rules; takes time and memory in proportion to their number (1000 rules: some
-    /// milliseconds), so it belongs to the control side.
+    /// Compiles the rules; takes time and memory in proportion to their number (100 000 rules: half a second and 30 MB), so it
+    /// belongs to the control side.
     ///
     /// # Errors
     /// The first [`RuleError`] found.
@@ -127,12 +128,11 @@ impl Matcher {
 
     /// The first rule of each wanted key, as a bit of its place, or [`NO_RULE`].
     #[inline]
-    fn find(&self, keys: &mut Keys, input: PortId, found: &mut [u32; GROUP]) -> bool {
+    fn find(&self, keys: &Keys, input: PortId, found: &mut [u32; GROUP]) -> bool {
         match self {
             Self::Nothing => false,
             Self::Vectors(index) => index.find(keys, input, found),
             Self::Trees(trees) => {
-                keys.keys.iter_mut().for_each(|key| key.complete(input));
                 trees.find(keys, found);
                 true
             }
@@ -194,7 +194,7 @@ fn match_family(
 ) {
     let is_device = context.ingress.is_device();
     let mut keys = Keys {
-        keys: [Key::EMPTY; GROUP],
+        keys: [Key::of(context.ingress.port); GROUP],
         wanted: 0,
     };
     let mut found = [NO_RULE; GROUP];
@@ -211,7 +211,7 @@ fn match_family(
                 keys.wanted |= 1 << place;
             }
         }
-        if !matcher.find(&mut keys, context.ingress.port, &mut found) {
+        if !matcher.find(&keys, context.ingress.port, &mut found) {
             continue;
         }
         let places = found.iter().zip(packets.iter().zip(metas));

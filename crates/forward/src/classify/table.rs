@@ -81,7 +81,7 @@ impl PortTable {
 
     #[inline]
     fn column(&self, key: &Key) -> Option<(&Column, usize)> {
-        let [high, low] = key.ports?[self.which].to_be_bytes();
+        let [high, low] = key.port(self.which)?;
         let half = self.high[usize::from(high)];
         Some((&self.low[usize::from(half)], usize::from(low)))
     }

@@ -21,6 +21,8 @@ const LEAF: usize = 8;
 /// Octets of the key that rules can look at.
 const USED: usize = 44;
 const WORDS: usize = USED / 4;
+/// Every source and destination port.
+const ANY_PORTS: [(u16, u16); 2] = [(0, u16::MAX); 2];
 /// A cut must leave less than this part of the rules in an average child.
 const PROGRESS: f64 = 0.8;
 /// The leaves hold at most so many copies of a rule on average; a tree that would need more has longer leaves.
@@ -31,8 +33,6 @@ const COPIES: usize = 12;
 pub(super) struct Trees {
     /// By the number of the first rule.
     trees: Vec<Tree>,
-    /// The words of the key that rules look at.
-    words: Vec<u8>,
     simd: Simd,
 }
 
@@ -42,10 +42,27 @@ struct Tree {
     first: u32,
     /// The first one is the root.
     nodes: Vec<Node>,
-    /// Of each leaf: its first block, and how many there are.
-    leaves: Vec<(u32, u32)>,
-    /// Blocks of rules; see [`stride`].
+    leaves: Vec<Leaf>,
+    /// Blocks of rules; the first one has none.
     cells: Vec<u32>,
+    form: Form,
+}
+
+/// The rules of a leaf.
+#[derive(Clone, Copy, Debug)]
+struct Leaf {
+    /// Its first block, and how many there are.
+    block: u32,
+    blocks: u32,
+}
+
+/// What a block of rules holds: their numbers; if they look at ports, the first source ports and how many follow, and the
+/// same of destination ports; and for each word the values and the masks.
+#[derive(Clone, Debug)]
+struct Form {
+    /// The words of the key that rules look at.
+    words: Vec<u8>,
+    ports: bool,
 }
 
 /// Where to go on: a cut, or a leaf. A leaf leads to itself, so that going down needs no branch, which could not be predicted.
@@ -204,24 +221,15 @@ impl Trees {
             .iter()
             .map(|&(number, rule)| Entry::new(number, rule))
             .collect();
-        let words: Vec<u8> = (0..WORDS as u8)
-            .filter(|&word| {
-                let octets = usize::from(word) * 4..usize::from(word) * 4 + 4;
-                entries
-                    .iter()
-                    .any(|entry| entry.mask[octets.clone()] != [0; 4])
-            })
-            .collect();
         let mut groups: [Vec<&Entry>; 4] = Default::default();
         for (entry, (_, rule)) in entries.iter().zip(rules) {
             groups[group(family, rule)].push(entry);
         }
         let trees = groups.iter().filter(|group| !group.is_empty());
-        let mut trees: Vec<Tree> = trees.map(|group| Builder::build(group, &words)).collect();
+        let mut trees: Vec<Tree> = trees.map(|group| Builder::build(group)).collect();
         trees.sort_by_key(|tree| tree.first);
         Self {
             trees,
-            words,
             simd: Simd::detect(),
         }
     }
@@ -275,43 +283,59 @@ fn word_of(octets: &[u8; USED], word: u8) -> u32 {
     u32::from_be_bytes(words[usize::from(word)])
 }
 
-/// Cells of a block of rules: numbers, first source ports and how many follow, the same of destination ports, and for each
-/// word the values and the masks.
-fn stride(words: usize) -> usize {
-    LANES * (2 * words + 5)
+impl Form {
+    fn of(entries: &[&Entry]) -> Self {
+        let is_wanted = |word: &u8| {
+            let octets = usize::from(*word) * 4..usize::from(*word) * 4 + 4;
+            let masks = entries.iter().map(|entry| &entry.mask[octets.clone()]);
+            masks.into_iter().any(|mask| mask != [0; 4])
+        };
+        Self {
+            words: (0..WORDS as u8).filter(is_wanted).collect(),
+            ports: entries.iter().any(|entry| entry.ports != ANY_PORTS),
+        }
+    }
+
+    /// Lanes before the words.
+    #[inline(always)]
+    fn fixed(&self) -> usize {
+        1 + 4 * usize::from(self.ports)
+    }
+
+    /// Cells of a block.
+    #[inline(always)]
+    fn stride(&self) -> usize {
+        LANES * (self.fixed() + 2 * self.words.len())
+    }
 }
 
-struct Builder<'a> {
-    words: &'a [u8],
-    nodes: Vec<Node>,
-    leaves: Vec<(u32, u32)>,
-    cells: Vec<u32>,
+struct Builder {
+    tree: Tree,
     /// Rules that the leaves may still hold.
     room: usize,
 }
 
-impl<'a> Builder<'a> {
-    fn build(entries: &[&Entry], words: &'a [u8]) -> Tree {
+impl Builder {
+    fn build(entries: &[&Entry]) -> Tree {
+        let form = Form::of(entries);
         let mut builder = Self {
-            words,
-            nodes: vec![Node(0)],
-            leaves: Vec::new(),
-            cells: Vec::new(),
+            tree: Tree {
+                first: entries.first().map_or(NO_RULE, |entry| entry.number),
+                nodes: vec![Node(0)],
+                leaves: Vec::new(),
+                cells: vec![NO_RULE; form.stride()],
+                form,
+            },
             room: COPIES * entries.len(),
         };
         builder.node(0, entries, 0);
-        Tree {
-            first: entries.first().map_or(NO_RULE, |entry| entry.number),
-            nodes: builder.nodes,
-            leaves: builder.leaves,
-            cells: builder.cells,
-        }
+        builder.tree
     }
 
     /// Makes the node at a place. `done` has a bit for each half of an octet that was cut by on the way.
     fn node(&mut self, place: usize, entries: &[&Entry], done: u128) {
         let goes_on =
-            entries.len() > LEAF && self.room > 0 && self.leaves.len() < Node::MAX_LEAVES / 2;
+            entries.len() > LEAF && self.room > 0 && self.tree.leaves.len() < Node::MAX_LEAVES / 2;
         let Some(cut) = goes_on.then(|| best_cut(entries, done)).flatten() else {
             return self.leaf(place, entries);
         };
@@ -327,57 +351,60 @@ impl<'a> Builder<'a> {
                 }
             }
         }
-        let first = self.nodes.len();
-        self.nodes.resize(first + children.len(), Node(0));
+        let first = self.tree.nodes.len();
+        self.tree.nodes.resize(first + children.len(), Node(0));
         // equal children are one
         let mut known: HashMap<Vec<u32>, Node> = HashMap::new();
         for (child, entries) in children.iter().enumerate() {
             let numbers: Vec<u32> = entries.iter().map(|entry| entry.number).collect();
             match known.get(&numbers) {
-                Some(&node) => self.nodes[first + child] = node,
+                Some(&node) => self.tree.nodes[first + child] = node,
                 None => {
                     self.node(first + child, entries, done | cut.halves());
-                    known.insert(numbers, self.nodes[first + child]);
+                    known.insert(numbers, self.tree.nodes[first + child]);
                 }
             }
         }
-        self.nodes[place] = Node::cut(first, cut);
+        self.tree.nodes[place] = Node::cut(first, cut);
     }
 
     fn leaf(&mut self, place: usize, entries: &[&Entry]) {
-        let stride = stride(self.words.len());
-        let first = self.cells.len() / stride;
         self.room = self.room.saturating_sub(entries.len());
+        let Tree {
+            nodes,
+            leaves,
+            cells,
+            form,
+            ..
+        } = &mut self.tree;
+        nodes[place] = Node::leaf(place, leaves.len());
+        let block = match entries.len() {
+            0 => 0, // the empty one
+            _ => cells.len() / form.stride(),
+        };
+        leaves.push(Leaf {
+            block: block as u32,
+            blocks: entries.len().div_ceil(LANES) as u32,
+        });
         for block in entries.chunks(LANES) {
-            let at = self.cells.len();
-            self.cells.resize(at + stride, 0);
-            let (lanes, _) = self.cells[at..].as_chunks_mut::<LANES>();
-            let [
-                numbers,
-                source,
-                sources,
-                destination,
-                destinations,
-                words @ ..,
-            ] = lanes
-            else {
-                continue;
-            };
-            numbers.fill(NO_RULE);
+            let at = cells.len();
+            cells.resize(at + form.stride(), 0);
+            let (lanes, _) = cells[at..].as_chunks_mut::<LANES>();
+            lanes[0].fill(NO_RULE);
             for (lane, entry) in block.iter().enumerate() {
-                numbers[lane] = entry.number;
-                let [from, to] = entry.ports.map(|(first, span)| (first.into(), span.into()));
-                (source[lane], sources[lane]) = from;
-                (destination[lane], destinations[lane]) = to;
-                for (pair, &word) in words.as_chunks_mut::<2>().0.iter_mut().zip(self.words) {
-                    pair[0][lane] = word_of(&entry.value, word);
-                    pair[1][lane] = word_of(&entry.mask, word);
+                let mut rows = lanes.iter_mut();
+                let mut put = |value: u32| rows.next().map(|row| row[lane] = value);
+                put(entry.number);
+                if form.ports {
+                    let ports = entry.ports.iter().flat_map(|&(first, span)| [first, span]);
+                    ports.for_each(|port| _ = put(port.into()));
+                }
+                for &word in &form.words {
+                    put(word_of(&entry.value, word));
+                    put(word_of(&entry.mask, word));
                 }
             }
         }
-        self.nodes[place] = Node::leaf(place, self.leaves.len());
-        let blocks = entries.len().div_ceil(LANES);
-        self.leaves.push((first as u32, blocks as u32));
     }
 }
 
@@ -452,14 +479,14 @@ impl Loop for Find<'_> {
         }
         self.found.fill(NO_RULE);
         for tree in &self.trees.trees {
-            tree.find(self.trees, &self.keys.keys, &places[..count], self.found);
+            tree.find(&self.keys.keys, &places[..count], self.found);
         }
     }
 }
 
 impl Tree {
     #[inline(always)]
-    fn find(&self, trees: &Trees, keys: &[Key; GROUP], places: &[u8], found: &mut [u32; GROUP]) {
+    fn find(&self, keys: &[Key; GROUP], places: &[u8], found: &mut [u32; GROUP]) {
         let mut nodes = [self.nodes[0]; GROUP];
         let mut all_leaves = nodes[0].is_leaf();
         while !all_leaves {
@@ -471,71 +498,53 @@ impl Tree {
                 all_leaves &= node.is_leaf();
             }
         }
-        // the first number of each leaf in a pass of its own: these loads do not wait for each other
-        let stride = stride(trees.words.len());
-        let mut firsts = [NO_RULE; GROUP];
         for &place in places {
             let place = usize::from(place) % GROUP;
-            let (first, count) = self.leaves[nodes[place].number()];
-            if count > 0 {
-                firsts[place] = self.cells[first as usize * stride];
-            }
-        }
-        for &place in places {
-            let place = usize::from(place) % GROUP;
-            let best = &mut found[place];
-            if firsts[place] < *best {
-                let leaf = self.leaves[nodes[place].number()];
-                *best = (*best).min(self.in_leaf(trees, leaf, &keys[place], *best));
-            }
+            let leaf = self.leaves[nodes[place].number()];
+            found[place] = self.in_leaf(leaf, &keys[place], found[place]);
         }
     }
 
-    /// The first rule of a leaf that matches, if its number is below `best`.
+    /// The lower of `best` and the first rule of a leaf that matches.
     #[inline(always)]
-    fn in_leaf(&self, trees: &Trees, (first, count): (u32, u32), key: &Key, best: u32) -> u32 {
-        let (first, count) = (first as usize, count as usize);
-        let stride = stride(trees.words.len());
-        let blocks = &self.cells[first * stride..(first + count) * stride];
-        let ports = key.port_numbers();
-        for block in blocks.chunks_exact(stride) {
-            let (lanes, _) = block.as_chunks::<LANES>();
-            let [
-                numbers,
-                source,
-                sources,
-                destination,
-                destinations,
-                words @ ..,
-            ] = lanes
-            else {
-                return NO_RULE;
-            };
-            if numbers[0] > best {
-                return NO_RULE; // as all that follow
+    fn in_leaf(&self, leaf: Leaf, key: &Key, best: u32) -> u32 {
+        let (first, stride) = (leaf.block as usize, self.form.stride());
+        let mut found = best.min(self.in_block(first * stride, key));
+        // few leaves have more blocks, so that processors guess this branch; the rest is without any
+        for block in 1..leaf.blocks as usize {
+            if found < best {
+                break; // rules are in order
             }
-            let mut wrong = outside(ports[0], source, sources);
-            or(&mut wrong, &outside(ports[1], destination, destinations));
-            for (pair, &word) in words.as_chunks::<2>().0.iter().zip(&trees.words) {
-                let [values, masks] = pair;
-                let key = key.word(word);
-                or(
-                    &mut wrong,
-                    &std::array::from_fn(|lane| (key ^ values[lane]) & masks[lane]),
-                );
-            }
-            let bits: [u32; LANES] =
-                std::array::from_fn(|lane| u32::from(wrong[lane] == 0) << lane);
-            let matching = bits.into_iter().fold(0, |all, bit| all | bit);
-            // lanes are in the order of the rules; unused ones match everything, and have no number
-            let first = numbers.get(matching.trailing_zeros() as usize);
-            if let Some(&number) = first
-                && number != NO_RULE
-            {
-                return number;
-            }
+            found = best.min(self.in_block((first + block) * stride, key));
         }
-        NO_RULE
+        found
+    }
+
+    /// The first rule of the block at a cell that matches, or [`NO_RULE`].
+    #[inline(always)]
+    fn in_block(&self, at: usize, key: &Key) -> u32 {
+        let block = &self.cells[at..at + self.form.stride()];
+        let (lanes, _) = block.as_chunks::<LANES>();
+        let Some((fixed, words)) = lanes.split_at_checked(self.form.fixed()) else {
+            return NO_RULE;
+        };
+        let mut wrong = [0; LANES];
+        if let [_, source, sources, destination, destinations] = fixed {
+            let ports = key.port_numbers();
+            wrong = outside(ports[0], source, sources);
+            or(&mut wrong, &outside(ports[1], destination, destinations));
+        }
+        for (pair, &word) in words.as_chunks::<2>().0.iter().zip(&self.form.words) {
+            let [values, masks] = pair;
+            let key = key.word(word);
+            let differs = |lane: usize| (key ^ values[lane]) & masks[lane];
+            or(&mut wrong, &std::array::from_fn(differs));
+        }
+        // unused lanes match everything, and have no number
+        let lanes = fixed[0].iter().zip(&wrong);
+        lanes
+            .map(|(&number, &wrong)| if wrong == 0 { number } else { NO_RULE })
+            .fold(NO_RULE, u32::min)
     }
 }
 

@@ -1,0 +1,166 @@
+//! Bora's classifier: the stage `classify`, on packets that were parsed.
+
+use anyhow::Context as _;
+use bora_buffer::{MAX_BATCH, Pool, Region, SharedFrames};
+use bora_fib::{FibConfig, FibReader, FibWriter, PortId};
+use bora_forward::classify::{Addresses, DEFAULT_DSCP, Rule, RuleSet, Ternary};
+use bora_forward::{Batch, Classifier, Context, FlowHash, Ingress, RuleHits, classify, parse};
+use bora_wire::MacAddr;
+
+use super::{Header, Subject, rules};
+
+const OURS: MacAddr = MacAddr([2; 6]);
+
+/// Bora with its rules.
+pub struct Bora {
+    name: &'static str,
+    classifier: Classifier,
+    hits: Vec<RuleHits>,
+    region: Region,
+    batches: Vec<Batch>,
+    ingress: Ingress,
+    fib: FibReader,
+    _writer: FibWriter,
+}
+
+fn rule(rule: &rules::Rule) -> Rule {
+    let ternary = |(value, length): (u32, u8)| Ternary {
+        value,
+        mask: rules::mask(length),
+    };
+    let ports =
+        |(first, last): (u16, u16)| ((first, last) != (0, u16::MAX)).then_some(first..=last);
+    Rule {
+        addresses: Addresses::V4 {
+            source: ternary(rule.source),
+            destination: ternary(rule.destination),
+        },
+        protocol: rule.protocol.map_or(Ternary::default(), Ternary::exact),
+        source_ports: ports(rule.source_ports),
+        destination_ports: ports(rule.destination_ports),
+        ..Rule::default()
+    }
+}
+
+/// The rules, compiled for workers; to trees from `many` rules on.
+pub fn compile(set: &[rules::Rule], many: Option<usize>) -> anyhow::Result<Classifier> {
+    let set = RuleSet {
+        rules: set.iter().map(rule).collect(),
+        dscp: DEFAULT_DSCP,
+    };
+    Ok(match many {
+        None => set.compile()?,
+        Some(many) => set.compile_from(many),
+    })
+}
+
+/// RFC 1071's sum.
+fn checksum(octets: &[u8]) -> u16 {
+    let words = octets.chunks_exact(2);
+    let words = words.map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    ((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+impl Bora {
+    /// Takes the packets in batches, parsed.
+    ///
+    /// # Errors
+    /// There is too little memory.
+    pub fn new(
+        name: &'static str,
+        classifier: Classifier,
+        headers: &[Header],
+    ) -> anyhow::Result<Self> {
+        let region = Region::new(headers.len() as u32, 2048)?;
+        let mut pool = Pool::new(SharedFrames::of_new_region(&region), headers.len());
+        let (writer, handle) = bora_fib::new(FibConfig::default())?;
+        let mut bora = Self {
+            name,
+            hits: vec![RuleHits::default(); classifier.rules()],
+            classifier,
+            region,
+            batches: Vec::new(),
+            ingress: Ingress::new(PortId(0), OURS),
+            fib: handle.reader()?,
+            _writer: writer,
+        };
+        for headers in headers.chunks(MAX_BATCH) {
+            let mut batch = Batch::new();
+            for header in headers {
+                let frame = pool.take().context("no frame")?;
+                let packet = frame.into_packet_spread(&bora.region, 74);
+                let mut packet = packet.ok().context("no packet")?;
+                let octets = bora.region.octets_mut(&mut packet);
+                octets.fill(0);
+                octets[..6].copy_from_slice(&OURS.0);
+                octets[12] = 8;
+                octets[14..14 + header.len()].copy_from_slice(header);
+                let check = !checksum(&octets[14..34]);
+                octets[24..26].copy_from_slice(&check.to_be_bytes());
+                batch.packets.push(packet);
+            }
+            parse(&mut batch, &bora.context());
+            bora.batches.push(batch);
+        }
+        Ok(bora)
+    }
+
+    fn context(&self) -> Context<'_> {
+        Context {
+            region: &self.region,
+            fib: &self.fib,
+            ingress: &self.ingress,
+            min_frames: &[],
+            classifier: &self.classifier,
+            hash4: FlowHash::default(),
+            hash6: FlowHash::default(),
+        }
+    }
+}
+
+impl Subject for Bora {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn classify(&mut self) {
+        let (mut batches, mut hits) = (
+            std::mem::take(&mut self.batches),
+            std::mem::take(&mut self.hits),
+        );
+        let context = self.context();
+        for batch in &mut batches {
+            classify(batch, &context, &mut hits);
+        }
+        (self.batches, self.hits) = (batches, hits);
+    }
+
+    fn answers(&mut self) -> Vec<Option<usize>> {
+        let mut batches = std::mem::take(&mut self.batches);
+        let mut answers = Vec::new();
+        let mut hits = vec![RuleHits::default(); self.hits.len()];
+        let context = self.context();
+        for batch in &mut batches {
+            for packet in std::mem::take(&mut batch.packets) {
+                let mut alone = Batch::new();
+                alone.packets.push(packet);
+                parse(&mut alone, &context);
+                classify(&mut alone, &context, &mut hits);
+                let answer = hits.iter().position(|hit| hit.packets > 0);
+                if let Some(answer) = answer {
+                    hits[answer] = RuleHits::default();
+                }
+                answers.push(answer);
+                batch.packets.append(&mut alone.packets);
+            }
+        }
+        self.batches = batches;
+        answers
+    }
+
+    fn memory(&self) -> u64 {
+        self.classifier.size() as u64
+    }
+}
