@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bora_buffer::Packet;
 use bora_contract::Counts;
 use bora_forward::schedule::OutputError;
-use bora_forward::{Batch, Context, Egress, Outputs, Reason, RuleHits, Verdict, enqueue, run};
+use bora_forward::{Batch, Context, Egress, Outputs, Reason, RuleCounters, Verdict, enqueue, run};
 use bora_port::af_xdp::RING_SIZE;
 use bora_worker::{QUOTA, WorkerConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,7 +37,7 @@ pub(crate) struct Interrupted {
     /// Packets that an interrupt announces.
     announced: usize,
     batch: Batch,
-    hits: Vec<RuleHits>,
+    rules: Vec<RuleCounters>,
     egress: Vec<Egress>,
     min_frames: Vec<u16>,
     /// Received and not forwarded yet, with the port it came in by.
@@ -68,7 +68,9 @@ impl Interrupted {
                 Interrupts::Moderated => QUOTA as usize,
             },
             batch: Batch::new(),
-            hits: vec![RuleHits::default(); config.classifier.rules()],
+            rules: std::iter::repeat_with(RuleCounters::default)
+                .take(config.classifier.rules())
+                .collect(),
             egress,
             min_frames: config.ports.iter().map(|port| port.min_frame).collect(),
             backlog: VecDeque::with_capacity(BACKLOG),
@@ -159,8 +161,7 @@ impl Interrupted {
             hash4: config.hash.0,
             hash6: config.hash.1,
         };
-        let (batch, hits) = (&mut self.batch, &mut self.hits);
-        run(batch, &context, hits, |_| {});
+        run(&mut self.batch, &context, &self.rules, |_| {});
         let outputs = Outputs {
             egress: &mut self.egress,
             devices: &config.devices,
@@ -176,7 +177,7 @@ impl Interrupted {
             dropped[reason] += 1;
             config.pool.give(packet.into_frame(&config.region));
         };
-        enqueue(batch, outputs, |_, _| {}, drop);
+        enqueue(&mut self.batch, outputs, |_, _| {}, drop);
         count
     }
 

@@ -94,6 +94,39 @@ def test_settings_change_under_load(start, tmp_path, say):
     net.bora.check_conservation()
 
 
+def blocklist(directory, octet, count):
+    """A file with many sources to drop, and a rule with it."""
+    sources = [f"{octet}.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}" for n in range(0, 2 * count, 2)]
+    (directory / "sources.txt").write_text("# who is not welcome\n" + "\n".join(sources) + "\n")
+    return '[[rule]]\nname = "list"\naction = "drop"\nsource_file = "sources.txt"\n'
+
+
+@pytest.mark.alone
+def test_a_list_of_100000_addresses_is_replaced_under_load(start, tmp_path, say):
+    """A rule reads its sources from a file; lists change while packets flow, and none of other sources is lost."""
+    net = start(ENGINE + TWO)
+    listed = [packets.udp4(f"{octet}.0.0.4", net.host4(1)) for octet in (11, 12)]
+    with load(net, both_families(net), RATE) as traffic:
+        for octet, (dropped, passed) in ((11, listed), (12, listed[::-1])) * 2:
+            text = ENGINE + TWO + blocklist(tmp_path, octet, 100_000)
+            began = time.monotonic()
+            done = apply(net, tmp_path, text).stdout
+            say(f"a list of 100 000: {time.monotonic() - began:.1f} s, {done.strip()!r}")
+            net.hosts[0].send(net.frame(dropped))
+            net.hosts[0].send(net.frame(passed))
+            assert arrived(net, 1, net.forwarded(passed, 1), 1) == 1
+            assert arrived(net, 1, net.forwarded(dropped, 1), 1, seconds=0.2) == 0
+            rule, = net.bora.show("rules")
+            assert (rule["packets"], rule["rule"]) == (1, f"source {octet}.0.0.0/32 and 99999 more -> drop")
+        report = traffic.finish()
+    say(f"lists of 100 000 addresses: {report}")
+    check_flows(net, report)
+    (tmp_path / "sources.txt").write_text("192.0.2.1\n192.0.2.300\n")
+    wrong = apply(net, tmp_path, ENGINE + TWO + '[[rule]]\nsource_file = "sources.txt"\n', check=False)
+    assert wrong.returncode and "sources.txt, line 2: `192.0.2.300` is not an IPv4 or IPv6 address" in wrong.stderr
+    net.bora.check_conservation()
+
+
 @pytest.mark.parametrize("path, tail", [("engine", ""), ("engine", "[workers]\ncores = [0, 1]\n"), ("express", "")],
                          ids=["engine", "two-workers", "express"])
 @pytest.mark.alone

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use bora_buffer::{MAX_BATCH, Pool, Region, SharedFrames};
 use bora_fib::{FibConfig, FibReader, FibWriter, PortId};
 use bora_forward::classify::{Addresses, DEFAULT_DSCP, Rule, RuleSet, Ternary};
-use bora_forward::{Batch, Classifier, Context, FlowHash, Ingress, RuleHits, classify, parse};
+use bora_forward::{Batch, Classifier, Context, FlowHash, Ingress, RuleCounters, classify, parse};
 use bora_wire::MacAddr;
 
 use super::{Header, Subject, rules};
@@ -15,7 +15,7 @@ const OURS: MacAddr = MacAddr([2; 6]);
 pub struct Bora {
     name: &'static str,
     classifier: Classifier,
-    hits: Vec<RuleHits>,
+    counters: Vec<RuleCounters>,
     region: Region,
     batches: Vec<Batch>,
     ingress: Ingress,
@@ -63,6 +63,12 @@ fn checksum(octets: &[u8]) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
+fn counters(rules: usize) -> Vec<RuleCounters> {
+    std::iter::repeat_with(RuleCounters::default)
+        .take(rules)
+        .collect()
+}
+
 impl Bora {
     /// Takes the packets in batches, parsed.
     ///
@@ -78,7 +84,7 @@ impl Bora {
         let (writer, handle) = bora_fib::new(FibConfig::default())?;
         let mut bora = Self {
             name,
-            hits: vec![RuleHits::default(); classifier.rules()],
+            counters: counters(classifier.rules()),
             classifier,
             region,
             batches: Vec::new(),
@@ -126,31 +132,28 @@ impl Subject for Bora {
     }
 
     fn classify(&mut self) {
-        let (mut batches, mut hits) = (
-            std::mem::take(&mut self.batches),
-            std::mem::take(&mut self.hits),
-        );
+        let mut batches = std::mem::take(&mut self.batches);
         let context = self.context();
         for batch in &mut batches {
-            classify(batch, &context, &mut hits);
+            classify(batch, &context, &self.counters);
         }
-        (self.batches, self.hits) = (batches, hits);
+        self.batches = batches;
     }
 
     fn answers(&mut self) -> Vec<Option<usize>> {
         let mut batches = std::mem::take(&mut self.batches);
         let mut answers = Vec::new();
-        let mut hits = vec![RuleHits::default(); self.hits.len()];
+        let counters = counters(self.counters.len());
         let context = self.context();
         for batch in &mut batches {
             for packet in std::mem::take(&mut batch.packets) {
                 let mut alone = Batch::new();
                 alone.packets.push(packet);
                 parse(&mut alone, &context);
-                classify(&mut alone, &context, &mut hits);
-                let answer = hits.iter().position(|hit| hit.packets > 0);
+                classify(&mut alone, &context, &counters);
+                let answer = counters.iter().position(|rule| rule.packets.get() > 0);
                 if let Some(answer) = answer {
-                    hits[answer] = RuleHits::default();
+                    counters[answer].packets.set(0);
                 }
                 answers.push(answer);
                 batch.packets.append(&mut alone.packets);

@@ -1,8 +1,5 @@
 //! `bora apply` and `bora confirm`.
 
-use std::fs;
-
-use anyhow::Context;
 use bora_router::{ApplyReport, File};
 
 use crate::arguments::ApplyOptions;
@@ -10,10 +7,8 @@ use crate::client;
 
 /// Makes a file the configuration in force, and prints what was changed.
 pub(crate) fn apply(options: &ApplyOptions) -> anyhow::Result<()> {
-    // here first, so that an error names the file, and needs no running Bora
-    File::read(&options.file)?;
-    let text = fs::read_to_string(&options.file);
-    let text = text.with_context(|| options.file.display().to_string())?;
+    // here, so that an error names the file and needs no running Bora, and for the files that it names
+    let text = File::read(&options.file)?.to_text()?;
     let mut path = format!("/v1/apply?dry_run={}", options.dry_run);
     if let Some(seconds) = options.confirm {
         path += &format!("&confirm={seconds}");

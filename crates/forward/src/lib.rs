@@ -46,7 +46,7 @@ pub use bora_contract::{PortSettings, Reason, RpFilter};
 pub use batch::Batch;
 pub use bond::{Ports, XmitHash};
 pub use class::{Class, MAX_CLASSES};
-pub use classify::{Classifier, RuleHits, classify};
+pub use classify::{Classifier, RuleCounters, classify};
 pub use device::{Device, Devices, Tags};
 pub use egress::{BURST, Egress, octets};
 pub use enqueue::{Outputs, enqueue};
@@ -168,20 +168,20 @@ pub struct Context<'a> {
     pub hash6: FlowHash,
 }
 
-/// Runs all stages over a batch, except [`enqueue()`]; `hits` as for [`classify()`]. `done` is told of
+/// Runs all stages over a batch, except [`enqueue()`]; `counters` as for [`classify()`]. `done` is told of
 /// each stage that is done.
 #[inline]
 pub fn run(
     batch: &mut Batch,
     context: &Context<'_>,
-    hits: &mut [RuleHits],
+    counters: &[RuleCounters],
     mut done: impl FnMut(Stage),
 ) {
     parse(batch, context);
     done(Stage::Parse);
     source_check(batch, context);
     done(Stage::SourceCheck);
-    classify(batch, context, hits);
+    classify(batch, context, counters);
     done(Stage::Classify);
     lookup(batch, context);
     done(Stage::Lookup);

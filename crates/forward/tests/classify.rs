@@ -7,7 +7,7 @@ use bora_forward::classify::{
     Action, Addresses, DEFAULT_DSCP, MAX_RULES, Rule, RuleError, RuleSet, Ternary,
 };
 use bora_forward::{
-    Batch, Class, Classifier, Context, FlowHash, Ingress, Meta, Reason, RuleHits, Verdict,
+    Batch, Class, Classifier, Context, FlowHash, Ingress, Meta, Reason, RuleCounters, Verdict,
     classify, parse, run,
 };
 use proptest::prelude::*;
@@ -63,11 +63,11 @@ impl Bench {
         &mut self,
         frames: &[Vec<u8>],
         classifier: &Classifier,
-        hits: &mut [RuleHits],
+        counters: &[RuleCounters],
     ) -> Vec<Meta> {
         self.run(frames, classifier, |batch, context| {
             parse(batch, context);
-            classify(batch, context, hits);
+            classify(batch, context, counters);
         })
     }
 
@@ -111,15 +111,15 @@ fn agrees(
     rules: &[Rule],
     (packets, frames): (&[Headers], &[Vec<u8>]),
 ) {
-    let mut expected = vec![RuleHits::default(); rules.len()];
-    let mut hits = expected.clone();
-    let metas = bench.classify(frames, classifier, &mut hits);
+    let mut expected = vec![(0, 0); rules.len()];
+    let counters: Vec<_> = rules.iter().map(|_| RuleCounters::default()).collect();
+    let metas = bench.classify(frames, classifier, &counters);
     for ((packet, frame), meta) in packets.iter().zip(frames).zip(&metas) {
         let by_dscp = DEFAULT_DSCP[usize::from(packet.tos >> 2)];
         let rule = headers::scan(rules, packet, bench.ingress.port);
         if let Some(rule) = rule {
-            expected[rule].packets += 1;
-            expected[rule].octets += frame.len() as u64;
+            expected[rule].0 += 1;
+            expected[rule].1 += frame.len() as u64;
         }
         let (verdict, class) = match rule.map(|rule| rules[rule].action) {
             None => (Verdict::Pending, by_dscp),
@@ -132,7 +132,11 @@ fn agrees(
             "{packet:?}"
         );
     }
-    assert_eq!(hits, expected);
+    let counted: Vec<_> = counters
+        .iter()
+        .map(|rule| (rule.packets.get(), rule.octets.get()))
+        .collect();
+    assert_eq!(counted, expected);
 }
 
 proptest! {
@@ -169,7 +173,7 @@ fn packet(tos: u8) -> Headers {
 fn without_rules_the_code_point_decides() {
     let mut bench = Bench::new();
     let frames: Vec<_> = (0..64).map(|dscp| packet(dscp << 2 | 1).frame()).collect();
-    let metas = bench.classify(&frames, &RuleSet::default().compile().unwrap(), &mut []);
+    let metas = bench.classify(&frames, &RuleSet::default().compile().unwrap(), &[]);
     for (dscp, meta) in metas.iter().enumerate() {
         let high = [46, 48, 56].contains(&dscp);
         assert_eq!(meta.class() == Class::HIGH, high, "DSCP {dscp}");
@@ -195,14 +199,17 @@ fn a_rule_may_choose_the_way_out() {
     let classifier = compile(vec![rule]);
     let mut other = packet(0);
     other.ports[1] = 80;
-    let mut hits = [RuleHits::default()];
+    let counters = [RuleCounters::default()];
     let frames = [packet(0).frame(), other.frame()];
     let metas = bench.run(&frames, &classifier, |batch, context| {
-        run(batch, context, &mut hits, |_| {});
+        run(batch, context, &counters, |_| {});
     });
     assert_eq!(metas[0].verdict(), Verdict::Forward(PortId(2)));
     assert_eq!(metas[1].verdict(), Verdict::Forward(PortId(1)));
-    assert_eq!((hits[0].packets, hits[0].octets), (1, 46));
+    assert_eq!(
+        (counters[0].packets.get(), counters[0].octets.get()),
+        (1, 46)
+    );
 }
 
 #[test]
@@ -217,7 +224,7 @@ fn extension_headers_hide_no_ports() {
         ..Rule::default()
     };
     let frames = [hidden.frame()]; // behind a fragment header
-    let metas = bench.classify(&frames, &compile(vec![rule]), &mut []);
+    let metas = bench.classify(&frames, &compile(vec![rule]), &[]);
     assert_eq!(metas[0].verdict(), Verdict::Drop(Reason::Rule));
 }
 
@@ -273,7 +280,7 @@ fn a_tag_s_priority_is_the_outermost_one() {
     let frames = [untagged.clone(), tagged(3), tagged(4), tagged(5), tagged(6)];
     let metas = bench.run(&frames, &classifier, |batch, context| {
         batch.meta.resize(frames.len(), Meta::default());
-        classify(batch, context, &mut []);
+        classify(batch, context, &[]);
     });
     let dropped: Vec<bool> = metas
         .iter()

@@ -80,7 +80,7 @@ impl Bench {
             hash4: BY_PORTS,
             hash6: BY_PORTS,
         };
-        bora_forward::run(&mut batch, &context, &mut [], |_| {});
+        bora_forward::run(&mut batch, &context, &[], |_| {});
         let seen = |(packet, meta): (Packet, bora_forward::Meta)| {
             if matches!(meta.verdict(), Verdict::Forward(_)) {
                 assert_eq!(packet.mark(), meta.class().0);

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::time::Duration;
 
 use anyhow::Context;
-use axum::extract::{Path, Query, State};
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -26,6 +26,8 @@ type Caller = calls::Caller<Router>;
 
 /// Longest time an answer may take: a full table being verified takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Octets of a configuration: with as many addresses as rules can have, the longest ones.
+const LONGEST_FILE: usize = 16 << 20;
 /// Longest time that workers measure themselves.
 const LONGEST_PROFILE: Duration = Duration::from_secs(3600);
 
@@ -60,7 +62,10 @@ pub async fn serve(listener: UnixListener, calls: Caller) -> anyhow::Result<()> 
     let orders = Routes::new()
         .route("/v1/workers", post(set_mode))
         .route("/v1/profile", post(profile))
-        .route("/v1/apply", post(apply))
+        .route(
+            "/v1/apply",
+            post(apply).layer(DefaultBodyLimit::max(LONGEST_FILE)),
+        )
         .route("/v1/confirm", post(confirm))
         .route("/v1/stop", post(stop));
     let routes = REPORTS.iter().fold(orders, |routes, report| {

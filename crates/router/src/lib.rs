@@ -42,10 +42,10 @@ pub use api::{listen, serve};
 pub use apply::ApplyReport;
 pub use calls::{Caller, Inbox};
 pub use config::{
-    AddressMatch, ClassSection, CodePoint, DscpMatch, DscpSection, FibSection, File, LinuxSection,
-    PathChoice, PcpMatch, PortKind, PortSection, Ports, Problem, ProtocolMatch, QueuesSection,
-    Rate, RuleAction, RuleSection, StationAddress, Step, Table, TosMatch, TwinKind, Via,
-    WorkersSection, schema,
+    AddressMatch, AddressSet, ClassSection, CodePoint, DscpMatch, DscpSection, FibSection, File,
+    LinuxSection, PathChoice, PcpMatch, PortKind, PortSection, Ports, Problem, ProtocolMatch,
+    QueuesSection, Rate, RuleAction, RuleSection, StationAddress, Step, Table, TosMatch, TwinKind,
+    Via, WorkersSection, schema,
 };
 pub use probe::{Probe, Probed, try_program};
 pub use reports::{Argument, REPORTS, Report, Request};

@@ -60,7 +60,7 @@ pub(crate) fn compile(
         let mut rules = Vec::with_capacity(config.rules.len());
         for (number, rule) in config.rules.iter().enumerate() {
             let rule = rule.compile(&mut known);
-            rules.push(rule.with_context(|| format!("rule {number}"))?);
+            rules.extend(rule.with_context(|| format!("rule {number}"))?);
         }
         let dscp = config.dscp.classes();
         Ok::<_, anyhow::Error>(RuleSet { rules, dscp }.compile()?)

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bora_buffer::Packet;
 use bora_forward::schedule::{OutputConfig, OutputError};
-use bora_forward::{Egress, Reason, RuleHits};
+use bora_forward::{Egress, Reason};
 
 use crate::byte_limit::ByteLimit;
 use crate::config::{Command, WorkerPort};
@@ -32,8 +32,11 @@ impl Worker {
             Command::SetHash(v4, v6) => self.config.hash = (v4, v6),
             Command::SetMode(mode) => self.config.mode = mode,
             Command::SetRules(classifier) => {
-                self.hits.clear();
-                self.hits.resize(classifier.rules(), RuleHits::default());
+                let counted = self.config.classifier.rules();
+                for rule in self.config.counters.rules.iter().take(counted) {
+                    rule.packets.set(0);
+                    rule.octets.set(0);
+                }
                 self.config.classifier = classifier;
             }
             Command::SetDevices(devices) => self.config.devices = devices,

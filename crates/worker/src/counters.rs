@@ -3,6 +3,7 @@
 use bora_contract::{Counter, Counters, MAX_INTERFACES, MAX_PORTS};
 use bora_fib::PortId;
 use bora_forward::MAX_CLASSES;
+use bora_forward::RuleCounters;
 use bora_forward::classify::MAX_RULES;
 
 use crate::profile::ProfileCounters;
@@ -69,15 +70,6 @@ impl DeviceCounters {
         self.tx_packets.add(other.tx_packets.get());
         self.tx_bytes.add(other.tx_bytes.get());
     }
-}
-
-/// What a rule has matched.
-#[derive(Debug, Default)]
-pub struct RuleCounters {
-    /// Packets.
-    pub packets: Counter,
-    /// Octets, without FCS.
-    pub octets: Counter,
 }
 
 impl PortCounters {

@@ -60,11 +60,11 @@ impl Worker {
             hash4: config.hash.0,
             hash6: config.hash.1,
         };
-        let (batch, hits) = (&mut self.batch, &mut self.hits);
+        let (batch, rules) = (&mut self.batch, &config.counters.rules);
         match &mut self.profiler {
-            None => run(batch, &context, hits, |_| {}),
+            None => run(batch, &context, rules, |_| {}),
             Some(profiler) => {
-                run(batch, &context, hits, |stage| profiler.done(stage));
+                run(batch, &context, rules, |stage| profiler.done(stage));
             }
         }
 

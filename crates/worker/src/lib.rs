@@ -28,7 +28,7 @@ pub use bora_port::Bell;
 pub use config::{
     BUDGET, Command, Commands, QUOTA, Returned, Returns, WorkerConfig, WorkerPort, free_frames,
 };
-pub use counters::{ClassCounters, PortCounters, RuleCounters, WorkerCounters};
+pub use counters::{ClassCounters, PortCounters, WorkerCounters};
 pub use handover::Handover;
 pub use mode::Mode;
 pub use profile::ProfileCounters;

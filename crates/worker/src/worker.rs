@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bora_buffer::{MAX_BATCH, Packet};
 use bora_forward::schedule::OutputError;
-use bora_forward::{Batch, Egress, PollList, RuleHits};
+use bora_forward::{Batch, Egress, PollList};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::byte_limit::ByteLimit;
@@ -64,7 +64,6 @@ pub struct Worker {
     pub(crate) egress: Vec<Egress>,
     pub(crate) byte_limits: Vec<ByteLimit>,
     pub(crate) min_frames: Vec<u16>,
-    pub(crate) hits: Vec<RuleHits>,
     /// Set while it measures its own stages.
     pub(crate) profiler: Option<Profiler>,
     /// Nanoseconds since the start, read once a round.
@@ -107,7 +106,6 @@ impl Worker {
             egress: Vec::new(),
             byte_limits: Vec::new(),
             min_frames: Vec::new(),
-            hits: vec![RuleHits::default(); config.classifier.rules()],
             profiler: None,
             now_ns: 0,
             start: now,
@@ -265,10 +263,6 @@ impl Worker {
             let queues = port.queues.iter().chain(&port.twin);
             let frames = queues.map(|queue| u64::from(queue.frames()));
             counters.frames.set(frames.sum());
-        }
-        for (rule, hits) in counters.rules.iter().zip(&self.hits) {
-            rule.packets.set(hits.packets);
-            rule.octets.set(hits.octets);
         }
     }
 }

@@ -20,6 +20,7 @@ mod tree;
 use crate::batch::Batch;
 use crate::class::{Class, Planes};
 use crate::{Context, Family, Reason, Verdict};
+use bora_contract::Counter;
 use bora_fib::PortId;
 use index::Index;
 use key::{GROUP, Key, Keys, NO_RULE};
@@ -27,12 +28,12 @@ pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
 use tree::Trees;
 
 /// What a rule has matched; one for each rule and worker, in the order of the rules.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RuleHits {
+#[derive(Debug, Default)]
+pub struct RuleCounters {
     /// Packets.
-    pub packets: u64,
+    pub packets: Counter,
     /// Octets from the destination MAC address to the end of the frame, without FCS.
-    pub octets: u64,
+    pub octets: Counter,
 }
 
 /// From so many rules of an IP version on, trees are faster than bit vectors (`make bench-acl`).
@@ -169,19 +170,19 @@ impl Classifier {
         size(&self.v4) + size(&self.v6) + size_of_val(&self.actions[..])
     }
 
-    /// How many rules it has: the length of the array of [`RuleHits`] it wants.
+    /// How many rules it has: the length of the array of [`RuleCounters`] it wants.
     pub fn rules(&self) -> usize {
         self.actions.len()
     }
 }
 
-/// Carries out the first rule that matches each pending packet. `hits` has an entry for each rule; a match
+/// Carries out the first rule that matches each pending packet. `counters` has an entry for each rule; a match
 /// beyond its end is not counted.
-pub fn classify(batch: &mut Batch, context: &Context<'_>, hits: &mut [RuleHits]) {
+pub fn classify(batch: &mut Batch, context: &Context<'_>, counters: &[RuleCounters]) {
     let classifier = context.classifier;
     for (family, matcher) in [(Family::V4, &classifier.v4), (Family::V6, &classifier.v6)] {
         if !matches!(matcher, Matcher::Nothing) {
-            match_family(batch, context, (family, matcher), hits);
+            match_family(batch, context, (family, matcher), counters);
         }
     }
 }
@@ -190,7 +191,7 @@ fn match_family(
     batch: &mut Batch,
     context: &Context<'_>,
     (family, matcher): (Family, &Matcher),
-    hits: &mut [RuleHits],
+    counters: &[RuleCounters],
 ) {
     let is_device = context.ingress.is_device();
     let mut keys = Keys {
@@ -220,9 +221,9 @@ fn match_family(
                 continue;
             }
             let rule = rule as usize;
-            if let Some(hit) = hits.get_mut(rule) {
-                hit.packets += 1;
-                hit.octets += packet.length() as u64;
+            if let Some(counters) = counters.get(rule) {
+                counters.packets.add(1);
+                counters.octets.add(packet.length() as u64);
             }
             match context.classifier.actions[rule] {
                 Action::Drop => meta.decide(Verdict::Drop(Reason::Rule)),

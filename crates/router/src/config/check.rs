@@ -12,7 +12,7 @@ use super::queues::MAX_BURST;
 use super::rate::Rate;
 use super::rule::{RuleAction, RuleSection};
 use super::sections::MAX_WORKERS;
-use super::{AddressMatch, File, PathChoice, PortSection, WorkersSection};
+use super::{AddressSet, File, PathChoice, PortSection, WorkersSection};
 
 /// Longest queue: its places are there from the start.
 const MAX_QUEUE: u32 = 1 << 16;
@@ -48,15 +48,16 @@ impl File {
             let what = format!("{} MiB; at most 1024", self.fib.express_memory);
             return wrong(at!["fib", "express_memory"], what);
         }
-        if self.rules.len() > MAX_RULES {
-            let what = format!(
-                "{} rules; at most {MAX_RULES} are possible",
-                self.rules.len()
-            );
-            return wrong(at!["rule", MAX_RULES], what);
-        }
+        let mut count = 0usize;
         for (index, rule) in self.rules.iter().enumerate() {
             self.check_rule(index, rule)?;
+            count = count.saturating_add(rule.count());
+            if count > MAX_RULES {
+                let what = format!(
+                    "more than {MAX_RULES} rules up to here; one for each pair of a source and a destination counts"
+                );
+                return wrong(at!["rule", index], what);
+            }
         }
         for (point, &class) in &self.dscp.0 {
             if let Some(what) = self.lacks_class(class) {
@@ -143,9 +144,33 @@ impl File {
         Ok(())
     }
 
+    /// Files of addresses are read where the configuration is a file, too.
+    pub(super) fn check_files(&self, are_read: bool) -> Result<(), Problem> {
+        for (index, rule) in self.rules.iter().enumerate() {
+            for (field, file, other) in [
+                ("source_file", &rule.source_file, rule.source.is_some()),
+                (
+                    "destination_file",
+                    &rule.destination_file,
+                    rule.destination.is_some(),
+                ),
+            ] {
+                let what = match file {
+                    Some(_) if other => "the rule has such addresses already",
+                    Some(_) if !are_read => {
+                        "read by `bora run` and `bora apply`, not here; give the addresses"
+                    }
+                    _ => continue,
+                };
+                return wrong(at!["rule", index, field], what.into());
+            }
+        }
+        Ok(())
+    }
+
     fn check_rule(&self, index: usize, rule: &RuleSection) -> Result<(), Problem> {
         let bad = |field: &str, what: &str| wrong(at!["rule", index, field], what.into());
-        let v6 = |one: &Option<AddressMatch>| one.map(|one| matches!(one, AddressMatch::V6(_)));
+        let v6 = |set: &Option<AddressSet>| set.as_ref().map(AddressSet::is_v6);
         if let (Some(source), Some(destination)) = (v6(&rule.source), v6(&rule.destination))
             && source != destination
         {

@@ -1,5 +1,6 @@
 //! `bora.toml`: everything `bora run` can be told, in a file; one module a section.
 
+mod addresses;
 mod check;
 mod diff;
 mod dscp;
@@ -20,6 +21,7 @@ use anyhow::{Context, anyhow};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use addresses::AddressSet;
 pub use bora_config::{Problem, Step};
 pub(crate) use diff::{Action, Setting, diff};
 pub use dscp::{CodePoint, DscpSection};
@@ -72,22 +74,32 @@ impl File {
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = || path.display().to_string();
         let text = fs::read_to_string(path).with_context(name)?;
-        Self::parse(&text).with_context(name)
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Self::parse_in(&text, Some(folder)).with_context(name)
     }
 
-    /// Reads and checks a file's text.
+    /// Reads and checks a file's text, which may name no files of addresses.
     ///
     /// # Errors
     /// What is wrong, with its line and column.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
-        let file: Self = toml::from_str(text).map_err(|error| match kind::problem(text) {
+        Self::parse_in(text, None)
+    }
+
+    fn parse_in(text: &str, folder: Option<&Path>) -> anyhow::Result<Self> {
+        let mut file: Self = toml::from_str(text).map_err(|error| match kind::problem(text) {
             Some(problem) => anyhow!("{}", problem.located(text)),
             None => error.into(),
         })?;
-        match file.check() {
-            Ok(()) => Ok(file),
-            Err(problem) => Err(anyhow!("{}", problem.located(text))),
+        let problem = |problem: Problem| anyhow!("{}", problem.located(text));
+        file.check_files(folder.is_some()).map_err(problem)?;
+        if let Some(folder) = folder {
+            for rule in &mut file.rules {
+                rule.read_files(folder)?;
+            }
         }
+        file.check().map_err(problem)?;
+        Ok(file)
     }
 
     /// As text.

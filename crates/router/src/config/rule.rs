@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use bora_fib::{NextHopId, PortId};
@@ -11,6 +12,7 @@ use bora_forward::classify::{Action, Addresses, Rule, Ternary};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::addresses::AddressSet;
 use super::ternary::{AddressMatch, DscpMatch, PcpMatch, ProtocolMatch, TosMatch};
 use bora_config::as_text;
 
@@ -22,13 +24,19 @@ pub struct RuleSection {
     /// Its name in `bora show rules`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Source: an address, a prefix such as `10.0.0.0/8`, or ADDRESS/MASK such as
-    /// `10.0.0.1/255.0.0.255`.
+    /// Source: an address, a prefix such as `10.0.0.0/8`, ADDRESS/MASK such as
+    /// `10.0.0.1/255.0.0.255`, or a list of these.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<AddressMatch>,
+    pub source: Option<AddressSet>,
+    /// A file with sources, one a line; from the folder of this file on. Instead of `source`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_file: Option<PathBuf>,
     /// Destination, likewise and of the same IP version.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub destination: Option<AddressMatch>,
+    pub destination: Option<AddressSet>,
+    /// A file with destinations, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination_file: Option<PathBuf>,
     /// IPv4 TOS octet or IPv6 traffic class with the ECN bits: a number, or VALUE/MASK such as
     /// `0x12/0xf3`. Not together with `dscp`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,37 +160,72 @@ pub(crate) trait Names {
 impl RuleSection {
     /// The IP version it is for: `Some(true)` for IPv6, `None` for both.
     pub(super) fn v6(&self) -> Option<bool> {
-        let addresses = [self.source, self.destination].into_iter().flatten();
-        let of_address = addresses
-            .map(|one| matches!(one, AddressMatch::V6(_)))
-            .next();
+        let addresses = [&self.source, &self.destination].into_iter().flatten();
+        let of_address = addresses.map(AddressSet::is_v6).next();
         // an output is one neighbour with one Ethernet header, which names one IP version
         of_address.or(self.output.as_ref().map(|via| via.address.is_ipv6()))
     }
 
-    /// As the classifier wants it.
+    /// Reads the files with addresses.
+    ///
+    /// # Errors
+    /// What is wrong with one of them, with its line.
+    pub(super) fn read_files(&mut self, folder: &Path) -> anyhow::Result<()> {
+        for (file, addresses) in [
+            (&mut self.source_file, &mut self.source),
+            (&mut self.destination_file, &mut self.destination),
+        ] {
+            if let Some(file) = file.take() {
+                *addresses = Some(AddressSet::read(&folder.join(file))?);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many rules of the classifier it is: one for each pair of a source and a destination.
+    pub(crate) fn count(&self) -> usize {
+        let count = |set: &Option<AddressSet>| set.as_ref().map_or(1, |set| set.all().len());
+        count(&self.source).saturating_mul(count(&self.destination))
+    }
+
+    /// As the classifier wants it: [`Self::count`] rules.
     ///
     /// # Errors
     /// What `names` does not know.
-    pub(crate) fn compile(&self, names: &mut dyn Names) -> anyhow::Result<Rule> {
+    pub(crate) fn compile(&self, names: &mut dyn Names) -> anyhow::Result<Vec<Rule>> {
+        let rule = self.without_addresses(names)?;
         let v6 = self.v6();
+        let mut rules = Vec::with_capacity(self.count());
+        for source in each(&self.source) {
+            for destination in each(&self.destination) {
+                let addresses = match v6 {
+                    None => Addresses::Any,
+                    Some(false) => Addresses::V4 {
+                        source: v4(source),
+                        destination: v4(destination),
+                    },
+                    Some(true) => Addresses::V6 {
+                        source: v6_of(source),
+                        destination: v6_of(destination),
+                    },
+                };
+                rules.push(Rule {
+                    addresses,
+                    ..rule.clone()
+                });
+            }
+        }
+        Ok(rules)
+    }
+
+    fn without_addresses(&self, names: &mut dyn Names) -> anyhow::Result<Rule> {
         let output = match &self.output {
-            Some(via) => Some(names.next_hop(via, v6 == Some(true))?),
+            Some(via) => Some(names.next_hop(via, self.v6() == Some(true))?),
             None => None,
         };
         let in_port = self.in_port.as_ref().map(|name| names.port(name));
         Ok(Rule {
-            addresses: match v6 {
-                None => Addresses::Any,
-                Some(false) => Addresses::V4 {
-                    source: v4(self.source),
-                    destination: v4(self.destination),
-                },
-                Some(true) => Addresses::V6 {
-                    source: v6_of(self.source),
-                    destination: v6_of(self.destination),
-                },
-            },
+            addresses: Addresses::Any,
             tos: match (self.tos, self.dscp) {
                 (Some(tos), _) => tos.0,
                 (None, Some(dscp)) => dscp.tos(),
@@ -201,6 +244,14 @@ impl RuleSection {
                 },
             },
         })
+    }
+}
+
+/// Each condition of a list; one that is none, without a list.
+fn each(set: &Option<AddressSet>) -> Vec<Option<AddressMatch>> {
+    match set {
+        Some(set) => set.all().iter().copied().map(Some).collect(),
+        None => vec![None],
     }
 }
 
@@ -306,18 +357,45 @@ mod tests {
                 output: Some(NextHopId::NO_ROUTE),
             },
         };
-        assert_eq!(compiled, expected);
+        assert_eq!(compiled, [expected]);
         let back: RuleSection = toml::from_str(&toml::to_string(&section).unwrap()).unwrap();
         assert_eq!(back, section);
     }
 
     #[test]
     fn no_conditions_match_everything() {
-        assert_eq!(rule("").compile(&mut Fixed).unwrap(), Rule::default());
+        assert_eq!(rule("").compile(&mut Fixed).unwrap(), [Rule::default()]);
         let drop = rule("action = \"drop\"").compile(&mut Fixed).unwrap();
-        assert_eq!(drop.action, Action::Drop);
+        assert_eq!(drop[0].action, Action::Drop);
         let v6 = rule("output = \"via fe80::1 dev eth0\"").compile(&mut Fixed);
-        assert!(matches!(v6.unwrap().addresses, Addresses::V6 { .. }));
+        assert!(matches!(v6.unwrap()[0].addresses, Addresses::V6 { .. }));
+    }
+
+    #[test]
+    fn lists_are_a_rule_for_each_pair() {
+        let section =
+            rule("source = [\"10.0.0.1\", \"10.1.0.0/16\"]\ndestination = [\"192.0.2.1\"]\n");
+        let compiled = section.compile(&mut Fixed).unwrap();
+        let sources: Vec<u32> = compiled
+            .iter()
+            .map(|rule| match rule.addresses {
+                Addresses::V4 {
+                    source,
+                    destination,
+                } if destination.value == 0xc000_0201 => source.value,
+                _ => 0,
+            })
+            .collect();
+        assert_eq!(sources, [0x0a00_0001, 0x0a01_0000]);
+        assert_eq!(section.count(), 2);
+        let shown = "source 10.0.0.1/32 and 1 more destination 192.0.2.1/32 -> count";
+        assert_eq!(section.to_string(), shown);
+        let back: RuleSection = toml::from_str(&toml::to_string(&section).unwrap()).unwrap();
+        assert_eq!(back, section);
+        for wrong in ["[]", "[\"10.0.0.1\", \"::1\"]", "[\"10.0.0.1/8\"]", "7"] {
+            let text = format!("source = {wrong}");
+            assert!(toml::from_str::<RuleSection>(&text).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -137,6 +137,13 @@ pub enum AddressMatch {
     V6(Ternary<u128>),
 }
 
+impl AddressMatch {
+    /// Whether it is for IPv6.
+    pub fn is_v6(&self) -> bool {
+        matches!(self, Self::V6(_))
+    }
+}
+
 impl FromStr for AddressMatch {
     type Err = String;
 

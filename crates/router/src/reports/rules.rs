@@ -1,6 +1,8 @@
 //! The rules.
 
-use bora_worker::RuleCounters;
+use std::ops::Range;
+
+use bora_forward::RuleCounters;
 use serde::Serialize;
 
 use super::{Report, answer, table};
@@ -38,17 +40,25 @@ struct RuleReport {
 }
 
 fn report(engine: Option<&Engine>, config: &File) -> Vec<RuleReport> {
-    let sum = |number: usize, of: fn(&RuleCounters) -> u64| {
+    let sum = |counters: &Range<usize>, of: fn(&RuleCounters) -> u64| {
         let workers = engine.into_iter().flat_map(Engine::counters);
-        workers.map(|worker| of(&worker.rules[number])).sum()
+        workers
+            .filter_map(|worker| worker.rules.get(counters.clone()))
+            .flat_map(|rules| rules.iter().map(of))
+            .sum()
     };
+    let mut next = 0;
     let rules = config.rules.iter().enumerate();
-    let rules = rules.map(|(index, rule)| RuleReport {
-        index,
-        name: rule.name.clone().unwrap_or_default(),
-        rule: rule.to_string(),
-        packets: sum(index, |rule| rule.packets.get()),
-        octets: sum(index, |rule| rule.octets.get()),
+    let rules = rules.map(|(index, rule)| {
+        let counters = next..next + rule.count();
+        next = counters.end;
+        RuleReport {
+            index,
+            name: rule.name.clone().unwrap_or_default(),
+            rule: rule.to_string(),
+            packets: sum(&counters, |rule| rule.packets.get()),
+            octets: sum(&counters, |rule| rule.octets.get()),
+        }
     });
     rules.collect()
 }
