@@ -20,6 +20,7 @@ impl<F: Family> Table<F> {
     pub(crate) fn edit(&mut self, top: Top, addr: u128, len: u32, leaf: Leaf) {
         let (mut stride, mut bit) = match top {
             Top::Outside => (OUTSIDE, 0),
+            Top::Further(number) => (self.top_of(number), 0),
             Top::Slot(slot) => {
                 if self.tops.get(slot) == 0 {
                     let stride = self.add_stride(F::NODES);
@@ -54,6 +55,7 @@ impl<F: Family> Table<F> {
     pub(crate) fn rebuild(&mut self, shared: &Shared, top: Top, room: Room) -> Result<(), Full> {
         let (stride, base) = match top {
             Top::Outside => (OUTSIDE, 0),
+            Top::Further(number) => (self.top_of(number), 0),
             Top::Slot(slot) => (self.tops.get(slot), self.above(root_len::<F>() | slot)),
         };
         let word = self.build(shared, stride, base, room)?;
@@ -66,6 +68,9 @@ impl<F: Family> Table<F> {
         match top {
             Top::Outside => {
                 self.prune_below(OUTSIDE, 0, addr, len);
+            }
+            Top::Further(number) => {
+                self.prune_below(self.top_of(number), 0, addr, len);
             }
             Top::Slot(slot) => {
                 let stride = self.tops.get(slot);
@@ -91,7 +96,7 @@ impl<F: Family> Table<F> {
         self.strides[stride as usize].is_empty()
     }
 
-    fn add_stride(&mut self, bit: u32) -> u32 {
+    pub(crate) fn add_stride(&mut self, bit: u32) -> u32 {
         self.depths[(bit / STRIDE) as usize] += 1;
         self.unused.pop().unwrap_or_else(|| {
             self.strides.push(Stride::default());
@@ -99,7 +104,7 @@ impl<F: Family> Table<F> {
         })
     }
 
-    fn remove_stride(&mut self, stride: u32, bit: u32) {
+    pub(crate) fn remove_stride(&mut self, stride: u32, bit: u32) {
         self.depths[(bit / STRIDE) as usize] -= 1;
         self.strides[stride as usize] = Stride::default();
         self.unused.push(stride);
@@ -219,6 +224,7 @@ impl<F: Family> Table<F> {
                 }
                 Top::Slot(_) => {}
                 Top::Outside => tree.outside().store(word, Ordering::Release),
+                Top::Further(number) => tree.top(number).store(word, Ordering::Release),
             }
         }
         let mut epoch = None;

@@ -49,9 +49,23 @@ pub(crate) enum Place {
     Long(usize),
     /// Outside the root's range, or shorter than it.
     Outside,
+    /// In a further table: [`Further`].
+    Further(usize),
 }
 
-/// The place of a prefix.
+/// Which table of a family: the main one, with the root, or a further one by its number.
+pub(crate) type Further = Option<usize>;
+
+/// The place of a prefix in a table.
+pub(crate) fn place_in<F: Family>(further: Further, addr: u128, len: u32) -> Place {
+    match further {
+        None => place::<F>(addr, len),
+        Some(_) if len == 0 => Place::Default,
+        Some(number) => Place::Further(number),
+    }
+}
+
+/// The place of a prefix in the main table.
 pub(crate) fn place<F: Family>(addr: u128, len: u32) -> Place {
     if F::FIRST > 0 && (len < F::FIRST || addr >> (128 - F::FIRST) != 1) {
         return if len == 0 {

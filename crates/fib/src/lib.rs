@@ -8,13 +8,14 @@
 //! A table is a root array, indexed by the first bits, and run-length coded nodes of 64 slots:
 //! 18-6-6-2 bits for IPv4; for IPv6 21 bits below 2000::/3, and then six at a time. It takes a few
 //! megabytes for the whole Internet, so that look-ups mostly hit the caches. [`FibConfig`] limits
-//! its memory.
+//! its memory. Further tables ([`TableId`]), for policy routing and VRFs, have one word for a root.
 #![deny(unsafe_code)]
 
 mod build;
 mod dir24;
 mod epoch;
 mod family;
+mod further;
 mod ids;
 mod load;
 mod lookup;
@@ -48,7 +49,7 @@ pub use program::ProgramMap;
 pub use publish::NextHops;
 pub use reader::{FibHandle, FibReader, ProgramReader};
 pub use stats::{FamilyStats, FibStats};
-pub use writer::{FibWriter, Loaded};
+pub use writer::{FibWriter, Loaded, TableId};
 
 /// Limits of a FIB. Memory is reserved as address space, and takes RAM only when used.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +82,8 @@ pub enum Ipv4Table {
 /// Most next-hop objects a FIB can have.
 pub const MAX_NEXT_HOPS: u32 = 1 << 22;
 const _: () = assert!(MAX_NEXT_HOPS < stride::MAX_LEAF);
+/// Most further tables of a family.
+pub const MAX_TABLES: usize = 4096;
 /// Most octets of nodes a family can have, so that offsets in units of 16 bits fit in 31 bits.
 pub const MAX_BYTES: usize = 1 << 30;
 
@@ -100,6 +103,12 @@ impl Default for FibConfig {
 /// Why the writer refused a call. The call has not changed the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FibError {
+    /// There are [`MAX_TABLES`] further tables already.
+    #[error("there are {MAX_TABLES} tables already, or too many prefixes")]
+    TablesFull,
+    /// No such further table.
+    #[error("table {0} does not exist")]
+    NoSuchTable(usize),
     /// All next-hop ids are taken.
     #[error("all {0} next hops are in use; raise max_next_hops")]
     NextHopsFull(u32),

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::FibError;
+use crate::lookup::scalar;
 use crate::nexthop::{NextHop, NextHopId};
 use crate::publish::{NextHops, Shared};
+use crate::writer::TableId;
+use crate::{FibError, MAX_TABLES};
 
 /// Makes readers.
 #[derive(Clone, Debug)]
@@ -88,6 +90,66 @@ impl FibReader {
         assert_eq!(keys.len(), out.len());
         let shared = &*self.shared;
         shared.simd.lookup6(&shared.v6, keys, out);
+    }
+
+    /// Longest match of an IPv4 address in host order in one table; `None` if it has no prefix for it.
+    #[inline]
+    pub fn find4(&self, table: TableId, key: u32) -> Option<NextHopId> {
+        match table.further() {
+            Some(number) if number < MAX_TABLES => scalar::further4(&self.shared.v4, number, key),
+            Some(_) => None,
+            None => {
+                let mut found = [NextHopId::NO_ROUTE];
+                self.lookup4(&[key], &mut found);
+                Some(found[0]).filter(|&found| found != NextHopId::NO_ROUTE)
+            }
+        }
+    }
+
+    /// The same for an IPv6 address.
+    #[inline]
+    pub fn find6(&self, table: TableId, key: [u8; 16]) -> Option<NextHopId> {
+        let address = u128::from_be_bytes(key);
+        match table.further() {
+            Some(number) if number < MAX_TABLES => {
+                scalar::further6(&self.shared.v6, number, address)
+            }
+            Some(_) => None,
+            None => {
+                let mut found = [NextHopId::NO_ROUTE];
+                self.lookup6(&[key], &mut found);
+                Some(found[0]).filter(|&found| found != NextHopId::NO_ROUTE)
+            }
+        }
+    }
+
+    /// Of an IPv4 address in one table: the next hop of the longest prefix but that of length 0, and that of
+    /// length 0.
+    #[inline]
+    pub fn find4_longer(&self, table: TableId, key: u32) -> (Option<NextHopId>, Option<NextHopId>) {
+        let [longer, default] = match table.further() {
+            Some(number) if number < MAX_TABLES => scalar::longer4(&self.shared.v4, number, key),
+            Some(_) => [None; 2],
+            None => scalar::main_longer4(&self.shared.v4, key),
+        };
+        (longer, default)
+    }
+
+    /// The same for an IPv6 address; in the main table only if that has no prefixes of length 1 to 3 that
+    /// cover 2000::/3.
+    #[inline]
+    pub fn find6_longer(
+        &self,
+        table: TableId,
+        key: [u8; 16],
+    ) -> (Option<NextHopId>, Option<NextHopId>) {
+        let key = u128::from_be_bytes(key);
+        let [longer, default] = match table.further() {
+            Some(number) if number < MAX_TABLES => scalar::longer6(&self.shared.v6, number, key),
+            Some(_) => [None; 2],
+            None => scalar::main_longer6(&self.shared.v6, key),
+        };
+        (longer, default)
     }
 
     /// The object behind an id; the borrow ends before the next quiescent point.

@@ -9,13 +9,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::family::{Family, Place, place, root_len, slot};
+use crate::family::{Family, Further, Place, place, place_in, root_len, slot};
 use crate::node::STRIDE;
 use crate::publish::Shared;
 use crate::region::{PAGE, Pages, Region};
 use crate::slab::{Room, Slab};
 use crate::sparse::Sparse;
-use crate::stride::{Leaf, Stride, child_place, prefix_place};
+use crate::stride::{Entry, Leaf, Stride, child_place, prefix_place};
 
 /// No room for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,18 @@ pub(crate) enum Top {
     Slot(usize),
     /// What is outside the root's range.
     Outside,
+    /// A further table.
+    Further(usize),
+}
+
+/// A further table: a tree of the same nodes, from the first bit on.
+#[derive(Debug)]
+pub(crate) struct FurtherTable {
+    /// Its first stride.
+    pub(crate) top: u32,
+    /// Leaf of its prefix of length 0.
+    pub(crate) default: Leaf,
+    pub(crate) len: usize,
 }
 
 /// The state of a stride before it was rebuilt.
@@ -63,7 +75,10 @@ pub(crate) struct Table<F> {
     pub(crate) updates: u64,
     /// Insertions that found no room.
     pub(crate) refused: u64,
+    /// Prefixes of the main table.
     pub(crate) len: usize,
+    /// By number.
+    pub(crate) further: Vec<Option<FurtherTable>>,
     /// Nodes that readers may still hold, with the epoch that readers must pass.
     pub(crate) retired: VecDeque<(u64, u32)>,
     pub(crate) built: Vec<Built>,
@@ -94,6 +109,7 @@ impl<F: Family> Table<F> {
             updates: 0,
             refused: 0,
             len: 0,
+            further: vec![],
             retired: VecDeque::new(),
             built: vec![],
             pending: vec![],
@@ -105,11 +121,11 @@ impl<F: Family> Table<F> {
     pub(crate) fn set(
         &mut self,
         shared: &Shared,
-        addr: u128,
-        len: u32,
+        further: Further,
+        (addr, len): (u128, u32),
         leaf: Leaf,
     ) -> Result<Leaf, Full> {
-        let old = self.get(addr, len);
+        let old = self.get(further, addr, len);
         if old == leaf {
             return Ok(old);
         }
@@ -118,8 +134,8 @@ impl<F: Family> Table<F> {
         } else {
             Room::Limited
         };
-        match place::<F>(addr, len) {
-            Place::Default => self.default = leaf,
+        match place_in::<F>(further, addr, len) {
+            Place::Default => *self.default_of(further) = leaf,
             Place::Short(1) => self.short.set(1, leaf),
             Place::Short(at) => {
                 self.short.set(at, leaf);
@@ -136,10 +152,21 @@ impl<F: Family> Table<F> {
             Place::Outside => {
                 self.set_long(shared, Top::Outside, (addr, len), (old, leaf), room)?;
             }
+            Place::Further(number) => {
+                let top = Top::Further(number);
+                self.set_long(shared, top, (addr, len), (old, leaf), room)?;
+            }
         }
         self.commit(shared);
-        self.publish_defaults(shared);
-        self.len = self.len + usize::from(old == 0) - usize::from(leaf == 0);
+        match further {
+            None => self.publish_defaults(shared),
+            Some(number) => {
+                let word = shared.tree::<F>().further_default(number);
+                word.store(*self.default_of(further), Ordering::Release);
+            }
+        }
+        let count = self.len_of(further);
+        *count = *count + usize::from(old == 0) - usize::from(leaf == 0);
         Ok(old)
     }
 
@@ -189,12 +216,16 @@ impl<F: Family> Table<F> {
     }
 
     /// The leaf of exactly this prefix, 0 for none.
-    pub(crate) fn get(&self, addr: u128, len: u32) -> Leaf {
-        match place::<F>(addr, len) {
-            Place::Default => self.default,
+    pub(crate) fn get(&self, further: Further, addr: u128, len: u32) -> Leaf {
+        match place_in::<F>(further, addr, len) {
+            Place::Default => self.default_leaf(further),
             Place::Short(at) => self.short.get(at),
             Place::Long(root) => self.get_long(self.tops.get(root), F::NODES, addr, len),
             Place::Outside => self.get_long(OUTSIDE, 0, addr, len),
+            Place::Further(number) => {
+                let table = self.further(number);
+                table.map_or(0, |table| self.get_long(table.top, 0, addr, len))
+            }
         }
     }
 
@@ -214,8 +245,13 @@ impl<F: Family> Table<F> {
         stride.get(place).unwrap_or(0)
     }
 
-    /// The longest prefix that contains an address: length and leaf.
-    pub(crate) fn longest_match(&self, addr: u128) -> Option<(u32, Leaf)> {
+    /// The longest prefix of a table that contains an address: length and leaf.
+    pub(crate) fn longest_match(&self, further: Further, addr: u128) -> Option<(u32, Leaf)> {
+        if let Some(number) = further {
+            let table = self.further(number)?;
+            let found = self.longest_below(table.top, 0, addr);
+            return found.or_else(|| (table.default != 0).then_some((0, table.default)));
+        }
         match place::<F>(addr, 128) {
             Place::Long(slot) => self
                 .longest_below(self.tops.get(slot), F::NODES, addr)
@@ -319,15 +355,19 @@ impl<F: Family> Table<F> {
     }
 
     fn collect(&self, stride: u32, bit: u32, addr: u128, found: &mut Vec<Route>) {
-        for entry in self.strides[stride as usize].entries() {
-            if let Some(slot) = entry.child_slot() {
-                let inside = addr | (slot as u128) << (122 - bit.min(122));
-                self.collect(entry.value(), bit + STRIDE, inside, found);
-            } else {
-                let (bits, len) = entry.bits();
-                let inside = addr | u128::from(bits) << (128 - bit - len);
-                found.push((inside, bit + len, entry.value()));
-            }
+        for &entry in self.strides[stride as usize].entries() {
+            self.collect_entry(entry, bit, addr, found);
+        }
+    }
+
+    pub(crate) fn collect_entry(&self, entry: Entry, bit: u32, addr: u128, found: &mut Vec<Route>) {
+        if let Some(slot) = entry.child_slot() {
+            let inside = addr | (slot as u128) << (122 - bit.min(122));
+            self.collect(entry.value(), bit + STRIDE, inside, found);
+        } else {
+            let (bits, len) = entry.bits();
+            let inside = addr | u128::from(bits) << (128 - bit - len);
+            found.push((inside, bit + len, entry.value()));
         }
     }
 }

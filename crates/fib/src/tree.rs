@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use crate::MAX_TABLES;
 use crate::dir24::Dir24;
 use crate::family::{Family, root_len};
 use crate::program::ProgramMap;
@@ -19,6 +20,8 @@ pub(crate) struct Tree {
     header: Region,
     /// The table in front of the tree, if so configured.
     pub(crate) dir24: Option<Dir24>,
+    /// Two words for each further table.
+    further: Region,
 }
 
 impl Tree {
@@ -38,6 +41,7 @@ impl Tree {
             nodes,
             header,
             dir24: None,
+            further: reserve(MAX_TABLES * 8)?,
         })
     }
 
@@ -57,5 +61,17 @@ impl Tree {
     #[inline(always)]
     pub(crate) fn outside(&self) -> &AtomicU32 {
         &self.header.words32()[2]
+    }
+
+    /// The word for the first six bits of addresses in a further table.
+    #[inline(always)]
+    pub(crate) fn top(&self, number: usize) -> &AtomicU32 {
+        &self.further.words32()[2 * number]
+    }
+
+    /// The leaf of a further table's prefix of length 0.
+    #[inline(always)]
+    pub(crate) fn further_default(&self, number: usize) -> &AtomicU32 {
+        &self.further.words32()[2 * number + 1]
     }
 }

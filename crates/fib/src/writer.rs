@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::family::{V4, V6};
+use crate::family::{Family, Further, V4, V6};
 use crate::ids::{Ids, Use};
 use crate::nexthop::{NextHop, NextHopId};
 use crate::program::{ProgramHops, ProgramMap};
 use crate::publish::{RetiredNextHop, Shared};
 use crate::stats::FibStats;
 use crate::stride::Leaf;
-use crate::table::{Route, Table};
+use crate::table::{Full, Route, Table};
 use crate::{FibConfig, FibError, Prefix4, Prefix6};
 
 /// The result of a bulk load.
@@ -65,43 +65,101 @@ fn id(leaf: Leaf) -> Option<NextHopId> {
     leaf.checked_sub(1).map(NextHopId)
 }
 
+/// A table of one IP version: the main one, or a further one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableId(pub(crate) Option<u16>);
+
+impl TableId {
+    /// The main table: 18 (21) bits of root.
+    pub const MAIN: Self = Self(None);
+
+    /// Its number among the further tables.
+    pub fn number(self) -> Option<u16> {
+        self.0
+    }
+
+    pub(crate) fn further(self) -> Further {
+        self.0.map(usize::from)
+    }
+}
+
 macro_rules! family {
-    ($prefix:ty, $table:ident, $limit:literal, $shift:literal, $insert:ident, $remove:ident,
-     $load:ident,
-     $get:ident, $iter:ident, $part:ident, $len:ident, $longest:ident, $int:ty) => {
-        /// Adds a prefix or changes its next hop; returns the one it had.
+    ($prefix:ty, $table:ident, $limit:literal, $shift:literal, $int:ty,
+     [$insert:ident, $remove:ident, $load:ident, $get:ident, $part:ident, $len:ident,
+      $longest:ident],
+     [$insert_main:ident, $remove_main:ident, $load_main:ident, $get_main:ident, $iter:ident,
+      $part_main:ident, $len_main:ident, $longest_main:ident],
+     [$add_table:ident, $remove_table:ident]) => {
+        /// Makes an empty further table.
         ///
         /// # Errors
-        /// [`FibError::NoSuchNextHop`], [`FibError::TableFull`]; nothing is changed then.
+        /// [`FibError::TablesFull`].
+        pub fn $add_table(&mut self) -> Result<TableId, FibError> {
+            let number = self.$table.add_further().ok_or(FibError::TablesFull)?;
+            Ok(TableId(Some(number as u16)))
+        }
+
+        /// Removes a further table with its prefixes. Its number may be another table's soon, so no
+        /// reader should use it any more.
+        pub fn $remove_table(&mut self, table: TableId) {
+            if let Some(number) = table.further() {
+                for leaf in self.$table.remove_further(&self.shared, number) {
+                    self.release(id(leaf));
+                }
+            }
+        }
+
+        /// Adds a prefix to a table or changes its next hop; returns the one it had.
+        ///
+        /// # Errors
+        /// [`FibError::NoSuchNextHop`], [`FibError::NoSuchTable`], [`FibError::TableFull`]; nothing is
+        /// changed then.
         pub fn $insert(
             &mut self,
+            table: TableId,
             prefix: $prefix,
             next_hop: NextHopId,
         ) -> Result<Option<NextHopId>, FibError> {
             self.check(next_hop)?;
+            let further = known(&self.$table, table)?;
             let addr = u128::from(prefix.addr()) << $shift;
+            let place = (addr, prefix.len().into());
             let old = self
                 .$table
-                .set(&self.shared, addr, prefix.len().into(), leaf(next_hop))
+                .set(&self.shared, further, place, leaf(next_hop))
                 .map_err(|_| FibError::TableFull(self.limits[$limit]))?;
             self.uses[next_hop.0 as usize].count += 1;
             self.release(id(old));
             Ok(id(old))
         }
 
-        /// Adds or changes many prefixes, much faster than one by one. The last of equal prefixes
-        /// counts.
+        /// The same in the main table.
         ///
         /// # Errors
-        /// [`FibError::NoSuchNextHop`]; nothing is changed then. Prefixes that find no room are in
-        /// [`Loaded::refused`].
+        /// [`FibError::NoSuchNextHop`], [`FibError::TableFull`]; nothing is changed then.
+        pub fn $insert_main(
+            &mut self,
+            prefix: $prefix,
+            next_hop: NextHopId,
+        ) -> Result<Option<NextHopId>, FibError> {
+            self.$insert(TableId::MAIN, prefix, next_hop)
+        }
+
+        /// Adds or changes many prefixes of a table, much faster than one by one. The last of equal
+        /// prefixes counts.
+        ///
+        /// # Errors
+        /// [`FibError::NoSuchNextHop`], [`FibError::NoSuchTable`]; nothing is changed then. Prefixes that
+        /// find no room are in [`Loaded::refused`].
         pub fn $load(
             &mut self,
+            table: TableId,
             routes: &[($prefix, NextHopId)],
         ) -> Result<Loaded<$prefix>, FibError> {
             for &(_, next_hop) in routes {
                 self.check(next_hop)?;
             }
+            let further = known(&self.$table, table)?;
             let route = |&(prefix, next_hop): &($prefix, NextHopId)| -> Route {
                 let addr = u128::from(prefix.addr()) << $shift;
                 (addr, prefix.len().into(), leaf(next_hop))
@@ -109,41 +167,63 @@ macro_rules! family {
             let mut loaded = Loaded::default();
             let uses = &mut self.uses;
             let routes = routes.iter().map(route).collect();
-            self.$table
-                .load(&self.shared, routes, |(addr, len, new), old| match old {
-                    Ok(old) => {
-                        let count = |leaf: Leaf| id(leaf).map(|id| id.0 as usize);
-                        count(new).map(|id| uses[id].count += 1);
-                        count(old).map(|id| uses[id].count -= 1);
-                        loaded.added += usize::from(old == 0);
-                        loaded.replaced += usize::from(old != 0);
-                    }
-                    Err(_) => {
-                        let addr = (addr >> $shift) as $int;
-                        loaded.refused.push(<$prefix>::masked(addr, len as u8));
-                    }
-                });
+            let done = |(addr, len, new): Route, old: Result<Leaf, Full>| match old {
+                Ok(old) => {
+                    let count = |leaf: Leaf| id(leaf).map(|id| id.0 as usize);
+                    count(new).map(|id| uses[id].count += 1);
+                    count(old).map(|id| uses[id].count -= 1);
+                    loaded.added += usize::from(old == 0);
+                    loaded.replaced += usize::from(old != 0);
+                }
+                Err(_) => {
+                    let addr = (addr >> $shift) as $int;
+                    loaded.refused.push(<$prefix>::masked(addr, len as u8));
+                }
+            };
+            self.$table.load(&self.shared, further, routes, done);
             Ok(loaded)
         }
 
-        /// Removes a prefix; returns the next hop it had. A removal may exceed the limit of nodes
-        /// until readers have left the old ones. If readers reach no quiescent point until twice
+        /// The same in the main table.
+        ///
+        /// # Errors
+        /// [`FibError::NoSuchNextHop`]; nothing is changed then.
+        pub fn $load_main(
+            &mut self,
+            routes: &[($prefix, NextHopId)],
+        ) -> Result<Loaded<$prefix>, FibError> {
+            self.$load(TableId::MAIN, routes)
+        }
+
+        /// Removes a prefix from a table; returns the next hop it had. A removal may exceed the limit of
+        /// nodes until readers have left the old ones. If readers reach no quiescent point until twice
         /// the limit and 64 MiB more are used up, it keeps the prefix and returns `None`.
-        pub fn $remove(&mut self, prefix: $prefix) -> Option<NextHopId> {
-            let addr = u128::from(prefix.addr()) << $shift;
-            let old = self.$table.set(&self.shared, addr, prefix.len().into(), 0);
+        pub fn $remove(&mut self, table: TableId, prefix: $prefix) -> Option<NextHopId> {
+            let further = known(&self.$table, table).ok()?;
+            let place = (u128::from(prefix.addr()) << $shift, prefix.len().into());
+            let old = self.$table.set(&self.shared, further, place, 0);
             let old = id(old.ok()?);
             self.release(old);
             old
         }
 
-        /// The next hop of exactly this prefix.
-        pub fn $get(&self, prefix: $prefix) -> Option<NextHopId> {
-            let addr = u128::from(prefix.addr()) << $shift;
-            id(self.$table.get(addr, prefix.len().into()))
+        /// The same in the main table.
+        pub fn $remove_main(&mut self, prefix: $prefix) -> Option<NextHopId> {
+            self.$remove(TableId::MAIN, prefix)
         }
 
-        /// All prefixes, in no order.
+        /// The next hop of exactly this prefix of a table.
+        pub fn $get(&self, table: TableId, prefix: $prefix) -> Option<NextHopId> {
+            let addr = u128::from(prefix.addr()) << $shift;
+            id(self.$table.get(table.further(), addr, prefix.len().into()))
+        }
+
+        /// The same in the main table.
+        pub fn $get_main(&self, prefix: $prefix) -> Option<NextHopId> {
+            self.$get(TableId::MAIN, prefix)
+        }
+
+        /// All prefixes of the main table, in no order.
         pub fn $iter(&self) -> impl Iterator<Item = ($prefix, NextHopId)> {
             self.$table.iter().filter_map(|(addr, len, leaf)| {
                 let prefix = <$prefix>::masked((addr >> $shift) as $int, len as u8);
@@ -151,14 +231,18 @@ macro_rules! family {
             })
         }
 
-        /// About `count` prefixes from `from` on, and where to continue; `None` after the last.
-        /// Start with 0. Prefixes may be changed between calls.
+        /// About `count` prefixes of a table from `from` on, and where to continue; `None` after the
+        /// last. Start with 0. Prefixes may be changed between calls.
         pub fn $part(
             &self,
+            table: TableId,
             from: usize,
             count: usize,
         ) -> (Vec<($prefix, NextHopId)>, Option<usize>) {
-            let (found, next) = self.$table.part(from, count);
+            let (found, next) = match table.further() {
+                None => self.$table.part(from, count),
+                Some(number) => self.$table.part_of(number, from, count),
+            };
             let named = |(addr, len, leaf): Route| {
                 let prefix = <$prefix>::masked((addr >> $shift) as $int, len as u8);
                 Some((prefix, id(leaf)?))
@@ -166,17 +250,48 @@ macro_rules! family {
             (found.into_iter().filter_map(named).collect(), next)
         }
 
-        /// Number of prefixes.
-        pub fn $len(&self) -> usize {
+        /// The same in the main table.
+        pub fn $part_main(
+            &self,
+            from: usize,
+            count: usize,
+        ) -> (Vec<($prefix, NextHopId)>, Option<usize>) {
+            self.$part(TableId::MAIN, from, count)
+        }
+
+        /// Number of prefixes of a table.
+        pub fn $len(&self, table: TableId) -> usize {
+            match table.further() {
+                None => self.$table.len,
+                Some(number) => self.$table.further(number).map_or(0, |table| table.len),
+            }
+        }
+
+        /// Number of prefixes of the main table.
+        pub fn $len_main(&self) -> usize {
             self.$table.len
         }
 
-        /// The longest prefix that contains an address.
-        pub fn $longest(&self, addr: $int) -> Option<($prefix, NextHopId)> {
-            let (len, leaf) = self.$table.longest_match(u128::from(addr) << $shift)?;
+        /// The longest prefix of a table that contains an address.
+        pub fn $longest(&self, table: TableId, addr: $int) -> Option<($prefix, NextHopId)> {
+            let address = u128::from(addr) << $shift;
+            let (len, leaf) = self.$table.longest_match(table.further(), address)?;
             Some((<$prefix>::masked(addr, len as u8), id(leaf)?))
         }
+
+        /// The same in the main table.
+        pub fn $longest_main(&self, addr: $int) -> Option<($prefix, NextHopId)> {
+            self.$longest(TableId::MAIN, addr)
+        }
     };
+}
+
+/// The number of a table, if it exists.
+fn known<F: Family>(tables: &Table<F>, table: TableId) -> Result<Further, FibError> {
+    match table.further() {
+        Some(number) if tables.further(number).is_none() => Err(FibError::NoSuchTable(number)),
+        further => Ok(further),
+    }
 }
 
 impl FibWriter {
@@ -218,30 +333,54 @@ impl FibWriter {
         v4,
         0,
         96,
-        insert4,
-        remove4,
-        load4,
-        get4,
-        iter4,
-        part4,
-        len4,
-        longest_match4,
-        u32
+        u32,
+        [
+            insert4_in,
+            remove4_in,
+            load4_in,
+            get4_in,
+            part4_in,
+            len4_in,
+            longest_match4_in
+        ],
+        [
+            insert4,
+            remove4,
+            load4,
+            get4,
+            iter4,
+            part4,
+            len4,
+            longest_match4
+        ],
+        [add_table4, remove_table4]
     );
     family!(
         Prefix6,
         v6,
         1,
         0,
-        insert6,
-        remove6,
-        load6,
-        get6,
-        iter6,
-        part6,
-        len6,
-        longest_match6,
-        u128
+        u128,
+        [
+            insert6_in,
+            remove6_in,
+            load6_in,
+            get6_in,
+            part6_in,
+            len6_in,
+            longest_match6_in
+        ],
+        [
+            insert6,
+            remove6,
+            load6,
+            get6,
+            iter6,
+            part6,
+            len6,
+            longest_match6
+        ],
+        [add_table6, remove_table6]
     );
 
     /// Whether a longer prefix lies within this one. This is quick for prefixes longer than the

@@ -9,7 +9,7 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]
 mod popcnt;
-mod scalar;
+pub(crate) mod scalar;
 
 use std::sync::atomic::Ordering;
 

@@ -122,6 +122,78 @@ fn leaf6(tree: &Tree, mut word: u32, mut rest: u128) -> u32 {
     word
 }
 
+/// The next hop of an IPv4 address in a further table; `None` if the table has no prefix for it.
+#[inline]
+pub(crate) fn further4(tree: &Tree, number: usize, key: u32) -> Option<NextHopId> {
+    let word = tree.top(number).load(Ordering::Acquire);
+    or_default(tree, number, deeper4(tree, word, key))
+}
+
+/// The same for IPv6.
+#[inline]
+pub(crate) fn further6(tree: &Tree, number: usize, key: u128) -> Option<NextHopId> {
+    let word = tree.top(number).load(Ordering::Acquire);
+    or_default(tree, number, leaf6(tree, word, key))
+}
+
+/// Of an IPv4 address in a further table: the next hop of the longest prefix but that of length 0, and that
+/// of length 0.
+#[inline]
+pub(crate) fn longer4(tree: &Tree, number: usize, key: u32) -> [Option<NextHopId>; 2] {
+    let word = tree.top(number).load(Ordering::Acquire);
+    let default = tree.further_default(number).load(Ordering::Acquire);
+    [deeper4(tree, word, key), default].map(known)
+}
+
+/// The same for IPv6.
+#[inline]
+pub(crate) fn longer6(tree: &Tree, number: usize, key: u128) -> [Option<NextHopId>; 2] {
+    let word = tree.top(number).load(Ordering::Acquire);
+    let default = tree.further_default(number).load(Ordering::Acquire);
+    [leaf6(tree, word, key), default].map(known)
+}
+
+/// The same for IPv4 in the main table.
+#[inline]
+pub(crate) fn main_longer4(tree: &Tree, key: u32) -> [Option<NextHopId>; 2] {
+    let word = tree.root.words32()[key as usize >> 14].load(Ordering::Acquire);
+    let leaf = deeper4(tree, word, key << 18);
+    let default = tree.inherit().load(Ordering::Acquire);
+    [
+        known(leaf),
+        Some(NextHopId(default)).filter(|&id| id != NextHopId::NO_ROUTE),
+    ]
+}
+
+/// The same for IPv6, if no prefix of length 1 to 3 covers 2000::/3.
+#[inline]
+pub(crate) fn main_longer6(tree: &Tree, key: u128) -> [Option<NextHopId>; 2] {
+    let leaf = if key >> 125 == 1 {
+        let word = tree.root.words32()[(key << 3 >> 107) as usize].load(Ordering::Acquire);
+        leaf6(tree, word, key << 24)
+    } else {
+        leaf6(tree, tree.outside().load(Ordering::Acquire), key)
+    };
+    let default = tree.default().load(Ordering::Acquire);
+    [
+        known(leaf),
+        Some(NextHopId(default)).filter(|&id| id != NextHopId::NO_ROUTE),
+    ]
+}
+
+fn known(leaf: u32) -> Option<NextHopId> {
+    leaf.checked_sub(1).map(NextHopId)
+}
+
+#[inline(always)]
+fn or_default(tree: &Tree, number: usize, leaf: u32) -> Option<NextHopId> {
+    let leaf = match leaf {
+        0 => tree.further_default(number).load(Ordering::Acquire),
+        leaf => leaf,
+    };
+    known(leaf)
+}
+
 /// The next hop of a leaf.
 #[inline(always)]
 pub(super) fn id(leaf: u32, inherit: u32) -> NextHopId {
