@@ -158,6 +158,7 @@ impl Interrupted {
             ingress: &config.ports[port].ingress,
             min_frames: &self.min_frames,
             classifier: &config.classifier,
+            policies: &config.policies,
             hash4: config.hash.0,
             hash6: config.hash.1,
         };

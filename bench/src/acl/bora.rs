@@ -4,7 +4,9 @@ use anyhow::Context as _;
 use bora_buffer::{MAX_BATCH, Pool, Region, SharedFrames};
 use bora_fib::{FibConfig, FibReader, FibWriter, PortId};
 use bora_forward::classify::{Addresses, DEFAULT_DSCP, Rule, RuleSet, Ternary};
-use bora_forward::{Batch, Classifier, Context, FlowHash, Ingress, RuleCounters, classify, parse};
+use bora_forward::{
+    Batch, Classifier, Context, FlowHash, Ingress, Policies, RuleCounters, classify, parse,
+};
 use bora_wire::MacAddr;
 
 use super::{Header, Subject, rules};
@@ -18,6 +20,7 @@ pub struct Bora {
     counters: Vec<RuleCounters>,
     region: Region,
     batches: Vec<Batch>,
+    policies: Policies,
     ingress: Ingress,
     fib: FibReader,
     _writer: FibWriter,
@@ -88,6 +91,7 @@ impl Bora {
             classifier,
             region,
             batches: Vec::new(),
+            policies: Policies::default(),
             ingress: Ingress::new(PortId(0), OURS),
             fib: handle.reader()?,
             _writer: writer,
@@ -120,6 +124,7 @@ impl Bora {
             ingress: &self.ingress,
             min_frames: &[],
             classifier: &self.classifier,
+            policies: &self.policies,
             hash4: FlowHash::default(),
             hash6: FlowHash::default(),
         }

@@ -88,6 +88,15 @@ impl<K: Copy> Lane<K> {
         (different.fold(0, |any, one| any | one) == 0).then_some(first)
     }
 
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn results_mut(&mut self) -> impl Iterator<Item = (usize, &mut NextHopId)> {
+        let places = self.places[..self.count].iter();
+        places
+            .zip(&mut self.found[..self.count])
+            .map(|(&place, found)| (usize::from(place), found))
+    }
+
     /// Places in the batch, with the next hops found.
     #[inline]
     pub(crate) fn results(&self) -> impl Iterator<Item = (usize, NextHopId)> {

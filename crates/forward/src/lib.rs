@@ -26,6 +26,7 @@ mod meta;
 mod multipath;
 mod parse;
 mod partial;
+pub mod policy;
 mod poll_list;
 mod rewrite;
 pub mod schedule;
@@ -56,6 +57,7 @@ pub use meta::{Family, Meta};
 pub use multipath::{FlowHash, HashPolicy};
 pub use parse::parse;
 pub use partial::complete_checksum;
+pub use policy::Policies;
 pub use poll_list::{PollList, Turn};
 pub use rewrite::rewrite;
 pub use source::source_check;
@@ -162,6 +164,8 @@ pub struct Context<'a> {
     pub min_frames: &'a [u16],
     /// Classes and rules.
     pub classifier: &'a Classifier,
+    /// Policy routing and VRFs.
+    pub policies: &'a Policies,
     /// How IPv4 flows choose a path.
     pub hash4: FlowHash,
     /// How IPv6 flows choose a path.

@@ -4,7 +4,7 @@ use bora_buffer::Packet;
 use bora_fib::{Adjacency, NextHop, NextHopId};
 use bora_wire::ipv4;
 
-use crate::{Batch, Context, Family, Meta, Reason, Verdict};
+use crate::{Batch, Context, Family, Meta, Reason, Verdict, policy};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
@@ -18,6 +18,7 @@ pub fn lookup(batch: &mut Batch, context: &Context<'_>) {
     if !keys.is_empty() {
         context.fib.lookup6(keys, found);
     }
+    policy::apply(batch, context);
     for (place, next_hop) in batch.by_rule.drain(..) {
         batch.v4.set(place, next_hop);
         batch.v6.set(place, next_hop);

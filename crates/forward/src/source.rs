@@ -6,7 +6,7 @@ use bora_fib::{FibReader, NextHop, NextHopId, PortId};
 use bora_wire::ipv4;
 
 use crate::batch::Batch;
-use crate::{Context, Reason, RpFilter, Verdict};
+use crate::{Context, Reason, RpFilter, Verdict, policy};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
@@ -35,6 +35,12 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
         return;
     }
     context.fib.lookup4(&sources[..count], &mut found[..count]);
+    let lists = context.policies.of(context.ingress.port);
+    if let Some(list) = lists.and_then(|lists| lists.back4.as_ref()) {
+        for ((place, _), id) in v4.results().zip(&mut found) {
+            *id = policy::way_back(list, &packets[place], *id, context);
+        }
+    }
     let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
     for ((place, _), &id) in v4.results().zip(&found) {
         if !has_xdp && is_local(context.fib, id) {

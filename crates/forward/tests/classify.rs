@@ -49,6 +49,7 @@ impl Bench {
             ingress: &self.ingress,
             min_frames: &[],
             classifier,
+            policies: &bora_forward::Policies::default(),
             hash4: FlowHash::default(),
             hash6: FlowHash::default(),
         };

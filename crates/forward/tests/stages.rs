@@ -77,6 +77,7 @@ impl Bench {
             ingress: &self.ingress,
             min_frames: &[0, 60],
             classifier: &Classifier::default(),
+            policies: &bora_forward::Policies::default(),
             hash4: BY_PORTS,
             hash6: BY_PORTS,
         };

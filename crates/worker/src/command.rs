@@ -40,6 +40,7 @@ impl Worker {
                 self.config.classifier = classifier;
             }
             Command::SetDevices(devices) => self.config.devices = devices,
+            Command::SetPolicies(policies) => self.config.policies = policies,
             Command::SetQuota { port, quota } => {
                 if let Some(port) = self.config.ports.get_mut(usize::from(port.0)) {
                     port.quota = quota;

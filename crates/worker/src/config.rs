@@ -7,7 +7,7 @@ use std::time::Duration;
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibReader, PortId};
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Classifier, Devices, FlowHash, Ingress};
+use bora_forward::{Classifier, Devices, FlowHash, Ingress, Policies};
 use bora_port::af_xdp::RING_SIZE;
 use bora_port::{Bell, Queue};
 use crossbeam_queue::ArrayQueue;
@@ -43,6 +43,8 @@ pub enum Command {
     SetRules(Arc<Classifier>),
     /// Replace the VLAN devices and bonds.
     SetDevices(Arc<Devices>),
+    /// Replace the rules of policy routing.
+    SetPolicies(Arc<Policies>),
     /// Change how many packets each queue of a port may bring in one turn.
     SetQuota {
         /// The port.
@@ -153,6 +155,8 @@ pub struct WorkerConfig {
     pub classifier: Arc<Classifier>,
     /// VLAN devices and bonds on the ports.
     pub devices: Arc<Devices>,
+    /// Policy routing and VRFs.
+    pub policies: Arc<Policies>,
     /// Flow-hash policies of IPv4 and IPv6.
     pub hash: (FlowHash, FlowHash),
     /// The rings to the slow path.
@@ -194,6 +198,7 @@ impl WorkerConfig {
             ports,
             classifier: Arc::default(),
             devices: Arc::default(),
+            policies: Arc::default(),
             hash: (FlowHash::default(), FlowHash::default()),
             punts: Arc::default(),
             budgets: Budgets::new(u64::MAX),

@@ -57,6 +57,7 @@ impl Worker {
             ingress,
             min_frames: &self.min_frames,
             classifier: &config.classifier,
+            policies: &config.policies,
             hash4: config.hash.0,
             hash6: config.hash.1,
         };

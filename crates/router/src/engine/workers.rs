@@ -163,6 +163,7 @@ impl Common {
             budgets: Budgets::new(config.linux.punt_budget),
             classifier: settings.classifier.clone(),
             devices: self.on_ports.clone(),
+            policies: Arc::default(),
             budget: config.workers.budget,
             bell,
             peers: peers.to_vec(),
