@@ -9,7 +9,7 @@ use bora_fib::{Prefix4, Prefix6};
 use crate::family::Family;
 use crate::keys::HopKey;
 use crate::nexthops::NextHops;
-use crate::rib::{Prefix, SHARDS, number};
+use crate::rib::{MERGED, Prefix, Tree, number};
 use crate::world::World;
 
 /// Entries of each kind that one step checks; that takes about a millisecond for each kind.
@@ -28,6 +28,14 @@ pub(crate) struct Audit {
 /// The same for one IP version.
 #[derive(Default)]
 struct Place {
+    merged: Cursor,
+    /// In one of the further tables.
+    further: (Tree, Cursor),
+}
+
+/// The same for one tree.
+#[derive(Clone, Copy, Default)]
+struct Cursor {
     /// In the kernel's routes.
     shard: usize,
     /// In the FIB.
@@ -54,8 +62,8 @@ impl Audit {
         // every resolved neighbour must have its host route
         for address in self.some_neighbours(world) {
             wrong += usize::from(match address {
-                IpAddr::V4(_) => v4.sync_prefix(world, hops, host(address)),
-                IpAddr::V6(_) => v6.sync_prefix(world, hops, host(address)),
+                IpAddr::V4(_) => sync_host(v4, world, hops, address),
+                IpAddr::V6(_) => sync_host(v6, world, hops, address),
             });
         }
         hops.purge();
@@ -72,8 +80,18 @@ impl Audit {
     }
 }
 
-fn host<P: Prefix>(address: IpAddr) -> P {
-    P::masked(number(address), P::BITS)
+fn sync_host<P: Prefix>(
+    family: &mut Family<P>,
+    world: &World,
+    hops: &mut NextHops,
+    address: IpAddr,
+) -> bool {
+    let host = P::masked(number(address), P::BITS);
+    let mut wrong = false;
+    for tree in family.trees_of(number(address)) {
+        wrong |= family.sync_prefix(world, hops, (tree, host));
+    }
+    wrong
 }
 
 impl Place {
@@ -86,19 +104,49 @@ impl Place {
         if !family.refused.is_empty() {
             return 0; // the FIB has no room, so nothing could be corrected
         }
-        let (mut prefixes, next) = P::fib_part(&hops.fib, self.fib, STEP);
+        let wrong = self.merged.step(family, world, hops, MERGED);
+        let (tree, cursor) = &mut self.further;
+        let Some((&now, _)) = family.further.range(*tree..).next() else {
+            self.further = Default::default();
+            return wrong;
+        };
+        if now != *tree {
+            (*tree, *cursor) = (now, Cursor::default());
+        }
+        let more = cursor.step(family, world, hops, now);
+        if cursor.fib == 0 && cursor.shard == 0 {
+            *tree = now.saturating_add(1);
+        }
+        wrong + more
+    }
+}
+
+impl Cursor {
+    /// Checks a part of a tree; both numbers are 0 again after the last.
+    fn step<P: Prefix>(
+        &mut self,
+        family: &mut Family<P>,
+        world: &World,
+        hops: &mut NextHops,
+        tree: Tree,
+    ) -> usize {
+        let (Some(rib), Some(table)) = (family.rib_of(tree), family.fib_of(tree)) else {
+            return 0;
+        };
+        let (found, next) = P::fib_part(&hops.fib, table, self.fib, STEP);
+        let mut prefixes: Vec<P> = found.into_iter().map(|(prefix, _)| prefix).collect();
         self.fib = next.unwrap_or(0);
         let enough = prefixes.len() + STEP;
-        for _ in 0..SHARDS {
-            prefixes.extend(family.rib.part(self.shard));
-            self.shard = (self.shard + 1) % SHARDS;
-            if prefixes.len() >= enough {
+        for _ in 0..rib.shards() {
+            prefixes.extend(rib.part(self.shard));
+            self.shard = (self.shard + 1) % rib.shards();
+            if prefixes.len() >= enough || (tree != MERGED && self.shard == 0) {
                 break;
             }
         }
         let wrong = prefixes.into_iter();
         wrong
-            .filter(|&prefix| family.sync_prefix(world, hops, prefix))
+            .filter(|&prefix| family.sync_prefix(world, hops, (tree, prefix)))
             .count()
     }
 }

@@ -30,6 +30,9 @@ const LATE: Duration = Duration::from_secs(3);
 /// Time between checks while tables differ.
 const SOON: Duration = Duration::from_millis(500);
 
+/// The further tables of IPv4 and IPv6 that the mirror has.
+type FurtherTables = [BTreeSet<u32>; 2];
+
 /// Digests of the kernel's tables; `None` where the dump was interrupted by changes or failed.
 struct Found {
     routes4: Option<Sums>,
@@ -49,7 +52,7 @@ struct Marks {
 
 /// The mirror's side.
 pub(crate) struct Check {
-    orders: Sender<()>,
+    orders: Sender<FurtherTables>,
     results: Receiver<Found>,
     begun: Option<Marks>,
     /// A result that has arrived and has not been compared yet.
@@ -100,7 +103,8 @@ impl Check {
                 neighbours: model.neighbours.now(),
                 rest: model.rest_changes,
             });
-            let _ = self.orders.send(()); // if the thread has ended, no result comes
+            let further = [false, true].map(|v6| model.world.further(v6).clone());
+            let _ = self.orders.send(further); // if the thread has ended, no result comes
         }
     }
 
@@ -166,7 +170,7 @@ fn rest_of_model(model: &Model) -> u64 {
 
 /// Hash of a link without its qdisc, which changes without a link event.
 fn of_link(link: &Link) -> u64 {
-    let state = (link.up, link.carrier, link.mtu, link.master);
+    let state = (link.up, link.carrier, link.mtu, link.master, link.vrf_table);
     hash(&("link", link.index, &link.name, link.mac, state))
 }
 
@@ -178,14 +182,19 @@ fn of_object(id: u32, object: &NextHopObject) -> u64 {
     hash(&("object", id, object))
 }
 
-fn run(mut socket: Netlink, orders: &Receiver<()>, results: &Sender<Found>, waker: &Waker) {
-    while orders.recv().is_ok() {
+fn run(
+    mut socket: Netlink,
+    orders: &Receiver<FurtherTables>,
+    results: &Sender<Found>,
+    waker: &Waker,
+) {
+    while let Ok([further4, further6]) = orders.recv() {
         let start = Instant::now();
         // links first: when a link is removed, its entries in the other tables are removed too
         let rest = rest(&mut socket);
         let found = Found {
-            routes4: routes::<Prefix4>(&mut socket),
-            routes6: routes::<Prefix6>(&mut socket),
+            routes4: routes::<Prefix4>(&mut socket, &further4),
+            routes6: routes::<Prefix6>(&mut socket, &further6),
             neighbours: neighbours(&mut socket),
             rest,
             took: start.elapsed(),
@@ -289,7 +298,7 @@ impl<P> Default for Routes<P> {
     }
 }
 
-fn routes<P: Prefix>(socket: &mut Netlink) -> Option<Sums> {
+fn routes<P: Prefix>(socket: &mut Netlink, further: &BTreeSet<u32>) -> Option<Sums> {
     let family = if P::V6 { libc::AF_INET6 } else { libc::AF_INET };
     let mut request = [0; 12];
     request[0] = family as u8;
@@ -297,8 +306,8 @@ fn routes<P: Prefix>(socket: &mut Netlink) -> Option<Sums> {
         let Message::Route(route, false) = message else {
             return;
         };
-        let Some(table) = Table::from_number(route.table, P::V6).filter(|_| route.expires >= 0)
-        else {
+        let table = Table::from_number(route.table, P::V6, further);
+        let Some(table) = table.filter(|_| route.expires >= 0) else {
             return;
         };
         let prefix = P::masked(number(route.address), route.len);

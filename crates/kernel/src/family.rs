@@ -2,34 +2,47 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use bora_fib::{FibError, NextHopId};
+use bora_fib::{FibError, NextHopId, TableId};
 
 use crate::digest::{Digest, of_routes};
 use crate::keys::{HopKey, TargetId};
 use crate::message::{Hop, RouteMessage, RouteType, Target};
 use crate::nexthops::NextHops;
-use crate::rib::{Prefix, Rib, Route, Table, number};
+use crate::rib::{FEW_SHARDS, MANY_SHARDS, MERGED, Prefix, Rib, Route, Table, Tree, number};
 use crate::world::World;
 
 /// One address family of the mirror.
 pub(crate) struct Family<P> {
+    /// The tables local, main and default.
     pub(crate) rib: Rib<P>,
+    /// Further tables, by number.
+    pub(crate) further: BTreeMap<u32, Further<P>>,
     /// Digest of the routes.
     pub(crate) digest: Digest,
     /// Prefixes to write to the FIB; may contain duplicates.
-    dirty: Vec<P>,
+    dirty: Vec<(Tree, P)>,
     /// Host routes of the FIB that were made from neighbours.
-    pub(crate) hosts: HashMap<P, HopKey>,
+    pub(crate) hosts: HashMap<(Tree, P), HopKey>,
     /// Prefixes whose route has a path MTU of its own.
-    pub(crate) mtus: BTreeMap<P, u32>,
+    pub(crate) mtus: BTreeMap<(Tree, P), u32>,
     /// Prefixes the FIB had no room for.
-    pub(crate) refused: HashSet<P>,
+    pub(crate) refused: HashSet<(Tree, P)>,
     /// On-link hosts for which no next hop was free; Linux forwards to them.
-    pub(crate) without_hop: BTreeSet<P>,
+    pub(crate) without_hop: BTreeSet<(Tree, P)>,
     /// Prefixes to be written in one load, while many change at once.
-    bulk: Option<Vec<(P, NextHopId)>>,
-    /// Host prefixes whose local-table routes changed.
+    bulk: Option<BTreeMap<Tree, Vec<(P, NextHopId)>>>,
+    /// Prefixes whose routes to the router itself changed.
     pub(crate) local_changes: Vec<P>,
+    /// Prefixes with routes in the table `local` that do not lead to the router itself.
+    pub(crate) odd_local: BTreeSet<P>,
+}
+
+/// A table that rules or VRFs use.
+pub(crate) struct Further<P> {
+    pub(crate) rib: Rib<P>,
+    pub(crate) fib: TableId,
+    /// Whether all its routes have been read.
+    pub(crate) loaded: bool,
 }
 
 /// From this many changed prefixes on, they are written in one load.
@@ -56,7 +69,8 @@ pub(crate) enum Applied {
 impl<P: Prefix> Family<P> {
     pub(crate) fn new() -> Self {
         Self {
-            rib: Rib::new(),
+            rib: Rib::new(MANY_SHARDS),
+            further: BTreeMap::new(),
             digest: Digest::default(),
             dirty: Vec::new(),
             hosts: HashMap::new(),
@@ -65,6 +79,7 @@ impl<P: Prefix> Family<P> {
             without_hop: BTreeSet::new(),
             bulk: None,
             local_changes: Vec::new(),
+            odd_local: BTreeSet::new(),
         }
     }
 
@@ -72,13 +87,95 @@ impl<P: Prefix> Family<P> {
     pub(crate) fn insert_fixed(&self, hops: &mut NextHops) -> Result<(), FibError> {
         let local = hops.local();
         for &(address, len) in P::FIXED {
-            P::masked(address, len).fib_insert(&mut hops.fib, local)?;
+            P::masked(address, len).fib_insert(&mut hops.fib, TableId::MAIN, local)?;
         }
         Ok(())
     }
 
     pub(crate) fn is_clean(&self) -> bool {
         self.dirty.is_empty() && self.refused.is_empty() && self.without_hop.is_empty()
+    }
+
+    /// The routes of a tree; empty if it is not mirrored.
+    pub(crate) fn get(&self, (tree, prefix): (Tree, P)) -> &[Route] {
+        self.rib_of(tree).map_or(&[], |rib| rib.get(prefix))
+    }
+
+    pub(crate) fn rib_of(&self, tree: Tree) -> Option<&Rib<P>> {
+        match tree {
+            MERGED => Some(&self.rib),
+            number => Some(&self.further.get(&number)?.rib),
+        }
+    }
+
+    /// The table of the FIB that a tree is in; `None` if it is not mirrored.
+    pub(crate) fn fib_of(&self, tree: Tree) -> Option<TableId> {
+        match tree {
+            MERGED => Some(TableId::MAIN),
+            number => Some(self.further.get(&number)?.fib),
+        }
+    }
+
+    /// All trees with their routes.
+    pub(crate) fn ribs(&self) -> impl Iterator<Item = (Tree, &Rib<P>)> {
+        let further = self.further.iter();
+        let further = further.map(|(&number, further)| (number, &further.rib));
+        std::iter::once((MERGED, &self.rib)).chain(further)
+    }
+
+    /// All routes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = ((Tree, P), &[Route])> {
+        let all = self.ribs();
+        all.flat_map(|(tree, rib)| rib.iter().map(move |(prefix, r)| ((tree, prefix), r)))
+    }
+
+    /// Mirrors these further tables and no others. Returns whether anything changed; new tables are empty
+    /// until their routes are read.
+    pub(crate) fn set_further(&mut self, hops: &mut NextHops, wanted: &BTreeSet<u32>) -> bool {
+        let gone = self.further.keys().filter(|&table| !wanted.contains(table));
+        let gone: Vec<u32> = gone.copied().collect();
+        for &table in &gone {
+            self.drop_further(hops, table);
+        }
+        let mut changed = !gone.is_empty();
+        for &table in wanted {
+            if self.further.contains_key(&table) {
+                continue;
+            }
+            let fib = match P::add_table(&mut hops.fib) {
+                Ok(fib) => fib,
+                Err(error) => {
+                    log::error!("table {table} is left to Linux: {error}");
+                    continue;
+                }
+            };
+            let further = Further {
+                rib: Rib::new(FEW_SHARDS),
+                fib,
+                loaded: false,
+            };
+            self.further.insert(table, further);
+            changed = true;
+        }
+        changed
+    }
+
+    fn drop_further(&mut self, hops: &mut NextHops, table: u32) {
+        let there = self.further.get(&table).into_iter();
+        let prefixes = there.flat_map(|further| further.rib.iter().map(|(prefix, _)| prefix));
+        for prefix in prefixes.collect::<Vec<_>>() {
+            self.set(hops, (table, prefix), Vec::new());
+        }
+        self.dirty.retain(|(tree, _)| *tree != table);
+        self.refused.retain(|(tree, _)| *tree != table);
+        self.mtus.retain(|(tree, _), _| *tree != table);
+        self.without_hop.retain(|(tree, _)| *tree != table);
+        for (_, key) in self.hosts.extract_if(|(tree, _), _| *tree == table) {
+            hops.release_hop(key);
+        }
+        if let Some(further) = self.further.remove(&table) {
+            P::remove_table(&mut hops.fib, further.fib);
+        }
     }
 
     /// A route was added or deleted.
@@ -90,30 +187,34 @@ impl<P: Prefix> Family<P> {
         gone: bool,
     ) -> Applied {
         let prefix = P::masked(number(message.address), message.len);
+        let Some(table) = Table::from_number(message.table, P::V6, world.further(P::V6)) else {
+            return Applied::Done;
+        };
+        let at = (table.tree(), prefix);
         if P::V6 && !gone && !message.replace {
-            self.in_table_order(hops, prefix, &mut message);
+            self.in_table_order(hops, at, &mut message);
         }
         let expired = message.expires < 0;
         let (replace, append) = (message.replace, message.append);
         let Some(new) = intern::<P>(world, hops, message) else {
             return Applied::Done;
         };
-        let mut routes = self.rib.get(prefix).to_vec();
+        let mut routes = self.get(at).to_vec();
         let applied = if gone || expired {
             remove::<P>(world, hops, &mut routes, &new)
         } else {
             insert::<P>(hops, &mut routes, new, replace, append)
         };
         hops.release(new.target);
-        self.set(hops, prefix, routes);
+        self.set(hops, at, routes);
         applied
     }
 
     /// When paths are appended to an IPv6 multipath route, the event has them first and the older
     /// ones behind them; in the table they come last. The order decides which flows go where.
-    fn in_table_order(&self, hops: &NextHops, prefix: P, message: &mut RouteMessage) {
+    fn in_table_order(&self, hops: &NextHops, at: (Tree, P), message: &mut RouteMessage) {
         let ways = &mut message.target.hops;
-        let head = self.rib.get(prefix).iter().find_map(|route| {
+        let head = self.get(at).iter().find_map(|route| {
             let first = hops.target(route.target)?.hops.first()?;
             let same = |hop: &Hop| (hop.device, hop.gateway) == (first.device, first.gateway);
             ways.iter()
@@ -125,30 +226,55 @@ impl<P: Prefix> Family<P> {
 
     /// Sets the routes of a prefix, if they differ, and counts the new routes' uses of their
     /// targets.
-    pub(crate) fn set(&mut self, hops: &mut NextHops, prefix: P, routes: Vec<Route>) -> bool {
-        let old = self.rib.get(prefix);
+    pub(crate) fn set(&mut self, hops: &mut NextHops, at: (Tree, P), routes: Vec<Route>) -> bool {
+        let (tree, prefix) = at;
+        let old = self.get(at);
         if old == routes.as_slice() {
             return false;
         }
+        let old = old.to_vec();
         let sum = |routes: &[Route]| of_routes(prefix, routes, |route| hops.hash(route.target));
-        let (before, after) = (sum(old), sum(&routes));
+        let (before, after) = (sum(&old), sum(&routes));
         self.digest.replace(prefix.parts().0, before, after);
         routes.iter().for_each(|route| hops.retain(route.target));
         old.iter().for_each(|route| hops.release(route.target));
-        let in_local = |routes: &[Route]| routes.iter().any(|route| route.table == Table::Local);
-        if !prefix.is_fixed() && (in_local(old) || in_local(&routes)) {
+        let own = |route: &Route| match tree {
+            MERGED => route.table == Table::Local,
+            _ => is_own(hops, route),
+        };
+        if !prefix.is_fixed() && old.iter().chain(&routes).any(own) {
             self.local_changes.push(prefix);
+        }
+        if tree == MERGED {
+            let odd = |route: &Route| route.table == Table::Local && !is_own(hops, route);
+            if routes.iter().any(odd) {
+                self.odd_local.insert(prefix);
+            } else if !self.odd_local.is_empty() {
+                self.odd_local.remove(&prefix);
+            }
+        }
+        if tree != MERGED {
+            if let Some(further) = self.further.get_mut(&tree) {
+                further.rib.set(prefix, routes);
+                self.dirty.push(at);
+            }
+            return true;
         }
         let was_wide = self.rib.is_wide_local(prefix);
         self.rib.set(prefix, routes);
-        self.dirty.push(prefix);
+        self.dirty.push(at);
         if was_wide != self.rib.is_wide_local(prefix) {
             let inside = self.rib.iter().map(|(inner, _)| inner);
-            self.dirty
-                .extend(inside.filter(|&inner| prefix.covers(inner)));
+            let inside = inside.filter(|&inner| prefix.covers(inner));
+            self.dirty.extend(inside.map(|inner| (MERGED, inner)));
         }
-        self.dirty.extend(self.rib.in_default());
+        self.mark_default();
         true
+    }
+
+    fn mark_default(&mut self) {
+        let prefixes = self.rib.in_default().iter();
+        self.dirty.extend(prefixes.map(|&prefix| (MERGED, prefix)));
     }
 
     /// Marks every prefix that has a route to one of these targets (sorted).
@@ -161,35 +287,42 @@ impl<P: Prefix> Family<P> {
                 .iter()
                 .any(|route| targets.binary_search(&route.target).is_ok())
         };
-        let marked = self
-            .rib
-            .iter()
-            .filter(|(_, routes)| uses(routes))
-            .map(|(prefix, _)| prefix);
+        let marked = self.iter().filter(|(_, routes)| uses(routes));
+        let marked: Vec<_> = marked.map(|(at, _)| at).collect();
         self.dirty.extend(marked);
-        self.dirty.extend(self.rib.in_default());
+        self.mark_default();
     }
 
     /// Marks the host prefix of a neighbour.
     pub(crate) fn mark_host(&mut self, address: u128) {
-        self.dirty.push(P::masked(address, P::BITS));
+        let trees = self.trees_of(address);
+        let host = P::masked(address, P::BITS);
+        self.dirty
+            .extend(trees.into_iter().map(|tree| (tree, host)));
+    }
+
+    /// The trees that may have a route to a host: the merged tables, and further ones.
+    pub(crate) fn trees_of(&self, address: u128) -> Vec<Tree> {
+        let further = self.further.iter();
+        let covers = |rib: &Rib<P>| rib.covering(address, P::BITS).next().is_some();
+        let further = further.filter(|(_, further)| covers(&further.rib));
+        std::iter::once(MERGED)
+            .chain(further.map(|(&table, _)| table))
+            .collect()
     }
 
     /// Removes all routes for which `gone` returns true.
     pub(crate) fn remove_routes(&mut self, hops: &mut NextHops, gone: impl Fn(&Route) -> bool) {
-        let hit = self
-            .rib
-            .iter()
-            .filter(|(_, routes)| routes.iter().any(&gone));
-        for prefix in hit.map(|(prefix, _)| prefix).collect::<Vec<_>>() {
+        let hit = self.iter();
+        let hit = hit.filter(|(_, routes)| routes.iter().any(&gone));
+        for at in hit.map(|(at, _)| at).collect::<Vec<_>>() {
             let kept = self
-                .rib
-                .get(prefix)
+                .get(at)
                 .iter()
                 .filter(|route| !gone(route))
                 .copied()
                 .collect();
-            self.set(hops, prefix, kept);
+            self.set(hops, at, kept);
         }
     }
 
@@ -198,9 +331,9 @@ impl<P: Prefix> Family<P> {
     pub(crate) fn sync(&mut self, world: &World, hops: &mut NextHops) -> usize {
         let (mut changes, complete) = (0, self.refused.is_empty());
         let dirty = std::mem::take(&mut self.dirty);
-        self.bulk = (dirty.len() >= BULK).then(Vec::new);
-        for prefix in dirty {
-            changes += usize::from(self.sync_prefix(world, hops, prefix));
+        self.bulk = (dirty.len() >= BULK).then(BTreeMap::new);
+        for (tree, prefix) in dirty {
+            changes += usize::from(self.sync_prefix(world, hops, (tree, prefix)));
             if prefix.is_host() {
                 continue;
             }
@@ -208,16 +341,19 @@ impl<P: Prefix> Family<P> {
             let inside = (P::ip(first), 0)..=(P::ip(last), u32::MAX);
             for &(address, _) in world.neighbours.range(inside).map(|(key, _)| key) {
                 let host = P::masked(number(address), P::BITS);
-                changes += usize::from(self.sync_prefix(world, hops, host));
+                changes += usize::from(self.sync_prefix(world, hops, (tree, host)));
             }
         }
-        if let Some(all) = self.bulk.take() {
-            let refused = P::fib_load(&mut hops.fib, &all).unwrap_or_else(|e| {
+        for (tree, all) in self.bulk.take().unwrap_or_default() {
+            let Some(table) = self.fib_of(tree) else {
+                continue;
+            };
+            let refused = P::fib_load(&mut hops.fib, table, &all).unwrap_or_else(|e| {
                 log::error!("{e}");
                 all.iter().map(|&(prefix, _)| prefix).collect()
             });
             for prefix in refused {
-                self.refuse(hops, prefix);
+                self.refuse(hops, table, (tree, prefix));
             }
         }
         if !complete && self.refused.is_empty() {
@@ -229,13 +365,18 @@ impl<P: Prefix> Family<P> {
         changes
     }
 
-    pub(crate) fn sync_prefix(&mut self, world: &World, hops: &mut NextHops, prefix: P) -> bool {
-        if prefix.is_fixed() {
+    pub(crate) fn sync_prefix(
+        &mut self,
+        world: &World,
+        hops: &mut NextHops,
+        at: (Tree, P),
+    ) -> bool {
+        if at.1.is_fixed() {
             return false;
         }
-        let best = self.best(hops, prefix);
-        self.note_mtu(hops, prefix, best);
-        let host = self.host_way(world, hops, prefix);
+        let best = self.best(hops, at);
+        self.note_mtu(hops, at, best);
+        let host = self.host_way(world, hops, at);
         let acquired = host.map(|key| hops.acquire_host(world, key));
         let wanted = match acquired {
             Some(Ok(id)) => Some(id),
@@ -246,14 +387,14 @@ impl<P: Prefix> Family<P> {
             }),
         };
         if let Some(Err(_)) = acquired {
-            self.without_hop.insert(prefix);
+            self.without_hop.insert(at);
         } else if !self.without_hop.is_empty() {
-            self.without_hop.remove(&prefix);
+            self.without_hop.remove(&at);
         }
-        let changed = self.write(hops, prefix, wanted);
+        let changed = self.write(hops, at, wanted);
         let held = match (host, acquired) {
-            (Some(key), Some(Ok(_))) => self.hosts.insert(prefix, key),
-            _ => self.hosts.remove(&prefix),
+            (Some(key), Some(Ok(_))) => self.hosts.insert(at, key),
+            _ => self.hosts.remove(&at),
         };
         if let Some(key) = held {
             hops.release_hop(key);
@@ -261,40 +402,44 @@ impl<P: Prefix> Family<P> {
         changed
     }
 
-    fn note_mtu(&mut self, hops: &NextHops, prefix: P, best: Option<Best>) {
+    fn note_mtu(&mut self, hops: &NextHops, at: (Tree, P), best: Option<Best>) {
         let mtu = match best {
             Some(Best::Route(route)) => hops.target(route.target).and_then(|target| target.mtu),
             _ => None,
         };
         match mtu {
-            Some(mtu) => self.mtus.insert(prefix, mtu),
+            Some(mtu) => self.mtus.insert(at, mtu),
             None if self.mtus.is_empty() => None,
-            None => self.mtus.remove(&prefix),
+            None => self.mtus.remove(&at),
         };
     }
 
-    fn write(&mut self, hops: &mut NextHops, prefix: P, wanted: Option<NextHopId>) -> bool {
-        self.refused.remove(&prefix);
-        let current = prefix.fib_get(&hops.fib);
+    fn write(&mut self, hops: &mut NextHops, at: (Tree, P), wanted: Option<NextHopId>) -> bool {
+        self.refused.remove(&at);
+        let (tree, prefix) = at;
+        let Some(table) = self.fib_of(tree) else {
+            return false;
+        };
+        let current = prefix.fib_get(&hops.fib, table);
         if current == wanted {
             return false;
         }
         let Some(id) = wanted else {
-            prefix.fib_remove(&mut hops.fib);
+            prefix.fib_remove(&mut hops.fib, table);
             return true;
         };
         if let Some(bulk) = &mut self.bulk {
-            bulk.push((prefix, id));
-        } else if prefix.fib_insert(&mut hops.fib, id).is_err() {
-            self.refuse(hops, prefix);
+            bulk.entry(tree).or_default().push((prefix, id));
+        } else if prefix.fib_insert(&mut hops.fib, table, id).is_err() {
+            self.refuse(hops, table, at);
         }
         true
     }
 
     /// Records a prefix that should be in the FIB but did not fit.
-    fn refuse(&mut self, hops: &mut NextHops, prefix: P) {
-        self.refused.insert(prefix);
-        prefix.fib_remove(&mut hops.fib);
+    fn refuse(&mut self, hops: &mut NextHops, table: TableId, at: (Tree, P)) {
+        self.refused.insert(at);
+        at.1.fib_remove(&mut hops.fib, table);
     }
 
     /// Marks the refused prefixes, so that the next [`Self::sync`] tries them again.
@@ -306,8 +451,8 @@ impl<P: Prefix> Family<P> {
 
     /// What the kernel's look-up finds at exactly this prefix; `None` if it goes on to a shorter
     /// one.
-    pub(crate) fn best(&self, hops: &NextHops, prefix: P) -> Option<Best> {
-        let mut visible = self.visible(hops, prefix, self.rib.get(prefix));
+    pub(crate) fn best(&self, hops: &NextHops, at: (Tree, P)) -> Option<Best> {
+        let mut visible = self.visible(hops, at.1, self.get(at));
         let first = visible.next()?;
         if first.is_partial() || visible.any(Route::is_partial) {
             return Some(Best::Depends);
@@ -315,10 +460,10 @@ impl<P: Prefix> Family<P> {
         Some(Best::Route(*first))
     }
 
-    /// What the kernel's look-up finds for an address, and at which prefix.
-    pub(crate) fn look_up(&self, hops: &NextHops, address: u128) -> Option<(P, Best)> {
-        let mut covering = self.rib.covering(address, P::BITS);
-        covering.find_map(|(prefix, _)| Some((prefix, self.best(hops, prefix)?)))
+    /// What the kernel's look-up finds for an address in a tree, and at which prefix.
+    pub(crate) fn look_up(&self, hops: &NextHops, tree: Tree, address: u128) -> Option<(P, Best)> {
+        let mut covering = self.rib_of(tree)?.covering(address, P::BITS);
+        covering.find_map(|(prefix, _)| Some((prefix, self.best(hops, (tree, prefix))?)))
     }
 
     /// The routes of a prefix that the kernel would use, best first.
@@ -331,7 +476,7 @@ impl<P: Prefix> Family<P> {
         routes.iter().filter(move |route| {
             hops.usable(route.target)
                 && match route.table {
-                    Table::Local => true,
+                    Table::Local | Table::Further(_) => true,
                     Table::Main => !self.rib.hidden(prefix),
                     Table::Default => !self.answered_earlier(hops, prefix),
                 }
@@ -349,7 +494,12 @@ impl<P: Prefix> Family<P> {
     }
 
     /// The next hop of a host prefix whose best route is on-link and whose neighbour is known.
-    fn host_way(&self, world: &World, hops: &NextHops, prefix: P) -> Option<HopKey> {
+    fn host_way(
+        &self,
+        world: &World,
+        hops: &NextHops,
+        (tree, prefix): (Tree, P),
+    ) -> Option<HopKey> {
         if !prefix.is_host() {
             return None;
         }
@@ -359,7 +509,7 @@ impl<P: Prefix> Family<P> {
             neighbour.usable().is_some() && world.ports.contains_key(&neighbour.device)
         };
         world.neighbours.range(at.clone()).find(known)?;
-        let (_, Best::Route(route)) = self.look_up(hops, prefix.parts().0)? else {
+        let (_, Best::Route(route)) = self.look_up(hops, tree, prefix.parts().0)? else {
             return None;
         };
         let target = hops.target(route.target)?;
@@ -389,15 +539,21 @@ fn on_link(world: &World, target: &Target) -> Option<u32> {
     }
 }
 
-/// Converts a route to the mirror's form and takes a use of its target. `None` if its table is
-/// reached only by rules; the guard watches those.
+/// Whether a route leads to the router itself.
+pub(crate) fn is_own(hops: &NextHops, route: &Route) -> bool {
+    let target = hops.target(route.target);
+    target.is_some_and(|target| target.kind == RouteType::Local)
+}
+
+/// Converts a route to the mirror's form and takes a use of its target. `None` if no rule and no VRF uses
+/// its table.
 pub(crate) fn intern<P: Prefix>(
     world: &World,
     hops: &mut NextHops,
     message: RouteMessage,
 ) -> Option<Route> {
     Some(Route {
-        table: Table::from_number(message.table, P::V6)?,
+        table: Table::from_number(message.table, P::V6, world.further(P::V6))?,
         tos: message.tos,
         protocol: message.protocol,
         source_specific: message.source_specific,

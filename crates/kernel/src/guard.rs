@@ -294,8 +294,8 @@ fn legacy_tables() -> [String; 2] {
         .map(|name| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default())
 }
 
-/// Reports ports that belong to a bridge or a VRF, because Linux treats what they receive differently.
-/// What comes in by a port of a bond is the bond's.
+/// Reports ports that belong to a bridge, because Linux treats what they receive differently. A VRF is a table
+/// (see [`crate::policy`]); what comes in by a port of a bond is the bond's.
 fn masters(world: &World, report: &mut GuardReport) {
     for link in world
         .ports
@@ -304,7 +304,7 @@ fn masters(world: &World, report: &mut GuardReport) {
     {
         let master = world.links.get(&link.master);
         let is_bond = master.is_some_and(|master| master.bond.is_some());
-        if link.master != 0 && !is_bond {
+        if link.master != 0 && !is_bond && !world.is_vrf(link.master) {
             let master = master.map_or("another device", |master| master.name.as_str());
             report.both(
                 ReasonKind::Master,

@@ -8,11 +8,13 @@ use crate::error::KernelError;
 use crate::family::{Family, intern, is_same};
 use crate::keys::TargetId;
 use crate::message::{
-    self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP, RTM_GETNEXTHOPBUCKET, Target,
+    self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP, RTM_GETNEXTHOPBUCKET, Rule,
+    Target,
 };
 use crate::model::{Model, Stale};
 use crate::nexthops::NextHops;
-use crate::rib::{Prefix, Route, number};
+use crate::rib::{Prefix, Route, Tree, number};
+use crate::rules::Rules;
 use crate::socket::Netlink;
 use crate::sysctl::Unread;
 use crate::world::World;
@@ -23,6 +25,8 @@ const RTA_OIF: u16 = libc::RTA_OIF;
 /// Up to this many devices are compared one at a time, each with a walk through the tables. For
 /// more it is cheaper to compare all routes at once.
 const ONE_BY_ONE: usize = 4;
+/// How often to read rules that change meanwhile.
+const RULE_DUMPS: usize = 10;
 
 /// Reads dumps, and counts messages that could not be decoded.
 pub(crate) struct Loader {
@@ -57,6 +61,10 @@ impl Loader {
             model.reread_settings(&Unread::everything());
             differences += self.addresses(model)?;
         }
+        if stale.all {
+            self.rules(model)?;
+            model.follow_tables();
+        }
         if stale.all || stale.objects {
             differences += self.objects(model)?;
         }
@@ -67,6 +75,9 @@ impl Loader {
         }
         if all_routes {
             differences += self.routes(model, None)?;
+            if !self.overtaken {
+                model.note_loaded();
+            }
         }
         for &device in &stale.devices {
             if !model.world.links.contains_key(&device) {
@@ -123,6 +134,58 @@ impl Loader {
         }
         model.settle();
         Ok(differences)
+    }
+
+    /// Reads the rules.
+    pub(crate) fn rules(&mut self, model: &mut Model) -> Result<(), KernelError> {
+        let [v4, v6] = [false, true].map(|v6| self.rules_of(v6));
+        model.set_rules([v4, v6]);
+        Ok(())
+    }
+
+    fn rules_of(&mut self, v6: bool) -> Rules {
+        let mut head = [0; 12]; // struct fib_rule_hdr
+        head[0] = if v6 { libc::AF_INET6 } else { libc::AF_INET } as u8;
+        let mut list = Vec::new();
+        let each = |list: &mut Vec<Rule>, frame: Frame<'_>| {
+            if frame.kind == libc::RTM_NEWRULE {
+                let unknown = |_| Rule {
+                    unknown: Some("it cannot be decoded"),
+                    ..Rule::default()
+                };
+                list.push(message::decode_rule(frame.payload).unwrap_or_else(unknown));
+            }
+        };
+        for _ in 0..RULE_DUMPS {
+            let dumped = self
+                .socket
+                .dump(libc::RTM_GETRULE, &head, &mut list, Vec::clear, each);
+            match dumped {
+                Ok(true) => return Rules { list, unread: None },
+                Ok(false) => list.clear(),
+                Err(KernelError::Dump { source, .. })
+                    if matches!(
+                        source.raw_os_error(),
+                        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::EAFNOSUPPORT)
+                    ) =>
+                {
+                    return Rules::linux_own(v6);
+                }
+                Err(error) => {
+                    let unread = Some(error.to_string());
+                    return Rules {
+                        list: Vec::new(),
+                        unread,
+                    };
+                }
+            }
+        }
+        self.overtaken = true;
+        let unread = Some("cannot read rules: they change all the time".into());
+        Rules {
+            list: Vec::new(),
+            unread,
+        }
     }
 
     fn addresses(&mut self, model: &mut Model) -> Result<usize, KernelError> {
@@ -295,7 +358,7 @@ fn compare<P: Prefix>(
     device: Option<u32>,
     mut dumped: Vec<(P, Route)>,
 ) -> Compared {
-    dumped.sort_by_key(|&(prefix, _)| prefix); // stable: keeps the kernel's order
+    dumped.sort_by_key(place); // stable: keeps the kernel's order
     let through = device.map(|device| targets_through(hops, device));
     let concerned = |route: &Route| {
         let targets = through.as_ref();
@@ -305,21 +368,26 @@ fn compare<P: Prefix>(
         differences: remove_lost(family, hops, &dumped, concerned),
         unordered: false,
     };
-    for same in dumped.chunk_by(|a, b| a.0 == b.0) {
-        let prefix = same[0].0;
+    for same in dumped.chunk_by(|a, b| place(a) == place(b)) {
+        let at = place(&same[0]);
         let known = match device {
-            Some(_) => family.rib.get(prefix),
+            Some(_) => family.get(at),
             None => &[],
         };
         let fresh = same.iter().map(|&(_, route)| route).collect();
         let (routes, unordered) = combine::<P>(hops, known, fresh, concerned);
         compared.unordered |= unordered;
-        compared.differences += usize::from(family.set(hops, prefix, routes));
+        compared.differences += usize::from(family.set(hops, at, routes));
     }
     for (_, route) in &dumped {
         hops.release(route.target);
     }
     compared
+}
+
+/// Where a route is kept.
+fn place<P: Prefix>(&(prefix, route): &(P, Route)) -> (Tree, P) {
+    (route.table.tree(), prefix)
 }
 
 /// The targets with a path through a device, sorted.
@@ -337,21 +405,17 @@ fn remove_lost<P: Prefix>(
     dumped: &[(P, Route)],
     concerned: impl Fn(&Route) -> bool,
 ) -> usize {
-    let is_there = |of: P| {
-        dumped
-            .binary_search_by_key(&of, |&(prefix, _)| prefix)
-            .is_ok()
-    };
-    let known = family.rib.iter();
-    let lost: Vec<P> = known
-        .filter(|&(prefix, routes)| routes.iter().any(&concerned) && !is_there(prefix))
-        .map(|(prefix, _)| prefix)
+    let is_there = |of: (Tree, P)| dumped.binary_search_by_key(&of, place).is_ok();
+    let known = family.iter();
+    let lost: Vec<(Tree, P)> = known
+        .filter(|&(at, routes)| routes.iter().any(&concerned) && !is_there(at))
+        .map(|(at, _)| at)
         .collect();
     let mut changed = 0;
-    for prefix in lost {
-        let mut kept = family.rib.get(prefix).to_vec();
+    for at in lost {
+        let mut kept = family.get(at).to_vec();
         kept.retain(|route| !concerned(route));
-        changed += usize::from(family.set(hops, prefix, kept));
+        changed += usize::from(family.set(hops, at, kept));
     }
     changed
 }

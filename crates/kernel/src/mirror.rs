@@ -212,7 +212,10 @@ impl Mirror {
         // entries that an earlier, killed Bora asked for
         let keep = |device, address| hops.is_gateway(device, address);
         self.resolver.release_others(world, keep);
-        self.model.noticed = Noticed::default();
+        self.model.noticed = Noticed {
+            rules: true, // an event may have come after the dump
+            ..Noticed::default()
+        };
         self.update_status();
         Ok(())
     }
@@ -253,6 +256,7 @@ impl Mirror {
             self.read_events()?;
             self.model.settle();
         }
+        let rules = self.follow_rules();
         if !self.more {
             self.check.judge(&mut self.model);
         }
@@ -272,7 +276,7 @@ impl Mirror {
             self.audit();
         }
         self.check.begin_if_due(&self.model);
-        let guard = if guard_events || noticed.guard || (tick && self.guard.is_due()) {
+        let guard = if guard_events || noticed.guard || rules || (tick && self.guard.is_due()) {
             self.guard.evaluate(&self.model.world)
         } else {
             noticed.links && self.guard.follow_links(&self.model.world)
@@ -287,6 +291,18 @@ impl Mirror {
             guard,
             more: self.more,
         })
+    }
+
+    /// Reads the rules again if they have changed, or could not be read; returns whether it did.
+    fn follow_rules(&mut self) -> bool {
+        let rules = &self.model.world.rules;
+        let unread = rules.iter().any(|rules| rules.unread.is_some());
+        let again = unread && Instant::now() >= self.next_tick;
+        let changed = std::mem::take(&mut self.model.noticed.rules) || again;
+        if changed && let Err(error) = self.loader.rules(&mut self.model) {
+            log::warn!("{error}");
+        }
+        changed
     }
 
     /// Reads the sysctls now. Most of them change without an event and are otherwise read once a

@@ -7,7 +7,7 @@ use bora_fib::{FibError, FibWriter, Prefix4, Prefix6};
 
 use crate::audit::Audit;
 use crate::digest::{Digest, of_neighbour};
-use crate::family::{Applied, Family};
+use crate::family::{Applied, Family, is_own};
 use crate::keys::TargetId;
 use crate::message::{
     Address, Hop, Link, Message, Neighbour, NextHopMessage, NextHopObject, RouteMessage, RouteType,
@@ -78,6 +78,7 @@ pub(crate) struct Noticed {
     pub(crate) links: bool,
     pub(crate) settings: Unread,
     pub(crate) guard: bool,
+    pub(crate) rules: bool,
 }
 
 /// The kernel's state as far as known, and the FIB made from it.
@@ -95,6 +96,8 @@ pub(crate) struct Model {
     /// Events about links, addresses and next-hop objects so far.
     pub(crate) rest_changes: u64,
     pub(crate) audit: Audit,
+    /// Changes of rules and of the tables that they use.
+    pub(crate) policy_generation: u64,
     /// Hundredths of a second to the end of the IPv6 route that expires next.
     pub(crate) next_expiry: Option<u32>,
     /// Some routes or hosts got no next hop at the last [`Self::sync`].
@@ -115,6 +118,7 @@ impl Model {
             neighbours: Digest::default(),
             rest_changes: 0,
             audit: Audit::default(),
+            policy_generation: 0,
             next_expiry: None,
             out_of_next_hops: false,
         };
@@ -141,7 +145,8 @@ impl Model {
             }
             Message::Netconf(Some(device)) => self.unread(device),
             Message::Netconf(None) => self.noticed.settings.all = true,
-            Message::Rule | Message::Traffic => self.noticed.guard = true,
+            Message::Rule => self.noticed.rules = true,
+            Message::Traffic => self.noticed.guard = true,
             Message::Other => {}
         }
     }
@@ -215,6 +220,7 @@ impl Model {
         self.settle_sources(&sources);
         // last, because neighbours may have gone with their device
         self.settle_members(members);
+        self.follow_tables();
     }
 
     fn settle_gone(&mut self, gone: BTreeSet<u32>) {
@@ -643,10 +649,11 @@ fn note_local<P: Prefix>(
 }
 
 fn is_local<P: Prefix>(family: &Family<P>, hops: &NextHops, prefix: P) -> bool {
-    family.rib.get(prefix).iter().any(|route| {
-        route.table == Table::Local
-            && hops
-                .target(route.target)
-                .is_some_and(|target| target.kind == RouteType::Local)
+    let mut ribs = family.ribs();
+    ribs.any(|(_, rib)| {
+        let mut routes = rib.get(prefix).iter();
+        routes.any(|route| {
+            matches!(route.table, Table::Local | Table::Further(_)) && is_own(hops, route)
+        })
     })
 }

@@ -36,19 +36,27 @@ struct TargetState {
     usable: bool,
 }
 
-/// Objects that many routes share; made once.
-struct Shared {
-    local: NextHopId,
-    unsupported: NextHopId,
-    unreachable: NextHopId,
-    prohibit: NextHopId,
-    blackhole: NextHopId,
+/// Next hops that many routes share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedHops {
+    /// Of destinations that are the router's own.
+    pub local: NextHopId,
+    /// Of what Bora leaves to Linux.
+    pub unsupported: NextHopId,
+    /// Of routes `unreachable`.
+    pub unreachable: NextHopId,
+    /// Of routes `prohibit`.
+    pub prohibit: NextHopId,
+    /// Of routes `blackhole`.
+    pub blackhole: NextHopId,
+    /// Of routes `throw`: another table decides. In the main table, Linux.
+    pub throw: NextHopId,
 }
 
 /// The FIB, and what is known of its next hops.
 pub(crate) struct NextHops {
     pub(crate) fib: FibWriter,
-    shared: Shared,
+    pub(crate) shared: SharedHops,
     hops: BTreeMap<HopKey, HopState>,
     targets: Vec<Option<TargetState>>,
     free: Vec<u32>,
@@ -75,12 +83,13 @@ const fn punt(reason: Reason, port: Option<PortId>) -> NextHop {
 
 impl NextHops {
     pub(crate) fn new(mut fib: FibWriter) -> Result<Self, FibError> {
-        let shared = Shared {
+        let shared = SharedHops {
             local: fib.add_next_hop(punt(Reason::Local, None))?,
             unsupported: fib.add_next_hop(punt(Reason::Unsupported, None))?,
             unreachable: fib.add_next_hop(punt(Reason::Unreachable, None))?,
             prohibit: fib.add_next_hop(punt(Reason::Prohibit, None))?,
             blackhole: fib.add_next_hop(NextHop::Blackhole)?,
+            throw: fib.add_next_hop(punt(Reason::Unsupported, None))?,
         };
         Ok(Self {
             fib,
@@ -252,6 +261,7 @@ impl NextHops {
             RouteType::Blackhole => self.shared.blackhole,
             RouteType::Unreachable => self.shared.unreachable,
             RouteType::Prohibit => self.shared.prohibit,
+            RouteType::Throw => self.shared.throw,
             RouteType::Other => self.shared.unsupported,
             RouteType::Unicast if state.target.hops.iter().any(|hop| hop.encap) => {
                 self.shared.unsupported

@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use bora_fib::{FibError, FibWriter, NextHopId, Prefix4, Prefix6};
+use bora_fib::{FibError, FibWriter, NextHopId, Prefix4, Prefix6, TableId};
 
 use crate::keys::TargetId;
 
@@ -19,14 +19,38 @@ pub(crate) trait Prefix: Copy + Eq + Hash + Ord + fmt::Display + 'static {
     fn masked(address: u128, len: u8) -> Self;
     fn parts(self) -> (u128, u8);
     fn ip(address: u128) -> IpAddr;
-    fn fib_get(self, fib: &FibWriter) -> Option<NextHopId>;
-    fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError>;
+    fn fib_get(self, fib: &FibWriter, table: TableId) -> Option<NextHopId>;
+    fn fib_insert(self, fib: &mut FibWriter, table: TableId, id: NextHopId)
+    -> Result<(), FibError>;
     /// Inserts many; returns those that found no room.
-    fn fib_load(fib: &mut FibWriter, all: &[(Self, NextHopId)]) -> Result<Vec<Self>, FibError>;
-    fn fib_remove(self, fib: &mut FibWriter);
-    fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)>;
+    fn fib_load(
+        fib: &mut FibWriter,
+        table: TableId,
+        all: &[(Self, NextHopId)],
+    ) -> Result<Vec<Self>, FibError>;
+    fn fib_remove(self, fib: &mut FibWriter, table: TableId);
     /// About `count` prefixes from `from` on, and where to continue.
-    fn fib_part(fib: &FibWriter, from: usize, count: usize) -> (Vec<Self>, Option<usize>);
+    fn fib_part(
+        fib: &FibWriter,
+        table: TableId,
+        from: usize,
+        count: usize,
+    ) -> (Vec<(Self, NextHopId)>, Option<usize>);
+    fn fib_len(fib: &FibWriter, table: TableId) -> usize;
+    fn add_table(fib: &mut FibWriter) -> Result<TableId, FibError>;
+    fn remove_table(fib: &mut FibWriter, table: TableId);
+
+    /// All prefixes of a table of the FIB.
+    fn fib_all(fib: &FibWriter, table: TableId) -> impl Iterator<Item = (Self, NextHopId)> {
+        const PART: usize = 4096;
+        let mut next = Some(0);
+        let parts = std::iter::from_fn(move || {
+            let (part, after) = Self::fib_part(fib, table, next?, PART);
+            next = after;
+            Some(part)
+        });
+        parts.flatten()
+    }
 
     /// First and last address.
     fn range(self) -> (u128, u128) {
@@ -81,24 +105,43 @@ impl Prefix for Prefix4 {
     fn ip(address: u128) -> IpAddr {
         IpAddr::V4(Ipv4Addr::from_bits(address as u32))
     }
-    fn fib_get(self, fib: &FibWriter) -> Option<NextHopId> {
-        fib.get4(self)
+    fn fib_get(self, fib: &FibWriter, table: TableId) -> Option<NextHopId> {
+        fib.get4_in(table, self)
     }
-    fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError> {
-        fib.insert4(self, id).map(drop)
+    fn fib_insert(
+        self,
+        fib: &mut FibWriter,
+        table: TableId,
+        id: NextHopId,
+    ) -> Result<(), FibError> {
+        fib.insert4_in(table, self, id).map(drop)
     }
-    fn fib_load(fib: &mut FibWriter, all: &[(Self, NextHopId)]) -> Result<Vec<Self>, FibError> {
-        Ok(fib.load4(all)?.refused)
+    fn fib_load(
+        fib: &mut FibWriter,
+        table: TableId,
+        all: &[(Self, NextHopId)],
+    ) -> Result<Vec<Self>, FibError> {
+        Ok(fib.load4_in(table, all)?.refused)
     }
-    fn fib_remove(self, fib: &mut FibWriter) {
-        fib.remove4(self);
+    fn fib_remove(self, fib: &mut FibWriter, table: TableId) {
+        fib.remove4_in(table, self);
     }
-    fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)> {
-        fib.iter4()
+    fn fib_part(
+        fib: &FibWriter,
+        table: TableId,
+        from: usize,
+        count: usize,
+    ) -> (Vec<(Self, NextHopId)>, Option<usize>) {
+        fib.part4_in(table, from, count)
     }
-    fn fib_part(fib: &FibWriter, from: usize, count: usize) -> (Vec<Self>, Option<usize>) {
-        let (found, next) = fib.part4(from, count);
-        (found.into_iter().map(|(prefix, _)| prefix).collect(), next)
+    fn fib_len(fib: &FibWriter, table: TableId) -> usize {
+        fib.len4_in(table)
+    }
+    fn add_table(fib: &mut FibWriter) -> Result<TableId, FibError> {
+        fib.add_table4()
+    }
+    fn remove_table(fib: &mut FibWriter, table: TableId) {
+        fib.remove_table4(table);
     }
 }
 
@@ -118,34 +161,60 @@ impl Prefix for Prefix6 {
     fn ip(address: u128) -> IpAddr {
         IpAddr::V6(Ipv6Addr::from_bits(address))
     }
-    fn fib_get(self, fib: &FibWriter) -> Option<NextHopId> {
-        fib.get6(self)
+    fn fib_get(self, fib: &FibWriter, table: TableId) -> Option<NextHopId> {
+        fib.get6_in(table, self)
     }
-    fn fib_insert(self, fib: &mut FibWriter, id: NextHopId) -> Result<(), FibError> {
-        fib.insert6(self, id).map(drop)
+    fn fib_insert(
+        self,
+        fib: &mut FibWriter,
+        table: TableId,
+        id: NextHopId,
+    ) -> Result<(), FibError> {
+        fib.insert6_in(table, self, id).map(drop)
     }
-    fn fib_load(fib: &mut FibWriter, all: &[(Self, NextHopId)]) -> Result<Vec<Self>, FibError> {
-        Ok(fib.load6(all)?.refused)
+    fn fib_load(
+        fib: &mut FibWriter,
+        table: TableId,
+        all: &[(Self, NextHopId)],
+    ) -> Result<Vec<Self>, FibError> {
+        Ok(fib.load6_in(table, all)?.refused)
     }
-    fn fib_remove(self, fib: &mut FibWriter) {
-        fib.remove6(self);
+    fn fib_remove(self, fib: &mut FibWriter, table: TableId) {
+        fib.remove6_in(table, self);
     }
-    fn fib_iter(fib: &FibWriter) -> impl Iterator<Item = (Self, NextHopId)> {
-        fib.iter6()
+    fn fib_part(
+        fib: &FibWriter,
+        table: TableId,
+        from: usize,
+        count: usize,
+    ) -> (Vec<(Self, NextHopId)>, Option<usize>) {
+        fib.part6_in(table, from, count)
     }
-    fn fib_part(fib: &FibWriter, from: usize, count: usize) -> (Vec<Self>, Option<usize>) {
-        let (found, next) = fib.part6(from, count);
-        (found.into_iter().map(|(prefix, _)| prefix).collect(), next)
+    fn fib_len(fib: &FibWriter, table: TableId) -> usize {
+        fib.len6_in(table)
+    }
+    fn add_table(fib: &mut FibWriter) -> Result<TableId, FibError> {
+        fib.add_table6()
+    }
+    fn remove_table(fib: &mut FibWriter, table: TableId) {
+        fib.remove_table6(table);
     }
 }
 
-/// The tables of the default rules, in the order in which Linux looks them up.
+/// The tables of the default rules, in the order in which Linux looks them up; and others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Table {
     Local,
     Main,
     Default,
+    /// A table that other rules or VRFs use: its number.
+    Further(u32),
 }
+
+/// Where a route is kept: 0 for the tables local, main and default, which are one in the FIB, or the number
+/// of a further table. Linux has no table 0.
+pub(crate) type Tree = u32;
+pub(crate) const MERGED: Tree = 0;
 
 impl Table {
     pub(crate) fn number(self) -> u32 {
@@ -153,16 +222,24 @@ impl Table {
             Self::Local => 255,
             Self::Main => 254,
             Self::Default => 253,
+            Self::Further(number) => number,
         }
     }
 
-    /// IPv6 has no rule for the table `default`.
-    pub(crate) fn from_number(number: u32, v6: bool) -> Option<Self> {
+    /// IPv6 has no rule for the table `default`. `None` if neither the default rules nor others use it.
+    pub(crate) fn from_number(number: u32, v6: bool, further: &BTreeSet<u32>) -> Option<Self> {
         match number {
             255 => Some(Self::Local),
             254 => Some(Self::Main),
             253 if !v6 => Some(Self::Default),
-            _ => None,
+            _ => further.contains(&number).then_some(Self::Further(number)),
+        }
+    }
+
+    pub(crate) fn tree(self) -> Tree {
+        match self {
+            Self::Further(number) => number,
+            Self::Local | Self::Main | Self::Default => MERGED,
         }
     }
 }
@@ -221,9 +298,9 @@ impl Routes {
     }
 }
 
-/// Number of shards of a table of routes.
-pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
-const SHARD_BITS: u32 = 10;
+/// Logarithms of the number of shards: of the merged tables, and of a further one.
+pub(crate) const MANY_SHARDS: u32 = 10;
+pub(crate) const FEW_SHARDS: u32 = 4;
 
 /// Hashes an address to a number of `bits` bits.
 pub(crate) fn spread(address: u128, bits: u32) -> usize {
@@ -235,6 +312,7 @@ pub(crate) fn spread(address: u128, bits: u32) -> usize {
 pub(crate) struct Rib<P> {
     /// Split into shards, so that a walk can be made in steps.
     shards: Vec<HashMap<P, Routes>>,
+    shard_bits: u32,
     count: usize,
     /// Number of prefixes of each length, so that a search tries only lengths that exist.
     lengths: [u32; 129],
@@ -245,19 +323,25 @@ pub(crate) struct Rib<P> {
     in_default: BTreeSet<P>,
 }
 
-fn shard<P: Prefix>(prefix: P) -> usize {
-    spread(prefix.parts().0, SHARD_BITS)
-}
-
 impl<P: Prefix> Rib<P> {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(shard_bits: u32) -> Self {
         Self {
-            shards: (0..SHARDS).map(|_| HashMap::new()).collect(),
+            shards: (0..1 << shard_bits).map(|_| HashMap::new()).collect(),
+            shard_bits,
             count: 0,
             lengths: [0; 129],
             wide_local: BTreeSet::new(),
             in_default: BTreeSet::new(),
         }
+    }
+
+    fn shard(&self, prefix: P) -> usize {
+        spread(prefix.parts().0, self.shard_bits)
+    }
+
+    /// Number of shards.
+    pub(crate) fn shards(&self) -> usize {
+        self.shards.len()
     }
 
     /// Number of routes.
@@ -270,7 +354,7 @@ impl<P: Prefix> Rib<P> {
     }
 
     fn find(&self, prefix: P) -> Option<&Routes> {
-        self.shards[shard(prefix)].get(&prefix)
+        self.shards[self.shard(prefix)].get(&prefix)
     }
 
     /// The prefixes of a shard.
@@ -300,14 +384,15 @@ impl<P: Prefix> Rib<P> {
         mark(&mut self.wide_local, wide);
         mark(&mut self.in_default, special(&routes, Table::Default));
         self.count += routes.len();
+        let shard = self.shard(prefix);
         let old = match Routes::from_vec(routes) {
             Some(new) => {
-                let old = self.shards[shard(prefix)].insert(prefix, new);
+                let old = self.shards[shard].insert(prefix, new);
                 self.lengths[len] += u32::from(old.is_none());
                 old
             }
             None => {
-                let old = self.shards[shard(prefix)].remove(&prefix);
+                let old = self.shards[shard].remove(&prefix);
                 self.lengths[len] -= u32::from(old.is_some());
                 old
             }

@@ -46,7 +46,7 @@ pub struct SyncStatus {
 /// Sizes of one address family.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FamilyCounts {
-    /// Routes in the kernel's tables local, main and default.
+    /// Routes in the kernel's tables that its rules and VRFs use.
     pub kernel_routes: usize,
     /// Prefixes in the FIB, the fixed ones and neighbours included.
     pub fib_prefixes: usize,

@@ -1,6 +1,6 @@
 //! The status, and the full comparison of kernel and FIB.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bora_fib::{FibConfig, FibWriter, NextHop, NextHopId};
 
@@ -10,7 +10,7 @@ use crate::message::RouteType;
 use crate::mirror::Mirror;
 use crate::model::{Model, Stale};
 use crate::nexthops::NextHops;
-use crate::rib::Prefix;
+use crate::rib::{MERGED, Prefix, Tree};
 use crate::status::{Difference, FamilyCounts, SyncStatus, Unsupported};
 
 impl Mirror {
@@ -48,8 +48,8 @@ impl Mirror {
         SyncStatus {
             in_sync: self.in_sync.0,
             since: self.in_sync.1,
-            v4: counts(&model.v4, self.fib().len4()),
-            v6: counts(&model.v6, self.fib().len6()),
+            v4: counts(&model.v4, self.fib()),
+            v6: counts(&model.v6, self.fib()),
             neighbours: model
                 .world
                 .neighbours
@@ -92,8 +92,10 @@ impl Mirror {
         fresh.set_ports(self.model.world.ports.clone());
         fresh.sync();
         let mut differences = Vec::new();
-        compare(&fresh.v4, &fresh.hops, &self.model.hops, &mut differences);
-        compare(&fresh.v6, &fresh.hops, &self.model.hops, &mut differences);
+        let ours = &self.model;
+        let (kernel, hops) = (&fresh.hops, &ours.hops);
+        compare((&fresh.v4, kernel), (&ours.v4, hops), &mut differences);
+        compare((&fresh.v6, kernel), (&ours.v6, hops), &mut differences);
         if !differences.is_empty() {
             self.model.stale.all = true;
             self.model.stale.reason = "a verification found differences";
@@ -102,38 +104,63 @@ impl Mirror {
     }
 }
 
-fn counts<P: Prefix>(family: &Family<P>, fib_prefixes: usize) -> FamilyCounts {
+fn counts<P: Prefix>(family: &Family<P>, fib: &FibWriter) -> FamilyCounts {
+    let ribs = || family.ribs();
+    let tables = ribs().filter_map(|(tree, _)| family.fib_of(tree));
     FamilyCounts {
-        kernel_routes: family.rib.len(),
-        fib_prefixes,
+        kernel_routes: ribs().map(|(_, rib)| rib.len()).sum(),
+        fib_prefixes: tables.map(|table| P::fib_len(fib, table)).sum(),
         fib_neighbours: family.hosts.len(),
         refused: family.refused.len(),
         hosts_refused: family.without_hop.len(),
     }
 }
 
-/// Compares two FIBs; the family argument only selects the prefix type.
+/// Compares two FIBs.
 fn compare<P: Prefix>(
-    _: &Family<P>,
-    kernel: &NextHops,
-    ours: &NextHops,
+    fresh: (&Family<P>, &NextHops),
+    current: (&Family<P>, &NextHops),
     differences: &mut Vec<Difference>,
 ) {
+    let trees = |family: &Family<P>| family.ribs().map(|(tree, _)| tree).collect::<BTreeSet<_>>();
+    for tree in &trees(fresh.0) | &trees(current.0) {
+        compare_tree(fresh, current, tree, differences);
+    }
+}
+
+fn compare_tree<P: Prefix>(
+    (fresh, kernel): (&Family<P>, &NextHops),
+    (current, ours): (&Family<P>, &NextHops),
+    tree: Tree,
+    differences: &mut Vec<Difference>,
+) {
+    let name = match tree {
+        MERGED => String::new(),
+        table => format!(" of table {table}"),
+    };
     let mut note = |prefix: P, kernel: Option<String>, fib: Option<String>| {
         if kernel != fib {
             differences.push(Difference {
-                prefix: prefix.to_string(),
+                prefix: format!("{prefix}{name}"),
                 kernel,
                 fib,
             });
         }
     };
-    for (prefix, id) in P::fib_iter(&kernel.fib) {
-        let fib = prefix.fib_get(&ours.fib).map(|id| describe(&ours.fib, id));
+    let entries = |family: &Family<P>, hops: &NextHops| -> Vec<(P, NextHopId)> {
+        let table = family.fib_of(tree);
+        table.map_or(vec![], |table| P::fib_all(&hops.fib, table).collect())
+    };
+    let find = |family: &Family<P>, hops: &NextHops, prefix: P| {
+        let id = prefix.fib_get(&hops.fib, family.fib_of(tree)?)?;
+        Some(describe(&hops.fib, id))
+    };
+    for (prefix, id) in entries(fresh, kernel) {
+        let fib = find(current, ours, prefix);
         note(prefix, Some(describe(&kernel.fib, id)), fib);
     }
-    for (prefix, id) in P::fib_iter(&ours.fib) {
-        if prefix.fib_get(&kernel.fib).is_none() {
+    for (prefix, id) in entries(current, ours) {
+        if find(fresh, kernel, prefix).is_none() {
             note(prefix, None, Some(describe(&ours.fib, id)));
         }
     }
@@ -170,13 +197,13 @@ fn describe(fib: &FibWriter, id: NextHopId) -> String {
 fn unsupported(model: &Model) -> Vec<Unsupported> {
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
     let partial = |routes: &[crate::rib::Route]| routes.iter().filter(|r| r.is_partial()).count();
-    let tos = model.v4.rib.iter().map(|(_, routes)| partial(routes)).sum();
-    let source = model.v6.rib.iter().map(|(_, routes)| partial(routes)).sum();
+    let tos = model.v4.iter().map(|(_, routes)| partial(routes)).sum();
+    let source = model.v6.iter().map(|(_, routes)| partial(routes)).sum();
     counts.insert("for one TOS only", tos);
     counts.insert("for some source addresses only", source);
     for (id, target) in model.hops.targets() {
         let reason = match target.kind {
-            RouteType::Other => "throw, NAT or an unknown type",
+            RouteType::Other => "NAT or an unknown type",
             RouteType::Unicast if target.hops.iter().any(|hop| hop.encap) => "encapsulation",
             RouteType::Unicast
                 if !model

@@ -6,7 +6,7 @@ use crate::family::{Best, Family};
 use crate::message::{Hop, Target};
 use crate::mirror::Mirror;
 use crate::nexthops::NextHops;
-use crate::rib::{Prefix, Route, number};
+use crate::rib::{MERGED, Prefix, Route, Tree, number};
 
 /// One route of the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ pub struct RouteView<'a> {
     pub address: IpAddr,
     /// Prefix length.
     pub len: u8,
-    /// Table: 255 local, 254 main, 253 default.
+    /// Table: 255 local, 254 main, 253 default, or a further one.
     pub table: u32,
     /// IPv4 TOS it is for; 0 for all.
     pub tos: u8,
@@ -30,17 +30,25 @@ pub struct RouteView<'a> {
 }
 
 impl Mirror {
-    /// The kernel's routes of the tables local, main and default, in no order.
+    /// The kernel's routes of the tables that its rules and VRFs use, in no order.
     pub fn routes(&self) -> impl Iterator<Item = RouteView<'_>> {
         views(&self.model.v4, &self.model.hops).chain(views(&self.model.v6, &self.model.hops))
     }
 
-    /// The route the kernel would use for a destination; `None` if it has none, or if TOS or source
-    /// address decide as well.
+    /// The route that the tables local and main have for a destination; `None` if they have none, or if TOS or
+    /// source address decide as well.
     pub fn route_to(&self, address: IpAddr) -> Option<RouteView<'_>> {
         match address {
-            IpAddr::V4(_) => best(&self.model.v4, &self.model.hops, address),
-            IpAddr::V6(_) => best(&self.model.v6, &self.model.hops, address),
+            IpAddr::V4(_) => best(&self.model.v4, &self.model.hops, MERGED, address),
+            IpAddr::V6(_) => best(&self.model.v6, &self.model.hops, MERGED, address),
+        }
+    }
+
+    /// The same of each further table that has one.
+    pub fn further_routes_to(&self, address: IpAddr) -> Vec<RouteView<'_>> {
+        match address {
+            IpAddr::V4(_) => further(&self.model.v4, &self.model.hops, address),
+            IpAddr::V6(_) => further(&self.model.v6, &self.model.hops, address),
         }
     }
 
@@ -73,24 +81,38 @@ fn views<'a, P: Prefix>(
     family: &'a Family<P>,
     hops: &'a NextHops,
 ) -> impl Iterator<Item = RouteView<'a>> {
-    let routes = family.rib.iter();
-    routes
-        .flat_map(move |(prefix, routes)| routes.iter().filter_map(move |r| view(hops, prefix, r)))
+    let routes = family.iter();
+    routes.flat_map(move |((_, prefix), routes)| {
+        routes.iter().filter_map(move |r| view(hops, prefix, r))
+    })
 }
 
 fn best<'a, P: Prefix>(
     family: &'a Family<P>,
     hops: &'a NextHops,
+    tree: Tree,
     address: IpAddr,
 ) -> Option<RouteView<'a>> {
-    match family.look_up(hops, number(address))? {
+    match family.look_up(hops, tree, number(address))? {
         (prefix, Best::Route(route)) => view(hops, prefix, &route),
         (_, Best::Depends) => None,
     }
 }
 
+fn further<'a, P: Prefix>(
+    family: &'a Family<P>,
+    hops: &'a NextHops,
+    address: IpAddr,
+) -> Vec<RouteView<'a>> {
+    let tables = family.further.keys();
+    tables
+        .filter_map(|&table| best(family, hops, table, address))
+        .collect()
+}
+
 fn mtus<P: Prefix>(family: &Family<P>) -> impl Iterator<Item = ((IpAddr, u8), u32)> {
-    family.mtus.iter().map(|(prefix, &mtu)| {
+    let merged = family.mtus.iter().filter(|((tree, _), _)| *tree == MERGED);
+    merged.map(|((_, prefix), &mtu)| {
         let (address, len) = prefix.parts();
         ((P::ip(address), len), mtu)
     })

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::keys::HopKey;
 use crate::message::{Address, Hop, Link, Neighbour, NextHopObject, RouteType, Target};
+use crate::rules::Rules;
 use crate::sysctl::Settings;
 
 /// A Bora port, as the caller of the mirror describes it.
@@ -42,9 +43,24 @@ pub(crate) struct World {
     pub(crate) buckets: BTreeMap<u32, Vec<u32>>,
     pub(crate) ports: BTreeMap<u32, Port>,
     pub(crate) settings: Settings,
+    /// Of IPv4 and IPv6.
+    pub(crate) rules: [Rules; 2],
+    /// Tables beside local, main and default that are mirrored; IPv4, IPv6.
+    pub(crate) further: [BTreeSet<u32>; 2],
 }
 
 impl World {
+    /// The further tables that are mirrored.
+    pub(crate) fn further(&self, v6: bool) -> &BTreeSet<u32> {
+        &self.further[usize::from(v6)]
+    }
+
+    /// Whether a device is a VRF.
+    pub(crate) fn is_vrf(&self, device: u32) -> bool {
+        let link = self.links.get(&device);
+        link.is_some_and(|link| link.vrf_table.is_some())
+    }
+
     /// Whether the kernel would send over this device: it exists, is up, and has a carrier or is
     /// used without one (ignore_routes_with_linkdown off).
     fn device_alive(&self, device: u32, v6: bool) -> bool {

@@ -27,6 +27,8 @@ pub struct Link {
     pub rx_queues: u32,
     /// What a VLAN device adds to the interface below it.
     pub vlan: Option<Vlan>,
+    /// The routing table of a VRF device.
+    pub vrf_table: Option<u32>,
     /// How a bond chooses the port that a packet leaves by.
     pub bond: Option<Bond>,
     /// Of a bond's port: whether packets come and go by it.
@@ -75,6 +77,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
         qdisc: String::new(),
         rx_queues: 1,
         vlan: None,
+        vrf_table: None,
         bond: None,
         bond_port_active: None,
     };
@@ -95,6 +98,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
                 link.kind = info.kind;
                 match (link.kind.as_str(), info.data) {
                     ("vlan", Some(data)) => link.vlan = Some(vlan(data)?),
+                    ("vrf", Some(data)) => link.vrf_table = vrf_table(data)?,
                     ("bond", Some(data)) => link.bond = Some(bond(data)?),
                     _ => {}
                 }
@@ -192,6 +196,18 @@ fn vlan(data: Attribute<'_>) -> Result<Vlan, Malformed> {
         }
     }
     Ok(vlan)
+}
+
+/// IFLA_INFO_DATA of a VRF device.
+fn vrf_table(data: Attribute<'_>) -> Result<Option<u32>, Malformed> {
+    const IFLA_VRF_TABLE: u16 = 1;
+    for attribute in data.nested() {
+        let attribute = attribute?;
+        if attribute.kind == IFLA_VRF_TABLE {
+            return attribute.u32().map(Some);
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

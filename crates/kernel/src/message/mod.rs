@@ -6,6 +6,7 @@
 mod link;
 mod nexthop;
 mod route;
+mod rule;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,8 @@ use crate::attribute::{attributes, header, u32_at};
 pub use link::{Bond, Link, Vlan};
 pub use nexthop::{Bucket, NextHopMessage, NextHopObject};
 pub use route::{Hop, RouteMessage, RouteType, Target};
+pub(crate) use rule::decode as decode_rule;
+pub use rule::{Rule, RuleAction};
 
 /// Length of struct nlmsghdr.
 pub(crate) const NLMSG_HEADER: usize = 16;

@@ -37,7 +37,9 @@ pub enum RouteType {
     Unreachable,
     /// ICMP prohibited.
     Prohibit,
-    /// Continue in the next table; NAT; unknown types.
+    /// Continue in the next table.
+    Throw,
+    /// NAT; unknown types.
     Other,
 }
 
@@ -145,6 +147,7 @@ fn route_type(kind: u8) -> RouteType {
         libc::RTN_BLACKHOLE => RouteType::Blackhole,
         libc::RTN_UNREACHABLE => RouteType::Unreachable,
         libc::RTN_PROHIBIT => RouteType::Prohibit,
+        libc::RTN_THROW => RouteType::Throw,
         _ => RouteType::Other,
     }
 }

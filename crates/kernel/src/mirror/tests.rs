@@ -4,11 +4,11 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use bora_fib::{FibConfig, FibHandle, NextHop, PortId, Prefix4};
+use bora_fib::{FibConfig, FibHandle, NextHop, PortId, Prefix4, TableId};
 use bora_port::netns::{self, Namespace};
 
 use super::*;
-use crate::rib::Prefix;
+use crate::rib::{MERGED, Prefix};
 
 fn poll_until(mirror: &mut Mirror, what: &str, done: impl Fn(&mut Mirror) -> bool) {
     let start = Instant::now();
@@ -98,23 +98,23 @@ fn faults() -> Vec<Fault> {
     vec![
         ("a route that got lost", |mirror| {
             let Model { v4, hops, .. } = &mut mirror.model;
-            assert!(v4.set(hops, "10.1.0.0/16".parse().unwrap(), vec![]));
+            assert!(v4.set(hops, (MERGED, "10.1.0.0/16".parse().unwrap()), vec![]));
         }),
         ("a route too many", |mirror| {
             let Model { v4, hops, .. } = &mut mirror.model;
             let routes = v4.rib.get("10.1.0.0/16".parse().unwrap()).to_vec();
-            assert!(v4.set(hops, "10.77.0.0/16".parse().unwrap(), routes));
+            assert!(v4.set(hops, (MERGED, "10.77.0.0/16".parse().unwrap()), routes));
         }),
         ("routes in another order", |mirror| {
             let Model { v4, hops, .. } = &mut mirror.model;
             let prefix = "10.4.0.0/16".parse().unwrap();
             let mut routes = v4.rib.get(prefix).to_vec();
             routes.swap(1, 2);
-            assert!(v4.set(hops, prefix, routes));
+            assert!(v4.set(hops, (MERGED, prefix), routes));
         }),
         ("an IPv6 route that got lost", |mirror| {
             let Model { v6, hops, .. } = &mut mirror.model;
-            assert!(v6.set(hops, "2001:db8:1::/48".parse().unwrap(), vec![]));
+            assert!(v6.set(hops, (MERGED, "2001:db8:1::/48".parse().unwrap()), vec![]));
         }),
         ("a neighbour that got lost", |mirror| {
             let key = ("10.0.0.2".parse().unwrap(), device(mirror));
@@ -143,11 +143,11 @@ fn faults() -> Vec<Fault> {
         }),
         ("a prefix that the FIB lost", |mirror| {
             let prefix: Prefix4 = "10.1.0.0/16".parse().unwrap();
-            prefix.fib_remove(&mut mirror.model.hops.fib);
+            prefix.fib_remove(&mut mirror.model.hops.fib, TableId::MAIN);
         }),
         ("a host that the FIB lost", |mirror| {
             let prefix: Prefix4 = "10.0.0.2/32".parse().unwrap();
-            prefix.fib_remove(&mut mirror.model.hops.fib);
+            prefix.fib_remove(&mut mirror.model.hops.fib, TableId::MAIN);
         }),
         ("a prefix too many in the FIB", |mirror| {
             let fib = &mut mirror.model.hops.fib;

@@ -71,6 +71,7 @@ fn target(mirror: &Mirror, route: &RouteView<'_>) -> String {
         RouteType::Blackhole => return "blackhole".into(),
         RouteType::Unreachable => return "unreachable".into(),
         RouteType::Prohibit => return "prohibit".into(),
+        RouteType::Throw => return "throw".into(),
         RouteType::Other => return "left to Linux".into(),
     }
     let ways = mirror.ways(route.target);
