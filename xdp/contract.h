@@ -53,6 +53,8 @@ enum bora_port_flags {
 	BORA_PORT_VLAN = 1 << 11, /* A VLAN device. */
 	BORA_PORT_ENABLED = 1 << 12, /* Administratively up; the engine checks it for ports without an XDP program. */
 	BORA_PORT_GATED = 1 << 13, /* The port has an XDP program, and the engine need not repeat its checks. */
+	BORA_PORT_POLICY4 = 1 << 14, /* `ip rule` or a VRF: not the main table alone decides about IPv4; express asks Linux's FIB. */
+	BORA_PORT_POLICY6 = 1 << 15, /* The same for IPv6. */
 };
 
 enum bora_port_hooks {
@@ -86,7 +88,7 @@ _Static_assert(sizeof(struct bora_port) == 24, "struct bora_port has another lay
 /* Why a packet did not take the fast way: passed to Linux, passed within a budget, dropped. */
 enum bora_reason {
 	BORA_NO_LEASE, /* passed: Bora is starting, is stopping or does not answer. */
-	BORA_GUARD, /* passed: Linux has rules for it that Bora does not apply: netfilter, `ip rule`, IPsec, tc. */
+	BORA_GUARD, /* passed: Linux has rules for it that Bora does not apply: netfilter, IPsec, tc; or `ip rule`s that only Linux can follow. */
 	BORA_FORWARDING_OFF, /* passed: Forwarding is off on the input interface. */
 	BORA_NOT_IP, /* passed: Neither IPv4 nor IPv6, or of a VLAN that Bora does not forward by: ARP, LLDP, tags without a VLAN device. */
 	BORA_VLAN_TAG, /* passed: Has a VLAN tag that is not in the frame, and belongs to no VLAN device that Bora forwards by. */

@@ -48,18 +48,24 @@ static __always_inline __u32 reason_of_lookup(const struct packet *p, bool v6, l
 	}
 }
 
-/* What Bora's FIB says of an address: see fib_hop(). */
-static __always_inline __u32 hop_of(const void *address, bool v6)
+/*
+ * What Bora's FIB says of an address: see fib_hop(). The program reads the main table only; where rules or a
+ * VRF lead to others, Linux is asked.
+ */
+static __always_inline __u32 hop_of(const struct bora_port *in, const void *address, bool v6)
 {
 	if (!fib_node_pages || !fib_valid[v6])
+		return 0;
+	if (in->flags & (v6 ? BORA_PORT_POLICY6 : BORA_PORT_POLICY4))
 		return 0;
 	return fib_hop(fib_lookup(address, v6));
 }
 
 /* The way by Bora's FIB. Linux has the last word on packets that are too big for it. */
-static __always_inline __u32 ask_bora(const struct packet *p, bool v6, struct way *way)
+static __always_inline __u32 ask_bora(const struct packet *p, bool v6, const struct bora_port *in,
+				      struct way *way)
 {
-	__u32 hop = hop_of(!v6 ? (void *)&p->ip4->daddr : (void *)&p->ip6->daddr, v6);
+	__u32 hop = hop_of(in, !v6 ? (void *)&p->ip4->daddr : (void *)&p->ip6->daddr, v6);
 	struct fib_adjacency *adjacency;
 
 	if (hop & BORA_FIB_REASON)
@@ -82,7 +88,7 @@ static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct 
 					       const struct bora_port *in)
 {
 	struct bpf_fib_lookup fib = { .family = AF_INET, .ifindex = p->ifindex };
-	__u32 hop = hop_of(&p->ip4->saddr, false);
+	__u32 hop = hop_of(in, &p->ip4->saddr, false);
 	struct fib_adjacency *back;
 	long result;
 
@@ -162,6 +168,22 @@ static __always_inline bool only_linux_can_choose(const struct packet *p, bool v
 	return protocol == IPPROTO_IPIP || protocol == IPPROTO_IPV6 || protocol == IPPROTO_GRE;
 }
 
+/*
+ * Whether rules may look at a header that fill_lookup() does not find: Linux's flow dissector reads over
+ * extension headers.
+ */
+static __always_inline bool hides_transport(const struct packet *p, bool v6,
+					    const struct bora_port *in)
+{
+	__u8 protocol;
+
+	if (!v6 || !(in->flags & BORA_PORT_POLICY6))
+		return false;
+	protocol = p->ip6->nexthdr;
+	return protocol == IPPROTO_ROUTING || protocol == IPPROTO_DSTOPTS ||
+	       protocol == IPPROTO_FRAGMENT || protocol == IPPROTO_AH;
+}
+
 static __always_inline void fill_lookup(const struct packet *p, bool v6, struct bpf_fib_lookup *fib)
 {
 	if (!v6) {
@@ -195,7 +217,7 @@ static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p,
 
 /* The way by the kernel's FIB. */
 static __always_inline __u32 ask_linux(struct xdp_md *ctx, const struct packet *p, bool v6,
-				       struct way *way)
+				       const struct bora_port *in, struct way *way)
 {
 	struct bpf_fib_lookup fib = { .ifindex = p->ifindex };
 	struct bora_port *out;
@@ -207,6 +229,8 @@ static __always_inline __u32 ask_linux(struct xdp_md *ctx, const struct packet *
 		return too_big(p, v6);
 	if (only_linux_can_choose(p, v6))
 		return BORA_MULTIPATH;
+	if (hides_transport(p, v6, in))
+		return BORA_UNSUPPORTED;
 
 	fill_lookup(p, v6, &fib);
 	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
@@ -244,10 +268,10 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
 		return pass(count, BORA_SOURCE_CHECK);
 
-	reason = ask_bora(p, v6, &way);
+	reason = ask_bora(p, v6, in, &way);
 	if (reason == ONLY_LINUX_KNOWS) {
 		count->asked++;
-		reason = ask_linux(ctx, p, v6, &way);
+		reason = ask_linux(ctx, p, v6, in, &way);
 	}
 	if (reason == BORA_BLACKHOLE) {
 		count->reasons[BORA_BLACKHOLE]++;

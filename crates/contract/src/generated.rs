@@ -132,6 +132,10 @@ pub struct PortSettings {
     pub enabled: bool,
     /// The port has an XDP program, and the engine need not repeat its checks.
     pub gated: bool,
+    /// `ip rule` or a VRF: not the main table alone decides about IPv4; express asks Linux's FIB.
+    pub policy4: bool,
+    /// The same for IPv6.
+    pub policy6: bool,
 }
 
 impl PortSettings {
@@ -152,6 +156,8 @@ impl PortSettings {
             self.vlan,
             self.enabled,
             self.gated,
+            self.policy4,
+            self.policy6,
         ];
         let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
         let mut bytes = [0; 24];
@@ -174,7 +180,7 @@ impl PortSettings {
 pub enum Reason {
     /// Bora is starting, is stopping or does not answer.
     NoLease,
-    /// Linux has rules for it that Bora does not apply: netfilter, `ip rule`, IPsec, tc.
+    /// Linux has rules for it that Bora does not apply: netfilter, IPsec, tc; or `ip rule`s that only Linux can follow.
     Guard,
     /// Forwarding is off on the input interface.
     ForwardingOff,

@@ -1,7 +1,7 @@
 //! The guard: finds what Linux may do to forwarded packets and Bora does not do.
 //!
 //! The XDP program itself looks at netfilter's, xfrm's and tc's hooks for every packet. This is the
-//! other half: it works without that program, sees policy routing too, and can say what it found.
+//! other half: it works without that program, and can say what it found.
 
 mod decode;
 mod report;
@@ -16,7 +16,7 @@ use crate::message::Frame;
 use crate::socket::{Netlink, Received};
 use crate::world::World;
 
-use decode::{Rule, chain, policy, qdisc, rule};
+use decode::{chain, policy, qdisc};
 pub use report::{GuardReport, Reason, ReasonKind};
 
 // include/uapi/linux/netfilter/nf_tables.h
@@ -145,8 +145,10 @@ impl Guard {
             complete &= question.ask(&mut netfilter.dumps, &mut report, chain);
         }
         self.legacy_reasons(&mut report);
-        for v6 in [false, true] {
-            complete &= self.rules(v6, &mut report);
+        for (v6, rules) in [false, true].into_iter().zip(&world.rules) {
+            if let Some(why) = &rules.unread {
+                report.add(v6, ReasonKind::Rule, why.clone());
+            }
         }
         if let Some(xfrm) = &mut self.xfrm {
             let question = Question {
@@ -176,53 +178,6 @@ impl Guard {
                 report.add(v6 == 1, ReasonKind::Netfilter, text);
             }
         }
-    }
-
-    /// Compares the rules with those of a fresh Linux; `false` if they could not all be read.
-    fn rules(&mut self, v6: bool, report: &mut GuardReport) -> bool {
-        let mut head = [0; 12]; // struct fib_rule_hdr
-        head[0] = if v6 { libc::AF_INET6 } else { libc::AF_INET } as u8;
-        let mut found = Vec::new();
-        let each = |found: &mut Vec<Rule>, frame: Frame<'_>| {
-            if frame.kind == libc::RTM_NEWRULE {
-                // a rule that cannot be decoded is not one of the default ones
-                found.push(rule(frame.payload).unwrap_or_default());
-            }
-        };
-        let dumped = self
-            .route
-            .dump(libc::RTM_GETRULE, &head, &mut found, Vec::clear, each);
-        match Dumped::from(dumped) {
-            Dumped::Whole => {}
-            Dumped::Unsupported => return true,
-            Dumped::Overtaken => return false,
-            Dumped::Failed(text) => {
-                report.add(v6, ReasonKind::Rule, text);
-                return false;
-            }
-        }
-        let mut missing = vec![(0, 255), (32766, 254)];
-        if !v6 {
-            missing.push((32767, 253));
-        }
-        for rule in &found {
-            let place = missing.iter().position(|&(priority, table)| {
-                rule.plain && (rule.priority, rule.table) == (priority, table)
-            });
-            match place {
-                Some(at) => drop(missing.swap_remove(at)),
-                None => {
-                    let text = format!("ip rule: priority {} is not Linux's own", rule.priority);
-                    report.add(v6, ReasonKind::Rule, text);
-                }
-            }
-        }
-        for (priority, table) in missing {
-            let text =
-                format!("ip rule: the rule of priority {priority} for table {table} is missing");
-            report.add(v6, ReasonKind::Rule, text);
-        }
-        true
     }
 }
 

@@ -108,21 +108,8 @@ fn iptables() {
 }
 
 #[test]
-fn rules_and_policies() {
+fn policies_of_ipsec() {
     with_router(|router| {
-        run("ip rule add from 10.9.0.0/16 table 77");
-        let found = report(router);
-        assert_eq!(
-            (kinds(&found.v4), found.v6.len()),
-            (vec![ReasonKind::Rule], 0)
-        );
-        run("ip rule del from 10.9.0.0/16 table 77");
-        assert!(report(router).v4.is_empty());
-        run("ip -6 rule del priority 32766");
-        assert_eq!(kinds(&report(router).v6), [ReasonKind::Rule]);
-        run("ip -6 rule add priority 32766 table main");
-        assert!(report(router).v6.is_empty());
-
         let policy = "src 10.0.0.0/24 dst 10.0.1.0/24 dir fwd";
         let add = attempt(&format!(
             "ip xfrm policy add {policy} tmpl src 10.0.0.1 dst 10.0.1.1 proto esp mode tunnel"

@@ -47,8 +47,8 @@ impl Express {
         }
     }
 
-    /// Says whether the FIB says what Linux would. The engine looks only at the tables local and main,
-    /// and leaves the rest to Linux; so does express.
+    /// Says whether the FIB says what Linux would. Where rules or VRFs lead to further tables, express asks
+    /// Linux's FIB ([`crate::policy`]).
     pub(crate) fn tell_fib(&mut self, mirror: &Mirror) {
         let guard = mirror.guard();
         let refused = mirror.refused();
@@ -72,7 +72,7 @@ impl Express {
         for (valid, (family, stats)) in self.fib_valid.into_iter().zip(families) {
             lines.push(match (valid, stats.beyond_program >> 10) {
                 (false, _) => format!(
-                    "{family}: asks Linux's FIB for each packet: Linux has rules, or the FIB no room"
+                    "{family}: asks Linux's FIB for each packet: Linux's rules cannot be read, or the FIB has no room"
                 ),
                 (true, 0) => format!("{family}: looks up in Bora's FIB"),
                 (true, beyond) => format!(
@@ -102,8 +102,11 @@ impl Express {
 
     /// Gives the program the MTUs of routes, as the mirror has them.
     pub(crate) fn tell_route_mtus(&mut self, mirror: &Mirror) {
-        self.tables
-            .route_mtus(&mut self.program, mirror.route_mtus());
+        self.tables.route_mtus(
+            &mut self.program,
+            mirror.route_mtus(),
+            mirror.further_mtus(),
+        );
     }
 
     /// What express leaves to Linux because the program's tables are full.

@@ -21,6 +21,7 @@ mod interruption;
 mod lease;
 mod multipath;
 mod offloads;
+mod policy;
 mod port_table;
 mod ports;
 mod probe;

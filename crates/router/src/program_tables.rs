@@ -66,11 +66,13 @@ impl ProgramTables {
         self.is_incomplete = refused.is_some();
     }
 
-    /// Writes the MTUs of routes for express: `bpf_fib_lookup` does not give them to a program.
+    /// Writes the MTUs of routes for express: `bpf_fib_lookup` does not give them to a program. `further`:
+    /// whether routes of further tables have MTUs, so that express must not ask Linux's FIB; IPv4, IPv6.
     pub(crate) fn route_mtus(
         &mut self,
         program: &mut Program,
         mtus: impl Iterator<Item = ((IpAddr, u8), u32)>,
+        further: [bool; 2],
     ) {
         let mut wanted = [Mtus::new(), Mtus::new()];
         for (net, mtu) in mtus {
@@ -97,9 +99,7 @@ impl ProgramTables {
             }
         }
         let count = |family: usize| {
-            self.missing[family]
-                .is_none()
-                .then(|| self.mtus[family].len())
+            (self.missing[family].is_none() && !further[family]).then(|| self.mtus[family].len())
         };
         program.set_route_mtu_counts([0, 1].map(count));
     }

@@ -95,48 +95,6 @@ fn forwarding_hook(family: u8, hook: u32) -> Option<(&'static str, bool, bool, &
     Some((name, v4, v6, hook))
 }
 
-/// A policy-routing rule, as far as needed to recognise Linux's default rules.
-#[derive(Debug, Default)]
-pub(super) struct Rule {
-    pub(super) priority: u32,
-    pub(super) table: u32,
-    /// It matches every packet and looks up `table`.
-    pub(super) plain: bool,
-}
-
-pub(super) fn rule(payload: &[u8]) -> Result<Rule, Malformed> {
-    // include/uapi/linux/fib_rules.h
-    const FRA_PRIORITY: u16 = 6;
-    const FRA_TABLE: u16 = 15;
-    const FRA_SUPPRESS_IFGROUP: u16 = 13;
-    const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
-    const FRA_PAD: u16 = 18;
-    const FRA_PROTOCOL: u16 = 21;
-    const FR_ACT_TO_TBL: u8 = 1;
-    const FIB_RULE_INVERT: u32 = 2;
-    let head = header(payload, 12, "rule message")?;
-    let mut rule = Rule {
-        priority: 0,
-        table: u32::from(head[4]),
-        plain: true,
-    };
-    rule.plain =
-        head[1..4] == [0; 3] && head[7] == FR_ACT_TO_TBL && u32_at(head, 8) & FIB_RULE_INVERT == 0;
-    for attribute in attributes(payload, 12) {
-        let attribute = attribute?;
-        match attribute.kind {
-            FRA_PRIORITY => rule.priority = attribute.u32()?,
-            FRA_TABLE => rule.table = attribute.u32()?,
-            FRA_SUPPRESS_PREFIXLEN | FRA_SUPPRESS_IFGROUP => {
-                rule.plain &= attribute.u32()? == u32::MAX;
-            }
-            FRA_PROTOCOL | FRA_PAD => {}
-            _ => rule.plain = false,
-        }
-    }
-    Ok(rule)
-}
-
 /// An IPsec policy (struct xfrm_userpolicy_info) for forwarded or sent packets.
 pub(super) fn policy(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), Malformed> {
     if frame.kind != XFRM_NEWPOLICY {

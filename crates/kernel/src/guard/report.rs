@@ -8,13 +8,13 @@ use serde::Serialize;
 pub enum ReasonKind {
     /// nftables or iptables; `--bypass netfilter` overrides it.
     Netfilter,
-    /// Policy routing: rules other than Linux's default ones.
+    /// Policy routing: the rules cannot be read.
     Rule,
     /// IPsec policies.
     Xfrm,
     /// Filters at the ingress or egress of a port.
     Tc,
-    /// The port belongs to a bridge, bond or VRF.
+    /// The port belongs to a bridge or bond.
     Master,
 }
 

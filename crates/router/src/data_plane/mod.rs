@@ -20,6 +20,7 @@ use crate::express::Express;
 use crate::hero::{Offload, OffloadReport, Surroundings};
 use crate::lease::Vitals;
 use crate::multipath::Multipath;
+use crate::policy::Policy;
 use crate::port_table::PortTable;
 use crate::ports::Port;
 use crate::reclaim::Reclaimer;
@@ -41,6 +42,7 @@ pub(crate) struct DataPlane {
     /// None if every port takes the express path.
     engine: Option<Engine>,
     rules: CompiledRules,
+    policy: Policy,
     multipath: Multipath,
     offload: Offload,
     runtime: RuntimeLock,
@@ -93,6 +95,11 @@ impl DataPlane {
     /// What is counted since the port has its number.
     pub(crate) fn totals_of(&self, port: &Port) -> Totals {
         self.totals(port.id).since(&port.before)
+    }
+
+    /// Policy routing and VRFs.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// The VLAN devices and bonds on the ports.

@@ -17,6 +17,7 @@ use crate::hero::Offload;
 use crate::lease::Vitals;
 use crate::multipath::Multipath;
 use crate::offloads;
+use crate::policy::Policy;
 use crate::port_table::PortTable;
 use crate::ports::{self, Port};
 use crate::reclaim::Reclaimer;
@@ -53,6 +54,7 @@ impl DataPlane {
             express,
             engine: None,
             rules: CompiledRules::none()?,
+            policy: Policy::default(),
             offload: Offload::default(),
             runtime,
             vitals,
@@ -88,13 +90,11 @@ impl DataPlane {
         self.rules = rules::compile(config, &self.ports, &mut self.mirror)?;
         if let Some(opening) = opening {
             let classifier = self.rules.classifier.clone();
-            let rest = (
-                self.multipath.hashes(),
-                classifier,
-                self.devices.of_workers(),
-            );
+            let rest = (self.multipath.hashes(), classifier);
+            let tables = (self.devices.of_workers(), self.policy.policies.clone());
             let program = &mut self.express.program;
-            let engine = Engine::start(&mut self.ports, opening, program, fib, config, rest)?;
+            let engine =
+                Engine::start(&mut self.ports, opening, program, fib, config, rest, tables)?;
             self.vitals.watch(engine.watched());
             self.engine = Some(engine);
         }

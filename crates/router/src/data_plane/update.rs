@@ -54,7 +54,8 @@ impl DataPlane {
         changes: &Changes,
         refresh: bool,
     ) -> anyhow::Result<()> {
-        if changes.links || changes.settings || changes.guard || refresh {
+        let policy = self.policy.is_outdated(&self.mirror);
+        if changes.links || changes.settings || changes.guard || policy || refresh {
             self.update_ports(config, refresh)?;
             self.update_hash();
             self.follow_interfaces(config);
@@ -144,6 +145,7 @@ impl DataPlane {
                 port.join(bond.id);
             }
         }
+        self.follow_policy();
         if changes.is_empty() {
             return;
         }
@@ -161,6 +163,19 @@ impl DataPlane {
         program.set_device_count(self.devices.len());
         if let Some(engine) = &mut self.engine {
             engine.set_devices(self.devices.of_workers());
+        }
+    }
+
+    /// Compiles Linux's rules anew if they have changed. The workers know them before new interfaces.
+    fn follow_policy(&mut self) {
+        let ports = self.ports.iter().map(|port| (port.id, port.ifindex));
+        let devices = self.devices.iter();
+        let devices = devices.map(|device| (device.id, device.ifindex));
+        let interfaces: Vec<_> = ports.chain(devices).collect();
+        if self.policy.follow(&self.mirror, &interfaces)
+            && let Some(engine) = &mut self.engine
+        {
+            engine.set_policies(self.policy.policies.clone());
         }
     }
 

@@ -8,6 +8,7 @@ use bora_kernel::Mirror;
 use bora_kernel::message::{Bond, Link};
 
 use super::lower::{Found, Lower, LowerPort};
+use crate::policy::has_other_master;
 use crate::port_table::PortTable;
 use crate::ports::{Port, path_name};
 
@@ -30,7 +31,7 @@ pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
     let other = members.iter().find(|member| port_of(member).is_none());
     let why = if let Some(other) = other {
         format!("{}, which belongs to it, is no port", other.name)
-    } else if let Some(why) = why_not(link, &ports) {
+    } else if let Some(why) = why_not(link, mirror, &ports) {
         why
     } else {
         return Found::On(lower(link, &ports, first), Tags::NONE);
@@ -52,12 +53,12 @@ fn members<'a>(bond: &Link, mirror: &'a Mirror) -> Vec<&'a Link> {
     members
 }
 
-fn why_not(link: &Link, ports: &[&Port]) -> Option<String> {
+fn why_not(link: &Link, mirror: &Mirror, ports: &[&Port]) -> Option<String> {
     let Bond { mode, xmit_policy } = link.bond?;
     let twin = ports.iter().find(|port| !port.has_program());
     let mut paths = ports.windows(2);
-    let why = if link.master != 0 {
-        "it belongs to a bridge or a VRF".into()
+    let why = if has_other_master(mirror, link) {
+        "it belongs to a bridge".into()
     } else if ![ACTIVE_BACKUP, BALANCE_XOR, LACP].contains(&mode) {
         "its mode is none of active-backup, balance-xor, 802.3ad".into()
     } else if mode != ACTIVE_BACKUP && XmitHash::from_number(xmit_policy).is_none() {

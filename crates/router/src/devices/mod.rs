@@ -15,6 +15,7 @@ use bora_kernel::message::Link;
 use bora_port::xdp::OnPorts;
 use bora_wire::vlan::HEADER_LEN;
 
+use crate::policy::with_policy;
 use crate::port_table::PortTable;
 use crate::ports::with_sysctls;
 use lower::{Found, Lower};
@@ -204,6 +205,7 @@ fn device(
 ) -> Device {
     let more_tags = tags.len().saturating_sub(HEADER_LEN) as u32;
     let below = &lower.settings;
+    let settings = with_sysctls(below.clone(), mirror, link.index);
     let settings = PortSettings {
         index: id.0,
         path: if link.up { below.path } else { Path::Kernel },
@@ -212,8 +214,9 @@ fn device(
         mac: link.mac.unwrap_or_default(),
         up: below.up && link.up && link.carrier,
         enabled: below.enabled && link.up,
-        ..with_sysctls(below.clone(), mirror, link.index)
+        ..settings
     };
+    let settings = with_policy(settings, mirror, link);
     Device {
         id,
         name: link.name.clone(),

@@ -8,6 +8,7 @@ use bora_kernel::message::Link;
 
 use super::Device;
 use super::lower::{Found, Lower};
+use crate::policy::has_other_master;
 use crate::port_table::PortTable;
 use crate::ports::Port;
 
@@ -33,7 +34,7 @@ pub(super) fn find(
     let why = if ports.iter().any(is_port) {
         "it is a port itself"
     } else if stack.masters {
-        "it belongs to a bridge, a bond or a VRF, or is on such a port"
+        "it belongs to a bridge or a bond, or is on such a port"
     } else if stack.maps {
         "it sets priorities (egress-qos-map)"
     } else if stack.lower.settings.generic {
@@ -55,7 +56,7 @@ struct Stack {
     tags: Vec<(u16, u16)>,
     /// Whether one of them sets priorities.
     maps: bool,
-    /// Whether one of them belongs to a bridge, a bond or a VRF, or their port does.
+    /// Whether one of them belongs to a bridge or a bond, or their port does.
     masters: bool,
 }
 
@@ -70,10 +71,10 @@ impl Stack {
             let vlan = at.vlan?;
             tags.push((vlan.protocol, vlan.id));
             maps |= vlan.maps_priority;
-            masters |= at.master != 0;
+            masters |= has_other_master(mirror, at);
             let is_below = |port: &&Port| port.ifindex == vlan.below && !port.is_gone;
             let lower = if let Some(port) = ports.iter().find(is_below) {
-                masters |= port.link.master != 0;
+                masters |= has_other_master(mirror, &port.link);
                 Some(Lower::port(port))
             } else {
                 let bond = bonds.get(&vlan.below).filter(|device| device.is_bond());

@@ -15,7 +15,7 @@ use anyhow::Context;
 use bora_buffer::Region;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Classifier, FlowHash};
+use bora_forward::{Classifier, FlowHash, Policies};
 use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
@@ -78,11 +78,8 @@ impl Engine {
         program: &mut Program,
         fib: &FibHandle,
         config: &File,
-        (hash, classifier, on_ports): (
-            (FlowHash, FlowHash),
-            Arc<Classifier>,
-            bora_forward::Devices,
-        ),
+        (hash, classifier): ((FlowHash, FlowHash), Arc<Classifier>),
+        (on_ports, policies): (bora_forward::Devices, Policies),
     ) -> anyhow::Result<Self> {
         let Opening {
             region,
@@ -97,6 +94,7 @@ impl Engine {
             punts: Arc::new(PuntRings::default()),
             returns: Arc::new(ArrayQueue::new(COMMANDS)),
             on_ports: Arc::new(on_ports),
+            policies: Arc::new(policies),
         };
         let devices = Arc::new(Devices::new(MAX_PORTS));
         for port in ports.iter() {
@@ -209,6 +207,14 @@ impl Engine {
     pub(crate) fn set_devices(&mut self, devices: bora_forward::Devices) {
         self.common.on_ports = Arc::new(devices);
         self.tell(|| Command::SetDevices(self.common.on_ports.clone()));
+        self.wait_for_workers();
+    }
+
+    /// Tells every worker of the rules of policy routing, and waits until it obeys them.
+    pub(crate) fn set_policies(&mut self, policies: Policies) {
+        self.common.policies = Arc::new(policies);
+        self.common.punts.announce(); // so that the slow path forgets destinations that bypass rules
+        self.tell(|| Command::SetPolicies(self.common.policies.clone()));
         self.wait_for_workers();
     }
 

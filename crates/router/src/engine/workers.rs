@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::{FibHandle, FibReader};
 use bora_forward::schedule::Output;
-use bora_forward::{Classifier, FlowHash};
+use bora_forward::{Classifier, FlowHash, Policies};
 use bora_port::xdp::MAX_PORTS;
 use bora_worker::{
     Bell, Budgets, Command, Commands, Handover, Mode, PuntRings, Returns, Worker, WorkerConfig,
@@ -39,6 +39,7 @@ pub(super) struct Common {
     pub(super) returns: Returns,
     /// VLAN devices and bonds.
     pub(super) on_ports: Arc<bora_forward::Devices>,
+    pub(super) policies: Arc<Policies>,
 }
 
 /// One running worker.
@@ -163,7 +164,7 @@ impl Common {
             budgets: Budgets::new(config.linux.punt_budget),
             classifier: settings.classifier.clone(),
             devices: self.on_ports.clone(),
-            policies: Arc::default(),
+            policies: self.policies.clone(),
             budget: config.workers.budget,
             bell,
             peers: peers.to_vec(),

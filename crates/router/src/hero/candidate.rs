@@ -57,6 +57,7 @@ impl Surroundings<'_> {
             (!port.twin().is_some_and(Twin::may_offload), "offload=no"),
             (!settings.enabled || !port.is_up(), "the port is down"),
             (settings.kernel4, "Linux has a say (`bora show sync`)"),
+            (settings.policy4, "`ip rule` or a VRF: a card has one table"),
             (
                 !settings.forward4,
                 "Linux does not forward what comes in there",

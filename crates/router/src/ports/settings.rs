@@ -8,6 +8,7 @@ use bora_port::xdp::Survey;
 
 use super::port::Port;
 use crate::config::File;
+use crate::policy::{has_other_master, with_policy};
 
 /// Octets of the shortest Ethernet frame, without FCS.
 const MIN_FRAME: u16 = 60;
@@ -46,7 +47,8 @@ impl Port {
             gated: self.twin().is_none(),
             ..PortSettings::default()
         };
-        with_sysctls(settings, mirror, self.ifindex)
+        let settings = with_sysctls(settings, mirror, self.ifindex);
+        with_policy(settings, mirror, &self.link)
     }
 
     /// Makes it a port of a bond that Bora forwards by. What comes in while Linux does not use it is Linux's.
@@ -72,14 +74,13 @@ impl Port {
         }
     }
 
-    /// Whether all IPv4 and all IPv6 that comes in here is Linux's business. The engine looks only
-    /// at the tables local and main; express asks the kernel's rules itself. At Linux's hooks the
-    /// program looks for each packet.
+    /// Whether all IPv4 and all IPv6 that comes in here is Linux's business. At Linux's hooks the program
+    /// looks for each packet.
     fn left_to_linux(&self, mirror: &Mirror, config: &File, survey: &Survey) -> [bool; 2] {
         if self.twin().is_some() {
             return self.left_by_twin(mirror, config, survey);
         }
-        let master = self.link.master != 0 && !self.is_in_bond(mirror);
+        let master = has_other_master(mirror, &self.link) && !self.is_in_bond(mirror);
         let unseen = master || self.offloads.hidden_tags.is_some();
         let (guard, lacks) = (mirror.guard(), engine_lacks(mirror));
         [(&guard.v4, lacks[0]), (&guard.v6, lacks[1])].map(|(reasons, lacks)| {
@@ -107,7 +108,7 @@ impl Port {
         ]
         .map(|(reasons, lacks, hooks)| {
             let told = reasons.iter().any(|r| has_a_say(r.kind));
-            self.link.master != 0 || lacks || hooks || told
+            has_other_master(mirror, &self.link) || lacks || hooks || told
         })
     }
 }

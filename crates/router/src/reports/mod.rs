@@ -17,6 +17,7 @@ mod routes;
 mod rules;
 mod sync;
 mod table;
+mod tables;
 mod vlans;
 mod workers;
 
@@ -32,6 +33,7 @@ use crate::router::Router;
 /// All reports, in the order in which the help lists them.
 pub static REPORTS: &[Report] = &[
     ports::REPORT,
+    tables::REPORT,
     vlans::REPORT,
     bonds::REPORT,
     drops::REPORT,

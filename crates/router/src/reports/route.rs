@@ -6,6 +6,7 @@ use bora_fib::{NextHop, NextHopId};
 use bora_wire::MacAddr;
 use serde_json::json;
 
+use super::routes::RouteReport;
 use super::{Argument, Report, answer, routes, table};
 use crate::data_plane::DataPlane;
 
@@ -22,11 +23,17 @@ pub(super) const REPORT: Report = Report {
         |router, request| {
             let address = address(&request.argument)?;
             let mirror = router.plane.mirror();
-            let report = mirror.route_to(address).map(|route| {
-                let mut report = routes::report(mirror, &route);
-                report.fib = Some(in_fib(&router.plane, address));
-                report
-            });
+            let main = mirror.route_to(address);
+            let further = mirror.further_routes_to(address);
+            if main.is_none() && further.is_empty() {
+                return answer(None::<RouteReport>);
+            }
+            let report = main.map(|route| routes::report(mirror, &route));
+            let mut report = report.unwrap_or_else(RouteReport::none);
+            report.fib = Some(in_fib(&router.plane, address));
+            report.note = elsewhere(&router.plane, address);
+            let further = further.iter();
+            report.further = further.map(|route| routes::report(mirror, route)).collect();
             answer(report)
         },
         |route, request| {
@@ -34,8 +41,14 @@ pub(super) const REPORT: Report = Report {
                 return Ok(format!("no route to {}", request.argument));
             }
             let fib = route["fib"].as_str().unwrap_or_default().to_string();
-            let table = table::of_rows(routes::COLUMNS, &json!([route]));
-            Ok(format!("{table}in the FIB: {fib}\n"))
+            let further = route["further"].as_array().cloned().unwrap_or_default();
+            let rows = [vec![route.clone()], further].concat();
+            let table = table::of_rows(routes::COLUMNS, &json!(rows));
+            let note = route["note"].as_str().map(|note| format!("{note}\n"));
+            Ok(format!(
+                "{table}in the FIB: {fib}\n{}",
+                note.unwrap_or_default()
+            ))
         },
     )
 };
@@ -43,6 +56,21 @@ pub(super) const REPORT: Report = Report {
 fn address(text: &str) -> Result<IpAddr, String> {
     let address = text.parse();
     address.map_err(|_| format!("`{text}` is not an address"))
+}
+
+/// Whose packets other tables decide about, by rules or a VRF.
+fn elsewhere(plane: &DataPlane, address: IpAddr) -> Option<String> {
+    let v6 = usize::from(address.is_ipv6());
+    let devices = plane.names().into_iter();
+    let others = devices.filter(|(id, _)| plane.policy().has_list(*id)[v6]);
+    let names: Vec<_> = others.map(|(_, name)| name).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "for what comes in by {}, `ip rule` or a VRF chooses the table \
+             (`bora show tables`, `ip route get {address} from SOURCE iif INTERFACE`)",
+            names.join(", ")
+        )
+    })
 }
 
 /// What the FIB does with packets to an address.

@@ -37,11 +37,32 @@ pub(super) struct RouteReport {
     via: String,
     /// Metric.
     metric: u32,
-    /// `main` or `local`.
+    /// `main`, `local`, `default` or a number.
     table: String,
     /// Asked for one address: what the FIB does with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fib: Option<String>,
+    /// The same: whose packets may take another route.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) note: Option<String>,
+    /// The same: the routes of further tables.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) further: Vec<RouteReport>,
+}
+
+impl RouteReport {
+    /// There is no route in tables local and main.
+    pub(super) fn none() -> Self {
+        Self {
+            prefix: "-".into(),
+            via: "no route".into(),
+            metric: 0,
+            table: "main".into(),
+            fib: None,
+            note: None,
+            further: Vec::new(),
+        }
+    }
 }
 
 pub(super) fn report(mirror: &Mirror, route: &RouteView<'_>) -> RouteReport {
@@ -60,6 +81,8 @@ pub(super) fn report(mirror: &Mirror, route: &RouteView<'_>) -> RouteReport {
             number => number.to_string(),
         },
         fib: None,
+        note: None,
+        further: Vec::new(),
     }
 }
 
