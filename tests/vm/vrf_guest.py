@@ -1,0 +1,360 @@
+"""Runs in a guest: two VRFs with the same addresses, and interfaces of no VRF. What Linux alone sends, Bora sends.
+
+    interface   VRF    router's address, network behind its host
+    r0, r1      red    10.0.0.1, 10.0.1.1; 198.18.0.0/16, 198.19.0.0/16; nothing else can be reached (unreachable default)
+    r0.100,     blue   the same addresses and networks; what they have no route for goes by table main
+    r1.100
+    bond0       blue   10.0.3.1, 198.21.0.0/16; r3 is its port
+    r2          none   10.0.2.1, 198.20.0.0/16
+
+The same with 2001:db8:N::/64 and 2001:db8:fN::/48. Each link has a host of its own, which answers nothing.
+"""
+
+import dataclasses
+import sys
+import time
+import traceback
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scapy.layers.inet import ICMP, IP  # noqa: E402
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
+
+import lib.bora  # noqa: E402
+from lib import packets  # noqa: E402
+from lib.bora import Bora  # noqa: E402
+from lib.netns import Namespace  # noqa: E402
+from lib.port import Port, wait_readable  # noqa: E402
+from vm.guest import START_SECONDS, prepare  # noqa: E402
+from vm.vlan import normalized  # noqa: E402
+
+LINKS = 4
+HOST, ROUTER = "02:bc:00:00:00:1{}", "02:bc:00:00:00:2{}"
+RED, BLUE, OTHER = 10, 20, 30  # tables
+VLAN = 100
+SECONDS, QUIET = 3.0, 0.4
+FOLLOW_SECONDS = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """An interface of the router. `number`: of its networks."""
+
+    device: str
+    link: int
+    number: int
+    vrf: str = ""
+    tagged: bool = False
+
+    def put(self, frame):
+        """The frame as its host sends it."""
+        return frame[:12] + bytes([0x81, 0, 0, VLAN]) + frame[12:] if self.tagged else frame
+
+
+PLACES = [Place("r0", 0, 0, "red"), Place("r1", 1, 1, "red"), Place(f"r0.{VLAN}", 0, 0, "blue", True), Place(f"r1.{VLAN}", 1, 1, "blue", True),
+          Place("r2", 2, 2), Place("bond0", 3, 3, "blue")]
+BY_NAME = {place.device: place for place in PLACES}
+VRFS = {"red": RED, "blue": BLUE}
+
+
+def addressing(place, vrf):
+    """Commands that give an interface its addresses and networks; a change of the VRF removes them."""
+    table = f" table {VRFS[vrf]}" if vrf else ""
+    made = []
+    for address, host, behind in ((f"10.0.{place.number}.1/24", f"10.0.{place.number}.2", f"198.{18 + place.number}.0.0/16"),
+                                  (f"2001:db8:{place.number}::1/64", f"2001:db8:{place.number}::2", f"2001:db8:f{place.number}::/48")):
+        made += [f"address replace {address} dev {place.device}" + (" nodad" if ":" in address else ""),
+                 f"route replace {behind} via {host} dev {place.device}{table}"]
+    return made
+
+
+def neighbours(place):
+    """Commands that make the host known."""
+    hosts = f"10.0.{place.number}.2", f"2001:db8:{place.number}::2"
+    return [f"neighbour replace {host} lladdr {HOST.format(place.link)} dev {place.device}" for host in hosts]
+
+
+def master(device, vrf):
+    """Puts an interface into a VRF, or into none."""
+    return [f"link set {device} " + (f"master {vrf}" if vrf else "nomaster"), *addressing(BY_NAME[device], vrf)]
+
+
+def both(text, net4, net6, via4="", via6=""):
+    """A command for IPv4 and for IPv6."""
+    return [text.format(net=net4, via=via4), "-6 " + text.format(net=net6, via=via6)]
+
+
+BASE = [
+    *(f"link add {vrf} type vrf table {table}" for vrf, table in VRFS.items()), *(f"link set {vrf} up" for vrf in VRFS),
+    f"link add link r0 name r0.{VLAN} type vlan id {VLAN}", f"link add link r1 name r1.{VLAN} type vlan id {VLAN}",
+    f"link add bond0 address {ROUTER.format(3)} type bond mode balance-xor xmit_hash_policy layer3+4 miimon 50", "link set r3 master bond0",
+    *(f"link set {place.device} master {place.vrf}" for place in PLACES if place.vrf),
+    *(f"link set {place.device} up" for place in PLACES), "link set r3 up",
+    *(command for place in PLACES for command in addressing(place, place.vrf)),
+    *both(f"route add unreachable {{net}} metric 4278198272 table {RED}", "default", "default"),
+    # from one VRF into another, and to the VRF's device itself
+    *both(f"route add {{net}} via {{via}} dev r1.{VLAN} table {RED}", "203.0.113.0/24", "2001:db8:e0::/48", "10.0.1.2", "2001:db8:1::2"),
+    *both(f"route add {{net}} dev blue table {RED}", "203.0.114.0/24", "2001:db8:e1::/48"),
+    *both(f"route add {{net}} via {{via}} dev r2 table {BLUE}", "203.0.115.0/24", "2001:db8:e2::/48", "10.0.2.2", "2001:db8:2::2"),
+    *both("route add {net} via {via} dev r1", "203.0.116.0/24", "2001:db8:e3::/48", "10.0.1.2", "2001:db8:1::2"),
+    *both(f"route add blackhole {{net}} table {BLUE}", "203.0.117.0/24", "2001:db8:e4::/48"),
+    *both(f"route add {{net}} via {{via}} dev bond0 table {OTHER}", "198.19.0.0/16", "2001:db8:f1::/48", "10.0.3.2", "2001:db8:3::2"),
+]
+# Each step goes on from the one before.
+STEPS = {
+    "VRFs": [],
+    "r2 becomes red's": master("r2", "red"),
+    "r2 is nobody's, r1 blue's": [*master("r2", ""), *master("r1", "blue")],
+    "r1 is red's again": [*master("r1", "red"), *addressing(BY_NAME[f"r1.{VLAN}"], "blue")],
+    "local comes last": [*both("rule add pref 32000 table local", "", ""), *both("rule del pref 0", "", "")],
+    "a rule before VRFs": both(f"rule add pref 500 from {{net}} table {OTHER}", "198.18.7.0/24", "2001:db8:f0:7::/64"),
+    "rules for an interface and for a VRF": [command for pref, device in ((501, "r0"), (502, "blue")) for command in both(
+        f"rule add pref {pref} iif {device} to {{net}} table {OTHER}", "198.19.9.0/24", "2001:db8:f1:9::/64")],
+    "without these rules": [command for pref in (500, 501, 502) for command in both(f"rule del pref {pref}", "", "")],
+    "red has gone": ["link del red", *addressing(BY_NAME["r0"], "")],
+}
+# Where Linux sends packets in these steps: (from, to network): to; None: it drops or answers them. Bora sends them itself.
+AS_FIRST = ("VRFs", "r1 is red's again", "local comes last")
+FIRST = {("r0", 1): "r1", ("r1", 0): "r0", (f"r0.{VLAN}", 1): f"r1.{VLAN}", (f"r1.{VLAN}", 0): f"r0.{VLAN}", ("r0", 2): None, ("r0", 3): None,
+         (f"r0.{VLAN}", 3): "bond0", (f"r0.{VLAN}", 2): "r2", ("r2", 0): None, ("r2", 3): None, ("bond0", 0): f"r0.{VLAN}",
+         ("bond0", 1): f"r1.{VLAN}", ("r2", 1): None}
+
+
+class Lan:
+    """Router and hosts."""
+
+    def __init__(self):
+        self.spaces, self.ports, self.bora = [], [], None
+        try:
+            self.router = self._space("r")
+            for key, value in {"ipv4/conf/{}/rp_filter": 0, "ipv4/conf/{}/send_redirects": 0, "ipv6/conf/{}/accept_dad": 0,
+                               "ipv6/conf/{}/router_solicitations": 0, "ipv6/conf/{}/keep_addr_on_down": 1}.items():
+                for scope in ("all", "default"):
+                    self.router.set_sysctl("net/" + key.format(scope), value)
+            for key, value in {"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1, "ipv4/icmp_ratemask": 0,
+                               "ipv6/icmp/ratemask": "128-255"}.items():
+                self.router.set_sysctl("net/" + key, value)
+            for link in range(LINKS):
+                self._connect(link, self._space(f"h{link}"))
+            for command in BASE:
+                self.router.ip(*command.split())
+            self.ports = [Port(space.name, f"h{link}") for link, space in enumerate(self.spaces[1:])]
+            time.sleep(1)  # the bond finds its port
+        except BaseException:
+            self.close()
+            raise
+
+    def _space(self, role):
+        self.spaces.append(Namespace(role))
+        return self.spaces[-1]
+
+    def _connect(self, link, host):
+        self.router.ip("link", "add", f"r{link}", "address", ROUTER.format(link), "numrxqueues", "2", "numtxqueues", "2", "type", "veth",
+                       "peer", "name", f"h{link}", "address", HOST.format(link), "numrxqueues", "2", "numtxqueues", "2", "netns", host.name)
+        host.set_sysctl(f"net/ipv6/conf/h{link}/disable_ipv6", 1)
+        host.exec("ethtool", "-K", f"h{link}", "gro", "on")
+        host.ip("link", "set", f"h{link}", "arp", "off", "up")
+        self.router.ip("link", "set", f"r{link}", *([] if link == 3 else ["up"]))
+
+    def start(self, path):
+        """Starts Bora on all links."""
+        self.bora = Bora(self.router, [f"r{link}" for link in range(LINKS)], path, ["--workers", "2"])
+        self.bora.start()
+
+    def step(self, commands):
+        """Changes the router's configuration; Bora has followed when this returns."""
+        for command in commands:
+            self.router.ip(*command.split())
+        # an interface that changes its VRF goes down and up, and VLAN devices with it: they lose their neighbours
+        self.router.batch([line for place in PLACES for line in neighbours(place)])
+        if self.bora is not None:
+            self.bora.wait_in_sync(FOLLOW_SECONDS)
+            self.wait_for_devices()
+
+    def wait_for_devices(self):
+        """Until Bora forwards by VLAN devices and bond."""
+        deadline = time.monotonic() + FOLLOW_SECONDS
+        while len(self.bora.show("vlans")["devices"]) < 2 or not self.bora.show("bonds")["bonds"]:
+            assert time.monotonic() < deadline, self.state()
+            time.sleep(0.2)
+        time.sleep(1)  # until the program knows what the mirror knows
+
+    def exchange(self, sends):
+        """Sends (link, frame)s; returns what comes out, sorted: (link, frame)."""
+        for port in self.ports:
+            port.drain()
+        for link, frame in sends:
+            self.ports[link].send(frame)
+        got, last = [], time.monotonic() + SECONDS
+        while time.monotonic() < last:
+            ready = wait_readable(self.ports, QUIET)
+            for port in ready:
+                frame = port.receive_now()
+                if frame is not None and is_traffic(frame):
+                    got.append((self.ports.index(port), normalized(frame)))
+            if not ready:
+                break
+        return sorted(got)
+
+    def state(self):
+        """For messages."""
+        rules = self.router.ip("rule", "show").stdout
+        return {what: self.bora.show(what) for what in ("tables", "vlans", "drops")}, rules, self.bora.output()[-1500:]
+
+    def close(self):
+        """Removes everything."""
+        if self.bora is not None:
+            self.bora.kill()
+            self.bora.stop()
+        for port in self.ports:
+            port.close()
+        for space in self.spaces:
+            space.close()
+
+
+def is_traffic(frame):
+    """No ARP, and none of what IPv6 says by itself to groups."""
+    tagged = frame[12:14] == b"\x81\0"
+    kind = frame[16:18] if tagged else frame[12:14]
+    return kind in (b"\x08\0", b"\x86\xdd") and not frame.startswith(b"\x33\x33")
+
+
+def behind(number, host):
+    """Addresses behind the host of a network; IPv4, IPv6. `host` has a point, too."""
+    high, low = divmod(host, 256)
+    return f"198.{18 + number}.{high}.{low}", f"2001:db8:f{number}:{high:x}::{low:x}"
+
+
+def packets_between(source, destination, **header):
+    """A packet of IPv4 and one of IPv6 between pairs of addresses."""
+    hops = header.pop("ttl", 64)
+    return [packets.udp4(source[0], destination[0], ttl=hops, **header), packets.udp6(source[1], destination[1], hlim=hops, **header)]
+
+
+def traffic():
+    """(from, to network or None, packet) of all packets of a step."""
+    made = []
+    for place in PLACES:
+        source, own = behind(place.number, 5), (f"10.0.{place.number}.1", f"2001:db8:{place.number}::1")
+        for number in range(4):
+            if number != place.number:
+                # twice: the second packet of a flow finds what the first has left
+                made += [(place, number, packet) for _ in range(2) for packet in packets_between(source, behind(number, 9))]
+                made += [(place, None, packet) for packet in packets_between(source, behind(number, 9 * 256 + 1))]
+                made += [(place, None, packet) for packet in packets_between(behind(place.number, 7 * 256 + 1), behind(number, 10))]
+                made += [(place, None, packet) for packet in packets_between(source, behind(number, 11), ttl=1)]
+        for number in range(4):  # the routers' own addresses, and hosts on the networks themselves
+            made += [(place, None, packet) for packet in packets_between(source, (f"10.0.{number}.1", f"2001:db8:{number}::1"))]
+            made += [(place, None, packet) for packet in packets_between(source, (f"10.0.{number}.2", f"2001:db8:{number}::2"))]
+        made += [(place, None, packet) for leak in range(5) for packet in packets_between(source, (f"203.0.{113 + leak}.9", f"2001:db8:e{leak}::9"))]
+        made += [(place, None, packet) for packet in packets_between(source, ("192.0.2.77", "2001:db8:ffff::77"))]
+        made += [(place, None, bytes(IP(src=source[0], dst=own[0]) / ICMP(id=7) / packets.payload())),
+                 (place, None, bytes(IPv6(src=source[1], dst=own[1]) / ICMPv6EchoRequest(id=7, data=packets.payload())))]
+    return made
+
+
+def send(sent):
+    """As frames of their hosts."""
+    return [(place.link, place.put(packets.ethernet(ROUTER.format(place.link), HOST.format(place.link), packet))) for place, _, packet in sent]
+
+
+def forwarded(place_to, packet):
+    """The frame that leaves the router."""
+    frame = packets.ethernet(HOST.format(place_to.link), ROUTER.format(place_to.link), packets.hop(packet))
+    return place_to.link, normalized(place_to.put(frame))
+
+
+def check_first(sent, got, who):
+    """Packets go where they should; returns how many Bora must send itself."""
+    known, fast = set(got), 0
+    for place, number, packet in sent:
+        if (place.device, number) not in FIRST:
+            continue
+        wanted = FIRST[place.device, number]
+        copies = [to.device for to in PLACES if forwarded(to, packet) in known]
+        assert copies == ([wanted] if wanted else []), f"{who}: {place.device} to network {number}: {copies}, not {wanted}"
+        fast += wanted is not None
+    return fast
+
+
+def differences(wanted, got):
+    """The first ones, as text."""
+    missing = [one for one in wanted if one not in got]
+    extra = [one for one in got if one not in wanted]
+    show = lambda some: [(link, packets.describe(frame)) for link, frame in some[:6]]  # noqa: E731
+    return f"{len(wanted)} wanted, {len(got)} came; {len(missing)} missing: {show(missing)}; {len(extra)} unexpected: {show(extra)}"
+
+
+def linux(sent, say):
+    """What Linux alone sends in each step."""
+    lan, record = Lan(), {}
+    try:
+        for name, commands in STEPS.items():
+            lan.step(commands)
+            record[name] = lan.exchange(send(sent))
+            say(f"Linux alone, {name}: {len(sent)} packets sent, {len(record[name])} came")
+        for name in AS_FIRST:
+            assert check_first(sent, record[name], f"Linux, {name}") > 20
+        same = [one for one, other in zip(STEPS, list(STEPS)[1:]) if record[one] == record[other]]
+        assert same == [], f"steps that change nothing: {same}"
+    finally:
+        lan.close()
+    return record
+
+
+def bora(path, sent, record, say):
+    """Bora sends the same."""
+    lan, failed = Lan(), 0
+    try:
+        lan.start(path)
+        for name, commands in STEPS.items():
+            lan.step(commands)
+            before = lan.bora.totals()["sent"]
+            got = lan.exchange(send(sent))
+            by_bora = lan.bora.check_conservation(10)["sent"] - before
+            if got != record[name]:
+                failed += 1
+                say(f"FAILED {path}, {name}: {differences(record[name], got)}; {lan.state()}")
+                continue
+            say(f"{path}, {name}: {len(got)} frames as with Linux, {by_bora} sent by Bora")
+            if name in AS_FIRST:
+                fast = check_first(sent, got, path)
+                assert by_bora >= fast, f"{path}, {name}: Bora has sent {by_bora} of {fast}; {lan.state()}"
+                reported(lan)
+    finally:
+        lan.close()
+    return failed
+
+
+def reported(lan):
+    """`bora show tables` has the VRFs, their interfaces and packets."""
+    tables = {one["vrf"]: one for one in lan.bora.show("tables")["tables"]}
+    assert tables["red"]["table"] == RED and sorted(tables["red"]["interfaces"]) == ["r0", "r1"], tables
+    assert sorted(tables["blue"]["interfaces"]) == ["bond0", f"r0.{VLAN}", f"r1.{VLAN}"], tables
+    for one in (tables["red"], tables["blue"]):
+        assert one["prefixes4"] > 2 and one["prefixes6"] > 2 and one["rx_packets"] > 0 and one["tx_packets"] > 0, tables
+
+
+def main():
+    """Writes what it found to a file, whose last line is `done` if all went well."""
+    results, *tiers = sys.argv[1:]
+    lib.bora.START_SECONDS, lib.bora.STOP_SECONDS = START_SECONDS, 60
+    prepare()
+    Path("/proc/sys/net/ipv4/route/error_cost").write_text("0")  # no limit for ICMP errors; it has no namespaces
+    with open(results, "w") as out:
+        def say(line):
+            out.write(f"{line}\n")
+            out.flush()
+
+        try:
+            sent = traffic()
+            record = linux(sent, say)
+            failed = sum(bora(tier, sent, record, say) for tier in tiers)
+            say(f"{failed} steps differ" if failed else "done")
+        except BaseException:
+            say(traceback.format_exc())
+
+
+if __name__ == "__main__":
+    main()
