@@ -5,8 +5,8 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-bond test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-engine bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
+.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-bond test-vm-vrf test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
+	bench-fib bench-acl bench-bgp bench-engine bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -57,9 +57,9 @@ test-vm: build ## Debian's kernels and emulated cards in guests, written to docs
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
 
-test-vm-bond: build ## Bonds on one of Debian's kernels, every mode that Bora forwards by
+test-vm-bond test-vm-vrf: test-vm-%: build ## Bonds, VRFs on one of Debian's kernels, with Linux alone as the oracle
 	@scripts/deps-vm
-	@scripts/as-root $(PYTHON) tests/vm/bond.py $(ARGS)
+	@scripts/as-root $(PYTHON) tests/vm/topic.py $* $(ARGS)
 
 test-vm-dpdk: build-dpdk ## Ports that DPDK drives, on an emulated card with an IOMMU and without
 	@scripts/deps-vm
@@ -68,7 +68,8 @@ test-vm-dpdk: build-dpdk ## Ports that DPDK drives, on an emulated card with an 
 vm-short: build ## A short part of test-vm: two kernels, three cards
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
-	@scripts/as-root $(PYTHON) tests/vm/bond.py --short
+	@scripts/as-root $(PYTHON) tests/vm/topic.py bond --short
+	@scripts/as-root $(PYTHON) tests/vm/topic.py vrf --short
 
 # Longer, or with the same steps again: make soak ARGS="--hours 2 --seed 7"; the results are in target/soak/report.md
 soak: build ## Random faults under load, for 30 minutes: docs/reliability.md
@@ -111,6 +112,11 @@ bench-acl: deps ## Rules: Bora, DPDK's rte_acl and nftables
 	@scripts/deps-bench
 	$(CARGO) build --release -p bora-bench --bin bench-acl --features dpdk
 	@scripts/as-root scripts/with-huge-pages 400 target/release/bench-acl $(ARGS)
+
+# Fewer routes or rounds: make bench-bgp ARGS="--routes 100000 --rounds 1". Not part of `make bench`: a million routes take minutes.
+bench-bgp: build ## A full table by BGP (FRR, BIRD): time to converge, and the outage when a peer is lost
+	@scripts/deps-routing bird2
+	@scripts/as-root $(PYTHON) bench/bgp/bench.py $(ARGS)
 
 bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairness, priorities, latency, services
 	@scripts/deps-bench

@@ -1,6 +1,6 @@
-"""VRFs in a guest: with the same VRFs, rules and routes, packets take the same path through Bora as through Linux alone.
+"""Bonds or VRFs in a guest: Linux alone, with the same devices, rules and routes, is the oracle for where packets go.
 
-    python3 tests/vm/vrf.py [--kernel newest] [--tier express]
+    python3 tests/vm/topic.py bond|vrf [--kernel newest] [--short]
 """
 
 import argparse
@@ -14,19 +14,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lib.bora import binary  # noqa: E402
 from vm import kernels, machine  # noqa: E402
 
-GUEST = Path(__file__).with_name("vrf_guest.py")
+TOPICS = ("bond", "vrf")
 FOLDER = kernels.CACHE / "runs"
 SECONDS = 900  # an idle machine needs a fifth
-TIERS = ("express", "engine")
 
 
-def run(series, tiers):
+def run(topic, series, short):
     """Runs one guest; returns what it printed, and whether all went well."""
-    shared = FOLDER / f"vrf-{series}"
+    shared = FOLDER / f"{topic}-{series}"
     shutil.rmtree(shared, ignore_errors=True)
     shared.mkdir(parents=True)
     subprocess.run(["strip", "-o", shared / "bora", binary()], check=True)
-    command = ["env", "PYTHONDONTWRITEBYTECODE=1", f"BORA={shared / 'bora'}", "/usr/bin/python3", str(GUEST), str(shared / "results"), *tiers]
+    guest = Path(__file__).with_name(f"{topic}_guest.py")
+    command = ["env", "PYTHONDONTWRITEBYTECODE=1", f"BORA={shared / 'bora'}", "/usr/bin/python3", str(guest),
+               "short" if short else "all", str(shared / "results")]
     machine.run(kernels.get(series), [], command, shared, SECONDS)
     results = shared / "results"
     text = results.read_text() if results.exists() else ""
@@ -38,10 +39,11 @@ def run(series, tiers):
 def main():
     """Exit code 1 if a check failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("topic", choices=TOPICS)
     parser.add_argument("--kernel", default="newest", choices=kernels.SERIES)
-    parser.add_argument("--tier", action="append", choices=TIERS, help="may be given several times")
+    parser.add_argument("--short", action="store_true", help="less of it")
     arguments = parser.parse_args()
-    text, good = run(arguments.kernel, arguments.tier or TIERS)
+    text, good = run(arguments.topic, arguments.kernel, arguments.short)
     print(text)
     sys.exit(not good)
 
