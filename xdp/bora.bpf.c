@@ -22,6 +22,7 @@
 #include "device.h"
 #include "fib.h"
 #include "express.h"
+#include "flow.h"
 #include "survey.h"
 
 /* Whether the address may be the router's own; `folded` holds the XOR of its words. */
@@ -140,11 +141,13 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 	if (in->path == BORA_PATH_KERNEL)
 		return pass(count, BORA_LEFT_TO_LINUX);
 	reason = gate(ctx, p, v6, in, dev);
+	if (reason == BORA_GUARD && in->index < BORA_MAX_PORTS)
+		bpf_tail_call(ctx, &tail_programs, FOR_FLOWS); /* returns if none is there */
 	if (reason != REASON_NONE)
 		return pass(count, reason);
 	if (is_super_packet(in))
 		return pass(count, BORA_SUPER_PACKET);
-	if (lacks_checksum(ctx, p, v6, in))
+	if (lacks_checksum(ctx, p, v6, in, in->path == BORA_PATH_ENGINE))
 		return pass(count, BORA_PARTIAL_CHECKSUM);
 	if (choice_is_linux(ctx, in, dev, v6))
 		return pass(count, BORA_MULTIPATH);
@@ -210,14 +213,36 @@ int on_port(struct xdp_md *ctx)
 	return pass(count, BORA_NOT_IP);
 }
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__array(values, int(struct xdp_md *));
-} for_devices SEC(".maps") = {
-	.values = { (void *)&on_port },
-};
+/*
+ * A packet that the guard holds back: forwarded if it belongs to a flow of Linux's flowtable. A program of
+ * its own, because it is loaded only where and when Linux has the function that looks flows up.
+ */
+SEC("xdp")
+int flow(struct xdp_md *ctx)
+{
+	struct packet p = {
+		.eth = (void *)(long)ctx->data,
+		.end = (void *)(long)ctx->data_end,
+		.ifindex = ctx->ingress_ifindex,
+	};
+	struct bora_port *in = port_of_interface(ctx->ingress_ifindex);
+	struct net_device *dev = device_of(ctx);
+	struct bora_counters *count;
+	__be16 type;
+
+	if (!in)
+		return XDP_PASS;
+	count = counters_of(in->index);
+	if (!count)
+		return XDP_PASS;
+	if ((void *)(p.eth + 1) > p.end)
+		return pass(count, BORA_GUARD);
+	p.l3 = p.eth + 1;
+	type = ethernet_type(p.eth);
+	if (type == bpf_htons(ETH_P_IP))
+		return forward_flow(ctx, &p, false, in, dev, count);
+	return forward_flow(ctx, &p, true, in, dev, count);
+}
 
 SEC("xdp")
 int bora(struct xdp_md *ctx)
@@ -253,7 +278,7 @@ int bora(struct xdp_md *ctx)
 	p.hides_tag = has_hidden_tag(ctx, in);
 	if (device_count && !(in->flags & BORA_PORT_GENERIC) &&
 	    (is_tag(type) || p.hides_tag || in->trunk >= BORA_MAX_PORTS)) {
-		bpf_tail_call(ctx, &for_devices, 0);
+		bpf_tail_call(ctx, &tail_programs, FOR_DEVICES);
 		return pass(count, BORA_LEFT_TO_LINUX); /* Bora is gone, and its array is empty */
 	}
 	if (type == bpf_htons(ETH_P_IP))

@@ -177,11 +177,11 @@ static __always_inline bool was_injected(const struct bora_port *in)
 
 /*
  * Whether the sender left a checksum to others that only Linux can complete. The engine completes
- * those of TCP and UDP right behind the IP header, but none in a tunnel and none of SCTP; express
- * completes none.
+ * those of TCP and UDP right behind the IP header, but none in a tunnel and none of SCTP; the program
+ * itself completes none.
  */
 static __always_inline bool lacks_checksum(struct xdp_md *ctx, const struct packet *p, bool v6,
-					   const struct bora_port *in)
+					   const struct bora_port *in, bool for_engine)
 {
 	__u8 protocol = v6 ? p->ip6->nexthdr : p->ip4->protocol;
 	__u16 l4 = ETH_HLEN + p->frame_tags + (v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr)), start = 0;
@@ -195,11 +195,11 @@ static __always_inline bool lacks_checksum(struct xdp_md *ctx, const struct pack
 		skb = veth_buffer(ctx);
 		start = skb ? buffer_checksum_start(skb) : 0;
 	} else if (in->flags & BORA_PORT_PARTIAL_CHECKSUM) {
-		return in->path == BORA_PATH_EXPRESS && checksum_is_partial(p, v6);
+		return !for_engine && checksum_is_partial(p, v6);
 	}
 	if (!start)
 		return false;
-	return in->path == BORA_PATH_EXPRESS || start != l4 ||
+	return !for_engine || start != l4 ||
 	       (protocol != IPPROTO_TCP && protocol != IPPROTO_UDP);
 }
 

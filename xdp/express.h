@@ -254,72 +254,60 @@ static __always_inline bool exceeds_port(const struct packet *p, const struct bo
 	return out->tags[TAG] && p->l3_length + TAG > KERNEL_READ(dev, mtu);
 }
 
-static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6,
-				   const struct bora_port *in, struct bora_counters *count)
+/* Why a packet must not leave by this output, or REASON_NONE. */
+static __always_inline __u32 check_output(const struct packet *p, bool v6, const struct bora_port *in,
+					  const struct port_row *row)
 {
-	struct bora_counters *out_count;
-	struct device_counters *device;
-	__u64 octets;
-	struct port_row *row;
-	struct bora_port *out;
-	struct way way = {};
-	__u32 key, port, reason;
+	const struct bora_port *out;
 
-	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
-		return pass(count, BORA_SOURCE_CHECK);
-
-	reason = ask_bora(p, v6, in, &way);
-	if (reason == ONLY_LINUX_KNOWS) {
-		count->asked++;
-		reason = ask_linux(ctx, p, v6, in, &way);
-	}
-	if (reason == BORA_BLACKHOLE) {
-		count->reasons[BORA_BLACKHOLE]++;
-		return XDP_DROP;
-	}
-	if (reason != REASON_NONE)
-		return pass(count, reason);
-
-	key = way.port;
-	row = port_row(key);
 	if (!row || !row->ifindex)
-		return pass(count, BORA_NOT_A_PORT);
+		return BORA_NOT_A_PORT;
 	out = &row->port;
 	if (!(out->flags & BORA_PORT_UP))
-		return pass(count, BORA_OUTPUT_DOWN);
+		return BORA_OUTPUT_DOWN;
 	if (exceeds_port(p, out))
-		return pass(count, too_big(p, v6));
+		return too_big(p, v6);
 	if (!(out->flags & BORA_PORT_CAN_REDIRECT) && !(in->flags & BORA_PORT_GENERIC))
-		return pass(count, BORA_NOT_A_PORT);
-	if (key == in->index && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
-		return pass(count, BORA_REDIRECT);
-	port = key < BORA_MAX_PORTS ? key : out->trunk;
-	if (port >= BORA_MAX_PORTS)
-		port = port_of_bond(p, v6, way.macs, port);
-	if (port >= BORA_MAX_PORTS)
-		return pass(count, BORA_OUTPUT_DOWN);
-	if (egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
-	    (egress_holds(&devices[key & (BORA_MAX_INTERFACES - 1)]) ||
-	     (port != key && egress_holds(&devices[port & (BORA_MAX_INTERFACES - 1)])) ||
-	     below_holds(out, true)))
-		return pass(count, BORA_GUARD);
-	out_count = counters_of(port);
+		return BORA_NOT_A_PORT;
+	return REASON_NONE;
+}
+
+/* Whether there is a hook where a packet leaves: by an output, which may be a device on a port. */
+static __always_inline bool output_holds(const struct bora_port *in, const struct bora_port *out, __u32 port)
+{
+	__u32 key = out->index;
+
+	return egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
+	       (egress_holds(&devices[key & (BORA_MAX_INTERFACES - 1)]) ||
+		(port != key && egress_holds(&devices[port & (BORA_MAX_INTERFACES - 1)])) ||
+		below_holds(out, true));
+}
+
+/* Sends a packet by an output and the port below it. `padded`: with the octets behind the IP packet. */
+static __always_inline int leave(struct xdp_md *ctx, const struct packet *p, bool v6,
+				 const struct bora_port *in, struct bora_counters *count,
+				 const struct way *way, const struct bora_port *out, __u32 port,
+				 bool padded)
+{
+	struct bora_counters *out_count = counters_of(port);
+	__u64 octets = p->end - (void *)p->eth;
+	struct device_counters *device;
+
 	if (!out_count)
 		return pass(count, BORA_NOT_A_PORT);
-
 	if (!v6)
 		decrement_ttl(p->ip4);
 	else
 		p->ip6->hop_limit--;
-	octets = p->end - (void *)p->eth;
 	if (!is_vlan(in) && !is_vlan(out)) {
-		__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way.macs, sizeof(way.macs));
-	} else if (!change_tags(ctx, p, v6, way.macs, out)) {
+		__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way->macs, sizeof(way->macs));
+	} else if (!change_tags(ctx, p, v6, way->macs, out)) {
 		count->reasons[BORA_NO_OUTPUT]++; /* no headroom */
 		return XDP_DROP;
 	}
 	/* this invalidates the packet pointers */
-	trim(ctx, p, out);
+	if (!padded)
+		trim(ctx, p, out);
 
 	if (bpf_redirect_map(&tx_ports, port, XDP_ABORTED) != XDP_REDIRECT) {
 		count->reasons[BORA_NO_OUTPUT]++; /* the port went this very moment */
@@ -338,6 +326,46 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		device->tx_bytes += ctx->data_end - ctx->data;
 	}
 	return XDP_REDIRECT;
+}
+
+static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6,
+				   const struct bora_port *in, struct bora_counters *count)
+{
+	struct bora_port *out;
+	struct port_row *row;
+	struct way way = {};
+	__u32 port, reason;
+
+	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
+		return pass(count, BORA_SOURCE_CHECK);
+
+	reason = ask_bora(p, v6, in, &way);
+	if (reason == ONLY_LINUX_KNOWS) {
+		count->asked++;
+		reason = ask_linux(ctx, p, v6, in, &way);
+	}
+	if (reason == BORA_BLACKHOLE) {
+		count->reasons[BORA_BLACKHOLE]++;
+		return XDP_DROP;
+	}
+	if (reason != REASON_NONE)
+		return pass(count, reason);
+
+	row = port_row(way.port);
+	reason = check_output(p, v6, in, row);
+	if (reason != REASON_NONE || !row)
+		return pass(count, reason);
+	out = &row->port;
+	if (way.port == in->index && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
+		return pass(count, BORA_REDIRECT);
+	port = way.port < BORA_MAX_PORTS ? way.port : out->trunk;
+	if (port >= BORA_MAX_PORTS)
+		port = port_of_bond(p, v6, way.macs, port);
+	if (port >= BORA_MAX_PORTS)
+		return pass(count, BORA_OUTPUT_DOWN);
+	if (output_holds(in, out, port))
+		return pass(count, BORA_GUARD);
+	return leave(ctx, p, v6, in, count, &way, out, port, false);
 }
 
 #endif

@@ -13,6 +13,7 @@ struct mini_Qdisc;
 
 struct nf_hook_entry {
 	void *hook; /* the function */
+	void *priv; /* its argument */
 };
 
 struct nf_hook_entries {
@@ -46,7 +47,12 @@ struct sysctl_fib_multipath_hash_seed {
 	unsigned int user_seed;
 };
 
+typedef struct {
+	int counter;
+} atomic_t;
+
 struct netns_ipv4 {
+	atomic_t rt_genid;
 	struct sysctl_fib_multipath_hash_seed sysctl_fib_multipath_hash_seed; /* Linux 6.11 */
 	unsigned int sysctl_fib_multipath_hash_fields;
 	__u8 sysctl_fib_multipath_hash_policy;
@@ -59,6 +65,7 @@ struct netns_sysctl_ipv6 {
 
 struct netns_ipv6 {
 	struct netns_sysctl_ipv6 sysctl;
+	atomic_t fib6_sernum;
 };
 
 struct net {
@@ -136,10 +143,6 @@ struct nsproxy {
 struct task_struct {
 	struct nsproxy *nsproxy;
 };
-
-typedef struct {
-	int counter;
-} atomic_t;
 
 struct static_key {
 	atomic_t enabled;

@@ -62,6 +62,15 @@ struct {
 	__type(value, __u32); /* ifindex of the port */
 } tx_ports SEC(".maps");
 
+/* Programs that bora() ends in; written by the control side. */
+enum { FOR_DEVICES, FOR_FLOWS, TAIL_PROGRAMS };
+struct {
+	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
+	__uint(max_entries, TAIL_PROGRAMS);
+	__type(key, __u32);
+	__type(value, __u32);
+} tail_programs SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__uint(max_entries, BORA_MAX_PORTS * BORA_MAX_QUEUES);

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.bora import Bora
+from lib.bora import Bora, binary
 from lib.packets import udp4, udp6
 
 FORBIDDEN, ALLOWED = 4444, 5555
@@ -122,6 +122,26 @@ def test_the_rule_that_keeps_traffic_is_named(guarded, rule):
         shell(net, undo)
     wait_for_guard(net, False, "the rule is gone, but Bora still reports it")
     check_resumes(net, families)
+
+
+def test_what_to_add_to_the_ruleset(guarded):
+    """`bora show sync` and `bora check` name the chain, and say which lines would let established flows go by Bora."""
+    net = guarded
+    undo, _ = set_rule(net, "nft-forward")
+    try:
+        wait_for_guard(net, True, "nothing is said to hold traffic back")
+        deadline = time.monotonic() + RESUME_SECONDS
+        while not (lines := net.bora.show("sync")["flows"]["lines"]):
+            assert time.monotonic() < deadline, "nothing is said about flows"
+            time.sleep(0.05)
+        for text in ("flow add @ft", "r0, r1, r2"):
+            assert any(text in line for line in lines), lines
+        said = shell(net, f"{binary()} check", check=False).stdout
+        assert "table inet t chain c" in said and "flow add @ft" in said, said
+    finally:
+        shell(net, undo)
+    wait_for_guard(net, False, "the rule is gone, but Bora still reports it")
+    assert not net.bora.show("sync")["flows"]["lines"]
 
 
 BLOCK, ACCEPT = "ip xfrm policy setdefault fwd block", "ip xfrm policy setdefault fwd accept"

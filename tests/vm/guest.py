@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import lib.bora  # noqa: E402
 from lib.bora import Bora  # noqa: E402
 from lib.load import Load  # noqa: E402
-from vm import bulk, forwarding, machine, multipath, vlan  # noqa: E402
+from vm import bulk, flows, forwarding, machine, multipath, vlan  # noqa: E402
 from vm.network import CardNetwork  # noqa: E402
 from vm.outage import ForkedSender, Stream  # noqa: E402
 
@@ -91,12 +91,18 @@ def too_slow(*_):
 # Linux alone.
 
 
-def oracle(cell, reference):
+def parts(cell, references):
+    """The checks of VLANs and flows. False if there shall be no others."""
+    for part, reference in zip((vlan, flows), references):
+        if reference:
+            part.run(cell, reference)
+    return not cell.task.get("only")
+
+
+def oracle(cell, references):
     """The checks must pass without Bora, or the cell proves nothing."""
     net = cell.net
-    if reference:
-        vlan.run(cell, reference)
-    if cell.task.get("only_vlans"):
+    if not parts(cell, references):
         return
     cell.check("transit", forwarding.transit, net)
     for name, function in forwarding.EXCEPTIONS.items():
@@ -218,16 +224,14 @@ def nothing_left(cell):
     forwarding.transit(cell.net)
 
 
-def run_tier(cell, reference):
+def run_tier(cell, references):
     """All checks of a tier; none if it does not start."""
     net = cell.net
     try:
         if not cell.check("start", start, cell) and not (net.bora and net.bora.alive()):
             return
         cell.check("mode", mode, cell)
-        if reference:
-            vlan.run(cell, reference)
-        if cell.task.get("only_vlans"):
+        if not parts(cell, references):
             return
         queues = max((port["queues"] for port in net.bora.show("ports")), default=1) if uses_queues(net.kind) else 1
         cell.check("transit", forwarding.transit_on_tier, net)
@@ -274,8 +278,9 @@ def kernel_log(cell):
 
 def tiers(task, net, out):
     """Linux alone, then each tier; the tier that `auto` takes is not run a second time."""
-    reference = vlan.Reference(net, bool(task.get("short"))) if net.kind in task.get("vlans", ()) else None
-    oracle(Cell(net, "linux", task, out), reference)
+    references = [part.Reference(net, bool(task.get("short"))) if net.kind in task.get(name, ()) else None
+                  for part, name in ((vlan, "vlans"), (flows, "flows"))]
+    oracle(Cell(net, "linux", task, out), references)
     done = set()
     for tier in task["tiers"][net.kind]:
         if tier in done:
@@ -283,7 +288,7 @@ def tiers(task, net, out):
         cell = Cell(net, tier, task, out)
         started = time.monotonic()
         cell.note(begin=True)
-        run_tier(cell, reference)
+        run_tier(cell, references)
         cell.note(end=True, seconds=round(time.monotonic() - started, 1))
         done |= cell.paths if len(cell.paths) == 1 else set()
 

@@ -22,11 +22,14 @@ from vm import kernels, machine, report  # noqa: E402
 TIERS = ("auto", "express", "engine")  # the one that auto chooses is not run again
 GUEST = Path(__file__).with_name("guest.py")
 FOLDER = kernels.CACHE / "runs"
-BOOT_SECONDS, TIER_SECONDS, VLAN_SECONDS = 240, 400, 400  # an idle machine needs a tenth
+BOOT_SECONDS, TIER_SECONDS, VLAN_SECONDS, FLOW_SECONDS = 240, 400, 400, 400  # an idle machine needs a tenth
 # One guest each; both must finish within four minutes.
 SHORT = {"6.1": {"veth": ("engine",), "virtio": ("auto",)}, "newest": {"igb": ("auto",)}}
 # The cards where VLAN devices are tested.
 VLANS = {"6.1": ("veth",), "6.12": ("veth",), "newest": ("veth", "virtio", "igb")}
+# The same of flows, and those of short runs.
+FLOWS = {"6.1": ("veth",), "6.12": ("veth",), "newest": ("veth", "igb")}
+SHORT_FLOWS = {"6.1": (), "newest": ("igb",)}
 
 
 def options():
@@ -39,12 +42,20 @@ def options():
     parser.add_argument("--append", default="", help="more for the kernel's command line, such as apparmor=0")
     parser.add_argument("--refresh", action="store_true", help="ask the archive for newer kernels now")
     parser.add_argument("--vlans", action="store_true", help="only what is about VLAN devices")
+    parser.add_argument("--flows", action="store_true", help="only what is about flows of a stateful firewall")
     parser.add_argument("--short", action="store_true", help="few checks, a guest with its cards on each of two kernels")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/machines.md alone")
     arguments = parser.parse_args()
     if arguments.short and (arguments.kernel or arguments.card or arguments.tier):
         parser.error("--short has its own kernels, cards and tiers")
     return arguments
+
+
+def of_flows(kernel, arguments):
+    """The cards where flows are tested."""
+    if arguments.vlans:
+        return ()
+    return (SHORT_FLOWS if arguments.short else FLOWS)[kernel.series]
 
 
 def run_guest(kernel, tiers, arguments):
@@ -55,11 +66,13 @@ def run_guest(kernel, tiers, arguments):
     shared.mkdir(parents=True)
     tcp_seconds = 1 if arguments.short else 60 * arguments.tcp_minutes
     task = {"kinds": kinds, "tiers": tiers, "tcp_seconds": tcp_seconds, "short": arguments.short,
-            "vlans": VLANS[kernel.series], "only_vlans": arguments.vlans, "results": str(shared / "results")}
+            "vlans": () if arguments.flows else VLANS[kernel.series], "flows": of_flows(kernel, arguments),
+            "only": arguments.vlans or arguments.flows, "results": str(shared / "results")}
     subprocess.run(["strip", "-o", shared / "bora", binary()], check=True)
     command = ["env", "PYTHONDONTWRITEBYTECODE=1", f"BORA={shared / 'bora'}", "/usr/bin/python3", str(GUEST), json.dumps(task)]
     limit = BOOT_SECONDS + sum(map(len, tiers.values())) * (TIER_SECONDS + 4 * tcp_seconds)
     limit += VLAN_SECONDS * sum(1 + len(tiers[kind]) for kind in kinds if kind in VLANS[kernel.series])
+    limit += FLOW_SECONDS * sum(1 + len(tiers[kind]) for kind in kinds if kind in task["flows"])
     _, ended = machine.run(kernel, kinds, command, shared, limit, arguments.append)
     lines = read(shared / "results")
     if lines and lines[-1].get("finished"):
@@ -118,13 +131,14 @@ def main():
     else:
         found = [kernels.get(name, arguments.refresh) for name in arguments.kernel or kernels.SERIES]
         guests = [(kernel, {kind: arguments.tier or TIERS}) for kernel in found
-                  for kind in arguments.card or (VLANS[kernel.series] if arguments.vlans else machine.CARDS)]
+                  for kind in arguments.card or (VLANS[kernel.series] if arguments.vlans else
+                                                 FLOWS[kernel.series] if arguments.flows else machine.CARDS)]
     for kernel, guest in guests:
         results = cells(kernel, list(guest), *run_guest(kernel, guest, arguments))
         for cell in results:
             good, bad = say(cell)
             passed, failed = passed + good, failed + bad
-        if not arguments.short and not arguments.no_docs:
+        if not arguments.short and not arguments.no_docs and not arguments.flows:
             report.save(results)
             report.update(results, arguments.tier is None, arguments.vlans)
     outcome = f"{failed} failed, {passed} passed" if failed else f"{passed} passed"

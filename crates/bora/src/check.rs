@@ -9,6 +9,8 @@ enum Finding {
     Good(String),
     Advice(String, &'static str),
     Missing(String, &'static str),
+    /// That says itself what to do.
+    Note(String),
 }
 
 /// Prints one line a finding; fails if something needed is missing.
@@ -17,11 +19,13 @@ pub(crate) fn check(names: &[String], interrupt: bool) -> ExitCode {
     let mut findings = vec![kernel(), privileges(), btf()];
     findings.extend(program());
     findings.extend([memory(), forwarding("ipv4"), forwarding("ipv6")]);
+    findings.extend(flows(names));
     findings.extend(ports(names, interrupt));
     for finding in findings {
         match finding {
             Finding::Good(text) => anstream::println!("ok       {text}"),
             Finding::Advice(text, advice) => anstream::println!("advice   {text}: {advice}"),
+            Finding::Note(text) => anstream::println!("firewall {text}"),
             Finding::Missing(text, advice) => {
                 anstream::println!("missing  {text}: {advice}");
                 code = ExitCode::FAILURE;
@@ -81,6 +85,20 @@ fn program() -> Vec<Finding> {
             format!("the XDP program: {error}"),
             "nothing can be forwarded without it",
         )],
+    }
+}
+
+/// What keeps traffic behind Linux's firewall with Linux.
+fn flows(names: &[String]) -> Vec<Finding> {
+    let names: Vec<&str> = match names {
+        [] => vec!["PORT", "PORT"],
+        names => names.iter().map(String::as_str).collect(),
+    };
+    match bora_router::try_flows(&names) {
+        Ok(lines) => lines.into_iter().map(Finding::Note).collect(),
+        Err(error) => vec![Finding::Note(format!(
+            "the firewall was not looked at: {error:#}"
+        ))],
     }
 }
 

@@ -4,6 +4,7 @@
 //! other half: it works without that program, and can say what it found.
 
 mod decode;
+mod flowtable;
 mod report;
 
 use std::fs;
@@ -17,6 +18,8 @@ use crate::socket::{Netlink, Received};
 use crate::world::World;
 
 use decode::{chain, policy, qdisc};
+pub use flowtable::Flowtable;
+use flowtable::{NFT_GETFLOWTABLE, NFT_GETRULE, flow_rule, flowtable};
 pub use report::{GuardReport, Reason, ReasonKind};
 
 // include/uapi/linux/netfilter/nf_tables.h
@@ -143,6 +146,7 @@ impl Guard {
                 body: &[libc::AF_UNSPEC as u8, 0, 0, 0], // struct nfgenmsg
             };
             complete &= question.ask(&mut netfilter.dumps, &mut report, chain);
+            complete &= flowtables(&mut netfilter.dumps, &mut report.flowtables);
         }
         self.legacy_reasons(&mut report);
         for (v6, rules) in [false, true].into_iter().zip(&world.rules) {
@@ -179,6 +183,23 @@ impl Guard {
             }
         }
     }
+}
+
+/// Reads the flowtables, and whether rules add to them; `false` if not everything could be read.
+fn flowtables(socket: &mut Netlink, found: &mut Vec<Flowtable>) -> bool {
+    let body = [libc::AF_UNSPEC as u8, 0, 0, 0]; // struct nfgenmsg
+    let mut good = true;
+    let each =
+        |found: &mut Vec<Flowtable>, frame: Frame<'_>| good &= flowtable(found, &frame).is_ok();
+    let dumped = socket.dump(NFT_GETFLOWTABLE, &body, found, Vec::clear, each);
+    let mut complete = matches!(Dumped::from(dumped), Dumped::Whole | Dumped::Unsupported);
+    if !found.is_empty() {
+        let each =
+            |found: &mut Vec<Flowtable>, frame: Frame<'_>| good &= flow_rule(found, &frame).is_ok();
+        let dumped = socket.dump(NFT_GETRULE, &body, found, |_| {}, each);
+        complete &= matches!(Dumped::from(dumped), Dumped::Whole);
+    }
+    complete && good
 }
 
 /// A dump to request, and the kind of reason to report if it cannot be decoded.

@@ -54,7 +54,7 @@ mod waker;
 mod world;
 
 pub use error::KernelError;
-pub use guard::{GuardReport, Reason, ReasonKind};
+pub use guard::{Flowtable, GuardReport, Reason, ReasonKind};
 pub use mirror::{Changes, HeldHop, Mirror, MirrorConfig};
 pub use nexthops::SharedHops;
 pub use rules::Rules;

@@ -114,8 +114,9 @@ impl Express {
         self.tables.lacks()
     }
 
-    /// ProgramWatch at Linux's hooks again.
-    pub(crate) fn look_at_hooks(&mut self) {
+    /// Looks at Linux's hooks again, and forwards flows from when the ruleset has a flowtable.
+    pub(crate) fn look_at_hooks(&mut self, guard: &GuardReport) {
+        self.program.want_flows(!guard.flowtables.is_empty());
         self.hooks.update(&self.program);
     }
 

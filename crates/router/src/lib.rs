@@ -14,6 +14,7 @@ mod divide;
 mod engine;
 mod express;
 mod fib_rates;
+mod flows;
 mod guard_watch;
 mod hero;
 mod hooks;
@@ -48,7 +49,7 @@ pub use config::{
     QueuesSection, Rate, RuleAction, RuleSection, StationAddress, Step, Table, TosMatch, TwinKind,
     Via, WorkersSection, schema,
 };
-pub use probe::{Probe, Probed, try_program};
+pub use probe::{Probe, Probed, try_flows, try_program};
 pub use reports::{Argument, REPORTS, Report, Request};
 pub use router::{Router, detach_leftovers};
 pub use runtime_dir::{RuntimeDir, other_namespaces};

@@ -4,12 +4,13 @@ use std::fs::File;
 
 use anyhow::bail;
 use bora_fib::PortId;
-use bora_kernel::{Mirror, MirrorConfig};
+use bora_kernel::{Mirror, MirrorConfig, Reason};
 use bora_port::interface::Interface;
 use bora_port::xdp::{Attachment, Program, XdpQuery, query};
 
 use crate::config::{FibSection, File as Config, PortSection};
 use crate::engine;
+use crate::flows::Flows;
 use crate::interruption::interrupts;
 use crate::ports::{self, Port};
 use crate::runtime_dir::{Pins, RuntimeDir};
@@ -22,6 +23,30 @@ pub fn try_program() -> anyhow::Result<Vec<&'static str>> {
         FibSection::default().express_pages(),
     )?
     .lacks())
+}
+
+/// What holds traffic back, what becomes of flows of Linux's flowtables if these interfaces are ports, and how
+/// more of them would go by Bora.
+pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
+    let (writer, _) = bora_fib::new(Config::default().fib.config())?;
+    let mirror = Mirror::open(MirrorConfig::default(), writer)?;
+    let guard = mirror.guard();
+    let mut program = None;
+    if !guard.flowtables.is_empty() {
+        let loaded = program.insert(Program::load(RuntimeDir::here()?.netns, 0)?);
+        loaded.want_flows(true);
+    }
+    let forwards = program.as_ref().and_then(Program::forwards_flows);
+    let families = [("IPv4", &guard.v4), ("IPv6", &guard.v6)];
+    let held = |(family, reasons): (&str, &Vec<Reason>)| -> Vec<String> {
+        let lines = reasons.iter();
+        lines
+            .map(|reason| format!("{family} goes to Linux: {}", reason.text))
+            .collect()
+    };
+    let mut lines: Vec<String> = families.into_iter().flat_map(held).collect();
+    lines.extend(Flows::new(guard, ports, forwards).lines);
+    Ok(lines)
 }
 
 /// What an interface would be as a port.

@@ -21,6 +21,8 @@ pub(crate) struct Totals {
     pub(crate) from_linux: u64,
     /// Express packets for which Linux's FIB was asked.
     pub(crate) asked: u64,
+    /// Forwarded by flows of Linux's flowtables, of what came in here.
+    pub(crate) flows: u64,
     /// Given to the sockets by the program, and of these taken by the workers or lost before.
     pub(crate) to_engine: u64,
     pub(crate) from_engine: u64,
@@ -75,6 +77,7 @@ impl Totals {
         self.tx_packets += counted.tx_packets;
         self.tx_bytes += counted.tx_bytes;
         self.asked += counted.asked;
+        self.flows += counted.flows;
         for (reason, count) in counted.reasons.iter() {
             if reason.is_drop_of_program() {
                 self.dropped[reason] += count;
@@ -96,6 +99,7 @@ impl Totals {
             tx_bytes: self.tx_bytes - before.tx_bytes,
             from_linux: self.from_linux - before.from_linux,
             asked: self.asked - before.asked,
+            flows: self.flows - before.flows,
             to_engine: self.to_engine - before.to_engine,
             from_engine: self.from_engine - before.from_engine,
             passed,

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::flowtable::Flowtable;
+
 /// Kinds of reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -36,6 +38,8 @@ pub struct GuardReport {
     pub v6: Vec<Reason>,
     /// What does not apply to Bora's traffic, although the operator may expect it.
     pub warnings: Vec<String>,
+    /// Where Linux puts established flows, which then pass its chains no more.
+    pub flowtables: Vec<Flowtable>,
 }
 
 impl GuardReport {
@@ -58,6 +62,7 @@ impl GuardReport {
             reasons.dedup();
         }
         self.warnings.sort();
+        self.flowtables.sort();
         self
     }
 }

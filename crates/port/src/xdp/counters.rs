@@ -5,7 +5,7 @@ use bora_contract::{Counts, Reason};
 use super::skeleton::types;
 
 const _: () = assert!(
-    size_of::<types::bora_counters>() == (6 + Reason::OF_PROGRAM) * size_of::<u64>(),
+    size_of::<types::bora_counters>() == (7 + Reason::OF_PROGRAM) * size_of::<u64>(),
     "struct bora_counters is not as Counters::sum reads it"
 );
 
@@ -25,6 +25,8 @@ pub struct Counters {
     pub tx_bytes: u64,
     /// Packets of the express tier for which Linux's FIB was asked, because Bora's did not say.
     pub asked: u64,
+    /// Packets that came in here and that a flow of Linux's flowtable forwarded, at whatever output.
+    pub flows: u64,
     /// Passed to Linux or dropped, see [`Reason::is_drop_of_program`]. [`Reason::TxRingFull`] is counted at the
     /// output, the others at the input.
     pub reasons: Counts,
@@ -44,6 +46,7 @@ impl Counters {
             add(&mut total.tx_packets);
             add(&mut total.tx_bytes);
             add(&mut total.asked);
+            add(&mut total.flows);
             for reason in &Reason::ALL[..Reason::OF_PROGRAM] {
                 add(&mut total.reasons[*reason]);
             }

@@ -5,6 +5,7 @@ mod destinations;
 mod devices;
 mod error;
 mod fib;
+mod flows;
 mod link;
 mod program;
 mod query;

@@ -43,6 +43,31 @@ pub struct Program {
     /// The tracepoint that shows socket buffers to generic XDP, while wanted.
     buffers: Option<Link>,
     sees_veth_buffers: bool,
+    /// Whether flows of Linux's flowtables are forwarded, or why not; `None` if nobody has asked for it.
+    pub(super) flows: Option<Result<(), String>>,
+}
+
+/// The rows of the map `tail_programs`.
+#[derive(Clone, Copy)]
+pub(super) enum TailProgram {
+    Devices = 0,
+    Flows = 1,
+}
+
+/// Puts a program where the main one ends in it.
+pub(super) fn set_tail(
+    skeleton: &BoraSkel<'_>,
+    row: TailProgram,
+    program: BorrowedFd<'_>,
+) -> Result<(), ProgramError> {
+    let (key, fd) = (
+        (row as u32).to_ne_bytes(),
+        program.as_raw_fd().to_ne_bytes(),
+    );
+    Ok(skeleton
+        .maps
+        .tail_programs
+        .update(&key, &fd, MapFlags::ANY)?)
 }
 
 impl Program {
@@ -68,8 +93,14 @@ impl Program {
         let has_btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
         open.progs.count_refused.set_autoload(has_btf);
         open.progs.end_lease.set_autoload(has_btf);
+        open.progs.flow.set_autoload(false); // see want_flows()
         open.maps.owner.set_autocreate(has_btf)?;
         let skeleton = Box::leak(Box::new(explained(|| open.load())?));
+        set_tail(
+            skeleton,
+            TailProgram::Devices,
+            skeleton.progs.on_port.as_fd(),
+        )?;
         let asked = skeleton
             .progs
             .sees_veth_buffers
@@ -86,6 +117,7 @@ impl Program {
             _tracing: tracing,
             buffers: None,
             sees_veth_buffers: asked.return_value != 0,
+            flows: None,
         })
     }
 

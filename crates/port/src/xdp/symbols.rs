@@ -42,6 +42,13 @@ fn slot<'s>(symbols: &'s mut bora_symbols, name: &str) -> Option<&'s mut u64> {
     })
 }
 
+/// Whether the kernel, or a module that is loaded now, has a function of this name.
+pub(super) fn has(function: &str) -> bool {
+    let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    text.lines()
+        .any(|line| line.split_ascii_whitespace().nth(2) == Some(function))
+}
+
 /// Names of functions by address, with their module, in the order of `addresses`; `None` where the kernel
 /// does not say.
 pub fn names_of(addresses: &[u64]) -> Vec<Option<String>> {

@@ -140,7 +140,7 @@ impl DataPlane {
         let index = found.context("no such port")?;
         let ifindex = self.ports[index].ifindex;
         self.express.program.find_device(id.0, ifindex)?;
-        self.express.look_at_hooks();
+        self.express.look_at_hooks(self.mirror.guard());
         let port = &mut self.ports[index];
         // the guard has looked at the new port only now
         port.settings = port.wanted(&self.mirror, config, self.express.survey());

@@ -17,6 +17,7 @@ use crate::config::File;
 use crate::devices::{Device, DeviceTable, DeviceTotals};
 use crate::engine::Engine;
 use crate::express::Express;
+use crate::flows::Flows;
 use crate::hero::{Offload, OffloadReport, Surroundings};
 use crate::lease::Vitals;
 use crate::multipath::Multipath;
@@ -110,6 +111,13 @@ impl DataPlane {
     /// Numbers and names of ports, VLAN devices and bonds.
     pub(crate) fn names(&self) -> Vec<(PortId, &str)> {
         names(&self.ports, &self.devices)
+    }
+
+    /// What becomes of flows of Linux's flowtables.
+    pub(crate) fn flows(&self) -> Flows {
+        let ports: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
+        let forwards = self.express.program.forwards_flows();
+        Flows::new(self.mirror.guard(), &ports, forwards)
     }
 
     /// What is counted of a VLAN device or bond since it has its number.

@@ -80,7 +80,7 @@ impl DataPlane {
         for port in self.ports.iter() {
             self.express.program.find_device(port.id.0, port.ifindex)?;
         }
-        self.express.look_at_hooks();
+        self.express.look_at_hooks(self.mirror.guard());
         self.tell_mirror(config)?;
         for port in self.ports.iter().filter(|port| port.has_program()) {
             self.express

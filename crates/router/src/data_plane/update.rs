@@ -100,7 +100,7 @@ impl DataPlane {
         }
         let settings = |port: &Port| port.settings.clone();
         let before: Vec<_> = self.ports.iter().map(settings).collect();
-        self.express.look_at_hooks();
+        self.express.look_at_hooks(self.mirror.guard());
         let devices = names(&self.ports, &self.devices);
         self.express.log_holding(self.mirror.guard(), &devices);
         self.tell_mirror(config)?;

@@ -24,6 +24,9 @@ struct DropsReport {
     received: u64,
     /// Sent by either tier.
     sent: u64,
+    /// Of these, by flows of Linux's flowtables.
+    #[serde(default)]
+    flows: u64,
     /// Handed to Linux.
     passed: u64,
     /// In Bora's rings. Below zero would be a defect of Bora.
@@ -45,6 +48,7 @@ fn report(plane: &DataPlane) -> DropsReport {
         let counted = plane.totals(number);
         total.received += counted.rx_packets + counted.from_linux;
         total.sent += counted.tx_packets;
+        total.flows += counted.flows;
         passed += counted.passed;
         dropped += counted.dropped;
         to_engine += counted.to_engine;
@@ -70,6 +74,9 @@ fn text(report: &DropsReport) -> String {
         report.drops.values().sum::<u64>(),
         report.held
     );
+    if report.flows > 0 {
+        text += &format!("sent by flows of Linux's flowtables: {}\n", report.flows);
+    }
     for (title, reasons) in [("TO LINUX", &report.punts), ("DROPPED", &report.drops)] {
         if !reasons.is_empty() {
             let row = |(name, count): (&String, &u64)| vec![name.clone(), count.to_string()];

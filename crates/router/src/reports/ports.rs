@@ -81,6 +81,9 @@ struct PortReport {
     from_linux: u64,
     /// Express packets for which Linux's FIB was asked, because Bora's did not say.
     asked: u64,
+    /// Came in here, and were forwarded by flows of Linux's flowtables.
+    #[serde(default)]
+    flows: u64,
     /// Sent.
     tx_packets: u64,
     /// Octets sent.
@@ -142,6 +145,7 @@ fn report(plane: &DataPlane, port: &Port) -> PortReport {
         rx_bytes: counted.rx_bytes,
         from_linux: counted.from_linux,
         asked: counted.asked,
+        flows: counted.flows,
         tx_packets: counted.tx_packets,
         tx_bytes: counted.tx_bytes,
         passed: counted.passed.sum(),
@@ -182,6 +186,10 @@ fn lines(ports: &Vec<PortReport>) -> String {
         };
         if port.asked > 0 {
             text += &format!("{name}: asked Linux's FIB for {} packets\n", port.asked);
+        }
+        if port.flows > 0 {
+            let flows = port.flows;
+            text += &format!("{name}: forwarded {flows} packets by flows of Linux's flowtables\n");
         }
         for RefusalReport { step, reason } in &port.refused {
             text += &format!("{name}: {step} refused: {reason}\n");

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Report, answer};
 use crate::data_plane::DataPlane;
+use crate::flows::Flows;
 use crate::guard_watch::GuardWatch;
 
 pub(super) const REPORT: Report = Report {
@@ -46,6 +47,8 @@ struct SyncReport {
     harmless: Vec<String>,
     /// Where express looks up routes.
     express: Vec<String>,
+    /// Flows of Linux's flowtables.
+    flows: Flows,
     /// What this kernel does not have or hides, and what is lost by that.
     lacks: Vec<&'static str>,
     /// The mirror's own account.
@@ -64,6 +67,7 @@ fn report(plane: &DataPlane, watch: &GuardWatch, differences: Vec<Difference>) -
         guard: guard(plane, watch),
         harmless: plane.express().harmless(),
         express: plane.express().look_up_report(mirror),
+        flows: plane.flows(),
         lacks: plane.express().program.lacks(),
         mirror: status,
         differences,
@@ -145,6 +149,9 @@ fn text(report: &Value) -> String {
         for line in list(&report[key]) {
             text += &format!("{title}: {}\n", word(line));
         }
+    }
+    for line in list(&report["flows"]["lines"]) {
+        text += &format!("flows: {}\n", word(line));
     }
     for difference in list(&report["differences"]) {
         text += &format!(

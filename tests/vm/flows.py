@@ -1,0 +1,314 @@
+"""Stateful firewall and NAT with a flowtable: Bora sends the same frames as Linux alone for each case of flow_cases, conntrack
+ends the same, and the packets of flows do go by the flow path."""
+
+import os
+import re
+import socket
+import struct
+import time
+import traceback
+
+from lib import packets
+from lib.netns import inside
+from vm import bulk, flow_cases
+from vm.flow_cases import MASQUERADE, masqueraded, rules
+
+FLOW_PREFIX = "flows: "  # of the names of checks
+SINCE = (6, 11)  # bpf_xdp_flow_lookup
+STEP_SECONDS = 3.0
+SILENT_SECONDS = 0.5
+GC_SECONDS = 2.5  # the flowtable is cleaned once a second
+LOAD_SECONDS = 20.0  # from a new flowtable to the program that uses it
+MANY = 10_000
+
+
+def works():
+    """Whether this kernel can look up flows for an XDP program."""
+    return tuple(int(part) for part in os.uname().release.split(".")[:2]) >= SINCE
+
+
+class Reference:
+    """What Linux alone does."""
+
+    def __init__(self, net, short):
+        self.net, self.short = net, short
+        self.cases = [case for case in flow_cases.cases(net) if case.short or not short]
+        self.examples = [case for case in flow_cases.examples(net) if case.short or not short]
+        self.results = {}
+
+
+def run(cell, reference):
+    """All checks of a cell, for Linux alone or for Bora."""
+    def check(name, function, *arguments):
+        cell.check(FLOW_PREFIX + name, function, reference, *arguments)
+
+    try:
+        if cell.net.bora is None:
+            check("set-up", prepared)
+        else:
+            check("the first flowtable", noticed)
+        for case in reference.cases:
+            check(case.name, same, case)
+        for case in reference.examples:
+            check(case.name, example, case)
+        check("TCP", tcp)
+        check("a flow outlives its timeout", kept)
+        check("a new ruleset ends a flow", forbidden)
+        if not reference.short:
+            check("another route", rerouted)
+            check(f"{MANY} flows", many)
+    except Exception as error:
+        cell.note(check=FLOW_PREFIX + "the rest", ok=False, reason=f"{type(error).__name__}: {error}", where=traceback.format_exc())
+    finally:
+        clean(cell.net)
+
+
+# The state of Linux.
+
+
+def load(net, ruleset):
+    """Takes a ruleset in place of the one before."""
+    clean(net)
+    net.router.exec("nft", "-f", "-", input=ruleset)
+    ready(net, ruleset)
+
+
+def ready(net, ruleset=""):
+    """Waits until Bora knows the ruleset."""
+    if net.bora is None:
+        return
+    net.settle()
+    deadline = time.monotonic() + LOAD_SECONDS
+    while works() and "flowtable" in ruleset and net.bora.show("sync")["flows"]["forwards"] is not True:
+        assert time.monotonic() < deadline, f"flows are not forwarded: {net.bora.show('sync')['flows']}"
+        time.sleep(0.1)
+
+
+def clean(net):
+    """No ruleset and no connections."""
+    net.router.exec("nft", "flush", "ruleset")
+    with inside(net.router.name), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_NETFILTER
+                                                if hasattr(socket, "NETLINK_NETFILTER") else 12) as netlink:
+        # IPCTNL_MSG_CT_DELETE of all, NLM_F_REQUEST | NLM_F_ACK
+        netlink.sendall(struct.pack("=IHHIIBBH", 20, 1 << 8 | 2, 5, 1, 0, 0, 0, 0))
+        code = struct.unpack_from("=i", netlink.recv(4096), 16)[0]
+        assert code == 0, f"conntrack cannot be flushed: {os.strerror(-code)}"
+
+
+def connections(net):
+    """Conntrack's entries of the tests, without what differs from run to run."""
+    with open("/proc/net/nf_conntrack") as file:
+        lines = [line for line in file if re.search(r"port=2\d{4} ", line)]
+    return sorted(re.sub(r" +", " ", re.sub(r"(?<= )\d+ (?=[A-Z_]+ src|src)|use=\d+|mark=\d+|zone=\d+", "", line)).strip()
+                  for line in lines)
+
+
+def by_flows(net):
+    """How many packets Bora has forwarded by flows."""
+    return net.bora.show("drops")["flows"] if net.bora is not None else 0
+
+
+# The cases.
+
+
+def of_interest(frame):
+    """Whether it is one of the test's: no ARP, no Neighbour Discovery or MLD."""
+    if frame[12:14] == b"\x08\x00":
+        return True
+    return frame[12:14] == b"\x86\xdd" and not (frame[20] == 0 or (frame[20] == 58 and frame[54] > 129))
+
+
+def normalized(frame):
+    """Without padding, and without the IPv4 ID of what the router says itself."""
+    if frame[12] == 0x86:
+        return frame[:54 + int.from_bytes(frame[18:20], "big")]
+    frame = frame[:14 + int.from_bytes(frame[16:18], "big")]
+    if frame[23] == 1:
+        frame = frame[:18] + b"\0\0" + frame[20:24] + b"\0\0" + frame[26:]
+    return frame
+
+
+def step(net, link, packet, seconds=STEP_SECONDS):
+    """Sends a packet; returns the frames that come out, as (host, frame)."""
+    net.hosts[link].send(net.frame(packet, link))
+    deadline, got = time.monotonic() + seconds, []
+    while not got and time.monotonic() < deadline:
+        got = [(host, normalized(frame)) for host, frame in net.collect(1, deadline - time.monotonic(), quiet=0) if of_interest(frame)]
+    return got
+
+
+def play(net, case):
+    """What comes out for each packet, conntrack's entries, and how many packets Bora forwarded by flows."""
+    if not case.before:
+        return _play(net, case)
+    net.router.exec("sh", "-c", case.before)
+    try:
+        return _play(net, case)
+    finally:
+        net.router.exec("sh", "-c", case.after)
+
+
+def _play(net, case):
+    load(net, case.rules)
+    for port in net.hosts:
+        port.drain()
+    before = by_flows(net)
+    got = [step(net, link, packet) for link, packet in case.steps]
+    got.append(net.collect(quiet=0.05))
+    if case.closing:
+        time.sleep(GC_SECONDS)
+    return [*map(tuple, got[:-1])], connections(net), by_flows(net) - before
+
+
+def same(reference, case):
+    """Linux alone: something comes out for each packet, and is kept. Bora: it is what came out of Linux."""
+    net = reference.net
+    frames, entries, flows = play(net, case)
+    if net.bora is None:
+        silent = [number for number, got in enumerate(frames) if not got]
+        assert not silent or "fragment" in case.name, f"nothing came out for packets {silent} of {len(frames)}: {entries}"
+        reference.results[case.name] = frames, entries
+        return {"packets": len(frames), "entries": entries}
+    assert case.name in reference.results, "Linux alone has failed this case"
+    wanted, wanted_entries = reference.results[case.name]
+    for number, (left, right) in enumerate(zip(wanted, frames)):
+        assert left == right, f"packet {number}: " + (packets.difference(left[0][1], right[0][1]) if left and right
+                                                      else f"{left} expected, {right} came")
+    assert entries == wanted_entries, f"conntrack: {wanted_entries} expected, but {entries}"
+    expected = case.by_flow if works() else 0
+    assert expected is None or flows == expected, f"{flows} packets went by the flow, {expected} should: {net.bora.show('drops')}"
+    return {"packets": len(frames), "by_flow": flows, "entries": entries}
+
+
+def example(reference, case):
+    """A ruleset of the documentation can be loaded, Bora understands its flowtable, and a flow goes through it."""
+    net = reference.net
+    named = re.search(r"devices = {(.*?)}", case.rules)[1].split(",")
+    others = [name.strip() for name in named if name.strip() not in ("r0", "r1")]
+    for name in others:
+        net.ip(f"link add {name} type dummy")
+    try:
+        detail = same(reference, case)
+        if net.bora is not None:
+            (table,) = net.bora.show("sync")["flows"]["flowtables"]
+            assert table["used"] and not table["counter"] and not table["offload"], table
+        return detail
+    finally:
+        clean(net)
+        for name in others:
+            net.ip(f"link del {name}")
+
+
+def prepared(reference):
+    """The modules are there, and nothing else has a say."""
+    clean(reference.net)
+    reference.net.router.set_sysctl("net/netfilter/nf_conntrack_tcp_be_liberal", 0)
+
+
+def noticed(reference):
+    """Bora started without nf_flow_table in the kernel; with the first flowtable it loads what forwards flows."""
+    net = reference.net
+    clean(net)
+    for module in ("nft_flow_offload", "nf_flow_table_inet", "nf_flow_table"):
+        net.router.exec("modprobe", "-r", module, check=False)
+    there = any(line.startswith("nf_flow_table ") for line in open("/proc/modules"))
+    before = net.bora.show("sync")["flows"]
+    net.router.exec("nft", "-f", "-", input=rules(MASQUERADE))
+    started = time.monotonic()
+    ready(net, rules())
+    after = net.bora.show("sync")["flows"]
+    if not works():
+        assert after["forwards"] is False and "6.11" in after["why_not"], after
+    return {"module_was_there": there, "before": before, "after": after, "seconds": round(time.monotonic() - started, 2)}
+
+
+# Real stacks.
+
+
+def tcp(reference):
+    """TCP between Linux hosts through masquerade and back arrives intact; its packets go by the flow path."""
+    net, detail = reference.net, {}
+    load(net, rules(MASQUERADE))
+    seconds = 0.5 if reference.short else 2
+    with net.linux_hosts():
+        for link in (0, 1):
+            net.host(link).exec("ethtool", "-K", f"h{link}", "tx", "off", check=False)
+        for family in (4, 6):
+            before = by_flows(net)
+            detail[f"IPv{family}"] = bulk.tcp(net, family, seconds, 0)
+            detail[f"IPv{family} by flows"] = by_flows(net) - before
+            if net.bora is not None and works():
+                assert by_flows(net) - before > 50, f"{detail}, {net.bora.show('drops')}"
+        for link in (0, 1):
+            net.host(link).exec("ethtool", "-K", f"h{link}", "tx", "on", check=False)
+    return detail
+
+
+def kept(reference):
+    """A flow that is used stays for longer than its timeout; one that is not used ends."""
+    net = reference.net
+    load(net, rules(MASQUERADE))
+    net.router.set_sysctl("net/netfilter/nf_flowtable_udp_timeout", 3)
+    try:
+        ends = masqueraded(net, 4, 29001)
+        for way in (True, False):
+            assert step(net, *ends.udp(way)), "the flow cannot begin"
+        before, sent, end = by_flows(net), 0, time.monotonic() + 8
+        while time.monotonic() < end:
+            assert step(net, *ends.udp(sent % 2 == 0)), "a packet of the flow did not come out"
+            assert "[OFFLOAD]" in connections(net)[0], f"after {sent} packets the flow is gone: {connections(net)}"
+            sent += 1
+            time.sleep(0.2)
+        flows = by_flows(net) - before
+        time.sleep(3 + GC_SECONDS)
+        assert "[OFFLOAD]" not in "".join(connections(net)), "an unused flow stays"
+        assert net.bora is None or not works() or flows >= sent - 2, f"{flows} of {sent} packets went by the flow"
+        return {"sent": sent, "by_flow": flows}
+    finally:
+        net.router.set_sysctl("net/netfilter/nf_flowtable_udp_timeout", 30)
+
+
+def forbidden(reference):
+    """A ruleset that forbids a flow replaces the one that made it: nothing comes out any more."""
+    net = reference.net
+    load(net, rules(MASQUERADE))
+    ends = masqueraded(net, 4, 29002)
+    for way in (True, False, True, False):
+        assert step(net, *ends.udp(way)), "the flow does not work"
+    drop = rules(MASQUERADE, policy="drop").replace("ct state established", "ct state established tcp dport 1")
+    net.router.exec("nft", "-f", "-", input="flush ruleset\n" + drop)
+    got = [step(net, *ends.udp(way), SILENT_SECONDS) for way in (True, False, True)]
+    assert not any(got), f"the new ruleset forbids it, but it came out: {got}"
+
+
+def rerouted(reference):
+    """Another route to the flow's destination takes effect for the next packet."""
+    net = reference.net
+    load(net, rules())
+    ends = flow_cases.plain(net, 4, 29003)
+    for way in (True, False, True, False):
+        assert step(net, *ends.udp(way)), "the flow does not work"
+    net.route(f"{ends.server}/32", f"via {net.host4(0)}")
+    net.ip(f"neighbour replace {net.host4(0)} lladdr {net.host_mac(0)} dev r0")
+    hosts = {host for host, _ in step(net, *ends.udp(True))}
+    assert hosts == {0}, f"it came out at {hosts}"
+
+
+def many(reference):
+    """Thousands of flows at a time; each packet comes out, translated."""
+    net = reference.net
+    load(net, rules(MASQUERADE))
+    ends = masqueraded(net, 4, 29004)
+    frames = {way: net.frame(ends.udp(way, 20, zero=True)[1], ends.link(way)) for way in (True, False)}
+    before, lost = by_flows(net), []
+    for way in (True, False, True):
+        place = 34 if way else 36  # of the client's port
+        lost.append(MANY)
+        for start in range(0, MANY, 200):
+            for port in range(30000 + start, 30000 + start + 200):
+                net.hosts[ends.link(way)].send(frames[way][:place] + struct.pack("!H", port) + frames[way][place + 2:])
+            lost[-1] -= sum(of_interest(frame) for _, frame in net.collect(200, STEP_SECONDS))
+    assert sum(lost) == 0, f"lost of {MANY} packets, in three turns: {lost}"
+    flows = by_flows(net) - before
+    assert net.bora is None or not works() or flows == MANY, f"{flows} of {MANY} packets went by flows"
+    return {"flows": MANY, "by_flow": flows}

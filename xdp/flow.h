@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
+/*
+ * Flows that Linux's ruleset has put into a flowtable (`flow add`). What belongs to one passes no more
+ * chains in Linux, so the program forwards it as Linux's own software flowtable does at the ingress
+ * of the device (nf_flow_offload_ip_hook() in net/netfilter/nf_flow_table_ip.c). All else is Linux's.
+ */
+#ifndef BORA_FLOW_H
+#define BORA_FLOW_H
+
+#include "flow_types.h"
+
+enum { FLOW_NAT = 1 << 0 | 1 << 1 }; /* NF_FLOW_SNAT, NF_FLOW_DNAT */
+enum { FLOW_XMIT_NEIGH = 1, FLOW_XMIT_DIRECT = 3 }; /* enum flow_offload_xmit_type */
+enum { FLOWTABLE_OFFLOADS = 1, FLOWTABLE_COUNTS = 2 }; /* enum nf_flowtable_flags */
+enum { DST_FORCE_CHK = -1 }; /* DST_OBSOLETE_FORCE_CHK: the route is good while its number is current */
+enum { ROUTE6_GATEWAY = 0x2, ROUTE6_EXPIRES = 0x400000, ROUTE6_CACHE = 0x1000000 }; /* RTF_* */
+
+#define FLOW_TUPLES bpf_core_field_offset(struct flow_offload, tuplehash)
+#define FLOW_TUPLE bpf_core_field_offset(struct flow_offload_tuple_rhash, tuple)
+#define FLOW_TUPLE_SIZE bpf_core_type_size(struct flow_offload_tuple_rhash)
+
+/* What a flow does with a packet. Addresses: IPv4 in the first word. */
+struct flow_action {
+	__be32 source[4];
+	__be32 destination[4];
+	__be32 ports; /* both, as in the packet */
+	__be32 next_hop[4];
+	__u32 output; /* ifindex */
+	__u32 nat; /* whether addresses and ports change */
+	__u32 direct; /* the Ethernet addresses are known */
+};
+
+/*
+ * Whether the first to look at what comes in by a device is a flowtable whose flows the program may forward:
+ * what came before it would look at each packet of a flow, too, and what comes after it at none. Offloaded
+ * flows are the card's, and only Linux can count for conntrack. The function is that of the flowtable's
+ * type, which the argument of no chain has.
+ */
+static __always_inline bool flowtable_at_ingress(struct net_device *dev)
+{
+	struct nf_hook_entries *entries;
+	void *function, *flowtable, *type;
+
+	if (!bpf_core_field_exists(dev->nf_hooks_ingress))
+		return false;
+	entries = KERNEL_READ(dev, nf_hooks_ingress);
+	if (!entries || !KERNEL_READ(entries, num_hook_entries))
+		return false;
+	function = KERNEL_READ(entries, hooks[0].hook);
+	flowtable = KERNEL_READ(entries, hooks[0].priv);
+	if (!function || !flowtable)
+		return false;
+	type = MODULE_POINTER(flowtable, struct nf_flowtable, type);
+	if (!type || MODULE_POINTER(type, struct nf_flowtable_type, hook) != function)
+		return false;
+	return !(MODULE_WORD(flowtable, struct nf_flowtable, flags) & (FLOWTABLE_OFFLOADS | FLOWTABLE_COUNTS));
+}
+
+/* Whether nothing but chains that flows pass by holds the packet back. */
+static __always_inline bool may_take_flows(const struct bora_port *in, struct net_device *dev, bool v6)
+{
+	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
+		return false;
+	if (!(in->flags & (v6 ? BORA_PORT_FORWARD6 : BORA_PORT_FORWARD4)))
+		return false;
+	return flowtable_at_ingress(dev) && !tc_at_ingress(dev) && !xfrm_holds(KERNEL_READ(dev, nd_net.net));
+}
+
+/* Whether a TCP segment only carries data; Linux follows connections by the others. */
+static __always_inline bool is_plain_segment(const struct tcphdr *tcp, const void *end)
+{
+	return (void *)(tcp + 1) <= end && !tcp->syn && !tcp->fin && !tcp->rst;
+}
+
+/* Reads a TCP or UDP packet into the key of its flow; false for others, and for those that no flow takes. */
+static __always_inline bool read_flow(struct packet *p, bool v6, struct bpf_fib_lookup *key)
+{
+	__be16 *ports;
+
+	if (!v6) {
+		struct iphdr *ip = p->l3;
+
+		if ((void *)(ip + 1) > p->end || ip->version != 4 || ip->ihl != 5 || ip->ttl <= 1 ||
+		    (ip->frag_off & bpf_htons(IP_FRAGMENT_BITS)))
+			return false;
+		p->ip4 = ip;
+		p->l3_length = bpf_ntohs(ip->tot_len);
+		key->family = AF_INET;
+		key->l4_protocol = ip->protocol;
+		key->ipv4_src = ip->saddr;
+		key->ipv4_dst = ip->daddr;
+		ports = (void *)(ip + 1);
+	} else {
+		struct ipv6hdr *ip = p->l3;
+
+		if ((void *)(ip + 1) > p->end || ip->version != 6 || ip->hop_limit <= 1)
+			return false;
+		p->ip6 = ip;
+		p->l3_length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
+		key->family = AF_INET6;
+		key->l4_protocol = ip->nexthdr;
+		__builtin_memcpy(key->ipv6_src, &ip->saddr, sizeof(key->ipv6_src));
+		__builtin_memcpy(key->ipv6_dst, &ip->daddr, sizeof(key->ipv6_dst));
+		ports = (void *)(ip + 1);
+	}
+	if (p->l3_length > p->end - p->l3)
+		return false;
+	if (key->l4_protocol == IPPROTO_TCP) {
+		if (!is_plain_segment((void *)ports, p->end))
+			return false;
+	} else if (key->l4_protocol != IPPROTO_UDP || (void *)ports + sizeof(struct udphdr) > p->end) {
+		return false;
+	}
+	key->sport = ports[0];
+	key->dport = ports[1];
+	return true;
+}
+
+/* Whether Linux would still use the IPv4 route of a flow (ipv4_dst_check()), and its next hop. */
+static __always_inline bool follow_route4(struct rtable *route, struct net *net, struct flow_action *action)
+{
+	__u8 family = KERNEL_READ(route, rt_gw_family);
+
+	if (KERNEL_READ(route, rt_genid) != KERNEL_READ(net, ipv4.rt_genid.counter) ||
+	    (family && family != AF_INET))
+		return false;
+	action->next_hop[0] = family ? KERNEL_READ(route, rt_gw4) : action->destination[0];
+	return true;
+}
+
+/* Whether the routing table still has the route that a flow was made with (rt6_check()). */
+static __always_inline bool route6_is_current(struct rt6_info *route, struct net *net, __u32 cookie)
+{
+	int number = KERNEL_READ(route, sernum);
+	struct fib6_info *from;
+	struct fib6_node *node;
+
+	if (number)
+		return number == KERNEL_READ(net, ipv6.fib6_sernum.counter);
+	from = KERNEL_READ(route, from);
+	node = from ? KERNEL_READ(from, fib6_node) : NULL;
+	if (!node || (__u32)KERNEL_READ(node, fn_sernum) != cookie)
+		return false;
+	return !(KERNEL_READ(from, fib6_flags) & ROUTE6_EXPIRES) ||
+	       (__s64)(KERNEL_READ(from, expires) - bpf_jiffies64()) > 0;
+}
+
+static __always_inline bool follow_route6(struct rt6_info *route, struct net *net, __u32 cookie,
+					  struct flow_action *action)
+{
+	__u32 flags = KERNEL_READ(route, rt6i_flags);
+
+	if ((flags & (ROUTE6_EXPIRES | ROUTE6_CACHE)) || !route6_is_current(route, net, cookie))
+		return false;
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		action->next_hop[i] = flags & ROUTE6_GATEWAY ?
+					      KERNEL_READ(route, rt6i_gateway.in6_u.u6_addr32[i]) :
+					      action->destination[i];
+	return true;
+}
+
+/* The output and the next hop of a flow's route; false if the route is not good any more. */
+static __always_inline bool follow_route(const void *tuple, struct net *net, bool v6, struct flow_action *action)
+{
+	struct dst_entry *dst = MODULE_POINTER(tuple, struct flow_offload_tuple, dst_cache);
+	struct net_device *dev;
+
+	if (!dst || KERNEL_READ(dst, obsolete) != DST_FORCE_CHK || KERNEL_READ(dst, lwtstate))
+		return false;
+	dev = KERNEL_READ(dst, dev);
+	action->output = KERNEL_READ(dev, ifindex);
+	if (!v6)
+		return follow_route4((void *)dst, net, action);
+	return follow_route6((void *)dst, net, MODULE_WORD(tuple, struct flow_offload_tuple, dst_cookie), action);
+}
+
+static __always_inline void read_mac(__u8 *mac, const void *tuple, __u32 offset)
+{
+	__u32 first = word_at(tuple, offset), last = word_at(tuple, offset + 2);
+
+	__builtin_memcpy(mac, &first, sizeof(first));
+	__builtin_memcpy(mac + 2, &last, sizeof(last));
+}
+
+/* After the look-up: what becomes of the packet; false if Linux has to do it. */
+static __always_inline bool read_action(const void *found, struct net *net, bool v6, __u32 length, struct way *way,
+					struct flow_action *action)
+{
+	const void *tuple = found + FLOW_TUPLE, *other, *flow;
+	__u32 flags, type, dir = MODULE_BITS(tuple, struct flow_offload_tuple, dir);
+
+	/* the barriers keep the offsets constants, which the verifier wants */
+	if (dir == 0) {
+		flow = found - FLOW_TUPLES;
+		other = tuple + FLOW_TUPLE_SIZE;
+		barrier_var(other);
+	} else if (dir == 1) {
+		flow = found - FLOW_TUPLE_SIZE - FLOW_TUPLES;
+		other = tuple - FLOW_TUPLE_SIZE;
+		barrier_var(other);
+	} else {
+		return false;
+	}
+	flags = MODULE_WORD(flow, struct flow_offload, flags);
+	if (flags & ~(FLOW_NAT | 1 << bpf_core_enum_value(enum nf_flow_flags, NF_FLOW_HW_BIDIRECTIONAL)))
+		return false; /* ending, or the card's */
+	if (length > MODULE_BITS(tuple, struct flow_offload_tuple, mtu))
+		return false;
+	if (bpf_core_field_exists(((struct flow_offload_tuple *)0)->tun_num) &&
+	    MODULE_BITS(other, struct flow_offload_tuple, tun_num))
+		return false;
+
+	/* with NAT in any way: the packet becomes what the other direction answers */
+	action->nat = flags & FLOW_NAT;
+	action->ports = word_at(other, bpf_core_field_offset(struct flow_offload_tuple, src_port));
+	action->ports = action->ports << 16 | action->ports >> 16;
+#pragma unroll
+	for (int i = 0; i < (v6 ? 4 : 1); i++) {
+		action->source[i] =
+			word_at(other, bpf_core_field_offset(struct flow_offload_tuple, dst_v6) + 4 * i);
+		action->destination[i] =
+			word_at(other, bpf_core_field_offset(struct flow_offload_tuple, src_v6) + 4 * i);
+	}
+
+	if (MODULE_BITS(other, struct flow_offload_tuple, encap_num)) /* it would leave with a tag */
+		return false;
+	type = MODULE_BITS(tuple, struct flow_offload_tuple, xmit_type);
+	if (type == FLOW_XMIT_NEIGH)
+		return follow_route(tuple, net, v6, action);
+	if (type != FLOW_XMIT_DIRECT)
+		return false;
+	action->direct = true;
+	action->output = MODULE_WORD(tuple, struct flow_offload_tuple, out.ifidx);
+	read_mac(way->macs, tuple, bpf_core_field_offset(struct flow_offload_tuple, out.h_dest));
+	read_mac(way->macs + ETH_ALEN, tuple, bpf_core_field_offset(struct flow_offload_tuple, out.h_source));
+	return true;
+}
+
+/* The Ethernet addresses of a next hop: by Bora's FIB, or by Linux's. False if only Linux finds them. */
+static __always_inline bool find_neighbour(struct xdp_md *ctx, bool v6, const struct bora_port *in,
+					   const struct flow_action *action, const struct port_row *row,
+					   struct bpf_fib_lookup *fib, struct way *way)
+{
+	__u32 hop = hop_of(in, action->destination, v6);
+	struct fib_adjacency *adjacency;
+
+	adjacency = hop && !(hop & BORA_FIB_REASON) ? fib_adjacency(hop) : NULL;
+	if (adjacency && adjacency->port == row->port.index) {
+		__builtin_memcpy(way->macs, adjacency->l2, sizeof(way->macs));
+		return true;
+	}
+	__builtin_memset(fib, 0, sizeof(*fib));
+	fib->family = v6 ? AF_INET6 : AF_INET;
+	fib->ifindex = action->output;
+	__builtin_memcpy(fib->ipv6_dst, action->next_hop, v6 ? sizeof(fib->ipv6_dst) : sizeof(fib->ipv4_dst));
+	if (bpf_fib_lookup(ctx, fib, sizeof(*fib), BPF_FIB_LOOKUP_OUTPUT) != BPF_FIB_LKUP_RET_SUCCESS ||
+	    fib->ifindex != action->output)
+		return false;
+#pragma unroll
+	for (int i = 0; i < (v6 ? 4 : 1); i++) {
+		if (fib->ipv6_dst[i] != action->next_hop[i])
+			return false;
+	}
+	__builtin_memcpy(way->macs, fib->dmac, ETH_ALEN);
+	__builtin_memcpy(way->macs + ETH_ALEN, fib->smac, ETH_ALEN);
+	return true;
+}
+
+/* What a checksum becomes when words are replaced; `change` has them, the old ones inverted (RFC 1624). */
+static __always_inline __u16 replaced(__u16 check, __u64 change)
+{
+	return ~fold((__u16)~check + change);
+}
+
+/* Gives the packet the addresses and ports of the flow's other side. */
+static __always_inline bool translate(struct packet *p, bool v6, const struct flow_action *action)
+{
+	__be32 *source = v6 ? (void *)&p->ip6->saddr : (void *)&p->ip4->saddr;
+	__be32 *destination = v6 ? (void *)&p->ip6->daddr : (void *)&p->ip4->daddr;
+	__u8 protocol = v6 ? p->ip6->nexthdr : p->ip4->protocol;
+	void *l4 = v6 ? (void *)(p->ip6 + 1) : (void *)(p->ip4 + 1);
+	__u64 place = protocol == IPPROTO_TCP ? offsetof(struct tcphdr, check) :
+						offsetof(struct udphdr, check);
+	__sum16 *check;
+	__u64 change = 0;
+
+	barrier_var(place); /* so that one check of bounds is for both */
+	check = l4 + place;
+	if ((void *)(check + 1) > p->end || l4 + sizeof(action->ports) > p->end)
+		return false;
+#pragma unroll
+	for (int i = 0; i < (v6 ? 4 : 1); i++) {
+		change += (__u32)~source[i] + (__u64)action->source[i];
+		change += (__u32)~destination[i] + (__u64)action->destination[i];
+		source[i] = action->source[i];
+		destination[i] = action->destination[i];
+	}
+	if (!v6)
+		p->ip4->check = replaced(p->ip4->check, change);
+	change += (__u32)~*(__be32 *)l4 + (__u64)action->ports;
+	*(__be32 *)l4 = action->ports;
+	if (protocol == IPPROTO_TCP) {
+		*check = replaced(*check, change);
+	} else if (*check) { /* 0: UDP without a checksum */
+		*check = replaced(*check, change);
+		if (!*check)
+			*check = 0xffff;
+	}
+	return true;
+}
+
+/* Forwards the packet, or hands it to Linux, whose chains it then passes. */
+static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bool v6, const struct bora_port *in,
+					struct net_device *dev, struct bora_counters *count)
+{
+	struct bpf_fib_lookup key = { .ifindex = p->ifindex };
+	struct bpf_flowtable_opts options = {};
+	struct flow_action action = {};
+	struct port_row *row;
+	struct way way = {};
+	int verdict;
+	void *found;
+
+	if (!may_take_flows(in, dev, v6) || !read_flow(p, v6, &key))
+		return pass(count, BORA_GUARD);
+	if (is_super_packet(in))
+		return pass(count, BORA_SUPER_PACKET);
+	if (lacks_checksum(ctx, p, v6, in, false))
+		return pass(count, BORA_PARTIAL_CHECKSUM);
+	/* Linux refreshes the flow's timeout in this */
+	found = bpf_xdp_flow_lookup(ctx, &key, &options, sizeof(options));
+	if (!found || !read_action(found, KERNEL_READ(dev, nd_net.net), v6, p->end - p->l3, &way, &action))
+		return pass(count, BORA_GUARD);
+	row = row_of(&(struct interface_key){ .ifindex = action.output });
+	if (!row || check_output(p, v6, in, row) != REASON_NONE)
+		return pass(count, BORA_GUARD);
+	way.port = row->port.index;
+	if (way.port >= BORA_MAX_PORTS || output_holds(in, &row->port, way.port))
+		return pass(count, BORA_GUARD);
+	if (!action.direct && !find_neighbour(ctx, v6, in, &action, row, &key, &way))
+		return pass(count, BORA_GUARD);
+	if (action.nat && !translate(p, v6, &action))
+		return pass(count, BORA_GUARD);
+	/* Linux's flowtable forwards padding, too */
+	verdict = leave(ctx, p, v6, in, count, &way, &row->port, way.port, true);
+	if (verdict == XDP_REDIRECT)
+		count->flows++;
+	return verdict;
+}
+
+#endif
