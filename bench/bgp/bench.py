@@ -36,7 +36,7 @@ from lib.traffic import FILL  # noqa: E402
 PEERS = 2
 FLOWS = 50
 RATE = 10_000
-PATIENCE = 120  # seconds
+PATIENCE = 300  # seconds
 SUBJECTS = (None, "engine", "express")
 FRR = """router bgp 65000
  bgp router-id 10.0.0.1
