@@ -40,6 +40,7 @@ mod mirror;
 mod model;
 mod nexthops;
 mod policy;
+mod prefix_routes;
 mod request;
 mod resolve;
 mod rib;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bora_fib::{Prefix4, Prefix6};
 
 use crate::error::KernelError;
-use crate::family::{Family, intern, is_same};
+use crate::family::{Family, intern};
 use crate::keys::TargetId;
 use crate::message::{
     self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP, RTM_GETNEXTHOPBUCKET, Rule,
@@ -13,6 +13,7 @@ use crate::message::{
 };
 use crate::model::{Model, Stale};
 use crate::nexthops::NextHops;
+use crate::prefix_routes::is_same;
 use crate::rib::{Prefix, Route, Tree, number};
 use crate::rules::Rules;
 use crate::socket::Netlink;
@@ -62,7 +63,7 @@ impl Loader {
             differences += self.addresses(model)?;
         }
         if stale.all {
-            self.rules(model)?;
+            self.rules(model);
             model.follow_tables();
         }
         if stale.all || stale.objects {
@@ -137,10 +138,9 @@ impl Loader {
     }
 
     /// Reads the rules.
-    pub(crate) fn rules(&mut self, model: &mut Model) -> Result<(), KernelError> {
-        let [v4, v6] = [false, true].map(|v6| self.rules_of(v6));
-        model.set_rules([v4, v6]);
-        Ok(())
+    pub(crate) fn rules(&mut self, model: &mut Model) {
+        let rules = [false, true].map(|v6| self.rules_of(v6));
+        model.set_rules(rules);
     }
 
     fn rules_of(&mut self, v6: bool) -> Rules {

@@ -299,8 +299,8 @@ impl Mirror {
         let unread = rules.iter().any(|rules| rules.unread.is_some());
         let again = unread && Instant::now() >= self.next_tick;
         let changed = std::mem::take(&mut self.model.noticed.rules) || again;
-        if changed && let Err(error) = self.loader.rules(&mut self.model) {
-            log::warn!("{error}");
+        if changed {
+            self.loader.rules(&mut self.model);
         }
         changed
     }

@@ -7,13 +7,14 @@ use bora_fib::{FibError, FibWriter, Prefix4, Prefix6};
 
 use crate::audit::Audit;
 use crate::digest::{Digest, of_neighbour};
-use crate::family::{Applied, Family, is_own};
+use crate::family::{Family, is_own};
 use crate::keys::TargetId;
 use crate::message::{
     Address, Hop, Link, Message, Neighbour, NextHopMessage, NextHopObject, RouteMessage, RouteType,
     Target,
 };
 use crate::nexthops::NextHops;
+use crate::prefix_routes::Applied;
 use crate::rib::{Prefix, Route, Table, number};
 use crate::sysctl::Unread;
 use crate::world::{LocalAddresses, Port, World};

@@ -38,14 +38,13 @@ impl World {
 
 impl Model {
     /// Sets the rules of IPv4 and IPv6.
-    pub(crate) fn set_rules(&mut self, rules: [Rules; 2]) -> usize {
+    pub(crate) fn set_rules(&mut self, rules: [Rules; 2]) {
         if self.world.rules == rules {
-            return 0;
+            return;
         }
         self.world.rules = rules;
         self.policy_generation += 1;
         self.follow_tables();
-        1
     }
 
     /// Mirrors the tables that rules and VRFs use.

@@ -1,0 +1,162 @@
+//! The routes of one prefix, in the kernel's order: what an event changes in them.
+
+use crate::message::Target;
+use crate::nexthops::NextHops;
+use crate::rib::{Prefix, Route};
+use crate::world::World;
+
+/// What an event leaves to do besides writing the prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Applied {
+    /// Nothing.
+    Done,
+    /// The event contradicts the mirror: compare with the kernel.
+    Suspicious,
+}
+
+/// Adds a route to those of its prefix, where the kernel puts it. IPv6 announces all ways of a
+/// multipath route at once, also when one is appended.
+pub(crate) fn insert<P: Prefix>(
+    hops: &NextHops,
+    routes: &mut Vec<Route>,
+    new: Route,
+    replace: bool,
+    append: bool,
+) -> Applied {
+    let known = routes
+        .iter()
+        .position(|route| is_same::<P>(hops, route, &new));
+    // when a next-hop object changes, the kernel announces its routes again as replaced; they keep
+    // their place
+    let object = hops.target(new.target).and_then(|target| target.object);
+    let again = object.is_some() && known.is_some();
+    if replace
+        && !again
+        && let Some(at) = to_replace::<P>(hops, routes, &new)
+    {
+        return replace_at::<P>(hops, routes, new, at);
+    }
+    // IPv6 keeps one multipath route for each metric, beside routes that cannot be multipath
+    let same_place = |route: &Route| {
+        P::V6 && is_multipath(hops, &new) && is_multipath(hops, route) && route.key() == new.key()
+    };
+    if let Some(at) = known.or_else(|| routes.iter().position(same_place)) {
+        routes[at] = new;
+        return Applied::Done;
+    }
+    let before = |route: &Route| {
+        let (ours, theirs) = ((new.table, new.metric), (route.table, route.metric));
+        theirs < ours || (theirs == ours && (append || P::V6))
+    };
+    let after = routes.iter().position(|route| !before(route));
+    routes.insert(after.unwrap_or(routes.len()), new);
+    Applied::Done
+}
+
+/// Which route of the prefix a replacing one replaces.
+fn to_replace<P: Prefix>(hops: &NextHops, routes: &[Route], new: &Route) -> Option<usize> {
+    let same_key = |route: &Route| route.key() == new.key();
+    let multipath = is_multipath(hops, new);
+    let like = |route: &Route| same_key(route) && multipath == is_multipath(hops, route);
+    let like = routes.iter().position(like).filter(|_| P::V6);
+    like.or_else(|| routes.iter().position(same_key))
+}
+
+/// Replaces a route. An event that is older than a dump may be read after it, so the new route may be
+/// there already: that one goes. But IPv6 sometimes does have a route twice.
+fn replace_at<P: Prefix>(
+    hops: &NextHops,
+    routes: &mut Vec<Route>,
+    new: Route,
+    at: usize,
+) -> Applied {
+    let same = |route: &Route| is_same::<P>(hops, route, &new);
+    let before = routes.len();
+    routes[at] = new;
+    let mut index = 0;
+    routes.retain(|route| {
+        index += 1;
+        index == at + 1 || !same(route)
+    });
+    if P::V6 && routes.len() != before {
+        Applied::Suspicious
+    } else {
+        Applied::Done
+    }
+}
+
+/// Removes a route from those of its prefix. IPv6 announces only the paths that were removed.
+pub(crate) fn remove<P: Prefix>(
+    world: &World,
+    hops: &mut NextHops,
+    routes: &mut Vec<Route>,
+    gone: &Route,
+) -> Applied {
+    let same_key = |route: &Route| route.key() == gone.key();
+    let found = routes
+        .iter()
+        .position(|route| is_same::<P>(hops, route, gone));
+    if let Some(at) = found {
+        routes.remove(at);
+        return Applied::Done;
+    }
+    let Some(at) = routes.iter().position(same_key) else {
+        return Applied::Done;
+    };
+    let (Some(left), Some(gone)) = (hops.target(routes[at].target), hops.target(gone.target))
+    else {
+        return Applied::Suspicious;
+    };
+    let mut left = left.clone();
+    let before = left.hops.len();
+    left.hops.retain(|hop| {
+        !gone
+            .hops
+            .iter()
+            .any(|g| (g.device, g.gateway) == (hop.device, hop.gateway))
+    });
+    if !P::V6 || left.hops.is_empty() || left.hops.len() == before {
+        return Applied::Suspicious;
+    }
+    if let [only] = left.hops.as_mut_slice() {
+        only.weight = 1;
+    }
+    // the caller's `set` takes a use of the new target of its own, and releases this one
+    let target = hops.intern(world, left, P::V6);
+    routes[at].target = target;
+    hops.release(target);
+    Applied::Done
+}
+
+/// Whether two routes are the same.
+pub(crate) fn is_same<P: Prefix>(hops: &NextHops, a: &Route, b: &Route) -> bool {
+    a.key() == b.key() && same_way(hops, a, b, P::V6)
+}
+
+/// Whether two routes have the same paths, dead or alive. IPv6 deletion events lack some
+/// attributes.
+fn same_way(hops: &NextHops, a: &Route, b: &Route, v6: bool) -> bool {
+    if a.target == b.target {
+        return true;
+    }
+    let (Some(a), Some(b)) = (hops.target(a.target), hops.target(b.target)) else {
+        return false;
+    };
+    let ways = |target: &Target| {
+        let hops = target.hops.iter();
+        hops.map(|hop| (hop.device, hop.gateway, if v6 { 0 } else { hop.weight }))
+            .collect::<Vec<_>>()
+    };
+    (a.kind, a.object) == (b.kind, b.object)
+        && (v6 || (a.mtu, a.source) == (b.mtu, b.source))
+        && ways(a) == ways(b)
+}
+
+/// Whether IPv6 merges this route with others of its metric into one multipath route: it has a
+/// gateway and no next-hop object.
+fn is_multipath(hops: &NextHops, route: &Route) -> bool {
+    let target = hops.target(route.target);
+    target
+        .and_then(|target| target.hops.first())
+        .is_some_and(|hop| hop.gateway.is_some())
+}
