@@ -5,8 +5,6 @@
 """
 
 import sys
-import time
-import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -14,63 +12,35 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scapy.layers.inet import ICMP, IP, TCP  # noqa: E402
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
 
-import lib.bora  # noqa: E402
 from lib import packets  # noqa: E402
-from lib.bora import Bora  # noqa: E402
-from lib.netns import Namespace  # noqa: E402
-from lib.port import Port, wait_readable  # noqa: E402
-from vm.guest import START_SECONDS, prepare  # noqa: E402
+from vm import topic_guest  # noqa: E402
+from vm.topic_guest import HOST, ROUTER, differences  # noqa: E402
 
 LINKS = 3
 PORTS = (1, 2)  # links of the bond
-HOST, ROUTER = "02:bc:00:00:00:1{}", "02:bc:00:00:00:2{}"
 BOND_MAC, FAR = ROUTER.format(1), HOST.format(9)  # of bond0, and of the host behind it
 VLAN = 100
-SECONDS, QUIET = 3.0, 0.3
-FOLLOW_SECONDS = 20
 MODES = [("balance-xor", hash_) for hash_ in ("layer2", "layer2+3", "layer3+4")] + [("active-backup", "layer2"), ("802.3ad", "layer3+4")]
 SHORT_MODES = [("balance-xor", "layer3+4")]
 
 
-class Lan:
+class Lan(topic_guest.Lan):
     """Router, hosts and the bond."""
 
     def __init__(self, mode, policy):
         self.mode = mode
-        self.spaces = []
-        self.ports = []
-        self.bora = None
+        super().__init__(LINKS)
         try:
-            self.router = self._space("r")
-            for family, keys in (("ipv4", ("rp_filter", "send_redirects")), ("ipv6", ("accept_dad", "router_solicitations"))):
-                for key in keys:
-                    for scope in ("all", "default"):
-                        self.router.set_sysctl(f"net/{family}/conf/{scope}/{key}", 0)
-            self.router.set_sysctl("net/ipv4/ip_forward", 1)
-            self.router.set_sysctl("net/ipv6/conf/all/forwarding", 1)
-            hosts = [self._space(f"h{link}") for link in range(LINKS)]
             if mode == "802.3ad":  # it needs a partner, which is one system with both links
-                hosts[2] = hosts[1]
-            for link, host in enumerate(hosts):
-                self._connect(link, host)
-            self._bond(policy, hosts[1])
-            self.ports = [Port(host.name, f"h{link}") for link, host in enumerate(hosts)]
-            self.hosts = hosts
+                self.hosts[2] = self.hosts[1]
+            for link in range(LINKS):
+                self.connect(link, link not in PORTS)
+            self._bond(policy, self.hosts[1])
+            self.open_ports()
             self.wait_for_bond()
         except BaseException:
             self.close()
             raise
-
-    def _space(self, role):
-        self.spaces.append(Namespace(role))
-        return self.spaces[-1]
-
-    def _connect(self, link, host):
-        self.router.ip("link", "add", f"r{link}", "address", ROUTER.format(link), "numrxqueues", "2", "numtxqueues", "2", "type", "veth",
-                       "peer", "name", f"h{link}", "address", HOST.format(link), "numrxqueues", "2", "numtxqueues", "2", "netns", host.name)
-        host.set_sysctl(f"net/ipv6/conf/h{link}/disable_ipv6", 1)
-        host.exec("ethtool", "-K", f"h{link}", "gro", "on")
-        host.ip("link", "set", f"h{link}", "arp", "off", *([] if self.mode == "802.3ad" and link in PORTS else ["up"]))
 
     def _bond(self, policy, partner):
         options = f"type bond mode {self.mode} miimon 50 " + (f"xmit_hash_policy {policy}" if self.mode != "active-backup" else "")
@@ -82,7 +52,10 @@ class Lan:
             *self._addresses("r0", 0, HOST.format(0)), *self._addresses("bond0", 1, FAR),
             *self._addresses(f"bond0.{VLAN}", VLAN, FAR),
         ])
-        if self.mode == "802.3ad":
+        if self.mode != "802.3ad":
+            self.hosts[1].ip("link", "set", "h1", "up")
+            self.hosts[2].ip("link", "set", "h2", "up")
+        else:
             partner.batch([f"link add bond0 {options}{fast}", *(f"link set h{link} master bond0" for link in PORTS),
                            "link set bond0 up arp off"])
 
@@ -105,53 +78,17 @@ class Lan:
         text = self.router.ip("-d", "link", "show", "master", "bond0").stdout
         return text.count("bond_slave state ACTIVE mii_status UP")
 
-    def wait(self, what, condition, seconds=FOLLOW_SECONDS):
-        """Fails after so long."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"{what}: not within {seconds} s; {self.state()}"
-            time.sleep(0.1)
-
     def state(self):
         """For messages."""
         text = self.router.ip("-d", "link", "show", "type", "bond_slave", check=False).stdout
         return (self.bora.show("bonds"), self.bora.output()[-800:]) if self.bora else text
 
     def start(self, path):
-        """Starts Bora on all links."""
-        self.bora = Bora(self.router, [f"r{link}" for link in range(LINKS)], path, ["--workers", "2"])
-        self.bora.start()
+        """Starts Bora; it knows the bond when this returns."""
+        super().start(path)
         sending = 1 if self.mode == "active-backup" else 2
         self.wait("Bora knows the bond", lambda: any(len(bond["sending"]) == sending for bond in self.bora.show("bonds")["bonds"]))
-        self.bora.wait_in_sync(FOLLOW_SECONDS)
-
-    def exchange(self, sends):
-        """Sends (link, frame)s; returns what comes out, sorted: (link, frame)."""
-        for port in self.ports:
-            port.drain()
-        for link, frame in sends:
-            self.ports[link].send(frame)
-        got, deadline = [], time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            ready = wait_readable(self.ports, QUIET if len(got) >= len(sends) else deadline - time.monotonic())
-            for port in ready:
-                frame = port.receive_now()
-                if frame is not None and frame[12:14] in (b"\x08\0", b"\x86\xdd", b"\x81\0"):
-                    got.append((self.ports.index(port), frame))
-            if not ready and len(got) >= len(sends):
-                break
-        got = [(link, frame) for link, frame in got if not frame.startswith(packets.mac("33:33:00:00:00:16"))]
-        return sorted(got)
-
-    def close(self):
-        """Removes everything."""
-        if self.bora is not None:
-            self.bora.kill()
-            self.bora.stop()
-        for port in self.ports:
-            port.close()
-        for space in self.spaces:
-            space.close()
+        self.bora.wait_in_sync(topic_guest.FOLLOW_SECONDS)
 
 
 def flows(number, source):
@@ -188,33 +125,23 @@ def traffic():
     return sends
 
 
-def differences(wanted, got):
-    """The first ones, as text."""
-    missing = [one for one in wanted if one not in got]
-    extra = [one for one in got if one not in wanted]
-    show = lambda some: [(link, packets.describe(frame)) for link, frame in some[:6]]  # noqa: E731
-    return f"{len(wanted)} wanted, {len(got)} came; {len(missing)} missing: {show(missing)}; {len(extra)} unexpected: {show(extra)}"
-
-
 def one_mode(mode, policy, tiers, say):
     """Linux alone, then Bora in each tier, with all ports and with one that has failed."""
     lan = Lan(mode, policy)
     try:
         sends = traffic()
-        wanted = lan.exchange(sends)
+        wanted = lan.exchange(sends, len(sends))
         spread = {link: sum(1 for one, _ in wanted if one == link) for link in range(LINKS)}
         say(f"{mode} {policy}: Linux alone: {len(sends)} sent, came by link {spread}")
         assert len(wanted) >= len(sends) - 8 and (mode == "active-backup" or min(spread.values()) > 4), spread
         for path in tiers:
             lan.start(path)
             # a packet that the program hands to Linux while it starts may come by Linux
-            got = lan.exchange(sends)
+            got = lan.exchange(sends, len(sends))
             assert got == wanted, f"{mode} {policy} {path}: {differences(wanted, got)}; {lan.state()}"
             counted(lan, mode, sends, path)
             failed_port(lan, mode, sends, path)
-            lan.bora.kill()
-            lan.bora.stop()
-            lan.bora = None
+            lan.kill()
             say(f"{mode} {policy} {path}: {len(got)} frames as with Linux")
     finally:
         lan.close()
@@ -236,7 +163,7 @@ def failed_port(lan, mode, sends, path):
     lan.hosts[1].ip("link", "set", "h1", "down")
     lan.wait("the port has failed", lambda: lan.bora.show("bonds")["bonds"][0]["sending"] == ["r2"])
     sends = [(link, frame) for link, frame in sends if link == 0]
-    got = lan.exchange(sends)
+    got = lan.exchange(sends, len(sends))
     assert len(got) == len(sends) and {link for link, _ in got} == {2}, f"{mode} {path}: {len(got)} of {len(sends)}, {lan.state()}"
     lan.hosts[1].ip("link", "set", "h1", "up")
     ports = 1 if mode == "active-backup" else 2
@@ -250,10 +177,9 @@ def left_to_linux(say):
     """A bond that Bora cannot follow is Linux's, with the reason; one that changes its mode becomes Bora's."""
     lan = Lan("balance-rr", "layer2")
     try:
-        lan.bora = Bora(lan.router, [f"r{link}" for link in range(LINKS)], "express", [])
-        lan.bora.start()
+        topic_guest.Lan.start(lan, "express")
         frames = [(link, frame) for link, frame in traffic() if link != 0][:4] + [one for one in traffic() if one[0] == 0][:20]
-        got = lan.exchange(frames)
+        got = lan.exchange(frames, len(frames))
         assert len(got) == len(frames), f"{len(got)} of {len(frames)}: {lan.state()}"
         left = lan.bora.show("bonds")["left_to_linux"]
         assert [one["name"] for one in left] == ["bond0"] and "mode" in left[0]["why"], left
@@ -273,25 +199,13 @@ def left_to_linux(say):
         lan.close()
 
 
-def main():
-    """Writes what it found to a file, whose last line is `done` if all went well."""
-    how, results = sys.argv[1:]
-    lib.bora.START_SECONDS, lib.bora.STOP_SECONDS = START_SECONDS, 60
-    prepare()
-    with open(results, "w") as out:
-        def say(line):
-            out.write(f"{line}\n")
-            out.flush()
-
-        try:
-            for mode, policy in SHORT_MODES if how == "short" else MODES:
-                one_mode(mode, policy, ("express", "engine"), say)
-            if how != "short":
-                left_to_linux(say)
-            say("done")
-        except BaseException:
-            say(traceback.format_exc())
+def body(how, say):
+    """All modes, or one."""
+    for mode, policy in SHORT_MODES if how == "short" else MODES:
+        one_mode(mode, policy, ("express", "engine"), say)
+    if how != "short":
+        left_to_linux(say)
 
 
 if __name__ == "__main__":
-    main()
+    topic_guest.main(body)

@@ -4,8 +4,6 @@
 """
 
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from lib.bora import dpdk_binary  # noqa: E402
 from vm import kernels, machine  # noqa: E402
 
 GUEST = Path(__file__).with_name("dpdk_guest.py")
-FOLDER = kernels.CACHE / "runs"
 SECONDS = 400  # an idle machine needs a sixth
 CASES = {
     "iommu": ("intel_iommu=on", ["-device intel-iommu"]),
@@ -26,18 +23,7 @@ CASES = {
 def run(case):
     """Runs one guest; returns what it printed, and whether all went well."""
     append, devices = CASES[case]
-    shared = FOLDER / f"dpdk-{case}"
-    shutil.rmtree(shared, ignore_errors=True)
-    shared.mkdir(parents=True)
-    subprocess.run(["strip", "-o", shared / "bora", dpdk_binary()], check=True)
-    command = ["env", "PYTHONDONTWRITEBYTECODE=1", f"BORA={shared / 'bora'}", "/usr/bin/python3", str(GUEST), case,
-               str(shared / "results")]
-    machine.run(kernels.get("6.12"), ["igb"], command, shared, SECONDS, append, devices)
-    results = shared / "results"
-    text = results.read_text() if results.exists() else ""
-    if text.endswith("done\n"):
-        return text, True
-    return text + (shared / "console.txt").read_text(errors="replace")[-3000:], False
+    return machine.run_script(kernels.get("6.12"), GUEST, case, dpdk_binary(), f"dpdk-{case}", SECONDS, ["igb"], append, devices)
 
 
 def main():

@@ -5,17 +5,14 @@
 
 import sys
 import time
-import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import lib.bora  # noqa: E402
 from lib.bora import Bora  # noqa: E402
 from lib.netns import Namespace, run  # noqa: E402
 from lib.ping import ping  # noqa: E402
-from vm import machine  # noqa: E402
-from vm.guest import START_SECONDS, prepare  # noqa: E402
+from vm import machine, topic_guest  # noqa: E402
 from vm.network import Root, find_card  # noqa: E402
 
 COUNT = 200
@@ -96,21 +93,4 @@ def forward(case, say):
             bora.stop()
 
 
-def main():
-    """Writes what it found to a file, whose last line is `done` if all went well."""
-    case, results = sys.argv[1:]
-    lib.bora.START_SECONDS, lib.bora.STOP_SECONDS = START_SECONDS, 60
-    prepare()
-    with open(results, "w") as out:
-        def say(line):
-            out.write(f"{line}\n")
-            out.flush()
-
-        try:
-            forward(case, say)
-            say("done")
-        except BaseException:
-            say(traceback.format_exc())
-
-
-main()
+topic_guest.main(forward)

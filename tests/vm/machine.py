@@ -13,6 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 VENV = ROOT / "target/vm/venv"
+RUNS = ROOT / "target/vm/runs"
 CPUS = 2
 MEMORY = "3G"
 CARDS_EACH = 4  # of each kind: host, router, router, host
@@ -69,6 +70,22 @@ def run(kernel, kinds, command, shared, seconds, append="", devices=()):
             child.kill()
             child.wait()
     return time.monotonic() - started, ended
+
+
+def run_script(kernel, script, argument, binary, name, seconds, kinds=(), append="", devices=()):
+    """Runs a guest's script (topic_guest.py) with one argument and with this Bora, in a folder `name`. Returns what it wrote, with the console's end
+    if it failed, and whether all went well."""
+    shared = RUNS / name
+    shutil.rmtree(shared, ignore_errors=True)
+    shared.mkdir(parents=True)
+    bora, results = shared / "bora", shared / "results"
+    subprocess.run(["strip", "-o", bora, binary], check=True)
+    command = ["env", "PYTHONDONTWRITEBYTECODE=1", f"BORA={bora}", "/usr/bin/python3", str(script), argument, str(results)]
+    run(kernel, kinds, command, shared, seconds, append, devices)
+    text = results.read_text() if results.exists() else ""
+    if text.endswith("done\n"):
+        return text, True
+    return text + (shared / "console.txt").read_text(errors="replace")[-3000:], False
 
 
 def _vng(kernel, kinds, command, shared, append, devices):

@@ -21,7 +21,7 @@ from vm import kernels, machine, report  # noqa: E402
 
 TIERS = ("auto", "express", "engine")  # the one that auto chooses is not run again
 GUEST = Path(__file__).with_name("guest.py")
-FOLDER = kernels.CACHE / "runs"
+FOLDER = machine.RUNS
 BOOT_SECONDS, TIER_SECONDS, VLAN_SECONDS, FLOW_SECONDS = 240, 400, 400, 400  # an idle machine needs a tenth
 # One guest each; both must finish within four minutes.
 SHORT = {"6.1": {"veth": ("engine",), "virtio": ("auto",)}, "newest": {"igb": ("auto",)}}

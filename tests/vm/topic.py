@@ -4,8 +4,6 @@
 """
 
 import argparse
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,25 +13,13 @@ from lib.bora import binary  # noqa: E402
 from vm import kernels, machine  # noqa: E402
 
 TOPICS = ("bond", "vrf")
-FOLDER = kernels.CACHE / "runs"
 SECONDS = 900  # an idle machine needs a fifth
 
 
 def run(topic, series, short):
     """Runs one guest; returns what it printed, and whether all went well."""
-    shared = FOLDER / f"{topic}-{series}"
-    shutil.rmtree(shared, ignore_errors=True)
-    shared.mkdir(parents=True)
-    subprocess.run(["strip", "-o", shared / "bora", binary()], check=True)
     guest = Path(__file__).with_name(f"{topic}_guest.py")
-    command = ["env", "PYTHONDONTWRITEBYTECODE=1", f"BORA={shared / 'bora'}", "/usr/bin/python3", str(guest),
-               "short" if short else "all", str(shared / "results")]
-    machine.run(kernels.get(series), [], command, shared, SECONDS)
-    results = shared / "results"
-    text = results.read_text() if results.exists() else ""
-    if text.endswith("done\n"):
-        return text, True
-    return text + (shared / "console.txt").read_text(errors="replace")[-3000:], False
+    return machine.run_script(kernels.get(series), guest, "short" if short else "all", binary(), f"{topic}-{series}", SECONDS)
 
 
 def main():

@@ -13,7 +13,6 @@ The same with 2001:db8:N::/64 and 2001:db8:fN::/48. Each link has a host of its 
 import dataclasses
 import sys
 import time
-import traceback
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -21,21 +20,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scapy.layers.inet import ICMP, IP  # noqa: E402
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
 
-import lib.bora  # noqa: E402
 from lib import packets  # noqa: E402
-from lib.bora import Bora  # noqa: E402
-from lib.netns import Namespace  # noqa: E402
-from lib.port import Port, wait_readable  # noqa: E402
-from vm.guest import START_SECONDS, prepare  # noqa: E402
+from vm import topic_guest  # noqa: E402
+from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER, differences  # noqa: E402
 from vm.vlan import normalized  # noqa: E402
 
 LINKS = 4
-HOST, ROUTER = "02:bc:00:00:00:1{}", "02:bc:00:00:00:2{}"
 RED, BLUE, OTHER = 10, 20, 30  # tables
 VLAN = 100
-SECONDS, QUIET = 3.0, 0.4
 TIERS = ("express", "engine")
-FOLLOW_SECONDS = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,46 +115,22 @@ FIRST = {("r0", 1): "r1", ("r1", 0): "r0", (f"r0.{VLAN}", 1): f"r1.{VLAN}", (f"r
          ("bond0", 1): f"r1.{VLAN}", ("r2", 1): None}
 
 
-class Lan:
+class Lan(topic_guest.Lan):
     """Router and hosts."""
 
     def __init__(self):
-        self.spaces, self.ports, self.bora = [], [], None
+        super().__init__(LINKS)
         try:
-            self.router = self._space("r")
-            for key, value in {"ipv4/conf/{}/rp_filter": 0, "ipv4/conf/{}/send_redirects": 0, "ipv6/conf/{}/accept_dad": 0,
-                               "ipv6/conf/{}/router_solicitations": 0, "ipv6/conf/{}/keep_addr_on_down": 1}.items():
-                for scope in ("all", "default"):
-                    self.router.set_sysctl("net/" + key.format(scope), value)
-            for key, value in {"ipv4/ip_forward": 1, "ipv6/conf/all/forwarding": 1, "ipv4/icmp_ratemask": 0,
-                               "ipv6/icmp/ratemask": "128-255"}.items():
-                self.router.set_sysctl("net/" + key, value)
             for link in range(LINKS):
-                self._connect(link, self._space(f"h{link}"))
+                self.connect(link)
+            self.router.ip("link", "set", "r3", "down")  # a bond takes no other port
             for command in BASE:
                 self.router.ip(*command.split())
-            self.ports = [Port(space.name, f"h{link}") for link, space in enumerate(self.spaces[1:])]
+            self.open_ports()
             time.sleep(1)  # the bond finds its port
         except BaseException:
             self.close()
             raise
-
-    def _space(self, role):
-        self.spaces.append(Namespace(role))
-        return self.spaces[-1]
-
-    def _connect(self, link, host):
-        self.router.ip("link", "add", f"r{link}", "address", ROUTER.format(link), "numrxqueues", "2", "numtxqueues", "2", "type", "veth",
-                       "peer", "name", f"h{link}", "address", HOST.format(link), "numrxqueues", "2", "numtxqueues", "2", "netns", host.name)
-        host.set_sysctl(f"net/ipv6/conf/h{link}/disable_ipv6", 1)
-        host.exec("ethtool", "-K", f"h{link}", "gro", "on")
-        host.ip("link", "set", f"h{link}", "arp", "off", "up")
-        self.router.ip("link", "set", f"r{link}", *([] if link == 3 else ["up"]))
-
-    def start(self, path):
-        """Starts Bora on all links."""
-        self.bora = Bora(self.router, [f"r{link}" for link in range(LINKS)], path, ["--workers", "2"])
-        self.bora.start()
 
     def step(self, commands):
         """Changes the router's configuration; Bora has followed when this returns."""
@@ -181,44 +150,10 @@ class Lan:
             time.sleep(0.2)
         time.sleep(1)  # until the program knows what the mirror knows
 
-    def exchange(self, sends):
-        """Sends (link, frame)s; returns what comes out, sorted: (link, frame)."""
-        for port in self.ports:
-            port.drain()
-        for link, frame in sends:
-            self.ports[link].send(frame)
-        got, last = [], time.monotonic() + SECONDS
-        while time.monotonic() < last:
-            ready = wait_readable(self.ports, QUIET)
-            for port in ready:
-                frame = port.receive_now()
-                if frame is not None and is_traffic(frame):
-                    got.append((self.ports.index(port), normalized(frame)))
-            if not ready:
-                break
-        return sorted(got)
-
     def state(self):
         """For messages."""
         rules = self.router.ip("rule", "show").stdout
         return {what: self.bora.show(what) for what in ("tables", "vlans", "drops")}, rules, self.bora.output()[-1500:]
-
-    def close(self):
-        """Removes everything."""
-        if self.bora is not None:
-            self.bora.kill()
-            self.bora.stop()
-        for port in self.ports:
-            port.close()
-        for space in self.spaces:
-            space.close()
-
-
-def is_traffic(frame):
-    """No ARP, and none of what IPv6 says by itself to groups."""
-    tagged = frame[12:14] == b"\x81\0"
-    kind = frame[16:18] if tagged else frame[12:14]
-    return kind in (b"\x08\0", b"\x86\xdd") and not frame.startswith(b"\x33\x33")
 
 
 def behind(number, host):
@@ -279,14 +214,6 @@ def check_first(sent, got, who):
     return fast
 
 
-def differences(wanted, got):
-    """The first ones, as text."""
-    missing = [one for one in wanted if one not in got]
-    extra = [one for one in got if one not in wanted]
-    show = lambda some: [(link, packets.describe(frame)) for link, frame in some[:6]]  # noqa: E731
-    return f"{len(wanted)} wanted, {len(got)} came; {len(missing)} missing: {show(missing)}; {len(extra)} unexpected: {show(extra)}"
-
-
 def linux(sent, say):
     """What Linux alone sends in each step."""
     lan, record = Lan(), {}
@@ -337,25 +264,14 @@ def reported(lan):
         assert one["prefixes4"] > 2 and one["prefixes6"] > 2 and one["rx_packets"] > 0 and one["tx_packets"] > 0, tables
 
 
-def main():
-    """Writes what it found to a file, whose last line is `done` if all went well."""
-    how, results = sys.argv[1:]
-    lib.bora.START_SECONDS, lib.bora.STOP_SECONDS = START_SECONDS, 60
-    prepare()
+def body(how, say):
+    """Linux's record, and Bora's beside it."""
     Path("/proc/sys/net/ipv4/route/error_cost").write_text("0")  # no limit for ICMP errors; it has no namespaces
-    with open(results, "w") as out:
-        def say(line):
-            out.write(f"{line}\n")
-            out.flush()
-
-        try:
-            sent = traffic()
-            record = linux(sent, say)
-            failed = sum(bora(tier, sent, record, say) for tier in (TIERS[:1] if how == "short" else TIERS))
-            say(f"{failed} steps differ" if failed else "done")
-        except BaseException:
-            say(traceback.format_exc())
+    sent = traffic()
+    record = linux(sent, say)
+    failed = sum(bora(tier, sent, record, say) for tier in (TIERS[:1] if how == "short" else TIERS))
+    assert failed == 0, f"{failed} steps differ"
 
 
 if __name__ == "__main__":
-    main()
+    topic_guest.main(body)
