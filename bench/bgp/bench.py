@@ -62,13 +62,12 @@ protocol bgp bora {{
 
 
 def wait(what, done, every=0.05):
-    """Seconds until `done()` is true."""
+    """Until `done()` is true."""
     start = time.monotonic()
     while not done():
         if time.monotonic() - start > PATIENCE:
             raise TimeoutError(f"{what}: not within {PATIENCE} s")
         time.sleep(every)
-    return time.monotonic() - start
 
 
 class Bird:
@@ -122,11 +121,8 @@ class Network:
         self.peers = [self._namespace(f"p{peer}") for peer in range(PEERS)]
         for peer, namespace in enumerate(self.peers):
             self._link(f"p{peer}", namespace, f"10.1.{peer}", f"02:bc:00:00:01:0{peer}")
-        self.birds = []
         for peer, namespace in enumerate(self.peers):
-            bird = Bird(namespace, folder, peer, routes)
-            self.stack.callback(bird.close)
-            self.birds.append(bird)
+            self.stack.callback(Bird(namespace, folder, peer, routes).close)
         if path:
             self.bora = Bora(self.router, ["s", *(f"p{peer}" for peer in range(PEERS))], path)
             self.stack.callback(self.bora.stop)
@@ -187,7 +183,7 @@ class Network:
             for at, flow, _ in traffic.arrivals:
                 first.setdefault(flow, at)
             traffic.finish()
-        return 1000 * max(first[flow] - down for flow in moved), len(moved)
+        return 1000 * max(first[flow] - down for flow in moved)
 
     def close(self):
         """Ends and removes everything."""
@@ -229,7 +225,7 @@ def measure(path, work, times):
     network = Network(path, folder, routes)
     try:
         linux, both = network.converge(table)
-        outage, _ = network.lose_a_peer(table)
+        outage = network.lose_a_peer(table)
     finally:
         network.close()
     subject = path or "Linux alone"
