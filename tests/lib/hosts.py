@@ -31,8 +31,10 @@ class Hosts(Testbed):
         queues, peer_queues = map(queue_options, (1, 2) if self.generic else (None, None))
         self.router.ip("link", "add", f"r{link}", *queues, "type", "veth",
                        "peer", "name", f"h{link}", *peer_queues, "netns", host.name)
-        for namespace, device, end in ((self.router, f"r{link}", 1), (host, f"h{link}", 2)):
+        ends = ((self.router, f"r{link}", 1), (host, f"h{link}", 2))
+        for namespace, device, _ in ends:
             namespace.exec("ethtool", "-K", device, "gro", "on", "gso", "on", "tso", "on", "tx", "on")
+        for namespace, device, end in ends:  # Linux looks at the peer's GRO when a veth comes up
             namespace.batch([
                 f"link set {device} up",
                 f"address add {self.address(4, link, end)}/24 dev {device}",
