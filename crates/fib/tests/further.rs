@@ -25,24 +25,14 @@ fn fib() -> (FibWriter, FibReader, Vec<NextHopId>) {
     (writer, reader, ids)
 }
 
-/// Addresses that share leading bits, so that prefixes nest.
-fn crowded() -> impl Strategy<Value = u128> {
-    (
-        prop::sample::select(vec![0u128, 0x2001_0db8 << 96, 0x0a00_0001 << 96]),
-        any::<u128>(),
-        0..128u32,
-    )
-        .prop_map(|(base, noise, keep)| base ^ (noise >> keep))
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn ipv4_tables_are_apart(
-        updates in prop::collection::vec((0..TABLES, crowded(), 0..=32u8, 0..10usize), 1..160),
-        bulk in prop::collection::vec((crowded(), 0..=32u8, 0..8usize), 0..40),
-        keys in prop::collection::vec(crowded(), 48),
+        updates in prop::collection::vec((0..TABLES, common::crowded(), 0..=32u8, 0..10usize), 1..160),
+        bulk in prop::collection::vec((common::crowded(), 0..=32u8, 0..8usize), 0..40),
+        keys in prop::collection::vec(common::crowded(), 48),
     ) {
         let (mut writer, mut reader, ids) = fib();
         let mut tables = vec![TableId::MAIN];
@@ -112,8 +102,8 @@ proptest! {
 
     #[test]
     fn ipv6_tables_are_apart(
-        updates in prop::collection::vec((0..TABLES, crowded(), 0..=128u8, 0..9usize), 1..160),
-        keys in prop::collection::vec(crowded(), 48),
+        updates in prop::collection::vec((0..TABLES, common::crowded(), 0..=128u8, 0..9usize), 1..160),
+        keys in prop::collection::vec(common::crowded(), 48),
     ) {
         let (mut writer, mut reader, ids) = fib();
         let mut tables = vec![TableId::MAIN];

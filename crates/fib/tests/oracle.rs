@@ -8,7 +8,7 @@ use bora_fib::{
     Adjacency, FibConfig, FibError, FibReader, FibWriter, Group, NextHop, NextHopId, PortId,
     Prefix4, Prefix6,
 };
-use common::punt;
+use common::{crowded, punt};
 use proptest::prelude::*;
 
 fn fib(ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
@@ -32,16 +32,6 @@ fn naive<P: Copy>(
     matching
         .max_by_key(|((_, len), _)| *len)
         .map_or(NextHopId::NO_ROUTE, |(_, (_, id))| *id)
-}
-
-/// Addresses that share leading bits, so that prefixes nest.
-fn crowded() -> impl Strategy<Value = u128> {
-    (
-        prop::sample::select(vec![0u128, 0x2001_0db8 << 96, 0x0a00_0001 << 96]),
-        any::<u128>(),
-        0..128u32,
-    )
-        .prop_map(|(base, noise, keep)| base ^ (noise >> keep))
 }
 
 proptest! {

@@ -8,6 +8,7 @@ use bora_fib::{
     FibConfig, FibError, FibHandle, FibReader, FibWriter, Ipv4Table, NextHop, NextHopId, Prefix4,
     Prefix6, Reason, Simd,
 };
+use proptest::prelude::*;
 
 pub(crate) fn punt() -> NextHop {
     NextHop::Punt {
@@ -162,4 +163,14 @@ fn file<P: FromStr>(name: &str) -> Option<Vec<(P, u32)>> {
     };
     let text = String::from_utf8(text.stdout).unwrap();
     Some(text.lines().filter_map(line).collect())
+}
+
+/// Addresses that share leading bits, so that prefixes nest.
+pub(crate) fn crowded() -> impl Strategy<Value = u128> {
+    (
+        prop::sample::select(vec![0u128, 0x2001_0db8 << 96, 0x0a00_0001 << 96]),
+        any::<u128>(),
+        0..128u32,
+    )
+        .prop_map(|(base, noise, keep)| base ^ (noise >> keep))
 }

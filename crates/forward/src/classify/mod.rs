@@ -89,9 +89,7 @@ impl RuleSet {
         rule::check(&self.rules)?;
         Ok(self.compile_from(MANY))
     }
-}
 
-impl RuleSet {
     /// Compiles to trees from so many rules of an IP version on, for benchmarks and tests. The rules must be good.
     #[doc(hidden)]
     pub fn compile_from(&self, many: usize) -> Classifier {

@@ -31,15 +31,13 @@ const COPIES: usize = 12;
 /// The compiled rules of one IP version.
 #[derive(Debug)]
 pub(super) struct Trees {
-    /// By the number of the first rule.
+    /// One for each [`group`] that has rules.
     trees: Vec<Tree>,
     simd: Simd,
 }
 
 #[derive(Debug)]
 struct Tree {
-    /// The lowest number of a rule.
-    first: u32,
     /// The first one is the root.
     nodes: Vec<Node>,
     leaves: Vec<Leaf>,
@@ -225,11 +223,9 @@ impl Trees {
         for (entry, (_, rule)) in entries.iter().zip(rules) {
             groups[group(family, rule)].push(entry);
         }
-        let trees = groups.iter().filter(|group| !group.is_empty());
-        let mut trees: Vec<Tree> = trees.map(|group| Builder::build(group)).collect();
-        trees.sort_by_key(|tree| tree.first);
+        let groups = groups.iter().filter(|group| !group.is_empty());
         Self {
-            trees,
+            trees: groups.map(|group| Builder::build(group)).collect(),
             simd: Simd::detect(),
         }
     }
@@ -320,7 +316,6 @@ impl Builder {
         let form = Form::of(entries);
         let mut builder = Self {
             tree: Tree {
-                first: entries.first().map_or(NO_RULE, |entry| entry.number),
                 nodes: vec![Node(0)],
                 leaves: Vec::new(),
                 cells: vec![NO_RULE; form.stride()],
