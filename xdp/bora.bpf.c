@@ -174,8 +174,8 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 }
 
 /*
- * A packet of a VLAN device or a bond; not with generic XDP. A VLAN tag is in the frame or beside it. A
- * program of its own, because there is no stack for both.
+ * A packet of a VLAN device, a bond or a macvlan; not with generic XDP. A VLAN tag is in the frame or beside it.
+ * A program of its own, because there is no stack for both.
  */
 SEC("xdp")
 int on_port(struct xdp_md *ctx)
@@ -197,8 +197,13 @@ int on_port(struct xdp_md *ctx)
 		return XDP_PASS;
 	p.port = port->index;
 	row = device_of_packet(ctx, &p, port, &type);
-	if (!row)
-		return pass(count, p.hidden_tag ? BORA_VLAN_TAG : BORA_NOT_IP);
+	if (!row) {
+		if (p.hidden_tag)
+			return pass(count, BORA_VLAN_TAG);
+		if (type == bpf_htons(ETH_P_IP) || type == bpf_htons(ETH_P_IPV6))
+			return pass(count, p.frame_tags ? BORA_NOT_IP : BORA_FOREIGN_MAC);
+		return pass(count, BORA_NOT_IP);
+	}
 	if (port->path == BORA_PATH_KERNEL)
 		return pass(count, BORA_LEFT_TO_LINUX);
 	if (!(row->port.flags & BORA_PORT_BYPASS_NETFILTER) &&
@@ -277,7 +282,8 @@ int bora(struct xdp_md *ctx)
 	p.port = in->index;
 	p.hides_tag = has_hidden_tag(ctx, in);
 	if (device_count && !(in->flags & BORA_PORT_GENERIC) &&
-	    (is_tag(type) || p.hides_tag || in->trunk >= BORA_MAX_PORTS)) {
+	    (is_tag(type) || p.hides_tag || in->trunk >= BORA_MAX_PORTS ||
+	     (station_count && type && !is_for(p.eth, in->mac)))) {
 		bpf_tail_call(ctx, &tail_programs, FOR_DEVICES);
 		return pass(count, BORA_LEFT_TO_LINUX); /* Bora is gone, and its array is empty */
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * VLAN devices and bonds on the ports. What comes in with a VLAN device's tags is the device's, and what leaves
- * by it gets its tags. A tag may be in the frame or, from a veth, beside it in the socket buffer (buffer.h).
- * What comes in by a port of a bond is the bond's, and its hash says by which port a packet leaves.
+ * VLAN devices, bonds and macvlans on the ports. What comes in with a VLAN device's tags is the device's, and
+ * what leaves by it gets its tags. A tag may be in the frame or, from a veth, beside it in the socket buffer
+ * (buffer.h). What comes in by a port of a bond is the bond's, and its hash says by which port a packet leaves.
+ * What comes in for a macvlan's address is the macvlan's; nothing leaves by one here.
  */
 #ifndef BORA_DEVICE_H
 #define BORA_DEVICE_H
@@ -25,8 +26,23 @@ struct {
 	__type(value, struct device_counters);
 } device_counts SEC(".maps");
 
-/* How many VLAN devices and bonds there are; written by Bora (mmap). */
+/* How many devices there are, and how many of them are macvlans; written by Bora (mmap). */
 volatile __u32 device_count;
+volatile __u32 station_count;
+
+/* Where the row of a macvlan is. */
+struct station_key {
+	struct interface_key on; /* the port that it comes in by, and the tags */
+	__u8 mac[ETH_ALEN];
+	__u16 zero;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, BORA_MAX_INTERFACES * BORA_MAX_BOND_PORTS);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct station_key);
+	__type(value, __u32);
+} stations SEC(".maps");
 
 /* BOND_XMIT_POLICY_* of include/uapi/linux/if_bonding.h */
 enum { XMIT_LAYER2, XMIT_LAYER34, XMIT_LAYER23 };
@@ -62,7 +78,7 @@ static __always_inline __u32 tag_octets(const struct bora_port *port)
 	return port->tags[TAG] ? 2 * TAG : TAG;
 }
 
-/* Whether it is a bond or on one. */
+/* Whether it is a bond or on one, or a macvlan that is on no port. */
 static __always_inline bool is_on_bond(const struct bora_port *port)
 {
 	return port->index >= BORA_MAX_PORTS && port->trunk >= BORA_MAX_PORTS;
@@ -75,9 +91,24 @@ static __always_inline struct device_counters *device_counters_of(const struct b
 	return port->index >= BORA_MAX_PORTS ? bpf_map_lookup_elem(&device_counts, &key) : NULL;
 }
 
+/* The macvlan that a packet is for; otherwise what it came in by. */
+static __always_inline struct port_row *station_or(const struct packet *p,
+						   const struct interface_key *on,
+						   struct port_row *row)
+{
+	struct station_key key = { .on = *on };
+	__u32 *slot;
+
+	if (!station_count || (row && is_for(p->eth, row->port.mac)))
+		return row;
+	__builtin_memcpy(key.mac, p->eth, ETH_ALEN);
+	slot = bpf_map_lookup_elem(&stations, &key);
+	return slot ? port_row(*slot) : row;
+}
+
 /*
- * The VLAN device of a tagged packet, if there is one, or the bond of another. Notes the tags, where they
- * are, and the EtherType behind them.
+ * The VLAN device of a tagged packet, if there is one, or the bond of another, or the macvlan that it is for.
+ * Notes the tags, where they are, and the EtherType behind them.
  */
 static __always_inline struct port_row *device_of_packet(struct xdp_md *ctx, struct packet *p,
 							 const struct bora_port *port,
@@ -93,7 +124,8 @@ static __always_inline struct port_row *device_of_packet(struct xdp_md *ctx, str
 	*type = *(__be16 *)at;
 	if (!outer && !is_tag(*type)) {
 		p->l3 = at + sizeof(*type);
-		return port->trunk >= BORA_MAX_PORTS ? port_row(port->trunk) : NULL;
+		return station_or(p, &key,
+				  port->trunk >= BORA_MAX_PORTS ? port_row(port->trunk) : NULL);
 	}
 	if (!outer) {
 		outer = *(__be32 *)at;
@@ -109,12 +141,12 @@ static __always_inline struct port_row *device_of_packet(struct xdp_md *ctx, str
 		*type = *(__be16 *)at;
 	}
 	p->l3 = at + sizeof(*type);
-	return row_of(&key);
+	return station_or(p, &key, row_of(&key));
 }
 
 /*
- * Whether there is a hook at the bond below, or at the VLAN device below one with two tags, which see the
- * packets, too, or Bora does not know that device.
+ * Whether there is a hook at the bond below, or at what a macvlan is on, or at the VLAN device below one with
+ * two tags, which see the packets, too, or Bora does not know that device.
  */
 static __always_inline bool below_holds(const struct bora_port *port, bool egress)
 {

@@ -91,6 +91,7 @@ struct net_device {
 	int ifindex;
 	possible_net_t nd_net;
 	struct hlist_node index_hlist;
+	void *rx_handler;
 	struct nf_hook_entries *nf_hooks_ingress;
 	struct nf_hook_entries *nf_hooks_egress;
 	struct bpf_mprog_entry *tcx_ingress; /* Linux 6.6 and later; before: */

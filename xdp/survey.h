@@ -78,6 +78,7 @@ static __always_inline bool takes_frames(struct net_device *dev)
 __noinline int survey_port(__u32 index)
 {
 	struct net_device *dev;
+	__u64 receiver = 0;
 	__u8 seen = 0;
 
 	if (index >= BORA_MAX_INTERFACES)
@@ -90,10 +91,13 @@ __noinline int survey_port(__u32 index)
 		seen |= nf_at_egress(dev) ? BORA_HOOK_NF_EGRESS : 0;
 		seen |= tc_at_egress(dev) ? BORA_HOOK_TC_EGRESS : 0;
 		seen |= takes_frames(dev) ? BORA_HOOK_TAKES_FRAMES : 0;
+		receiver = (__u64)KERNEL_READ(dev, rx_handler);
 	} else if (devices[index].address == BORA_DEVICE_UNKNOWN) {
 		seen = BORA_HOOK_NOT_FOUND;
 	}
 	found.ports[index] = seen;
+	if (index < BORA_MAX_PORTS)
+		found.receivers[index] = receiver;
 	return 0;
 }
 

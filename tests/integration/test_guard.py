@@ -144,6 +144,34 @@ def test_what_to_add_to_the_ruleset(guarded):
     assert not net.bora.show("sync")["flows"]["lines"]
 
 
+def check_greedy_macvlan(net):
+    """A macvlan in passthru mode takes the port's frames, and loses them while it is down."""
+    for family in (4, 6):
+        assert passes(net, family, ALLOWED) == 20
+    shell(net, "ip link add link r0 name greedy type macvlan mode passthru")
+    try:
+        deadline = time.monotonic() + NOTICE_SECONDS["ip-rule"]
+        while passes(net, 4, ALLOWED):
+            assert time.monotonic() < deadline, "IPv4 still passes"
+        assert passes(net, 6, ALLOWED) == 0, "IPv6 still passes"
+        if net.bora:
+            [left] = net.bora.show("macvlans")["left_to_linux"]
+            assert left["name"] == "greedy" and "takes frames of its port" in left["why"], left
+    finally:
+        shell(net, "ip link del greedy")
+    check_resumes(net, (4, 6))
+
+
+def test_a_macvlan_takes_the_ports_frames(guarded):
+    """What Linux gives to another interface is not forwarded by Bora."""
+    check_greedy_macvlan(guarded)
+
+
+def test_a_macvlan_takes_the_ports_frames_itself(oracle):
+    """The same on the plain kernel."""
+    check_greedy_macvlan(oracle)
+
+
 BLOCK, ACCEPT = "ip xfrm policy setdefault fwd block", "ip xfrm policy setdefault fwd accept"
 
 

@@ -1,13 +1,13 @@
-//! Devices on ports: VLAN devices, bonds, and VLAN devices on bonds.
+//! Devices on ports: VLAN devices, bonds, VLAN devices on bonds, and macvlans on any of these.
 //!
 //! What comes in by a port with a VLAN device's tags is that device's, and leaves by the port with its tags. As in Linux, a packet loses its tags when it comes in, goes through the stages as one without tags that
 //! came in by the device, and gets tags as the last thing before it leaves. So no stage knows of tags.
-//! A bond's packets come in by any of its ports, and leave by one that their hash chooses.
+//! A bond's packets come in by any of its ports, and leave by one that their hash chooses. A macvlan's are those for its address.
 
 use bora_buffer::{Packet, Region};
 use bora_contract::MAX_PORTS;
 use bora_fib::PortId;
-use bora_wire::{ethernet, vlan};
+use bora_wire::{MacAddr, ethernet, vlan};
 
 use crate::Ingress;
 use crate::bond::Ports;
@@ -97,7 +97,7 @@ fn tag_at(frame: &[u8], number: usize) -> Option<u32> {
     is_tag.then_some(tag)
 }
 
-/// A VLAN device, or a bond.
+/// A VLAN device, a bond, or a macvlan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its number, [`MAX_PORTS`] or more, and what it takes.
@@ -106,15 +106,25 @@ pub struct Device {
     pub ports: Ports,
     /// What its packets have on the ports.
     pub tags: Tags,
+    /// Whether it has an Ethernet address beside that of what it is on: a macvlan.
+    pub is_station: bool,
 }
 
-/// All VLAN devices and bonds (control side: makes it; workers: read it).
+/// All devices (control side: makes it; workers: read it).
 #[derive(Debug, Default)]
 pub struct Devices {
     /// By number, from [`MAX_PORTS`] on.
     devices: Vec<Option<Device>>,
-    /// Of each port by its number: tags, ascending, and where the device is in `devices`.
-    trunks: Vec<Vec<(Tags, u16)>>,
+    /// Of each port by its number.
+    trunks: Vec<Trunk>,
+}
+
+/// The devices on a port, ascending; the number is the place in [`Devices::devices`].
+#[derive(Debug, Default)]
+struct Trunk {
+    tags: Vec<(Tags, u16)>,
+    /// Those with an address of their own.
+    stations: Vec<((Tags, MacAddr), u16)>,
 }
 
 impl Devices {
@@ -128,17 +138,25 @@ impl Devices {
             for port in &device.ports.all {
                 let trunk = usize::from(port.0);
                 if table.trunks.len() <= trunk {
-                    table.trunks.resize_with(trunk + 1, Vec::new);
+                    table.trunks.resize_with(trunk + 1, Trunk::default);
                 }
-                table.trunks[trunk].push((device.tags, place as u16));
+                let (trunk, place) = (&mut table.trunks[trunk], place as u16);
+                match device.is_station {
+                    true => trunk
+                        .stations
+                        .push(((device.tags, device.ingress.mac), place)),
+                    false => trunk.tags.push((device.tags, place)),
+                }
             }
             if table.devices.len() <= place {
                 table.devices.resize_with(place + 1, || None);
             }
             table.devices[place] = Some(device);
         }
-        let trunks = table.trunks.iter_mut();
-        trunks.for_each(|trunk| trunk.sort_unstable());
+        for trunk in &mut table.trunks {
+            trunk.tags.sort_unstable();
+            trunk.stations.sort_unstable();
+        }
         table
     }
 
@@ -146,7 +164,7 @@ impl Devices {
     #[inline]
     pub fn is_trunk(&self, port: PortId) -> bool {
         let trunk = self.trunks.get(usize::from(port.0));
-        trunk.is_some_and(|trunk| !trunk.is_empty())
+        trunk.is_some_and(|trunk| !trunk.tags.is_empty() || !trunk.stations.is_empty())
     }
 
     /// The device with this number.
@@ -160,8 +178,27 @@ impl Devices {
     pub fn device_of(&self, trunk: PortId, frame: &[u8]) -> Option<&Device> {
         let tags = Tags::of(frame)?;
         let trunk = self.trunks.get(usize::from(trunk.0))?;
-        let at = trunk.binary_search_by_key(&tags, |&(tags, _)| tags).ok()?;
-        self.devices.get(usize::from(trunk[at].1))?.as_ref()
+        let place = match trunk.station(tags, frame) {
+            Some(place) => place,
+            None => {
+                let at = trunk.tags.binary_search_by_key(&tags, |&(tags, _)| tags);
+                trunk.tags[at.ok()?].1
+            }
+        };
+        self.devices.get(usize::from(place))?.as_ref()
+    }
+}
+
+impl Trunk {
+    /// The device that a frame is for by its address.
+    #[inline]
+    fn station(&self, tags: Tags, frame: &[u8]) -> Option<u16> {
+        if self.stations.is_empty() {
+            return None;
+        }
+        let key = (tags, MacAddr(*frame.first_chunk()?));
+        let at = self.stations.binary_search_by_key(&key, |&(key, _)| key);
+        at.ok().map(|at| self.stations[at].1)
     }
 }
 

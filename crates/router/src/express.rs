@@ -3,7 +3,7 @@
 use anyhow::Context;
 use bora_fib::{FibConfig, FibError, FibHandle, FibWriter, PortId, ProgramMap};
 use bora_kernel::{GuardReport, Mirror, ReasonKind};
-use bora_port::xdp::{Counters, Lease, Program, Survey};
+use bora_port::xdp::{Counters, Lease, Program};
 
 use crate::hooks::Hooks;
 use crate::program_tables::ProgramTables;
@@ -121,8 +121,8 @@ impl Express {
     }
 
     /// What the last look found.
-    pub(crate) fn survey(&self) -> &Survey {
-        &self.hooks.survey
+    pub(crate) fn hooks(&self) -> &Hooks {
+        &self.hooks
     }
 
     /// Functions at Linux's hooks that do not affect forwarded packets.

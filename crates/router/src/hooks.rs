@@ -16,6 +16,15 @@ const TOLD: [&str; 6] = [
     "nf_nat_",
 ];
 
+/// Functions that take a port's frames and that Bora knows: bonds, bridges and the like are masters, macvlans are told by netlink.
+const KNOWN_RECEIVERS: [&str; 5] = [
+    "bond_handle_frame",
+    "br_handle_frame",
+    "macvlan_handle_frame",
+    "netdev_frame_hook", // Open vSwitch
+    "team_handle_frame",
+];
+
 /// What the guard found, and the names of the functions in it.
 #[derive(Debug, Default)]
 pub(crate) struct Hooks {
@@ -35,6 +44,8 @@ impl Hooks {
         }
         let hooks = self.survey.hooks.iter().flatten();
         let functions = hooks.flat_map(|hook| hook.functions.iter().copied());
+        let receivers = self.survey.ports.iter().map(|port| port.receiver);
+        let functions = functions.chain(receivers.filter(|&function| function != 0));
         let unknown: Vec<u64> = functions.filter(|f| !self.names.contains_key(f)).collect();
         if !unknown.is_empty() {
             let names = names_of(&unknown)
@@ -93,6 +104,15 @@ impl Hooks {
         }
     }
 
+    /// The function that takes a port's frames away from it, such as ipvlan's.
+    pub(crate) fn receiver(&self, port: PortId) -> Option<String> {
+        let seen = self.survey.ports.get(usize::from(port.0))?;
+        let name = (seen.receiver != 0).then(|| self.name(seen.receiver))?;
+        let name = name.split(' ').next()?; // without the module
+        let is_known = KNOWN_RECEIVERS.contains(&name);
+        (!is_known).then(|| name.to_owned())
+    }
+
     fn at_device(&self, (id, name): (PortId, &str)) -> Vec<String> {
         let seen = self.survey.ports.get(usize::from(id.0)).copied();
         let seen = seen.unwrap_or_default();
@@ -108,6 +128,11 @@ impl Hooks {
         let mut lines: Vec<_> = there
             .map(|(_, what, free)| format!("{what} of {name} (free: {free})"))
             .collect();
+        if let Some(function) = self.receiver(id) {
+            lines.push(format!(
+                "{name}: {function}() takes its frames (free: delete what is on it, such as ipvlan)"
+            ));
+        }
         if seen.not_found {
             lines.push(format!("egress of {name}: cannot be looked at"));
         }

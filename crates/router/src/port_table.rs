@@ -23,6 +23,13 @@ impl PortTable {
         (0..self.used).map(PortId)
     }
 
+    /// The port that this interface is.
+    pub(crate) fn at(&self, ifindex: u32) -> Option<&Port> {
+        self.ports
+            .iter()
+            .find(|port| port.ifindex == ifindex && !port.is_gone)
+    }
+
     /// The lowest number that is free and not `taken`.
     ///
     /// # Errors

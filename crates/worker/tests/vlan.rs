@@ -10,6 +10,7 @@ use bora_fib::PortId;
 use bora_forward::classify::{Action, Rule, RuleSet, Ternary};
 use bora_forward::{Device, Devices, Ports, Tags, XmitHash};
 use bora_port::{PortQueue, Queue, memory};
+use bora_wire::MacAddr;
 use bora_worker::{Command, Mode, Worker, WorkerConfig};
 
 use common::{ipv4_packet, port_without_xdp, tables, worker_config};
@@ -32,6 +33,7 @@ fn vlan(number: u16, tags: Tags) -> Device {
         ingress,
         ports: Ports::one(PortId(0)),
         tags,
+        is_station: false,
     }
 }
 
@@ -154,6 +156,48 @@ fn tags_come_off_and_go_on() {
     assert_eq!(sorted(trunk), sorted(wanted));
     assert_eq!(other, [forwarded(&to(1)), forwarded(&to(1))]);
     assert_eq!(linux, [] as [Vec<u8>; 0]);
+}
+
+#[test]
+fn what_is_for_a_station_is_its_own() {
+    let (own, on_vlan, stranger) = ([2, 0, 0, 0, 7, 1], [2, 0, 0, 0, 7, 2], [2, 0, 0, 0, 7, 3]);
+    let station = |number, tags, mac| {
+        let mut device = vlan(number, tags);
+        device.ingress.mac = MacAddr(mac);
+        Device {
+            is_station: true,
+            ..device
+        }
+    };
+    let to = |second: u32, mac: [u8; 6]| {
+        let mut frame = ipv4_packet(0x0a00_0001 | second << 16, 0, 9);
+        frame[..6].copy_from_slice(&mac);
+        frame
+    };
+    let vlan_100 = Tags::one(0x8100, 100);
+    let stations = Devices::new([
+        station(ONE, Tags::NONE, own),
+        station(DOUBLE, vlan_100, on_vlan),
+        vlan(TWO, vlan_100),
+    ]);
+    let mine = ipv4_packet(0x0a01_0001, 0, 9);
+    let frames = [
+        to(1, own),
+        mine.clone(),
+        tagged(&to(1, on_vlan), &[VLAN_100]),
+        tagged(&mine, &[VLAN_100]),
+        to(1, on_vlan), // without the tag that it is behind
+        tagged(&to(1, own), &[VLAN_100]),
+        to(1, stranger),
+        tagged(&to(99, on_vlan), &[VLAN_100]), // no route
+    ];
+    let [trunk, other, linux] = forward(&frames, |config| config.devices = Arc::new(stations));
+    assert!(trunk.is_empty());
+    assert_eq!(other, vec![forwarded(&mine); 4]);
+    let (mut wanted, mut linux) = (frames[4..].to_vec(), linux);
+    wanted.sort();
+    linux.sort();
+    assert_eq!(linux, wanted);
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct Link {
     pub rx_queues: u32,
     /// What a VLAN device adds to the interface below it.
     pub vlan: Option<Vlan>,
+    /// What a macvlan is on, and how.
+    pub macvlan: Option<Macvlan>,
     /// The routing table of a VRF device.
     pub vrf_table: Option<u32>,
     /// How a bond chooses the port that a packet leaves by.
@@ -57,6 +59,24 @@ pub struct Vlan {
     pub maps_priority: bool,
 }
 
+/// A macvlan: IFLA_LINK and IFLA_INFO_DATA (IFLA_MACVLAN_*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Macvlan {
+    /// The interface below; 0 if that is in another network namespace.
+    pub below: u32,
+    /// MACVLAN_MODE_*.
+    pub mode: u32,
+}
+
+impl Macvlan {
+    /// Whether it takes frames for other addresses than its own: `passthru` and `source`.
+    pub fn is_greedy(self) -> bool {
+        const PASSTHRU: u32 = 8;
+        const SOURCE: u32 = 16;
+        [PASSTHRU, SOURCE].contains(&self.mode)
+    }
+}
+
 /// struct ifinfomsg. Messages of other families (AF_BRIDGE) are about bridge ports, not links.
 pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
     let head = header(payload, 16, "link message")?;
@@ -77,6 +97,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
         qdisc: String::new(),
         rx_queues: 1,
         vlan: None,
+        macvlan: None,
         vrf_table: None,
         bond: None,
         bond_port_active: None,
@@ -98,6 +119,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
                 link.kind = info.kind;
                 match (link.kind.as_str(), info.data) {
                     ("vlan", Some(data)) => link.vlan = Some(vlan(data)?),
+                    ("macvlan", Some(data)) => link.macvlan = Some(macvlan(data)?),
                     ("vrf", Some(data)) => link.vrf_table = vrf_table(data)?,
                     ("bond", Some(data)) => link.bond = Some(bond(data)?),
                     _ => {}
@@ -109,8 +131,12 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
             _ => {}
         }
     }
+    let below = if is_elsewhere { 0 } else { below };
     if let Some(vlan) = &mut link.vlan {
-        vlan.below = if is_elsewhere { 0 } else { below };
+        vlan.below = below;
+    }
+    if let Some(macvlan) = &mut link.macvlan {
+        macvlan.below = below;
     }
     Ok(Some(link))
 }
@@ -196,6 +222,19 @@ fn vlan(data: Attribute<'_>) -> Result<Vlan, Malformed> {
         }
     }
     Ok(vlan)
+}
+
+/// IFLA_INFO_DATA of a macvlan, without the interface below it.
+fn macvlan(data: Attribute<'_>) -> Result<Macvlan, Malformed> {
+    const IFLA_MACVLAN_MODE: u16 = 1;
+    let mut macvlan = Macvlan { below: 0, mode: 0 };
+    for attribute in data.nested() {
+        let attribute = attribute?;
+        if attribute.kind == IFLA_MACVLAN_MODE {
+            macvlan.mode = attribute.u32()?;
+        }
+    }
+    Ok(macvlan)
 }
 
 /// IFLA_INFO_DATA of a VRF device.

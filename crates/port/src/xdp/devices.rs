@@ -1,4 +1,4 @@
-//! VLAN devices and bonds in the program (`xdp/device.h`).
+//! VLAN devices, bonds and macvlans in the program (`xdp/device.h`).
 
 use bora_contract::{MAX_BOND_PORTS, MAX_INTERFACES, MAX_PORTS, PortSettings};
 use libbpf_rs::{MapCore, MapFlags};
@@ -14,7 +14,15 @@ fn interface_key(ifindex: u32, tags: &[u8; 8]) -> [u8; 12] {
     key
 }
 
-/// Whether this is the number of a VLAN device or bond.
+/// `struct station_key`.
+fn station_key(ifindex: u32, settings: &PortSettings) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..12].copy_from_slice(&interface_key(ifindex, &settings.tags));
+    key[12..18].copy_from_slice(&settings.mac);
+    key
+}
+
+/// Whether this is the number of a VLAN device, bond or macvlan.
 fn check(settings: &PortSettings) -> Result<(), ProgramError> {
     match (MAX_PORTS..MAX_INTERFACES).contains(&settings.index.into()) {
         true => Ok(()),
@@ -25,12 +33,12 @@ fn check(settings: &PortSettings) -> Result<(), ProgramError> {
     }
 }
 
-/// A VLAN device or a bond, as the program knows it.
+/// A VLAN device, a bond or a macvlan, as the program knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct OnPorts<'a> {
     /// Of the device.
     pub ifindex: u32,
-    /// Of what it is on: the port or bond below a VLAN device; of a bond its own.
+    /// Of what it is on: the port or bond below a VLAN device; of a bond or macvlan its own.
     pub lower: u32,
     /// Of the ports that its packets come in by.
     pub ports: &'a [u32],
@@ -38,6 +46,8 @@ pub struct OnPorts<'a> {
     pub settings: &'a PortSettings,
     /// Of a bond: its transmit hash (BOND_XMIT_POLICY_*), and the numbers of the ports that can send.
     pub bond: Option<(u8, &'a [u16])>,
+    /// Whether its packets are those for its address: a macvlan. None leaves by it.
+    pub is_station: bool,
 }
 
 impl OnPorts<'_> {
@@ -63,8 +73,16 @@ fn bond_ports(policy: u8, ports: &[u16]) -> [u8; 2 * MAX_BOND_PORTS + 4] {
     octets
 }
 
+/// Deletes a key, if it is there.
+fn forget(map: &impl MapCore, key: &[u8]) -> Result<(), ProgramError> {
+    if map.lookup(key, MapFlags::ANY)?.is_some() {
+        map.delete(key)?;
+    }
+    Ok(())
+}
+
 impl Program {
-    /// Adds a VLAN device or a bond, or changes what is known of it.
+    /// Adds a device, or changes what is known of it.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -82,6 +100,13 @@ impl Program {
         let slot = u32::from(settings.index).to_ne_bytes();
         let row = port_row(device.ifindex, settings);
         maps.ports.update(&slot, &row, MapFlags::ANY)?;
+        if device.is_station {
+            for &port in device.ports {
+                let key = station_key(port, settings);
+                maps.stations.update(&key, &slot, MapFlags::ANY)?;
+            }
+            return Ok(());
+        }
         self.set_interface(device.ifindex, &[0; 8], settings.index)?;
         for lower in device.lowers() {
             self.set_interface(lower, &settings.tags, settings.index)?;
@@ -89,17 +114,23 @@ impl Program {
         Ok(())
     }
 
-    /// Takes a VLAN device or a bond out, as it was set. Its packets are Linux's from now on.
+    /// Takes a device out, as it was set. Its packets are Linux's from now on.
     ///
     /// # Errors
     /// The kernel refuses it.
     pub fn remove_device(&self, device: OnPorts<'_>) -> Result<(), ProgramError> {
         let settings = device.settings;
         check(settings)?;
-        for lower in device.lowers() {
-            self.forget_interface(lower, &settings.tags)?;
+        if device.is_station {
+            for &port in device.ports {
+                forget(&self.skeleton.maps.stations, &station_key(port, settings))?;
+            }
+        } else {
+            for lower in device.lowers() {
+                self.forget_interface(lower, &settings.tags)?;
+            }
+            self.forget_interface(device.ifindex, &[0; 8])?;
         }
-        self.forget_interface(device.ifindex, &[0; 8])?;
         let slot = u32::from(settings.index).to_ne_bytes();
         let none = port_row(0, &PortSettings::default());
         let ports = &self.skeleton.maps.ports;
@@ -127,17 +158,14 @@ impl Program {
         tags: &[u8; 8],
     ) -> Result<(), ProgramError> {
         let key = interface_key(ifindex, tags);
-        let interfaces = &self.skeleton.maps.interfaces;
-        if interfaces.lookup(&key, MapFlags::ANY)?.is_some() {
-            interfaces.delete(&key)?;
-        }
-        Ok(())
+        forget(&self.skeleton.maps.interfaces, &key)
     }
 
-    /// Says how many VLAN devices and bonds there are, so that none costs nothing.
-    pub fn set_device_count(&mut self, count: usize) {
+    /// Says how many devices there are, and how many of them are macvlans, so that none costs nothing.
+    pub fn set_device_count(&mut self, count: usize, stations: usize) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             bss.device_count = count as u32;
+            bss.station_count = stations as u32;
         }
     }
 

@@ -1,5 +1,7 @@
 //! What the guard sees on this machine, told by the program itself (`xdp/survey.h`).
 
+use std::iter::repeat;
+
 use bora_contract as contract;
 
 use super::skeleton::types::{bora_hook, bora_survey};
@@ -33,6 +35,8 @@ pub struct DeviceHooks {
     pub takes_frames: bool,
     /// The program does not know where the device is, and takes it for one with hooks at its egress.
     pub not_found: bool,
+    /// The function that Linux gives all frames to that come in (`rx_handler`); 0 if there is none.
+    pub receiver: u64,
 }
 
 impl DeviceHooks {
@@ -73,9 +77,12 @@ impl Survey {
 
     pub(super) fn new(found: &bora_survey) -> Self {
         let [a, b, c, d, e, f] = &found.hooks;
+        let receivers = found.receivers.iter().copied().chain(repeat(0));
         Self {
             hooks: [[a, b, c], [d, e, f]].map(|hooks| hooks.map(hook)),
-            ports: found.ports.iter().map(|&bits| device(bits)).collect(),
+            ports: (found.ports.iter().zip(receivers))
+                .map(|(&bits, receiver)| device(bits, receiver))
+                .collect(),
             xfrm_policies: found.xfrm & contract::XFRM_POLICIES != 0,
             xfrm_out_blocked: found.xfrm & contract::XFRM_OUT_BLOCKED != 0,
             xfrm_forward_blocked: found.xfrm & contract::XFRM_FORWARD_BLOCKED != 0,
@@ -94,7 +101,7 @@ fn hook(found: &bora_hook) -> Hook {
 }
 
 /// See `enum bora_port_hooks`.
-fn device(bits: u8) -> DeviceHooks {
+fn device(bits: u8, receiver: u64) -> DeviceHooks {
     DeviceHooks {
         nf_ingress: bits & contract::HOOK_NF_INGRESS != 0,
         tc_ingress: bits & contract::HOOK_TC_INGRESS != 0,
@@ -102,5 +109,6 @@ fn device(bits: u8) -> DeviceHooks {
         tc_egress: bits & contract::HOOK_TC_EGRESS != 0,
         takes_frames: bits & contract::HOOK_TAKES_FRAMES != 0,
         not_found: bits & contract::HOOK_NOT_FOUND != 0,
+        receiver,
     }
 }

@@ -181,7 +181,7 @@ impl DataPlane {
         port.trouble = None;
         self.publish_ports()?;
         let port = &mut self.ports[index];
-        port.settings = port.wanted(&self.mirror, config, self.express.survey());
+        port.settings = port.wanted(&self.mirror, config, self.express.hooks());
         let port = &self.ports[index];
         if let Some(engine) = &self.engine {
             self.tell_ingress(port);

@@ -118,7 +118,7 @@ impl DataPlane {
         let Staged { mut port, sockets } = staged;
         port.before = self.totals(port.id);
         port.expose_tags(&self.runtime.dir);
-        port.settings = port.wanted(&self.mirror, config, self.express.survey());
+        port.settings = port.wanted(&self.mirror, config, self.express.hooks());
         if let (Some(engine), Some(sockets)) = (&mut self.engine, sockets) {
             let section = config.port(&port.name).context("no section");
             let added = section.and_then(|section| engine.add_port(&port, sockets, section));
@@ -143,7 +143,7 @@ impl DataPlane {
         self.express.look_at_hooks(self.mirror.guard());
         let port = &mut self.ports[index];
         // the guard has looked at the new port only now
-        port.settings = port.wanted(&self.mirror, config, self.express.survey());
+        port.settings = port.wanted(&self.mirror, config, self.express.hooks());
         let port = &self.ports[index];
         self.tell_ingress(port);
         if let Some(engine) = &self.engine {

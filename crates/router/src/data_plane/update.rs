@@ -10,6 +10,7 @@ use bora_worker::Command;
 
 use super::{DataPlane, counted_of_device, names};
 use crate::config::File;
+use crate::devices::Kind;
 use crate::engine::Engine;
 use crate::ports::Port;
 
@@ -160,7 +161,8 @@ impl DataPlane {
                 log::warn!("{}: {error}", device.name);
             }
         }
-        program.set_device_count(self.devices.len());
+        let stations = self.devices.of_kind(Kind::Macvlan).count();
+        program.set_device_count(self.devices.len(), stations);
         if let Some(engine) = &mut self.engine {
             engine.set_devices(self.devices.of_workers());
         }
@@ -194,7 +196,7 @@ impl DataPlane {
                 Some(link) if !port.is_gone => port.link = link.clone(),
                 _ => port.link.up = false,
             }
-            port.settings = port.wanted(&self.mirror, config, self.express.survey());
+            port.settings = port.wanted(&self.mirror, config, self.express.hooks());
         }
         self.follow_devices();
         let after = self.outputs();

@@ -20,10 +20,7 @@ const LACP: u8 = 4;
 /// What a bond is to Bora.
 pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
     let members: Vec<&Link> = members(link, mirror);
-    let port_of = |member: &&Link| {
-        let mut ports = table.iter();
-        ports.find(|port| port.ifindex == member.index && !port.is_gone)
-    };
+    let port_of = |member: &&Link| table.at(member.index);
     let ports: Vec<&Port> = members.iter().filter_map(port_of).collect();
     let Some(first) = ports.first() else {
         return Found::Nothing;

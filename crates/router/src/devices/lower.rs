@@ -1,4 +1,4 @@
-//! What a VLAN device is on: a port, or a bond.
+//! What a device is on: a port, or another device.
 
 use bora_contract::PortSettings;
 use bora_fib::PortId;
@@ -7,10 +7,10 @@ use bora_forward::{Ports, Tags, XmitHash};
 use super::Device;
 use crate::ports::Port;
 
-/// A port, or a bond with its ports.
+/// A port, or a device with its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lower {
-    /// The number of the port or bond below; `None` of a bond, which is on several ports.
+    /// The number of the port or device below; `None` of a bond, which is on several ports.
     pub(crate) id: Option<PortId>,
     pub(crate) name: String,
     pub(crate) ifindex: u32,
@@ -56,15 +56,15 @@ impl Lower {
         }
     }
 
-    /// As what is below a VLAN device on a bond.
-    pub(super) fn bond(bond: &Device) -> Self {
+    /// As what is below another device.
+    pub(super) fn device(device: &Device) -> Self {
         Self {
-            id: Some(bond.id),
-            name: bond.name.clone(),
-            ifindex: bond.ifindex,
-            mtu: bond.mtu,
-            settings: bond.settings.clone(),
-            ..bond.lower.clone()
+            id: Some(device.id),
+            name: device.name.clone(),
+            ifindex: device.ifindex,
+            mtu: device.mtu,
+            settings: device.settings.clone(),
+            ..device.lower.clone()
         }
     }
 
@@ -83,7 +83,7 @@ impl Lower {
 
 /// What a link is.
 pub(super) enum Found {
-    /// Neither VLAN device nor bond, or not on a port.
+    /// Not on a port.
     Nothing,
     LeftAlone(String),
     On(Lower, Tags),

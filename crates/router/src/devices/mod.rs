@@ -1,7 +1,8 @@
-//! VLAN devices and bonds of Linux on the ports: Bora forwards by them as by ports. Linux's configuration is the only one.
+//! VLAN devices, bonds and macvlans of Linux on the ports: Bora forwards by them as by ports. Linux's configuration is the only one.
 
 mod bond;
 mod lower;
+mod macvlan;
 mod totals;
 mod vlan;
 
@@ -22,16 +23,27 @@ use lower::{Found, Lower};
 
 pub(crate) use totals::DeviceTotals;
 
-/// A VLAN device on a port or a bond, or a bond.
+/// What kind of device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    Bond,
+    /// On a port or a bond.
+    Vlan,
+    /// On a port, a bond or a VLAN device. Nothing leaves by it without Linux.
+    Macvlan,
+}
+
+/// A device on the ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Device {
     pub(crate) id: PortId,
+    pub(crate) kind: Kind,
     pub(crate) name: String,
     pub(crate) ifindex: u32,
     pub(crate) mtu: u32,
     /// What it is on; a bond is on its ports.
     pub(crate) lower: Lower,
-    /// None of a bond.
+    /// What its packets have on the ports.
     tags: Tags,
     pub(crate) settings: PortSettings,
     /// Longest packet that leaves by it without Linux, octets: Linux's virtual devices and some drivers
@@ -45,7 +57,7 @@ pub(crate) struct Device {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LeftAlone {
     pub(crate) name: String,
-    pub(crate) is_bond: bool,
+    pub(crate) kind: Kind,
     pub(crate) why: String,
 }
 
@@ -67,7 +79,7 @@ pub(crate) struct DeviceChanges {
 
 impl Device {
     pub(crate) fn is_bond(&self) -> bool {
-        self.tags.is_empty()
+        self.kind == Kind::Bond
     }
 
     /// Calls `tell` with what the program is to know of it.
@@ -81,13 +93,15 @@ impl Device {
             ports: &ports,
             settings: &self.settings,
             bond: self.is_bond().then_some(bond),
+            is_station: self.kind == Kind::Macvlan,
         })
     }
 
     /// Whether its packets are where the other's are among those of the ports.
     fn is_placed_as(&self, other: &Self) -> bool {
-        let place = |it: &Self| (it.lower.ifindex, it.tags);
-        place(self) == place(other) && self.lower.ports == other.lower.ports
+        let place = |it: &Self| (it.kind, it.lower.ifindex, it.tags);
+        let is_same_station = self.kind != Kind::Macvlan || self.settings.mac == other.settings.mac;
+        place(self) == place(other) && self.lower.ports == other.lower.ports && is_same_station
     }
 }
 
@@ -98,6 +112,11 @@ impl DeviceTable {
 
     pub(crate) fn len(&self) -> usize {
         self.devices.len()
+    }
+
+    /// The devices of a kind.
+    pub(crate) fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Device> {
+        self.iter().filter(move |device| device.kind == kind)
     }
 
     pub(crate) fn left_alone(&self) -> &[LeftAlone] {
@@ -123,27 +142,30 @@ impl DeviceTable {
         let numbers = (MAX_PORTS..MAX_INTERFACES).map(|number| PortId(number as u16));
         let mut free = numbers.filter(|number| !in_use.contains(number));
         self.left_alone.clear();
-        let (bonds, others): (Vec<_>, Vec<_>) =
-            (mirror.links().values()).partition(|link| link.bond.is_some());
-        for link in bonds.into_iter().chain(others) {
-            let found = match link.bond {
-                Some(_) => bond::find(link, mirror, ports),
-                None => vlan::find(link, mirror, ports, &self.devices),
+        let links = mirror.links().values();
+        let mut links: Vec<_> = links.filter_map(|it| Some((Kind::of(it)?, it))).collect();
+        links.sort_by_key(|&(kind, _)| kind); // what others may be on comes first
+        for (kind, link) in links {
+            let found = match kind {
+                Kind::Bond => bond::find(link, mirror, ports),
+                Kind::Vlan => vlan::find(link, mirror, ports, &self.devices),
+                Kind::Macvlan => macvlan::find(link, mirror, ports, &self.devices),
             };
             let (lower, tags) = match found {
                 Found::Nothing => continue,
                 Found::LeftAlone(why) => {
-                    self.leave_alone(link, why);
+                    self.leave_alone(kind, link, why);
                     continue;
                 }
                 Found::On(lower, tags) => (lower, tags),
             };
             let known = before.get(&link.index).map(|old| (old.id, old.before));
             let Some(kept) = known.or_else(|| free.next().map(|id| (id, counted(id)))) else {
-                self.leave_alone(link, "there are too many VLAN devices and bonds".into());
+                let why = "there are too many devices on the ports";
+                self.leave_alone(kind, link, why.into());
                 continue;
             };
-            let device = device(kept, link, (lower, tags), mirror);
+            let device = device(kept, kind, link, (lower, tags), mirror);
             self.devices.insert(link.index, device);
         }
         let set = self.iter();
@@ -160,10 +182,10 @@ impl DeviceTable {
         }
     }
 
-    fn leave_alone(&mut self, link: &Link, why: String) {
+    fn leave_alone(&mut self, kind: Kind, link: &Link, why: String) {
         self.left_alone.push(LeftAlone {
             name: link.name.clone(),
-            is_bond: link.bond.is_some(),
+            kind,
             why,
         });
     }
@@ -187,6 +209,7 @@ impl DeviceTable {
             ingress: (&device.settings).into(),
             ports: device.lower.of_workers(),
             tags: device.tags,
+            is_station: device.kind == Kind::Macvlan,
         }))
     }
 }
@@ -197,8 +220,22 @@ impl DeviceChanges {
     }
 }
 
+impl Kind {
+    /// What kind of device a link is; `None` if Bora forwards by none such.
+    fn of(link: &Link) -> Option<Self> {
+        if link.bond.is_some() {
+            Some(Self::Bond)
+        } else if link.vlan.is_some() {
+            Some(Self::Vlan)
+        } else {
+            link.macvlan.map(|_| Self::Macvlan)
+        }
+    }
+}
+
 fn device(
     (id, before): (PortId, DeviceTotals),
+    kind: Kind,
     link: &Link,
     (lower, tags): (Lower, Tags),
     mirror: &Mirror,
@@ -219,6 +256,7 @@ fn device(
     let settings = with_policy(settings, mirror, link);
     Device {
         id,
+        kind,
         name: link.name.clone(),
         ifindex: link.index,
         mtu: link.mtu,

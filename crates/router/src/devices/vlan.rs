@@ -10,7 +10,6 @@ use super::Device;
 use super::lower::{Found, Lower};
 use crate::policy::has_other_master;
 use crate::port_table::PortTable;
-use crate::ports::Port;
 
 /// Most devices that Linux allows on each other (MAX_NEST_DEV in include/linux/netdevice.h).
 const MAX_NESTED: usize = 8;
@@ -25,13 +24,12 @@ pub(super) fn find(
     let Some(stack) = Stack::of(link, mirror, (ports, bonds)) else {
         return Found::Nothing;
     };
-    let is_port = |port: &Port| port.ifindex == link.index && !port.is_gone;
     let tags = match stack.tags[..] {
         [(protocol, id)] => Some(Tags::one(protocol, id)),
         [inner, (protocol, id)] => Tags::one(protocol, id).with_inner(inner.0, inner.1),
         _ => None,
     };
-    let why = if ports.iter().any(is_port) {
+    let why = if ports.at(link.index).is_some() {
         "it is a port itself"
     } else if stack.masters {
         "it belongs to a bridge or a bond, or is on such a port"
@@ -72,13 +70,12 @@ impl Stack {
             tags.push((vlan.protocol, vlan.id));
             maps |= vlan.maps_priority;
             masters |= has_other_master(mirror, at);
-            let is_below = |port: &&Port| port.ifindex == vlan.below && !port.is_gone;
-            let lower = if let Some(port) = ports.iter().find(is_below) {
+            let lower = if let Some(port) = ports.at(vlan.below) {
                 masters |= has_other_master(mirror, &port.link);
                 Some(Lower::port(port))
             } else {
                 let bond = bonds.get(&vlan.below).filter(|device| device.is_bond());
-                bond.map(Lower::bond)
+                bond.map(Lower::device)
             };
             if let Some(lower) = lower {
                 return Some(Self {

@@ -33,17 +33,6 @@ struct Seen {
     interfaces: Vec<(PortId, u32, String, u32)>,
 }
 
-/// What becomes of packets of an interface beside its lists.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OfInterface {
-    /// It has a list; IPv4, IPv6.
-    lists: [bool; 2],
-    /// Kernels differ, or `bpf_fib_lookup` would answer otherwise than Linux forwards; IPv4, IPv6.
-    unsure: [bool; 2],
-    /// The same for the source check of IPv4.
-    unsure_back: bool,
-}
-
 /// The VRF device that an interface belongs to.
 pub(crate) fn vrf_of<'a>(mirror: &'a Mirror, link: &Link) -> Option<&'a Link> {
     let master = mirror.links().get(&link.master)?;
@@ -81,18 +70,13 @@ fn compile_all(mirror: &Mirror, link: &Link) -> [Compiled; 3] {
 pub(crate) fn with_policy(settings: PortSettings, mirror: &Mirror, link: &Link) -> PortSettings {
     let [v4, v6, back] = compile_all(mirror, link);
     let checks_sources = settings.rp_filter != RpFilter::Off;
-    let of = OfInterface {
-        lists: [v4.list.is_some() || back.list.is_some(), v6.list.is_some()],
-        unsure: [v4.unsure, v6.unsure],
-        unsure_back: back.list.is_some() && back.unsure_back,
-    };
+    let unsure_back = checks_sources && back.list.is_some() && back.unsure_back;
     let express = settings.path == Path::Express;
-    let unsure4 = of.unsure[0] || (checks_sources && of.unsure_back);
     PortSettings {
-        kernel4: settings.kernel4 || (express && unsure4),
-        kernel6: settings.kernel6 || (express && of.unsure[1]),
-        policy4: of.lists[0],
-        policy6: of.lists[1],
+        kernel4: settings.kernel4 || (express && (v4.unsure || unsure_back)),
+        kernel6: settings.kernel6 || (express && v6.unsure),
+        policy4: v4.list.is_some() || back.list.is_some(),
+        policy6: v6.list.is_some(),
         ..settings
     }
 }

@@ -8,6 +8,7 @@ use bora_port::xdp::Survey;
 
 use super::port::Port;
 use crate::config::File;
+use crate::hooks::Hooks;
 use crate::policy::{has_other_master, with_policy};
 
 /// Octets of the shortest Ethernet frame, without FCS.
@@ -15,8 +16,8 @@ const MIN_FRAME: u16 = 60;
 
 impl Port {
     /// The settings as they should be now.
-    pub(crate) fn wanted(&self, mirror: &Mirror, config: &File, survey: &Survey) -> PortSettings {
-        let kernel = self.left_to_linux(mirror, config, survey);
+    pub(crate) fn wanted(&self, mirror: &Mirror, config: &File, hooks: &Hooks) -> PortSettings {
+        let kernel = self.left_to_linux(mirror, config, hooks);
         let settings = PortSettings {
             index: self.id.0,
             trunk: self.id.0,
@@ -31,7 +32,7 @@ impl Port {
                 0
             },
             mac: self.link.mac.unwrap_or_default(),
-            can_redirect: self.takes_frames(survey),
+            can_redirect: self.takes_frames(&hooks.survey),
             partial_checksum: match self.twin() {
                 Some(twin) => twin.leaves_checksums(),
                 None => self.is_generic() || offloads_reach_us(&self.name, &self.link),
@@ -76,18 +77,25 @@ impl Port {
 
     /// Whether all IPv4 and all IPv6 that comes in here is Linux's business. At Linux's hooks the program
     /// looks for each packet.
-    fn left_to_linux(&self, mirror: &Mirror, config: &File, survey: &Survey) -> [bool; 2] {
+    fn left_to_linux(&self, mirror: &Mirror, config: &File, hooks: &Hooks) -> [bool; 2] {
         if self.twin().is_some() {
-            return self.left_by_twin(mirror, config, survey);
+            return self.left_by_twin(mirror, config, &hooks.survey);
         }
         let master = has_other_master(mirror, &self.link) && !self.is_in_bond(mirror);
-        let unseen = master || self.offloads.hidden_tags.is_some();
+        let taken = hooks.receiver(self.id).is_some() || self.is_below_greedy(mirror);
+        let unseen = master || taken || self.offloads.hidden_tags.is_some();
         let (guard, lacks) = (mirror.guard(), engine_lacks(mirror));
         [(&guard.v4, lacks[0]), (&guard.v6, lacks[1])].map(|(reasons, lacks)| {
             let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);
             let engine = self.path == Path::Engine && (rules || lacks);
             unseen || engine
         })
+    }
+
+    /// Whether there is a macvlan that takes frames for the port's own address.
+    fn is_below_greedy(&self, mirror: &Mirror) -> bool {
+        let mut macvlans = mirror.links().values().filter_map(|link| link.macvlan);
+        macvlans.any(|macvlan| macvlan.below == self.ifindex && macvlan.is_greedy())
     }
 
     /// The same where no program looks at Linux's hooks for each packet.

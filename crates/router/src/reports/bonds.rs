@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::vlans::LeftToLinux;
 use super::{Report, answer, table, typed};
 use crate::data_plane::DataPlane;
-use crate::devices::Device;
+use crate::devices::{Device, Kind};
 
 pub(super) const REPORT: Report = Report::new(
     "bonds",
@@ -69,10 +69,10 @@ struct BondReport {
 }
 
 fn report(plane: &DataPlane) -> BondsReport {
-    let bonds = plane.devices().iter().filter(|device| device.is_bond());
+    let bonds = plane.devices().of_kind(Kind::Bond);
     BondsReport {
         bonds: bonds.map(|bond| one(plane, bond)).collect(),
-        left_to_linux: LeftToLinux::of(plane, true),
+        left_to_linux: LeftToLinux::of(plane, Kind::Bond),
     }
 }
 

@@ -8,6 +8,7 @@ mod drops;
 mod fib;
 mod frames;
 mod lease;
+mod macvlans;
 mod neighbours;
 mod offload;
 mod ports;
@@ -36,6 +37,7 @@ pub static REPORTS: &[Report] = &[
     tables::REPORT,
     vlans::REPORT,
     bonds::REPORT,
+    macvlans::REPORT,
     drops::REPORT,
     workers::REPORT,
     profile::REPORT,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Report, answer, table, typed};
 use crate::data_plane::DataPlane;
-use crate::devices::Device;
+use crate::devices::{Device, Kind};
 
 pub(super) const REPORT: Report = Report::new(
     "vlans",
@@ -67,7 +67,7 @@ struct VlanReport {
     tx_bytes: u64,
 }
 
-/// A VLAN device or bond whose packets are all Linux's.
+/// A device whose packets are all Linux's.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct LeftToLinux {
     /// Interface name.
@@ -77,10 +77,10 @@ pub(super) struct LeftToLinux {
 }
 
 impl LeftToLinux {
-    /// The bonds, or the VLAN devices.
-    pub(super) fn of(plane: &DataPlane, bonds: bool) -> Vec<Self> {
+    /// The devices of a kind.
+    pub(super) fn of(plane: &DataPlane, kind: Kind) -> Vec<Self> {
         let left_alone = plane.devices().left_alone().iter();
-        let left_alone = left_alone.filter(|device| device.is_bond == bonds);
+        let left_alone = left_alone.filter(|device| device.kind == kind);
         left_alone
             .map(|device| Self {
                 name: device.name.clone(),
@@ -99,10 +99,10 @@ impl LeftToLinux {
 }
 
 fn report(plane: &DataPlane) -> VlansReport {
-    let vlans = plane.devices().iter().filter(|device| !device.is_bond());
+    let vlans = plane.devices().of_kind(Kind::Vlan);
     VlansReport {
         devices: vlans.map(|it| device(plane, it)).collect(),
-        left_to_linux: LeftToLinux::of(plane, false),
+        left_to_linux: LeftToLinux::of(plane, Kind::Vlan),
     }
 }
 
