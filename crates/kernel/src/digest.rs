@@ -3,6 +3,7 @@
 //! A table's entries are spread over buckets, each of which holds the sum of its entries' hashes and
 //! when it last changed. So a dump can be compared while events change other buckets.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
@@ -89,22 +90,19 @@ pub(crate) fn of_routes<P: Prefix>(
     routes: &[Route],
     target: impl Fn(&Route) -> u64,
 ) -> u64 {
-    let before = |at: usize| {
-        let key = routes[at].key();
-        routes[..at]
-            .iter()
-            .filter(|other| other.key() == key)
-            .count()
+    let hash = |route: &Route, index| {
+        let key = route.key();
+        of_route(prefix, key, route.protocol, target(route), index)
     };
-    let each = routes.iter().enumerate();
-    let each = each.map(|(at, route)| {
-        of_route(
-            prefix,
-            route.key(),
-            route.protocol,
-            target(route),
-            before(at),
-        )
+    if let [only] = routes {
+        return hash(only, 0);
+    }
+    // every link has a route to fe80::/64, so there may be thousands
+    let mut seen: HashMap<Key, usize> = HashMap::new();
+    let each = routes.iter().map(|route| {
+        let index = seen.entry(route.key()).or_default();
+        *index += 1;
+        hash(route, *index - 1)
     });
     each.fold(0, u64::wrapping_add)
 }

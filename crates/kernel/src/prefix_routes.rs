@@ -1,6 +1,6 @@
 //! The routes of one prefix, in the kernel's order: what an event changes in them.
 
-use crate::message::Target;
+use crate::message::{Hop, Target};
 use crate::nexthops::NextHops;
 use crate::rib::{Prefix, Route};
 use crate::world::World;
@@ -142,14 +142,10 @@ fn same_way(hops: &NextHops, a: &Route, b: &Route, v6: bool) -> bool {
     let (Some(a), Some(b)) = (hops.target(a.target), hops.target(b.target)) else {
         return false;
     };
-    let ways = |target: &Target| {
-        let hops = target.hops.iter();
-        hops.map(|hop| (hop.device, hop.gateway, if v6 { 0 } else { hop.weight }))
-            .collect::<Vec<_>>()
-    };
+    let way = |hop: &Hop| (hop.device, hop.gateway, if v6 { 0 } else { hop.weight });
     (a.kind, a.object) == (b.kind, b.object)
         && (v6 || (a.mtu, a.source) == (b.mtu, b.source))
-        && ways(a) == ways(b)
+        && a.hops.iter().map(way).eq(b.hops.iter().map(way))
 }
 
 /// Whether IPv6 merges this route with others of its metric into one multipath route: it has a
