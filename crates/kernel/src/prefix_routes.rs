@@ -1,6 +1,6 @@
 //! The routes of one prefix, in the kernel's order: what an event changes in them.
 
-use crate::message::{Hop, Target};
+use crate::message::Hop;
 use crate::nexthops::NextHops;
 use crate::rib::{Prefix, Route};
 use crate::world::World;
