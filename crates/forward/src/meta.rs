@@ -33,7 +33,37 @@ const FORWARD: u64 = 1 << KIND;
 const PUNT: u64 = 2 << KIND;
 const DROP: u64 = 3 << KIND;
 
+/// A verdict or a class to be given, for which a packet's [`Meta`] needs no branch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Change {
+    keep: u64,
+    set: u64,
+}
+
+impl Change {
+    /// A verdict.
+    pub(crate) fn verdict(verdict: Verdict) -> Self {
+        Self {
+            keep: !VERDICT,
+            set: Meta::default().with(verdict).0,
+        }
+    }
+
+    /// A class, if there is one.
+    pub(crate) fn class(class: Option<Class>) -> Self {
+        let class = class.map(|class| (!(0xff << CLASS), u64::from(class.0) << CLASS));
+        let (keep, set) = class.unwrap_or((!0, 0));
+        Self { keep, set }
+    }
+}
+
 impl Meta {
+    /// The same, changed.
+    #[inline(always)]
+    pub(crate) fn changed(self, change: Change) -> Self {
+        Self(self.0 & change.keep | change.set)
+    }
+
     /// An IP packet without a verdict. `l3_length` is below 2^16, `class` below 2^8.
     #[inline(always)]
     pub(crate) fn pending(l3_length: u64, class: u64, family: Family) -> Self {
@@ -57,7 +87,7 @@ impl Meta {
     #[inline]
     #[must_use]
     pub fn in_class(self, class: Class) -> Self {
-        Self(self.0 & !(0xff << CLASS) | u64::from(class.0) << CLASS)
+        self.changed(Change::class(Some(class)))
     }
 
     /// Gives it a verdict.
@@ -83,6 +113,12 @@ impl Meta {
     #[inline(always)]
     pub fn is_pending(self) -> bool {
         self.0 & VERDICT == 0
+    }
+
+    /// Whether it is of this IP version and has no verdict yet.
+    #[inline(always)]
+    pub(crate) fn is_pending_of(self, family: Family) -> bool {
+        self.0 & (VERDICT | !0 << FAMILY) == (family as u64) << FAMILY
     }
 
     /// Priority, 0 to 7.
@@ -169,7 +205,7 @@ mod tests {
         let verdicts = reasons.flat_map(|reason| [Verdict::Punt(reason), Verdict::Drop(reason)]);
         for verdict in verdicts.chain([Verdict::Pending, Verdict::Forward(port)]) {
             let meta = Meta::pending(u16::MAX.into(), 0, Family::V6).with(verdict);
-            let meta = meta.in_class(Class(7)).with(verdict);
+            let meta = meta.in_class(Class(7)).changed(Change::verdict(verdict));
             assert_eq!((meta.verdict(), meta.class()), (verdict, Class(7)));
             assert_eq!((meta.l3_length(), meta.family()), (u16::MAX, Family::V6));
             assert_eq!(meta.is_pending(), verdict == Verdict::Pending);

@@ -92,18 +92,96 @@ fn compile(rules: Vec<Rule>) -> Classifier {
 
 fn agrees_with_a_scan(rules: usize, seed: u64) {
     let random = &mut Random(seed | 1);
+    let rules: Vec<Rule> = (0..rules).map(|_| headers::rule(random)).collect();
+    let count = 1 + random.below(256);
+    let packets: Vec<Headers> = (0..count).map(|_| Headers::random(random)).collect();
+    all_agree(&rules, &packets, random);
+}
+
+/// Both structures, and what is chosen of them.
+fn all_agree(rules: &[Rule], packets: &[Headers], random: &mut Random) {
     let mut bench = Bench::new();
     bench.ingress.port = PortId(random.below(3) as u16);
-    let rules: Vec<Rule> = (0..rules).map(|_| headers::rule(random)).collect();
-    let packets: Vec<Headers> = (0..256).map(|_| Headers::random(random)).collect();
     let frames: Vec<Vec<u8>> = packets.iter().map(Headers::frame).collect();
     let set = RuleSet {
-        rules: rules.clone(),
+        rules: rules.to_vec(),
         dscp: DEFAULT_DSCP,
     };
-    for classifier in [set.compile_from(usize::MAX), set.compile_from(0)] {
-        agrees(&mut bench, &classifier, &rules, (&packets, &frames));
+    let chosen = set.compile().unwrap();
+    for classifier in [set.compile_from(usize::MAX), set.compile_from(0), chosen] {
+        agrees(&mut bench, &classifier, rules, (packets, &frames));
     }
+}
+
+/// Rules that look at some fields only, a bit of `fields` for each.
+fn some_fields_agree(rules: usize, fields: u8, seed: u64) {
+    let random = &mut Random(seed | 1);
+    let mut rules: Vec<Rule> = (0..rules).map(|_| headers::rule(random)).collect();
+    for rule in &mut rules {
+        let has = |bit: u8| fields >> bit & 1 != 0;
+        match &mut rule.addresses {
+            Addresses::Any => {}
+            Addresses::V4 {
+                source,
+                destination,
+            } => {
+                source.mask *= u32::from(has(0));
+                destination.mask *= u32::from(has(1));
+            }
+            Addresses::V6 {
+                source,
+                destination,
+            } => {
+                source.mask *= u128::from(has(0));
+                destination.mask *= u128::from(has(1));
+            }
+        }
+        rule.source_ports = rule.source_ports.take().filter(|_| has(2));
+        rule.destination_ports = rule.destination_ports.take().filter(|_| has(3));
+        rule.in_port = rule.in_port.filter(|_| has(4));
+        if !has(5) {
+            (rule.tos, rule.protocol) = (Ternary::default(), Ternary::default());
+        }
+    }
+    let packets: Vec<Headers> = (0..150).map(|_| Headers::random(random)).collect();
+    all_agree(&rules, &packets, random);
+}
+
+/// IPv4 addresses that are far apart, so that nodes have many children.
+fn scattered_rules_agree(rules: usize, seed: u64) {
+    let random = &mut Random(seed | 1);
+    let side = |random: &mut Random| Ternary {
+        value: 0x0a00_0000 | random.below(1 << 24) as u32,
+        mask: random.pick(&[0, 0xffff_0000, 0xffff_ff00, u32::MAX, u32::MAX, 0xff00_00ff]),
+    };
+    let mut some = |_| Rule {
+        addresses: Addresses::V4 {
+            source: side(random),
+            destination: side(random),
+        },
+        ..headers::rule(random)
+    };
+    let rules: Vec<Rule> = (0..rules).map(&mut some).collect();
+    let packet = |_| {
+        let rule = &rules[random.below(rules.len() as u64) as usize];
+        let mut packet = Headers::random(random);
+        let Addresses::V4 {
+            source,
+            destination,
+        } = rule.addresses
+        else {
+            return packet;
+        };
+        let mut inside = |side: Ternary<u32>| {
+            let other = 0x0a00_0000 | random.below(1 << 24) as u32;
+            u128::from(side.value & side.mask | other & !side.mask)
+        };
+        packet.v6 = false;
+        (packet.source, packet.destination) = (inside(source), inside(destination));
+        packet
+    };
+    let packets: Vec<Headers> = (0..256).map(packet).collect();
+    all_agree(&rules, &packets, random);
 }
 
 fn agrees(
@@ -147,6 +225,11 @@ proptest! {
     fn few_rules_agree_with_a_scan(rules in 0usize..200, seed: u64) {
         agrees_with_a_scan(rules, seed);
     }
+
+    #[test]
+    fn rules_of_some_fields_agree_with_a_scan(rules in 1usize..200, fields in 0u8..64, seed: u64) {
+        some_fields_agree(rules, fields, seed);
+    }
 }
 
 proptest! {
@@ -155,6 +238,11 @@ proptest! {
     #[test]
     fn a_thousand_rules_agree_with_a_scan(rules in 900usize..1100, seed: u64) {
         agrees_with_a_scan(rules, seed);
+    }
+
+    #[test]
+    fn scattered_rules_agree_with_a_scan(rules in 300usize..3000, seed: u64) {
+        scattered_rules_agree(rules, seed);
     }
 }
 

@@ -1,83 +1,242 @@
-//! The fields of a packet that rules look at.
+//! The fields of a group of packets that rules look at, side by side as vector instructions want them.
 
+use bora_buffer::{Packet, Region};
 use bora_fib::PortId;
 use bora_wire::vlan::Untagged;
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
-use crate::Family;
-
-pub(super) const SOURCE: usize = 0;
-pub(super) const DESTINATION: usize = 16;
-pub(super) const TOS: usize = 32;
-pub(super) const PROTOCOL: usize = 33;
-/// 8 with a VLAN tag, plus its priority.
-pub(super) const PCP: usize = 34;
 pub(super) use crate::device::TAGGED;
-/// Source and destination port.
-pub(super) const PORTS: usize = 36;
-/// 1 if there are ports.
-pub(super) const WITH_PORTS_AT: usize = 40;
+use crate::{Family, Meta};
+
+/// Where a key's words are: the source address, of which IPv4 fills the first word, and the destination.
+pub(super) const SOURCE: usize = 0;
+pub(super) const DESTINATION: usize = 4;
+/// From the highest octet: TOS, protocol, VLAN priority (8 and more with a tag), nothing.
+pub(super) const HEADER: usize = 8;
 /// The number of the port that the packet came in by.
-pub(super) const IN_PORT: usize = 42;
-/// Octets of a key: a cache line, and masking an index is a bounds check.
-pub(super) const KEY: usize = 64;
+pub(super) const IN_PORT: usize = 9;
+/// Source and destination port, or [`NO_PORT`].
+pub(super) const PORTS: usize = 10;
+/// Words of a key.
+pub(super) const WORDS: usize = 12;
+/// Places for words: masking an index is a bounds check.
+pub(super) const PLACES: usize = WORDS.next_power_of_two();
+/// In place of a port where there is none: in no range of ports.
+pub(super) const NO_PORT: u32 = 1 << 16;
 
 /// Packets that are matched together.
 pub(super) const GROUP: usize = 64;
 /// The number of no rule.
 pub(super) const NO_RULE: u32 = u32::MAX;
 
-/// The packets of a group.
+/// A word of each packet of a group.
+pub(super) type Words = [u32; GROUP];
+
+/// The first rule of each packet of a group, or [`NO_RULE`]. At the start of a cache line, because loads of whole lines
+/// are slower elsewhere.
+#[repr(align(64))]
+pub(super) struct Found(pub(super) Words);
+
+/// Ethernet, IPv4 without options, and ports.
+const PLAIN: usize = 14 + 20 + 4;
+
+/// The keys of a group of packets; where they start matters as with [`Found`].
+#[repr(align(64))]
 pub(super) struct Keys {
-    pub(super) keys: [Key; GROUP],
+    pub(super) words: [Words; PLACES],
     /// A bit for each packet that rules are looked for.
     pub(super) wanted: u64,
+    /// Octets 14 to 37 of packets without options.
+    plain: [[u64; GROUP]; 3],
 }
 
-/// One packet's fields. IPv4 addresses fill the first four octets of theirs.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-pub(super) struct Key {
-    pub(super) octets: [u8; KEY],
+impl Keys {
+    /// For packets that come in by this port.
+    pub(super) fn of(input: PortId) -> Self {
+        let mut words = [[0; GROUP]; PLACES];
+        words[IN_PORT] = [input.0.into(); GROUP];
+        Self {
+            words,
+            wanted: 0,
+            plain: [[0; GROUP]; 3],
+        }
+    }
+
+    /// Reads the pending packets of an IP version that [`crate::parse`] accepted, at most [`GROUP`].
+    #[inline(always)]
+    pub(super) fn read(
+        &mut self,
+        (packets, metas): (&[Packet], &[Meta]),
+        region: &Region,
+        family: Family,
+        marked: bool,
+    ) {
+        self.wanted = 0;
+        let mut others = 0;
+        for (place, (packet, meta)) in packets.iter().zip(metas).take(GROUP).enumerate() {
+            if !meta.is_pending_of(family) {
+                continue;
+            }
+            self.wanted |= 1 << place;
+            match region.octets(packet).first_chunk() {
+                Some(headers) if is_plain(headers) => self.note_plain(place, headers),
+                _ => others |= 1 << place,
+            }
+        }
+        if others != self.wanted {
+            self.take_plain();
+        }
+        while others != 0 {
+            let place = others.trailing_zeros() as usize;
+            self.put(place, &Key::of(region.octets(&packets[place]), family));
+            others &= others - 1;
+        }
+        if marked {
+            let places = self.words[HEADER].iter_mut().zip(packets);
+            places.for_each(|(header, packet)| {
+                *header = *header & 0xffff_0000 | u32::from(packet.mark()) << 8;
+            });
+        }
+    }
+
+    /// Notes a packet for [`Self::take_plain`].
+    #[inline(always)]
+    fn note_plain(&mut self, place: usize, headers: &[u8; PLAIN]) {
+        let word = |from| u64::from_le_bytes(chunk(headers, from));
+        let [one, two, three] = &mut self.plain;
+        (one[place], two[place], three[place]) = (word(14), word(22), word(30));
+    }
+
+    /// The fields of packets without options: what [`Key::of`] does, in fixed places.
+    #[inline(always)]
+    fn take_plain(&mut self) {
+        let [one, two, three] = &self.plain;
+        for at in 0..GROUP {
+            self.words[SOURCE][at] = ((two[at] >> 32) as u32).swap_bytes();
+            self.words[DESTINATION][at] = (three[at] as u32).swap_bytes();
+        }
+        for at in 0..GROUP {
+            let (first, second) = (one[at] as u32, (one[at] >> 32) as u32);
+            let protocol = two[at] as u32 >> 8 & 0xff;
+            self.words[HEADER][at] = (first & 0xff00) << 16 | protocol << 16;
+            let length = first.swap_bytes() & 0xffff;
+            let with_ports = has_ports(protocol)
+                & (second & 0xff1f_0000 == 0) // the first fragment
+                & (length >= (PLAIN - ethernet::HEADER_LEN) as u32);
+            let ports = ((three[at] >> 32) as u32).swap_bytes();
+            let [source, destination] = [ports >> 16, ports & 0xffff];
+            self.words[PORTS][at] = if with_ports { source } else { NO_PORT };
+            self.words[PORTS + 1][at] = if with_ports { destination } else { NO_PORT };
+        }
+    }
+
+    fn put(&mut self, place: usize, key: &Key) {
+        let place = place % GROUP;
+        for (words, word) in self.words[..IN_PORT].iter_mut().zip(key.words) {
+            words[place] = word;
+        }
+        for (words, port) in self.words[PORTS..].iter_mut().zip(key.ports) {
+            words[place] = port;
+        }
+    }
+}
+
+/// Whether this is IPv4 without a VLAN tag and without options.
+#[inline(always)]
+fn is_plain(headers: &[u8; PLAIN]) -> bool {
+    u32::from_le_bytes(chunk(headers, 12)) & 0x00ff_ffff == 0x0045_0008
+}
+
+#[inline(always)]
+fn chunk<const N: usize>(headers: &[u8; PLAIN], at: usize) -> [u8; N] {
+    let mut octets = [0; N];
+    octets.copy_from_slice(&headers[at..at + N]);
+    octets
+}
+
+/// Protocols whose first four octets are ports.
+const WITH_PORTS: [u32; 5] = {
+    let (mut all, mut count, mut protocol) = ([0; 5], 0, 0);
+    while protocol < 256 {
+        if Protocol(protocol as u8).has_ports() {
+            all[count] = protocol;
+            count += 1;
+        }
+        protocol += 1;
+    }
+    assert!(count == all.len());
+    all
+};
+
+/// As [`Protocol::has_ports`], without a branch.
+#[inline(always)]
+fn has_ports(protocol: u32) -> bool {
+    let is = |with: &u32| protocol == *with;
+    WITH_PORTS.iter().fold(false, |any, with| any | is(with))
+}
+
+/// One packet's fields.
+struct Key {
+    words: [u32; IN_PORT],
+    ports: [u32; 2],
 }
 
 impl Key {
-    /// For packets that come in by this port.
-    pub(super) fn of(input: PortId) -> Self {
-        let mut octets = [0; KEY];
-        octets[IN_PORT..IN_PORT + 2].copy_from_slice(&input.0.to_be_bytes());
-        Self { octets }
+    /// Of any packet that [`crate::parse`] accepted.
+    #[inline(never)]
+    fn of(octets: &[u8], family: Family) -> Self {
+        let (offset, pcp) = link(octets);
+        let packet = octets.get(offset..).unwrap_or(&[]);
+        match family {
+            Family::V4 => Self::of_v4(pcp, &ipv4::Packet::new_unchecked(packet)),
+            Family::V6 => Self::of_v6(pcp, &ipv6::Packet::new_unchecked(packet)),
+        }
     }
 
-    #[inline]
-    fn set_ports(&mut self, ports: Option<[u8; 4]>) {
-        self.octets[PORTS..PORTS + 4].copy_from_slice(&ports.unwrap_or_default());
-        self.octets[WITH_PORTS_AT] = u8::from(ports.is_some());
+    fn new(tos: u8, protocol: Protocol, pcp: u8, ports: Option<[u8; 4]>) -> Self {
+        let mut words = [0; IN_PORT];
+        words[HEADER] = u32::from_be_bytes([tos, protocol.0, pcp, 0]);
+        let ports = ports.map(|[a, b, c, d]| [[a, b], [c, d]].map(u16::from_be_bytes));
+        Self {
+            words,
+            ports: ports.map_or([NO_PORT; 2], |ports| ports.map(u32::from)),
+        }
     }
 
-    /// Four octets.
-    #[inline(always)]
-    pub(super) fn word(&self, word: u8) -> u32 {
-        let (words, _) = self.octets.as_chunks::<4>();
-        u32::from_be_bytes(words[usize::from(word) % (KEY / 4)])
+    fn of_v4(pcp: u8, packet: &ipv4::Packet<&[u8]>) -> Self {
+        let ports = match packet.fragment_offset() {
+            0 => ports(packet.protocol(), packet.payload()),
+            _ => None,
+        };
+        let mut key = Self::new(packet.tos(), packet.protocol(), pcp, ports);
+        key.words[SOURCE] = packet.src().to_bits();
+        key.words[DESTINATION] = packet.dst().to_bits();
+        key
     }
 
-    /// The two octets of the source port (0) or destination port (1), if there are ports.
-    #[inline(always)]
-    pub(super) fn port(&self, which: usize) -> Option<[u8; 2]> {
-        let at = PORTS + 2 * (which % 2);
-        (self.octets[WITH_PORTS_AT] != 0).then(|| [self.octets[at], self.octets[at + 1]])
-    }
-
-    /// Source and destination port; 0 if there are none.
-    #[inline(always)]
-    pub(super) fn port_numbers(&self) -> [u32; 2] {
-        let ports = self.word((PORTS / 4) as u8);
-        [ports >> 16, ports & 0xffff]
+    fn of_v6(pcp: u8, packet: &ipv6::Packet<&[u8]>) -> Self {
+        // extension headers are walked: otherwise one of them would carry a packet past a filter
+        let (protocol, ports) = match packet.upper_layer() {
+            Ok(upper) if upper.fragment_offset.is_none_or(|offset| offset == 0) => {
+                let payload = packet.payload().get(upper.offset..).unwrap_or(&[]);
+                (upper.protocol, ports(upper.protocol, payload))
+            }
+            Ok(upper) => (upper.protocol, None),
+            Err(_) => (packet.next_header(), None),
+        };
+        let mut key = Self::new(packet.traffic_class(), protocol, pcp, ports);
+        key.words[SOURCE..DESTINATION].copy_from_slice(&words_of(packet.src().to_bits()));
+        key.words[DESTINATION..HEADER].copy_from_slice(&words_of(packet.dst().to_bits()));
+        key
     }
 }
 
-/// Where the IP header starts, and the tag's nibble for [`PCP`].
+/// An IPv6 address as words, the first one first.
+pub(super) fn words_of(address: u128) -> [u32; 4] {
+    [96, 64, 32, 0].map(|shift| (address >> shift) as u32)
+}
+
+/// Where the IP header starts, and the tag's part of the key.
 #[inline]
 fn link(octets: &[u8]) -> (usize, u8) {
     let frame = ethernet::Frame::new_unchecked(octets);
@@ -90,90 +249,9 @@ fn link(octets: &[u8]) -> (usize, u8) {
     }
 }
 
-/// Ethernet, IPv4 without options, and ports.
-const PLAIN: usize = 14 + 20 + 4;
-
-/// Protocols whose first four octets are ports.
-const WITH_PORTS: [bool; 256] = {
-    let mut with = [false; 256];
-    let mut protocol = 0;
-    while protocol < with.len() {
-        with[protocol] = Protocol(protocol as u8).has_ports();
-        protocol += 1;
-    }
-    with
-};
-
-/// Fills a key from a packet that [`crate::parse`] accepted.
-#[inline(always)]
-pub(super) fn fill(key: &mut Key, octets: &[u8], family: Family) {
-    match octets.first_chunk() {
-        Some(headers) if headers[12..15] == [0x08, 0x00, 0x45] => fill_plain(key, headers),
-        _ => fill_any(key, octets, family),
-    }
-}
-
-/// The way of nearly every packet: what [`fill_any`] does, in fixed places.
-#[inline(always)]
-fn fill_plain(key: &mut Key, headers: &[u8; PLAIN]) {
-    let short = |at| u16::from_be_bytes([headers[at], headers[at + 1]]);
-    key.octets[SOURCE..SOURCE + 4].copy_from_slice(&headers[26..30]);
-    key.octets[DESTINATION..DESTINATION + 4].copy_from_slice(&headers[30..34]);
-    key.octets[TOS] = headers[15];
-    key.octets[PROTOCOL] = headers[23];
-    key.octets[PCP] = 0;
-    let (length, fragment_offset) = (short(16), short(20) & 0x1fff);
-    let with_ports = WITH_PORTS[usize::from(headers[23])]
-        & (fragment_offset == 0)
-        & (usize::from(length) >= PLAIN - ethernet::HEADER_LEN);
-    key.set_ports(with_ports.then(|| [headers[34], headers[35], headers[36], headers[37]]));
-}
-
-#[inline(never)]
-fn fill_any(key: &mut Key, octets: &[u8], family: Family) {
-    let (offset, pcp) = link(octets);
-    let packet = octets.get(offset..).unwrap_or(&[]);
-    key.octets[PCP] = pcp;
-    match family {
-        Family::V4 => fill_v4(key, &ipv4::Packet::new_unchecked(packet)),
-        Family::V6 => fill_v6(key, &ipv6::Packet::new_unchecked(packet)),
-    }
-}
-
-#[inline]
-fn fill_v4(key: &mut Key, packet: &ipv4::Packet<&[u8]>) {
-    key.octets[SOURCE..SOURCE + 4].copy_from_slice(&packet.src().octets());
-    key.octets[DESTINATION..DESTINATION + 4].copy_from_slice(&packet.dst().octets());
-    key.octets[TOS] = packet.tos();
-    key.octets[PROTOCOL] = packet.protocol().0;
-    key.set_ports(match packet.fragment_offset() {
-        0 => ports(packet.protocol(), packet.payload()),
-        _ => None,
-    });
-}
-
-#[inline]
-fn fill_v6(key: &mut Key, packet: &ipv6::Packet<&[u8]>) {
-    key.octets[SOURCE..SOURCE + 16].copy_from_slice(&packet.src().octets());
-    key.octets[DESTINATION..DESTINATION + 16].copy_from_slice(&packet.dst().octets());
-    key.octets[TOS] = packet.traffic_class();
-    // extension headers are walked: otherwise one of them would carry a packet past a filter
-    let (protocol, ports) = match packet.upper_layer() {
-        Ok(upper) if upper.fragment_offset.is_none_or(|offset| offset == 0) => {
-            let payload = packet.payload().get(upper.offset..).unwrap_or(&[]);
-            (upper.protocol, ports(upper.protocol, payload))
-        }
-        Ok(upper) => (upper.protocol, None),
-        Err(_) => (packet.next_header(), None),
-    };
-    key.octets[PROTOCOL] = protocol.0;
-    key.set_ports(ports);
-}
-
-#[inline]
 fn ports(protocol: Protocol, payload: &[u8]) -> Option<[u8; 4]> {
     match payload {
-        &[a, b, c, d, ..] if WITH_PORTS[usize::from(protocol.0)] => Some([a, b, c, d]),
+        &[a, b, c, d, ..] if protocol.has_ports() => Some([a, b, c, d]),
         _ => None,
     }
 }
@@ -190,7 +268,7 @@ mod tests {
         /// Whatever [`crate::parse`] may let through without options: both ways say the same.
         #[test]
         fn both_ways_agree(
-            header: [u8; PLAIN], length in 20..60u16, fragment: Option<u16>, known: bool,
+            header: [u8; PLAIN], length in 20..60u16, fragment: Option<u16>, known: bool, place in 0..GROUP,
         ) {
             let mut octets = header.to_vec();
             octets.resize(14 + usize::from(length), 0xff);
@@ -201,11 +279,16 @@ mod tests {
                 octets[23] = 17;
             }
             octets.resize(octets.len().max(60), 0xff);
-            let (mut one, mut other) = (Key::of(PortId(3)), Key::of(PortId(3)));
-            fill(&mut one, &octets, Family::V4);
-            fill_any(&mut other, &octets, Family::V4);
-            prop_assert_eq!(one.octets, other.octets);
-            prop_assert!(!known || fragment.is_some() || one.port(0).is_some() == (length >= 24));
+            let (mut one, mut other) = (Keys::of(PortId(3)), Keys::of(PortId(3)));
+            let headers = octets.first_chunk().unwrap();
+            prop_assert!(is_plain(headers));
+            one.note_plain(place, headers);
+            one.take_plain();
+            other.put(place, &Key::of(&octets, Family::V4));
+            let key = |keys: &Keys| keys.words.map(|words| words[place]);
+            prop_assert_eq!(key(&one), key(&other));
+            let with_ports = key(&one)[PORTS] != NO_PORT;
+            prop_assert!(!known || fragment.is_some() || with_ports == (length >= 24));
         }
     }
 }

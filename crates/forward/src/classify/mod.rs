@@ -1,30 +1,28 @@
 //! Between parse and look-up: class, way out, or drop by ordered rules.
 //!
-//! Few rules are bit vectors (`index.rs`; Lakshman and Stiliadis, SIGCOMM 1998) with a summary word for each 64 words
-//! (Baboescu and Varghese's aggregated bit vectors, SIGCOMM 2001): each octet of the header selects the set of rules it
-//! allows, and the first bit of the intersection is the answer. The work is a load and an AND for each octet that any
-//! rule looks at, the same for 1 and 64 rules, and does not depend on how rules nest or overlap. Ternary conditions
-//! fall apart into octets exactly, so no rule is multiplied; ranges only touch the port tables. `benches/stages.rs`
-//! compares it with a scan.
-//!
-//! A row of the vectors has a bit for each rule, so with thousands of rules both look-ups and memory would grow with
-//! their number. Many rules are trees (`tree.rs`). `make bench-acl` compares both with other classifiers.
+//! A few rules are compared with many packets at once (`scan.rs`); many rules are trees (`tree.rs`). Ternary conditions and ranges of
+//! ports are conditions on words (`entry.rs`), so no rule is multiplied. `make bench-acl` compares both with other classifiers.
 
-mod index;
+mod build;
+mod entry;
 mod key;
-mod rows;
 mod rule;
-mod table;
+mod scan;
 mod tree;
+
+use std::collections::HashMap;
 
 use crate::batch::Batch;
 use crate::class::{Class, Planes};
+use crate::meta::Change;
+use crate::simd::{Loop, Simd};
 use crate::{Context, Family, Reason, Verdict};
 use bora_contract::Counter;
-use bora_fib::PortId;
-use index::Index;
-use key::{GROUP, Key, Keys, NO_RULE};
+use bora_fib::NextHopId;
+use entry::Entry;
+use key::{Found, GROUP, Keys, NO_RULE, Words};
 pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
+use scan::Scan;
 use tree::Trees;
 
 /// What a rule has matched; one for each rule and worker, in the order of the rules.
@@ -36,8 +34,8 @@ pub struct RuleCounters {
     pub octets: Counter,
 }
 
-/// From so many rules of an IP version on, trees are faster than bit vectors (`make bench-acl`).
-const MANY: usize = 128;
+/// With more conditions than this the rules of an IP version are faster as trees (`make bench-acl`).
+const FEW: usize = 400;
 
 /// The classes of the 64 differentiated services code points.
 pub type DscpClasses = [Class; 64];
@@ -55,10 +53,30 @@ pub const DEFAULT_DSCP: DscpClasses = {
 /// A compiled rule set: read-only, shared by all workers.
 #[derive(Debug)]
 pub struct Classifier {
-    actions: Vec<Action>,
+    /// Of each rule, where its effect is.
+    actions: Vec<u32>,
+    /// Those that differ.
+    effects: Vec<Effect>,
     v4: Matcher,
     v6: Matcher,
     dscp: Planes,
+}
+
+/// What an action does to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Effect {
+    change: Change,
+    output: Option<NextHopId>,
+}
+
+impl Effect {
+    fn of(action: Action) -> Self {
+        let (change, output) = match action {
+            Action::Drop => (Change::verdict(Verdict::Drop(Reason::Rule)), None),
+            Action::Pass { class, output } => (Change::class(class), output),
+        };
+        Self { change, output }
+    }
 }
 
 /// Rules in order, and what goes for packets without one.
@@ -80,23 +98,32 @@ impl Default for RuleSet {
 }
 
 impl RuleSet {
-    /// Compiles the rules; takes time and memory in proportion to their number (100 000 rules: half a second and 30 MB), so it
+    /// Compiles the rules; takes time and memory in proportion to their number (100 000 rules: about a second and 30 MB), so it
     /// belongs to the control side.
     ///
     /// # Errors
     /// The first [`RuleError`] found.
     pub fn compile(&self) -> Result<Classifier, RuleError> {
         rule::check(&self.rules)?;
-        Ok(self.compile_from(MANY))
+        Ok(self.compile_from(FEW))
     }
 
-    /// Compiles to trees from so many rules of an IP version on, for benchmarks and tests. The rules must be good.
+    /// Compiles to trees if there are more conditions than this, for benchmarks and tests. The rules must be good.
     #[doc(hidden)]
-    pub fn compile_from(&self, many: usize) -> Classifier {
+    pub fn compile_from(&self, few: usize) -> Classifier {
+        let (mut effects, mut known) = (Vec::new(), HashMap::new());
+        let actions = self.rules.iter().map(|rule| {
+            let effect = Effect::of(rule.action);
+            *known.entry(effect).or_insert_with(|| {
+                effects.push(effect);
+                effects.len() as u32 - 1
+            })
+        });
         Classifier {
-            actions: self.rules.iter().map(|rule| rule.action).collect(),
-            v4: Matcher::compile(Family::V4, &self.rules, many),
-            v6: Matcher::compile(Family::V6, &self.rules, many),
+            actions: actions.collect(),
+            effects,
+            v4: Matcher::compile(Family::V4, &self.rules, few),
+            v6: Matcher::compile(Family::V6, &self.rules, few),
             dscp: Planes::new(&self.dscp),
         }
     }
@@ -106,36 +133,66 @@ impl RuleSet {
 #[derive(Debug)]
 enum Matcher {
     Nothing,
-    Vectors(Index),
+    Scan(Scan),
     Trees(Trees),
 }
 
 impl Matcher {
-    fn compile(family: Family, rules: &[Rule], many: usize) -> Self {
+    fn compile(family: Family, rules: &[Rule], few: usize) -> Self {
         let of_family = |(_, rule): &(usize, &Rule)| match rule.addresses {
             Addresses::Any => true,
             Addresses::V4 { .. } => family == Family::V4,
             Addresses::V6 { .. } => family == Family::V6,
         };
-        let rules: Vec<(usize, &Rule)> = rules.iter().enumerate().filter(of_family).collect();
-        match rules.len() {
-            0 => Self::Nothing,
-            few if few < many => Self::Vectors(Index::compile(&rules)),
-            _ => Self::Trees(Trees::compile(family, &rules)),
+        let rules = rules.iter().enumerate().filter(of_family);
+        let entries: Vec<Entry> = rules
+            .map(|(number, rule)| Entry::new(number, rule))
+            .collect();
+        let conditions = entries.iter().map(|entry| entry.conditions().count());
+        match conditions.sum::<usize>() {
+            _ if entries.is_empty() => Self::Nothing,
+            sum if sum <= few => Self::Scan(Scan::compile(&entries)),
+            _ => Self::Trees(Trees::compile(&entries)),
         }
     }
 
-    /// The first rule of each wanted key, as a bit of its place, or [`NO_RULE`].
-    #[inline]
-    fn find(&self, keys: &Keys, input: PortId, found: &mut [u32; GROUP]) -> bool {
+    /// The first rule of each wanted key, or [`NO_RULE`].
+    #[inline(always)]
+    fn find(&self, simd: Simd, keys: &Keys, found: &mut Found) {
+        // each of them has a function, and so all registers, for itself
         match self {
-            Self::Nothing => false,
-            Self::Vectors(index) => index.find(keys, input, found),
-            Self::Trees(trees) => {
-                trees.find(keys, found);
-                true
-            }
+            Self::Nothing => {}
+            Self::Scan(scan) => simd.run(Find { scan, keys, found }),
+            Self::Trees(trees) => simd.run(Descend { trees, keys, found }),
         }
+    }
+}
+
+/// The look-up of a group of keys in a few rules.
+struct Find<'a> {
+    scan: &'a Scan,
+    keys: &'a Keys,
+    found: &'a mut Found,
+}
+
+impl Loop for Find<'_> {
+    #[inline(always)]
+    fn run(self) {
+        self.scan.find(self.keys, &mut self.found.0);
+    }
+}
+
+/// The look-up of a group of keys in many rules.
+struct Descend<'a> {
+    trees: &'a Trees,
+    keys: &'a Keys,
+    found: &'a mut Found,
+}
+
+impl Loop for Descend<'_> {
+    #[inline(always)]
+    fn run(self) {
+        self.trees.find(self.keys, &mut self.found.0);
     }
 }
 
@@ -144,6 +201,7 @@ impl Default for Classifier {
     fn default() -> Self {
         Self {
             actions: Vec::new(),
+            effects: Vec::new(),
             v4: Matcher::Nothing,
             v6: Matcher::Nothing,
             dscp: Planes::new(&DEFAULT_DSCP),
@@ -162,10 +220,13 @@ impl Classifier {
     pub fn size(&self) -> usize {
         let size = |matcher: &Matcher| match matcher {
             Matcher::Nothing => 0,
-            Matcher::Vectors(index) => index.size(),
+            Matcher::Scan(scan) => scan.size(),
             Matcher::Trees(trees) => trees.size(),
         };
-        size(&self.v4) + size(&self.v6) + size_of_val(&self.actions[..])
+        size(&self.v4)
+            + size(&self.v6)
+            + size_of_val(&self.actions[..])
+            + size_of_val(&self.effects[..])
     }
 
     /// How many rules it has: the length of the array of [`RuleCounters`] it wants.
@@ -180,57 +241,65 @@ pub fn classify(batch: &mut Batch, context: &Context<'_>, counters: &[RuleCounte
     let classifier = context.classifier;
     for (family, matcher) in [(Family::V4, &classifier.v4), (Family::V6, &classifier.v6)] {
         if !matches!(matcher, Matcher::Nothing) {
-            match_family(batch, context, (family, matcher), counters);
+            let simd = batch.simd;
+            simd.run(Match {
+                batch,
+                context,
+                of: (family, matcher),
+                counters,
+            });
         }
     }
 }
 
-fn match_family(
-    batch: &mut Batch,
-    context: &Context<'_>,
-    (family, matcher): (Family, &Matcher),
-    counters: &[RuleCounters],
-) {
-    let is_device = context.ingress.is_device();
-    let mut keys = Keys {
-        keys: [Key::of(context.ingress.port); GROUP],
-        wanted: 0,
-    };
-    let mut found = [NO_RULE; GROUP];
-    let groups = batch.packets.chunks(GROUP);
-    for (number, (packets, metas)) in groups.zip(batch.meta.chunks_mut(GROUP)).enumerate() {
-        keys.wanted = 0;
-        let places = keys.keys.iter_mut().zip(packets.iter().zip(&*metas));
-        for (place, (key, (packet, meta))) in places.enumerate() {
-            if meta.is_pending() && meta.family() == family {
-                key::fill(key, context.region.octets(packet), family);
-                if is_device {
-                    key.octets[key::PCP] = packet.mark();
-                }
-                keys.wanted |= 1 << place;
-            }
-        }
-        if !matcher.find(&keys, context.ingress.port, &mut found) {
-            continue;
-        }
-        let places = found.iter().zip(packets.iter().zip(metas));
-        for (at, (&rule, (packet, meta))) in places.enumerate() {
-            if rule == NO_RULE {
+/// The rules of an IP version, for its packets of a batch.
+struct Match<'a> {
+    batch: &'a mut Batch,
+    context: &'a Context<'a>,
+    of: (Family, &'a Matcher),
+    counters: &'a [RuleCounters],
+}
+
+impl Loop for Match<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { batch, context, .. } = self;
+        let ((family, matcher), classifier) = (self.of, context.classifier);
+        let mut keys = Keys::of(context.ingress.port);
+        let mut found = Found([NO_RULE; GROUP]);
+        let groups = batch.packets.chunks(GROUP);
+        for (number, (packets, metas)) in groups.zip(batch.meta.chunks_mut(GROUP)).enumerate() {
+            let is_device = context.ingress.is_device();
+            keys.read((packets, metas), context.region, family, is_device);
+            if keys.wanted == 0 {
                 continue;
             }
-            let rule = rule as usize;
-            if let Some(counters) = counters.get(rule) {
-                counters.packets.add(1);
-                counters.octets.add(packet.length() as u64);
-            }
-            match context.classifier.actions[rule] {
-                Action::Drop => meta.decide(Verdict::Drop(Reason::Rule)),
-                Action::Pass { class, output } => {
-                    *meta = meta.in_class(class.unwrap_or(meta.class()));
-                    let place = number * GROUP + at;
-                    batch.by_rule.extend(output.map(|output| (place, output)));
+            matcher.find(batch.simd, &keys, &mut found);
+            let mut hits = hits(&found.0) & keys.wanted;
+            while hits != 0 {
+                let at = hits.trailing_zeros() as usize;
+                hits &= hits - 1;
+                let rule = found.0[at] as usize;
+                if let Some(counters) = self.counters.get(rule) {
+                    counters.packets.add(1);
+                    counters.octets.add(packets[at].length() as u64);
+                }
+                let effect = &classifier.effects[classifier.actions[rule] as usize];
+                metas[at] = metas[at].changed(effect.change);
+                if let Some(output) = effect.output {
+                    batch.by_rule.push((number * GROUP + at, output));
                 }
             }
         }
     }
+}
+
+/// A bit for each packet that a rule was found for.
+#[inline(always)]
+fn hits(found: &Words) -> u64 {
+    let mut hits = 0;
+    for (at, &rule) in found.iter().enumerate() {
+        hits |= u64::from(rule != NO_RULE) << at;
+    }
+    hits
 }
