@@ -1,7 +1,7 @@
 //! Bora's classifier: the stage `classify`, on packets that were parsed.
 
 use anyhow::Context as _;
-use bora_buffer::{MAX_BATCH, Pool, Region, SharedFrames};
+use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibConfig, FibReader, FibWriter, PortId};
 use bora_forward::classify::{Addresses, DEFAULT_DSCP, Rule, RuleSet, Ternary};
 use bora_forward::{
@@ -12,6 +12,8 @@ use bora_wire::MacAddr;
 use super::{Header, Subject, rules};
 
 const OURS: MacAddr = MacAddr([2; 6]);
+/// Octets of a packet.
+pub(super) const LENGTH: usize = 74;
 
 /// Bora with its rules.
 pub struct Bora {
@@ -45,15 +47,15 @@ fn rule(rule: &rules::Rule) -> Rule {
     }
 }
 
-/// The rules, compiled for workers; to trees from `many` rules on.
-pub fn compile(set: &[rules::Rule], many: Option<usize>) -> anyhow::Result<Classifier> {
+/// The rules, compiled for workers; to trees if they have more conditions than `few`.
+pub fn compile(set: &[rules::Rule], few: Option<usize>) -> anyhow::Result<Classifier> {
     let set = RuleSet {
         rules: set.iter().map(rule).collect(),
         dscp: DEFAULT_DSCP,
     };
-    Ok(match many {
+    Ok(match few {
         None => set.compile()?,
-        Some(many) => set.compile_from(many),
+        Some(few) => set.compile_from(few),
     })
 }
 
@@ -72,6 +74,27 @@ fn counters(rules: usize) -> Vec<RuleCounters> {
         .collect()
 }
 
+/// Packets with these headers, in frames of a region whose pages are huge ones if there are any.
+pub(super) fn frames(headers: &[Header]) -> anyhow::Result<(Region, Vec<Packet>)> {
+    let region = Region::new(headers.len() as u32, 2048)?;
+    let mut pool = Pool::new(SharedFrames::of_new_region(&region), headers.len());
+    let mut packets = Vec::new();
+    for header in headers {
+        let frame = pool.take().context("no frame")?;
+        let packet = frame.into_packet_spread(&region, LENGTH);
+        let mut packet = packet.ok().context("no packet")?;
+        let octets = region.octets_mut(&mut packet);
+        octets.fill(0);
+        octets[..6].copy_from_slice(&OURS.0);
+        octets[12] = 8;
+        octets[14..14 + header.len()].copy_from_slice(header);
+        let check = !checksum(&octets[14..34]);
+        octets[24..26].copy_from_slice(&check.to_be_bytes());
+        packets.push(packet);
+    }
+    Ok((region, packets))
+}
+
 impl Bora {
     /// Takes the packets in batches, parsed.
     ///
@@ -82,8 +105,7 @@ impl Bora {
         classifier: Classifier,
         headers: &[Header],
     ) -> anyhow::Result<Self> {
-        let region = Region::new(headers.len() as u32, 2048)?;
-        let mut pool = Pool::new(SharedFrames::of_new_region(&region), headers.len());
+        let (region, packets) = frames(headers)?;
         let (writer, handle) = bora_fib::new(FibConfig::default())?;
         let mut bora = Self {
             name,
@@ -96,21 +118,10 @@ impl Bora {
             fib: handle.reader()?,
             _writer: writer,
         };
-        for headers in headers.chunks(MAX_BATCH) {
+        let mut packets = packets.into_iter();
+        while packets.len() > 0 {
             let mut batch = Batch::new();
-            for header in headers {
-                let frame = pool.take().context("no frame")?;
-                let packet = frame.into_packet_spread(&bora.region, 74);
-                let mut packet = packet.ok().context("no packet")?;
-                let octets = bora.region.octets_mut(&mut packet);
-                octets.fill(0);
-                octets[..6].copy_from_slice(&OURS.0);
-                octets[12] = 8;
-                octets[14..14 + header.len()].copy_from_slice(header);
-                let check = !checksum(&octets[14..34]);
-                octets[24..26].copy_from_slice(&check.to_be_bytes());
-                batch.packets.push(packet);
-            }
+            batch.packets.extend(packets.by_ref().take(MAX_BATCH));
             parse(&mut batch, &bora.context());
             bora.batches.push(batch);
         }

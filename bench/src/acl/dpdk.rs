@@ -4,7 +4,9 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use anyhow::Context;
+use bora_buffer::{Packet, Region};
 
+use super::bora::{LENGTH, frames};
 use super::{Header, Subject, rules};
 use crate::dpdk::{Dpdk, allocated};
 
@@ -33,27 +35,14 @@ unsafe extern "C" {
 
 /// Packets of one call, as of Bora's batches.
 const BURST: usize = 256;
-const FRAME: usize = 2048;
-/// Octets of a packet.
-const LENGTH: u64 = 74;
-
-/// Where the IP header of a frame is: behind headroom and Ethernet's, over the sets of the cache as Bora's.
-fn ip(frame: usize) -> usize {
-    256 + 14 + frame % 24 * 64
-}
-
-fn frame((number, header): (usize, &Header)) -> [u8; FRAME] {
-    let mut frame = [0; FRAME];
-    frame[ip(number)..][..header.len()].copy_from_slice(header);
-    frame
-}
-
 /// An `rte_acl` with its rules.
 pub struct Acl {
     raw: NonNull<c_void>,
     memory: u64,
-    /// In frames as far apart as Bora's.
-    frames: Vec<[u8; FRAME]>,
+    /// To the IP headers, which are in frames as Bora's are.
+    pointers: Vec<*const u8>,
+    _region: Region,
+    _packets: Vec<Packet>,
     results: Vec<u32>,
     /// Packets and octets of each rule, because Bora counts them, too.
     hits: Vec<[u64; 2]>,
@@ -83,15 +72,19 @@ impl Acl {
                 any_protocol: rule.protocol.is_none().into(),
             })
             .collect();
+        let (region, packets) = frames(headers)?;
+        let ip = |packet| region.octets(packet)[14..].as_ptr();
         // SAFETY: the slice has so many rules, which DPDK copies.
         let raw = unsafe { dpdk_acl_new(rules.as_ptr(), rules.len() as u32) };
         Ok(Self {
             raw: NonNull::new(raw)
                 .context("rte_acl does not take the rules, or has too little memory")?,
             memory: allocated().saturating_sub(before),
-            frames: headers.iter().enumerate().map(frame).collect(),
+            pointers: packets.iter().map(ip).collect(),
             results: vec![0; headers.len()],
             hits: vec![[0; 2]; rules.len() + 1],
+            _region: region,
+            _packets: packets,
         })
     }
 }
@@ -110,24 +103,20 @@ impl Subject for Acl {
 
     fn classify(&mut self) {
         let results = self.results.chunks_mut(BURST);
-        for (burst, (frames, results)) in self.frames.chunks(BURST).zip(results).enumerate() {
-            let mut pointers = [std::ptr::null(); BURST];
-            for (number, (pointer, frame)) in pointers.iter_mut().zip(frames).enumerate() {
-                *pointer = frame[ip(burst * BURST + number)..].as_ptr();
-            }
-            // SAFETY: so many pointers to headers with all fields, and as many results.
+        for (pointers, results) in self.pointers.chunks(BURST).zip(results) {
+            // SAFETY: so many pointers to headers with all fields, in a region that is kept, and as many results.
             unsafe {
                 dpdk_acl_classify(
                     self.raw.as_ptr(),
                     pointers.as_ptr(),
                     results.as_mut_ptr(),
-                    frames.len() as u32,
+                    pointers.len() as u32,
                 );
             }
             for result in results {
                 let [packets, octets] = &mut self.hits[*result as usize];
                 *packets += 1;
-                *octets += LENGTH;
+                *octets += LENGTH as u64;
             }
         }
     }

@@ -101,14 +101,17 @@ pub fn measure(
     for _ in 0..rounds {
         for (subject, _) in &mut *subjects {
             subject.classify(); // warm
-            let mut passes = 0;
             let start = Instant::now();
-            while passes == 0 || start.elapsed() < Duration::from_millis(60) {
+            let mut passes = Vec::new();
+            while passes.is_empty() || start.elapsed() < Duration::from_millis(60) {
+                let start = Instant::now();
                 subject.classify();
-                passes += 1;
+                passes.push(start.elapsed());
             }
-            let ns = start.elapsed().as_secs_f64() * 1e9;
-            let cost = ns / f64::from(passes) / headers.len() as f64;
+            // the median, because other programs may take the CPU during some
+            passes.sort_unstable();
+            let pass = passes[passes.len() / 2];
+            let cost = pass.as_secs_f64() * 1e9 / headers.len() as f64;
             report.costs.add(case, subject.name(), cost);
         }
     }

@@ -40,8 +40,8 @@ struct Options {
     document: Option<PathBuf>,
 }
 
-/// Bit vectors beyond this many rules would take all memory.
-const MOST_FOR_VECTORS: usize = 4096;
+/// A scan of more rules than this would take very long.
+const MOST_FOR_SCAN: usize = 4096;
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
@@ -110,8 +110,8 @@ fn one(
     let mut forms = vec![("bora", None)];
     if options.both {
         forms.push(("bora trees", Some(0)));
-        if count <= MOST_FOR_VECTORS {
-            forms.push(("bora vectors", Some(usize::MAX)));
+        if count <= MOST_FOR_SCAN {
+            forms.push(("bora scan", Some(usize::MAX)));
         }
     }
     for (name, many) in forms {
