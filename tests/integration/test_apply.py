@@ -241,7 +241,7 @@ def test_classes_are_shown(start):
 
 
 @pytest.mark.parametrize("text, words", [
-    (ENGINE + TWO + "[[rule]]\nin_port = \"r7\"\n", ["line 7, column 11", "r7", "r0, r1"]),
+    (ENGINE + TWO + "[[rule]]\noutput = \"via 10.0.0.2 dev r7\"\n", ["line 7, column 10", "r7", "r0, r1"]),
     (ENGINE + TWO + "[fib]\nmemory = 8\n[workers]\nbudget = 9\n", ["fib.memory", "restart"]),
     (TWO, ["path cannot be changed", "restart"]),
     (ENGINE + TWO + "[workers]\ncores = [0, 4095]\n", ["no CPU 4095"]),

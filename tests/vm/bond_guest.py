@@ -5,6 +5,7 @@
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -13,6 +14,7 @@ from scapy.layers.inet import ICMP, IP, TCP  # noqa: E402
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
 
 from lib import packets  # noqa: E402
+from lib.bora import Bora  # noqa: E402
 from vm import topic_guest  # noqa: E402
 from vm.topic_guest import HOST, ROUTER, differences  # noqa: E402
 
@@ -199,10 +201,34 @@ def left_to_linux(say):
         lan.close()
 
 
+def rules(say):
+    """Rules for what comes in by the bond, by its VLAN device, and by one of its ports, which nothing comes in by."""
+    inputs = ["bond0", f"bond0.{VLAN}", "r1", "nowhere"]
+    lan = Lan("balance-xor", "layer2")
+    try:
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write('path = "engine"\n' + "".join(f'[[port]]\nname = "r{link}"\n' for link in range(LINKS))
+                       + "".join(f'[[rule]]\nin_port = "{name}"\n' for name in inputs))
+            file.flush()
+            lan.bora = Bora(lan.router, [], None, ["--config", file.name])
+            lan.bora.start()
+        lan.wait("Bora knows the devices", lambda: [rule["why_nothing"] for rule in lan.bora.show("rules")]
+                 == [None, None, None, "nowhere does not exist"])
+        lan.bora.wait_in_sync(topic_guest.FOLLOW_SECONDS)
+        sends = [(link, frame) for link, frame in traffic() if link != 0]
+        got = lan.exchange(sends, len(sends))
+        assert len(got) == len(sends), f"{len(got)} of {len(sends)}: {lan.state()}"
+        lan.wait("the rules count", lambda: [rule["packets"] for rule in lan.bora.show("rules")] == [4, 4, 0, 0], 10)
+        say("rules: what comes in by the bond and by its VLAN device")
+    finally:
+        lan.close()
+
+
 def body(how, say):
     """All modes, or one."""
     for mode, policy in SHORT_MODES if how == "short" else MODES:
         one_mode(mode, policy, ("express", "engine"), say)
+    rules(say)
     if how != "short":
         left_to_linux(say)
 

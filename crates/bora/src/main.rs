@@ -54,8 +54,13 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Check {
             config: Some(path), ..
         } => {
-            bora_router::File::read(&path)?;
+            let file = bora_router::File::read(&path)?;
             anstream::println!("{}: good", path.display());
+            for (rule, name) in file.other_inputs() {
+                anstream::println!(
+                    "rule {rule} matches nothing until there is a device {name} on the ports"
+                );
+            }
             Ok(ExitCode::SUCCESS)
         }
         Command::Save { file } => run::save(file.as_deref()).map(|()| ExitCode::SUCCESS),

@@ -1,5 +1,6 @@
 //! Compiles the rules of the configuration for the workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
@@ -11,11 +12,19 @@ use bora_kernel::{HeldHop, Mirror};
 use crate::config::{File, Names, Via};
 use crate::ports::Port;
 
+/// The number of an interface that does not exist. No packet comes in by it.
+const NOWHERE: PortId = PortId(u16::MAX);
+
+/// Numbers and names of the ports, and of the devices on them.
+pub(crate) type Inputs<'a> = [(PortId, &'a str)];
+
 /// Compiled rules, and the next hops they keep in the FIB.
 #[derive(Debug)]
 pub(crate) struct CompiledRules {
     pub(crate) classifier: Arc<Classifier>,
     held: Vec<HeldHop>,
+    /// The numbers of the interfaces that rules name as inputs.
+    inputs: BTreeMap<String, PortId>,
 }
 
 impl CompiledRules {
@@ -31,7 +40,14 @@ impl CompiledRules {
         Ok(Self {
             classifier: Arc::new(set.compile()?),
             held: Vec::new(),
+            inputs: BTreeMap::new(),
         })
+    }
+
+    /// Whether one of the rules' inputs has another number than when they were compiled.
+    pub(crate) fn are_outdated(&self, inputs: &Inputs<'_>) -> bool {
+        let mut named = self.inputs.iter();
+        named.any(|(name, number)| number_of(name, inputs) != *number)
     }
 
     /// Gives the next hops back. No worker may classify by these rules any more.
@@ -49,12 +65,15 @@ impl CompiledRules {
 pub(crate) fn compile(
     config: &File,
     ports: &[Port],
+    inputs: &Inputs<'_>,
     mirror: &mut Mirror,
 ) -> anyhow::Result<CompiledRules> {
     let mut known = Known {
         ports,
+        inputs,
         mirror,
         held: Vec::new(),
+        named: BTreeMap::new(),
     };
     let compiled = (|| {
         let mut rules = Vec::with_capacity(config.rules.len());
@@ -65,11 +84,17 @@ pub(crate) fn compile(
         let dscp = config.dscp.classes();
         Ok::<_, anyhow::Error>(RuleSet { rules, dscp }.compile()?)
     })();
-    let Known { held, mirror, .. } = known;
+    let Known {
+        held,
+        mirror,
+        named,
+        ..
+    } = known;
     match compiled {
         Ok(classifier) => Ok(CompiledRules {
             classifier: Arc::new(classifier),
             held,
+            inputs: named,
         }),
         Err(error) => {
             held.into_iter()
@@ -82,8 +107,10 @@ pub(crate) fn compile(
 /// The names that rules may use.
 struct Known<'a> {
     ports: &'a [Port],
+    inputs: &'a Inputs<'a>,
     mirror: &'a mut Mirror,
     held: Vec<HeldHop>,
+    named: BTreeMap<String, PortId>,
 }
 
 impl Known<'_> {
@@ -95,8 +122,10 @@ impl Known<'_> {
 }
 
 impl Names for Known<'_> {
-    fn port(&mut self, name: &str) -> anyhow::Result<PortId> {
-        Ok(self.find(name)?.id)
+    fn input(&mut self, name: &str) -> PortId {
+        let number = number_of(name, self.inputs);
+        self.named.insert(name.into(), number);
+        number
     }
 
     fn next_hop(&mut self, via: &Via, v6: bool) -> anyhow::Result<NextHopId> {
@@ -108,5 +137,29 @@ impl Names for Known<'_> {
         let id = self.mirror.hold_next_hop(hop)?;
         self.held.push(hop);
         Ok(id)
+    }
+}
+
+fn number_of(name: &str, inputs: &Inputs<'_>) -> PortId {
+    let found = inputs.iter().find(|(_, other)| *other == name);
+    found.map_or(NOWHERE, |(number, _)| *number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_outdated_when_an_input_comes_goes_or_gets_another_number() {
+        let inputs = BTreeMap::from([("r0.7".into(), NOWHERE), ("r0".into(), PortId(0))]);
+        let rules = CompiledRules {
+            inputs,
+            ..CompiledRules::none().unwrap()
+        };
+        let before = [(PortId(0), "r0"), (PortId(1), "r1")];
+        let with_device = [(PortId(0), "r0"), (PortId(512), "r0.7")];
+        assert!(!rules.are_outdated(&before) && !rules.are_outdated(&before[..1]));
+        assert!(rules.are_outdated(&with_device));
+        assert!(rules.are_outdated(&[(PortId(2), "r0")]) && rules.are_outdated(&[]));
     }
 }

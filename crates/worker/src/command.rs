@@ -31,8 +31,14 @@ impl Worker {
             }
             Command::SetHash(v4, v6) => self.config.hash = (v4, v6),
             Command::SetMode(mode) => self.config.mode = mode,
-            Command::SetRules(classifier) => {
-                let counted = self.config.classifier.rules();
+            Command::SetRules {
+                classifier,
+                are_same,
+            } => {
+                let counted = match are_same {
+                    true => 0,
+                    false => self.config.classifier.rules(),
+                };
                 for rule in self.config.counters.rules.iter().take(counted) {
                     rule.packets.set(0);
                     rule.octets.set(0);

@@ -39,8 +39,13 @@ pub enum Command {
     SetMode(Mode),
     /// Change the flow-hash policies of IPv4 and IPv6.
     SetHash(FlowHash, FlowHash),
-    /// Replace the rules; their counters start from zero.
-    SetRules(Arc<Classifier>),
+    /// Replace the rules.
+    SetRules {
+        /// The new ones.
+        classifier: Arc<Classifier>,
+        /// Whether they are the same rules, for devices with other numbers: otherwise their counters start from zero.
+        are_same: bool,
+    },
     /// Replace the VLAN devices and bonds.
     SetDevices(Arc<Devices>),
     /// Replace the rules of policy routing.

@@ -194,11 +194,14 @@ impl File {
                 );
             }
         }
-        if let Some(name) = &rule.in_port {
-            self.known_port(index, "in_port", name)?;
+        if let Some(name) = rule.in_port.as_ref().filter(|name| !may_be_interface(name)) {
+            return bad(
+                "in_port",
+                &format!("`{name}` cannot be the name of an interface"),
+            );
         }
         if let Some(via) = &rule.output {
-            self.known_port(index, "output", &via.device)?;
+            self.known_port(index, &via.device)?;
         }
         if rule.action == RuleAction::Drop {
             for (field, given) in [
@@ -219,13 +222,22 @@ impl File {
         }
     }
 
-    fn known_port(&self, rule: usize, field: &str, name: &str) -> Result<(), Problem> {
+    /// The port of a rule's output is one.
+    fn known_port(&self, rule: usize, name: &str) -> Result<(), Problem> {
         let names: Vec<&str> = self.ports.iter().map(|port| &*port.name).collect();
         if names.contains(&name) {
             return Ok(());
         }
         let what = format!("{name} is none of the ports {}", names.join(", "));
-        wrong(at!["rule", rule, field], what)
+        wrong(at!["rule", rule, "output"], what)
+    }
+
+    /// What rules take from interfaces that are no ports: number of the rule, and the interface. They match nothing while
+    /// there is no device of this name on the ports.
+    pub fn other_inputs(&self) -> impl Iterator<Item = (usize, &str)> {
+        let rules = self.rules.iter().enumerate();
+        let inputs = rules.filter_map(|(number, rule)| Some((number, rule.in_port.as_deref()?)));
+        inputs.filter(|(_, name)| self.port(name).is_none())
     }
 
     /// Why a class is none of every port's, if so.
@@ -241,6 +253,12 @@ impl File {
             })
         })
     }
+}
+
+/// As `dev_valid_name()` in Linux's net/core/dev.c.
+fn may_be_interface(name: &str) -> bool {
+    let bad = |octet: u8| b"/:".contains(&octet) || octet.is_ascii_whitespace() || octet == 0x0b;
+    (1..16).contains(&name.len()) && name != "." && name != ".." && !name.bytes().any(bad)
 }
 
 fn burst_problem(rate: Option<Rate>, burst: Option<u32>) -> Option<String> {

@@ -59,7 +59,8 @@ pub struct RuleSection {
     /// untagged packet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pcp: Option<PcpMatch>,
-    /// Name of the port the packet came in by.
+    /// Name of the port, VLAN device, bond or macvlan that the packet came in by. Nothing matches while there is none of this
+    /// name by which Bora forwards.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_port: Option<String>,
     /// What happens: `count` or `drop`.
@@ -151,8 +152,8 @@ as_text!(Ports, "a port such as 53, or a range such as 1024-65535");
 
 /// What names in rules stand for.
 pub(crate) trait Names {
-    /// The number of a port.
-    fn port(&mut self, name: &str) -> anyhow::Result<PortId>;
+    /// The number of a port or of a device on ports; of one that does not exist a number that nothing has.
+    fn input(&mut self, name: &str) -> PortId;
     /// The next hop to a neighbour, for packets of IPv6 or IPv4.
     fn next_hop(&mut self, via: &Via, v6: bool) -> anyhow::Result<NextHopId>;
 }
@@ -223,7 +224,7 @@ impl RuleSection {
             Some(via) => Some(names.next_hop(via, self.v6() == Some(true))?),
             None => None,
         };
-        let in_port = self.in_port.as_ref().map(|name| names.port(name));
+        let in_port = self.in_port.as_ref().map(|name| names.input(name));
         Ok(Rule {
             addresses: Addresses::Any,
             tos: match (self.tos, self.dscp) {
@@ -235,7 +236,7 @@ impl RuleSection {
             pcp: self.pcp.map(|pcp| pcp.0),
             source_ports: self.source_ports.clone().map(|ports| ports.0),
             destination_ports: self.destination_ports.clone().map(|ports| ports.0),
-            in_port: in_port.transpose()?,
+            in_port,
             action: match self.action {
                 RuleAction::Drop => Action::Drop,
                 RuleAction::Count => Action::Pass {
@@ -313,8 +314,8 @@ mod tests {
     struct Fixed;
 
     impl Names for Fixed {
-        fn port(&mut self, name: &str) -> anyhow::Result<PortId> {
-            Ok(PortId(name.trim_start_matches("eth").parse()?))
+        fn input(&mut self, name: &str) -> PortId {
+            PortId(name.trim_start_matches("eth").parse().unwrap())
         }
 
         fn next_hop(&mut self, via: &Via, v6: bool) -> anyhow::Result<NextHopId> {

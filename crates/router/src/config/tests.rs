@@ -96,9 +96,9 @@ fn what_is_wrong_is_named_with_its_line() {
             "4096",
         ),
         (
-            "[[rule]]\nin_port = \"c\"\n",
+            "[[rule]]\nin_port = \"a/b\"\n",
             "line 6, column 11",
-            "none of the ports a, b",
+            "name of an interface",
         ),
         (
             "[[rule]]\noutput = \"via 10.0.0.1 dev c\"\n",

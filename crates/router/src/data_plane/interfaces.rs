@@ -40,9 +40,9 @@ impl DataPlane {
             };
             let name = self.ports[index].name.clone();
             let done = match change {
-                Change::TooLong => self.leave_to_linux(index),
+                Change::TooLong => self.leave_to_linux(index, config),
                 Change::Queues => self.reopen(index, config),
-                Change::Gone => self.let_go(index),
+                Change::Gone => self.let_go(index, config),
                 Change::Back => self.replace(&name, config),
             };
             if let Err(error) = done {
@@ -106,13 +106,13 @@ impl DataPlane {
 
     /// Closes the sockets of a port whose interface is not there: no other can share memory with
     /// them any more. Takes the program off the interface, wherever that is now.
-    fn let_go(&mut self, index: usize) -> anyhow::Result<()> {
+    fn let_go(&mut self, index: usize, config: &File) -> anyhow::Result<()> {
         let port = &mut self.ports[index];
         log::warn!("{}: the interface is gone", port.name);
         (port.path, port.why) = (Path::Kernel, "the interface is gone".into());
         (port.sockets, port.is_gone) = (SocketState::Closed, true);
         let (ifindex, id) = (port.ifindex, port.id);
-        let published = self.publish_ports();
+        let published = self.publish_ports(config);
         self.discard(id);
         drop(self.runtime.dir.take_offloads(ifindex)); // the number may be another's
         let way = mem::replace(&mut self.ports[index].way, Way::Linux);
@@ -123,7 +123,7 @@ impl DataPlane {
     }
 
     /// Closes the sockets of a port, which would lose what is longer than their frames.
-    fn leave_to_linux(&mut self, index: usize) -> anyhow::Result<()> {
+    fn leave_to_linux(&mut self, index: usize, config: &File) -> anyhow::Result<()> {
         let port = &self.ports[index];
         log::warn!(
             "{}: MTU {} is more than the packet buffers of this run hold; the port is left to Linux \
@@ -131,7 +131,7 @@ impl DataPlane {
             port.name,
             port.link.mtu
         );
-        self.close_sockets(index)?;
+        self.close_sockets(index, config)?;
         let port = &mut self.ports[index];
         port.why = format!(
             "MTU {} is more than the packet buffers of this run hold; lower it or restart Bora",
@@ -141,7 +141,7 @@ impl DataPlane {
     }
 
     /// From now on the interface is Linux's, and no route of the engine leads there.
-    fn close_sockets(&mut self, index: usize) -> anyhow::Result<()> {
+    fn close_sockets(&mut self, index: usize, config: &File) -> anyhow::Result<()> {
         self.vitals.beat();
         let port = &mut self.ports[index];
         let id = port.id;
@@ -149,7 +149,7 @@ impl DataPlane {
         port.settings.path = Path::Kernel;
         port.sockets = SocketState::Closed;
         let told = self.express.program.set_port(port.ifindex, &port.settings);
-        let published = self.publish_ports();
+        let published = self.publish_ports(config);
         // also of an interface that is gone meanwhile: a second set of queues would replace these
         if let Some(engine) = &mut self.engine {
             engine.wait_for_workers();
@@ -162,7 +162,7 @@ impl DataPlane {
     /// Opens the sockets of a port anew, on the queues that there are now.
     fn reopen(&mut self, index: usize, config: &File) -> anyhow::Result<()> {
         if self.ports[index].sockets.count() > 0 {
-            self.close_sockets(index)?;
+            self.close_sockets(index, config)?;
         }
         let id = self.ports[index].id;
         let engine = self.engine.as_mut().context("no engine")?;
@@ -179,7 +179,7 @@ impl DataPlane {
         engine.add_port(port, opened, section)?;
         engine.wait_for_workers();
         port.trouble = None;
-        self.publish_ports()?;
+        self.publish_ports(config)?;
         let port = &mut self.ports[index];
         port.settings = port.wanted(&self.mirror, config, self.express.hooks());
         let port = &self.ports[index];

@@ -4,7 +4,7 @@ use anyhow::anyhow;
 use bora_port::xdp::Path;
 use bora_worker::Command;
 
-use super::DataPlane;
+use super::{DataPlane, names};
 use crate::config::{File, PathChoice, PortSection, Setting};
 use crate::rules;
 use crate::topology::check_cpus;
@@ -169,10 +169,24 @@ impl DataPlane {
 
     /// Compiles the rules of a configuration and gives them to the workers.
     pub(super) fn set_rules(&mut self, config: &File) -> anyhow::Result<()> {
-        let rules = rules::compile(config, &self.ports, &mut self.mirror)?;
+        self.replace_rules(config, false)
+    }
+
+    /// Compiles the rules in force anew if an interface that they name as input has come, gone, or got another number.
+    pub(super) fn follow_inputs(&mut self, config: &File) {
+        if self.rules.are_outdated(&names(&self.ports, &self.devices))
+            && let Err(error) = self.replace_rules(config, true)
+        {
+            log::warn!("rules stay as they were for the devices before: {error:#}");
+        }
+    }
+
+    fn replace_rules(&mut self, config: &File, are_same: bool) -> anyhow::Result<()> {
+        let inputs = names(&self.ports, &self.devices);
+        let rules = rules::compile(config, &self.ports, &inputs, &mut self.mirror)?;
         let old = std::mem::replace(&mut self.rules, rules);
         if let Some(engine) = &self.engine {
-            engine.set_rules(&self.rules.classifier);
+            engine.set_rules(&self.rules.classifier, are_same);
         }
         old.release(&mut self.mirror);
         Ok(())

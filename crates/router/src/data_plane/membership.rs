@@ -134,7 +134,7 @@ impl DataPlane {
 
     /// Opens a port's gate, and leads routes there.
     fn admit(&mut self, id: PortId, config: &File) -> anyhow::Result<()> {
-        self.publish_ports()?;
+        self.publish_ports(config)?;
         self.watch_buffers()?;
         let found = self.ports.iter().position(|port| port.id == id);
         let index = found.context("no such port")?;
@@ -189,7 +189,7 @@ impl DataPlane {
         ensure!(self.ports.len() > 1, "{name} is the last port");
         let port = self.ports.take(|port| port.name == name);
         let mut port = port.with_context(|| format!("there is no port {name}"))?;
-        if let Err(error) = self.publish_ports() {
+        if let Err(error) = self.publish_ports(config) {
             self.ports.push(port);
             return Err(error);
         }

@@ -8,7 +8,7 @@ use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig};
 use bora_port::xdp::{Attachment, Lease, Program};
 
-use super::DataPlane;
+use super::{DataPlane, names};
 use crate::config::{File, PortKind, PortSection};
 use crate::devices::DeviceTable;
 use crate::engine::{self, Engine};
@@ -87,7 +87,15 @@ impl DataPlane {
                 .program
                 .set_port(port.ifindex, &port.settings)?;
         }
-        self.rules = rules::compile(config, &self.ports, &mut self.mirror)?;
+        let inputs = names(&self.ports, &self.devices);
+        self.rules = rules::compile(config, &self.ports, &inputs, &mut self.mirror)?;
+        for (rule, name) in config.other_inputs() {
+            if !inputs.iter().any(|(_, known)| *known == name) {
+                log::warn!(
+                    "rule {rule} matches nothing until there is a device {name} on the ports"
+                );
+            }
+        }
         if let Some(opening) = opening {
             let classifier = self.rules.classifier.clone();
             let rest = (self.multipath.hashes(), classifier);

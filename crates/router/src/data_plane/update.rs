@@ -138,7 +138,7 @@ impl DataPlane {
     }
 
     /// Takes the VLAN devices and bonds as they are now. Program and workers know a device before the FIB leads to it.
-    fn follow_devices(&mut self) {
+    fn follow_devices(&mut self, config: &File) {
         let counted = |id| counted_of_device(self.engine.as_ref(), &self.express, id);
         let changes = self.devices.follow(&self.mirror, &self.ports, counted);
         for port in self.ports.iter_mut() {
@@ -147,6 +147,7 @@ impl DataPlane {
             }
         }
         self.follow_policy();
+        self.follow_inputs(config); // before packets of new devices come
         if changes.is_empty() {
             return;
         }
@@ -198,7 +199,7 @@ impl DataPlane {
             }
             port.settings = port.wanted(&self.mirror, config, self.express.hooks());
         }
-        self.follow_devices();
+        self.follow_devices(config);
         let after = self.outputs();
         if after != before {
             self.mirror.set_ports(after)?;
@@ -207,8 +208,8 @@ impl DataPlane {
     }
 
     /// Tells the mirror which interfaces are ports; the FIB leads to no others.
-    pub(super) fn publish_ports(&mut self) -> anyhow::Result<()> {
-        self.follow_devices();
+    pub(super) fn publish_ports(&mut self, config: &File) -> anyhow::Result<()> {
+        self.follow_devices(config);
         Ok(self.mirror.set_ports(self.outputs())?)
     }
 

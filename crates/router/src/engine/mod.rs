@@ -194,13 +194,18 @@ impl Engine {
         Ok((queues, twin))
     }
 
-    /// Tells every worker to obey other rules, whose counts start anew.
-    pub(crate) fn set_rules(&self, classifier: &Arc<Classifier>) {
+    /// Tells every worker to obey other rules, whose counts start anew unless they are the same with other numbers of devices.
+    pub(crate) fn set_rules(&self, classifier: &Arc<Classifier>, are_same: bool) {
         self.rules.store(classifier.rules() > 0, Relaxed);
         self.common.punts.announce(); // so that the slow path forgets destinations that bypass rules
-        self.tell(|| Command::SetRules(classifier.clone()));
+        self.tell(|| Command::SetRules {
+            classifier: classifier.clone(),
+            are_same,
+        });
         self.wait_for_workers();
-        self.past.forget_rules();
+        if !are_same {
+            self.past.forget_rules();
+        }
     }
 
     /// Tells every worker of the VLAN devices and bonds, and waits until it knows them.

@@ -7,12 +7,13 @@ use serde::Serialize;
 
 use super::{Report, answer, table};
 use crate::config::File;
+use crate::data_plane::DataPlane;
 use crate::engine::Engine;
 
 pub(super) const REPORT: Report = Report::new(
     "rules",
     "Rules: what each one has matched",
-    |router, _| answer(report(router.plane.engine(), router.in_force.file())),
+    |router, _| answer(report(&router.plane, router.in_force.file())),
     |json, _| Ok(table::of_rows_or("no rules", COLUMNS, &json)),
 );
 
@@ -22,6 +23,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("PACKETS", "packets"),
     ("OCTETS", "octets"),
     ("WHAT", "rule"),
+    ("MATCHES NOTHING", "why_nothing"),
 ];
 
 /// What a rule has matched since the rules were last changed.
@@ -37,9 +39,12 @@ struct RuleReport {
     packets: u64,
     /// Octets from the destination MAC address to the end of the frame, without FCS.
     octets: u64,
+    /// Why it can match nothing now, if so.
+    why_nothing: Option<String>,
 }
 
-fn report(engine: Option<&Engine>, config: &File) -> Vec<RuleReport> {
+fn report(plane: &DataPlane, config: &File) -> Vec<RuleReport> {
+    let engine = plane.engine();
     let sum = |counters: &Range<usize>, of: fn(&RuleCounters) -> u64| {
         let workers = engine.into_iter().flat_map(Engine::counters);
         workers
@@ -58,7 +63,26 @@ fn report(engine: Option<&Engine>, config: &File) -> Vec<RuleReport> {
             rule: rule.to_string(),
             packets: sum(&counters, |rule| rule.packets.get()),
             octets: sum(&counters, |rule| rule.octets.get()),
+            why_nothing: rule
+                .in_port
+                .as_ref()
+                .and_then(|name| why_no_input(plane, name)),
         }
     });
     rules.collect()
+}
+
+/// Why no packet comes in by an interface of this name.
+fn why_no_input(plane: &DataPlane, name: &str) -> Option<String> {
+    if plane.names().iter().any(|(_, known)| *known == name) {
+        return None;
+    }
+    let mut links = plane.mirror().links().values();
+    let mut left_alone = plane.devices().left_alone().iter();
+    let why = left_alone.find(|one| one.name == name).map(|one| &one.why);
+    Some(match why {
+        Some(why) => format!("{name} is left to Linux: {why}"),
+        None if links.any(|link| link.name == name) => format!("{name} is no device on the ports"),
+        None => format!("{name} does not exist"),
+    })
 }
