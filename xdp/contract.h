@@ -82,8 +82,9 @@ struct bora_port {
 	__u8 mac[6]; /* The interface's Ethernet address. */
 	__u16 trunk; /* The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to. */
 	__u8 tags[8]; /* Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros. */
+	__u32 priorities; /* Of a VLAN device with an egress-qos-map: priorities of its tags, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on. */
 };
-_Static_assert(sizeof(struct bora_port) == 24, "struct bora_port has another layout than in Rust");
+_Static_assert(sizeof(struct bora_port) == 28, "struct bora_port has another layout than in Rust");
 
 /* Why a packet did not take the fast way: passed to Linux, passed within a budget, dropped. */
 enum bora_reason {

@@ -185,6 +185,14 @@ static __always_inline bool show_tag(struct xdp_md *ctx, __be32 tag)
 	return true;
 }
 
+/* The priority of an output's tag that is this far behind the frame's addresses, for this packet: what its TCI has of it. */
+static __always_inline __be16 priority_of_tag(const struct packet *p, bool v6, const struct bora_port *out, __u32 tag)
+{
+	__u32 class = v6 ? 4 : (p->tos >> 3) & 3;
+
+	return bpf_htons(((out->priorities >> (3 * (tag / TAG * 5 + class))) & 7) << 13);
+}
+
 /* Gives the frame the tags of its output instead of its own, and other addresses. */
 static __always_inline bool change_tags(struct xdp_md *ctx, const struct packet *p, bool v6,
 					const __u8 *addresses, const struct bora_port *out)
@@ -202,10 +210,12 @@ static __always_inline bool change_tags(struct xdp_md *ctx, const struct packet 
 	data += ADDRESSES;
 	if (octets) {
 		__builtin_memcpy(data, out->tags, TAG);
+		*(__be16 *)(data + 2) |= priority_of_tag(p, v6, out, 0);
 		data += TAG;
 	}
 	if (octets > TAG) {
 		__builtin_memcpy(data, out->tags + TAG, TAG);
+		*(__be16 *)(data + 2) |= priority_of_tag(p, v6, out, TAG);
 		data += TAG;
 	}
 	__builtin_memcpy(data, &type, sizeof(type));

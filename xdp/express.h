@@ -284,7 +284,7 @@ static __always_inline bool output_holds(const struct bora_port *in, const struc
 }
 
 /* Sends a packet by an output and the port below it. `padded`: with the octets behind the IP packet. */
-static __always_inline int leave(struct xdp_md *ctx, const struct packet *p, bool v6,
+static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 				 const struct bora_port *in, struct bora_counters *count,
 				 const struct way *way, const struct bora_port *out, __u32 port,
 				 bool padded)
@@ -299,6 +299,7 @@ static __always_inline int leave(struct xdp_md *ctx, const struct packet *p, boo
 		decrement_ttl(p->ip4);
 	else
 		p->ip6->hop_limit--;
+	p->tos = v6 ? 0 : p->ip4->tos; /* the packet moves */
 	if (!is_vlan(in) && !is_vlan(out)) {
 		__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way->macs, sizeof(way->macs));
 	} else if (!change_tags(ctx, p, v6, way->macs, out)) {

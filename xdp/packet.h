@@ -31,6 +31,7 @@ struct packet {
 	__u32 ifindex; /* of the port, VLAN device or bond that it came in by */
 	__u32 port; /* number of the port that it came in by */
 	__u16 l3_length; /* octets the IP header claims */
+	__u8 tos; /* of an IPv4 packet for express */
 	__u16 frame_tags; /* octets of VLAN tags in the frame */
 	__be32 hidden_tag; /* one that is beside the frame, of a VLAN device's packet; 0 if none is */
 	bool hides_tag; /* one is beside the frame, and no VLAN device was looked for */

@@ -29,13 +29,14 @@ OWN_MAC = Segment("r0.110", 18, 0, ((CTAG, 110),), mac="02:bc:00:00:01:10")
 SMALL = Segment("r0.120", 19, 0, ((CTAG, 120),), mtu=SMALL_MTU)
 OUTER_1 = Segment("r1.400", 20, 1, ((CTAG, 400),))
 QINQ_1 = Segment("r1.400.4", 21, 1, ((CTAG, 400), (CTAG, 4)), OUTER_1.device)
-MAPPED = Segment("r0.140", 22, 0, ((CTAG, 140),), options="egress-qos-map 0:5")
+MAPPED = Segment("r0.140", 22, 0, ((CTAG, 140),), options="egress-qos-map 0:5 2:1 4:7 6:3")
 BRIDGED = Segment("r0.130", 23, 0, ((CTAG, 130),), master="br130")
-OUTER_MAPPED = Segment("r1.600", 24, 1, ((CTAG, 600),), options="egress-qos-map 0:5")
-QINQ_MAPPED = Segment("r1.600.6", 25, 1, ((CTAG, 600), (CTAG, 6)), OUTER_MAPPED.device)
+OUTER_MAPPED = Segment("r1.600", 24, 1, ((CTAG, 600),), options="egress-qos-map 0:5 6:1")
+QINQ_MAPPED = Segment("r1.600.6", 25, 1, ((CTAG, 600), (CTAG, 6)), OUTER_MAPPED.device, options="egress-qos-map 0:2 6:4")
 IN_FRAME = Segment("r1.700", 26, 1, ((CTAG, 700),), options="reorder_hdr off")
+INGRESS_MAPPED = Segment("r0.160", 27, 0, ((CTAG, 160),), options="ingress-qos-map 0:6")
 SEGMENTS = (A, B, C, SAME_ID, AD, OUTER, QINQ, THREE, OWN_MAC, SMALL, OUTER_1, QINQ_1, MAPPED, BRIDGED, OUTER_MAPPED, QINQ_MAPPED,
-            IN_FRAME)
+            IN_FRAME, INGRESS_MAPPED)
 # VLANs that the router lacks.
 UNKNOWN = Segment("r0.999", 0, 0, ((CTAG, 999),))
 UNKNOWN_AD = Segment("r0.ad200", 0, 0, ((STAG, 200),))
@@ -43,8 +44,10 @@ UNKNOWN_INNER = Segment("r0.100.5", 0, 0, ((CTAG, 100), (CTAG, 5)), A.device)
 UNKNOWN_PLAIN = Segment("r0.500", 0, 0, ((CTAG, 500),))
 SILENT = (UNKNOWN, UNKNOWN_AD, UNKNOWN_INNER, UNKNOWN_PLAIN)
 STATIONS = (A, B, C)
-LEFT_TO_LINUX = {THREE: "tags", BRIDGED: "bridge", MAPPED: "egress-qos-map", OUTER_MAPPED: "egress-qos-map",
-                 QINQ_MAPPED: "egress-qos-map"}
+LEFT_TO_LINUX = {THREE: "tags", BRIDGED: "bridge", INGRESS_MAPPED: "ingress-qos-map"}
+# What Linux makes of the TOS octet of a forwarded packet with the maps of MAPPED and QINQ_MAPPED; of IPv6 packets what it makes of 0.
+PRIORITIES = {MAPPED: {0: "140p5", 0x02: "140p5", 0x08: "140p1", 0x10: "140p3", 0x18: "140p7", 0xE4: "140p5", 0xB8: "140p7"},
+              QINQ_MAPPED: {0: "600p5.6p2", 0x08: "600.6", 0x10: "600p1.6p4", 0x18: "600.6"}}
 
 
 @dataclasses.dataclass
@@ -68,7 +71,7 @@ def place(segment):
 def cases(lan):
     """All cases. The packets are the same for Linux and for Bora, so this is called once for a network."""
     return [*forwarded(lan), *tags(lan), *addresses(lan), *errors(lan), *to_the_router(lan), *settings(lan), *changes(lan), *hooks(lan),
-            *states(lan), *left_to_linux(lan), many(lan)]
+            *states(lan), *priorities(lan), *left_to_linux(lan), many(lan)]
 
 
 def merged(found):
@@ -400,13 +403,37 @@ def port_is_down(lan):
     return Case("a port is down", lost + good, wanted + answers, by="", prepare=prepare)
 
 
+def priorities(lan):
+    """VLAN devices with an egress-qos-map: the priority in the tag depends on the TOS octet of IPv4 packets."""
+    def by_tos(source, segment, marks):
+        sends, wanted = [], []
+        for tos, mark in marks.items():
+            for family, header, mark in ((4, "tos", mark), (6, "tc", marks[0])):
+                more = flows(lan, [(source, segment)], families=(family,), **{header: tos})
+                sends, wanted = sends + more[0], wanted + [line.replace(place(segment), f"h{segment.link} {mark}") for line in more[1]]
+        return sends, wanted
+
+    for name, segment in (("egress-qos-map", MAPPED), ("egress-qos-map, QinQ", QINQ_MAPPED)):
+        marks = PRIORITIES[segment]
+        there, wanted = by_tos(A, segment, marks)
+        untagged, wanted_too = by_tos(R1, segment, marks)
+        back, wanted_back = flows(lan, [(segment, A), (segment, R1)])
+        yield Case(name, there + untagged + back, wanted + wanted_too + wanted_back, short=True)
+
+    def without_tos(_):
+        lan.net.sysctl("ipv4/ip_forward_update_priority", 0)
+
+    yield Case("ip_forward_update_priority off", *by_tos(A, MAPPED, dict.fromkeys(PRIORITIES[MAPPED], "140p5")), prepare=without_tos)
+
+
 def left_to_linux(lan):
-    """VLAN devices that Bora leaves to Linux. With a map of priorities, Linux writes them."""
-    for name, segment, marked in (("egress-qos-map", MAPPED, "140p5"), ("egress-qos-map below QinQ", QINQ_MAPPED, "600p5.6"),
-                                  ("VLAN in a bridge", BRIDGED, "130")):
-        sends, wanted = flows(lan, both(segment, A, R1))
-        wanted = [line.replace(place(segment), f"h{segment.link} {marked}") for line in wanted]
-        yield Case(name, sends, wanted, by="linux", short=True)
+    """VLAN devices that Bora leaves to Linux. An ingress-qos-map gives IPv6 packets a priority, which shows in the egress-qos-map."""
+    yield Case("VLAN in a bridge", *flows(lan, both(BRIDGED, A, R1)), by="linux", short=True)
+    sends, wanted = flows(lan, [(INGRESS_MAPPED, MAPPED)])
+    marks = {4: "140p5", 6: "140p3"}
+    wanted = [f"h{MAPPED.link} {marks[6 if 'IPv6' in line else 4]} {line.split(' ', 2)[2]}" for line in wanted]
+    back, wanted_back = flows(lan, [(MAPPED, INGRESS_MAPPED)])
+    yield Case("ingress-qos-map", sends + back, wanted + wanted_back, by="linux", short=True)
 
 
 def many(lan):

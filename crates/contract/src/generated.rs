@@ -104,6 +104,8 @@ pub struct PortSettings {
     pub trunk: u16,
     /// Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros.
     pub tags: [u8; 8],
+    /// Of a VLAN device with an egress-qos-map: priorities of its tags, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on.
+    pub priorities: u32,
     /// net.ipv4.conf.IFACE.forwarding.
     pub forward4: bool,
     /// net.ipv6.conf.{all and IFACE}.forwarding.
@@ -140,7 +142,7 @@ pub struct PortSettings {
 
 impl PortSettings {
     /// As the program reads it.
-    pub fn to_bytes(&self) -> [u8; 24] {
+    pub fn to_bytes(&self) -> [u8; 28] {
         let flags = [
             self.forward4,
             self.forward6,
@@ -160,7 +162,7 @@ impl PortSettings {
             self.policy6,
         ];
         let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
-        let mut bytes = [0; 24];
+        let mut bytes = [0; 28];
         bytes[0..2].copy_from_slice(&self.index.to_ne_bytes());
         bytes[2..3].copy_from_slice(&[self.path as u8]);
         bytes[3..4].copy_from_slice(&[self.rp_filter as u8]);
@@ -169,6 +171,7 @@ impl PortSettings {
         bytes[8..14].copy_from_slice(&self.mac);
         bytes[14..16].copy_from_slice(&self.trunk.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.tags);
+        bytes[24..28].copy_from_slice(&self.priorities.to_ne_bytes());
         bytes
     }
 }

@@ -97,6 +97,50 @@ fn tag_at(frame: &[u8], number: usize) -> Option<u32> {
     is_tag.then_some(tag)
 }
 
+/// Which priorities (PCP) the tags of a VLAN device's packets get: its `egress-qos-map`, of the priorities that Linux gives
+/// forwarded packets (`ip_forward()` in net/ipv4/ip_forward.c; IPv6 packets have 0).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Priorities(u32);
+
+/// The priorities of socket buffers (linux/pkt_sched.h) by bits 3 and 4 of the TOS octet (`ip_tos2prio` in net/ipv4/route.c).
+const OF_TOS: [usize; 4] = [0, 2, 6, 4];
+/// Classes of packets: four of IPv4, and IPv6.
+const CLASSES: usize = OF_TOS.len() + 1;
+
+impl Priorities {
+    /// Those of an outer tag and an inner one, each by the socket buffer's priority. `by_tos`: whether Linux gives IPv4 packets
+    /// one by their TOS octet (`net.ipv4.ip_forward_update_priority`).
+    pub fn new(tags: [[u8; 8]; 2], by_tos: bool) -> Self {
+        let of_class = |class: usize| match OF_TOS.get(class) {
+            Some(&priority) if by_tos => priority,
+            _ => 0,
+        };
+        let mut bits = 0;
+        for (number, tag) in tags.iter().enumerate() {
+            for class in 0..CLASSES {
+                let priority = u32::from(tag[of_class(class)] & 7);
+                bits |= priority << (3 * (number * CLASSES + class));
+            }
+        }
+        Self(bits)
+    }
+
+    /// As the XDP program wants them.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// For the packet of a frame without tags: what is added to the first octet of each tag's TCI.
+    #[inline]
+    fn of_packet(self, packet: &[u8]) -> [u8; 2] {
+        let class = match *packet {
+            [0x08, 0x00, _, tos, ..] => usize::from(tos >> 3 & 3),
+            _ => OF_TOS.len(),
+        };
+        [0, CLASSES].map(|tag| ((self.0 >> (3 * (tag + class)) & 7) << 5) as u8)
+    }
+}
+
 /// A VLAN device, a bond, or a macvlan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -106,6 +150,8 @@ pub struct Device {
     pub ports: Ports,
     /// What its packets have on the ports.
     pub tags: Tags,
+    /// What these tags say of priority.
+    pub priorities: Priorities,
     /// Whether it has an Ethernet address beside that of what it is on: a macvlan.
     pub is_station: bool,
 }
@@ -246,7 +292,42 @@ impl Device {
         }
         let octets = region.octets_mut(packet);
         octets.copy_within(length..length + ADDRESSES, 0);
-        octets[ADDRESSES..ADDRESSES + length].copy_from_slice(&self.tags.octets()[..length]);
+        let mut tags = self.tags.octets();
+        if self.priorities != Priorities::default() {
+            let [outer, inner] = self.priorities.of_packet(&octets[ADDRESSES + length..]);
+            tags[2] |= outer;
+            tags[TAG + 2] |= inner;
+        }
+        octets[ADDRESSES..ADDRESSES + length].copy_from_slice(&tags[..length]);
         packet.pad(region, min_frame.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_are_those_of_linux() {
+        // ip link set DEV type vlan egress-qos-map 0:5 2:1 4:7 6:3, and 0:2 6:4 inside
+        let maps = [[5, 0, 1, 0, 7, 0, 3, 0], [2, 0, 0, 0, 0, 0, 4, 0]];
+        let of = |priorities: Priorities, start: [u8; 4]| {
+            priorities.of_packet(&start).map(|octet| octet >> 5)
+        };
+        let by_tos = Priorities::new(maps, true);
+        for (tos, wanted) in [
+            (0, [5, 2]),
+            (0x02, [5, 2]), // ECN
+            (0x08, [1, 0]),
+            (0x10, [3, 4]),
+            (0xb8, [7, 0]), // EF
+            (0xe4, [5, 2]),
+        ] {
+            assert_eq!(of(by_tos, [8, 0, 0x45, tos]), wanted, "{tos:#x}");
+            let fixed = Priorities::new(maps, false);
+            assert_eq!(of(fixed, [8, 0, 0x45, tos]), [5, 2], "{tos:#x}");
+        }
+        assert_eq!(of(by_tos, [0x86, 0xdd, 0x6b, 0x80]), [5, 2], "IPv6");
+        assert_eq!(Priorities::new([[0; 8]; 2], true), Priorities::default());
     }
 }

@@ -48,7 +48,7 @@ pub use batch::Batch;
 pub use bond::{Ports, XmitHash};
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleCounters, classify};
-pub use device::{Device, Devices, Tags};
+pub use device::{Device, Devices, Priorities, Tags};
 pub use egress::{BURST, Egress, octets};
 pub use enqueue::{Outputs, enqueue};
 pub use hash::flow_hash;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bora_buffer::{Pool, Region, SharedFrames};
 use bora_fib::PortId;
 use bora_forward::classify::{Action, Rule, RuleSet, Ternary};
-use bora_forward::{Device, Devices, Ports, Tags, XmitHash};
+use bora_forward::{Device, Devices, Ports, Priorities, Tags, XmitHash};
 use bora_port::{PortQueue, Queue, memory};
 use bora_wire::MacAddr;
 use bora_worker::{Command, Mode, Worker, WorkerConfig};
@@ -33,6 +33,7 @@ fn vlan(number: u16, tags: Tags) -> Device {
         ingress,
         ports: Ports::one(PortId(0)),
         tags,
+        priorities: Priorities::default(),
         is_station: false,
     }
 }

@@ -55,8 +55,10 @@ pub struct Vlan {
     pub protocol: u16,
     /// VLAN identifier, 0 to 4095.
     pub id: u16,
-    /// Whether packets leave with a priority that depends on more than the VLAN (`egress-qos-map`).
-    pub maps_priority: bool,
+    /// The priority (PCP) that packets leave with, for the socket buffer's priorities 0 to 7 (`egress-qos-map`).
+    pub egress_priorities: [u8; 8],
+    /// Whether what comes in gets a priority that depends on its tag (`ingress-qos-map`).
+    pub maps_ingress: bool,
 }
 
 /// A macvlan: IFLA_LINK and IFLA_INFO_DATA (IFLA_MACVLAN_*).
@@ -205,23 +207,40 @@ fn is_active(data: Attribute<'_>) -> Result<bool, Malformed> {
 fn vlan(data: Attribute<'_>) -> Result<Vlan, Malformed> {
     const IFLA_VLAN_ID: u16 = 1;
     const IFLA_VLAN_EGRESS_QOS: u16 = 3;
+    const IFLA_VLAN_INGRESS_QOS: u16 = 4;
     const IFLA_VLAN_PROTOCOL: u16 = 5;
     let mut vlan = Vlan {
         below: 0,
         protocol: libc::ETH_P_8021Q as u16,
         id: 0,
-        maps_priority: false,
+        egress_priorities: [0; 8],
+        maps_ingress: false,
     };
     for attribute in data.nested() {
         let attribute = attribute?;
         match attribute.kind {
             IFLA_VLAN_ID => vlan.id = attribute.u16()?,
             IFLA_VLAN_PROTOCOL => vlan.protocol = u16::from_be(attribute.u16()?),
-            IFLA_VLAN_EGRESS_QOS => vlan.maps_priority = attribute.nested().next().is_some(),
+            IFLA_VLAN_EGRESS_QOS => vlan.egress_priorities = egress_priorities(attribute)?,
+            IFLA_VLAN_INGRESS_QOS => vlan.maps_ingress = attribute.nested().next().is_some(),
             _ => {}
         }
     }
     Ok(vlan)
+}
+
+/// IFLA_VLAN_EGRESS_QOS: struct ifla_vlan_qos_mapping for each priority of socket buffers that has one of tags.
+fn egress_priorities(map: Attribute<'_>) -> Result<[u8; 8], Malformed> {
+    let mut priorities = [0; 8];
+    for mapping in map.nested() {
+        let mapping = mapping?.value;
+        let head = header(mapping, 8, "egress-qos-map")?;
+        let (from, to) = (u32_at(head, 0), u32_at(head, 4));
+        if let Some(priority) = priorities.get_mut(from as usize) {
+            *priority = (to & 7) as u8;
+        }
+    }
+    Ok(priorities)
 }
 
 /// IFLA_INFO_DATA of a macvlan, without the interface below it.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bora_contract::{MAX_INTERFACES, MAX_PORTS, Path, PortSettings};
 use bora_fib::PortId;
-use bora_forward::{Devices, Tags};
+use bora_forward::{Devices, Priorities, Tags};
 use bora_kernel::Mirror;
 use bora_kernel::message::Link;
 use bora_port::xdp::OnPorts;
@@ -45,6 +45,7 @@ pub(crate) struct Device {
     pub(crate) lower: Lower,
     /// What its packets have on the ports.
     tags: Tags,
+    priorities: Priorities,
     pub(crate) settings: PortSettings,
     /// Longest packet that leaves by it without Linux, octets: Linux's virtual devices and some drivers
     /// take no frames with more tags than one, unless their MTU has room.
@@ -209,6 +210,7 @@ impl DeviceTable {
             ingress: (&device.settings).into(),
             ports: device.lower.of_workers(),
             tags: device.tags,
+            priorities: device.priorities,
             is_station: device.kind == Kind::Macvlan,
         }))
     }
@@ -241,6 +243,7 @@ fn device(
     mirror: &Mirror,
 ) -> Device {
     let more_tags = tags.len().saturating_sub(HEADER_LEN) as u32;
+    let priorities = vlan::priorities(link, mirror);
     let below = &lower.settings;
     let settings = with_sysctls(below.clone(), mirror, link.index);
     let settings = PortSettings {
@@ -248,6 +251,7 @@ fn device(
         path: if link.up { below.path } else { Path::Kernel },
         trunk: lower.id.unwrap_or(id).0,
         tags: tags.octets(),
+        priorities: priorities.bits(),
         mac: link.mac.unwrap_or_default(),
         up: below.up && link.up && link.carrier,
         enabled: below.enabled && link.up,
@@ -261,6 +265,7 @@ fn device(
         ifindex: link.index,
         mtu: link.mtu,
         tags,
+        priorities,
         longest: link.mtu.min(lower.mtu.saturating_sub(more_tags)),
         before,
         settings,

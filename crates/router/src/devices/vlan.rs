@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bora_forward::Tags;
+use bora_forward::{Priorities, Tags};
 use bora_kernel::Mirror;
 use bora_kernel::message::Link;
 
@@ -33,8 +33,9 @@ pub(super) fn find(
         "it is a port itself"
     } else if stack.masters {
         "it belongs to a bridge or a bond, or is on such a port"
-    } else if stack.maps {
-        "it sets priorities (egress-qos-map)"
+    } else if link.vlan.is_some_and(|vlan| vlan.maps_ingress) && priorities_leave(mirror) {
+        // Bora keeps no priority of a packet on its way; that of IPv4 packets is Linux's by their TOS octet
+        "it sets priorities (ingress-qos-map), which IPv6 packets keep, and another VLAN device has an egress-qos-map"
     } else if stack.lower.settings.generic {
         "its port has generic XDP, which does not see all tags"
     } else if link.mac.is_none() {
@@ -47,13 +48,28 @@ pub(super) fn find(
     Found::LeftAlone(why.into())
 }
 
+/// Whether the priority of a packet can show in what leaves.
+fn priorities_leave(mirror: &Mirror) -> bool {
+    let mut vlans = mirror.links().values().filter_map(|link| link.vlan);
+    vlans.any(|vlan| vlan.egress_priorities != [0; 8])
+}
+
+/// Which priorities the tags of what leaves by a link have.
+pub(super) fn priorities(link: &Link, mirror: &Mirror) -> Priorities {
+    let map = |link: &Link| Some(link.vlan?.egress_priorities);
+    let below = link.vlan.and_then(|vlan| mirror.links().get(&vlan.below));
+    let tags = match (map(link), below.and_then(map)) {
+        (Some(inner), Some(outer)) => [outer, inner],
+        (own, _) => [own.unwrap_or_default(), [0; 8]],
+    };
+    Priorities::new(tags, mirror.settings().priority_by_tos)
+}
+
 /// A VLAN device and those below it, down to a port or a bond.
 struct Stack {
     lower: Lower,
     /// EtherType and VLAN of each, innermost first.
     tags: Vec<(u16, u16)>,
-    /// Whether one of them sets priorities.
-    maps: bool,
     /// Whether one of them belongs to a bridge or a bond, or their port does.
     masters: bool,
 }
@@ -64,11 +80,10 @@ impl Stack {
         mirror: &Mirror,
         (ports, bonds): (&PortTable, &BTreeMap<u32, Device>),
     ) -> Option<Self> {
-        let (mut tags, mut maps, mut masters, mut at) = (Vec::new(), false, false, link);
+        let (mut tags, mut masters, mut at) = (Vec::new(), false, link);
         while tags.len() < MAX_NESTED {
             let vlan = at.vlan?;
             tags.push((vlan.protocol, vlan.id));
-            maps |= vlan.maps_priority;
             masters |= has_other_master(mirror, at);
             let lower = if let Some(port) = ports.at(vlan.below) {
                 masters |= has_other_master(mirror, &port.link);
@@ -81,7 +96,6 @@ impl Stack {
                 return Some(Self {
                     lower,
                     tags,
-                    maps,
                     masters,
                 });
             }

@@ -31,7 +31,8 @@ fn a_vlan_device_is_read() {
         below: 3,
         protocol: 0x8100,
         id: 100,
-        maps_priority: false,
+        egress_priorities: [0; 8],
+        maps_ingress: false,
     };
     assert_eq!(read(vec![InfoVlan::Id(100)], vec![]), Some(known));
     let service = vec![
@@ -46,9 +47,19 @@ fn a_vlan_device_is_read() {
     assert_eq!(read(service, vec![]), Some(wanted));
     let mapped = vec![
         InfoVlan::Id(100),
-        InfoVlan::EgressQos(vec![VlanQosMapping::Mapping(6, 5)]),
+        InfoVlan::EgressQos(vec![
+            VlanQosMapping::Mapping(6, 5),
+            VlanQosMapping::Mapping(0, 1),
+            VlanQosMapping::Mapping(8, 7),
+        ]),
+        InfoVlan::IngressQos(vec![VlanQosMapping::Mapping(3, 4)]),
     ];
-    assert!(read(mapped, vec![]).unwrap().maps_priority);
+    let wanted = Vlan {
+        egress_priorities: [1, 0, 0, 0, 0, 0, 5, 0],
+        maps_ingress: true,
+        ..known
+    };
+    assert_eq!(read(mapped, vec![]), Some(wanted));
     let elsewhere = read(vec![InfoVlan::Id(100)], vec![LinkAttribute::LinkNetNsId(1)]);
     assert_eq!(elsewhere.unwrap().below, 0);
 }
