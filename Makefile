@@ -5,7 +5,7 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-bond test-vm-vrf test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
+.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-bond test-vm-vrf test-vm-conformance test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
 	bench-fib bench-acl bench-bgp bench-engine bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -60,6 +60,11 @@ test-vm: build ## Debian's kernels and emulated cards in guests, written to docs
 test-vm-bond test-vm-vrf: test-vm-%: build ## Bonds, VRFs on one of Debian's kernels, with Linux alone as the oracle
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/topic.py $* $(ARGS)
+
+# A part: make test-vm-conformance ARGS="--over bond --backend engine --short"; all of it takes an hour or more without KVM
+test-vm-conformance: build ## The conformance tests over VLAN devices, bonds and a VRF, on one of Debian's kernels
+	@scripts/deps-vm
+	@scripts/as-root $(PYTHON) tests/vm/conformance.py $(ARGS)
 
 test-vm-dpdk: build-dpdk ## Ports that DPDK drives, on an emulated card with an IOMMU and without
 	@scripts/deps-vm

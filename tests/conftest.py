@@ -4,10 +4,11 @@ import os
 
 import pytest
 
-from lib import netns
+from lib import netns, over
 
 BACKENDS = ("kernel", "engine", "express")
 # on interfaces whose driver does no XDP the same behaviour is expected
+NO_SENSE = pytest.StashKey()
 CONFORMANCE_BACKENDS = (*BACKENDS, "engine-generic", "express-generic")
 
 
@@ -15,6 +16,10 @@ def pytest_addoption(parser):
     parser.addoption(
         "--backend", action="append", choices=CONFORMANCE_BACKENDS, default=[],
         help="test only this backend (may be given several times); default: all",
+    )
+    parser.addoption(
+        "--over", choices=list(over.KINDS), default="plain",
+        help="what the router's interfaces are made of in conformance tests (tests/lib/over.py); needs the kernel's modules",
     )
 
 
@@ -36,13 +41,25 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_collection_modifyitems(config, items):
-    """With --backend kernel alone, tests that need Bora are deselected."""
-    if chosen(config) != ["kernel"]:
-        return
-    needs_bora = [item for item in items if "bora_path" in item.fixturenames or item.get_closest_marker("bora")]
-    if needs_bora:
-        config.hook.pytest_deselected(items=needs_bora)
-        items[:] = [item for item in items if item not in needs_bora]
+    """With --backend kernel alone, tests that need Bora are deselected; with --over, those that make no sense there."""
+    kind = config.getoption("over")
+    why = {}
+    for item in items:
+        reason = over.why_not(kind, item.name) if "conformance" in item.path.parts else None
+        if reason:
+            why[item] = f"{item.name}: {reason}"
+    config.stash[NO_SENSE] = sorted(why.values())
+    if chosen(config) == ["kernel"]:
+        why |= {item: "" for item in items if "bora_path" in item.fixturenames or item.get_closest_marker("bora")}
+    if why:
+        config.hook.pytest_deselected(items=list(why))
+        items[:] = [item for item in items if item not in why]
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Names the tests that --over has left out."""
+    for line in config.stash.get(NO_SENSE, []):
+        terminalreporter.write_line(f"not over {config.getoption('over')}: {line}")
 
 
 @pytest.fixture(scope="module")

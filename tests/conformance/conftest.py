@@ -6,9 +6,9 @@ from lib.topology import Network
 
 
 @pytest.fixture(scope="module")
-def network(backend):
+def network(backend, request):
     """Router and hosts with the backend running."""
-    network = Network(backend)
+    network = Network(backend, over=request.config.getoption("over"))
     yield network
     network.close()
 

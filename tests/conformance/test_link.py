@@ -121,7 +121,7 @@ def pushing(network, tmp_path_factory):
     compiled = str(tmp_path_factory.mktemp("tag") / "push_tag.o")
     source = Path(port.__file__).parent / "push_tag.bpf.c"
     include = f"/usr/include/{platform.machine()}-linux-gnu"
-    run("clang", "-target", "bpf", "-O2", "-g", "-I", include, "-c", str(source), "-o", compiled)
+    run("clang", "-target", "bpf", "-O2", "-g", "-I", include, "-c", str(source), "-o", compiled, timeout=120)
     host = network.namespaces[1]
     host.exec("tc", "qdisc", "add", "dev", "h0", "clsact")
     host.exec("tc", "filter", "add", "dev", "h0", "egress", "bpf", "da", "obj", compiled, "sec", "tc")

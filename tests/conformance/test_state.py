@@ -141,7 +141,7 @@ def test_62_unrelated_changes_do_no_harm(net):
     with tempfile.NamedTemporaryFile("w", suffix=".batch") as batch:
         for verb in ("add", "del") * 3:
             for number in range(10_000):
-                batch.write(f"route {verb} 20.{number >> 8}.{number & 255}.0/24 via {net.host4(2)}\n")
+                batch.write(f"route {verb} 20.{number >> 8}.{number & 255}.0/24 via {net.host4(2)}{net.over.words}\n")
         batch.flush()
         for port in net.hosts:
             port.drain()

@@ -15,7 +15,8 @@ import time
 from lib import packets
 from lib.bora import Bora
 from lib.netns import Namespace, queue_options
-from lib.port import Port, wait_readable
+from lib.over import KINDS
+from lib.port import wait_readable
 
 LINKS = 3
 SMALL_MTU = 1280
@@ -28,10 +29,11 @@ IPV6_SYSCTLS = {"forwarding": 1, "accept_dad": 0, "accept_ra": 0, "router_solici
 
 class Network:
     """Router and hosts. `bora` is None for the plain kernel; backends "...-generic" have ports without driver XDP. `queues`
-    is the number of queues of each end of a link; None: Linux's default."""
+    is the number of queues of each end of a link; None: Linux's default. `over`: what the router's side is made of (lib.over)."""
 
-    def __init__(self, backend="kernel", queues=None):
+    def __init__(self, backend="kernel", queues=None, over="plain"):
         self.backend = backend
+        self.over = KINDS[over]()
         self.queues = queues
         self.generic = backend.endswith("-generic")
         self.bora = None
@@ -40,13 +42,14 @@ class Network:
         self._undo = []
         self._serial = itertools.count(300)
         try:
-            self.router = self._namespace("r")
+            self.router = self._namespace("r", self.over.router_kind)
             self._configure_router()
+            self.over.prepare(self.router)
             for link in range(LINKS):
                 self._connect(link)
             self.wait_for_links()
             if backend != "kernel":
-                self.bora = Bora(self.router, [f"r{n}" for n in range(LINKS)], backend.removesuffix("-generic"))
+                self.bora = Bora(self.router, [name for n in range(LINKS) for name in self.over.ports(n)], backend.removesuffix("-generic"))
                 self.bora.start()
                 mode = "generic" if self.generic else "driver"
                 assert {port["xdp"] for port in self.bora.show("ports")} == {mode}
@@ -106,8 +109,8 @@ class Network:
 
     # Set-up.
 
-    def _namespace(self, role):
-        namespace = Namespace(role)
+    def _namespace(self, role, kind=Namespace):
+        namespace = kind(role)
         self.namespaces.append(namespace)
         return namespace
 
@@ -127,22 +130,29 @@ class Network:
         host = self._namespace(f"h{link}")
         # without driver XDP if the peer has more
         queues, peer_queues = map(queue_options, (1, 2) if self.generic else (self.queues, self.queues))
-        self.router.ip(
-            "link", "add", f"r{link}", "address", self.router_mac(link), *queues, "type", "veth",
-            "peer", "name", f"h{link}", "address", self.host_mac(link), *peer_queues, "netns", host.name,
-        )
-        host.set_sysctl(f"net/ipv6/conf/h{link}/disable_ipv6", 1)
-        # A veth takes redirected XDP frames only while its peer polls, which GRO turns on.
-        host.exec("ethtool", "-K", f"h{link}", "gro", "on")
-        host.ip("link", "set", f"h{link}", "arp", "off", "mtu", str(SMALL_MTU if link == 2 else 1500), "up")
+        ends = list(zip(self.over.ports(link), self.over.hosts_ends(link)))
+        for number, (port, end) in enumerate(ends):
+            macs = (self.router_mac(link), self.host_mac(link)) if number == 0 else ()
+            ours, theirs = (["address", mac] for mac in macs) if macs else ([], [])
+            self.router.ip("link", "add", port, *ours, *queues, "type", "veth", "peer", "name", end, *theirs, *peer_queues, "netns", host.name)
+            host.set_sysctl(f"net/ipv6/conf/{end}/disable_ipv6", 1)
+            # A veth takes redirected XDP frames only while its peer polls, which GRO turns on.
+            host.exec("ethtool", "-K", end, "gro", "on")
+        self.over.join(self, link, host)
+        host.ip("link", "set", f"h{link}", "arp", "off", "mtu", str(self.mtu(link)), "up")
         self.configure_link(link)
-        self.hosts.append(Port(host.name, f"h{link}"))
+        self.hosts.append(self.over.port_kind(host.name, f"h{link}"))
+
+    @staticmethod
+    def mtu(link):
+        """MTU of a link."""
+        return SMALL_MTU if link == 2 else 1500
 
     def configure_link(self, link):
         """Configures the router's side of a link, perhaps again: up, addresses, permanent neighbours, routes."""
         device, host = f"dev r{link}", f"lladdr {self.host_mac(link)} dev r{link}"
         self.router.batch([
-            f"link set r{link} mtu {SMALL_MTU if link == 2 else 1500} up",
+            f"link set r{link} mtu {self.mtu(link)} up",
             f"address replace {self.router4(link)}/24 {device}",
             f"address replace {self.router6(link)}/64 {device} nodad",
             f"neighbour replace {self.link_local(self.host_mac(link))} {host}",
