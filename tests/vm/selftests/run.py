@@ -26,7 +26,7 @@ from vm import kernels, machine  # noqa: E402
 ROOT = HERE.parents[2]
 CACHE = ROOT / "target/vm/selftests"
 MODES = ("linux", "express", "engine")
-MODULES = ("vrf", "ip_gre", "ip6_gre", "dummy", "8021q", "bridge", "sch_ingress", "cls_flower", "cls_matchall", "act_gact")
+MODULES = ("vrf", "ip_gre", "ip6_gre", "ipip", "vxlan", "dummy", "8021q", "bridge", "sch_ingress", "cls_flower", "cls_matchall", "act_gact")
 SCRIPTS = (
     "router.sh", "router_nh.sh", "router_vid_1.sh", "router_bridge.sh", "router_bridge_vlan.sh", "router_broadcast.sh",
     "router_multipath.sh", "router_mpath_nh.sh", "router_mpath_nh_res.sh", "custom_multipath_hash.sh", "no_forwarding.sh",
@@ -34,6 +34,7 @@ SCRIPTS = (
     "gre_inner_v6_multipath.sh", "gre_custom_multipath_hash.sh", "ip6gre_flat.sh", "ip6gre_flat_key.sh",
     "ip6gre_hier.sh", "ip6gre_hier_key.sh", "ip6gre_inner_v4_multipath.sh", "ip6gre_inner_v6_multipath.sh",
     "ip6gre_custom_multipath_hash.sh", "ipip_flat_gre.sh", "ipip_hier_gre.sh",
+    "router_bridge_1d.sh", "router_bridge_pvid_vlan_upper.sh", "vxlan_symmetric.sh", "vxlan_asymmetric.sh", "vxlan_bridge_1d.sh",
 )
 SCRIPT_SECONDS = 900
 BOOT_SECONDS = 300
