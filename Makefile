@@ -118,7 +118,7 @@ bench-acl: deps ## Rules: Bora, DPDK's rte_acl and nftables
 	$(CARGO) build --release -p bora-bench --bin bench-acl --features dpdk
 	@scripts/as-root scripts/with-huge-pages 400 target/release/bench-acl $(ARGS)
 
-# Fewer routes or rounds: make bench-bgp ARGS="--routes 100000 --rounds 1". Not part of `make bench`: a million routes take minutes.
+# Fewer routes or rounds: make bench-bgp ARGS="--routes 100000 --rounds 1"; routes that change: ARGS="--updates 30". Not part of `make bench`: a million routes take minutes.
 bench-bgp: build ## A full table by BGP (FRR, BIRD): time to converge, and the outage when a peer is lost
 	@scripts/deps-routing bird2
 	@scripts/as-root $(PYTHON) bench/bgp/bench.py $(ARGS)

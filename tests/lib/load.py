@@ -156,19 +156,21 @@ class Load:
 
 
 def send(task, started=lambda: print("sending", flush=True)):
-    """The sender: until SIGTERM, at most ten minutes. Returns how many packets it sent."""
+    """The sender: until SIGTERM, at most ten minutes or the task's `seconds`. Flows have numbers from the task's `first` on, or 0.
+    Returns how many packets it sent."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     port = Port(*task["source"])
     heads = [bytes.fromhex(frame)[:-14] for frame in task["frames"]]
     started()
-    rate, sent, begin = task["rate"], 0, time.monotonic()
-    while not stop.is_set() and time.monotonic() - begin < 600:
+    rate, seconds, first = task["rate"], task.get("seconds", 600), task.get("first", 0)
+    sent, begin = 0, time.monotonic()
+    while not stop.is_set() and time.monotonic() - begin < seconds:
         due = sent + 64 if rate == 0 else int((time.monotonic() - begin) * rate)
         # after a pause of the whole machine, catch up with few packets at a time
         for _ in range(min(due - sent, 64)):
             flow = sent % len(heads)
-            port.send(heads[flow] + trailer(flow, sent // len(heads)))
+            port.send(heads[flow] + trailer(first + flow, sent // len(heads)))
             sent += 1
         if rate:
             time.sleep(TICK)
