@@ -1,6 +1,8 @@
 //! The status, and the full comparison of kernel and FIB.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
 
 use bora_fib::{FibConfig, FibWriter, NextHop, NextHopId};
 
@@ -93,9 +95,16 @@ impl Mirror {
         fresh.sync();
         let mut differences = Vec::new();
         let ours = &self.model;
-        let (kernel, hops) = (&fresh.hops, &ours.hops);
-        compare((&fresh.v4, kernel), (&ours.v4, hops), &mut differences);
-        compare((&fresh.v6, kernel), (&ours.v6, hops), &mut differences);
+        compare(
+            &Side::new(&fresh.v4, &fresh.hops),
+            &Side::new(&ours.v4, &ours.hops),
+            &mut differences,
+        );
+        compare(
+            &Side::new(&fresh.v6, &fresh.hops),
+            &Side::new(&ours.v6, &ours.hops),
+            &mut differences,
+        );
         if !differences.is_empty() {
             self.model.stale.all = true;
             self.model.stale.reason = "a verification found differences";
@@ -116,52 +125,78 @@ fn counts<P: Prefix>(family: &Family<P>, fib: &FibWriter) -> FamilyCounts {
     }
 }
 
+/// A family of a FIB, and its next hops as text.
+struct Side<'a, P: Prefix> {
+    family: &'a Family<P>,
+    fib: &'a FibWriter,
+    /// Texts so far: many prefixes share a next hop, and a group's text is long.
+    texts: RefCell<HashMap<NextHopId, Rc<str>>>,
+}
+
+impl<'a, P: Prefix> Side<'a, P> {
+    fn new(family: &'a Family<P>, hops: &'a NextHops) -> Self {
+        Self {
+            family,
+            fib: &hops.fib,
+            texts: RefCell::default(),
+        }
+    }
+
+    fn trees(&self) -> BTreeSet<Tree> {
+        self.family.ribs().map(|(tree, _)| tree).collect()
+    }
+
+    fn entries(&self, tree: Tree) -> Vec<(P, NextHopId)> {
+        let table = self.family.fib_of(tree);
+        table.map_or(vec![], |table| P::fib_all(self.fib, table).collect())
+    }
+
+    fn find(&self, tree: Tree, prefix: P) -> Option<Rc<str>> {
+        let id = prefix.fib_get(self.fib, self.family.fib_of(tree)?)?;
+        Some(self.text(id))
+    }
+
+    fn text(&self, id: NextHopId) -> Rc<str> {
+        let mut texts = self.texts.borrow_mut();
+        let text = texts
+            .entry(id)
+            .or_insert_with(|| describe(self.fib, id).into());
+        Rc::clone(text)
+    }
+}
+
 /// Compares two FIBs.
-fn compare<P: Prefix>(
-    fresh: (&Family<P>, &NextHops),
-    current: (&Family<P>, &NextHops),
-    differences: &mut Vec<Difference>,
-) {
-    let trees = |family: &Family<P>| family.ribs().map(|(tree, _)| tree).collect::<BTreeSet<_>>();
-    for tree in &trees(fresh.0) | &trees(current.0) {
-        compare_tree(fresh, current, tree, differences);
+fn compare<P: Prefix>(fresh: &Side<'_, P>, current: &Side<'_, P>, found: &mut Vec<Difference>) {
+    for tree in &fresh.trees() | &current.trees() {
+        compare_tree(fresh, current, tree, found);
     }
 }
 
 fn compare_tree<P: Prefix>(
-    (fresh, kernel): (&Family<P>, &NextHops),
-    (current, ours): (&Family<P>, &NextHops),
+    fresh: &Side<'_, P>,
+    current: &Side<'_, P>,
     tree: Tree,
-    differences: &mut Vec<Difference>,
+    found: &mut Vec<Difference>,
 ) {
     let name = match tree {
         MERGED => String::new(),
         table => format!(" of table {table}"),
     };
-    let mut note = |prefix: P, kernel: Option<String>, fib: Option<String>| {
+    let mut note = |prefix: P, kernel: Option<Rc<str>>, fib: Option<Rc<str>>| {
         if kernel != fib {
-            differences.push(Difference {
+            found.push(Difference {
                 prefix: format!("{prefix}{name}"),
-                kernel,
-                fib,
+                kernel: kernel.as_deref().map(str::to_owned),
+                fib: fib.as_deref().map(str::to_owned),
             });
         }
     };
-    let entries = |family: &Family<P>, hops: &NextHops| -> Vec<(P, NextHopId)> {
-        let table = family.fib_of(tree);
-        table.map_or(vec![], |table| P::fib_all(&hops.fib, table).collect())
-    };
-    let find = |family: &Family<P>, hops: &NextHops, prefix: P| {
-        let id = prefix.fib_get(&hops.fib, family.fib_of(tree)?)?;
-        Some(describe(&hops.fib, id))
-    };
-    for (prefix, id) in entries(fresh, kernel) {
-        let fib = find(current, ours, prefix);
-        note(prefix, Some(describe(&kernel.fib, id)), fib);
+    for (prefix, id) in fresh.entries(tree) {
+        note(prefix, Some(fresh.text(id)), current.find(tree, prefix));
     }
-    for (prefix, id) in entries(current, ours) {
-        if find(fresh, kernel, prefix).is_none() {
-            note(prefix, None, Some(describe(&ours.fib, id)));
+    for (prefix, id) in current.entries(tree) {
+        if fresh.find(tree, prefix).is_none() {
+            note(prefix, None, Some(current.text(id)));
         }
     }
 }
