@@ -187,7 +187,7 @@ impl<P: Prefix> Family<P> {
             self.in_table_order(hops, at, &mut message);
         }
         let expired = message.expires < 0;
-        let (replace, append) = (message.replace, message.append);
+        let (replace, append, only) = (message.replace, message.append, message.only);
         let Some(new) = intern::<P>(world, hops, message) else {
             return Applied::Done;
         };
@@ -195,6 +195,11 @@ impl<P: Prefix> Family<P> {
         let applied = if gone || expired {
             prefix_routes::remove::<P>(world, hops, &mut routes, &new)
         } else {
+            if only && !P::V6 {
+                // an event that is older than a dump may be read after it, and so will those be that
+                // made of this route what the dump showed
+                routes.retain(|route| route.key() != new.key());
+            }
             prefix_routes::insert::<P>(hops, &mut routes, new, replace, append)
         };
         hops.release(new.target);

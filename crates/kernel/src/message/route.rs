@@ -80,6 +80,8 @@ pub struct RouteMessage {
     pub replace: bool,
     /// NLM_F_APPEND: it was added behind others of its metric.
     pub append: bool,
+    /// NLM_F_EXCL: IPv4 had no other of its metric when it was added.
+    pub only: bool,
     /// It holds for some source addresses only (IPv6).
     pub source_specific: bool,
     /// Where it leads.
@@ -111,6 +113,7 @@ pub(super) fn decode(payload: &[u8], flags: u16) -> Result<Option<RouteMessage>,
         expires: 0,
         replace: has(libc::NLM_F_REPLACE),
         append: has(libc::NLM_F_APPEND),
+        only: has(libc::NLM_F_EXCL),
         source_specific: head[2] != 0,
         target: Target {
             kind: route_type(head[7]),

@@ -209,6 +209,32 @@ fn late_events_are_no_difference() {
     });
 }
 
+/// Events that wait while the tables are dumped tell once more what the dump has shown.
+#[test]
+fn events_that_are_older_than_a_dump_change_nothing() {
+    in_namespace(NETWORK, || {
+        let (fib, _readers) = bora_fib::new(FibConfig::default()).unwrap();
+        let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
+        ip("nexthop add id 1 via 10.0.0.2 dev r0");
+        ip("nexthop add id 2 via 10.0.0.3 dev r0");
+        ip("route add 10.9.0.0/16 nhid 1");
+        ip("route replace 10.9.0.0/16 nhid 2");
+        mirror.model.stale.all = true;
+        mirror.reconcile().unwrap();
+        mirror.read_events().unwrap();
+        mirror.model.settle();
+        mirror.model.sync();
+        assert_eq!(mirror.verify().unwrap(), []);
+        let routes = mirror.status().v4.kernel_routes;
+        ip("route del 10.9.0.0/16");
+        mirror.read_events().unwrap();
+        mirror.model.settle();
+        mirror.model.sync();
+        assert_eq!(mirror.status().v4.kernel_routes, routes - 1);
+        assert_eq!(mirror.verify().unwrap(), []);
+    });
+}
+
 /// Whether tables and FIB are as [`NETWORK`] says and agree with Linux.
 fn is_right(mirror: &mut Mirror) -> bool {
     let own: IpAddr = "10.0.0.1".parse().unwrap();
