@@ -21,6 +21,7 @@
 #include "choice.h"
 #include "device.h"
 #include "fib.h"
+#include "tunnel.h"
 #include "express.h"
 #include "flow.h"
 #include "survey.h"
@@ -51,7 +52,8 @@ static __always_inline bool is_own6(const struct in6_addr *address)
 	       (local_prefix_count[1] && bpf_map_lookup_elem(&local_prefixes6, &key));
 }
 
-static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port *in)
+static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port *in,
+					struct net_device *dev)
 {
 	struct iphdr *ip = p->l3;
 
@@ -61,7 +63,7 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 		return BORA_MALFORMED;
 	if (special4(ip->daddr) || special4(ip->saddr))
 		return BORA_SPECIAL_ADDRESS;
-	if (is_own4(ip->daddr) || is_own4(ip->saddr))
+	if (is_own4(ip->saddr) || (is_own4(ip->daddr) && !is_tunnelled(p, ip, in, dev)))
 		return BORA_LOCAL;
 	if (ip->ihl > 5)
 		return BORA_OPTIONS;
@@ -113,7 +115,7 @@ static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
 		return BORA_GUARD;
 	if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && kernel_has_a_say(dev, v6))
 		return BORA_GUARD;
-	return v6 ? check_ipv6(p, in) : check_ipv4(p, in);
+	return v6 ? check_ipv6(p, in) : check_ipv4(p, in, dev);
 }
 
 /* Whether the engine would only hand the packet to Linux. */

@@ -115,6 +115,8 @@ int survey(void *ctx)
 	survey_hook(&found.hooks[3], KERNEL_READ(net, nf.hooks_ipv6[HOOK_PRE_ROUTING]));
 	survey_hook(&found.hooks[4], KERNEL_READ(net, nf.hooks_ipv6[HOOK_FORWARD]));
 	survey_hook(&found.hooks[5], KERNEL_READ(net, nf.hooks_ipv6[HOOK_POST_ROUTING]));
+	survey_hook(&found.hooks[6], KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_IN]));
+	survey_hook(&found.hooks[7], KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_OUT]));
 	found.xfrm = (has_xfrm_policies(net) ? BORA_XFRM_POLICIES : 0) |
 		     (xfrm_blocks(net, XFRM_OUT) ? BORA_XFRM_OUT_BLOCKED : 0) |
 		     (xfrm_blocks(net, XFRM_FORWARD) ? BORA_XFRM_FORWARD_BLOCKED : 0);

@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use bora_buffer::Packet;
 use bora_contract::Counts;
 use bora_forward::schedule::OutputError;
-use bora_forward::{Batch, Context, Egress, Outputs, Reason, RuleCounters, Verdict, enqueue, run};
+use bora_forward::{
+    Batch, Context, Egress, Outputs, Reason, RuleCounters, Tunnelling, Verdict, enqueue, run,
+};
 use bora_port::af_xdp::RING_SIZE;
 use bora_worker::{QUOTA, WorkerConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -40,6 +42,7 @@ pub(crate) struct Interrupted {
     rules: Vec<RuleCounters>,
     egress: Vec<Egress>,
     min_frames: Vec<u16>,
+    tunnelling: Tunnelling,
     /// Received and not forwarded yet, with the port it came in by.
     backlog: VecDeque<(usize, Packet)>,
     received: u64,
@@ -73,6 +76,7 @@ impl Interrupted {
                 .collect(),
             egress,
             min_frames: config.ports.iter().map(|port| port.min_frame).collect(),
+            tunnelling: Tunnelling::default(),
             backlog: VecDeque::with_capacity(BACKLOG),
             received: 0,
             sent: 0,
@@ -161,6 +165,7 @@ impl Interrupted {
             policies: &config.policies,
             hash4: config.hash.0,
             hash6: config.hash.1,
+            tunnelling: &self.tunnelling,
         };
         run(&mut self.batch, &context, &self.rules, |_| {});
         let outputs = Outputs {

@@ -5,7 +5,8 @@ use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibConfig, FibReader, FibWriter, PortId};
 use bora_forward::classify::{Addresses, DEFAULT_DSCP, Rule, RuleSet, Ternary};
 use bora_forward::{
-    Batch, Classifier, Context, FlowHash, Ingress, Policies, RuleCounters, classify, parse,
+    Batch, Classifier, Context, FlowHash, Ingress, Policies, RuleCounters, Tunnelling, classify,
+    parse,
 };
 use bora_wire::MacAddr;
 
@@ -23,6 +24,7 @@ pub struct Bora {
     region: Region,
     batches: Vec<Batch>,
     policies: Policies,
+    tunnelling: Tunnelling,
     ingress: Ingress,
     fib: FibReader,
     _writer: FibWriter,
@@ -114,6 +116,7 @@ impl Bora {
             region,
             batches: Vec::new(),
             policies: Policies::default(),
+            tunnelling: Tunnelling::default(),
             ingress: Ingress::new(PortId(0), OURS),
             fib: handle.reader()?,
             _writer: writer,
@@ -138,6 +141,7 @@ impl Bora {
             policies: &self.policies,
             hash4: FlowHash::default(),
             hash6: FlowHash::default(),
+            tunnelling: &self.tunnelling,
         }
     }
 }

@@ -13,6 +13,7 @@
 
 mod build;
 mod dir24;
+mod encapsulation;
 mod epoch;
 mod family;
 mod further;
@@ -42,6 +43,7 @@ mod tree;
 mod writer;
 
 pub use bora_contract::Reason;
+pub use encapsulation::{Encapsulation, Headers, OuterUdp};
 pub use lookup::Simd;
 pub use nexthop::{Adjacency, Group, Member, NextHop, NextHopId, PortId};
 pub use prefix::{Prefix4, Prefix6, PrefixError};

@@ -4,6 +4,8 @@ use std::fmt;
 
 use bora_contract::Reason;
 
+use crate::encapsulation::Encapsulation;
+
 /// The id of a next-hop object. Prefixes hold ids, so one write to the object changes all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
@@ -182,6 +184,8 @@ fn once(ids: impl Iterator<Item = NextHopId>) -> Box<[NextHopId]> {
 pub enum NextHop {
     /// Rewrite and send.
     Forward(Adjacency),
+    /// Put into a tunnel, and send to the tunnel's far end.
+    Tunnel(Box<Encapsulation>),
     /// Choose by flow hash.
     Group(Group),
     /// Hand to Linux.

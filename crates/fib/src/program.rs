@@ -121,7 +121,7 @@ impl ProgramHops {
                 reason: reason @ (Reason::NoRoute | Reason::Unreachable),
                 ..
             } => FIB_REASON | *reason as u32,
-            NextHop::Punt { .. } => 0,
+            NextHop::Tunnel(_) | NextHop::Punt { .. } => 0,
         }
     }
 

@@ -11,6 +11,7 @@ use bora_wire::{MacAddr, ethernet, vlan};
 
 use crate::Ingress;
 use crate::bond::Ports;
+use crate::tunnel::{Arrival, Endpoint};
 
 /// Octets of both Ethernet addresses.
 const ADDRESSES: usize = 12;
@@ -141,12 +142,12 @@ impl Priorities {
     }
 }
 
-/// A VLAN device, a bond, or a macvlan.
+/// A VLAN device, a bond, a macvlan, or a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// Its number, [`MAX_PORTS`] or more, and what it takes.
     pub ingress: Ingress,
-    /// The ports below.
+    /// The ports below; none of a tunnel.
     pub ports: Ports,
     /// What its packets have on the ports.
     pub tags: Tags,
@@ -154,6 +155,10 @@ pub struct Device {
     pub priorities: Priorities,
     /// Whether it has an Ethernet address beside that of what it is on: a macvlan.
     pub is_station: bool,
+    /// Of a tunnel: how its packets are known. All have equally many octets of headers.
+    pub endpoints: Vec<Endpoint>,
+    /// Of a tunnel: the only far end whose packets are taken; others are Linux's.
+    pub only_from: Option<u32>,
 }
 
 /// All devices (control side: makes it; workers: read it).
@@ -163,6 +168,8 @@ pub struct Devices {
     devices: Vec<Option<Device>>,
     /// Of each port by its number.
     trunks: Vec<Trunk>,
+    /// Of tunnels, ascending; with places in `devices`.
+    endpoints: Vec<(Endpoint, u16)>,
 }
 
 /// The devices on a port, ascending; the number is the place in [`Devices::devices`].
@@ -181,6 +188,9 @@ impl Devices {
             let Some(place) = place_of(device.ingress.port) else {
                 continue;
             };
+            let endpoints = device.endpoints.iter();
+            let endpoints = endpoints.map(|&endpoint| (endpoint, place as u16));
+            table.endpoints.extend(endpoints);
             for port in &device.ports.all {
                 let trunk = usize::from(port.0);
                 if table.trunks.len() <= trunk {
@@ -199,6 +209,7 @@ impl Devices {
             }
             table.devices[place] = Some(device);
         }
+        table.endpoints.sort_unstable();
         for trunk in &mut table.trunks {
             trunk.tags.sort_unstable();
             trunk.stations.sort_unstable();
@@ -211,6 +222,26 @@ impl Devices {
     pub fn is_trunk(&self, port: PortId) -> bool {
         let trunk = self.trunks.get(usize::from(port.0));
         trunk.is_some_and(|trunk| !trunk.tags.is_empty() || !trunk.stations.is_empty())
+    }
+
+    /// Makes the packet inside a frame, if it has come through a tunnel; returns the tunnel. `partial_checksum`: as of
+    /// [`Ingress`].
+    pub fn unwrap(
+        &self,
+        region: &Region,
+        packet: &mut Packet,
+        partial_checksum: bool,
+    ) -> Option<&Device> {
+        if self.endpoints.is_empty() {
+            return None;
+        }
+        let arrival = Arrival::of(region.octets(packet), partial_checksum)?;
+        let endpoints = &self.endpoints;
+        let at = endpoints.binary_search_by_key(&arrival.endpoint, |&(endpoint, _)| endpoint);
+        let device = self.devices[usize::from(endpoints[at.ok()?].1)].as_ref()?;
+        let is_expected = device.only_from.is_none_or(|far| far == arrival.source);
+        let loops = arrival.comes_from(device.ingress.mac, region.octets(packet));
+        (is_expected && !loops && device.unwrap(region, packet, &arrival)).then_some(device)
     }
 
     /// The device with this number.

@@ -35,6 +35,7 @@ mod simd;
 mod source;
 mod spread;
 mod stage;
+mod tunnel;
 mod verdict;
 
 use bora_buffer::Region;
@@ -63,6 +64,7 @@ pub use rewrite::rewrite;
 pub use source::source_check;
 pub use spread::flow_of;
 pub use stage::Stage;
+pub use tunnel::{Endpoint, Tunnelling};
 pub use verdict::Verdict;
 
 /// The checks of the XDP program that need the state of the port. For ports without an XDP program the
@@ -86,7 +88,7 @@ impl Gate {
     };
 }
 
-/// The port or VLAN device a batch came in by (control plane: writes; workers: read).
+/// The port or device a batch came in by (control plane: writes; workers: read).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ingress {
     /// Its number.
@@ -122,7 +124,7 @@ impl Ingress {
         }
     }
 
-    /// Whether it is a device on ports: a VLAN device, whose packets have lost their tags, or a bond.
+    /// Whether it is a device: a VLAN device, whose packets have lost their tags, a bond, a macvlan or a tunnel.
     pub fn is_device(&self) -> bool {
         usize::from(self.port.0) >= MAX_PORTS
     }
@@ -170,6 +172,8 @@ pub struct Context<'a> {
     pub hash4: FlowHash,
     /// How IPv6 flows choose a path.
     pub hash6: FlowHash,
+    /// What packets need that go into tunnels.
+    pub tunnelling: &'a Tunnelling,
 }
 
 /// Runs all stages over a batch, except [`enqueue()`]; `counters` as for [`classify()`]. `done` is told of
@@ -181,6 +185,7 @@ pub fn run(
     counters: &[RuleCounters],
     mut done: impl FnMut(Stage),
 ) {
+    context.tunnelling.begin();
     parse(batch, context);
     done(Stage::Parse);
     source_check(batch, context);

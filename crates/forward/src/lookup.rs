@@ -1,9 +1,10 @@
 //! Fourth stage: longest-prefix match; and what the next hop says.
 
 use bora_buffer::Packet;
-use bora_fib::{Adjacency, NextHop, NextHopId};
+use bora_fib::{Adjacency, Encapsulation, Group, NextHop, NextHopId, PortId};
 use bora_wire::ipv4;
 
+use crate::tunnel::outer_hash;
 use crate::{Batch, Context, Family, Meta, Reason, Verdict, policy};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
@@ -25,28 +26,117 @@ pub fn lookup(batch: &mut Batch, context: &Context<'_>) {
     }
 }
 
+/// A way out.
+pub(crate) enum Way<'a> {
+    /// To a neighbour.
+    Neighbour(&'a Adjacency),
+    /// Through a tunnel; and the neighbour that its outer packets go to.
+    Tunnel(&'a Encapsulation, &'a Adjacency),
+}
+
 /// The way out for one packet, or why there is none.
 pub(crate) fn resolve<'a>(
     packet: &Packet,
     meta: Meta,
     id: NextHopId,
     context: &Context<'a>,
-) -> Result<&'a Adjacency, Verdict> {
-    let (id, adjacency) = match context.fib.next_hop(id) {
-        NextHop::Forward(adjacency) => (id, adjacency),
-        other => choose(packet, meta, (id, other), context)?,
+) -> Result<Way<'a>, Verdict> {
+    let (id, found) = match context.fib.next_hop(id) {
+        NextHop::Group(group) => {
+            let member = choose(packet, meta, group, context)?;
+            (member, context.fib.next_hop(member))
+        }
+        other => (id, other),
     };
-    if meta.l3_length() > adjacency.mtu {
+    match found {
+        NextHop::Forward(adjacency) => {
+            check(packet, meta, (adjacency.port, adjacency.mtu), context)?;
+            if adjacency.unconfirmed {
+                context.fib.note_use(id);
+            }
+            Ok(Way::Neighbour(adjacency))
+        }
+        NextHop::Tunnel(tunnel) => {
+            check(packet, meta, (tunnel.port, tunnel.mtu), context)?;
+            let outer = outer_way(packet, meta, tunnel, context)?;
+            let length = tunnel.headers.octets().len() + usize::from(meta.l3_length());
+            if length > usize::from(outer.mtu) {
+                return Err(Verdict::Punt(too_big(packet, meta, context)));
+            }
+            if tunnel.unconfirmed {
+                context.fib.note_use(id);
+            }
+            Ok(Way::Tunnel(tunnel, outer))
+        }
+        NextHop::Punt { reason, .. } => Err(Verdict::Punt(*reason)),
+        NextHop::Blackhole => Err(Verdict::Drop(Reason::Blackhole)),
+        // the control side makes groups of single next hops only
+        NextHop::Group(_) => Err(Verdict::Punt(Reason::Unsupported)),
+    }
+}
+
+/// Why a packet cannot leave by an output with this MTU without Linux.
+#[inline]
+fn check(
+    packet: &Packet,
+    meta: Meta,
+    (port, mtu): (PortId, u16),
+    context: &Context<'_>,
+) -> Result<(), Verdict> {
+    if meta.l3_length() > mtu {
         return Err(Verdict::Punt(too_big(packet, meta, context)));
     }
     let redirects = meta.family() == Family::V6 || context.ingress.send_redirects4;
-    if adjacency.port == context.ingress.port && redirects {
+    if port == context.ingress.port && redirects {
         return Err(Verdict::Punt(Reason::Redirect));
+    }
+    Ok(())
+}
+
+/// The neighbour that a tunnel's outer packets go to. Tunnels in tunnels are Linux's.
+#[inline(never)]
+fn outer_way<'a>(
+    packet: &Packet,
+    meta: Meta,
+    tunnel: &Encapsulation,
+    context: &Context<'a>,
+) -> Result<&'a Adjacency, Verdict> {
+    let id = context.tunnelling.find(tunnel.destination(), context.fib);
+    let (id, found) = match context.fib.next_hop(id) {
+        NextHop::Group(group) => {
+            let member = match group.only() {
+                Some(only) => only,
+                None => {
+                    let hash = outer_hash(octets(packet, meta, context), meta, tunnel, context);
+                    group.select(hash.ok_or(Verdict::Punt(Reason::Unsupported))?)
+                }
+            };
+            (member, context.fib.next_hop(member))
+        }
+        other => (id, other),
+    };
+    let adjacency = match found {
+        NextHop::Forward(adjacency) => adjacency,
+        NextHop::Punt {
+            reason: Reason::NoNeighbour,
+            ..
+        } => return Err(Verdict::Punt(Reason::NoNeighbour)),
+        _ => return Err(Verdict::Punt(Reason::Unsupported)),
+    };
+    if tunnel.link.is_some_and(|link| link != adjacency.port) {
+        return Err(Verdict::Punt(Reason::Unsupported)); // Linux looks up routes by the tunnel's link
     }
     if adjacency.unconfirmed {
         context.fib.note_use(id);
     }
     Ok(adjacency)
+}
+
+/// The IP packet in a frame.
+fn octets<'a>(packet: &'a Packet, meta: Meta, context: &Context<'a>) -> &'a [u8] {
+    let end = ETHERNET + usize::from(meta.l3_length());
+    let octets = context.region.octets(packet).get(ETHERNET..end);
+    octets.unwrap_or_default()
 }
 
 /// Whether Linux fragments the packet, or answers that it is too big.
@@ -61,42 +151,22 @@ fn too_big(packet: &Packet, meta: Meta, context: &Context<'_>) -> Reason {
     }
 }
 
-/// What a next hop that is not just a way out leads to.
+/// The member of a group that the packet's flow takes.
 #[inline(never)]
-fn choose<'a>(
+fn choose(
     packet: &Packet,
     meta: Meta,
-    (id, next_hop): (NextHopId, &'a NextHop),
-    context: &Context<'a>,
-) -> Result<(NextHopId, &'a Adjacency), Verdict> {
-    let (id, chosen) = match next_hop {
-        NextHop::Group(group) => {
-            if let Some(only) = group.only() {
-                return Ok((only, leaf(context.fib.next_hop(only))?));
-            }
-            let flow = match meta.family() {
-                Family::V4 => &context.hash4,
-                Family::V6 => &context.hash6,
-            };
-            let end = ETHERNET + usize::from(meta.l3_length());
-            let octets = context.region.octets(packet).get(ETHERNET..end);
-            let hash = octets.and_then(|octets| flow.of(octets, meta.family()));
-            let hash = hash.ok_or(Verdict::Punt(Reason::Unsupported))?;
-            let member = group.select(hash);
-            (member, context.fib.next_hop(member))
-        }
-        other => (id, other),
-    };
-    Ok((id, leaf(chosen)?))
-}
-
-/// What a next hop leads to that is no group.
-fn leaf(next_hop: &NextHop) -> Result<&Adjacency, Verdict> {
-    match next_hop {
-        NextHop::Forward(adjacency) => Ok(adjacency),
-        NextHop::Punt { reason, .. } => Err(Verdict::Punt(*reason)),
-        NextHop::Blackhole => Err(Verdict::Drop(Reason::Blackhole)),
-        // the control side makes groups of single next hops only
-        NextHop::Group(_) => Err(Verdict::Punt(Reason::Unsupported)),
+    group: &Group,
+    context: &Context<'_>,
+) -> Result<NextHopId, Verdict> {
+    if let Some(only) = group.only() {
+        return Ok(only);
     }
+    let flow = match meta.family() {
+        Family::V4 => &context.hash4,
+        Family::V6 => &context.hash6,
+    };
+    let hash = flow.of(octets(packet, meta, context), meta.family());
+    let hash = hash.ok_or(Verdict::Punt(Reason::Unsupported))?;
+    Ok(group.select(hash))
 }

@@ -2,6 +2,8 @@
 //! rt6_multipath_hash() of net/ipv6/route.c, for forwarded packets. The same flow takes the same
 //! path whether Linux, `bpf_fib_lookup` or a worker forwards it.
 
+use bora_wire::EtherType;
+
 use crate::Family;
 use crate::dissect::{Addresses, Dissected, dissect};
 
@@ -76,6 +78,48 @@ impl FlowHash {
         Some(hash >> 1)
     }
 
+    /// Linux's skb_get_hash() of an IP packet whose socket buffer has no hash yet; `octets` as for [`FlowHash::of`]. Where
+    /// Linux looks deeper than [`dissect`], only the addresses count. `None` if there is no header.
+    pub(crate) fn of_buffer(&self, octets: &[u8], family: Family) -> Option<u32> {
+        let label = match (family, octets.first_chunk::<40>()) {
+            (Family::V6, Some(header)) => {
+                u32::from_be_bytes([0, header[1] & 15, header[2], header[3]])
+            }
+            _ => 0,
+        };
+        // Linux looks no further than a flow label (FLOW_DISSECTOR_F_STOP_AT_FLOW_LABEL)
+        let keys = match (label, dissect(octets, false)) {
+            (0, Some(found)) => l4(&found),
+            (flow_label, _) => Keys {
+                flow_label,
+                ..l3(octets, family)?
+            },
+        };
+        Some(self.hash(Keys {
+            ethertype: match keys.addresses {
+                Addresses::V4 { .. } => EtherType::IPV4.0,
+                Addresses::V6 { .. } => EtherType::IPV6.0,
+            },
+            ..keys
+        }))
+    }
+
+    /// The hash for an outer IPv4 header that this machine writes, before it is cut to 31 bits: fib_multipath_hash()
+    /// without a socket buffer. `ports`: of UDP, or the key of GRE, which Linux keeps in the same place. `None` if only
+    /// Linux can tell.
+    pub(crate) fn of_outer(&self, header: &[u8; 20], ports: [u8; 4]) -> Option<u32> {
+        let keys = l3(header, Family::V4)?;
+        match self.policy {
+            HashPolicy::L3 | HashPolicy::Inner => Some(self.hash(keys)),
+            HashPolicy::L4 => Some(self.hash(Keys {
+                protocol: header[9],
+                ports,
+                ..keys
+            })),
+            HashPolicy::Fields | HashPolicy::Unknown => None,
+        }
+    }
+
     /// Linux's flow_hash_from_keys(): the same for both directions, and never 0.
     fn hash(&self, mut keys: Keys) -> u32 {
         keys.sort();
@@ -119,6 +163,8 @@ impl FlowHash {
 
 /// What Linux hashes of a flow, in the form of its struct flow_keys.
 struct Keys {
+    /// Only socket buffers' hashes have it.
+    ethertype: u16,
     addresses: Addresses,
     protocol: u8,
     ports: [u8; 4],
@@ -149,6 +195,7 @@ impl Keys {
 
     /// The fields before the addresses, from flow_keys_hash_start() on.
     fn write(&self, octets: &mut [u8]) {
+        octets[..2].copy_from_slice(&self.ethertype.to_be_bytes());
         octets[2] = self.protocol;
         octets[4..8].copy_from_slice(&self.flow_label.to_ne_bytes());
         octets[28..32].copy_from_slice(&self.ports);
@@ -163,6 +210,7 @@ fn l3(octets: &[u8], family: Family) -> Option<Keys> {
             let header = told_of4(outer, octets).unwrap_or(outer);
             let [.., a, b, c, d, e, f, g, h] = *header;
             Some(Keys {
+                ethertype: 0,
                 addresses: Addresses::V4 {
                     src: [a, b, c, d],
                     dst: [e, f, g, h],
@@ -179,6 +227,7 @@ fn l3(octets: &[u8], family: Family) -> Option<Keys> {
             src.copy_from_slice(&header[8..24]);
             dst.copy_from_slice(&header[24..]);
             Some(Keys {
+                ethertype: 0,
                 addresses: Addresses::V6 { src, dst },
                 protocol: header[6],
                 ports: [0; 4],
@@ -215,6 +264,7 @@ fn told_of6<'a>(outer: &[u8; 40], octets: &'a [u8]) -> Option<&'a [u8; 40]> {
 /// Policy 1.
 fn l4(found: &Dissected) -> Keys {
     Keys {
+        ethertype: 0,
         addresses: found.addresses,
         protocol: found.protocol,
         ports: found.ports,
@@ -226,6 +276,7 @@ fn l4(found: &Dissected) -> Keys {
 fn inner(found: &Dissected) -> Keys {
     let v6 = matches!(found.addresses, Addresses::V6 { .. });
     Keys {
+        ethertype: 0,
         addresses: found.addresses,
         protocol: if v6 { found.protocol } else { 0 },
         ports: [0; 4],
@@ -253,6 +304,7 @@ fn chosen(found: &Dissected, fields: u32, v6: bool) -> Keys {
         if asked(DST_PORT) { [c, d] } else { [0; 2] },
     );
     Keys {
+        ethertype: 0,
         addresses,
         protocol: if asked(IP_PROTO) { found.protocol } else { 0 },
         ports: [src[0], src[1], dst[0], dst[1]],
@@ -307,7 +359,7 @@ fn round([a, b, c, d]: &mut [u64; 4]) {
 }
 
 /// Linux's jhash_2words() (include/linux/jhash.h).
-fn jhash_2words(a: u32, b: u32, initial: u32) -> u32 {
+pub(crate) fn jhash_2words(a: u32, b: u32, initial: u32) -> u32 {
     let start = initial.wrapping_add(0xdead_beef + (2 << 2));
     let (mut a, mut b, mut c) = (a.wrapping_add(start), b.wrapping_add(start), start);
     c = (c ^ b).wrapping_sub(b.rotate_left(14));

@@ -4,10 +4,11 @@ use bora_buffer::{Packet, Region};
 use bora_fib::{Adjacency, NextHop, NextHopId, NextHops, PortId};
 use bora_wire::{checksum, ipv4, ipv6};
 
-use crate::lookup::resolve;
+use crate::lookup::{Way, resolve};
 use crate::partial::{complete_ipv4, complete_ipv6};
 use crate::simd::{Loop, Simd};
-use crate::{Batch, Context, Family, Meta, Verdict};
+use crate::tunnel::wrap;
+use crate::{Batch, Context, Family, Meta, Reason, Verdict};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 /// Ethernet, and IPv4 without options.
@@ -241,8 +242,9 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
     if !meta.is_pending() {
         return;
     }
-    let adjacency = match resolve(packet, *meta, found, context) {
-        Ok(adjacency) => adjacency,
+    let (tunnel, adjacency) = match resolve(packet, *meta, found, context) {
+        Ok(Way::Neighbour(adjacency)) => (None, adjacency),
+        Ok(Way::Tunnel(tunnel, outer)) => (Some(tunnel), outer),
         Err(verdict) => return meta.decide(verdict),
     };
     packet.truncate(ETHERNET + usize::from(meta.l3_length()));
@@ -253,6 +255,11 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
         adjacency,
         context.ingress.partial_checksum,
     );
+    if let Some(tunnel) = tunnel
+        && !wrap(packet, *meta, (tunnel, adjacency), context)
+    {
+        return meta.decide(Verdict::Drop(Reason::NoOutput));
+    }
     pad(packet, adjacency.port, context);
     packet.set_mark(meta.class().0);
     meta.decide(Verdict::Forward(adjacency.port));

@@ -77,6 +77,7 @@ fn way_back(fib: &FibReader, id: NextHopId, port: Option<PortId>) -> WayBack {
     };
     match fib.next_hop(id) {
         NextHop::Forward(adjacency) => through(Some(adjacency.port)),
+        NextHop::Tunnel(tunnel) => through(Some(tunnel.port)),
         NextHop::Group(group) => {
             let members = group.members().map(|member| way_back(fib, member, port));
             members.max().unwrap_or(WayBack::No)

@@ -52,6 +52,7 @@ impl Bench {
             policies: &bora_forward::Policies::default(),
             hash4: FlowHash::default(),
             hash6: FlowHash::default(),
+            tunnelling: &bora_forward::Tunnelling::default(),
         };
         stages(&mut batch, &context);
         for packet in batch.packets.drain(..) {

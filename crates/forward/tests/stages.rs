@@ -80,6 +80,7 @@ impl Bench {
             policies: &bora_forward::Policies::default(),
             hash4: BY_PORTS,
             hash6: BY_PORTS,
+            tunnelling: &bora_forward::Tunnelling::default(),
         };
         bora_forward::run(&mut batch, &context, &[], |_| {});
         let seen = |(packet, meta): (Packet, bora_forward::Meta)| {

@@ -61,6 +61,10 @@ impl Loader {
             differences += self.links(model)?;
             model.reread_settings(&Unread::everything());
             differences += self.addresses(model)?;
+            let vxlans = model.world.links.values().filter(|link| link.is_vxlan());
+            for device in vxlans.map(|link| link.index).collect::<Vec<_>>() {
+                self.stations(model, device);
+            }
         }
         if stale.all {
             self.rules(model);
@@ -250,6 +254,21 @@ impl Loader {
                 _ => None,
             })?;
         Ok(model.set_neighbours(device, neighbours))
+    }
+
+    /// Reads the stations behind a VXLAN device. Without them only Linux can forward by it.
+    pub(crate) fn stations(&mut self, model: &mut Model, device: u32) {
+        let mut head = [0; 12]; // struct ndmsg
+        head[0] = libc::AF_BRIDGE as u8;
+        head[4..8].copy_from_slice(&device.to_ne_bytes());
+        let found = self.dump(libc::RTM_GETNEIGH, &head, |message| match message {
+            Message::Station(station, false) if station.device == device => Some(station),
+            _ => None,
+        });
+        if let Err(error) = &found {
+            log::warn!("interface {device}: cannot read its stations: {error}");
+        }
+        model.set_stations(device, found.ok());
     }
 
     fn routes(&mut self, model: &mut Model, device: Option<u32>) -> Result<usize, KernelError> {

@@ -1,7 +1,7 @@
 //! The mirror: the caller's thread polls it, and it makes the FIB follow the kernel.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -220,6 +220,15 @@ impl Mirror {
         Ok(())
     }
 
+    /// Whether stations behind a VXLAN device are behind other far ends than this one.
+    pub fn has_far_ends(&self, device: u32, than: Ipv4Addr) -> bool {
+        let stations = self.model.world.stations.get(&device);
+        let mut far_ends = stations
+            .into_iter()
+            .flat_map(|known| known.values().flatten());
+        far_ends.any(|&far| far != Some(than))
+    }
+
     /// Sets which interfaces are Bora's ports, by interface index. Replaces the previous set.
     ///
     /// # Errors
@@ -257,6 +266,9 @@ impl Mirror {
             self.model.settle();
         }
         let rules = self.follow_rules();
+        for device in std::mem::take(&mut self.model.noticed.stations) {
+            self.loader.stations(&mut self.model, device);
+        }
         if !self.more {
             self.check.judge(&mut self.model);
         }

@@ -11,13 +11,13 @@ use crate::family::{Family, is_own};
 use crate::keys::TargetId;
 use crate::message::{
     Address, Hop, Link, Message, Neighbour, NextHopMessage, NextHopObject, RouteMessage, RouteType,
-    Target,
+    Station, Target,
 };
 use crate::nexthops::NextHops;
 use crate::prefix_routes::Applied;
 use crate::rib::{Prefix, Route, Table, number};
 use crate::sysctl::Unread;
-use crate::world::{LocalAddresses, Port, World};
+use crate::world::{LocalAddresses, Port, Stations, World};
 
 /// What has to be compared with the kernel, because the kernel changes some tables without an
 /// event.
@@ -80,6 +80,8 @@ pub(crate) struct Noticed {
     pub(crate) settings: Unread,
     pub(crate) guard: bool,
     pub(crate) rules: bool,
+    /// VXLAN devices whose stations must be read again.
+    pub(crate) stations: BTreeSet<u32>,
 }
 
 /// The kernel's state as far as known, and the FIB made from it.
@@ -138,6 +140,8 @@ impl Model {
             Message::Link(link, gone) => self.link(link, gone),
             Message::Address(address, gone) => self.address(address, gone),
             Message::Neighbour(neighbour, gone) => self.neighbour(neighbour, gone),
+            // there may be several entries for a station, so all are read again
+            Message::Station(station, _) => drop(self.noticed.stations.insert(station.device)),
             Message::Route(route, gone) => self.route(route, gone),
             Message::NextHop(object, gone) => self.object(object, gone),
             Message::Bucket(_) => {
@@ -176,10 +180,14 @@ impl Model {
         self.noticed.links = true;
         if gone {
             self.world.links.remove(&index);
+            self.world.stations.remove(&index);
             self.changed.gone.insert(index);
             self.unread(index);
         } else {
             let old = self.world.links.insert(index, link.clone());
+            if link.is_vxlan() && old.as_ref() != Some(&link) {
+                self.noticed.stations.insert(index);
+            }
             let Some(old) = old else {
                 self.unread(index);
                 self.noticed.guard = true;
@@ -347,6 +355,22 @@ impl Model {
             let world = &self.world;
             self.hops
                 .refresh_neighbour(world, neighbour.device, neighbour.address);
+        }
+    }
+
+    /// Replaces the stations behind a VXLAN device; `None`: they cannot be read.
+    pub(crate) fn set_stations(&mut self, device: u32, found: Option<Vec<Station>>) {
+        let stations = &mut self.world.stations;
+        let before = stations.remove(&device);
+        if let Some(found) = found {
+            let known: &mut Stations = stations.entry(device).or_default();
+            for station in found {
+                known.entry(station.mac).or_default().insert(station.far);
+            }
+        }
+        if before.as_ref() != stations.get(&device) {
+            self.noticed.links = true;
+            self.hops.refresh_device(&self.world, Some(device));
         }
     }
 

@@ -229,8 +229,12 @@ impl Resolver {
 fn wants(world: &World, device: u32, neighbour: Option<&Neighbour>) -> bool {
     const LEFT_ALONE: u16 = libc::NUD_PERMANENT | libc::NUD_NOARP;
     let link = world.links.get(&device);
-    world.ports.contains_key(&device)
-        && link.is_some_and(|link| link.up && link.carrier)
+    let port = world.ports.get(&device);
+    port.is_some_and(|port| {
+        port.tunnel
+            .as_ref()
+            .is_none_or(|tunnel| tunnel.has_stations)
+    }) && link.is_some_and(|link| link.up && link.carrier)
         && neighbour.is_none_or(|n| n.state & LEFT_ALONE == 0 && !n.managed)
 }
 

@@ -221,6 +221,18 @@ fn describe(fib: &FibWriter, id: NextHopId) -> String {
             let mac = way.l2.map(|byte| format!("{byte:02x}")).concat();
             format!("port {} mtu {} frame {mac}", way.port.0, way.mtu)
         }
+        Some(NextHop::Tunnel(tunnel)) => {
+            let headers: String = tunnel
+                .headers
+                .octets()
+                .iter()
+                .map(|octet| format!("{octet:02x}"))
+                .collect();
+            format!(
+                "tunnel {} mtu {} headers {headers}",
+                tunnel.port.0, tunnel.mtu
+            )
+        }
         Some(NextHop::Punt { reason, port }) => {
             format!("kernel ({reason:?}, port {:?})", port.map(|port| port.0))
         }

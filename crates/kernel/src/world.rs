@@ -1,9 +1,9 @@
 //! The kernel's state besides routes: interfaces, addresses, neighbours, next-hop objects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use bora_fib::PortId;
+use bora_fib::{Encapsulation, PortId};
 use serde::Serialize;
 
 use crate::keys::HopKey;
@@ -12,7 +12,7 @@ use crate::rules::Rules;
 use crate::sysctl::Settings;
 
 /// A Bora port, as the caller of the mirror describes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its number in the FIB.
     pub id: PortId,
@@ -20,6 +20,18 @@ pub struct Port {
     pub mac: [u8; 6],
     /// Largest IP packet it can send, octets; the link's MTU may be less.
     pub mtu: u32,
+    /// What a tunnel puts in front of packets, with the number above.
+    pub tunnel: Option<Tunnel>,
+}
+
+/// How packets get into a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// What goes in front of IPv4 and of IPv6, whose MTU is still open; `None`: Linux carries none of it. Where
+    /// stations are behind it, the far end is still open, too.
+    pub encapsulations: [Option<Encapsulation>; 2],
+    /// Whether packets go to stations behind different far ends (VXLAN), and have an Ethernet header.
+    pub has_stations: bool,
 }
 
 /// Destinations that are the router's own, from the local routing table; for the XDP program.
@@ -30,6 +42,9 @@ pub struct LocalAddresses {
     /// Addresses, with broadcast and anycast ones; and prefixes (`ip route add local 192.0.2.0/24 dev lo`).
     pub prefixes: BTreeSet<(IpAddr, u8)>,
 }
+
+/// The far ends that each station is behind; `None`: only Linux knows how to reach it.
+pub(crate) type Stations = BTreeMap<[u8; 6], BTreeSet<Option<Ipv4Addr>>>;
 
 /// Everything a next hop is computed from.
 #[derive(Default)]
@@ -43,6 +58,8 @@ pub(crate) struct World {
     pub(crate) buckets: BTreeMap<u32, Vec<u32>>,
     pub(crate) ports: BTreeMap<u32, Port>,
     pub(crate) settings: Settings,
+    /// Of VXLAN devices. Without an entry they cannot be read.
+    pub(crate) stations: BTreeMap<u32, Stations>,
     /// Of IPv4 and IPv6.
     pub(crate) rules: [Rules; 2],
     /// Tables beside local, main and default that are mirrored; IPv4, IPv6.
@@ -176,6 +193,16 @@ impl World {
             return true;
         }
         self.ways(target).iter().any(|hop| self.alive(hop, v6))
+    }
+
+    /// The far end that a station is behind; `None`: there is not just one, or only Linux knows how to reach it.
+    pub(crate) fn far_end(&self, device: u32, mac: [u8; 6]) -> Option<Ipv4Addr> {
+        let stations = self.stations.get(&device)?;
+        let found = stations.get(&mac).or_else(|| stations.get(&[0; 6]))?;
+        match Vec::from_iter(found)[..] {
+            [&far] => far,
+            _ => None,
+        }
     }
 
     /// Whether Linux would use a path as one of several, judging its neighbour as fib_good_nh() and

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use bora_fib::PortId;
 use bora_kernel::{GuardReport, ReasonKind};
-use bora_port::xdp::{HOOKS, Hook, Program, Survey, names_of};
+use bora_port::xdp::{HOOKS, Hook, LOCAL_HOOKS, Program, Survey, names_of};
+
+use crate::devices::Held;
 
 /// Functions of nftables chains and of legacy iptables, which netlink and /proc report already.
 const TOLD: [&str; 6] = [
@@ -87,6 +89,29 @@ impl Hooks {
             lines.extend(self.at_device(device));
         }
         lines
+    }
+
+    /// What is held back of tunnels, whose outer packets Linux itself would receive and send.
+    pub(crate) fn held(&self, report: &GuardReport, bypass: bool) -> Held {
+        if bypass {
+            return Held::default();
+        }
+        let local = self.survey.local.iter().zip(LOCAL_HOOKS);
+        let mut local = local.filter(|(hook, _)| hook.holds);
+        let told = |reasons: &[bora_kernel::Reason]| {
+            let kinds = [ReasonKind::Netfilter, ReasonKind::Xfrm];
+            reasons.iter().any(|reason| kinds.contains(&reason.kind))
+        };
+        Held {
+            outer: match local.next() {
+                Some((_, name)) => Some(format!("netfilter has hooks at {name} of IPv4")),
+                None if self.survey.holds(false) || told(&report.v4) => {
+                    Some("netfilter or IPsec must see all IPv4".into())
+                }
+                None => None,
+            },
+            inner6: self.survey.holds(true) || told(&report.v6),
+        }
     }
 
     /// Functions of a hook that affect traffic and belong to no chain.

@@ -3,6 +3,7 @@
 use bora_buffer::Packet;
 use bora_fib::PortId;
 use bora_forward::{Context, Outputs, Reason, Verdict, enqueue, octets, run};
+use bora_wire::ethernet;
 
 use crate::punt::Punted;
 use crate::worker::Worker;
@@ -45,12 +46,33 @@ impl Worker {
         self.others = others;
     }
 
-    /// Forwards a batch that has come in by a port, or by the device on it with this number.
+    /// Forwards a batch that has come in by a port, or by the device on it with this number, and then what was in
+    /// tunnels.
     fn forward_batch(&mut self, port: usize, number: Option<PortId>) {
+        self.run_stages(port, number, None);
+        while let Some(&(tunnel, _)) = self.unwrapped.first() {
+            let of_tunnel = |other: &mut (PortId, Packet)| other.0 == tunnel;
+            let packets = self.unwrapped.extract_if(.., of_tunnel);
+            let packets = packets.map(|(_, packet)| packet);
+            let batch = &mut self.batch.packets;
+            batch.extend(packets);
+            if let Some(counters) = self.config.counters.device(tunnel) {
+                counters.rx_packets.add(batch.len() as u64);
+                let headers = (batch.len() * ethernet::HEADER_LEN) as u64;
+                counters.rx_bytes.add(octets(batch) - headers);
+            }
+            self.run_stages(port, number, Some(tunnel));
+        }
+    }
+
+    /// Runs the stages over the batch. `tunnel`: its packets were in one, whose packets came by `port` and `device`.
+    fn run_stages(&mut self, port: usize, device: Option<PortId>, tunnel: Option<PortId>) {
         let config = &mut self.config;
-        let device = number.and_then(|number| config.devices.get(number));
+        let devices = &*config.devices;
+        let [device, tunnel] = [device, tunnel].map(|number| devices.get(number?));
         let trunk = &config.ports[port].ingress;
-        let ingress = device.map_or(trunk, |device| &device.ingress);
+        let outer = device.map_or(trunk, |device| &device.ingress);
+        let ingress = tunnel.map_or(outer, |tunnel| &tunnel.ingress);
         let context = Context {
             region: &config.region,
             fib: &config.fib,
@@ -60,6 +82,7 @@ impl Worker {
             policies: &config.policies,
             hash4: config.hash.0,
             hash6: config.hash.1,
+            tunnelling: &self.tunnelling,
         };
         let (batch, rules) = (&mut self.batch, &config.counters.rules);
         match &mut self.profiler {
@@ -71,7 +94,7 @@ impl Worker {
 
         let outputs = Outputs {
             egress: &mut self.egress,
-            devices: &config.devices,
+            devices,
             min_frames: &self.min_frames,
             region: &config.region,
         };
@@ -81,10 +104,12 @@ impl Worker {
                 counters.tx_bytes.add(octets as u64);
             }
         };
+        self.tunnelling.take_sent(left);
+        let unwrapped = &mut self.unwrapped;
         let counters = &config.counters.ports[port];
         let (region, pool) = (&config.region, &mut config.pool);
         let (budgets, punts) = (&mut config.budgets, &config.punts);
-        let (port, partial_checksum) = (trunk.port, ingress.partial_checksum);
+        let (port, partial_checksum) = (trunk.port, outer.partial_checksum);
         let mut punted_any = false;
         enqueue(batch, outputs, left, |mut packet, verdict| {
             let mut drop = |packet: Packet, reason: Reason| {
@@ -93,10 +118,19 @@ impl Worker {
             };
             match verdict {
                 Verdict::Drop(reason) => drop(packet, reason),
-                Verdict::Punt(reason) if reason.has_budget() && !budgets.take(reason) => {
-                    drop(packet, Reason::PuntBudget);
-                }
                 Verdict::Punt(reason) => {
+                    if reason == Reason::Local
+                        && tunnel.is_none()
+                        && let Some(tunnel) = devices.unwrap(region, &mut packet, partial_checksum)
+                    {
+                        return unwrapped.push((tunnel.ingress.port, packet));
+                    }
+                    if reason.has_budget() && !budgets.take(reason) {
+                        return drop(packet, Reason::PuntBudget);
+                    }
+                    if let Some(tunnel) = tunnel {
+                        tunnel.rewrap(region, &mut packet);
+                    }
                     if let Some(device) = device {
                         device.restore(region, &mut packet);
                     }

@@ -1,12 +1,14 @@
 //! One forwarding thread and its loop.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use bora_buffer::{MAX_BATCH, Packet};
+use bora_fib::PortId;
 use bora_forward::schedule::OutputError;
-use bora_forward::{Batch, Egress, PollList};
+use bora_forward::{Batch, Egress, PollList, Tunnelling};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::byte_limit::ByteLimit;
@@ -57,6 +59,9 @@ pub struct Worker {
     pub(crate) batch: Batch,
     /// Packets of other devices than those in the batch; empty between two turns.
     pub(crate) others: Vec<Packet>,
+    /// Packets that were in tunnels, with the tunnel's number; empty between two batches.
+    pub(crate) unwrapped: Vec<(PortId, Packet)>,
+    pub(crate) tunnelling: Tunnelling,
     /// Port and queue behind each number of the poll list.
     pub(crate) inputs: Vec<(usize, usize)>,
     pub(crate) list: PollList,
@@ -101,6 +106,8 @@ impl Worker {
         let mut worker = Self {
             batch: Batch::new(),
             others: Vec::with_capacity(MAX_BATCH),
+            unwrapped: Vec::with_capacity(MAX_BATCH),
+            tunnelling: Tunnelling::new(RandomState::new().build_hasher().finish() as u16),
             inputs: Vec::new(),
             list: PollList::new(&[], config.budget),
             egress: Vec::new(),

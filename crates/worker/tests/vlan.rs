@@ -35,6 +35,8 @@ fn vlan(number: u16, tags: Tags) -> Device {
         tags,
         priorities: Priorities::default(),
         is_station: false,
+        endpoints: Vec::new(),
+        only_from: None,
     }
 }
 

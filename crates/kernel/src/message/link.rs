@@ -1,5 +1,6 @@
 //! Network interfaces.
 
+use super::tunnel::{self, Tunnel, TunnelKind};
 use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
 
 /// A network interface.
@@ -29,12 +30,22 @@ pub struct Link {
     pub vlan: Option<Vlan>,
     /// What a macvlan is on, and how.
     pub macvlan: Option<Macvlan>,
+    /// How a tunnel over IPv4 wraps its packets.
+    pub tunnel: Option<Tunnel>,
     /// The routing table of a VRF device.
     pub vrf_table: Option<u32>,
     /// How a bond chooses the port that a packet leaves by.
     pub bond: Option<Bond>,
     /// Of a bond's port: whether packets come and go by it.
     pub bond_port_active: Option<bool>,
+}
+
+impl Link {
+    /// Whether it is a VXLAN device that Bora knows.
+    pub(crate) fn is_vxlan(&self) -> bool {
+        let tunnel = self.tunnel.as_ref();
+        tunnel.is_some_and(|tunnel| matches!(tunnel.kind, TunnelKind::Vxlan(_)))
+    }
 }
 
 /// A bond: IFLA_INFO_DATA (IFLA_BOND_*).
@@ -100,6 +111,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
         rx_queues: 1,
         vlan: None,
         macvlan: None,
+        tunnel: None,
         vrf_table: None,
         bond: None,
         bond_port_active: None,
@@ -122,6 +134,9 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
                 match (link.kind.as_str(), info.data) {
                     ("vlan", Some(data)) => link.vlan = Some(vlan(data)?),
                     ("macvlan", Some(data)) => link.macvlan = Some(macvlan(data)?),
+                    ("gre" | "ipip" | "sit" | "vxlan", Some(data)) => {
+                        link.tunnel = tunnel::decode(&link.kind, data)?;
+                    }
                     ("vrf", Some(data)) => link.vrf_table = vrf_table(data)?,
                     ("bond", Some(data)) => link.bond = Some(bond(data)?),
                     _ => {}
@@ -139,6 +154,9 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
     }
     if let Some(macvlan) = &mut link.macvlan {
         macvlan.below = below;
+    }
+    if let Some(tunnel) = link.tunnel.as_mut().filter(|_| is_elsewhere) {
+        tunnel.unsupported = Some("its outer packets are in another network namespace");
     }
     Ok(Some(link))
 }

@@ -7,8 +7,10 @@ mod link;
 mod nexthop;
 mod route;
 mod rule;
+mod station;
 #[cfg(test)]
 mod tests;
+mod tunnel;
 
 use std::net::IpAddr;
 
@@ -19,6 +21,8 @@ pub use nexthop::{Bucket, NextHopMessage, NextHopObject};
 pub use route::{Hop, RouteMessage, RouteType, Target};
 pub(crate) use rule::decode as decode_rule;
 pub use rule::{Rule, RuleAction};
+pub use station::Station;
+pub use tunnel::{Tunnel, TunnelKind, Vxlan};
 
 /// Length of struct nlmsghdr.
 pub(crate) const NLMSG_HEADER: usize = 16;
@@ -136,6 +140,8 @@ pub enum Message {
     Address(Address, bool),
     /// A neighbour.
     Neighbour(Neighbour, bool),
+    /// A station behind a VXLAN device.
+    Station(Station, bool),
     /// A route.
     Route(RouteMessage, bool),
     /// A next-hop object.
@@ -196,7 +202,10 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
         }
         libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => match neighbour(payload)? {
             Some(neighbour) => Message::Neighbour(neighbour, kind == libc::RTM_DELNEIGH),
-            None => Message::Other,
+            None => match station::decode(payload)? {
+                Some(station) => Message::Station(station, kind == libc::RTM_DELNEIGH),
+                None => Message::Other,
+            },
         },
         libc::RTM_NEWROUTE | libc::RTM_DELROUTE => match route::decode(payload, flags)? {
             Some(route) => Message::Route(route, kind == libc::RTM_DELROUTE),

@@ -27,7 +27,7 @@ proptest! {
     #[test]
     fn an_arbitrary_payload_does_not_panic(
         kind in proptest::sample::select(&KINDS[..]),
-        family in proptest::sample::select(vec![0u8, 2, 10]),
+        family in proptest::sample::select(vec![0u8, 2, 7, 10]),
         attributes in proptest::collection::vec(
             (0u16..32, proptest::collection::vec(any::<u8>(), 0..24)), 0..6),
         head in proptest::collection::vec(any::<u8>(), 7..20),

@@ -252,6 +252,7 @@ fn planted_differences_are_found_and_mended() {
             id: PortId(0),
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
+            tunnel: None,
         };
         let ports = BTreeMap::from([(device(&mirror), port)]);
         mirror.set_ports(ports).unwrap();

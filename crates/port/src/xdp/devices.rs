@@ -1,4 +1,4 @@
-//! VLAN devices, bonds and macvlans in the program (`xdp/device.h`).
+//! VLAN devices, bonds, macvlans and tunnels in the program (`xdp/device.h`).
 
 use bora_contract::{MAX_BOND_PORTS, MAX_INTERFACES, MAX_PORTS, PortSettings};
 use libbpf_rs::{MapCore, MapFlags};
@@ -33,7 +33,7 @@ fn check(settings: &PortSettings) -> Result<(), ProgramError> {
     }
 }
 
-/// A VLAN device, a bond or a macvlan, as the program knows it.
+/// A VLAN device, a bond, a macvlan or a tunnel, as the program knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct OnPorts<'a> {
     /// Of the device.
@@ -48,6 +48,30 @@ pub struct OnPorts<'a> {
     pub bond: Option<(u8, &'a [u16])>,
     /// Whether its packets are those for its address: a macvlan. None leaves by it.
     pub is_station: bool,
+    /// Of a tunnel: what its packets are known by when they come in.
+    pub tunnel: Option<&'a [TunnelKey]>,
+}
+
+/// What packets of a tunnel are known by; all in network order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TunnelKey {
+    /// Of IPv4.
+    pub protocol: u8,
+    /// Address of the far end; of VXLAN the UDP port, in the first two octets.
+    pub far: [u8; 4],
+    /// Address of the near end; of VXLAN zeros.
+    pub near: [u8; 4],
+    /// Key of GRE; of VXLAN the network identifier, in the first three octets.
+    pub id: [u8; 4],
+}
+
+impl TunnelKey {
+    /// `struct tunnel_key`.
+    fn octets(self) -> [u8; 16] {
+        let protocol = u32::from(self.protocol).to_ne_bytes();
+        let words = [self.far, self.near, self.id, protocol];
+        std::array::from_fn(|at| words[at / 4][at % 4])
+    }
 }
 
 impl OnPorts<'_> {
@@ -100,6 +124,12 @@ impl Program {
         let slot = u32::from(settings.index).to_ne_bytes();
         let row = port_row(device.ifindex, settings);
         maps.ports.update(&slot, &row, MapFlags::ANY)?;
+        if let Some(keys) = device.tunnel {
+            for key in keys {
+                maps.tunnels.update(&key.octets(), &slot, MapFlags::ANY)?;
+            }
+            return Ok(());
+        }
         if device.is_station {
             for &port in device.ports {
                 let key = station_key(port, settings);
@@ -121,7 +151,11 @@ impl Program {
     pub fn remove_device(&self, device: OnPorts<'_>) -> Result<(), ProgramError> {
         let settings = device.settings;
         check(settings)?;
-        if device.is_station {
+        if let Some(keys) = device.tunnel {
+            for key in keys {
+                forget(&self.skeleton.maps.tunnels, &key.octets())?;
+            }
+        } else if device.is_station {
             for &port in device.ports {
                 forget(&self.skeleton.maps.stations, &station_key(port, settings))?;
             }
@@ -161,11 +195,13 @@ impl Program {
         forget(&self.skeleton.maps.interfaces, &key)
     }
 
-    /// Says how many devices there are, and how many of them are macvlans, so that none costs nothing.
-    pub fn set_device_count(&mut self, count: usize, stations: usize) {
+    /// Says how many devices on ports there are, how many of them are macvlans, and how many tunnels there are, so
+    /// that none costs nothing.
+    pub fn set_device_count(&mut self, count: usize, stations: usize, tunnels: usize) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             bss.device_count = count as u32;
             bss.station_count = stations as u32;
+            bss.tunnel_count = tunnels as u32;
         }
     }
 

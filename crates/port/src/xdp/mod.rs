@@ -25,11 +25,11 @@ mod skeleton {
 pub use bora_contract::{MAX_PORTS, MAX_QUEUES, Path, PortSettings};
 pub use counters::Counters;
 pub use destinations::LinuxDestinations;
-pub use devices::OnPorts;
+pub use devices::{OnPorts, TunnelKey};
 pub use error::ProgramError;
 pub use fib::{FibAnswer, GracePeriods};
 pub use link::{AttachError, AttachMode, Attachment};
 pub use program::{Lease, Program};
 pub use query::{XdpQuery, query};
-pub use survey::{DeviceHooks, HOOKS, Hook, Survey};
+pub use survey::{DeviceHooks, HOOKS, Hook, LOCAL_HOOKS, Survey};
 pub use symbols::names_of;

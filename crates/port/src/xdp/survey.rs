@@ -9,6 +9,9 @@ use super::skeleton::types::{bora_hook, bora_survey};
 /// The netfilter hooks that forwarded packets pass.
 pub const HOOKS: [&str; 3] = ["prerouting", "forward", "postrouting"];
 
+/// Those of IPv4 that the router's own packets pass.
+pub const LOCAL_HOOKS: [&str; 2] = ["input", "output"];
+
 /// One netfilter hook of one IP version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hook {
@@ -51,6 +54,8 @@ impl DeviceHooks {
 pub struct Survey {
     /// In the order of [`HOOKS`], of IPv4 and of IPv6.
     pub hooks: [[Hook; 3]; 2],
+    /// In the order of [`LOCAL_HOOKS`].
+    pub local: [Hook; 2],
     /// By port index.
     pub ports: Vec<DeviceHooks>,
     /// There are IPsec policies for what is forwarded or sent.
@@ -76,10 +81,11 @@ impl Survey {
     }
 
     pub(super) fn new(found: &bora_survey) -> Self {
-        let [a, b, c, d, e, f] = &found.hooks;
+        let [a, b, c, d, e, f, input, output] = &found.hooks;
         let receivers = found.receivers.iter().copied().chain(repeat(0));
         Self {
             hooks: [[a, b, c], [d, e, f]].map(|hooks| hooks.map(hook)),
+            local: [input, output].map(hook),
             ports: (found.ports.iter().zip(receivers))
                 .map(|(&bits, receiver)| device(bits, receiver))
                 .collect(),

@@ -14,7 +14,7 @@ use bora_kernel::{Mirror, Waker};
 use bora_worker::{Command, Mode};
 
 use crate::config::File;
-use crate::devices::{Device, DeviceTable, DeviceTotals};
+use crate::devices::{Device, DeviceTable, DeviceTotals, Held};
 use crate::engine::Engine;
 use crate::express::Express;
 use crate::flows::Flows;
@@ -36,6 +36,8 @@ pub(crate) use start::detach_pinned;
 pub(crate) struct DataPlane {
     ports: PortTable,
     devices: DeviceTable,
+    /// What Linux's hooks hold back of tunnels.
+    held: Held,
     mirror: Mirror,
     /// Where the program reads the FIB.
     reclaimer: Option<Reclaimer>,

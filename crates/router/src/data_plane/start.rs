@@ -10,7 +10,7 @@ use bora_port::xdp::{Attachment, Lease, Program};
 
 use super::{DataPlane, names};
 use crate::config::{File, PortKind, PortSection};
-use crate::devices::DeviceTable;
+use crate::devices::{DeviceTable, Held};
 use crate::engine::{self, Engine};
 use crate::express::Express;
 use crate::hero::Offload;
@@ -48,6 +48,7 @@ impl DataPlane {
         let mut plane = Self {
             ports,
             devices: DeviceTable::default(),
+            held: Held::default(),
             multipath: Multipath::learn(mirror.settings()),
             reclaimer: start_reclaimer(&fib, &express)?,
             mirror,

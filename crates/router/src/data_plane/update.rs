@@ -102,6 +102,8 @@ impl DataPlane {
         let settings = |port: &Port| port.settings.clone();
         let before: Vec<_> = self.ports.iter().map(settings).collect();
         self.express.look_at_hooks(self.mirror.guard());
+        let hooks = self.express.hooks();
+        self.held = hooks.held(self.mirror.guard(), config.linux.bypass_netfilter);
         let devices = names(&self.ports, &self.devices);
         self.express.log_holding(self.mirror.guard(), &devices);
         self.tell_mirror(config)?;
@@ -137,10 +139,12 @@ impl DataPlane {
         }
     }
 
-    /// Takes the VLAN devices and bonds as they are now. Program and workers know a device before the FIB leads to it.
+    /// Takes the devices on ports and the tunnels as they are now. Program and workers know a device before the FIB leads to it.
     fn follow_devices(&mut self, config: &File) {
         let counted = |id| counted_of_device(self.engine.as_ref(), &self.express, id);
-        let changes = self.devices.follow(&self.mirror, &self.ports, counted);
+        let changes = self
+            .devices
+            .follow(&self.mirror, &self.ports, &self.held, counted);
         for port in self.ports.iter_mut() {
             if let Some(bond) = self.devices.bond_of(port.id) {
                 port.join(bond.id);
@@ -162,8 +166,9 @@ impl DataPlane {
                 log::warn!("{}: {error}", device.name);
             }
         }
-        let stations = self.devices.of_kind(Kind::Macvlan).count();
-        program.set_device_count(self.devices.len(), stations);
+        let count = |kind| self.devices.of_kind(kind).count();
+        let (stations, tunnels) = (count(Kind::Macvlan), count(Kind::Tunnel));
+        program.set_device_count(self.devices.len() - tunnels, stations, tunnels);
         if let Some(engine) = &mut self.engine {
             engine.set_devices(self.devices.of_workers());
         }

@@ -5,6 +5,7 @@ use bora_fib::PortId;
 use bora_forward::{Ports, Tags, XmitHash};
 
 use super::Device;
+use super::tunnel::Tunnel;
 use crate::ports::Port;
 
 /// A port, or a device with its ports.
@@ -26,6 +27,8 @@ pub(crate) struct Lower {
     pub(super) settings: PortSettings,
     /// Whether packets can leave by it.
     pub(super) is_output: bool,
+    /// Of a tunnel, which is on no ports.
+    pub(crate) tunnel: Option<Tunnel>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +56,7 @@ impl Lower {
                 ..port.settings.clone()
             },
             is_output: port.is_output(),
+            tunnel: None,
         }
     }
 

@@ -1,16 +1,17 @@
-//! VLAN devices, bonds and macvlans of Linux on the ports: Bora forwards by them as by ports. Linux's configuration is the only one.
+//! VLAN devices, bonds and macvlans of Linux on the ports, and tunnels: Bora forwards by them as by ports. Linux's configuration is the only one.
 
 mod bond;
 mod lower;
 mod macvlan;
 mod totals;
+mod tunnel;
 mod vlan;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bora_contract::{MAX_INTERFACES, MAX_PORTS, Path, PortSettings};
 use bora_fib::PortId;
-use bora_forward::{Devices, Priorities, Tags};
+use bora_forward::{Devices, Endpoint, Priorities, Tags};
 use bora_kernel::Mirror;
 use bora_kernel::message::Link;
 use bora_port::xdp::OnPorts;
@@ -22,6 +23,7 @@ use crate::ports::with_sysctls;
 use lower::{Found, Lower};
 
 pub(crate) use totals::DeviceTotals;
+pub(crate) use tunnel::Held;
 
 /// What kind of device it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +33,8 @@ pub(crate) enum Kind {
     Vlan,
     /// On a port, a bond or a VLAN device. Nothing leaves by it without Linux.
     Macvlan,
+    /// On no port: its outer packets leave by any.
+    Tunnel,
 }
 
 /// A device on the ports.
@@ -88,6 +92,7 @@ impl Device {
         let ports: Vec<u32> = self.lower.ports.iter().map(|port| port.ifindex).collect();
         let usable: Vec<u16> = self.lower.usable.iter().map(|port| port.0).collect();
         let bond = (self.lower.hash.number(), &usable[..]);
+        let tunnel: Vec<_> = self.endpoints().iter().map(tunnel::key).collect();
         tell(OnPorts {
             ifindex: self.ifindex,
             lower: self.lower.ifindex,
@@ -95,14 +100,29 @@ impl Device {
             settings: &self.settings,
             bond: self.is_bond().then_some(bond),
             is_station: self.kind == Kind::Macvlan,
+            tunnel: self.tunnel().map(|_| &tunnel[..]),
         })
+    }
+
+    /// How its packets are wrapped, if it is a tunnel.
+    pub(crate) fn tunnel(&self) -> Option<&tunnel::Tunnel> {
+        self.lower.tunnel.as_ref()
+    }
+
+    /// How packets of a tunnel are known when they come in; nothing while Linux takes none.
+    fn endpoints(&self) -> &[Endpoint] {
+        let tunnel = self.tunnel().filter(|_| self.settings.enabled);
+        tunnel.map_or(&[], |tunnel| &tunnel.endpoints)
     }
 
     /// Whether its packets are where the other's are among those of the ports.
     fn is_placed_as(&self, other: &Self) -> bool {
         let place = |it: &Self| (it.kind, it.lower.ifindex, it.tags);
         let is_same_station = self.kind != Kind::Macvlan || self.settings.mac == other.settings.mac;
-        place(self) == place(other) && self.lower.ports == other.lower.ports && is_same_station
+        place(self) == place(other)
+            && self.lower.ports == other.lower.ports
+            && self.endpoints() == other.endpoints()
+            && is_same_station
     }
 }
 
@@ -136,6 +156,7 @@ impl DeviceTable {
         &mut self,
         mirror: &Mirror,
         ports: &PortTable,
+        held: &Held,
         counted: impl Fn(PortId) -> DeviceTotals,
     ) -> DeviceChanges {
         let before = std::mem::take(&mut self.devices);
@@ -146,11 +167,16 @@ impl DeviceTable {
         let links = mirror.links().values();
         let mut links: Vec<_> = links.filter_map(|it| Some((Kind::of(it)?, it))).collect();
         links.sort_by_key(|&(kind, _)| kind); // what others may be on comes first
+        let around = tunnel::Around::new(held, mirror);
         for (kind, link) in links {
             let found = match kind {
                 Kind::Bond => bond::find(link, mirror, ports),
                 Kind::Vlan => vlan::find(link, mirror, ports, &self.devices),
                 Kind::Macvlan => macvlan::find(link, mirror, ports, &self.devices),
+                Kind::Tunnel => tunnel::find(link, mirror, ports, &around, |ifindex| {
+                    let port = ports.at(ifindex).map(|port| port.id);
+                    port.or_else(|| Some(self.devices.get(&ifindex)?.id))
+                }),
             };
             let (lower, tags) = match found {
                 Found::Nothing => continue,
@@ -199,6 +225,7 @@ impl DeviceTable {
                 id: device.id,
                 mac: device.settings.mac,
                 mtu: device.longest,
+                tunnel: device.tunnel().map(|tunnel| tunnel.output(device.id)),
             };
             (device.ifindex, info)
         })
@@ -212,6 +239,8 @@ impl DeviceTable {
             tags: device.tags,
             priorities: device.priorities,
             is_station: device.kind == Kind::Macvlan,
+            endpoints: device.endpoints().to_vec(),
+            only_from: device.tunnel().and_then(|tunnel| tunnel.only_from),
         }))
     }
 }
@@ -230,7 +259,8 @@ impl Kind {
         } else if link.vlan.is_some() {
             Some(Self::Vlan)
         } else {
-            link.macvlan.map(|_| Self::Macvlan)
+            let macvlan = link.macvlan.map(|_| Self::Macvlan);
+            macvlan.or(link.tunnel.as_ref().map(|_| Self::Tunnel))
         }
     }
 }

@@ -44,6 +44,18 @@ pub(crate) fn has_other_master(mirror: &Mirror, link: &Link) -> bool {
     link.master != 0 && vrf_of(mirror, link).is_none()
 }
 
+/// Whether rules may choose another table than the main one for what this machine itself sends over IPv4.
+pub(crate) fn rules_choose_outer(mirror: &Mirror) -> bool {
+    let own = Interface {
+        name: "lo",
+        vrf: None,
+    };
+    let tables = |number| mirror.further_table(false, number);
+    let facts = Facts::of(mirror, false);
+    let compiled = compile::compile(mirror.rules(false), false, own, &facts, &tables);
+    compiled.list.is_some()
+}
+
 /// What was compiled for an interface: IPv4, IPv6, IPv4 sources.
 fn compile_all(mirror: &Mirror, link: &Link) -> [Compiled; 3] {
     let vrf = vrf_of(mirror, link);

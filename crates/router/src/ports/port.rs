@@ -243,6 +243,7 @@ impl Port {
     /// What the FIB needs to know of it.
     pub(crate) fn info(&self) -> bora_kernel::Port {
         bora_kernel::Port {
+            tunnel: None,
             id: self.id,
             mac: self.settings.mac,
             mtu: self.link.mtu,

@@ -19,6 +19,7 @@ mod rules;
 mod sync;
 mod table;
 mod tables;
+mod tunnels;
 mod vlans;
 mod workers;
 
@@ -38,6 +39,7 @@ pub static REPORTS: &[Report] = &[
     vlans::REPORT,
     bonds::REPORT,
     macvlans::REPORT,
+    tunnels::REPORT,
     drops::REPORT,
     workers::REPORT,
     profile::REPORT,

@@ -1,8 +1,8 @@
 //! The route that one address takes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
-use bora_fib::{NextHop, NextHopId};
+use bora_fib::{NextHop, NextHopId, PortId};
 use bora_wire::MacAddr;
 use serde_json::json;
 
@@ -90,6 +90,13 @@ fn in_fib(plane: &DataPlane, address: IpAddr) -> String {
     }
 }
 
+/// Of a port or device.
+fn name(plane: &DataPlane, number: PortId) -> &str {
+    let mut devices = plane.names().into_iter();
+    let device = devices.find(|(id, _)| *id == number);
+    device.map_or("a port that is gone", |(_, name)| name)
+}
+
 fn action(plane: &DataPlane, id: NextHopId) -> String {
     match plane.mirror().fib().next_hop(id) {
         None => format!("next hop {id}, which is gone"),
@@ -99,10 +106,16 @@ fn action(plane: &DataPlane, id: NextHopId) -> String {
             let members: Vec<_> = group.members().map(|id| action(plane, id)).collect();
             format!("by flow: {}", members.join("; "))
         }
+        Some(NextHop::Tunnel(tunnel)) => {
+            let far = Ipv4Addr::from(tunnel.destination());
+            format!(
+                "into tunnel {} to {far}, MTU {}",
+                name(plane, tunnel.port),
+                tunnel.mtu
+            )
+        }
         Some(NextHop::Forward(way)) => {
-            let devices = plane.names();
-            let device = devices.iter().find(|(id, _)| *id == way.port);
-            let name = device.map_or("a port that is gone", |(_, name)| name);
+            let name = name(plane, way.port);
             let mac = MacAddr(std::array::from_fn(|octet| way.l2[octet]));
             format!("out of {name} to {mac}, MTU {}", way.mtu)
         }

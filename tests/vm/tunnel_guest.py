@@ -1,0 +1,347 @@
+"""Runs in a guest: tunnels over IPv4. What Linux alone puts into them and takes out of them, Bora does.
+
+    r0 ==== h0    10.0.0.1, 198.18.0.0/16 behind it
+    r1 ==== h1    10.0.1.1, 192.0.2.0/24 behind it: the far ends
+    r2 ==== h2    10.0.2.1
+
+Each tunnel has a network of each IP version that it carries: 198.51.N.0/24 and 2001:db8:fN::/48. The far ends are no routers: the
+tests send and receive the outer packets. Only the identification of outer headers may differ.
+"""
+
+import dataclasses
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scapy.layers.inet import ICMP, IP, UDP  # noqa: E402
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
+from scapy.packet import Raw  # noqa: E402
+
+from lib import packets  # noqa: E402
+from vm import topic_guest  # noqa: E402
+from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER, differences  # noqa: E402
+
+LINKS = 3
+LOCAL = "10.0.1.1"
+GRE, IPIP, IP6, VXLAN = 47, 4, 41, 17
+VXLAN_PORT = 4789
+OWN, STATION = "02:bc:00:00:{:02x}:01", "02:bc:00:00:{:02x}:02"  # Ethernet addresses inside VXLAN
+SOURCE4, SOURCE6 = "198.18.0.9", "2001:db8:e0::9"
+
+
+@dataclasses.dataclass(frozen=True)
+class Tunnel:
+    """A tunnel of the router, and how its outer packets look."""
+
+    number: int
+    name: str
+    options: str
+    remote: str
+    protocols: tuple  # IP protocol of IPv4 and of IPv6 inside; None: not carried
+    key: int | None = None
+
+    def wrap(self, packet, source=None, **header):
+        """The outer packet that the far end sends."""
+        v6 = packets.version(packet) == 6
+        protocol = self.protocols[v6]
+        gre = b""
+        if protocol == GRE:
+            flags = b"\x20\0" if self.key is not None else b"\0\0"
+            gre = flags + (b"\x86\xdd" if v6 else b"\x08\0")
+            gre += self.key.to_bytes(4, "big") if self.key is not None else b""
+        if protocol == VXLAN:
+            return self.vxlan(packet, source or self.remote, **header)
+        return outer(protocol, gre + packet, source or self.remote, **header)
+
+    def vxlan(self, packet, source, to=None, sport=50000, udp=None, bits=8, **header):
+        """The same of VXLAN. `to`: the station inside. `udp`: more of that header."""
+        inside = packets.ethernet(to or OWN.format(self.number), STATION.format(self.number), packet, 0x86DD if packet[0] >> 4 == 6 else 0x0800)
+        datagram = UDP(sport=sport, dport=VXLAN_PORT, **(udp or {})) / Raw(bytes([bits, 0, 0, 0]) + (self.key << 8).to_bytes(4, "big") + inside)
+        return bytes(IP(src=source, dst=LOCAL, **{"ttl": 60, "id": 7, **header}) / datagram)
+
+
+def outer(protocol, inside, source, **header):
+    """An IPv4 packet from a far end."""
+    header = {"ttl": 60, "id": 7, **header}
+    return bytes(IP(src=source, dst=LOCAL, proto=protocol, **header) / Raw(inside))
+
+
+def vxlan(number, remote, options):
+    """A VXLAN device with a host behind it; its network identifier is its number."""
+    where = f"type vxlan id {number} local {LOCAL} dstport {VXLAN_PORT} {options}"
+    return Tunnel(number, f"vx{number}", f"address {OWN.format(number)} {where}", remote, (VXLAN, VXLAN), number)
+
+
+TUNNELS = [
+    Tunnel(1, "gre1", "type gre local 10.0.1.1 remote 10.0.1.2", "10.0.1.2", (GRE, GRE)),
+    Tunnel(2, "gre2", "type gre local 10.0.1.1 remote 192.0.2.12 key 7 ttl 32 tos inherit", "192.0.2.12", (GRE, GRE), 7),
+    Tunnel(3, "ipip3", "type ipip local 10.0.1.1 remote 192.0.2.13 ttl 0 nopmtudisc", "192.0.2.13", (IPIP, None)),
+    Tunnel(4, "sit4", "type sit local 10.0.1.1 remote 192.0.2.14 ttl 64", "192.0.2.14", (None, IP6)),
+    Tunnel(5, "any5", "type sit mode any local 10.0.1.1 remote 192.0.2.15 tos 0x40 dev r1", "192.0.2.15", (IPIP, IP6)),
+    Tunnel(6, "late6", "type gre local 10.0.1.1 remote 192.0.2.16 ttl 255 tos inherit ignore-df nopmtudisc", "192.0.2.16", (GRE, GRE)),
+    vxlan(10, "192.0.2.20", "remote 192.0.2.20 nolearning"),
+    vxlan(11, "192.0.2.21", "nolearning noudpcsum ttl 9 tos inherit"),
+    vxlan(12, "192.0.2.22", "remote 192.0.2.22 learning df set"),
+]
+# Bora leaves these to Linux, and says why.
+LEFT_ALONE = {
+    "gre7": "type gre local 10.0.1.1 remote 192.0.2.17 csum",
+    "gre8": "type gre local 10.0.1.1 remote 192.0.2.18 seq",
+    "ipip9": "type ipip local any remote 192.0.2.19",
+    "vx13": f"type vxlan id 13 local {LOCAL} dstport {VXLAN_PORT}",
+}
+NOT_FAST = [Tunnel(7, "gre7", "", "192.0.2.17", (GRE, GRE)), Tunnel(9, "ipip9", "", "192.0.2.19", (IPIP, None))]
+
+
+def networks(tunnel):
+    """Routes and addresses of a tunnel."""
+    number, name = tunnel.number, tunnel.name
+    host = [f"10.9.{number}.2", f"2001:db8:9:{number}::2"] if VXLAN in tunnel.protocols else []
+    via = [f"via {address} " for address in host] or ["", ""]
+    made = [f"address add 10.9.{number}.1/24 dev {name}"]
+    if tunnel.protocols[0]:
+        made.append(f"route replace 198.51.{number}.0/24 {via[0]}dev {name}")
+    if tunnel.protocols[1]:
+        made += [f"address add 2001:db8:9:{number}::1/64 dev {name} nodad", f"-6 route replace 2001:db8:f{number}::/48 {via[1]}dev {name}"]
+    made += [f"neighbour replace {address} lladdr {STATION.format(number)} dev {name}" for address in host]
+    return made
+
+
+def make(name, options):
+    return [f"link add {name} {options}", f"link set {name} up"]
+
+
+BASE = [
+    *(f"address add 10.0.{link}.1/24 dev r{link}" for link in range(LINKS)),
+    *(f"address add 2001:db8:{link}::1/64 dev r{link} nodad" for link in range(LINKS)),
+    *(f"neighbour replace 10.0.{link}.2 lladdr {HOST.format(link)} dev r{link}" for link in range(LINKS)),
+    *(f"neighbour replace 2001:db8:{link}::2 lladdr {HOST.format(link)} dev r{link}" for link in range(LINKS)),
+    "route add 198.18.0.0/16 via 10.0.0.2", "-6 route add 2001:db8:e0::/48 via 2001:db8::2", "route add 192.0.2.0/24 via 10.0.1.2",
+    *(command for tunnel in TUNNELS for command in [*make(tunnel.name, tunnel.options), *networks(tunnel)]),
+    *(command for name, options in LEFT_ALONE.items() for command in make(name, options)),
+    *(command for tunnel in NOT_FAST for command in networks(tunnel)),
+    f"bridge fdb append {STATION.format(11)} dev vx11 dst 192.0.2.21",
+    # veths leave checksums to the receiver, and the tests are no receiver
+    *(f"ethtool -K r{link} tx off" for link in range(LINKS)),
+]
+# Each step goes on from the one before. Commands of `ip`, or of nft.
+STEPS = {
+    "tunnels": [],
+    "the far ends are elsewhere": ["route replace 192.0.2.0/24 via 10.0.2.2 dev r2"],
+    "and back, with a small MTU": ["route replace 192.0.2.0/24 via 10.0.1.2 dev r1 mtu 1300"],
+    "gre1 is down, gre2 has another far end": ["route replace 192.0.2.0/24 via 10.0.1.2 dev r1", "link set gre1 down",
+                                               "tunnel change gre2 mode gre local 10.0.1.1 remote 192.0.2.99 key 7 ttl 9"],
+    "a chain for what is the router's own": ["nft add table ip t", "nft add chain ip t c { type filter hook input priority 0 ; policy drop ; }"],
+    "a chain for what the router sends": ["nft flush ruleset", "nft add table ip t",
+                                          "nft add chain ip t c { type filter hook output priority 0 ; }", "nft add rule ip t c ip protocol gre drop"],
+    "stations are elsewhere": ["nft flush ruleset", f"bridge fdb del {STATION.format(11)} dev vx11", f"bridge fdb append {STATION.format(11)} dev vx11 dst 10.0.1.2",
+                               f"bridge fdb append {STATION.format(10)} dev vx10 dst 192.0.2.77"],
+    "no chain; gre1 is back": [f"bridge fdb del {STATION.format(10)} dev vx10", "link set gre1 up", *networks(TUNNELS[0])[1:2], *networks(TUNNELS[0])[3:]],
+    "a rule about what the router sends": ["rule add pref 100 from 10.0.1.1 table 77", "route add blackhole 192.0.2.13 table 77"],
+    "no rule": ["rule del pref 100"],
+}
+# In these steps Bora itself forwards by all of TUNNELS.
+FAST = ("tunnels", "no rule")
+
+
+class Lan(topic_guest.Lan):
+    """Router and hosts."""
+
+    def __init__(self):
+        super().__init__(LINKS)
+        try:
+            for link in range(LINKS):
+                self.connect(link)
+            for command in BASE:
+                self.configure(command)
+            self.open_ports()
+        except BaseException:
+            self.close()
+            raise
+
+    def step(self, commands):
+        """Changes the router's configuration; Bora has followed when this returns."""
+        for command in commands:
+            self.configure(command)
+        if self.bora is not None:
+            self.bora.wait_in_sync(FOLLOW_SECONDS)
+            self.wait("hooks and rules are seen", self.has_followed)
+
+    def configure(self, command):
+        """Runs a command in the router's namespace; `ip`, unless it is one of others."""
+        words = command.split()
+        if words[0] in ("nft", "bridge", "ethtool"):
+            self.router.exec(*words)
+        else:
+            self.router.ip(*words)
+
+    def has_followed(self):
+        """A second look at the tunnels says the same as the first."""
+        before = self.bora.show("tunnels")
+        time.sleep(1.2)
+        now = self.bora.show("tunnels")
+        names = lambda report: [one["name"] for one in report["tunnels"]], report["left_to_linux"]  # noqa: E731
+        return names(before) == names(now)
+
+    def state(self):
+        """For messages."""
+        return {what: self.bora.show(what) for what in ("tunnels", "drops")}, self.bora.output()[-1500:]
+
+
+def inner(v6, destination, source=None, **header):
+    """A UDP packet inside."""
+    if v6:
+        return packets.udp6(source or SOURCE6, destination, **header)
+    return packets.udp4(source or SOURCE4, destination, **header)
+
+
+def behind(tunnel, v6, host):
+    return f"2001:db8:f{tunnel.number}::{host:x}" if v6 else f"198.51.{tunnel.number}.{host}"
+
+
+def into(step):
+    """(link, packet, is it Bora's) for packets that go into tunnels."""
+    made = []
+    for tunnel in TUNNELS + NOT_FAST:
+        for v6 in (False, True):
+            if not tunnel.protocols[v6]:
+                continue
+            fast = tunnel in TUNNELS
+            to = behind(tunnel, v6, 9)
+            hops, tos = ("hlim", "tc") if v6 else ("ttl", "tos")
+            made += [(0, inner(v6, to, sport=port), fast) for port in (4000, 4001)]
+            made += [(0, inner(v6, to, **{tos: value}), fast) for value in (0xB8, 0x01, 0x02, 0x03, 0xFF)]
+            made += [(0, inner(v6, to, **{hops: 2}), fast), (0, inner(v6, to, **{hops: 1}), False)]
+            if not v6:
+                made.append((0, inner(v6, to, flags="DF"), fast))
+            # each to a host of its own: Linux remembers the MTU of a path for a host
+            for at, size in enumerate((1200, 1400, 1424, 1428, 1432, 1448, 1452, 1460, 1472)):
+                host = 20 + step * 9 + at
+                made.append((0, inner(v6, behind(tunnel, v6, host), size=size - 28), False))
+                if not v6:
+                    made.append((0, inner(v6, behind(tunnel, v6, 110 + host), size=size - 28, flags="DF"), False))
+    return made
+
+
+def out_of():
+    """The same for packets that come out of them."""
+    made = []
+    for tunnel in TUNNELS + NOT_FAST[1:]:
+        for v6 in (False, True):
+            if not tunnel.protocols[v6]:
+                continue
+            fast = tunnel in TUNNELS
+            here, source = (SOURCE6 if v6 else SOURCE4), behind(tunnel, v6, 9)
+            own = f"2001:db8:9:{tunnel.number}::1" if v6 else f"10.9.{tunnel.number}.1"
+            hops, tos = ("hlim", "tc") if v6 else ("ttl", "tos")
+            packet = inner(v6, here, source)
+            made += [(1, tunnel.wrap(packet), fast), (1, tunnel.wrap(packet, ttl=2), fast), (1, tunnel.wrap(packet, flags="DF"), fast)]
+            made += [(1, tunnel.wrap(inner(v6, here, source, **{tos: a}), tos=b), fast and b & 3 != 3)
+                     for a in (0, 1, 2, 3) for b in (0, 1, 2, 3, 0xB8)]
+            made += [(1, tunnel.wrap(inner(v6, here, source, size=1300)), fast)]
+            made += [(1, tunnel.wrap(inner(v6, here, source, **{hops: 1})), False), (1, tunnel.wrap(inner(v6, own, source)), False)]
+            # Linux would send a redirect for IPv6 that goes back where it came from
+            made += [(1, tunnel.wrap(inner(v6, behind(other, v6, 9), source)), fast and not (v6 and other == tunnel))
+                     for other in TUNNELS if other.protocols[v6]]
+            echo = IPv6(src=source, dst=own) / ICMPv6EchoRequest(id=7) if v6 else IP(src=source, dst=own) / ICMP(id=7)
+            made += [(1, tunnel.wrap(bytes(echo / packets.payload())), False)]
+            # what only Linux takes, or nobody
+            if "learning df" not in tunnel.options:  # it would learn that the station is there
+                made.append((1, tunnel.wrap(packet, source="192.0.2.200"), False))
+            made += [(1, tunnel.wrap(packet, ttl=1), False), (1, tunnel.wrap(packet[:-5]), False), (1, tunnel.wrap(packet[:7]), False), (1, tunnel.wrap(b"\x45"), False),
+                     (1, tunnel.wrap(inner(v6, here, "::1" if v6 else "127.0.0.1")), False),
+                     (1, tunnel.wrap(inner(v6, here, "2001:db8::1" if v6 else "10.0.0.1")), False),
+                     (1, tunnel.wrap(inner(v6, here, source, size=60), flags="MF"), False)]
+    for tunnel in TUNNELS:
+        if VXLAN not in tunnel.protocols:
+            continue
+        packet = inner(False, SOURCE4, behind(tunnel, False, 9))
+        again = dict(source=tunnel.remote)
+        made += [(1, tunnel.vxlan(packet, udp={"chksum": 0}, **again), True), (1, tunnel.vxlan(packet, sport=4789, **again), True),
+                 (1, tunnel.vxlan(packet, udp={"chksum": 0xDEAD}, **again), False), (1, tunnel.vxlan(packet, bits=0, **again), False),
+                 (1, tunnel.vxlan(packet, bits=0x88, **again), False), (1, tunnel.vxlan(packet, to="02:bc:00:00:99:99", **again), False),
+                 (1, tunnel.vxlan(packet, to="ff:ff:ff:ff:ff:ff", **again), False),
+                 (1, dataclasses.replace(tunnel, key=99).vxlan(packet, **again), False)]
+    made += [(1, outer(GRE, b"\x80\0\x08\0" + bytes(4) + inner(False, SOURCE4, "198.51.1.9"), "10.0.1.2"), False),
+             (1, outer(GRE, b"\0\1\x08\0" + inner(False, SOURCE4, "198.51.1.9"), "10.0.1.2"), False),
+             (1, outer(GRE, b"\x20\0\x08\0\0\0\0\x09" + inner(False, SOURCE4, "198.51.2.9"), "192.0.2.12"), False),
+             (1, outer(GRE, b"\0\0\x08\x06" + bytes(28), "10.0.1.2"), False), (1, outer(GRE, b"\0", "10.0.1.2"), False),
+             (1, bytes(IP(src="10.0.1.2", dst=LOCAL) / UDP(dport=9) / Raw(packets.payload())), False)]
+    return made
+
+
+def frames(sent):
+    """As frames of their hosts."""
+    return [(link, packets.ethernet(ROUTER.format(link), HOST.format(link), packet)) for link, packet, _ in sent]
+
+
+def traffic():
+    """What each step sends."""
+    back = out_of()
+    return {name: into(number) + back for number, name in enumerate(STEPS)}
+
+
+def linux(sent, say):
+    """What Linux alone sends in each step."""
+    lan, record = Lan(), {}
+    try:
+        for name, commands in STEPS.items():
+            lan.step(commands)
+            record[name] = lan.exchange(frames(sent[name]))
+            say(f"Linux alone, {name}: {len(sent[name])} packets sent, {len(record[name])} came")
+        assert len(record["tunnels"]) > 0.6 * len(sent["tunnels"]), "Linux forwards little"
+        same = [one for one, other in zip(STEPS, list(STEPS)[1:]) if record[one] == record[other]]
+        assert same == [], f"steps that change nothing: {same}"
+    finally:
+        lan.close()
+    return record
+
+
+def bora(path, sent, record, say):
+    """Bora sends the same."""
+    lan, failed = Lan(), 0
+    try:
+        lan.start(path)
+        for name, commands in STEPS.items():
+            lan.step(commands)
+            before = lan.bora.totals()["sent"]
+            got = lan.exchange(frames(sent[name]))
+            by_bora = lan.bora.check_conservation(10)["sent"] - before
+            if got != record[name]:
+                failed += 1
+                say(f"FAILED {path}, {name}: {differences(record[name], got)}; {lan.state()}")
+                continue
+            say(f"{path}, {name}: {len(got)} frames as with Linux, {by_bora} sent by Bora")
+            if path == "engine" and name in FAST:
+                least = sum(fast for _, _, fast in sent[name])
+                assert by_bora >= least, f"{name}: Bora has sent {by_bora} of {least}; {lan.state()}"
+                reported(lan)
+    finally:
+        lan.close()
+    return failed
+
+
+def reported(lan):
+    """`bora show tunnels` has those that Bora forwards by, and says why it leaves the others."""
+    report = lan.bora.show("tunnels")
+    by_bora = {one["name"]: one for one in report["tunnels"]}
+    assert sorted(by_bora) == sorted(tunnel.name for tunnel in TUNNELS), report
+    for one in by_bora.values():
+        assert one["rx_packets"] > 5 and one["tx_packets"] > 5 and one["tx_bytes"] > 40 * one["tx_packets"], report
+    left = {one["name"]: one["why"] for one in report["left_to_linux"]}
+    assert set(LEFT_ALONE) <= set(left) and "csum" in left["gre7"] and "local" in left["ipip9"], report
+
+
+def body(how, say):
+    """Linux's record, and Bora's beside it."""
+    Path("/proc/sys/net/ipv4/route/error_cost").write_text("0")  # no limit for ICMP errors; it has no namespaces
+    sent = traffic()
+    record = linux(sent, say)
+    failed = sum(bora(tier, sent, record, say) for tier in (("engine",) if how == "short" else ("engine", "express")))
+    assert failed == 0, f"{failed} steps differ"
+
+
+if __name__ == "__main__":
+    topic_guest.main(body)
