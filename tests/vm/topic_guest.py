@@ -132,4 +132,7 @@ def differences(wanted, got):
     missing = [one for one in wanted if one not in got]
     extra = [one for one in got if one not in wanted]
     show = lambda some: [(link, packets.describe(frame)) for link, frame in some[:6]]  # noqa: E731
-    return f"{len(wanted)} wanted, {len(got)} came; {len(missing)} missing: {show(missing)}; {len(extra)} unexpected: {show(extra)}"
+    text = f"{len(wanted)} wanted, {len(got)} came; {len(missing)} missing: {show(missing)}; {len(extra)} unexpected: {show(extra)}"
+    alike = lambda one, other: one[0] == other[0] and one[1][-20:] == other[1][-20:]  # noqa: E731
+    pairs = [(one, other) for one in missing for other in extra if alike(one, other)]
+    return "\n".join([text, *(packets.difference(one[1], other[1]) for one, other in pairs[:3])])

@@ -21,6 +21,7 @@ const VXLAN: usize = 8;
 const DONT_FRAGMENT: u8 = 0x40;
 /// The ECN bits of TOS or traffic class, and their values (RFC 3168).
 const ECN: u8 = 3;
+const ECT1: u8 = 1;
 const ECT0: u8 = 2;
 const CE: u8 = 3;
 /// Flags and version of GRE with a key and nothing else.
@@ -63,11 +64,11 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// `None` for what is no tunnel's, or is left to Linux: fragments, GRE with checksums or sequence numbers, marked
-    /// congestion, wrong or strange headers. `partial`: the sender may have left the UDP checksum to the receiver.
+    /// `None` for what is no tunnel's, or is left to Linux: fragments, GRE with checksums or sequence numbers, ECN that
+    /// changes what is inside, wrong or strange headers. `partial`: the sender may have left the UDP checksum to the receiver.
     pub(crate) fn of(frame: &[u8], partial: bool) -> Option<Self> {
         let outer = ipv4::Packet::new_checked(frame.get(ETHERNET..)?).ok()?;
-        if outer.has_options() || outer.is_fragment() || outer.tos() & ECN == CE {
+        if outer.has_options() || outer.is_fragment() {
             return None;
         }
         let protocol = outer.protocol();
@@ -93,7 +94,7 @@ impl Arrival {
             at,
             ethertype,
         };
-        fits(outer.payload().get(length..)?).then_some(arrival)
+        is_plain(&outer, outer.payload().get(length..)?).then_some(arrival)
     }
 
     /// Whether the packet inside has this Ethernet source address: Linux drops those of its own (vxlan_set_mac()).
@@ -126,7 +127,7 @@ impl Arrival {
             at: ETHERNET + IPV4 + UDP + VXLAN,
             ethertype: None,
         };
-        fits(inside.get(ETHERNET..)?).then_some(arrival)
+        is_plain(outer, inside.get(ETHERNET..)?).then_some(arrival)
     }
 }
 
@@ -148,17 +149,25 @@ fn gre(payload: &[u8]) -> Option<(Option<u32>, usize, Option<u16>)> {
     }
 }
 
-/// Whether an IP packet does not claim to be longer than what the outer packet has of it.
-fn fits(inside: &[u8]) -> bool {
-    let Some(&[first, _, a, b, c, d]) = inside.first_chunk() else {
+/// Whether a packet inside is not longer than what the outer packet has of it, and keeps its ECN (RFC 6040, 4.2).
+fn is_plain(outer: &ipv4::Packet<&[u8]>, inside: &[u8]) -> bool {
+    let Some(&[first, second, a, b, c, d]) = inside.first_chunk() else {
         return false;
     };
-    let length = match first >> 4 {
-        4 => usize::from(u16::from_be_bytes([a, b])),
-        6 => 40 + usize::from(u16::from_be_bytes([c, d])),
-        _ => 0, // whatever it is, the stages see to it
+    let (length, tos) = match first >> 4 {
+        4 => (usize::from(u16::from_be_bytes([a, b])), second),
+        6 => (
+            40 + usize::from(u16::from_be_bytes([c, d])),
+            first << 4 | second >> 4,
+        ),
+        _ => return false,
     };
-    length <= inside.len()
+    let changes = match outer.tos() & ECN {
+        CE => true,
+        ECT1 => tos & ECN == ECT0,
+        _ => false,
+    };
+    length <= inside.len() && !changes
 }
 
 impl Device {

@@ -364,12 +364,16 @@ fn what_is_not_plain_stays_wrapped() {
     let changed = |headers: Vec<u8>, at: usize, value: u8| {
         let mut frame = outer(&headers, &inside, 0);
         frame[at] = value;
+        if at == 43 {
+            frame[15] = 1;
+        }
         ipv4::Packet::new_unchecked(&mut frame[14..34]).fill_checksum();
         frame
     };
     let (by_key, by_vni) = (devices(BY_KEY, None), devices(BY_VNI, None));
     for (at, value) in [
         (15, 3),    // congestion
+        (43, 2),    // ECT(0) inside, ECT(1) outside: see below
         (20, 0x20), // a fragment
         (21, 1),    // a later one
         (23, 4),    // another protocol
