@@ -78,7 +78,7 @@ impl FlowHash {
         Some(hash >> 1)
     }
 
-    /// Linux's skb_get_hash() of an IP packet whose socket buffer has no hash yet; `octets` as for [`FlowHash::of`]. Where
+    /// Linux's skb_get_hash() of an IP packet whose socket buffer has no hash yet, with this key; `octets` as for [`FlowHash::of`]. Where
     /// Linux looks deeper than [`dissect`], only the addresses count. `None` if there is no header.
     pub(crate) fn of_buffer(&self, octets: &[u8], family: Family) -> Option<u32> {
         let label = match (family, octets.first_chunk::<40>()) {

@@ -313,12 +313,14 @@ impl Inner {
     }
 }
 
-/// The UDP source port that tells the flow inside: Linux's udp_flow_src_port().
+/// The UDP source port that tells the flow inside: Linux's udp_flow_src_port(), with the key of the multipath hash. From
+/// Linux 6.11 on its own key is another.
 fn source_port(octets: &[u8], meta: Meta, udp: &OuterUdp, context: &Context<'_>) -> Option<u16> {
     let hash = context.hash4.of_buffer(octets, meta.family())?;
-    let hash = u64::from(hash ^ hash << 16);
+    let hash = u64::from(hash ^ (hash << 16));
     let (first, end) = udp.source_ports;
-    Some((hash * u64::from(end.saturating_sub(first)) >> 32) as u16 + first)
+    let ports = u64::from(end.saturating_sub(first));
+    Some(((hash * ports) >> 32) as u16 + first)
 }
 
 /// The number that chooses among several paths of the outer destination, as Linux's fib_multipath_hash() does for what

@@ -320,6 +320,7 @@ impl Router {
                 kind != "unicast" || is_special(address) || !error.is_empty()
             }
             NextHop::Punt { port, .. } => port.is_some() && *port == self.port_of(kernel),
+            NextHop::Tunnel(way) => Some(way.port) == self.port_of(kernel),
             NextHop::Forward(way) => {
                 Some(way.port) == self.port_of(kernel)
                     && self.mac_of(kernel, address) == Some(way.l2[..6].to_vec())

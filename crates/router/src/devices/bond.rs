@@ -31,7 +31,7 @@ pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
     } else if let Some(why) = why_not(link, mirror, &ports) {
         why
     } else {
-        return Found::On(lower(link, &ports, first), Tags::NONE);
+        return Found::On(lower(link, &ports, first).into(), Tags::NONE);
     };
     Found::LeftAlone(why)
 }

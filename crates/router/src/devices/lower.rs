@@ -90,5 +90,5 @@ pub(super) enum Found {
     /// Not on a port.
     Nothing,
     LeftAlone(String),
-    On(Lower, Tags),
+    On(Box<Lower>, Tags),
 }

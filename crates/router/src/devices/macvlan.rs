@@ -49,7 +49,7 @@ pub(super) fn find(
             is_output: false,
             ..lower
         };
-        return Found::On(lower, tags);
+        return Found::On(lower.into(), tags);
     };
     Found::LeftAlone(why.into())
 }

@@ -192,7 +192,7 @@ impl DeviceTable {
                 self.leave_alone(kind, link, why.into());
                 continue;
             };
-            let device = device(kept, kind, link, (lower, tags), mirror);
+            let device = device(kept, kind, link, (*lower, tags), mirror);
             self.devices.insert(link.index, device);
         }
         let set = self.iter();

@@ -106,7 +106,7 @@ pub(super) fn find(
             Found::LeftAlone("another tunnel has the same ends".into())
         }
         Err(why) => Found::LeftAlone(why),
-        Ok(made) => Found::On(lower(link, around, made), Tags::NONE),
+        Ok(made) => Found::On(lower(link, around, made).into(), Tags::NONE),
     }
 }
 

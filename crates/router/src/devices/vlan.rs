@@ -41,7 +41,7 @@ pub(super) fn find(
     } else if link.mac.is_none() {
         "it has no Ethernet address"
     } else if let Some(tags) = tags {
-        return Found::On(stack.lower, tags);
+        return Found::On(stack.lower.into(), tags);
     } else {
         "it has more than two tags"
     };
