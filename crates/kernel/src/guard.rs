@@ -25,6 +25,9 @@ pub use report::{GuardReport, Reason, ReasonKind};
 // include/uapi/linux/netfilter/nf_tables.h
 const NFT_GETCHAIN: u16 = (10 << 8) | 4;
 const NFNLGRP_NFTABLES: u32 = 7;
+/// What changes no chain, rule or flowtable: new and deleted elements of sets, which come often, and the new
+/// generation that ends each change.
+const OF_ELEMENTS: [u16; 3] = [(10 << 8) | 12, (10 << 8) | 14, (10 << 8) | 15];
 const XFRMNLGRP_POLICY: u32 = 4;
 const XFRM_GETPOLICY: u16 = 0x15;
 /// How long to wait before looking again without an event.
@@ -48,13 +51,19 @@ impl Subsystem {
         }
     }
 
-    /// Empties the event socket; `true` if there was anything.
-    fn drain(&mut self) -> Result<bool, KernelError> {
+    /// Empties the event socket; `true` if there was anything but messages of the `kinds`.
+    fn drain(&mut self, kinds: &[u16]) -> Result<bool, KernelError> {
         let mut any = false;
-        while self.events.receive(|_| {})? != Received::Empty {
-            any = true;
+        loop {
+            let received = self.events.receive(|frame| {
+                any |= frame.map_or(true, |frame| !kinds.contains(&frame.kind));
+            })?;
+            match received {
+                Received::Empty => return Ok(any),
+                Received::Overflow => any = true,
+                Received::Datagram => {}
+            }
         }
-        Ok(any)
     }
 }
 
@@ -70,6 +79,8 @@ pub(crate) struct Guard {
     legacy: [String; 2],
     /// Whether everything could be read.
     complete: bool,
+    /// Whether there may be rules that have not been read.
+    new_rules: bool,
     /// `found` plus the reasons that come from links.
     report: GuardReport,
 }
@@ -89,6 +100,7 @@ impl Guard {
             looked: Instant::now(),
             legacy: legacy_tables(),
             complete: false,
+            new_rules: true,
             report: GuardReport::default(),
         })
     }
@@ -108,8 +120,12 @@ impl Guard {
     /// date.
     pub(crate) fn drain(&mut self) -> Result<bool, KernelError> {
         let mut any = false;
-        for subsystem in [&mut self.netfilter, &mut self.xfrm].into_iter().flatten() {
-            any |= subsystem.drain()?;
+        if let Some(netfilter) = &mut self.netfilter {
+            any = netfilter.drain(&OF_ELEMENTS)?;
+            self.new_rules |= any;
+        }
+        if let Some(xfrm) = &mut self.xfrm {
+            any |= xfrm.drain(&[])?;
         }
         Ok(any)
     }
@@ -146,7 +162,9 @@ impl Guard {
                 body: &[libc::AF_UNSPEC as u8, 0, 0, 0], // struct nfgenmsg
             };
             complete &= question.ask(&mut netfilter.dumps, &mut report, chain);
-            complete &= flowtables(&mut netfilter.dumps, &mut report.flowtables);
+            let known = (!self.new_rules).then_some(&*self.found.flowtables);
+            self.new_rules = !flowtables(&mut netfilter.dumps, &mut report.flowtables, known);
+            complete &= !self.new_rules;
         }
         self.legacy_reasons(&mut report);
         for (v6, rules) in [false, true].into_iter().zip(&world.rules) {
@@ -185,21 +203,35 @@ impl Guard {
     }
 }
 
-/// Reads the flowtables, and whether rules add to them; `false` if not everything could be read.
-fn flowtables(socket: &mut Netlink, found: &mut Vec<Flowtable>) -> bool {
+/// Reads the flowtables, and whether rules add to them, of which there may be many: only if they are not `known`
+/// from the last time. `false` if not everything could be read.
+fn flowtables(
+    socket: &mut Netlink,
+    found: &mut Vec<Flowtable>,
+    known: Option<&[Flowtable]>,
+) -> bool {
     let body = [libc::AF_UNSPEC as u8, 0, 0, 0]; // struct nfgenmsg
     let mut good = true;
     let each =
         |found: &mut Vec<Flowtable>, frame: Frame<'_>| good &= flowtable(found, &frame).is_ok();
     let dumped = socket.dump(NFT_GETFLOWTABLE, &body, found, Vec::clear, each);
     let mut complete = matches!(Dumped::from(dumped), Dumped::Whole | Dumped::Unsupported);
-    if !found.is_empty() {
+    if let Some(known) = known {
+        keep_use(found, known);
+    } else if !found.is_empty() {
         let each =
             |found: &mut Vec<Flowtable>, frame: Frame<'_>| good &= flow_rule(found, &frame).is_ok();
         let dumped = socket.dump(NFT_GETRULE, &body, found, |_| {}, each);
         complete &= matches!(Dumped::from(dumped), Dumped::Whole);
     }
     complete && good
+}
+
+/// Flowtables are used as they were when they became `known`.
+fn keep_use(found: &mut [Flowtable], known: &[Flowtable]) {
+    for table in found {
+        table.used = known.iter().any(|one| one.used && one.is(table));
+    }
 }
 
 /// A dump to request, and the kind of reason to report if it cannot be decoded.
@@ -292,7 +324,52 @@ fn masters(world: &World, report: &mut GuardReport) {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use bora_port::netns;
+
     use super::*;
+
+    fn nft(command: &str) {
+        let done = Command::new("nft").arg(command).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{command}: {said}");
+    }
+
+    #[test]
+    fn elements_of_sets_are_no_new_rules() {
+        if !rustix::process::geteuid().is_root() {
+            bora_testing::skip("network namespaces need root");
+            return;
+        }
+        let test = || {
+            let mut guard = Guard::open().unwrap();
+            nft("add table ip t; add set ip t s { type ipv4_addr; }; add chain ip t c");
+            assert!(guard.drain().unwrap(), "a table");
+            guard.evaluate(&World::default());
+            assert!(!guard.drain().unwrap() && !guard.new_rules, "nothing");
+            nft("add element ip t s { 192.0.2.1 }; delete element ip t s { 192.0.2.1 }");
+            assert!(!guard.drain().unwrap(), "elements");
+            nft("add rule ip t c accept");
+            assert!(guard.drain().unwrap(), "a rule");
+        };
+        netns::in_new(test).unwrap();
+    }
+
+    #[test]
+    fn known_flowtables_keep_their_use() {
+        let table = |used| Flowtable {
+            family: "inet",
+            name: "ft".into(),
+            used,
+            ..Flowtable::default()
+        };
+        let mut found = vec![table(false)];
+        keep_use(&mut found, &[table(true)]);
+        assert!(found[0].used);
+        keep_use(&mut found, &[]);
+        assert!(!found[0].used);
+    }
 
     #[test]
     fn what_cannot_be_read_is_a_reason() {

@@ -50,6 +50,11 @@ impl Flowtable {
         format!("{} {} {}", self.family, self.table, self.name)
     }
 
+    /// Whether both are the same one, whatever its devices are.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        (self.family, &self.table, &self.name) == (other.family, &other.table, &other.name)
+    }
+
     /// Whether an interface is among its devices.
     pub fn has(&self, interface: &str) -> bool {
         self.devices
