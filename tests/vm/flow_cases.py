@@ -201,11 +201,21 @@ def exceptions(net, port):
         ends, steps = begun()
         yield Case(name, rules(MASQUERADE), steps + udp(ends), by_flow, before=before, after=after)
     ends, steps = begun()
+    yield Case("a route by an IP rule", rules(MASQUERADE), steps + udp(ends), 8, True, **by_rule(net, ends))
+    ends, steps = begun()
     yield Case("a chain at an output", rules(MASQUERADE) + ingress(0).replace("ingress", "egress"), steps + udp(ends), 4)
     ends, steps = begun()
     yield Case("an input that is not in the flowtable", rules(MASQUERADE, devices="r1"), steps + udp(ends), None)
     ends, steps = begun()
     yield Case("no flow add", rules(MASQUERADE).replace("flow add @ft", "accept"), steps + udp(ends), 0)
+
+
+def by_rule(net, ends):
+    """What comes from the client goes to another gateway, by a table of its own."""
+    gateway = net.host4(1).rsplit(".", 1)[0] + ".77"
+    before = (f"ip neigh replace {gateway} lladdr 02:bc:00:00:00:77 dev r1; ip route add default via {gateway} dev r1 table 77; "
+              f"ip rule add from {ends.client} lookup 77 priority 77")
+    return {"before": before, "after": f"ip rule del priority 77; ip route flush table 77; ip neigh del {gateway} dev r1"}
 
 
 # What a flowtable does not pass over: name, how it comes and goes, and how many of eight packets go by the flow.

@@ -20,6 +20,8 @@ SILENT_SECONDS = 0.5
 GC_SECONDS = 2.5  # the flowtable is cleaned once a second
 LOAD_SECONDS = 20.0  # from a new flowtable to the program that uses it
 MANY = 10_000
+CUSTOMERS, CUSTOMER_PORT = 1_000, 40_000
+POOL = b"\xc6\x33\x64"  # 198.51.100.0/24
 
 
 def works():
@@ -57,6 +59,7 @@ def run(cell, reference):
         if not reference.short:
             check("another route", rerouted)
             check(f"{MANY} flows", many)
+            check(f"CGNAT, {CUSTOMERS} customers", cgnat)
     except Exception as error:
         cell.note(check=FLOW_PREFIX + "the rest", ok=False, reason=f"{type(error).__name__}: {error}", where=traceback.format_exc())
     finally:
@@ -279,6 +282,55 @@ def forbidden(reference):
     net.router.exec("nft", "-f", "-", input="flush ruleset\n" + drop)
     got = [step(net, *ends.udp(way), SILENT_SECONDS) for way in (True, False, True)]
     assert not any(got), f"the new ruleset forbids it, but it came out: {got}"
+
+
+def cgnat(reference):
+    """Customers with the same port share the pool of cgnat.nft; each packet comes out, with the same address of the pool each time."""
+    net = reference.net
+    net.route("100.64.0.0/10", f"via {net.host4(0)}")
+    (ruleset,) = (case.rules for case in flow_cases.examples(net) if "cgnat" in case.name)
+    load(net, ruleset.replace("access0", "r0").replace("core0", "r1"))
+    server, seen, before = socket.inet_aton(net.behind4(1)), {}, by_flows(net)
+    for turn in range(2):
+        out = _all(net, 0, {customer: (_customer(customer), CUSTOMER_PORT, server, 53) for customer in range(CUSTOMERS)})
+        mapped = {customer: (frame[26:30], *struct.unpack_from("!H", frame, 34)) for customer, (_, frame) in out.items()}
+        assert {host for host, _ in out.values()} == {1} and all(source[:3] == POOL for source, _ in mapped.values()), mapped
+        assert len(set(mapped.values())) == CUSTOMERS and (not turn or mapped == seen), "customers share an address and a port, or change them"
+        seen = mapped
+        back = _all(net, 1, {customer: (server, 53, *mapped[customer]) for customer in range(CUSTOMERS)})
+        assert all(frame[30:34] == _customer(customer) for customer, (_, frame) in back.items()), "a reply came to another customer"
+    flows = by_flows(net) - before
+    assert net.bora is None or not works() or flows == 2 * CUSTOMERS, f"{flows} packets went by flows: {net.bora.show('drops')}"
+    return {"customers": CUSTOMERS, "by_flow": flows, "addresses": len({source for source, _ in seen.values()})}
+
+
+def _customer(number):
+    """Its address."""
+    return bytes((100, 64 + number % 60, number // 250, 1 + number % 250))
+
+
+def _all(net, link, sends):
+    """Sends UDP by {number: (source, port, destination, port)}; returns {number: (host, frame)} of what came out, which must be all."""
+    got = {}
+    numbers = list(sends)
+    for start in range(0, len(numbers), 200):
+        part = numbers[start:start + 200]
+        for number in part:
+            net.hosts[link].send(net.frame(_udp(number, *sends[number]), link))
+        for host, frame in net.collect(len(part), STEP_SECONDS):
+            if of_interest(frame):
+                got[struct.unpack_from("!I", frame, 42)[0]] = host, frame
+    assert len(got) == len(sends), f"{len(got)} of {len(sends)} packets came out"
+    return got
+
+
+def _udp(number, source, port, target, target_port):
+    """A packet that carries a number."""
+    header = struct.pack("!BBHIBBH4s4s", 0x45, 0, 32, 0, 64, 17, 0, source, target)
+    total = sum(struct.unpack("!10H", header))
+    total = (total & 0xffff) + (total >> 16)
+    check = ~((total & 0xffff) + (total >> 16)) & 0xffff
+    return header[:10] + struct.pack("!H", check) + header[12:] + struct.pack("!HHHHI", port, target_port, 12, 0, number)
 
 
 def rerouted(reference):
