@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::PortId;
+use crate::port::PortId;
 
 /// Octets of an IPv4 header without options.
 const IPV4: usize = 20;

@@ -23,6 +23,7 @@ mod lookup;
 mod nexthop;
 mod node;
 mod objects;
+mod port;
 mod prefix;
 mod program;
 #[allow(unsafe_code)]
@@ -45,7 +46,8 @@ mod writer;
 pub use bora_contract::Reason;
 pub use encapsulation::{Encapsulation, Headers, OuterUdp};
 pub use lookup::Simd;
-pub use nexthop::{Adjacency, Group, Member, NextHop, NextHopId, PortId};
+pub use nexthop::{Adjacency, Group, Member, NextHop, NextHopId};
+pub use port::PortId;
 pub use prefix::{Prefix4, Prefix6, PrefixError};
 pub use program::ProgramMap;
 pub use publish::NextHops;

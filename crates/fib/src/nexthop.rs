@@ -5,6 +5,7 @@ use std::fmt;
 use bora_contract::Reason;
 
 use crate::encapsulation::Encapsulation;
+use crate::port::PortId;
 
 /// The id of a next-hop object. Prefixes hold ids, so one write to the object changes all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,10 +27,6 @@ impl fmt::Display for NextHopId {
         self.0.fmt(f)
     }
 }
-
-/// Number of a Bora port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PortId(pub u16);
 
 /// A neighbour on a port, with the Ethernet header ready to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

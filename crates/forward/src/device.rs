@@ -241,7 +241,8 @@ impl Devices {
         let device = self.devices[usize::from(endpoints[at.ok()?].1)].as_ref()?;
         let is_expected = device.only_from.is_none_or(|far| far == arrival.source);
         let loops = arrival.comes_from(device.ingress.mac, region.octets(packet));
-        (is_expected && !loops && device.unwrap(region, packet, &arrival)).then_some(device)
+        (is_expected && !loops && arrival.unwrap(region, packet, device.ingress.mac))
+            .then_some(device)
     }
 
     /// The device with this number.
@@ -311,6 +312,13 @@ impl Device {
         let octets = region.octets_mut(packet);
         if let Some(headers) = octets.get_mut(..ADDRESSES + length) {
             headers.rotate_left(length);
+        }
+    }
+
+    /// Undoes [`Devices::unwrap`] for a packet that is otherwise as it came.
+    pub fn rewrap(&self, region: &Region, packet: &mut Packet) {
+        if let Some(endpoint) = self.endpoints.first() {
+            endpoint.rewrap(region, packet);
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! On the way out a tunnel is a next hop: [`crate::rewrite()`] puts its headers in front of the packet, which then
 //! leaves by the port of the outer destination. On the way in the outer packet is for the router itself. If it is
-//! one of a tunnel's, [`Device::unwrap`] makes the packet inside a frame that came in by the tunnel's device. What is not plain goes to
+//! one of a tunnel's, [`crate::Devices::unwrap`] makes the packet inside a frame that came in by the tunnel's device. What is not plain goes to
 //! Linux, which has the same tunnels.
 
 use std::cell::{Cell, RefCell};
@@ -12,7 +12,7 @@ use bora_fib::{Adjacency, Encapsulation, FibReader, NextHopId, OuterUdp, PortId}
 use bora_wire::{MacAddr, Protocol, checksum, ethernet, ipv4};
 
 use crate::multipath::jhash_2words;
-use crate::{Context, Device, Family, Meta};
+use crate::{Context, Family, Meta};
 
 const ETHERNET: usize = ethernet::HEADER_LEN;
 const IPV4: usize = 20;
@@ -170,54 +170,48 @@ fn is_plain(outer: &ipv4::Packet<&[u8]>, inside: &[u8]) -> bool {
     length <= inside.len() && !changes
 }
 
-impl Device {
-    /// Makes the packet inside a frame that came in by this device. The outer one stays in front of it, for
-    /// [`Device::rewrap`]. False if the frame has no room; nothing is changed then.
-    pub(crate) fn unwrap(&self, region: &Region, packet: &mut Packet, arrival: &Arrival) -> bool {
+impl Arrival {
+    /// Makes the packet inside a frame for this address. The outer one stays in front of it, for [`Endpoint::rewrap`].
+    /// False if the frame has no room; nothing is changed then.
+    pub(crate) fn unwrap(&self, region: &Region, packet: &mut Packet, mac: MacAddr) -> bool {
         packet.set_mark(0); // what is inside has no VLAN priority
-        let Some(ethertype) = arrival.ethertype else {
-            return packet.pull(arrival.at);
+        let Some(ethertype) = self.ethertype else {
+            return packet.pull(self.at);
         };
         // Its Ethernet header takes the place of the end of the outer headers, which are kept in front of the frame.
         if !packet.push(region, ETHERNET) {
             return false;
         }
-        let place = arrival.at..arrival.at + ETHERNET;
+        let place = self.at..self.at + ETHERNET;
         let octets = region.octets_mut(packet);
         octets.copy_within(place.clone(), 0);
         let header = &mut octets[place];
-        header[..6].copy_from_slice(&self.ingress.mac.0);
+        header[..6].copy_from_slice(&mac.0);
         header[6..12].fill(0);
         header[12..].copy_from_slice(&ethertype.to_be_bytes());
-        packet.pull(arrival.at)
+        packet.pull(self.at)
     }
+}
 
-    /// Undoes [`Device::unwrap`] for a packet that is otherwise as it came.
-    pub fn rewrap(&self, region: &Region, packet: &mut Packet) {
-        let Some(length) = self.outer_length() else {
-            return;
+impl Endpoint {
+    /// Undoes [`Arrival::unwrap`] for a packet that is otherwise as it came.
+    pub(crate) fn rewrap(self, region: &Region, packet: &mut Packet) {
+        let length = match self {
+            Self::Vxlan { .. } => IPV4 + UDP + VXLAN,
+            Self::Addresses {
+                protocol: 47, key, ..
+            } => IPV4 + if key.is_some() { 8 } else { 4 },
+            Self::Addresses { .. } => IPV4,
         };
-        if matches!(self.endpoints[..], [Endpoint::Vxlan { .. }, ..]) {
-            packet.push(region, ETHERNET + length);
+        packet.push(region, ETHERNET + length);
+        if matches!(self, Self::Vxlan { .. }) {
             return;
         }
-        packet.push(region, ETHERNET + length);
         let octets = region.octets_mut(packet);
         if octets.len() >= length + 2 * ETHERNET {
             octets.copy_within(..ETHERNET, ETHERNET + length);
         }
         packet.pull(ETHERNET);
-    }
-
-    /// Octets of its headers on the way in, from the outer IPv4 header to before the packet inside, or its Ethernet header.
-    fn outer_length(&self) -> Option<usize> {
-        Some(match self.endpoints.first()? {
-            Endpoint::Vxlan { .. } => IPV4 + UDP + VXLAN,
-            Endpoint::Addresses {
-                protocol: 47, key, ..
-            } => IPV4 + if key.is_some() { 8 } else { 4 },
-            Endpoint::Addresses { .. } => IPV4,
-        })
     }
 }
 

@@ -6,8 +6,6 @@ use bora_fib::PortId;
 use bora_kernel::{GuardReport, ReasonKind};
 use bora_port::xdp::{HOOKS, Hook, LOCAL_HOOKS, Program, Survey, names_of};
 
-use crate::devices::Held;
-
 /// Functions of nftables chains and of legacy iptables, which netlink and /proc report already.
 const TOLD: [&str; 6] = [
     "nft_do_chain",
@@ -26,6 +24,15 @@ const KNOWN_RECEIVERS: [&str; 5] = [
     "netdev_frame_hook", // Open vSwitch
     "team_handle_frame",
 ];
+
+/// What Linux's hooks hold back of tunnels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Why no outer packet goes past Linux.
+    pub(crate) outer: Option<String>,
+    /// Whether Linux must see IPv6 that was in a tunnel.
+    pub(crate) inner6: bool,
+}
 
 /// What the guard found, and the names of the functions in it.
 #[derive(Debug, Default)]

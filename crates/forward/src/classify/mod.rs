@@ -152,7 +152,7 @@ impl Matcher {
         match conditions.sum::<usize>() {
             _ if entries.is_empty() => Self::Nothing,
             sum if sum <= few => Self::Scan(Scan::compile(&entries)),
-            _ => Self::Trees(Trees::compile(&entries)),
+            _ => Self::Trees(Trees::new(build::trees(&entries))),
         }
     }
 

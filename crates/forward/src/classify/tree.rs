@@ -6,7 +6,6 @@
 //! copy few rules. A leaf holds its rules in blocks of [`LANES`], side by side as vector instructions want them.
 //! All packets of a group go down a tree together, so that their loads do not wait for each other.
 
-use super::build;
 use super::entry::{Entry, Wanted};
 use super::key::{GROUP, Keys, NO_RULE, PLACES, PORTS, WORDS, Words};
 
@@ -100,10 +99,8 @@ impl Node {
 }
 
 impl Trees {
-    pub(super) fn compile(entries: &[Entry]) -> Self {
-        Self {
-            trees: build::trees(entries),
-        }
+    pub(super) fn new(trees: Vec<Tree>) -> Self {
+        Self { trees }
     }
 
     /// Octets of memory.

@@ -14,11 +14,12 @@ use bora_kernel::{Mirror, Waker};
 use bora_worker::{Command, Mode};
 
 use crate::config::File;
-use crate::devices::{Device, DeviceTable, DeviceTotals, Held};
+use crate::devices::{Device, DeviceTable, DeviceTotals};
 use crate::engine::Engine;
 use crate::express::Express;
 use crate::flows::Flows;
 use crate::hero::{Offload, OffloadReport, Surroundings};
+use crate::hooks::Held;
 use crate::lease::Vitals;
 use crate::multipath::Multipath;
 use crate::policy::Policy;

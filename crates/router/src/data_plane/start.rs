@@ -10,10 +10,11 @@ use bora_port::xdp::{Attachment, Lease, Program};
 
 use super::{DataPlane, names};
 use crate::config::{File, PortKind, PortSection};
-use crate::devices::{DeviceTable, Held};
+use crate::devices::DeviceTable;
 use crate::engine::{self, Engine};
 use crate::express::Express;
 use crate::hero::Offload;
+use crate::hooks::Held;
 use crate::lease::Vitals;
 use crate::multipath::Multipath;
 use crate::offloads;

@@ -5,7 +5,7 @@ use bora_fib::PortId;
 use bora_forward::{Ports, Tags, XmitHash};
 
 use super::Device;
-use super::tunnel::Tunnel;
+use super::wrapping::Tunnel;
 use crate::ports::Port;
 
 /// A port, or a device with its ports.

@@ -6,6 +6,7 @@ mod macvlan;
 mod totals;
 mod tunnel;
 mod vlan;
+mod wrapping;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +18,13 @@ use bora_kernel::message::Link;
 use bora_port::xdp::OnPorts;
 use bora_wire::vlan::HEADER_LEN;
 
+use crate::hooks::Held;
 use crate::policy::with_policy;
 use crate::port_table::PortTable;
 use crate::ports::with_sysctls;
 use lower::{Found, Lower};
 
 pub(crate) use totals::DeviceTotals;
-pub(crate) use tunnel::Held;
 
 /// What kind of device it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,7 +93,7 @@ impl Device {
         let ports: Vec<u32> = self.lower.ports.iter().map(|port| port.ifindex).collect();
         let usable: Vec<u16> = self.lower.usable.iter().map(|port| port.0).collect();
         let bond = (self.lower.hash.number(), &usable[..]);
-        let tunnel: Vec<_> = self.endpoints().iter().map(tunnel::key).collect();
+        let tunnel: Vec<_> = self.endpoints().iter().map(wrapping::key).collect();
         tell(OnPorts {
             ifindex: self.ifindex,
             lower: self.lower.ifindex,
@@ -105,7 +106,7 @@ impl Device {
     }
 
     /// How its packets are wrapped, if it is a tunnel.
-    pub(crate) fn tunnel(&self) -> Option<&tunnel::Tunnel> {
+    pub(crate) fn tunnel(&self) -> Option<&wrapping::Tunnel> {
         self.lower.tunnel.as_ref()
     }
 
