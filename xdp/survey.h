@@ -96,8 +96,11 @@ __noinline int survey_port(__u32 index)
 		seen = BORA_HOOK_NOT_FOUND;
 	}
 	found.ports[index] = seen;
-	if (index < BORA_MAX_PORTS)
-		found.receivers[index] = receiver;
+	if (index < BORA_MAX_PORTS) {
+		/* the verifier of Linux 6.1 loses the bound */
+		barrier_var(index);
+		found.receivers[index & (BORA_MAX_PORTS - 1)] = receiver;
+	}
 	return 0;
 }
 
