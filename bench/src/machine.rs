@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bora_buffer::{Pool, Region, SharedFrames};
-use bora_fib::{Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId, Prefix4, Prefix6};
-use bora_forward::Ingress;
+use bora_fib::{
+    Adjacency, FibConfig, FibHandle, FibWriter, NextHop, PortId, Prefix4, Prefix6, Reason,
+};
 use bora_forward::classify::RuleSet;
 use bora_forward::schedule::OutputConfig;
+use bora_forward::{Devices, Ingress};
 use bora_port::{Queue, StatsReader};
 use bora_worker::{
     BUDGET, Command, Commands, Mode, QUOTA, Worker, WorkerConfig, WorkerCounters, WorkerPort,
@@ -21,6 +23,7 @@ use crate::cpu::Usage;
 use crate::interrupt::{Interrupted, Interrupts};
 use crate::outcome::Outcome;
 use crate::packets::MAC;
+use crate::tunnels;
 
 /// Frames for each worker, more than its rings, queues and lists hold.
 pub const FRAMES: u32 = 16_384;
@@ -92,6 +95,42 @@ impl Tables {
         let (mut writer, handle) = bora_fib::new(FibConfig::default())?;
         let hop = writer.add_next_hop(neighbour(PortId(port), 0))?;
         writer.load6(&[(Prefix6::masked(0, 0), hop)])?;
+        Ok(Self {
+            handle,
+            _writer: writer,
+        })
+    }
+}
+
+impl Tables {
+    /// A table whose default route leads into the tunnel, with its far end behind the first port.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn into_tunnel() -> anyhow::Result<Self> {
+        let way = NextHop::Tunnel(tunnels::way().into());
+        Self::with_ends(way, (tunnels::FAR, neighbour(PortId(0), 0)))
+    }
+
+    /// A table whose default route leads to the first port; the tunnel's near end is this machine.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn out_of_tunnel() -> anyhow::Result<Self> {
+        let local = NextHop::Punt {
+            reason: Reason::Local,
+            port: None,
+        };
+        Self::with_ends(neighbour(PortId(0), 0), (tunnels::NEAR, local))
+    }
+
+    fn with_ends(default: NextHop, (end, hop): (u32, NextHop)) -> anyhow::Result<Self> {
+        let (mut writer, handle) = bora_fib::new(FibConfig::default())?;
+        let (default, hop) = (writer.add_next_hop(default)?, writer.add_next_hop(hop)?);
+        writer.load4(&[
+            (Prefix4::masked(0, 0), default),
+            (Prefix4::masked(end, 32), hop),
+        ])?;
         Ok(Self {
             handle,
             _writer: writer,
@@ -181,6 +220,8 @@ pub struct Settings {
     pub run: Loop,
     /// Rules between parsing and look-up.
     pub rules: RuleSet,
+    /// VLAN devices, bonds and tunnels.
+    pub devices: Arc<Devices>,
     /// Packets per round.
     pub budget: u32,
     /// Whether it keeps freed frames on its own list (Bianco05, Fig. 7); otherwise each goes
@@ -194,6 +235,7 @@ impl Default for Settings {
             core: None,
             run: Loop::Worker(Mode::Poll),
             rules: RuleSet::default(),
+            devices: Arc::default(),
             budget: BUDGET,
             recycling: true,
         }
@@ -248,6 +290,7 @@ pub fn worker(
         core: settings.core,
         budget: settings.budget,
         classifier: Arc::new(settings.rules.compile()?),
+        devices: settings.devices.clone(),
         ..WorkerConfig::new(memory.region.clone(), pool, reader, ports)?
     };
     let (commands, counters) = (config.commands.clone(), config.counters.clone());

@@ -18,6 +18,7 @@ use super::{Plan, Section};
 use crate::ends;
 use crate::machine::{self, Memory, Port, Settings, Tables};
 use crate::packets::{self, FRAME, Packet};
+use crate::tunnels;
 use bora_fib_bench::report::Report;
 
 const COST: (&str, &str) = ("time a packet", "ns");
@@ -47,6 +48,10 @@ enum Traffic {
     Flows6,
     /// To random destinations in the full table.
     Random,
+    /// As `Flows`, into a tunnel.
+    Wrap,
+    /// As `Flows`, out of a tunnel.
+    Unwrap,
 }
 
 /// Runs the cases with `only` in their names.
@@ -58,6 +63,7 @@ pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
     let routes = tables::synthetic::<Prefix4>(1, 1_000_000);
     let full = Tables::mixed(routes.iter().map(|route| route.prefix), NEXT_HOPS)?;
     let (one, six) = (Tables::default_route(0)?, Tables::default_route6(1)?);
+    let (wrap, unwrap) = (Tables::into_tunnel()?, Tables::out_of_tunnel()?);
     let mut report = Report::default();
     for round in 1..=plan.rounds {
         eprintln!("throughput: round {round} of {}", plan.rounds);
@@ -67,6 +73,8 @@ pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
                 Traffic::One => (&one, packets::flows(1, 0, 0)),
                 Traffic::Flows6 => (&six, packets::flows6(FLOWS)),
                 Traffic::Random => (&full, random(&routes, 65_536)),
+                Traffic::Wrap => (&wrap, packets::flows(FLOWS, 0, 0)),
+                Traffic::Unwrap => (&unwrap, tunnels::wrapped(FLOWS)),
             };
             let cost = worker(case, tables, &traffic, count)?;
             report.sample(COST, &case.name, WORKER, cost);
@@ -112,6 +120,16 @@ fn cases() -> Vec<Case> {
             rules,
             recycling: true,
             traffic: Traffic::Flows,
+        });
+    }
+    let tunnels = [("into GRE", Traffic::Wrap), ("out of GRE", Traffic::Unwrap)];
+    for (name, traffic) in tunnels {
+        cases.push(Case {
+            name: format!("1 route, 8192 flows, quota 64, {name}"),
+            quota: QUOTA,
+            rules: 0,
+            recycling: true,
+            traffic,
         });
     }
     cases.push(Case {
@@ -185,6 +203,10 @@ fn worker(
         // one round holds a whole turn, whatever the quota
         budget: BUDGET.max(case.quota),
         recycling: case.recycling,
+        devices: match case.traffic {
+            Traffic::Unwrap => Arc::new(tunnels::devices()),
+            _ => Arc::default(),
+        },
         ..Settings::default()
     };
     let job = machine::worker(tables, &memory, &settings, ports)?;

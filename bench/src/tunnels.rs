@@ -1,0 +1,97 @@
+//! A GRE tunnel (RFC 2784) for the engine's benchmarks: its tables, its device, and what comes out of it.
+
+use bora_contract::MAX_PORTS;
+use bora_fib::{Encapsulation, PortId};
+use bora_forward::{Device, Devices, Endpoint, Gate, Ingress, Ports, Priorities, Tags};
+use bora_wire::{MacAddr, ipv4};
+
+use crate::packets::{FRAME, MAC};
+
+/// The tunnel's device.
+const TUNNEL: PortId = PortId(MAX_PORTS as u16);
+/// The near end, 192.0.2.1; behind the port.
+pub const NEAR: u32 = 0xc000_0201;
+/// The far end, 192.0.2.2.
+pub const FAR: u32 = 0xc000_0202;
+const GRE: u8 = 47;
+/// Of GRE without options, around IPv4.
+const HEADER: [u8; 4] = [0, 0, 0x08, 0x00];
+
+/// An IPv4 header between the ends, without lengths and checksum.
+fn outer(from: u32, to: u32, ttl: u8) -> Vec<u8> {
+    let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, ttl, GRE, 0, 0];
+    header.extend(from.to_be_bytes());
+    header.extend(to.to_be_bytes());
+    header
+}
+
+/// The way into the tunnel.
+pub fn way() -> Encapsulation {
+    let headers = [outer(NEAR, FAR, 64), HEADER.to_vec()].concat();
+    Encapsulation::new(TUNNEL, 1476, &headers, None).expect("headers that begin with IPv4")
+}
+
+/// The tunnel as what packets come in by.
+pub fn devices() -> Devices {
+    let gate = Gate {
+        up: true,
+        ..Gate::default()
+    };
+    Devices::new([Device {
+        ingress: Ingress {
+            gate: Some(gate),
+            ..Ingress::new(TUNNEL, MacAddr::ZERO)
+        },
+        ports: Ports::default(),
+        tags: Tags::NONE,
+        priorities: Priorities::default(),
+        is_station: false,
+        endpoints: vec![Endpoint::Addresses {
+            protocol: GRE,
+            source: FAR,
+            destination: NEAR,
+            key: None,
+        }],
+        only_from: None,
+    }])
+}
+
+/// One outer packet around each of `count` packets to consecutive destinations from 10.0.0.0 on.
+pub fn wrapped(count: u32) -> Vec<[u8; FRAME]> {
+    const INSIDE: usize = 14 + 20 + HEADER.len();
+    const NO_PROTOCOL: u8 = 59;
+    let packet = |number: u32| {
+        let mut octets = [0; FRAME];
+        octets[..6].copy_from_slice(&MAC.0);
+        octets[12..14].copy_from_slice(&[0x08, 0x00]);
+        octets[14..34].copy_from_slice(&outer(FAR, NEAR, 64));
+        octets[34..INSIDE].copy_from_slice(&HEADER);
+        let header = [
+            0x45,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0x40,
+            0,
+            64,
+            NO_PROTOCOL,
+            0,
+            0,
+            198,
+            18,
+            0,
+            1,
+        ];
+        octets[INSIDE..INSIDE + 16].copy_from_slice(&header);
+        octets[INSIDE + 16..INSIDE + 20].copy_from_slice(&(0x0a00_0000 + number).to_be_bytes());
+        for (start, end) in [(14, 34), (INSIDE, INSIDE + 20)] {
+            let length = (FRAME - start) as u16;
+            octets[start + 2..start + 4].copy_from_slice(&length.to_be_bytes());
+            ipv4::Packet::new_unchecked(&mut octets[start..end]).fill_checksum();
+        }
+        octets
+    };
+    (0..count).map(packet).collect()
+}
