@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -12,6 +13,8 @@ from lib import required
 from lib.netns import run
 
 DAEMONS = Path("/usr/lib/frr")
+RUN = Path("/run/frr")
+START_SECONDS = 30
 
 
 class Frr:
@@ -22,18 +25,31 @@ class Frr:
             required.skip("no FRR (Debian: frr)")
         self.namespace = namespace
         self.folder = Path(tempfile.mkdtemp(prefix="bora-frr-"))
-        self.daemons = ["zebra", *config]
+        # from FRR 10 on the others are configured by mgmtd, whose sockets are in a folder with a name of its own (-N)
+        managed = (DAEMONS / "mgmtd").exists()
+        self.sockets = RUN / self.folder.name if managed else None
+        self.daemons = [*(["mgmtd"] if managed else []), "zebra", *config]
         for name in self.daemons:
             (self.folder / f"{name}.conf").write_text(config.get(name, ""))
+        if managed:
+            self.sockets.mkdir(parents=True)
+            run("chown", "frr:frr", str(RUN), str(self.sockets))
         run("chown", "-R", "frr:frr", str(self.folder))
         for name in self.daemons:
             self._start(name)
 
     def _start(self, name):
         folder = self.folder
-        self.namespace.exec(
-            str(DAEMONS / name), "-d", "-i", f"{folder}/{name}.pid", "-z", f"{folder}/zserv.api", "--vty_socket", str(folder),
-            "-f", f"{folder}/{name}.conf", "-P", "0", "--log", f"file:{folder}/{name}.log")
+        options = ["-d", "-i", f"{folder}/{name}.pid", "--vty_socket", str(folder), "-P", "0", "--log", f"file:{folder}/{name}.log"]
+        if self.sockets:
+            options += ["-N", self.sockets.name]
+        if name != "mgmtd":
+            options += ["-z", f"{folder}/zserv.api", "-f", f"{folder}/{name}.conf"]
+        # a daemon keeps what it is given for its messages
+        quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
+        code = self.namespace.popen(str(DAEMONS / name), *options, **quiet).wait(START_SECONDS)
+        if code != 0:
+            raise RuntimeError(f"{name} does not start: exit {code}; {self.logs()}")
 
     def vtysh(self, *commands):
         """What the daemons say to these commands, one after the other."""
@@ -67,3 +83,5 @@ class Frr:
         """Ends everything and removes the files."""
         self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
+        if self.sockets:
+            shutil.rmtree(self.sockets, ignore_errors=True)
