@@ -31,15 +31,19 @@ impl Around {
             rules_choose_outer(mirror).then(|| why.to_owned())
         };
         let links = mirror.links().values();
-        let tunnels = links.filter_map(|link| link.tunnel.as_ref());
+        let tunnels: Vec<_> = links.filter_map(|link| link.tunnel.as_ref()).collect();
         let (mut seen, mut shared) = (BTreeSet::new(), BTreeSet::new());
-        for endpoint in tunnels.flat_map(endpoints) {
+        for endpoint in tunnels.iter().copied().flat_map(endpoints) {
             if !seen.insert(endpoint) {
                 shared.insert(endpoint);
             }
         }
         Self {
-            why: held.outer.clone().or_else(by_rule),
+            // rules are compiled only where there is a tunnel to ask for
+            why: match tunnels.is_empty() {
+                true => None,
+                false => held.outer.clone().or_else(by_rule),
+            },
             inner6: held.inner6,
             shared,
         }
