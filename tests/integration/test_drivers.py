@@ -175,6 +175,20 @@ def test_stop_leaves_the_program_and_detach_takes_it_off(network, bora_path):
     assert not has_program(network, 0) and not has_program(network, 1)
 
 
+def test_generic_xdp_is_taken_over_as_such(network):
+    """A killed Bora's program on an interface whose driver knows no XDP, here a macvlan on another port, stays where it is."""
+    network.router.ip("link", "add", "mv0", "link", "r0", "type", "macvlan", "mode", "bridge")
+    network.router.ip("link", "set", "mv0", "up")
+    network.bora = bora.Bora(network.router, ["r0", "mv0"], "express")
+    network.bora.start()
+    modes = lambda: [port["xdp"] for port in network.bora.show("ports")]  # noqa: E731
+    assert modes() == ["driver", "generic"]
+    network.bora.kill()
+    network.bora.start()
+    assert modes() == ["driver", "generic"] and network.bora.output().count("taken over") == 2, network.bora.output()
+    assert "xdpgeneric" in network.router.ip("link", "show", "mv0").stdout
+
+
 def test_detach_includes_ports_of_an_earlier_run(network, bora_path):
     """The program is also taken off ports that only a killed Bora had."""
     network.start(bora_path)

@@ -120,6 +120,44 @@ class Lan:
             space.close()
 
 
+def record_linux(lan, steps, exchange, say):
+    """Takes the lan, whose router runs no Bora, through the steps {name: commands}; returns {name: what came}.
+    `exchange` gets the lan and the name of a step."""
+    record = {}
+    try:
+        for name, commands in steps.items():
+            lan.step(commands)
+            record[name] = exchange(lan, name)
+            say(f"Linux alone, {name}: {len(record[name])} frames came")
+        same = [one for one, other in zip(steps, list(steps)[1:]) if record[one] == record[other]]
+        assert same == [], f"steps that change nothing: {same}"
+    finally:
+        lan.close()
+    return record
+
+
+def count_different(lan, path, record, steps, exchange, check, say):
+    """Takes another lan through the steps with Bora; returns in how many of them other frames came than with Linux alone.
+    `check` gets the lan, the name of the step, what came, and how many packets Bora has sent."""
+    different = 0
+    try:
+        lan.start(path)
+        for name, commands in steps.items():
+            lan.step(commands)
+            before = lan.bora.totals()["sent"]
+            got = exchange(lan, name)
+            by_bora = lan.bora.check_conservation(10)["sent"] - before
+            if got != record[name]:
+                different += 1
+                say(f"FAILED {path}, {name}: {differences(record[name], got)}; {lan.state()}")
+                continue
+            say(f"{path}, {name}: {len(got)} frames as with Linux, {by_bora} sent by Bora")
+            check(lan, name, got, by_bora)
+    finally:
+        lan.close()
+    return different
+
+
 def is_traffic(frame):
     """No ARP, and none of what IPv6 says by itself to groups."""
     tagged = frame[12:14] == b"\x81\0"

@@ -21,7 +21,7 @@ from scapy.packet import Raw  # noqa: E402
 
 from lib import packets  # noqa: E402
 from vm import topic_guest  # noqa: E402
-from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER, differences  # noqa: E402
+from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER  # noqa: E402
 
 LINKS = 3
 LOCAL = "10.0.1.1"
@@ -310,44 +310,14 @@ def comparable(frame):
     return frame[:start] + inside[:4] + b"\0\0" + inside[6:10] + b"\0\0" + inside[12:]
 
 
-def linux(sent, say):
-    """What Linux alone sends in each step."""
-    lan, record = Lan(), {}
-    try:
-        for name, commands in STEPS.items():
-            lan.step(commands)
-            record[name] = exchange(lan, sent[name])
-            say(f"Linux alone, {name}: {len(sent[name])} packets sent, {len(record[name])} came")
-        assert len(record["tunnels"]) > 0.6 * len(sent["tunnels"]), "Linux forwards little"
-        same = [one for one, other in zip(STEPS, list(STEPS)[1:]) if record[one] == record[other]]
-        assert same == [], f"steps that change nothing: {same}"
-    finally:
-        lan.close()
-    return record
-
-
-def bora(path, sent, record, say):
-    """Bora sends the same."""
-    lan, failed = Lan(), 0
-    try:
-        lan.start(path)
-        for name, commands in STEPS.items():
-            lan.step(commands)
-            before = lan.bora.totals()["sent"]
-            got = exchange(lan, sent[name])
-            by_bora = lan.bora.check_conservation(10)["sent"] - before
-            if got != record[name]:
-                failed += 1
-                say(f"FAILED {path}, {name}: {differences(record[name], got)}; {lan.state()}")
-                continue
-            say(f"{path}, {name}: {len(got)} frames as with Linux, {by_bora} sent by Bora")
-            if path == "engine" and name in FAST:
-                least = sum(fast for _, _, fast in sent[name])
-                assert by_bora >= least, f"{name}: Bora has sent {by_bora} of {least}; {lan.state()}"
-                reported(lan)
-    finally:
-        lan.close()
-    return failed
+def check_bora(sent, path):
+    """What Bora must have sent itself, as a check of `count_different`."""
+    def check(lan, name, _, by_bora):
+        if path == "engine" and name in FAST:
+            least = sum(fast for _, _, fast in sent[name])
+            assert by_bora >= least, f"{name}: Bora has sent {by_bora} of {least}; {lan.state()}"
+            reported(lan)
+    return check
 
 
 def reported(lan):
@@ -364,13 +334,14 @@ def reported(lan):
 def body(how, say):
     """Linux's record, and Bora's beside it."""
     Path("/proc/sys/net/ipv4/route/error_cost").write_text("0")  # no limit for ICMP errors; it has no namespaces
-    if how == "short":
-        for name in list(STEPS)[SHORT:]:
-            del STEPS[name]
+    steps = dict(list(STEPS.items())[:SHORT if how == "short" else None])
     sent = traffic()
-    record = linux(sent, say)
-    failed = sum(bora(tier, sent, record, say) for tier in (("engine",) if how == "short" else ("engine", "express")))
-    assert failed == 0, f"{failed} steps differ"
+    take = lambda lan, name: exchange(lan, sent[name])  # noqa: E731
+    record = topic_guest.record_linux(Lan(), steps, take, say)
+    assert len(record["tunnels"]) > 0.6 * len(sent["tunnels"]), "Linux forwards little"
+    different = sum(topic_guest.count_different(Lan(), tier, record, steps, take, check_bora(sent, tier), say)
+                    for tier in (("engine",) if how == "short" else ("engine", "express")))
+    assert different == 0, f"{different} steps differ"
 
 
 if __name__ == "__main__":

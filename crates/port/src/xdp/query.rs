@@ -34,8 +34,8 @@ const XSK_ZEROCOPY: u64 = 1 << 3;
 // linux/if_link.h
 const IFLA_EXT_MASK: u16 = 29;
 const IFLA_XDP: u16 = 43;
-const IFLA_XDP_DRV_PROG_ID: u16 = 4;
-const IFLA_XDP_SKB_PROG_ID: u16 = 5;
+const IFLA_XDP_DRV_PROG_ID: u16 = 5;
+const IFLA_XDP_SKB_PROG_ID: u16 = 6;
 // linux/netdev.h
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
