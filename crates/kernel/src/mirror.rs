@@ -210,7 +210,7 @@ impl Mirror {
         self.guard.evaluate(&self.model.world);
         let Model { world, hops, .. } = &self.model;
         // entries that an earlier, killed Bora asked for
-        let keep = |device, address| hops.is_gateway(device, address);
+        let keep = |device, address| hops.gateways.contains(device, address);
         self.resolver.release_others(world, keep);
         self.model.noticed = Noticed {
             rules: true, // an event may have come after the dump

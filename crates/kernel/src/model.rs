@@ -266,7 +266,7 @@ impl Model {
         }
         for &device in devices {
             self.hops.refresh_device(&self.world, Some(device));
-            self.hops.touch_gateways(Some(device));
+            self.hops.gateways.touch_behind(Some(device));
         }
     }
 
@@ -348,7 +348,9 @@ impl Model {
         let key = (neighbour.address, neighbour.device);
         let now = (!gone).then_some(neighbour);
         let old = self.put_neighbour(key, now);
-        self.hops.touch_gateway(neighbour.device, neighbour.address);
+        self.hops
+            .gateways
+            .touch(neighbour.device, neighbour.address);
         if reach(old.as_ref()) != reach(now.as_ref()) {
             self.neighbour_changed(neighbour.address, neighbour.device);
         } else if unconfirmed(old.as_ref()) != unconfirmed(now.as_ref()) {
@@ -390,7 +392,7 @@ impl Model {
 
     pub(crate) fn neighbour_changed(&mut self, address: IpAddr, device: u32) {
         self.hops.refresh_neighbour(&self.world, device, address);
-        if self.hops.is_member(device, address) {
+        if self.hops.gateways.is_member(device, address) {
             self.changed.members.insert((device, address));
         }
         match address {
@@ -549,7 +551,7 @@ impl Model {
     pub(crate) fn set_ports(&mut self, ports: BTreeMap<u32, Port>) {
         self.world.ports = ports;
         self.hops.refresh_device(&self.world, None);
-        self.hops.touch_gateways(None);
+        self.hops.gateways.touch_behind(None);
         for (address, device) in self.world.neighbours.keys().copied().collect::<Vec<_>>() {
             self.neighbour_changed(address, device);
         }

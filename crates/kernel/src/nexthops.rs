@@ -5,20 +5,22 @@
 //! a neighbour, link or next-hop object changes, one write to the FIB's object changes all
 //! prefixes.
 
+mod content;
+mod gateways;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::ops::Bound;
 
-use bora_fib::{
-    Adjacency, Encapsulation, FibError, FibWriter, Group, Member, NextHop, NextHopId, PortId,
-    Reason,
-};
-use bora_wire::{EtherType, MacAddr, ethernet};
+use bora_fib::{FibError, FibWriter, Group, Member, NextHop, NextHopId, PortId, Reason};
+
+use content::content;
+use gateways::Gateways;
 
 use crate::digest::of_target;
 use crate::keys::{HopKey, TargetId};
 use crate::message::{Hop, NextHopObject, RouteType, Target};
-use crate::world::{Port, World};
+use crate::world::World;
 
 struct HopState {
     id: NextHopId,
@@ -64,12 +66,7 @@ pub(crate) struct NextHops {
     targets: Vec<Option<TargetState>>,
     free: Vec<u32>,
     interned: HashMap<(bool, Target), TargetId>,
-    /// Gateways that are one of several paths of a route, with the number of their uses.
-    members: HashMap<(u32, IpAddr), u32>,
-    /// Gateways of all paths of routes, with the number of their uses.
-    gateways: BTreeMap<(u32, IpAddr), u32>,
-    /// Gateways that were added, removed or changed.
-    touched: Vec<(u32, IpAddr)>,
+    pub(crate) gateways: Gateways,
     unused_hops: Vec<HopKey>,
     unused_targets: Vec<TargetId>,
     /// Number of targets with several paths; IPv4, IPv6.
@@ -101,9 +98,7 @@ impl NextHops {
             targets: Vec::new(),
             free: Vec::new(),
             interned: HashMap::new(),
-            members: HashMap::new(),
-            gateways: BTreeMap::new(),
-            touched: Vec::new(),
+            gateways: Gateways::default(),
             unused_hops: Vec::new(),
             unused_targets: Vec::new(),
             choices: [0; 2],
@@ -275,7 +270,7 @@ impl NextHops {
                     let key = hop_key(only, state);
                     let id = self.acquire(world, key)?;
                     state.hops.push(key);
-                    self.count_gateways(&state.hops, true);
+                    self.gateways.count(&state.hops, true);
                     id
                 }
                 _ => {
@@ -326,10 +321,10 @@ impl NextHops {
             }
         }
         self.set_choice(state, members.len() > 1);
-        self.count_gateways(&keys, true);
-        self.count_gateways(&state.hops, false);
-        self.count_members(&keys, true);
-        self.count_members(&state.hops, false);
+        self.gateways.count(&keys, true);
+        self.gateways.count(&state.hops, false);
+        self.gateways.count_members(&keys, true);
+        self.gateways.count_members(&state.hops, false);
         for key in std::mem::replace(&mut state.hops, keys) {
             self.release_hop(key);
         }
@@ -532,68 +527,6 @@ impl NextHops {
         *count -= u32::from(std::mem::replace(&mut state.choice, choice));
     }
 
-    /// Whether a neighbour is the gateway of one of several paths.
-    pub(crate) fn is_member(&self, device: u32, address: IpAddr) -> bool {
-        self.members.contains_key(&(device, address))
-    }
-
-    /// Whether routes lead through a neighbour.
-    pub(crate) fn is_gateway(&self, device: u32, address: IpAddr) -> bool {
-        self.gateways.contains_key(&(device, address))
-    }
-
-    /// Records that a neighbour changed, if it is a gateway.
-    pub(crate) fn touch_gateway(&mut self, device: u32, address: IpAddr) {
-        if self.is_gateway(device, address) {
-            self.touched.push((device, address));
-        }
-    }
-
-    /// The same for all gateways behind a device, or all devices (`None`).
-    pub(crate) fn touch_gateways(&mut self, device: Option<u32>) {
-        let first = (device.unwrap_or(0), IpAddr::from([0; 4]));
-        let keys = self.gateways.range(first..).map(|(&key, _)| key);
-        let there = keys.take_while(|key| device.is_none_or(|device| key.0 == device));
-        self.touched.extend(there);
-    }
-
-    /// The gateways that changed since the last call.
-    pub(crate) fn take_gateways(&mut self) -> Vec<(u32, IpAddr)> {
-        std::mem::take(&mut self.touched)
-    }
-
-    fn count_gateways(&mut self, keys: &[HopKey], more: bool) {
-        for key in keys {
-            let Some(gateway) = key.gateway.map(|gateway| (key.device, gateway)) else {
-                continue;
-            };
-            let uses = self.gateways.entry(gateway).or_default();
-            if more {
-                *uses += 1;
-            } else {
-                *uses -= 1;
-            }
-            match *uses {
-                0 => drop(self.gateways.remove(&gateway)),
-                1 if more => {}
-                _ => continue,
-            }
-            self.touched.push(gateway);
-        }
-    }
-
-    /// Counts the uses of gateways in routes with several paths.
-    fn count_members(&mut self, keys: &[HopKey], more: bool) {
-        for key in keys {
-            let Some(gateway) = key.gateway else { continue };
-            let uses = self.members.entry((key.device, gateway)).or_default();
-            *uses = if more { *uses + 1 } else { *uses - 1 };
-            if *uses == 0 {
-                self.members.remove(&(key.device, gateway));
-            }
-        }
-    }
-
     /// Writes an object to the FIB; `true` if that changed it.
     fn write(&mut self, id: NextHopId, object: NextHop) -> bool {
         let differs = self.fib.next_hop(id) != Some(&object);
@@ -614,9 +547,9 @@ impl NextHops {
             };
             self.refused.remove(&id);
             self.set_choice(&mut state, false);
-            self.count_gateways(&state.hops, false);
+            self.gateways.count(&state.hops, false);
             if state.own {
-                self.count_members(&state.hops, false);
+                self.gateways.count_members(&state.hops, false);
                 self.remove(state.id);
             }
             for key in state.hops {
@@ -659,74 +592,4 @@ fn is_unconfirmed(content: &NextHop) -> bool {
         NextHop::Tunnel(way) => way.unconfirmed,
         _ => false,
     }
-}
-
-/// The FIB's object for a hop: an adjacency if the device is a port and the neighbour is known,
-/// else a punt.
-fn content(world: &World, key: &HopKey) -> NextHop {
-    let Some(port) = world.ports.get(&key.device) else {
-        return punt(Reason::Unsupported, None);
-    };
-    let mtu = mtu(world, key, port);
-    if let Some(tunnel) = port.tunnel.as_ref().filter(|it| !it.has_stations) {
-        let way = tunnel.encapsulations[usize::from(key.v6)].clone();
-        return into_tunnel(way, mtu, port);
-    }
-    let mac = key
-        .gateway
-        .and_then(|gateway| world.neighbour_mac(key.device, gateway));
-    let Some(mac) = mac else {
-        return punt(Reason::NoNeighbour, Some(port.id));
-    };
-    let mut l2 = [0; ethernet::HEADER_LEN];
-    let mut link = ethernet::Frame::new_unchecked(&mut l2);
-    link.set_dst(MacAddr(mac));
-    link.set_src(MacAddr(port.mac));
-    link.set_ethertype(match key.v6 {
-        true => EtherType::IPV6,
-        false => EtherType::IPV4,
-    });
-    if let Some(tunnel) = &port.tunnel {
-        let way = tunnel.encapsulations[usize::from(key.v6)].as_ref();
-        let way = way.zip(world.far_end(key.device, mac));
-        let way = way.map(|(way, far)| Encapsulation {
-            unconfirmed: world.is_unconfirmed(key),
-            headers: way.headers.to(far, &l2),
-            ..way.clone()
-        });
-        return into_tunnel(way, mtu, port);
-    }
-    NextHop::Forward(Adjacency {
-        port: port.id,
-        mtu,
-        l2,
-        unconfirmed: world.is_unconfirmed(key),
-    })
-}
-
-/// A way into a tunnel, if there is one without Linux.
-fn into_tunnel(way: Option<Encapsulation>, mtu: u16, port: &Port) -> NextHop {
-    match way {
-        Some(mut way) => {
-            way.mtu = mtu;
-            NextHop::Tunnel(way.into())
-        }
-        None => punt(Reason::Unsupported, Some(port.id)),
-    }
-}
-
-/// Largest packet that leaves by a hop, octets.
-fn mtu(world: &World, key: &HopKey, port: &Port) -> u16 {
-    let link = world
-        .links
-        .get(&key.device)
-        .map_or(port.mtu, |link| link.mtu);
-    let settings = world
-        .settings
-        .interfaces
-        .get(&key.device)
-        .filter(|_| key.v6);
-    let limits = [link, key.mtu, settings.map_or(0, |settings| settings.mtu6)];
-    let limits = limits.into_iter().filter(|&mtu| mtu != 0);
-    limits.fold(port.mtu, u32::min).min(u32::from(u16::MAX)) as u16
 }

@@ -90,7 +90,7 @@ impl Resolver {
     /// Handles the gateways that changed. Returns those that were asked for and are not resolved
     /// yet.
     pub(crate) fn follow(&mut self, world: &World, hops: &mut NextHops) -> Vec<Gateway> {
-        self.waiting.extend(hops.take_gateways());
+        self.waiting.extend(hops.gateways.take());
         self.listen();
         self.read_limits();
         if self.waiting.is_empty() {
@@ -101,7 +101,7 @@ impl Resolver {
         while let Some(gateway) = self.waiting.pop_first() {
             let (device, address) = gateway;
             let neighbour = world.neighbours.get(&(address, device));
-            if !hops.is_gateway(device, address) {
+            if !hops.gateways.contains(device, address) {
                 self.release(gateway, neighbour);
             } else if wants(world, device, neighbour) && self.is_due(gateway) {
                 if self.is_full(gateway) {

@@ -1,0 +1,82 @@
+//! The gateways that routes lead through, by device and address.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use crate::keys::HopKey;
+
+type Gateway = (u32, IpAddr);
+
+#[derive(Default)]
+pub(crate) struct Gateways {
+    /// Of all paths of routes, with the number of their uses.
+    uses: BTreeMap<Gateway, u32>,
+    /// Of one of several paths of a route, the same.
+    members: HashMap<Gateway, u32>,
+    /// Those that were added, removed or changed.
+    touched: Vec<Gateway>,
+}
+
+impl Gateways {
+    /// Whether routes lead through a neighbour.
+    pub(crate) fn contains(&self, device: u32, address: IpAddr) -> bool {
+        self.uses.contains_key(&(device, address))
+    }
+
+    /// Whether a neighbour is the gateway of one of several paths.
+    pub(crate) fn is_member(&self, device: u32, address: IpAddr) -> bool {
+        self.members.contains_key(&(device, address))
+    }
+
+    /// Records that a neighbour changed, if it is a gateway.
+    pub(crate) fn touch(&mut self, device: u32, address: IpAddr) {
+        if self.contains(device, address) {
+            self.touched.push((device, address));
+        }
+    }
+
+    /// The same for all gateways behind a device, or all devices (`None`).
+    pub(crate) fn touch_behind(&mut self, device: Option<u32>) {
+        let first = (device.unwrap_or(0), IpAddr::from([0; 4]));
+        let keys = self.uses.range(first..).map(|(&key, _)| key);
+        let there = keys.take_while(|key| device.is_none_or(|device| key.0 == device));
+        self.touched.extend(there);
+    }
+
+    /// The gateways that changed since the last call.
+    pub(crate) fn take(&mut self) -> Vec<Gateway> {
+        std::mem::take(&mut self.touched)
+    }
+
+    pub(super) fn count(&mut self, keys: &[HopKey], more: bool) {
+        for key in keys {
+            let Some(gateway) = key.gateway.map(|gateway| (key.device, gateway)) else {
+                continue;
+            };
+            let uses = self.uses.entry(gateway).or_default();
+            if more {
+                *uses += 1;
+            } else {
+                *uses -= 1;
+            }
+            match *uses {
+                0 => drop(self.uses.remove(&gateway)),
+                1 if more => {}
+                _ => continue,
+            }
+            self.touched.push(gateway);
+        }
+    }
+
+    /// Counts the uses of gateways in routes with several paths.
+    pub(super) fn count_members(&mut self, keys: &[HopKey], more: bool) {
+        for key in keys {
+            let Some(gateway) = key.gateway else { continue };
+            let uses = self.members.entry((key.device, gateway)).or_default();
+            *uses = if more { *uses + 1 } else { *uses - 1 };
+            if *uses == 0 {
+                self.members.remove(&(key.device, gateway));
+            }
+        }
+    }
+}
