@@ -220,10 +220,11 @@ impl Model {
             gone,
             sources,
             members,
-            objects,
+            mut objects,
             deleted,
         } = std::mem::take(&mut self.changed);
         self.settle_gone(gone);
+        objects.append(&mut self.world.remove_dead_objects(&devices));
         self.settle_objects(&objects, &deleted);
         self.settle_devices(&devices);
         self.settle_sources(&sources);

@@ -87,6 +87,39 @@ impl World {
         link.up && (link.carrier || !self.ignores_linkdown(device, v6))
     }
 
+    /// When a device is set down or loses its carrier, the kernel deletes its next-hop objects, and
+    /// groups that have no others, without an event (nexthop_flush_dev()). Returns what changed.
+    pub(crate) fn remove_dead_objects(&mut self, devices: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let links = &self.links;
+        let works = |link: &Link| link.up && link.carrier;
+        let is_dead = |object: &NextHopObject| match object {
+            NextHopObject::Single { device, .. } => {
+                devices.contains(device) && !links.get(device).is_some_and(works)
+            }
+            _ => false,
+        };
+        let dead = self.objects.iter().filter(|(_, object)| is_dead(object));
+        let mut gone: BTreeSet<u32> = dead.map(|(&id, _)| id).collect();
+        let mut changed = gone.clone();
+        for (&id, object) in &mut self.objects {
+            let NextHopObject::Group { members, .. } = object else {
+                continue;
+            };
+            if members
+                .extract_if(.., |member| gone.contains(&member.0))
+                .count()
+                > 0
+            {
+                changed.insert(id);
+            }
+            if members.is_empty() {
+                gone.insert(id);
+            }
+        }
+        self.objects.retain(|id, _| !gone.contains(id));
+        changed
+    }
+
     fn ignores_linkdown(&self, device: u32, v6: bool) -> bool {
         self.settings
             .interfaces

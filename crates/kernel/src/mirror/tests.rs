@@ -235,6 +235,39 @@ fn events_that_are_older_than_a_dump_change_nothing() {
     });
 }
 
+/// With a carrier go next-hop objects, and the group that has no others. Linux tells only of the carrier.
+#[test]
+fn next_hop_objects_go_with_the_carrier() {
+    in_namespace(NETWORK, || {
+        ip("link add r1 type veth peer name p1");
+        ip("addr add 10.0.1.1/24 dev r1");
+        ip("link set p1 up");
+        ip("link set r1 up");
+        ip("nexthop add id 11 via 10.0.0.2 dev r0");
+        ip("nexthop add id 12 via 10.0.1.2 dev r1");
+        ip("nexthop add id 13 group 11/12");
+        ip("nexthop add id 14 group 11");
+        ip("route add 10.9.0.0/16 nhid 13");
+        ip("route add 10.8.0.0/16 nhid 14");
+        let (fib, _readers) = bora_fib::new(FibConfig::default()).unwrap();
+        let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
+        let routes = mirror.status().v4.kernel_routes;
+        ip("link set p0 down");
+        let start = Instant::now();
+        while mirror.model.world.objects.contains_key(&11) {
+            assert!(start.elapsed() < Duration::from_secs(5), "no event");
+            mirror.read_events().unwrap(); // and no dump
+            mirror.model.settle();
+        }
+        mirror.model.sync();
+        let left = mirror.model.world.objects.range(11..).map(|(&id, _)| id);
+        assert_eq!(left.collect::<Vec<_>>(), [12, 13]);
+        // 10.8.0.0/16, and 10.2.0.0/16 of NETWORK
+        assert_eq!(mirror.status().v4.kernel_routes, routes - 2);
+        assert_eq!(mirror.verify().unwrap(), []);
+    });
+}
+
 /// Whether tables and FIB are as [`NETWORK`] says and agree with Linux.
 fn is_right(mirror: &mut Mirror) -> bool {
     let own: IpAddr = "10.0.0.1".parse().unwrap();
