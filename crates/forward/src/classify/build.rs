@@ -20,10 +20,12 @@ const CHILDREN: usize = 4;
 /// Of rules beyond this number a sample shows which cut is best.
 const SAMPLE: usize = 4096;
 
-/// What a look-up takes: for each tree, each node on the way, each block of a leaf.
+/// What a look-up takes, in fifths of a nanosecond (`make bench-acl`): for each tree, each node on the way, each block of a leaf, each
+/// condition of its rules.
 const TREE: f64 = 6.0;
 const NODE: f64 = 3.0;
-const BLOCK: f64 = 12.0;
+const BLOCK: f64 = 6.0;
+const CONDITION: f64 = 6.0;
 
 /// Ways to share the groups of rules among trees, as a bit for each [`group`]: fewer trees copy more rules.
 const WAYS: [&[u8]; 4] = [
@@ -33,8 +35,8 @@ const WAYS: [&[u8]; 4] = [
     &[0b0001, 0b0010, 0b0100, 0b1000],
 ];
 
-/// Trees that have all rules together, in the way that look-ups take the shortest.
-pub(super) fn trees(entries: &[Entry]) -> Vec<Tree> {
+/// Trees that have all rules together, in the way that look-ups take the shortest, and how long they take.
+pub(super) fn trees(entries: &[Entry]) -> (Vec<Tree>, f64) {
     let there = entries.iter().fold(0, |all, entry| all | 1 << group(entry));
     let parts = |way: &'static [u8]| way.iter().map(move |part| part & there);
     let mut built: HashMap<u8, (Tree, f64)> = HashMap::new();
@@ -53,9 +55,9 @@ pub(super) fn trees(entries: &[Entry]) -> Vec<Tree> {
             best = Some((cost, way));
         }
     }
-    let way = best.map_or(WAYS[0], |(_, way)| way);
+    let (cost, way) = best.unwrap_or((0.0, WAYS[0]));
     let trees = parts(way).filter_map(|part| built.remove(&part));
-    trees.map(|(tree, _)| tree).collect()
+    (trees.map(|(tree, _)| tree).collect(), cost)
 }
 
 /// Which tree a rule goes to: one for each choice of addresses that it looks at.
@@ -97,7 +99,8 @@ impl Builder {
         let Some(cut) = goes_on.then(|| best_cut(entries, done)).flatten() else {
             self.room = self.room.saturating_sub(entries.len());
             let (rules, blocks) = (entries.len() as f64, entries.len().div_ceil(LANES) as f64);
-            self.cost += rules * (NODE * depth + BLOCK * blocks);
+            let block = BLOCK + CONDITION * self.tree.conditions() as f64;
+            self.cost += rules * (NODE * depth + block * blocks);
             self.copies += rules;
             return self.tree.leaf(entries);
         };

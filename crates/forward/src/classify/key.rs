@@ -46,19 +46,25 @@ pub(super) struct Keys {
     pub(super) words: [Words; PLACES],
     /// A bit for each packet that rules are looked for.
     pub(super) wanted: u64,
-    /// Octets 14 to 37 of packets without options.
-    plain: [[u64; GROUP]; 3],
+    /// Whether anybody looks at words behind the addresses.
+    beyond_addresses: bool,
+    /// Of packets without options: both addresses.
+    addresses: [u64; GROUP],
+    /// And octets 14 to 21; octets 22 to 25 and the ports.
+    others: [[u64; GROUP]; 2],
 }
 
 impl Keys {
-    /// For packets that come in by this port.
-    pub(super) fn of(input: PortId) -> Self {
+    /// For packets that come in by this port, and rules that look at words behind the addresses, or do not.
+    pub(super) fn of(input: PortId, beyond_addresses: bool) -> Self {
         let mut words = [[0; GROUP]; PLACES];
         words[IN_PORT] = [input.0.into(); GROUP];
         Self {
             words,
             wanted: 0,
-            plain: [[0; GROUP]; 3],
+            beyond_addresses,
+            addresses: [0; GROUP],
+            others: [[0; GROUP]; 2],
         }
     }
 
@@ -71,19 +77,19 @@ impl Keys {
         family: Family,
         marked: bool,
     ) {
-        self.wanted = 0;
-        let mut others = 0;
+        let (mut wanted, mut others) = (0, 0);
         for (place, (packet, meta)) in packets.iter().zip(metas).take(GROUP).enumerate() {
             if !meta.is_pending_of(family) {
                 continue;
             }
-            self.wanted |= 1 << place;
+            wanted |= 1 << place;
             match region.octets(packet).first_chunk() {
                 Some(headers) if is_plain(headers) => self.note_plain(place, headers),
                 _ => others |= 1 << place,
             }
         }
-        if others != self.wanted {
+        self.wanted = wanted;
+        if others != wanted {
             self.take_plain();
         }
         while others != 0 {
@@ -91,7 +97,7 @@ impl Keys {
             self.put(place, &Key::of(region.octets(&packets[place]), family));
             others &= others - 1;
         }
-        if marked {
+        if marked && self.beyond_addresses {
             let places = self.words[HEADER].iter_mut().zip(packets);
             places.for_each(|(header, packet)| {
                 *header = *header & 0xffff_0000 | u32::from(packet.mark()) << 8;
@@ -102,19 +108,26 @@ impl Keys {
     /// Notes a packet for [`Self::take_plain`].
     #[inline(always)]
     fn note_plain(&mut self, place: usize, headers: &[u8; PLAIN]) {
-        let word = |from| u64::from_le_bytes(chunk(headers, from));
-        let [one, two, three] = &mut self.plain;
-        (one[place], two[place], three[place]) = (word(14), word(22), word(30));
+        self.addresses[place] = u64::from_le_bytes(chunk(headers, 26));
+        if self.beyond_addresses {
+            let word = |from| u64::from(u32::from_le_bytes(chunk(headers, from)));
+            let [one, two] = &mut self.others;
+            one[place] = u64::from_le_bytes(chunk(headers, 14));
+            two[place] = word(22) | word(34) << 32;
+        }
     }
 
     /// The fields of packets without options: what [`Key::of`] does, in fixed places.
     #[inline(always)]
     fn take_plain(&mut self) {
-        let [one, two, three] = &self.plain;
-        for at in 0..GROUP {
-            self.words[SOURCE][at] = ((two[at] >> 32) as u32).swap_bytes();
-            self.words[DESTINATION][at] = (three[at] as u32).swap_bytes();
+        for (at, &both) in self.addresses.iter().enumerate() {
+            self.words[SOURCE][at] = (both as u32).swap_bytes();
+            self.words[DESTINATION][at] = ((both >> 32) as u32).swap_bytes();
         }
+        if !self.beyond_addresses {
+            return;
+        }
+        let [one, two] = &self.others;
         for at in 0..GROUP {
             let (first, second) = (one[at] as u32, (one[at] >> 32) as u32);
             let protocol = two[at] as u32 >> 8 & 0xff;
@@ -123,7 +136,7 @@ impl Keys {
             let with_ports = has_ports(protocol)
                 & (second & 0xff1f_0000 == 0) // the first fragment
                 & (length >= (PLAIN - ethernet::HEADER_LEN) as u32);
-            let ports = ((three[at] >> 32) as u32).swap_bytes();
+            let ports = ((two[at] >> 32) as u32).swap_bytes();
             let [source, destination] = [ports >> 16, ports & 0xffff];
             self.words[PORTS][at] = if with_ports { source } else { NO_PORT };
             self.words[PORTS + 1][at] = if with_ports { destination } else { NO_PORT };
@@ -279,7 +292,7 @@ mod tests {
                 octets[23] = 17;
             }
             octets.resize(octets.len().max(60), 0xff);
-            let (mut one, mut other) = (Keys::of(PortId(3)), Keys::of(PortId(3)));
+            let (mut one, mut other) = (Keys::of(PortId(3), true), Keys::of(PortId(3), true));
             let headers = octets.first_chunk().unwrap();
             prop_assert!(is_plain(headers));
             one.note_plain(place, headers);

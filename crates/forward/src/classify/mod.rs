@@ -20,7 +20,7 @@ use crate::{Context, Family, Reason, Verdict};
 use bora_contract::Counter;
 use bora_fib::NextHopId;
 use entry::Entry;
-use key::{Found, GROUP, Keys, NO_RULE, Words};
+use key::{Found, GROUP, HEADER, Keys, NO_RULE, Words};
 pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
 use scan::Scan;
 use tree::Trees;
@@ -34,8 +34,11 @@ pub struct RuleCounters {
     pub octets: Counter,
 }
 
-/// With more conditions than this the rules of an IP version are faster as trees (`make bench-acl`).
-const FEW: usize = 400;
+/// No look-up in trees is faster than a scan of so many conditions.
+const FEW: usize = 100;
+/// What a scan takes for each condition and each rule, in the unit of [`build::trees`].
+const CONDITION: f64 = 0.12;
+const RULE: f64 = 0.07;
 
 /// The classes of the 64 differentiated services code points.
 pub type DscpClasses = [Class; 64];
@@ -59,6 +62,8 @@ pub struct Classifier {
     effects: Vec<Effect>,
     v4: Matcher,
     v6: Matcher,
+    /// Whether a rule looks at more than addresses, so that packets are read beyond them.
+    beyond_addresses: bool,
     dscp: Planes,
 }
 
@@ -108,7 +113,7 @@ impl RuleSet {
         Ok(self.compile_from(FEW))
     }
 
-    /// Compiles to trees if there are more conditions than this, for benchmarks and tests. The rules must be good.
+    /// Compiles to a scan up to so many conditions, for benchmarks and tests. The rules must be good.
     #[doc(hidden)]
     pub fn compile_from(&self, few: usize) -> Classifier {
         let (mut effects, mut known) = (Vec::new(), HashMap::new());
@@ -119,11 +124,14 @@ impl RuleSet {
                 effects.len() as u32 - 1
             })
         });
+        let is_beyond = |(word, _)| word >= HEADER;
+        let beyond_addresses = |rule| Entry::new(0, rule).conditions().any(is_beyond);
         Classifier {
             actions: actions.collect(),
             effects,
             v4: Matcher::compile(Family::V4, &self.rules, few),
             v6: Matcher::compile(Family::V6, &self.rules, few),
+            beyond_addresses: self.rules.iter().any(beyond_addresses),
             dscp: Planes::new(&self.dscp),
         }
     }
@@ -149,11 +157,18 @@ impl Matcher {
             .map(|(number, rule)| Entry::new(number, rule))
             .collect();
         let conditions = entries.iter().map(|entry| entry.conditions().count());
-        match conditions.sum::<usize>() {
-            _ if entries.is_empty() => Self::Nothing,
-            sum if sum <= few => Self::Scan(Scan::compile(&entries)),
-            _ => Self::Trees(Trees::new(build::trees(&entries))),
+        let conditions = conditions.sum::<usize>();
+        if entries.is_empty() {
+            return Self::Nothing;
         }
+        if conditions > few {
+            let (trees, cost) = build::trees(&entries);
+            let scan = CONDITION * conditions as f64 + RULE * entries.len() as f64;
+            if few == 0 || cost < scan {
+                return Self::Trees(Trees::new(trees));
+            }
+        }
+        Self::Scan(Scan::compile(&entries))
     }
 
     /// The first rule of each wanted key, or [`NO_RULE`].
@@ -204,6 +219,7 @@ impl Default for Classifier {
             effects: Vec::new(),
             v4: Matcher::Nothing,
             v6: Matcher::Nothing,
+            beyond_addresses: false,
             dscp: Planes::new(&DEFAULT_DSCP),
         }
     }
@@ -265,7 +281,7 @@ impl Loop for Match<'_> {
     fn run(self) {
         let Self { batch, context, .. } = self;
         let ((family, matcher), classifier) = (self.of, context.classifier);
-        let mut keys = Keys::of(context.ingress.port);
+        let mut keys = Keys::of(context.ingress.port, classifier.beyond_addresses);
         let mut found = Found([NO_RULE; GROUP]);
         let groups = batch.packets.chunks(GROUP);
         for (number, (packets, metas)) in groups.zip(batch.meta.chunks_mut(GROUP)).enumerate() {

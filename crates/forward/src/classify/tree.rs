@@ -173,6 +173,11 @@ impl Tree {
         }
     }
 
+    /// How many conditions each rule of a leaf has.
+    pub(super) fn conditions(&self) -> usize {
+        self.form.ports.len() + self.form.words.len()
+    }
+
     /// Makes a leaf of rules in order.
     pub(super) fn leaf(&mut self, entries: &[&Entry]) -> Node {
         if entries.is_empty() {
@@ -288,10 +293,13 @@ impl Tree {
             let differs = |lane: usize| (word ^ values[lane]) & masks[lane];
             or(&mut wrong, &std::array::from_fn(differs));
         }
-        let lanes = numbers.iter().zip(&wrong);
-        lanes
-            .map(|(&number, &wrong)| number | if wrong == 0 { 0 } else { NO_RULE })
-            .fold(NO_RULE, u32::min)
+        // the first lane that matches has the lowest number
+        let mut matches = 0;
+        for (lane, &wrong) in wrong.iter().enumerate() {
+            matches |= u32::from(wrong == 0) << lane;
+        }
+        let first = numbers[matches.trailing_zeros() as usize % LANES];
+        if matches == 0 { NO_RULE } else { first }
     }
 }
 
