@@ -212,6 +212,12 @@ int on_port(struct xdp_md *ctx)
 	    (ingress_holds(&devices[row->port.index & (BORA_MAX_INTERFACES - 1)]) ||
 	     below_holds(&row->port, false)))
 		return pass(count, BORA_GUARD);
+	if (row->port.sight && is_for(p.eth, row->port.mac)) {
+		if (!(row->port.flags & BORA_PORT_BYPASS_NETFILTER) && bridge_hooks_hold(dev))
+			return pass(count, BORA_GUARD);
+		if (bridge_must_see(&p, &row->port))
+			return pass(count, BORA_BRIDGE);
+	}
 	p.ifindex = row->ifindex;
 	if (type == bpf_htons(ETH_P_IP))
 		return transit(ctx, &p, false, &row->port, dev, count);

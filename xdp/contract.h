@@ -83,8 +83,9 @@ struct bora_port {
 	__u16 trunk; /* The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to. */
 	__u8 tags[8]; /* Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros. */
 	__u32 priorities; /* Of a VLAN device with an egress-qos-map: priorities of its tags, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on. */
+	__u32 sight; /* Of a bridge, or of a VLAN device on one: milliseconds after which Linux must see a packet of a station again, so that it does not forget it; else 0. */
 };
-_Static_assert(sizeof(struct bora_port) == 28, "struct bora_port has another layout than in Rust");
+_Static_assert(sizeof(struct bora_port) == 32, "struct bora_port has another layout than in Rust");
 
 /* Why a packet did not take the fast way: passed to Linux, passed within a budget, dropped. */
 enum bora_reason {
@@ -107,6 +108,7 @@ enum bora_reason {
 	BORA_REDIRECT, /* passed: It leaves by the port it came in by: Linux also sends an ICMP redirect. */
 	BORA_SOURCE_CHECK, /* passed: Fails the reverse-path check (RFC 3704). */
 	BORA_UNSUPPORTED, /* passed: Its route needs something that Bora does not do, or leaves by an interface that is no port. */
+	BORA_BRIDGE, /* passed: By a bridge: Linux has to learn that its sender is at this port, or to see it now and then; or Linux knows no port of its next hop, or one that Bora does not send by. */
 	BORA_MALFORMED, /* budget: A header that RFC 1812 5.2.2 or RFC 8200 3 forbids: Linux drops and counts it. */
 	BORA_OPTIONS, /* budget: IPv4 options or IPv6 hop-by-hop options. */
 	BORA_TTL_EXCEEDED, /* budget: TTL or hop limit used up (RFC 1812 5.3.1, RFC 4443 3.3): Linux answers. */

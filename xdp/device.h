@@ -3,7 +3,9 @@
  * VLAN devices, bonds and macvlans on the ports. What comes in with a VLAN device's tags is the device's, and
  * what leaves by it gets its tags. A tag may be in the frame or, from a veth, beside it in the socket buffer
  * (buffer.h). What comes in by a port of a bond is the bond's, and its hash says by which port a packet leaves.
- * What comes in for a macvlan's address is the macvlan's; nothing leaves by one here.
+ * What comes in for a macvlan's address is the macvlan's; nothing leaves by one here. What comes in by a bridge, for its own
+ * address and from a station that Linux knows at that port, is the bridge's or that of a VLAN device on it, and leaves by the
+ * port where Linux knows the next hop.
  */
 #ifndef BORA_DEVICE_H
 #define BORA_DEVICE_H
@@ -44,6 +46,26 @@ struct {
 	__type(value, __u32);
 } stations SEC(".maps");
 
+/* Where a station of a bridge is, for the bridge itself or a VLAN device on it. */
+struct bridge_station_key {
+	__u32 device; /* its number */
+	__u8 mac[ETH_ALEN];
+	__u16 zero;
+};
+struct bridge_station {
+	__u64 sight; /* when Linux has to see it again */
+	__u8 tags[2 * TAG]; /* of its frames */
+	__u32 port; /* number of the port that it is behind */
+	__u32 zero;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 16);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct bridge_station_key);
+	__type(value, struct bridge_station);
+} bridge_stations SEC(".maps");
+
 /* BOND_XMIT_POLICY_* of include/uapi/linux/if_bonding.h */
 enum { XMIT_LAYER2, XMIT_LAYER34, XMIT_LAYER23 };
 
@@ -65,17 +87,36 @@ static __always_inline bool is_tag(__be16 type)
 	return type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD);
 }
 
-static __always_inline bool is_vlan(const struct bora_port *port)
+/* Octets of these tags. */
+static __always_inline __u32 tag_octets(const __u8 *tags)
 {
-	return port->tags[0];
+	if (!tags[0])
+		return 0;
+	return tags[TAG] ? 2 * TAG : TAG;
 }
 
-/* Octets of its tags. */
-static __always_inline __u32 tag_octets(const struct bora_port *port)
+/* What Bora knows of a station with an Ethernet address, for a bridge or a VLAN device on one. */
+static __always_inline struct bridge_station *bridge_station(const struct bora_port *device, const __u8 *mac)
 {
-	if (!port->tags[0])
-		return 0;
-	return port->tags[TAG] ? 2 * TAG : TAG;
+	struct bridge_station_key key = { .device = device->index };
+
+	__builtin_memcpy(key.mac, mac, ETH_ALEN);
+	return bpf_map_lookup_elem(&bridge_stations, &key);
+}
+
+/* Whether Linux has to see a packet that came in by a bridge: to learn where its sender is, or that it is still there. */
+static __always_inline bool bridge_must_see(const struct packet *p, const struct bora_port *in)
+{
+	struct bridge_station *sender = bridge_station(in, p->eth->h_source);
+	__u64 now;
+
+	if (!sender || sender->port != p->port)
+		return true;
+	now = bpf_ktime_get_coarse_ns();
+	if (now < sender->sight)
+		return false;
+	sender->sight = now + in->sight * 1000000ull;
+	return true;
 }
 
 /* Whether it is a bond or on one, or a macvlan that is on no port. */
@@ -193,12 +234,12 @@ static __always_inline __be16 priority_of_tag(const struct packet *p, bool v6, c
 	return bpf_htons(((out->priorities >> (3 * (tag / TAG * 5 + class))) & 7) << 13);
 }
 
-/* Gives the frame the tags of its output instead of its own, and other addresses. */
+/* Gives the frame these tags of its output instead of its own, and other addresses. */
 static __always_inline bool change_tags(struct xdp_md *ctx, const struct packet *p, bool v6,
-					const __u8 *addresses, const struct bora_port *out)
+					const __u8 *addresses, const struct bora_port *out, const __u8 *tags)
 {
 	__be16 type = v6 ? bpf_htons(ETH_P_IPV6) : bpf_htons(ETH_P_IP);
-	__u32 octets = tag_octets(out);
+	__u32 octets = tag_octets(tags);
 	__u8 *data;
 
 	if (bpf_xdp_adjust_head(ctx, (int)p->frame_tags - (int)octets))
@@ -209,12 +250,12 @@ static __always_inline bool change_tags(struct xdp_md *ctx, const struct packet 
 	__builtin_memcpy(data, addresses, ADDRESSES);
 	data += ADDRESSES;
 	if (octets) {
-		__builtin_memcpy(data, out->tags, TAG);
+		__builtin_memcpy(data, tags, TAG);
 		*(__be16 *)(data + 2) |= priority_of_tag(p, v6, out, 0);
 		data += TAG;
 	}
 	if (octets > TAG) {
-		__builtin_memcpy(data, out->tags + TAG, TAG);
+		__builtin_memcpy(data, tags + TAG, TAG);
 		*(__be16 *)(data + 2) |= priority_of_tag(p, v6, out, TAG);
 		data += TAG;
 	}

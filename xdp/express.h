@@ -205,10 +205,10 @@ static __always_inline void fill_lookup(const struct packet *p, bool v6, struct 
 
 /* Ethernet padding is not forwarded (RFC 1812 5.2.2, checklist line 6). */
 static __always_inline bool trim(struct xdp_md *ctx, const struct packet *p,
-				 const struct bora_port *out)
+				 const struct bora_port *out, const __u8 *tags)
 {
 	__u32 have = ctx->data_end - ctx->data;
-	__u32 want = p->l3_length + sizeof(struct ethhdr) + tag_octets(out);
+	__u32 want = p->l3_length + sizeof(struct ethhdr) + tag_octets(tags);
 
 	if (want < out->min_frame)
 		want = out->min_frame;
@@ -283,11 +283,11 @@ static __always_inline bool output_holds(const struct bora_port *in, const struc
 		below_holds(out, true));
 }
 
-/* Sends a packet by an output and the port below it. `padded`: with the octets behind the IP packet. */
+/* Sends a packet with these tags by an output and the port below it. `padded`: with the octets behind the IP packet. */
 static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 				 const struct bora_port *in, struct bora_counters *count,
 				 const struct way *way, const struct bora_port *out, __u32 port,
-				 bool padded)
+				 const __u8 *tags, bool padded)
 {
 	struct bora_counters *out_count = counters_of(port);
 	__u64 octets = p->end - (void *)p->eth;
@@ -300,15 +300,15 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 	else
 		p->ip6->hop_limit--;
 	p->tos = v6 ? 0 : p->ip4->tos; /* the packet moves */
-	if (!is_vlan(in) && !is_vlan(out)) {
+	if (!p->frame_tags && !tags[0]) {
 		__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way->macs, sizeof(way->macs));
-	} else if (!change_tags(ctx, p, v6, way->macs, out)) {
+	} else if (!change_tags(ctx, p, v6, way->macs, out, tags)) {
 		count->reasons[BORA_NO_OUTPUT]++; /* no headroom */
 		return XDP_DROP;
 	}
 	/* this invalidates the packet pointers */
 	if (!padded)
-		trim(ctx, p, out);
+		trim(ctx, p, out, tags);
 
 	if (bpf_redirect_map(&tx_ports, port, XDP_ABORTED) != XDP_REDIRECT) {
 		count->reasons[BORA_NO_OUTPUT]++; /* the port went this very moment */
@@ -333,8 +333,10 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 				   const struct bora_port *in, struct bora_counters *count)
 {
 	struct bora_port *out;
+	struct bridge_station *station;
 	struct port_row *row;
 	struct way way = {};
+	const __u8 *tags;
 	__u32 port, reason;
 
 	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
@@ -360,13 +362,22 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	if (way.port == in->index && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
 		return pass(count, BORA_REDIRECT);
 	port = way.port < BORA_MAX_PORTS ? way.port : out->trunk;
-	if (port >= BORA_MAX_PORTS)
+	tags = out->tags;
+	if (out->sight) {
+		station = bridge_station(out, way.macs);
+		if (!station)
+			return pass(count, BORA_BRIDGE);
+		if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && bridge_hooks_hold(device_of(ctx)))
+			return pass(count, BORA_GUARD);
+		port = station->port;
+		tags = station->tags;
+	} else if (port >= BORA_MAX_PORTS)
 		port = port_of_bond(p, v6, way.macs, port);
 	if (port >= BORA_MAX_PORTS)
 		return pass(count, BORA_OUTPUT_DOWN);
 	if (output_holds(in, out, port))
 		return pass(count, BORA_GUARD);
-	return leave(ctx, p, v6, in, count, &way, out, port, false);
+	return leave(ctx, p, v6, in, count, &way, out, port, tags, false);
 }
 
 #endif

@@ -343,7 +343,7 @@ static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bo
 	if (action.nat && !translate(p, v6, &action))
 		return pass(count, BORA_GUARD);
 	/* Linux's flowtable forwards padding, too */
-	verdict = leave(ctx, p, v6, in, count, &way, &row->port, way.port, true);
+	verdict = leave(ctx, p, v6, in, count, &way, &row->port, way.port, row->port.tags, true);
 	if (verdict == XDP_REDIRECT)
 		count->flows++;
 	return verdict;

@@ -172,6 +172,21 @@ static __always_inline bool kernel_has_a_say(struct net_device *dev, bool v6)
 	       netfilter_holds(net, v6);
 }
 
+/* Whether anything looks at bridged packets: nftables and ebtables, also br_netfilter, which calls those of IP. */
+static __always_inline bool bridge_hooks_hold(struct net_device *dev)
+{
+	struct net *net = KERNEL_READ(dev, nd_net.net);
+
+	if (!bpf_core_field_exists(net->nf.hooks_bridge))
+		return false;
+#pragma unroll
+	for (int i = 0; i < 5; i++) {
+		if (KERNEL_READ(net, nf.hooks_bridge[i]))
+			return true;
+	}
+	return false;
+}
+
 /*
  * Whether any device of the machine may have hooks at its egress. This is the static key that Linux
  * checks first (sch_handle_egress() and nf_hook_egress() in net/core/dev.c).

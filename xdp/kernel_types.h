@@ -24,6 +24,7 @@ struct nf_hook_entries {
 struct netns_nf {
 	struct nf_hook_entries *hooks_ipv4[5];
 	struct nf_hook_entries *hooks_ipv6[5];
+	struct nf_hook_entries *hooks_bridge[5];
 };
 
 struct netns_xfrm {

@@ -1,6 +1,6 @@
-"""Bonds, PPPoE, tunnels or VRFs in a guest: Linux alone, with the same devices, rules and routes, is the oracle for where packets go.
+"""Bonds, bridges, PPPoE, tunnels or VRFs in a guest: Linux alone, with the same devices, rules and routes, is the oracle for where packets go.
 
-    python3 tests/vm/topic.py bond|pppoe|tunnel|vrf [--kernel newest] [--short]
+    python3 tests/vm/topic.py bond|bridge|pppoe|tunnel|vrf [--kernel newest] [--short]
 """
 
 import argparse
@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lib.bora import binary  # noqa: E402
 from vm import kernels, machine  # noqa: E402
 
-TOPICS = ("bond", "pppoe", "tunnel", "vrf")
+TOPICS = ("bond", "bridge", "pppoe", "tunnel", "vrf")
 SECONDS = 900  # an idle machine needs a fifth
 
 

@@ -106,6 +106,8 @@ pub struct PortSettings {
     pub tags: [u8; 8],
     /// Of a VLAN device with an egress-qos-map: priorities of its tags, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on.
     pub priorities: u32,
+    /// Of a bridge, or of a VLAN device on one: milliseconds after which Linux must see a packet of a station again, so that it does not forget it; else 0.
+    pub sight: u32,
     /// net.ipv4.conf.IFACE.forwarding.
     pub forward4: bool,
     /// net.ipv6.conf.{all and IFACE}.forwarding.
@@ -142,7 +144,7 @@ pub struct PortSettings {
 
 impl PortSettings {
     /// As the program reads it.
-    pub fn to_bytes(&self) -> [u8; 28] {
+    pub fn to_bytes(&self) -> [u8; 32] {
         let flags = [
             self.forward4,
             self.forward6,
@@ -162,7 +164,7 @@ impl PortSettings {
             self.policy6,
         ];
         let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
-        let mut bytes = [0; 28];
+        let mut bytes = [0; 32];
         bytes[0..2].copy_from_slice(&self.index.to_ne_bytes());
         bytes[2..3].copy_from_slice(&[self.path as u8]);
         bytes[3..4].copy_from_slice(&[self.rp_filter as u8]);
@@ -172,6 +174,7 @@ impl PortSettings {
         bytes[14..16].copy_from_slice(&self.trunk.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.tags);
         bytes[24..28].copy_from_slice(&self.priorities.to_ne_bytes());
+        bytes[28..32].copy_from_slice(&self.sight.to_ne_bytes());
         bytes
     }
 }
@@ -219,6 +222,8 @@ pub enum Reason {
     SourceCheck,
     /// Its route needs something that Bora does not do, or leaves by an interface that is no port.
     Unsupported,
+    /// By a bridge: Linux has to learn that its sender is at this port, or to see it now and then; or Linux knows no port of its next hop, or one that Bora does not send by.
+    Bridge,
     /// A header that RFC 1812 5.2.2 or RFC 8200 3 forbids: Linux drops and counts it.
     Malformed,
     /// IPv4 options or IPv6 hop-by-hop options.
@@ -303,7 +308,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 59] = [
+    pub const ALL: [Self; 60] = [
         Self::NoLease,
         Self::Guard,
         Self::ForwardingOff,
@@ -323,6 +328,7 @@ impl Reason {
         Self::Redirect,
         Self::SourceCheck,
         Self::Unsupported,
+        Self::Bridge,
         Self::Malformed,
         Self::Options,
         Self::TtlExceeded,
@@ -367,7 +373,7 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// How many the XDP program counts.
-    pub const OF_PROGRAM: usize = 30;
+    pub const OF_PROGRAM: usize = 31;
 
     /// Its name in counters, reports and docs/reasons.md.
     pub const fn name(self) -> &'static str {
@@ -391,6 +397,7 @@ impl Reason {
             Self::Redirect => "redirect",
             Self::SourceCheck => "source_check",
             Self::Unsupported => "unsupported",
+            Self::Bridge => "bridge",
             Self::Malformed => "malformed",
             Self::Options => "options",
             Self::TtlExceeded => "ttl_exceeded",

@@ -41,6 +41,7 @@ mod tests {
             trunk: 0x0403,
             tags: [0x81, 0, 0, 100, 0, 0, 0, 0],
             priorities: 0x0807_0605,
+            sight: 9,
             forward4: true,
             up: true,
             ..PortSettings::default()
@@ -53,7 +54,8 @@ mod tests {
         assert_eq!(bytes[8..14], [1, 2, 3, 4, 5, 6]);
         assert_eq!(bytes[14..16], 0x0403u16.to_ne_bytes());
         assert_eq!(bytes[16..24], [0x81, 0, 0, 100, 0, 0, 0, 0]);
-        assert_eq!(bytes[24..], 0x0807_0605u32.to_ne_bytes());
+        assert_eq!(bytes[24..28], 0x0807_0605u32.to_ne_bytes());
+        assert_eq!(bytes[28..], 9u32.to_ne_bytes());
     }
 
     #[test]

@@ -28,6 +28,7 @@
 
 mod attribute;
 mod audit;
+mod bridge;
 mod check;
 mod digest;
 mod error;
@@ -54,6 +55,7 @@ mod view;
 mod waker;
 mod world;
 
+pub use bridge::{BridgePort, BridgeVlan, Bridges, Station};
 pub use error::KernelError;
 pub use guard::{Flowtable, GuardReport, Reason, ReasonKind};
 pub use mirror::{Changes, HeldHop, Mirror, MirrorConfig};

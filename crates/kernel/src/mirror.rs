@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bora_fib::{FibWriter, NextHopId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::bridge::{self, BridgeWatch, Bridges};
 use crate::check::Check;
 use crate::error::KernelError;
 use crate::guard::{Guard, GuardReport};
@@ -86,6 +87,8 @@ pub struct Changes {
     pub local_addresses: bool,
     /// [`Mirror::settings`] changed.
     pub settings: bool,
+    /// [`Mirror::bridges`] changed.
+    pub bridges: bool,
     /// [`Mirror::guard`] changed.
     pub guard: bool,
     /// More events wait: poll again at once.
@@ -131,6 +134,7 @@ pub struct Mirror {
     pub(crate) loader: Loader,
     pub(crate) guard: Guard,
     resolver: Resolver,
+    bridges: BridgeWatch,
     pub(crate) check: Check,
     /// Entries of the FIB and of our tables that checks have corrected.
     pub(crate) mended: u64,
@@ -179,6 +183,7 @@ impl Mirror {
             loader: Loader::open()?,
             guard: Guard::open()?,
             resolver: Resolver::open()?,
+            bridges: BridgeWatch::new(),
             check: Check::start(config.check_interval, Waker::new(Arc::clone(&wakeup)))?,
             mended: 0,
             events,
@@ -242,6 +247,19 @@ impl Mirror {
         Ok(())
     }
 
+    /// Follows the bridges that these interfaces belong to, and no others.
+    pub fn follow_bridges(&mut self, ports: impl Iterator<Item = u32>) {
+        let links = &self.model.world.links;
+        let wanted = bridge::of_ports(ports, |index| links.get(&index));
+        self.bridges.want(wanted);
+        self.bridges.follow(&mut self.loader.socket);
+    }
+
+    /// The bridges of [`Mirror::follow_bridges`].
+    pub fn bridges(&self) -> &Bridges {
+        &self.bridges.bridges
+    }
+
     /// Waits for events, at most `timeout`, and updates the FIB. Call it in a loop; it returns
     /// early whenever there was something to do, even without changes. If the kernel refuses a
     /// dump, it is repeated later; until then [`Self::status`] says so.
@@ -288,6 +306,10 @@ impl Mirror {
             self.audit();
         }
         self.check.begin_if_due(&self.model);
+        if noticed.bridges {
+            self.bridges.note_change();
+        }
+        let bridges = self.bridges.follow(&mut self.loader.socket);
         let guard = if guard_events || noticed.guard || rules || (tick && self.guard.is_due()) {
             self.guard.evaluate(&self.model.world)
         } else {
@@ -300,6 +322,7 @@ impl Mirror {
             links: noticed.links,
             local_addresses: before.0 != self.model.local.generation,
             settings: before.1 != self.model.world.settings.generation,
+            bridges,
             guard,
             more: self.more,
         })
@@ -353,7 +376,12 @@ impl Mirror {
     fn wait(&mut self, timeout: Duration) -> Result<(), KernelError> {
         let now = Instant::now();
         let until = |at: Instant| at.saturating_duration_since(now);
-        let deadlines = [Some(self.next_tick), self.due, self.expiry];
+        let deadlines = [
+            Some(self.next_tick),
+            self.due,
+            self.expiry,
+            self.bridges.due(),
+        ];
         let mut timeout = deadlines
             .into_iter()
             .flatten()
@@ -423,6 +451,7 @@ impl Mirror {
                 Received::Overflow => {
                     counters.overflows += 1;
                     model.stale.all = true;
+                    model.noticed.bridges = true;
                     model.stale.reason = "the kernel dropped events";
                 }
             }

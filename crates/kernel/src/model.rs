@@ -79,6 +79,7 @@ pub(crate) struct Noticed {
     pub(crate) links: bool,
     pub(crate) settings: Unread,
     pub(crate) guard: bool,
+    pub(crate) bridges: bool,
     pub(crate) rules: bool,
     /// VXLAN devices whose stations must be read again.
     pub(crate) stations: BTreeSet<u32>,
@@ -152,6 +153,7 @@ impl Model {
             Message::Netconf(None) => self.noticed.settings.all = true,
             Message::Rule => self.noticed.rules = true,
             Message::Traffic => self.noticed.guard = true,
+            Message::Bridge => self.noticed.bridges = true,
             Message::Other => {}
         }
     }

@@ -5,6 +5,7 @@ use bora_fib::{FibConfig, FibError, FibHandle, FibWriter, PortId, ProgramMap};
 use bora_kernel::{GuardReport, Mirror, ReasonKind};
 use bora_port::xdp::{Counters, Lease, Program};
 
+use crate::devices::Stations;
 use crate::hooks::Hooks;
 use crate::program_tables::ProgramTables;
 
@@ -15,6 +16,8 @@ pub(crate) struct Express {
     hooks: Hooks,
     /// Whether it may go by Bora's FIB, IPv4 and IPv6.
     fib_valid: [bool; 2],
+    /// What the program knows of bridges.
+    stations: Stations,
 }
 
 impl Express {
@@ -36,6 +39,7 @@ impl Express {
             tables: ProgramTables::default(),
             hooks: Hooks::default(),
             fib_valid: [false; 2],
+            stations: Stations::new(),
         })
     }
 
@@ -107,6 +111,25 @@ impl Express {
             mirror.route_mtus(),
             mirror.further_mtus(),
         );
+    }
+
+    /// Gives the program the stations of bridges, as they are now.
+    pub(crate) fn tell_stations(&mut self, stations: Stations) {
+        let gone = self.stations.keys();
+        let gone = gone.filter(|station| !stations.contains_key(station));
+        let gone = gone.map(|station| (*station, None));
+        let new = stations.iter();
+        let new = new.filter(|(station, place)| self.stations.get(station) != Some(place));
+        let new = new.map(|(station, place)| (*station, Some(*place)));
+        let mut refused = Ok(());
+        for (station, place) in gone.chain(new) {
+            // one that is refused is Linux's
+            refused = refused.and(self.program.set_bridge_station(station, place));
+        }
+        if let Err(error) = refused {
+            log::warn!("stations of bridges: {error}");
+        }
+        self.stations = stations;
     }
 
     /// What express leaves to Linux because the program's tables are full.

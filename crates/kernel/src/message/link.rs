@@ -1,5 +1,7 @@
 //! Network interfaces.
 
+use std::time::Duration;
+
 use super::tunnel::{self, Tunnel, TunnelKind};
 use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
 
@@ -34,6 +36,8 @@ pub struct Link {
     pub tunnel: Option<Tunnel>,
     /// The routing table of a VRF device.
     pub vrf_table: Option<u32>,
+    /// What a bridge does with frames.
+    pub bridge: Option<Bridge>,
     /// How a bond chooses the port that a packet leaves by.
     pub bond: Option<Bond>,
     /// Of a bond's port: whether packets come and go by it.
@@ -55,6 +59,19 @@ pub struct Bond {
     pub mode: u8,
     /// BOND_XMIT_POLICY_*.
     pub xmit_policy: u8,
+}
+
+/// A bridge: IFLA_INFO_DATA (IFLA_BR_*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    /// Whether it knows VLANs (`vlan_filtering`).
+    pub filters_vlans: bool,
+    /// EtherType of its VLANs' tags.
+    pub protocol: u16,
+    /// How long a station that sends nothing is known; the shorter time that STP may set counts.
+    pub ageing: Duration,
+    /// Multiple Spanning Tree: each VLAN has its own port states.
+    pub has_mst: bool,
 }
 
 /// A VLAN device: IFLA_LINK and IFLA_INFO_DATA (IFLA_VLAN_*).
@@ -113,6 +130,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
         macvlan: None,
         tunnel: None,
         vrf_table: None,
+        bridge: None,
         bond: None,
         bond_port_active: None,
     };
@@ -138,6 +156,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
                         link.tunnel = tunnel::decode(&link.kind, data)?;
                     }
                     ("vrf", Some(data)) => link.vrf_table = vrf_table(data)?,
+                    ("bridge", Some(data)) => link.bridge = Some(bridge(data)?),
                     ("bond", Some(data)) => link.bond = Some(bond(data)?),
                     _ => {}
                 }
@@ -219,6 +238,42 @@ fn is_active(data: Attribute<'_>) -> Result<bool, Malformed> {
         }
     }
     Ok(true)
+}
+
+/// IFLA_INFO_DATA of a bridge. Times are in hundredths of a second.
+fn bridge(data: Attribute<'_>) -> Result<Bridge, Malformed> {
+    const IFLA_BR_FORWARD_DELAY: u16 = 1;
+    const IFLA_BR_AGEING_TIME: u16 = 4;
+    const IFLA_BR_STP_STATE: u16 = 5;
+    const IFLA_BR_VLAN_FILTERING: u16 = 7;
+    const IFLA_BR_VLAN_PROTOCOL: u16 = 8;
+    const IFLA_BR_MULTI_BOOLOPT: u16 = 46;
+    const BR_BOOLOPT_MST_ENABLE: u32 = 1 << 2;
+    let (mut delay, mut ageing, mut stp) = (0, 0, false);
+    let mut bridge = Bridge {
+        filters_vlans: false,
+        protocol: libc::ETH_P_8021Q as u16,
+        ageing: Duration::ZERO,
+        has_mst: false,
+    };
+    for attribute in data.nested() {
+        let attribute = attribute?;
+        match attribute.kind {
+            IFLA_BR_FORWARD_DELAY => delay = attribute.u32()?,
+            IFLA_BR_AGEING_TIME => ageing = attribute.u32()?,
+            IFLA_BR_STP_STATE => stp = attribute.u32()? != 0,
+            IFLA_BR_VLAN_FILTERING => bridge.filters_vlans = attribute.u8()? != 0,
+            IFLA_BR_VLAN_PROTOCOL => bridge.protocol = u16::from_be(attribute.u16()?),
+            IFLA_BR_MULTI_BOOLOPT => {
+                let options = header(attribute.value, 8, "options of a bridge")?;
+                bridge.has_mst = u32_at(options, 0) & BR_BOOLOPT_MST_ENABLE != 0;
+            }
+            _ => {}
+        }
+    }
+    let hundredths = if stp { ageing.min(delay) } else { ageing };
+    bridge.ageing = Duration::from_millis(10 * u64::from(hundredths));
+    Ok(bridge)
 }
 
 /// IFLA_INFO_DATA of a VLAN device, without the interface below it.

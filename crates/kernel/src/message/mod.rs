@@ -16,7 +16,7 @@ use std::net::IpAddr;
 
 pub use crate::attribute::Malformed;
 use crate::attribute::{attributes, header, u32_at};
-pub use link::{Bond, Link, Vlan};
+pub use link::{Bond, Bridge, Link, Vlan};
 pub use nexthop::{Bucket, NextHopMessage, NextHopObject};
 pub use route::{Hop, RouteMessage, RouteType, Target};
 pub(crate) use rule::decode as decode_rule;
@@ -153,6 +153,8 @@ pub enum Message {
     Netconf(Option<u32>),
     /// A policy-routing rule changed.
     Rule,
+    /// A port of a bridge or a station behind it changed.
+    Bridge,
     /// A queueing discipline or traffic filter changed.
     Traffic,
     /// A message that the mirror ignores.
@@ -195,7 +197,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
     Ok(match kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK => match link::decode(payload)? {
             Some(link) => Message::Link(link, kind == libc::RTM_DELLINK),
-            None => Message::Other,
+            None => Message::Bridge,
         },
         libc::RTM_NEWADDR | libc::RTM_DELADDR => {
             Message::Address(address(payload)?, kind == libc::RTM_DELADDR)
@@ -204,6 +206,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
             Some(neighbour) => Message::Neighbour(neighbour, kind == libc::RTM_DELNEIGH),
             None => match station::decode(payload)? {
                 Some(station) => Message::Station(station, kind == libc::RTM_DELNEIGH),
+                None if payload[0] == libc::AF_BRIDGE as u8 => Message::Bridge,
                 None => Message::Other,
             },
         },

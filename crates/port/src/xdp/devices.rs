@@ -5,6 +5,7 @@ use libbpf_rs::{MapCore, MapFlags};
 
 use super::error::ProgramError;
 use super::program::{Program, port_row};
+use super::skeleton::types;
 
 /// `struct interface_key`.
 fn interface_key(ifindex: u32, tags: &[u8; 8]) -> [u8; 12] {
@@ -46,6 +47,8 @@ pub struct OnPorts<'a> {
     pub settings: &'a PortSettings,
     /// Of a bond: its transmit hash (BOND_XMIT_POLICY_*), and the numbers of the ports that can send.
     pub bond: Option<(u8, &'a [u16])>,
+    /// Of a bridge or what is on one: the interfaces and tags that packets come in by with a tag.
+    pub tagged: &'a [(u32, [u8; 8])],
     /// Whether its packets are those for its address: a macvlan. None leaves by it.
     pub is_station: bool,
     /// Of a tunnel: what its packets are known by when they come in.
@@ -141,6 +144,9 @@ impl Program {
         for lower in device.lowers() {
             self.set_interface(lower, &settings.tags, settings.index)?;
         }
+        for (port, tags) in device.tagged {
+            self.set_interface(*port, tags, settings.index)?;
+        }
         Ok(())
     }
 
@@ -163,6 +169,9 @@ impl Program {
             for lower in device.lowers() {
                 self.forget_interface(lower, &settings.tags)?;
             }
+            for (port, tags) in device.tagged {
+                self.forget_interface(*port, tags)?;
+            }
             self.forget_interface(device.ifindex, &[0; 8])?;
         }
         let slot = u32::from(settings.index).to_ne_bytes();
@@ -170,6 +179,29 @@ impl Program {
         let ports = &self.skeleton.maps.ports;
         ports.update(&slot, &none, MapFlags::ANY)?;
         self.find_device(settings.index, 0)
+    }
+
+    /// Says where a station of a bridge is, of the device with this number: behind which port, and with which tags; `None`: that
+    /// only Linux knows it.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    pub fn set_bridge_station(
+        &self,
+        (device, mac): (u16, [u8; 6]),
+        place: Option<(u16, [u8; 8])>,
+    ) -> Result<(), ProgramError> {
+        let mut key = [0; size_of::<types::bridge_station_key>()];
+        key[..4].copy_from_slice(&u32::from(device).to_ne_bytes());
+        key[4..10].copy_from_slice(&mac);
+        let stations = &self.skeleton.maps.bridge_stations;
+        let Some((port, tags)) = place else {
+            return forget(stations, &key);
+        };
+        let mut value = [0; size_of::<types::bridge_station>()]; // not seen yet
+        value[8..16].copy_from_slice(&tags);
+        value[16..20].copy_from_slice(&u32::from(port).to_ne_bytes());
+        Ok(stations.update(&key, &value, MapFlags::ANY)?)
     }
 
     /// Says where the row of an interface is, or of the one behind these tags.

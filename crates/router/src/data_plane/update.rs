@@ -56,7 +56,13 @@ impl DataPlane {
         refresh: bool,
     ) -> anyhow::Result<()> {
         let policy = self.policy.is_outdated(&self.mirror);
-        if changes.links || changes.settings || changes.guard || policy || refresh {
+        if changes.links
+            || changes.settings
+            || changes.guard
+            || changes.bridges
+            || policy
+            || refresh
+        {
             self.update_ports(config, refresh)?;
             self.update_hash();
             self.follow_interfaces(config);
@@ -141,6 +147,8 @@ impl DataPlane {
 
     /// Takes the devices on ports and the tunnels as they are now. Program and workers know a device before the FIB leads to it.
     fn follow_devices(&mut self, config: &File) {
+        let ports = self.ports.iter().map(|port| port.ifindex);
+        self.mirror.follow_bridges(ports);
         let counted = |id| counted_of_device(self.engine.as_ref(), &self.express, id);
         let changes = self
             .devices
@@ -148,10 +156,14 @@ impl DataPlane {
         for port in self.ports.iter_mut() {
             if let Some(bond) = self.devices.bond_of(port.id) {
                 port.join(bond.id);
+            } else if let Some(device) = self.devices.untagged_of(port.id) {
+                port.settings.trunk = device.0;
             }
         }
         self.follow_policy();
         self.follow_inputs(config); // before packets of new devices come
+        self.express
+            .tell_stations(self.devices.stations(&self.mirror));
         if changes.is_empty() {
             return;
         }

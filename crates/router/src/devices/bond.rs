@@ -109,5 +109,6 @@ fn lower(link: &Link, ports: &[&Port], first: &Port) -> Lower {
         usable,
         is_output: ports.iter().all(|port| port.is_output()),
         tunnel: None,
+        bridged: None,
     }
 }

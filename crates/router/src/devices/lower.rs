@@ -5,6 +5,7 @@ use bora_fib::PortId;
 use bora_forward::{Ports, Tags, XmitHash};
 
 use super::Device;
+use super::bridged::Bridged;
 use super::wrapping::Tunnel;
 use crate::ports::Port;
 
@@ -29,6 +30,8 @@ pub(crate) struct Lower {
     pub(super) is_output: bool,
     /// Of a tunnel, which is on no ports.
     pub(crate) tunnel: Option<Tunnel>,
+    /// Of a bridge, or of what is on one.
+    pub(crate) bridged: Option<Bridged>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,7 @@ impl Lower {
             },
             is_output: port.is_output(),
             tunnel: None,
+            bridged: None,
         }
     }
 

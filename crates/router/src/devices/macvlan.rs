@@ -30,7 +30,9 @@ pub(super) fn find(
         (None, None) => return Found::Nothing,
     };
     let is_on_bond = device.is_some_and(|it| it.kind == Kind::Vlan && it.lower.ports.len() > 1);
-    let why = if ports.at(link.index).is_some() {
+    let why = if lower.bridged.is_some() {
+        "it is on a bridge"
+    } else if ports.at(link.index).is_some() {
         "it is a port itself"
     } else if has_other_master(mirror, link) {
         "it belongs to a bridge or a bond"

@@ -1,6 +1,8 @@
 //! VLAN devices, bonds and macvlans of Linux on the ports, and tunnels: Bora forwards by them as by ports. Linux's configuration is the only one.
 
 mod bond;
+mod bridge;
+mod bridged;
 mod lower;
 mod macvlan;
 mod totals;
@@ -10,7 +12,7 @@ mod wrapping;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bora_contract::{MAX_INTERFACES, MAX_PORTS, Path, PortSettings};
+use bora_contract::{MAX_PORTS, Path, PortSettings};
 use bora_fib::PortId;
 use bora_forward::{Devices, Endpoint, Priorities, Tags};
 use bora_kernel::Mirror;
@@ -24,13 +26,16 @@ use crate::port_table::PortTable;
 use crate::ports::with_sysctls;
 use lower::{Found, Lower};
 
+pub(crate) use bridged::Stations;
 pub(crate) use totals::DeviceTotals;
 
 /// What kind of device it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Bond,
-    /// On a port or a bond.
+    /// On its ports.
+    Bridge,
+    /// On a port, a bond or a bridge.
     Vlan,
     /// On a port, a bond or a VLAN device. Nothing leaves by it without Linux.
     Macvlan,
@@ -92,6 +97,8 @@ impl Device {
     pub(crate) fn in_program<T>(&self, tell: impl FnOnce(OnPorts<'_>) -> T) -> T {
         let ports: Vec<u32> = self.lower.ports.iter().map(|port| port.ifindex).collect();
         let usable: Vec<u16> = self.lower.usable.iter().map(|port| port.0).collect();
+        let bridged = self.lower.bridged.iter();
+        let tagged: Vec<_> = bridged.flat_map(bridged::Bridged::tagged).collect();
         let bond = (self.lower.hash.number(), &usable[..]);
         let tunnel: Vec<_> = self.endpoints().iter().map(wrapping::key).collect();
         tell(OnPorts {
@@ -100,6 +107,7 @@ impl Device {
             ports: &ports,
             settings: &self.settings,
             bond: self.is_bond().then_some(bond),
+            tagged: &tagged,
             is_station: self.kind == Kind::Macvlan,
             tunnel: self.tunnel().map(|_| &tunnel[..]),
         })
@@ -123,6 +131,7 @@ impl Device {
         place(self) == place(other)
             && self.lower.ports == other.lower.ports
             && self.endpoints() == other.endpoints()
+            && self.lower.bridged == other.lower.bridged
             && is_same_station
     }
 }
@@ -162,7 +171,8 @@ impl DeviceTable {
     ) -> DeviceChanges {
         let before = std::mem::take(&mut self.devices);
         let in_use: BTreeSet<PortId> = before.values().map(|device| device.id).collect();
-        let numbers = (MAX_PORTS..MAX_INTERFACES).map(|number| PortId(number as u16));
+        let numbers =
+            (MAX_PORTS..usize::from(bridged::NO_DEVICE.0)).map(|number| PortId(number as u16));
         let mut free = numbers.filter(|number| !in_use.contains(number));
         self.left_alone.clear();
         let links = mirror.links().values();
@@ -172,6 +182,7 @@ impl DeviceTable {
         for (kind, link) in links {
             let found = match kind {
                 Kind::Bond => bond::find(link, mirror, ports),
+                Kind::Bridge => bridge::find(link, mirror, ports),
                 Kind::Vlan => vlan::find(link, mirror, ports, &self.devices),
                 Kind::Macvlan => macvlan::find(link, mirror, ports, &self.devices),
                 Kind::Tunnel => tunnel::find(link, mirror, ports, &around, |ifindex| {
@@ -234,7 +245,9 @@ impl DeviceTable {
 
     /// As the workers want them.
     pub(crate) fn of_workers(&self) -> Devices {
-        Devices::new(self.iter().map(|device| bora_forward::Device {
+        // the engine knows no bridges
+        let known = self.iter().filter(|it| it.lower.bridged.is_none());
+        Devices::new(known.map(|device| bora_forward::Device {
             ingress: (&device.settings).into(),
             ports: device.lower.of_workers(),
             tags: device.tags,
@@ -257,6 +270,8 @@ impl Kind {
     fn of(link: &Link) -> Option<Self> {
         if link.bond.is_some() {
             Some(Self::Bond)
+        } else if link.bridge.is_some() {
+            Some(Self::Bridge)
         } else if link.vlan.is_some() {
             Some(Self::Vlan)
         } else {
@@ -283,6 +298,7 @@ fn device(
         trunk: lower.id.unwrap_or(id).0,
         tags: tags.octets(),
         priorities: priorities.bits(),
+        sight: lower.bridged.as_ref().map_or(0, bridged::Bridged::sight_ms),
         mac: link.mac.unwrap_or_default(),
         up: below.up && link.up && link.carrier,
         enabled: below.enabled && link.up,

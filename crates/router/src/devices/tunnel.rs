@@ -145,6 +145,7 @@ fn lower(link: &Link, around: &Around, tunnel: Tunnel) -> Lower {
             ..PortSettings::default()
         },
         is_output: true,
+        bridged: None,
         tunnel: Some(tunnel),
     }
 }

@@ -6,8 +6,9 @@ use bora_forward::{Priorities, Tags};
 use bora_kernel::Mirror;
 use bora_kernel::message::Link;
 
-use super::Device;
+use super::bridge;
 use super::lower::{Found, Lower};
+use super::{Device, Kind};
 use crate::policy::has_other_master;
 use crate::port_table::PortTable;
 
@@ -21,6 +22,10 @@ pub(super) fn find(
     ports: &PortTable,
     bonds: &BTreeMap<u32, Device>,
 ) -> Found {
+    let below = link.vlan.and_then(|vlan| bonds.get(&vlan.below));
+    if let Some(bridge) = below.filter(|device| device.kind == Kind::Bridge) {
+        return bridge::find_vlan(link, bridge, mirror, ports);
+    }
     let Some(stack) = Stack::of(link, mirror, (ports, bonds)) else {
         return Found::Nothing;
     };

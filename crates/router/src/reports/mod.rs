@@ -2,6 +2,7 @@
 //! and how it looks as a table. The API, the command line and its completions come from [`REPORTS`].
 
 mod bonds;
+mod bridges;
 mod classes;
 mod config;
 mod drops;
@@ -38,6 +39,7 @@ pub static REPORTS: &[Report] = &[
     tables::REPORT,
     vlans::REPORT,
     bonds::REPORT,
+    bridges::REPORT,
     macvlans::REPORT,
     tunnels::REPORT,
     drops::REPORT,

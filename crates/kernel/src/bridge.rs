@@ -1,0 +1,332 @@
+//! Bridges as Linux's bridge driver has them: VLANs of their ports, and which station is behind which port (the forwarding
+//! database, FDB). Both are read whole when an event says that something has changed.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
+use crate::error::KernelError;
+use crate::message::Link;
+use crate::request::Body;
+use crate::socket::Netlink;
+
+/// Of the time that reading takes so much passes before it is read again.
+const PAUSE: u32 = 10;
+const BRIDGE_VLAN_RANGE_END: u16 = 1 << 4;
+/// NDA_MASTER of include/uapi/linux/neighbour.h.
+const NDA_MASTER: u16 = 9;
+
+/// A VLAN of a bridge's port, or of the bridge itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BridgeVlan {
+    /// Frames without a tag that come in are of it.
+    pub pvid: bool,
+    /// Frames leave without a tag.
+    pub untagged: bool,
+}
+
+/// A port of a bridge, or the bridge itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BridgePort {
+    /// The bridge's interface index.
+    pub bridge: u32,
+    /// BR_STATE_*.
+    pub state: u8,
+    /// It learns, and has none of the settings that change what a frame may do.
+    pub is_plain: bool,
+    /// With their numbers; empty without VLAN filtering.
+    pub vlans: BTreeMap<u16, BridgeVlan>,
+}
+
+impl BridgePort {
+    /// Whether frames come and go by it (BR_STATE_FORWARDING).
+    pub fn forwards(&self) -> bool {
+        const BR_STATE_FORWARDING: u8 = 3;
+        self.state == BR_STATE_FORWARDING
+    }
+}
+
+/// What a frame is for: the bridge's interface index, the VLAN (0 without VLAN filtering), and the Ethernet address.
+pub type Station = (u32, u16, [u8; 6]);
+
+/// All bridges that have one of Bora's ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bridges {
+    /// By interface index.
+    pub ports: BTreeMap<u32, BridgePort>,
+    /// The interface index of the port that a station is behind. The bridges' own addresses are not here.
+    pub stations: BTreeMap<Station, u32>,
+}
+
+/// When to read them again.
+#[derive(Debug)]
+pub(crate) struct BridgeWatch {
+    pub(crate) bridges: Bridges,
+    /// The bridges to read.
+    wanted: Vec<u32>,
+    changed: bool,
+    not_before: Instant,
+}
+
+impl BridgeWatch {
+    pub(crate) fn new() -> Self {
+        Self {
+            bridges: Bridges::default(),
+            wanted: Vec::new(),
+            changed: false,
+            not_before: Instant::now(),
+        }
+    }
+
+    /// Sets which bridges to follow.
+    pub(crate) fn want(&mut self, bridges: Vec<u32>) {
+        self.changed |= bridges != self.wanted;
+        self.wanted = bridges;
+    }
+
+    pub(crate) fn note_change(&mut self) {
+        self.changed = !self.wanted.is_empty();
+    }
+
+    /// When there is something to read.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.changed.then_some(self.not_before)
+    }
+
+    /// Reads them again if that is due; returns whether they have changed.
+    pub(crate) fn follow(&mut self, socket: &mut Netlink) -> bool {
+        let begin = Instant::now();
+        if !self.changed || begin < self.not_before {
+            return false;
+        }
+        let read = read(&self.wanted, socket);
+        let took = begin.elapsed();
+        self.not_before = begin + took * PAUSE;
+        let Ok((bridges, is_whole)) = read.inspect_err(|error| log::warn!("bridges: {error}"))
+        else {
+            self.not_before += Duration::from_secs(1);
+            return false;
+        };
+        self.changed = !is_whole;
+        let changed = bridges != self.bridges;
+        self.bridges = bridges;
+        changed
+    }
+}
+
+/// What Linux has of these bridges; false if changes interrupted it.
+fn read(wanted: &[u32], socket: &mut Netlink) -> Result<(Bridges, bool), KernelError> {
+    const RTEXT_FILTER_BRVLAN_COMPRESSED: u32 = 1 << 2;
+    let mut found = Bridges::default();
+    if wanted.is_empty() {
+        return Ok((found, true));
+    }
+    let mut head = [0; 16];
+    head[0] = libc::AF_BRIDGE as u8;
+    let request = Body::new(&head).attribute(
+        libc::IFLA_EXT_MASK,
+        &RTEXT_FILTER_BRVLAN_COMPRESSED.to_ne_bytes(),
+    );
+    let mut is_whole = socket.dump(
+        libc::RTM_GETLINK,
+        request.octets(),
+        &mut found.ports,
+        BTreeMap::clear,
+        |ports, frame| {
+            let port = port(frame.payload).ok().flatten();
+            ports.extend(port.filter(|(_, port)| wanted.contains(&port.bridge)));
+        },
+    )?;
+    for bridge in wanted {
+        let mut head = [0; 12];
+        head[0] = libc::AF_BRIDGE as u8;
+        let request = Body::new(&head).attribute(NDA_MASTER, &bridge.to_ne_bytes());
+        let mut stations = Vec::new();
+        is_whole &= socket.dump(
+            libc::RTM_GETNEIGH,
+            request.octets(),
+            &mut stations,
+            Vec::clear,
+            |stations, frame| stations.extend(station(frame.payload).ok().flatten()),
+        )?;
+        found.stations.extend(stations);
+    }
+    Ok((found, is_whole))
+}
+
+/// A struct ifinfomsg of family AF_BRIDGE: a port or bridge with its interface index.
+fn port(payload: &[u8]) -> Result<Option<(u32, BridgePort)>, Malformed> {
+    const IFLA_PROTINFO: u16 = 12;
+    let head = header(payload, 16, "bridge port")?;
+    let index = u32_at(head, 4);
+    let mut port = BridgePort {
+        is_plain: true,
+        ..BridgePort::default()
+    };
+    for attribute in attributes(payload, 16) {
+        let attribute = attribute?;
+        match attribute.kind {
+            libc::IFLA_MASTER => port.bridge = attribute.u32()?,
+            IFLA_PROTINFO => (port.state, port.is_plain) = settings(attribute)?,
+            libc::IFLA_AF_SPEC => port.vlans = vlans(attribute)?,
+            _ => {}
+        }
+    }
+    Ok((port.bridge != 0).then_some((index, port)))
+}
+
+/// IFLA_PROTINFO: state, and whether the port is as most are.
+fn settings(info: Attribute<'_>) -> Result<(u8, bool), Malformed> {
+    const IFLA_BRPORT_STATE: u16 = 1;
+    const IFLA_BRPORT_LEARNING: u16 = 8;
+    // MODE (hairpin), PROXYARP, PROXYARP_WIFI, VLAN_TUNNEL, NEIGH_SUPPRESS, ISOLATED, LOCKED, MAB, NEIGH_VLAN_SUPPRESS
+    const UNUSUAL: [u16; 9] = [4, 10, 12, 29, 32, 33, 39, 40, 43];
+    const IFLA_BRPORT_MRP_RING_OPEN: u16 = 35;
+    const IFLA_BRPORT_BACKUP_PORT: u16 = 34;
+    let (mut state, mut is_plain) = (0, true);
+    for attribute in info.nested() {
+        let attribute = attribute?;
+        match attribute.kind {
+            IFLA_BRPORT_STATE => state = attribute.u8()?,
+            IFLA_BRPORT_LEARNING => is_plain &= attribute.u8()? != 0,
+            IFLA_BRPORT_BACKUP_PORT => is_plain = false,
+            IFLA_BRPORT_MRP_RING_OPEN => is_plain &= attribute.u8()? == 0,
+            kind if UNUSUAL.contains(&kind) => is_plain &= attribute.u8()? == 0,
+            _ => {}
+        }
+    }
+    Ok((state, is_plain))
+}
+
+/// IFLA_AF_SPEC: struct bridge_vlan_info for each VLAN, or for the first and the last one of a range.
+fn vlans(info: Attribute<'_>) -> Result<BTreeMap<u16, BridgeVlan>, Malformed> {
+    const IFLA_BRIDGE_VLAN_INFO: u16 = 2;
+    const PVID: u16 = 1 << 1;
+    const UNTAGGED: u16 = 1 << 2;
+    let (mut vlans, mut first) = (BTreeMap::new(), 0);
+    for attribute in info.nested() {
+        let attribute = attribute?;
+        if attribute.kind != IFLA_BRIDGE_VLAN_INFO {
+            continue;
+        }
+        let info = header(attribute.value, 4, "VLAN of a bridge port")?;
+        let [flags, vlan] = [0, 2].map(|at| u16::from_ne_bytes([info[at], info[at + 1]]));
+        if flags & BRIDGE_VLAN_RANGE_END == 0 {
+            first = vlan;
+        }
+        let is = BridgeVlan {
+            pvid: flags & PVID != 0,
+            untagged: flags & UNTAGGED != 0,
+        };
+        vlans.extend((first..=vlan).map(|vlan| (vlan, is)));
+    }
+    Ok(vlans)
+}
+
+/// A struct ndmsg of family AF_BRIDGE. `None` for the bridge's own addresses and what is no entry of a bridge.
+fn station(payload: &[u8]) -> Result<Option<(Station, u32)>, Malformed> {
+    const NTF_SELF: u8 = 1 << 1;
+    const NDA_VLAN: u16 = 5;
+    let head = header(payload, 12, "station of a bridge")?;
+    let port = u32_at(head, 4);
+    let state = u16::from_ne_bytes([head[8], head[9]]);
+    let (mut mac, mut vlan, mut bridge) = (None, 0, 0);
+    for attribute in attributes(payload, 12) {
+        let attribute = attribute?;
+        match attribute.kind {
+            libc::NDA_LLADDR => mac = attribute.mac(),
+            NDA_VLAN => vlan = attribute.u16()?,
+            NDA_MASTER => bridge = attribute.u32()?,
+            _ => {}
+        }
+    }
+    let is_own = state & libc::NUD_PERMANENT != 0 || port == bridge;
+    let is_entry = head[10] & NTF_SELF == 0 && bridge != 0 && !is_own;
+    Ok(mac
+        .filter(|_| is_entry)
+        .map(|mac| ((bridge, vlan, mac), port)))
+}
+
+/// The bridges that any of these interfaces belong to, ascending.
+pub(crate) fn of_ports<'a>(
+    ports: impl Iterator<Item = u32>,
+    link: impl Fn(u32) -> Option<&'a Link>,
+) -> Vec<u32> {
+    let masters = ports.filter_map(|port| Some(link(port)?.master));
+    let is_bridge = |&master: &u32| link(master).is_some_and(|link| link.bridge.is_some());
+    let mut bridges: Vec<u32> = masters.filter(is_bridge).collect();
+    bridges.sort_unstable();
+    bridges.dedup();
+    bridges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        Body::new(&[]).attribute(kind, value).octets().to_vec()
+    }
+
+    fn message(head: &[u8], attributes: &[Vec<u8>]) -> Vec<u8> {
+        [head, &attributes.concat()].concat()
+    }
+
+    #[test]
+    fn ranges_of_vlans_are_read() {
+        let info = |flags: u16, vlan: u16| {
+            attribute(2, &[flags.to_ne_bytes(), vlan.to_ne_bytes()].concat())
+        };
+        let spec = [info(6, 1), info(1 << 3, 10), info(1 << 4, 12)].concat();
+        let mut head = [0; 16];
+        (head[0], head[4]) = (libc::AF_BRIDGE as u8, 3);
+        let protinfo = [attribute(1, &[3]), attribute(8, &[1]), attribute(33, &[0])].concat();
+        let payload = message(
+            &head,
+            &[
+                attribute(libc::IFLA_MASTER, &7u32.to_ne_bytes()),
+                attribute(12 | 0x8000, &protinfo),
+                attribute(libc::IFLA_AF_SPEC, &spec),
+            ],
+        );
+        let (index, found) = port(&payload).unwrap().unwrap();
+        assert_eq!((index, found.bridge), (3, 7));
+        assert!(found.forwards() && found.is_plain);
+        let numbers: Vec<u16> = found.vlans.keys().copied().collect();
+        assert_eq!(numbers, [1, 10, 11, 12]);
+        assert!(found.vlans[&1].pvid && found.vlans[&1].untagged && !found.vlans[&11].untagged);
+    }
+
+    #[test]
+    fn ports_that_do_not_learn_or_are_isolated_are_not_plain() {
+        for (kind, value) in [(8, 0), (33, 1), (39, 1), (4, 1)] {
+            let info = [attribute(1, &[3]), attribute(kind, &[value])].concat();
+            let info = Attribute {
+                kind: 12,
+                value: &info,
+            };
+            assert_eq!(settings(info).unwrap(), (3, false), "{kind}");
+        }
+    }
+
+    #[test]
+    fn stations_are_read_and_own_addresses_are_not() {
+        let entry = |state: u16, flags: u8| {
+            let mut head = [0; 12];
+            (head[0], head[4], head[10]) = (libc::AF_BRIDGE as u8, 3, flags);
+            head[8..10].copy_from_slice(&state.to_ne_bytes());
+            message(
+                &head,
+                &[
+                    attribute(libc::NDA_LLADDR, &[2, 0, 0, 0, 0, 9]),
+                    attribute(NDA_MASTER, &7u32.to_ne_bytes()),
+                    attribute(5, &10u16.to_ne_bytes()),
+                ],
+            )
+        };
+        let wanted = ((7, 10, [2, 0, 0, 0, 0, 9]), 3);
+        assert_eq!(station(&entry(libc::NUD_REACHABLE, 0)), Ok(Some(wanted)));
+        assert_eq!(station(&entry(libc::NUD_PERMANENT, 0)), Ok(None));
+        assert_eq!(station(&entry(libc::NUD_REACHABLE, 2)), Ok(None));
+    }
+}

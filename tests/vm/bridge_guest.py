@@ -1,0 +1,259 @@
+"""Runs in a guest: bridges of veths, and VLAN devices on them. Express sends the same frames as Linux alone.
+
+    h0 ==== r0 [router] r1 ==== h1        stations A (VLAN 10) and B (VLAN 20) behind r1, both tagged
+                        r2 ==== h2        stations C (VLAN 10, untagged) and D (VLAN 20, tagged) behind r2; r1 and r2 are ports of br0
+"""
+
+import dataclasses
+import functools
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from lib import packets  # noqa: E402
+from lib.bora import Bora  # noqa: E402
+from vm import topic_guest  # noqa: E402
+from vm.topic_guest import HOST, ROUTER, differences  # noqa: E402
+
+LINKS = 3
+BRIDGE_MAC = "02:bc:00:00:00:30"
+AGEING = 300  # hundredths of a second, where stations are to be forgotten
+FORGOTTEN_SECONDS = 8  # Linux looks for old ones now and then
+
+
+@dataclasses.dataclass(frozen=True)
+class Station:
+    """A host in a network of its own number, with a network behind it. `vlan`: its frames' tag on the link; 0: none."""
+
+    number: int
+    mac: str
+    link: int
+    vlan: int
+    router: str  # the router's Ethernet address there
+
+    def frame(self, packet, link=None, vlan=None):
+        """A packet to the router, from this station, perhaps from another place."""
+        frame = packets.ethernet(self.router, self.mac, packet)
+        vlan = self.vlan if vlan is None else vlan
+        return (self.link if link is None else link), frame[:12] + (bytes([0x81, 0, 0, vlan]) if vlan else b"") + frame[12:]
+
+
+PLAIN = Station(0, HOST.format(0), 0, 0, ROUTER.format(0))
+A, B, C, D = (Station(number, f"02:bc:00:00:01:0{number}", link, vlan, BRIDGE_MAC)
+              for number, link, vlan in ((1, 1, 10), (2, 1, 20), (3, 2, 0), (4, 2, 20)))
+# Of a bridge without VLANs: E and F are the bridge's own hosts, G is in a VLAN of a VLAN device on it.
+E, F = (Station(number, f"02:bc:00:00:01:0{number}", link, 0, BRIDGE_MAC) for number, link in ((5, 1), (6, 2)))
+G = Station(7, "02:bc:00:00:01:07", 2, 30, BRIDGE_MAC)
+
+
+@functools.cache
+def traffic(sources, targets):
+    """A packet of each IP version from behind each station to behind each other one; always the same packets."""
+    sends = []
+    for source in sources:
+        for target in targets:
+            if source != target:
+                v4 = packets.udp4(f"198.{18 + source.number}.0.{target.number + 1}", f"198.{18 + target.number}.0.9")
+                v6 = packets.udp6(f"2001:db8:f{source.number}::{target.number + 1}", f"2001:db8:f{target.number}::9")
+                sends += [source.frame(v4), source.frame(v6)]
+    return sends
+
+
+def hello(station, link=None, vlan=None):
+    """A packet from a station that goes nowhere, so that Linux learns where it is."""
+    return station.frame(packets.udp4(f"198.{18 + station.number}.0.1", "203.0.113.9"), link, vlan)
+
+
+# Bridges: whose stations are in which device of the router's, and their VLAN devices.
+WITH_VLANS = {PLAIN: "r0", A: "br0.10", B: "br0.20", C: "br0.10", D: "br0.20"}, (10, 20)
+WITHOUT_VLANS = {PLAIN: "r0", E: "br0", F: "br0", G: "br0.30"}, (30,)
+ALONE = {PLAIN: "r0", E: "br0", F: "br0"}, ()
+
+
+class Lan(topic_guest.Lan):
+    """Router, hosts and a bridge."""
+
+    def __init__(self, bridge):
+        super().__init__(LINKS)
+        self.devices, vlans = bridge
+        self.stations = tuple(self.devices)
+        try:
+            for link in range(LINKS):
+                self.connect(link)
+            filtering = "vlan_filtering 1 vlan_default_pvid 0" if bridge == WITH_VLANS else ""
+            self.router.batch([f"link add br0 address {BRIDGE_MAC} type bridge {filtering} stp_state 0",
+                               *(f"link set r{link} master br0" for link in (1, 2)), "link set br0 up",
+                               *(line for vlan in vlans for line in (
+                                   f"link add link br0 name br0.{vlan} type vlan id {vlan}", f"link set br0.{vlan} up"))])
+            if filtering:
+                for line in ("r1 vid 10", "r1 vid 20", "r2 vid 10 pvid untagged", "r2 vid 20", "br0 vid 10 self", "br0 vid 20 self"):
+                    self.bridge("vlan", "add", "dev", *line.split())
+            for station in self.stations:
+                self.router.batch(self._addresses(self.devices[station], station))
+            self.open_ports()
+            self.greet()
+        except BaseException:
+            self.close()
+            raise
+
+    @staticmethod
+    def _addresses(device, station):
+        made, number = [], station.number
+        for address, host, behind in ((f"10.0.{number}.1/24", f"10.0.{number}.2", f"198.{18 + number}.0.0/16"),
+                                      (f"2001:db8:{number}::1/64", f"2001:db8:{number}::2", f"2001:db8:f{number}::/48")):
+            made += [f"address replace {address} dev {device}" + (" nodad" if ":" in address else ""),
+                     f"neighbour replace {host} lladdr {station.mac} dev {device}", f"route replace {behind} via {host}"]
+        return made
+
+    def bridge(self, *arguments):
+        """`bridge ...` in the router."""
+        return self.router.exec("bridge", *arguments).stdout
+
+    def greet(self):
+        """Each station says a word, so that Linux, and Bora after it, knows its place."""
+        self.exchange([hello(station) for station in self.stations])
+        self.settle()
+
+    def settle(self):
+        """Until Bora has followed."""
+        time.sleep(1.5)
+        if self.bora is not None:
+            self.bora.wait_in_sync(topic_guest.FOLLOW_SECONDS)
+
+    def sent(self):
+        """Packets that Bora has sent."""
+        return self.bora.totals()["sent"] if self.bora else 0
+
+
+def everything(lan):
+    """All to all. When the stations have been seen, Bora sends all but IPv6 that leaves by the device it came in by."""
+    sends = traffic(lan.stations, lan.stations)
+    lan.exchange(sends, len(sends))
+    before = lan.sent()
+    got = lan.exchange(sends, len(sends))
+    assert len(got) == len(sends), f"{len(got)} of {len(sends)}: {lan.state()}"
+    if lan.bora is not None:
+        devices = lan.devices.values()
+        routed = len(sends) // 2 + sum(one != other for one in devices for other in devices)
+        lan.wait(f"Bora has sent {routed}", lambda: lan.sent() - before == routed, 10)
+    return got
+
+
+def moved(lan):
+    """A station says a word at the other port: what is for it leaves there, without a tag. Then it moves back."""
+    first, mover, *others = lan.stations
+    lan.exchange([hello(mover, 2, 0)])
+    lan.settle()
+    sends = traffic((first, *others), (mover,))
+    got = lan.exchange(sends, len(sends))
+    lan.greet()
+    return got + lan.exchange(sends, len(sends))
+
+
+def remembered(lan):
+    """A station that sends by Bora is not forgotten; one that is silent is, and then its packets are flooded."""
+    first, station, *_, other = lan.stations
+    lan.router.ip("link", "set", "br0", "type", "bridge", "ageing_time", str(AGEING))
+    lan.settle()
+    lan.greet()
+    end, got = time.monotonic() + 2.5 * AGEING / 100, set()
+    while time.monotonic() < end:
+        got.update(lan.exchange(traffic((station,), (first,))))
+        assert station.mac in lan.bridge("fdb", "show", "br", "br0"), "a station that sends is forgotten"
+    time.sleep(FORGOTTEN_SECONDS)
+    assert station.mac not in lan.bridge("fdb", "show", "br", "br0"), "Linux has forgotten no station"
+    lan.settle()
+    sends = traffic((first,), (station, other))
+    got = sorted(got) + lan.exchange(sends, 2 * len(sends))
+    lan.router.ip("link", "set", "br0", "type", "bridge", "ageing_time", "30000")
+    lan.greet()
+    return got
+
+
+def without_a_port(lan, change, undo):
+    """What all stations' packets become while something is wrong with a port."""
+    change()
+    lan.settle()
+    sends = traffic(lan.stations, lan.stations)
+    lan.exchange(sends)
+    got = lan.exchange(sends)
+    undo()
+    lan.settle()
+    lan.greet()
+    return got
+
+
+def port_down(lan):
+    return without_a_port(lan, lambda: lan.router.ip("link", "set", "r2", "down"), lambda: lan.router.ip("link", "set", "r2", "up"))
+
+
+def blocked(lan):
+    return without_a_port(lan, lambda: lan.bridge("link", "set", "dev", "r2", "state", "4"),
+                          lambda: lan.bridge("link", "set", "dev", "r2", "state", "3"))
+
+
+def vlan_removed(lan):
+    return without_a_port(lan, lambda: lan.bridge("vlan", "del", "dev", "r1", "vid", "20"),
+                          lambda: lan.bridge("vlan", "add", "dev", "r1", "vid", "20"))
+
+
+def filtered(lan):
+    """nftables, family bridge: what comes from one station is dropped before the router sees it."""
+    rule = f"table bridge t {{\nchain i {{ type filter hook input priority 0; ether saddr {lan.stations[1].mac} drop; }}\n}}\n"
+    return without_a_port(lan, lambda: lan.router.exec("nft", "-f", "-", input=rule),
+                          lambda: lan.router.exec("nft", "delete", "table", "bridge", "t"))
+
+
+STEPS = (everything, moved, remembered, port_down, blocked, everything)
+
+
+def one_bridge(bridge, steps, say, options=()):
+    """Linux alone, then express, step by step. Returns what Bora has passed to Linux, by reason."""
+    lan = Lan(bridge)
+    try:
+        wanted = [step(lan) for step in steps]
+        lan.bora = Bora(lan.router, [f"r{link}" for link in range(LINKS)], "express", options)
+        lan.bora.start()
+        lan.greet()
+        for step, frames in zip(steps, wanted):
+            got = step(lan)
+            assert got == frames, f"{step.__name__}: {differences(frames, got)}; {lan.state()}"
+        lan.bora.check_conservation(10)
+        shown = lan.bora.show("bridges")
+        assert [one["name"] for one in shown["bridges"]] == ["br0"] and not shown["left_to_linux"], shown
+        say(f"express, {', '.join(map(str, lan.devices.values()))}: as with Linux: {', '.join(step.__name__ for step in steps)}; "
+            f"{[len(frames) for frames in wanted]} frames")
+        return lan.bora.show("drops")["punts"]
+    finally:
+        lan.close()
+
+
+def engine(bridge, say):
+    """The engine knows no bridges: all is Linux's, with the reason."""
+    lan = Lan(bridge)
+    try:
+        sends = traffic(lan.stations, lan.stations)
+        wanted = lan.exchange(sends, len(sends))
+        topic_guest.Lan.start(lan, "engine")
+        lan.greet()
+        got = lan.exchange(sends, len(sends))
+        assert got == wanted, f"engine: {differences(wanted, got)}; {lan.state()}"
+        [left] = lan.bora.show("bridges")["left_to_linux"]
+        assert left["name"] == "br0" and "engine" in left["why"], left
+        say("engine: left to Linux, as with Linux")
+    finally:
+        lan.close()
+
+
+def body(how, say):
+    """Bridges with VLANs and without."""
+    steps = (everything, vlan_removed) if how == "short" else (*STEPS, vlan_removed, filtered)
+    one_bridge(WITH_VLANS, steps, say)
+    one_bridge(WITHOUT_VLANS, (everything,) if how == "short" else STEPS, say)
+    engine(WITH_VLANS, say)
+
+
+if __name__ == "__main__":
+    topic_guest.main(body)
