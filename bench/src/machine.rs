@@ -12,7 +12,7 @@ use bora_fib::{
 };
 use bora_forward::classify::RuleSet;
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Devices, Ingress};
+use bora_forward::{Devices, Ingress, Policies};
 use bora_port::{Queue, StatsReader};
 use bora_worker::{
     BUDGET, Command, Commands, Mode, QUOTA, Worker, WorkerConfig, WorkerCounters, WorkerPort,
@@ -222,6 +222,8 @@ pub struct Settings {
     pub rules: RuleSet,
     /// VLAN devices, bonds and tunnels.
     pub devices: Arc<Devices>,
+    /// Rules of policy routing.
+    pub policies: Arc<Policies>,
     /// Packets per round.
     pub budget: u32,
     /// Whether it keeps freed frames on its own list (Bianco05, Fig. 7); otherwise each goes
@@ -236,6 +238,7 @@ impl Default for Settings {
             run: Loop::Worker(Mode::Poll),
             rules: RuleSet::default(),
             devices: Arc::default(),
+            policies: Arc::default(),
             budget: BUDGET,
             recycling: true,
         }
@@ -291,6 +294,7 @@ pub fn worker(
         budget: settings.budget,
         classifier: Arc::new(settings.rules.compile()?),
         devices: settings.devices.clone(),
+        policies: settings.policies.clone(),
         ..WorkerConfig::new(memory.region.clone(), pool, reader, ports)?
     };
     let (commands, counters) = (config.commands.clone(), config.counters.clone());

@@ -6,11 +6,12 @@ use std::time::Instant;
 use anyhow::{Context, ensure};
 use bora_apparatus::{self as apparatus, Replay, SinkCounter};
 use bora_buffer::{Pool, Region, SharedFrames};
-use bora_fib::Prefix4;
+use bora_fib::{PortId, Prefix4, TableId};
 use bora_fib_bench::keys::{self, Pattern};
 use bora_fib_bench::run::Observer;
 use bora_fib_bench::{Route, tables};
 use bora_forward::classify::{Addresses, Rule, RuleSet, Ternary};
+use bora_forward::policy::{Action, Known, List, Lists, Policies, Selector, Step};
 use bora_port::Queue;
 use bora_worker::{BUDGET, QUOTA};
 
@@ -18,7 +19,7 @@ use super::{Plan, Section};
 use crate::ends;
 use crate::machine::{self, Memory, Port, Settings, Tables};
 use crate::packets::{self, FRAME, Packet};
-use crate::tunnels;
+use crate::{tunnels, vlans};
 use bora_fib_bench::report::Report;
 
 const COST: (&str, &str) = ("time a packet", "ns");
@@ -48,6 +49,10 @@ enum Traffic {
     Flows6,
     /// To random destinations in the full table.
     Random,
+    /// As `Flows`, from a VLAN device to the same one.
+    Tagged,
+    /// As `Flows`, after so many rules of policy routing (`ip rule`) that are for others.
+    Policy(u8),
     /// As `Flows`, into a tunnel.
     Wrap,
     /// As `Flows`, out of a tunnel.
@@ -64,12 +69,14 @@ pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
     let full = Tables::mixed(routes.iter().map(|route| route.prefix), NEXT_HOPS)?;
     let (one, six) = (Tables::default_route(0)?, Tables::default_route6(1)?);
     let (wrap, unwrap) = (Tables::into_tunnel()?, Tables::out_of_tunnel()?);
+    let vlan = Tables::default_route(vlans::DEVICE.0)?;
     let mut report = Report::default();
     for round in 1..=plan.rounds {
         eprintln!("throughput: round {round} of {}", plan.rounds);
         for case in cases().iter().filter(|case| case.name.contains(only)) {
             let (tables, traffic) = match case.traffic {
-                Traffic::Flows => (&one, packets::flows(FLOWS, 0, 0)),
+                Traffic::Flows | Traffic::Policy(_) => (&one, packets::flows(FLOWS, 0, 0)),
+                Traffic::Tagged => (&vlan, vlans::tagged(FLOWS)),
                 Traffic::One => (&one, packets::flows(1, 0, 0)),
                 Traffic::Flows6 => (&six, packets::flows6(FLOWS)),
                 Traffic::Random => (&full, random(&routes, 65_536)),
@@ -122,8 +129,14 @@ fn cases() -> Vec<Case> {
             traffic: Traffic::Flows,
         });
     }
-    let tunnels = [("into GRE", Traffic::Wrap), ("out of GRE", Traffic::Unwrap)];
-    for (name, traffic) in tunnels {
+    let others = [
+        ("VLAN to VLAN", Traffic::Tagged),
+        ("1 IP rule", Traffic::Policy(1)),
+        ("16 IP rules", Traffic::Policy(16)),
+        ("into GRE", Traffic::Wrap),
+        ("out of GRE", Traffic::Unwrap),
+    ];
+    for (name, traffic) in others {
         cases.push(Case {
             name: format!("1 route, 8192 flows, quota 64, {name}"),
             quota: QUOTA,
@@ -179,6 +192,28 @@ fn rules(count: usize) -> RuleSet {
     }
 }
 
+/// Rules of policy routing for sources that no packet has, and then the main table.
+fn policies(count: u8) -> Policies {
+    let step = |number: Option<u8>| Step {
+        selector: number.map(|number| Selector {
+            src: (0xffff_ff00, 0xc000_0200 + (u128::from(number) << 8)),
+            ..Selector::default()
+        }),
+        action: Action::Table {
+            table: TableId::MAIN,
+            no_default: false,
+        },
+    };
+    let steps = (0..count).map(Some).chain([None]).map(step);
+    let mut policies = Policies::default();
+    let lists = Lists {
+        v4: Some(List::new(steps.collect(), Known::default())),
+        ..Lists::default()
+    };
+    policies.set(PortId(0), lists);
+    policies
+}
+
 /// The worker's CPU time for each packet, ns.
 fn worker(
     case: &Case,
@@ -205,6 +240,11 @@ fn worker(
         recycling: case.recycling,
         devices: match case.traffic {
             Traffic::Unwrap => Arc::new(tunnels::devices()),
+            Traffic::Tagged => Arc::new(vlans::devices()),
+            _ => Arc::default(),
+        },
+        policies: match case.traffic {
+            Traffic::Policy(count) => Arc::new(policies(count)),
             _ => Arc::default(),
         },
         ..Settings::default()
