@@ -296,11 +296,13 @@ impl Device {
         }
         let length = self.tags.len();
         let octets = region.octets_mut(packet);
-        let Some(headers) = octets.get_mut(..ADDRESSES + length) else {
+        let priority = match length {
+            TAG => rotate::<TAG>(octets),
+            _ => rotate::<{ 2 * TAG }>(octets),
+        };
+        let Some(priority) = priority else {
             return; // [`Devices::device_of`] has seen its tags
         };
-        let priority = headers[ADDRESSES + 2] >> 5;
-        headers.rotate_right(length);
         packet.pull(length);
         packet.set_mark(TAGGED | priority);
     }
@@ -326,20 +328,40 @@ impl Device {
     #[inline]
     pub fn tag(&self, region: &Region, packet: &mut Packet, min_frame: u16) -> bool {
         let length = self.tags.len();
+        if length == 0 {
+            return packet.pad(region, min_frame.into());
+        }
         if !packet.push(region, length) {
             return false;
         }
         let octets = region.octets_mut(packet);
-        octets.copy_within(length..length + ADDRESSES, 0);
+        let Some(addresses) = octets[length..].first_chunk::<ADDRESSES>().copied() else {
+            return false;
+        };
         let mut tags = self.tags.octets();
         if self.priorities != Priorities::default() {
             let [outer, inner] = self.priorities.of_packet(&octets[ADDRESSES + length..]);
             tags[2] |= outer;
             tags[TAG + 2] |= inner;
         }
-        octets[ADDRESSES..ADDRESSES + length].copy_from_slice(&tags[..length]);
+        octets[..ADDRESSES].copy_from_slice(&addresses);
+        let (outer, inner) = tags.split_at(TAG);
+        octets[ADDRESSES..ADDRESSES + TAG].copy_from_slice(outer);
+        if length > TAG {
+            octets[ADDRESSES + TAG..ADDRESSES + 2 * TAG].copy_from_slice(inner);
+        }
         packet.pad(region, min_frame.into())
     }
+}
+
+/// Moves the tags of a frame, which have `LENGTH` octets, in front of its addresses; returns the outer one's priority.
+#[inline]
+fn rotate<const LENGTH: usize>(octets: &mut [u8]) -> Option<u8> {
+    let addresses = *octets.first_chunk::<ADDRESSES>()?;
+    let tags = *octets[ADDRESSES..].first_chunk::<LENGTH>()?;
+    octets[..LENGTH].copy_from_slice(&tags);
+    octets[LENGTH..LENGTH + ADDRESSES].copy_from_slice(&addresses);
+    Some(tags[2] >> 5)
 }
 
 #[cfg(test)]

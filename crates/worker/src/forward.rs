@@ -22,17 +22,17 @@ impl Worker {
     /// The same for packets of several VLAN devices, or of a bond: first those of the first packet's device, and so on.
     fn forward_by_device(&mut self, port: usize) {
         let mut others = std::mem::take(&mut self.others);
-        others.append(&mut self.batch.packets);
-        while !others.is_empty() {
+        while !self.batch.packets.is_empty() {
             let config = &self.config;
             let (region, trunk) = (&config.region, config.ports[port].ingress.port);
             let device = |packet: &Packet| {
                 let device = config.devices.device_of(trunk, region.octets(packet))?;
                 Some(device.ingress.port)
             };
-            let number = others.first().and_then(device);
             let packets = &mut self.batch.packets;
-            packets.extend(others.extract_if(.., |packet| device(packet) == number));
+            let number = packets.first().and_then(device);
+            // mostly there are none
+            others.extend(packets.extract_if(.., |packet| device(packet) != number));
             if let Some(counters) = number.and_then(|number| config.counters.device(number)) {
                 counters.rx_packets.add(packets.len() as u64);
                 counters.rx_bytes.add(octets(packets));
@@ -42,6 +42,7 @@ impl Worker {
                 packets.for_each(|packet| device.untag(region, packet));
             }
             self.forward_batch(port, number);
+            std::mem::swap(&mut self.batch.packets, &mut others);
         }
         self.others = others;
     }
