@@ -5,7 +5,7 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-bond test-vm-bridge test-vm-pppoe test-vm-tunnel test-vm-vrf test-vm-conformance test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
+.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-bond test-vm-bridge test-vm-flow test-vm-pppoe test-vm-tunnel test-vm-vrf test-vm-conformance test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
 	bench-fib bench-acl bench-bgp bench-engine bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -57,7 +57,7 @@ test-vm: build ## Debian's kernels and emulated cards in guests, written to docs
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
 
-test-vm-bond test-vm-bridge test-vm-pppoe test-vm-tunnel test-vm-vrf: test-vm-%: build ## Bonds, bridges, PPPoE, tunnels, VRFs on one of Debian's kernels, with Linux alone as the oracle
+test-vm-bond test-vm-bridge test-vm-flow test-vm-pppoe test-vm-tunnel test-vm-vrf: test-vm-%: build ## Bonds, bridges, flows, PPPoE, tunnels, VRFs on one of Debian's kernels, with Linux alone as the oracle
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/topic.py $* $(ARGS)
 
@@ -75,6 +75,7 @@ vm-short: build ## A short part of test-vm: two kernels, three cards
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
 	@scripts/as-root $(PYTHON) tests/vm/topic.py bond --short
 	@scripts/as-root $(PYTHON) tests/vm/topic.py bridge --short
+	@scripts/as-root $(PYTHON) tests/vm/topic.py flow --short
 	@scripts/as-root $(PYTHON) tests/vm/topic.py pppoe --short
 	@scripts/as-root $(PYTHON) tests/vm/topic.py tunnel --short
 	@scripts/as-root $(PYTHON) tests/vm/topic.py vrf --short

@@ -210,8 +210,13 @@ int on_port(struct xdp_md *ctx)
 		return pass(count, BORA_LEFT_TO_LINUX);
 	if (!(row->port.flags & BORA_PORT_BYPASS_NETFILTER) &&
 	    (ingress_holds(&devices[row->port.index & (BORA_MAX_INTERFACES - 1)]) ||
-	     below_holds(&row->port, false)))
+	     below_holds(&row->port, false))) {
+		/* Linux's function does not find flows of VLAN devices and macvlans: docs/firewall.md */
+		if (row->port.index == port->trunk && !p.hidden_tag && !p.frame_tags &&
+		    bpf_ktime_get_coarse_ns() <= lease_until && is_for(p.eth, row->port.mac))
+			bpf_tail_call(ctx, &tail_programs, FOR_FLOWS); /* returns if none is there */
 		return pass(count, BORA_GUARD);
+	}
 	if (row->port.sight && is_for(p.eth, row->port.mac)) {
 		if (!(row->port.flags & BORA_PORT_BYPASS_NETFILTER) && bridge_hooks_hold(dev))
 			return pass(count, BORA_GUARD);
@@ -238,23 +243,35 @@ int flow(struct xdp_md *ctx)
 		.end = (void *)(long)ctx->data_end,
 		.ifindex = ctx->ingress_ifindex,
 	};
-	struct bora_port *in = port_of_interface(ctx->ingress_ifindex);
+	struct port_row *row = row_of_interface(ctx->ingress_ifindex);
 	struct net_device *dev = device_of(ctx);
 	struct bora_counters *count;
 	__be16 type;
 
-	if (!in)
+	if (!row)
 		return XDP_PASS;
-	count = counters_of(in->index);
+	count = counters_of(row->port.index);
 	if (!count)
 		return XDP_PASS;
 	if ((void *)(p.eth + 1) > p.end)
 		return pass(count, BORA_GUARD);
+	if (row->port.trunk >= BORA_MAX_PORTS) {
+		__u32 bond = row->port.trunk;
+
+		if ((row->port.flags & BORA_PORT_GENERIC) || tc_at_ingress(dev))
+			return pass(count, BORA_GUARD);
+		dev = flowtable_bond(dev, &devices[bond & (BORA_MAX_INTERFACES - 1)]);
+		row = port_row(bond);
+		if (!dev || !row || row->port.sight) /* sight: a bridge */
+			return pass(count, BORA_GUARD);
+		p.ifindex = row->ifindex;
+	}
+	barrier_var(row); /* else clang adds to it before it is known not to be NULL */
 	p.l3 = p.eth + 1;
 	type = ethernet_type(p.eth);
 	if (type == bpf_htons(ETH_P_IP))
-		return forward_flow(ctx, &p, false, in, dev, count);
-	return forward_flow(ctx, &p, true, in, dev, count);
+		return forward_flow(ctx, &p, false, &row->port, dev, count);
+	return forward_flow(ctx, &p, true, &row->port, dev, count);
 }
 
 SEC("xdp")

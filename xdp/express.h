@@ -283,7 +283,7 @@ static __always_inline bool output_holds(const struct bora_port *in, const struc
 		below_holds(out, true));
 }
 
-/* Sends a packet with these tags by an output and the port below it. `padded`: with the octets behind the IP packet. */
+/* Sends a packet with these tags by an output and the port below it. `padded`: as a flow, with the octets behind the IP packet. */
 static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 				 const struct bora_port *in, struct bora_counters *count,
 				 const struct way *way, const struct bora_port *out, __u32 port,
@@ -299,7 +299,8 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 		decrement_ttl(p->ip4);
 	else
 		p->ip6->hop_limit--;
-	p->tos = v6 ? 0 : p->ip4->tos; /* the packet moves */
+	/* the packet moves; Linux's flowtable gives no priority by the TOS */
+	p->tos = v6 || padded ? 0 : p->ip4->tos;
 	if (!p->frame_tags && !tags[0]) {
 		__builtin_memcpy(__builtin_assume_aligned(p->eth, 8), way->macs, sizeof(way->macs));
 	} else if (!change_tags(ctx, p, v6, way->macs, out, tags)) {

@@ -28,6 +28,7 @@ struct flow_action {
 	__u32 output; /* ifindex */
 	__u32 nat; /* whether addresses and ports change */
 	__u32 direct; /* the Ethernet addresses are known */
+	__u32 tagged; /* the flow has the tags of its output */
 };
 
 /*
@@ -54,6 +55,26 @@ static __always_inline bool flowtable_at_ingress(struct net_device *dev)
 	if (!type || MODULE_POINTER(type, struct nf_flowtable_type, hook) != function)
 		return false;
 	return !(MODULE_WORD(flowtable, struct nf_flowtable, flags) & (FLOWTABLE_OFFLOADS | FLOWTABLE_COUNTS));
+}
+
+/*
+ * The bond that a packet came in by, if its port is in the bond's flowtable; else NULL. Linux's function asks
+ * for the flowtable of the port.
+ */
+static __always_inline struct net_device *flowtable_bond(struct net_device *port, const struct bora_device *bond)
+{
+	struct net_device *dev = (void *)bond->address;
+	struct nf_hook_entries *first, *second;
+
+	if (bond->address <= BORA_DEVICE_UNKNOWN || KERNEL_READ(dev, ifindex) != bond->ifindex)
+		return NULL;
+	if (is_elsewhere(dev) || !flowtable_at_ingress(port) || !flowtable_at_ingress(dev))
+		return NULL;
+	first = KERNEL_READ(port, nf_hooks_ingress);
+	second = KERNEL_READ(dev, nf_hooks_ingress);
+	if (KERNEL_READ(first, num_hook_entries) != 1)
+		return NULL; /* the flow is the bond's, so what else is at the port sees its packets */
+	return KERNEL_READ(first, hooks[0].priv) == KERNEL_READ(second, hooks[0].priv) ? dev : NULL;
 }
 
 /* Whether nothing but chains that flows pass by holds the packet back. */
@@ -223,12 +244,11 @@ static __always_inline bool read_action(const void *found, struct net *net, bool
 			word_at(other, bpf_core_field_offset(struct flow_offload_tuple, src_v6) + 4 * i);
 	}
 
-	if (MODULE_BITS(other, struct flow_offload_tuple, encap_num)) /* it would leave with a tag */
-		return false;
+	action->tagged = MODULE_BITS(other, struct flow_offload_tuple, encap_num);
 	type = MODULE_BITS(tuple, struct flow_offload_tuple, xmit_type);
 	if (type == FLOW_XMIT_NEIGH)
 		return follow_route(tuple, net, v6, action);
-	if (type != FLOW_XMIT_DIRECT)
+	if (type != FLOW_XMIT_DIRECT || action->tagged) /* a bridge's tag */
 		return false;
 	action->direct = true;
 	action->output = MODULE_WORD(tuple, struct flow_offload_tuple, out.ifidx);
@@ -310,6 +330,32 @@ static __always_inline bool translate(struct packet *p, bool v6, const struct fl
 	return true;
 }
 
+/*
+ * Whether Linux may send another frame by this output of a flow: newer kernels (nf_flow_encap_push()) add tags, without the
+ * VLAN device's priorities, and the frame has the address of the port.
+ */
+static __always_inline bool has_other_header(const struct flow_action *action, const struct bora_port *out)
+{
+	struct port_row *below = port_row(out->trunk);
+
+	return action->tagged &&
+	       (out->priorities || !below || !is_for((void *)below->port.mac, out->mac));
+}
+
+/* Whether flows do not leave by this device on a port without Linux: a macvlan, a tunnel, a bridge or what is on one. */
+static __always_inline bool is_no_output(const struct bora_port *out)
+{
+	return out->index >= BORA_MAX_PORTS && (out->sight || !(out->flags & BORA_PORT_CAN_REDIRECT));
+}
+
+/* Whether there is a hook where a flow leaves; by which port of a bond (BORA_MAX_PORTS or more) is open yet. */
+static __always_inline bool flow_output_holds(const struct bora_port *in, const struct bora_port *out, __u32 port)
+{
+	if (port < BORA_MAX_PORTS)
+		return output_holds(in, out, port);
+	return egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) && any_egress_holds();
+}
+
 /* Forwards the packet, or hands it to Linux, whose chains it then passes. */
 static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bool v6, const struct bora_port *in,
 					struct net_device *dev, struct bora_counters *count)
@@ -317,10 +363,12 @@ static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bo
 	struct bpf_fib_lookup key = { .ifindex = p->ifindex };
 	struct bpf_flowtable_opts options = {};
 	struct flow_action action = {};
+	const struct bora_port *out;
 	struct port_row *row;
 	struct way way = {};
 	int verdict;
 	void *found;
+	__u32 port;
 
 	if (!may_take_flows(in, dev, v6) || !read_flow(p, v6, &key))
 		return pass(count, BORA_GUARD);
@@ -335,15 +383,22 @@ static __always_inline int forward_flow(struct xdp_md *ctx, struct packet *p, bo
 	row = row_of(&(struct interface_key){ .ifindex = action.output });
 	if (!row || check_output(p, v6, in, row) != REASON_NONE)
 		return pass(count, BORA_GUARD);
-	way.port = row->port.index;
-	if (way.port >= BORA_MAX_PORTS || output_holds(in, &row->port, way.port))
+	out = &row->port;
+	port = out->index < BORA_MAX_PORTS ? out->index : out->trunk;
+	if (is_no_output(out) || has_other_header(&action, out) || flow_output_holds(in, out, port))
 		return pass(count, BORA_GUARD);
 	if (!action.direct && !find_neighbour(ctx, v6, in, &action, row, &key, &way))
 		return pass(count, BORA_GUARD);
 	if (action.nat && !translate(p, v6, &action))
 		return pass(count, BORA_GUARD);
+	if (port >= BORA_MAX_PORTS) /* the bond's hash is of the new addresses */
+		port = port_of_bond(p, v6, way.macs, port);
+	if (port >= BORA_MAX_PORTS) {
+		count->reasons[BORA_NO_OUTPUT]++; /* no port of the bond can send */
+		return XDP_DROP;
+	}
 	/* Linux's flowtable forwards padding, too */
-	verdict = leave(ctx, p, v6, in, count, &way, &row->port, way.port, row->port.tags, true);
+	verdict = leave(ctx, p, v6, in, count, &way, out, port, out->tags, true);
 	if (verdict == XDP_REDIRECT)
 		count->flows++;
 	return verdict;

@@ -246,14 +246,21 @@ static __always_inline struct port_row *row_of(const struct interface_key *key)
 	return index ? port_row(*index) : NULL;
 }
 
-/* The port or VLAN device with an ifindex; NULL if it is none. */
-static __always_inline struct bora_port *port_of_interface(__u32 ifindex)
+static __always_inline struct port_row *row_of_interface(__u32 ifindex)
 {
 	struct port_row *row = port_row(port_hints[ifindex % PORT_HINTS]);
 	struct interface_key key = { .ifindex = ifindex };
 
 	if (row && row->ifindex != ifindex)
 		row = row_of(&key);
+	return row;
+}
+
+/* The port or VLAN device with an ifindex; NULL if it is none. */
+static __always_inline struct bora_port *port_of_interface(__u32 ifindex)
+{
+	struct port_row *row = row_of_interface(ifindex);
+
 	return row ? &row->port : NULL;
 }
 

@@ -51,8 +51,8 @@ class Lan(topic_guest.Lan):
             f"link add bond0 address {BOND_MAC} {options}{fast}",
             *(f"link set r{link} master bond0" for link in PORTS), "link set r0 up", "link set bond0 up",
             f"link add link bond0 name bond0.{VLAN} type vlan id {VLAN}", f"link set bond0.{VLAN} up",
-            *self._addresses("r0", 0, HOST.format(0)), *self._addresses("bond0", 1, FAR),
-            *self._addresses(f"bond0.{VLAN}", VLAN, FAR),
+            *self.addresses("r0", 0, HOST.format(0)), *self.addresses("bond0", 1, FAR),
+            *self.addresses(f"bond0.{VLAN}", VLAN, FAR),
         ])
         if self.mode != "802.3ad":
             self.hosts[1].ip("link", "set", "h1", "up")
@@ -62,7 +62,8 @@ class Lan(topic_guest.Lan):
                            "link set bond0 up arp off"])
 
     @staticmethod
-    def _addresses(device, number, mac):
+    def addresses(device, number, mac):
+        """Commands: the router's addresses on a device, and the way to what is behind it."""
         made = []
         for address, host, behind in ((f"10.0.{number}.1/24", f"10.0.{number}.2", f"198.{18 + number}.0.0/16"),
                                       (f"2001:db8:{number}::1/64", f"2001:db8:{number}::2", f"2001:db8:f{number}::/48")):

@@ -1,6 +1,6 @@
-"""Bonds, bridges, PPPoE, tunnels or VRFs in a guest: Linux alone, with the same devices, rules and routes, is the oracle for where packets go.
+"""Bonds, bridges, flows of a firewall, PPPoE, tunnels or VRFs in a guest: Linux alone, with the same devices, rules and routes, is the oracle.
 
-    python3 tests/vm/topic.py bond|bridge|pppoe|tunnel|vrf [--kernel newest] [--short]
+    python3 tests/vm/topic.py bond|bridge|flow|pppoe|tunnel|vrf [--kernel newest] [--short]
 """
 
 import argparse
@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lib.bora import binary  # noqa: E402
 from vm import kernels, machine  # noqa: E402
 
-TOPICS = ("bond", "bridge", "pppoe", "tunnel", "vrf")
+TOPICS = ("bond", "bridge", "flow", "pppoe", "tunnel", "vrf")
 SECONDS = 900  # an idle machine needs a fifth
 
 

@@ -302,6 +302,7 @@ fn device(
         mac: link.mac.unwrap_or_default(),
         up: below.up && link.up && link.carrier,
         enabled: below.enabled && link.up,
+        can_redirect: below.can_redirect && lower.is_output,
         ..settings
     };
     let settings = with_policy(settings, mirror, link);
