@@ -6,7 +6,7 @@ BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-bond test-vm-bridge test-vm-flow test-vm-pppoe test-vm-tunnel test-vm-vrf test-vm-conformance test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-engine bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
+	bench-fib bench-acl bench-bgp bench-engine bench-nat bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -136,6 +136,12 @@ bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairnes
 bench-peers: build ## Routers that Debian packages, beside Bora: DPDK's l3fwd and testpmd, xdp-forward
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root env $(if $(BORA_SUITE),BORA_SUITE=$(BORA_SUITE)) scripts/bench-peers $(ARGS)
+
+# Rounds and more: make bench-nat ARGS="--kernel 6.12 --rounds 1 --flows 1". Not part of `make bench`: it needs Debian's archive and QEMU.
+bench-nat: build ## UDP flows through masquerade and DNAT in a guest: nftables, Linux's flowtable, xdp-forward and express
+	@scripts/deps-vm
+	$(CARGO) build --release -p bora-bench --bin bench-nat
+	@scripts/as-root $(PYTHON) bench/nat/bench.py $(ARGS)
 
 bench-tester: deps ## The tester's ways to send, beside DPDK and the kernel's own means; pacing
 	@scripts/deps-bench

@@ -37,7 +37,7 @@ pub fn measure(
         Forwarder::Lab(Subject::Express),
     ];
     match &command {
-        Some(command) => forwarders.insert(1, Forwarder::XdpForward(command)),
+        Some(command) => forwarders.insert(1, Forwarder::XdpForward(command, &[])),
         None => eprintln!("there is no xdp-forward (xdp-tools 1.5 and later): it is left out"),
     }
     let connected = IpAddr::from(Ipv4Addr::new(10, 66, 2, 2));

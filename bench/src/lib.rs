@@ -14,6 +14,7 @@ pub mod fib_plot;
 pub mod full_table;
 mod interrupt;
 pub mod machine;
+pub mod nat;
 pub mod outcome;
 pub mod packets;
 pub mod peers;

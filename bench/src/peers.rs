@@ -147,7 +147,7 @@ pub fn veth(root: &Root, bora: &Path, plan: Plan) -> anyhow::Result<Vec<Row>> {
     let xdp_forward = ["chroot", &*root_folder, "xdp-forward"];
     let subjects = [
         Forwarder::Lab(Tier::Kernel),
-        Forwarder::XdpForward(&xdp_forward),
+        Forwarder::XdpForward(&xdp_forward, &[]),
         Forwarder::Lab(Tier::Express),
         Forwarder::Lab(Tier::Engine),
         Forwarder::Testpmd(Some(&root.0)),

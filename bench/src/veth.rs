@@ -20,8 +20,9 @@ pub enum Forwarder<'a> {
     /// DPDK's testpmd over AF_XDP: it writes Ethernet addresses and sends from port to port, without
     /// look-up, TTL or checks. With the folder of a system that has it, if that is not this one.
     Testpmd(Option<&'a Path>),
-    /// xdp-forward of xdp-tools: the command, to which `load` and the interfaces are added.
-    XdpForward(&'a [&'a str]),
+    /// xdp-forward of xdp-tools: the command, to which `load`, these options and the interfaces are added.
+    /// Without options it looks routes up as the kernel does (`fib`, `full`).
+    XdpForward(&'a [&'a str], &'a [&'a str]),
 }
 
 /// A running one.
@@ -49,7 +50,7 @@ impl<'a> Forwarder<'a> {
         match self {
             Self::Lab(subject) => subject.name(),
             Self::Testpmd(_) => "testpmd, AF_XDP",
-            Self::XdpForward(_) => "xdp-forward",
+            Self::XdpForward(..) => "xdp-forward",
         }
     }
 
@@ -73,8 +74,8 @@ impl<'a> Forwarder<'a> {
                 let start = |interfaces: &[String]| start_testpmd(network, root, interfaces);
                 Ok(Running::Testpmd(network.start_other(start)?))
             }
-            Self::XdpForward(command) => {
-                xdp_forward(network, command, "load")?;
+            Self::XdpForward(command, options) => {
+                xdp_forward(network, command, &[&["load"], options].concat())?;
                 Ok(Running::XdpForward(command))
             }
         }
@@ -95,7 +96,7 @@ impl Running<'_> {
                 network.restore()
             }
             Self::XdpForward(command) => {
-                xdp_forward(network, command, "unload")?;
+                xdp_forward(network, command, &["unload"])?;
                 network.restore()
             }
         }
@@ -123,12 +124,12 @@ fn start_testpmd(
     })
 }
 
-/// Loads or unloads xdp-forward's program; by default it looks routes up as the kernel does (`fib`, `full`).
-fn xdp_forward(network: &Network, command: &[&str], what: &str) -> anyhow::Result<()> {
+/// Loads or unloads xdp-forward's program.
+fn xdp_forward(network: &Network, command: &[&str], what: &[&str]) -> anyhow::Result<()> {
     let (program, arguments) = command.split_first().context("no command")?;
     network.start_other(|interfaces| {
         let mut command = network.router().command(program);
-        command.args(arguments).arg(what).args(interfaces);
+        command.args(arguments).args(what).args(interfaces);
         netns::output(&mut command).context("xdp-forward")
     })?;
     Ok(())

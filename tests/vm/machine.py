@@ -48,12 +48,12 @@ def mac(kind, number):
     return f"52:54:00:bc:{list(CARDS).index(kind):02x}:{number:02x}"
 
 
-def run(kernel, kinds, command, shared, seconds, append="", devices=()):
+def run(kernel, kinds, command, shared, seconds, append="", devices=(), cpus=CPUS):
     """Boots `kernel` with four cards of each kind, runs `command` (a list) in it, and waits for its end.
 
     `shared` is a folder that both sides can write. The guest's console goes to shared/console.txt. Returns
     (seconds it took, whether it ended by itself). `devices` are options of QEMU that come before the cards."""
-    vng = shlex.join(_vng(kernel, kinds, command, shared, append, devices))
+    vng = shlex.join(_vng(kernel, kinds, command, shared, append, devices, cpus))
     # vng finds its helper programs by PATH
     script = "\n".join(["set -e", f"PATH={shlex.quote(str(VENV))}/bin:$PATH", *_network(kinds), f"exec {vng}"])
     alone = ["setpriv", "--pdeathsig", "KILL",
@@ -88,7 +88,7 @@ def run_script(kernel, script, argument, binary, name, seconds, kinds=(), append
     return text + (shared / "console.txt").read_text(errors="replace")[-3000:], False
 
 
-def _vng(kernel, kinds, command, shared, append, devices):
+def _vng(kernel, kinds, command, shared, append, devices, cpus):
     program = VENV / "bin/vng"
     if not program.exists():
         raise GuestError(f"{program} is missing: run scripts/deps-vm")
@@ -96,7 +96,7 @@ def _vng(kernel, kinds, command, shared, append, devices):
         raise GuestError("qemu-system-x86_64 is missing: run scripts/deps-vm")
     return [
         str(program), "--disable-kvm", "--disable-microvm", "--force-9p", "--run", str(kernel.image),
-        "--cpus", str(CPUS), "--memory", MEMORY, "--verbose", "--rwdir", str(shared),
+        "--cpus", str(cpus), "--memory", MEMORY, "--verbose", "--rwdir", str(shared),
         "--append", f"quiet loglevel=3 net.ifnames=0 {append}".strip(),
         "--exec", shlex.join(command),
         "--qemu-opts=" + " ".join(["-machine q35", *devices, *_devices(kinds)]),

@@ -15,8 +15,8 @@ use bora_wire::MacAddr;
 
 /// Most hosts: the router's interfaces are named by letters.
 pub const MOST_HOSTS: usize = 16;
-/// How long Bora may take until it forwards.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long Bora may take until it forwards, in a guest without KVM, too.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Nice value of Bora and of the kernel's threads that forward: before other work on the machine.
 const PRIORITY: i32 = -20;

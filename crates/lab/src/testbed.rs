@@ -22,6 +22,9 @@ use crate::network::{DIRECT, HOST_PORT, Napi, Network, tester_cpus, v4, v6};
 
 /// Time from the order to send to the first frame, ns.
 const LEAD: u64 = 20_000_000;
+/// From host-a to host-b, and back.
+const THERE: (usize, usize) = (0, 1);
+const BACK: (usize, usize) = (1, 0);
 
 /// What is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,29 +68,40 @@ impl Measured {
 pub struct Testbed {
     network: Arc<Network>,
     through: Path,
+    /// From host-b to host-a, once it was asked for.
+    back: Option<Path>,
     direct: Path,
 }
 
-/// A way from host-a to host-b.
+/// A way from one host to the other.
 struct Path {
-    /// host-a's interface.
+    /// The numbers of the hosts, from and to.
+    ends: (usize, usize),
+    /// The sender's interface.
     interface: u32,
     link: Link,
     receiver: Receiver,
 }
 
 impl Path {
-    /// From host-a's interface of this name to host-b's; `next_hop` is at the other end of host-a's cable.
-    fn new(network: &Network, interface: &str, next_hop: MacAddr) -> anyhow::Result<Self> {
-        let [host_a, host_b] = [0, 1].map(|index| &network.hosts()[index]);
-        let index = host_b.ifindex(interface)?;
+    /// From the first host's interface of this name to the second's; `next_hop` is at the other end of the
+    /// first one's cable.
+    fn new(
+        network: &Network,
+        ends: (usize, usize),
+        interface: &str,
+        next_hop: MacAddr,
+    ) -> anyhow::Result<Self> {
+        let (from, to) = (&network.hosts()[ends.0], &network.hosts()[ends.1]);
+        let index = to.ifindex(interface)?;
         Ok(Self {
-            interface: host_a.ifindex(interface)?,
+            ends,
+            interface: from.ifindex(interface)?,
             link: Link {
-                source: MacAddr(host_a.mac(interface)?),
+                source: MacAddr(from.mac(interface)?),
                 next_hop,
             },
-            receiver: netns::in_named(host_b.name(), move || Receiver::new(index))??,
+            receiver: netns::in_named(to.name(), move || Receiver::new(index))??,
         })
     }
 }
@@ -125,10 +139,11 @@ impl Testbed {
         network.settle_neighbours()?;
         let through = MacAddr(network.router().mac("ra")?);
         let direct = network.connect_hosts()?;
-        let through = Path::new(&network, HOST_PORT, through)?;
-        let direct = Path::new(&network, DIRECT, direct)?;
+        let through = Path::new(&network, THERE, HOST_PORT, through)?;
+        let direct = Path::new(&network, THERE, DIRECT, direct)?;
         Ok(Self {
             through,
+            back: None,
             direct,
             network: Arc::new(network),
         })
@@ -165,7 +180,27 @@ impl Testbed {
         send(path, traffic, 0, time, || Ok(()))
     }
 
-    /// The same without the router: what the sender and the receiver do by themselves.
+    /// Sends frames of 64 octets of a stream through the router, from either host to the other, as fast as it goes,
+    /// and counts what arrives.
+    pub fn measure_stream(&mut self, stream: Stream, time: Duration) -> anyhow::Result<Measured> {
+        let path = match (stream.from, stream.to) {
+            BACK => match &mut self.back {
+                Some(path) => path,
+                back => {
+                    let router = MacAddr(self.network.router().mac("rb")?);
+                    back.insert(Path::new(&self.network, BACK, HOST_PORT, router)?)
+                }
+            },
+            _ => &mut self.through,
+        };
+        let traffic = traffic::Traffic {
+            streams: vec![stream],
+            frames: FrameMix::of(64),
+        };
+        send((&*self.network, path), traffic, 0, time, || Ok(()))
+    }
+
+    /// [`Self::measure`] without the router: what the sender and the receiver do by themselves.
     pub fn measure_ends(&mut self, offer: Offer) -> anyhow::Result<Measured> {
         let path = (&*self.network, &mut self.direct);
         send(path, offer.frames(), offer.rate, offer.time, || Ok(()))
@@ -187,25 +222,32 @@ fn send(
     let spec = TrialSpec::steady(traffic.clone(), rate, time);
     let schedule = Schedule::new(&spec)?;
     let (receiver, index, links) = (&mut path.receiver, path.interface, [path.link]);
-    let (host, cpu) = (&network.hosts()[0], tester_cpus()[0]);
-    let (sent, done) = thread::scope(|scope| {
+    let (from, to) = path.ends;
+    let (host, cpu) = (&network.hosts()[from], tester_cpus()[0]);
+    let (sent, start, done) = thread::scope(|scope| {
         let sender = scope.spawn(move || {
             host.enter()?;
             pin(cpu);
             let mut sender = Sender::new()?;
             sender.add(index)?;
-            sender.prepare(&traffic, &[0], &links)?;
+            sender.prepare(&traffic, &[from], &links)?;
             let start = clock::now() + LEAD;
-            receiver.reset(&traffic, 1, start)?;
-            sender.run(&schedule, start, &AtomicBool::new(false))
+            receiver.reset(&traffic, to, start)?;
+            let sent = sender.run(&schedule, start, &AtomicBool::new(false))?;
+            Ok((sent, start))
         });
         let done = during();
         match sender.join() {
-            Ok(sent) => Ok((sent?, done)),
+            Ok(sent) => sent.map(|(sent, start)| (sent, start, done)),
             Err(_) => bail!("the sender's thread failed"),
         }
     })?;
     done?;
+    // as fast as it goes, a call sends all of its frames, which takes long on slow machines
+    let time = match rate.is_finite() {
+        true => time,
+        false => time.max(Duration::from_nanos(sent.ended.saturating_sub(start))),
+    };
     measured(&mut path.receiver, &sent, time)
 }
 
