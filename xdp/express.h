@@ -277,6 +277,7 @@ static __always_inline bool output_holds(const struct bora_port *in, const struc
 {
 	__u32 key = out->index;
 
+	barrier_var(port); /* else clang masks no number that it knows to be small, and Linux 6.1 has forgotten that it is */
 	return egress_in_use() && !(in->flags & BORA_PORT_BYPASS_NETFILTER) &&
 	       (egress_holds(&devices[key & (BORA_MAX_INTERFACES - 1)]) ||
 		(port != key && egress_holds(&devices[port & (BORA_MAX_INTERFACES - 1)])) ||
