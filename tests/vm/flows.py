@@ -56,6 +56,7 @@ def run(cell, reference):
         check("TCP", tcp)
         check("a flow outlives its timeout", kept)
         check("a new ruleset ends a flow", forbidden)
+        check("a rule that forbids a flow in mid-flow", forbidden_later)
         if not reference.short:
             check("another route", rerouted)
             check(f"{MANY} flows", many)
@@ -90,6 +91,11 @@ def ready(net, ruleset=""):
 def clean(net):
     """No ruleset and no connections."""
     net.router.exec("nft", "flush", "ruleset")
+    forget(net)
+
+
+def forget(net):
+    """No connections."""
     with inside(net.router.name), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_NETFILTER
                                                 if hasattr(socket, "NETLINK_NETFILTER") else 12) as netlink:
         # IPCTNL_MSG_CT_DELETE of all, NLM_F_REQUEST | NLM_F_ACK
@@ -282,6 +288,38 @@ def forbidden(reference):
     net.router.exec("nft", "-f", "-", input="flush ruleset\n" + drop)
     got = [step(net, *ends.udp(way), SILENT_SECONDS) for way in (True, False, True)]
     assert not any(got), f"the new ruleset forbids it, but it came out: {got}"
+
+
+def forbidden_later(reference):
+    """A rule that comes in mid-flow is for a flow of the flowtable only when that has ended: with its connection, or for want of packets."""
+    net, timeout = reference.net, "net/netfilter/nf_flowtable_udp_timeout"
+
+    def to_server(seconds=STEP_SECONDS):
+        return [frame for host, frame in step(net, *ends.udp(True), seconds) if host == 1 and frame[23] == 17]
+
+    def unused():
+        net.router.set_sysctl(timeout, 2)
+        assert to_server(), "the packet that gives the flow its new timeout did not come out"
+        time.sleep(2 + GC_SECONDS)
+
+    for number, end in enumerate((lambda: forget(net), unused)):
+        load(net, rules(MASQUERADE))
+        ends = masqueraded(net, 4, 29010 + number)
+        try:
+            for way in (True, False, True, False):
+                assert step(net, *ends.udp(way)), "the flow does not work"
+            net.router.exec("nft", "insert rule inet flows forward drop")
+            ready(net, rules())
+            before = by_flows(net)
+            assert all(to_server() for _ in range(4)), "the rule has stopped a flow of the flowtable"
+            flows = by_flows(net) - before
+            assert net.bora is None or not works() or flows == 4, f"{flows} of 4 packets went by the flow: {net.bora.show('drops')}"
+            end()
+            before = by_flows(net)
+            assert not to_server(SILENT_SECONDS), f"the flow has ended, and the rule forbids it: {connections(net)}"
+            assert by_flows(net) == before, net.bora.show("drops")
+        finally:
+            net.router.set_sysctl(timeout, 30)
 
 
 def cgnat(reference):
