@@ -2,6 +2,7 @@
 //! database, FDB). Both are read whole when an event says that something has changed.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
@@ -13,6 +14,7 @@ use crate::socket::Netlink;
 /// Of the time that reading takes so much passes before it is read again.
 const PAUSE: u32 = 10;
 const BRIDGE_VLAN_RANGE_END: u16 = 1 << 4;
+const BR_STATE_FORWARDING: u8 = 3;
 /// NDA_MASTER of include/uapi/linux/neighbour.h.
 const NDA_MASTER: u16 = 9;
 
@@ -34,14 +36,13 @@ pub struct BridgePort {
     pub state: u8,
     /// It learns, and has none of the settings that change what a frame may do.
     pub is_plain: bool,
-    /// With their numbers; empty without VLAN filtering.
+    /// Those whose frames pass, by number.
     pub vlans: BTreeMap<u16, BridgeVlan>,
 }
 
 impl BridgePort {
     /// Whether frames come and go by it (BR_STATE_FORWARDING).
     pub fn forwards(&self) -> bool {
-        const BR_STATE_FORWARDING: u8 = 3;
         self.state == BR_STATE_FORWARDING
     }
 }
@@ -137,6 +138,9 @@ fn read(wanted: &[u32], socket: &mut Netlink) -> Result<(Bridges, bool), KernelE
             ports.extend(port.filter(|(_, port)| wanted.contains(&port.bridge)));
         },
     )?;
+    if found.ports.values().any(|port| !port.vlans.is_empty()) {
+        is_whole &= remove_stopped(&mut found.ports, socket)?;
+    }
     for bridge in wanted {
         let mut head = [0; 12];
         head[0] = libc::AF_BRIDGE as u8;
@@ -223,6 +227,64 @@ fn vlans(info: Attribute<'_>) -> Result<BTreeMap<u16, BridgeVlan>, Malformed> {
     Ok(vlans)
 }
 
+/// Takes away the VLANs that have a state of their own (`bridge vlan set ... state`) in which no frames pass; false if changes
+/// interrupted it.
+fn remove_stopped(
+    ports: &mut BTreeMap<u32, BridgePort>,
+    socket: &mut Netlink,
+) -> Result<bool, KernelError> {
+    const RTM_GETVLAN: u16 = 114;
+    let mut head = [0; 8];
+    head[0] = libc::AF_BRIDGE as u8;
+    let mut found = Vec::new();
+    let is_whole = socket.dump(
+        RTM_GETVLAN,
+        &head,
+        &mut found,
+        Vec::clear,
+        |found, frame| found.extend(stopped(frame.payload).unwrap_or_default()),
+    )?;
+    for (index, stopped) in found {
+        if let Some(port) = ports.get_mut(&index) {
+            port.vlans.retain(|vlan, _| !stopped.contains(vlan));
+        }
+    }
+    Ok(is_whole)
+}
+
+/// A struct br_vlan_msg: VLANs of a port whose frames do not pass, with the port's interface index.
+fn stopped(payload: &[u8]) -> Result<Vec<(u32, RangeInclusive<u16>)>, Malformed> {
+    const BRIDGE_VLANDB_ENTRY: u16 = 1;
+    const BRIDGE_VLANDB_ENTRY_INFO: u16 = 1;
+    const BRIDGE_VLANDB_ENTRY_RANGE: u16 = 2;
+    const BRIDGE_VLANDB_ENTRY_STATE: u16 = 3;
+    let index = u32_at(header(payload, 8, "VLANs of a bridge port")?, 4);
+    let mut found = Vec::new();
+    for entry in attributes(payload, 8) {
+        let entry = entry?;
+        if entry.kind != BRIDGE_VLANDB_ENTRY {
+            continue;
+        }
+        let (mut first, mut last, mut state) = (0, 0, BR_STATE_FORWARDING);
+        for attribute in entry.nested() {
+            let attribute = attribute?;
+            match attribute.kind {
+                BRIDGE_VLANDB_ENTRY_INFO => {
+                    let info = header(attribute.value, 4, "VLAN of a bridge port")?;
+                    first = u16::from_ne_bytes([info[2], info[3]]);
+                }
+                BRIDGE_VLANDB_ENTRY_RANGE => last = attribute.u16()?,
+                BRIDGE_VLANDB_ENTRY_STATE => state = attribute.u8()?,
+                _ => {}
+            }
+        }
+        if state != BR_STATE_FORWARDING {
+            found.push((index, first..=last.max(first)));
+        }
+    }
+    Ok(found)
+}
+
 /// A struct ndmsg of family AF_BRIDGE. `None` for the bridge's own addresses and what is no entry of a bridge.
 fn station(payload: &[u8]) -> Result<Option<(Station, u32)>, Malformed> {
     const NTF_SELF: u8 = 1 << 1;
@@ -307,6 +369,25 @@ mod tests {
             };
             assert_eq!(settings(info).unwrap(), (3, false), "{kind}");
         }
+    }
+
+    #[test]
+    fn vlans_in_other_states_than_forwarding_are_found() {
+        let entry = |vlan: u16, last: Option<u16>, state: u8| {
+            let info = attribute(1, &[[0; 2], vlan.to_ne_bytes()].concat());
+            let last = last.map(|last| attribute(2, &last.to_ne_bytes()));
+            let of = [info, last.unwrap_or_default(), attribute(3, &[state])];
+            attribute(1 | 0x8000, &of.concat())
+        };
+        let mut head = [0; 8];
+        (head[0], head[4]) = (libc::AF_BRIDGE as u8, 3);
+        let entries = [
+            entry(1, Some(9), 3),
+            entry(10, None, 4),
+            entry(11, Some(20), 1),
+        ];
+        let found = stopped(&message(&head, &entries));
+        assert_eq!(found, Ok(vec![(3, 10..=10), (3, 11..=20)]));
     }
 
     #[test]

@@ -313,10 +313,16 @@ fn masters(world: &World, report: &mut GuardReport) {
         let master = world.links.get(&link.master);
         let is_bond = master.is_some_and(|master| master.bond.is_some());
         if link.master != 0 && !is_bond && !world.is_vrf(link.master) {
+            let is_bridge = master.is_some_and(|master| master.bridge.is_some());
+            let more = if is_bridge {
+                " (see `bora show bridges`)"
+            } else {
+                ""
+            };
             let master = master.map_or("another device", |master| master.name.as_str());
             report.both(
                 ReasonKind::Master,
-                format!("{} belongs to {master}", link.name),
+                format!("{} belongs to {master}{more}", link.name),
             );
         }
     }

@@ -25,7 +25,7 @@ use crate::waker::Waker;
 use crate::world::{LocalAddresses, Port};
 
 /// Groups whose events the mirror reads.
-const EVENTS: [u32; 12] = [
+const EVENTS: [u32; 13] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_NEIGH,
     libc::RTNLGRP_TC,
@@ -38,6 +38,7 @@ const EVENTS: [u32; 12] = [
     libc::RTNLGRP_IPV4_NETCONF,
     libc::RTNLGRP_IPV6_NETCONF,
     libc::RTNLGRP_NEXTHOP,
+    libc::RTNLGRP_BRVLAN,
 ];
 /// How long to wait for more events before a reconciliation, because events rarely come alone.
 const SETTLE: Duration = Duration::from_millis(50);

@@ -153,7 +153,7 @@ pub enum Message {
     Netconf(Option<u32>),
     /// A policy-routing rule changed.
     Rule,
-    /// A port of a bridge or a station behind it changed.
+    /// A port of a bridge, a VLAN there or a station behind it changed.
     Bridge,
     /// A queueing discipline or traffic filter changed.
     Traffic,
@@ -167,6 +167,8 @@ pub(crate) const RTM_DELNEXTHOP: u16 = 105;
 pub(crate) const RTM_GETNEXTHOP: u16 = 106;
 const RTM_NEWNEXTHOPBUCKET: u16 = 116;
 pub(crate) const RTM_GETNEXTHOPBUCKET: u16 = 118;
+const RTM_NEWVLAN: u16 = 112;
+const RTM_DELVLAN: u16 = 113;
 const RTM_NEWNETCONF: u16 = 80;
 const RTM_DELNETCONF: u16 = 81;
 
@@ -220,6 +222,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
         RTM_NEWNEXTHOPBUCKET => Message::Bucket(nexthop::bucket(payload)?),
         RTM_NEWNETCONF | RTM_DELNETCONF => Message::Netconf(netconf(payload)?),
         libc::RTM_NEWRULE | libc::RTM_DELRULE => Message::Rule,
+        RTM_NEWVLAN | RTM_DELVLAN => Message::Bridge,
         libc::RTM_NEWQDISC | libc::RTM_DELQDISC | libc::RTM_NEWTFILTER | libc::RTM_DELTFILTER => {
             Message::Traffic
         }

@@ -10,7 +10,7 @@ use bora_wire::EtherType;
 
 use super::bridged::{Bridged, NO_DEVICE, Stations, Way};
 use super::lower::{Found, Lower, LowerPort};
-use super::{Device, DeviceTable};
+use super::{Device, DeviceTable, vlan};
 use crate::policy::has_other_master;
 use crate::port_table::PortTable;
 use crate::ports::Port;
@@ -33,6 +33,8 @@ pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
         "a port takes the engine path, which knows no bridges"
     } else if members().any(|port| port.settings.veth != first.settings.veth) {
         "some of its ports are veths, and some are not"
+    } else if members().all(Port::is_generic) {
+        "its ports have generic XDP, which does not see all tags"
     } else if bridge.protocol != EtherType::VLAN.0 {
         "its VLANs are not those of IEEE 802.1Q"
     } else if bridge.has_mst {
@@ -47,10 +49,23 @@ pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
     Found::LeftAlone(why.into())
 }
 
-/// What a VLAN device on a bridge is to Bora.
-pub(super) fn find_vlan(link: &Link, bridge: &Device, mirror: &Mirror, table: &PortTable) -> Found {
-    let (Some(vlan), Some(below)) = (link.vlan, mirror.links().get(&bridge.ifindex)) else {
+/// What a VLAN device is to Bora that is on a bridge, `below`; `device` is the bridge if Bora forwards by it.
+pub(super) fn find_vlan(
+    link: &Link,
+    (below, device): (&Link, Option<&Device>),
+    mirror: &Mirror,
+    table: &PortTable,
+) -> Found {
+    let Some(vlan) = link.vlan else {
         return Found::Nothing;
+    };
+    let Some(bridge) = device else {
+        let has_ports = table.iter().any(|port| port.link.master == below.index);
+        return if has_ports {
+            Found::LeftAlone("its bridge is left to Linux".into())
+        } else {
+            Found::Nothing
+        };
     };
     let own = vlan_of(mirror, bridge.ifindex, vlan.id);
     let filters = below.bridge.is_some_and(|bridge| bridge.filters_vlans);
@@ -62,6 +77,8 @@ pub(super) fn find_vlan(link: &Link, bridge: &Device, mirror: &Mirror, table: &P
         "its tag is not that of IEEE 802.1Q"
     } else if link.mac != below.mac {
         "its Ethernet address is not the bridge's"
+    } else if let Some(why) = vlan::why_priorities_differ(vlan, mirror) {
+        why
     } else if filters && own.is_none_or(|own| own.untagged) {
         "the bridge itself is not in this VLAN, or not with tags (`bridge vlan add dev BRIDGE vid VLAN self`)"
     } else {

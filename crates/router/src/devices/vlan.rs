@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use bora_forward::{Priorities, Tags};
 use bora_kernel::Mirror;
-use bora_kernel::message::Link;
+use bora_kernel::message::{Link, Vlan};
 
+use super::Device;
 use super::bridge;
 use super::lower::{Found, Lower};
-use super::{Device, Kind};
 use crate::policy::has_other_master;
 use crate::port_table::PortTable;
 
@@ -22,9 +22,9 @@ pub(super) fn find(
     ports: &PortTable,
     bonds: &BTreeMap<u32, Device>,
 ) -> Found {
-    let below = link.vlan.and_then(|vlan| bonds.get(&vlan.below));
-    if let Some(bridge) = below.filter(|device| device.kind == Kind::Bridge) {
-        return bridge::find_vlan(link, bridge, mirror, ports);
+    let below = link.vlan.and_then(|vlan| mirror.links().get(&vlan.below));
+    if let Some(below) = below.filter(|below| below.bridge.is_some()) {
+        return bridge::find_vlan(link, (below, bonds.get(&below.index)), mirror, ports);
     }
     let Some(stack) = Stack::of(link, mirror, (ports, bonds)) else {
         return Found::Nothing;
@@ -38,9 +38,11 @@ pub(super) fn find(
         "it is a port itself"
     } else if stack.masters {
         "it belongs to a bridge or a bond, or is on such a port"
-    } else if link.vlan.is_some_and(|vlan| vlan.maps_ingress) && priorities_leave(mirror) {
-        // Bora keeps no priority of a packet on its way; that of IPv4 packets is Linux's by their TOS octet
-        "it sets priorities (ingress-qos-map), which IPv6 packets keep, and another VLAN device has an egress-qos-map"
+    } else if let Some(why) = link
+        .vlan
+        .and_then(|vlan| why_priorities_differ(vlan, mirror))
+    {
+        why
     } else if stack.lower.settings.generic {
         "its port has generic XDP, which does not see all tags"
     } else if link.mac.is_none() {
@@ -51,6 +53,14 @@ pub(super) fn find(
         "it has more than two tags"
     };
     Found::LeftAlone(why.into())
+}
+
+/// Why Bora cannot give packets the priorities that they have with Linux, if a VLAN device is so.
+pub(super) fn why_priorities_differ(vlan: Vlan, mirror: &Mirror) -> Option<&'static str> {
+    // Bora keeps no priority of a packet on its way; that of IPv4 packets is Linux's by their TOS octet
+    (vlan.maps_ingress && priorities_leave(mirror)).then_some(
+        "it sets priorities (ingress-qos-map), which IPv6 packets keep, and another VLAN device has an egress-qos-map",
+    )
 }
 
 /// Whether the priority of a packet can show in what leaves.

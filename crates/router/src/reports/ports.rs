@@ -140,7 +140,11 @@ fn report(plane: &DataPlane, port: &Port) -> PortReport {
         queues: port.queues_in_use(),
         sockets: port.sockets.count(),
         refused: port.refusals.iter().map(RefusalReport::from).collect(),
-        notices: port.notices(),
+        notices: port
+            .notices()
+            .into_iter()
+            .chain(why_master_is_left(plane, port))
+            .collect(),
         rx_packets: counted.rx_packets,
         rx_bytes: counted.rx_bytes,
         from_linux: counted.from_linux,
@@ -154,6 +158,14 @@ fn report(plane: &DataPlane, port: &Port) -> PortReport {
         dropped_by_reason: by_name(&counted.dropped),
         card: card_counters(port),
     }
+}
+
+/// Says that the bridge or bond of a port is left to Linux, and why.
+fn why_master_is_left(plane: &DataPlane, port: &Port) -> Option<String> {
+    let master = plane.mirror().links().get(&port.link.master)?;
+    let mut left = plane.devices().left_alone().iter();
+    let left = left.find(|device| device.name == master.name)?;
+    Some(format!("{} is left to Linux: {}", left.name, left.why))
 }
 
 fn redirect(port: &Port) -> &'static str {
