@@ -40,7 +40,7 @@ pub(crate) struct Netlink {
 
 impl Netlink {
     /// Opens a socket in the calling thread's network namespace that hears of the multicast groups
-    /// `groups`, 1 to 32.
+    /// `groups`.
     pub(crate) fn open(
         protocol: i32,
         groups: &[u32],
@@ -49,8 +49,10 @@ impl Netlink {
     ) -> Result<Self, KernelError> {
         let open = |source| KernelError::Open { what, source };
         let mut socket = Socket::new(protocol as isize).map_err(open)?;
-        let mask = groups.iter().fold(0, |mask, group| mask | 1 << (group - 1));
-        socket.bind(&SocketAddr::new(0, mask)).map_err(open)?;
+        socket.bind(&SocketAddr::new(0, 0)).map_err(open)?;
+        for &group in groups {
+            socket.add_membership(group).map_err(open)?;
+        }
         socket.set_non_blocking(!groups.is_empty()).map_err(open)?;
         let force =
             rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, receive_buffer);
