@@ -57,8 +57,15 @@ class Frr:
         return run("vtysh", "--vty_socket", str(self.folder), *options).stdout
 
     def configure(self, *lines):
-        """Changes the configuration."""
-        self.vtysh("configure terminal", *lines)
+        """Changes the configuration, once mgmtd lets it: it reads its own first."""
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                return self.vtysh("configure terminal", *lines)
+            except RuntimeError as error:
+                if "could not lock" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.2)
 
     def logs(self):
         """What the daemons have logged."""

@@ -10,7 +10,7 @@ use bora_wire::EtherType;
 
 use super::bridged::{Bridged, NO_DEVICE, Stations, Way};
 use super::lower::{Found, Lower, LowerPort};
-use super::{Device, DeviceTable, vlan};
+use super::{Device, DeviceTable, priorities};
 use crate::policy::has_other_master;
 use crate::port_table::PortTable;
 use crate::ports::Port;
@@ -77,7 +77,7 @@ pub(super) fn find_vlan(
         "its tag is not that of IEEE 802.1Q"
     } else if link.mac != below.mac {
         "its Ethernet address is not the bridge's"
-    } else if let Some(why) = vlan::why_priorities_differ(vlan, mirror) {
+    } else if let Some(why) = priorities::why_they_differ(vlan, mirror) {
         why
     } else if filters && own.is_none_or(|own| own.untagged) {
         "the bridge itself is not in this VLAN, or not with tags (`bridge vlan add dev BRIDGE vid VLAN self`)"

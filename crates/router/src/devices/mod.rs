@@ -5,6 +5,7 @@ mod bridge;
 mod bridged;
 mod lower;
 mod macvlan;
+mod priorities;
 mod totals;
 mod tunnel;
 mod vlan;
@@ -289,7 +290,7 @@ fn device(
     mirror: &Mirror,
 ) -> Device {
     let more_tags = tags.len().saturating_sub(HEADER_LEN) as u32;
-    let priorities = vlan::priorities(link, mirror);
+    let priorities = priorities::of(link, mirror);
     let below = &lower.settings;
     let settings = with_sysctls(below.clone(), mirror, link.index);
     let settings = PortSettings {

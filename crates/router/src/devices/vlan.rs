@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use bora_forward::{Priorities, Tags};
+use bora_forward::Tags;
 use bora_kernel::Mirror;
-use bora_kernel::message::{Link, Vlan};
+use bora_kernel::message::Link;
 
-use super::Device;
-use super::bridge;
 use super::lower::{Found, Lower};
+use super::{Device, bridge, priorities};
 use crate::policy::has_other_master;
 use crate::port_table::PortTable;
 
@@ -40,7 +39,7 @@ pub(super) fn find(
         "it belongs to a bridge or a bond, or is on such a port"
     } else if let Some(why) = link
         .vlan
-        .and_then(|vlan| why_priorities_differ(vlan, mirror))
+        .and_then(|vlan| priorities::why_they_differ(vlan, mirror))
     {
         why
     } else if stack.lower.settings.generic {
@@ -53,31 +52,6 @@ pub(super) fn find(
         "it has more than two tags"
     };
     Found::LeftAlone(why.into())
-}
-
-/// Why Bora cannot give packets the priorities that they have with Linux, if a VLAN device is so.
-pub(super) fn why_priorities_differ(vlan: Vlan, mirror: &Mirror) -> Option<&'static str> {
-    // Bora keeps no priority of a packet on its way; that of IPv4 packets is Linux's by their TOS octet
-    (vlan.maps_ingress && priorities_leave(mirror)).then_some(
-        "it sets priorities (ingress-qos-map), which IPv6 packets keep, and another VLAN device has an egress-qos-map",
-    )
-}
-
-/// Whether the priority of a packet can show in what leaves.
-fn priorities_leave(mirror: &Mirror) -> bool {
-    let mut vlans = mirror.links().values().filter_map(|link| link.vlan);
-    vlans.any(|vlan| vlan.egress_priorities != [0; 8])
-}
-
-/// Which priorities the tags of what leaves by a link have.
-pub(super) fn priorities(link: &Link, mirror: &Mirror) -> Priorities {
-    let map = |link: &Link| Some(link.vlan?.egress_priorities);
-    let below = link.vlan.and_then(|vlan| mirror.links().get(&vlan.below));
-    let tags = match (map(link), below.and_then(map)) {
-        (Some(inner), Some(outer)) => [outer, inner],
-        (own, _) => [own.unwrap_or_default(), [0; 8]],
-    };
-    Priorities::new(tags, mirror.settings().priority_by_tos)
 }
 
 /// A VLAN device and those below it, down to a port or a bond.
