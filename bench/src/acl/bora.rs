@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibConfig, FibReader, FibWriter, PortId};
-use bora_forward::classify::{Addresses, DEFAULT_DSCP, Rule, RuleSet, Ternary};
+use bora_forward::classify::{Addresses, DEFAULT_DSCP, Rule, RuleSet, Structure, Ternary};
 use bora_forward::{
     Batch, Classifier, Context, FlowHash, Ingress, Policies, RuleCounters, Tunnelling, classify,
     parse,
@@ -49,15 +49,15 @@ fn rule(rule: &rules::Rule) -> Rule {
     }
 }
 
-/// The rules, compiled for workers; to trees if they have more conditions than `few`.
-pub fn compile(set: &[rules::Rule], few: Option<usize>) -> anyhow::Result<Classifier> {
+/// The rules, compiled for workers.
+pub fn compile(set: &[rules::Rule], structure: Structure) -> anyhow::Result<Classifier> {
     let set = RuleSet {
         rules: set.iter().map(rule).collect(),
         dscp: DEFAULT_DSCP,
     };
-    Ok(match few {
-        None => set.compile()?,
-        Some(few) => set.compile_from(few),
+    Ok(match structure {
+        Structure::Best => set.compile()?,
+        _ => set.compile_to(structure),
     })
 }
 

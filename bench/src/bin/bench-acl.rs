@@ -10,6 +10,7 @@ use anyhow::Context;
 use bora_bench::acl::{self, Bora, Kind, Report, Subject, nft};
 use bora_bench::{document, machine_text, write};
 use bora_fib_bench::{report::number, results::Row};
+use bora_forward::classify::Structure;
 use clap::Parser;
 
 /// Compare Bora's rules with DPDK's rte_acl and with nftables.
@@ -107,15 +108,15 @@ fn one(
     let rules = acl::rules(kind, count);
     let headers = acl::packets(&rules);
     let mut subjects: Vec<(Box<dyn Subject>, _)> = Vec::new();
-    let mut forms = vec![("bora", None)];
+    let mut forms = vec![("bora", Structure::Best)];
     if options.both {
-        forms.push(("bora trees", Some(0)));
+        forms.push(("bora trees", Structure::Trees));
         if count <= MOST_FOR_SCAN {
-            forms.push(("bora scan", Some(usize::MAX)));
+            forms.push(("bora scan", Structure::Scan));
         }
     }
-    for (name, many) in forms {
-        let (classifier, took) = acl::load(|| acl::compile(&rules, many))?;
+    for (name, structure) in forms {
+        let (classifier, took) = acl::load(|| acl::compile(&rules, structure))?;
         subjects.push((Box::new(Bora::new(name, classifier, &headers)?), took));
     }
     add_dpdk(start, &rules, &headers, &mut subjects)?;

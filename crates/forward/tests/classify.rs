@@ -4,7 +4,7 @@ mod support;
 
 use bora_fib::{Adjacency, FibConfig, FibReader, FibWriter, NextHop, PortId, Prefix4};
 use bora_forward::classify::{
-    Action, Addresses, DEFAULT_DSCP, MAX_RULES, Rule, RuleError, RuleSet, Ternary,
+    Action, Addresses, DEFAULT_DSCP, MAX_RULES, Rule, RuleError, RuleSet, Structure, Ternary,
 };
 use bora_forward::{
     Batch, Class, Classifier, Context, FlowHash, Ingress, Meta, Reason, RuleCounters, Verdict,
@@ -109,7 +109,11 @@ fn all_agree(rules: &[Rule], packets: &[Headers], random: &mut Random) {
         dscp: DEFAULT_DSCP,
     };
     let chosen = set.compile().unwrap();
-    for classifier in [set.compile_from(usize::MAX), set.compile_from(0), chosen] {
+    for classifier in [
+        set.compile_to(Structure::Scan),
+        set.compile_to(Structure::Trees),
+        chosen,
+    ] {
         agrees(&mut bench, &classifier, rules, (packets, &frames));
     }
 }

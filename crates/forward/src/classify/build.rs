@@ -26,6 +26,8 @@ const TREE: f64 = 6.0;
 const NODE: f64 = 3.0;
 const BLOCK: f64 = 6.0;
 const CONDITION: f64 = 6.0;
+/// No look-up takes less: one tree, whose root is a leaf of one condition.
+pub(super) const LEAST: f64 = TREE + BLOCK + CONDITION;
 
 /// Ways to share the groups of rules among trees, as a bit for each [`group`]: fewer trees copy more rules.
 const WAYS: [&[u8]; 4] = [

@@ -34,11 +34,16 @@ pub struct RuleCounters {
     pub octets: Counter,
 }
 
-/// No look-up in trees is faster than a scan of so many conditions.
-const FEW: usize = 100;
-/// What a scan takes for each condition and each rule, in the unit of [`build::trees`].
-const CONDITION: f64 = 0.12;
-const RULE: f64 = 0.07;
+/// What rules are compiled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Structure {
+    /// What takes less time.
+    Best,
+    /// All rules are compared.
+    Scan,
+    /// Trees.
+    Trees,
+}
 
 /// The classes of the 64 differentiated services code points.
 pub type DscpClasses = [Class; 64];
@@ -110,12 +115,12 @@ impl RuleSet {
     /// The first [`RuleError`] found.
     pub fn compile(&self) -> Result<Classifier, RuleError> {
         rule::check(&self.rules)?;
-        Ok(self.compile_from(FEW))
+        Ok(self.compile_to(Structure::Best))
     }
 
-    /// Compiles to a scan up to so many conditions, for benchmarks and tests. The rules must be good.
+    /// Compiles to one structure, for benchmarks and tests. The rules must be good.
     #[doc(hidden)]
-    pub fn compile_from(&self, few: usize) -> Classifier {
+    pub fn compile_to(&self, structure: Structure) -> Classifier {
         let (mut effects, mut known) = (Vec::new(), HashMap::new());
         let actions = self.rules.iter().map(|rule| {
             let effect = Effect::of(rule.action);
@@ -124,14 +129,14 @@ impl RuleSet {
                 effects.len() as u32 - 1
             })
         });
-        let is_beyond = |(word, _)| word >= HEADER;
-        let beyond_addresses = |rule| Entry::new(0, rule).conditions().any(is_beyond);
+        let [v4, v6] = [Family::V4, Family::V6].map(|family| entries(family, &self.rules));
+        let is_beyond = |entry: &Entry| entry.conditions().any(|(word, _)| word >= HEADER);
         Classifier {
             actions: actions.collect(),
             effects,
-            v4: Matcher::compile(Family::V4, &self.rules, few),
-            v6: Matcher::compile(Family::V6, &self.rules, few),
-            beyond_addresses: self.rules.iter().any(beyond_addresses),
+            beyond_addresses: v4.iter().chain(&v6).any(is_beyond),
+            v4: Matcher::compile(&v4, structure),
+            v6: Matcher::compile(&v6, structure),
             dscp: Planes::new(&self.dscp),
         }
     }
@@ -145,30 +150,33 @@ enum Matcher {
     Trees(Trees),
 }
 
+/// The rules that packets of an IP version may match.
+fn entries(family: Family, rules: &[Rule]) -> Vec<Entry> {
+    let of_family = |(_, rule): &(usize, &Rule)| match rule.addresses {
+        Addresses::Any => true,
+        Addresses::V4 { .. } => family == Family::V4,
+        Addresses::V6 { .. } => family == Family::V6,
+    };
+    let rules = rules.iter().enumerate().filter(of_family);
+    rules
+        .map(|(number, rule)| Entry::new(number, rule))
+        .collect()
+}
+
 impl Matcher {
-    fn compile(family: Family, rules: &[Rule], few: usize) -> Self {
-        let of_family = |(_, rule): &(usize, &Rule)| match rule.addresses {
-            Addresses::Any => true,
-            Addresses::V4 { .. } => family == Family::V4,
-            Addresses::V6 { .. } => family == Family::V6,
-        };
-        let rules = rules.iter().enumerate().filter(of_family);
-        let entries: Vec<Entry> = rules
-            .map(|(number, rule)| Entry::new(number, rule))
-            .collect();
-        let conditions = entries.iter().map(|entry| entry.conditions().count());
-        let conditions = conditions.sum::<usize>();
+    fn compile(entries: &[Entry], structure: Structure) -> Self {
         if entries.is_empty() {
             return Self::Nothing;
         }
-        if conditions > few {
-            let (trees, cost) = build::trees(&entries);
-            let scan = CONDITION * conditions as f64 + RULE * entries.len() as f64;
-            if few == 0 || cost < scan {
-                return Self::Trees(Trees::new(trees));
-            }
+        let scan = scan::cost(entries);
+        if structure == Structure::Scan || structure == Structure::Best && scan < build::LEAST {
+            return Self::Scan(Scan::compile(entries));
         }
-        Self::Scan(Scan::compile(&entries))
+        let (trees, cost) = build::trees(entries);
+        match structure {
+            Structure::Best if scan <= cost => Self::Scan(Scan::compile(entries)),
+            _ => Self::Trees(Trees::new(trees)),
+        }
     }
 
     /// The first rule of each wanted key, or [`NO_RULE`].
