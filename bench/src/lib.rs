@@ -5,6 +5,7 @@
 pub mod acl;
 pub mod chart;
 pub mod cpu;
+pub mod devices;
 pub mod document;
 #[cfg(feature = "dpdk")]
 #[allow(unsafe_code)]

@@ -1,14 +1,12 @@
 //! A GRE tunnel (RFC 2784) for the engine's benchmarks: its tables, its device, and what comes out of it.
 
-use bora_contract::MAX_PORTS;
-use bora_fib::{Encapsulation, PortId};
-use bora_forward::{Device, Devices, Endpoint, Gate, Ingress, Ports, Priorities, Tags};
+use bora_fib::Encapsulation;
+use bora_forward::{Device, Devices, Endpoint};
 use bora_wire::{MacAddr, ipv4};
 
+use crate::devices::{self, DEVICE};
 use crate::packets::{FRAME, MAC};
 
-/// The tunnel's device.
-const TUNNEL: PortId = PortId(MAX_PORTS as u16);
 /// The near end, 192.0.2.1; behind the port.
 pub const NEAR: u32 = 0xc000_0201;
 /// The far end, 192.0.2.2.
@@ -28,31 +26,19 @@ fn outer(from: u32, to: u32, ttl: u8) -> Vec<u8> {
 /// The way into the tunnel.
 pub fn way() -> Encapsulation {
     let headers = [outer(NEAR, FAR, 64), HEADER.to_vec()].concat();
-    Encapsulation::new(TUNNEL, 1476, &headers, None).expect("headers that begin with IPv4")
+    Encapsulation::new(DEVICE, 1476, &headers, None).expect("headers that begin with IPv4")
 }
 
 /// The tunnel as what packets come in by.
 pub fn devices() -> Devices {
-    let gate = Gate {
-        up: true,
-        ..Gate::default()
-    };
     Devices::new([Device {
-        ingress: Ingress {
-            gate: Some(gate),
-            ..Ingress::new(TUNNEL, MacAddr::ZERO)
-        },
-        ports: Ports::default(),
-        tags: Tags::NONE,
-        priorities: Priorities::default(),
-        is_station: false,
         endpoints: vec![Endpoint::Addresses {
             protocol: GRE,
             source: FAR,
             destination: NEAR,
             key: None,
         }],
-        only_from: None,
+        ..devices::device(MacAddr::ZERO)
     }])
 }
 

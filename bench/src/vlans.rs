@@ -1,33 +1,20 @@
 //! A VLAN device (IEEE 802.1Q) for the engine's benchmarks, on the first port, and its packets.
 
-use bora_contract::MAX_PORTS;
 use bora_fib::PortId;
-use bora_forward::{Device, Devices, Gate, Ingress, Ports, Priorities, Tags};
+use bora_forward::{Device, Devices, Ports, Tags};
 use bora_wire::ipv4;
 
+use crate::devices;
 use crate::packets::{self, FRAME, MAC};
 
-/// Its number.
-pub const DEVICE: PortId = PortId(MAX_PORTS as u16);
 const TAG: [u8; 4] = [0x81, 0x00, 0, 100];
 
 /// The device, by which packets come in and leave.
 pub fn devices() -> Devices {
-    let gate = Gate {
-        up: true,
-        ..Gate::default()
-    };
     Devices::new([Device {
-        ingress: Ingress {
-            gate: Some(gate),
-            ..Ingress::new(DEVICE, MAC)
-        },
         ports: Ports::one(PortId(0)),
         tags: Tags::one(0x8100, 100),
-        priorities: Priorities::default(),
-        is_station: false,
-        endpoints: Vec::new(),
-        only_from: None,
+        ..devices::device(MAC)
     }])
 }
 

@@ -16,6 +16,7 @@ use bora_port::Queue;
 use bora_worker::{BUDGET, QUOTA};
 
 use super::{Plan, Section};
+use crate::devices::DEVICE;
 use crate::ends;
 use crate::machine::{self, Memory, Port, Settings, Tables};
 use crate::packets::{self, FRAME, Packet};
@@ -69,7 +70,7 @@ pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
     let full = Tables::mixed(routes.iter().map(|route| route.prefix), NEXT_HOPS)?;
     let (one, six) = (Tables::default_route(0)?, Tables::default_route6(1)?);
     let (wrap, unwrap) = (Tables::into_tunnel()?, Tables::out_of_tunnel()?);
-    let vlan = Tables::default_route(vlans::DEVICE.0)?;
+    let vlan = Tables::default_route(DEVICE.0)?;
     let mut report = Report::default();
     for round in 1..=plan.rounds {
         eprintln!("throughput: round {round} of {}", plan.rounds);
