@@ -4,8 +4,8 @@ use bora_forward::XmitHash;
 use bora_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use super::vlans::LeftToLinux;
-use super::{Report, answer, table, typed};
+use super::on_ports::{LeftToLinux, state, with_left};
+use super::{Report, answer, table};
 use crate::data_plane::DataPlane;
 use crate::devices::{Device, Kind};
 
@@ -15,10 +15,7 @@ pub(super) const REPORT: Report = Report::new(
     |router, _| answer(report(&router.plane)),
     |json, _| {
         let text = table::of_rows_or("no bond of ports\n", COLUMNS, &json["bonds"]);
-        Ok(text
-            + &typed(json, |report: &BondsReport| {
-                LeftToLinux::lines(&report.left_to_linux)
-            })?)
+        with_left(text, json)
     },
 );
 
@@ -87,7 +84,6 @@ fn one(plane: &DataPlane, bond: &Device) -> BondReport {
         XmitHash::Layer23 => "layer2+3",
         XmitHash::Layer34 => "layer3+4",
     };
-    let state = if bond.settings.up { "up" } else { "down" };
     BondReport {
         index: bond.id.0,
         name: bond.name.clone(),
@@ -99,7 +95,7 @@ fn one(plane: &DataPlane, bond: &Device) -> BondReport {
             .collect(),
         sending: bond.lower.usable.iter().copied().filter_map(name).collect(),
         hash: hash.into(),
-        state: state.into(),
+        state: state(bond),
         mac: MacAddr(bond.settings.mac).to_string(),
         rx_packets: counted.rx_packets,
         rx_bytes: counted.rx_bytes,

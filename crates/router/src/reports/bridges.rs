@@ -3,8 +3,8 @@
 use bora_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use super::vlans::LeftToLinux;
-use super::{Report, answer, table, typed};
+use super::on_ports::{LeftToLinux, state, with_left};
+use super::{Report, answer, table};
 use crate::data_plane::DataPlane;
 use crate::devices::{Device, Kind};
 
@@ -14,10 +14,7 @@ pub(super) const REPORT: Report = Report::new(
     |router, _| answer(report(&router.plane)),
     |json, _| {
         let text = table::of_rows_or("no bridge with a port\n", COLUMNS, &json["bridges"]);
-        Ok(text
-            + &typed(json, |report: &BridgesReport| {
-                LeftToLinux::lines(&report.left_to_linux)
-            })?)
+        with_left(text, json)
     },
 );
 
@@ -68,13 +65,12 @@ fn report(plane: &DataPlane) -> BridgesReport {
 
 fn one(plane: &DataPlane, bridge: &Device) -> BridgeReport {
     let counted = plane.totals_of_device(bridge);
-    let state = if bridge.settings.up { "up" } else { "down" };
     let stations = plane.mirror().bridges().stations.keys();
     BridgeReport {
         index: bridge.id.0,
         name: bridge.name.clone(),
         mac: MacAddr(bridge.settings.mac).to_string(),
-        state: state.into(),
+        state: state(bridge),
         stations: stations.filter(|(of, ..)| *of == bridge.ifindex).count(),
         rx_packets: counted.rx_packets,
         tx_packets: counted.tx_packets,

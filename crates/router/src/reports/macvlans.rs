@@ -3,8 +3,8 @@
 use bora_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use super::vlans::LeftToLinux;
-use super::{Report, answer, table, typed};
+use super::on_ports::{LeftToLinux, state, with_left};
+use super::{Report, answer, table};
 use crate::data_plane::DataPlane;
 use crate::devices::{Device, Kind};
 
@@ -14,10 +14,7 @@ pub(super) const REPORT: Report = Report::new(
     |router, _| answer(report(&router.plane)),
     |json, _| {
         let text = table::of_rows_or("no macvlan on a port\n", COLUMNS, &json["macvlans"]);
-        Ok(text
-            + &typed(json, |report: &MacvlansReport| {
-                LeftToLinux::lines(&report.left_to_linux)
-            })?)
+        with_left(text, json)
     },
 );
 
@@ -67,13 +64,12 @@ fn report(plane: &DataPlane) -> MacvlansReport {
 
 fn one(plane: &DataPlane, macvlan: &Device) -> MacvlanReport {
     let counted = plane.totals_of_device(macvlan);
-    let state = if macvlan.settings.up { "up" } else { "down" };
     MacvlanReport {
         index: macvlan.id.0,
         name: macvlan.name.clone(),
         on: macvlan.lower.name.clone(),
         mac: MacAddr(macvlan.settings.mac).to_string(),
-        state: state.into(),
+        state: state(macvlan),
         rx_packets: counted.rx_packets,
         rx_bytes: counted.rx_bytes,
     }

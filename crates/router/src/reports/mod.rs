@@ -12,6 +12,7 @@ mod lease;
 mod macvlans;
 mod neighbours;
 mod offload;
+mod on_ports;
 mod ports;
 mod profile;
 mod route;

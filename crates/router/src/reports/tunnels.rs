@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::vlans::LeftToLinux;
-use super::{Report, answer, table, typed};
+use super::on_ports::{LeftToLinux, state, with_left};
+use super::{Report, answer, table};
 use crate::data_plane::DataPlane;
 use crate::devices::{Device, Kind};
 
@@ -13,10 +13,7 @@ pub(super) const REPORT: Report = Report::new(
     |router, _| answer(report(&router.plane)),
     |json, _| {
         let text = table::of_rows_or("no tunnel\n", COLUMNS, &json["tunnels"]);
-        Ok(text
-            + &typed(json, |report: &TunnelsReport| {
-                LeftToLinux::lines(&report.left_to_linux)
-            })?)
+        with_left(text, json)
     },
 );
 
@@ -75,13 +72,12 @@ fn report(plane: &DataPlane) -> TunnelsReport {
 fn one(plane: &DataPlane, device: &Device) -> Option<TunnelReport> {
     let tunnel = device.tunnel()?;
     let counted = plane.totals_of_device(device);
-    let state = if device.settings.up { "up" } else { "down" };
     Some(TunnelReport {
         index: device.id.0,
         name: device.name.clone(),
         local: tunnel.local.to_string(),
         remote: tunnel.remote.to_string(),
-        state: state.into(),
+        state: state(device),
         mtu: device.mtu,
         rx_packets: counted.rx_packets,
         rx_bytes: counted.rx_bytes,

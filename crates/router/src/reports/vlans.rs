@@ -3,7 +3,8 @@
 use bora_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 
-use super::{Report, answer, table, typed};
+use super::on_ports::{LeftToLinux, state, with_left};
+use super::{Report, answer, table};
 use crate::data_plane::DataPlane;
 use crate::devices::{Device, Kind};
 
@@ -14,10 +15,7 @@ pub(super) const REPORT: Report = Report::new(
     |json, _| {
         let none = "no VLAN device on a port\n";
         let text = table::of_rows_or(none, COLUMNS, &json["devices"]);
-        Ok(text
-            + &typed(json, |report: &VlansReport| {
-                LeftToLinux::lines(&report.left_to_linux)
-            })?)
+        with_left(text, json)
     },
 );
 
@@ -67,37 +65,6 @@ struct VlanReport {
     tx_bytes: u64,
 }
 
-/// A device whose packets are all Linux's.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct LeftToLinux {
-    /// Interface name.
-    name: String,
-    /// Why.
-    why: String,
-}
-
-impl LeftToLinux {
-    /// The devices of a kind.
-    pub(super) fn of(plane: &DataPlane, kind: Kind) -> Vec<Self> {
-        let left_alone = plane.devices().left_alone().iter();
-        let left_alone = left_alone.filter(|device| device.kind == kind);
-        left_alone
-            .map(|device| Self {
-                name: device.name.clone(),
-                why: device.why.clone(),
-            })
-            .collect()
-    }
-
-    /// A line for each.
-    pub(super) fn lines(devices: &[Self]) -> String {
-        let devices = devices.iter();
-        devices
-            .map(|Self { name, why }| format!("{name}: left to Linux: {why}\n"))
-            .collect()
-    }
-}
-
 fn report(plane: &DataPlane) -> VlansReport {
     let vlans = plane.devices().of_kind(Kind::Vlan);
     VlansReport {
@@ -112,13 +79,12 @@ fn device(plane: &DataPlane, device: &Device) -> VlanReport {
         let [protocol, id] = [0, 2].map(|at| u16::from_be_bytes([tag[at], tag[at + 1]]));
         (protocol != 0).then(|| format!("{protocol:#06x} {id}"))
     });
-    let state = if device.settings.up { "up" } else { "down" };
     VlanReport {
         index: device.id.0,
         name: device.name.clone(),
         port: device.lower.name.clone(),
         tags: tags.flatten().collect(),
-        state: state.into(),
+        state: state(device),
         mtu: device.mtu,
         mac: MacAddr(device.settings.mac).to_string(),
         rx_packets: counted.rx_packets,
