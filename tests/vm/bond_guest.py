@@ -16,7 +16,7 @@ from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
 from lib import packets  # noqa: E402
 from lib.bora import Bora  # noqa: E402
 from vm import topic_guest  # noqa: E402
-from vm.topic_guest import HOST, ROUTER, differences  # noqa: E402
+from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged  # noqa: E402
 
 LINKS = 3
 PORTS = (1, 2)  # links of the bond
@@ -51,8 +51,8 @@ class Lan(topic_guest.Lan):
             f"link add bond0 address {BOND_MAC} {options}{fast}",
             *(f"link set r{link} master bond0" for link in PORTS), "link set r0 up", "link set bond0 up",
             f"link add link bond0 name bond0.{VLAN} type vlan id {VLAN}", f"link set bond0.{VLAN} up",
-            *self.addresses("r0", 0, HOST.format(0)), *self.addresses("bond0", 1, FAR),
-            *self.addresses(f"bond0.{VLAN}", VLAN, FAR),
+            *addressing("r0", 0, HOST.format(0)), *addressing("bond0", 1, FAR),
+            *addressing(f"bond0.{VLAN}", VLAN, FAR),
         ])
         if self.mode != "802.3ad":
             self.hosts[1].ip("link", "set", "h1", "up")
@@ -60,16 +60,6 @@ class Lan(topic_guest.Lan):
         else:
             partner.batch([f"link add bond0 {options}{fast}", *(f"link set h{link} master bond0" for link in PORTS),
                            "link set bond0 up arp off"])
-
-    @staticmethod
-    def addresses(device, number, mac):
-        """Commands: the router's addresses on a device, and the way to what is behind it."""
-        made = []
-        for address, host, behind in ((f"10.0.{number}.1/24", f"10.0.{number}.2", f"198.{18 + number}.0.0/16"),
-                                      (f"2001:db8:{number}::1/64", f"2001:db8:{number}::2", f"2001:db8:f{number}::/48")):
-            made += [f"address add {address} dev {device}" + (" nodad" if ":" in address else ""),
-                     f"neighbour replace {host} lladdr {mac} dev {device}", f"route replace {behind} via {host}"]
-        return made
 
     def wait_for_bond(self):
         """Until all ports that should send do."""
@@ -111,20 +101,15 @@ def flows(number, source):
     return made
 
 
-def tagged(frame):
-    """The frame in the bond's VLAN."""
-    return frame[:12] + bytes([0x81, 0, 0, VLAN]) + frame[12:]
-
-
 def traffic():
     """What is sent in each mode: to the bond, to its VLAN, from both by each port."""
     sends = []
     for number in (1, VLAN):
         sends += [(0, packets.ethernet(ROUTER.format(0), HOST.format(0), packet)) for packet in flows(number, 0)]
     for link in PORTS:
-        for number, put in ((1, bytes), (VLAN, tagged)):
+        for number, vlan in ((1, 0), (VLAN, VLAN)):
             for packet in (packets.udp4(f"198.{18 + number}.0.{link}", "198.18.0.9"), packets.udp6(f"2001:db8:f{number}::{link}", "2001:db8:f0::9")):
-                sends.append((link, put(packets.ethernet(BOND_MAC, FAR, packet))))
+                sends.append((link, tagged(packets.ethernet(BOND_MAC, FAR, packet), vlan)))
     return sends
 
 

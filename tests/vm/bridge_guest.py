@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lib import packets  # noqa: E402
 from lib.bora import Bora  # noqa: E402
 from vm import topic_guest  # noqa: E402
-from vm.topic_guest import HOST, ROUTER, differences  # noqa: E402
+from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged  # noqa: E402
 
 LINKS = 3
 BRIDGE_MAC = "02:bc:00:00:00:30"
@@ -37,7 +37,7 @@ class Station:
         """A packet to the router, from this station, perhaps from another place."""
         frame = packets.ethernet(self.router, self.mac, packet)
         vlan = self.vlan if vlan is None else vlan
-        return (self.link if link is None else link), frame[:12] + (bytes([0x81, 0, 0, vlan]) if vlan else b"") + frame[12:]
+        return (self.link if link is None else link), tagged(frame, vlan)
 
 
 PLAIN = Station(0, HOST.format(0), 0, 0, ROUTER.format(0))
@@ -91,21 +91,12 @@ class Lan(topic_guest.Lan):
                 for line in ("r1 vid 10", "r1 vid 20", "r2 vid 10 pvid untagged", "r2 vid 20", "br0 vid 10 self", "br0 vid 20 self"):
                     self.bridge("vlan", "add", "dev", *line.split())
             for station in self.stations:
-                self.router.batch(self._addresses(self.devices[station], station))
+                self.router.batch(addressing(self.devices[station], station.number, station.mac))
             self.open_ports()
             self.greet()
         except BaseException:
             self.close()
             raise
-
-    @staticmethod
-    def _addresses(device, station):
-        made, number = [], station.number
-        for address, host, behind in ((f"10.0.{number}.1/24", f"10.0.{number}.2", f"198.{18 + number}.0.0/16"),
-                                      (f"2001:db8:{number}::1/64", f"2001:db8:{number}::2", f"2001:db8:f{number}::/48")):
-            made += [f"address replace {address} dev {device}" + (" nodad" if ":" in address else ""),
-                     f"neighbour replace {host} lladdr {station.mac} dev {device}", f"route replace {behind} via {host}"]
-        return made
 
     def bridge(self, *arguments):
         """`bridge ...` in the router."""

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lib import packets  # noqa: E402
 from vm import flow_cases, flows, topic_guest  # noqa: E402
 from vm.bond_guest import BOND_MAC, FAR, VLAN, Lan  # noqa: E402
-from vm.topic_guest import HOST, ROUTER, differences  # noqa: E402
+from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged  # noqa: E402
 
 COUNT = 6  # flows of each family
 TRUNK_VLAN, QOS_VLAN = 101, 102
@@ -24,7 +24,7 @@ TOS = 0x10  # Linux's chains give it a priority; its flowtable does not
 class Place:
     """Where an end of flows is: behind a device of the router, on some links."""
 
-    def __init__(self, device, number, links, mac, neighbour, vlan=None):
+    def __init__(self, device, number, links, mac, neighbour, vlan=0):
         self.device, self.number, self.links, self.mac, self.neighbour, self.vlan = device, number, links, mac, neighbour, vlan
 
     def host(self, family, flow):
@@ -35,10 +35,7 @@ class Place:
 
     def send(self, packet, flow):
         """(link, frame): by the links in turn."""
-        frame = packets.ethernet(self.mac, self.neighbour, packet)
-        if self.vlan:
-            frame = frame[:12] + bytes([0x81, 0, 0, self.vlan]) + frame[12:]
-        return self.links[flow % len(self.links)], frame
+        return self.links[flow % len(self.links)], tagged(packets.ethernet(self.mac, self.neighbour, packet), self.vlan)
 
 
 PLAIN = Place("r0", 0, (0,), ROUTER.format(0), HOST.format(0))
@@ -67,9 +64,9 @@ SHORT = (2, 3, 6, 7)
 def add_vlans(lan):
     """The VLAN device on r0, and the one with priorities."""
     lan.router.batch([f"link add link r0 name {ON_PORT.device} type vlan id {TRUNK_VLAN}", f"link set {ON_PORT.device} up",
-                      *lan.addresses(ON_PORT.device, TRUNK_VLAN, HOST.format(0)),
+                      *addressing(ON_PORT.device, TRUNK_VLAN, HOST.format(0)),
                       f"link add link bond0 name {QOS.device} type vlan id {QOS_VLAN} egress-qos-map 0:2 6:5", f"link set {QOS.device} up",
-                      *lan.addresses(QOS.device, QOS_VLAN, FAR)])
+                      *addressing(QOS.device, QOS_VLAN, FAR)])
 
 
 @functools.cache

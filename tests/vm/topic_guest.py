@@ -9,6 +9,7 @@ from lib import packets
 from lib.bora import Bora
 from lib.netns import Namespace
 from lib.port import Port, wait_readable
+from lib.vlans import tag
 from vm.guest import START_SECONDS, prepare
 from vm.vlan import normalized
 
@@ -118,6 +119,21 @@ class Lan:
             port.close()
         for space in self.spaces:
             space.close()
+
+
+def addressing(device, number, mac):
+    """Commands: the router's addresses on a device, 10.0.NUMBER.1 and 2001:db8:NUMBER::1, its host, and what is behind that."""
+    made = []
+    for address, host, behind in ((f"10.0.{number}.1/24", f"10.0.{number}.2", f"198.{18 + number}.0.0/16"),
+                                  (f"2001:db8:{number}::1/64", f"2001:db8:{number}::2", f"2001:db8:f{number}::/48")):
+        made += [f"address replace {address} dev {device}" + (" nodad" if ":" in address else ""),
+                 f"neighbour replace {host} lladdr {mac} dev {device}", f"route replace {behind} via {host}"]
+    return made
+
+
+def tagged(frame, vlan):
+    """The frame with an IEEE 802.1Q tag; 0: as it is."""
+    return tag(frame, [(0x8100, vlan)] if vlan else [])
 
 
 def record_linux(lan, steps, exchange, say):

@@ -43,7 +43,7 @@ class Place:
 
     def put(self, frame):
         """The frame as its host sends it."""
-        return frame[:12] + bytes([0x81, 0, 0, VLAN]) + frame[12:] if self.tagged else frame
+        return topic_guest.tagged(frame, VLAN if self.tagged else 0)
 
 
 PLACES = [Place("r0", 0, 0, "red"), Place("r1", 1, 1, "red"), Place(f"r0.{VLAN}", 0, 0, "blue", True), Place(f"r1.{VLAN}", 1, 1, "blue", True),
