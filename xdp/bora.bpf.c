@@ -25,6 +25,7 @@
 #include "express.h"
 #include "flow.h"
 #include "survey.h"
+#include "watch.h"
 
 /* Whether the address may be the router's own; `folded` holds the XOR of its words. */
 static __always_inline bool may_be_own(__u32 folded, bool v6)
@@ -179,8 +180,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
  * A packet of a VLAN device, a bond or a macvlan; not with generic XDP. A VLAN tag is in the frame or beside it.
  * A program of its own, because there is no stack for both.
  */
-SEC("xdp")
-int on_port(struct xdp_md *ctx)
+static __always_inline int on_port_decides(struct xdp_md *ctx)
 {
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
@@ -231,12 +231,19 @@ int on_port(struct xdp_md *ctx)
 	return pass(count, BORA_NOT_IP);
 }
 
+SEC("xdp")
+int on_port(struct xdp_md *ctx)
+{
+	int verdict = on_port_decides(ctx);
+
+	return watching ? watch_after(ctx, verdict) : verdict;
+}
+
 /*
  * A packet that the guard holds back: forwarded if it belongs to a flow of Linux's flowtable. A program of
  * its own, because it is loaded only where and when Linux has the function that looks flows up.
  */
-SEC("xdp")
-int flow(struct xdp_md *ctx)
+static __always_inline int flow_decides(struct xdp_md *ctx)
 {
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
@@ -275,7 +282,14 @@ int flow(struct xdp_md *ctx)
 }
 
 SEC("xdp")
-int bora(struct xdp_md *ctx)
+int flow(struct xdp_md *ctx)
+{
+	int verdict = flow_decides(ctx);
+
+	return watching ? watch_after(ctx, verdict) : verdict;
+}
+
+static __always_inline int bora_decides(struct xdp_md *ctx)
 {
 	struct packet p = {
 		.eth = (void *)(long)ctx->data,
@@ -317,6 +331,17 @@ int bora(struct xdp_md *ctx)
 	if (type == bpf_htons(ETH_P_IPV6))
 		return transit(ctx, &p, true, in, dev, count);
 	return pass(count, BORA_NOT_IP);
+}
+
+SEC("xdp")
+int bora(struct xdp_md *ctx)
+{
+	int verdict;
+
+	if (watching)
+		watch_before(ctx);
+	verdict = bora_decides(ctx);
+	return watching ? watch_after(ctx, verdict) : verdict;
 }
 
 /* Attached for a moment in place of bora(), so that the driver sees bora() attached anew. */

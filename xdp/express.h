@@ -316,6 +316,7 @@ static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 		count->reasons[BORA_NO_OUTPUT]++; /* the port went this very moment */
 		return XDP_DROP;
 	}
+	count->output = port;
 	out_count->tx_packets++;
 	out_count->tx_bytes += ctx->data_end - ctx->data;
 	device = device_counters_of(in);

@@ -42,6 +42,17 @@ pub(crate) enum Command {
         #[arg(default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
     },
+    /// Write packets that Bora forwards to a capture file, with what became of each
+    ///
+    /// tcpdump sees only what goes to Linux; this sees what the ports receive, in both tiers. It is a pcapng
+    /// file: each packet has a comment that says what became of it and why. `bora capture -w - | wireshark -k -i -`
+    /// shows it at once. Packets beyond --rate are not captured, and counted.
+    Capture(CaptureOptions),
+    /// Show what Bora does with packets, and why: the next ones that match
+    ///
+    /// Which tier decided, what the FIB says, which class it got, what was changed, and where it left, or why Linux
+    /// has it or why it was dropped.
+    Trace(TraceOptions),
     /// Put a configuration file into force, without a restart
     ///
     /// Prints what differs from the configuration in force, and changes only that: all of it or
@@ -49,6 +60,22 @@ pub(crate) enum Command {
     Apply(ApplyOptions),
     /// Keep what `bora apply --confirm` has changed
     Confirm,
+    /// Print what a file, or an earlier configuration, would change in the configuration in force
+    Diff {
+        /// A file, or a number of `bora show history`
+        what: String,
+    },
+    /// Put an earlier configuration into force again
+    ///
+    /// `bora show history` lists them. It is applied as a file is: only what differs changes, all of it or
+    /// nothing.
+    Rollback {
+        /// A number of `bora show history`; the one before the configuration in force without
+        number: Option<u64>,
+        /// Go back after this many seconds unless `bora confirm` comes before
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
+        confirm: Option<u64>,
+    },
     /// Stop Bora; Linux goes on forwarding
     ///
     /// The XDP program stays on the interfaces and passes everything to Linux, as after SIGTERM or a
@@ -97,6 +124,50 @@ pub(crate) enum Command {
         /// Where to write bora.1, bora-run.1, …
         directory: Option<PathBuf>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Selection {
+    /// Only packets that match, as for tcpdump (pcap-filter(7)), such as `udp port 53 and net 10.0.0.0/8`
+    ///
+    /// The first 128 octets of a packet are looked at, as it came in.
+    pub(crate) filter: Vec<String>,
+    /// Only what comes in by this port
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) port: Option<String>,
+    /// End after so many packets
+    #[arg(short = 'n', long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// One of so many packets, by chance
+    #[arg(long, value_name = "PACKETS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) one_in: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CaptureOptions {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Where to write it; `-` is the standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) write: PathBuf,
+    /// Also write each packet as it leaves
+    #[arg(long)]
+    pub(crate) out: bool,
+    /// Octets to keep of each packet
+    #[arg(short, long, value_name = "OCTETS", default_value_t = 1536, value_parser = clap::value_parser!(u32).range(64..=1536))]
+    pub(crate) snap: u32,
+    /// Most packets a second; more cost more
+    #[arg(long, value_name = "PACKETS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) rate: u32,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceOptions {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Print JSON, one line a packet
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,12 +1,15 @@
 //! Talks to the daemon of this network namespace.
 
+use std::ops::ControlFlow;
+
 use anyhow::{Context, bail};
 use bora_router::{RuntimeDir, other_namespaces};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
 
 /// Asks for a resource and returns its JSON text.
 pub(crate) fn get(path: &str) -> anyhow::Result<String> {
@@ -23,39 +26,69 @@ pub(crate) fn post_text(path: &str, text: String) -> anyhow::Result<String> {
     request(Method::POST, path, text)
 }
 
-fn request(method: Method, path: &str, text: String) -> anyhow::Result<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let stream = connect().await?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "bora")
-            .body(Full::<Bytes>::from(text))?;
-        let response = sender
-            .send_request(request)
-            .await
-            .context("Bora did not answer")?;
-        let status = response.status();
-        let body = response.into_body().collect().await?.to_bytes();
-        let text = String::from_utf8_lossy(&body).into_owned();
-        if !status.is_success() {
-            bail!(
-                "{}",
-                if text.is_empty() {
-                    status.to_string()
-                } else {
-                    text
-                }
-            );
+/// Orders something whose answer goes on: each piece is given to `take` until it wants no more.
+pub(crate) fn stream(
+    path: &str,
+    text: String,
+    mut take: impl FnMut(&[u8]) -> anyhow::Result<ControlFlow<()>>,
+) -> anyhow::Result<()> {
+    runtime()?.block_on(async {
+        let mut body = ask(Method::POST, path, text).await?;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.context("Bora has ended")?;
+            if let Some(octets) = frame.data_ref()
+                && take(octets)?.is_break()
+            {
+                break;
+            }
         }
-        Ok(text)
+        Ok(())
     })
+}
+
+fn request(method: Method, path: &str, text: String) -> anyhow::Result<String> {
+    runtime()?.block_on(async { text_of(ask(method, path, text).await?).await })
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    Ok(builder.enable_all().build()?)
+}
+
+/// The body of the answer, if it is good.
+async fn ask(method: Method, path: &str, text: String) -> anyhow::Result<Incoming> {
+    let stream = connect().await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "bora")
+        .body(Full::<Bytes>::from(text))?;
+    let response = sender
+        .send_request(request)
+        .await
+        .context("Bora did not answer")?;
+    let status = response.status();
+    let body = response.into_body();
+    if status.is_success() {
+        return Ok(body);
+    }
+    let text = text_of(body).await?;
+    bail!(
+        "{}",
+        if text.is_empty() {
+            status.to_string()
+        } else {
+            text
+        }
+    )
+}
+
+async fn text_of(body: Incoming) -> anyhow::Result<String> {
+    let octets = body.collect().await?.to_bytes();
+    Ok(String::from_utf8_lossy(&octets).into_owned())
 }
 
 async fn connect() -> anyhow::Result<UnixStream> {

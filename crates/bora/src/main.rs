@@ -10,6 +10,7 @@ mod lab;
 mod run;
 mod show;
 mod test;
+mod watch;
 
 use std::io;
 use std::process::ExitCode;
@@ -43,7 +44,13 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             client::post(&format!("/v1/workers?mode={mode}{worker}")).map(|_| ExitCode::SUCCESS)
         }
         Command::Profile { seconds } => show::profile(seconds).map(|()| ExitCode::SUCCESS),
+        Command::Capture(options) => watch::capture(&options).map(|()| ExitCode::SUCCESS),
+        Command::Trace(options) => watch::trace(&options).map(|()| ExitCode::SUCCESS),
         Command::Apply(options) => apply::apply(&options).map(|()| ExitCode::SUCCESS),
+        Command::Diff { what } => apply::diff(&what).map(|()| ExitCode::SUCCESS),
+        Command::Rollback { number, confirm } => {
+            apply::rollback(number, confirm).map(|()| ExitCode::SUCCESS)
+        }
         Command::Confirm => apply::confirm().map(|()| ExitCode::SUCCESS),
         Command::Stop { detach } => run::stop(detach).map(|()| ExitCode::SUCCESS),
         Command::Check {
@@ -56,6 +63,9 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         } => {
             let file = bora_router::File::read(&path)?;
             anstream::println!("{}: good", path.display());
+            for warning in file.warnings() {
+                anstream::println!("warning: {warning}");
+            }
             for (rule, name) in file.other_inputs() {
                 anstream::println!(
                     "rule {rule} matches nothing until there is a device {name} on the ports"

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bora_router::{
-    File, PathChoice, PortSection, Router, RuntimeDir, Table, detach_leftovers, listen, serve,
+    Api, File, PathChoice, PortSection, Router, RuntimeDir, Table, detach_leftovers,
 };
 
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
@@ -21,30 +20,22 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     let file = configuration(options)?;
     let dir = RuntimeDir::here()?;
     let started = Instant::now();
+    let section = file.api.clone();
     let router = Router::start(file, dir.clone())?;
     let (calls, inbox) = router.calls();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the API")?;
-    let listener = runtime.block_on(listen(&dir, &calls))?;
-    let (failed, failure) = mpsc::channel();
+    let api = runtime.block_on(Api::listen(&dir, &section, &calls))?;
     std::thread::Builder::new()
         .name("bora-api".into())
-        .spawn(move || {
-            if let Err(error) = runtime.block_on(serve(listener, calls)) {
-                let _ = failed.send(error);
-            }
-        })?;
+        .spawn(move || runtime.block_on(api.serve(calls)))?;
     for line in router.summary() {
         eprintln!("bora: {line}");
     }
     eprintln!("bora: ready after {} ms", started.elapsed().as_millis());
-    router.run(&inbox)?;
-    match failure.try_recv() {
-        Ok(error) => Err(error),
-        Err(_) => Ok(()),
-    }
+    router.run(&inbox)
 }
 
 /// A thread that panics takes the process along: the kernel ends the lease then, Linux forwards, and

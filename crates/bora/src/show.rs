@@ -113,6 +113,7 @@ impl FromArgMatches for ShowWhat {
         let request = Request {
             argument: argument.unwrap_or_default(),
             flags: flags.map(Into::into).collect(),
+            secrets: false,
         };
         Ok(Self { report, request })
     }

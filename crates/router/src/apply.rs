@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::{Action, File, Setting, diff};
 use crate::data_plane::{Change, DataPlane};
+use crate::history::History;
 use crate::runtime_dir::RuntimeDir;
 use crate::unconfirmed::{self, Unconfirmed};
 
@@ -39,15 +40,23 @@ pub(crate) struct InForce {
     file: File,
     /// What an apply that nobody has confirmed yet replaced.
     unconfirmed: Option<Unconfirmed>,
+    history: History,
 }
 
 impl InForce {
     /// What Bora is started with; and, if it is what an earlier Bora applied, what that replaced.
     pub(crate) fn new(file: File, dir: &RuntimeDir) -> Self {
+        let history = History::new(dir);
+        history.add(&file, "started with it");
         Self {
             unconfirmed: Unconfirmed::of_predecessor(&file, dir),
             file,
+            history,
         }
+    }
+
+    pub(crate) fn history(&self) -> &History {
+        &self.history
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -77,6 +86,7 @@ impl InForce {
         plane: &mut DataPlane,
         new: &File,
         options: ApplyOptions,
+        who: &str,
     ) -> Result<ApplyReport, String> {
         self.must_be_free(options)?;
         new.check().map_err(|problem| problem.to_string())?;
@@ -98,6 +108,7 @@ impl InForce {
         }
         let before = self.file.clone();
         self.carry_out(plane, new).map_err(text)?;
+        self.history.add(&self.file, who);
         let dir = &plane.runtime().dir;
         self.unconfirmed = report
             .confirm_seconds
@@ -167,6 +178,8 @@ impl InForce {
         if let Err(error) = self.carry_out(plane, &before) {
             log::error!("cannot go back to the configuration before: {error:#}");
         }
+        self.history
+            .add(&self.file, "went back, because nobody confirmed");
     }
 
     /// Makes `new` of the configuration in force, or undoes what was done for it.

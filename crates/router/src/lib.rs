@@ -17,9 +17,11 @@ mod fib_rates;
 mod flows;
 mod guard_watch;
 mod hero;
+mod history;
 mod hooks;
 mod interruption;
 mod lease;
+mod metrics;
 mod multipath;
 mod offloads;
 mod policy;
@@ -35,22 +37,25 @@ mod rules;
 mod runtime_dir;
 mod topology;
 mod totals;
+mod trace;
 mod twin;
 mod unconfirmed;
+mod watches;
 
 pub use bora_worker::Mode;
 
-pub use api::{listen, serve};
+pub use api::Api;
 pub use apply::ApplyReport;
 pub use calls::{Caller, Inbox};
 pub use config::{
-    AddressMatch, AddressSet, ClassSection, CodePoint, DscpMatch, DscpSection, FibSection, File,
-    LinuxSection, PathChoice, PcpMatch, PortKind, PortSection, Ports, Problem, ProtocolMatch,
-    QueuesSection, Rate, RuleAction, RuleSection, StationAddress, Step, Table, TosMatch, TwinKind,
-    Via, WorkersSection, schema,
+    AddressMatch, AddressSet, ApiSection, ClassSection, CodePoint, DscpMatch, DscpSection,
+    FibSection, File, LinuxSection, PathChoice, PcpMatch, PortKind, PortSection, Ports, Problem,
+    ProtocolMatch, QueuesSection, Rate, RuleAction, RuleSection, StationAddress, Step, Table,
+    TosMatch, TwinKind, Via, WorkersSection, differences, schema,
 };
 pub use probe::{Probe, Probed, try_flows, try_program};
 pub use reports::{Argument, REPORTS, Report, Request};
 pub use router::{Router, detach_leftovers};
 pub use runtime_dir::{RuntimeDir, other_namespaces};
 pub use topology::choose_cpus;
+pub use trace::{Explanation, Flow, Traced};

@@ -16,6 +16,7 @@ use crate::lease::{Keeper, Vitals};
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::topology::check_cpus;
 use crate::twin::remove_leftovers;
+use crate::watches::Watches;
 
 /// How often settings that have no events are read again.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -28,6 +29,7 @@ pub struct Router {
     pub(crate) fib_rates: FibRates,
     pub(crate) guard_watch: GuardWatch,
     pub(crate) vitals: Vitals,
+    pub(crate) watches: Watches,
     refreshed: Instant,
 }
 
@@ -49,6 +51,7 @@ impl Router {
             fib_rates: FibRates::default(),
             guard_watch: GuardWatch::default(),
             vitals,
+            watches: Watches::default(),
             refreshed: Instant::now(),
         };
         router.plane.keep_twins()?;
@@ -125,8 +128,9 @@ impl Router {
         &mut self,
         new: &File,
         options: ApplyOptions,
+        who: &str,
     ) -> Result<ApplyReport, String> {
-        self.in_force.apply(&mut self.plane, new, options)
+        self.in_force.apply(&mut self.plane, new, options, who)
     }
 
     pub(crate) fn confirm(&mut self) -> Result<(), String> {

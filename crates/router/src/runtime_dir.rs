@@ -98,6 +98,11 @@ impl RuntimeDir {
         Ok(Pins(fd))
     }
 
+    /// Where to keep what a restart of Bora is to find, if nothing else is said.
+    pub(crate) fn state(&self) -> PathBuf {
+        self.path.clone()
+    }
+
     /// The file that keeps an unconfirmed apply.
     pub(crate) fn unconfirmed(&self) -> PathBuf {
         self.path.join("unconfirmed.toml")

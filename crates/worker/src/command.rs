@@ -47,6 +47,7 @@ impl Worker {
             }
             Command::SetDevices(devices) => self.config.devices = devices,
             Command::SetPolicies(policies) => self.config.policies = policies,
+            Command::SetTaps(taps) => self.config.taps = taps,
             Command::SetQuota { port, quota } => {
                 if let Some(port) = self.config.ports.get_mut(usize::from(port.0)) {
                     port.quota = quota;

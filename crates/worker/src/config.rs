@@ -10,6 +10,7 @@ use bora_forward::schedule::OutputConfig;
 use bora_forward::{Classifier, Devices, FlowHash, Ingress, Policies};
 use bora_port::af_xdp::RING_SIZE;
 use bora_port::{Bell, Queue};
+use bora_watch::Tap;
 use crossbeam_queue::ArrayQueue;
 
 use crate::counters::WorkerCounters;
@@ -50,6 +51,8 @@ pub enum Command {
     SetDevices(Arc<Devices>),
     /// Replace the rules of policy routing.
     SetPolicies(Arc<Policies>),
+    /// Replace the list of those who watch.
+    SetTaps(Vec<Arc<Tap>>),
     /// Change how many packets each queue of a port may bring in one turn.
     SetQuota {
         /// The port.
@@ -162,6 +165,8 @@ pub struct WorkerConfig {
     pub devices: Arc<Devices>,
     /// Policy routing and VRFs.
     pub policies: Arc<Policies>,
+    /// Who watches; mostly nobody.
+    pub taps: Vec<Arc<Tap>>,
     /// Flow-hash policies of IPv4 and IPv6.
     pub hash: (FlowHash, FlowHash),
     /// The rings to the slow path.
@@ -204,6 +209,7 @@ impl WorkerConfig {
             classifier: Arc::default(),
             devices: Arc::default(),
             policies: Arc::default(),
+            taps: Vec::new(),
             hash: (FlowHash::default(), FlowHash::default()),
             punts: Arc::default(),
             budgets: Budgets::new(u64::MAX),

@@ -6,6 +6,7 @@ use bora_forward::{Context, Outputs, Reason, Verdict, enqueue, octets, run};
 use bora_wire::ethernet;
 
 use crate::punt::Punted;
+use crate::watch;
 use crate::worker::Worker;
 
 impl Worker {
@@ -68,6 +69,9 @@ impl Worker {
 
     /// Runs the stages over the batch. `tunnel`: its packets were in one, whose packets came by `port` and `device`.
     fn run_stages(&mut self, port: usize, device: Option<PortId>, tunnel: Option<PortId>) {
+        if !self.config.taps.is_empty() {
+            self.note_wanted();
+        }
         let config = &mut self.config;
         let devices = &*config.devices;
         let [device, tunnel] = [device, tunnel].map(|number| devices.get(number?));
@@ -93,6 +97,15 @@ impl Worker {
             }
         }
 
+        if !self.noted.is_empty() {
+            let input = ingress.port;
+            watch::leave(
+                &mut self.noted,
+                &config.taps,
+                (batch, &config.region),
+                input,
+            );
+        }
         let outputs = Outputs {
             egress: &mut self.egress,
             devices,

@@ -22,6 +22,7 @@ mod share;
 mod sleep;
 mod spread;
 mod transmit;
+mod watch;
 mod worker;
 
 pub use bora_port::Bell;

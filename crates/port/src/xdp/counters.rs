@@ -5,7 +5,7 @@ use bora_contract::{Counts, Reason};
 use super::skeleton::types;
 
 const _: () = assert!(
-    size_of::<types::bora_counters>() == (7 + Reason::OF_PROGRAM) * size_of::<u64>(),
+    size_of::<types::bora_counters>() == (8 + Reason::OF_PROGRAM) * size_of::<u64>(),
     "struct bora_counters is not as Counters::sum reads it"
 );
 
@@ -47,6 +47,7 @@ impl Counters {
             add(&mut total.tx_bytes);
             add(&mut total.asked);
             add(&mut total.flows);
+            add(&mut 0); // the last output, for those who watch
             for reason in &Reason::ALL[..Reason::OF_PROGRAM] {
                 add(&mut total.reasons[*reason]);
             }

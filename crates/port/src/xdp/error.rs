@@ -88,6 +88,7 @@ pub(super) fn explained<T>(
 }
 
 fn explain(error: libbpf_rs::Error, said: &str) -> ProgramError {
+    log::debug!("libbpf: {said}");
     let release = rustix::system::uname();
     let release = release.release().to_string_lossy().into_owned();
     if said.contains("BEGIN PROG LOAD LOG") {

@@ -11,6 +11,7 @@ mod program;
 mod query;
 mod survey;
 mod symbols;
+mod watch;
 
 #[allow(
     clippy::all,
@@ -33,3 +34,4 @@ pub use program::{Lease, Program};
 pub use query::{XdpQuery, query};
 pub use survey::{DeviceHooks, HOOKS, Hook, LOCAL_HOOKS, Survey};
 pub use symbols::names_of;
+pub use watch::{Allowances, MAX_WATCHERS, Sightings};

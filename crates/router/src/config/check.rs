@@ -64,6 +64,7 @@ impl File {
                 return wrong(at!["dscp", &*point.to_string()], what);
             }
         }
+        self.api.check()?;
         self.check_path()
     }
 

@@ -69,6 +69,12 @@ pub(crate) fn diff(old: &File, new: &File) -> Vec<Action> {
         .collect()
 }
 
+/// What differs between two configurations, one line each.
+pub fn differences(old: &File, new: &File) -> Vec<String> {
+    let actions = diff(old, new);
+    actions.iter().map(ToString::to_string).collect()
+}
+
 /// Notes the keys below `path` whose values differ. Tables are gone into; arrays are one value.
 fn compare(
     port: Option<&str>,

@@ -44,6 +44,15 @@ impl PortKind {
         }
     }
 
+    /// Replaces what only admins may know.
+    pub(super) fn hide_secret(&mut self) {
+        if let Self::Twin(TwinKind::Other(AnyKind::Memif(options))) = self
+            && !options.secret.is_empty()
+        {
+            options.secret = "(hidden)".into();
+        }
+    }
+
     /// Reads what comes after `KIND:` on the command line.
     pub(super) fn from_short(kind: &str, text: &Short<'_>) -> Result<Self, String> {
         let kind = match kind {

@@ -1,6 +1,7 @@
 //! `bora.toml`: everything `bora run` can be told, in a file; one module a section.
 
 mod addresses;
+mod api;
 mod check;
 mod diff;
 mod dscp;
@@ -13,6 +14,7 @@ mod sections;
 mod ternary;
 #[cfg(test)]
 mod tests;
+mod warnings;
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +24,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use addresses::AddressSet;
+pub use api::ApiSection;
 pub use bora_config::{Problem, Step};
+pub use diff::differences;
 pub(crate) use diff::{Action, Setting, diff};
 pub use dscp::{CodePoint, DscpSection};
 pub use kind::{PortKind, TwinKind};
@@ -53,6 +57,9 @@ pub struct File {
     /// What goes to Linux.
     #[serde(default)]
     pub linux: LinuxSection,
+    /// Reports for other machines.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub api: ApiSection,
     /// Classes of code points (engine).
     #[serde(default, skip_serializing_if = "is_default")]
     pub dscp: DscpSection,
@@ -62,8 +69,8 @@ pub struct File {
     pub rules: Vec<RuleSection>,
 }
 
-fn is_default(section: &DscpSection) -> bool {
-    section.0.is_empty()
+fn is_default<T: Default + PartialEq>(section: &T) -> bool {
+    *section == T::default()
 }
 
 impl File {
@@ -108,6 +115,20 @@ impl File {
     /// None that a file which was read could cause.
     pub fn to_text(&self) -> anyhow::Result<String> {
         Ok(toml::to_string_pretty(self)?)
+    }
+
+    /// The same for those who may look only.
+    pub(crate) fn without_secrets(&self) -> Self {
+        let mut file = self.clone();
+        for port in &mut file.ports {
+            port.kind.hide_secret();
+        }
+        file
+    }
+
+    /// What is legal, and most likely not meant; one line each.
+    pub fn warnings(&self) -> Vec<String> {
+        warnings::of(self)
     }
 
     /// The section that only the engine obeys, if there is one.

@@ -352,6 +352,7 @@ fn files() -> impl Strategy<Value = File> {
                 bypass_netfilter,
                 ..LinuxSection::default()
             },
+            api: ApiSection::default(),
             dscp: DscpSection(dscp),
             rules,
         }

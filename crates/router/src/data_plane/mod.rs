@@ -7,10 +7,12 @@ mod membership;
 mod start;
 mod update;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bora_fib::PortId;
 use bora_kernel::{Mirror, Waker};
+use bora_watch::Tap;
 use bora_worker::{Command, Mode};
 
 use crate::config::File;
@@ -68,6 +70,15 @@ impl DataPlane {
 
     pub(crate) fn engine(&self) -> Option<&Engine> {
         self.engine.as_ref()
+    }
+
+    /// Tells program and workers who watches: a bit for each watcher of the program, and where workers leave what
+    /// they see.
+    pub(crate) fn set_watching(&mut self, watching: u32, taps: Vec<Arc<Tap>>) {
+        self.express.program.set_watching(watching);
+        if let Some(engine) = &mut self.engine {
+            engine.set_taps(taps);
+        }
     }
 
     pub(crate) fn multipath(&self) -> &Multipath {

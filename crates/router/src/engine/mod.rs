@@ -20,6 +20,7 @@ use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
 use bora_port::{Closing, Queue, QueueStats, StatsReader};
+use bora_watch::Tap;
 use bora_worker::{Bell, Command, PuntRings, WorkerCounters, WorkerPort};
 use crossbeam_queue::ArrayQueue;
 
@@ -95,6 +96,7 @@ impl Engine {
             returns: Arc::new(ArrayQueue::new(COMMANDS)),
             on_ports: Arc::new(on_ports),
             policies: Arc::new(policies),
+            taps: Vec::new(),
         };
         let devices = Arc::new(Devices::new(MAX_PORTS));
         for port in ports.iter() {
@@ -213,6 +215,12 @@ impl Engine {
         self.common.on_ports = Arc::new(devices);
         self.tell(|| Command::SetDevices(self.common.on_ports.clone()));
         self.wait_for_workers();
+    }
+
+    /// Tells every worker who watches.
+    pub(crate) fn set_taps(&mut self, taps: Vec<Arc<Tap>>) {
+        self.common.taps = taps;
+        self.tell(|| Command::SetTaps(self.common.taps.clone()));
     }
 
     /// Tells every worker of the rules of policy routing, and waits until it obeys them.

@@ -11,6 +11,7 @@ use bora_fib::{FibHandle, FibReader};
 use bora_forward::schedule::Output;
 use bora_forward::{Classifier, FlowHash, Policies};
 use bora_port::xdp::MAX_PORTS;
+use bora_watch::Tap;
 use bora_worker::{
     Bell, Budgets, Command, Commands, Handover, Mode, PuntRings, Returns, Worker, WorkerConfig,
     WorkerCounters, WorkerPort, free_frames, merge_parts,
@@ -40,6 +41,7 @@ pub(super) struct Common {
     /// VLAN devices and bonds.
     pub(super) on_ports: Arc<bora_forward::Devices>,
     pub(super) policies: Arc<Policies>,
+    pub(super) taps: Vec<Arc<Tap>>,
 }
 
 /// One running worker.
@@ -165,6 +167,7 @@ impl Common {
             classifier: settings.classifier.clone(),
             devices: self.on_ports.clone(),
             policies: self.policies.clone(),
+            taps: self.taps.clone(),
             budget: config.workers.budget,
             bell,
             peers: peers.to_vec(),

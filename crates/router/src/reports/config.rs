@@ -6,6 +6,12 @@ use crate::config::File;
 pub(super) const REPORT: Report = Report::new(
     "config",
     "The configuration in force, as bora.toml would say it",
-    |router, _| answer(router.in_force.file().clone()),
+    |router, request| {
+        let file = router.in_force.file();
+        answer(match request.secrets {
+            true => file.clone(),
+            false => file.without_secrets(),
+        })
+    },
     |json, _| typed(json, |file: &File| file.to_text().unwrap_or_default()),
 );

@@ -8,6 +8,7 @@ mod config;
 mod drops;
 mod fib;
 mod frames;
+mod history;
 mod lease;
 mod macvlans;
 mod neighbours;
@@ -15,7 +16,7 @@ mod offload;
 mod on_ports;
 mod ports;
 mod profile;
-mod route;
+pub(crate) mod route;
 mod routes;
 mod rules;
 mod sync;
@@ -57,6 +58,7 @@ pub static REPORTS: &[Report] = &[
     sync::REPORT,
     lease::REPORT,
     config::REPORT,
+    history::REPORT,
 ];
 
 /// One report: `bora show NAME`.
@@ -94,6 +96,8 @@ pub struct Request {
     pub argument: String,
     /// Those of [`Report::flags`] that were given.
     pub flags: Vec<String>,
+    /// Whether who asks may know secrets; the API says so.
+    pub secrets: bool,
 }
 
 /// A report's JSON, still to be written: the control loop leaves that to others.
@@ -195,6 +199,7 @@ mod tests {
         let request = |argument: &str, flags: &[&str]| Request {
             argument: argument.into(),
             flags: flags.iter().map(|&flag| flag.into()).collect(),
+            secrets: false,
         };
         assert_eq!(report("ports").url(&Request::default()), "/v1/ports");
         assert_eq!(

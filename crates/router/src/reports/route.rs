@@ -59,7 +59,7 @@ fn address(text: &str) -> Result<IpAddr, String> {
 }
 
 /// Whose packets other tables decide about, by rules or a VRF.
-fn elsewhere(plane: &DataPlane, address: IpAddr) -> Option<String> {
+pub(crate) fn elsewhere(plane: &DataPlane, address: IpAddr) -> Option<String> {
     let v6 = usize::from(address.is_ipv6());
     let devices = plane.names().into_iter();
     let others = devices.filter(|(id, _)| plane.policy().has_list(*id)[v6]);
@@ -74,7 +74,7 @@ fn elsewhere(plane: &DataPlane, address: IpAddr) -> Option<String> {
 }
 
 /// What the FIB does with packets to an address.
-fn in_fib(plane: &DataPlane, address: IpAddr) -> String {
+pub(crate) fn in_fib(plane: &DataPlane, address: IpAddr) -> String {
     let fib = plane.mirror().fib();
     let found = match address {
         IpAddr::V4(address) => fib
@@ -91,7 +91,7 @@ fn in_fib(plane: &DataPlane, address: IpAddr) -> String {
 }
 
 /// Of a port or device.
-fn name(plane: &DataPlane, number: PortId) -> &str {
+pub(crate) fn name(plane: &DataPlane, number: PortId) -> &str {
     let mut devices = plane.names().into_iter();
     let device = devices.find(|(id, _)| *id == number);
     device.map_or("a port that is gone", |(_, name)| name)

@@ -1,0 +1,186 @@
+//! `bora capture` and `bora trace`.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::Context;
+use bora_router::{Explanation, Flow, Traced};
+use pcap::{Capture, Linktype};
+
+use crate::arguments::{CaptureOptions, Selection, TraceOptions};
+use crate::client;
+
+/// Writes packets to a file until it has enough, or is ended by Ctrl-C.
+pub(crate) fn capture(options: &CaptureOptions) -> anyhow::Result<()> {
+    let path = &options.write;
+    let mut file: Box<dyn Write> = match path == Path::new("-") {
+        true => Box::new(io::stdout()),
+        false => Box::new(File::create(path).with_context(|| path.display().to_string())?),
+    };
+    let url = format!(
+        "/v1/capture?snap={}&rate={}&out={}{}",
+        options.snap,
+        options.rate,
+        options.out,
+        query(&options.selection)
+    );
+    client::stream(&url, compiled(&options.selection)?, |octets| {
+        match file.write_all(octets).and_then(|()| file.flush()) {
+            Ok(()) => Ok(ControlFlow::Continue(())),
+            // Wireshark was closed
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    })
+}
+
+/// Prints what becomes of packets until it has enough, or is ended by Ctrl-C.
+pub(crate) fn trace(options: &TraceOptions) -> anyhow::Result<()> {
+    let url = format!("/v1/trace?rate=1000{}", query(&options.selection));
+    let mut waiting = Vec::new();
+    let mut explained = BTreeMap::new();
+    client::stream(&url, compiled(&options.selection)?, |octets| {
+        waiting.extend_from_slice(octets);
+        while let Some(end) = waiting.iter().position(|&octet| octet == b'\n') {
+            let line: Vec<u8> = waiting.drain(..=end).collect();
+            let text = match options.json {
+                true => String::from_utf8_lossy(&line).trim_end().to_owned(),
+                false => {
+                    let traced: Traced = serde_json::from_slice(&line)?;
+                    told(&traced, explanation(&traced, &mut explained)?)
+                }
+            };
+            // a closed pipe (`| head`) ends the command
+            if writeln!(io::stdout(), "{text}").is_err() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+fn query(selection: &Selection) -> String {
+    let mut query = format!("&one_in={}", selection.one_in);
+    if let Some(count) = selection.count {
+        query += &format!("&limit={count}");
+    }
+    if let Some(port) = &selection.port {
+        query += &format!("&port={port}");
+    }
+    query
+}
+
+/// The filter as libpcap compiles it, in the form of `tcpdump -ddd`; nothing for none.
+fn compiled(selection: &Selection) -> anyhow::Result<String> {
+    let filter = selection.filter.join(" ");
+    if filter.is_empty() {
+        return Ok(String::new());
+    }
+    let program = Capture::dead(Linktype::ETHERNET)?.compile(&filter, true);
+    let program = program.with_context(|| format!("the filter `{filter}`"))?;
+    let instructions = program.get_instructions();
+    let mut text = format!("{}\n", instructions.len());
+    for one in instructions {
+        writeln!(text, "{one}")?;
+    }
+    Ok(text)
+}
+
+/// What Bora knows of a packet's destination; it is asked once for each.
+fn explanation<'a>(
+    traced: &Traced,
+    known: &'a mut BTreeMap<IpAddr, Explanation>,
+) -> anyhow::Result<Option<&'a Explanation>> {
+    let Some(Flow { destination, .. }) = traced.flow else {
+        return Ok(None);
+    };
+    Ok(Some(match known.entry(destination) {
+        Entry::Occupied(there) => there.into_mut(),
+        Entry::Vacant(place) => {
+            let text = client::get(&format!("/v1/explain/{destination}"))?;
+            place.insert(serde_json::from_str(&text)?)
+        }
+    }))
+}
+
+/// A packet in words, a line for each step.
+fn told(traced: &Traced, explanation: Option<&Explanation>) -> String {
+    let flow = traced
+        .flow
+        .as_ref()
+        .map_or("no IP packet".into(), flow_text);
+    let mut text = format!(
+        "{:.6}  {}  {flow}, {} octets",
+        traced.time, traced.input, traced.length
+    );
+    let mut line = |name: &str, what: &str| text += &format!("\n  {name:<8} {what}");
+    let reason = traced.reason.as_deref().unwrap_or_default();
+    let by_gate = traced.outcome == "to Linux" && traced.tier == "express";
+    match (by_gate, &*traced.tier) {
+        (true, _) => line("gate", "in the driver; what follows is Linux's"),
+        (false, tier) => line("gate", &format!("plain transit: {tier}")),
+    }
+    if let Some(explanation) = explanation {
+        line("fib", &explanation.fib);
+        explanation.note.iter().for_each(|note| line("rules", note));
+        if reason == "guard" {
+            explanation.guard.iter().for_each(|why| line("guard", why));
+        }
+    }
+    if let Some(class) = traced.class {
+        line("class", &class.to_string());
+    }
+    if let Some(output) = &traced.output {
+        line("rewrite", &changes(&traced.before, &traced.now));
+        line("verdict", &format!("sent by {output}"));
+    } else {
+        line("verdict", &format!("{} ({reason})", traced.outcome));
+    }
+    text
+}
+
+fn flow_text(flow: &Flow) -> String {
+    let protocol = match flow.protocol {
+        1 => "ICMP".into(),
+        6 => "TCP".into(),
+        17 => "UDP".into(),
+        58 => "ICMPv6".into(),
+        132 => "SCTP".into(),
+        other => format!("protocol {other}"),
+    };
+    let with_port = |address: IpAddr, port: Option<u16>| match (address, port) {
+        (address, None) => address.to_string(),
+        (IpAddr::V6(address), Some(port)) => format!("[{address}]:{port}"),
+        (IpAddr::V4(address), Some(port)) => format!("{address}:{port}"),
+    };
+    let [from, to] = [
+        flow.ports.map(|ports| ports.0),
+        flow.ports.map(|ports| ports.1),
+    ];
+    format!(
+        "{} > {} {protocol}",
+        with_port(flow.source, from),
+        with_port(flow.destination, to)
+    )
+}
+
+/// The Ethernet addresses before and now.
+fn changes(before: &str, now: &str) -> String {
+    let address = |header: &str, from: usize| {
+        let octets = (0..6).filter_map(|octet| header.get(from + 2 * octet..from + 2 * octet + 2));
+        octets.collect::<Vec<_>>().join(":")
+    };
+    format!(
+        "{} > {} becomes {} > {}",
+        address(before, 12),
+        address(before, 0),
+        address(now, 12),
+        address(now, 0)
+    )
+}

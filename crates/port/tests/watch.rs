@@ -1,0 +1,20 @@
+//! The program shows packets to those who watch, on this kernel.
+
+use bora_port::xdp::Program;
+use bora_watch::{Filter, SNAP, Tap};
+
+#[test]
+fn watchers_are_set_and_nothing_is_seen_without_packets() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let mut program = Program::load(0, 0).unwrap();
+    let tap = Tap::new(Filter::everything(), 1, SNAP);
+    let (mut sightings, allowances) = program.sightings().unwrap();
+    program.set_watcher(3, &tap).unwrap();
+    assert!(program.set_watcher(4, &tap).is_err());
+    program.set_watching(1 << 3);
+    allowances.allow(3, 1);
+    assert_eq!(allowances.lost(3), 0);
+    assert_eq!(sightings.take().count(), 0);
+}

@@ -1,0 +1,249 @@
+//! Who may do what: the kernel says who is at the other end of the unix socket.
+
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use std::ffi::CString;
+use std::net::{IpAddr, SocketAddr};
+use tokio::net::unix::UCred;
+
+/// The group that may look.
+pub(super) const READERS: &str = "bora";
+/// The group that may change things, too.
+const ADMINS: &str = "bora-admin";
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Ask for reports.
+    Reader,
+    /// Order, too.
+    Admin,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// For the log.
+    name: String,
+    role: Role,
+}
+
+impl Peer {
+    /// A process of this machine.
+    pub(super) fn local(credentials: &UCred) -> Self {
+        let uid = Uid::from_raw(credentials.uid());
+        let user = User::from_uid(uid).ok().flatten();
+        let is_admin = uid.is_root()
+            || uid == Uid::effective()
+            || credentials.gid() == group_id(ADMINS).unwrap_or(u32::MAX)
+            || user.as_ref().is_some_and(is_in_admins);
+        let name = user.map_or_else(|| format!("uid {uid}"), |user| user.name);
+        let process = credentials.pid();
+        Self {
+            name: match process {
+                Some(pid) => format!("{name} (process {pid})"),
+                None => name,
+            },
+            role: match is_admin {
+                true => Role::Admin,
+                false => Role::Reader,
+            },
+        }
+    }
+
+    /// Somebody on the network, who may only look.
+    pub(super) fn remote(address: SocketAddr) -> Self {
+        Self {
+            name: address.to_string(),
+            role: Role::Reader,
+        }
+    }
+
+    pub(super) fn is_admin(&self) -> bool {
+        self.role == Role::Admin
+    }
+
+    /// For the log.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// The number of a group.
+pub(super) fn group_id(name: &str) -> Option<u32> {
+    let group = Group::from_name(name).ok().flatten();
+    group.map(|group| group.gid.as_raw())
+}
+
+fn is_in_admins(user: &User) -> bool {
+    let Some(admins) = group_id(ADMINS) else {
+        return false;
+    };
+    let name = CString::new(user.name.clone());
+    let groups = name.map(|name| getgrouplist(&name, user.gid));
+    matches!(groups, Ok(Ok(groups)) if groups.contains(&Gid::from_raw(admins)))
+}
+
+/// Lets only admins order something, and logs each order with who gave it and how it ended.
+pub(super) async fn check(peer: Peer, mut request: Request, next: Next) -> Response {
+    request.extensions_mut().insert(peer.clone());
+    if request.method() == Method::GET || request.method() == Method::HEAD {
+        return next.run(request).await;
+    }
+    let what = format!("{} {}", request.method(), request.uri());
+    let who = peer.name();
+    if !peer.is_admin() {
+        log::warn!(who, what:%; "refused: {who} may not order {what}");
+        let text =
+            format!("{who} may look, but not change anything: be root or in the group `{ADMINS}`");
+        return (StatusCode::FORBIDDEN, text).into_response();
+    }
+    let answer = next.run(request).await;
+    let status = answer.status().as_u16();
+    log::info!(who, what:%, status; "{who}: {what}: {status}");
+    answer
+}
+
+/// What somebody on the network has to show.
+#[derive(Debug)]
+pub(super) enum Password {
+    /// Nothing, because only this machine can connect.
+    None,
+    /// This word, as a bearer token or as the password of any user.
+    Token(String),
+}
+
+impl Password {
+    fn is_in(&self, request: &Request) -> bool {
+        let Self::Token(token) = self else {
+            return true;
+        };
+        let header = request.headers().get(header::AUTHORIZATION);
+        let Some(given) = header.and_then(|value| value.to_str().ok()) else {
+            return false;
+        };
+        match given.split_once(' ') {
+            Some(("Bearer", given)) => are_equal(given, token),
+            Some(("Basic", coded)) => {
+                password_of(coded).is_some_and(|given| are_equal(&given, token))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The password of `user:password` in base64 (RFC 7617).
+fn password_of(coded: &str) -> Option<String> {
+    use base64::Engine;
+    let decoded = base64::engine::general_purpose::STANDARD
+        .decode(coded)
+        .ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    text.split_once(':')
+        .map(|(_, password)| password.to_owned())
+}
+
+/// In a time that does not tell how much of it is right.
+fn are_equal(given: &str, token: &str) -> bool {
+    let pairs = given.bytes().zip(token.bytes());
+    given.len() == token.len() && pairs.fold(0, |differ, (one, other)| differ | (one ^ other)) == 0
+}
+
+/// Lets only those in who know the password, and no page of another site (DNS rebinding).
+pub(super) async fn check_remote(
+    State(password): State<&'static Password>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if !password.is_in(&request) {
+        let ask = [(
+            header::WWW_AUTHENTICATE,
+            "Basic realm=\"Bora\", charset=\"UTF-8\"",
+        )];
+        return (
+            StatusCode::UNAUTHORIZED,
+            ask,
+            "the token of [api] is needed",
+        )
+            .into_response();
+    }
+    let host = request.headers().get(header::HOST);
+    let host = host
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    if matches!(password, Password::None) && !is_this_machine(host) {
+        let text = "without a token, ask for localhost or for an address";
+        return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
+    }
+    next.run(request).await
+}
+
+/// Whether a host with or without a port is an address, or `localhost`: no name that leads to where its owner wants.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|octet| octet.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords() {
+        let token = Password::Token("secret".into());
+        let with = |value: Option<&str>| {
+            let mut request = Request::new(axum::body::Body::empty());
+            if let Some(value) = value {
+                let value = value.parse().unwrap();
+                request.headers_mut().insert(header::AUTHORIZATION, value);
+            }
+            request
+        };
+        assert!(Password::None.is_in(&with(None)));
+        // "anybody:secret" and "secret" without a user
+        for good in ["Bearer secret", "Basic YW55Ym9keTpzZWNyZXQ="] {
+            assert!(token.is_in(&with(Some(good))), "{good}");
+        }
+        for bad in [
+            "",
+            "Bearer",
+            "Bearer secre",
+            "Bearer secret ",
+            "Basic c2VjcmV0",
+            "Basic ?",
+            "Digest secret",
+        ] {
+            assert!(!token.is_in(&with(Some(bad))), "{bad}");
+        }
+        assert!(!token.is_in(&with(None)));
+    }
+
+    #[test]
+    fn hosts() {
+        for good in [
+            "localhost",
+            "localhost:80",
+            "127.0.0.1:9179",
+            "[::1]:9179",
+            "192.0.2.1",
+        ] {
+            assert!(is_this_machine(good), "{good}");
+        }
+        for bad in [
+            "",
+            "evil.example",
+            "evil.example:80",
+            "localhost.evil.example",
+            "[::1].evil.example:1",
+        ] {
+            assert!(!is_this_machine(bad), "{bad}");
+        }
+    }
+}

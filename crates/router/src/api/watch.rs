@@ -1,0 +1,238 @@
+//! `/v1/capture` and `/v1/trace`: answers that go on while somebody watches. The body of the request is a filter as
+//! `tcpdump -ddd` prints it; without one every packet is taken.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bora_watch::pcapng::{Direction, Writer};
+use bora_watch::{Filter, Outcome, SNAP, Sighting};
+use hyper::body::{Body as HttpBody, Frame};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Deserialize;
+
+use super::{Caller, Shared};
+use crate::trace;
+use crate::watches::{View, Wanted};
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Options {
+    /// End after so many packets; 0: never.
+    #[serde(default)]
+    limit: u64,
+    /// Octets to keep of each packet.
+    #[serde(default = "whole")]
+    snap: usize,
+    /// Most packets a second.
+    #[serde(default = "usual_rate")]
+    rate: u32,
+    /// One of so many packets.
+    #[serde(default = "all")]
+    one_in: u32,
+    /// Only what comes in by this port.
+    port: Option<String>,
+    /// Captures: also what left.
+    #[serde(default)]
+    out: bool,
+}
+
+fn whole() -> usize {
+    SNAP
+}
+
+fn usual_rate() -> u32 {
+    10_000
+}
+
+fn all() -> u32 {
+    1
+}
+
+/// What is written of a sighting.
+type Write = Box<dyn FnMut(&Watching, &Sighting) -> Vec<u8> + Send>;
+
+pub(super) async fn capture(
+    State(shared): State<Shared>,
+    Query(options): Query<Options>,
+    filter: String,
+) -> Response {
+    let out = options.out;
+    let mut file = match Writer::new() {
+        Ok(file) => file,
+        Err(error) => {
+            return (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response();
+        }
+    };
+    let start = file.take();
+    let write = move |watching: &Watching, one: &Sighting| {
+        watching.add(&mut file, one, out);
+        file.take()
+    };
+    watch(
+        shared,
+        options,
+        &filter,
+        "application/x-pcapng",
+        start,
+        Box::new(write),
+    )
+    .await
+}
+
+pub(super) async fn trace(
+    State(shared): State<Shared>,
+    Query(options): Query<Options>,
+    filter: String,
+) -> Response {
+    let write = |watching: &Watching, one: &Sighting| {
+        let facts = trace::of_packet(one, &watching.view.names, watching.wall_clock(one.time));
+        serde_json::to_vec(&facts).map_or_else(|_| Vec::new(), |text| [&text[..], b"\n"].concat())
+    };
+    watch(
+        shared,
+        options,
+        &filter,
+        "application/x-ndjson",
+        Vec::new(),
+        Box::new(write),
+    )
+    .await
+}
+
+async fn watch(
+    shared: Shared,
+    options: Options,
+    filter: &str,
+    kind: &'static str,
+    start: Vec<u8>,
+    write: Write,
+) -> Response {
+    let filter = match filter {
+        "" => Ok(Filter::everything()),
+        text => text.parse(),
+    };
+    let filter = match filter {
+        Ok(filter) => filter,
+        Err(what) => return (StatusCode::BAD_REQUEST, what).into_response(),
+    };
+    let wanted = Wanted {
+        filter,
+        one_in: options.one_in,
+        snap: options.snap.min(SNAP),
+        rate: options.rate,
+        port: options.port,
+    };
+    let view = match shared.call(move |router| router.watch(wanted)).await {
+        Ok(view) => view,
+        Err(response) => return response,
+    };
+    let left = match options.limit {
+        0 => u64::MAX,
+        limit => limit,
+    };
+    let body = Body::new(Watching {
+        view,
+        left,
+        write: Some(write),
+        ready: VecDeque::from([start]),
+        calls: shared.calls.clone(),
+        offset: offset_of_wall_clock(),
+    });
+    ([(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+/// A body that goes on until it has shown enough, or the client is gone.
+struct Watching {
+    view: View,
+    /// Packets still to show.
+    left: u64,
+    write: Option<Write>,
+    ready: VecDeque<Vec<u8>>,
+    calls: Caller,
+    /// From CLOCK_MONOTONIC to the time since 1970, ns.
+    offset: u64,
+}
+
+impl Watching {
+    fn name(&self, number: u16) -> String {
+        let known = self.view.names.get(&number);
+        known.cloned().unwrap_or_else(|| format!("port {number}"))
+    }
+
+    fn wall_clock(&self, time: u64) -> Duration {
+        Duration::from_nanos(time.wrapping_add(self.offset))
+    }
+
+    /// Adds a packet to a capture file: as it came in and, if wanted, as it left.
+    fn add(&self, file: &mut Writer, one: &Sighting, out: bool) {
+        let time = self.wall_clock(one.time);
+        let lost = match self.view.lost.load(Relaxed) {
+            0 => String::new(),
+            lost => format!("; {lost} packets were not captured so far"),
+        };
+        let comment = trace::summary(one, &self.view.names) + &lost;
+        let received = one.received();
+        let (input, whole) = (self.name(one.input), (&received[..], one.length));
+        // it writes into memory, where nothing can fail
+        let _ = file.packet(&input, Direction::In, time, whole, &comment);
+        if let (Outcome::Sent(output), true) = (one.outcome, out) {
+            let now = (&one.now[..], one.length_now);
+            let _ = file.packet(&self.name(output), Direction::Out, time, now, &comment);
+        }
+    }
+}
+
+impl HttpBody for Watching {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        loop {
+            if let Some(octets) = self.ready.pop_front()
+                && !octets.is_empty()
+            {
+                return Poll::Ready(Some(Ok(Frame::data(octets.into()))));
+            }
+            if self.left == 0 {
+                return Poll::Ready(None);
+            }
+            match self.view.seen.poll_recv(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Ready(Some(one)) => {
+                    self.left -= 1;
+                    let Some(mut write) = self.write.take() else {
+                        return Poll::Ready(None);
+                    };
+                    let octets = write(&self, &one);
+                    self.write = Some(write);
+                    self.ready.push_back(octets);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let number = self.view.number;
+        drop(self.calls.call(move |router| router.end_watch(number)));
+    }
+}
+
+fn offset_of_wall_clock() -> u64 {
+    let now = |clock| {
+        let time = clock_gettime(clock);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    };
+    now(ClockId::Realtime).wrapping_sub(now(ClockId::Monotonic))
+}

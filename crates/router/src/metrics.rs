@@ -1,0 +1,370 @@
+//! What `/metrics` says, one line a metric. Names follow Prometheus' conventions: base units, and `_total` is added to counters.
+
+use std::time::SystemTime;
+
+use bora_contract::Counts;
+use bora_worker::{ClassCounters, WorkerCounters};
+
+use crate::engine::Engine;
+use crate::ports::{Port, mode_name, path_name};
+use crate::router::Router;
+use crate::totals::Totals;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+}
+
+/// Names and values of the labels of a sample.
+pub(crate) type Labels = Vec<(&'static str, String)>;
+
+/// A metric with its samples.
+#[derive(Debug)]
+pub(crate) struct Metric {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) samples: Vec<(Labels, f64)>,
+}
+
+/// Everything, as it is now. The cost grows with ports, classes, workers and rules, not with routes.
+pub(crate) fn collect(router: &Router) -> Vec<Metric> {
+    let mut metrics = of_router(router);
+    let ports: Vec<(&Port, Totals)> = router
+        .plane
+        .ports()
+        .iter()
+        .map(|port| (port, router.plane.totals_of(port)))
+        .collect();
+    metrics.extend(of_ports(&ports));
+    metrics.extend(of_reasons(&ports));
+    metrics.extend(of_fib(router));
+    if let Some(engine) = router.plane.engine() {
+        metrics.extend(of_workers(engine));
+        metrics.extend(of_classes(router, engine));
+    }
+    metrics
+}
+
+fn metric(
+    kind: Kind,
+    name: &'static str,
+    help: &'static str,
+    samples: impl IntoIterator<Item = (Labels, f64)>,
+) -> Metric {
+    Metric {
+        name,
+        help,
+        kind,
+        samples: samples.into_iter().collect(),
+    }
+}
+
+fn gauge(name: &'static str, help: &'static str, value: f64) -> Metric {
+    metric(Kind::Gauge, name, help, [(Vec::new(), value)])
+}
+
+fn of_router(router: &Router) -> Vec<Metric> {
+    let mirror = router.plane.mirror();
+    let status = mirror.status();
+    let holding = router
+        .plane
+        .express()
+        .holding(mirror.guard(), &router.plane.names());
+    let since = status.since.duration_since(SystemTime::UNIX_EPOCH);
+    let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+    let held = router.plane.engine().map_or(0, Engine::held);
+    let signs = router.vitals.signs();
+    let stuck = signs
+        .iter()
+        .filter(|sign| sign.silent > sign.patience)
+        .count();
+    vec![
+        metric(
+            Kind::Gauge,
+            "bora_build_info",
+            "Bora's version.",
+            [(version, 1.0)],
+        ),
+        gauge(
+            "bora_in_sync",
+            "Whether Bora agrees with Linux about all routes.",
+            f64::from(u8::from(status.in_sync)),
+        ),
+        gauge(
+            "bora_in_sync_changed_timestamp_seconds",
+            "When bora_in_sync last changed.",
+            since.unwrap_or_default().as_secs_f64(),
+        ),
+        gauge(
+            "bora_guard_reasons",
+            "What keeps traffic with Linux: firewall rules, policies, hooks.",
+            holding.len() as f64,
+        ),
+        gauge(
+            "bora_stuck_threads",
+            "Threads without progress; while there are some, Linux forwards.",
+            stuck as f64,
+        ),
+        gauge("bora_held_packets", "Packets in Bora's rings.", held as f64),
+        metric(
+            Kind::Counter,
+            "bora_netlink_events",
+            "Events from Linux.",
+            [(Vec::new(), status.events as f64)],
+        ),
+        metric(
+            Kind::Counter,
+            "bora_netlink_overflows",
+            "Times that Linux dropped events, and Bora read all again.",
+            [(Vec::new(), status.overflows as f64)],
+        ),
+        metric(
+            Kind::Counter,
+            "bora_mended_entries",
+            "Entries that background checks have corrected.",
+            [(Vec::new(), status.mended as f64)],
+        ),
+    ]
+}
+
+type OfPort = (&'static str, &'static str, fn(&Totals) -> u64);
+
+const PORT_COUNTERS: &[OfPort] = &[
+    ("bora_port_receive_packets", "Packets received.", |it| {
+        it.rx_packets
+    }),
+    ("bora_port_receive_bytes", "Octets received.", |it| {
+        it.rx_bytes
+    }),
+    ("bora_port_transmit_packets", "Packets sent.", |it| {
+        it.tx_packets
+    }),
+    ("bora_port_transmit_bytes", "Octets sent.", |it| it.tx_bytes),
+    (
+        "bora_port_from_linux_packets",
+        "Packets from Linux by the port's twin.",
+        |it| it.from_linux,
+    ),
+    (
+        "bora_port_flow_packets",
+        "Packets received that flows of Linux's flowtables have forwarded.",
+        |it| it.flows,
+    ),
+    (
+        "bora_port_asked_packets",
+        "Packets received for which Linux's FIB was asked.",
+        |it| it.asked,
+    ),
+];
+
+fn name_of(port: &Port) -> Labels {
+    vec![("port", port.name.clone())]
+}
+
+fn of_ports(ports: &[(&Port, Totals)]) -> Vec<Metric> {
+    let mut metrics: Vec<Metric> = Vec::new();
+    for &(name, help, of) in PORT_COUNTERS {
+        let samples = ports
+            .iter()
+            .map(|(port, total)| (name_of(port), of(total) as f64));
+        metrics.push(metric(Kind::Counter, name, help, samples));
+    }
+    let up = ports
+        .iter()
+        .map(|(port, _)| (name_of(port), f64::from(u8::from(port.is_up()))));
+    metrics.push(metric(
+        Kind::Gauge,
+        "bora_port_up",
+        "Whether the port is up.",
+        up,
+    ));
+    let info = ports.iter().map(|(port, _)| {
+        let more = [
+            ("path", path_name(port.path).to_owned()),
+            ("xdp", mode_name(port.mode()).to_owned()),
+            ("af_xdp", port.sockets.mode().name().to_owned()),
+        ];
+        (name_of(port).into_iter().chain(more).collect(), 1.0)
+    });
+    metrics.push(metric(
+        Kind::Gauge,
+        "bora_port_info",
+        "Tier and driver modes of the port.",
+        info,
+    ));
+    metrics
+}
+
+fn of_reasons(ports: &[(&Port, Totals)]) -> [Metric; 2] {
+    let samples = |of: fn(&Totals) -> &Counts| {
+        let of_port = move |(port, total): &(&Port, Totals)| {
+            let named: Vec<_> = of(total)
+                .named()
+                .map(|(reason, count)| {
+                    let labels = vec![("port", port.name.clone()), ("reason", reason.to_owned())];
+                    (labels, count as f64)
+                })
+                .collect();
+            named
+        };
+        ports.iter().flat_map(of_port).collect::<Vec<_>>()
+    };
+    [
+        metric(
+            Kind::Counter,
+            "bora_to_linux_packets",
+            "Packets handed to Linux, by reason (docs/reasons.md).",
+            samples(|it| &it.passed),
+        ),
+        metric(
+            Kind::Counter,
+            "bora_dropped_packets",
+            "Packets dropped, by reason (docs/reasons.md).",
+            samples(|it| &it.dropped),
+        ),
+    ]
+}
+
+fn of_fib(router: &Router) -> Vec<Metric> {
+    let mirror = router.plane.mirror();
+    let (stats, missing) = (mirror.fib().stats(), mirror.refused());
+    let families = |values: [u64; 2]| {
+        let names = ["ipv4", "ipv6"].map(|name| vec![("family", name.to_owned())]);
+        names.into_iter().zip(values.map(|value| value as f64))
+    };
+    let sizes = |of: [usize; 2]| of.map(|size| size as u64);
+    vec![
+        metric(
+            Kind::Gauge,
+            "bora_fib_prefixes",
+            "Prefixes in the FIB.",
+            families(sizes([stats.prefixes4, stats.prefixes6])),
+        ),
+        metric(
+            Kind::Gauge,
+            "bora_fib_missing_prefixes",
+            "Prefixes that found no room; Linux forwards that IP version then.",
+            families(sizes(missing)),
+        ),
+        metric(
+            Kind::Gauge,
+            "bora_fib_bytes",
+            "Octets of the tables.",
+            families(sizes([stats.ipv4.table_bytes, stats.ipv6.table_bytes])),
+        ),
+        metric(
+            Kind::Counter,
+            "bora_fib_updates",
+            "Changes of prefixes.",
+            families([stats.ipv4.updates, stats.ipv6.updates]),
+        ),
+        gauge(
+            "bora_fib_next_hops",
+            "Next hops in the FIB.",
+            stats.next_hops as f64,
+        ),
+    ]
+}
+
+type OfWorker = (Kind, &'static str, &'static str, fn(&WorkerCounters) -> u64);
+
+const WORKER_METRICS: &[OfWorker] = &[
+    (
+        Kind::Counter,
+        "bora_worker_receive_packets",
+        "Packets received.",
+        |it| it.ports.iter().map(|port| port.rx_packets.get()).sum(),
+    ),
+    (
+        Kind::Counter,
+        "bora_worker_transmit_packets",
+        "Packets sent.",
+        |it| it.ports.iter().map(|port| port.tx_packets.get()).sum(),
+    ),
+    (
+        Kind::Counter,
+        "bora_worker_loops",
+        "Times round the loop.",
+        |it| it.loops.get(),
+    ),
+    (Kind::Counter, "bora_worker_sleeps", "Times asleep.", |it| {
+        it.sleeps.get()
+    }),
+    (
+        Kind::Counter,
+        "bora_worker_exhausted",
+        "Requests that found no packet buffer.",
+        |it| it.pool_exhausted.get(),
+    ),
+    (
+        Kind::Gauge,
+        "bora_worker_held_packets",
+        "Packets in its transmit rings.",
+        |it| it.held.get(),
+    ),
+];
+
+fn of_workers(engine: &Engine) -> Vec<Metric> {
+    let metrics = WORKER_METRICS.iter().map(|&(kind, name, help, of)| {
+        let samples = engine.workers.iter().enumerate().map(|(index, worker)| {
+            let core = worker.core.map_or("any".into(), |core| core.to_string());
+            let labels = vec![("worker", index.to_string()), ("cpu", core)];
+            (labels, of(&worker.counters) as f64)
+        });
+        metric(kind, name, help, samples)
+    });
+    metrics.collect()
+}
+
+type OfClass = (Kind, &'static str, &'static str, fn(&ClassCounters) -> u64);
+
+const CLASS_METRICS: &[OfClass] = &[
+    (
+        Kind::Counter,
+        "bora_class_enqueued_packets",
+        "Packets taken into the queues of a class.",
+        |it| it.enqueued.get(),
+    ),
+    (
+        Kind::Counter,
+        "bora_class_sent_packets",
+        "Packets taken out of them.",
+        |it| it.sent.get(),
+    ),
+    (
+        Kind::Counter,
+        "bora_class_dropped_packets",
+        "Packets refused because they were full.",
+        |it| it.dropped.get(),
+    ),
+    (
+        Kind::Gauge,
+        "bora_class_held_packets",
+        "Packets in them.",
+        |it| it.held.get(),
+    ),
+];
+
+fn of_classes(router: &Router, engine: &Engine) -> Vec<Metric> {
+    let file = router.in_force.file();
+    let metrics = CLASS_METRICS.iter().map(|&(kind, name, help, of)| {
+        let of_port = |port: &Port| {
+            let section = file.port(&port.name);
+            let classes = section.map_or(0, |section| section.queues.output().classes.len());
+            let (number, name) = (usize::from(port.id.0), port.name.clone());
+            let samples = (0..classes).map(move |class| {
+                let each = engine
+                    .counters()
+                    .map(|it| of(&it.ports[number].classes[class]));
+                let labels = vec![("port", name.clone()), ("class", class.to_string())];
+                (labels, each.sum::<u64>() as f64)
+            });
+            samples.collect::<Vec<_>>()
+        };
+        let ports = router.plane.ports().iter();
+        metric(kind, name, help, ports.flat_map(of_port))
+    });
+    metrics.collect()
+}

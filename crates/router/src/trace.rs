@@ -1,0 +1,173 @@
+//! `bora trace`: what happened to a packet, in words.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bora_watch::{Outcome, Sighting, Tier};
+use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6, udp};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::reports::route;
+use crate::router::Router;
+
+/// What is known of a packet. `bora trace` asks for the rest: [`Explanation`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Traced {
+    /// When.
+    pub time: Timestamp,
+    /// Name of the port or device that it came in by.
+    pub input: String,
+    /// Addresses, protocol and ports, if it is IP.
+    pub flow: Option<Flow>,
+    /// Octets with the Ethernet header.
+    pub length: u32,
+    /// `express` or `engine`.
+    pub tier: String,
+    /// `sent`, `to Linux` or `dropped`.
+    pub outcome: String,
+    /// Name of the port or device that it left by.
+    pub output: Option<String>,
+    /// Why it went to Linux, or was dropped, as `bora show drops` names it.
+    pub reason: Option<String>,
+    /// Class, in the engine.
+    pub class: Option<u8>,
+    /// First octets as it came in and as it is now, hexadecimal.
+    pub before: String,
+    /// Likewise.
+    pub now: String,
+}
+
+/// What tells one conversation from another.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Flow {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Protocol, or what follows IPv6's fixed header.
+    pub protocol: u8,
+    /// Source and destination port (TCP, UDP and those like them).
+    pub ports: Option<(u16, u16)>,
+}
+
+/// One line for comments in capture files.
+pub(crate) fn summary(one: &Sighting, names: &BTreeMap<u16, String>) -> String {
+    let tier = tier_name(one.tier);
+    match one.outcome {
+        Outcome::ToEngine => format!("{tier}: to the engine"),
+        Outcome::Sent(port) => format!("{tier}: sent by {}", name(names, port)),
+        Outcome::ToLinux(reason) => format!("{tier}: to Linux ({})", reason.name()),
+        Outcome::Dropped(reason) => format!("{tier}: dropped ({})", reason.name()),
+    }
+}
+
+/// The facts about a packet.
+pub(crate) fn of_packet(
+    one: &Sighting,
+    names: &BTreeMap<u16, String>,
+    since_1970: Duration,
+) -> Traced {
+    let (outcome, output, reason) = match one.outcome {
+        Outcome::ToEngine => ("to the engine", None, None),
+        Outcome::Sent(port) => ("sent", Some(name(names, port)), None),
+        Outcome::ToLinux(reason) => ("to Linux", None, Some(reason)),
+        Outcome::Dropped(reason) => ("dropped", None, Some(reason)),
+    };
+    Traced {
+        time: Timestamp::UNIX_EPOCH + since_1970,
+        input: name(names, one.input),
+        flow: flow_of(&one.head),
+        length: one.length,
+        tier: tier_name(one.tier).into(),
+        outcome: outcome.into(),
+        output,
+        reason: reason.map(|reason| reason.name().into()),
+        class: one.class,
+        before: hex(&one.head),
+        now: hex(&one.now[..one.now.len().min(one.head.len())]),
+    }
+}
+
+fn tier_name(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Express => "express",
+        Tier::Engine => "engine",
+    }
+}
+
+fn name(names: &BTreeMap<u16, String>, number: u16) -> String {
+    let known = names.get(&number).cloned();
+    known.unwrap_or_else(|| format!("port {number}"))
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// Addresses and ports of a frame with up to two tags; `None` if it is no IP or too short.
+pub(crate) fn flow_of(frame: &[u8]) -> Option<Flow> {
+    let mut at = ethernet::HEADER_LEN;
+    let kind = |at: usize| frame.get(at - 2..at).map(|type_| [type_[0], type_[1]]);
+    while matches!(kind(at)?, [0x81, 0] | [0x88, 0xa8]) {
+        at += 4;
+    }
+    let (packet, kind) = (frame.get(at..)?, u16::from_be_bytes(kind(at)?));
+    let (source, destination, protocol, payload): (IpAddr, IpAddr, u8, usize);
+    if kind == EtherType::IPV4.0 {
+        let ip = ipv4::Packet::new_unchecked(packet);
+        let first = packet.get(..20)?;
+        (source, destination) = (ip.src().into(), ip.dst().into());
+        protocol = ip.protocol().0;
+        let is_later_fragment = u16::from_be_bytes([first[6], first[7]]) & 0x1fff != 0;
+        payload = match is_later_fragment {
+            true => packet.len(),
+            false => usize::from(first[0] & 0xf) * 4,
+        };
+    } else if kind == EtherType::IPV6.0 {
+        packet.get(..40)?;
+        let ip = ipv6::Packet::new_unchecked(packet);
+        (source, destination) = (ip.src().into(), ip.dst().into());
+        protocol = ip.next_header().0;
+        payload = 40;
+    } else {
+        return None;
+    }
+    let has_ports = [Protocol::TCP, Protocol::UDP, Protocol(132), Protocol(136)]
+        .iter()
+        .any(|one| one.0 == protocol);
+    let ports = packet.get(payload..payload + 4).filter(|_| has_ports);
+    Some(Flow {
+        source,
+        destination,
+        protocol,
+        ports: ports.map(|octets| {
+            let header = udp::Packet::new_unchecked(octets);
+            (header.src_port(), header.dst_port())
+        }),
+    })
+}
+
+/// Why a packet went where it went, as tables and rules are now.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Explanation {
+    /// What the FIB says of the destination.
+    pub fib: String,
+    /// Where else its way may be decided.
+    pub note: Option<String>,
+    /// What keeps traffic with Linux.
+    pub guard: Vec<String>,
+}
+
+/// Explains what becomes of packets to an address.
+pub(crate) fn explain(router: &Router, destination: IpAddr) -> Explanation {
+    let plane = &router.plane;
+    Explanation {
+        fib: route::in_fib(plane, destination),
+        note: route::elsewhere(plane, destination),
+        guard: plane
+            .express()
+            .holding(plane.mirror().guard(), &plane.names()),
+    }
+}

@@ -1,0 +1,78 @@
+//! Where workers leave what they have seen for whoever watches.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+
+use crossbeam_queue::ArrayQueue;
+
+use crate::{Filter, SNAP, Sighting};
+
+/// Sightings that may wait to be fetched.
+const WAITING: usize = 1024;
+
+/// What somebody wants to see, and what workers have found of it. Workers never wait here: what finds no room, or is
+/// beyond the rate, is counted as lost.
+#[derive(Debug)]
+pub struct Tap {
+    filter: Filter,
+    /// One of so many packets, by chance; 1: all.
+    pub one_in: u32,
+    /// Octets to keep of each packet, at most [`SNAP`].
+    pub snap: usize,
+    /// How many more may be seen now.
+    allowance: AtomicI64,
+    lost: AtomicU64,
+    seen: ArrayQueue<Sighting>,
+}
+
+impl Tap {
+    /// For packets that a filter takes.
+    pub fn new(filter: Filter, one_in: u32, snap: usize) -> Self {
+        Self {
+            filter,
+            one_in: one_in.max(1),
+            snap: snap.min(SNAP),
+            allowance: AtomicI64::new(0),
+            lost: AtomicU64::new(0),
+            seen: ArrayQueue::new(WAITING),
+        }
+    }
+
+    /// The filter.
+    pub fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// Whether a packet is to be seen; one that is too many now is counted.
+    pub fn wants(&self, head: &[u8], length: u32) -> bool {
+        if !self.filter.takes(head, length) {
+            return false;
+        }
+        let is_allowed = self.allowance.fetch_sub(1, Relaxed) > 0;
+        if !is_allowed {
+            self.lost.fetch_add(1, Relaxed);
+        }
+        is_allowed
+    }
+
+    /// Leaves a packet that it wants.
+    pub fn leave(&self, sighting: Sighting) {
+        if self.seen.push(sighting).is_err() {
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Lets workers see so many more packets from now on.
+    pub fn allow(&self, packets: u32) {
+        self.allowance.store(packets.into(), Relaxed);
+    }
+
+    /// The next packet that was seen.
+    pub fn take(&self) -> Option<Sighting> {
+        self.seen.pop()
+    }
+
+    /// Packets that were to be seen, and were not, so far.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+}
