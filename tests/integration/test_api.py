@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import socket
 import subprocess
 import time
@@ -212,3 +213,60 @@ def test_check_warns(tmp_path):
     path.write_text('[[port]]\nname = "a"\n[[port]]\nname = "b"\n[linux]\nbypass_netfilter = true\n')
     done = subprocess.run([binary(), "check", str(path)], capture_output=True, text=True, check=True)
     assert "good" in done.stdout and "warning: linux.bypass_netfilter" in done.stdout
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def answers(net, path, **parameters):
+    """What Prometheus says, or None while it does not."""
+    options = [part for name, value in parameters.items() for part in ("--data-urlencode", f"{name}={value}")]
+    status, body = curl(net, "-G", *options, f"http://127.0.0.1:9090/api/v1/{path}")
+    return json.loads(body)["data"] if status == 200 else None
+
+
+def wait_for(what, seconds=30):
+    """The first true answer."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.3)
+    raise AssertionError("it has not come")
+
+
+def test_prometheus(kernel_net, tmp_path):
+    """A real Prometheus reads the metrics, evaluates the alert rules, and knows each metric of the dashboard."""
+    net = kernel_net
+    net.router.ip("link", "set", "lo", "up")
+    start_with(net, tmp_path, '[api]\nlisten = "127.0.0.1:9179"\n')
+    # the waiting time of alerts is cut short
+    rules = (ROOT / "packaging/prometheus/bora.rules.yml").read_text().replace("for: 30s", "for: 0s")
+    (tmp_path / "bora.rules.yml").write_text(rules)
+    subprocess.run(["promtool", "check", "rules", ROOT / "packaging/prometheus/bora.rules.yml"], check=True, capture_output=True)
+    config = tmp_path / "prometheus.yml"
+    config.write_text("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [bora.rules.yml]\n"
+                      "scrape_configs: [{job_name: bora, static_configs: [{targets: ['127.0.0.1:9179']}]}]\n")
+    with open(tmp_path / "log", "w") as log:
+        server = net.router.popen("prometheus", f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/data",
+                                  "--web.listen-address=127.0.0.1:9090", stdout=log, stderr=log)
+    try:
+        wait_for(lambda: any(float(one["value"][1]) == 1 for one in (answers(net, "query", query='up{job="bora"}') or {"result": []})["result"]))
+        for _ in range(5):
+            assert net.probe()
+        dashboard = json.loads((ROOT / "packaging/grafana/bora.json").read_text())
+        known = set(wait_for(lambda: answers(net, "label/__name__/values")))
+        for panel in dashboard["panels"]:
+            for target in panel["targets"]:
+                expression = target["expr"].replace("$__rate_interval", "1m").replace("$router", ".*")
+                assert answers(net, "query", query=expression) is not None, expression
+                names = set(re.findall(r"\bbora_\w+", expression))
+                # a tier, a class or a reason may have no samples
+                assert names <= known or re.search("worker|class|dropped", expression), (expression, names - known)
+        net.router.ip("link", "set", "r2", "down")
+        alerts = wait_for(lambda: [one for one in answers(net, "alerts")["alerts"] if one["labels"]["alertname"] == "BoraPortDown"])
+        assert alerts[0]["labels"]["port"] == "r2" and "r2" in alerts[0]["annotations"]["summary"]
+    finally:
+        server.terminate()
+        server.wait(20)

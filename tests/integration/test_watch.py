@@ -88,9 +88,9 @@ def test_capture(net, tmp_path):
         net.hosts[0].send(net.frame(udp4(net.behind4(0), net.behind4(1), dport=1002)))  # does not match
     _, error = process.communicate(timeout=20)
     assert process.returncode == 0, error
-    with RawPcapNgReader(str(path)) as reader:
-        read = list(reader)
-    frames = [octets for octets, _ in read]
+    reader = RawPcapNgReader(str(path))
+    frames = [octets for octets, _ in reader]
+    reader.close()
     assert sorted(frames) == sorted([long, net.forwarded(long[14:], 1), last, v6, net.forwarded(v6[14:], 1)])
     # not every scapy shows comments and names
     raw = path.read_bytes()

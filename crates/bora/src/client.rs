@@ -1,7 +1,5 @@
 //! Talks to the daemon of this network namespace.
 
-use std::ops::ControlFlow;
-
 use anyhow::{Context, bail};
 use bora_router::{RuntimeDir, other_namespaces};
 use http_body_util::{BodyExt, Full};
@@ -26,24 +24,29 @@ pub(crate) fn post_text(path: &str, text: String) -> anyhow::Result<String> {
     request(Method::POST, path, text)
 }
 
-/// Orders something whose answer goes on: each piece is given to `take` until it wants no more.
-pub(crate) fn stream(
-    path: &str,
-    text: String,
-    mut take: impl FnMut(&[u8]) -> anyhow::Result<ControlFlow<()>>,
-) -> anyhow::Result<()> {
-    runtime()?.block_on(async {
-        let mut body = ask(Method::POST, path, text).await?;
-        while let Some(frame) = body.frame().await {
-            let frame = frame.context("Bora has ended")?;
-            if let Some(octets) = frame.data_ref()
-                && take(octets)?.is_break()
-            {
-                break;
+/// An answer that goes on.
+pub(crate) struct Stream {
+    runtime: Runtime,
+    body: Incoming,
+}
+
+/// Orders something whose answer goes on.
+pub(crate) fn stream(path: &str, text: String) -> anyhow::Result<Stream> {
+    let runtime = runtime()?;
+    let body = runtime.block_on(ask(Method::POST, path, text))?;
+    Ok(Stream { runtime, body })
+}
+
+impl Stream {
+    /// The next piece; nothing at the end.
+    pub(crate) fn next(&mut self) -> anyhow::Result<Option<Bytes>> {
+        while let Some(frame) = self.runtime.block_on(self.body.frame()) {
+            if let Ok(octets) = frame.context("Bora has ended")?.into_data() {
+                return Ok(Some(octets));
             }
         }
-        Ok(())
-    })
+        Ok(None)
+    }
 }
 
 fn request(method: Method, path: &str, text: String) -> anyhow::Result<String> {

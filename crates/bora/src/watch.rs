@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Context;
@@ -30,14 +29,16 @@ pub(crate) fn capture(options: &CaptureOptions) -> anyhow::Result<()> {
         options.out,
         query(&options.selection)
     );
-    client::stream(&url, compiled(&options.selection)?, |octets| {
-        match file.write_all(octets).and_then(|()| file.flush()) {
-            Ok(()) => Ok(ControlFlow::Continue(())),
+    let mut packets = client::stream(&url, compiled(&options.selection)?)?;
+    while let Some(octets) = packets.next()? {
+        match file.write_all(&octets).and_then(|()| file.flush()) {
+            Ok(()) => {}
             // Wireshark was closed
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(ControlFlow::Break(())),
-            Err(error) => Err(error).with_context(|| path.display().to_string()),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
         }
-    })
+    }
+    Ok(())
 }
 
 /// Prints what becomes of packets until it has enough, or is ended by Ctrl-C.
@@ -45,8 +46,9 @@ pub(crate) fn trace(options: &TraceOptions) -> anyhow::Result<()> {
     let url = format!("/v1/trace?rate=1000{}", query(&options.selection));
     let mut waiting = Vec::new();
     let mut explained = BTreeMap::new();
-    client::stream(&url, compiled(&options.selection)?, |octets| {
-        waiting.extend_from_slice(octets);
+    let mut packets = client::stream(&url, compiled(&options.selection)?)?;
+    while let Some(octets) = packets.next()? {
+        waiting.extend_from_slice(&octets);
         while let Some(end) = waiting.iter().position(|&octet| octet == b'\n') {
             let line: Vec<u8> = waiting.drain(..=end).collect();
             let text = match options.json {
@@ -58,11 +60,11 @@ pub(crate) fn trace(options: &TraceOptions) -> anyhow::Result<()> {
             };
             // a closed pipe (`| head`) ends the command
             if writeln!(io::stdout(), "{text}").is_err() {
-                return Ok(ControlFlow::Break(()));
+                return Ok(());
             }
         }
-        Ok(ControlFlow::Continue(()))
-    })
+    }
+    Ok(())
 }
 
 fn query(selection: &Selection) -> String {
