@@ -18,6 +18,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::apply::ApplyOptions;
 use crate::calls;
 use crate::config::File;
+use crate::page;
+use crate::patience::Patient;
 use crate::reports::{REPORTS, Report, Request};
 use crate::router::Router;
 use crate::runtime_dir::RuntimeDir;
@@ -72,8 +74,8 @@ pub async fn serve(listener: UnixListener, calls: Caller) -> anyhow::Result<()> 
         let get = get(|calls, arguments, flags| answer(report, calls, arguments, flags));
         routes.route(&report.route(), get)
     });
-    let routes = routes.with_state(calls);
-    axum::serve(listener, routes).await.context("API")
+    let routes = routes.merge(page::routes(&calls)).with_state(calls);
+    axum::serve(Patient(listener), routes).await.context("API")
 }
 
 /// A report.
