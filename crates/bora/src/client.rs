@@ -3,8 +3,8 @@
 use anyhow::{Context, bail};
 use bora_router::{RuntimeDir, other_namespaces};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper::{Method, Request};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 
@@ -28,19 +28,7 @@ fn request(method: Method, path: &str, text: String) -> anyhow::Result<String> {
         .enable_all()
         .build()?;
     runtime.block_on(async {
-        let stream = connect().await?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "bora")
-            .body(Full::<Bytes>::from(text))?;
-        let response = sender
-            .send_request(request)
-            .await
-            .context("Bora did not answer")?;
+        let response = send(method, path, text).await?;
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         let text = String::from_utf8_lossy(&body).into_owned();
@@ -56,6 +44,25 @@ fn request(method: Method, path: &str, text: String) -> anyhow::Result<String> {
         }
         Ok(text)
     })
+}
+
+/// Sends a request; the answer's body is still to be read.
+pub(crate) async fn send(
+    method: Method,
+    path: &str,
+    text: String,
+) -> anyhow::Result<Response<Incoming>> {
+    let stream = connect().await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "bora")
+        .body(Full::<Bytes>::from(text))?;
+    let response = sender.send_request(request).await;
+    response.context("Bora did not answer")
 }
 
 async fn connect() -> anyhow::Result<UnixStream> {

@@ -20,7 +20,7 @@ mod hero;
 mod hooks;
 mod interruption;
 mod lease;
-pub mod live;
+mod live;
 mod multipath;
 mod offloads;
 mod page;
@@ -52,6 +52,11 @@ pub use config::{
     QueuesSection, Rate, RuleAction, RuleSection, StationAddress, Step, Table, TosMatch, TwinKind,
     Via, WorkersSection, schema,
 };
+pub use live::report::{
+    ByReason, Event, EventKind, FibNow, FlowNow, GuardNow, History, Now, Packets, PortHistory,
+    PortNow, PortRates, QueueNow, Severity, SyncNow, WorkerNow,
+};
+pub use patience::{Patient, PatientIo};
 pub use probe::{Probe, Probed, try_flows, try_program};
 pub use reports::{Argument, REPORTS, Report, Request};
 pub use router::{Router, detach_leftovers};

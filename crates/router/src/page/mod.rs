@@ -20,24 +20,18 @@ use stream::Streams;
 
 type Caller = calls::Caller<Router>;
 
+const CSS: &str = "text/css; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
 /// Path, type and text of what the page consists of.
-const FILES: [(&str, &str, &str); 4] = [
-    ("/", "text/html; charset=utf-8", include_str!("index.html")),
-    (
-        "/app.css",
-        "text/css; charset=utf-8",
-        include_str!("app.css"),
-    ),
-    (
-        "/app.js",
-        "text/javascript; charset=utf-8",
-        include_str!("app.js"),
-    ),
-    (
-        "/chart.js",
-        "text/javascript; charset=utf-8",
-        include_str!("chart.js"),
-    ),
+const FILES: &[(&str, &str, &str)] = &[
+    ("/", HTML, include_str!("index.html")),
+    ("/app.css", CSS, include_str!("app.css")),
+    ("/app.js", SCRIPT, include_str!("app.js")),
+    ("/chart.js", SCRIPT, include_str!("chart.js")),
+    ("/dom.js", SCRIPT, include_str!("dom.js")),
+    ("/view.js", SCRIPT, include_str!("view.js")),
 ];
 
 /// The browser loads nothing but these files and the data, from this server, and nobody may frame them.
