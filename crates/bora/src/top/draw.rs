@@ -56,15 +56,12 @@ fn head_line(now: &Now) -> Line<'static> {
         (si(sum(&rate.passed)), " to Linux", LINUX),
         (si(sum(&rate.dropped)), " dropped", DROPPED),
     ];
-    let mut line = Line::from(vec![
-        "Bora ".bold(),
-        Span::raw(format!("{}, up {}  ", now.host, duration(now.uptime))),
-    ]);
+    let about = format!("{}, up {}; in a second ", now.host, duration(now.uptime));
+    let mut line = Line::from(vec!["Bora ".bold(), about.into()]);
     for (number, name, color) in parts {
         line.push_span(Span::styled(number, Style::new().fg(color).bold()));
         line.push_span(Span::raw(format!("{name}  ")));
     }
-    line.push_span("packets/s".dim());
     line
 }
 
@@ -95,7 +92,7 @@ fn view(frame: &mut Frame, area: Rect, state: &State, now: &Now) {
         View::Packets => {
             let [bar, list] = rows(area, [Constraint::Length(4), Constraint::Min(0)]);
             panels::went(frame, bar, now);
-            panels::reasons(frame, list, state, now, usize::MAX);
+            panels::reasons(frame, list, state, now);
         }
         View::Engine => engine(frame, area, now),
         View::Events => {
@@ -108,29 +105,37 @@ fn view(frame: &mut Frame, area: Rect, state: &State, now: &Now) {
 
 /// What matters of each, in 80 columns and 24 lines.
 fn all(frame: &mut Frame, area: Rect, state: &State, now: &Now) {
-    let count = now.ports.len() as u16;
-    let rest = area.height.saturating_sub(15);
-    let guards = panels::guard_lines(now).len().clamp(1, 3) as u16;
-    let areas = rows(
-        area,
-        [
-            Constraint::Length(3 + count.clamp(1, (rest / 2).max(4))),
-            Constraint::Length(4),
-            Constraint::Min(5),
-            Constraint::Length(3 + guards),
-            Constraint::Length(if rest > 10 { 4 } else { 0 }),
-            Constraint::Length(if rest > 20 { 4 } else { 0 }),
-            Constraint::Length(3 + rest / 4),
-        ],
-    );
-    let [table, bar, drops, linux, workers, flows, events] = areas;
+    let heights = heights(area.height, now).map(Constraint::Length);
+    let [table, bar, linux, drops, workers, flows, events] = rows(area, heights);
     ports::small(frame, table, state, now);
     panels::went(frame, bar, now);
-    panels::reasons(frame, drops, state, now, usize::MAX);
     panels::linux(frame, linux, now);
+    panels::reasons(frame, drops, state, now);
     panels::workers(frame, workers, now);
     panels::flows(frame, flows, now);
     panels::events(frame, events, now, 0);
+}
+
+/// Lines of the panels: first those that must be whole, then the rest is shared. Workers and flows need
+/// a terminal that is high.
+fn heights(height: u16, now: &Now) -> [u16; 7] {
+    let lines = |count: usize| u16::try_from(count).unwrap_or(u16::MAX - 10);
+    let ports = (3 + lines(now.ports.len())).min((height / 3).max(5));
+    let linux = 3 + lines(panels::guard_lines(now).len()).min(3 + height / 20);
+    let left = height.saturating_sub(ports + 4 + linux);
+    let extra = |count: usize| 3 + lines(count).clamp(1, 5);
+    let workers = if left >= 16 {
+        extra(now.workers.len())
+    } else {
+        0
+    };
+    let flows = if left >= 24 {
+        extra(now.flows.len())
+    } else {
+        0
+    };
+    let left = left.saturating_sub(workers + flows);
+    [ports, 4, linux, left / 2, workers, flows, left - left / 2]
 }
 
 fn engine(frame: &mut Frame, area: Rect, now: &Now) {

@@ -23,22 +23,31 @@ pub(super) fn went(frame: &mut Frame, area: Rect, now: &Now) {
         (sum(&of.passed), LINUX),
         (sum(&of.dropped), DROPPED),
     ];
-    let total = &now.total;
-    let text = format!(
-        "since the start: {} received = {} sent + {} to Linux + {} dropped + {} held",
-        total.received,
-        total.sent,
-        sum(&total.passed),
-        sum(&total.dropped),
-        total.held
-    );
-    let width = area.width.saturating_sub(2).into();
+    let width = usize::from(area.width.saturating_sub(2));
+    let exact = balance(now, |count| count.to_string());
+    let text = match exact.chars().count() <= width {
+        true => exact,
+        false => balance(now, si),
+    };
     let lines = vec![bar(&parts, width), Line::from(text)];
     let title = format!("Where every packet went, {when}");
     frame.render_widget(
         Paragraph::new(lines).block(Block::bordered().title(title)),
         area,
     );
+}
+
+/// The sum of all packets since the start.
+fn balance(now: &Now, say: impl Fn(u64) -> String) -> String {
+    let total = &now.total;
+    format!(
+        "of {} received since the start {} sent, {} to Linux, {} dropped, {} held",
+        say(total.received),
+        say(total.sent),
+        say(sum(&total.passed)),
+        say(sum(&total.dropped)),
+        total.held
+    )
 }
 
 /// Parts of a line, each as wide as its share, and never nothing.
@@ -58,11 +67,11 @@ fn bar(parts: &[(u64, Color)], width: usize) -> Line<'static> {
 }
 
 /// Drops first, then what went to Linux; each with what to do.
-pub(super) fn reasons(frame: &mut Frame, area: Rect, state: &State, now: &Now, most: usize) {
+pub(super) fn reasons(frame: &mut Frame, area: Rect, state: &State, now: &Now) {
     let (rate, total) = (&now.rate, &now.total);
     let dropped = listed(state, &rate.dropped, &total.dropped, "dropped", DROPPED);
     let passed = listed(state, &rate.passed, &total.passed, "to Linux", LINUX);
-    let mut lines: Vec<Line> = dropped.into_iter().chain(passed).take(most).collect();
+    let mut lines: Vec<Line> = dropped.into_iter().chain(passed).collect();
     if lines.is_empty() {
         lines.push(
             "nothing was dropped or left to Linux since the start"
