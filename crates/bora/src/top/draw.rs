@@ -135,7 +135,9 @@ fn heights(height: u16, now: &Now) -> [u16; 7] {
         0
     };
     let left = left.saturating_sub(workers + flows);
-    [ports, 4, linux, left / 2, workers, flows, left - left / 2]
+    let reasons = lines(now.total.dropped.len() + now.total.passed.len()).max(1);
+    let drops = (left / 2).min(2 + 2 * reasons);
+    [ports, 4, linux, drops, workers, flows, left - drops]
 }
 
 fn engine(frame: &mut Frame, area: Rect, now: &Now) {

@@ -107,7 +107,7 @@ fn once(state: &mut State, input: &Receiver<Input>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A frame as text, without spaces and empty lines at the ends.
+/// A frame as text, without spaces at the ends, and without lines that have only borders.
 fn text(state: &State, (columns, lines): (u16, u16)) -> anyhow::Result<String> {
     let mut terminal = Terminal::new(TestBackend::new(columns, lines))?;
     terminal.draw(|frame| draw::draw(frame, state))?;
@@ -116,8 +116,9 @@ fn text(state: &State, (columns, lines): (u16, u16)) -> anyhow::Result<String> {
         let text: String = row.iter().map(|cell| cell.symbol()).collect();
         text.trim_end().to_owned()
     });
-    let rows: Vec<String> = rows.collect();
-    Ok(rows.join("\n").trim_end().to_owned())
+    let has_text = |row: &String| row.chars().any(|c| !c.is_whitespace() && c != '│');
+    let rows: Vec<String> = rows.filter(has_text).collect();
+    Ok(rows.join("\n"))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub(super) fn went(frame: &mut Frame, area: Rect, now: &Now) {
 fn balance(now: &Now, say: impl Fn(u64) -> String) -> String {
     let total = &now.total;
     format!(
-        "of {} received since the start {} sent, {} to Linux, {} dropped, {} held",
+        "since the start: of {} came {} out, {} to Linux, {} dropped, {} held",
         say(total.received),
         say(total.sent),
         say(sum(&total.passed)),

@@ -59,7 +59,13 @@ export function si(number) {
   return value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0) + sign;
 }
 
-export const octets = (number) => `${si(number)}${number < 999.5 ? " " : ""}B`;
+/// The same with a unit behind it: `1.23 Mbit/s`, `0 bit/s`.
+export function measured(number, unit) {
+  const text = si(number);
+  return text.includes(" ") ? text + unit : `${text} ${unit}`;
+}
+
+export const octets = (number) => measured(number, "B");
 export const whole = (number) => number.toLocaleString("en").replaceAll(",", "\u202f");
 
 /// `3 d 4 h`, `5 min 6 s`.

@@ -1,7 +1,7 @@
 // Shows what the connection has read, section by section.
 
 import { Chart } from "./chart.js";
-import { byId, clock, duration, el, keyed, octets, say, si, table, whole } from "./dom.js";
+import { byId, clock, duration, el, keyed, measured, octets, say, si, table, whole } from "./dom.js";
 
 const NAMES = { rx: "received", tx: "sent", linux: "to Linux", drop: "dropped" };
 const FRESH = 5; // seconds for which a disagreement with Linux is normal
@@ -52,15 +52,15 @@ function attention(now) {
 function tiles(now) {
   const total = (rate) => now.ports.reduce((all, port) => all + port.rates[rate], 0);
   const all = [
-    ["rx", "Received", now.rate.received, `${si(total("rx_bps"))}bit/s`],
-    ["tx", "Sent", now.rate.sent, `${si(total("tx_bps"))}bit/s`],
+    ["rx", "Received", now.rate.received, measured(total("rx_bps"), "bit/s")],
+    ["tx", "Sent", now.rate.sent, measured(total("tx_bps"), "bit/s")],
     ["linux", "Left to Linux", sum(now.rate.passed), `${whole(sum(now.total.passed))} since the start`],
     ["drop", "Dropped", sum(now.rate.dropped), `${whole(sum(now.total.dropped))} since the start`],
   ];
   keyed(byId("tiles"), all, ([kind]) => kind,
-    ([kind, name]) => el("div", { class: `tile of-${kind}` }, el("span", { text: name }), el("b"), el("span", { class: "muted" })),
+    ([kind, name]) => el("div", { class: `tile of-${kind}` }, el("span", { text: name }), el("p", {}, el("b"), el("span", { text: " packets/s" })), el("span", { class: "muted" })),
     (tile, [, , rate, below]) => {
-      say(tile.children[1], `${si(rate)} packets/s`);
+      say(tile.children[1].firstChild, si(rate));
       say(tile.children[2], below);
     });
 }
@@ -87,8 +87,8 @@ function fillPort(card, port, state) {
   say(why, port.why);
   const { rates } = port;
   const values = [
-    [rates.rx_pps, `${si(rates.rx_bps)}bit/s`], [rates.tx_pps, `${si(rates.tx_bps)}bit/s`],
-    [rates.linux_pps, whole(sum(port.passed))], [rates.drop_pps, whole(sum(port.dropped))],
+    [rates.rx_pps, measured(rates.rx_bps, "bit/s")], [rates.tx_pps, measured(rates.tx_bps, "bit/s")],
+    [rates.linux_pps, `${si(sum(port.passed))} in all`], [rates.drop_pps, `${si(sum(port.dropped))} in all`],
   ];
   [...numbers.querySelectorAll("dd")].forEach((cell, place) => {
     say(cell.children[0], `${si(values[place][0])}/s`);
