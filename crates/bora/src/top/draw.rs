@@ -3,18 +3,14 @@
 use bora_router::Now;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Tabs, Wrap};
 
+use super::colors::{DROPPED, LINUX, RECEIVED, SENT};
 use super::state::{State, View};
 use super::words::{duration, si, sum};
 use super::{panels, ports};
-
-pub(super) const RECEIVED: Color = Color::Blue;
-pub(super) const SENT: Color = Color::Green;
-pub(super) const LINUX: Color = Color::Yellow;
-pub(super) const DROPPED: Color = Color::Red;
 
 const HELP: &str = "\
 q, Esc     end
@@ -136,7 +132,7 @@ fn heights(height: u16, now: &Now) -> [u16; 7] {
     };
     let left = left.saturating_sub(workers + flows);
     let reasons = lines(now.total.dropped.len() + now.total.passed.len()).max(1);
-    let drops = (left / 2).min(2 + 2 * reasons);
+    let drops = (left / 2).min(2 + 3 * reasons);
     [ports, 4, linux, drops, workers, flows, left - drops]
 }
 

@@ -1,6 +1,7 @@
 //! `bora top`: the live data in a terminal. `feed` reads them, `state` keeps what is shown, `draw` draws
 //! it; only this file does input and output.
 
+mod colors;
 mod draw;
 mod feed;
 mod panels;

@@ -7,7 +7,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Row, Table, Wrap};
 
-use super::draw::{DROPPED, LINUX, SENT};
+use super::colors::{DROPPED, LINUX, SENT};
 use super::state::State;
 use super::words::{clock, duration, si, sum};
 

@@ -7,7 +7,7 @@ use ratatui::style::{Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Row, Sparkline, Table};
 
-use super::draw::{DROPPED, LINUX, RECEIVED, SENT};
+use super::colors::{DROPPED, LINUX, RECEIVED, SENT};
 use super::state::State;
 use super::words::{bars, si, sum};
 

@@ -22,9 +22,9 @@ pub(super) fn si(number: u64) -> String {
 pub(super) fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
     match seconds {
-        ..60 => format!("{seconds} s"),
-        ..3600 => format!("{minutes} min {} s", seconds % 60),
-        ..86_400 => format!("{hours} h {minutes} min"),
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{minutes} min {} s", seconds % 60),
+        3600..86_400 => format!("{hours} h {minutes} min"),
         _ => format!("{days} d {hours} h"),
     }
 }

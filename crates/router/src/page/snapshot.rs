@@ -7,6 +7,7 @@ use bora_fib::FamilyStats;
 
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
+use crate::guard_watch::GuardWatch;
 use crate::lease::Vitals;
 use crate::live::report::{
     ByReason, FibNow, GuardNow, Now, Packets, PortNow, QueueNow, SyncNow, WorkerNow,
@@ -33,7 +34,8 @@ pub(super) fn now(router: &Router) -> Now {
         queues: queues(before, now),
         sync: sync(plane, &router.vitals),
         guard: GuardNow {
-            lines: guard(plane, &router.guard_watch),
+            // how many packets that concerns is among the reasons
+            lines: guard(plane, &GuardWatch::default()),
             flows: plane.flows().lines,
         },
         fib: fib(plane, router.fib_rates.updates_per_second()),
