@@ -2,6 +2,7 @@
 """Generates src/generated.rs, xdp/contract.h and docs/reasons.md from contract.toml.
 With --check it writes nothing, and fails if one of them is out of date."""
 
+import json
 import sys
 import tomllib
 from pathlib import Path
@@ -164,6 +165,13 @@ def rust():
             source = f"self.{name}.to_ne_bytes()"
         return f"        bytes[{offset}..{offset + length}].copy_from_slice(&{source});"
 
+    def text_of(function, key, meaning):
+        yield f"    /// {meaning}"
+        yield f"    pub const fn {function}(self) -> &'static str {{"
+        yield "        match self {"
+        yield from (f"            Self::{camel(one['name'])} => {json.dumps(one[key], ensure_ascii=False)}," for one in REASONS)
+        yield from ("        }", "    }", "")
+
     def drops(who):
         return variants(one["name"] for one in REASONS if one.get(who) == "dropped")
 
@@ -220,6 +228,8 @@ def rust():
         "        }",
         "    }",
         "",
+        *text_of("meaning", "text", "What it means, in a sentence."),
+        *text_of("cure", "do", "What an operator does about it."),
         "    /// Whether Linux answers or drops such packets, so that there is a budget for what goes there. The rest is",
         "    /// Linux's own traffic, or traffic that Linux forwards.",
         "    pub const fn has_budget(self) -> bool {",

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,16 +9,12 @@ from pathlib import Path
 import pytest
 
 from lib import bora, required
+from lib.browser import BINARY, FLAGS, is_packaged
 from lib.netns import run
 
 pytestmark = pytest.mark.bora
 REPORT = Path(__file__).parent / "data" / "report.json"
 EXAMPLES = sorted((bora.ROOT / "docs" / "examples").glob("*.html"))
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]
 
 
 class Page(HTMLParser):
@@ -94,19 +89,14 @@ def page(tmp_path_factory):
     return opened(html, directory)
 
 
-def is_packaged(name):
-    """Whether the distribution has a package (Ubuntu has no browser)."""
-    return bool(subprocess.run(["apt-cache", "show", name], capture_output=True, check=False).stdout)
-
-
 def opened(html, directory):
     """A page's HTML after the browser has run its scripts; the browser's profile is in the directory."""
-    if BROWSER is None:
+    if BINARY is None:
         if not is_packaged("chromium"):
             pytest.skip("this distribution has no package of Chromium")
         required.skip("no Chromium (scripts/deps-browser installs it)")
     done = subprocess.run(
-        [BROWSER, *FLAGS, f"--user-data-dir={directory / 'profile'}", "--dump-dom", html.as_uri()],
+        [BINARY, *FLAGS, f"--user-data-dir={directory / 'profile'}", "--dump-dom", html.as_uri()],
         capture_output=True, text=True, timeout=30, check=True,
     )
     return Page(done.stdout)

@@ -8,6 +8,8 @@ use bora_tester::traffic::FrameMix;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::show::ShowOptions;
+use crate::top::TopOptions;
+use crate::web::WebOptions;
 
 /// Bora, a software router for Linux
 ///
@@ -30,6 +32,12 @@ pub(crate) enum Command {
     Run(RunOptions),
     /// Show what a running Bora does
     Show(ShowOptions),
+    /// Watch a running Bora in the terminal
+    Top(TopOptions),
+    /// Watch a running Bora in a browser: serve a page that only shows
+    ///
+    /// The page has the same as `bora top`, with charts of the last ten minutes. It can change nothing.
+    Web(WebOptions),
     /// Change a running Bora
     #[command(subcommand)]
     Set(SetCommand),

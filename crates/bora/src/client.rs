@@ -4,7 +4,7 @@ use anyhow::{Context, bail};
 use bora_router::{RuntimeDir, other_namespaces};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
@@ -60,19 +60,7 @@ fn runtime() -> anyhow::Result<Runtime> {
 
 /// The body of the answer, if it is good.
 async fn ask(method: Method, path: &str, text: String) -> anyhow::Result<Incoming> {
-    let stream = connect().await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "bora")
-        .body(Full::<Bytes>::from(text))?;
-    let response = sender
-        .send_request(request)
-        .await
-        .context("Bora did not answer")?;
+    let response = send(method, path, text).await?;
     let status = response.status();
     let body = response.into_body();
     if status.is_success() {
@@ -92,6 +80,25 @@ async fn ask(method: Method, path: &str, text: String) -> anyhow::Result<Incomin
 async fn text_of(body: Incoming) -> anyhow::Result<String> {
     let octets = body.collect().await?.to_bytes();
     Ok(String::from_utf8_lossy(&octets).into_owned())
+}
+
+/// Sends a request; the answer's body is still to be read.
+pub(crate) async fn send(
+    method: Method,
+    path: &str,
+    text: String,
+) -> anyhow::Result<Response<Incoming>> {
+    let stream = connect().await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "bora")
+        .body(Full::<Bytes>::from(text))?;
+    let response = sender.send_request(request).await;
+    response.context("Bora did not answer")
 }
 
 async fn connect() -> anyhow::Result<UnixStream> {

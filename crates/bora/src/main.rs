@@ -10,7 +10,9 @@ mod lab;
 mod run;
 mod show;
 mod test;
+mod top;
 mod watch;
+mod web;
 
 use std::io;
 use std::process::ExitCode;
@@ -39,6 +41,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(options) => run::run(options).map(|()| ExitCode::SUCCESS),
         Command::Show(options) => show::show(options).map(|()| ExitCode::SUCCESS),
+        Command::Top(options) => top::top(&options).map(|()| ExitCode::SUCCESS),
+        Command::Web(options) => web::web(options).map(|()| ExitCode::SUCCESS),
         Command::Set(SetCommand::Mode { mode, worker }) => {
             let worker = worker.map(|n| format!("&worker={n}")).unwrap_or_default();
             client::post(&format!("/v1/workers?mode={mode}{worker}")).map(|_| ExitCode::SUCCESS)

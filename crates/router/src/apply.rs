@@ -20,7 +20,7 @@ pub(crate) struct ApplyOptions {
     confirm: Option<u64>,
     /// Say what would be done, and do nothing.
     #[serde(default)]
-    dry_run: bool,
+    pub(crate) dry_run: bool,
 }
 
 /// What an apply changes or has changed.
@@ -167,11 +167,11 @@ impl InForce {
         self.unconfirmed.as_ref().map(Unconfirmed::left)
     }
 
-    /// Takes an apply back whose time is over.
-    pub(crate) fn roll_back_if_due(&mut self, plane: &mut DataPlane) {
+    /// Takes an apply back whose time is over; returns whether there was one.
+    pub(crate) fn roll_back_if_due(&mut self, plane: &mut DataPlane) -> bool {
         let is_due = |one: &mut Unconfirmed| one.left().is_zero();
         let Some(Unconfirmed { before, .. }) = self.unconfirmed.take_if(is_due) else {
-            return;
+            return false;
         };
         unconfirmed::forget(&plane.runtime().dir);
         log::warn!("the apply was not confirmed; going back");
@@ -180,6 +180,7 @@ impl InForce {
         }
         self.history
             .add(&self.file, "went back, because nobody confirmed");
+        true
     }
 
     /// Makes `new` of the configuration in force, or undoes what was done for it.

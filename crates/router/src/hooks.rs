@@ -183,6 +183,11 @@ impl Hooks {
         lines
     }
 
+    /// Why traffic is left to Linux, as it was logged last.
+    pub(crate) fn holding_now(&self) -> &[String] {
+        &self.logged
+    }
+
     /// Logs what has changed.
     pub(crate) fn log(&mut self, lines: Vec<String>) {
         for line in lines.iter().filter(|line| !self.logged.contains(line)) {

@@ -21,9 +21,12 @@ mod history;
 mod hooks;
 mod interruption;
 mod lease;
+mod live;
 mod metrics;
 mod multipath;
 mod offloads;
+mod page;
+mod patience;
 mod policy;
 mod port_table;
 mod ports;
@@ -53,6 +56,11 @@ pub use config::{
     ProtocolMatch, QueuesSection, Rate, RuleAction, RuleSection, StationAddress, Step, Table,
     TosMatch, TwinKind, Via, WorkersSection, differences, schema,
 };
+pub use live::report::{
+    ByReason, Event, EventKind, FibNow, FlowNow, GuardNow, History, Now, Packets, PortHistory,
+    PortNow, PortRates, QueueNow, Severity, SyncNow, WorkerNow,
+};
+pub use patience::{Patient, PatientIo};
 pub use probe::{Probe, Probed, try_flows, try_program};
 pub use reports::{Argument, REPORTS, Report, Request};
 pub use router::{Router, detach_leftovers};

@@ -13,6 +13,8 @@ use crate::data_plane::{DataPlane, detach_pinned};
 use crate::fib_rates::FibRates;
 use crate::guard_watch::GuardWatch;
 use crate::lease::{Keeper, Vitals};
+use crate::live::Live;
+use crate::live::report::{EventKind, Severity};
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::topology::check_cpus;
 use crate::twin::remove_leftovers;
@@ -30,6 +32,7 @@ pub struct Router {
     pub(crate) guard_watch: GuardWatch,
     pub(crate) vitals: Vitals,
     pub(crate) watches: Watches,
+    pub(crate) live: Live,
     refreshed: Instant,
 }
 
@@ -44,6 +47,7 @@ impl Router {
         let runtime = RuntimeLock::take(dir)?;
         let vitals = Vitals::new();
         let (plane, lease) = DataPlane::start(&file, runtime, vitals.clone())?;
+        let live = Live::start(&plane, &file);
         let router = Self {
             in_force: InForce::new(file, &plane.runtime().dir),
             plane,
@@ -52,6 +56,7 @@ impl Router {
             guard_watch: GuardWatch::default(),
             vitals,
             watches: Watches::default(),
+            live,
             refreshed: Instant::now(),
         };
         router.plane.keep_twins()?;
@@ -79,15 +84,20 @@ impl Router {
     /// What keeps it from going on.
     pub fn run(mut self, inbox: &Inbox<Self>) -> anyhow::Result<()> {
         loop {
-            let changes = self.plane.wait(self.in_force.confirmation_due())?;
+            let changes = self.plane.wait(Some(self.longest_wait()))?;
             self.vitals.beat();
-            self.in_force.roll_back_if_due(&mut self.plane);
+            if self.in_force.roll_back_if_due(&mut self.plane) {
+                self.tell_rollback();
+            }
             let refresh = self.refreshed.elapsed() >= REFRESH;
             if refresh {
                 self.refresh();
             }
             let config = self.in_force.file();
             self.plane.follow(config, &changes, refresh)?;
+            if changes.links || changes.guard || refresh {
+                self.live.look(&self.plane);
+            }
             self.vitals.beat();
             while let Some(call) = inbox.next() {
                 match call {
@@ -97,6 +107,13 @@ impl Router {
                 self.vitals.beat(); // some answers take seconds
             }
         }
+    }
+
+    /// Until the next refresh, or until an apply is to be taken back.
+    fn longest_wait(&self) -> Duration {
+        let refresh = REFRESH.saturating_sub(self.refreshed.elapsed());
+        let due = self.in_force.confirmation_due();
+        due.map_or(refresh, |due| due.min(refresh))
     }
 
     /// What is to be done once a second.
@@ -110,6 +127,7 @@ impl Router {
         });
         self.guard_watch.sample(left_to_linux);
         self.fib_rates.sample(&self.plane.mirror().fib().stats());
+        self.live.sample(&self.plane, self.in_force.file());
     }
 
     /// Ends forwarding. The lease ends first, so that Linux has the traffic while the rings are
@@ -130,15 +148,50 @@ impl Router {
         options: ApplyOptions,
         who: &str,
     ) -> Result<ApplyReport, String> {
-        self.in_force.apply(&mut self.plane, new, options, who)
+        let report = self.in_force.apply(&mut self.plane, new, options, who)?;
+        if !options.dry_run {
+            self.tell_apply(&report);
+        }
+        Ok(report)
     }
 
     pub(crate) fn confirm(&mut self) -> Result<(), String> {
-        self.in_force.confirm(&self.plane.runtime().dir)
+        self.in_force.confirm(&self.plane.runtime().dir)?;
+        self.tell(Severity::Info, EventKind::Apply, "the apply is confirmed");
+        Ok(())
+    }
+
+    fn tell_apply(&mut self, report: &ApplyReport) {
+        if report.actions.is_empty() {
+            return;
+        }
+        let until = report.confirm_seconds;
+        let until = until.map(|seconds| format!(" (to be confirmed within {seconds} s)"));
+        let text = format!(
+            "applied: {}{}",
+            report.actions.join("; "),
+            until.unwrap_or_default()
+        );
+        self.tell(Severity::Info, EventKind::Apply, &text);
+    }
+
+    /// The log has it already.
+    fn tell_rollback(&mut self) {
+        let text = "the apply was not confirmed, and is taken back".into();
+        let events = &mut self.live.events;
+        events.note(Severity::Warning, EventKind::Rollback, text);
+    }
+
+    fn tell(&mut self, severity: Severity, kind: EventKind, text: &str) {
+        self.live.events.tell(severity, kind, text.into());
     }
 
     pub(crate) fn set_mode(&mut self, worker: Option<usize>, mode: Mode) -> Result<(), String> {
-        self.in_force.set_mode(&mut self.plane, worker, mode)
+        self.in_force.set_mode(&mut self.plane, worker, mode)?;
+        let who = worker.map_or("workers".into(), |worker| format!("worker {worker}"));
+        let text = format!("{who}: mode {mode}");
+        self.tell(Severity::Info, EventKind::Apply, &text);
+        Ok(())
     }
 }
 

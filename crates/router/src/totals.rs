@@ -5,6 +5,8 @@
 //! Once nothing moves, over all numbers
 //! `received + from_linux = sent + passed + dropped + to_engine - from_engine + what workers and slow path hold`.
 
+use std::ops::AddAssign;
+
 use bora_contract::{Counts, Reason};
 use bora_port::QueueStats;
 use bora_port::xdp::Counters;
@@ -105,6 +107,22 @@ impl Totals {
             passed,
             dropped,
         }
+    }
+}
+
+impl AddAssign<&Totals> for Totals {
+    fn add_assign(&mut self, other: &Self) {
+        self.rx_packets += other.rx_packets;
+        self.rx_bytes += other.rx_bytes;
+        self.tx_packets += other.tx_packets;
+        self.tx_bytes += other.tx_bytes;
+        self.from_linux += other.from_linux;
+        self.asked += other.asked;
+        self.flows += other.flows;
+        self.to_engine += other.to_engine;
+        self.from_engine += other.from_engine;
+        self.passed += other.passed;
+        self.dropped += other.dropped;
     }
 }
 

@@ -11,6 +11,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
+use crate::patience::PatientIo;
+
 /// Most connections at a time. One more ends the oldest: slow clients cannot keep others out.
 const MOST: usize = 256;
 /// How long a client may take for the head of a request, also between two.
@@ -29,7 +31,10 @@ impl Connections {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(PATIENCE)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+            .serve_connection(
+                TokioIo::new(PatientIo::of_writes(stream)),
+                TowerToHyperService::new(routes),
+            );
         let task = tokio::spawn(async {
             // how a client ends is its own business
             let _ = connection.await;

@@ -33,6 +33,7 @@ use network::Network;
 use crate::apply::ApplyOptions;
 use crate::calls;
 use crate::config::{ApiSection, File};
+use crate::page;
 use crate::reports::{REPORTS, Report, Request};
 use crate::router::Router;
 use crate::runtime_dir::RuntimeDir;
@@ -99,11 +100,13 @@ impl Api {
 
     /// Answers until the process ends.
     pub async fn serve(self, calls: Caller) {
+        let page = page::routes(&calls).with_state(calls.clone());
         let routes = routes(Shared {
             calls,
             questions: Arc::new(Semaphore::new(QUESTIONS)),
             bodies: bodies::Budget::default(),
-        });
+        })
+        .merge(page);
         if let Some(network) = self.network {
             tokio::spawn(network.serve(routes.clone()));
         }

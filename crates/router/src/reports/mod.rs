@@ -16,6 +16,7 @@ mod offload;
 mod on_ports;
 mod ports;
 mod profile;
+mod reasons;
 pub(crate) mod route;
 mod routes;
 mod rules;
@@ -35,6 +36,8 @@ use serde_json::Value;
 
 use crate::router::Router;
 
+pub(crate) use sync::guard;
+
 /// All reports, in the order in which the help lists them.
 pub static REPORTS: &[Report] = &[
     ports::REPORT,
@@ -45,6 +48,7 @@ pub static REPORTS: &[Report] = &[
     macvlans::REPORT,
     tunnels::REPORT,
     drops::REPORT,
+    reasons::REPORT,
     workers::REPORT,
     profile::REPORT,
     frames::REPORT,
@@ -174,7 +178,7 @@ fn typed<T: DeserializeOwned>(json: Value, text: fn(&T) -> String) -> anyhow::Re
 }
 
 /// Counts by reason as reports have them; zeros are not listed.
-fn by_name(counts: &Counts) -> BTreeMap<String, u64> {
+pub(crate) fn by_name(counts: &Counts) -> BTreeMap<String, u64> {
     let named = counts.named();
     named.map(|(name, count)| (name.into(), count)).collect()
 }

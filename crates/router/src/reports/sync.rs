@@ -76,7 +76,7 @@ fn report(plane: &DataPlane, watch: &GuardWatch, differences: Vec<Difference>) -
 
 /// Why traffic is left to Linux, in words: what the mirror found, and what the XDP program met
 /// although the mirror did not find it.
-fn guard(plane: &DataPlane, watch: &GuardWatch) -> Vec<String> {
+pub(crate) fn guard(plane: &DataPlane, watch: &GuardWatch) -> Vec<String> {
     let mirror = plane.mirror();
     let mut lines = plane.express().holding(mirror.guard(), &plane.names());
     lines.extend(without_room(plane));

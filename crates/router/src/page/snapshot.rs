@@ -1,0 +1,219 @@
+//! The event `now`, from the running router and its last two samples.
+
+use std::time::{Duration, SystemTime};
+
+use bora_contract::Counts;
+use bora_fib::FamilyStats;
+
+use crate::data_plane::DataPlane;
+use crate::engine::Engine;
+use crate::guard_watch::GuardWatch;
+use crate::lease::Vitals;
+use crate::live::report::{
+    ByReason, FibNow, GuardNow, Now, Packets, PortNow, QueueNow, SyncNow, WorkerNow,
+};
+use crate::live::{PortSample, QueueSample, Sample, WorkerSample, milliseconds, per_second, rates};
+use crate::ports::{Port, mode_name, path_name};
+use crate::reports::{by_name, guard};
+use crate::router::Router;
+use crate::twin::Twin;
+
+/// Everything an operator sees, but the history.
+pub(super) fn now(router: &Router) -> Now {
+    let (plane, live) = (&router.plane, &router.live);
+    let (before, now) = (&live.samples.0, &live.samples.1);
+    Now {
+        time: milliseconds(now.time),
+        uptime: live.started.elapsed().as_secs(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        host: host(),
+        ports: ports(plane, before, now),
+        total: total(now),
+        rate: rate(before, now),
+        workers: workers(plane.engine(), before, now),
+        queues: queues(before, now),
+        sync: sync(plane, &router.vitals),
+        guard: GuardNow {
+            // how many packets that concerns is among the reasons
+            lines: guard(plane, &GuardWatch::default()),
+            flows: plane.flows().lines,
+        },
+        fib: fib(plane, router.fib_rates.updates_per_second()),
+        flows: Vec::new(),
+        events: live.events.all(),
+    }
+}
+
+fn host() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// Ports that came after the last sample have no rates yet.
+fn ports(plane: &DataPlane, before: &Sample, now: &Sample) -> Vec<PortNow> {
+    let time = now.since(before);
+    let one = |port: &Port| {
+        let sample = now.ports.iter().find(|sample| sample.name == port.name);
+        let nothing = PortSample::default();
+        let sample = sample.unwrap_or(&nothing);
+        PortNow {
+            rates: rates(before.port(&port.name), &sample.totals, time),
+            ..port_now(port, sample)
+        }
+    };
+    plane.ports().iter().map(one).collect()
+}
+
+fn port_now(port: &Port, sample: &PortSample) -> PortNow {
+    let is_up = port.is_up() && !port.is_gone;
+    let refusals = port.refusals.iter().map(ToString::to_string);
+    PortNow {
+        name: port.name.clone(),
+        state: if is_up { "up" } else { "down" }.into(),
+        path: path_name(port.path).into(),
+        why: port.why.clone(),
+        kind: port.twin().map_or("interface", Twin::kind).into(),
+        xdp: mode_name(port.mode()).into(),
+        notices: refusals.chain(port.notices()).collect(),
+        rx_packets: sample.totals.rx_packets,
+        tx_packets: sample.totals.tx_packets,
+        dropped: by_name(&sample.totals.dropped),
+        passed: by_name(&sample.totals.passed),
+        ..PortNow::default()
+    }
+}
+
+fn total(now: &Sample) -> Packets {
+    Packets {
+        received: now.all.rx_packets + now.all.from_linux,
+        sent: now.all.tx_packets,
+        flows: now.all.flows,
+        held: now.held,
+        passed: by_name(&now.all.passed),
+        dropped: by_name(&now.all.dropped),
+    }
+}
+
+fn rate(before: &Sample, now: &Sample) -> Packets {
+    let time = now.since(before);
+    let (was, is) = (&before.all, &now.all);
+    let received = |it: &crate::totals::Totals| it.rx_packets + it.from_linux;
+    Packets {
+        received: per_second(received(was), received(is), time),
+        sent: per_second(was.tx_packets, is.tx_packets, time),
+        flows: per_second(was.flows, is.flows, time),
+        held: now.held,
+        passed: rate_by_name(&was.passed, &is.passed, time),
+        dropped: rate_by_name(&was.dropped, &is.dropped, time),
+    }
+}
+
+fn rate_by_name(before: &Counts, now: &Counts, time: Duration) -> ByReason {
+    let rates = now.iter().map(|(reason, count)| {
+        let rate = per_second(before[reason], count, time);
+        (reason.name().to_string(), rate)
+    });
+    rates.filter(|&(_, rate)| rate > 0).collect()
+}
+
+fn workers(engine: Option<&Engine>, before: &Sample, now: &Sample) -> Vec<WorkerNow> {
+    let running = engine.into_iter().flat_map(|engine| &engine.workers);
+    let samples = now.workers.iter().enumerate().zip(running);
+    let time = now.since(before);
+    let one = |((index, is), worker): ((usize, &WorkerSample), &crate::engine::Running)| {
+        let was = before.workers.get(index).copied().unwrap_or_default();
+        WorkerNow {
+            index,
+            core: worker.core,
+            mode: worker.mode.to_string(),
+            busy: busy(&was, is),
+            pps: per_second(was.received, is.received, time),
+            sleeps: per_second(was.sleeps, is.sleeps, time),
+            held: is.held,
+            pool_exhausted: is.pool_exhausted,
+        }
+    };
+    samples.map(one).collect()
+}
+
+/// The share of loops that found something to do.
+fn busy(was: &WorkerSample, is: &WorkerSample) -> f64 {
+    let loops = is.loops.saturating_sub(was.loops);
+    let idle = is.idle_loops.saturating_sub(was.idle_loops).min(loops);
+    match loops {
+        0 => 0.0,
+        loops => (1000.0 * (loops - idle) as f64 / loops as f64).round() / 1000.0,
+    }
+}
+
+fn queues(before: &Sample, now: &Sample) -> Vec<QueueNow> {
+    let time = now.since(before);
+    let one = |is: &QueueSample| {
+        let mut was = before.queues.iter();
+        let was = was.find(|was| (&was.port, was.class) == (&is.port, is.class));
+        let was = was.cloned().unwrap_or_default();
+        QueueNow {
+            port: is.port.clone(),
+            class: is.class,
+            held: is.held,
+            sent_pps: per_second(was.sent, is.sent, time),
+            drop_pps: per_second(was.dropped, is.dropped, time),
+        }
+    };
+    now.queues.iter().map(one).collect()
+}
+
+fn sync(plane: &DataPlane, vitals: &Vitals) -> SyncNow {
+    let status = plane.mirror().status();
+    let since = SystemTime::now().duration_since(status.since);
+    let stuck = vitals.signs().into_iter();
+    let stuck = stuck.filter(|sign| sign.silent >= sign.patience);
+    let left = status.unsupported.iter();
+    SyncNow {
+        in_sync: status.in_sync,
+        since: since.unwrap_or_default().as_secs(),
+        routes: [status.v4.kernel_routes, status.v6.kernel_routes],
+        neighbours: status.neighbours,
+        events_per_second: status.events_per_second,
+        reconciliations: status.reconciliations,
+        mended: status.mended,
+        overflows: status.overflows,
+        left: left.map(|left| (left.reason.into(), left.routes)).collect(),
+        stuck: stuck.map(|sign| sign.name).collect(),
+    }
+}
+
+fn fib(plane: &DataPlane, updates_per_second: [u64; 2]) -> FibNow {
+    let stats = plane.mirror().fib().stats();
+    let both = |of: fn(&FamilyStats) -> usize| [of(&stats.ipv4), of(&stats.ipv6)];
+    FibNow {
+        prefixes: [stats.prefixes4, stats.prefixes6],
+        missing: plane.mirror().refused(),
+        node_bytes: both(|family| family.node_bytes),
+        max_bytes: both(|family| family.max_bytes),
+        table_bytes: stats.table_bytes,
+        next_hops: stats.next_hops,
+        updates_per_second,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_is_busy_as_its_loops_are() {
+        let at = |loops, idle_loops| WorkerSample {
+            loops,
+            idle_loops,
+            ..WorkerSample::default()
+        };
+        assert_eq!(busy(&at(10, 5), &at(30, 10)), 0.75);
+        assert_eq!(busy(&at(10, 5), &at(10, 5)), 0.0);
+        assert_eq!(
+            busy(&at(100, 90), &at(4, 4)),
+            0.0,
+            "others have replaced it"
+        );
+    }
+}
