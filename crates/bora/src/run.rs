@@ -12,6 +12,7 @@ use bora_router::{
 
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
 use crate::client;
+use crate::notify::Supervisor;
 
 /// How long `bora stop` waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
@@ -28,6 +29,10 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
         .build()
         .context("cannot start the API")?;
     let listener = runtime.block_on(listen(&dir, &calls))?;
+    let supervisor = Supervisor::here();
+    if let Some(supervisor) = &supervisor {
+        supervisor.ready(calls.clone())?;
+    }
     let (failed, failure) = mpsc::channel();
     std::thread::Builder::new()
         .name("bora-api".into())
@@ -40,7 +45,11 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
         eprintln!("bora: {line}");
     }
     eprintln!("bora: ready after {} ms", started.elapsed().as_millis());
-    router.run(&inbox)?;
+    router.run(&inbox, || {
+        if let Some(supervisor) = supervisor {
+            supervisor.stopping();
+        }
+    })?;
     match failure.try_recv() {
         Ok(error) => Err(error),
         Err(_) => Ok(()),
