@@ -1,6 +1,6 @@
 """The Debian package in a guest that boots with systemd: install, upgrade, downgrade, reload, a hang, a reboot, purge.
 
-    python3 tests/vm/package.py [--kernel 6.12]
+    python3 tests/vm/package.py [--kernel 6.12] [--short]
 
 The guest is a Debian of its own, not this machine's file system: a disk with the release that the kernel comes from. It
 has no network, so apt gets along with what is on the disk.
@@ -55,7 +55,7 @@ def base(suite):
     return tar
 
 
-def make_disk(kernel, suite, folder):
+def make_disk(kernel, suite, folder, short):
     """The guest's disk: the release, the kernel's modules, the packages and the test."""
     root = folder / "root"
     root.mkdir()
@@ -82,6 +82,8 @@ def make_disk(kernel, suite, folder):
         (wants / f"{unit}.service").symlink_to(f"/etc/systemd/system/{unit}.service")
     (root / "etc/fstab").write_text("/dev/vda / ext4 rw 0 1\n")
     (root / "etc/hostname").write_text("guest\n")
+    if short:
+        (root / "root/short").touch()
     disk = folder / "disk"
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", root, disk, DISK], check=True)
     shutil.rmtree(root)
@@ -140,12 +142,13 @@ def main():
     """Exit code 1 if a step failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kernel", default="6.12", choices=kernels.SERIES)
+    parser.add_argument("--short", action="store_true", help="install, start, upgrade, a hang, a reboot, purge; less of it")
     arguments = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     kernel = kernels.get(arguments.kernel)
     with tempfile.TemporaryDirectory(dir=WORK) as name:
         folder = Path(name)
-        disk = make_disk(kernel, SUITES[arguments.kernel], folder)
+        disk = make_disk(kernel, SUITES[arguments.kernel], folder, arguments.short)
         seconds = boot(kernel, folder, disk, make_initrd(kernel, folder))
         results = (folder / "results").read_text(errors="replace").replace("\r", "")
         print(results, end="")
