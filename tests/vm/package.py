@@ -66,9 +66,7 @@ def make_disk(kernel, suite, folder, short):
                         tuple(f"/drivers/{one}" for one in UNWANTED)) or name in ("sound", "build", "source")])
     subprocess.run(["depmod", "-b", root, kernel.version], check=True)
     for version in VERSIONS:
-        package = subprocess.run([ROOT / "scripts/deb", version], check=True, capture_output=True, text=True).stdout.strip()
-        shutil.copy(ROOT / package, root / "root")
-        (ROOT / package).unlink()
+        subprocess.run([ROOT / "scripts/deb", version, root / "root"], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     for name, place in (("package_guest.py", "root/package_guest.py"), ("package_lab.sh", "usr/local/sbin/package-lab")):
         shutil.copy(Path(__file__).with_name(name), root / place)
     (root / "usr/local/sbin/package-lab").chmod(0o755)
