@@ -5,7 +5,7 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build build-dpdk demo test unit conformance integration test-vm test-vm-bond test-vm-bridge test-vm-flow test-vm-pppoe test-vm-tunnel test-vm-vrf test-vm-conformance test-vm-dpdk vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
+.PHONY: help deps build build-dpdk deb test-package demo test unit conformance integration test-vm test-vm-bond test-vm-bridge test-vm-flow test-vm-pppoe test-vm-tunnel test-vm-vrf test-vm-conformance test-vm-dpdk test-vm-package vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
 	bench-fib bench-acl bench-bgp bench-engine bench-nat bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -22,6 +22,9 @@ build-dpdk: deps ## Build target/release/bora-dpdk, too, which has ports that DP
 	$(CARGO) build --release -p bora --features dpdk
 	mv target/release/bora target/release/bora-dpdk
 	$(CARGO) build --release -p bora
+
+deb: build ## The Debian package, target/debian/bora_VERSION_amd64.deb; another version: make deb VERSION=0.1.1
+	@scripts/deb $(VERSION)
 
 demo: build ## Forward real traffic between namespaces and show it
 	@scripts/as-root $(BORA) lab demo
@@ -71,8 +74,20 @@ test-vm-dpdk: build-dpdk ## Ports that DPDK drives, on an emulated card with an 
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/dpdk.py $(ARGS)
 
+# Another kernel and release: make test-vm-package ARGS="--kernel 6.1"; less of it: ARGS=--short
+test-vm-package: build ## The Debian package in a guest with systemd: install, upgrade under traffic, reboot, purge
+	@scripts/deps-vm
+	@scripts/deps-fresh
+	@scripts/as-root $(PYTHON) tests/vm/package.py $(ARGS)
+
+# Needs a Debian mirror; one release: make test-package ARGS=trixie
+test-package: build ## The Debian package in fresh Debian roots: apt install, use, purge
+	@scripts/deps-fresh
+	@scripts/as-root tests/package/roots $(ARGS)
+
 vm-short: build ## A short part of test-vm: two kernels, three cards
 	@scripts/deps-vm
+	@scripts/deps-fresh
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
 	@scripts/as-root $(PYTHON) tests/vm/topic.py bond --short
 	@scripts/as-root $(PYTHON) tests/vm/topic.py bridge --short
@@ -80,6 +95,7 @@ vm-short: build ## A short part of test-vm: two kernels, three cards
 	@scripts/as-root $(PYTHON) tests/vm/topic.py pppoe --short
 	@scripts/as-root $(PYTHON) tests/vm/topic.py tunnel --short
 	@scripts/as-root $(PYTHON) tests/vm/topic.py vrf --short
+	@scripts/as-root $(PYTHON) tests/vm/package.py --short
 
 # Longer, or with the same steps again: make soak ARGS="--hours 2 --seed 7"; the results are in target/soak/report.md
 soak: build ## Random faults under load, for 30 minutes: docs/reliability.md

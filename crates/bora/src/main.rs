@@ -7,6 +7,7 @@ mod check;
 mod client;
 mod fib;
 mod lab;
+mod notify;
 mod run;
 mod show;
 mod test;

@@ -11,6 +11,7 @@ use bora_router::{
 
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
 use crate::client;
+use crate::notify::Supervisor;
 
 /// How long `bora stop` waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
@@ -28,6 +29,10 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
         .build()
         .context("cannot start the API")?;
     let api = runtime.block_on(Api::listen(&dir, &section, &calls))?;
+    let supervisor = Supervisor::here();
+    if let Some(supervisor) = &supervisor {
+        supervisor.ready(calls.clone())?;
+    }
     std::thread::Builder::new()
         .name("bora-api".into())
         .spawn(move || runtime.block_on(api.serve(calls)))?;
@@ -35,7 +40,11 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
         eprintln!("bora: {line}");
     }
     eprintln!("bora: ready after {} ms", started.elapsed().as_millis());
-    router.run(&inbox)
+    router.run(&inbox, || {
+        if let Some(supervisor) = supervisor {
+            supervisor.stopping();
+        }
+    })
 }
 
 /// A thread that panics takes the process along: the kernel ends the lease then, Linux forwards, and

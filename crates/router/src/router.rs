@@ -78,11 +78,12 @@ impl Router {
         calls::channel(self.plane.waker())
     }
 
-    /// Follows Linux and answers calls until it is told to stop; then it stops the data plane.
+    /// Follows Linux and answers calls until it is told to stop; then it calls `stopping` and stops the
+    /// data plane.
     ///
     /// # Errors
     /// What keeps it from going on.
-    pub fn run(mut self, inbox: &Inbox<Self>) -> anyhow::Result<()> {
+    pub fn run(mut self, inbox: &Inbox<Self>, stopping: impl FnOnce()) -> anyhow::Result<()> {
         loop {
             let changes = self.plane.wait(Some(self.longest_wait()))?;
             self.vitals.beat();
@@ -102,7 +103,10 @@ impl Router {
             while let Some(call) = inbox.next() {
                 match call {
                     Call::Do(what) => what(&mut self),
-                    Call::Stop { detach } => return self.finish(detach),
+                    Call::Stop { detach } => {
+                        stopping();
+                        return self.finish(detach);
+                    }
                 }
                 self.vitals.beat(); // some answers take seconds
             }
@@ -192,6 +196,14 @@ impl Router {
         let text = format!("{who}: mode {mode}");
         self.tell(Severity::Info, EventKind::Apply, &text);
         Ok(())
+    }
+}
+
+impl Caller<Router> {
+    /// [`Router::summary`], as soon as the loop gets to it; `None` once the loop has ended.
+    pub fn summary(&self) -> Option<Vec<String>> {
+        let answer = self.call(|router| router.summary());
+        answer.blocking_recv().ok()
     }
 }
 

@@ -10,7 +10,7 @@ use bora_port::xdp::{Allowances, MAX_WATCHERS, Sightings};
 use bora_watch::{Filter, Outcome, Sighting, Tap};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
-use crate::router::Router;
+use crate::data_plane::DataPlane;
 
 /// How often sightings are fetched.
 const TURN: Duration = Duration::from_millis(10);
@@ -74,36 +74,30 @@ struct Slot {
     lost: Arc<AtomicU64>,
 }
 
-impl Watches {
-    fn slots(&self) -> MutexGuard<'_, Slots> {
-        lock(&self.slots)
-    }
-}
-
 fn lock(slots: &Mutex<Slots>) -> MutexGuard<'_, Slots> {
     slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Router {
+impl Watches {
     /// Lets somebody watch.
     ///
     /// # Errors
     /// There is no such port, too many watch already, or the kernel refuses.
-    pub(crate) fn watch(&mut self, wanted: Wanted) -> Result<View, String> {
-        let ports = self.ports_to_watch(wanted.port.as_deref())?;
+    pub(crate) fn start(&mut self, plane: &mut DataPlane, wanted: Wanted) -> Result<View, String> {
+        let ports = ports_to_watch(plane, wanted.port.as_deref())?;
         let tap = Arc::new(Tap::new(wanted.filter, wanted.one_in, wanted.snap));
-        let mut slots = self.watches.slots();
+        let mut slots = lock(&self.slots);
         let Some(place) = slots.watchers.iter().position(Option::is_none) else {
             return Err(format!(
                 "{MAX_WATCHERS} already watch; end one of them first"
             ));
         };
-        let program = &self.plane.express().program;
+        let program = &plane.express().program;
         let refused = |error| format!("the program shows no packets: {error}");
         program.set_watcher(place, &tap).map_err(refused)?;
         if !slots.served {
             let (sightings, allowances) = program.sightings().map_err(refused)?;
-            let shared = self.watches.slots.clone();
+            let shared = self.slots.clone();
             let thread = std::thread::Builder::new().name("bora-watch".into());
             let thread = thread.spawn(move || collect(&shared, sightings, &allowances));
             thread.map_err(|error| format!("no thread for it: {error}"))?;
@@ -123,8 +117,8 @@ impl Router {
             lost: lost.clone(),
         });
         drop(slots);
-        self.tell_watched();
-        let names = self.plane.names().into_iter();
+        self.tell(plane);
+        let names = plane.names().into_iter();
         Ok(View {
             number,
             seen,
@@ -133,28 +127,17 @@ impl Router {
         })
     }
 
-    /// The number of a port, if there is to be only one.
-    fn ports_to_watch(&self, name: Option<&str>) -> Result<Option<Vec<u16>>, String> {
-        let Some(name) = name else {
-            return Ok(None);
-        };
-        let mut names = self.plane.names().into_iter();
-        let port = names.find(|(_, known)| *known == name);
-        let port = port.ok_or_else(|| format!("{name} is no port: see `bora show ports`"))?;
-        Ok(Some(vec![port.0.0]))
-    }
-
     /// Ends a watch.
-    pub(crate) fn end_watch(&mut self, number: u64) {
-        for slot in self.watches.slots().watchers.iter_mut() {
+    pub(crate) fn end(&mut self, plane: &mut DataPlane, number: u64) {
+        for slot in lock(&self.slots).watchers.iter_mut() {
             slot.take_if(|slot| slot.number == number);
         }
-        self.tell_watched();
+        self.tell(plane);
     }
 
     /// Tells program and workers who watches.
-    fn tell_watched(&mut self) {
-        let slots = self.watches.slots();
+    fn tell(&self, plane: &mut DataPlane) {
+        let slots = lock(&self.slots);
         let places = slots.watchers.iter().enumerate();
         let bits = places.map(|(place, slot)| u32::from(slot.is_some()) << place);
         let watching = bits.sum();
@@ -165,8 +148,19 @@ impl Router {
             .map(|slot| slot.tap.clone())
             .collect();
         drop(slots);
-        self.plane.set_watching(watching, taps);
+        plane.set_watching(watching, taps);
     }
+}
+
+/// The number of a port, if there is to be only one.
+fn ports_to_watch(plane: &DataPlane, name: Option<&str>) -> Result<Option<Vec<u16>>, String> {
+    let Some(name) = name else {
+        return Ok(None);
+    };
+    let mut names = plane.names().into_iter();
+    let port = names.find(|(_, known)| *known == name);
+    let port = port.ok_or_else(|| format!("{name} is no port: see `bora show ports`"))?;
+    Ok(Some(vec![port.0.0]))
 }
 
 /// Brings what both tiers have seen to those who watch, until nobody does.

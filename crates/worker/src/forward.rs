@@ -70,7 +70,8 @@ impl Worker {
     /// Runs the stages over the batch. `tunnel`: its packets were in one, whose packets came by `port` and `device`.
     fn run_stages(&mut self, port: usize, device: Option<PortId>, tunnel: Option<PortId>) {
         if !self.config.taps.is_empty() {
-            self.note_wanted();
+            let (taps, region) = (&self.config.taps, &self.config.region);
+            watch::note(&mut self.noted, taps, &self.batch, region);
         }
         let config = &mut self.config;
         let devices = &*config.devices;

@@ -9,8 +9,6 @@ use bora_forward::{Batch, Verdict};
 use bora_watch::{HEAD, Outcome, Sighting, Tap, Tier};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::worker::Worker;
-
 /// A packet that a tap wants.
 #[derive(Debug)]
 pub(crate) struct Noted {
@@ -24,26 +22,23 @@ pub(crate) struct Noted {
     length: u32,
 }
 
-impl Worker {
-    /// Notes the packets of the batch that somebody wants to see.
-    #[cold]
-    pub(crate) fn note_wanted(&mut self) {
-        let region = &self.config.region;
-        for (tap, wants) in self.config.taps.iter().enumerate() {
-            for (place, packet) in self.batch.packets.iter().enumerate() {
-                if wants.one_in > 1 && fastrand::u32(..wants.one_in) != 0 {
-                    continue;
-                }
-                let octets = region.octets(packet);
-                let (head, length) = (&octets[..octets.len().min(HEAD)], octets.len() as u32);
-                if wants.wants(head, length) {
-                    self.noted.push(Noted {
-                        tap,
-                        place,
-                        head: head.to_vec(),
-                        length,
-                    });
-                }
+/// Notes the packets of a batch that somebody wants to see.
+#[cold]
+pub(crate) fn note(noted: &mut Vec<Noted>, taps: &[Arc<Tap>], batch: &Batch, region: &Region) {
+    for (tap, wants) in taps.iter().enumerate() {
+        for (place, packet) in batch.packets.iter().enumerate() {
+            if wants.one_in > 1 && fastrand::u32(..wants.one_in) != 0 {
+                continue;
+            }
+            let octets = region.octets(packet);
+            let (head, length) = (&octets[..octets.len().min(HEAD)], octets.len() as u32);
+            if wants.wants(head, length) {
+                noted.push(Noted {
+                    tap,
+                    place,
+                    head: head.to_vec(),
+                    length,
+                });
             }
         }
     }

@@ -128,7 +128,10 @@ async fn watch(
         rate: options.rate,
         port: options.port,
     };
-    let view = match shared.call(move |router| router.watch(wanted)).await {
+    let view = match shared
+        .call(move |router| router.watches.start(&mut router.plane, wanted))
+        .await
+    {
         Ok(view) => view,
         Err(response) => return response,
     };
@@ -225,7 +228,10 @@ impl HttpBody for Watching {
 impl Drop for Watching {
     fn drop(&mut self) {
         let number = self.view.number;
-        drop(self.calls.call(move |router| router.end_watch(number)));
+        drop(
+            self.calls
+                .call(move |router| router.watches.end(&mut router.plane, number)),
+        );
     }
 }
 
