@@ -23,7 +23,7 @@ from vm import kernels, machine  # noqa: E402
 ROOT = machine.ROOT
 WORK = machine.RUNS.parent / "package"
 SUITES = {"6.1": "bookworm", "6.12": "trixie", "newest": "trixie"}
-PRESENT = "systemd-sysv,dbus,udev,kmod,iproute2,iputils-ping,python3-minimal,libpython3-stdlib,libelf1"
+PRESENT = "systemd-sysv,dbus,udev,kmod,iproute2,iputils-ping,python3-minimal,libpython3-stdlib,libelf1,libpcap0.8"
 VERSIONS = ("0.1.0", "0.1.1")
 SECONDS = 1500  # an idle machine needs a quarter
 DISK = "2G"

@@ -80,7 +80,14 @@ fn of_router(router: &Router) -> Vec<Metric> {
         .iter()
         .filter(|sign| sign.silent > sign.patience)
         .count();
+    let started = SystemTime::now() - router.live.started.elapsed();
+    let started = started.duration_since(SystemTime::UNIX_EPOCH);
     vec![
+        gauge(
+            "process_start_time_seconds",
+            "When Bora was started.",
+            started.unwrap_or_default().as_secs_f64(),
+        ),
         metric(
             Kind::Gauge,
             "bora_build_info",
