@@ -41,7 +41,7 @@ struct note {
 	__u32 length;
 	__u64 to_engine;
 	__u64 reasons[BORA_REASONS];
-	__u8 head[WATCH_HEAD];
+	__u8 head[WATCH_HEAD + 4]; /* the last octets end a word that begins at any of them */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -70,15 +70,17 @@ enum { END = 1, GO_ON = 0 };
 
 static __always_inline bool octets_at(struct machine *m, __u64 offset, __u32 count, __u32 *value)
 {
-	__u32 sum = 0, at;
+	const __u8 *octets;
 
 	if (offset + count > m->note->length || offset + count > WATCH_HEAD)
 		return false;
-	at = offset;
-	for (int i = 0; i < 4; i++)
-		if (i < count)
-			sum = sum << 8 | m->note->head[(at + i) & (WATCH_HEAD - 1)];
-	*value = sum;
+	octets = m->note->head + (offset & (WATCH_HEAD - 1));
+	if (count == 4)
+		*value = bpf_ntohl(*(const __be32 *)octets);
+	else if (count == 2)
+		*value = bpf_ntohs(*(const __be16 *)octets);
+	else
+		*value = *octets;
 	return true;
 }
 
@@ -231,14 +233,17 @@ __noinline int watch_filter(__u32 number)
 	return m.result != 0;
 }
 
-/* Octets of a packet to copy, so that the verifier knows that they are from 1 to `most`; 0 if there are none. */
-static __always_inline __u32 octets_within(__u32 length, __u32 most)
+/*
+ * Octets of a packet to copy, at most `most`, and from 1 to 1 + `mask`: so that the verifier of Linux 6.1 knows it, too.
+ * Of an empty packet it says too much, which the copy refuses.
+ */
+static __always_inline __u32 octets_within(__u32 length, __u32 most, __u32 mask)
 {
 	__u32 octets = length < most ? length : most;
 
+	octets -= 1;
 	barrier_var(octets);
-	octets &= 0xfff;
-	return octets;
+	return (octets & mask) + 1;
 }
 
 static __always_inline void lose(__u32 watcher)
@@ -272,8 +277,8 @@ __noinline int watch_note(struct xdp_md *ctx, __u32 number)
 		return 0;
 	note->length = ctx->data_end - ctx->data;
 	note->port = port->index;
-	octets = octets_within(note->length, WATCH_HEAD);
-	if (!octets || octets > WATCH_HEAD || bpf_xdp_load_bytes(ctx, 0, note->head, octets))
+	octets = octets_within(note->length, WATCH_HEAD, WATCH_HEAD - 1);
+	if (bpf_xdp_load_bytes(ctx, 0, note->head, octets))
 		return 0;
 	if (!watch_filter(number))
 		return 0;
@@ -329,8 +334,8 @@ __noinline int watch_show(struct xdp_md *ctx, __u32 number, int verdict)
 	found->output = count->output;
 	found->to_engine = note->to_engine != count->to_engine;
 	__builtin_memcpy(found->head, note->head, sizeof(found->head));
-	octets = octets_within(found->length_now, watcher->snap);
-	if (!octets || octets > WATCH_SNAP || bpf_xdp_load_bytes(ctx, 0, found->now, octets))
+	octets = octets_within(found->length_now, watcher->snap, 2047);
+	if (octets > WATCH_SNAP || bpf_xdp_load_bytes(ctx, 0, found->now, octets))
 		found->length_now = 0;
 	bpf_ringbuf_submit(found, BPF_RB_NO_WAKEUP);
 	return 0;

@@ -84,6 +84,12 @@ pub(crate) enum Command {
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86400))]
         confirm: Option<u64>,
     },
+    /// Write everything for a report of a defect to one file, without secrets
+    Support {
+        /// Where to write it
+        #[arg(default_value = "bora-support.tar.gz")]
+        file: PathBuf,
+    },
     /// Stop Bora; Linux goes on forwarding
     ///
     /// The XDP program stays on the interfaces and passes everything to Linux, as after SIGTERM or a

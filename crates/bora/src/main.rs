@@ -10,6 +10,7 @@ mod lab;
 mod notify;
 mod run;
 mod show;
+mod support;
 mod test;
 mod top;
 mod watch;
@@ -56,6 +57,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Rollback { number, confirm } => {
             apply::rollback(number, confirm).map(|()| ExitCode::SUCCESS)
         }
+        Command::Support { file } => support::support(&file).map(|()| ExitCode::SUCCESS),
         Command::Confirm => apply::confirm().map(|()| ExitCode::SUCCESS),
         Command::Stop { detach } => run::stop(detach).map(|()| ExitCode::SUCCESS),
         Command::Check {

@@ -118,7 +118,7 @@ impl File {
     }
 
     /// The same for those who may look only.
-    pub(crate) fn without_secrets(&self) -> Self {
+    pub fn without_secrets(&self) -> Self {
         let mut file = self.clone();
         for port in &mut file.ports {
             port.kind.hide_secret();
