@@ -12,13 +12,13 @@ function make(tag, attributes) {
   return made;
 }
 
-/// The next number of 1, 2, 5, 10, … that is not below.
+/// The next number of 1, 2, 2.5, 5, 10, … that is not below.
 function ceiling(value) {
   const size = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
-  return [1, 2, 5, 10].map((step) => step * size).find((step) => step >= value);
+  return [1, 2, 2.5, 5, 10].map((step) => step * size).find((step) => step >= value);
 }
 
-const ago = (seconds) => seconds % 60 ? `−${seconds} s` : `−${seconds / 60} min`;
+const ago = (seconds) => seconds < 60 ? `−${seconds} s` : `−${seconds / 60} min`;
 
 export class Chart {
   /// `lines`: classes of the lines, the first is also filled.

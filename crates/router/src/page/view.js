@@ -219,8 +219,8 @@ function tables(now) {
 }
 
 function events(all) {
-  const rows = all.map((event, place) => ({ ...event, key: `${event.time} ${event.text} ${place - all.length && event.kind}` })).reverse();
-  keyed(byId("events"), rows, (event) => event.key, (event) => el("li", { class: event.severity },
+  const key = (event) => `${event.time} ${event.kind} ${event.text}`;
+  keyed(byId("events"), [...all].reverse(), key, (event) => el("li", { class: event.severity },
     el("time", { datetime: new Date(event.time).toISOString(), text: clock(event.time) }),
     el("span", { class: "kind", text: event.kind }), event.text), () => {});
 }
