@@ -247,7 +247,7 @@ def first_boot():
     def _():
         return new_bora(lambda: run("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "bora"))
 
-    @step("a hang under traffic, with WatchdogSec=8")
+    @step("a hang under traffic, with WatchdogSec=8", long=True)
     def _():
         DROP_IN.parent.mkdir(parents=True)
         DROP_IN.write_text("[Service]\nWatchdogSec=8\n")
@@ -267,16 +267,18 @@ def first_boot():
 
     @step("a port that does not exist: Bora tries again, and comes when it does", long=True)
     def _():
-        CONFIG.write_text(CONFIG.read_text() + '[[port]]\nname = "r2"\n')
+        text = CONFIG.read_text()
+        CONFIG.write_text(text + '[[port]]\nname = "r2"\n')
         run("systemctl", "restart", "bora", check=False)
         assert property_of("ActiveState") == "activating", property_of("ActiveState")
         run("ip", "link", "add", "r2", "type", "veth", "peer", "name", "r3")
         wait_for("Bora with r2", lambda: property_of("ActiveState") == "active", 30)
         run("ip", "link", "del", "r2")
+        CONFIG.write_text(text)
 
     @step("the engine, with a TAP")
     def _():
-        CONFIG.write_text(CONFIG.read_text().replace('name = "r2"', 'kind = "tap"\nname = "twin0"\ninterface = "tap0"'))
+        CONFIG.write_text(CONFIG.read_text() + '[[port]]\nkind = "tap"\nname = "twin0"\ninterface = "tap0"\n')
         run("systemctl", "restart", "bora")
         assert "twin0" in run("ip", "-br", "link")
         said = [line for line in run("journalctl", "-u", "bora", "--no-pager", "--since", "-30s").splitlines() if "no namespace" in line]
