@@ -19,12 +19,30 @@ const COMMANDS: &[(&str, &str, &[&str])] = &[
     ("addresses", "ip", &["-br", "address"]),
     ("rules", "ip", &["rule"]),
     ("rules6", "ip", &["-6", "rule"]),
-    ("route-counts", "ip", &["-s", "-s", "route", "show", "table", "main", "scope", "link"]),
+    (
+        "route-counts",
+        "ip",
+        &[
+            "-s", "-s", "route", "show", "table", "main", "scope", "link",
+        ],
+    ),
     ("bridge", "bridge", &["-d", "vlan"]),
     ("nftables", "nft", &["list", "ruleset"]),
-    ("sysctls", "sysctl", &["-a", "--pattern", "^net\\.ipv[46]\\.(ip_forward|fib_|conf\\..*\\.(forwarding|rp_filter))"]),
+    (
+        "sysctls",
+        "sysctl",
+        &[
+            "-a",
+            "--pattern",
+            "^net\\.ipv[46]\\.(ip_forward|fib_|conf\\..*\\.(forwarding|rp_filter))",
+        ],
+    ),
     ("xdp", "ip", &["-br", "link", "show", "xdp"]),
-    ("journal", "journalctl", &["-u", "bora", "-n", "2000", "--no-pager"]),
+    (
+        "journal",
+        "journalctl",
+        &["-u", "bora", "-n", "2000", "--no-pager"],
+    ),
     ("kernel-log", "dmesg", &["--level", "err,warn"]),
 ];
 
@@ -63,7 +81,8 @@ fn configuration() -> String {
 /// What a program prints; `None` if it is not there.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
     let done = Command::new(program).args(arguments).output().ok()?;
-    let [out, error] = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    let [out, error] =
+        [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     Some(out + &error)
 }
 
