@@ -236,7 +236,7 @@ int on_port(struct xdp_md *ctx)
 {
 	int verdict = on_port_decides(ctx);
 
-	return watching ? watch_after(ctx, verdict) : verdict;
+	return watch_possible && watching ? watch_after(ctx, verdict) : verdict;
 }
 
 /*
@@ -286,7 +286,7 @@ int flow(struct xdp_md *ctx)
 {
 	int verdict = flow_decides(ctx);
 
-	return watching ? watch_after(ctx, verdict) : verdict;
+	return watch_possible && watching ? watch_after(ctx, verdict) : verdict;
 }
 
 static __always_inline int bora_decides(struct xdp_md *ctx)
@@ -338,10 +338,10 @@ int bora(struct xdp_md *ctx)
 {
 	int verdict;
 
-	if (watching)
+	if (watch_possible && watching)
 		watch_before(ctx);
 	verdict = bora_decides(ctx);
-	return watching ? watch_after(ctx, verdict) : verdict;
+	return watch_possible && watching ? watch_after(ctx, verdict) : verdict;
 }
 
 /* Attached for a moment in place of bora(), so that the driver sees bora() attached anew. */

@@ -8,6 +8,8 @@
 
 #include "watch_types.h"
 
+/* Whether this kernel's verifier takes what follows; set before loading. */
+const volatile bool watch_possible;
 /* Who watches: a bit each; written by Bora (mmap). */
 volatile __u32 watching;
 

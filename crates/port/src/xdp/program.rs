@@ -19,6 +19,7 @@ use super::skeleton::types::{self, bora_symbols};
 use super::skeleton::{BoraSkel, BoraSkelBuilder};
 use super::survey::Survey;
 use super::symbols;
+use super::watch;
 
 /// The right of the program to act, renewed by whoever sees that Bora is well.
 #[derive(Clone, Copy)]
@@ -82,6 +83,7 @@ impl Program {
             rodata.netns_inode = netns_inode;
             rodata.symbols = known;
             rodata.fib_node_pages = fib_node_pages;
+            rodata.watch_possible = watch::is_possible();
         }
         if fib_node_pages > 0 {
             let pages = FIB_NODES + 2 * fib_node_pages;
