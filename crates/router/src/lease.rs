@@ -34,6 +34,13 @@ pub(crate) struct Sign {
     pub(crate) patience: Duration,
 }
 
+impl Sign {
+    /// Whether it has been silent for too long.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.silent >= self.patience
+    }
+}
+
 impl Vitals {
     /// The control loop alone.
     pub(crate) fn new() -> Self {

@@ -7,6 +7,7 @@
 mod api;
 mod apply;
 mod calls;
+mod class_counts;
 mod config;
 mod data_plane;
 mod devices;

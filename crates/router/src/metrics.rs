@@ -3,8 +3,9 @@
 use std::time::SystemTime;
 
 use bora_contract::Counts;
-use bora_worker::{ClassCounters, WorkerCounters};
+use bora_worker::WorkerCounters;
 
+use crate::class_counts::{QueueSample, queues};
 use crate::engine::Engine;
 use crate::ports::{Port, mode_name, path_name};
 use crate::router::Router;
@@ -76,10 +77,7 @@ fn of_router(router: &Router) -> Vec<Metric> {
     let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
     let held = router.plane.engine().map_or(0, Engine::held);
     let signs = router.vitals.signs();
-    let stuck = signs
-        .iter()
-        .filter(|sign| sign.silent > sign.patience)
-        .count();
+    let stuck = signs.iter().filter(|sign| sign.is_stuck()).count();
     let started = SystemTime::now() - router.live.started.elapsed();
     let started = started.duration_since(SystemTime::UNIX_EPOCH);
     vec![
@@ -325,53 +323,43 @@ fn of_workers(engine: &Engine) -> Vec<Metric> {
     metrics.collect()
 }
 
-type OfClass = (Kind, &'static str, &'static str, fn(&ClassCounters) -> u64);
+type OfClass = (Kind, &'static str, &'static str, fn(&QueueSample) -> u64);
 
 const CLASS_METRICS: &[OfClass] = &[
     (
         Kind::Counter,
         "bora_class_enqueued_packets",
         "Packets taken into the queues of a class.",
-        |it| it.enqueued.get(),
+        |it| it.enqueued,
     ),
     (
         Kind::Counter,
         "bora_class_sent_packets",
         "Packets taken out of them.",
-        |it| it.sent.get(),
+        |it| it.sent,
     ),
     (
         Kind::Counter,
         "bora_class_dropped_packets",
         "Packets refused because they were full.",
-        |it| it.dropped.get(),
+        |it| it.dropped,
     ),
     (
         Kind::Gauge,
         "bora_class_held_packets",
         "Packets in them.",
-        |it| it.held.get(),
+        |it| it.held,
     ),
 ];
 
 fn of_classes(router: &Router, engine: &Engine) -> Vec<Metric> {
-    let file = router.in_force.file();
+    let classes = queues(engine, &router.plane, router.in_force.file());
     let metrics = CLASS_METRICS.iter().map(|&(kind, name, help, of)| {
-        let of_port = |port: &Port| {
-            let section = file.port(&port.name);
-            let classes = section.map_or(0, |section| section.queues.output().classes.len());
-            let (number, name) = (usize::from(port.id.0), port.name.clone());
-            let samples = (0..classes).map(move |class| {
-                let each = engine
-                    .counters()
-                    .map(|it| of(&it.ports[number].classes[class]));
-                let labels = vec![("port", name.clone()), ("class", class.to_string())];
-                (labels, each.sum::<u64>() as f64)
-            });
-            samples.collect::<Vec<_>>()
-        };
-        let ports = router.plane.ports().iter();
-        metric(kind, name, help, ports.flat_map(of_port))
+        let samples = classes.iter().map(|one| {
+            let labels = vec![("port", one.port.clone()), ("class", one.class.to_string())];
+            (labels, of(one) as f64)
+        });
+        metric(kind, name, help, samples)
     });
     metrics.collect()
 }

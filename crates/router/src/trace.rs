@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bora_watch::{Outcome, Sighting, Tier};
-use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6, udp};
+use bora_watch::{Outcome, Sighting, Tier, ip_offset};
+use bora_wire::{EtherType, Protocol, ipv4, ipv6, udp};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,8 @@ fn tier_name(tier: Tier) -> &'static str {
     }
 }
 
-fn name(names: &BTreeMap<u16, String>, number: u16) -> String {
+/// Of a port or device, as it was called when the watch began.
+pub(crate) fn name(names: &BTreeMap<u16, String>, number: u16) -> String {
     let known = names.get(&number).cloned();
     known.unwrap_or_else(|| format!("port {number}"))
 }
@@ -108,12 +109,11 @@ fn hex(octets: &[u8]) -> String {
 
 /// Addresses and ports of a frame with up to two tags; `None` if it is no IP or too short.
 pub(crate) fn flow_of(frame: &[u8]) -> Option<Flow> {
-    let mut at = ethernet::HEADER_LEN;
-    let kind = |at: usize| frame.get(at - 2..at).map(|type_| [type_[0], type_[1]]);
-    while matches!(kind(at)?, [0x81, 0] | [0x88, 0xa8]) {
-        at += 4;
-    }
-    let (packet, kind) = (frame.get(at..)?, u16::from_be_bytes(kind(at)?));
+    let at = ip_offset(frame)?;
+    let (packet, kind) = (
+        frame.get(at..)?,
+        u16::from_be_bytes([frame[at - 2], frame[at - 1]]),
+    );
     let (source, destination, protocol, payload): (IpAddr, IpAddr, u8, usize);
     if kind == EtherType::IPV4.0 {
         let ip = ipv4::Packet::new_unchecked(packet);
@@ -125,14 +125,12 @@ pub(crate) fn flow_of(frame: &[u8]) -> Option<Flow> {
             true => packet.len(),
             false => usize::from(first[0] & 0xf) * 4,
         };
-    } else if kind == EtherType::IPV6.0 {
+    } else {
         packet.get(..40)?;
         let ip = ipv6::Packet::new_unchecked(packet);
         (source, destination) = (ip.src().into(), ip.dst().into());
         protocol = ip.next_header().0;
         payload = 40;
-    } else {
-        return None;
     }
     let has_ports = [Protocol::TCP, Protocol::UDP, Protocol(132), Protocol(136)]
         .iter()

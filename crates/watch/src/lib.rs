@@ -12,5 +12,5 @@ mod sighting;
 mod tap;
 
 pub use filter::{Filter, Instruction, MAX_INSTRUCTIONS};
-pub use sighting::{HEAD, Outcome, SNAP, Sighting, Tier};
+pub use sighting::{HEAD, Outcome, SNAP, Sighting, Tier, ip_offset};
 pub use tap::Tap;

@@ -79,8 +79,8 @@ impl Sighting {
     }
 }
 
-/// Where the IP packet of a frame begins; `None` if it has none.
-fn ip_offset(frame: &[u8]) -> Option<usize> {
+/// Where the IP packet of a frame begins, behind all VLAN tags; `None` if it has none.
+pub fn ip_offset(frame: &[u8]) -> Option<usize> {
     let mut at = 12;
     loop {
         match frame.get(at..at + 2)? {

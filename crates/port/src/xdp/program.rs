@@ -19,7 +19,6 @@ use super::skeleton::types::{self, bora_symbols};
 use super::skeleton::{BoraSkel, BoraSkelBuilder};
 use super::survey::Survey;
 use super::symbols;
-use super::watch;
 
 /// The right of the program to act, renewed by whoever sees that Bora is well.
 #[derive(Clone, Copy)]
@@ -83,7 +82,7 @@ impl Program {
             rodata.netns_inode = netns_inode;
             rodata.symbols = known;
             rodata.fib_node_pages = fib_node_pages;
-            rodata.watch_possible = watch::is_possible();
+            rodata.watch_possible = can_be_watched();
         }
         if fib_node_pages > 0 {
             let pages = FIB_NODES + 2 * fib_node_pages;
@@ -388,6 +387,18 @@ impl Program {
             .lookup_percpu(&key, MapFlags::ANY)?;
         Ok(Counters::sum(&per_cpu.unwrap_or_default()))
     }
+}
+
+/// Whether the verifier of this kernel takes the part of the program that shows packets: that of Linux 7.3 finds it
+/// too complex.
+fn can_be_watched() -> bool {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy().into_owned();
+    let major = release
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok());
+    major.is_some_and(|major: u32| major < 7)
 }
 
 /// Marks this process in the map of tasks, so that its end ends the lease.

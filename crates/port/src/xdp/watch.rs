@@ -34,18 +34,6 @@ pub struct Allowances {
     lost: MapHandle,
 }
 
-/// Whether the verifier of this kernel takes the part of the program that shows packets: that of Linux 7.3 finds it
-/// too complex.
-pub(super) fn is_possible() -> bool {
-    let release = rustix::system::uname();
-    let release = release.release().to_string_lossy().into_owned();
-    let major = release
-        .split('.')
-        .next()
-        .and_then(|major| major.parse().ok());
-    major.is_some_and(|major: u32| major < 7)
-}
-
 impl Program {
     /// Sets what a watcher wants to see.
     ///

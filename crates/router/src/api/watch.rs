@@ -163,11 +163,6 @@ struct Watching {
 }
 
 impl Watching {
-    fn name(&self, number: u16) -> String {
-        let known = self.view.names.get(&number);
-        known.cloned().unwrap_or_else(|| format!("port {number}"))
-    }
-
     fn wall_clock(&self, time: u64) -> Duration {
         Duration::from_nanos(time.wrapping_add(self.offset))
     }
@@ -181,12 +176,16 @@ impl Watching {
         };
         let comment = trace::summary(one, &self.view.names) + &lost;
         let received = one.received();
-        let (input, whole) = (self.name(one.input), (&received[..], one.length));
+        let (input, whole) = (
+            trace::name(&self.view.names, one.input),
+            (&received[..], one.length),
+        );
         // it writes into memory, where nothing can fail
         let _ = file.packet(&input, Direction::In, time, whole, &comment);
         if let (Outcome::Sent(output), true) = (one.outcome, out) {
             let now = (&one.now[..], one.length_now);
-            let _ = file.packet(&self.name(output), Direction::Out, time, now, &comment);
+            let output = trace::name(&self.view.names, output);
+            let _ = file.packet(&output, Direction::Out, time, now, &comment);
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::data_plane::DataPlane;
 
 pub(crate) use events::{EventLog, milliseconds};
 pub(crate) use history::{per_second, rates};
-pub(crate) use sample::{PortSample, QueueSample, Sample, WorkerSample};
+pub(crate) use sample::{PortSample, Sample, WorkerSample};
 
 /// Samples, rates and events of a running Bora.
 pub(crate) struct Live {

@@ -2,13 +2,12 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use bora_fib::PortId;
-use bora_worker::{ClassCounters, PortCounters, WorkerCounters};
+use bora_worker::{PortCounters, WorkerCounters};
 
+use crate::class_counts::{QueueSample, queues};
 use crate::config::File;
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
-use crate::ports::Port;
 use crate::totals::Totals;
 
 /// Everything that rates are made of.
@@ -44,16 +43,6 @@ pub(crate) struct WorkerSample {
     /// Packets.
     pub(crate) held: u64,
     pub(crate) pool_exhausted: u64,
-}
-
-/// The counters of one class of an output, packets.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct QueueSample {
-    pub(crate) port: String,
-    pub(crate) class: usize,
-    pub(crate) held: u64,
-    pub(crate) sent: u64,
-    pub(crate) dropped: u64,
 }
 
 impl Sample {
@@ -120,29 +109,4 @@ fn sum(all: &[Totals]) -> Totals {
         total += one;
     }
     total
-}
-
-fn queues(engine: &Engine, plane: &DataPlane, config: &File) -> Vec<QueueSample> {
-    let of_port = |port: &Port| {
-        let section = config.port(&port.name);
-        let count = section.map_or(0, |section| section.queues.output().classes.len());
-        let classes = (0..count).map(|class| queue(engine, &port.name, port.id, class));
-        classes.collect::<Vec<_>>()
-    };
-    plane.ports().iter().flat_map(of_port).collect()
-}
-
-fn queue(engine: &Engine, name: &str, id: PortId, class: usize) -> QueueSample {
-    let sum = |of: fn(&ClassCounters) -> u64| -> u64 {
-        let workers = engine.counters();
-        let classes = workers.map(|worker| &worker.ports[usize::from(id.0)].classes[class]);
-        classes.map(of).sum()
-    };
-    QueueSample {
-        port: name.into(),
-        class,
-        held: sum(|it| it.held.get()),
-        sent: sum(|it| it.sent.get()),
-        dropped: sum(|it| it.dropped.get()),
-    }
 }

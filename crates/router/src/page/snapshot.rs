@@ -5,14 +5,15 @@ use std::time::{Duration, SystemTime};
 use bora_contract::Counts;
 use bora_fib::FamilyStats;
 
+use crate::class_counts::QueueSample;
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
 use crate::guard_watch::GuardWatch;
-use crate::lease::Vitals;
+use crate::lease::{Sign, Vitals};
 use crate::live::report::{
     ByReason, FibNow, GuardNow, Now, Packets, PortNow, QueueNow, SyncNow, WorkerNow,
 };
-use crate::live::{PortSample, QueueSample, Sample, WorkerSample, milliseconds, per_second, rates};
+use crate::live::{PortSample, Sample, WorkerSample, milliseconds, per_second, rates};
 use crate::ports::{Port, mode_name, path_name};
 use crate::reports::{by_name, guard};
 use crate::router::Router;
@@ -167,7 +168,7 @@ fn sync(plane: &DataPlane, vitals: &Vitals) -> SyncNow {
     let status = plane.mirror().status();
     let since = SystemTime::now().duration_since(status.since);
     let stuck = vitals.signs().into_iter();
-    let stuck = stuck.filter(|sign| sign.silent >= sign.patience);
+    let stuck = stuck.filter(Sign::is_stuck);
     let left = status.unsupported.iter();
     SyncNow {
         in_sync: status.in_sync,

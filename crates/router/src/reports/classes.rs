@@ -1,13 +1,11 @@
 //! Classes of the outputs.
 
-use bora_worker::ClassCounters;
 use serde::Serialize;
 
 use super::{Report, answer, table};
+use crate::class_counts::{QueueSample, queues};
 use crate::config::File;
 use crate::data_plane::DataPlane;
-use crate::engine::Engine;
-use crate::ports::Port;
 
 pub(super) const REPORT: Report = Report::new(
     "classes",
@@ -49,31 +47,20 @@ struct ClassReport {
 }
 
 fn report(plane: &DataPlane, config: &File) -> Vec<ClassReport> {
-    let Some(engine) = plane.engine() else {
-        return Vec::new();
-    };
-    let of_port = |port: &Port| {
-        let section = config.port(&port.name);
-        let count = section.map_or(0, |section| section.queues.output().classes.len());
-        let classes = (0..count).map(|class| of_class(engine, port, class));
-        classes.collect::<Vec<_>>()
-    };
-    plane.ports().iter().flat_map(of_port).collect()
+    let engine = plane.engine().into_iter();
+    let classes = engine.flat_map(|engine| queues(engine, plane, config));
+    classes.map(ClassReport::from).collect()
 }
 
-fn of_class(engine: &Engine, port: &Port, class: usize) -> ClassReport {
-    let sum = |of: fn(&ClassCounters) -> u64| -> u64 {
-        let ports = engine
-            .counters()
-            .map(|it| &it.ports[usize::from(port.id.0)]);
-        ports.map(|port| of(&port.classes[class])).sum()
-    };
-    ClassReport {
-        port: port.name.clone(),
-        class,
-        enqueued: sum(|it| it.enqueued.get()),
-        sent: sum(|it| it.sent.get()),
-        dropped: sum(|it| it.dropped.get()),
-        held: sum(|it| it.held.get()),
+impl From<QueueSample> for ClassReport {
+    fn from(of: QueueSample) -> Self {
+        Self {
+            port: of.port,
+            class: of.class,
+            enqueued: of.enqueued,
+            sent: of.sent,
+            dropped: of.dropped,
+            held: of.held,
+        }
     }
 }
