@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bora_port::xdp::{Allowances, MAX_WATCHERS, Sightings};
+use bora_port::xdp::{Allowances, MAX_WATCHERS, ProgramError, Sightings};
 use bora_watch::{Filter, Outcome, Sighting, Tap};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
@@ -94,7 +94,7 @@ impl Watches {
         };
         let program = &plane.express().program;
         let refused = |error| format!("the program shows no packets: {error}");
-        program.set_watcher(place, &tap).map_err(refused)?;
+        program.clear_watcher(place).map_err(refused)?;
         if !slots.served {
             let (sightings, allowances) = program.sightings().map_err(refused)?;
             let shared = self.slots.clone();
@@ -117,7 +117,10 @@ impl Watches {
             lost: lost.clone(),
         });
         drop(slots);
-        self.tell(plane);
+        if let Err(error) = self.tell(plane) {
+            self.end(plane, number);
+            return Err(refused(error));
+        }
         let names = plane.names().into_iter();
         Ok(View {
             number,
@@ -132,23 +135,20 @@ impl Watches {
         for slot in lock(&self.slots).watchers.iter_mut() {
             slot.take_if(|slot| slot.number == number);
         }
-        self.tell(plane);
+        if let Err(error) = self.tell(plane) {
+            log::error!("nobody sees packets any more: {error}");
+        }
     }
 
     /// Tells program and workers who watches.
-    fn tell(&self, plane: &mut DataPlane) {
+    fn tell(&self, plane: &mut DataPlane) -> Result<(), ProgramError> {
         let slots = lock(&self.slots);
-        let places = slots.watchers.iter().enumerate();
-        let bits = places.map(|(place, slot)| u32::from(slot.is_some()) << place);
-        let watching = bits.sum();
-        let taps = slots
-            .watchers
-            .iter()
-            .flatten()
-            .map(|slot| slot.tap.clone())
+        let taken = slots.watchers.iter().enumerate();
+        let taps: Vec<(usize, Arc<Tap>)> = taken
+            .filter_map(|(place, slot)| Some((place, slot.as_ref()?.tap.clone())))
             .collect();
         drop(slots);
-        plane.set_watching(watching, taps);
+        plane.show_to(&taps)
     }
 }
 

@@ -1,14 +1,18 @@
 //! Shows packets before and after the program to those who watch (`xdp/watch.h`).
 
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bora_contract::Reason;
-use bora_watch::{HEAD, Outcome, SNAP, Sighting, Tap, Tier};
+use bora_watch::{HEAD, Outcome, SNAP, Sighting, Surroundings, Tap, Tier};
+use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 
-use super::error::ProgramError;
-use super::program::Program;
-use super::skeleton::types::watcher;
+use super::error::{ProgramError, explained};
+use super::front::Front;
+use super::program::{Instance, Program, TailProgram, set_tail};
 
 /// Most who can watch at a time (`WATCHERS`).
 pub const MAX_WATCHERS: usize = 4;
@@ -35,35 +39,78 @@ pub struct Allowances {
 }
 
 impl Program {
-    /// Sets what a watcher wants to see.
+    /// Shows packets to those who watch: their numbers, and what each wants to see. `Sightings` give what is seen.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub fn set_watcher(&self, number: usize, tap: &Tap) -> Result<(), ProgramError> {
-        let mut wanted = [0u8; size_of::<watcher>()];
-        let program = tap.filter().instructions();
-        let words = [program.len() as u32, tap.snap as u32, tap.one_in, 0];
-        let head = words.iter().flat_map(|word| word.to_ne_bytes());
-        let body = program.iter().flat_map(|one| {
-            let [code, k] = [&one.code.to_ne_bytes()[..], &one.k.to_ne_bytes()].map(<[u8]>::to_vec);
-            [code, vec![one.jt, one.jf], k].concat()
-        });
-        for (to, octet) in wanted.iter_mut().zip(head.chain(body)) {
-            *to = octet;
+    /// The kernel refuses. Nobody watches then.
+    pub fn show_to(&mut self, taps: &[(usize, Arc<Tap>)]) -> Result<(), ProgramError> {
+        self.set_watched(false);
+        if taps.is_empty() {
+            return Ok(());
         }
-        let key = (number as u32).to_ne_bytes();
+        if !self.shows {
+            self.load_shown()?;
+        }
         let maps = &self.skeleton.maps;
-        for map in [&maps.watch_allowed, &maps.watch_lost] {
-            map.update(&key, &[0; 8], MapFlags::ANY)?;
+        let around = Surroundings {
+            looks: maps.looks.as_fd().as_raw_fd(),
+            programs: maps.tail_programs.as_fd().as_raw_fd(),
+            taken: TailProgram::Shown as u32,
+            others: TailProgram::Others as u32,
+        };
+        let taps_by_number = taps.iter().map(|(number, tap)| (*number, &**tap));
+        let code = bora_watch::front(taps_by_number, around).map_err(ProgramError::Filters)?;
+        let front = Front::load(&code).map_err(|error| ProgramError::Filters(error.to_string()))?;
+        set_tail(self.skeleton, TailProgram::Filters, front.as_fd())?;
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            for (number, tap) in taps {
+                bss.watch_snap[*number % MAX_WATCHERS] = tap.snap as u32;
+            }
         }
-        Ok(maps.watchers.update(&key, &wanted, MapFlags::ANY)?)
+        self.set_watched(true);
+        Ok(())
     }
 
-    /// Says which watchers there are, a bit each.
-    pub fn set_watching(&mut self, watching: u32) {
-        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.watching = watching;
+    /// Loads the instance of the programs that shows packets. It stays until the process ends.
+    pub(super) fn load_shown(&mut self) -> Result<(), ProgramError> {
+        let has_flows = matches!(self.flows, Some(Ok(())));
+        let mut object = MaybeUninit::uninit();
+        let open = self.open_again(&mut object, Instance::Shows { flows: has_flows })?;
+        let shown = explained(|| open.load())?;
+        let programs = &shown.progs;
+        set_tail(
+            self.skeleton,
+            TailProgram::ShownDevices,
+            programs.on_port.as_fd(),
+        )?;
+        if has_flows {
+            set_tail(
+                self.skeleton,
+                TailProgram::ShownFlows,
+                programs.flow.as_fd(),
+            )?;
         }
+        set_tail(self.skeleton, TailProgram::Shown, programs.bora.as_fd())?;
+        set_tail(self.skeleton, TailProgram::Others, self.fd())?;
+        self.shows = true;
+        Ok(())
+    }
+
+    fn set_watched(&mut self, watched: bool) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.watched = watched;
+        }
+    }
+
+    /// Lets somebody new watch by this number: nothing is allowed yet, and nothing lost.
+    ///
+    /// # Errors
+    /// There is no such number.
+    pub fn clear_watcher(&self, number: usize) -> Result<(), ProgramError> {
+        let key = (number as u32).to_ne_bytes();
+        let maps = &self.skeleton.maps;
+        maps.watch_allowed.update(&key, &[0; 8], MapFlags::ANY)?;
+        Ok(maps.watch_lost.update(&key, &[0; 8], MapFlags::ANY)?)
     }
 
     /// What is needed to serve those who watch.
