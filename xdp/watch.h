@@ -23,21 +23,12 @@ struct {
 	__type(value, struct watch_look);
 } looks SEC(".maps");
 
-/* How many more packets each may see now; Bora writes it again and again. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, WATCHERS);
-	__type(key, __u32);
-	__type(value, __s64);
-} watch_allowed SEC(".maps");
-
-/* Packets that each was to see and did not. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, WATCHERS);
-	__type(key, __u32);
-	__type(value, __u64);
-} watch_lost SEC(".maps");
+/*
+ * How many more packets each may see now: Bora writes it again and again, and the filters' program counts it down.
+ * And packets that each was to see and did not.
+ */
+volatile __s64 watch_allowed[WATCHERS];
+__u64 watch_lost[WATCHERS];
 
 /* What was found of a packet before the programs, for after them. */
 struct note {
@@ -105,17 +96,7 @@ static __always_inline __u32 octets_within(__u32 length, __u32 most, __u32 mask)
 
 static __always_inline void lose(__u32 watcher)
 {
-	__u64 *lost = bpf_map_lookup_elem(&watch_lost, &watcher);
-
-	if (lost)
-		__sync_fetch_and_add(lost, 1);
-}
-
-static __always_inline bool is_allowed(__u32 watcher)
-{
-	__s64 *allowed = bpf_map_lookup_elem(&watch_allowed, &watcher);
-
-	return allowed && *(volatile __s64 *)allowed > 0 && __sync_fetch_and_add(allowed, -1) > 0;
+	__sync_fetch_and_add(&watch_lost[watcher & (WATCHERS - 1)], 1);
 }
 
 /* Notes a packet that a filter takes. Not static: the verifier looks at it once. */
@@ -125,7 +106,6 @@ __noinline int watch_before(struct xdp_md *ctx)
 	struct watch_look *look = look_of_packet();
 	struct note *note = note_of_packet();
 	struct bora_counters *count;
-	__u32 wanted = 0;
 
 	if (!look || !note)
 		return 0;
@@ -136,21 +116,13 @@ __noinline int watch_before(struct xdp_md *ctx)
 	count = counters_of(port->index);
 	if (!count)
 		return 0;
-	for (__u32 watcher = 0; watcher < WATCHERS; watcher++) {
-		if (!(look->wanted >> watcher & 1))
-			continue;
-		if (is_allowed(watcher))
-			wanted |= 1 << watcher;
-		else
-			lose(watcher);
-	}
 	note->port = port->index;
 	note->length = ctx->data_end - ctx->data;
 	if (bpf_xdp_load_bytes(ctx, 0, note->head, octets_within(note->length, WATCH_HEAD, WATCH_HEAD - 1)))
 		return 0;
 	note->to_engine = count->to_engine;
 	__builtin_memcpy(note->reasons, count->reasons, sizeof(note->reasons));
-	note->wanted = wanted;
+	note->wanted = look->wanted;
 	return 0;
 }
 

@@ -53,8 +53,8 @@ pub(crate) struct Watches {
 #[derive(Debug, Default)]
 struct Slots {
     watchers: [Option<Slot>; MAX_WATCHERS],
-    /// Whether the thread runs that serves them.
-    served: bool,
+    /// What they may see, while the thread runs that serves them.
+    served: Option<Allowances>,
     /// How many have ever watched.
     started: u64,
 }
@@ -92,16 +92,17 @@ impl Watches {
                 "{MAX_WATCHERS} already watch; end one of them first"
             ));
         };
-        let program = &plane.express().program;
         let refused = |error| format!("the program shows no packets: {error}");
-        program.clear_watcher(place).map_err(refused)?;
-        if !slots.served {
-            let (sightings, allowances) = program.sightings().map_err(refused)?;
+        if slots.served.is_none() {
+            let (sightings, allowances) = plane.sightings().map_err(refused)?;
             let shared = self.slots.clone();
             let thread = std::thread::Builder::new().name("bora-watch".into());
             let thread = thread.spawn(move || collect(&shared, sightings, &allowances));
             thread.map_err(|error| format!("no thread for it: {error}"))?;
-            slots.served = true;
+            slots.served = Some(allowances);
+        }
+        if let Some(allowances) = slots.served {
+            allowances.clear(place);
         }
         slots.started += 1;
         let number = slots.started;
@@ -169,7 +170,7 @@ fn collect(slots: &Mutex<Slots>, mut sightings: Sightings, allowances: &Allowanc
         let mut slots = lock(slots);
         let watching = &mut slots.watchers;
         if watching.iter().all(Option::is_none) {
-            slots.served = false;
+            slots.served = None;
             return;
         }
         for (place, sighting) in sightings.take() {

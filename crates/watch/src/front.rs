@@ -1,7 +1,9 @@
 //! The program that runs filters before the XDP program decides.
 
 use crate::Tap;
-use crate::native::register::{A, CONTEXT, DATA, DATA_END, LOOK, OFFSET, RESULT, STACK, X};
+use crate::native::register::{
+    A, CONTEXT, DATA, DATA_END, END, LOOK, OFFSET, PLACE, RESULT, STACK, X,
+};
 use crate::native::{Assembler, Label, Native, ebpf};
 
 /// What [`front`] needs to know of the programs that it stands before.
@@ -9,7 +11,13 @@ use crate::native::{Assembler, Label, Native, ebpf};
 pub struct Surroundings {
     /// Descriptor of the map whose only value is `struct watch_look` (`xdp/watch_types.h`).
     pub looks: i32,
-    /// Descriptor of the map of programs.
+    /// Of a map with one value, and where in it the following are (octets).
+    pub variables: i32,
+    /// How many more packets each tap may see (an array of 64 bits each, signed).
+    pub allowed: i32,
+    /// Packets that each was to see, and did not (64 bits each).
+    pub lost: i32,
+    /// Of the map of programs.
     pub programs: i32,
     /// Its row for packets that a filter takes.
     pub taken: u32,
@@ -23,6 +31,8 @@ const RANDOM: i32 = 7;
 const TAIL_CALL: i32 = 12;
 /// `BPF_PSEUDO_MAP_FD`: the constant is the descriptor of a map.
 const OF_MAP: u8 = 1;
+/// `BPF_PSEUDO_MAP_VALUE`: and the next one is a place in its value.
+const OF_MAP_VALUE: u8 = 2;
 /// `XDP_PASS`.
 const PASS: u32 = 2;
 /// Places in `struct watch_look` (`xdp/watch_types.h`).
@@ -46,7 +56,7 @@ pub fn front<'a>(
     let (pass, others) = (asm.label(), asm.label());
     asm.begin(around, pass);
     for (number, tap) in taps {
-        asm.tap(number, tap);
+        asm.tap(number, tap, around);
     }
     asm.emit(ebpf::LOAD_WORD, A, STACK, WANTED, 0);
     asm.emit(ebpf::STORE_WORD, LOOK, A, LOOK_WANTED, 0);
@@ -67,6 +77,12 @@ impl Assembler {
     fn map(&mut self, to: u8, descriptor: i32) {
         self.emit(ebpf::LOAD_ADDRESS, to, OF_MAP, 0, descriptor);
         self.emit(0, 0, 0, 0, 0);
+    }
+
+    /// The address of what is so many octets behind the begin of the only value of a map.
+    fn map_value(&mut self, to: u8, descriptor: i32, octets: i32) {
+        self.emit(ebpf::LOAD_ADDRESS, to, OF_MAP_VALUE, 0, descriptor);
+        self.emit(0, 0, 0, 0, octets);
     }
 
     /// Goes on in a program, if it is there. Its row is a constant at each call: only then is it a plain jump.
@@ -93,18 +109,38 @@ impl Assembler {
     }
 
     /// Notes that a tap wants the packet, if its filter and chance say so.
-    fn tap(&mut self, number: usize, tap: &Tap) {
+    fn tap(&mut self, number: usize, tap: &Tap, around: Surroundings) {
         let (taken, rejected) = (self.label(), self.label());
         if tap.one_in > 1 {
             self.sample(LOOK_LEFT + 4 * number as i16, tap.one_in, rejected);
         }
         self.filter(tap.filter(), taken, rejected);
         self.place(taken);
+        self.allow(number, around, rejected);
         self.emit(ebpf::LOAD_WORD, OFFSET, STACK, WANTED, 0);
         self.constant(ebpf::OR, OFFSET, 1 << number);
         self.emit(ebpf::STORE_WORD, STACK, OFFSET, WANTED, 0);
         self.place(rejected);
     }
+    /// Takes one from what a tap may see; goes to `rejected`, and counts that, if nothing is left.
+    fn allow(&mut self, number: usize, around: Surroundings, rejected: Label) {
+        let allowed = self.label();
+        let place = 8 * number as i32;
+        self.map_value(OFFSET, around.variables, around.allowed + place);
+        self.emit(ebpf::LOAD_LONG, PLACE, OFFSET, 0, 0);
+        self.jump_if((ebpf::JMP, ebpf::JSGT), PLACE, 0, allowed);
+        self.map_value(OFFSET, around.variables, around.lost + place);
+        self.add_atomically(OFFSET, 1);
+        self.go(rejected);
+        self.place(allowed);
+        self.add_atomically(OFFSET, -1);
+    }
+
+    fn add_atomically(&mut self, to: u8, value: i32) {
+        self.wide_constant(ebpf::MOV, END, value);
+        self.emit(ebpf::ATOMIC_LONG, to, END, 0, 0); // the operand 0 is an addition
+    }
+
     /// Leaves packets out until the number of them at `left` has come down to 0, and then takes a new number by chance:
     /// 0 to twice `one_in` - 2, so that one of `one_in` is looked at in the mean. No packet but that one costs a call.
     fn sample(&mut self, left: i16, one_in: u32, rejected: Label) {

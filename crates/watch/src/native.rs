@@ -37,6 +37,7 @@ pub(crate) mod ebpf {
     pub(crate) const JEQ: u8 = 0x10;
     pub(crate) const JGT: u8 = 0x20;
     pub(crate) const JNE: u8 = 0x50;
+    pub(crate) const JSGT: u8 = 0x60;
     pub(crate) const CALL: u8 = 0x85;
     pub(crate) const EXIT: u8 = 0x95;
     /// The operand is a register.
@@ -44,7 +45,9 @@ pub(crate) mod ebpf {
     pub(crate) const LOAD_WORD: u8 = 0x61;
     pub(crate) const LOAD_HALF: u8 = 0x69;
     pub(crate) const LOAD_OCTET: u8 = 0x71;
+    pub(crate) const LOAD_LONG: u8 = 0x79;
     pub(crate) const STORE_WORD: u8 = 0x63;
+    pub(crate) const ATOMIC_LONG: u8 = 0xdb;
     pub(crate) const STORE_CONSTANT: u8 = 0x62;
     pub(crate) const LOAD_ADDRESS: u8 = 0x18;
 }

@@ -71,6 +71,7 @@ mod tests {
     /// The maps that the program needs.
     struct Maps {
         looks: MapHandle,
+        variables: MapHandle,
         programs: MapHandle,
     }
 
@@ -85,6 +86,7 @@ mod tests {
             };
             Self {
                 looks: create(MapType::PercpuArray, LOOK),
+                variables: create(MapType::Array, 32),
                 programs: create(MapType::ProgArray, 4),
             }
         }
@@ -92,12 +94,25 @@ mod tests {
         fn front(&self, taps: &[Tap]) -> Front {
             let around = Surroundings {
                 looks: self.looks.as_fd().as_raw_fd(),
+                variables: self.variables.as_fd().as_raw_fd(),
+                allowed: 0,
+                lost: 16,
                 programs: self.programs.as_fd().as_raw_fd(),
                 taken: 0,
                 others: 0,
             };
+            self.allow([i64::MAX; 2]);
             let code = front(taps.iter().enumerate(), around).unwrap();
             Front::load(&code).unwrap()
+        }
+
+        /// Says how many packets two taps may see; nothing is lost yet.
+        fn allow(&self, packets: [i64; 2]) {
+            let words = [packets[0], packets[1], 0, 0];
+            let value: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+            self.variables
+                .update(&[0; 4], &value, MapFlags::ANY)
+                .unwrap();
         }
 
         fn looks(&self) -> Vec<Vec<u8>> {
@@ -162,6 +177,21 @@ mod tests {
             });
             Filter::new(program.chain(end).collect()).unwrap()
         })
+    }
+
+    #[test]
+    fn what_is_too_much_is_counted() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let maps = Maps::new();
+        let taps = [0, 1].map(|_| Tap::new(Filter::everything(), 1, 0));
+        let front = maps.front(&taps);
+        maps.allow([i64::MAX, 3]);
+        let found: Vec<u32> = (0..5).map(|_| maps.find(&front, &[0; 60])).collect();
+        assert_eq!(found, [3, 3, 3, 1, 1]);
+        let variables = maps.variables.lookup(&[0; 4], MapFlags::ANY).unwrap();
+        assert_eq!(variables.unwrap()[24..], 2u64.to_ne_bytes());
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! Shows packets before and after the program to those who watch (`xdp/watch.h`).
 
-use std::mem::MaybeUninit;
+use std::io;
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bora_contract::Reason;
 use bora_watch::{HEAD, Outcome, SNAP, Sighting, Surroundings, Tap, Tier};
 use libbpf_rs::skel::OpenSkel;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use super::error::{ProgramError, explained};
 use super::front::Front;
 use super::program::{Instance, Program, TailProgram, set_tail};
+use super::skeleton::types::bss;
 
 /// Most who can watch at a time (`WATCHERS`).
 pub const MAX_WATCHERS: usize = 4;
@@ -32,10 +35,10 @@ pub struct Sightings {
 unsafe impl Send for Sightings {}
 
 /// What those who watch may still see.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Allowances {
-    allowed: MapHandle,
-    lost: MapHandle,
+    allowed: [&'static AtomicI64; MAX_WATCHERS],
+    lost: [&'static AtomicU64; MAX_WATCHERS],
 }
 
 impl Program {
@@ -54,6 +57,9 @@ impl Program {
         let maps = &self.skeleton.maps;
         let around = Surroundings {
             looks: maps.looks.as_fd().as_raw_fd(),
+            variables: maps.bss.as_fd().as_raw_fd(),
+            allowed: offset_of!(bss, watch_allowed) as i32,
+            lost: offset_of!(bss, watch_lost) as i32,
             programs: maps.tail_programs.as_fd().as_raw_fd(),
             taken: TailProgram::Shown as u32,
             others: TailProgram::Others as u32,
@@ -102,23 +108,12 @@ impl Program {
         }
     }
 
-    /// Lets somebody new watch by this number: nothing is allowed yet, and nothing lost.
-    ///
-    /// # Errors
-    /// There is no such number.
-    pub fn clear_watcher(&self, number: usize) -> Result<(), ProgramError> {
-        let key = (number as u32).to_ne_bytes();
-        let maps = &self.skeleton.maps;
-        maps.watch_allowed.update(&key, &[0; 8], MapFlags::ANY)?;
-        Ok(maps.watch_lost.update(&key, &[0; 8], MapFlags::ANY)?)
-    }
-
     /// What is needed to serve those who watch.
     ///
     /// # Errors
-    /// No memory or descriptor is left.
-    pub fn sightings(&self) -> Result<(Sightings, Allowances), ProgramError> {
-        let maps = &self.skeleton.maps;
+    /// No memory or descriptor is left, or the kernel does not map BPF variables.
+    pub fn sightings(&mut self) -> Result<(Sightings, Allowances), ProgramError> {
+        let maps = &mut self.skeleton.maps;
         let (found, seen) = channel();
         let mut ring = RingBufferBuilder::new();
         ring.add(&maps.seen, move |octets| give(&found, octets))?;
@@ -126,9 +121,19 @@ impl Program {
             ring: ring.build()?,
             seen,
         };
-        let allowances = Allowances {
-            allowed: MapHandle::try_from(&maps.watch_allowed)?,
-            lost: MapHandle::try_from(&maps.watch_lost)?,
+        let variables = maps.bss_data.as_deref_mut();
+        let variables = variables.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+        let (allowed, lost) = (
+            (&raw mut variables.watch_allowed).cast::<i64>(),
+            (&raw mut variables.watch_lost).cast::<u64>(),
+        );
+        // SAFETY: aligned arrays of MAX_WATCHERS in memory that libbpf mapped for a skeleton that is never dropped; BPF
+        // programs change them atomically only, and this side only through these atomics.
+        let allowances = unsafe {
+            Allowances {
+                allowed: std::array::from_fn(|number| AtomicI64::from_ptr(allowed.add(number))),
+                lost: std::array::from_fn(|number| AtomicU64::from_ptr(lost.add(number))),
+            }
         };
         Ok((sightings, allowances))
     }
@@ -144,23 +149,20 @@ impl Sightings {
 }
 
 impl Allowances {
+    /// Lets somebody new watch by a number: nothing is allowed yet, and nothing lost.
+    pub fn clear(&self, number: usize) {
+        self.allowed[number].store(0, Relaxed);
+        self.lost[number].store(0, Relaxed);
+    }
+
     /// Lets a watcher see so many more packets from now on.
     pub fn allow(&self, number: usize, packets: u32) {
-        let (key, value) = (
-            (number as u32).to_ne_bytes(),
-            i64::from(packets).to_ne_bytes(),
-        );
-        // the map is there, and so is the key
-        let _ = self.allowed.update(&key, &value, MapFlags::ANY);
+        self.allowed[number].store(packets.into(), Relaxed);
     }
 
     /// Packets that it was to see, and did not, so far.
     pub fn lost(&self, number: usize) -> u64 {
-        let value = self
-            .lost
-            .lookup(&(number as u32).to_ne_bytes(), MapFlags::ANY);
-        let value = value.ok().flatten().unwrap_or_default();
-        value.try_into().map_or(0, u64::from_ne_bytes)
+        self.lost[number].load(Relaxed)
     }
 }
 

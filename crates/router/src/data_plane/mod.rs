@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bora_fib::PortId;
 use bora_kernel::{Mirror, Waker};
-use bora_port::xdp::ProgramError;
+use bora_port::xdp::{Allowances, ProgramError, Sightings};
 use bora_watch::Tap;
 use bora_worker::{Command, Mode};
 
@@ -71,6 +71,14 @@ impl DataPlane {
 
     pub(crate) fn engine(&self) -> Option<&Engine> {
         self.engine.as_ref()
+    }
+
+    /// What is needed to serve those who watch.
+    ///
+    /// # Errors
+    /// No memory or descriptor is left.
+    pub(crate) fn sightings(&mut self) -> Result<(Sightings, Allowances), ProgramError> {
+        self.express.program.sightings()
     }
 
     /// Shows packets to those who watch, by their numbers.
