@@ -101,8 +101,11 @@ impl Watches {
             thread.map_err(|error| format!("no thread for it: {error}"))?;
             slots.served = Some(allowances);
         }
+        let allowed = wanted.rate.div_ceil(TURNS_A_SECOND);
         if let Some(allowances) = slots.served {
             allowances.clear(place);
+            allowances.allow(place, allowed);
+            tap.allow(allowed);
         }
         slots.started += 1;
         let number = slots.started;
@@ -111,7 +114,7 @@ impl Watches {
         slots.watchers[place] = Some(Slot {
             number,
             tap,
-            allowed: wanted.rate.div_ceil(TURNS_A_SECOND),
+            allowed,
             ports,
             to,
             refused: 0,

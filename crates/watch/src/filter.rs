@@ -47,6 +47,7 @@ pub(crate) mod op {
     pub(crate) const LEN: u16 = 0x80;
     pub(crate) const MSH: u16 = 0xa0;
     pub(crate) const JA: u16 = 0x00;
+    pub(crate) const JEQ: u16 = 0x10;
     /// The operand is X, not the constant.
     pub(crate) const X: u16 = 0x08;
     /// What is returned is A.
@@ -67,6 +68,37 @@ impl Filter {
             k: u32::MAX,
             ..Instruction::default()
         }])
+    }
+
+    /// Takes packets of this length that begin with these octets, whole words up to [`HEAD`](crate::HEAD) of them.
+    pub fn exactly(packet: &[u8]) -> Self {
+        let words = packet[..packet.len().min(crate::HEAD)].as_chunks::<4>().0;
+        let load = |code, k| Instruction {
+            code,
+            k,
+            ..Instruction::default()
+        };
+        let octets = words.iter().enumerate();
+        let octets = octets.map(|(place, word)| {
+            let offset = 4 * place as u32;
+            (load(op::LD | op::ABS, offset), u32::from_be_bytes(*word))
+        });
+        let length = (load(op::LD | op::LEN, 0), packet.len() as u32);
+        let mut left = 2 * (words.len() + 1);
+        let mut program = Vec::with_capacity(left + 2);
+        for (load, expected) in std::iter::once(length).chain(octets) {
+            left -= 2;
+            program.push(load);
+            program.push(Instruction {
+                code: op::JMP | op::JEQ,
+                jt: 0,
+                jf: (left + 1) as u8,
+                k: expected,
+            });
+        }
+        program.push(load(op::RET, u32::MAX));
+        program.push(load(op::RET, 0));
+        Self(program)
     }
 
     /// Checks a program.
@@ -276,7 +308,7 @@ impl Machine {
         let operand = self.operand(one);
         let holds = match one.code & 0xf0 {
             op::JA => return one.k,
-            0x10 => self.a == operand,
+            op::JEQ => self.a == operand,
             0x20 => self.a > operand,
             0x30 => self.a >= operand,
             _ => self.a & operand != 0,
@@ -314,6 +346,22 @@ mod tests {
         assert!(!filter.takes(&fragment));
         assert!(!filter.takes(&udp(53)[..30]), "a load behind the end");
         assert!(Filter::everything().takes(&[]));
+    }
+
+    #[test]
+    fn one_packet() {
+        for length in [14, 60, 128, 131, 1500] {
+            let packet: Vec<u8> = (0..length).map(|octet| octet as u8).collect();
+            let filter = Filter::exactly(&packet);
+            assert_eq!(Filter::new(filter.0.clone()).as_ref(), Ok(&filter));
+            assert!(filter.takes(&packet));
+            assert!(!filter.takes(&packet[..length - 1]));
+            for octet in 0..length.min(128) & !3 {
+                let mut other = packet.clone();
+                other[octet] ^= 1;
+                assert!(!filter.takes(&other), "{length} octets, another at {octet}");
+            }
+        }
     }
 
     #[test]

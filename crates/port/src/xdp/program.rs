@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bora_contract::{
     FIB_NODES, MAX_PORTS, MAX_QUEUES, MTUS_UNKNOWN, OWN_FILTER, PortSettings, budget_of_window,
 };
+use libbpf_rs::libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
@@ -271,6 +272,26 @@ impl Program {
         let mut find = [ifindex.to_ne_bytes(), u32::from(index).to_ne_bytes()].concat();
         self.skeleton.progs.find_device.test_run(ProgramInput {
             context_in: Some(&mut find),
+            ..ProgramInput::default()
+        })?;
+        Ok(())
+    }
+
+    /// Puts a frame in at an interface, as if it had come by the first queue: it is really forwarded, or left to Linux.
+    ///
+    /// # Errors
+    /// The kernel refuses: it is older than Linux 5.18, or the interface is down.
+    pub fn inject(&self, ifindex: u32, frame: &[u8]) -> Result<(), ProgramError> {
+        // metadata, by which the program knows that no driver brought it (was_put_in() in xdp/buffer.h)
+        let octets = [&[0; 4], frame].concat();
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
+        let context = [4, octets.len() as u32, 0, ifindex, 0, 0];
+        let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.skeleton.progs.bora.test_run(ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(&octets),
+            flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+            repeat: 1,
             ..ProgramInput::default()
         })?;
         Ok(())

@@ -81,6 +81,19 @@ impl DataPlane {
         self.express.program.sightings()
     }
 
+    /// Puts a packet in at a port.
+    ///
+    /// # Errors
+    /// There is no such port, or the kernel refuses.
+    pub(crate) fn inject(&self, port: &str, frame: &[u8]) -> Result<(), String> {
+        let mut ports = self.ports.iter();
+        let port = ports
+            .find(|found| found.name == port)
+            .ok_or("the port has gone")?;
+        let done = self.express.program.inject(port.ifindex, frame);
+        done.map_err(|error| format!("Linux does not put packets in at {}: {error}", port.name))
+    }
+
     /// Shows packets to those who watch, by their numbers.
     ///
     /// # Errors
