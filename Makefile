@@ -6,7 +6,7 @@ BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build build-dpdk deb test-package demo test unit conformance integration test-vm test-vm-bond test-vm-bridge test-vm-flow test-vm-pppoe test-vm-tunnel test-vm-vrf test-vm-conformance test-vm-dpdk test-vm-package vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-engine bench-nat bench-peers bench-tester bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
+	bench-fib bench-acl bench-bgp bench-engine bench-nat bench-peers bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -107,7 +107,7 @@ papers: build hero-model ## The experiments of the papers that Bora comes from, 
 	$(CARGO) build --release -p bora-bench
 	@scripts/as-root target/release/bora lab run --all --output docs $(ARGS)
 
-bench: bench-veth bench-table bench-bulk bench-latency bench-fib bench-acl bench-engine bench-tester bench-hero ## All benchmarks
+bench: bench-veth bench-table bench-bulk bench-latency bench-fib bench-acl bench-engine bench-tester bench-watch bench-hero ## All benchmarks
 
 bench-veth: build ## kernel, express, engine and testpmd on veth, side by side
 	$(CARGO) build --release -p bora-bench
@@ -159,6 +159,10 @@ bench-nat: build ## UDP flows through masquerade and DNAT in a guest: nftables, 
 	@scripts/deps-vm
 	$(CARGO) build --release -p bora-bench --bin bench-nat
 	@scripts/as-root $(PYTHON) bench/nat/bench.py $(ARGS)
+
+# Fewer rounds or one tier: make bench-watch ARGS="--rounds 3 --tier engine"
+bench-watch: build ## What it costs to look: metrics, page, top, trace and capture under full load
+	@scripts/as-root $(PYTHON) bench/watch/bench.py $(ARGS)
 
 bench-tester: deps ## The tester's ways to send, beside DPDK and the kernel's own means; pacing
 	@scripts/deps-bench

@@ -31,6 +31,7 @@ pub(crate) mod ebpf {
     pub(crate) const ADD: u8 = 0x00;
     pub(crate) const SUB: u8 = 0x10;
     pub(crate) const OR: u8 = 0x40;
+    pub(crate) const AND: u8 = 0x50;
     pub(crate) const MOD: u8 = 0x90;
     pub(crate) const MOV: u8 = 0xb0;
     pub(crate) const TO_BIG_ENDIAN: u8 = 0xdc;
@@ -68,7 +69,7 @@ pub(crate) mod register {
 }
 use register::{A, DATA, DATA_END, END, OFFSET, PLACE, STACK, X};
 
-/// Octets of a packet that a load with X may reach: the verifier allows no more than 65535.
+/// Octets of a packet that a load may reach, a power of two less 1: the verifier allows no more than 65535.
 const REACH: i32 = 0x7fff;
 /// Where scratch memory begins below the stack's top.
 const MEMORY: i16 = -96;
@@ -271,7 +272,7 @@ impl Assembler {
             _ => {
                 self.constant(ebpf::MOV, OFFSET, 0);
                 self.octets_at(one.k, 1, to, rejected);
-                self.constant(0x50, to, 0x0f); // and
+                self.constant(ebpf::AND, to, 0x0f);
                 self.constant(0x20, to, 4); // times
             }
         }
@@ -284,6 +285,8 @@ impl Assembler {
         };
         self.wide_constant(ebpf::ADD, OFFSET, k.into());
         self.jump_if((ebpf::JMP, ebpf::JGT), OFFSET, REACH as u32, rejected);
+        // changes nothing, but the verifier of Linux 6.1 may know nothing of the offset on ways that no packet takes
+        self.wide_constant(ebpf::AND, OFFSET, REACH);
         self.wide(ebpf::MOV, PLACE, DATA);
         self.wide(ebpf::ADD, PLACE, OFFSET);
         self.wide(ebpf::MOV, END, PLACE);
