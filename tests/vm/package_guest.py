@@ -213,9 +213,19 @@ def first_boot():
 
     @step("what Bora forwards")
     def _():
-        said = [line for line in run("journalctl", "-u", "bora", "--no-pager").splitlines() if " WARN " in line or "ermission" in line]
+        said = [line for line in run("journalctl", "-u", "bora", "--no-pager").splitlines() if "ermission" in line]
+        assert not said, said
+        said = run("journalctl", "-u", "bora", "-q", "-o", "cat", "-p", "warning", "SYSLOG_IDENTIFIER=bora")
         assert not said, said
         return forwards("express")
+
+    @step("the journal's fields")
+    def _():
+        """Who ordered what can be asked for."""
+        run("bora", "apply", str(CONFIG))
+        said = run("journalctl", "-q", "-o", "cat", "WHO=root", "SYSLOG_IDENTIFIER=bora").splitlines()
+        assert any("/v1/apply" in line for line in said), said
+        return said[-1]
 
     @step("security")
     def _():

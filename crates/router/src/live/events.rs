@@ -22,7 +22,7 @@ impl EventLog {
             Severity::Warning => log::Level::Warn,
             Severity::Error => log::Level::Error,
         };
-        log::log!(level, "{text}");
+        log::log!(level, event:? = kind; "{text}");
         self.note(severity, kind, text);
     }
 
