@@ -43,7 +43,10 @@ fn log_to_the_right_place(verbose: bool) {
     if systemd_journal_logger::connected_to_journal()
         && let Ok(level) = asked.as_deref().unwrap_or(level).parse()
         && let Ok(journal) = systemd_journal_logger::JournalLog::new()
-        && journal.with_syslog_identifier("bora".into()).install().is_ok()
+        && journal
+            .with_syslog_identifier("bora".into())
+            .install()
+            .is_ok()
     {
         log::set_max_level(level);
         return;
