@@ -27,6 +27,12 @@
 #include "survey.h"
 #include "watch.h"
 
+/* Where a tail call goes to: the instance that shows packets has programs of its own. */
+static __always_inline __u32 row_of_program(__u32 row)
+{
+	return shows ? row + SHOWN : row;
+}
+
 /* Whether the address may be the router's own; `folded` holds the XOR of its words. */
 static __always_inline bool may_be_own(__u32 folded, bool v6)
 {
@@ -145,7 +151,7 @@ static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6
 		return pass(count, BORA_LEFT_TO_LINUX);
 	reason = gate(ctx, p, v6, in, dev);
 	if (reason == BORA_GUARD && in->index < BORA_MAX_PORTS)
-		bpf_tail_call(ctx, &tail_programs, FOR_FLOWS); /* returns if none is there */
+		bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_FLOWS)); /* returns if none is there */
 	if (reason != REASON_NONE)
 		return pass(count, reason);
 	if (is_super_packet(in))
@@ -214,7 +220,7 @@ static __always_inline int on_port_decides(struct xdp_md *ctx)
 		/* Linux's function does not find flows of VLAN devices and macvlans: docs/firewall.md */
 		if (row->port.index == port->trunk && !p.hidden_tag && !p.frame_tags &&
 		    bpf_ktime_get_coarse_ns() <= lease_until && is_for(p.eth, row->port.mac))
-			bpf_tail_call(ctx, &tail_programs, FOR_FLOWS); /* returns if none is there */
+			bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_FLOWS)); /* returns if none is there */
 		return pass(count, BORA_GUARD);
 	}
 	if (row->port.sight && is_for(p.eth, row->port.mac)) {
@@ -236,7 +242,7 @@ int on_port(struct xdp_md *ctx)
 {
 	int verdict = on_port_decides(ctx);
 
-	return watch_possible && watching ? watch_after(ctx, verdict) : verdict;
+	return shows ? watch_after(ctx, verdict) : verdict;
 }
 
 /*
@@ -286,7 +292,7 @@ int flow(struct xdp_md *ctx)
 {
 	int verdict = flow_decides(ctx);
 
-	return watch_possible && watching ? watch_after(ctx, verdict) : verdict;
+	return shows ? watch_after(ctx, verdict) : verdict;
 }
 
 static __always_inline int bora_decides(struct xdp_md *ctx)
@@ -323,7 +329,7 @@ static __always_inline int bora_decides(struct xdp_md *ctx)
 	if (device_count && !(in->flags & BORA_PORT_GENERIC) &&
 	    (is_tag(type) || p.hides_tag || in->trunk >= BORA_MAX_PORTS ||
 	     (station_count && type && !is_for(p.eth, in->mac)))) {
-		bpf_tail_call(ctx, &tail_programs, FOR_DEVICES);
+		bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_DEVICES));
 		return pass(count, BORA_LEFT_TO_LINUX); /* Bora is gone, and its array is empty */
 	}
 	if (type == bpf_htons(ETH_P_IP))
@@ -338,10 +344,12 @@ int bora(struct xdp_md *ctx)
 {
 	int verdict;
 
-	if (watch_possible && watching)
+	if (awaits_filters())
+		bpf_tail_call(ctx, &tail_programs, FOR_FILTERS);
+	if (shows)
 		watch_before(ctx);
 	verdict = bora_decides(ctx);
-	return watch_possible && watching ? watch_after(ctx, verdict) : verdict;
+	return shows ? watch_after(ctx, verdict) : verdict;
 }
 
 /* Attached for a moment in place of bora(), so that the driver sees bora() attached anew. */

@@ -101,12 +101,20 @@ static __always_inline bool sees_veth_buffer(void)
 	return bpf_core_field_exists(struct veth_xdp_buff, skb);
 }
 
-/* NULL for frames that were redirected to the veth: they have no socket buffer. */
+/* Whether Bora has put the packet in (`bora trace --packet`): only such packets come with metadata. */
+static __always_inline bool was_put_in(struct xdp_md *ctx)
+{
+	return (void *)(long)ctx->data_meta < (void *)(long)ctx->data;
+}
+
+/* NULL for frames that were redirected to the veth, or put in there: they have no socket buffer. */
 static __always_inline struct sk_buff *veth_buffer(struct xdp_md *ctx)
 {
 	/* any structure that begins with a pointer: programs cannot name the types of modules */
 	struct hlist_head *at = (void *)ctx + bpf_core_field_offset(struct veth_xdp_buff, skb);
 
+	if (was_put_in(ctx))
+		return NULL;
 	return (void *)KERNEL_READ(at, first);
 }
 

@@ -63,7 +63,15 @@ struct {
 } tx_ports SEC(".maps");
 
 /* Programs that bora() ends in; written by the control side. */
-enum { FOR_DEVICES, FOR_FLOWS, TAIL_PROGRAMS };
+enum {
+	FOR_DEVICES,
+	FOR_FLOWS,
+	FOR_FILTERS, /* of those who watch: watch.h */
+	FOR_OTHERS, /* that no filter takes: bora() */
+	FOR_SHOWN, /* that one takes: bora() in the instance that shows packets */
+	SHOWN, /* the rows of that instance begin here: FOR_DEVICES, FOR_FLOWS */
+	TAIL_PROGRAMS = SHOWN + 2
+};
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, TAIL_PROGRAMS);

@@ -5,27 +5,16 @@
 
 #include <linux/types.h>
 
-#define WATCHERS 4 /* at a time */
+#define WATCHERS 4 /* at a time; a power of two */
 #define WATCH_HEAD 128 /* octets kept of a packet as it came in; a power of two */
 #define WATCH_SNAP 1536 /* octets kept of a packet as it is afterwards */
-#define WATCH_INSTRUCTIONS 256 /* of a filter; a power of two */
 #define WATCH_REASONS 64 /* at least BORA_REASONS */
 
-/* An instruction of classic BPF: struct sock_filter. */
-struct watch_instruction {
-	__u16 code;
-	__u8 jt;
-	__u8 jf;
-	__u32 k;
-};
-
-/* What somebody wants to see; crates/port/src/xdp/watch.rs writes it. */
-struct watcher {
-	__u32 length; /* of the filter */
-	__u32 snap; /* octets of each packet */
-	__u32 one_in; /* of so many packets */
-	__u32 unused;
-	struct watch_instruction filter[WATCH_INSTRUCTIONS];
+/* What the filters have found; crates/watch/src/front.rs writes it. */
+struct watch_look {
+	__u32 done; /* that they have looked */
+	__u32 wanted; /* a bit for each watcher whose filter takes the packet */
+	__u32 left[WATCHERS]; /* packets to leave out before the next that each samples */
 };
 
 /* A packet that a filter takes, and what the program did with it. */

@@ -75,6 +75,46 @@ def test_trace_in_words(net):
         assert words in out, f"{words!r} is missing in {out}"
 
 
+def trace_one(net, packet, *options):
+    """What is said of a packet that is put in."""
+    return net.router.exec(binary(), "trace", "--port", "r0", "--packet", packet, *options).stdout
+
+
+def test_a_packet_is_put_in(net):
+    """One that nobody sends: it is traced, and really forwarded; so are the octets of a frame."""
+    for source, destination, text in ((net.behind4(0), net.behind4(1), "{}:4001 {}:1001"),
+                                      (net.behind6(0), net.behind6(1), "udp [{}]:4001 [{}]:1001")):
+        out = trace_one(net, text.format(source, destination))
+        for words in ("r0", destination, "UDP", net.backend, "sent by r1"):
+            assert words in out, f"{words!r} is missing in {out}"
+        arrived = [frame for host, frame in net.collect(count=1) if host == 1]
+        assert len(arrived) == 1 and b"\x03\xe9" in arrived[0], arrived
+    frame = net.frame(udp4(net.behind4(0), net.behind4(2), ttl=1, dport=1001))
+    found = json.loads(trace_one(net, frame.hex(), "--json"))
+    assert (found["outcome"], found["reason"], found["before"]) == ("to Linux", "ttl_exceeded", frame.hex()[:256])
+
+
+def test_what_linux_does(net):
+    """Where Linux decides, the answer of `ip route get` is told."""
+    text = "{}:4001 {}:1001"
+    out = trace_one(net, text.format(net.behind4(0), net.router4(0)))
+    assert "to Linux (local)" in out and "for this machine itself" in out
+    net.ip("route add unreachable 198.51.100.0/24", "route del unreachable 198.51.100.0/24")
+    net.settle()
+    out = trace_one(net, text.format(net.behind4(0), "198.51.100.7"))
+    assert "unreachable" in out and "linux " in out
+
+
+def test_wrong_packets(net):
+    """What cannot be put in is refused with the reason."""
+    for port, packet, why in (("r9", "192.0.2.1 192.0.2.2", "r9 is no port"), ("r0", "192.0.2.1 2001:db8::1", "address"),
+                              ("r0", "zz", "nor a frame's octets"), ("r0", "0102", "2 octets"),
+                              ("r0", "192.0.2.1:x 192.0.2.2", "neither an address nor")):
+        process = net.router.popen(binary(), "trace", "--port", port, "--packet", packet, stderr=subprocess.PIPE, text=True)
+        _, error = process.communicate(timeout=20)
+        assert process.returncode != 0 and why in error, error
+
+
 def test_capture(net, tmp_path):
     """The file has the packets as they came in and as they left, with interfaces, directions and verdicts."""
     path = tmp_path / "capture.pcapng"

@@ -144,7 +144,7 @@ pub(crate) enum Command {
 pub(crate) struct Selection {
     /// Only packets that match, as for tcpdump (pcap-filter(7)), such as `udp port 53 and net 10.0.0.0/8`
     ///
-    /// The first 128 octets of a packet are looked at, as it came in.
+    /// They are looked at as they came in.
     pub(crate) filter: Vec<String>,
     /// Only what comes in by this port
     #[arg(short, long, value_name = "NAME")]
@@ -179,6 +179,11 @@ pub(crate) struct CaptureOptions {
 pub(crate) struct TraceOptions {
     #[command(flatten)]
     pub(crate) selection: Selection,
+    /// Put this packet in at --port, and trace it: `udp SOURCE[:PORT] DESTINATION[:PORT]`, or a frame in hexadecimal
+    ///
+    /// It is treated as if it had come by the wire: it is really forwarded.
+    #[arg(long, value_name = "PACKET", requires = "port", conflicts_with_all = ["filter", "count", "one_in"])]
+    pub(crate) packet: Option<String>,
     /// Print JSON, one line a packet
     #[arg(long)]
     pub(crate) json: bool,

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use bora_router::{Explanation, Flow, Traced};
 use pcap::{Capture, Linktype};
 
@@ -43,14 +43,23 @@ pub(crate) fn capture(options: &CaptureOptions) -> anyhow::Result<()> {
 
 /// Prints what becomes of packets until it has enough, or is ended by Ctrl-C.
 pub(crate) fn trace(options: &TraceOptions) -> anyhow::Result<()> {
-    let url = format!("/v1/trace?rate=1000{}", query(&options.selection));
+    let mut url = format!("/v1/trace?rate=1000{}", query(&options.selection));
+    let body = match &options.packet {
+        Some(packet) => {
+            url += "&limit=1&inject=true";
+            packet.clone()
+        }
+        None => compiled(&options.selection)?,
+    };
+    let mut seen = 0;
     let mut waiting = Vec::new();
     let mut explained = BTreeMap::new();
-    let mut packets = client::stream(&url, compiled(&options.selection)?)?;
+    let mut packets = client::stream(&url, body)?;
     while let Some(octets) = packets.next()? {
         waiting.extend_from_slice(&octets);
         while let Some(end) = waiting.iter().position(|&octet| octet == b'\n') {
             let line: Vec<u8> = waiting.drain(..=end).collect();
+            seen += 1;
             let text = match options.json {
                 true => String::from_utf8_lossy(&line).trim_end().to_owned(),
                 false => {
@@ -64,7 +73,12 @@ pub(crate) fn trace(options: &TraceOptions) -> anyhow::Result<()> {
             }
         }
     }
-    Ok(())
+    match (&options.packet, &options.selection.port) {
+        (Some(_), Some(port)) if seen == 0 => {
+            bail!("{port} has not seen the packet: is it up, and a port of its own, not of a bond?")
+        }
+        _ => Ok(()),
+    }
 }
 
 fn query(selection: &Selection) -> String {
@@ -94,21 +108,30 @@ fn compiled(selection: &Selection) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What Bora knows of a packet's destination; it is asked once for each.
+/// What Bora knows of a packet's destination, and Linux of the whole way if it goes there; it is asked once for each.
 fn explanation<'a>(
     traced: &Traced,
-    known: &'a mut BTreeMap<IpAddr, Explanation>,
+    known: &'a mut BTreeMap<String, Explanation>,
 ) -> anyhow::Result<Option<&'a Explanation>> {
-    let Some(Flow { destination, .. }) = traced.flow else {
+    let Some(flow) = &traced.flow else {
         return Ok(None);
     };
-    Ok(Some(match known.entry(destination) {
+    let mut url = format!("/v1/explain/{}", flow.destination);
+    // a tagged packet is one of another interface for Linux
+    if traced.outcome == "to Linux" && !is_tagged(&traced.before) {
+        url += &format!("?source={}&input={}", flow.source, traced.input);
+    }
+    Ok(Some(match known.entry(url) {
         Entry::Occupied(there) => there.into_mut(),
         Entry::Vacant(place) => {
-            let text = client::get(&format!("/v1/explain/{destination}"))?;
+            let text = client::get(place.key())?;
             place.insert(serde_json::from_str(&text)?)
         }
     }))
+}
+
+fn is_tagged(frame: &str) -> bool {
+    matches!(frame.get(24..28), Some("8100" | "88a8"))
 }
 
 /// A packet in words, a line for each step.
@@ -143,6 +166,9 @@ fn told(traced: &Traced, explanation: Option<&Explanation>) -> String {
         line("verdict", &format!("sent by {output}"));
     } else {
         line("verdict", &format!("{} ({reason})", traced.outcome));
+    }
+    if let Some(linux) = explanation.and_then(|explanation| explanation.linux.as_ref()) {
+        line("linux", linux);
     }
     text
 }

@@ -133,6 +133,18 @@ impl Netlink {
         self.answers(&mut (), &mut |(), _| {}).map(drop)
     }
 
+    /// Sends a request that is answered by messages, and passes each on.
+    pub(crate) fn answer(
+        &mut self,
+        kind: u16,
+        body: &[u8],
+        mut each: impl FnMut(Frame<'_>),
+    ) -> io::Result<()> {
+        self.send(kind, libc::NLM_F_ACK as u16, body)?;
+        let each = &mut |(): &mut (), frame: Frame<'_>| each(frame);
+        self.answers(&mut (), each).map(drop)
+    }
+
     /// Sends a request; the kernel's answer can be read later.
     pub(crate) fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);

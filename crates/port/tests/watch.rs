@@ -1,5 +1,7 @@
 //! The program shows packets to those who watch, on this kernel.
 
+use std::sync::Arc;
+
 use bora_port::xdp::Program;
 use bora_watch::{Filter, SNAP, Tap};
 
@@ -11,9 +13,8 @@ fn watchers_are_set_and_nothing_is_seen_without_packets() {
     let mut program = Program::load(0, 0).unwrap();
     let tap = Tap::new(Filter::everything(), 1, SNAP);
     let (mut sightings, allowances) = program.sightings().unwrap();
-    program.set_watcher(3, &tap).unwrap();
-    assert!(program.set_watcher(4, &tap).is_err());
-    program.set_watching(1 << 3);
+    allowances.clear(3);
+    program.show_to(&[(3, Arc::new(tap))]).unwrap();
     allowances.allow(3, 1);
     assert_eq!(allowances.lost(3), 0);
     assert_eq!(sightings.take().count(), 0);

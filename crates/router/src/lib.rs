@@ -20,6 +20,7 @@ mod guard_watch;
 mod hero;
 mod history;
 mod hooks;
+mod inject;
 mod interruption;
 mod lease;
 mod live;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use bora_kernel::linux_route;
 use bora_watch::{Outcome, Sighting, Tier, ip_offset};
 use bora_wire::{EtherType, Protocol, ipv4, ipv6, udp};
 use jiff::Timestamp;
@@ -156,16 +157,59 @@ pub struct Explanation {
     pub note: Option<String>,
     /// What keeps traffic with Linux.
     pub guard: Vec<String>,
+    /// What Linux does with a packet from this source that comes in there, if that was asked.
+    pub linux: Option<String>,
+}
+
+/// Where a packet came from, if that is said.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Origin {
+    /// Its source address.
+    source: Option<IpAddr>,
+    /// Name of the port or device that it came in by.
+    input: Option<String>,
 }
 
 /// Explains what becomes of packets to an address.
-pub(crate) fn explain(router: &Router, destination: IpAddr) -> Explanation {
+pub(crate) fn explain(router: &Router, destination: IpAddr, origin: &Origin) -> Explanation {
     let plane = &router.plane;
+    let from = origin.source.zip(origin.input.as_deref());
     Explanation {
         fib: route::in_fib(plane, destination),
         note: route::elsewhere(plane, destination),
         guard: plane
             .express()
             .holding(plane.mirror().guard(), &plane.names()),
+        linux: from.map(|from| in_linux(router, from, destination)),
     }
+}
+
+/// As `ip route get` says it; `from`: the source address, and by which interface the packet came in.
+fn in_linux(router: &Router, (source, input): (IpAddr, &str), destination: IpAddr) -> String {
+    let links = router.plane.mirror().links();
+    let Some(input) = links.values().find(|link| link.name == input) else {
+        return format!("there is no interface {input} any more");
+    };
+    let route = match linux_route(destination, source, input.index) {
+        Ok(route) => route,
+        Err(why) => return why,
+    };
+    if route.local {
+        return "for this machine itself".into();
+    }
+    let mut text = String::from("forwarded");
+    if let Some(gateway) = route.gateway {
+        text += &format!(" via {gateway}");
+    }
+    if let Some(output) = route.output {
+        let name = links.get(&output).map(|link| link.name.clone());
+        text += &format!(
+            " out of {}",
+            name.unwrap_or_else(|| format!("interface {output}"))
+        );
+    }
+    if let Some(table) = route.table {
+        text += &format!(" (table {table})");
+    }
+    text + ", if its firewall lets it"
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bora_port::xdp::{Allowances, MAX_WATCHERS, Sightings};
+use bora_port::xdp::{Allowances, MAX_WATCHERS, ProgramError, Sightings};
 use bora_watch::{Filter, Outcome, Sighting, Tap};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
@@ -53,8 +53,8 @@ pub(crate) struct Watches {
 #[derive(Debug, Default)]
 struct Slots {
     watchers: [Option<Slot>; MAX_WATCHERS],
-    /// Whether the thread runs that serves them.
-    served: bool,
+    /// What they may see, while the thread runs that serves them.
+    served: Option<Allowances>,
     /// How many have ever watched.
     started: u64,
 }
@@ -92,11 +92,9 @@ impl Watches {
                 "{MAX_WATCHERS} already watch; end one of them first"
             ));
         };
-        let program = &plane.express().program;
         let refused = |error| format!("the program shows no packets: {error}");
-        program.set_watcher(place, &tap).map_err(refused)?;
-        if !slots.served {
-            let (sightings, allowances) = program.sightings().map_err(refused)?;
+        if slots.served.is_none() {
+            let (sightings, allowances) = plane.sightings().map_err(refused)?;
             let shared = self.slots.clone();
             let thread = std::thread::Builder::new().name("bora-watch".into());
             let thread = thread.spawn(move || {
@@ -104,7 +102,13 @@ impl Watches {
                 collect(&shared, sightings, &allowances);
             });
             thread.map_err(|error| format!("no thread for it: {error}"))?;
-            slots.served = true;
+            slots.served = Some(allowances);
+        }
+        let allowed = wanted.rate.div_ceil(TURNS_A_SECOND);
+        if let Some(allowances) = slots.served {
+            allowances.clear(place);
+            allowances.allow(place, allowed);
+            tap.allow(allowed);
         }
         slots.started += 1;
         let number = slots.started;
@@ -113,14 +117,17 @@ impl Watches {
         slots.watchers[place] = Some(Slot {
             number,
             tap,
-            allowed: wanted.rate.div_ceil(TURNS_A_SECOND),
+            allowed,
             ports,
             to,
             refused: 0,
             lost: lost.clone(),
         });
         drop(slots);
-        self.tell(plane);
+        if let Err(error) = self.tell(plane) {
+            self.end(plane, number);
+            return Err(refused(error));
+        }
         let names = plane.names().into_iter();
         Ok(View {
             number,
@@ -135,23 +142,20 @@ impl Watches {
         for slot in lock(&self.slots).watchers.iter_mut() {
             slot.take_if(|slot| slot.number == number);
         }
-        self.tell(plane);
+        if let Err(error) = self.tell(plane) {
+            log::error!("nobody sees packets any more: {error}");
+        }
     }
 
     /// Tells program and workers who watches.
-    fn tell(&self, plane: &mut DataPlane) {
+    fn tell(&self, plane: &mut DataPlane) -> Result<(), ProgramError> {
         let slots = lock(&self.slots);
-        let places = slots.watchers.iter().enumerate();
-        let bits = places.map(|(place, slot)| u32::from(slot.is_some()) << place);
-        let watching = bits.sum();
-        let taps = slots
-            .watchers
-            .iter()
-            .flatten()
-            .map(|slot| slot.tap.clone())
+        let taken = slots.watchers.iter().enumerate();
+        let taps: Vec<(usize, Arc<Tap>)> = taken
+            .filter_map(|(place, slot)| Some((place, slot.as_ref()?.tap.clone())))
             .collect();
         drop(slots);
-        plane.set_watching(watching, taps);
+        plane.show_to(&taps)
     }
 }
 
@@ -172,7 +176,7 @@ fn collect(slots: &Mutex<Slots>, mut sightings: Sightings, allowances: &Allowanc
         let mut slots = lock(slots);
         let watching = &mut slots.watchers;
         if watching.iter().all(Option::is_none) {
-            slots.served = false;
+            slots.served = None;
             return;
         }
         for (place, sighting) in sightings.take() {

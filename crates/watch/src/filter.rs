@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-/// Most instructions of a filter; `xdp/watch.bpf.c` has room for as many.
+/// Most instructions of a filter.
 pub const MAX_INSTRUCTIONS: usize = 256;
 /// Words of scratch memory.
 const WORDS: usize = 16;
@@ -21,32 +21,42 @@ pub struct Instruction {
     pub k: u32,
 }
 
+impl Instruction {
+    /// Whether it touches scratch memory.
+    pub(crate) fn uses_memory(&self) -> bool {
+        let class = self.code & 0x07;
+        let loads = class == op::LD || class == op::LDX;
+        class == op::ST || class == op::STX || loads && self.code & 0xe0 == op::MEM
+    }
+}
+
 /// Instruction classes, sizes, modes and operations (`linux/bpf_common.h`).
-mod op {
-    pub(super) const LD: u16 = 0;
-    pub(super) const LDX: u16 = 1;
-    pub(super) const ST: u16 = 2;
-    pub(super) const STX: u16 = 3;
-    pub(super) const ALU: u16 = 4;
-    pub(super) const JMP: u16 = 5;
-    pub(super) const RET: u16 = 6;
-    pub(super) const MISC: u16 = 7;
-    pub(super) const IMM: u16 = 0x00;
-    pub(super) const ABS: u16 = 0x20;
-    pub(super) const IND: u16 = 0x40;
-    pub(super) const MEM: u16 = 0x60;
-    pub(super) const LEN: u16 = 0x80;
-    pub(super) const MSH: u16 = 0xa0;
-    pub(super) const JA: u16 = 0x00;
+pub(crate) mod op {
+    pub(crate) const LD: u16 = 0;
+    pub(crate) const LDX: u16 = 1;
+    pub(crate) const ST: u16 = 2;
+    pub(crate) const STX: u16 = 3;
+    pub(crate) const ALU: u16 = 4;
+    pub(crate) const JMP: u16 = 5;
+    pub(crate) const RET: u16 = 6;
+    pub(crate) const MISC: u16 = 7;
+    pub(crate) const IMM: u16 = 0x00;
+    pub(crate) const ABS: u16 = 0x20;
+    pub(crate) const IND: u16 = 0x40;
+    pub(crate) const MEM: u16 = 0x60;
+    pub(crate) const LEN: u16 = 0x80;
+    pub(crate) const MSH: u16 = 0xa0;
+    pub(crate) const JA: u16 = 0x00;
+    pub(crate) const JEQ: u16 = 0x10;
     /// The operand is X, not the constant.
-    pub(super) const X: u16 = 0x08;
+    pub(crate) const X: u16 = 0x08;
     /// What is returned is A.
-    pub(super) const A: u16 = 0x10;
-    pub(super) const TXA: u16 = 0x80;
+    pub(crate) const A: u16 = 0x10;
+    pub(crate) const TXA: u16 = 0x80;
 }
 
 /// A program that ends for every packet, and touches nothing but the packet and its own memory. Loads behind the
-/// octets that it is given reject the packet, as BPF has it.
+/// packet's end reject it, as BPF has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter(Vec<Instruction>);
 
@@ -58,6 +68,37 @@ impl Filter {
             k: u32::MAX,
             ..Instruction::default()
         }])
+    }
+
+    /// Takes packets of this length that begin with these octets, whole words up to [`HEAD`](crate::HEAD) of them.
+    pub fn exactly(packet: &[u8]) -> Self {
+        let words = packet[..packet.len().min(crate::HEAD)].as_chunks::<4>().0;
+        let load = |code, k| Instruction {
+            code,
+            k,
+            ..Instruction::default()
+        };
+        let octets = words.iter().enumerate();
+        let octets = octets.map(|(place, word)| {
+            let offset = 4 * place as u32;
+            (load(op::LD | op::ABS, offset), u32::from_be_bytes(*word))
+        });
+        let length = (load(op::LD | op::LEN, 0), packet.len() as u32);
+        let mut left = 2 * (words.len() + 1);
+        let mut program = Vec::with_capacity(left + 2);
+        for (load, expected) in std::iter::once(length).chain(octets) {
+            left -= 2;
+            program.push(load);
+            program.push(Instruction {
+                code: op::JMP | op::JEQ,
+                jt: 0,
+                jf: (left + 1) as u8,
+                k: expected,
+            });
+        }
+        program.push(load(op::RET, u32::MAX));
+        program.push(load(op::RET, 0));
+        Self(program)
     }
 
     /// Checks a program.
@@ -87,8 +128,8 @@ impl Filter {
         &self.0
     }
 
-    /// Whether a packet is taken. `head`: its first octets; `length`: how many it has in all.
-    pub fn takes(&self, head: &[u8], length: u32) -> bool {
+    /// Whether a packet is taken.
+    pub fn takes(&self, packet: &[u8]) -> bool {
         let mut machine = Machine {
             a: 0,
             x: 0,
@@ -96,7 +137,7 @@ impl Filter {
         };
         let mut place = 0;
         while let Some(one) = self.0.get(place) {
-            match machine.step(one, head, length) {
+            match machine.step(one, packet) {
                 Step::Next(skip) => place += 1 + skip as usize,
                 Step::Return(taken) => return taken,
             }
@@ -182,10 +223,10 @@ struct Machine {
 
 impl Machine {
     #[inline]
-    fn step(&mut self, one: &Instruction, head: &[u8], length: u32) -> Step {
+    fn step(&mut self, one: &Instruction, packet: &[u8]) -> Step {
         let word = one.k as usize % WORDS;
         match one.code & 0x07 {
-            op::LD | op::LDX => match self.load(one, head, length) {
+            op::LD | op::LDX => match self.load(one, packet) {
                 Some(value) if one.code & 1 == 0 => self.a = value,
                 Some(value) => self.x = value,
                 None => return Step::Return(false),
@@ -211,11 +252,11 @@ impl Machine {
         }
     }
 
-    /// `None` behind the octets that there are.
-    fn load(&self, one: &Instruction, head: &[u8], length: u32) -> Option<u32> {
+    /// `None` behind the packet's end.
+    fn load(&self, one: &Instruction, packet: &[u8]) -> Option<u32> {
         let at = |offset: u32, octets: usize| {
             let from = offset as usize;
-            let found = head.get(from..from.checked_add(octets)?)?;
+            let found = packet.get(from..from.checked_add(octets)?)?;
             Some(
                 found
                     .iter()
@@ -232,7 +273,7 @@ impl Machine {
             op::ABS => at(one.k, octets),
             op::IND => at(self.x.checked_add(one.k)?, octets),
             op::MEM => Some(self.memory[one.k as usize % WORDS]),
-            op::LEN => Some(length),
+            op::LEN => Some(packet.len() as u32),
             _ => Some((at(one.k, 1)? & 0x0f) * 4),
         }
     }
@@ -267,7 +308,7 @@ impl Machine {
         let operand = self.operand(one);
         let holds = match one.code & 0xf0 {
             op::JA => return one.k,
-            0x10 => self.a == operand,
+            op::JEQ => self.a == operand,
             0x20 => self.a > operand,
             0x30 => self.a >= operand,
             _ => self.a & operand != 0,
@@ -298,13 +339,29 @@ mod tests {
     #[test]
     fn a_filter_of_tcpdump() {
         let filter: Filter = DNS.parse().unwrap();
-        assert!(filter.takes(&udp(53), 60));
-        assert!(!filter.takes(&udp(54), 60));
+        assert!(filter.takes(&udp(53)));
+        assert!(!filter.takes(&udp(54)));
         let mut fragment = udp(53);
         fragment[21] = 1;
-        assert!(!filter.takes(&fragment, 60));
-        assert!(!filter.takes(&udp(53)[..30], 30), "a load behind the end");
-        assert!(Filter::everything().takes(&[], 0));
+        assert!(!filter.takes(&fragment));
+        assert!(!filter.takes(&udp(53)[..30]), "a load behind the end");
+        assert!(Filter::everything().takes(&[]));
+    }
+
+    #[test]
+    fn one_packet() {
+        for length in [14, 60, 128, 131, 1500] {
+            let packet: Vec<u8> = (0..length).map(|octet| octet as u8).collect();
+            let filter = Filter::exactly(&packet);
+            assert_eq!(Filter::new(filter.0.clone()).as_ref(), Ok(&filter));
+            assert!(filter.takes(&packet));
+            assert!(!filter.takes(&packet[..length - 1]));
+            for octet in 0..length.min(128) & !3 {
+                let mut other = packet.clone();
+                other[octet] ^= 1;
+                assert!(!filter.takes(&other), "{length} octets, another at {octet}");
+            }
+        }
     }
 
     #[test]
@@ -337,7 +394,7 @@ mod tests {
             let mut program: Vec<Instruction> = program.filter(|one| check(one, 1000).is_ok()).collect();
             program.push(Filter::everything().0[0]);
             if let Ok(filter) = Filter::new(program) {
-                filter.takes(&packet, packet.len() as u32);
+                filter.takes(&packet);
             }
         }
     }

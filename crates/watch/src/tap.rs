@@ -43,8 +43,8 @@ impl Tap {
     }
 
     /// Whether a packet is to be seen; one that is too many now is counted.
-    pub fn wants(&self, head: &[u8], length: u32) -> bool {
-        if !self.filter.takes(head, length) {
+    pub fn wants(&self, packet: &[u8]) -> bool {
+        if !self.filter.takes(packet) {
             return false;
         }
         let is_allowed = self.allowance.fetch_sub(1, Relaxed) > 0;

@@ -31,13 +31,12 @@ pub(crate) fn note(noted: &mut Vec<Noted>, taps: &[Arc<Tap>], batch: &Batch, reg
                 continue;
             }
             let octets = region.octets(packet);
-            let (head, length) = (&octets[..octets.len().min(HEAD)], octets.len() as u32);
-            if wants.wants(head, length) {
+            if wants.wants(octets) {
                 noted.push(Noted {
                     tap,
                     place,
-                    head: head.to_vec(),
-                    length,
+                    head: octets[..octets.len().min(HEAD)].to_vec(),
+                    length: octets.len() as u32,
                 });
             }
         }

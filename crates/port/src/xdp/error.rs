@@ -52,6 +52,9 @@ pub enum ProgramError {
     /// libbpf or the kernel refused.
     #[error("XDP program: {0}")]
     Bpf(#[from] libbpf_rs::Error),
+    /// The filters of those who watch, all together, make no program.
+    #[error("the kernel takes no program of these filters: {0}")]
+    Filters(String),
     /// A number is out of the range of the program's maps.
     #[error(
         "port {port} queue {queue}: the XDP program has room for {MAX_PORTS} ports of {MAX_QUEUES} queues"

@@ -4,12 +4,10 @@
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use libbpf_rs::MapCore;
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::skel::OpenSkel;
 
 use super::error::{ProgramError, explained};
-use super::program::{Program, TailProgram, set_tail};
-use super::skeleton::BoraSkelBuilder;
+use super::program::{Instance, Program, TailProgram, set_tail};
 use super::symbols;
 
 /// Looks flows up; Linux 6.11.
@@ -43,25 +41,17 @@ impl Program {
             Err(why) => log::warn!("flows of flowtables are left to Linux: {why}"),
         }
         self.flows = Some(loaded);
+        if self.shows
+            && let Err(error) = self.load_shown()
+        {
+            log::warn!("flows of flowtables are not shown to those who watch: {error}");
+        }
     }
 
-    /// Loads it from the same object, with the maps and variables of the program that is loaded already. The
-    /// map of programs keeps it.
+    /// Loads it beside the program that is loaded already. The map of programs keeps it.
     fn load_flow_program(&self) -> Result<(), ProgramError> {
         let mut object = MaybeUninit::uninit();
-        let mut open = explained(|| BoraSkelBuilder::default().open(&mut object))?;
-        for mut program in open.open_object_mut().progs_mut() {
-            let wanted = program.name() == "flow";
-            program.set_autoload(wanted);
-        }
-        let loaded = self.skeleton.object();
-        for mut map in open.open_object_mut().maps_mut() {
-            let name = map.name().to_owned();
-            match loaded.maps().find(|there| there.name() == name.as_os_str()) {
-                Some(there) => map.reuse_fd(there.as_fd())?,
-                None => map.set_autocreate(false)?,
-            }
-        }
+        let open = self.open_again(&mut object, Instance::Flows)?;
         let flows = explained(|| open.load())?;
         set_tail(self.skeleton, TailProgram::Flows, flows.progs.flow.as_fd())
     }

@@ -6,6 +6,7 @@ mod devices;
 mod error;
 mod fib;
 mod flows;
+mod front;
 mod link;
 mod program;
 mod query;

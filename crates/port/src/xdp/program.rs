@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use bora_contract::{
     FIB_NODES, MAX_PORTS, MAX_QUEUES, MTUS_UNKNOWN, OWN_FILTER, PortSettings, budget_of_window,
 };
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
@@ -16,7 +17,7 @@ use super::counters::Counters;
 use super::destinations::LinuxDestinations;
 use super::error::{ProgramError, explained};
 use super::skeleton::types::{self, bora_symbols};
-use super::skeleton::{BoraSkel, BoraSkelBuilder};
+use super::skeleton::{BoraSkel, BoraSkelBuilder, OpenBoraSkel};
 use super::survey::Survey;
 use super::symbols;
 
@@ -45,13 +46,33 @@ pub struct Program {
     sees_veth_buffers: bool,
     /// Whether flows of Linux's flowtables are forwarded, or why not; `None` if nobody has asked for it.
     pub(super) flows: Option<Result<(), String>>,
+    /// Whether the instance is loaded that shows packets to those who watch.
+    pub(super) shows: bool,
+    fib_node_pages: u32,
 }
 
-/// The rows of the map `tail_programs`.
+/// The rows of the map `tail_programs` (`xdp/maps.h`).
 #[derive(Clone, Copy)]
 pub(super) enum TailProgram {
     Devices = 0,
     Flows = 1,
+    Filters = 2,
+    Others = 3,
+    Shown = 4,
+    ShownDevices = 5,
+    ShownFlows = 6,
+}
+
+/// What is loaded of the object beside the first instance, on the same maps.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Instance {
+    /// The program that forwards flows.
+    Flows,
+    /// Programs that show packets; whether flows are among them.
+    Shows {
+        /// Whether the kernel can forward flows.
+        flows: bool,
+    },
 }
 
 /// Puts a program where the main one ends in it.
@@ -82,7 +103,6 @@ impl Program {
             rodata.netns_inode = netns_inode;
             rodata.symbols = known;
             rodata.fib_node_pages = fib_node_pages;
-            rodata.watch_possible = can_be_watched();
         }
         if fib_node_pages > 0 {
             let pages = FIB_NODES + 2 * fib_node_pages;
@@ -119,7 +139,45 @@ impl Program {
             buffers: None,
             sees_veth_buffers: asked.return_value != 0,
             flows: None,
+            shows: false,
+            fib_node_pages,
         })
+    }
+
+    /// Opens the object again to load more of it, with the maps and variables of what is loaded already.
+    pub(super) fn open_again<'a>(
+        &self,
+        object: &'a mut MaybeUninit<OpenObject>,
+        instance: Instance,
+    ) -> Result<OpenBoraSkel<'a>, ProgramError> {
+        let mut open = explained(|| BoraSkelBuilder::default().open(object))?;
+        let shows = matches!(instance, Instance::Shows { .. });
+        for mut program in open.open_object_mut().progs_mut() {
+            let wanted = match program.name().to_str() {
+                Some("flow") => instance != Instance::Shows { flows: false },
+                Some("bora" | "on_port") => shows,
+                _ => false,
+            };
+            program.set_autoload(wanted);
+        }
+        let loaded = self.skeleton.object();
+        for mut map in open.open_object_mut().maps_mut() {
+            let name = map.name().to_owned();
+            if shows && name.to_string_lossy().ends_with(".rodata") {
+                continue; // it has constants of its own
+            }
+            match loaded.maps().find(|there| there.name() == name.as_os_str()) {
+                Some(there) => map.reuse_fd(there.as_fd())?,
+                None => map.set_autocreate(false)?,
+            }
+        }
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut().filter(|_| shows) {
+            rodata.netns_inode = self.netns_inode();
+            rodata.symbols = self.symbols;
+            rodata.fib_node_pages = self.fib_node_pages;
+            rodata.shows = true;
+        }
+        Ok(open)
     }
 
     /// Whether it sees the socket buffers of a veth in driver mode, and so VLAN tags: Linux 6.3 and
@@ -214,6 +272,26 @@ impl Program {
         let mut find = [ifindex.to_ne_bytes(), u32::from(index).to_ne_bytes()].concat();
         self.skeleton.progs.find_device.test_run(ProgramInput {
             context_in: Some(&mut find),
+            ..ProgramInput::default()
+        })?;
+        Ok(())
+    }
+
+    /// Puts a frame in at an interface, as if it had come by the first queue: it is really forwarded, or left to Linux.
+    ///
+    /// # Errors
+    /// The kernel refuses: it is older than Linux 5.18, or the interface is down.
+    pub fn inject(&self, ifindex: u32, frame: &[u8]) -> Result<(), ProgramError> {
+        // metadata, by which the program knows that no driver brought it (was_put_in() in xdp/buffer.h)
+        let octets = [&[0; 4], frame].concat();
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
+        let context = [4, octets.len() as u32, 0, ifindex, 0, 0];
+        let mut context: Vec<u8> = context.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.skeleton.progs.bora.test_run(ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(&octets),
+            flags: BPF_F_TEST_XDP_LIVE_FRAMES,
+            repeat: 1,
             ..ProgramInput::default()
         })?;
         Ok(())
@@ -387,18 +465,6 @@ impl Program {
             .lookup_percpu(&key, MapFlags::ANY)?;
         Ok(Counters::sum(&per_cpu.unwrap_or_default()))
     }
-}
-
-/// Whether the verifier of this kernel takes the part of the program that shows packets: that of Linux 7.3 finds it
-/// too complex.
-fn can_be_watched() -> bool {
-    let release = rustix::system::uname();
-    let release = release.release().to_string_lossy().into_owned();
-    let major = release
-        .split('.')
-        .next()
-        .and_then(|major| major.parse().ok());
-    major.is_some_and(|major: u32| major < 7)
 }
 
 /// Marks this process in the map of tasks, so that its end ends the lease.

@@ -1,14 +1,21 @@
 //! Shows packets before and after the program to those who watch (`xdp/watch.h`).
 
+use std::io;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bora_contract::Reason;
-use bora_watch::{HEAD, Outcome, SNAP, Sighting, Tap, Tier};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
+use bora_watch::{HEAD, Outcome, SNAP, Sighting, Surroundings, Tap, Tier};
+use libbpf_rs::skel::OpenSkel;
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
-use super::error::ProgramError;
-use super::program::Program;
-use super::skeleton::types::watcher;
+use super::error::{ProgramError, explained};
+use super::front::Front;
+use super::program::{Instance, Program, TailProgram, set_tail};
+use super::skeleton::types::bss;
 
 /// Most who can watch at a time (`WATCHERS`).
 pub const MAX_WATCHERS: usize = 4;
@@ -28,50 +35,85 @@ pub struct Sightings {
 unsafe impl Send for Sightings {}
 
 /// What those who watch may still see.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Allowances {
-    allowed: MapHandle,
-    lost: MapHandle,
+    allowed: [&'static AtomicI64; MAX_WATCHERS],
+    lost: [&'static AtomicU64; MAX_WATCHERS],
 }
 
 impl Program {
-    /// Sets what a watcher wants to see.
+    /// Shows packets to those who watch: their numbers, and what each wants to see. `Sightings` give what is seen.
     ///
     /// # Errors
-    /// The kernel refuses.
-    pub fn set_watcher(&self, number: usize, tap: &Tap) -> Result<(), ProgramError> {
-        let mut wanted = [0u8; size_of::<watcher>()];
-        let program = tap.filter().instructions();
-        let words = [program.len() as u32, tap.snap as u32, tap.one_in, 0];
-        let head = words.iter().flat_map(|word| word.to_ne_bytes());
-        let body = program.iter().flat_map(|one| {
-            let [code, k] = [&one.code.to_ne_bytes()[..], &one.k.to_ne_bytes()].map(<[u8]>::to_vec);
-            [code, vec![one.jt, one.jf], k].concat()
-        });
-        for (to, octet) in wanted.iter_mut().zip(head.chain(body)) {
-            *to = octet;
+    /// The kernel refuses. Nobody watches then.
+    pub fn show_to(&mut self, taps: &[(usize, Arc<Tap>)]) -> Result<(), ProgramError> {
+        self.set_watched(false);
+        if taps.is_empty() {
+            return Ok(());
         }
-        let key = (number as u32).to_ne_bytes();
+        if !self.shows {
+            self.load_shown()?;
+        }
         let maps = &self.skeleton.maps;
-        for map in [&maps.watch_allowed, &maps.watch_lost] {
-            map.update(&key, &[0; 8], MapFlags::ANY)?;
+        let around = Surroundings {
+            looks: maps.looks.as_fd().as_raw_fd(),
+            variables: maps.bss.as_fd().as_raw_fd(),
+            allowed: offset_of!(bss, watch_allowed) as i32,
+            lost: offset_of!(bss, watch_lost) as i32,
+            programs: maps.tail_programs.as_fd().as_raw_fd(),
+            taken: TailProgram::Shown as u32,
+            others: TailProgram::Others as u32,
+        };
+        let taps_by_number = taps.iter().map(|(number, tap)| (*number, &**tap));
+        let code = bora_watch::front(taps_by_number, around).map_err(ProgramError::Filters)?;
+        let front = Front::load(&code).map_err(|error| ProgramError::Filters(error.to_string()))?;
+        set_tail(self.skeleton, TailProgram::Filters, front.as_fd())?;
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            for (number, tap) in taps {
+                bss.watch_snap[*number % MAX_WATCHERS] = tap.snap as u32;
+            }
         }
-        Ok(maps.watchers.update(&key, &wanted, MapFlags::ANY)?)
+        self.set_watched(true);
+        Ok(())
     }
 
-    /// Says which watchers there are, a bit each.
-    pub fn set_watching(&mut self, watching: u32) {
+    /// Loads the instance of the programs that shows packets. It stays until the process ends.
+    pub(super) fn load_shown(&mut self) -> Result<(), ProgramError> {
+        let has_flows = matches!(self.flows, Some(Ok(())));
+        let mut object = MaybeUninit::uninit();
+        let open = self.open_again(&mut object, Instance::Shows { flows: has_flows })?;
+        let shown = explained(|| open.load())?;
+        let programs = &shown.progs;
+        set_tail(
+            self.skeleton,
+            TailProgram::ShownDevices,
+            programs.on_port.as_fd(),
+        )?;
+        if has_flows {
+            set_tail(
+                self.skeleton,
+                TailProgram::ShownFlows,
+                programs.flow.as_fd(),
+            )?;
+        }
+        set_tail(self.skeleton, TailProgram::Shown, programs.bora.as_fd())?;
+        set_tail(self.skeleton, TailProgram::Others, self.fd())?;
+        self.shows = true;
+        Ok(())
+    }
+
+    fn set_watched(&mut self, watched: bool) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            bss.watching = watching;
+            bss.watched = watched;
         }
     }
 
     /// What is needed to serve those who watch.
     ///
     /// # Errors
-    /// No memory or descriptor is left.
-    pub fn sightings(&self) -> Result<(Sightings, Allowances), ProgramError> {
-        let maps = &self.skeleton.maps;
+    /// No memory or descriptor is left, or the kernel does not map BPF variables.
+    pub fn sightings(&mut self) -> Result<(Sightings, Allowances), ProgramError> {
+        let maps = &mut self.skeleton.maps;
         let (found, seen) = channel();
         let mut ring = RingBufferBuilder::new();
         ring.add(&maps.seen, move |octets| give(&found, octets))?;
@@ -79,9 +121,19 @@ impl Program {
             ring: ring.build()?,
             seen,
         };
-        let allowances = Allowances {
-            allowed: MapHandle::try_from(&maps.watch_allowed)?,
-            lost: MapHandle::try_from(&maps.watch_lost)?,
+        let variables = maps.bss_data.as_deref_mut();
+        let variables = variables.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+        let (allowed, lost) = (
+            (&raw mut variables.watch_allowed).cast::<i64>(),
+            (&raw mut variables.watch_lost).cast::<u64>(),
+        );
+        // SAFETY: aligned arrays of MAX_WATCHERS in memory that libbpf mapped for a skeleton that is never dropped; BPF
+        // programs change them atomically only, and this side only through these atomics.
+        let allowances = unsafe {
+            Allowances {
+                allowed: std::array::from_fn(|number| AtomicI64::from_ptr(allowed.add(number))),
+                lost: std::array::from_fn(|number| AtomicU64::from_ptr(lost.add(number))),
+            }
         };
         Ok((sightings, allowances))
     }
@@ -97,23 +149,20 @@ impl Sightings {
 }
 
 impl Allowances {
+    /// Lets somebody new watch by a number: nothing is allowed yet, and nothing lost.
+    pub fn clear(&self, number: usize) {
+        self.allowed[number].store(0, Relaxed);
+        self.lost[number].store(0, Relaxed);
+    }
+
     /// Lets a watcher see so many more packets from now on.
     pub fn allow(&self, number: usize, packets: u32) {
-        let (key, value) = (
-            (number as u32).to_ne_bytes(),
-            i64::from(packets).to_ne_bytes(),
-        );
-        // the map is there, and so is the key
-        let _ = self.allowed.update(&key, &value, MapFlags::ANY);
+        self.allowed[number].store(packets.into(), Relaxed);
     }
 
     /// Packets that it was to see, and did not, so far.
     pub fn lost(&self, number: usize) -> u64 {
-        let value = self
-            .lost
-            .lookup(&(number as u32).to_ne_bytes(), MapFlags::ANY);
-        let value = value.ok().flatten().unwrap_or_default();
-        value.try_into().map_or(0, u64::from_ne_bytes)
+        self.lost[number].load(Relaxed)
     }
 }
 

@@ -269,11 +269,13 @@ async fn apply(
 }
 
 /// Why packets to an address go where they go.
-async fn explain(State(shared): State<Shared>, Path(address): Path<IpAddr>) -> Response {
-    match shared
-        .ask(move |router| Ok(trace::explain(router, address)))
-        .await
-    {
+async fn explain(
+    State(shared): State<Shared>,
+    Path(address): Path<IpAddr>,
+    Query(origin): Query<trace::Origin>,
+) -> Response {
+    let explain = move |router: &mut Router| Ok(trace::explain(router, address, &origin));
+    match shared.ask(explain).await {
         Ok(explanation) => Json(explanation).into_response(),
         Err(response) => response,
     }

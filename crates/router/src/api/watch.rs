@@ -21,6 +21,9 @@ use super::{Caller, Shared};
 use crate::trace;
 use crate::watches::{View, Wanted};
 
+/// How long a packet that is put in may take.
+const ONE_PACKET: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Deserialize)]
 pub(super) struct Options {
     /// End after so many packets; 0: never.
@@ -37,6 +40,9 @@ pub(super) struct Options {
     one_in: u32,
     /// Only what comes in by this port.
     port: Option<String>,
+    /// The body is no filter but a packet, to be put in at the port; only that one is shown.
+    #[serde(default)]
+    inject: bool,
     /// Captures: also what left.
     #[serde(default)]
     out: bool,
@@ -108,14 +114,15 @@ pub(super) async fn trace(
 async fn watch(
     shared: Shared,
     options: Options,
-    filter: &str,
+    body: &str,
     kind: &'static str,
     start: Vec<u8>,
     write: Write,
 ) -> Response {
-    let filter = match filter {
-        "" => Ok(Filter::everything()),
-        text => text.parse(),
+    let (filter, packet) = match (body, options.inject) {
+        ("", false) => (Ok(Filter::everything()), None),
+        (text, false) => (text.parse(), None),
+        (text, true) => (Ok(Filter::everything()), Some(text.to_owned())),
     };
     let filter = match filter {
         Ok(filter) => filter,
@@ -129,12 +136,18 @@ async fn watch(
         port: options.port,
     };
     let view = match shared
-        .call(move |router| router.watches.start(&mut router.plane, wanted))
+        .call(move |router| match packet {
+            None => router.watches.start(&mut router.plane, wanted),
+            Some(packet) => router.trace_packet(wanted, &packet),
+        })
         .await
     {
         Ok(view) => view,
         Err(response) => return response,
     };
+    if options.inject {
+        end_soon(shared.calls.clone(), view.number);
+    }
     let left = match options.limit {
         0 => u64::MAX,
         limit => limit,
@@ -148,6 +161,14 @@ async fn watch(
         offset: offset_of_wall_clock(),
     });
     ([(header::CONTENT_TYPE, kind)], body).into_response()
+}
+
+/// Ends the watch for a packet that nobody sees.
+fn end_soon(calls: Caller, number: u64) {
+    tokio::spawn(async move {
+        tokio::time::sleep(ONE_PACKET).await;
+        drop(calls.call(move |router| router.watches.end(&mut router.plane, number)));
+    });
 }
 
 /// A body that goes on until it has shown enough, or the client is gone.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bora_fib::PortId;
 use bora_kernel::{Mirror, Waker};
+use bora_port::xdp::{Allowances, ProgramError, Sightings};
 use bora_watch::Tap;
 use bora_worker::{Command, Mode};
 
@@ -72,13 +73,36 @@ impl DataPlane {
         self.engine.as_ref()
     }
 
-    /// Tells program and workers who watches: a bit for each watcher of the program, and where workers leave what
-    /// they see.
-    pub(crate) fn set_watching(&mut self, watching: u32, taps: Vec<Arc<Tap>>) {
-        self.express.program.set_watching(watching);
+    /// What is needed to serve those who watch.
+    ///
+    /// # Errors
+    /// No memory or descriptor is left.
+    pub(crate) fn sightings(&mut self) -> Result<(Sightings, Allowances), ProgramError> {
+        self.express.program.sightings()
+    }
+
+    /// Puts a packet in at a port.
+    ///
+    /// # Errors
+    /// There is no such port, or the kernel refuses.
+    pub(crate) fn inject(&self, port: &str, frame: &[u8]) -> Result<(), String> {
+        let mut ports = self.ports.iter();
+        let port = ports
+            .find(|found| found.name == port)
+            .ok_or("the port has gone")?;
+        let done = self.express.program.inject(port.ifindex, frame);
+        done.map_err(|error| format!("Linux does not put packets in at {}: {error}", port.name))
+    }
+
+    /// Shows packets to those who watch, by their numbers.
+    ///
+    /// # Errors
+    /// The kernel refuses the program for it.
+    pub(crate) fn show_to(&mut self, taps: &[(usize, Arc<Tap>)]) -> Result<(), ProgramError> {
         if let Some(engine) = &mut self.engine {
-            engine.set_taps(taps);
+            engine.set_taps(taps.iter().map(|(_, tap)| tap.clone()).collect());
         }
+        self.express.program.show_to(taps)
     }
 
     pub(crate) fn multipath(&self) -> &Multipath {

@@ -209,6 +209,8 @@ pub(super) fn notes(report: &Report) -> Vec<String> {
             trials(report).count()
         ));
     }
+    let empty = report.tests.iter().filter(|test| test.findings.is_empty());
+    notes.extend(empty.flat_map(|test| &test.notes).cloned()); // they say why nothing was found
     notes.extend(report.notes.iter().cloned());
     notes
 }
@@ -234,12 +236,15 @@ mod tests {
         report.complete = false;
         report.tests[0].trials[2].valid = false;
         report.tests[0].trials[0].lateness = 1_000_000;
+        report.tests[0].findings.clear();
+        report.tests[0].notes = vec!["no frame came through again".into()];
         let notes = notes(&report).join("\n");
         for part in [
             "Not all tests could be carried out",
             "are virtual",
             "lost frames: 17",
             "In 1 of ",
+            "no frame came through again",
         ] {
             assert!(notes.contains(part), "{part} is missing in {notes}");
         }
