@@ -140,7 +140,7 @@ bench-acl: deps ## Rules: Bora, DPDK's rte_acl and nftables
 
 # Fewer routes or rounds: make bench-bgp ARGS="--routes 100000 --rounds 1"; routes that change: ARGS="--updates 30". Not part of `make bench`: a million routes take minutes.
 bench-bgp: build ## A full table by BGP (FRR, BIRD): time to converge, and the outage when a peer is lost
-	@scripts/deps-routing bird2
+	@scripts/deps-routing
 	@scripts/as-root $(PYTHON) bench/bgp/bench.py $(ARGS)
 
 bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairness, priorities, latency, services

@@ -6,12 +6,12 @@ import ipaddress
 import re
 import socket
 import struct
-import subprocess
 import time
 
+from lib.bird import Bird
 from lib.bora import Bora
 from lib.frr import Frr
-from lib.netns import Namespace, inside, run
+from lib.netns import Namespace, inside
 
 PEERS = 2
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 1
@@ -63,30 +63,6 @@ def wait(what, done, every=0.05):
         time.sleep(every)
 
 
-class Bird:
-    """BIRD in a namespace."""
-
-    def __init__(self, namespace, folder, peer, routes):
-        self.socket = folder / f"bird{peer}.ctl"
-        config = folder / f"bird{peer}.conf"
-        config.write_text(BIRD.format(peer=peer, routes=routes))
-        self.process = namespace.popen("bird", "-f", "-c", str(config), "-s", str(self.socket), stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.PIPE, text=True)
-        wait("BIRD", lambda: self.process.poll() is not None or "bird" in self.ask("show status"))
-        if self.process.poll() is not None:
-            raise RuntimeError(f"BIRD does not run: {self.process.stderr.read()}")
-
-    def ask(self, command):
-        """What `birdc` says."""
-        done = run("birdc", "-s", str(self.socket), *command.split(), check=False)
-        return done.stdout.lower()
-
-    def close(self):
-        """Ends it."""
-        self.process.kill()
-        self.process.wait(10)
-
-
 class Network:
     """The router with its peers; `path` is Bora's tier, or None for Linux alone. `bgp`: more of bgpd's configuration."""
 
@@ -117,7 +93,8 @@ class Network:
             self._link(f"p{peer}", namespace, f"10.1.{peer}", f"02:bc:00:00:01:0{peer}")
         self.peers[0].ip("address", "add", f"{SPEAKER}/24", "dev", "uplink")
         for peer, namespace in enumerate(self.peers):
-            self.stack.callback(Bird(namespace, folder, peer, routes).close)
+            config = BIRD.format(peer=peer, routes=routes)
+            self.stack.callback(Bird(namespace, config, folder, f"bird{peer}").close)
         if path:
             self.bora = Bora(self.router, ["s", *(f"p{peer}" for peer in range(PEERS))], path)
             self.stack.callback(self.bora.stop)

@@ -18,12 +18,13 @@ START_SECONDS = 30
 
 
 class Frr:
-    """`config` is what /etc/frr/NAME.conf would have, by daemon: {"bgpd": "router bgp ..."}. zebra always runs."""
+    """`config` is what /etc/frr/NAME.conf would have, by daemon: {"bgpd": "router bgp ..."}. zebra always runs, with the options `zebra`."""
 
-    def __init__(self, namespace, config):
+    def __init__(self, namespace, config, zebra=()):
         if not (DAEMONS / "zebra").exists():
             required.skip("no FRR (Debian: frr)")
         self.namespace = namespace
+        self.options = {"zebra": zebra}
         self.folder = Path(tempfile.mkdtemp(prefix="bora-frr-"))
         # from FRR 10 on the others are configured by mgmtd, whose sockets are in a folder with a name of its own (-N)
         managed = (DAEMONS / "mgmtd").exists()
@@ -40,7 +41,8 @@ class Frr:
 
     def _start(self, name):
         folder = self.folder
-        options = ["-d", "-i", f"{folder}/{name}.pid", "--vty_socket", str(folder), "-P", "0", "--log", f"file:{folder}/{name}.log"]
+        options = ["-d", "-i", f"{folder}/{name}.pid", "--vty_socket", str(folder), "-P", "0", "--log", f"file:{folder}/{name}.log",
+                   *self.options.get(name, ())]
         if self.sockets:
             options += ["-N", self.sockets.name]
         if name != "mgmtd":
@@ -56,12 +58,21 @@ class Frr:
         options = [part for command in commands for part in ("-c", command)]
         return run("vtysh", "--vty_socket", str(self.folder), *options).stdout
 
+    def load(self, file):
+        """Reads what /etc/frr/frr.conf would have: the configuration of all daemons."""
+        self._when_unlocked(lambda: run("vtysh", "--vty_socket", str(self.folder), "-f", str(file)))
+
     def configure(self, *lines):
-        """Changes the configuration, once mgmtd lets it: it reads its own first."""
+        """Changes the configuration."""
+        self._when_unlocked(lambda: self.vtysh("configure terminal", *lines))
+
+    @staticmethod
+    def _when_unlocked(change):
+        """Makes a change once mgmtd lets it: it reads its own configuration first."""
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
-                return self.vtysh("configure terminal", *lines)
+                return change()
             except RuntimeError as error:
                 if "could not lock" not in str(error) or time.monotonic() > deadline:
                     raise
@@ -81,7 +92,16 @@ class Frr:
 
     def kill(self):
         """kill -9 of all daemons: routes stay."""
-        for pid in self.signal(signal.SIGKILL):
+        self._end(signal.SIGKILL)
+
+    def restart(self):
+        """What `systemctl restart frr` does. The configuration of `load` is gone."""
+        self._end(signal.SIGINT)
+        for name in self.daemons:
+            self._start(name)
+
+    def _end(self, number):
+        for pid in self.signal(number):
             deadline = time.monotonic() + 5
             while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
                 time.sleep(0.005)

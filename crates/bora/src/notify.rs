@@ -38,6 +38,7 @@ impl Supervisor {
         let period = watchdog().map_or(RENEWAL, |patience| patience / BEATS);
         let supervisor = self.clone();
         let work = move || {
+            bora_confine::thread(bora_confine::NONE);
             let mut first = "READY=1\n";
             while let Some(ports) = calls.summary() {
                 supervisor.say(&format!("{first}WATCHDOG=1\nSTATUS={}", ports.join("; ")));

@@ -35,7 +35,11 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     }
     std::thread::Builder::new()
         .name("bora-api".into())
-        .spawn(move || runtime.block_on(api.serve(calls)))?;
+        .spawn(move || {
+            bora_confine::thread(bora_confine::NONE);
+            runtime.block_on(api.serve(calls));
+        })?;
+    router.settle();
     for line in router.summary() {
         eprintln!("bora: {line}");
     }

@@ -78,7 +78,10 @@ impl Check {
         let (outbox, results) = channel();
         std::thread::Builder::new()
             .name("bora-check".into())
-            .spawn(move || run(socket, &inbox, &outbox, &waker))
+            .spawn(move || {
+                bora_confine::thread(bora_confine::KERNEL);
+                run(socket, &inbox, &outbox, &waker);
+            })
             .map_err(|source| KernelError::Open { what, source })?;
         Ok(Self {
             orders,

@@ -136,7 +136,10 @@ impl Keeper {
         let stopping = stop.clone();
         let thread = std::thread::Builder::new()
             .name("bora-lease".into())
-            .spawn(move || round.run(&stopping))?;
+            .spawn(move || {
+                bora_confine::thread(bora_confine::NONE);
+                round.run(&stopping);
+            })?;
         Ok(Self {
             lease,
             stop,

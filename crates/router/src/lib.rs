@@ -37,6 +37,7 @@ mod program_tables;
 mod program_watch;
 mod reclaim;
 mod reports;
+mod rights;
 mod router;
 mod rules;
 mod runtime_dir;

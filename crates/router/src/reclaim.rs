@@ -28,6 +28,7 @@ impl Reclaimer {
 }
 
 fn serve(asked: &Receiver<()>, mut program: ProgramReader, periods: &GracePeriods) {
+    bora_confine::thread(bora_confine::KERNEL);
     let mut failed = false;
     while asked.recv().is_ok() {
         let waited = program.wait(|| periods.wait());

@@ -15,6 +15,7 @@ use crate::guard_watch::GuardWatch;
 use crate::lease::{Keeper, Vitals};
 use crate::live::Live;
 use crate::live::report::{EventKind, Severity};
+use crate::rights;
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::topology::check_cpus;
 use crate::twin::remove_leftovers;
@@ -45,6 +46,7 @@ impl Router {
         file.check()?;
         check_cpus(&file.workers.cores)?;
         let runtime = RuntimeLock::take(dir)?;
+        rights::start(&file);
         let vitals = Vitals::new();
         let (plane, lease) = DataPlane::start(&file, runtime, vitals.clone())?;
         let live = Live::start(&plane, &file);
@@ -71,6 +73,11 @@ impl Router {
             lines.extend(texts.map(|text| format!("{}: {text}", port.name)));
         }
         lines
+    }
+
+    /// Gives up the rights that only the start needs. Call it when all threads run and the API listens.
+    pub fn settle(&self) {
+        rights::settle(self.in_force.file());
     }
 
     /// A channel to the loop: the end that calls, and the end for [`Router::run`].

@@ -97,7 +97,10 @@ impl Watches {
             let (sightings, allowances) = plane.sightings().map_err(refused)?;
             let shared = self.slots.clone();
             let thread = std::thread::Builder::new().name("bora-watch".into());
-            let thread = thread.spawn(move || collect(&shared, sightings, &allowances));
+            let thread = thread.spawn(move || {
+                bora_confine::thread(bora_confine::KERNEL);
+                collect(&shared, sightings, &allowances);
+            });
             thread.map_err(|error| format!("no thread for it: {error}"))?;
             slots.served = Some(allowances);
         }

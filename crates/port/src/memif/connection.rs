@@ -84,7 +84,10 @@ impl Connection {
         Ok(Self {
             number,
             control,
-            thread: thread.spawn(move || protocol.run())?,
+            thread: thread.spawn(move || {
+                bora_confine::thread(bora_confine::NONE);
+                protocol.run();
+            })?,
             beats: 0,
             alive: Instant::now(),
         })

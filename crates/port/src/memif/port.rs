@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use bora_buffer::Region;
+use bora_confine::Capabilities;
 
 use super::connection::{Connection, Event, Setup, TICK};
 use super::control::{Config, ControlError, RingPair, Role};
@@ -147,7 +148,11 @@ impl Port {
         };
         let thread = thread::Builder::new()
             .name("bora-memif".into())
-            .spawn(move || thread.run())
+            .spawn(move || {
+                // the socket may be another user's
+                bora_confine::thread(Capabilities::DAC_OVERRIDE);
+                thread.run();
+            })
             .map_err(OpenError::Thread)?;
         let port = Self {
             shared,

@@ -141,7 +141,10 @@ impl Engine {
             stop: self.slow_path_stop.clone(),
         };
         let destinations = program.linux_destinations()?;
-        let run = move || slow_path.run(injector, destinations);
+        let run = move || {
+            bora_confine::thread(bora_confine::KERNEL);
+            slow_path.run(injector, destinations);
+        };
         self.slow_path_thread = Some(spawn("bora-slowpath".into(), run)?);
         Ok(())
     }

@@ -96,7 +96,11 @@ impl Common {
             let mut fib = self.fib.reader()?;
             fib.offline(); // nobody must wait for it until it runs
             let (start, orders) = mpsc::channel();
-            let run = move || orders.recv().map(run).unwrap_or_default();
+            // its sockets, rings and eventfds are open when it gets them
+            let run = move || {
+                bora_confine::thread(bora_confine::NONE);
+                orders.recv().map(run).unwrap_or_default()
+            };
             Ok(Spawned {
                 core: cores.get(number).copied(),
                 bell: Arc::new(Bell::new().context("eventfd")?),
