@@ -1,0 +1,357 @@
+//! The sFlow agent: makes samples of what was seen, and sends them to the collectors. A datagram that cannot be sent at
+//! once is lost and counted.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bora_port::interface;
+use bora_watch::sflow::{FlowSample, Output, Vlans, Writer, vlan};
+use bora_watch::{HEAD, Outcome, Sighting};
+use serde::{Deserialize, Serialize};
+
+use super::survey::{Place, Question, Survey};
+use crate::config::SflowSection;
+use crate::five_tuple::flow_of;
+
+/// Interface indices that samples have room for (section 5, "Compact Format").
+const MAX_INDEX: u32 = 1 << 24;
+/// Between two attempts to reach a collector that there is no way to.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What became of samples: `bora show sflow`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Exported {
+    /// The agent's address, once it is known.
+    pub(crate) agent: Option<IpAddr>,
+    /// Samples of packets.
+    pub(crate) samples: u64,
+    /// Packets that were to be sampled and were not.
+    pub(crate) lost_samples: u64,
+    /// Samples of counters.
+    pub(crate) counter_samples: u64,
+    pub(crate) collectors: Vec<Collected>,
+}
+
+/// What became of the datagrams for a collector.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Collected {
+    pub(crate) address: SocketAddr,
+    /// Datagrams that were sent.
+    pub(crate) sent: u64,
+    /// Of these, at least so many that the collector's machine has refused, because nobody listens there.
+    pub(crate) refused: u64,
+    /// Datagrams that could not be sent.
+    pub(crate) failed: u64,
+    /// Why, the last time.
+    pub(crate) error: Option<String>,
+}
+
+/// What others read of it.
+pub(crate) type Shared = Arc<Mutex<Exported>>;
+
+/// The agent.
+pub(super) struct Exporter {
+    section: SflowSection,
+    started: Instant,
+    writer: Option<Writer>,
+    collectors: Vec<Collector>,
+    /// Samples of packets and of counters so far, by their source.
+    flow_sequences: BTreeMap<u32, Sequence>,
+    counter_sequences: BTreeMap<u32, Sequence>,
+    polled: Option<Instant>,
+    /// Packets that were to be sampled and were not.
+    lost: Arc<AtomicU64>,
+    exported: Shared,
+}
+
+/// Counts the samples of a source. It begins anew when the source's counters do, as section 5 demands.
+#[derive(Debug, Default)]
+struct Sequence {
+    samples: u32,
+    /// The source's counter at the last one.
+    packets: u64,
+}
+
+impl Sequence {
+    fn next(&mut self, packets: u64) -> u32 {
+        if packets < self.packets {
+            self.samples = 0;
+        }
+        self.packets = packets;
+        self.samples = self.samples.wrapping_add(1);
+        self.samples
+    }
+}
+
+/// One collector.
+struct Collector {
+    address: SocketAddr,
+    socket: Option<UdpSocket>,
+    /// When there was no way to it, and why.
+    failed: Option<(Instant, String)>,
+}
+
+impl Exporter {
+    pub(super) fn new(section: SflowSection, lost: Arc<AtomicU64>, exported: Shared) -> Self {
+        let collectors = section.collector.all().iter();
+        let collectors = collectors.map(|&address| Collector {
+            address,
+            socket: None,
+            failed: None,
+        });
+        Self {
+            collectors: collectors.collect(),
+            section,
+            started: Instant::now(),
+            writer: None,
+            flow_sequences: BTreeMap::new(),
+            counter_sequences: BTreeMap::new(),
+            polled: None,
+            lost,
+            exported,
+        }
+    }
+
+    /// Makes and sends what there is; `ask` asks the control loop, and has no answer when it has ended.
+    pub(super) fn turn(
+        &mut self,
+        seen: &[Sighting],
+        ask: impl FnOnce(Vec<Question>, bool) -> Option<Survey>,
+    ) -> Option<()> {
+        let poll = self.is_poll_due();
+        if seen.is_empty() && !poll {
+            return Some(());
+        }
+        let questions = seen.iter().filter_map(question).collect();
+        let survey = ask(questions, poll)?;
+        self.collectors.iter_mut().for_each(Collector::open);
+        let Some(mut writer) = self.writer.take().or_else(|| self.first_writer()) else {
+            self.tell(0, 0, &[]);
+            return Some(());
+        };
+        let mut datagrams = Vec::new();
+        let samples = self.flows(seen, &survey, &mut writer, &mut datagrams);
+        let counters = self.counters(&survey, &mut writer, &mut datagrams);
+        datagrams.extend(writer.finish(self.started.elapsed()));
+        self.writer = Some(writer);
+        self.tell(samples, counters, &datagrams);
+        Some(())
+    }
+
+    fn is_poll_due(&mut self) -> bool {
+        let interval = Duration::from_secs(self.section.polling.into());
+        let is_due = self.polled.is_none_or(|last| last.elapsed() >= interval);
+        let poll = is_due && !interval.is_zero();
+        if poll {
+            self.polled = Some(Instant::now());
+        }
+        poll
+    }
+
+    /// Once the agent's address is known.
+    fn first_writer(&self) -> Option<Writer> {
+        let own = || self.collectors.iter().find_map(Collector::own_address);
+        self.section.agent.or_else(own).map(Writer::new)
+    }
+
+    /// Samples of packets; returns how many.
+    fn flows(
+        &mut self,
+        seen: &[Sighting],
+        survey: &Survey,
+        writer: &mut Writer,
+        datagrams: &mut Vec<Vec<u8>>,
+    ) -> u64 {
+        let mut routes = survey.routes.iter();
+        let drops = self.lost.load(Relaxed) as u32;
+        let mut samples = 0;
+        for one in seen {
+            let route = question(one).and_then(|_| routes.next().copied().flatten());
+            let Some(place) = survey.places.get(&one.input) else {
+                continue; // it has gone
+            };
+            if place.ifindex.max(place.source) >= MAX_INDEX {
+                continue;
+            }
+            let sequence = self.flow_sequences.entry(place.source).or_default();
+            let received = match self.section.header > HEAD {
+                true => one.received(),
+                false => one.head.clone(),
+            };
+            let sample = FlowSample {
+                sequence: sequence.next(place.pool),
+                source: place.source,
+                rate: self.section.sampling,
+                pool: place.pool as u32,
+                drops,
+                input: place.ifindex,
+                output: Output::of(one.outcome, |number| {
+                    Some(survey.places.get(&number)?.ifindex)
+                }),
+                length: one.length,
+                header: &received[..received.len().min(self.section.header)],
+                vlans: vlans(one, place, survey),
+                route,
+            };
+            datagrams.extend(writer.flow(&sample, self.started.elapsed()));
+            samples += 1;
+        }
+        samples
+    }
+
+    /// Samples of counters; returns how many.
+    fn counters(
+        &mut self,
+        survey: &Survey,
+        writer: &mut Writer,
+        datagrams: &mut Vec<Vec<u8>>,
+    ) -> u64 {
+        let mut samples = 0;
+        for (name, port) in survey
+            .ports
+            .iter()
+            .filter(|(_, port)| port.index < MAX_INDEX)
+        {
+            let mut port = port.clone();
+            let known = interface::Interface::named(name);
+            port.speed = known.and_then(|known| known.speed).unwrap_or(0);
+            let sequence = self.counter_sequences.entry(port.index).or_default();
+            let number = sequence.next(port.received.packets);
+            datagrams.extend(writer.counters(number, &port, self.started.elapsed()));
+            samples += 1;
+        }
+        samples
+    }
+
+    /// Sends datagrams to all collectors, and tells what became of them.
+    fn tell(&mut self, samples: u64, counters: u64, datagrams: &[Vec<u8>]) {
+        let mut exported = self.exported.lock().unwrap_or_else(PoisonError::into_inner);
+        exported.agent = self.writer.as_ref().map(Writer::agent);
+        exported.samples += samples;
+        exported.counter_samples += counters;
+        exported.lost_samples = self.lost.load(Relaxed);
+        for (collector, told) in self.collectors.iter_mut().zip(&mut exported.collectors) {
+            if let Some((_, why)) = &collector.failed {
+                told.error = Some(why.clone());
+            }
+            for datagram in datagrams {
+                collector.send(datagram, told);
+            }
+        }
+    }
+}
+
+impl Exported {
+    /// Before anything was sent.
+    pub(super) fn new(section: &SflowSection) -> Self {
+        let collectors = section.collector.all().iter();
+        let collectors = collectors.map(|&address| Collected {
+            address,
+            sent: 0,
+            refused: 0,
+            failed: 0,
+            error: None,
+        });
+        Self {
+            collectors: collectors.collect(),
+            ..Self::default()
+        }
+    }
+}
+
+impl Collector {
+    /// Opens a socket, unless it has one or there was no way a moment ago.
+    fn open(&mut self) {
+        let failed = self.failed.as_ref();
+        if self.socket.is_some() || failed.is_some_and(|(failed, _)| failed.elapsed() < PAUSE) {
+            return;
+        }
+        match self.connected() {
+            Ok(socket) => (self.socket, self.failed) = (Some(socket), None),
+            Err(error) => self.failed = Some((Instant::now(), error.to_string())),
+        }
+    }
+
+    /// A socket that never waits, and learns whether the collector's machine refuses.
+    fn connected(&self) -> io::Result<UdpSocket> {
+        let any: IpAddr = match self.address {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.set_nonblocking(true)?;
+        socket.connect(self.address)?;
+        Ok(socket)
+    }
+
+    /// The address that it sends from.
+    fn own_address(&self) -> Option<IpAddr> {
+        let address = self.socket.as_ref()?.local_addr().ok()?;
+        Some(address.ip())
+    }
+
+    fn send(&mut self, datagram: &[u8], told: &mut Collected) {
+        let Some(socket) = &self.socket else {
+            told.failed += 1;
+            return;
+        };
+        let mut sent = socket.send(datagram);
+        if let Err(error) = &sent
+            && error.kind() == ErrorKind::ConnectionRefused
+        {
+            // that was an earlier one; this one is not sent yet
+            told.refused += 1;
+            sent = socket.send(datagram);
+        }
+        match sent {
+            Ok(_) => told.sent += 1,
+            Err(error) => {
+                told.failed += 1;
+                told.error = Some(error.to_string());
+                if error.kind() != ErrorKind::WouldBlock {
+                    // perhaps an address of its own has gone
+                    self.socket = None;
+                    self.failed = Some((Instant::now(), error.to_string()));
+                }
+            }
+        }
+    }
+}
+
+/// Which route a packet took, if it was sent.
+fn question(one: &Sighting) -> Option<Question> {
+    let Outcome::Sent(output) = one.outcome else {
+        return None;
+    };
+    let flow = flow_of(&one.head)?;
+    Some(Question {
+        input: one.input,
+        output,
+        source: flow.source,
+        destination: flow.destination,
+    })
+}
+
+/// VLANs in the frames, or those of VLAN devices that take tags off and put them on.
+fn vlans(one: &Sighting, input: &Place, survey: &Survey) -> Option<Vlans> {
+    let of = |frame: &[u8], place: Option<&Place>| match vlan(frame) {
+        (0, 0) => (place.and_then(|place| place.vlan).unwrap_or(0), 0),
+        known => known,
+    };
+    let output = match one.outcome {
+        Outcome::Sent(number) => survey.places.get(&number),
+        _ => None,
+    };
+    let vlans = Vlans {
+        source: of(&one.head, Some(input)),
+        destination: match one.outcome {
+            Outcome::Sent(_) => of(&one.now, output),
+            _ => (0, 0),
+        },
+    };
+    (vlans != Vlans::default()).then_some(vlans)
+}
