@@ -1,6 +1,6 @@
 //! The panels but those of the ports.
 
-use bora_router::{Event, Now, Severity};
+use bora_router::{Event, FlowNow, Now, Severity};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -234,11 +234,12 @@ pub(super) fn fib(frame: &mut Frame, area: Rect, now: &Now) {
 const NO_FLOWS: &str = "no flow in the last seconds";
 
 pub(super) fn flows(frame: &mut Frame, area: Rect, now: &Now) {
+    let way = |flow: &FlowNow| format!("{} → {}", flow.input, flow.output);
+    let longest = now.flows.iter().map(|flow| way(flow).chars().count()).max();
     let rows = now.flows.iter().map(|flow| {
         let [pps, bps] = [flow.pps, flow.bps].map(si);
         let (source, destination) = (flow.source.clone(), flow.destination.clone());
-        let way = format!("{} → {}", flow.input, flow.output);
-        Row::new([source, destination, flow.what.clone(), way, pps, bps])
+        Row::new([source, destination, flow.what.clone(), way(flow), pps, bps])
     });
     let heads = ["FROM", "TO", "WHAT", "WAY", "PACKETS/S", "BIT/S"];
     let (title, none) = match now.flows_one_in {
@@ -249,7 +250,14 @@ pub(super) fn flows(frame: &mut Frame, area: Rect, now: &Now) {
             NO_FLOWS,
         ),
     };
-    let widths = [4, 4, 3, 3, 2, 2].map(Constraint::Fill);
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Fill(1),
+        Constraint::Length(18),
+        Constraint::Length(longest.unwrap_or(0).clamp(3, 20) as u16),
+        Constraint::Length(9),
+        Constraint::Length(7),
+    ];
     table_of(frame, area, (title, none), heads, rows.collect(), widths);
 }
 

@@ -218,11 +218,12 @@ mod tests {
     fn errors_say_what_and_where() {
         let one = "collector = \"192.0.2.9\"\n";
         for (text, words) in [
+            (format!("{one}sampling = 0\n"), "line 7, column 12"),
+            (format!("{one}header = 9\n"), "9 octets; it is from 18"),
             (
                 format!("{one}sampling = 0\n"),
-                "line 7, column 12: one of 0",
+                "one of 0 packets; it is from 1",
             ),
-            (format!("{one}header = 9\n"), "line 7, column 10: 9 octets"),
             ("sampling = 5\n".into(), "without `collector`"),
             ("collector = \"host\"\n".into(), "`host` is not an address"),
             ("collector = \"192.0.2.9:0\"\n".into(), "port 0"),

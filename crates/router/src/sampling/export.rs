@@ -355,3 +355,99 @@ fn vlans(one: &Sighting, input: &Place, survey: &Survey) -> Option<Vlans> {
     };
     (vlans != Vlans::default()).then_some(vlans)
 }
+
+#[cfg(test)]
+mod tests {
+    use bora_contract::Reason;
+    use bora_watch::Tier;
+
+    use super::*;
+
+    fn place(ifindex: u32, vlan: Option<u16>) -> Place {
+        Place {
+            ifindex,
+            source: 1,
+            pool: 0,
+            vlan,
+        }
+    }
+
+    fn frame(tag: Option<u16>) -> Vec<u8> {
+        let tag = tag.map(|tag| [[0x81, 0], tag.to_be_bytes()].concat());
+        [vec![2; 12], tag.unwrap_or_default(), vec![8, 0, 0x45, 0]].concat()
+    }
+
+    /// VLAN and priority before and after: of the frames, or of the devices that take tags off and put them on.
+    #[test]
+    fn vlans_before_and_after() {
+        let places = BTreeMap::from([(1, place(11, None)), (300, place(12, Some(7)))]);
+        let survey = Survey {
+            places,
+            ports: Vec::new(),
+            routes: Vec::new(),
+        };
+        let plain = (0, 0);
+        for (input, before, outcome, after, expected) in [
+            (1, None, Outcome::Sent(1), None, None),
+            (
+                1,
+                Some(0x6064),
+                Outcome::Sent(1),
+                None,
+                Some(((100, 3), plain)),
+            ),
+            (
+                1,
+                Some(0x6064),
+                Outcome::Sent(1),
+                Some(5),
+                Some(((100, 3), (5, 0))),
+            ),
+            (300, None, Outcome::Sent(1), None, Some(((7, 0), plain))),
+            (1, None, Outcome::Sent(300), None, Some((plain, (7, 0)))),
+            (
+                1,
+                Some(5),
+                Outcome::ToLinux(Reason::NotIp),
+                Some(5),
+                Some(((5, 0), plain)),
+            ),
+        ] {
+            let one = Sighting {
+                time: 0,
+                input,
+                length: 64,
+                head: frame(before),
+                now: frame(after),
+                length_now: 64,
+                tier: Tier::Engine,
+                outcome,
+                class: None,
+            };
+            let found = vlans(&one, &survey.places[&input], &survey);
+            let found = found.map(|both| (both.source, both.destination));
+            assert_eq!(found, expected, "{input} {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn counts_begin_anew_with_their_counters() {
+        let mut sequence = Sequence::default();
+        let numbers = [5, 5, 9, 1, 2].map(|packets| sequence.next(packets));
+        assert_eq!(numbers, [1, 2, 3, 1, 2]);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_collector() {
+        let section: SflowSection = toml::from_str("collector = \"127.0.0.1:9\"").unwrap();
+        let shared = Shared::new(Mutex::new(Exported::new(&section)));
+        let mut exporter = Exporter::new(section, Arc::default(), shared.clone());
+        let datagrams = vec![vec![0; 1000]; 2000];
+        exporter.collectors.iter_mut().for_each(Collector::open);
+        exporter.tell(0, 0, &datagrams);
+        let told = &shared.lock().unwrap().collectors[0];
+        assert_eq!(told.sent + told.failed, 2000);
+        // the first that was sent is refused when the second is
+        assert!(told.refused > 0, "{told:?}");
+    }
+}
