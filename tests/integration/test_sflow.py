@@ -8,7 +8,7 @@ import time
 import pytest
 
 from lib import required
-from lib.bora import binary
+from lib.bora import Bora, binary
 from lib.netns import inside
 from lib.packets import udp4
 from lib.topology import Network
@@ -232,6 +232,26 @@ def test_apply_changes_removes_and_takes_back(net, tmp_path, datagrams):
     assert "no collectors" in net.router.exec(binary(), "show", "sflow").stdout
     save = net.router.exec(binary(), "save").stdout
     assert "192.0.2.1" not in save
+
+
+def test_samples_from_the_start(kernel_net, tmp_path):
+    """Bora starts with the section; an agent without a route to its collector waits for one."""
+    net = kernel_net
+    path = tmp_path / "bora.toml"
+    path.write_text(f'path = "express"\n{PORTS}[sflow]\ncollector = "::1"\nsampling = 1\n')
+    net.bora = Bora(net.router, [], None, ["--config", str(path)])
+    net.bora.start()
+    net.wait_until_forwarding()
+    time.sleep(0.5)
+    told = net.bora.show("sflow")
+    assert told["agent"] is None and "unreachable" in told["collectors"][0]["error"], told
+    assert "agent not known yet" in net.router.exec(binary(), "show", "sflow").stdout
+    net.router.ip("link", "set", "lo", "up")
+    time.sleep(1.5)
+    assert net.probe()
+    time.sleep(0.5)
+    told = net.bora.show("sflow")
+    assert told["agent"] == "::1" and told["samples"] > 0 and told["collectors"][0]["sent"] > 0, told
 
 
 def live(net, seconds):

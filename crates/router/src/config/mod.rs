@@ -64,7 +64,7 @@ pub struct File {
     #[serde(default, skip_serializing_if = "is_default")]
     pub api: ApiSection,
     /// Samples for collectors.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub sflow: SflowSection,
     /// Classes of code points (engine).
     #[serde(default, skip_serializing_if = "is_default")]

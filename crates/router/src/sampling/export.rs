@@ -2,8 +2,7 @@
 //! once is lost and counted.
 
 use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,15 +12,13 @@ use bora_watch::sflow::{FlowSample, Output, Vlans, Writer, vlan};
 use bora_watch::{HEAD, Outcome, Sighting};
 use serde::{Deserialize, Serialize};
 
+use super::collector::{Collected, Collector};
 use super::survey::{Place, Question, Survey};
 use crate::config::SflowSection;
 use crate::five_tuple::flow_of;
 
 /// Interface indices that samples have room for (section 5, "Compact Format").
 const MAX_INDEX: u32 = 1 << 24;
-/// Between two attempts to reach a collector that there is no way to.
-const PAUSE: Duration = Duration::from_secs(1);
-
 /// What became of samples: `bora show sflow`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Exported {
@@ -34,20 +31,6 @@ pub(crate) struct Exported {
     /// Samples of counters.
     pub(crate) counter_samples: u64,
     pub(crate) collectors: Vec<Collected>,
-}
-
-/// What became of the datagrams for a collector.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Collected {
-    pub(crate) address: SocketAddr,
-    /// Datagrams that were sent.
-    pub(crate) sent: u64,
-    /// Of these, at least so many that the collector's machine has refused, because nobody listens there.
-    pub(crate) refused: u64,
-    /// Datagrams that could not be sent.
-    pub(crate) failed: u64,
-    /// Why, the last time.
-    pub(crate) error: Option<String>,
 }
 
 /// What others read of it.
@@ -65,6 +48,8 @@ pub(super) struct Exporter {
     polled: Option<Instant>,
     /// Packets that were to be sampled and were not.
     lost: Arc<AtomicU64>,
+    /// Packets that no sample was made of: nothing is known of the agent, or of where they came in.
+    unmade: u64,
     exported: Shared,
 }
 
@@ -87,24 +72,11 @@ impl Sequence {
     }
 }
 
-/// One collector.
-struct Collector {
-    address: SocketAddr,
-    socket: Option<UdpSocket>,
-    /// When there was no way to it, and why.
-    failed: Option<(Instant, String)>,
-}
-
 impl Exporter {
     pub(super) fn new(section: SflowSection, lost: Arc<AtomicU64>, exported: Shared) -> Self {
-        let collectors = section.collector.all().iter();
-        let collectors = collectors.map(|&address| Collector {
-            address,
-            socket: None,
-            failed: None,
-        });
+        let addresses = section.collector.all().iter();
         Self {
-            collectors: collectors.collect(),
+            collectors: addresses.map(|&one| Collector::new(one)).collect(),
             section,
             started: Instant::now(),
             writer: None,
@@ -112,6 +84,7 @@ impl Exporter {
             counter_sequences: BTreeMap::new(),
             polled: None,
             lost,
+            unmade: 0,
             exported,
         }
     }
@@ -130,11 +103,13 @@ impl Exporter {
         let survey = ask(questions, poll)?;
         self.collectors.iter_mut().for_each(Collector::open);
         let Some(mut writer) = self.writer.take().or_else(|| self.first_writer()) else {
+            self.unmade += seen.len() as u64;
             self.tell(0, 0, &[]);
             return Some(());
         };
         let mut datagrams = Vec::new();
         let samples = self.flows(seen, &survey, &mut writer, &mut datagrams);
+        self.unmade += seen.len() as u64 - samples;
         let counters = self.counters(&survey, &mut writer, &mut datagrams);
         datagrams.extend(writer.finish(self.started.elapsed()));
         self.writer = Some(writer);
@@ -233,14 +208,9 @@ impl Exporter {
         exported.agent = self.writer.as_ref().map(Writer::agent);
         exported.samples += samples;
         exported.counter_samples += counters;
-        exported.lost_samples = self.lost.load(Relaxed);
+        exported.lost_samples = self.lost.load(Relaxed) + self.unmade;
         for (collector, told) in self.collectors.iter_mut().zip(&mut exported.collectors) {
-            if let Some((_, why)) = &collector.failed {
-                told.error = Some(why.clone());
-            }
-            for datagram in datagrams {
-                collector.send(datagram, told);
-            }
+            collector.send(datagrams, told);
         }
     }
 }
@@ -248,76 +218,10 @@ impl Exporter {
 impl Exported {
     /// Before anything was sent.
     pub(super) fn new(section: &SflowSection) -> Self {
-        let collectors = section.collector.all().iter();
-        let collectors = collectors.map(|&address| Collected {
-            address,
-            sent: 0,
-            refused: 0,
-            failed: 0,
-            error: None,
-        });
+        let addresses = section.collector.all().iter();
         Self {
-            collectors: collectors.collect(),
+            collectors: addresses.map(|&one| Collected::new(one)).collect(),
             ..Self::default()
-        }
-    }
-}
-
-impl Collector {
-    /// Opens a socket, unless it has one or there was no way a moment ago.
-    fn open(&mut self) {
-        let failed = self.failed.as_ref();
-        if self.socket.is_some() || failed.is_some_and(|(failed, _)| failed.elapsed() < PAUSE) {
-            return;
-        }
-        match self.connected() {
-            Ok(socket) => (self.socket, self.failed) = (Some(socket), None),
-            Err(error) => self.failed = Some((Instant::now(), error.to_string())),
-        }
-    }
-
-    /// A socket that never waits, and learns whether the collector's machine refuses.
-    fn connected(&self) -> io::Result<UdpSocket> {
-        let any: IpAddr = match self.address {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-        };
-        let socket = UdpSocket::bind((any, 0))?;
-        socket.set_nonblocking(true)?;
-        socket.connect(self.address)?;
-        Ok(socket)
-    }
-
-    /// The address that it sends from.
-    fn own_address(&self) -> Option<IpAddr> {
-        let address = self.socket.as_ref()?.local_addr().ok()?;
-        Some(address.ip())
-    }
-
-    fn send(&mut self, datagram: &[u8], told: &mut Collected) {
-        let Some(socket) = &self.socket else {
-            told.failed += 1;
-            return;
-        };
-        let mut sent = socket.send(datagram);
-        if let Err(error) = &sent
-            && error.kind() == ErrorKind::ConnectionRefused
-        {
-            // that was an earlier one; this one is not sent yet
-            told.refused += 1;
-            sent = socket.send(datagram);
-        }
-        match sent {
-            Ok(_) => told.sent += 1,
-            Err(error) => {
-                told.failed += 1;
-                told.error = Some(error.to_string());
-                if error.kind() != ErrorKind::WouldBlock {
-                    // perhaps an address of its own has gone
-                    self.socket = None;
-                    self.failed = Some((Instant::now(), error.to_string()));
-                }
-            }
         }
     }
 }

@@ -2,6 +2,7 @@
 //! flows with the most traffic. The control loop starts and ends the sampling and answers what samples ask; a thread of
 //! its own does the rest.
 
+mod collector;
 mod export;
 mod survey;
 mod top;
@@ -19,7 +20,8 @@ use crate::watches::{Wanted, Watches};
 use export::{Exporter, Shared};
 use survey::Survey;
 
-pub(crate) use export::{Collected, Exported};
+pub(crate) use collector::Collected;
+pub(crate) use export::Exported;
 pub(crate) use top::TopFlows;
 
 /// How long samples wait to be sent; section 4.1.2 of sFlow version 5 allows a second.
