@@ -52,8 +52,8 @@ impl SflowSection {
     pub(super) fn check(&self) -> Result<(), Problem> {
         if self.sampling == 0 || self.sampling > MAX_SAMPLING {
             let what = format!(
-                "one of {} packets; it is from 1, which means all, to {MAX_SAMPLING}. To sample none, leave out \
-                 `collector`",
+                "1 in {} packets cannot be sampled; give 1, for all, to {MAX_SAMPLING}, or leave out `collector` to \
+                 sample none",
                 self.sampling
             );
             return wrong(at!["sflow", "sampling"], what);
@@ -116,8 +116,8 @@ impl Collectors {
     }
 }
 
-const WHAT: &str =
-    "an address, perhaps with a port, such as 192.0.2.9 or [2001:db8::9]:6343, or a list of these";
+const EXAMPLES: &str = "192.0.2.9 or [2001:db8::9]:6343";
+const WHAT: &str = "an address such as 192.0.2.9 or [2001:db8::9]:6343, or a list of these";
 
 /// An address with or without a port.
 fn collector(text: &str) -> Result<SocketAddr, String> {
@@ -125,7 +125,7 @@ fn collector(text: &str) -> Result<SocketAddr, String> {
         .strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'));
     let alone = IpAddr::from_str(plain.unwrap_or(text)).map(|ip| SocketAddr::new(ip, sflow::PORT));
-    let wrong = |_| format!("`{text}` is not {WHAT}; names are not looked up");
+    let wrong = |_| format!("`{text}` is no address such as {EXAMPLES}; names are not looked up");
     alone.or_else(|_| text.parse().map_err(wrong))
 }
 
@@ -220,12 +220,9 @@ mod tests {
         for (text, words) in [
             (format!("{one}sampling = 0\n"), "line 7, column 12"),
             (format!("{one}header = 9\n"), "9 octets; it is from 18"),
-            (
-                format!("{one}sampling = 0\n"),
-                "one of 0 packets; it is from 1",
-            ),
+            (format!("{one}sampling = 0\n"), "1 in 0 packets cannot"),
             ("sampling = 5\n".into(), "without `collector`"),
-            ("collector = \"host\"\n".into(), "`host` is not an address"),
+            ("collector = \"host\"\n".into(), "`host` is no address"),
             ("collector = \"192.0.2.9:0\"\n".into(), "port 0"),
             ("collector = \"0.0.0.0\"\n".into(), "no machine's"),
             ("collector = [\"::1\", \"::1\"]\n".into(), "named twice"),

@@ -216,11 +216,11 @@ function tables(now) {
 
 function flows({ flows, flows_one_in: oneIn }) {
   table(byId("flows"), [
-    ["From", (one) => one.source], ["To", (one) => one.destination], ["What", (one) => one.what],
-    ["In", (one) => one.input], ["Out", (one) => one.output],
-    ["Packets/s", (one) => si(one.pps), true], ["Bits/s", (one) => si(one.bps), true],
+    ["Bits/s", (one) => si(one.bps), true], ["From", (one) => one.source], ["To", (one) => one.destination],
+    ["What", (one) => one.what], ["In", (one) => one.input], ["Out", (one) => one.output],
+    ["Packets/s", (one) => si(one.pps), true],
   ], flows, oneIn ? "No flow in the last seconds." : "No packets are sampled now.");
-  if (oneIn > 1) byId("flows").append(el("caption", { class: "muted", text: `Estimated from 1 in ${whole(oneIn)} packets of the last seconds.` }));
+  if (oneIn > 1) byId("flows").append(el("caption", { class: "muted", text: `Estimated from 1 in ${whole(oneIn)} packets.` }));
 }
 
 function events(all) {
