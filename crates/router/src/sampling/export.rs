@@ -50,7 +50,9 @@ pub(super) struct Exporter {
     lost: Arc<AtomicU64>,
     /// Packets that no sample was made of: nothing is known of the agent, or of where they came in.
     unmade: u64,
-    exported: Shared,
+    exported: Exported,
+    /// A copy of it, for others.
+    shared: Shared,
 }
 
 /// Counts the samples of a source. It begins anew when the source's counters do, as section 5 demands.
@@ -73,10 +75,11 @@ impl Sequence {
 }
 
 impl Exporter {
-    pub(super) fn new(section: SflowSection, lost: Arc<AtomicU64>, exported: Shared) -> Self {
+    pub(super) fn new(section: SflowSection, lost: Arc<AtomicU64>, shared: Shared) -> Self {
         let addresses = section.collector.all().iter();
         Self {
             collectors: addresses.map(|&one| Collector::new(one)).collect(),
+            exported: Exported::new(&section),
             section,
             started: Instant::now(),
             writer: None,
@@ -85,7 +88,7 @@ impl Exporter {
             polled: None,
             lost,
             unmade: 0,
-            exported,
+            shared,
         }
     }
 
@@ -204,7 +207,7 @@ impl Exporter {
 
     /// Sends datagrams to all collectors, and tells what became of them.
     fn tell(&mut self, samples: u64, counters: u64, datagrams: &[Vec<u8>]) {
-        let mut exported = self.exported.lock().unwrap_or_else(PoisonError::into_inner);
+        let exported = &mut self.exported;
         exported.agent = self.writer.as_ref().map(Writer::agent);
         exported.samples += samples;
         exported.counter_samples += counters;
@@ -212,6 +215,8 @@ impl Exporter {
         for (collector, told) in self.collectors.iter_mut().zip(&mut exported.collectors) {
             collector.send(datagrams, told);
         }
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.clone_from(exported);
     }
 }
 
