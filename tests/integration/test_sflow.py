@@ -32,10 +32,12 @@ def net(bora_path):
 
 
 def apply(net, tmp_path, section, *options, check=True):
-    """Applies a configuration with a section [sflow], or without one."""
+    """Applies a configuration with a section [sflow], or without one, and gives the sampling the time to begin."""
     path = tmp_path / "bora.toml"
     path.write_text(f'path = "{net.backend}"\n{PORTS}' + (f"[sflow]\n{section}" if section else ""))
-    return net.router.exec(binary(), "apply", str(path), *options, check=check)
+    done = net.router.exec(binary(), "apply", str(path), *options, check=check)
+    time.sleep(0.3)
+    return done
 
 
 class Collector:
@@ -54,7 +56,7 @@ class Collector:
         time.sleep(1)
         self.close()
         done = subprocess.run(["nfdump", "-R", str(self.folder), "-o", "json"], capture_output=True, text=True, check=True)
-        return json.loads(done.stdout) if done.stdout.strip() else []
+        return [] if "No matching flows" in done.stdout else json.loads(done.stdout)
 
     def close(self):
         """Ends it, so that it writes its file."""
@@ -221,9 +223,9 @@ def test_apply_changes_removes_and_takes_back(net, tmp_path, datagrams):
     done = apply(net, tmp_path, 'collector = "::1"\nsampling = 0\n', check=False)
     assert done.returncode != 0 and "1 in 0 packets" in done.stderr, done
     assert sampled()["sampling"] == 7
-    apply(net, tmp_path, "", "--confirm", "1")
+    apply(net, tmp_path, "", "--confirm", "3")
     assert sampled() is None and net.bora.show("sflow")["samples"] == 0
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 10
     while sampled() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     assert sampled()["agent"] == "192.0.2.1"
