@@ -209,6 +209,7 @@ def test_page(net, web, browser, scheme, width):
             browser.wait_for("document.querySelector('#dropped')?.textContent.includes('if you want this route')")
             browser.wait_for("document.querySelector('#dropped .reason-head b')?.textContent.endsWith('/s')")
             browser.wait_for("document.querySelector('#ports path.rx')?.getAttribute('d').length > 20")
+            browser.wait_for("document.querySelector('#flows tbody')?.textContent.includes('udp 20000 → 5000')")
     finally:
         net.undo()
     assert browser.value("document.getElementById('state').textContent") == "live"

@@ -15,6 +15,7 @@ mod divide;
 mod engine;
 mod express;
 mod fib_rates;
+mod five_tuple;
 mod flows;
 mod guard_watch;
 mod hero;
@@ -41,6 +42,7 @@ mod rights;
 mod router;
 mod rules;
 mod runtime_dir;
+mod sampling;
 mod topology;
 mod totals;
 mod trace;
@@ -54,11 +56,12 @@ pub use api::Api;
 pub use apply::ApplyReport;
 pub use calls::{Caller, Inbox};
 pub use config::{
-    AddressMatch, AddressSet, ApiSection, ClassSection, CodePoint, DscpMatch, DscpSection,
-    FibSection, File, LinuxSection, PathChoice, PcpMatch, PortKind, PortSection, Ports, Problem,
-    ProtocolMatch, QueuesSection, Rate, RuleAction, RuleSection, StationAddress, Step, Table,
-    TosMatch, TwinKind, Via, WorkersSection, differences, schema,
+    AddressMatch, AddressSet, ApiSection, ClassSection, CodePoint, Collectors, DscpMatch,
+    DscpSection, FibSection, File, LinuxSection, PathChoice, PcpMatch, PortKind, PortSection,
+    Ports, Problem, ProtocolMatch, QueuesSection, Rate, RuleAction, RuleSection, SflowSection,
+    StationAddress, Step, Table, TosMatch, TwinKind, Via, WorkersSection, differences, schema,
 };
+pub use five_tuple::Flow;
 pub use live::report::{
     ByReason, Event, EventKind, FibNow, FlowNow, GuardNow, History, Now, Packets, PortHistory,
     PortNow, PortRates, QueueNow, Severity, SyncNow, WorkerNow,
@@ -69,4 +72,4 @@ pub use reports::{Argument, REPORTS, Report, Request};
 pub use router::{Router, detach_leftovers};
 pub use runtime_dir::{RuntimeDir, other_namespaces};
 pub use topology::choose_cpus;
-pub use trace::{Explanation, Flow, Traced};
+pub use trace::{Explanation, Traced};

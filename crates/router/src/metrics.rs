@@ -9,6 +9,7 @@ use crate::class_counts::{QueueSample, queues};
 use crate::engine::Engine;
 use crate::ports::{Port, mode_name, path_name};
 use crate::router::Router;
+use crate::sampling::Collected;
 use crate::totals::Totals;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub(crate) fn collect(router: &Router) -> Vec<Metric> {
     metrics.extend(of_ports(&ports));
     metrics.extend(of_reasons(&ports));
     metrics.extend(of_fib(router));
+    metrics.extend(of_sflow(router));
     if let Some(engine) = router.plane.engine() {
         metrics.extend(of_workers(engine));
         metrics.extend(of_classes(router, engine));
@@ -269,6 +271,52 @@ fn of_fib(router: &Router) -> Vec<Metric> {
             "bora_fib_next_hops",
             "Next hops in the FIB.",
             stats.next_hops as f64,
+        ),
+    ]
+}
+
+/// Nothing without collectors.
+fn of_sflow(router: &Router) -> Vec<Metric> {
+    let Some(exported) = router.sampling.exported() else {
+        return Vec::new();
+    };
+    let single =
+        |name, help, value: u64| metric(Kind::Counter, name, help, [(Vec::new(), value as f64)]);
+    let collectors = |of: fn(&Collected) -> u64| {
+        let samples = exported.collectors.iter().map(move |one| {
+            let labels = vec![("collector", one.address.to_string())];
+            (labels, of(one) as f64)
+        });
+        samples.collect::<Vec<_>>()
+    };
+    vec![
+        single(
+            "bora_sflow_samples",
+            "Packets sampled for sFlow collectors.",
+            exported.samples,
+        ),
+        single(
+            "bora_sflow_lost_samples",
+            "Packets that were to be sampled and were not.",
+            exported.lost_samples,
+        ),
+        metric(
+            Kind::Counter,
+            "bora_sflow_datagrams",
+            "Datagrams sent to sFlow collectors.",
+            collectors(|one| one.sent),
+        ),
+        metric(
+            Kind::Counter,
+            "bora_sflow_failed_datagrams",
+            "Datagrams that could not be sent to sFlow collectors.",
+            collectors(|one| one.failed),
+        ),
+        metric(
+            Kind::Counter,
+            "bora_sflow_refused_datagrams",
+            "Datagrams sent that a collector's machine has refused, at least.",
+            collectors(|one| one.refused),
         ),
     ]
 }

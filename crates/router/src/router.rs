@@ -17,6 +17,7 @@ use crate::live::Live;
 use crate::live::report::{EventKind, Severity};
 use crate::rights;
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
+use crate::sampling::Sampling;
 use crate::topology::check_cpus;
 use crate::twin::remove_leftovers;
 use crate::watches::Watches;
@@ -33,6 +34,7 @@ pub struct Router {
     pub(crate) guard_watch: GuardWatch,
     pub(crate) vitals: Vitals,
     pub(crate) watches: Watches,
+    pub(crate) sampling: Sampling,
     pub(crate) live: Live,
     refreshed: Instant,
 }
@@ -50,7 +52,7 @@ impl Router {
         let vitals = Vitals::new();
         let (plane, lease) = DataPlane::start(&file, runtime, vitals.clone())?;
         let live = Live::start(&plane, &file);
-        let router = Self {
+        let mut router = Self {
             in_force: InForce::new(file, &plane.runtime().dir),
             plane,
             lease: Keeper::start(lease, vitals.clone())?,
@@ -58,10 +60,12 @@ impl Router {
             guard_watch: GuardWatch::default(),
             vitals,
             watches: Watches::default(),
+            sampling: Sampling::default(),
             live,
             refreshed: Instant::now(),
         };
         router.plane.keep_twins()?;
+        router.follow_sampling();
         Ok(router)
     }
 
@@ -96,6 +100,7 @@ impl Router {
             self.vitals.beat();
             if self.in_force.roll_back_if_due(&mut self.plane) {
                 self.tell_rollback();
+                self.follow_sampling();
             }
             let refresh = self.refreshed.elapsed() >= REFRESH;
             if refresh {
@@ -107,6 +112,7 @@ impl Router {
                 self.live.look(&self.plane);
             }
             self.vitals.beat();
+            self.sampling.answer(&mut self.plane);
             while let Some(call) = inbox.next() {
                 match call {
                     Call::Do(what) => what(&mut self),
@@ -139,6 +145,21 @@ impl Router {
         self.guard_watch.sample(left_to_linux);
         self.fib_rates.sample(&self.plane.mirror().fib().stats());
         self.live.sample(&self.plane, self.in_force.file());
+        self.follow_sampling();
+    }
+
+    /// Samples what the configuration and those who look want.
+    fn follow_sampling(&mut self) {
+        let section = &self.in_force.file().sflow;
+        let received = self.live.received_per_second();
+        let (plane, watches) = (&mut self.plane, &mut self.watches);
+        self.sampling.follow(plane, watches, section, received);
+    }
+
+    /// Somebody looks at the flows with the most traffic.
+    pub(crate) fn look_at_flows(&mut self) {
+        self.sampling.look();
+        self.follow_sampling();
     }
 
     /// Ends forwarding. The lease ends first, so that Linux has the traffic while the rings are
@@ -162,6 +183,7 @@ impl Router {
         let report = self.in_force.apply(&mut self.plane, new, options, who)?;
         if !options.dry_run {
             self.tell_apply(&report);
+            self.follow_sampling();
         }
         Ok(report)
     }

@@ -89,6 +89,11 @@ impl Totals {
         }
     }
 
+    /// Packets that came in, by the port or from Linux.
+    pub(crate) fn received(&self) -> u64 {
+        self.rx_packets + self.from_linux
+    }
+
     /// What has come since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let (mut passed, mut dropped) = (self.passed, self.dropped);

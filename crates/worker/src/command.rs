@@ -10,6 +10,7 @@ use crate::byte_limit::ByteLimit;
 use crate::config::{Command, WorkerPort};
 use crate::profile::Profiler;
 use crate::share::Share;
+use crate::watch::Watching;
 use crate::worker::Worker;
 
 impl Worker {
@@ -47,7 +48,10 @@ impl Worker {
             }
             Command::SetDevices(devices) => self.config.devices = devices,
             Command::SetPolicies(policies) => self.config.policies = policies,
-            Command::SetTaps(taps) => self.config.taps = taps,
+            Command::SetTaps(taps) => {
+                self.watching = Watching::new(&taps);
+                self.config.taps = taps;
+            }
             Command::SetQuota { port, quota } => {
                 if let Some(port) = self.config.ports.get_mut(usize::from(port.0)) {
                     port.quota = quota;

@@ -71,7 +71,7 @@ impl Worker {
     fn run_stages(&mut self, port: usize, device: Option<PortId>, tunnel: Option<PortId>) {
         if !self.config.taps.is_empty() {
             let (taps, region) = (&self.config.taps, &self.config.region);
-            watch::note(&mut self.noted, taps, &self.batch, region);
+            watch::note(&mut self.watching, taps, &self.batch, region);
         }
         let config = &mut self.config;
         let devices = &*config.devices;
@@ -98,10 +98,10 @@ impl Worker {
             }
         }
 
-        if !self.noted.is_empty() {
+        if !self.watching.noted.is_empty() {
             let input = ingress.port;
             watch::leave(
-                &mut self.noted,
+                &mut self.watching.noted,
                 &config.taps,
                 (batch, &config.region),
                 input,

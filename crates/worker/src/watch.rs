@@ -22,14 +22,42 @@ pub(crate) struct Noted {
     length: u32,
 }
 
+/// What taps want of this batch, and when they want to look again.
+#[derive(Debug)]
+pub(crate) struct Watching {
+    pub(crate) noted: Vec<Noted>,
+    /// Packets that each tap leaves out before it looks at one.
+    skips: Vec<usize>,
+}
+
+impl Watching {
+    pub(crate) fn new(taps: &[Arc<Tap>]) -> Self {
+        Self {
+            noted: Vec::new(),
+            skips: taps.iter().map(|tap| skip(tap.one_in)).collect(),
+        }
+    }
+}
+
+/// How many packets to leave out so that each has the chance of one in so many: a geometric distribution, which costs
+/// nothing for packets that nobody looks at.
+fn skip(one_in: u32) -> usize {
+    if one_in <= 1 {
+        return 0;
+    }
+    let chance = 1.0 - fastrand::f64();
+    (chance.ln() / (-1.0 / f64::from(one_in)).ln_1p()) as usize
+}
+
 /// Notes the packets of a batch that somebody wants to see.
 #[cold]
-pub(crate) fn note(noted: &mut Vec<Noted>, taps: &[Arc<Tap>], batch: &Batch, region: &Region) {
-    for (tap, wants) in taps.iter().enumerate() {
-        for (place, packet) in batch.packets.iter().enumerate() {
-            if wants.one_in > 1 && fastrand::u32(..wants.one_in) != 0 {
-                continue;
-            }
+pub(crate) fn note(watching: &mut Watching, taps: &[Arc<Tap>], batch: &Batch, region: &Region) {
+    let Watching { noted, skips } = watching;
+    for ((tap, wants), left) in taps.iter().enumerate().zip(skips) {
+        let mut next = *left;
+        while let Some(packet) = batch.packets.get(next) {
+            let place = next;
+            next += 1 + skip(wants.one_in);
             let octets = region.octets(packet);
             if wants.wants(octets) {
                 noted.push(Noted {
@@ -40,6 +68,7 @@ pub(crate) fn note(noted: &mut Vec<Noted>, taps: &[Arc<Tap>], batch: &Batch, reg
                 });
             }
         }
+        *left = next - batch.packets.len();
     }
 }
 
@@ -73,5 +102,26 @@ pub(crate) fn leave(
             },
             class: Some(meta.class().0),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A geometric distribution has this mean, and this standard deviation: of the mean of n draws 1/√n of it.
+    #[test]
+    fn one_in_so_many_packets_is_looked_at() {
+        assert_eq!(skip(1), 0);
+        for one_in in [2, 1000, 1 << 20] {
+            const DRAWS: usize = 100_000;
+            let sum: usize = (0..DRAWS).map(|_| skip(one_in)).sum();
+            let (mean, expected) = (sum as f64 / DRAWS as f64, f64::from(one_in - 1));
+            let deviation = f64::from(one_in) / (DRAWS as f64).sqrt();
+            assert!(
+                (mean - expected).abs() < 6.0 * deviation,
+                "{one_in}: {mean}"
+            );
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::config::{WorkerConfig, WorkerPort};
 use crate::handover::Handover;
 use crate::mode::Mode;
 use crate::profile::Profiler;
-use crate::watch::Noted;
+use crate::watch::Watching;
 
 /// Empty rounds in a row before an adaptive worker sleeps, and before a stopping one looks whether
 /// it is done.
@@ -63,7 +63,7 @@ pub struct Worker {
     /// Packets that were in tunnels, with the tunnel's number; empty between two batches.
     pub(crate) unwrapped: Vec<(PortId, Packet)>,
     /// Packets of the batch that somebody wants to see.
-    pub(crate) noted: Vec<Noted>,
+    pub(crate) watching: Watching,
     pub(crate) tunnelling: Tunnelling,
     /// Port and queue behind each number of the poll list.
     pub(crate) inputs: Vec<(usize, usize)>,
@@ -110,7 +110,7 @@ impl Worker {
             batch: Batch::new(),
             others: Vec::with_capacity(MAX_BATCH),
             unwrapped: Vec::with_capacity(MAX_BATCH),
-            noted: Vec::new(),
+            watching: Watching::new(&config.taps),
             tunnelling: Tunnelling::new(RandomState::new().build_hasher().finish() as u16),
             inputs: Vec::new(),
             list: PollList::new(&[], config.budget),

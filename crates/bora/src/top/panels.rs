@@ -1,6 +1,6 @@
 //! The panels but those of the ports.
 
-use bora_router::{Event, Now, Severity};
+use bora_router::{Event, FlowNow, Now, Severity};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -230,23 +230,38 @@ pub(super) fn fib(frame: &mut Frame, area: Rect, now: &Now) {
     );
 }
 
+/// What there is to say of flows while packets are sampled.
+const NO_FLOWS: &str = "no flow in the last seconds";
+
 pub(super) fn flows(frame: &mut Frame, area: Rect, now: &Now) {
+    let way = |flow: &FlowNow| format!("{} → {}", flow.input, flow.output);
+    let longest = now.flows.iter().map(|flow| way(flow).chars().count()).max();
     let rows = now.flows.iter().map(|flow| {
         let [pps, bps] = [flow.pps, flow.bps].map(si);
         let (source, destination) = (flow.source.clone(), flow.destination.clone());
-        Row::new([source, destination, flow.what.clone(), pps, bps])
+        Row::new([source, destination, flow.what.clone(), way(flow), pps, bps])
     });
-    let heads = ["FROM", "TO", "WHAT", "PACKETS/S", "BIT/S"];
-    table(
-        frame,
-        area,
-        ("Top flows", "no flows are sampled now"),
-        heads,
-        rows.collect(),
-    );
+    let heads = ["FROM", "TO", "WHAT", "WAY", "PACKETS/S", "BIT/S"];
+    let (title, none) = match now.flows_one_in {
+        0 => ("Top flows".into(), "no packets are sampled now"),
+        1 => ("Top flows".into(), NO_FLOWS),
+        one_in => (
+            format!("Top flows, estimated from 1 in {one_in} packets"),
+            NO_FLOWS,
+        ),
+    };
+    let widths = [
+        Constraint::Fill(1),
+        Constraint::Fill(1),
+        Constraint::Length(18),
+        Constraint::Length(longest.unwrap_or(0).clamp(3, 20) as u16),
+        Constraint::Length(9),
+        Constraint::Length(7),
+    ];
+    table_of(frame, area, (title, none), heads, rows.collect(), widths);
 }
 
-/// A table, or what there is to say without rows.
+/// A table of columns that are equally wide.
 fn table<const N: usize>(
     frame: &mut Frame,
     area: Rect,
@@ -254,11 +269,24 @@ fn table<const N: usize>(
     heads: [&'static str; N],
     rows: Vec<Row<'_>>,
 ) {
+    let widths = [Constraint::Fill(1); N];
+    table_of(frame, area, (title.into(), none), heads, rows, widths);
+}
+
+/// A table, or what there is to say without rows.
+fn table_of<const N: usize>(
+    frame: &mut Frame,
+    area: Rect,
+    (title, none): (String, &'static str),
+    heads: [&'static str; N],
+    rows: Vec<Row<'_>>,
+    widths: [Constraint; N],
+) {
     let block = Block::bordered().title(title);
     if rows.is_empty() {
         return frame.render_widget(Paragraph::new(none.dim()).block(block), area);
     }
-    let table = Table::new(rows, [Constraint::Fill(1); N]).header(Row::new(heads).dim());
+    let table = Table::new(rows, widths).header(Row::new(heads).dim());
     frame.render_widget(table.block(block), area);
 }
 

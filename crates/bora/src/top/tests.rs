@@ -1,7 +1,8 @@
 //! Frames of made-up data, in a terminal that is a buffer.
 
 use bora_router::{
-    ByReason, Event, EventKind, History, Now, Packets, PortHistory, PortNow, PortRates, Severity,
+    ByReason, Event, EventKind, FlowNow, History, Now, Packets, PortHistory, PortNow, PortRates,
+    Severity,
 };
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -44,6 +45,16 @@ fn now() -> Now {
             kind: EventKind::Port,
             text: "eth1: the link is down".into(),
         }],
+        flows: vec![FlowNow {
+            input: "eth0".into(),
+            output: "eth1".into(),
+            source: "2001:db8::1".into(),
+            destination: "2001:db8::2".into(),
+            what: "udp 5000 → 53".into(),
+            pps: 1000,
+            bps: 8_000_000,
+        }],
+        flows_one_in: 256,
         ..Now::default()
     }
 }
@@ -104,6 +115,25 @@ fn every_view_has_its_panels_in_every_size() {
             text(&state, size).unwrap();
         }
     }
+}
+
+#[test]
+fn flows_say_that_they_are_estimated() {
+    let mut state = state();
+    press(&mut state, KeyCode::Char('5'));
+    let shown = text(&state, (80, 24)).unwrap();
+    for word in [
+        "from 1 in 256 packets",
+        "2001:db8::1",
+        "udp 5000 → 53",
+        "eth0 → eth1",
+        "8.00 M",
+    ] {
+        assert!(shown.contains(word), "{word} is missing in\n{shown}");
+    }
+    state.take(News::Now(Box::default()));
+    let shown = text(&state, (80, 24)).unwrap();
+    assert!(shown.contains("no packets are sampled"), "{shown}");
 }
 
 #[test]

@@ -65,6 +65,7 @@ impl File {
             }
         }
         self.api.check()?;
+        self.sflow.check()?;
         self.check_path()
     }
 

@@ -114,10 +114,13 @@ fn json<T: serde::Serialize>(of: &T) -> Value {
 /// All but the ports, which are compared by their names.
 fn without_ports(file: &File) -> Value {
     let ports = Vec::new();
-    json(&File {
+    let mut all = json(&File {
         ports,
         ..file.clone()
-    })
+    });
+    // files leave it out, but a change says which defaults there were
+    all["sflow"] = json(&file.sflow);
+    all
 }
 
 impl Setting {
@@ -232,7 +235,7 @@ mod tests {
         let old = "[[port]]\nname = \"a\"\n[[rule]]\naction = \"drop\"\n";
         let new = "path = \"engine\"\n[[port]]\nname = \"a\"\nquota = 7\n[port.queues]\nrate = \"1Gbit\"\n\
                    [[port.queues.class]]\n[workers]\ncores = [1, 2]\n[dscp]\nEF = 0\n\
-                   [[rule]]\nprotocol = 6\n";
+                   [sflow]\ncollector = \"192.0.2.9\"\nsampling = 7\n[[rule]]\nprotocol = 6\n";
         let [old, new] = [old, new].map(|text| File::parse(text).unwrap());
         let mut lines: Vec<_> = diff(&old, &new).iter().map(ToString::to_string).collect();
         lines.sort();
@@ -243,6 +246,8 @@ mod tests {
             "port a: queues.rate 1Gbit (was none)",
             "port a: quota 7 (was 64)",
             "rule: 1 entry, other ones than before",
+            "sflow: collector 192.0.2.9:6343 (was none)",
+            "sflow: sampling 7 (was 1000)",
             "workers: cores [1, 2] (was [])",
         ];
         assert_eq!(lines, expected);

@@ -11,6 +11,7 @@ mod queues;
 mod rate;
 mod rule;
 mod sections;
+mod sflow;
 mod ternary;
 #[cfg(test)]
 mod tests;
@@ -36,6 +37,8 @@ pub use rate::Rate;
 pub(crate) use rule::Names;
 pub use rule::{Ports, RuleAction, RuleSection, Via};
 pub use sections::{FibSection, LinuxSection, PathChoice, Table, WorkersSection};
+pub use sflow::{Collectors, SflowSection};
+pub(crate) use ternary::protocol_name;
 pub use ternary::{AddressMatch, DscpMatch, PcpMatch, ProtocolMatch, TosMatch};
 
 /// Configuration of a Bora. Everything but the ports may be left out.
@@ -60,6 +63,9 @@ pub struct File {
     /// Reports for other machines.
     #[serde(default, skip_serializing_if = "is_default")]
     pub api: ApiSection,
+    /// Samples for collectors.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sflow: SflowSection,
     /// Classes of code points (engine).
     #[serde(default, skip_serializing_if = "is_default")]
     pub dscp: DscpSection,

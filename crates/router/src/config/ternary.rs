@@ -121,7 +121,7 @@ fn protocol(text: &str) -> Option<u8> {
         .map(|&(_, number)| number)
 }
 
-fn protocol_name(number: u8) -> Option<&'static str> {
+pub(crate) fn protocol_name(number: u8) -> Option<&'static str> {
     PROTOCOLS
         .iter()
         .find(|&&(_, known)| known == number)

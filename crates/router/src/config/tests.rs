@@ -353,6 +353,14 @@ fn files() -> impl Strategy<Value = File> {
                 ..LinuxSection::default()
             },
             api: ApiSection::default(),
+            sflow: match dir24 {
+                true => SflowSection {
+                    collector: Collectors(vec![([192, 0, 2, 9], 1 + memory).into()]),
+                    sampling: 1 + u32::from(memory),
+                    ..SflowSection::default()
+                },
+                false => SflowSection::default(),
+            },
             dscp: DscpSection(dscp),
             rules,
         }

@@ -28,6 +28,7 @@ pub(super) fn of(file: &File) -> Vec<String> {
     }
     warnings.extend(all_cpus_poll(file));
     warnings.extend(file.api.warnings());
+    warnings.extend(file.sflow.warnings());
     warnings
 }
 
@@ -98,6 +99,10 @@ mod tests {
             (
                 "api.listen = \"192.0.2.1:9179\"\napi.token_file = \"t\"\n",
                 "in clear",
+            ),
+            (
+                "sflow.collector = \"192.0.2.1\"\nsflow.sampling = 1\n",
+                "more samples will be lost",
             ),
         ] {
             let text = match text.starts_with("[[port]]") {

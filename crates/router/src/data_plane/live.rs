@@ -60,6 +60,11 @@ const CHANGES: &[Change] = &[
         keys: &["workers.cores"],
         make: Make::Once(DataPlane::set_cores),
     },
+    // the loop follows the configuration in force
+    Change {
+        keys: &["sflow"],
+        make: Make::Once(|_, _| Ok(())),
+    },
     Change {
         keys: &["linux.bypass_netfilter"],
         make: Make::Once(|plane, config| plane.update_ports(config, false)),

@@ -61,6 +61,12 @@ impl Live {
         self.beat.send_modify(|count| *count += 1);
     }
 
+    /// Packets that came in during the last second, by the ports and from Linux.
+    pub(crate) fn received_per_second(&self) -> u64 {
+        let (before, now) = (&self.samples.0, &self.samples.1);
+        per_second(before.all.received(), now.all.received(), now.since(before))
+    }
+
     /// Where every sample shows.
     pub(crate) fn beats(&self) -> Receiver<u64> {
         self.beat.subscribe()

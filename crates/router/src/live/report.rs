@@ -83,6 +83,8 @@ pub struct Now {
     pub fib: FibNow,
     /// The flows with the most traffic.
     pub flows: Vec<FlowNow>,
+    /// One of so many packets is looked at for `flows`; 0: none is.
+    pub flows_one_in: u32,
     /// The last events, the oldest first.
     pub events: Vec<Event>,
 }

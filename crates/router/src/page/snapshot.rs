@@ -1,6 +1,6 @@
 //! The event `now`, from the running router and its last two samples.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bora_contract::Counts;
 use bora_fib::FamilyStats;
@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::guard_watch::GuardWatch;
 use crate::lease::{Sign, Vitals};
 use crate::live::report::{
-    ByReason, FibNow, GuardNow, Now, Packets, PortNow, QueueNow, SyncNow, WorkerNow,
+    ByReason, FibNow, FlowNow, GuardNow, Now, Packets, PortNow, QueueNow, SyncNow, WorkerNow,
 };
 use crate::live::{PortSample, Sample, WorkerSample, milliseconds, per_second, rates};
 use crate::ports::{Port, mode_name, path_name};
@@ -20,7 +20,9 @@ use crate::router::Router;
 use crate::twin::Twin;
 
 /// Everything an operator sees, but the history.
-pub(super) fn now(router: &Router) -> Now {
+pub(super) fn now(router: &mut Router) -> Now {
+    router.look_at_flows();
+    let router = &*router;
     let (plane, live) = (&router.plane, &router.live);
     let (before, now) = (&live.samples.0, &live.samples.1);
     Now {
@@ -40,9 +42,20 @@ pub(super) fn now(router: &Router) -> Now {
             flows: plane.flows().lines,
         },
         fib: fib(plane, router.fib_rates.updates_per_second()),
-        flows: Vec::new(),
+        flows: flows(router),
+        flows_one_in: router.sampling.one_in().unwrap_or(0),
         events: live.events.all(),
     }
+}
+
+fn flows(router: &Router) -> Vec<FlowNow> {
+    let names = router.plane.names();
+    let name = |number: u16| {
+        let known = names.iter().find(|(id, _)| id.0 == number);
+        known.map_or_else(|| format!("port {number}"), |(_, name)| (*name).to_owned())
+    };
+    let top = router.sampling.top();
+    top.map_or_else(Vec::new, |top| top.report(name, Instant::now()))
 }
 
 fn host() -> String {
@@ -86,7 +99,7 @@ fn port_now(port: &Port, sample: &PortSample) -> PortNow {
 
 fn total(now: &Sample) -> Packets {
     Packets {
-        received: now.all.rx_packets + now.all.from_linux,
+        received: now.all.received(),
         sent: now.all.tx_packets,
         flows: now.all.flows,
         held: now.held,
@@ -98,9 +111,8 @@ fn total(now: &Sample) -> Packets {
 fn rate(before: &Sample, now: &Sample) -> Packets {
     let time = now.since(before);
     let (was, is) = (&before.all, &now.all);
-    let received = |it: &crate::totals::Totals| it.rx_packets + it.from_linux;
     Packets {
-        received: per_second(received(was), received(is), time),
+        received: per_second(was.received(), is.received(), time),
         sent: per_second(was.tx_packets, is.tx_packets, time),
         flows: per_second(was.flows, is.flows, time),
         held: now.held,

@@ -82,7 +82,7 @@ async fn publish(calls: Caller, events: watch::Sender<Bytes>) {
         if events.receiver_count() == 0 {
             continue;
         }
-        let Ok(now) = calls.call(|router| snapshot::now(router)).await else {
+        let Ok(now) = calls.call(snapshot::now).await else {
             return;
         };
         events.send_replace(event("now", &now));

@@ -211,11 +211,16 @@ function tables(now) {
     ["Port", (one) => one.port], ["Class", (one) => String(one.class)], ["Waiting", (one) => si(one.held), true],
     ["Sent/s", (one) => si(one.sent_pps), true], ["Dropped/s", (one) => si(one.drop_pps), true],
   ], now.queues, "No queues: they are the engine's.");
+  flows(now);
+}
+
+function flows({ flows, flows_one_in: oneIn }) {
   table(byId("flows"), [
-    ["From", (one) => one.source], ["To", (one) => one.destination], ["What", (one) => one.what],
-    ["In", (one) => one.input], ["Out", (one) => one.output],
-    ["Packets/s", (one) => si(one.pps), true], ["Bits/s", (one) => si(one.bps), true],
-  ], now.flows, "No flows are sampled now.");
+    ["Bits/s", (one) => si(one.bps), true], ["From", (one) => one.source], ["To", (one) => one.destination],
+    ["What", (one) => one.what], ["In", (one) => one.input], ["Out", (one) => one.output],
+    ["Packets/s", (one) => si(one.pps), true],
+  ], flows, oneIn ? "No flow in the last seconds." : "No packets are sampled now.");
+  if (oneIn > 1) byId("flows").append(el("caption", { class: "muted", text: `Estimated from 1 in ${whole(oneIn)} packets.` }));
 }
 
 function events(all) {

@@ -20,6 +20,7 @@ mod reasons;
 pub(crate) mod route;
 mod routes;
 mod rules;
+mod sflow;
 mod sync;
 mod table;
 mod tables;
@@ -54,6 +55,7 @@ pub static REPORTS: &[Report] = &[
     frames::REPORT,
     classes::REPORT,
     rules::REPORT,
+    sflow::REPORT,
     offload::REPORT,
     routes::REPORT,
     route::REPORT,
