@@ -146,8 +146,8 @@ __noinline int watch_show(struct xdp_md *ctx, __u32 watcher, int verdict)
 	if (!note)
 		return 0;
 	count = counters_of(note->port);
-	if (!count)
-		return 0;
+	if (!count || note->to_engine != count->to_engine)
+		return 0; /* a worker says what becomes of it */
 	found = bpf_ringbuf_reserve(&seen, sizeof(*found), 0);
 	if (!found) {
 		lose(watcher);
@@ -161,7 +161,6 @@ __noinline int watch_show(struct xdp_md *ctx, __u32 watcher, int verdict)
 	found->verdict = verdict;
 	found->reason = reason_of(note, count);
 	found->output = count->output;
-	found->to_engine = note->to_engine != count->to_engine;
 	__builtin_memcpy(found->head, note->head, sizeof(found->head));
 	octets = octets_within(found->length_now, watch_snap[watcher & (WATCHERS - 1)], 2047);
 	if (octets > WATCH_SNAP || bpf_xdp_load_bytes(ctx, 0, found->now, octets))

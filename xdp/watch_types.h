@@ -27,7 +27,7 @@ struct watch_sighting {
 	__u32 verdict; /* enum xdp_action */
 	__u32 reason; /* enum bora_reason, or WATCH_REASONS */
 	__u32 output; /* number of the port, if it was sent */
-	__u32 to_engine;
+	__u32 unused;
 	__u8 head[WATCH_HEAD];
 	__u8 now[WATCH_SNAP];
 };

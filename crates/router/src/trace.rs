@@ -44,7 +44,6 @@ pub struct Traced {
 pub(crate) fn summary(one: &Sighting, names: &BTreeMap<u16, String>) -> String {
     let tier = tier_name(one.tier);
     match one.outcome {
-        Outcome::ToEngine => format!("{tier}: to the engine"),
         Outcome::Sent(port) => format!("{tier}: sent by {}", name(names, port)),
         Outcome::ToLinux(reason) => format!("{tier}: to Linux ({})", reason.name()),
         Outcome::Dropped(reason) => format!("{tier}: dropped ({})", reason.name()),
@@ -58,7 +57,6 @@ pub(crate) fn of_packet(
     since_1970: Duration,
 ) -> Traced {
     let (outcome, output, reason) = match one.outcome {
-        Outcome::ToEngine => ("to the engine", None, None),
         Outcome::Sent(port) => ("sent", Some(name(names, port)), None),
         Outcome::ToLinux(reason) => ("to Linux", None, Some(reason)),
         Outcome::Dropped(reason) => ("dropped", None, Some(reason)),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bora_port::xdp::{Allowances, MAX_WATCHERS, ProgramError, Sightings};
-use bora_watch::{Filter, Outcome, Sighting, Tap};
+use bora_watch::{Filter, Sighting, Tap};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 use crate::data_plane::DataPlane;
@@ -180,8 +180,7 @@ fn collect(slots: &Mutex<Slots>, mut sightings: Sightings, allowances: &Allowanc
             return;
         }
         for (place, sighting) in sightings.take() {
-            let is_of_engine = sighting.outcome == Outcome::ToEngine; // a worker says what becomes of it
-            if let Some(Some(slot)) = watching.get_mut(place).filter(|_| !is_of_engine) {
+            if let Some(Some(slot)) = watching.get_mut(place) {
                 slot.give(sighting);
             }
         }

@@ -65,7 +65,6 @@ impl Output {
     /// Where a sighting's packet went; `ifindex` says which interface a number is.
     pub fn of(outcome: Outcome, ifindex: impl Fn(u16) -> Option<u32>) -> Self {
         match outcome {
-            Outcome::ToEngine => Self::Unknown,
             Outcome::Sent(number) => ifindex(number).map_or(Self::Unknown, Self::Interface),
             Outcome::ToLinux(reason) => Self::of_linux(reason),
             Outcome::Dropped(reason) => Self::Discarded(code(reason)),

@@ -19,8 +19,6 @@ pub enum Tier {
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The program gave it to the engine, which decides.
-    ToEngine,
     /// It left, or waits in a queue to leave, by the port or device with this number.
     Sent(u16),
     /// Linux has it, for this reason.

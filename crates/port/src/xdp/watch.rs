@@ -184,10 +184,9 @@ fn read(octets: &[u8]) -> Option<(usize, Sighting)> {
         Some(u32::from_ne_bytes(word.try_into().ok()?))
     };
     let (watcher, port, length, length_now) = (word(0)? as usize, word(1)?, word(2)?, word(3)?);
-    let (verdict, reason, output, to_engine) = (word(4)?, word(5)?, word(6)?, word(7)?);
+    let (verdict, reason, output) = (word(4)?, word(5)?, word(6)?);
     let reason = Reason::ALL.get(reason as usize).copied();
     let outcome = match (verdict, reason) {
-        (REDIRECT, _) if to_engine != 0 => Outcome::ToEngine,
         (REDIRECT, _) => Outcome::Sent(output as u16),
         (PASS, Some(reason)) => Outcome::ToLinux(reason),
         (PASS, None) => return None, // not counted: the interface was no port any more

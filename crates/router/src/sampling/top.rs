@@ -95,7 +95,7 @@ impl TopFlows {
 fn output(outcome: Outcome) -> Output {
     match outcome {
         Outcome::Sent(number) => Output::Port(number),
-        Outcome::ToLinux(_) | Outcome::ToEngine => Output::Linux,
+        Outcome::ToLinux(_) => Output::Linux,
         Outcome::Dropped(_) => Output::Nowhere,
     }
 }
