@@ -1,6 +1,7 @@
 """`bora capture` and `bora trace`: what they show of packets, in both tiers."""
 
 import json
+import socket
 import subprocess
 import time
 
@@ -162,6 +163,22 @@ def test_whoever_watches_leaves_nothing(net):
             time.sleep(0.05)
         assert "bora-watch" not in threads(net)
     assert net.probe()
+
+
+def test_clients_that_leave_at_once(net):
+    """Whoever asks and is gone before the answer keeps no place of those who watch."""
+    inode = net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip()
+    for _ in range(6):
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(f"/run/bora/{inode}/api.sock")
+        client.sendall(b"POST /v1/trace HTTP/1.1\r\nHost: bora\r\nContent-Length: 0\r\n\r\n")
+        client.close()
+    out = trace_one(net, f"{net.behind4(0)} {net.behind4(1)}")
+    assert "sent by r1" in out
+    deadline = time.monotonic() + 5
+    while "bora-watch" in threads(net) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert "bora-watch" not in threads(net)
 
 
 def threads(net):

@@ -97,7 +97,11 @@ pub(super) async fn trace(
     filter: String,
 ) -> Response {
     let write = |watching: &Watching, one: &Sighting| {
-        let facts = trace::of_packet(one, &watching.view.names, watching.wall_clock(one.time));
+        let facts = trace::of_packet(
+            one,
+            &watching.watch.view.names,
+            watching.wall_clock(one.time),
+        );
         serde_json::to_vec(&facts).map_or_else(|_| Vec::new(), |text| [&text[..], b"\n"].concat())
     };
     watch(
@@ -135,29 +139,30 @@ async fn watch(
         rate: options.rate,
         port: options.port,
     };
-    let view = match shared
-        .call(move |router| match packet {
+    let calls = shared.calls.clone();
+    let started = shared.call(move |router| {
+        let view = match packet {
             None => router.watches.start(&mut router.plane, wanted),
             Some(packet) => router.trace_packet(wanted, &packet),
-        })
-        .await
-    {
-        Ok(view) => view,
+        };
+        Ok(Ended { view: view?, calls })
+    });
+    let watch = match started.await {
+        Ok(watch) => watch,
         Err(response) => return response,
     };
     if options.inject {
-        end_soon(shared.calls.clone(), view.number);
+        end_soon(shared.calls.clone(), watch.view.number);
     }
     let left = match options.limit {
         0 => u64::MAX,
         limit => limit,
     };
     let body = Body::new(Watching {
-        view,
+        watch,
         left,
         write: Some(write),
         ready: VecDeque::from([start]),
-        calls: shared.calls.clone(),
         offset: offset_of_wall_clock(),
     });
     ([(header::CONTENT_TYPE, kind)], body).into_response()
@@ -173,12 +178,11 @@ fn end_soon(calls: Caller, number: u64) {
 
 /// A body that goes on until it has shown enough, or the client is gone.
 struct Watching {
-    view: View,
+    watch: Ended,
     /// Packets still to show.
     left: u64,
     write: Option<Write>,
     ready: VecDeque<Vec<u8>>,
-    calls: Caller,
     /// From CLOCK_MONOTONIC to the time since 1970, ns.
     offset: u64,
 }
@@ -191,21 +195,21 @@ impl Watching {
     /// Adds a packet to a capture file: as it came in and, if wanted, as it left.
     fn add(&self, file: &mut Writer, one: &Sighting, out: bool) {
         let time = self.wall_clock(one.time);
-        let lost = match self.view.lost.load(Relaxed) {
+        let lost = match self.watch.view.lost.load(Relaxed) {
             0 => String::new(),
             lost => format!("; {lost} packets were not captured so far"),
         };
-        let comment = trace::summary(one, &self.view.names) + &lost;
+        let comment = trace::summary(one, &self.watch.view.names) + &lost;
         let received = one.received();
         let (input, whole) = (
-            trace::name(&self.view.names, one.input),
+            trace::name(&self.watch.view.names, one.input),
             (&received[..], one.length),
         );
         // it writes into memory, where nothing can fail
         let _ = file.packet(&input, Direction::In, time, whole, &comment);
         if let (Outcome::Sent(output), true) = (one.outcome, out) {
             let now = (&one.now[..], one.length_now);
-            let output = trace::name(&self.view.names, output);
+            let output = trace::name(&self.watch.view.names, output);
             let _ = file.packet(&output, Direction::Out, time, now, &comment);
         }
     }
@@ -228,7 +232,7 @@ impl HttpBody for Watching {
             if self.left == 0 {
                 return Poll::Ready(None);
             }
-            match self.view.seen.poll_recv(context) {
+            match self.watch.view.seen.poll_recv(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(None) => return Poll::Ready(None),
                 Poll::Ready(Some(one)) => {
@@ -245,7 +249,13 @@ impl HttpBody for Watching {
     }
 }
 
-impl Drop for Watching {
+/// A watch that ends when this is dropped, also if the client was gone before it had begun.
+struct Ended {
+    view: View,
+    calls: Caller,
+}
+
+impl Drop for Ended {
     fn drop(&mut self) {
         let number = self.view.number;
         drop(
