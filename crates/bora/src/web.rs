@@ -1,7 +1,7 @@
 //! `bora web`: the page in a browser. A server that only reads: it passes GET on to the daemon's socket,
 //! and refuses everything else.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -10,7 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, serve};
-use bora_router::Patient;
+use bora_router::{Patient, is_this_machine};
 use clap::Args;
 use tokio::net::TcpListener;
 
@@ -75,7 +75,7 @@ fn check(request: &Request, names: &[String]) -> Result<(), (StatusCode, &'stati
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         return Err((StatusCode::METHOD_NOT_ALLOWED, "this server only shows"));
     }
-    if !is_host(host(request.headers()), names) {
+    if !is_this_machine(host(request.headers()), names) {
         let why = "use the machine's address, or tell `bora web` this name with --host";
         return Err((StatusCode::MISDIRECTED_REQUEST, why));
     }
@@ -96,24 +96,6 @@ fn check(request: &Request, names: &[String]) -> Result<(), (StatusCode, &'stati
 fn host(headers: &HeaderMap) -> &str {
     let host = headers.get(header::HOST);
     host.and_then(|host| host.to_str().ok()).unwrap_or_default()
-}
-
-/// Whether a browser was told to come to this machine, by an address or a known name: a site whose own
-/// name leads here (DNS rebinding) has another one.
-fn is_host(host: &str, names: &[String]) -> bool {
-    let is_port = |port: &str| port.parse::<u16>().is_ok();
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if is_port(port) && !name.ends_with(':') => name,
-        _ => host,
-    };
-    let bare = name
-        .strip_prefix('[')
-        .and_then(|name| name.strip_suffix(']'));
-    let known = names.iter().map(String::as_str).chain(["localhost"]);
-    bare.unwrap_or(name).parse::<IpAddr>().is_ok()
-        || known
-            .into_iter()
-            .any(|known| known.eq_ignore_ascii_case(name))
 }
 
 /// Whether a page of another site asks in the background. A link from there is the user's will.

@@ -52,7 +52,7 @@ mod watches;
 
 pub use bora_worker::Mode;
 
-pub use api::Api;
+pub use api::{Api, is_this_machine};
 pub use apply::ApplyReport;
 pub use calls::{Caller, Inbox};
 pub use config::{

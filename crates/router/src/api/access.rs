@@ -174,21 +174,27 @@ pub(super) async fn check_remote(
     let host = host
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
-    if matches!(password, Password::None) && !is_this_machine(host) {
+    if matches!(password, Password::None) && !is_this_machine(host, &[]) {
         let text = "without a token, ask for localhost or for an address";
         return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
     }
     next.run(request).await
 }
 
-/// Whether a host with or without a port is an address, or `localhost`: no name that leads to where its owner wants.
-fn is_this_machine(host: &str) -> bool {
+/// Whether a browser was told to come to this machine: the host, with or without a port, is an address, `localhost` or one of
+/// the names. A site whose own name leads here (DNS rebinding) has another one.
+pub fn is_this_machine(host: &str, names: &[String]) -> bool {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
     let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|octet| octet.is_ascii_digit()) => name,
+        Some((name, port)) if is_port(port) && !name.ends_with(':') => name,
         _ => host,
     };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    name == "localhost" || name.parse::<IpAddr>().is_ok()
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    let mut known = names.iter().map(String::as_str).chain(["localhost"]);
+    bare.unwrap_or(name).parse::<IpAddr>().is_ok()
+        || known.any(|known| known.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
@@ -227,14 +233,16 @@ mod tests {
 
     #[test]
     fn hosts() {
+        let names = ["router.example".to_owned()];
         for good in [
-            "localhost",
+            "LocalHost",
+            "router.example:1",
             "localhost:80",
             "127.0.0.1:9179",
             "[::1]:9179",
             "192.0.2.1",
         ] {
-            assert!(is_this_machine(good), "{good}");
+            assert!(is_this_machine(good, &names), "{good}");
         }
         for bad in [
             "",
@@ -243,7 +251,7 @@ mod tests {
             "localhost.evil.example",
             "[::1].evil.example:1",
         ] {
-            assert!(!is_this_machine(bad), "{bad}");
+            assert!(!is_this_machine(bad, &names), "{bad}");
         }
     }
 }

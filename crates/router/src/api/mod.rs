@@ -27,6 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
 use access::Peer;
+pub use access::is_this_machine;
 use connections::Connections;
 use network::Network;
 
