@@ -1,6 +1,7 @@
 """What the daemon's threads may still do once it runs: capabilities(7) and seccomp(2), as /proc shows them."""
 
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -85,8 +86,15 @@ def test_a_port_comes_while_it_runs(net, tmp_path):
     file.write_text(both)
     net.router.exec(program, "apply", str(file))
     assert len(net.bora.show("ports")) == 2
-    net.router.exec("timeout", "2", program, "trace", check=False)
-    assert "bora-watch" in check(net.bora.process.pid)
+    watch = net.router.popen(program, "trace", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 10
+        while "bora-watch" not in check(net.bora.process.pid):
+            assert time.monotonic() < deadline, "nobody serves who watches"
+            time.sleep(0.05)
+    finally:
+        watch.kill()
+        watch.wait()
     assert len(ping(net.hosts[0], net.address(4, 1), 10)) == 10
     net.bora.wait_in_sync()
 

@@ -173,12 +173,12 @@ def test_clients_that_leave_at_once(net):
         client.connect(f"/run/bora/{inode}/api.sock")
         client.sendall(b"POST /v1/trace HTTP/1.1\r\nHost: bora\r\nContent-Length: 0\r\n\r\n")
         client.close()
-    out = trace_one(net, f"{net.behind4(0)} {net.behind4(1)}")
-    assert "sent by r1" in out
+    time.sleep(1)  # until all are at work
     deadline = time.monotonic() + 5
     while "bora-watch" in threads(net) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert "bora-watch" not in threads(net)
+    assert "sent by r1" in trace_one(net, f"{net.behind4(0)} {net.behind4(1)}")
 
 
 def threads(net):

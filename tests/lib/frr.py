@@ -29,6 +29,7 @@ class Frr:
         # from FRR 10 on the others are configured by mgmtd, whose sockets are in a folder with a name of its own (-N)
         managed = (DAEMONS / "mgmtd").exists()
         self.sockets = RUN / self.folder.name if managed else None
+        self.configured_by_mgmtd = ("mgmtd", "staticd") if managed else ()
         self.daemons = [*(["mgmtd"] if managed else []), "zebra", *config]
         for name in self.daemons:
             (self.folder / f"{name}.conf").write_text(config.get(name, ""))
@@ -46,7 +47,9 @@ class Frr:
         if self.sockets:
             options += ["-N", self.sockets.name]
         if name != "mgmtd":
-            options += ["-z", f"{folder}/zserv.api", "-f", f"{folder}/{name}.conf"]
+            options += ["-z", f"{folder}/zserv.api"]
+        if name not in self.configured_by_mgmtd:
+            options += ["-f", f"{folder}/{name}.conf"]
         # a daemon keeps what it is given for its messages
         quiet = {name: subprocess.DEVNULL for name in ("stdin", "stdout", "stderr")}
         code = self.namespace.popen(str(DAEMONS / name), *options, **quiet).wait(START_SECONDS)
