@@ -26,6 +26,8 @@ enum Role {
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
+    /// The user, or the address.
+    user: String,
     /// For the log.
     name: String,
     role: Role,
@@ -40,13 +42,14 @@ impl Peer {
             || uid == Uid::effective()
             || credentials.gid() == group_id(ADMINS).unwrap_or(u32::MAX)
             || user.as_ref().is_some_and(is_in_admins);
-        let name = user.map_or_else(|| format!("uid {uid}"), |user| user.name);
+        let user = user.map_or_else(|| format!("uid {uid}"), |user| user.name);
         let process = credentials.pid();
         Self {
             name: match process {
-                Some(pid) => format!("{name} (process {pid})"),
-                None => name,
+                Some(pid) => format!("{user} (process {pid})"),
+                None => user.clone(),
             },
+            user,
             role: match is_admin {
                 true => Role::Admin,
                 false => Role::Reader,
@@ -57,6 +60,7 @@ impl Peer {
     /// Somebody on the network, who may only look.
     pub(super) fn remote(address: SocketAddr) -> Self {
         Self {
+            user: address.to_string(),
             name: address.to_string(),
             role: Role::Reader,
         }
@@ -94,16 +98,16 @@ pub(super) async fn check(peer: Peer, mut request: Request, next: Next) -> Respo
         return next.run(request).await;
     }
     let what = format!("{} {}", request.method(), request.uri());
-    let who = peer.name();
+    let (who, name) = (peer.user.as_str(), peer.name());
     if !peer.is_admin() {
-        log::warn!(who, what:%; "refused: {who} may not order {what}");
+        log::warn!(who, what:%; "refused: {name} may not order {what}");
         let text =
-            format!("{who} may look, but not change anything: be root or in the group `{ADMINS}`");
+            format!("{name} may look, but not change anything: be root or in the group `{ADMINS}`");
         return (StatusCode::FORBIDDEN, text).into_response();
     }
     let answer = next.run(request).await;
     let status = answer.status().as_u16();
-    log::info!(who, what:%, status; "{who}: {what}: {status}");
+    log::info!(who, what:%, status; "{name}: {what}: {status}");
     answer
 }
 
