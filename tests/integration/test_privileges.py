@@ -19,7 +19,7 @@ CONTROL = KERNEL | {"SYSLOG", "IPC_LOCK", "SYS_ADMIN"}
 NONE = set()
 EXPECTED = {"bora": CONTROL, "bora-check": KERNEL, "reclaim": KERNEL, "bora-slowpath": KERNEL, "bora-watch": KERNEL,
             "bora-lease": NONE, "bora-api": NONE, "bora-worker": NONE, "bora-memif": {"DAC_OVERRIDE"},
-            "bora-memif-peer": NONE, "bora-notify": NONE}
+            "bora-memif-peer": NONE, "bora-notify": NONE, "bora-samples": NONE}
 
 
 def threads(pid):
@@ -97,6 +97,14 @@ def test_a_port_comes_while_it_runs(net, tmp_path):
         watch.wait()
     assert len(ping(net.hosts[0], net.address(4, 1), 10)) == 10
     net.bora.wait_in_sync()
+
+
+def test_samples(net, tmp_path):
+    """Who sends to collectors may do no more than that."""
+    file = tmp_path / "bora.toml"
+    file.write_text(net.router.exec(net.bora.program, "save").stdout + '[sflow]\ncollector = "127.0.0.1"\n')
+    net.router.exec(net.bora.program, "apply", str(file))
+    assert "bora-samples" in check(net.bora.process.pid)
 
 
 def test_a_memif_port(tmp_path):

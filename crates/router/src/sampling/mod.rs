@@ -220,7 +220,10 @@ impl Running {
         };
         let spawned = std::thread::Builder::new()
             .name("bora-samples".into())
-            .spawn(move || thread.run());
+            .spawn(move || {
+                bora_confine::thread(bora_confine::NONE);
+                thread.run();
+            });
         if let Err(error) = spawned {
             watches.end(plane, view.number);
             return Err(format!("no thread for it: {error}"));
