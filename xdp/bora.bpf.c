@@ -27,12 +27,6 @@
 #include "survey.h"
 #include "watch.h"
 
-/* Where a tail call goes to: the instance that shows packets has programs of its own. */
-static __always_inline __u32 row_of_program(__u32 row)
-{
-	return shows ? row + SHOWN : row;
-}
-
 /* Whether the address may be the router's own; `folded` holds the XOR of its words. */
 static __always_inline bool may_be_own(__u32 folded, bool v6)
 {

@@ -51,6 +51,12 @@ struct {
 	__uint(max_entries, 4 << 20);
 } seen SEC(".maps");
 
+/* Where a tail call goes to: the instance that shows packets has programs of its own. */
+static __always_inline __u32 row_of_program(__u32 row)
+{
+	return shows ? row + SHOWN : row;
+}
+
 static __always_inline struct watch_look *look_of_packet(void)
 {
 	__u32 zero = 0;

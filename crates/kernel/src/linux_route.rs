@@ -52,7 +52,7 @@ pub fn linux_route(destination: IpAddr, source: IpAddr, input: u32) -> Result<Li
         .attribute(libc::RTA_IIF, &input.to_ne_bytes());
     let mut found = None;
     socket
-        .answer(libc::RTM_GETROUTE, body.octets(), |frame| {
+        .ask_for(libc::RTM_GETROUTE, 0, body.octets(), |frame| {
             found = found.or_else(|| read(&frame));
         })
         .map_err(|error| refusal(&error))?;

@@ -129,18 +129,18 @@ impl Netlink {
 
     /// Sends a request and waits until it is done.
     pub(crate) fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
-        self.send(kind, flags | libc::NLM_F_ACK as u16, body)?;
-        self.answers(&mut (), &mut |(), _| {}).map(drop)
+        self.ask_for(kind, flags, body, |_| {})
     }
 
-    /// Sends a request that is answered by messages, and passes each on.
-    pub(crate) fn answer(
+    /// The same for a request that is answered by messages; it passes each on.
+    pub(crate) fn ask_for(
         &mut self,
         kind: u16,
+        flags: u16,
         body: &[u8],
         mut each: impl FnMut(Frame<'_>),
     ) -> io::Result<()> {
-        self.send(kind, libc::NLM_F_ACK as u16, body)?;
+        self.send(kind, flags | libc::NLM_F_ACK as u16, body)?;
         let each = &mut |(): &mut (), frame: Frame<'_>| each(frame);
         self.answers(&mut (), each).map(drop)
     }

@@ -33,23 +33,23 @@ impl Router {
             .port
             .clone()
             .ok_or("say by which port the packet comes in")?;
-        let frame = frame(&self.plane, &port, text)?;
+        let (ifindex, frame) = frame(&self.plane, &port, text)?;
         wanted.filter = Filter::exactly(&frame);
         wanted.one_in = 1;
         let view = self.watches.start(&mut self.plane, wanted)?;
-        if let Err(why) = self.plane.inject(&port, &frame) {
+        if let Err(why) = self.plane.express().program.inject(ifindex, &frame) {
             self.watches.end(&mut self.plane, view.number);
-            return Err(why);
+            return Err(format!("Linux does not put packets in at {port}: {why}"));
         }
         Ok(view)
     }
 }
 
-/// A frame for the port of this name: from octets in hexadecimal, or from `[udp] SOURCE[:PORT] DESTINATION[:PORT]`.
+/// The interface of the port of this name, and a frame for it: from octets in hexadecimal, or from `[udp] SOURCE[:PORT] DESTINATION[:PORT]`.
 ///
 /// # Errors
 /// What is wrong with the text, or with the port.
-fn frame(plane: &DataPlane, port: &str, text: &str) -> Result<Vec<u8>, String> {
+fn frame(plane: &DataPlane, port: &str, text: &str) -> Result<(u32, Vec<u8>), String> {
     let found = plane.ports().iter().find(|found| found.name == port);
     let found = found.ok_or_else(|| format!("{port} is no port: see `bora show ports`"))?;
     let in_driver = matches!(&found.way, Way::Xdp(at) if at.mode() == AttachMode::Driver);
@@ -68,7 +68,7 @@ fn frame(plane: &DataPlane, port: &str, text: &str) -> Result<Vec<u8>, String> {
         _ => octets(&words.concat())?,
     };
     if (SHORTEST..=LONGEST).contains(&frame.len()) {
-        return Ok(frame);
+        return Ok((found.ifindex, frame));
     }
     let length = frame.len();
     Err(format!(

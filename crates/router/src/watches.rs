@@ -92,24 +92,14 @@ impl Watches {
                 "{MAX_WATCHERS} already watch; end one of them first"
             ));
         };
-        let refused = |error| format!("the program shows no packets: {error}");
-        if slots.served.is_none() {
-            let (sightings, allowances) = plane.sightings().map_err(refused)?;
-            let shared = self.slots.clone();
-            let thread = std::thread::Builder::new().name("bora-watch".into());
-            let thread = thread.spawn(move || {
-                bora_confine::thread(bora_confine::KERNEL);
-                collect(&shared, sightings, &allowances);
-            });
-            thread.map_err(|error| format!("no thread for it: {error}"))?;
-            slots.served = Some(allowances);
-        }
+        let allowances = match slots.served {
+            Some(allowances) => allowances,
+            None => serve(&self.slots, plane)?,
+        };
+        slots.served = Some(allowances);
         let allowed = wanted.rate.div_ceil(TURNS_A_SECOND);
-        if let Some(allowances) = slots.served {
-            allowances.clear(place);
-            allowances.allow(place, allowed);
-            tap.allow(allowed);
-        }
+        allowances.begin(place, allowed);
+        tap.allow(allowed);
         slots.started += 1;
         let number = slots.started;
         let (to, seen) = channel(WAITING);
@@ -126,14 +116,13 @@ impl Watches {
         drop(slots);
         if let Err(error) = self.tell(plane) {
             self.end(plane, number);
-            return Err(refused(error));
+            return Err(refused(&error));
         }
-        let names = plane.names().into_iter();
         Ok(View {
             number,
             seen,
             lost,
-            names: names.map(|(id, name)| (id.0, name.to_owned())).collect(),
+            names: plane.names_by_number(),
         })
     }
 
@@ -157,6 +146,23 @@ impl Watches {
         drop(slots);
         plane.show_to(&taps)
     }
+}
+
+/// Starts the thread that serves those who watch.
+fn serve(slots: &Arc<Mutex<Slots>>, plane: &mut DataPlane) -> Result<Allowances, String> {
+    let (sightings, allowances) = plane.sightings().map_err(|error| refused(&error))?;
+    let slots = slots.clone();
+    let thread = std::thread::Builder::new().name("bora-watch".into());
+    let thread = thread.spawn(move || {
+        bora_confine::thread(bora_confine::KERNEL);
+        collect(&slots, sightings, &allowances);
+    });
+    thread.map_err(|error| format!("no thread for it: {error}"))?;
+    Ok(allowances)
+}
+
+fn refused(error: &ProgramError) -> String {
+    format!("the program shows no packets: {error}")
 }
 
 /// The number of a port, if there is to be only one.

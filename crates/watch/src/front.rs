@@ -122,6 +122,7 @@ impl Assembler {
         self.emit(ebpf::STORE_WORD, STACK, OFFSET, WANTED, 0);
         self.place(rejected);
     }
+
     /// Takes one from what a tap may see; goes to `rejected`, and counts that, if nothing is left.
     fn allow(&mut self, number: usize, around: Surroundings, rejected: Label) {
         let allowed = self.label();

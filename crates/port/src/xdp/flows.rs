@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use libbpf_rs::skel::OpenSkel;
 
 use super::error::{ProgramError, explained};
-use super::program::{Instance, Program, TailProgram, set_tail};
+use super::program::{Program, TailProgram, set_tail};
 use super::symbols;
 
 /// Looks flows up; Linux 6.11.
@@ -51,7 +51,7 @@ impl Program {
     /// Loads it beside the program that is loaded already. The map of programs keeps it.
     fn load_flow_program(&self) -> Result<(), ProgramError> {
         let mut object = MaybeUninit::uninit();
-        let open = self.open_again(&mut object, Instance::Flows)?;
+        let open = self.open_again(&mut object, &["flow"], false)?;
         let flows = explained(|| open.load())?;
         set_tail(self.skeleton, TailProgram::Flows, flows.progs.flow.as_fd())
     }

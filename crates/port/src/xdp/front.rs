@@ -1,55 +1,43 @@
 //! The program that runs the filters of those who watch, as [`bora_watch::front`] writes it.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use bora_watch::Native;
 use libbpf_rs::libbpf_sys as sys;
 
-/// A loaded program; it stays while it is kept or is in a map.
-#[derive(Debug)]
-pub(super) struct Front(OwnedFd);
+use super::link::check;
 
-impl Front {
-    /// Loads it.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub(super) fn load(code: &[Native]) -> io::Result<Self> {
-        let mut options = sys::bpf_prog_load_opts {
-            sz: size_of::<sys::bpf_prog_load_opts>() as u64,
-            expected_attach_type: sys::BPF_XDP, // as the programs that it shares the map of programs with
-            ..Default::default()
-        };
-        // SAFETY: the pointers are to a string that ends with 0, to as many instructions as is said, in the layout of
-        // `struct bpf_insn` (`Native` is `repr(C)`), and to options of the size that they say; all live for the call.
-        let fd = unsafe {
-            sys::bpf_prog_load(
-                sys::BPF_PROG_TYPE_XDP,
-                c"bora_filters".as_ptr(),
-                c"GPL".as_ptr(),
-                code.as_ptr().cast(),
-                code.len() as u64,
-                &raw mut options,
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::from_raw_os_error(-fd));
-        }
-        // SAFETY: the call returned a new descriptor, which nobody else owns.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
-}
-
-impl AsFd for Front {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
+/// Loads it. It stays while its descriptor is kept or is in a map.
+///
+/// # Errors
+/// The kernel refuses.
+pub(super) fn load(code: &[Native]) -> io::Result<OwnedFd> {
+    let mut options = sys::bpf_prog_load_opts {
+        sz: size_of::<sys::bpf_prog_load_opts>() as u64,
+        expected_attach_type: sys::BPF_XDP, // as the programs that it shares the map of programs with
+        ..Default::default()
+    };
+    // SAFETY: the pointers are to a string that ends with 0, to as many instructions as is said, in the layout of
+    // `struct bpf_insn` (`Native` is `repr(C)`), and to options of the size that they say; all live for the call.
+    let fd = unsafe {
+        sys::bpf_prog_load(
+            sys::BPF_PROG_TYPE_XDP,
+            c"bora_filters".as_ptr(),
+            c"GPL".as_ptr(),
+            code.as_ptr().cast(),
+            code.len() as u64,
+            &raw mut options,
+        )
+    };
+    check(fd)?;
+    // SAFETY: a descriptor that was just made and that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::os::fd::{AsFd, AsRawFd};
 
     use bora_watch::{Filter, Instruction, Surroundings, Tap, front};
     use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
@@ -91,7 +79,7 @@ mod tests {
             }
         }
 
-        fn front(&self, taps: &[Tap]) -> Front {
+        fn front(&self, taps: &[Tap]) -> OwnedFd {
             let around = Surroundings {
                 looks: self.looks.as_fd().as_raw_fd(),
                 variables: self.variables.as_fd().as_raw_fd(),
@@ -103,7 +91,7 @@ mod tests {
             };
             self.allow([i64::MAX; 2]);
             let code = front(taps.iter().enumerate(), around).unwrap();
-            Front::load(&code).unwrap()
+            load(&code).unwrap()
         }
 
         /// Says how many packets two taps may see; nothing is lost yet.
@@ -121,7 +109,7 @@ mod tests {
         }
 
         /// What the filters find of a packet: a bit for each that takes it.
-        fn find(&self, front: &Front, packet: &[u8]) -> u32 {
+        fn find(&self, front: &OwnedFd, packet: &[u8]) -> u32 {
             let mut looks = self.looks();
             looks.iter_mut().for_each(|look| look[4..8].fill(0));
             self.looks
@@ -134,8 +122,7 @@ mod tests {
                 ..Default::default()
             };
             // SAFETY: the options point to a packet of the length that is said, which lives for the call.
-            let done =
-                unsafe { sys::bpf_prog_test_run_opts(front.as_fd().as_raw_fd(), &raw mut options) };
+            let done = unsafe { sys::bpf_prog_test_run_opts(front.as_raw_fd(), &raw mut options) };
             assert_eq!((done, options.retval), (0, 2));
             let looks = self.looks();
             let words = looks
@@ -143,6 +130,14 @@ mod tests {
                 .map(|look| u32::from_ne_bytes(look[4..8].try_into().unwrap()));
             words.sum()
         }
+    }
+
+    fn is_root() -> bool {
+        let root = rustix::process::geteuid().is_root();
+        if !root {
+            bora_testing::skip("loading BPF programs needs root");
+        }
+        root
     }
 
     fn programs() -> impl Strategy<Value = Filter> {
@@ -181,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_counted() {
-        if !rustix::process::geteuid().is_root() {
+        if !is_root() {
             return;
         }
         let maps = Maps::new();
@@ -196,7 +191,7 @@ mod tests {
 
     #[test]
     fn one_of_so_many_is_sampled() {
-        if !rustix::process::geteuid().is_root() {
+        if !is_root() {
             return;
         }
         let maps = Maps::new();
@@ -209,23 +204,21 @@ mod tests {
     }
 
     proptest! {
-            #![proptest_config(ProptestConfig::with_cases(2000))]
+        #![proptest_config(ProptestConfig::with_cases(2000))]
 
-            /// The kernel's machine code says what the workers' interpreter says.
-            #[test]
-            fn both_tiers_agree(
-                filters in prop::collection::vec(programs(), 1..3),
-                packet in prop::collection::vec(any::<u8>(), 14..200),
-            ) {
-                if rustix::process::geteuid().is_root() {
-                    let bits = filters.iter().enumerate().map(|(place, filter)| {
-                        u32::from(filter.takes(&packet)) << place
-                    });
-                    let expected: u32 = bits.sum();
-                    let taps: Vec<Tap> = filters.iter().map(|filter| Tap::new(filter.clone(), 1, 0)).collect();
-                    let maps = Maps::new();
-    prop_assert_eq!(maps.find(&maps.front(&taps), &packet), expected);
-                }
+        /// The kernel's machine code says what the workers' interpreter says.
+        #[test]
+        fn both_tiers_agree(
+            filters in prop::collection::vec(programs(), 1..3),
+            packet in prop::collection::vec(any::<u8>(), 14..200),
+        ) {
+            if is_root() {
+                let bits = filters.iter().enumerate();
+                let expected: u32 = bits.map(|(place, filter)| u32::from(filter.takes(&packet)) << place).sum();
+                let taps: Vec<Tap> = filters.iter().map(|filter| Tap::new(filter.clone(), 1, 0)).collect();
+                let maps = Maps::new();
+                prop_assert_eq!(maps.find(&maps.front(&taps), &packet), expected);
             }
         }
+    }
 }

@@ -262,7 +262,7 @@ fn c_path(path: &Path) -> io::Result<CString> {
 }
 
 /// libbpf returns descriptors or 0, and negative errno on failure.
-fn check(result: i32) -> io::Result<()> {
+pub(super) fn check(result: i32) -> io::Result<()> {
     if result < 0 {
         Err(io::Error::from_raw_os_error(-result))
     } else {

@@ -48,7 +48,6 @@ pub struct Program {
     pub(super) flows: Option<Result<(), String>>,
     /// Whether the instance is loaded that shows packets to those who watch.
     pub(super) shows: bool,
-    fib_node_pages: u32,
 }
 
 /// The rows of the map `tail_programs` (`xdp/maps.h`).
@@ -61,18 +60,6 @@ pub(super) enum TailProgram {
     Shown = 4,
     ShownDevices = 5,
     ShownFlows = 6,
-}
-
-/// What is loaded of the object beside the first instance, on the same maps.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Instance {
-    /// The program that forwards flows.
-    Flows,
-    /// Programs that show packets; whether flows are among them.
-    Shows {
-        /// Whether the kernel can forward flows.
-        flows: bool,
-    },
 }
 
 /// Puts a program where the main one ends in it.
@@ -140,24 +127,20 @@ impl Program {
             sees_veth_buffers: asked.return_value != 0,
             flows: None,
             shows: false,
-            fib_node_pages,
         })
     }
 
-    /// Opens the object again to load more of it, with the maps and variables of what is loaded already.
+    /// Opens the object again to load programs of it, with the maps and variables of what is loaded already. `shows`: they
+    /// show packets to those who watch.
     pub(super) fn open_again<'a>(
         &self,
         object: &'a mut MaybeUninit<OpenObject>,
-        instance: Instance,
+        programs: &[&str],
+        shows: bool,
     ) -> Result<OpenBoraSkel<'a>, ProgramError> {
         let mut open = explained(|| BoraSkelBuilder::default().open(object))?;
-        let shows = matches!(instance, Instance::Shows { .. });
         for mut program in open.open_object_mut().progs_mut() {
-            let wanted = match program.name().to_str() {
-                Some("flow") => instance != Instance::Shows { flows: false },
-                Some("bora" | "on_port") => shows,
-                _ => false,
-            };
+            let wanted = programs.iter().any(|name| program.name() == *name);
             program.set_autoload(wanted);
         }
         let loaded = self.skeleton.object();
@@ -171,11 +154,12 @@ impl Program {
                 None => map.set_autocreate(false)?,
             }
         }
-        if let Some(rodata) = open.maps.rodata_data.as_deref_mut().filter(|_| shows) {
-            rodata.netns_inode = self.netns_inode();
-            rodata.symbols = self.symbols;
-            rodata.fib_node_pages = self.fib_node_pages;
-            rodata.shows = true;
+        let constants = self.skeleton.maps.rodata_data;
+        if let (true, Some(new), Some(old)) =
+            (shows, open.maps.rodata_data.as_deref_mut(), constants)
+        {
+            *new = *old;
+            new.shows = true;
         }
         Ok(open)
     }

@@ -13,8 +13,8 @@ use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
 
 use super::error::{ProgramError, explained};
-use super::front::Front;
-use super::program::{Instance, Program, TailProgram, set_tail};
+use super::front;
+use super::program::{Program, TailProgram, set_tail};
 use super::skeleton::types::bss;
 
 /// Most who can watch at a time (`WATCHERS`).
@@ -66,7 +66,7 @@ impl Program {
         };
         let taps_by_number = taps.iter().map(|(number, tap)| (*number, &**tap));
         let code = bora_watch::front(taps_by_number, around).map_err(ProgramError::Filters)?;
-        let front = Front::load(&code).map_err(|error| ProgramError::Filters(error.to_string()))?;
+        let front = front::load(&code).map_err(|error| ProgramError::Filters(error.to_string()))?;
         set_tail(self.skeleton, TailProgram::Filters, front.as_fd())?;
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             for (number, tap) in taps {
@@ -81,7 +81,9 @@ impl Program {
     pub(super) fn load_shown(&mut self) -> Result<(), ProgramError> {
         let has_flows = matches!(self.flows, Some(Ok(())));
         let mut object = MaybeUninit::uninit();
-        let open = self.open_again(&mut object, Instance::Shows { flows: has_flows })?;
+        let mut wanted = vec!["bora", "on_port"];
+        wanted.extend(has_flows.then_some("flow"));
+        let open = self.open_again(&mut object, &wanted, true)?;
         let shown = explained(|| open.load())?;
         let programs = &shown.progs;
         set_tail(
@@ -149,10 +151,10 @@ impl Sightings {
 }
 
 impl Allowances {
-    /// Lets somebody new watch by a number: nothing is allowed yet, and nothing lost.
-    pub fn clear(&self, number: usize) {
-        self.allowed[number].store(0, Relaxed);
+    /// Lets somebody new see so many packets by a number; nothing is lost yet.
+    pub fn begin(&self, number: usize, packets: u32) {
         self.lost[number].store(0, Relaxed);
+        self.allow(number, packets);
     }
 
     /// Lets a watcher see so many more packets from now on.

@@ -28,8 +28,7 @@ enum Role {
 pub(super) struct Peer {
     /// The user, or the address.
     user: String,
-    /// For the log.
-    name: String,
+    process: Option<i32>,
     role: Role,
 }
 
@@ -43,13 +42,9 @@ impl Peer {
             || credentials.gid() == group_id(ADMINS).unwrap_or(u32::MAX)
             || user.as_ref().is_some_and(is_in_admins);
         let user = user.map_or_else(|| format!("uid {uid}"), |user| user.name);
-        let process = credentials.pid();
         Self {
-            name: match process {
-                Some(pid) => format!("{user} (process {pid})"),
-                None => user.clone(),
-            },
             user,
+            process: credentials.pid(),
             role: match is_admin {
                 true => Role::Admin,
                 false => Role::Reader,
@@ -61,7 +56,7 @@ impl Peer {
     pub(super) fn remote(address: SocketAddr) -> Self {
         Self {
             user: address.to_string(),
-            name: address.to_string(),
+            process: None,
             role: Role::Reader,
         }
     }
@@ -71,8 +66,11 @@ impl Peer {
     }
 
     /// For the log.
-    pub(super) fn name(&self) -> &str {
-        &self.name
+    pub(super) fn name(&self) -> String {
+        match self.process {
+            Some(pid) => format!("{} (process {pid})", self.user),
+            None => self.user.clone(),
+        }
     }
 }
 

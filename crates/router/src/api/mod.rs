@@ -262,7 +262,7 @@ async fn apply(
 ) -> Response {
     match File::parse(&text) {
         Ok(file) => {
-            let apply = move |router: &mut Router| router.apply(&file, options, peer.name());
+            let apply = move |router: &mut Router| router.apply(&file, options, &peer.name());
             shared.order(apply).await
         }
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error:#}")).into_response(),

@@ -145,7 +145,7 @@ async fn watch(
             None => router.watches.start(&mut router.plane, wanted),
             Some(packet) => router.trace_packet(wanted, &packet),
         };
-        Ok(Ended { view: view?, calls })
+        Ok(Watch { view: view?, calls })
     });
     let watch = match started.await {
         Ok(watch) => watch,
@@ -178,7 +178,7 @@ fn end_soon(calls: Caller, number: u64) {
 
 /// A body that goes on until it has shown enough, or the client is gone.
 struct Watching {
-    watch: Ended,
+    watch: Watch,
     /// Packets still to show.
     left: u64,
     write: Option<Write>,
@@ -250,12 +250,12 @@ impl HttpBody for Watching {
 }
 
 /// A watch that ends when this is dropped, also if the client was gone before it had begun.
-struct Ended {
+struct Watch {
     view: View,
     calls: Caller,
 }
 
-impl Drop for Ended {
+impl Drop for Watch {
     fn drop(&mut self) {
         let number = self.view.number;
         drop(

@@ -7,6 +7,7 @@ mod membership;
 mod start;
 mod update;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,19 +82,6 @@ impl DataPlane {
         self.express.program.sightings()
     }
 
-    /// Puts a packet in at a port.
-    ///
-    /// # Errors
-    /// There is no such port, or the kernel refuses.
-    pub(crate) fn inject(&self, port: &str, frame: &[u8]) -> Result<(), String> {
-        let mut ports = self.ports.iter();
-        let port = ports
-            .find(|found| found.name == port)
-            .ok_or("the port has gone")?;
-        let done = self.express.program.inject(port.ifindex, frame);
-        done.map_err(|error| format!("Linux does not put packets in at {}: {error}", port.name))
-    }
-
     /// Shows packets to those who watch, by their numbers.
     ///
     /// # Errors
@@ -149,6 +137,12 @@ impl DataPlane {
     /// Numbers and names of ports, VLAN devices and bonds.
     pub(crate) fn names(&self) -> Vec<(PortId, &str)> {
         names(&self.ports, &self.devices)
+    }
+
+    /// The same to keep, by number.
+    pub(crate) fn names_by_number(&self) -> BTreeMap<u16, String> {
+        let names = self.names().into_iter();
+        names.map(|(id, name)| (id.0, name.to_owned())).collect()
     }
 
     /// What becomes of flows of Linux's flowtables.

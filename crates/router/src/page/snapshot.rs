@@ -17,6 +17,7 @@ use crate::live::{PortSample, Sample, WorkerSample, milliseconds, per_second, ra
 use crate::ports::{Port, mode_name, path_name};
 use crate::reports::{by_name, guard};
 use crate::router::Router;
+use crate::trace;
 use crate::twin::Twin;
 
 /// Everything an operator sees, but the history.
@@ -49,13 +50,11 @@ pub(super) fn now(router: &mut Router) -> Now {
 }
 
 fn flows(router: &Router) -> Vec<FlowNow> {
-    let names = router.plane.names();
-    let name = |number: u16| {
-        let known = names.iter().find(|(id, _)| id.0 == number);
-        known.map_or_else(|| format!("port {number}"), |(_, name)| (*name).to_owned())
+    let Some(top) = router.sampling.top() else {
+        return Vec::new();
     };
-    let top = router.sampling.top();
-    top.map_or_else(Vec::new, |top| top.report(name, Instant::now()))
+    let names = router.plane.names_by_number();
+    top.report(|number| trace::name(&names, number), Instant::now())
 }
 
 fn host() -> String {
