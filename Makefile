@@ -52,7 +52,7 @@ conformance: build ## RFC behaviour: the kernel, the engine and express
 integration: build-dpdk hero-model ## Whole-router tests in namespaces
 	@scripts/deps-browser
 	@scripts/deps-routing
-	@scripts/install --idle prometheus nfdump nfdump-sflow
+	@scripts/deps-collectors
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone and not long" -n 3 --dist loadscope
 	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "alone and not long"
 

@@ -1,7 +1,7 @@
 """What an edge router needs besides forwarding stays with Linux and its daemons, and works on Bora's ports: OSPF, multicast
 routing, DHCP relay, router advertisements. What they lead to is forwarded by Bora."""
 
-import re
+import functools
 import socket
 import struct
 import time
@@ -9,13 +9,16 @@ import time
 import pytest
 
 from lib import required
+from lib.dhcp import lease
 from lib.frr import Frr
 from lib.hosts import Hosts
 from lib.netns import inside
 from lib.ping import ping
+from lib.waiting import until
 
 pytestmark = pytest.mark.bora
 SECONDS = 30  # daemons find each other within
+wait = functools.partial(until, seconds=SECONDS)
 COUNT = 50
 
 
@@ -45,14 +48,6 @@ def frr(net, namespace, config):
     """FRR for the test's time."""
     net.daemons.append(Frr(namespace, config))
     return net.daemons[-1]
-
-
-def wait(what, done, state=lambda: ""):
-    """Until `done()` is true."""
-    deadline = time.monotonic() + SECONDS
-    while not done():
-        assert time.monotonic() < deadline, f"{what}: not within {SECONDS} s; {state()}"
-        time.sleep(0.2)
 
 
 def forwarded(net):
@@ -196,19 +191,15 @@ def test_multicast_routing(net, version):
 
 def test_dhcp_relay(net, tmp_path):
     """A host gets its address from a server behind the router."""
-    for program, package in (("dnsmasq", "dnsmasq-base"), ("busybox", "busybox")):
+    for program, package in (("dnsmasq", "dnsmasq-base"), ("busybox", "busybox-static")):
         required.program(program, package)
     common = ("dnsmasq", "--keep-in-foreground", "--port=0", "--conf-file=/dev/null", "--user=root", "--no-ping")
     net.daemons.append(Daemon(net.hosts[1], *common, "--dhcp-range=10.0.0.100,10.0.0.110,255.255.255.0,1h", "--dhcp-option=3,10.0.0.1",
                               f"--dhcp-leasefile={tmp_path}/leases", f"--pid-file={tmp_path}/server"))
     net.daemons.append(Daemon(net.router, *common, "--dhcp-relay=10.0.0.1,10.0.1.2", f"--pid-file={tmp_path}/relay",
                               f"--dhcp-leasefile={tmp_path}/none"))
-    script = tmp_path / "script"
-    script.write_text("#!/bin/sh\n[ \"$1\" = bound ] || exit 0\nip address add $ip/24 dev $interface\nip route replace default via $router\n")
-    script.chmod(0o755)
     net.hosts[0].ip("-4", "address", "flush", "dev", "h0")
-    said = net.hosts[0].exec("busybox", "udhcpc", "-f", "-n", "-q", "-t", "10", "-T", "1", "-i", "h0", "-s", str(script), timeout=60)
-    address = re.search(r"lease of (\S+) obtained", said.stdout + said.stderr)[1]
+    address = lease(net.hosts[0], "h0", tmp_path)
     assert address.startswith("10.0.0.1"), address
     check_by_bora(net, net.address(4, 1))
 

@@ -1,5 +1,6 @@
 """Interfaces disappear while packets flow: all their frames must be returned."""
 
+import functools
 import time
 
 import pytest
@@ -9,10 +10,12 @@ from lib.netns import Namespace
 from lib.port import Port
 from lib.topology import Network
 from lib.traffic import both_families, load
+from lib.waiting import until
 
 pytestmark = pytest.mark.bora
 ROUNDS = 3
 SECONDS = 20
+wait_for = functools.partial(until, seconds=SECONDS)
 SLOW = """path = "engine"
 [workers]
 cores = [0, 1]
@@ -39,13 +42,6 @@ def elsewhere():
     namespace = Namespace("e")
     yield namespace
     namespace.close()
-
-
-def wait_for(what, condition):
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {SECONDS} s"
-        time.sleep(0.05)
 
 
 def is_forwarding(net):

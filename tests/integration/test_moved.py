@@ -1,6 +1,6 @@
 """Ports whose interface is moved to another network namespace and back."""
 
-import time
+import functools
 
 import pytest
 from scapy.layers.inet import ICMP, IP
@@ -10,8 +10,10 @@ from lib import packets
 from lib.netns import Namespace
 from lib.packets import udp4, udp6
 from lib.topology import Network
+from lib.waiting import until
 
 SECONDS = 20
+wait_for = functools.partial(until, seconds=SECONDS)
 
 
 @pytest.fixture(params=["", "-generic"], ids=["driver", "generic"])
@@ -40,13 +42,6 @@ def move_away(net, elsewhere):
         f"neighbour replace {net.host4(1)} lladdr {net.host_mac(1)} dev r1",
         f"neighbour replace {net.host6(1)} lladdr {net.host_mac(1)} dev r1",
     ])
-
-
-def wait_for(what, condition):
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {SECONDS} s"
-        time.sleep(0.1)
 
 
 def is_answered(net, request):

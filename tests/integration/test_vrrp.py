@@ -5,6 +5,7 @@
                 '-- lan [router 1: Bora] wan --'                  10.0.1.1 and 2001:db8:1::1 on the WAN
 """
 
+import functools
 import signal
 import time
 
@@ -15,11 +16,13 @@ from lib.bora import Bora
 from lib.load import Load, trailer
 from lib.ping import ping
 from lib.traffic import FILL
+from lib.waiting import until
 from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
 
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 SECONDS = 30
+wait = functools.partial(until, seconds=SECONDS)
 ADVERT_SECONDS = 0.1
 OUTAGE_MS = 3000  # four advertisements' time and what a busy machine adds; the number is printed
 RATE = 2000
@@ -135,14 +138,6 @@ def pair(request):
     network = Pair(request.param)
     yield network
     network.close()
-
-
-def wait(what, done):
-    """Until `done()` is true."""
-    deadline = time.monotonic() + SECONDS
-    while not done():
-        assert time.monotonic() < deadline, f"{what}: not within {SECONDS} s"
-        time.sleep(0.05)
 
 
 def check_by_bora(pair, number):
