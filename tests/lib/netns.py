@@ -8,11 +8,12 @@ import re
 import subprocess
 
 PREFIX = "bc-"
+SECONDS = 120  # a command takes longer only if it hangs; a busy machine needs its time
 CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def run(*command, check=True, timeout=30, **more):
+def run(*command, check=True, timeout=SECONDS, **more):
     """Runs a command and returns the CompletedProcess; a failure shows what it printed."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, **more)
     if check and done.returncode != 0:
@@ -69,7 +70,7 @@ class Namespace:
         text = "".join(f"{line}\n" for line in lines)
         run("ip", "-n", self.name, "-batch", "-", input=text, timeout=timeout)
 
-    def exec(self, *command, check=True, timeout=30, **more):
+    def exec(self, *command, check=True, timeout=SECONDS, **more):
         """`ip netns exec NAME command ...`."""
         return run("ip", "netns", "exec", self.name, *command, check=check, timeout=timeout, **more)
 

@@ -4,19 +4,15 @@
                         r2 ==== h2        the same with 2001:db8:N::/64; r1 and r2 are ports of bond0
 """
 
-import sys
 import tempfile
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from scapy.layers.inet import ICMP, IP, TCP
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
 
-from scapy.layers.inet import ICMP, IP, TCP  # noqa: E402
-from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
-
-from lib import packets  # noqa: E402
-from lib.bora import Bora  # noqa: E402
-from vm import topic_guest  # noqa: E402
-from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged  # noqa: E402
+from lib import packets
+from lib.bora import Bora
+from vm import topic_guest
+from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged
 
 LINKS = 3
 PORTS = (1, 2)  # links of the bond
@@ -217,7 +213,3 @@ def body(how, say):
     rules(say)
     if how != "short":
         left_to_linux(say)
-
-
-if __name__ == "__main__":
-    topic_guest.main(body)

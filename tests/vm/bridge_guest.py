@@ -6,16 +6,12 @@
 
 import dataclasses
 import functools
-import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from lib import packets  # noqa: E402
-from lib.bora import Bora  # noqa: E402
-from vm import topic_guest  # noqa: E402
-from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged  # noqa: E402
+from lib import packets
+from lib.bora import Bora
+from vm import topic_guest
+from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged
 
 LINKS = 3
 BRIDGE_MAC = "02:bc:00:00:00:30"
@@ -265,7 +261,3 @@ def body(how, say):
     one_bridge(WITH_VLANS, steps, say)
     one_bridge(WITHOUT_VLANS, (everything,) if how == "short" else STEPS, say)
     engine(WITH_VLANS, say)
-
-
-if __name__ == "__main__":
-    topic_guest.main(body)

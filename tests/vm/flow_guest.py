@@ -6,15 +6,11 @@
 """
 
 import functools
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from lib import packets  # noqa: E402
-from vm import flow_cases, flows, topic_guest  # noqa: E402
-from vm.bond_guest import BOND_MAC, FAR, VLAN, Lan  # noqa: E402
-from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged  # noqa: E402
+from lib import packets
+from vm import flow_cases, flows, topic_guest
+from vm.bond_guest import BOND_MAC, FAR, VLAN, Lan
+from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged
 
 COUNT = 6  # flows of each family
 TRUNK_VLAN, QOS_VLAN = 101, 102
@@ -138,7 +134,3 @@ def compare(lan, case, linux, bora):
         assert got == wanted, f"turn {turn}: {differences(wanted, got)}; {lan.bora.show('drops')}"
         expected = 2 * COUNT if turn >= 2 and case[3][turn - 2] else 0
         assert by_flow == expected, f"turn {turn}: {by_flow} packets went by flows, {expected} should: {lan.bora.show('drops')}"
-
-
-if __name__ == "__main__":
-    topic_guest.main(body)

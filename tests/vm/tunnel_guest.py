@@ -9,19 +9,16 @@ tests send and receive the outer packets. Only the identification of outer heade
 """
 
 import dataclasses
-import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from scapy.layers.inet import ICMP, IP, UDP
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
+from scapy.packet import Raw
 
-from scapy.layers.inet import ICMP, IP, UDP  # noqa: E402
-from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
-from scapy.packet import Raw  # noqa: E402
-
-from lib import packets  # noqa: E402
-from vm import topic_guest  # noqa: E402
-from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER  # noqa: E402
+from lib import packets
+from vm import topic_guest
+from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER
 
 LINKS = 3
 LOCAL = "10.0.1.1"
@@ -342,7 +339,3 @@ def body(how, say):
     different = sum(topic_guest.count_different(Lan(), tier, record, steps, take, check_bora(sent, tier), say)
                     for tier in (("engine",) if how == "short" else ("engine", "express")))
     assert different == 0, f"{different} steps differ"
-
-
-if __name__ == "__main__":
-    topic_guest.main(body)

@@ -11,19 +11,16 @@ The same with 2001:db8:N::/64 and 2001:db8:fN::/48. Each link has a host of its 
 """
 
 import dataclasses
-import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from scapy.layers.inet import ICMP, IP
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
 
-from scapy.layers.inet import ICMP, IP  # noqa: E402
-from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6  # noqa: E402
-
-from lib import packets  # noqa: E402
-from vm import topic_guest  # noqa: E402
-from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER  # noqa: E402
-from vm.vlan import normalized  # noqa: E402
+from lib import packets
+from vm import topic_guest
+from vm.topic_guest import FOLLOW_SECONDS, HOST, ROUTER
+from vm.vlan import normalized
 
 LINKS = 4
 RED, BLUE, OTHER = 10, 20, 30  # tables
@@ -244,7 +241,3 @@ def body(how, say):
     different = sum(topic_guest.count_different(Lan(), tier, record, STEPS, exchange, check_first_bora(sent, tier), say)
                     for tier in (TIERS[:1] if how == "short" else TIERS))
     assert different == 0, f"{different} steps differ"
-
-
-if __name__ == "__main__":
-    topic_guest.main(body)
