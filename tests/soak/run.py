@@ -22,7 +22,7 @@ from lib import bora, netns  # noqa: E402
 from lib.bora import ROOT, Bora  # noqa: E402
 from lib.topology import Network  # noqa: E402
 from lib.traffic import load  # noqa: E402
-from soak import fuzz, steps  # noqa: E402
+from soak import clients, fuzz, steps  # noqa: E402
 from soak.watch import Watch, left_behind  # noqa: E402
 
 FOLDER = ROOT / "target/soak"
@@ -30,6 +30,8 @@ TIERS = ("engine", "express", "engine-2")
 STEPS_A_TIER = 25
 MEMIF = (f'[[port]]\nname = "m0"\nmac = "02:bc:00:00:00:30"\n'
          f'kind = "memif"\nsocket = "{FOLDER}/memif.sock"\nrole = "server"\n')
+API = (f'[api]\nlisten = "127.0.0.1:{clients.API_PORT}"\ncertificate = "{FOLDER}/certificate.pem"\n'
+       f'key = "{FOLDER}/key.pem"\n')
 RATE = 3000
 STRAY = 20  # packets that a busy machine may lose by itself
 IN_THE_RINGS = 400  # as in integration/test_kill9.py
@@ -61,7 +63,7 @@ class Configuration:
         workers = [f"cores = {cores}"] if cores else []
         workers += [f"budget = {budget}"] if budget else []
         workers += [f'mode = "{mode}"'] if mode else []
-        lines = [f'path = "{self.tier.removesuffix("-2")}"', *(["[workers]", *workers] if workers else []), more]
+        lines = [f'path = "{self.tier.removesuffix("-2")}"', *(["[workers]", *workers] if workers else []), API, more]
         text = "\n".join(lines) + "\n" + "".join(f'[[port]]\nname = "{port}"\n{queues}' for port in ports)
         return text + (MEMIF if self.tier.startswith("engine") else "")
 
@@ -222,6 +224,8 @@ def main():
     seed = arguments.seed if arguments.seed is not None else int(time.time())
     FOLDER.mkdir(parents=True, exist_ok=True)
     netns.remove_leftovers()
+    netns.run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=soak",
+              "-keyout", str(FOLDER / "key.pem"), "-out", str(FOLDER / "certificate.pem"))
     bora.START_SECONDS = START_SECONDS
     missing = [] if fuzz.targets() else ["no fuzz target is built (fuzz/README.md): fuzzing steps do nothing"]
     print("\n".join([f"seed {seed}", *missing]), flush=True)

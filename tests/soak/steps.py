@@ -1,23 +1,19 @@
 """The steps of a soak: one function for each kind. A step ends in the state in which it began. All its randomness comes
 from its `rng`, so that it can be repeated alone."""
 
-import contextlib
 import ipaddress
 import json
-import os
 import random
-import socket
-import threading
 import time
 
 from lib import packets, routes
 from lib.bora import binary
-from lib.memif_peer import BUFFERS, DEEDS, SIZE, Client, wait_for
 from lib.routes import RTM_DELROUTE, RTM_NEWROUTE, message
 from lib.traffic import flow_frame
 from soak import fuzz
+from soak.clients import bad_questions, hanging_handshakes, memif_peer, questions, readers
+from soak.neighbours import advertisements, moved_host, neighbours
 
-QUESTIONS = ("ports", "drops", "workers", "classes", "rules", "fib", "neighbours", "sync", "routes")
 TYPES = ("blackhole", "unreachable", "prohibit")
 
 
@@ -39,6 +35,12 @@ class Stage:
         path = self.folder / "applied.toml"
         path.write_text(text)
         return self.net.router.exec(binary(), "apply", str(path), check=check, timeout=60)
+
+    def leaves_by(self, prefix, link):
+        """Sends a packet to the first host of a prefix from behind host 0; whether it leaves by a link."""
+        target = str(ipaddress.ip_network(prefix)[1])
+        make, source = (packets.udp6, self.net.behind6(0)) if ":" in target else (packets.udp4, self.net.behind4(0))
+        return self.net.path_of(make(source, target), timeout=0.3) == link
 
 
 def _prefixes(rng, count):
@@ -100,19 +102,6 @@ def route_types(stage, rng):
     stage.count("exceptions as in Linux")
     net.router.ip("route", "del", kind, f"203.0.{third}.0/24")
     net.router.ip("-6", "route", "del", kind, f"2001:db8:{third + 4096:x}::/48")
-
-
-def neighbours(stage, rng):
-    """Neighbours change their Ethernet addresses and come back."""
-    net, link = stage.net, rng.choice((1, 2))
-    for _ in range(rng.randrange(1, 20)):
-        other = f"02:bc:00:{rng.randrange(256):02x}:{rng.randrange(256):02x}:99"
-        for address in (net.host4(link), net.host6(link)) if link == 2 else (f"10.0.1.{rng.randrange(9, 250)}",):
-            net.router.ip("neighbour", "replace", address, "lladdr", other, "dev", f"r{link}")
-        stage.count("neighbour changes")
-    yield
-    net.configure_link(2)
-    net.router.ip("neighbour", "flush", "dev", "r1", "nud", "stale", check=False)
 
 
 def flap(stage, rng):
@@ -225,47 +214,6 @@ def bad_apply(stage, rng):
     yield
 
 
-def questions(stage, rng):
-    """Many clients of the API at once."""
-    asked = [rng.choice(QUESTIONS) for _ in range(rng.randrange(8, 40))]
-    failed = []
-
-    def ask(what):
-        try:
-            stage.net.bora.show(what, *(("--verify",) if what == "sync" else ()))
-        except Exception as error:  # noqa: BLE001 - raised below, in the step's own thread
-            failed.append(f"{what}: {error}")
-
-    for some in (asked[n:n + 8] for n in range(0, len(asked), 8)):
-        threads = [threading.Thread(target=ask, args=(what,)) for what in some]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not failed, failed
-    stage.count("questions to the API", len(asked))
-    yield
-
-
-def bad_questions(stage, rng):
-    """Data that is not HTTP, requests that end in the middle, and clients that send nothing."""
-    with contextlib.ExitStack() as stack:
-        for _ in range(rng.randrange(5, 40)):
-            client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-            client.connect(stage.socket())
-            text = rng.choice((
-                rng.randbytes(rng.randrange(1, 4000)),
-                b"GET /v1/" + rng.randbytes(rng.randrange(40)) + b" HTTP/1.1\r\nHost: a\r\n\r\n",
-                b"POST /v1/apply HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999\r\n\r\n{",
-                b"GET /",
-            ))
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                client.sendall(text)
-            stage.count("bad requests to the API")
-        time.sleep(rng.random() * 0.5)
-    yield
-
-
 def exceptions(stage, rng):
     """Packets that Linux must answer or drop, and frames with octets changed at random, among the load."""
     net, count = stage.net, rng.randrange(100, 1000)
@@ -297,20 +245,6 @@ def _exception(net, rng):
     return bytes(frame[:rng.randrange(14, len(frame) + 1)] if kind == 5 else frame)
 
 
-def memif_peer(stage, rng):
-    """A hostile client of the memif port."""
-    for _ in range(rng.randrange(1, 5)):
-        flags, deed, words = rng.choice(DEEDS)
-        with Client(str(stage.folder / "memif.sock"), flags) as client:
-            assert client.connect(), words
-            for _ in range(rng.randrange(20)):
-                os.pwrite(client.region, rng.randbytes(rng.randrange(1, 64)), rng.randrange(BUFFERS, SIZE - 64))
-            deed(client)
-            wait_for(stage.net.bora, words)
-        stage.count("hostile memif clients")
-    yield
-
-
 def fuzzing(stage, rng):
     """Runs one fuzz target for a short time beside the load."""
     targets = fuzz.targets()
@@ -327,7 +261,8 @@ STEPS = {
     route_churn: (QUIET, 4), route_types: (QUIET, 2), neighbours: (QUIET, 1), flap: (CUTS, 2), far_end_flap: (CUTS, 1),
     mtu: (QUIET, 1), kill_9: (HANDS_OVER, 3), clean_restart: (HANDS_OVER, 1), ports: (QUIET, 2), workers: (QUIET, 2),
     settings: (QUIET, 2), bad_apply: (QUIET, 1), questions: (QUIET, 1), bad_questions: (QUIET, 1), exceptions: (QUIET, 3),
-    fuzzing: (QUIET, 2), memif_peer: (QUIET, 1),
+    fuzzing: (QUIET, 2), memif_peer: (QUIET, 1), readers: (QUIET, 1), hanging_handshakes: (QUIET, 1), moved_host: (QUIET, 1),
+    advertisements: (QUIET, 1),
 }
 ENGINE_ONLY = (workers, settings, memif_peer)
 
