@@ -70,6 +70,7 @@ enum bora_xfrm {
 	BORA_XFRM_POLICIES = 1 << 0, /* There are policies for what is forwarded or sent. */
 	BORA_XFRM_OUT_BLOCKED = 1 << 1, /* `ip xfrm policy setdefault out block`. */
 	BORA_XFRM_FORWARD_BLOCKED = 1 << 2, /* `ip xfrm policy setdefault fwd block`. */
+	BORA_XFRM_IN = 1 << 3, /* There are policies for what the router itself receives, or `ip xfrm policy setdefault in block`: they concern tunnels. */
 };
 
 /* One port. Written by the control side. */

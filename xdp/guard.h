@@ -14,7 +14,7 @@ enum {
 	HOOK_LOCAL_OUT,
 	HOOK_POST_ROUTING,
 };
-enum { XFRM_OUT = 1, XFRM_FORWARD = 2 };
+enum { XFRM_IN, XFRM_OUT, XFRM_FORWARD };
 enum { XFRM_BLOCK = 1 };
 enum { SELINUX_ALWAYS_NETWORK = 3 }; /* POLICYDB_CAP_ALWAYSNETWORK */
 
@@ -96,10 +96,9 @@ static __always_inline bool netfilter_holds(struct net *net, bool v6)
 	       holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_POST_ROUTING]));
 }
 
-static __always_inline bool has_xfrm_policies(struct net *net)
+static __always_inline bool has_xfrm_policies(struct net *net, int direction)
 {
-	return KERNEL_READ(net, xfrm.policy_count[XFRM_OUT]) ||
-	       KERNEL_READ(net, xfrm.policy_count[XFRM_FORWARD]);
+	return KERNEL_READ(net, xfrm.policy_count[direction]);
 }
 
 /* `ip xfrm policy setdefault`: packets without a policy are blocked too. */
@@ -109,10 +108,16 @@ static __always_inline bool xfrm_blocks(struct net *net, int direction)
 	       KERNEL_READ(net, xfrm.policy_default[direction]) == XFRM_BLOCK;
 }
 
+/* Whether IPsec has a say in packets of a direction. */
+static __always_inline bool xfrm_decides(struct net *net, int direction)
+{
+	return has_xfrm_policies(net, direction) || xfrm_blocks(net, direction);
+}
+
+/* Whether IPsec has a say in what is forwarded. */
 static __always_inline bool xfrm_holds(struct net *net)
 {
-	return has_xfrm_policies(net) || xfrm_blocks(net, XFRM_OUT) ||
-	       xfrm_blocks(net, XFRM_FORWARD);
+	return xfrm_decides(net, XFRM_OUT) || xfrm_decides(net, XFRM_FORWARD);
 }
 
 /* nftables chains of family netdev at the ingress or egress of a device. */

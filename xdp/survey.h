@@ -120,7 +120,8 @@ int survey(void *ctx)
 	survey_hook(&found.hooks[5], KERNEL_READ(net, nf.hooks_ipv6[HOOK_POST_ROUTING]));
 	survey_hook(&found.hooks[6], KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_IN]));
 	survey_hook(&found.hooks[7], KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_OUT]));
-	found.xfrm = (has_xfrm_policies(net) ? BORA_XFRM_POLICIES : 0) |
+	found.xfrm = (has_xfrm_policies(net, XFRM_OUT) || has_xfrm_policies(net, XFRM_FORWARD) ? BORA_XFRM_POLICIES : 0) |
+		     (xfrm_decides(net, XFRM_IN) ? BORA_XFRM_IN : 0) |
 		     (xfrm_blocks(net, XFRM_OUT) ? BORA_XFRM_OUT_BLOCKED : 0) |
 		     (xfrm_blocks(net, XFRM_FORWARD) ? BORA_XFRM_FORWARD_BLOCKED : 0);
 	found.direct = bpf_rdonly_cast ? 1 : 0;

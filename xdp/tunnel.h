@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
  * Tunnels whose packets the engine takes apart. For Linux such a packet is for the router itself, so it passes the
- * hook for that, too, and then what is inside passes all hooks of a forwarded packet.
+ * hook and the IPsec policies for that, too, and then what is inside passes all hooks of a forwarded packet.
  */
 #ifndef BORA_TUNNEL_H
 #define BORA_TUNNEL_H
@@ -33,6 +33,7 @@ static __always_inline bool tunnel_holds(__u32 slot, __u8 protocol, struct net_d
 
 	return ingress_holds(&devices[slot & (BORA_MAX_INTERFACES - 1)]) ||
 	       holds(KERNEL_READ(net, nf.hooks_ipv4[HOOK_LOCAL_IN])) ||
+	       xfrm_decides(net, XFRM_IN) ||
 	       (protocol != IPPROTO_IPIP && netfilter_holds(net, true));
 }
 

@@ -26,6 +26,7 @@ GRE, IPIP, IP6, VXLAN = 47, 4, 41, 17
 VXLAN_PORT = 4789
 OWN, STATION = "02:bc:00:00:{:02x}:01", "02:bc:00:00:{:02x}:02"  # Ethernet addresses inside VXLAN
 SOURCE4, SOURCE6 = "198.18.0.9", "2001:db8:e0::9"
+ANY = object()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +52,13 @@ class Tunnel:
         if protocol == VXLAN:
             return self.vxlan(packet, source or self.remote, **header)
         return outer(protocol, gre + packet, source or self.remote, **header)
+
+    def too_big(self, mtu):
+        """What a router on the path says of an outer packet."""
+        v6 = not self.protocols[0]
+        there = IP(self.wrap(inner(v6, behind(self, v6, 9), size=1300), flags="DF"))
+        there.src, there.dst, there.chksum = LOCAL, self.remote, None
+        return bytes(IP(src="10.0.1.2", dst=LOCAL) / ICMP(type=3, code=4, nexthopmtu=mtu) / Raw(bytes(there)[:60]))
 
     def vxlan(self, packet, source, to=None, sport=50000, udp=None, bits=8, **header):
         """The same of VXLAN. `to`: the station inside. `udp`: more of that header."""
@@ -110,19 +118,23 @@ def make(name, options):
     return [f"link add {name} {options}", f"link set {name} up"]
 
 
-BASE = [
-    *(f"address add 10.0.{link}.1/24 dev r{link}" for link in range(LINKS)),
-    *(f"address add 2001:db8:{link}::1/64 dev r{link} nodad" for link in range(LINKS)),
-    *(f"neighbour replace 10.0.{link}.2 lladdr {HOST.format(link)} dev r{link}" for link in range(LINKS)),
-    *(f"neighbour replace 2001:db8:{link}::2 lladdr {HOST.format(link)} dev r{link}" for link in range(LINKS)),
-    "route add 198.18.0.0/16 via 10.0.0.2", "-6 route add 2001:db8:e0::/48 via 2001:db8::2", "route add 192.0.2.0/24 via 10.0.1.2",
-    *(command for tunnel in TUNNELS for command in [*make(tunnel.name, tunnel.options), *networks(tunnel)]),
-    *(command for name, options in LEFT_ALONE.items() for command in make(name, options)),
-    *(command for tunnel in NOT_FAST for command in networks(tunnel)),
-    f"bridge fdb append {STATION.format(11)} dev vx11 dst 192.0.2.21",
-    # veths leave checksums to the receiver, and the tests are no receiver
-    *(f"ethtool -K r{link} tx off" for link in range(LINKS)),
-]
+def commands(tunnels, left_alone, not_fast):
+    """What makes the router: its addresses and routes, and these tunnels."""
+    return [
+        *(f"address add 10.0.{link}.1/24 dev r{link}" for link in range(LINKS)),
+        *(f"address add 2001:db8:{link}::1/64 dev r{link} nodad" for link in range(LINKS)),
+        *(f"neighbour replace 10.0.{link}.2 lladdr {HOST.format(link)} dev r{link}" for link in range(LINKS)),
+        *(f"neighbour replace 2001:db8:{link}::2 lladdr {HOST.format(link)} dev r{link}" for link in range(LINKS)),
+        "route add 198.18.0.0/16 via 10.0.0.2", "-6 route add 2001:db8:e0::/48 via 2001:db8::2", "route add 192.0.2.0/24 via 10.0.1.2",
+        *(command for tunnel in tunnels for command in [*make(tunnel.name, tunnel.options), *networks(tunnel)]),
+        *(command for name, options in left_alone.items() for command in make(name, options)),
+        *(command for tunnel in not_fast for command in networks(tunnel)),
+        f"bridge fdb append {STATION.format(11)} dev vx11 dst 192.0.2.21",
+        # veths leave checksums to the receiver, and the tests are no receiver
+        *(f"ethtool -K r{link} tx off" for link in range(LINKS)),
+    ]
+
+
 # Each step goes on from the one before. Commands of `ip`, or of nft.
 STEPS = {
     "tunnels": [],
@@ -143,18 +155,33 @@ SHORT = 5  # steps of a short run
 # In these steps Bora itself forwards by all of TUNNELS, as they are at first.
 FAST = ("tunnels",)
 
+# The same for what happens around tunnels that stay as they are. `too-big MTU`: on the paths to all far ends a router says so.
+AROUND = {
+    "at first": [],
+    "the paths have a small MTU": ["too-big 1100"],
+    "and that is forgotten": ["route flush cache"],
+    "the near end is another router's": ["address add 10.0.1.9/25 dev r1", f"address del {LOCAL}/24 dev r1", f"route add blackhole {LOCAL}"],
+    "the near end is back": [f"route del blackhole {LOCAL}", f"address add {LOCAL}/24 dev r1", "address del 10.0.1.9/25 dev r1"],
+    "IPsec lets nothing in": ["xfrm policy setdefault in block"],
+    "IPsec lets something in": ["xfrm policy setdefault in accept"],
+    "a policy of IPsec": [f"xfrm policy add src 0.0.0.0/0 dst {LOCAL} dir in tmpl proto esp mode transport"],
+    "no policy": ["xfrm policy flush"],
+}
+FAST_AROUND = ("at first", "and that is forgotten", "the near end is back", "IPsec lets something in", "no policy")
+
 
 class Lan(topic_guest.Lan):
     """Router and hosts."""
 
-    def __init__(self):
+    def __init__(self, tunnels=TUNNELS, left_alone=LEFT_ALONE, not_fast=NOT_FAST):
         super().__init__(LINKS)
+        self.tunnels, self.path_mtu = tunnels, ANY
         try:
             for link in range(LINKS):
                 self.connect(link)
                 # with more queues Linux hashes the packet to choose one, before it knows where the IP header is, and keeps that
                 self.hosts[link].exec("ethtool", "-L", f"h{link}", "tx", "1")
-            for command in BASE:
+            for command in commands(tunnels, left_alone, not_fast):
                 self.configure(command)
             self.open_ports()
         except BaseException:
@@ -168,10 +195,20 @@ class Lan(topic_guest.Lan):
         if self.bora is not None:
             self.bora.wait_in_sync(FOLLOW_SECONDS)
             self.wait("hooks and rules are seen", self.has_followed)
+            if self.path_mtu is not ANY:
+                self.wait(f"the paths' MTU is {self.path_mtu}", lambda: all(
+                    one["path_mtu"] == self.path_mtu for one in self.bora.show("tunnels")["tunnels"] if one["remote"] != "0.0.0.0"))
 
     def configure(self, command):
         """Runs a command in the router's namespace; `ip`, unless it is one of others."""
         words = command.split()
+        if words[0] == "too-big":
+            self.path_mtu = int(words[1])
+            for tunnel in self.tunnels:
+                self.ports[1].send(packets.ethernet(ROUTER.format(1), HOST.format(1), tunnel.too_big(self.path_mtu)))
+            return
+        if command == "route flush cache":
+            self.path_mtu = None
         if words[0] in ("nft", "bridge", "ethtool"):
             self.router.exec(*words)
         else:
@@ -275,14 +312,30 @@ def out_of():
     return made
 
 
+def around(tunnels, number):
+    """What a step of AROUND sends, all of it Bora's at first: each to a host of its own, for which Linux remembers nothing."""
+    made = []
+    for tunnel in tunnels:
+        for v6 in (False, True):
+            if not tunnel.protocols[v6]:
+                continue
+            host = 20 + number
+            made += [(0, inner(v6, behind(tunnel, v6, host), size=size), True) for size in (26, 1200)]
+            if not v6:
+                made.append((0, inner(v6, behind(tunnel, v6, 110 + host), size=1200, flags="DF"), True))
+            made.append((1, tunnel.wrap(inner(v6, SOURCE6 if v6 else SOURCE4, behind(tunnel, v6, 9))), True))
+    return made
+
+
 def frames(sent):
     """As frames of their hosts."""
     return [(link, packets.ethernet(ROUTER.format(link), HOST.format(link), packet)) for link, packet, _ in sent]
 
 
-def exchange(lan, sent):
-    """What comes out, sorted."""
-    return sorted((link, comparable(frame)) for link, frame in lan.exchange(frames(sent)))
+def exchange(lan, sent, least=0):
+    """What comes out, sorted; not the reports about groups that Linux itself sends by the tunnels now and then (ff02::16)."""
+    reports = b"\xff\x02" + bytes(13) + b"\x16"
+    return sorted((link, comparable(frame)) for link, frame in lan.exchange(frames(sent), least) if reports not in frame)
 
 
 def traffic():
@@ -307,14 +360,23 @@ def comparable(frame):
     return frame[:start] + inside[:4] + b"\0\0" + inside[6:10] + b"\0\0" + inside[12:]
 
 
-def check_bora(sent, path):
-    """What Bora must have sent itself, as a check of `count_different`."""
+def check_bora(sent, path, fast, more=lambda lan: None):
+    """What Bora must have sent itself in some steps, as a check of `count_different`."""
     def check(lan, name, _, by_bora):
-        if path == "engine" and name in FAST:
-            least = sum(fast for _, _, fast in sent[name])
+        if path == "engine" and name in fast:
+            least = sum(is_fast for _, _, is_fast in sent[name])
             assert by_bora >= least, f"{name}: Bora has sent {by_bora} of {least}; {lan.state()}"
-            reported(lan)
+            more(lan)
     return check
+
+
+def compare_around(make, tunnels, say):
+    """The steps of AROUND with a router of `make`: in how many of them the engine does other things than Linux alone."""
+    sent = {name: around(tunnels, number) for number, name in enumerate(AROUND)}
+    take = lambda lan, name: exchange(lan, sent[name], len(sent[name]) if name in FAST_AROUND else 0)  # noqa: E731
+    record = topic_guest.record_linux(make(), AROUND, take, say)
+    assert len(record["at first"]) == len(sent["at first"]), "Linux forwards not all"
+    return topic_guest.count_different(make(), "engine", record, AROUND, take, check_bora(sent, "engine", FAST_AROUND), say)
 
 
 def reported(lan):
@@ -336,6 +398,7 @@ def body(how, say):
     take = lambda lan, name: exchange(lan, sent[name])  # noqa: E731
     record = topic_guest.record_linux(Lan(), steps, take, say)
     assert len(record["tunnels"]) > 0.6 * len(sent["tunnels"]), "Linux forwards little"
-    different = sum(topic_guest.count_different(Lan(), tier, record, steps, take, check_bora(sent, tier), say)
+    different = sum(topic_guest.count_different(Lan(), tier, record, steps, take, check_bora(sent, tier, FAST, reported), say)
                     for tier in (("engine",) if how == "short" else ("engine", "express")))
+    different += compare_around(lambda: Lan(TUNNELS, {}, []), TUNNELS, say)
     assert different == 0, f"{different} steps differ"

@@ -86,6 +86,8 @@ pub const XFRM_POLICIES: u8 = 1 << 0;
 pub const XFRM_OUT_BLOCKED: u8 = 1 << 1;
 /// `ip xfrm policy setdefault fwd block`.
 pub const XFRM_FORWARD_BLOCKED: u8 = 1 << 2;
+/// There are policies for what the router itself receives, or `ip xfrm policy setdefault in block`: they concern tunnels.
+pub const XFRM_IN: u8 = 1 << 3;
 
 /// The settings of a port: `struct bora_port` of the XDP program, and what the engine knows of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

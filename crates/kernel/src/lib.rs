@@ -41,6 +41,7 @@ pub mod message;
 mod mirror;
 mod model;
 mod nexthops;
+mod path_mtu;
 mod policy;
 mod prefix_routes;
 mod request;

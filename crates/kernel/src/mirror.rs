@@ -17,6 +17,7 @@ use crate::keys::HopKey;
 use crate::load::{Loader, note};
 use crate::message::{self, Link, Neighbour};
 use crate::model::{Model, Noticed, Stale};
+use crate::path_mtu::PathMtus;
 use crate::resolve::Resolver;
 use crate::socket::{Netlink, Received};
 use crate::status::Reconciliation;
@@ -135,6 +136,7 @@ pub struct Mirror {
     pub(crate) loader: Loader,
     pub(crate) guard: Guard,
     resolver: Resolver,
+    path_mtus: PathMtus,
     bridges: BridgeWatch,
     pub(crate) check: Check,
     /// Entries of the FIB and of our tables that checks have corrected.
@@ -184,6 +186,7 @@ impl Mirror {
             loader: Loader::open()?,
             guard: Guard::open()?,
             resolver: Resolver::open()?,
+            path_mtus: PathMtus::default(),
             bridges: BridgeWatch::new(),
             check: Check::start(config.check_interval, Waker::new(Arc::clone(&wakeup)))?,
             mended: 0,
@@ -233,6 +236,11 @@ impl Mirror {
             .into_iter()
             .flat_map(|known| known.values().flatten());
         far_ends.any(|&far| far != Some(than))
+    }
+
+    /// The MTU of the path to a tunnel's far end, if Linux knows one of its own.
+    pub fn path_mtu(&self, far: Ipv4Addr) -> Option<u32> {
+        self.model.world.path_mtus.get(&far).copied()
     }
 
     /// Sets which interfaces are Bora's ports, by interface index. Replaces the previous set.
@@ -555,6 +563,12 @@ impl Mirror {
         counters.events_per_second = counters.events - counters.events_at_tick;
         counters.events_at_tick = counters.events;
         self.model.retry_refused();
+        let world = &mut self.model.world;
+        for tunnel in self.path_mtus.step(&mut self.loader.socket, world) {
+            self.model
+                .hops
+                .refresh_device(&self.model.world, Some(tunnel));
+        }
         self.resolver.confirm(&self.model.hops.take_unconfirmed());
     }
 

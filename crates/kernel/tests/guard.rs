@@ -39,11 +39,20 @@ fn nftables() {
         run("nft add table inet filter");
         run("nft add chain inet filter input { type filter hook input priority 0 ; }");
         run("nft add chain inet filter helper");
+        let found = report(router);
+        let nothing: &[Reason] = &[];
         assert_eq!(
-            report(router),
-            GuardReport::default(),
+            (&*found.v4, &*found.v6),
+            (nothing, nothing),
             "forwarded packets do not pass the hook"
         );
+        assert_eq!(
+            kinds(&found.local),
+            [ReasonKind::Netfilter],
+            "but tunnels' do"
+        );
+        run("nft delete chain inet filter input");
+        assert_eq!(report(router), GuardReport::default());
         run(
             "nft add chain inet filter forward { type filter hook forward priority 0 ; policy drop ; }",
         );
@@ -110,20 +119,22 @@ fn iptables() {
 #[test]
 fn policies_of_ipsec() {
     with_router(|router| {
-        let policy = "src 10.0.0.0/24 dst 10.0.1.0/24 dir fwd";
-        let add = attempt(&format!(
-            "ip xfrm policy add {policy} tmpl src 10.0.0.1 dst 10.0.1.1 proto esp mode tunnel"
-        ));
-        if add.status.success() {
+        for (direction, forwarded, local) in [("fwd", 1, 0), ("out", 1, 0), ("in", 0, 1)] {
+            let policy = format!("src 10.0.0.0/24 dst 10.0.1.0/24 dir {direction}");
+            let add = attempt(&format!(
+                "ip xfrm policy add {policy} tmpl src 10.0.0.1 dst 10.0.1.1 proto esp mode tunnel"
+            ));
+            if !add.status.success() {
+                eprintln!("skipped: this kernel has no xfrm");
+                return;
+            }
             let found = report(router);
-            assert_eq!(
-                (kinds(&found.v4), found.v6.len()),
-                (vec![ReasonKind::Xfrm], 0)
-            );
+            let all = [&found.v4, &found.v6, &found.local].map(Vec::len);
+            assert_eq!(all, [forwarded, 0, local], "{direction}: {found:?}");
+            let mut reasons = found.v4.iter().chain(&found.local);
+            assert!(reasons.all(|reason| reason.kind == ReasonKind::Xfrm));
             run(&format!("ip xfrm policy del {policy}"));
-            assert!(report(router).v4.is_empty());
-        } else {
-            eprintln!("skipped: this kernel has no xfrm");
+            assert_eq!(report(router), GuardReport::default());
         }
     });
 }

@@ -110,12 +110,17 @@ impl Hooks {
             reasons.iter().any(|reason| kinds.contains(&reason.kind))
         };
         Held {
-            outer: match local.next() {
-                Some((_, name)) => Some(format!("netfilter has hooks at {name} of IPv4")),
-                None if self.survey.holds(false) || told(&report.v4) => {
-                    Some("netfilter or IPsec must see all IPv4".into())
-                }
-                None => None,
+            outer: if let Some(reason) = report.local.first() {
+                Some(reason.text.clone())
+            } else if let Some((_, name)) = local.next() {
+                Some(format!("netfilter has hooks at {name} of IPv4"))
+            } else if self.survey.xfrm_in {
+                let free = "free: `ip xfrm policy setdefault in accept`";
+                Some(format!("xfrm default policy in block ({free})"))
+            } else if self.survey.holds(false) || told(&report.v4) {
+                Some("netfilter or IPsec must see all IPv4".into())
+            } else {
+                None
             },
             inner6: self.survey.holds(true) || told(&report.v6),
         }

@@ -1,6 +1,6 @@
 //! Decodes the messages about firewall chains, rules, IPsec policies and qdiscs.
 
-use super::report::{GuardReport, ReasonKind};
+use super::report::{GuardReport, Reason, ReasonKind};
 use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
 use crate::message::Frame;
 use crate::world::World;
@@ -48,19 +48,30 @@ pub(super) fn chain(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), M
         }
     }
     let Some(hook) = hook else { return Ok(()) };
-    let Some((family, v4, v6, hook)) = forwarding_hook(family, hook) else {
+    let Some((family, concerns, hook)) = hook_of(family, hook) else {
         return Ok(());
     };
     let policy = if policy == Some(0) { "drop" } else { "accept" };
     let text = format!(
         "nftables: table {family} {table} chain {name} (hook {hook}, policy {policy}; free: `nft delete table {family} {table}`)"
     );
-    for (concerned, is_v6) in [(v4, false), (v6, true)] {
-        if concerned {
-            report.add(is_v6, ReasonKind::Netfilter, text.clone());
-        }
+    let kind = ReasonKind::Netfilter;
+    match concerns {
+        Concerns::Both => report.both(kind, text),
+        Concerns::V4 => report.add(false, kind, text),
+        Concerns::V6 => report.add(true, kind, text),
+        Concerns::Local => report.local.push(Reason { kind, text }),
     }
     Ok(())
+}
+
+/// Which packets something concerns.
+enum Concerns {
+    Both,
+    V4,
+    V6,
+    /// IPv4 packets to or from the router itself, among them those of tunnels.
+    Local,
 }
 
 fn hook_number(attribute: &Attribute<'_>) -> Result<u32, Malformed> {
@@ -73,35 +84,40 @@ fn hook_number(attribute: &Attribute<'_>) -> Result<u32, Malformed> {
     Err(Malformed("nftables hook"))
 }
 
-/// Names of family and hook and which IP versions they concern, if forwarded packets pass the hook.
-fn forwarding_hook(family: u8, hook: u32) -> Option<(&'static str, bool, bool, &'static str)> {
-    let (name, v4, v6) = match family {
-        1 => ("inet", true, true),
-        2 => ("ip", true, false),
-        10 => ("ip6", false, true),
+/// Names of family and hook and which packets they concern, if these may be Bora's.
+fn hook_of(family: u8, hook: u32) -> Option<(&'static str, Concerns, &'static str)> {
+    let (name, concerns) = match family {
+        1 => ("inet", Concerns::Both),
+        2 => ("ip", Concerns::V4),
+        10 => ("ip6", Concerns::V6),
         5 => {
             let hook = if hook == 0 { "ingress" } else { "egress" };
-            return Some(("netdev", true, true, hook));
+            return Some(("netdev", Concerns::Both, hook));
         }
         _ => return None, // arp, bridge
     };
     let hook = match hook {
         0 => "prerouting",
+        // forwarded packets do not pass these, and there are no tunnels over IPv6
+        1 | 3 if family == 10 => return None,
+        1 => return Some((name, Concerns::Local, "input")),
         2 => "forward",
+        3 => return Some((name, Concerns::Local, "output")),
         4 => "postrouting",
         5 => "ingress",
-        _ => return None, // input, output: forwarded packets do not pass them
+        _ => return None,
     };
-    Some((name, v4, v6, hook))
+    Some((name, concerns, hook))
 }
 
-/// An IPsec policy (struct xfrm_userpolicy_info) for forwarded or sent packets.
+/// An IPsec policy (struct xfrm_userpolicy_info).
 pub(super) fn policy(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), Malformed> {
     if frame.kind != XFRM_NEWPOLICY {
         return Ok(());
     }
     let head = header(frame.payload, 161, "xfrm policy")?;
     let direction = match head[160] {
+        0 => "in",
         1 => "out",
         2 => "fwd",
         _ => return Ok(()),
@@ -113,6 +129,7 @@ pub(super) fn policy(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), 
     );
     let kind = ReasonKind::Xfrm;
     match family {
+        _ if direction == "in" => report.local.push(Reason { kind, text }),
         libc::AF_INET => report.add(false, kind, text),
         libc::AF_INET6 => report.add(true, kind, text),
         _ => report.both(kind, text),

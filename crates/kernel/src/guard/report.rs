@@ -36,6 +36,8 @@ pub struct GuardReport {
     pub v4: Vec<Reason>,
     /// Reasons for IPv6.
     pub v6: Vec<Reason>,
+    /// Why tunnels stay with the kernel: what looks at packets to and from the router itself.
+    pub local: Vec<Reason>,
     /// What does not apply to Bora's traffic, although the operator may expect it.
     pub warnings: Vec<String>,
     /// Where Linux puts established flows, which then pass its chains no more.
@@ -57,7 +59,7 @@ impl GuardReport {
 
     /// Sorts it and removes duplicates.
     pub(super) fn finish(mut self) -> Self {
-        for reasons in [&mut self.v4, &mut self.v6] {
+        for reasons in [&mut self.v4, &mut self.v6, &mut self.local] {
             reasons.sort();
             reasons.dedup();
         }

@@ -16,7 +16,7 @@ pub(super) fn content(world: &World, key: &HopKey) -> NextHop {
     let mtu = mtu(world, key, port);
     if let Some(tunnel) = port.tunnel.as_ref().filter(|it| !it.has_stations) {
         let way = tunnel.encapsulations[usize::from(key.v6)].clone();
-        return into_tunnel(way, mtu, port);
+        return into_tunnel(way, mtu, port, world);
     }
     let mac = key
         .gateway
@@ -40,7 +40,7 @@ pub(super) fn content(world: &World, key: &HopKey) -> NextHop {
             headers: way.headers.to(far, &l2),
             ..way.clone()
         });
-        return into_tunnel(way, mtu, port);
+        return into_tunnel(way, mtu, port, world);
     }
     NextHop::Forward(Adjacency {
         port: port.id,
@@ -51,10 +51,13 @@ pub(super) fn content(world: &World, key: &HopKey) -> NextHop {
 }
 
 /// A way into a tunnel, if there is one without Linux.
-fn into_tunnel(way: Option<Encapsulation>, mtu: u16, port: &Port) -> NextHop {
+fn into_tunnel(way: Option<Encapsulation>, mtu: u16, port: &Port, world: &World) -> NextHop {
     match way {
         Some(mut way) => {
-            way.mtu = mtu;
+            let path = world.path_mtus.get(&way.destination().into());
+            let headers = way.headers.octets().len() as u32;
+            let inside = path.map_or(u32::MAX, |path| path.saturating_sub(headers));
+            way.mtu = mtu.min(inside.try_into().unwrap_or(u16::MAX));
             NextHop::Tunnel(way.into())
         }
         None => punt(Reason::Unsupported, Some(port.id)),

@@ -64,6 +64,8 @@ pub struct Survey {
     pub xfrm_out_blocked: bool,
     /// `ip xfrm policy setdefault fwd block` is in force.
     pub xfrm_forward_blocked: bool,
+    /// There are IPsec policies for what the router itself receives, or `ip xfrm policy setdefault in block` is in force.
+    pub xfrm_in: bool,
     /// The kernel lets the program read its structures without a helper's call (Linux 6.2).
     pub direct: bool,
 }
@@ -92,6 +94,7 @@ impl Survey {
             xfrm_policies: found.xfrm & contract::XFRM_POLICIES != 0,
             xfrm_out_blocked: found.xfrm & contract::XFRM_OUT_BLOCKED != 0,
             xfrm_forward_blocked: found.xfrm & contract::XFRM_FORWARD_BLOCKED != 0,
+            xfrm_in: found.xfrm & contract::XFRM_IN != 0,
             direct: found.direct != 0,
         }
     }

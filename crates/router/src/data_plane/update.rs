@@ -56,11 +56,13 @@ impl DataPlane {
         refresh: bool,
     ) -> anyhow::Result<()> {
         let policy = self.policy.is_outdated(&self.mirror);
+        let ends = changes.local_addresses && self.has_tunnels();
         if changes.links
             || changes.settings
             || changes.guard
             || changes.bridges
             || policy
+            || ends
             || refresh
         {
             self.update_ports(config, refresh)?;
@@ -86,6 +88,12 @@ impl DataPlane {
             self.choose_fast_path(config);
         }
         Ok(())
+    }
+
+    /// Whether Linux has tunnels, which need their local addresses.
+    fn has_tunnels(&self) -> bool {
+        let mut links = self.mirror.links().values();
+        links.any(|link| link.tunnel.is_some())
     }
 
     /// Follows Linux to this moment and compares its tables with the FIB; returns the differences.

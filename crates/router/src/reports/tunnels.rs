@@ -23,6 +23,7 @@ const COLUMNS: &[(&str, &str)] = &[
     ("REMOTE", "remote"),
     ("STATE", "state"),
     ("MTU", "mtu"),
+    ("PATH", "path_mtu"),
     ("RECEIVED", "rx_packets"),
     ("SENT", "tx_packets"),
 ];
@@ -51,6 +52,8 @@ struct TunnelReport {
     state: String,
     /// MTU in octets.
     mtu: u32,
+    /// Longest outer packet that reaches the far end, if Linux has learned that or a route says it.
+    path_mtu: Option<u32>,
     /// Packets taken out of it.
     rx_packets: u64,
     /// Octets of these, without the headers of the tunnel and of Ethernet.
@@ -79,6 +82,7 @@ fn one(plane: &DataPlane, device: &Device) -> Option<TunnelReport> {
         remote: tunnel.remote.to_string(),
         state: state(device),
         mtu: device.mtu,
+        path_mtu: plane.mirror().path_mtu(tunnel.remote),
         rx_packets: counted.rx_packets,
         rx_bytes: counted.rx_bytes,
         tx_packets: counted.tx_packets,
