@@ -58,7 +58,7 @@ pub(crate) struct World {
     pub(crate) buckets: BTreeMap<u32, Vec<u32>>,
     pub(crate) ports: BTreeMap<u32, Port>,
     pub(crate) settings: Settings,
-    /// Of the far ends of tunnels, where Linux knows them.
+    /// Path MTUs to the far ends of tunnels, where Linux has learned them.
     pub(crate) path_mtus: BTreeMap<Ipv4Addr, u32>,
     /// Of VXLAN devices. Without an entry they cannot be read.
     pub(crate) stations: BTreeMap<u32, Stations>,
