@@ -15,7 +15,7 @@ use crate::error::KernelError;
 use crate::guard::{Guard, GuardReport};
 use crate::keys::HopKey;
 use crate::load::{Loader, note};
-use crate::message::{self, Link, Neighbour};
+use crate::message::{self, Link, Neighbour, RTPROT_RA};
 use crate::model::{Model, Noticed, Stale};
 use crate::resolve::Resolver;
 use crate::socket::{Netlink, Received};
@@ -48,6 +48,9 @@ const REPEAT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// How long after its end an expiring IPv6 route is read again: well past the kernel's clock tick,
 /// because a route with exactly no time left looks like one without an end.
 const EXPIRED: Duration = Duration::from_millis(50);
+/// How often to read the routes of router advertisements while their preferences decide, which change without an
+/// event.
+const PREFERENCE: Duration = Duration::from_secs(5);
 /// How often to read what sends no events.
 const TICK: Duration = Duration::from_secs(1);
 /// How long the gateways of a new route may take to answer before it is used.
@@ -146,8 +149,8 @@ pub struct Mirror {
     /// How long to pause after the last reconciliation, and until when.
     pause: Duration,
     not_before: Instant,
-    /// When the next IPv6 route expires.
-    expiry: Option<Instant>,
+    /// When the next IPv6 route expires, or has to be read again, by protocol.
+    expiry: BTreeMap<u8, Instant>,
     next_tick: Instant,
     /// The last read did not empty the event socket.
     more: bool,
@@ -192,7 +195,7 @@ impl Mirror {
             due: None,
             pause: Duration::ZERO,
             not_before: Instant::now(),
-            expiry: None,
+            expiry: BTreeMap::new(),
             next_tick: Instant::now() + TICK,
             more: false,
             decode_errors: 0,
@@ -380,7 +383,7 @@ impl Mirror {
         let deadlines = [
             Some(self.next_tick),
             self.due,
-            self.expiry,
+            self.expiry.values().min().copied(),
             self.bridges.due(),
         ];
         let mut timeout = deadlines
@@ -463,13 +466,13 @@ impl Mirror {
 
     fn is_due(&mut self) -> bool {
         let now = Instant::now();
-        if self.expiry.is_some_and(|at| now >= at) {
-            self.expiry = None;
-            self.model.stale.routes = true;
-            self.model.stale.reason = "a route expired";
-            return true;
+        let expired = self.expiry.extract_if(.., |_, at| now >= *at);
+        let expired: Vec<u8> = expired.map(|(protocol, _)| protocol).collect();
+        if !expired.is_empty() {
+            self.model.stale.protocols.extend(&expired);
+            self.model.stale.reason = "a route may have expired or another preference";
         }
-        self.due.is_some_and(|at| now >= at)
+        !expired.is_empty() || self.due.is_some_and(|at| now >= at)
     }
 
     /// Sets when the next reconciliation is due. The first of several events decides, so that a
@@ -481,10 +484,19 @@ impl Mirror {
         } else if self.due.is_none() {
             self.due = Some(self.not_before.max(now + SETTLE));
         }
-        if let Some(left) = self.model.next_expiry.take() {
+        for (protocol, left) in std::mem::take(&mut self.model.next_expiry) {
             let at = now + Duration::from_millis(u64::from(left) * 10) + EXPIRED;
-            self.expiry = Some(self.expiry.map_or(at, |expiry| expiry.min(at)));
+            self.read_again(protocol, at);
         }
+        if self.model.v6.has_advertised_rivals() {
+            self.read_again(RTPROT_RA, now + PREFERENCE);
+        }
+    }
+
+    /// Sets when the IPv6 routes of a protocol are read again, at the latest.
+    fn read_again(&mut self, protocol: u8, at: Instant) {
+        let due = self.expiry.entry(protocol).or_insert(at);
+        *due = at.min(*due);
     }
 
     /// Compares what is stale with the kernel. What fails, or is interrupted by changes, stays

@@ -256,6 +256,8 @@ pub(crate) struct Route {
     /// It holds for some source addresses only (IPv6).
     pub(crate) source_specific: bool,
     pub(crate) metric: u32,
+    /// IPv6's router preference; the largest wins.
+    pub(crate) preference: u8,
     pub(crate) target: TargetId,
 }
 

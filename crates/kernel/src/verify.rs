@@ -7,13 +7,14 @@ use std::rc::Rc;
 use bora_fib::{FibConfig, FibWriter, NextHop, NextHopId};
 
 use crate::error::KernelError;
-use crate::family::Family;
-use crate::message::RouteType;
+use crate::family::{Best, Family};
+use crate::message::{Hop, RouteType, Target};
 use crate::mirror::Mirror;
 use crate::model::{Model, Stale};
 use crate::nexthops::NextHops;
 use crate::rib::{MERGED, Prefix, Tree};
 use crate::status::{Difference, FamilyCounts, SyncStatus, Unsupported};
+use crate::world::{Special, World};
 
 impl Mirror {
     /// How many prefixes the FIB had no room for; IPv4, IPv6.
@@ -248,20 +249,18 @@ fn unsupported(model: &Model) -> Vec<Unsupported> {
     let source = model.v6.iter().map(|(_, routes)| partial(routes)).sum();
     counts.insert("for one TOS only", tos);
     counts.insert("for some source addresses only", source);
-    for (id, target) in model.hops.targets() {
-        let reason = match target.kind {
-            RouteType::Other => "NAT or an unknown type",
-            RouteType::Unicast if target.hops.iter().any(|hop| hop.encap) => "encapsulation",
-            RouteType::Unicast
-                if !model
-                    .world
-                    .ways(target)
-                    .iter()
-                    .all(|way| model.world.ports.contains_key(&way.device)) =>
-            {
-                "through a device that is not a Bora port"
-            }
-            _ => continue,
+    let depends = |&at: &_| match model.v6.best(&model.hops, at) {
+        Some(Best::Depends) => model.v6.get(at).iter().all(|route| !route.is_partial()),
+        _ => false,
+    };
+    let rivals = model.v6.rivals.iter().copied().filter(depends).count();
+    counts.insert(
+        "of equal metric, among which the input interface decides",
+        rivals,
+    );
+    for (id, target, v6) in model.hops.targets_of_both() {
+        let Some(reason) = why_unsupported(&model.world, target, v6) else {
+            continue;
         };
         *counts.entry(reason).or_default() += model.hops.uses(id);
     }
@@ -269,4 +268,19 @@ fn unsupported(model: &Model) -> Vec<Unsupported> {
     counts
         .map(|(reason, routes)| Unsupported { reason, routes })
         .collect()
+}
+
+/// Why a target stays with the kernel, whatever its neighbours do.
+fn why_unsupported(world: &World, target: &Target, v6: bool) -> Option<&'static str> {
+    match target.kind {
+        RouteType::Other => return Some("NAT or an unknown type"),
+        RouteType::Unicast => {}
+        _ => return None,
+    }
+    if let Some(Special::OnlyLinux(why)) = world.special(target, v6) {
+        return Some(why);
+    }
+    let ways = world.ways(target);
+    let is_port = |way: &Hop| world.ports.contains_key(&way.device);
+    (!ways.iter().all(is_port)).then_some("through a device that is not a Bora port")
 }
