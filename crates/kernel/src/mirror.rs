@@ -57,6 +57,8 @@ const TICK: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_millis(5);
 /// How soon to try again the gateways that could not be asked for.
 const RETRY: Duration = Duration::from_millis(100);
+/// Most rounds of events to apply before a verification.
+const CATCH_UP: usize = 16;
 /// Most events to apply before the FIB is updated.
 const BATCH: usize = 16_384;
 
@@ -153,7 +155,7 @@ pub struct Mirror {
     expiry: BTreeMap<u8, Instant>,
     next_tick: Instant,
     /// The last read did not empty the event socket.
-    more: bool,
+    pub(crate) more: bool,
     pub(crate) decode_errors: u64,
     pub(crate) counters: Counters,
     pub(crate) last: Option<Reconciliation>,
@@ -461,6 +463,22 @@ impl Mirror {
             }
         }
         self.more = true;
+        Ok(())
+    }
+
+    /// Applies the events that wait, and compares with the kernel what they ask for.
+    pub(crate) fn catch_up(&mut self) -> Result<(), KernelError> {
+        for _ in 0..CATCH_UP {
+            self.read_events()?;
+            self.model.settle();
+            if !self.more {
+                break;
+            }
+        }
+        if !self.model.stale.is_empty() {
+            self.reconcile()?;
+        }
+        self.model.sync();
         Ok(())
     }
 

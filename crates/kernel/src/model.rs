@@ -656,6 +656,12 @@ impl Model {
         self.local.generation += u64::from(changed);
     }
 
+    /// Grows with each change of the tables that the FIB is made from.
+    pub(crate) fn changes(&self) -> u64 {
+        let tables = [&self.v4.digest, &self.v6.digest, &self.neighbours];
+        tables.map(Digest::now).into_iter().sum::<u64>() + self.rest_changes
+    }
+
     /// Whether nothing waits to be written and nothing was refused.
     pub(crate) fn is_settled(&self) -> bool {
         self.stale.is_empty()

@@ -16,6 +16,9 @@ use crate::rib::{MERGED, Prefix, Tree};
 use crate::status::{Difference, FamilyCounts, SyncStatus, Unsupported};
 use crate::world::{Special, World};
 
+/// How often [`Mirror::verify`] compares while the tables change.
+const ATTEMPTS: usize = 3;
+
 impl Mirror {
     /// How many prefixes the FIB had no room for; IPv4, IPv6.
     pub fn refused(&self) -> [usize; 2] {
@@ -75,12 +78,33 @@ impl Mirror {
     }
 
     /// Loads the kernel's tables anew into a second FIB and compares it with the first. Returns
-    /// the differences, which the next calls of [`Mirror::poll`] correct; takes as long as a start, and
-    /// as much memory.
+    /// the differences, which the next calls of [`Mirror::poll`] correct; takes as long as a start, or, while the
+    /// tables change, up to [`ATTEMPTS`] starts, and as much memory.
     ///
     /// # Errors
-    /// As [`Mirror::open`].
+    /// As [`Mirror::open`], and [`KernelError::Overtaken`].
     pub fn verify(&mut self) -> Result<Vec<Difference>, KernelError> {
+        for _ in 0..ATTEMPTS {
+            self.catch_up()?;
+            let before = self.model.changes();
+            let found = self.differences()?;
+            self.catch_up()?;
+            let quiet = self.model.changes() == before;
+            let complete = !self.loader.overtaken && !self.more && self.model.stale.is_empty();
+            if !complete || (!quiet && !found.is_empty()) {
+                continue; // what differs may be what has just changed
+            }
+            if !found.is_empty() {
+                self.model.stale.all = true;
+                self.model.stale.reason = "a verification found differences";
+            }
+            return Ok(found);
+        }
+        Err(KernelError::Overtaken)
+    }
+
+    /// Compares a FIB made of fresh dumps with the current one.
+    fn differences(&mut self) -> Result<Vec<Difference>, KernelError> {
         let (fib, _readers) = bora_fib::new(FibConfig {
             max_readers: 1,
             ..FibConfig::default()
@@ -106,10 +130,6 @@ impl Mirror {
             &Side::new(&ours.v6, &ours.hops),
             &mut differences,
         );
-        if !differences.is_empty() {
-            self.model.stale.all = true;
-            self.model.stale.reason = "a verification found differences";
-        }
         Ok(differences)
     }
 }
