@@ -142,10 +142,15 @@ impl Guard {
         self.follow_links(world)
     }
 
-    /// Updates the report after changes of links, without dumps; `true` if the report changed.
+    /// Updates the report after changes of links and settings, without dumps; `true` if the report changed.
     pub(crate) fn follow_links(&mut self, world: &World) -> bool {
         let mut report = self.found.clone();
         masters(world, &mut report);
+        if world.settings.forward_use_pmtu {
+            let text = "net.ipv4.ip_forward_use_pmtu is 1, and only Linux knows the path MTUs that it has learned \
+                        (free: `sysctl net.ipv4.ip_forward_use_pmtu=0`)";
+            report.add(false, ReasonKind::Sysctl, text.into());
+        }
         let report = report.finish();
         let changed = report != self.report;
         self.report = report;

@@ -98,6 +98,9 @@ pub(crate) fn guard(plane: &DataPlane, watch: &GuardWatch) -> Vec<String> {
             )
         }));
     }
+    lines.extend(mirror.settings().unread.iter().map(|why| {
+        format!("{why}: the last values of sysctls count, and interfaces never read do not forward")
+    }));
     for port in plane.ports().iter() {
         let hidden = port.offloads.hidden_tags.iter();
         lines.extend(hidden.map(|hidden| format!("{}: {hidden}", port.name)));
