@@ -316,18 +316,19 @@ impl Mirror {
             self.bridges.note_change();
         }
         let bridges = self.bridges.follow(&mut self.loader.socket);
-        let guard = if guard_events || noticed.guard || rules || (tick && self.guard.is_due()) {
-            self.guard.evaluate(&self.model.world)
-        } else {
-            noticed.links && self.guard.follow_links(&self.model.world)
-        };
+        if guard_events || noticed.guard || rules || (tick && self.guard.is_due()) {
+            self.guard.note_change();
+        }
+        let settings = before.1 != self.model.world.settings.generation;
+        let guard = self.guard.follow_changes(&self.model.world)
+            | ((noticed.links || settings) && self.guard.follow_links(&self.model.world));
         self.schedule();
         self.update_status();
         Ok(Changes {
             fib,
             links: noticed.links,
             local_addresses: before.0 != self.model.local.generation,
-            settings: before.1 != self.model.world.settings.generation,
+            settings,
             bridges,
             guard,
             more: self.more,
@@ -387,6 +388,7 @@ impl Mirror {
             self.due,
             self.expiry.values().min().copied(),
             self.bridges.due(),
+            self.guard.due(),
         ];
         let mut timeout = deadlines
             .into_iter()
