@@ -1,9 +1,8 @@
 //! Which of the routes that an IPv6 prefix has in one table Linux uses: find_rr_leaf() and rt6_score_route() of
 //! net/ipv6/route.c, for a router, which does not ask whether gateways are reachable.
 
-use crate::family::Best;
 use crate::nexthops::NextHops;
-use crate::rib::Route;
+use crate::rib::{Best, Route};
 
 /// Chooses among the routes of a prefix, best metric first. `usable`: those that Linux looks at.
 pub(crate) fn choose(hops: &NextHops, all: &[Route], usable: &[Route]) -> Option<Best> {

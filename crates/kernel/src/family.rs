@@ -10,7 +10,7 @@ use crate::keys::{HopKey, TargetId};
 use crate::message::{Hop, RouteMessage, RouteType};
 use crate::nexthops::NextHops;
 use crate::prefix_routes::{self, Applied};
-use crate::rib::{FEW_SHARDS, MANY_SHARDS, MERGED, Prefix, Rib, Route, Table, Tree, number};
+use crate::rib::{Best, FEW_SHARDS, MANY_SHARDS, MERGED, Prefix, Rib, Route, Table, Tree, number};
 use crate::world::World;
 
 /// One address family of the mirror.
@@ -51,15 +51,6 @@ pub(crate) struct Further<P> {
 
 /// From this many changed prefixes on, they are written in one load.
 const BULK: usize = 4096;
-
-/// What the kernel does with a packet at a prefix.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Best {
-    /// This route.
-    Route(Route),
-    /// TOS, source address or the input decide as well, so it is left to the kernel.
-    Depends,
-}
 
 impl<P: Prefix> Family<P> {
     pub(crate) fn new() -> Self {

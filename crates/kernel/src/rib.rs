@@ -274,6 +274,15 @@ impl Route {
     }
 }
 
+/// What the kernel does with a packet at a prefix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Best {
+    /// This route.
+    Route(Route),
+    /// TOS, source address or the input decide as well, so it is left to the kernel.
+    Depends,
+}
+
 /// The routes of one prefix, best first. Nearly always one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Routes {

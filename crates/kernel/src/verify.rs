@@ -7,12 +7,12 @@ use std::rc::Rc;
 use bora_fib::{FibConfig, FibWriter, NextHop, NextHopId};
 
 use crate::error::KernelError;
-use crate::family::{Best, Family};
+use crate::family::Family;
 use crate::message::{Hop, RouteType, Target};
 use crate::mirror::Mirror;
 use crate::model::{Model, Stale};
 use crate::nexthops::NextHops;
-use crate::rib::{MERGED, Prefix, Tree};
+use crate::rib::{Best, MERGED, Prefix, Tree};
 use crate::status::{Difference, FamilyCounts, SyncStatus, Unsupported};
 use crate::world::{Special, World};
 
