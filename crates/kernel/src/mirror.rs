@@ -486,8 +486,9 @@ impl Mirror {
 
     fn is_due(&mut self) -> bool {
         let now = Instant::now();
-        let expired = self.expiry.extract_if(.., |_, at| now >= *at);
-        let expired: Vec<u8> = expired.map(|(protocol, _)| protocol).collect();
+        let expired = self.expiry.iter().filter(|(_, at)| now >= **at);
+        let expired: Vec<u8> = expired.map(|(&protocol, _)| protocol).collect();
+        self.expiry.retain(|_, at| now < *at);
         if !expired.is_empty() {
             self.model.stale.protocols.extend(&expired);
             self.model.stale.reason = "a route may have expired or another preference";
