@@ -245,3 +245,18 @@ def test_disable_ipv6(net, scope):
     assert net.probe(), "IPv4 is still forwarded"
     forwarded = [host for host, frame in net.extra + net.collect() if frame[20] == 17 and host != 0]
     assert forwarded == ([2] * 5 if scope == "r1" else []), "IPv6 was forwarded from or to an interface where it is disabled"
+
+
+@pytest.mark.parametrize("everywhere", [1, 0])
+def test_forwarding_of_one_interface(net, everywhere):
+    """`conf.all.forwarding` alone decides whether Linux forwards IPv6; an interface's own makes it a host or a router there."""
+    net.sysctl("ipv6/conf/all/forwarding", everywhere)
+    net.later(lambda: net.router.set_sysctl("net/ipv6/conf/r0/forwarding", 1))
+    net.router.set_sysctl("net/ipv6/conf/r0/forwarding", 1 - everywhere)
+    net._sysctl_changed = True
+    net.settle()
+    packet = udp6(net.behind6(0), net.behind6(1))
+    before = net.bora.totals()["sent"] if net.bora else 0
+    assert net.path_of(packet) == (1 if everywhere else None)
+    if net.bora and net.bora.path == "engine" and everywhere:
+        assert net.bora.totals()["sent"] > before, "left to Linux"

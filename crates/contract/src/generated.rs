@@ -514,7 +514,7 @@ impl Reason {
         match self {
             Self::NoLease => "Check whether Bora runs, and read its log.",
             Self::Guard => "`bora show sync` names the rules, and says how established connections can go by Bora all the same (docs/firewall.md).",
-            Self::ForwardingOff => "Set net.ipv4.conf.IFACE.forwarding or net.ipv6.conf.IFACE.forwarding if it should forward.",
+            Self::ForwardingOff => "Set net.ipv4.conf.IFACE.forwarding or net.ipv6.conf.all.forwarding if it should forward.",
             Self::NotIp => "Nothing.",
             Self::VlanTag => "If it has much traffic, see `bora show vlans`.",
             Self::ForeignMac => "Nothing, unless unicast traffic is sent to a wrong address.",

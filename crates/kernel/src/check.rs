@@ -12,6 +12,7 @@ use bora_fib::{Prefix4, Prefix6};
 
 use crate::digest::{Sums, hash, of_neighbour, of_route, of_target};
 use crate::error::KernelError;
+use crate::family::is_of;
 use crate::message::{
     self, Address, Frame, Link, Message, NextHopMessage, NextHopObject, RTM_GETNEXTHOP,
 };
@@ -310,7 +311,7 @@ fn routes<P: Prefix>(socket: &mut Netlink, further: &BTreeSet<u32>) -> Option<Su
             return;
         };
         let table = Table::from_number(route.table, P::V6, further);
-        let Some(table) = table.filter(|_| route.expires >= 0) else {
+        let Some(table) = table.filter(|_| is_of::<P>(&route) && route.expires >= 0) else {
             return;
         };
         let prefix = P::masked(number(route.address), route.len);
@@ -321,7 +322,8 @@ fn routes<P: Prefix>(socket: &mut Netlink, further: &BTreeSet<u32>) -> Option<Su
         let index = found.keys.iter().filter(|&&other| other == key).count();
         found.keys.push(key);
         let target = of_target(&route.target);
-        let hash = of_route(prefix, key, route.protocol, target, index);
+        let marks = (route.protocol, route.preference);
+        let hash = of_route(prefix, key, marks, target, index);
         found.sums.add(prefix.parts().0, hash);
     };
     let found: Routes<P> = dump(socket, libc::RTM_GETROUTE, &request, each)?;

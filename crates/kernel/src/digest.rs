@@ -73,15 +73,16 @@ impl Digest {
     }
 }
 
-/// The hash of a route, the `index`th of its prefix's routes with the same key.
+/// The hash of a route, the `index`th of its prefix's routes with the same key. `marks`: its protocol and
+/// preference.
 pub(crate) fn of_route<P: Prefix>(
     prefix: P,
     key: Key,
-    protocol: u8,
+    marks: (u8, u8),
     target: u64,
     index: usize,
 ) -> u64 {
-    hash(&(prefix, key, protocol, target, index))
+    hash(&(prefix, key, marks, target, index))
 }
 
 /// The sum of the hashes of a prefix's routes, each with the hash of its target.
@@ -92,7 +93,8 @@ pub(crate) fn of_routes<P: Prefix>(
 ) -> u64 {
     let hash = |route: &Route, index| {
         let key = route.key();
-        of_route(prefix, key, route.protocol, target(route), index)
+        let marks = (route.protocol, route.preference);
+        of_route(prefix, key, marks, target(route), index)
     };
     if let [only] = routes {
         return hash(only, 0);

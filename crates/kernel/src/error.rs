@@ -21,6 +21,11 @@ pub enum KernelError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// Changes overtook every attempt to compare.
+    #[error(
+        "the kernel's tables changed all the time, so nothing could be compared; try again when they are quieter"
+    )]
+    Overtaken,
     /// Waiting or reading failed.
     #[error("cannot wait for netlink events: {0}")]
     Wait(#[source] io::Error),

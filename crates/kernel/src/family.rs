@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use bora_fib::{FibError, NextHopId, TableId};
 
+use crate::choice::choose;
 use crate::digest::{Digest, of_routes};
 use crate::keys::{HopKey, TargetId};
-use crate::message::{Hop, RouteMessage, RouteType, Target};
+use crate::message::{Hop, RouteMessage, RouteType};
 use crate::nexthops::NextHops;
 use crate::prefix_routes::{self, Applied};
-use crate::rib::{FEW_SHARDS, MANY_SHARDS, MERGED, Prefix, Rib, Route, Table, Tree, number};
+use crate::rib::{Best, FEW_SHARDS, MANY_SHARDS, MERGED, Prefix, Rib, Route, Table, Tree, number};
 use crate::world::World;
 
 /// One address family of the mirror.
@@ -32,6 +33,8 @@ pub(crate) struct Family<P> {
     pub(crate) without_hop: BTreeSet<(Tree, P)>,
     /// Prefixes to be written in one load, while many change at once.
     bulk: Option<BTreeMap<Tree, Vec<(P, NextHopId)>>>,
+    /// IPv6 prefixes with several routes of equal metric, among which preferences and devices decide.
+    pub(crate) rivals: BTreeSet<(Tree, P)>,
     /// Prefixes whose routes to the router itself changed.
     pub(crate) local_changes: Vec<P>,
     /// Prefixes with routes in the table `local` that do not lead to the router itself.
@@ -49,15 +52,6 @@ pub(crate) struct Further<P> {
 /// From this many changed prefixes on, they are written in one load.
 const BULK: usize = 4096;
 
-/// What the kernel does with a packet at a prefix.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Best {
-    /// This route.
-    Route(Route),
-    /// TOS or source address decide as well, so it is left to the kernel.
-    Depends,
-}
-
 impl<P: Prefix> Family<P> {
     pub(crate) fn new() -> Self {
         Self {
@@ -70,6 +64,7 @@ impl<P: Prefix> Family<P> {
             refused: HashSet::new(),
             without_hop: BTreeSet::new(),
             bulk: None,
+            rivals: BTreeSet::new(),
             local_changes: Vec::new(),
             odd_local: BTreeSet::new(),
         }
@@ -82,6 +77,12 @@ impl<P: Prefix> Family<P> {
             P::masked(address, len).fib_insert(&mut hops.fib, TableId::MAIN, local)?;
         }
         Ok(())
+    }
+
+    /// How many prefixes wait to be written.
+    #[cfg(test)]
+    pub(crate) fn marked(&self) -> usize {
+        self.dirty.len()
     }
 
     pub(crate) fn is_clean(&self) -> bool {
@@ -161,6 +162,7 @@ impl<P: Prefix> Family<P> {
         self.dirty.retain(|(tree, _)| *tree != table);
         self.refused.retain(|(tree, _)| *tree != table);
         self.mtus.retain(|(tree, _), _| *tree != table);
+        self.rivals.retain(|(tree, _)| *tree != table);
         self.without_hop.retain(|(tree, _)| *tree != table);
         for (_, key) in self.hosts.extract_if(|(tree, _), _| *tree == table) {
             hops.release_hop(key);
@@ -373,6 +375,7 @@ impl<P: Prefix> Family<P> {
         }
         let best = self.best(hops, at);
         self.note_mtu(hops, at, best);
+        self.note_rivals(at);
         let host = self.host_way(world, hops, at);
         let acquired = host.map(|key| hops.acquire_host(world, key));
         let wanted = match acquired {
@@ -399,10 +402,33 @@ impl<P: Prefix> Family<P> {
         changed
     }
 
+    fn note_rivals(&mut self, at: (Tree, P)) {
+        let equal = |pair: &[Route]| pair[0].key() == pair[1].key();
+        if P::V6 && self.get(at).windows(2).any(equal) {
+            self.rivals.insert(at);
+        } else if !self.rivals.is_empty() {
+            self.rivals.remove(&at);
+        }
+    }
+
+    /// Marks the prefixes where the devices of targets may decide.
+    pub(crate) fn mark_rivals(&mut self) {
+        self.dirty.extend(&self.rivals);
+    }
+
+    /// Whether routers have advertised routes of which the preferences decide. They change without an event.
+    pub(crate) fn has_advertised_rivals(&self) -> bool {
+        let mut rivals = self.rivals.iter();
+        rivals.any(|&at| self.get(at).iter().any(prefix_routes::is_advertised))
+    }
+
     fn note_mtu(&mut self, hops: &NextHops, at: (Tree, P), best: Option<Best>) {
+        let mtu_of = |route: &Route| hops.target(route.target)?.mtu;
         let mtu = match best {
-            Some(Best::Route(route)) => hops.target(route.target).and_then(|target| target.mtu),
-            _ => None,
+            Some(Best::Route(route)) => mtu_of(&route),
+            // the smallest, because any of them may be taken
+            Some(Best::Depends) => self.get(at).iter().filter_map(mtu_of).min(),
+            None => None,
         };
         match mtu {
             Some(mtu) => self.mtus.insert(at, mtu),
@@ -449,8 +475,17 @@ impl<P: Prefix> Family<P> {
     /// What the kernel's look-up finds at exactly this prefix; `None` if it goes on to a shorter
     /// one.
     pub(crate) fn best(&self, hops: &NextHops, at: (Tree, P)) -> Option<Best> {
-        let mut visible = self.visible(hops, at.1, self.get(at));
+        let all = self.get(at);
+        let mut visible = self.visible(hops, at.1, all);
         let first = visible.next()?;
+        if P::V6 && all.len() > 1 {
+            let usable: Vec<Route> = std::iter::once(first).chain(visible).copied().collect();
+            let partial = usable.iter().any(Route::is_partial);
+            return match partial {
+                true => Some(Best::Depends),
+                false => choose(hops, all, &usable),
+            };
+        }
         if first.is_partial() || visible.any(Route::is_partial) {
             return Some(Best::Depends);
         }
@@ -510,7 +545,7 @@ impl<P: Prefix> Family<P> {
             return None;
         };
         let target = hops.target(route.target)?;
-        let device = on_link(world, target)?;
+        let device = hops.on_link(route.target)?;
         world
             .neighbours
             .range(at)
@@ -525,21 +560,16 @@ impl<P: Prefix> Family<P> {
     }
 }
 
-/// The device of a route that reaches its destinations directly.
-fn on_link(world: &World, target: &Target) -> Option<u32> {
-    if target.kind != RouteType::Unicast {
-        return None;
-    }
-    match world.ways(target).as_slice() {
-        [only] if only.gateway.is_none() && !only.encap => Some(only.device),
-        _ => None,
-    }
-}
-
 /// Whether a route leads to the router itself.
 pub(crate) fn is_own(hops: &NextHops, route: &Route) -> bool {
     let target = hops.target(route.target);
     target.is_some_and(|target| target.kind == RouteType::Local)
+}
+
+/// Whether a dump of an IP version should have this route. Without IPv6 (ipv6.disable=1) the kernel answers with
+/// the routes of all versions that it has.
+pub(crate) fn is_of<P: Prefix>(route: &RouteMessage) -> bool {
+    route.address.is_ipv6() == P::V6
 }
 
 /// Converts a route to the mirror's form and takes a use of its target. `None` if no rule and no VRF uses
@@ -555,6 +585,7 @@ pub(crate) fn intern<P: Prefix>(
         protocol: message.protocol,
         source_specific: message.source_specific,
         metric: message.metric,
+        preference: message.preference,
         target: hops.intern(world, message.target, P::V6),
     })
 }

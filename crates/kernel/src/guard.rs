@@ -32,6 +32,9 @@ const XFRMNLGRP_POLICY: u32 = 4;
 const XFRM_GETPOLICY: u16 = 0x15;
 /// How long to wait before looking again without an event.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// Times as long as a look took, nothing is looked at again: there may be thousands of chains, and a change of
+/// them for each connection.
+const PAUSE: u32 = 10;
 
 /// A subsystem's sockets; none where the kernel does not have it.
 struct Subsystem {
@@ -76,6 +79,10 @@ pub(crate) struct Guard {
     /// existed.
     found: GuardReport,
     looked: Instant,
+    /// How long that took.
+    took: Duration,
+    /// Whether something has changed since.
+    outdated: bool,
     legacy: [String; 2],
     /// Whether everything could be read.
     complete: bool,
@@ -98,6 +105,8 @@ impl Guard {
             )?,
             found: GuardReport::default(),
             looked: Instant::now(),
+            took: Duration::ZERO,
+            outdated: false,
             legacy: legacy_tables(),
             complete: false,
             new_rules: true,
@@ -135,17 +144,41 @@ impl Guard {
         !self.complete || self.looked.elapsed() >= LOOK_AGAIN || self.legacy != legacy_tables()
     }
 
+    /// Something has changed, so that the report may be out of date.
+    pub(crate) fn note_change(&mut self) {
+        self.outdated = true;
+    }
+
+    /// When to look at what has changed, if something has.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let at = self.looked + self.took * (PAUSE + 1);
+        self.outdated.then_some(at)
+    }
+
+    /// Dumps everything again, if there were changes and the last look is long enough ago; `true` if the report
+    /// changed.
+    pub(crate) fn follow_changes(&mut self, world: &World) -> bool {
+        self.due().is_some_and(|at| Instant::now() >= at) && self.evaluate(world)
+    }
+
     /// Dumps everything again; `true` if the report changed.
     pub(crate) fn evaluate(&mut self, world: &World) -> bool {
+        self.outdated = false;
         (self.looked, self.legacy) = (Instant::now(), legacy_tables());
         self.found = self.look(world);
+        self.took = self.looked.elapsed();
         self.follow_links(world)
     }
 
-    /// Updates the report after changes of links, without dumps; `true` if the report changed.
+    /// Updates the report after changes of links and settings, without dumps; `true` if the report changed.
     pub(crate) fn follow_links(&mut self, world: &World) -> bool {
         let mut report = self.found.clone();
         masters(world, &mut report);
+        if world.settings.forward_use_pmtu {
+            let text = "net.ipv4.ip_forward_use_pmtu is 1, and only Linux knows the path MTUs that it has learned \
+                        (free: `sysctl net.ipv4.ip_forward_use_pmtu=0`)";
+            report.add(false, ReasonKind::Sysctl, text.into());
+        }
         let report = report.finish();
         let changed = report != self.report;
         self.report = report;
@@ -360,6 +393,25 @@ mod tests {
             assert!(guard.drain().unwrap(), "a rule");
         };
         netns::in_new(test).unwrap();
+    }
+
+    #[test]
+    fn changes_that_come_all_the_time_are_not_read_all_the_time() {
+        let mut guard = Guard::open().unwrap();
+        let world = World::default();
+        guard.evaluate(&world);
+        let first = guard.looked;
+        guard.took = Duration::from_secs(60); // of very many chains
+        for _ in 0..3 {
+            guard.note_change();
+            assert!(!guard.follow_changes(&world));
+        }
+        assert_eq!(guard.looked, first, "nothing was read");
+        let rest = guard.due().map(|at| at.duration_since(first));
+        assert_eq!(rest, Some(Duration::from_secs(60) * 11));
+        guard.took = Duration::ZERO;
+        guard.follow_changes(&world);
+        assert!(guard.looked > first && guard.due().is_none());
     }
 
     #[test]

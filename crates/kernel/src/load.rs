@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use bora_fib::{Prefix4, Prefix6};
 
 use crate::error::KernelError;
-use crate::family::{Family, intern};
+use crate::family::{Family, intern, is_of};
 use crate::keys::TargetId;
 use crate::message::{
     self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP, RTM_GETNEXTHOPBUCKET, Rule,
     Target,
 };
-use crate::model::{Model, Stale};
+use crate::model::{Expiries, Model, Stale, note_expiry};
 use crate::nexthops::NextHops;
 use crate::prefix_routes::is_same;
 use crate::rib::{Prefix, Route, Tree, number};
@@ -26,6 +26,16 @@ const RTA_OIF: u16 = libc::RTA_OIF;
 /// Up to this many devices are compared one at a time, each with a walk through the tables. For
 /// more it is cheaper to compare all routes at once.
 const ONE_BY_ONE: usize = 4;
+/// Which routes to compare.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    All,
+    /// Those with a path through a device.
+    Device(u32),
+    /// IPv6 routes that a protocol made.
+    Protocol(u8),
+}
+
 /// How often to read rules that change meanwhile.
 const RULE_DUMPS: usize = 10;
 
@@ -79,7 +89,7 @@ impl Loader {
             differences += self.neighbours(model, None)?;
         }
         if all_routes {
-            differences += self.routes(model, None)?;
+            differences += self.routes(model, Part::All)?;
             if !self.overtaken {
                 model.note_loaded();
             }
@@ -93,8 +103,11 @@ impl Loader {
                 differences += self.neighbours(model, Some(device))?;
             }
             if !all_routes {
-                differences += self.routes(model, Some(device))?;
+                differences += self.routes(model, Part::Device(device))?;
             }
+        }
+        for &protocol in stale.protocols.iter().filter(|_| !all_routes) {
+            differences += self.routes(model, Part::Protocol(protocol))?;
         }
         Ok(differences)
     }
@@ -271,7 +284,7 @@ impl Loader {
         model.set_stations(device, found.ok());
     }
 
-    fn routes(&mut self, model: &mut Model, device: Option<u32>) -> Result<usize, KernelError> {
+    fn routes(&mut self, model: &mut Model, part: Part) -> Result<usize, KernelError> {
         let Model {
             world,
             hops,
@@ -280,30 +293,41 @@ impl Loader {
             next_expiry,
             ..
         } = model;
-        let four = self.routes_of::<Prefix4>(world, hops, device, next_expiry)?;
-        let four = compare(v4, hops, device, four);
-        let six = self.routes_of::<Prefix6>(world, hops, device, next_expiry)?;
-        let six = compare(v6, hops, device, six);
-        if four.unordered || six.unordered {
+        let mut compared = Compared::default();
+        if !matches!(part, Part::Protocol(_)) {
+            let four = self.routes_of::<Prefix4>(world, hops, part, next_expiry)?;
+            compared.add(compare(v4, hops, part, four));
+        }
+        let six = self.routes_of::<Prefix6>(world, hops, part, next_expiry)?;
+        compared.add(compare(v6, hops, part, six));
+        if compared.unordered {
             model.stale.routes = true;
             model.stale.reason = "routes of equal metric";
         }
-        Ok(four.differences + six.differences)
+        Ok(compared.differences)
     }
 
-    /// The routes of a family (through one device), in the order of the kernel's tables. Each
-    /// holds a use of its target.
+    /// The routes of a family, or a part of them, in the order of the kernel's tables. Each holds a use of
+    /// its target.
     fn routes_of<P: Prefix>(
         &mut self,
         world: &World,
         hops: &mut NextHops,
-        device: Option<u32>,
-        next_expiry: &mut Option<u32>,
+        part: Part,
+        next_expiry: &mut Expiries,
     ) -> Result<Vec<(P, Route)>, KernelError> {
         let family = if P::V6 { libc::AF_INET6 } else { libc::AF_INET } as u8;
         let mut head = [0; 12];
         head[0] = family;
-        let request = request(&head, device.map(|device| (RTA_OIF, device)));
+        let device = match part {
+            Part::Device(device) => Some((RTA_OIF, device)),
+            Part::Protocol(protocol) => {
+                head[5] = protocol;
+                None
+            }
+            Part::All => None,
+        };
+        let request = request(&head, device);
         let errors = &mut self.decode_errors;
         let mut state = (Vec::new(), hops);
         let restart = |(found, hops): &mut (Vec<(P, Route)>, &mut NextHops)| {
@@ -317,11 +341,8 @@ impl Loader {
                 // through may just have changed
                 Ok(Message::Route(route, _))
                     if device.is_some() && route.target.object.is_some() => {}
-                Ok(Message::Route(route, false)) if route.expires >= 0 => {
-                    let left = route.expires.unsigned_abs();
-                    if left > 0 {
-                        *next_expiry = Some(next_expiry.map_or(left, |next| next.min(left)));
-                    }
+                Ok(Message::Route(route, false)) if is_of::<P>(&route) && route.expires >= 0 => {
+                    note_expiry(next_expiry, &route);
                     let prefix = P::masked(number(route.address), route.len);
                     found.extend(intern::<P>(world, hops, route).map(|route| (prefix, route)));
                 }
@@ -363,6 +384,7 @@ fn request(head: &[u8], filter: Option<(u16, u32)>) -> Vec<u8> {
 }
 
 /// The result of a comparison.
+#[derive(Default)]
 struct Compared {
     differences: usize,
     /// A route appeared beside another of its metric, and a dump of one device does not show which
@@ -370,18 +392,29 @@ struct Compared {
     unordered: bool,
 }
 
-/// Replaces the routes of an IP version (through one device) by those that were dumped.
+impl Compared {
+    fn add(&mut self, other: Self) {
+        self.differences += other.differences;
+        self.unordered |= other.unordered;
+    }
+}
+
+/// Replaces the routes of an IP version, or a part of them, by those that were dumped.
 fn compare<P: Prefix>(
     family: &mut Family<P>,
     hops: &mut NextHops,
-    device: Option<u32>,
+    part: Part,
     mut dumped: Vec<(P, Route)>,
 ) -> Compared {
     dumped.sort_by_key(place); // stable: keeps the kernel's order
-    let through = device.map(|device| targets_through(hops, device));
-    let concerned = |route: &Route| {
-        let targets = through.as_ref();
-        targets.is_none_or(|targets| targets.binary_search(&route.target).is_ok())
+    let through = match part {
+        Part::Device(device) => targets_through(hops, device),
+        _ => Vec::new(),
+    };
+    let concerned = |route: &Route| match part {
+        Part::All => true,
+        Part::Device(_) => through.binary_search(&route.target).is_ok(),
+        Part::Protocol(protocol) => route.protocol == protocol,
     };
     let mut compared = Compared {
         differences: remove_lost(family, hops, &dumped, concerned),
@@ -389,9 +422,9 @@ fn compare<P: Prefix>(
     };
     for same in dumped.chunk_by(|a, b| place(a) == place(b)) {
         let at = place(&same[0]);
-        let known = match device {
-            Some(_) => family.get(at),
-            None => &[],
+        let known = match part {
+            Part::All => &[],
+            _ => family.get(at),
         };
         let fresh = same.iter().map(|&(_, route)| route).collect();
         let (routes, unordered) = combine::<P>(hops, known, fresh, concerned);

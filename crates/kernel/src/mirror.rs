@@ -15,7 +15,7 @@ use crate::error::KernelError;
 use crate::guard::{Guard, GuardReport};
 use crate::keys::HopKey;
 use crate::load::{Loader, note};
-use crate::message::{self, Link, Neighbour};
+use crate::message::{self, Link, Neighbour, RTPROT_RA};
 use crate::model::{Model, Noticed, Stale};
 use crate::path_mtu::PathMtus;
 use crate::resolve::Resolver;
@@ -49,12 +49,17 @@ const REPEAT: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 /// How long after its end an expiring IPv6 route is read again: well past the kernel's clock tick,
 /// because a route with exactly no time left looks like one without an end.
 const EXPIRED: Duration = Duration::from_millis(50);
+/// How often to read the routes of router advertisements while their preferences decide, which change without an
+/// event.
+const PREFERENCE: Duration = Duration::from_secs(5);
 /// How often to read what sends no events.
 const TICK: Duration = Duration::from_secs(1);
 /// How long the gateways of a new route may take to answer before it is used.
 const ANSWER: Duration = Duration::from_millis(5);
 /// How soon to try again the gateways that could not be asked for.
 const RETRY: Duration = Duration::from_millis(100);
+/// Most rounds of events to apply before a verification.
+const CATCH_UP: usize = 16;
 /// Most events to apply before the FIB is updated.
 const BATCH: usize = 16_384;
 
@@ -148,11 +153,11 @@ pub struct Mirror {
     /// How long to pause after the last reconciliation, and until when.
     pause: Duration,
     not_before: Instant,
-    /// When the next IPv6 route expires.
-    expiry: Option<Instant>,
+    /// When the next IPv6 route expires, or has to be read again, by protocol.
+    expiry: BTreeMap<u8, Instant>,
     next_tick: Instant,
     /// The last read did not empty the event socket.
-    more: bool,
+    pub(crate) more: bool,
     pub(crate) decode_errors: u64,
     pub(crate) counters: Counters,
     pub(crate) last: Option<Reconciliation>,
@@ -195,7 +200,7 @@ impl Mirror {
             due: None,
             pause: Duration::ZERO,
             not_before: Instant::now(),
-            expiry: None,
+            expiry: BTreeMap::new(),
             next_tick: Instant::now() + TICK,
             more: false,
             decode_errors: 0,
@@ -319,18 +324,19 @@ impl Mirror {
             self.bridges.note_change();
         }
         let bridges = self.bridges.follow(&mut self.loader.socket);
-        let guard = if guard_events || noticed.guard || rules || (tick && self.guard.is_due()) {
-            self.guard.evaluate(&self.model.world)
-        } else {
-            noticed.links && self.guard.follow_links(&self.model.world)
-        };
+        if guard_events || noticed.guard || rules || (tick && self.guard.is_due()) {
+            self.guard.note_change();
+        }
+        let settings = before.1 != self.model.world.settings.generation;
+        let guard = self.guard.follow_changes(&self.model.world)
+            | ((noticed.links || settings) && self.guard.follow_links(&self.model.world));
         self.schedule();
         self.update_status();
         Ok(Changes {
             fib,
             links: noticed.links,
             local_addresses: before.0 != self.model.local.generation,
-            settings: before.1 != self.model.world.settings.generation,
+            settings,
             bridges,
             guard,
             more: self.more,
@@ -388,8 +394,9 @@ impl Mirror {
         let deadlines = [
             Some(self.next_tick),
             self.due,
-            self.expiry,
+            self.expiry.values().min().copied(),
             self.bridges.due(),
+            self.guard.due(),
         ];
         let mut timeout = deadlines
             .into_iter()
@@ -469,15 +476,32 @@ impl Mirror {
         Ok(())
     }
 
+    /// Applies the events that wait, and compares with the kernel what they ask for.
+    pub(crate) fn catch_up(&mut self) -> Result<(), KernelError> {
+        for _ in 0..CATCH_UP {
+            self.read_events()?;
+            self.model.settle();
+            if !self.more {
+                break;
+            }
+        }
+        if !self.model.stale.is_empty() {
+            self.reconcile()?;
+        }
+        self.model.sync();
+        Ok(())
+    }
+
     fn is_due(&mut self) -> bool {
         let now = Instant::now();
-        if self.expiry.is_some_and(|at| now >= at) {
-            self.expiry = None;
-            self.model.stale.routes = true;
-            self.model.stale.reason = "a route expired";
-            return true;
+        let expired = self.expiry.iter().filter(|(_, at)| now >= **at);
+        let expired: Vec<u8> = expired.map(|(&protocol, _)| protocol).collect();
+        self.expiry.retain(|_, at| now < *at);
+        if !expired.is_empty() {
+            self.model.stale.protocols.extend(&expired);
+            self.model.stale.reason = "a route may have expired or another preference";
         }
-        self.due.is_some_and(|at| now >= at)
+        !expired.is_empty() || self.due.is_some_and(|at| now >= at)
     }
 
     /// Sets when the next reconciliation is due. The first of several events decides, so that a
@@ -489,10 +513,19 @@ impl Mirror {
         } else if self.due.is_none() {
             self.due = Some(self.not_before.max(now + SETTLE));
         }
-        if let Some(left) = self.model.next_expiry.take() {
+        for (protocol, left) in std::mem::take(&mut self.model.next_expiry) {
             let at = now + Duration::from_millis(u64::from(left) * 10) + EXPIRED;
-            self.expiry = Some(self.expiry.map_or(at, |expiry| expiry.min(at)));
+            self.read_again(protocol, at);
         }
+        if self.model.v6.has_advertised_rivals() {
+            self.read_again(RTPROT_RA, now + PREFERENCE);
+        }
+    }
+
+    /// Sets when the IPv6 routes of a protocol are read again, at the latest.
+    fn read_again(&mut self, protocol: u8, at: Instant) {
+        let due = self.expiry.entry(protocol).or_insert(at);
+        *due = at.min(*due);
     }
 
     /// Compares what is stale with the kernel. What fails, or is interrupted by changes, stays

@@ -29,6 +29,8 @@ pub(crate) struct Stale {
     pub(crate) routes: bool,
     /// Routes and neighbours of these devices.
     pub(crate) devices: BTreeSet<u32>,
+    /// IPv6 routes that these protocols (RTPROT_*) made.
+    pub(crate) protocols: BTreeSet<u8>,
     /// Next-hop objects, and through them routes.
     pub(crate) objects: bool,
     /// Why, for the log and `bora show sync`.
@@ -37,7 +39,11 @@ pub(crate) struct Stale {
 
 impl Stale {
     pub(crate) fn is_empty(&self) -> bool {
-        !self.all && !self.routes && !self.objects && self.devices.is_empty()
+        !self.all
+            && !self.routes
+            && !self.objects
+            && self.devices.is_empty()
+            && self.protocols.is_empty()
     }
 
     /// Adds what could not be compared now.
@@ -46,12 +52,25 @@ impl Stale {
         self.routes |= other.routes;
         self.objects |= other.objects;
         self.devices.extend(other.devices);
+        self.protocols.extend(other.protocols);
         self.reason = other.reason;
     }
 
     fn device(&mut self, device: u32, reason: &'static str) {
         self.devices.insert(device);
         self.reason = reason;
+    }
+}
+
+/// Hundredths of a second to the next end of a route, by the protocol that made it.
+pub(crate) type Expiries = BTreeMap<u8, u32>;
+
+/// Notes the end of a route, if it has one.
+pub(crate) fn note_expiry(expiries: &mut Expiries, route: &RouteMessage) {
+    let left = route.expires.unsigned_abs();
+    if route.expires > 0 {
+        let next = expiries.entry(route.protocol).or_insert(left);
+        *next = left.min(*next);
     }
 }
 
@@ -102,8 +121,8 @@ pub(crate) struct Model {
     pub(crate) audit: Audit,
     /// Changes of rules and of the tables that they use.
     pub(crate) policy_generation: u64,
-    /// Hundredths of a second to the end of the IPv6 route that expires next.
-    pub(crate) next_expiry: Option<u32>,
+    /// Hundredths of a second to the end of the IPv6 route that expires next, by protocol.
+    pub(crate) next_expiry: Expiries,
     /// Some routes or hosts got no next hop at the last [`Self::sync`].
     out_of_next_hops: bool,
 }
@@ -123,7 +142,7 @@ impl Model {
             rest_changes: 0,
             audit: Audit::default(),
             policy_generation: 0,
-            next_expiry: None,
+            next_expiry: Expiries::default(),
             out_of_next_hops: false,
         };
         model.v4.insert_fixed(&mut model.hops)?;
@@ -160,19 +179,23 @@ impl Model {
 
     pub(crate) fn route(&mut self, route: RouteMessage, gone: bool) {
         log::trace!("{} {route:?}", if gone { "gone" } else { "new" });
-        if route.expires > 0 {
-            let left = route.expires.unsigned_abs();
-            self.next_expiry = Some(self.next_expiry.map_or(left, |next| next.min(left)));
-        }
+        note_expiry(&mut self.next_expiry, &route);
         let devices: Vec<u32> = route.target.hops.iter().map(|hop| hop.device).collect();
         let applied = match route.address {
             IpAddr::V4(_) => self.v4.apply(&self.world, &mut self.hops, route, gone),
             IpAddr::V6(_) => self.v6.apply(&self.world, &mut self.hops, route, gone),
         };
-        if applied == Applied::Suspicious {
-            for device in devices {
-                self.stale
-                    .device(device, "a route event contradicted the mirror");
+        match applied {
+            Applied::Done => {}
+            Applied::Suspicious => {
+                for device in devices {
+                    self.stale
+                        .device(device, "a route event contradicted the mirror");
+                }
+            }
+            Applied::Ambiguous => {
+                self.stale.routes = true;
+                self.stale.reason = "a route was replaced beside advertised ones";
             }
         }
     }
@@ -312,7 +335,7 @@ impl Model {
         gone.len()
     }
 
-    /// Recomputes targets, and marks the prefixes that thereby get or lose a usable route.
+    /// Recomputes targets, and marks the prefixes that thereby need other entries.
     pub(crate) fn refresh(&mut self, which: impl Fn(&World, &Target) -> bool) {
         let world = &self.world;
         let flipped = self
@@ -320,6 +343,7 @@ impl Model {
             .refresh_targets(world, |target| which(world, target));
         self.v4.mark_targets(&flipped);
         self.v6.mark_targets(&flipped);
+        self.v6.mark_rivals();
     }
 
     /// Targets in use, sorted.
@@ -512,12 +536,6 @@ impl Model {
             .copied()
             .collect();
         self.refresh(|_, target| target.object.is_some_and(|id| concerned.contains(&id)));
-        // a gateway may have become on-link, so the neighbours inside its prefixes need host routes
-        let touched = self.select(|target| target.object.is_some_and(|id| concerned.contains(&id)));
-        if !self.world.neighbours.is_empty() {
-            self.v4.mark_targets(&touched);
-            self.v6.mark_targets(&touched);
-        }
     }
 
     /// Replaces the next-hop objects. Returns how many changed.
@@ -636,6 +654,12 @@ impl Model {
         let changed =
             note_local(&mut self.v4, &self.hops, own) | note_local(&mut self.v6, &self.hops, own);
         self.local.generation += u64::from(changed);
+    }
+
+    /// Grows with each change of the tables that the FIB is made from.
+    pub(crate) fn changes(&self) -> u64 {
+        let tables = [&self.v4.digest, &self.v6.digest, &self.neighbours];
+        tables.map(Digest::now).into_iter().sum::<u64>() + self.rest_changes
     }
 
     /// Whether nothing waits to be written and nothing was refused.

@@ -19,8 +19,8 @@ use gateways::Gateways;
 
 use crate::digest::of_target;
 use crate::keys::{HopKey, TargetId};
-use crate::message::{Hop, NextHopObject, RouteType, Target};
-use crate::world::World;
+use crate::message::{Hop, RouteType, Target};
+use crate::world::{Special, World};
 
 struct HopState {
     id: NextHopId,
@@ -39,6 +39,10 @@ struct TargetState {
     /// Whether it has several paths.
     choice: bool,
     usable: bool,
+    /// The device of destinations that it reaches directly.
+    on_link: Option<u32>,
+    /// The devices of its usable paths.
+    devices: Vec<u32>,
 }
 
 /// Next hops that many routes share.
@@ -179,6 +183,22 @@ impl NextHops {
             .map_or(self.shared.unsupported, |state| state.id)
     }
 
+    /// The device of the destinations of a target, if it reaches them directly.
+    pub(crate) fn on_link(&self, id: TargetId) -> Option<u32> {
+        self.state(id)?.on_link
+    }
+
+    /// The devices of a target's usable paths.
+    pub(crate) fn devices(&self, id: TargetId) -> &[u32] {
+        self.state(id).map_or(&[], |state| &state.devices)
+    }
+
+    /// Whether a target is a next-hop object, or a group, that drops packets.
+    pub(crate) fn is_blackhole_object(&self, id: TargetId) -> bool {
+        let own = self.state(id).filter(|state| state.own);
+        own.is_some_and(|state| self.fib.next_hop(state.id) == Some(&NextHop::Blackhole))
+    }
+
     /// Whether the kernel would currently use routes with this target.
     pub(crate) fn usable(&self, id: TargetId) -> bool {
         self.state(id).is_some_and(|state| state.usable)
@@ -191,13 +211,16 @@ impl NextHops {
 
     /// All targets in use.
     pub(crate) fn targets(&self) -> impl Iterator<Item = (TargetId, &Target)> {
-        self.targets
-            .iter()
-            .enumerate()
-            .filter_map(|(index, state)| {
-                let state = state.as_ref().filter(|state| state.uses > 0)?;
-                Some((TargetId(index as u32), &state.target))
-            })
+        self.targets_of_both().map(|(id, target, _)| (id, target))
+    }
+
+    /// The same, with whether they are IPv6's.
+    pub(crate) fn targets_of_both(&self) -> impl Iterator<Item = (TargetId, &Target, bool)> {
+        let states = self.targets.iter().enumerate();
+        states.filter_map(|(index, state)| {
+            let state = state.as_ref().filter(|state| state.uses > 0)?;
+            Some((TargetId(index as u32), &state.target, state.v6))
+        })
     }
 
     /// Takes a use of a target.
@@ -212,6 +235,8 @@ impl NextHops {
         let target = key.1.clone();
         let mut state = TargetState {
             usable: world.usable(&target, v6),
+            on_link: world.on_link(&target),
+            devices: world.devices(&target, v6),
             hash: of_target(&target),
             target,
             v6,
@@ -262,6 +287,8 @@ impl NextHops {
             RouteType::Throw => self.shared.throw,
             RouteType::Other => self.shared.unsupported,
             RouteType::Unicast if state.target.hops.iter().any(|hop| hop.encap) => {
+                let choice = state.target.hops.len() > 1;
+                self.set_choice(state, choice);
                 self.shared.unsupported
             }
             RouteType::Unicast => match state.target.hops.as_slice() {
@@ -293,19 +320,19 @@ impl NextHops {
 
     /// What a target's own object should hold; updates the target's hops accordingly.
     fn group(&mut self, world: &World, state: &mut TargetState) -> Result<NextHop, FibError> {
-        let object = state.target.object.map(|id| world.objects.get(&id));
-        let fixed = match object {
-            Some(None | Some(NextHopObject::Unsupported)) => Some(punt(Reason::Unsupported, None)),
-            Some(Some(NextHopObject::Blackhole)) => Some(NextHop::Blackhole),
-            _ => None,
+        let fixed = match world.special(&state.target, state.v6) {
+            Some(Special::OnlyLinux(_)) => Some(punt(Reason::Unsupported, None)),
+            Some(Special::Blackhole) => Some(NextHop::Blackhole),
+            None => None,
         };
         let mut keys = Vec::new();
         let mut members = Vec::new();
         let buckets = world.bucket_ways(&state.target, state.v6);
         let resilient = buckets.is_some();
+        let mut ways = buckets.unwrap_or_else(|| world.ways(&state.target));
+        ways.retain(|hop| world.alive(hop, state.v6));
         if fixed.is_none() {
-            let ways = buckets.unwrap_or_else(|| world.ways(&state.target));
-            for hop in ways.iter().filter(|hop| world.alive(hop, state.v6)) {
+            for hop in &ways {
                 let key = hop_key(hop, state);
                 let good = world.is_good(hop, state.target.object.is_some(), state.v6);
                 let id = match self.acquire(world, key) {
@@ -320,7 +347,7 @@ impl NextHops {
                 keys.push(key);
             }
         }
-        self.set_choice(state, members.len() > 1);
+        self.set_choice(state, ways.len() > 1); // also where only Linux chooses
         self.gateways.count(&keys, true);
         self.gateways.count(&state.hops, false);
         self.gateways.count_members(&keys, true);
@@ -439,7 +466,8 @@ impl NextHops {
             .collect()
     }
 
-    /// Recomputes the targets that `which` selects. Returns those whose usability flipped.
+    /// Recomputes the targets that `which` selects. Returns those whose prefixes need other entries: usability
+    /// flipped, or neighbours inside the prefix are reached otherwise than before.
     pub(crate) fn refresh_targets(
         &mut self,
         world: &World,
@@ -458,7 +486,7 @@ impl NextHops {
         flipped
     }
 
-    /// Recomputes a target; returns whether its usability flipped, and whether its object changed.
+    /// Recomputes a target; returns whether its prefixes need other entries, and whether its object changed.
     fn refresh_target(&mut self, world: &World, index: usize) -> (bool, bool) {
         let Some(mut state) = self.targets[index].take() else {
             return (false, false);
@@ -471,7 +499,10 @@ impl NextHops {
             }
         }
         let usable = world.usable(&state.target, state.v6);
-        let flipped = std::mem::replace(&mut state.usable, usable) != usable;
+        let on_link = world.on_link(&state.target);
+        let flipped = (state.usable, state.on_link) != (usable, on_link);
+        (state.usable, state.on_link) = (usable, on_link);
+        state.devices = world.devices(&state.target, state.v6);
         self.targets[index] = Some(state);
         (flipped, changed)
     }
@@ -495,7 +526,7 @@ impl NextHops {
         (wrong.count(), next)
     }
 
-    /// The same for targets. Also returns those whose usability was wrong.
+    /// The same for targets. Also returns those whose prefixes need other entries.
     pub(crate) fn audit_targets(
         &mut self,
         world: &World,

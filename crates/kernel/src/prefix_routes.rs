@@ -1,6 +1,7 @@
 //! The routes of one prefix, in the kernel's order: what an event changes in them.
 
 use crate::message::Hop;
+use crate::message::RTPROT_RA;
 use crate::nexthops::NextHops;
 use crate::rib::{Prefix, Route};
 use crate::world::World;
@@ -12,10 +13,13 @@ pub(crate) enum Applied {
     Done,
     /// The event contradicts the mirror: compare with the kernel.
     Suspicious,
+    /// The event does not say which of the prefix's routes it is about: compare all routes with the kernel.
+    Ambiguous,
 }
 
 /// Adds a route to those of its prefix, where the kernel puts it. IPv6 announces all ways of a
-/// multipath route at once, also when one is appended.
+/// multipath route at once, also when one is appended; a way that comes alone is a route beside the others, as
+/// those that Linux makes of router advertisements always are (rt6_qualify_for_ecmp()).
 pub(crate) fn insert<P: Prefix>(
     hops: &NextHops,
     routes: &mut Vec<Route>,
@@ -34,11 +38,19 @@ pub(crate) fn insert<P: Prefix>(
         && !again
         && let Some(at) = to_replace::<P>(hops, routes, &new)
     {
-        return replace_at::<P>(hops, routes, new, at);
+        let advertised = |route: &&Route| route.key() == new.key() && is_advertised(route);
+        let advertised = P::V6 && routes.iter().any(|route| advertised(&route));
+        let applied = replace_at::<P>(hops, routes, new, at);
+        return match advertised && routes.len() > 1 {
+            true => Applied::Ambiguous,
+            false => applied,
+        };
     }
-    // IPv6 keeps one multipath route for each metric, beside routes that cannot be multipath
+    // one has all ways of the other: a way was added, or the event is older than what is known
     let same_place = |route: &Route| {
-        P::V6 && is_multipath(hops, &new) && is_multipath(hops, route) && route.key() == new.key()
+        P::V6
+            && route.key() == new.key()
+            && (has_ways_of(hops, &new, route) || has_ways_of(hops, route, &new))
     };
     if let Some(at) = known.or_else(|| routes.iter().position(same_place)) {
         routes[at] = new;
@@ -100,7 +112,9 @@ pub(crate) fn remove<P: Prefix>(
         routes.remove(at);
         return Applied::Done;
     }
-    let Some(at) = routes.iter().position(same_key) else {
+    let part = |route: &Route| same_key(route) && has_ways_of(hops, route, gone);
+    let part = routes.iter().position(part);
+    let Some(at) = part.or_else(|| routes.iter().position(same_key)) else {
         return Applied::Done;
     };
     let (Some(left), Some(gone)) = (hops.target(routes[at].target), hops.target(gone.target))
@@ -108,7 +122,7 @@ pub(crate) fn remove<P: Prefix>(
         return Applied::Suspicious;
     };
     let mut left = left.clone();
-    let before = left.hops.len();
+    let (before, first) = (left.hops.len(), left.hops.first().copied());
     left.hops.retain(|hop| {
         !gone
             .hops
@@ -118,6 +132,9 @@ pub(crate) fn remove<P: Prefix>(
     if !P::V6 || left.hops.is_empty() || left.hops.len() == before {
         return Applied::Suspicious;
     }
+    // a multipath route stands where its first path stands, which is the first no more
+    let moved =
+        left.hops.first() != first.as_ref() && routes.iter().filter(|r| same_key(r)).count() > 1;
     if let [only] = left.hops.as_mut_slice() {
         only.weight = 1;
     }
@@ -125,7 +142,11 @@ pub(crate) fn remove<P: Prefix>(
     let target = hops.intern(world, left, P::V6);
     routes[at].target = target;
     hops.release(target);
-    Applied::Done
+    if moved {
+        Applied::Ambiguous
+    } else {
+        Applied::Done
+    }
 }
 
 /// Whether two routes are the same.
@@ -146,6 +167,23 @@ fn same_way(hops: &NextHops, a: &Route, b: &Route, v6: bool) -> bool {
     (a.kind, a.object) == (b.kind, b.object)
         && (v6 || (a.mtu, a.source) == (b.mtu, b.source))
         && a.hops.iter().map(way).eq(b.hops.iter().map(way))
+}
+
+/// Whether all ways of one route are among those of another, all with gateways.
+fn has_ways_of(hops: &NextHops, all: &Route, some: &Route) -> bool {
+    let ways = |route: &Route| {
+        let target = hops.target(route.target);
+        let ways = target.into_iter().flat_map(|target| &target.hops);
+        ways.map(|hop| (hop.device, hop.gateway))
+    };
+    is_multipath(hops, all)
+        && is_multipath(hops, some)
+        && ways(some).all(|way| way.1.is_some() && ways(all).any(|other| other == way))
+}
+
+/// Whether it may be a route of a router advertisement; other programs use this mark, too.
+pub(crate) fn is_advertised(route: &Route) -> bool {
+    route.protocol == RTPROT_RA
 }
 
 /// Whether IPv6 merges this route with others of its metric into one multipath route: it has a

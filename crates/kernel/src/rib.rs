@@ -256,6 +256,8 @@ pub(crate) struct Route {
     /// It holds for some source addresses only (IPv6).
     pub(crate) source_specific: bool,
     pub(crate) metric: u32,
+    /// IPv6's router preference; the largest wins.
+    pub(crate) preference: u8,
     pub(crate) target: TargetId,
 }
 
@@ -270,6 +272,15 @@ impl Route {
     pub(crate) fn is_partial(&self) -> bool {
         self.tos != 0 || self.source_specific
     }
+}
+
+/// What the kernel does with a packet at a prefix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Best {
+    /// This route.
+    Route(Route),
+    /// TOS, source address or the input decide as well, so it is left to the kernel.
+    Depends,
 }
 
 /// The routes of one prefix, best first. Nearly always one.

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use serde::Serialize;
@@ -14,9 +15,10 @@ use crate::message::Link;
 pub struct InterfaceSettings {
     /// net.ipv4.conf.IFACE.forwarding.
     pub forwarding4: bool,
-    /// net.ipv6.conf.all.forwarding and net.ipv6.conf.IFACE.forwarding, and not
-    /// net.ipv6.conf.IFACE.disable_ipv6 (ip6_rcv_core(); writing `all` writes each interface's).
-    /// With disable_ipv6, nothing leaves by the interface either, because Linux keeps no IPv6
+    /// net.ipv6.conf.all.forwarding, and not net.ipv6.conf.IFACE.disable_ipv6 (ip6_forward(), ip6_rcv_core()):
+    /// net.ipv6.conf.IFACE.forwarding decides whether Linux is a host there, but not whether it forwards.
+    /// What net.ipv6.conf.IFACE.force_forwarding (Linux 6.17) adds is left to Linux, which then asks whether
+    /// gateways are reachable. With disable_ipv6, nothing leaves by the interface either, because Linux keeps no IPv6
     /// neighbours there.
     pub forwarding6: bool,
     /// The larger of net.ipv4.conf.{all,IFACE}.rp_filter: 0 off, 1 strict, 2 loose (RFC 3704).
@@ -58,9 +60,13 @@ pub struct Settings {
     pub multipath_use_neigh: bool,
     /// net.ipv4.ip_forward_update_priority: the TOS octet decides about the priority of a forwarded IPv4 packet.
     pub priority_by_tos: bool,
+    /// net.ipv4.ip_forward_use_pmtu: path MTUs that Linux has learned count for what it forwards.
+    pub forward_use_pmtu: bool,
     /// net.ipv4.fib_multipath_hash_seed; 0 if the kernel drew a random one; `None` on kernels
     /// before 6.11, which lack the setting.
     pub hash_seed: Option<u32>,
+    /// Why some could not be read. They keep their last values; interfaces that were never read do not forward.
+    pub unread: Option<String>,
 }
 
 /// Interfaces whose settings have to be read again.
@@ -90,30 +96,36 @@ impl Settings {
         links: impl Iterator<Item = &'a Link>,
         unread: &Unread,
     ) -> bool {
-        let all4 = Interface::new("ipv4", "all");
-        let all = AllSettings {
-            forwarding6: number("net/ipv6/conf/all/forwarding") != 0,
-            rp_filter: all4.number("rp_filter"),
-            send_redirects4: all4.is_set("send_redirects"),
-            accept_local: all4.is_set("accept_local"),
-        };
-        let read_one = |link: &Link| {
-            let known = self.interfaces.get(&link.index).copied();
-            let known = known.filter(|_| !unread.all && !unread.devices.contains(&link.index));
-            (
-                link.index,
-                known.unwrap_or_else(|| interface(&link.name, &all)),
-            )
-        };
-        let mut new = Self {
-            generation: self.generation,
-            interfaces: links.map(read_one).collect(),
-            hash4: hash_policy("ipv4"),
-            hash6: hash_policy("ipv6"),
-            multipath_use_neigh: number("net/ipv4/fib_multipath_use_neigh") != 0,
-            priority_by_tos: number("net/ipv4/ip_forward_update_priority") != 0,
-            hash_seed: read("net/ipv4/fib_multipath_hash_seed"),
-        };
+        let links = links.map(|link| (link.index, link.name.as_str()));
+        self.reread_below("/proc/sys", links, unread)
+    }
+
+    fn reread_below<'a>(
+        &mut self,
+        root: &'static str,
+        links: impl Iterator<Item = (u32, &'a str)>,
+        unread: &Unread,
+    ) -> bool {
+        let mut files = Files::below(root);
+        let mut new = self.clone();
+        new.read_all(&mut files);
+        let all = AllSettings::read(&mut files);
+        let again = unread.all || self.unread.is_some();
+        new.interfaces = links
+            .map(|(index, name)| {
+                let known = self.interfaces.get(&index).copied();
+                let again = again || unread.devices.contains(&index);
+                let read = known.filter(|_| !again);
+                let read = read.or_else(|| interface(&mut files, name, all)).or(known);
+                (index, read.unwrap_or_default()) // what was never read does not forward
+            })
+            .collect();
+        new.unread = files.failed;
+        match (&self.unread, &new.unread) {
+            (None, Some(why)) => log::warn!("{why}; the last values count until it can be read"),
+            (Some(_), None) => log::info!("all sysctls can be read again"),
+            _ => {}
+        }
         let changed = new != *self;
         if changed {
             new.generation += 1;
@@ -121,63 +133,166 @@ impl Settings {
         }
         changed
     }
+
+    /// Reads what holds for all interfaces, as far as it can be read.
+    fn read_all(&mut self, files: &mut Files) {
+        let set = |to: &mut bool, value: Option<i64>| *to = value.map_or(*to, |value| value != 0);
+        let neigh = files.number("net/ipv4/fib_multipath_use_neigh");
+        set(&mut self.multipath_use_neigh, neigh);
+        let priority = files.number("net/ipv4/ip_forward_update_priority");
+        set(&mut self.priority_by_tos, priority);
+        let pmtu = files.number("net/ipv4/ip_forward_use_pmtu");
+        set(&mut self.forward_use_pmtu, pmtu);
+        self.hash4 = files.hash_policy("ipv4").unwrap_or(self.hash4);
+        self.hash6 = files.hash_policy("ipv6").unwrap_or(self.hash6);
+        if let Some(seed) = files.read("net/ipv4/fib_multipath_hash_seed") {
+            self.hash_seed = seed.and_then(|seed| u32::try_from(seed).ok()); // it is a u32
+        }
+    }
 }
 
+/// net.{ipv4,ipv6}.conf.all; `None`: it cannot be read.
+#[derive(Clone, Copy)]
 struct AllSettings {
-    forwarding6: bool,
-    rp_filter: u32,
-    send_redirects4: bool,
-    accept_local: bool,
+    forwarding6: Option<i64>,
+    rp_filter: Option<i64>,
+    send_redirects4: Option<i64>,
+    accept_local: Option<i64>,
 }
 
-fn interface(name: &str, all: &AllSettings) -> InterfaceSettings {
-    let v4 = Interface::new("ipv4", name);
-    let v6 = Interface::new("ipv6", name);
-    let disabled6 = v6.is_set("disable_ipv6");
-    InterfaceSettings {
-        forwarding4: v4.is_set("forwarding"),
-        forwarding6: all.forwarding6 && v6.is_set("forwarding") && !disabled6,
-        rp_filter: all.rp_filter.max(v4.number("rp_filter")).min(2) as u8,
-        send_redirects4: all.send_redirects4 || v4.is_set("send_redirects"),
-        accept_local: all.accept_local || v4.is_set("accept_local"),
-        ignore_linkdown4: v4.is_set("ignore_routes_with_linkdown"),
-        ignore_linkdown6: v6.is_set("ignore_routes_with_linkdown"),
-        mtu6: v6.number("mtu"),
+impl AllSettings {
+    fn read(files: &mut Files) -> Self {
+        Self {
+            forwarding6: files.of("ipv6", "all", "forwarding"),
+            rp_filter: files.of("ipv4", "all", "rp_filter"),
+            send_redirects4: files.of("ipv4", "all", "send_redirects"),
+            accept_local: files.of("ipv4", "all", "accept_local"),
+        }
     }
 }
 
-fn hash_policy(family: &str) -> HashPolicy {
-    let policy = number(&format!("net/{family}/fib_multipath_hash_policy"));
-    let fields = number(&format!("net/{family}/fib_multipath_hash_fields"));
-    HashPolicy {
-        policy: u8::try_from(policy).unwrap_or(u8::MAX),
-        fields,
+/// The settings of an interface; `None` if one of them cannot be read.
+fn interface(files: &mut Files, name: &str, all: AllSettings) -> Option<InterfaceSettings> {
+    let mut v4 = |key| files.of("ipv4", name, key);
+    let forwarding4 = v4("forwarding")? != 0;
+    let rp_filter = all.rp_filter?.max(v4("rp_filter")?).clamp(0, 2) as u8;
+    let send_redirects4 = all.send_redirects4? != 0 || v4("send_redirects")? != 0;
+    let accept_local = all.accept_local? != 0 || v4("accept_local")? != 0;
+    let ignore_linkdown4 = v4("ignore_routes_with_linkdown")? != 0;
+    let mut v6 = |key| files.of("ipv6", name, key);
+    Some(InterfaceSettings {
+        forwarding4,
+        forwarding6: all.forwarding6? != 0 && v6("disable_ipv6")? == 0,
+        rp_filter,
+        send_redirects4,
+        accept_local,
+        ignore_linkdown4,
+        ignore_linkdown6: v6("ignore_routes_with_linkdown")? != 0,
+        mtu6: u32::try_from(v6("mtu")?).unwrap_or(0), // the kernel refuses negative ones
+    })
+}
+
+/// The files of sysctls.
+struct Files {
+    root: &'static str,
+    /// The first that could not be read, and why.
+    failed: Option<String>,
+}
+
+impl Files {
+    fn below(root: &'static str) -> Self {
+        Self { root, failed: None }
+    }
+
+    /// A number. Outer `None`: it cannot be read; inner: it does not exist (IPv6 off, interface just gone, another
+    /// kernel).
+    fn read(&mut self, key: &str) -> Option<Option<i64>> {
+        let path = Path::new(self.root).join(key);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Some(None),
+            Err(error) => return self.fail(&path, &error),
+        };
+        match text.trim().parse() {
+            Ok(number) => Some(Some(number)),
+            Err(error) => self.fail(&path, &error),
+        }
+    }
+
+    fn fail<T>(&mut self, path: &Path, error: &dyn std::fmt::Display) -> Option<T> {
+        let text = || format!("cannot read {}: {error}", path.display());
+        self.failed.get_or_insert_with(text);
+        None
+    }
+
+    /// The same; 0 if it does not exist.
+    fn number(&mut self, key: &str) -> Option<i64> {
+        self.read(key).map(Option::unwrap_or_default)
+    }
+
+    /// A setting of an interface and a version.
+    fn of(&mut self, version: &str, name: &str, key: &str) -> Option<i64> {
+        self.number(&format!("net/{version}/conf/{name}/{key}"))
+    }
+
+    fn hash_policy(&mut self, version: &str) -> Option<HashPolicy> {
+        let policy = self.number(&format!("net/{version}/fib_multipath_hash_policy"))?;
+        let fields = self.number(&format!("net/{version}/fib_multipath_hash_fields"))?;
+        Some(HashPolicy {
+            policy: u8::try_from(policy).unwrap_or(u8::MAX), // one that is not known
+            fields: u32::try_from(fields).unwrap_or(u32::MAX), // the same
+        })
     }
 }
 
-/// The folder of an interface and a family.
-struct Interface(String);
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Interface {
-    fn new(family: &str, name: &str) -> Self {
-        Self(format!("net/{family}/conf/{name}/"))
+    /// A file whose place a folder takes cannot be read, as one for which there is no descriptor left.
+    #[test]
+    fn what_cannot_be_read_keeps_its_value() {
+        let dir = std::env::temp_dir().join(format!("bora-sysctl-{}", std::process::id()));
+        let root: &'static str = dir.to_str().unwrap().to_owned().leak();
+        let file = |key: &str| dir.join(key);
+        for key in [
+            "ipv4/conf/all",
+            "ipv6/conf/all",
+            "ipv4/conf/r0",
+            "ipv6/conf/r0",
+        ] {
+            fs::create_dir_all(file(&format!("net/{key}"))).unwrap();
+            fs::write(file(&format!("net/{key}/forwarding")), "1\n").unwrap();
+        }
+        fs::write(file("net/ipv4/ip_forward_use_pmtu"), "1\n").unwrap();
+        let mut settings = Settings::default();
+        let mut read = || {
+            settings.reread_below(root, [(3, "r0")].into_iter(), &Unread::everything());
+            settings.clone()
+        };
+        let good = read();
+        let forwards = |settings: &Settings| {
+            let one = settings.interfaces[&3];
+            [one.forwarding4, one.forwarding6, settings.forward_use_pmtu]
+        };
+        assert_eq!((forwards(&good), &good.unread), ([true; 3], &None));
+        for key in [
+            "ipv4/conf/r0/forwarding",
+            "ipv6/conf/all/forwarding",
+            "ipv4/ip_forward_use_pmtu",
+        ] {
+            let path = file(&format!("net/{key}"));
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+            let bad = read();
+            assert_eq!(forwards(&bad), [true; 3], "{key}");
+            assert!(bad.unread.is_some_and(|why| why.contains(key)), "{key}");
+            fs::remove_dir(&path).unwrap();
+            fs::write(&path, "0\n").unwrap();
+            assert_eq!(read().unread, None);
+            fs::write(&path, "1\n").unwrap();
+            assert_eq!(forwards(&read()), [true; 3], "{key}");
+        }
+        fs::remove_dir_all(&dir).unwrap();
     }
-
-    fn number(&self, key: &str) -> u32 {
-        number(&format!("{}{key}", self.0))
-    }
-
-    fn is_set(&self, key: &str) -> bool {
-        self.number(key) != 0
-    }
-}
-
-/// A setting below /proc/sys; 0 if it does not exist (IPv6 off, interface just gone).
-fn number(key: &str) -> u32 {
-    read(key).unwrap_or(0)
-}
-
-fn read(key: &str) -> Option<u32> {
-    let text = fs::read_to_string(Path::new("/proc/sys").join(key)).ok()?;
-    text.trim().parse().ok()
 }

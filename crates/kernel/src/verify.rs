@@ -8,12 +8,16 @@ use bora_fib::{FibConfig, FibWriter, NextHop, NextHopId};
 
 use crate::error::KernelError;
 use crate::family::Family;
-use crate::message::RouteType;
+use crate::message::{Hop, RouteType, Target};
 use crate::mirror::Mirror;
 use crate::model::{Model, Stale};
 use crate::nexthops::NextHops;
-use crate::rib::{MERGED, Prefix, Tree};
+use crate::rib::{Best, MERGED, Prefix, Tree};
 use crate::status::{Difference, FamilyCounts, SyncStatus, Unsupported};
+use crate::world::{Special, World};
+
+/// How often [`Mirror::verify`] compares while the tables change.
+const ATTEMPTS: usize = 3;
 
 impl Mirror {
     /// How many prefixes the FIB had no room for; IPv4, IPv6.
@@ -74,12 +78,33 @@ impl Mirror {
     }
 
     /// Loads the kernel's tables anew into a second FIB and compares it with the first. Returns
-    /// the differences, which the next calls of [`Mirror::poll`] correct; takes as long as a start, and
-    /// as much memory.
+    /// the differences, which the next calls of [`Mirror::poll`] correct; takes as long as a start, or, while the
+    /// tables change, up to [`ATTEMPTS`] starts, and as much memory.
     ///
     /// # Errors
-    /// As [`Mirror::open`].
+    /// As [`Mirror::open`], and [`KernelError::Overtaken`].
     pub fn verify(&mut self) -> Result<Vec<Difference>, KernelError> {
+        for _ in 0..ATTEMPTS {
+            self.catch_up()?;
+            let before = self.model.changes();
+            let found = self.differences()?;
+            self.catch_up()?;
+            let quiet = self.model.changes() == before;
+            let complete = !self.loader.overtaken && !self.more && self.model.stale.is_empty();
+            if !complete || (!quiet && !found.is_empty()) {
+                continue; // what differs may be what has just changed
+            }
+            if !found.is_empty() {
+                self.model.stale.all = true;
+                self.model.stale.reason = "a verification found differences";
+            }
+            return Ok(found);
+        }
+        Err(KernelError::Overtaken)
+    }
+
+    /// Compares a FIB made of fresh dumps with the current one.
+    fn differences(&mut self) -> Result<Vec<Difference>, KernelError> {
         let (fib, _readers) = bora_fib::new(FibConfig {
             max_readers: 1,
             ..FibConfig::default()
@@ -106,10 +131,6 @@ impl Mirror {
             &Side::new(&ours.v6, &ours.hops),
             &mut differences,
         );
-        if !differences.is_empty() {
-            self.model.stale.all = true;
-            self.model.stale.reason = "a verification found differences";
-        }
         Ok(differences)
     }
 }
@@ -249,20 +270,18 @@ fn unsupported(model: &Model) -> Vec<Unsupported> {
     let source = model.v6.iter().map(|(_, routes)| partial(routes)).sum();
     counts.insert("for one TOS only", tos);
     counts.insert("for some source addresses only", source);
-    for (id, target) in model.hops.targets() {
-        let reason = match target.kind {
-            RouteType::Other => "NAT or an unknown type",
-            RouteType::Unicast if target.hops.iter().any(|hop| hop.encap) => "encapsulation",
-            RouteType::Unicast
-                if !model
-                    .world
-                    .ways(target)
-                    .iter()
-                    .all(|way| model.world.ports.contains_key(&way.device)) =>
-            {
-                "through a device that is not a Bora port"
-            }
-            _ => continue,
+    let depends = |&at: &_| match model.v6.best(&model.hops, at) {
+        Some(Best::Depends) => model.v6.get(at).iter().all(|route| !route.is_partial()),
+        _ => false,
+    };
+    let rivals = model.v6.rivals.iter().copied().filter(depends).count();
+    counts.insert(
+        "of equal metric, among which the input interface decides",
+        rivals,
+    );
+    for (id, target, v6) in model.hops.targets_of_both() {
+        let Some(reason) = why_unsupported(&model.world, target, v6) else {
+            continue;
         };
         *counts.entry(reason).or_default() += model.hops.uses(id);
     }
@@ -270,4 +289,19 @@ fn unsupported(model: &Model) -> Vec<Unsupported> {
     counts
         .map(|(reason, routes)| Unsupported { reason, routes })
         .collect()
+}
+
+/// Why a target stays with the kernel, whatever its neighbours do.
+fn why_unsupported(world: &World, target: &Target, v6: bool) -> Option<&'static str> {
+    match target.kind {
+        RouteType::Other => return Some("NAT or an unknown type"),
+        RouteType::Unicast => {}
+        _ => return None,
+    }
+    if let Some(Special::OnlyLinux(why)) = world.special(target, v6) {
+        return Some(why);
+    }
+    let ways = world.ways(target);
+    let is_port = |way: &Hop| world.ports.contains_key(&way.device);
+    (!ways.iter().all(is_port)).then_some("through a device that is not a Bora port")
 }

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
-use crate::family::{Best, Family};
+use crate::family::Family;
 use crate::message::{Hop, Target};
 use crate::mirror::Mirror;
 use crate::nexthops::NextHops;
-use crate::rib::{MERGED, Prefix, Route, Tree, number};
+use crate::rib::{Best, MERGED, Prefix, Route, Tree, number};
 
 /// One route of the kernel.
 #[derive(Clone, Copy, Debug)]

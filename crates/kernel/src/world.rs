@@ -46,6 +46,15 @@ pub struct LocalAddresses {
 /// The far ends that each station is behind; `None`: only Linux knows how to reach it.
 pub(crate) type Stations = BTreeMap<[u8; 6], BTreeSet<Option<Ipv4Addr>>>;
 
+/// What a unicast target is instead of a list of paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    /// Its packets are dropped.
+    Blackhole,
+    /// Only Linux can forward by it, and why.
+    OnlyLinux(&'static str),
+}
+
 /// Everything a next hop is computed from.
 #[derive(Default)]
 pub(crate) struct World {
@@ -145,7 +154,52 @@ impl World {
         !hop.dead && self.device_alive(hop.device, v6)
     }
 
-    /// The paths of a unicast target, its next-hop object resolved.
+    /// Why a unicast target is not just its [`Self::ways`]. One path that Bora cannot use, or does not
+    /// know, is enough: without it, its flows would take the others.
+    pub(crate) fn special(&self, target: &Target, v6: bool) -> Option<Special> {
+        let single = |&(id, _): &(u32, u32)| {
+            matches!(self.objects.get(&id), Some(NextHopObject::Single { .. }))
+        };
+        let found = match target.object.map(|id| self.objects.get(&id)) {
+            None | Some(Some(NextHopObject::Single { .. })) => None,
+            Some(None) => Some(Special::OnlyLinux("through an unknown next-hop object")),
+            Some(Some(NextHopObject::Blackhole)) => Some(Special::Blackhole),
+            Some(Some(NextHopObject::Unsupported)) => Some(Special::OnlyLinux(
+                "through a next-hop object of an unknown kind",
+            )),
+            Some(Some(NextHopObject::Group { members, .. })) => match members.as_slice() {
+                // Linux allows a blackhole only alone
+                [(only, _)] if self.objects.get(only) == Some(&NextHopObject::Blackhole) => {
+                    Some(Special::Blackhole)
+                }
+                members if members.iter().all(single) => None,
+                _ => Some(Special::OnlyLinux("through a group with an unknown member")),
+            },
+        };
+        let encap = |hop: &Hop| hop.encap && self.alive(hop, v6);
+        let encap = || self.ways(target).iter().any(encap);
+        found.or_else(|| encap().then_some(Special::OnlyLinux("encapsulation")))
+    }
+
+    /// The device of a target that reaches its destinations directly.
+    pub(crate) fn on_link(&self, target: &Target) -> Option<u32> {
+        if target.kind != RouteType::Unicast {
+            return None;
+        }
+        match self.ways(target).as_slice() {
+            [only] if only.gateway.is_none() && !only.encap => Some(only.device),
+            _ => None,
+        }
+    }
+
+    /// The devices of a target's usable paths; a route that does not forward has one, too.
+    pub(crate) fn devices(&self, target: &Target, v6: bool) -> Vec<u32> {
+        let ways = self.ways(target).into_iter();
+        let alive = ways.filter(|hop| target.kind != RouteType::Unicast || self.alive(hop, v6));
+        alive.map(|hop| hop.device).collect()
+    }
+
+    /// The paths of a unicast target, its next-hop object resolved. See [`Self::special`].
     pub(crate) fn ways(&self, target: &Target) -> Vec<Hop> {
         let Some(id) = target.object else {
             return target.hops.clone();
@@ -195,12 +249,13 @@ impl World {
                 device,
                 gateway,
                 dead,
+                encap,
             } => Some(Hop {
                 device,
                 gateway,
                 weight: 1,
                 dead,
-                encap: false,
+                encap,
             }),
             _ => None,
         }
@@ -220,14 +275,8 @@ impl World {
         if target.kind != RouteType::Unicast {
             return true;
         }
-        let object = target.object.and_then(|id| self.objects.get(&id));
-        if matches!(
-            object,
-            Some(NextHopObject::Blackhole | NextHopObject::Unsupported)
-        ) {
-            return true;
-        }
-        self.ways(target).iter().any(|hop| self.alive(hop, v6))
+        self.special(target, v6).is_some()
+            || self.ways(target).iter().any(|hop| self.alive(hop, v6))
     }
 
     /// The far end that a station is behind; `None`: there is not just one, or only Linux knows how to reach it.

@@ -496,3 +496,26 @@ fn waker_ends_a_poll() {
         assert!(start.elapsed() < Duration::from_millis(800));
     });
 }
+
+/// Only Linux knows the path MTUs that it has learned.
+#[test]
+fn learned_path_mtus_leave_ipv4_to_linux() {
+    with_router(|router| {
+        for set in [true, false] {
+            let key = "/proc/sys/net/ipv4/ip_forward_use_pmtu";
+            std::fs::write(key, u8::from(set).to_string()).unwrap();
+            let start = Instant::now();
+            loop {
+                let guard = router.mirror.guard();
+                let is_sysctl =
+                    |one: &bora_kernel::Reason| one.kind == bora_kernel::ReasonKind::Sysctl;
+                assert!(!guard.v6.iter().any(is_sysctl));
+                if guard.v4.iter().any(is_sysctl) == set {
+                    break;
+                }
+                assert!(start.elapsed() < Duration::from_secs(5), "{set}");
+                router.mirror.poll(Duration::from_millis(100)).unwrap();
+            }
+        }
+    });
+}

@@ -4,7 +4,9 @@ mod common;
 
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use common::{Router, with_router};
 
@@ -156,6 +158,45 @@ fn churn(seed: u64, rounds: usize, links: bool) {
             events > 5 * rounds as u64,
             "{events} events: the commands change hardly anything"
         );
+    });
+}
+
+/// What changes while the tables are compared is no difference.
+#[test]
+fn a_verification_during_changes_finds_no_difference() {
+    with_router(|router: &mut Router| {
+        let enter = router.net.enter();
+        let done = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&done);
+        let flap = std::thread::spawn(move || {
+            enter();
+            let commands: Vec<String> = (0..4000)
+                .map(|n| {
+                    format!(
+                        "route replace 10.{}.{}.0/24 via 10.0.{}.2",
+                        30 + n % 3,
+                        n % 200,
+                        n % 2
+                    )
+                })
+                .collect();
+            while !stop.load(Relaxed) {
+                batch(&commands);
+                batch(&["route flush root 10.30.0.0/15".into()]);
+            }
+        });
+        let (mut compared, start) = (0, Instant::now());
+        while compared < 20 && start.elapsed() < Duration::from_secs(10) {
+            router.mirror.poll(Duration::ZERO).unwrap();
+            // that changes overtook it is a true answer, too
+            if let Ok(found) = router.mirror.verify() {
+                assert_eq!(found, [], "after {compared} comparisons");
+                compared += 1;
+            }
+        }
+        done.store(true, Relaxed);
+        flap.join().unwrap();
+        router.agree();
     });
 }
 

@@ -3,7 +3,10 @@
 
 mod common;
 
+use std::process::Command;
+
 use bora_fib::{Adjacency, NextHop, PortId, Reason};
+use bora_kernel::SyncStatus;
 use common::{Router, attempt, known, run, with_router};
 
 fn punt(router: &Router, address: &str) -> (Reason, Option<PortId>) {
@@ -195,6 +198,224 @@ fn next_hop_objects() {
         run("ip link set r1 down");
         router.check();
         assert_eq!(punt(router, "10.6.3.1").0, Reason::NoRoute);
+    });
+}
+
+fn left_to_linux(status: &SyncStatus, reason: &str) -> usize {
+    let found = status.unsupported.iter().find(|one| one.reason == reason);
+    found.map_or(0, |one| one.routes)
+}
+
+/// A path that only Linux can use leaves the whole route to Linux: neither goes the route away, nor do its
+/// flows take the other paths.
+#[test]
+fn groups_with_members_that_only_linux_can_use() {
+    const ENCAP: &str = "encap seg6 mode encap segs fc00::1 via 2001:db8:1::2 dev r1";
+    with_router(|router| {
+        run("ip -6 route add default via 2001:db8:0::2");
+        run("ip nexthop add id 21 via 2001:db8:0::2 dev r0");
+        run(&format!("ip nexthop add id 22 {ENCAP}"));
+        run("ip nexthop add id 23 group 22");
+        run("ip nexthop add id 24 group 21/22");
+        run("ip -6 nexthop add id 25 blackhole");
+        run("ip nexthop add id 26 group 25");
+        run("ip nexthop add id 27 group 21/22 type resilient buckets 8");
+        for (net, object) in [(1, 22), (2, 23), (3, 24), (4, 26), (5, 27)] {
+            run(&format!(
+                "ip -6 route add 2001:db8:6{net}::/48 nhid {object}"
+            ));
+        }
+        run("ip route add 10.66.0.0/16 nhid 24");
+        run(&format!(
+            "ip -6 route add 2001:db8:66::/48 nexthop via 2001:db8:0::2 nexthop {ENCAP}"
+        ));
+        router.check();
+        for net in ["61::1", "62::1", "63::1", "65::1", "66::1"] {
+            let found = punt(router, &format!("2001:db8:{net}"));
+            assert_eq!(found.0, Reason::Unsupported, "{net}");
+        }
+        assert_eq!(punt(router, "10.66.0.1").0, Reason::Unsupported);
+        let dropped = router.look_up("2001:db8:64::1".parse().unwrap());
+        assert_eq!(dropped, NextHop::Blackhole);
+        assert_eq!(left_to_linux(&router.mirror.status(), "encapsulation"), 6);
+        assert_eq!(router.mirror.multipath(), [true; 2], "Linux hashes flows");
+
+        run("ip nexthop replace id 22 via 2001:db8:1::2 dev r1");
+        router.check();
+        let ways = router.ways("2001:db8:61::1");
+        assert!(
+            matches!(ways.as_slice(), [NextHop::Forward(way)] if way.port == PortId(1)),
+            "{ways:?}"
+        );
+        assert_eq!(router.ways("2001:db8:63::1").len(), 2);
+        run(&format!("ip nexthop replace id 22 {ENCAP}"));
+        router.check();
+        assert_eq!(punt(router, "2001:db8:63::1").0, Reason::Unsupported);
+        run("ip link set r1 down");
+        router.check();
+        let ways = router.ways("2001:db8:63::1");
+        assert!(
+            matches!(ways.as_slice(), [NextHop::Forward(way)] if way.port == PortId(0)),
+            "only the member without encapsulation is left: {ways:?}"
+        );
+        assert_eq!(
+            forward(router, "2001:db8:61::1").port,
+            PortId(0),
+            "the default route"
+        );
+    });
+}
+
+/// The preferences of RFC 4191 2.1, in the octet of flags.
+const MEDIUM: u8 = 0;
+const HIGH: u8 = 0x08;
+const LOW: u8 = 0x18;
+
+/// Lets a router with this link-local address advertise itself to r0 or r1.
+fn advertise(router: &Router, device: u32, source: &str, preference: u8, lifetime: u16) {
+    const PROGRAM: &str = "import socket, struct, sys
+name, source, flags, lifetime = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+index = socket.if_nametoindex(name)
+s = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 255)
+s.bind((source, 0, 0, index))
+s.sendto(struct.pack('!BBHBBHII', 134, 0, 0, 64, flags, lifetime, 0, 0), ('ff02::1', 0, 0, index))";
+    let done = Command::new("ip")
+        .args(["netns", "exec", &router.net.peer.to_string()])
+        .args(["python3", "-c", PROGRAM, &format!("p{device}"), source])
+        .args([preference.to_string(), lifetime.to_string()])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{error}");
+}
+
+/// Routers on the links: link, address, and the last octet of the Ethernet address.
+const ADVERTISERS: [(u32, &str, u8); 3] = [
+    (0, "fe80::a", 0xa),
+    (0, "fe80::b", 0xb),
+    (1, "fe80::c", 0xc),
+];
+
+fn with_advertisers(test: impl FnOnce(&mut Router) + Send + 'static) {
+    with_router(|router| {
+        for (device, address, last) in ADVERTISERS {
+            let peer = &router.net.peer;
+            run(&format!(
+                "ip -n {peer} addr add {address}/64 dev p{device} nodad"
+            ));
+            run(&format!(
+                "ip neigh replace {address} lladdr 02:bb:00:00:00:{last:x} dev r{device} nud permanent"
+            ));
+            let accept = format!("/proc/sys/net/ipv6/conf/r{device}/accept_ra");
+            std::fs::write(accept, "2").unwrap();
+        }
+        // both ends take advertisements only with link-local addresses that are settled
+        let tentative = "ip -6 addr show scope link tentative";
+        let start = std::time::Instant::now();
+        while !run(tentative).is_empty() {
+            assert!(
+                start.elapsed().as_secs() < 10,
+                "duplicate address detection"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        test(router);
+    });
+}
+
+/// The last octet of the Ethernet address of the default router that the FIB uses.
+fn default_router(router: &Router) -> u8 {
+    forward(router, "2001:db8:ffff::1").l2[5]
+}
+
+fn default_routes() -> usize {
+    run("ip -6 route show default").lines().count()
+}
+
+/// Routes of router advertisements are never parts of one multipath route.
+#[test]
+fn two_advertised_routers() {
+    with_advertisers(|router| {
+        advertise(router, 0, "fe80::a", MEDIUM, 1800);
+        advertise(router, 0, "fe80::b", MEDIUM, 1800);
+        router.check();
+        assert_eq!(default_routes(), 2);
+        assert_eq!(default_router(router), 0xa, "the older route");
+        advertise(router, 0, "fe80::b", MEDIUM, 0);
+        router.check();
+        assert_eq!((default_routes(), default_router(router)), (1, 0xa));
+        advertise(router, 0, "fe80::b", HIGH, 1800);
+        router.check();
+        assert_eq!((default_routes(), default_router(router)), (2, 0xb));
+        advertise(router, 0, "fe80::b", LOW, 1800); // without an event
+        let start = std::time::Instant::now();
+        while default_router(router) != 0xa {
+            assert!(
+                start.elapsed().as_secs() < 10,
+                "the preference is not noticed"
+            );
+            let _ = router
+                .mirror
+                .poll(std::time::Duration::from_millis(100))
+                .unwrap();
+        }
+        router.check();
+        advertise(router, 0, "fe80::a", MEDIUM, 0);
+        router.check();
+        assert_eq!((default_routes(), default_router(router)), (1, 0xb));
+
+        // a static route of the same metric replaces one of them, whatever its order
+        advertise(router, 0, "fe80::a", MEDIUM, 1800);
+        router.check();
+        run("ip -6 route replace default via 2001:db8:1::2 metric 1024");
+        router.check();
+        run("ip -6 route append default via 2001:db8:0::2 metric 1024");
+        router.check();
+        run("ip -6 route del default via 2001:db8:1::2 metric 1024");
+        router.check();
+    });
+}
+
+/// Among routes of equal metric and preference Linux takes that of the input's own device, which a look-up by
+/// destination cannot know.
+#[test]
+fn the_input_decides_among_equal_ipv6_routes() {
+    const REASON: &str = "of equal metric, among which the input interface decides";
+    let by_linux = |input: &str| {
+        let from = if input == "r0" {
+            "2001:db8:0::9"
+        } else {
+            "2001:db8:1::9"
+        };
+        run(&format!(
+            "ip -6 route get 2001:db8:ffff::1 from {from} iif {input}"
+        ))
+    };
+    with_advertisers(move |router| {
+        advertise(router, 0, "fe80::a", MEDIUM, 1800);
+        advertise(router, 1, "fe80::c", MEDIUM, 1800);
+        run("ip -6 route add 2001:db8:77::/48 dev r0 metric 5");
+        run("ip -6 route append 2001:db8:77::/48 dev r1 metric 5");
+        router.check();
+        assert!(by_linux("r0").contains("fe80::a") && by_linux("r1").contains("fe80::c"));
+        assert_eq!(punt(router, "2001:db8:ffff::1").0, Reason::Unsupported);
+        assert_eq!(punt(router, "2001:db8:77::1").0, Reason::Unsupported);
+        assert_eq!(left_to_linux(&router.mirror.status(), REASON), 2);
+        advertise(router, 1, "fe80::c", MEDIUM, 0);
+        advertise(router, 1, "fe80::c", HIGH, 1800);
+        run("ip -6 route del 2001:db8:77::/48 dev r0 metric 5");
+        router.check();
+        assert!(by_linux("r0").contains("fe80::c") && by_linux("r1").contains("fe80::c"));
+        assert_eq!(default_router(router), 0xc);
+        assert_eq!(punt(router, "2001:db8:77::1").1, Some(PortId(1)));
+        assert_eq!(left_to_linux(&router.mirror.status(), REASON), 0);
+
+        // the route of the lowest metric counts, unless none of them can be used
+        run("ip -6 route add 2001:db8:78::/48 via 2001:db8:0::2 metric 3");
+        run("ip -6 route add 2001:db8:78::/48 via 2001:db8:1::2 metric 4 pref high");
+        router.check();
+        assert_eq!(forward(router, "2001:db8:78::1").port, PortId(0));
     });
 }
 

@@ -18,6 +18,8 @@ pub enum ReasonKind {
     Tc,
     /// The port belongs to a bridge or bond.
     Master,
+    /// A sysctl has Linux forward by what only Linux knows.
+    Sysctl,
 }
 
 /// Why an IP version stays with the kernel.

@@ -161,6 +161,9 @@ pub enum Message {
     Other,
 }
 
+/// Routes of router advertisements; libc does not name it.
+pub(crate) const RTPROT_RA: u8 = 9;
+
 /// Message types that libc does not name.
 pub(crate) const RTM_NEWNEXTHOP: u16 = 104;
 pub(crate) const RTM_DELNEXTHOP: u16 = 105;

@@ -42,6 +42,8 @@ pub enum NextHopObject {
         gateway: Option<IpAddr>,
         /// Marked dead by the kernel.
         dead: bool,
+        /// Needs an encapsulation (lwtunnel, MPLS).
+        encap: bool,
     },
     /// Several paths.
     Group {
@@ -52,7 +54,7 @@ pub enum NextHopObject {
     },
     /// Packets are dropped.
     Blackhole,
-    /// An object that Bora cannot forward by: encapsulation, bridge FDB.
+    /// An object that is not for routes (bridge FDB), or of an unknown kind.
     Unsupported,
 }
 
@@ -100,7 +102,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<NextHopMessage, Malformed> {
     let dead = u32_at(head, 4) & RTNH_F_DEAD != 0;
     let (mut id, mut device, mut gateway) = (None, None, None);
     let (mut group, mut resilient) = (None, false);
-    let (mut blackhole, mut unsupported) = (false, false);
+    let (mut blackhole, mut encap, mut unsupported) = (false, false, false);
     for attribute in attributes(payload, 8) {
         let attribute = attribute?;
         match attribute.kind {
@@ -110,7 +112,8 @@ pub(super) fn decode(payload: &[u8]) -> Result<NextHopMessage, Malformed> {
             NHA_BLACKHOLE => blackhole = true,
             NHA_OIF => device = Some(attribute.u32()?),
             NHA_GATEWAY => gateway = Some(attribute.ip()?),
-            NHA_ENCAP_TYPE | NHA_ENCAP | NHA_FDB => unsupported = true,
+            NHA_ENCAP_TYPE | NHA_ENCAP => encap = true,
+            NHA_FDB => unsupported = true,
             _ => {}
         }
     }
@@ -123,6 +126,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<NextHopMessage, Malformed> {
             device,
             gateway,
             dead,
+            encap,
         },
         (None, None) => NextHopObject::Unsupported,
     };
@@ -162,6 +166,7 @@ mod tests {
             device: 3,
             gateway,
             dead: false,
+            encap: false,
         };
         assert_eq!(decode(&bytes), Ok(NextHopMessage { id: 7, object }));
         assert!(decode(&bytes[..8]).is_err(), "no id");

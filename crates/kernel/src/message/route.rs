@@ -8,6 +8,8 @@ use crate::attribute::{Attribute, Malformed, attributes, header, u32_at};
 const ROUTE_HEADER: usize = 12;
 const HOP_HEADER: usize = 8;
 const RTNH_F_DEAD: u8 = 1;
+/// [`RouteMessage::preference`] of a route without one.
+const MEDIUM: u8 = 2;
 
 /// A path of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,6 +76,8 @@ pub struct RouteMessage {
     pub metric: u32,
     /// Who made it (RTPROT_*).
     pub protocol: u8,
+    /// IPv6's router preference (RFC 4191), as Linux ranks it: 1 low, 2 medium, 3 high.
+    pub preference: u8,
     /// Time left in hundredths of a second; 0: no end; negative: expired.
     pub expires: i32,
     /// NLM_F_REPLACE: it replaced another route.
@@ -110,6 +114,7 @@ pub(super) fn decode(payload: &[u8], flags: u16) -> Result<Option<RouteMessage>,
         table: u32::from(head[4]),
         metric: 0,
         protocol: head[5],
+        preference: MEDIUM,
         expires: 0,
         replace: has(libc::NLM_F_REPLACE),
         append: has(libc::NLM_F_APPEND),
@@ -164,6 +169,8 @@ fn read(
         libc::RTA_DST => route.address = attribute.ip()?,
         libc::RTA_TABLE => route.table = attribute.u32()?,
         libc::RTA_PRIORITY => route.metric = attribute.u32()?,
+        // two bits, of which medium is 0, high 1, low 3 (RFC 4191 2.1)
+        RTA_PREF => route.preference = (attribute.u8()? & 3) ^ MEDIUM,
         libc::RTA_PREFSRC => route.target.source = Some(attribute.ip()?),
         libc::RTA_METRICS => {
             for metric in attribute.nested() {
@@ -189,6 +196,7 @@ fn read(
 const RTA_VIA: u16 = 18;
 const RTA_ENCAP_TYPE: u16 = 21;
 const RTA_ENCAP: u16 = 22;
+const RTA_PREF: u16 = 20;
 const RTA_NH_ID: u16 = 30;
 const RTA_NEWDST: u16 = 19;
 const RTAX_MTU: u16 = 2;

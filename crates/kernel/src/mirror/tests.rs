@@ -268,6 +268,35 @@ fn next_hop_objects_go_with_the_carrier() {
     });
 }
 
+/// The work of a change is that of what changed, whatever number of routes there are.
+#[test]
+fn a_change_of_a_group_touches_no_prefix() {
+    in_namespace(NETWORK, || {
+        for n in 0..200 {
+            ip(&format!("route add 10.77.{n}.0/24 nhid 8"));
+        }
+        let (fib, _readers) = bora_fib::new(FibConfig::default()).unwrap();
+        let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
+        let mut work = |change: &str| {
+            ip(change);
+            mirror.read_events().unwrap();
+            mirror.model.settle();
+            let marked = mirror.model.v4.marked();
+            mirror.model.sync();
+            assert_eq!(mirror.verify().unwrap(), [], "{change}");
+            marked
+        };
+        assert_eq!(work("nexthop replace id 7 via 10.0.0.2 dev r0"), 0);
+        assert_eq!(work("nexthop add id 9 via 10.0.0.3 dev r0"), 0);
+        assert_eq!(work("nexthop replace id 8 group 7/9"), 0);
+        assert_eq!(work("nexthop replace id 8 group 9,3/7"), 0);
+        // the neighbours inside the prefixes are then reached directly
+        assert!(work("nexthop replace id 7 dev r0") == 0);
+        assert!(work("nexthop replace id 8 group 7") > 200);
+        assert!(work("nexthop replace id 8 group 9") > 200);
+    });
+}
+
 /// Whether tables and FIB are as [`NETWORK`] says and agree with Linux.
 fn is_right(mirror: &mut Mirror) -> bool {
     let own: IpAddr = "10.0.0.1".parse().unwrap();

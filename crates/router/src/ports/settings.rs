@@ -88,7 +88,8 @@ impl Port {
         [(&guard.v4, lacks[0]), (&guard.v6, lacks[1])].map(|(reasons, lacks)| {
             let rules = reasons.iter().any(|r| r.kind == ReasonKind::Rule);
             let engine = self.path == Path::Engine && (rules || lacks);
-            unseen || engine
+            let sysctl = reasons.iter().any(|r| r.kind == ReasonKind::Sysctl);
+            unseen || engine || sysctl
         })
     }
 
@@ -102,7 +103,7 @@ impl Port {
     fn left_by_twin(&self, mirror: &Mirror, config: &File, survey: &Survey) -> [bool; 2] {
         let obeyed = !config.linux.bypass_netfilter;
         let has_a_say = |kind| match kind {
-            ReasonKind::Rule | ReasonKind::Master => true,
+            ReasonKind::Rule | ReasonKind::Master | ReasonKind::Sysctl => true,
             ReasonKind::Netfilter | ReasonKind::Xfrm => obeyed,
             ReasonKind::Tc => false, // the survey sees more
         };

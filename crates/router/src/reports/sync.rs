@@ -16,15 +16,13 @@ pub(super) const REPORT: Report = Report {
         "Whether Bora agrees with Linux, and what keeps traffic with Linux",
         |router, request| {
             let verify = request.flags.iter().any(|flag| flag == VERIFY);
-            let differences = match verify.then(|| router.verify()) {
-                None => Vec::new(),
-                Some(Ok(differences)) => differences,
-                Some(Err(error)) => {
-                    log::warn!("verify: {error}");
-                    Vec::new()
-                }
+            let compared = if verify {
+                router.verify()
+            } else {
+                Ok(Vec::new())
             };
-            answer(report(&router.plane, &router.guard_watch, differences))
+            let compared = compared.map_err(|error| format!("{error:#}"));
+            answer(report(&router.plane, &router.guard_watch, compared))
         },
         |json, _| Ok(text(&json)),
     )
@@ -35,7 +33,8 @@ const VERIFY: &str = "verify";
 /// Whether kernel and FIB agree.
 #[derive(Debug, Serialize)]
 struct SyncReport {
-    /// Nothing waits to be reconciled, nothing is missing, no difference was found.
+    /// Nothing waits to be reconciled, nothing is missing, no difference was found, and a verification that was
+    /// asked for could be made.
     in_sync: bool,
     /// Seconds since that last changed.
     since_seconds: u64,
@@ -55,13 +54,23 @@ struct SyncReport {
     mirror: SyncStatus,
     /// With `--verify`: prefixes on which a fresh dump and the FIB differ.
     differences: Vec<Difference>,
+    /// The same: why they could not be compared.
+    unverified: Option<String>,
 }
 
-fn report(plane: &DataPlane, watch: &GuardWatch, differences: Vec<Difference>) -> SyncReport {
+fn report(
+    plane: &DataPlane,
+    watch: &GuardWatch,
+    compared: Result<Vec<Difference>, String>,
+) -> SyncReport {
     let mirror = plane.mirror();
     let status = mirror.status();
+    let (differences, unverified) = match compared {
+        Ok(differences) => (differences, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
     SyncReport {
-        in_sync: status.in_sync && differences.is_empty(),
+        in_sync: status.in_sync && differences.is_empty() && unverified.is_none(),
         since_seconds: status.since.elapsed().unwrap_or_default().as_secs(),
         fib_bytes: mirror.fib().stats().table_bytes,
         guard: guard(plane, watch),
@@ -71,6 +80,7 @@ fn report(plane: &DataPlane, watch: &GuardWatch, differences: Vec<Difference>) -
         lacks: plane.express().program.lacks(),
         mirror: status,
         differences,
+        unverified,
     }
 }
 
@@ -88,6 +98,9 @@ pub(crate) fn guard(plane: &DataPlane, watch: &GuardWatch) -> Vec<String> {
             )
         }));
     }
+    lines.extend(mirror.settings().unread.iter().map(|why| {
+        format!("{why}: the last values of sysctls count, and interfaces never read do not forward")
+    }));
     for port in plane.ports().iter() {
         let hidden = port.offloads.hidden_tags.iter();
         lines.extend(hidden.map(|hidden| format!("{}: {hidden}", port.name)));
@@ -152,6 +165,9 @@ fn text(report: &Value) -> String {
     }
     for line in list(&report["flows"]["lines"]) {
         text += &format!("flows: {}\n", word(line));
+    }
+    if let Some(why) = report["unverified"].as_str() {
+        text += &format!("not verified: {why}\n");
     }
     for difference in list(&report["differences"]) {
         text += &format!(
