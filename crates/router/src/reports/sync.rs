@@ -11,20 +11,21 @@ use crate::guard_watch::GuardWatch;
 
 pub(super) const REPORT: Report = Report {
     flags: &[(VERIFY, "Dump the kernel's tables and compare every prefix")],
+    admin_flags: &[VERIFY],
     ..Report::new(
         "sync",
         "Whether Bora agrees with Linux, and what keeps traffic with Linux",
         |router, request| {
             let verify = request.flags.iter().any(|flag| flag == VERIFY);
-            let differences = match verify.then(|| router.verify()) {
-                None => Vec::new(),
-                Some(Ok(differences)) => differences,
-                Some(Err(error)) => {
-                    log::warn!("verify: {error}");
-                    Vec::new()
-                }
+            let differences = match verify {
+                true => router.verify(),
+                false => Ok(Vec::new()),
             };
-            answer(report(&router.plane, &router.guard_watch, differences))
+            let differences = differences
+                .map_err(|error| format!("Linux and the FIB could not be compared: {error:#}"))?;
+            let mut report = report(&router.plane, &router.guard_watch, differences);
+            report.notices = router.in_force.notices();
+            answer(report)
         },
         |json, _| Ok(text(&json)),
     )
@@ -41,6 +42,8 @@ struct SyncReport {
     since_seconds: u64,
     /// Octets of the tables that workers read.
     fib_bytes: usize,
+    /// What an operator should know of the configuration in force.
+    notices: Vec<String>,
     /// Why traffic is left to Linux.
     guard: Vec<String>,
     /// Functions at Linux's hooks that let forwarded packets be.
@@ -64,6 +67,7 @@ fn report(plane: &DataPlane, watch: &GuardWatch, differences: Vec<Difference>) -
         in_sync: status.in_sync && differences.is_empty(),
         since_seconds: status.since.elapsed().unwrap_or_default().as_secs(),
         fib_bytes: mirror.fib().stats().table_bytes,
+        notices: Vec::new(),
         guard: guard(plane, watch),
         harmless: plane.express().harmless(),
         express: plane.express().look_up_report(mirror),
@@ -141,6 +145,7 @@ fn text(report: &Value) -> String {
         text += &format!("left to Linux: {} routes: {reason}\n", left["routes"]);
     }
     for (title, key) in [
+        ("warning", "notices"),
         ("guard", "guard"),
         ("harmless", "harmless"),
         ("express", "express"),
