@@ -216,8 +216,25 @@ def test_support(kernel_net, tmp_path):
     net.bora = Bora(net.router, [], None, ["--config", str(path)])
     net.bora.start()
     assert "open sesame" in bora(net, "show", "config").stdout  # root may see it
+    kept = tmp_path / "saved.toml"
+    bora(net, "save", str(kept))
+    assert "open sesame" in kept.read_text() and kept.stat().st_mode & 0o777 == 0o600
+    net.router.ip("link", "set", "lo", "up")
+    web = net.router.popen(binary(), "web", "--listen", "127.0.0.1:0", stdout=subprocess.PIPE, text=True)
+    try:  # it passes on what anybody asks
+        url = web.stdout.readline().strip()
+        last = net.bora.show("history")[-1]["number"]
+        for report in (f"history/{last}", "config"):
+            status, body = curl(net, f"{url}v1/{report}")
+            assert status == 200 and "m.sock" in body and "open sesame" not in body, report
+    finally:
+        web.terminate()
+        web.wait(10)
     bundle = tmp_path / "support.tar.gz"
     assert "files" in bora(net, "support", str(bundle)).stdout
+    assert bundle.stat().st_mode & 0o777 == 0o600
+    version = subprocess.run(["tar", "-xzOf", bundle, "./version"], capture_output=True, text=True, check=True).stdout
+    assert version.startswith("bora ")
     listing = subprocess.run(["tar", "-xzOf", bundle, "./bora.toml", "./show-ports.json", "./links", "./uname"],
                              capture_output=True, text=True, check=True).stdout
     assert "m.sock" in listing and '"name":"r0"' in listing and "Linux" in listing

@@ -340,14 +340,14 @@ def test_a_restart_confirms_nothing(start, tmp_path, given):
     assert ports(net) == ["r0", "r1", "r2"]
     time.sleep(deadline - time.monotonic() + 0.5)
     if given == "the new file":
-        assert saved(net) == before and "not confirmed; going back" in net.bora.output()
+        assert saved(net) == before and "was not confirmed, and is taken back" in net.bora.output()
     else:
         assert ports(net) == ["r0", "r1", "r2"] and "budget = 300" in saved(net)
     late = net.router.exec(binary(), "confirm", check=False)
     assert late.returncode == 1 and "nothing waits" in late.stderr
     net.bora.stop()
     net.bora.start()
-    assert "going back" not in net.bora.output()
+    assert "taken back" not in net.bora.output()
 
 
 def test_dry_run_changes_nothing(start, tmp_path):

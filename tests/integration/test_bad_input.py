@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -56,17 +57,28 @@ def xdp_program(net, interface):
 
 
 def test_foreign_xdp_program(kernel_net, bora_path, tmp_path):
-    """A port that has another XDP program is refused, and that program stays."""
+    """An interface with another XDP program is left to Linux with the reason, and that program stays; the others start. If there is
+    no other, nothing does. The advice takes the program off, and then the interface becomes a port."""
     net, compiled = kernel_net, str(tmp_path / "foreign.o")
     source = Path(bora.__file__).parent / "foreign_xdp.bpf.c"
     run("clang", "-target", "bpf", "-O2", "-g", "-c", str(source), "-o", compiled)
     net.router.ip("link", "set", "dev", "r1", "xdp", "obj", compiled, "sec", "xdp")
     before = xdp_program(net, "r1")
-    done = attempt(net, "run", "--port", "r0", "--port", "r1", "--path", bora_path)
-    check_failed(done, "r1", "xdp")
+    done = attempt(net, "run", "--port", "r1", "--path", bora_path)
+    assert done.returncode == 1 and "no port for Bora: r1 already has an XDP program" in done.stderr, done.stderr
+    net.bora = Bora(net.router, PORTS, bora_path)
+    net.bora.start()
+    port = net.bora.show("ports")[1]
+    assert port["path"] == "kernel" and "not Bora's" in port["why"], port
     assert xdp_program(net, "r1") == before, "the foreign program is gone"
-    assert "xdp" not in net.router.ip("link", "show", "r0").stdout, "an XDP program was left on r0"
-    net.router.ip("link", "set", "dev", "r1", "xdp", "off")
+    assert net.probe(to=2)
+    advice = re.search(r"`ip ([^`]*)`", port["why"])[1]
+    net.router.ip(*advice.split())
+    deadline = time.monotonic() + 15
+    while net.bora.show("ports")[-1]["path"] != bora_path and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert net.bora.show("ports")[-1]["path"] == bora_path and net.probe()
+    net.bora.stop()
     check_untouched(net)
 
 

@@ -60,7 +60,7 @@ class Bora:
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
         )
         deadline = time.monotonic() + START_SECONDS
-        while "ready" not in self.output():
+        while "ready after" not in self.output():
             if self.process.poll() is not None:
                 raise RuntimeError(f"bora run ended at once, exit {self.process.returncode}:\n{self.output()}")
             if time.monotonic() > deadline:

@@ -4,6 +4,7 @@ use anyhow::{Context, bail};
 use bora_router::{RuntimeDir, other_namespaces};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use hyper::http::request::Builder;
 use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
@@ -82,19 +83,30 @@ async fn text_of(body: Incoming) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&octets).into_owned())
 }
 
+/// Passes on what somebody else asks for, who may know no secrets.
+pub(crate) async fn send_as_reader(
+    method: Method,
+    path: &str,
+) -> anyhow::Result<Response<Incoming>> {
+    let request = Request::builder().header("bora-role", "reader");
+    carry(request.method(method).uri(path), String::new()).await
+}
+
 /// Sends a request; the answer's body is still to be read.
 pub(crate) async fn send(
     method: Method,
     path: &str,
     text: String,
 ) -> anyhow::Result<Response<Incoming>> {
+    carry(Request::builder().method(method).uri(path), text).await
+}
+
+async fn carry(request: Builder, text: String) -> anyhow::Result<Response<Incoming>> {
     let stream = connect().await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
+    let request = request
         .header("host", "bora")
         .body(Full::<Bytes>::from(text))?;
     let response = sender.send_request(request).await;

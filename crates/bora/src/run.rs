@@ -1,18 +1,20 @@
 //! `bora run` and `bora stop`.
 
-use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bora_router::{
-    Api, File, PathChoice, PortSection, Router, RuntimeDir, Table, detach_leftovers,
+    Api, ApiSection, Caller, File, PathChoice, PortSection, Router, RuntimeDir, Table,
+    detach_leftovers, private,
 };
 
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
 use crate::client;
 use crate::notify::Supervisor;
 
+/// Most threads of the API that write long reports, read files, and find out who asks.
+const BLOCKING: usize = 8;
 /// How long `bora stop` waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -22,13 +24,39 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     let dir = RuntimeDir::here()?;
     let started = Instant::now();
     let section = file.api.clone();
-    let router = Router::start(file, dir.clone())?;
+    let mut router = Router::start(file, dir.clone())?;
     let (calls, inbox) = router.calls();
+    let supervisor = match serve(&dir, &section, calls) {
+        Ok(supervisor) => supervisor,
+        Err(error) => {
+            router.abandon();
+            return Err(error);
+        }
+    };
+    router.settle();
+    for line in router.summary() {
+        eprintln!("bora: {line}");
+    }
+    eprintln!("bora: ready after {} ms", started.elapsed().as_millis());
+    router.run(inbox, || {
+        if let Some(supervisor) = supervisor {
+            supervisor.stopping();
+        }
+    })
+}
+
+/// Starts the API, and tells the supervisor.
+fn serve(
+    dir: &RuntimeDir,
+    section: &ApiSection,
+    calls: Caller<Router>,
+) -> anyhow::Result<Option<Supervisor>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .max_blocking_threads(BLOCKING)
         .build()
         .context("cannot start the API")?;
-    let api = runtime.block_on(Api::listen(&dir, &section, &calls))?;
+    let api = runtime.block_on(Api::listen(dir, section, &calls))?;
     let supervisor = Supervisor::here();
     if let Some(supervisor) = &supervisor {
         supervisor.ready(calls.clone())?;
@@ -39,16 +67,7 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
             bora_confine::thread(bora_confine::NONE);
             runtime.block_on(api.serve(calls));
         })?;
-    router.settle();
-    for line in router.summary() {
-        eprintln!("bora: {line}");
-    }
-    eprintln!("bora: ready after {} ms", started.elapsed().as_millis());
-    router.run(&inbox, || {
-        if let Some(supervisor) = supervisor {
-            supervisor.stopping();
-        }
-    })
+    Ok(supervisor)
 }
 
 /// A thread that panics takes the process along: the kernel ends the lease then, Linux forwards, and
@@ -107,7 +126,8 @@ pub(crate) fn save(to: Option<&Path>) -> anyhow::Result<()> {
     match to {
         None => anstream::print!("{text}"),
         Some(path) => {
-            fs::write(path, text).with_context(|| path.display().to_string())?;
+            // it may have secrets
+            private::write(path, &text).with_context(|| path.display().to_string())?;
         }
     }
     Ok(())
@@ -115,8 +135,7 @@ pub(crate) fn save(to: Option<&Path>) -> anyhow::Result<()> {
 
 pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
     let dir = RuntimeDir::here()?;
-    let order = format!("/v1/stop?detach={detach}");
-    if !dir.socket().exists() || client::post(&order).is_err() {
+    if !dir.is_in_use()? {
         if detach {
             let count = detach_leftovers(dir)?;
             anstream::println!("no Bora runs here; took what one left off {count} interfaces");
@@ -127,6 +146,7 @@ pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
         }
         return Ok(());
     }
+    client::post(&format!("/v1/stop?detach={detach}"))?;
     let start = Instant::now();
     while dir.socket().exists() {
         if start.elapsed() > STOP_PATIENCE {

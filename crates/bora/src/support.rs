@@ -1,11 +1,13 @@
 //! `bora support`: everything for a report of a defect in one file, without secrets.
 
-use std::fs;
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::{fs, io};
 
 use anyhow::{Context, bail};
-use bora_router::{File, REPORTS, Request};
+use bora_router::{File, REPORTS, Request, private};
 
 use crate::client;
 
@@ -37,7 +39,7 @@ const COMMANDS: &[(&str, &str, &[&str])] = &[
             "^net\\.ipv[46]\\.(ip_forward|fib_|conf\\..*\\.(forwarding|rp_filter))",
         ],
     ),
-    ("xdp", "ip", &["-br", "link", "show", "xdp"]),
+    ("xdp", "bpftool", &["net", "show"]),
     (
         "journal",
         "journalctl",
@@ -49,17 +51,24 @@ const COMMANDS: &[(&str, &str, &[&str])] = &[
 /// Writes a bundle, and says what is in it.
 pub(crate) fn support(output: &Path) -> anyhow::Result<()> {
     let folder = Folder::new()?;
-    let mut files = 0;
+    let version = concat!("bora ", env!("CARGO_PKG_VERSION"), "\n");
+    folder.add("version", version)?;
+    let mut files = 1;
     for (name, program, arguments) in COMMANDS {
-        files += usize::from(said(program, arguments).is_some_and(|text| folder.add(name, &text)));
+        if let Some(text) = said(program, arguments) {
+            folder.add(name, &text)?;
+            files += 1;
+        }
     }
     let reports = REPORTS.iter().filter(|report| report.argument.is_none());
     for report in reports.filter(|report| report.name != "config") {
         let text = client::get(&report.url(&Request::default()));
         let text = text.unwrap_or_else(|error| format!("{error:#}"));
-        files += usize::from(folder.add(&format!("show-{}.json", report.name), &text));
+        folder.add(&format!("show-{}.json", report.name), &text)?;
+        files += 1;
     }
-    files += usize::from(folder.add("bora.toml", &configuration()));
+    folder.add("bora.toml", &configuration())?;
+    files += 1;
     folder.pack(output)?;
     anstream::println!(
         "{}: {files} files. Secrets of the configuration are left out; addresses, routes and firewall rules are in it: \
@@ -93,19 +102,34 @@ impl Folder {
     fn new() -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("bora-support-{}", std::process::id()));
         // not one that somebody has made for us
-        fs::create_dir(&path).with_context(|| path.display().to_string())?;
+        let made = fs::DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| path.display().to_string())?;
         Ok(Self(path))
     }
 
-    /// Whether it could be written.
-    fn add(&self, name: &str, text: &str) -> bool {
-        fs::write(self.0.join(name), text).is_ok()
+    fn add(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        let path = self.0.join(name);
+        let written = private::create(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.with_context(|| path.display().to_string())
     }
 
     fn pack(&self, output: &Path) -> anyhow::Result<()> {
+        let name = || output.display().to_string();
+        match fs::remove_file(output) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).with_context(name);
+            }
+            _ => {} // others may have had it open
+        }
+        let file = private::create(output).with_context(name)?;
         let mut tar = Command::new("tar");
-        tar.arg("--create").arg("--gzip").arg("--file").arg(output);
-        let done = tar.arg("--directory").arg(&self.0).arg(".").output();
+        tar.args(["--create", "--gzip", "--directory"]);
+        let done = tar
+            .arg(&self.0)
+            .arg(".")
+            .stdout(file)
+            .stderr(Stdio::piped());
+        let done = done.spawn().and_then(Child::wait_with_output);
         let done = done.context("cannot run tar")?;
         if !done.status.success() {
             let error = String::from_utf8_lossy(&done.stderr);

@@ -67,6 +67,6 @@ pub use nexthops::SharedHops;
 pub use rules::Rules;
 pub use status::{Difference, FamilyCounts, Reconciliation, SyncStatus, Unsupported};
 pub use sysctl::{HashPolicy, InterfaceSettings, Settings};
-pub use view::RouteView;
+pub use view::{RoutePlace, RouteView};
 pub use waker::Waker;
 pub use world::{LocalAddresses, Port, Tunnel};

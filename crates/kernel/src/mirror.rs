@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Bound;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -100,6 +101,8 @@ pub struct Changes {
     pub guard: bool,
     /// More events wait: poll again at once.
     pub more: bool,
+    /// How long that took, without the wait.
+    pub took: Duration,
 }
 
 /// A next hop that something other than a route uses.
@@ -282,6 +285,7 @@ impl Mirror {
     /// [`KernelError::Wait`]: there will be no more events.
     pub fn poll(&mut self, timeout: Duration) -> Result<Changes, KernelError> {
         self.wait(timeout)?;
+        let began = Instant::now();
         let before = (
             self.model.local.generation,
             self.model.world.settings.generation,
@@ -340,6 +344,7 @@ impl Mirror {
             bridges,
             guard,
             more: self.more,
+            took: began.elapsed(),
         })
     }
 
@@ -653,6 +658,15 @@ impl Mirror {
     /// The kernel's neighbours, usable or not.
     pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
         self.model.world.neighbours.values()
+    }
+
+    /// Those after the one with this address and interface.
+    pub fn neighbours_after(&self, key: Option<(IpAddr, u32)>) -> impl Iterator<Item = &Neighbour> {
+        let from = key.map_or(Bound::Unbounded, Bound::Excluded);
+        let neighbours = &self.model.world.neighbours;
+        neighbours
+            .range((from, Bound::Unbounded))
+            .map(|(_, one)| one)
     }
 
     /// The router's own addresses.

@@ -309,6 +309,11 @@ impl Routes {
     }
 }
 
+/// How many hold only for some packets.
+fn partial(routes: &[Route]) -> usize {
+    routes.iter().filter(|route| route.is_partial()).count()
+}
+
 /// Logarithms of the number of shards: of the merged tables, and of a further one.
 pub(crate) const MANY_SHARDS: u32 = 10;
 pub(crate) const FEW_SHARDS: u32 = 4;
@@ -325,6 +330,8 @@ pub(crate) struct Rib<P> {
     shards: Vec<HashMap<P, Routes>>,
     shard_bits: u32,
     count: usize,
+    /// Routes that hold only for some packets of their prefix.
+    partial: usize,
     /// Number of prefixes of each length, so that a search tries only lengths that exist.
     lengths: [u32; 129],
     /// Local-table routes wider than a host: Linux looks that table up first, so they hide more
@@ -340,6 +347,7 @@ impl<P: Prefix> Rib<P> {
             shards: (0..1 << shard_bits).map(|_| HashMap::new()).collect(),
             shard_bits,
             count: 0,
+            partial: 0,
             lengths: [0; 129],
             wide_local: BTreeSet::new(),
             in_default: BTreeSet::new(),
@@ -358,6 +366,11 @@ impl<P: Prefix> Rib<P> {
     /// Number of routes.
     pub(crate) fn len(&self) -> usize {
         self.count
+    }
+
+    /// Number of routes that hold only for some packets of their prefix.
+    pub(crate) fn partial(&self) -> usize {
+        self.partial
     }
 
     pub(crate) fn get(&self, prefix: P) -> &[Route] {
@@ -395,6 +408,7 @@ impl<P: Prefix> Rib<P> {
         mark(&mut self.wide_local, wide);
         mark(&mut self.in_default, special(&routes, Table::Default));
         self.count += routes.len();
+        self.partial += partial(&routes);
         let shard = self.shard(prefix);
         let old = match Routes::from_vec(routes) {
             Some(new) => {
@@ -408,7 +422,9 @@ impl<P: Prefix> Rib<P> {
                 old
             }
         };
-        self.count -= old.map_or(0, |old| old.as_slice().len());
+        let old = old.as_ref().map_or(&[][..], Routes::as_slice);
+        self.count -= old.len();
+        self.partial -= partial(old);
     }
 
     /// Prefixes that contain an address, longest first, not longer than `len`.

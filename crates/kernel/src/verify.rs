@@ -265,9 +265,8 @@ fn describe(fib: &FibWriter, id: NextHopId) -> String {
 /// Counts routes that stay with the kernel whatever their neighbours do, by reason.
 fn unsupported(model: &Model) -> Vec<Unsupported> {
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
-    let partial = |routes: &[crate::rib::Route]| routes.iter().filter(|r| r.is_partial()).count();
-    let tos = model.v4.iter().map(|(_, routes)| partial(routes)).sum();
-    let source = model.v6.iter().map(|(_, routes)| partial(routes)).sum();
+    let tos = model.v4.ribs().map(|(_, rib)| rib.partial()).sum();
+    let source = model.v6.ribs().map(|(_, rib)| rib.partial()).sum();
     counts.insert("for one TOS only", tos);
     counts.insert("for some source addresses only", source);
     let depends = |&at: &_| match model.v6.best(&model.hops, at) {

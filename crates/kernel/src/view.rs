@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use crate::family::Family;
 use crate::message::{Hop, Target};
 use crate::mirror::Mirror;
+use crate::model::Model;
 use crate::nexthops::NextHops;
 use crate::rib::{Best, MERGED, Prefix, Route, Tree, number};
 
@@ -29,10 +30,38 @@ pub struct RouteView<'a> {
     pub usable: bool,
 }
 
+/// How far [`Mirror::some_routes`] has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RoutePlace {
+    v6: bool,
+    tree: Tree,
+    shard: usize,
+}
+
 impl Mirror {
     /// The kernel's routes of the tables that its rules and VRFs use, in no order.
     pub fn routes(&self) -> impl Iterator<Item = RouteView<'_>> {
         views(&self.model.v4, &self.model.hops).chain(views(&self.model.v6, &self.model.hops))
+    }
+
+    /// Shows some hundred or thousand of the kernel's routes, of the tables that its rules and VRFs use, in no order; returns
+    /// whether there are more. Between two calls the tables may change: a route that changes is shown as it was or as it is.
+    pub fn some_routes(
+        &self,
+        place: &mut RoutePlace,
+        show: &mut impl FnMut(&RouteView<'_>),
+    ) -> bool {
+        let Model { v4, v6, hops, .. } = &self.model;
+        if place.v6 {
+            return shard(v6, hops, place, show);
+        }
+        if !shard(v4, hops, place, show) {
+            *place = RoutePlace {
+                v6: true,
+                ..RoutePlace::default()
+            };
+        }
+        true
     }
 
     /// The route that the tables local and main have for a destination; `None` if they have none, or if TOS or
@@ -85,6 +114,41 @@ fn views<'a, P: Prefix>(
     routes.flat_map(move |((_, prefix), routes)| {
         routes.iter().filter_map(move |r| view(hops, prefix, r))
     })
+}
+
+/// Shows the routes of one shard; returns whether there are more.
+fn shard<P: Prefix>(
+    family: &Family<P>,
+    hops: &NextHops,
+    place: &mut RoutePlace,
+    show: &mut impl FnMut(&RouteView<'_>),
+) -> bool {
+    let mut further = family.further.range(place.tree..);
+    let rib = match place.tree {
+        MERGED => &family.rib,
+        before => {
+            let Some((&tree, table)) = further.next() else {
+                return false;
+            };
+            if tree != before {
+                (place.tree, place.shard) = (tree, 0);
+            }
+            &table.rib
+        }
+    };
+    for prefix in rib.part(place.shard) {
+        let views = rib.get(prefix).iter();
+        let views = views.filter_map(|route| view(hops, prefix, route));
+        views.for_each(|view| show(&view));
+    }
+    place.shard += 1;
+    if place.shard < rib.shards() {
+        return true;
+    }
+    place.shard = 0;
+    let next = place.tree.checked_add(1);
+    place.tree = next.unwrap_or(MERGED); // it is the last one
+    next.is_some()
 }
 
 fn best<'a, P: Prefix>(

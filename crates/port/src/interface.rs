@@ -57,6 +57,31 @@ impl Interface {
     }
 }
 
+/// The number of the calling thread's network namespace, which no other one has or had since the machine started; inodes of
+/// namespaces are used again.
+///
+/// # Errors
+/// Linux is older than 5.14.
+pub fn netns_cookie() -> io::Result<u64> {
+    const SO_NETNS_COOKIE: c_int = 71; // include/uapi/asm-generic/socket.h
+    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    let (mut cookie, mut length) = (0u64, size_of::<u64>() as libc::socklen_t);
+    // SAFETY: pointer and length describe `cookie`, which the kernel fills.
+    let done = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut length,
+        )
+    };
+    match done {
+        0 => Ok(cookie),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Checks that Linux accepts a name for an interface.
 ///
 /// # Errors

@@ -12,6 +12,15 @@ use crate::history::History;
 use crate::runtime_dir::RuntimeDir;
 use crate::unconfirmed::{self, Unconfirmed};
 
+/// What became of an apply that nobody has confirmed.
+#[derive(Debug)]
+pub(crate) enum RolledBack {
+    /// It is taken back.
+    Done,
+    /// It runs on: why, and it will be tried again.
+    Failed(String),
+}
+
 /// How to apply.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 pub(crate) struct ApplyOptions {
@@ -41,18 +50,33 @@ pub(crate) struct InForce {
     /// What an apply that nobody has confirmed yet replaced.
     unconfirmed: Option<Unconfirmed>,
     history: History,
+    /// What an operator should know of the start.
+    notice: Option<String>,
 }
 
 impl InForce {
     /// What Bora is started with; and, if it is what an earlier Bora applied, what that replaced.
-    pub(crate) fn new(file: File, dir: &RuntimeDir) -> Self {
-        let history = History::new(dir);
-        history.add(&file, "started with it");
+    pub(crate) fn new(file: File, unconfirmed: Option<Unconfirmed>, dir: &RuntimeDir) -> Self {
         Self {
-            unconfirmed: Unconfirmed::of_predecessor(&file, dir),
             file,
-            history,
+            unconfirmed,
+            history: History::new(dir),
+            notice: None,
         }
+    }
+
+    /// The start has succeeded. Returns a warning if it brings back what something else had replaced: an apply that was not
+    /// confirmed, or a rollback, changes no file.
+    pub(crate) fn note_start(&mut self) -> Option<String> {
+        self.notice = self.history.brought_back(&self.file);
+        self.history.add(&self.file, "started with it");
+        self.notice.clone()
+    }
+
+    /// What an operator should know of the configuration in force.
+    pub(crate) fn notices(&self) -> Vec<String> {
+        let pending = self.unconfirmed.iter().map(Unconfirmed::notice);
+        pending.chain(self.notice.clone()).collect()
     }
 
     pub(crate) fn history(&self) -> &History {
@@ -90,13 +114,22 @@ impl InForce {
     ) -> Result<ApplyReport, String> {
         self.must_be_free(options)?;
         new.check().map_err(|problem| problem.to_string())?;
-        let actions = diff(&self.file, new);
+        let renamed = renamed(&self.file, plane, new);
+        let mut before = self.file.clone();
+        for (old, name) in &renamed {
+            before.rename_port(old, name);
+        }
+        let actions = diff(&before, new);
         refuse(&actions)?;
         if options.confirm.is_some() {
             self.must_be_able_to_go_back(&actions)?;
         }
+        let names = renamed.iter();
+        let names = names.map(|(old, name)| format!("port {old} is {name} now, as its interface"));
         let report = ApplyReport {
-            actions: actions.iter().map(ToString::to_string).collect(),
+            actions: names
+                .chain(actions.iter().map(ToString::to_string))
+                .collect(),
             confirm_seconds: options
                 .confirm
                 .filter(|_| !options.dry_run && !actions.is_empty()),
@@ -106,24 +139,47 @@ impl InForce {
             could(plane, new, &actions).map_err(text)?;
             return Ok(report);
         }
-        let before = self.file.clone();
-        self.carry_out(plane, new).map_err(text)?;
+        // before anything is done: if that ends Bora, the next one goes back
+        let unconfirmed = match report.confirm_seconds {
+            None => None,
+            Some(seconds) => {
+                let dir = &plane.runtime().dir;
+                let kept = Unconfirmed::keep(before.clone(), new.clone(), seconds, dir);
+                Some(kept.map_err(text)?)
+            }
+        };
+        for (old, name) in &renamed {
+            plane.rename(old, name);
+        }
+        self.file = before;
+        if let Err(error) = self.carry_out(plane, new) {
+            let forgotten = unconfirmed::forget(&plane.runtime().dir);
+            return Err(text(match forgotten {
+                Ok(()) => error,
+                Err(second) => error.context(format!("{second:#}")),
+            }));
+        }
         self.history.add(&self.file, who);
-        let dir = &plane.runtime().dir;
-        self.unconfirmed = report
-            .confirm_seconds
-            .map(|seconds| Unconfirmed::new(before, new.clone(), seconds, dir));
+        (self.unconfirmed, self.notice) = (unconfirmed, None);
         Ok(report)
     }
 
     /// No other apply waits, and the time to confirm is one.
     fn must_be_free(&self, options: ApplyOptions) -> Result<(), String> {
         if let (Some(left), false) = (self.confirmation_due(), options.dry_run) {
-            return Err(format!(
-                "an earlier apply is not confirmed yet: `bora confirm`, or wait {} s for it to be \
-                 taken back",
-                left.as_secs() + 1
-            ));
+            return Err(
+                match self.unconfirmed.as_ref().and_then(Unconfirmed::failure) {
+                    Some(why) => format!(
+                        "an earlier apply is not confirmed and cannot be taken back ({why}): `bora confirm` \
+                     keeps what runs"
+                    ),
+                    None => format!(
+                        "an earlier apply is not confirmed yet: `bora confirm`, or wait {} s for it to be \
+                     taken back",
+                        left.as_secs() + 1
+                    ),
+                },
+            );
         }
         match options.confirm {
             Some(seconds) if !(1..=LONGEST).contains(&seconds) => {
@@ -155,11 +211,13 @@ impl InForce {
 
     /// Keeps what was applied.
     pub(crate) fn confirm(&mut self, dir: &RuntimeDir) -> Result<(), String> {
-        unconfirmed::forget(dir);
-        match self.unconfirmed.take() {
-            Some(_) => Ok(()),
-            None => Err("nothing waits to be confirmed".into()),
+        if self.unconfirmed.is_none() {
+            return Err("nothing waits to be confirmed".into());
         }
+        // as long as the file is there, a restart takes the apply back
+        unconfirmed::forget(dir).map_err(|error| format!("it is not confirmed: {error:#}"))?;
+        self.unconfirmed = None;
+        Ok(())
     }
 
     /// How long until an unconfirmed apply is taken back.
@@ -167,20 +225,22 @@ impl InForce {
         self.unconfirmed.as_ref().map(Unconfirmed::left)
     }
 
-    /// Takes an apply back whose time is over; returns whether there was one.
-    pub(crate) fn roll_back_if_due(&mut self, plane: &mut DataPlane) -> bool {
+    /// Takes an apply back whose time is over, if there is one. If that fails it is tried again later.
+    pub(crate) fn roll_back_if_due(&mut self, plane: &mut DataPlane) -> Option<RolledBack> {
         let is_due = |one: &mut Unconfirmed| one.left().is_zero();
-        let Some(Unconfirmed { before, .. }) = self.unconfirmed.take_if(is_due) else {
-            return false;
-        };
-        unconfirmed::forget(&plane.runtime().dir);
-        log::warn!("the apply was not confirmed; going back");
-        if let Err(error) = self.carry_out(plane, &before) {
-            log::error!("cannot go back to the configuration before: {error:#}");
+        let mut unconfirmed = self.unconfirmed.take_if(is_due)?;
+        let gone_back = self.carry_out(plane, &unconfirmed.before);
+        // while the file is there, a restart goes back, too
+        let gone_back = gone_back.and_then(|()| unconfirmed::forget(&plane.runtime().dir));
+        if let Err(error) = gone_back {
+            let why = format!("{error:#}");
+            unconfirmed.has_failed(why.clone());
+            self.unconfirmed = Some(unconfirmed);
+            return Some(RolledBack::Failed(why));
         }
         self.history
             .add(&self.file, "went back, because nobody confirmed");
-        true
+        Some(RolledBack::Done)
     }
 
     /// Makes `new` of the configuration in force, or undoes what was done for it.
@@ -262,6 +322,19 @@ impl InForce {
         }
         Ok(())
     }
+}
+
+/// Ports whose interfaces have other names now, by which `new` calls them: the old and the new name of each.
+fn renamed(file: &File, plane: &DataPlane, new: &File) -> Vec<(String, String)> {
+    let added = new.ports.iter();
+    let added =
+        added.filter(|section| section.is_interface() && file.port(&section.name).is_none());
+    let pairs = added.filter_map(|section| {
+        let old = plane.renamed(&section.name)?;
+        let pair = (old.to_owned(), section.name.clone());
+        new.port(old).is_none().then_some(pair)
+    });
+    pairs.collect()
 }
 
 /// Whether the actions could be done, as far as that shows without doing something.

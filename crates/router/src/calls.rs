@@ -1,5 +1,7 @@
-//! How other threads call the control loop: they send it closures and wake it.
+//! How other threads call the control loop: they send it closures and wake it. The loop makes one step for them between two
+//! looks at Linux, however many call.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, Sender};
 
@@ -7,10 +9,27 @@ use bora_kernel::Waker;
 use tokio::sync::oneshot;
 
 /// A call of the control loop, whose state is a `T`.
-pub(crate) enum Call<T> {
-    /// Run this; the caller gets the result.
-    Do(Box<dyn FnOnce(&mut T) + Send>),
+enum Call<T> {
+    /// Run this until it says that it is done; the caller gets the result.
+    Do(&'static str, Step<T>),
     /// Stop.
+    Stop {
+        /// Whether to take the XDP program off the interfaces, too.
+        detach: bool,
+    },
+}
+
+/// Part of the work for a call; true when all is done.
+type Step<T> = Box<dyn FnMut(&mut T) -> bool + Send>;
+
+/// What [`Inbox::serve`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    /// Nobody calls.
+    Nothing,
+    /// A step of this.
+    Step(&'static str),
+    /// The loop is to stop.
     Stop {
         /// Whether to take the XDP program off the interfaces, too.
         detach: bool,
@@ -24,25 +43,52 @@ pub struct Caller<T> {
 }
 
 /// Where calls arrive.
-pub struct Inbox<T>(Receiver<Call<T>>);
+pub struct Inbox<T> {
+    calls: Receiver<Call<T>>,
+    /// The next ones, those that have begun and need more steps among them.
+    waiting: VecDeque<Call<T>>,
+}
 
 /// A way to call the control loop that `waker` wakes.
 pub(crate) fn channel<T>(waker: Waker) -> (Caller<T>, Inbox<T>) {
-    let (calls, inbox) = mpsc::channel();
-    (Caller { calls, waker }, Inbox(inbox))
+    let (sender, calls) = mpsc::channel();
+    let caller = Caller {
+        calls: sender,
+        waker,
+    };
+    let waiting = VecDeque::new();
+    (caller, Inbox { calls, waiting })
 }
 
 impl<T> Caller<T> {
-    /// Has the loop run `what`. The receiver gets its result, or an error if the loop has ended.
+    /// Has the loop run `what`, which `name` names in reports. The receiver gets its result, or an error if the loop has ended.
     pub(crate) fn call<A: Send + 'static>(
         &self,
+        name: &'static str,
         what: impl FnOnce(&mut T) -> A + Send + 'static,
     ) -> oneshot::Receiver<A> {
+        let mut what = Some(what);
+        self.call_in_steps(name, move |on: &mut T| what.take().map(|what| what(on)))
+    }
+
+    /// Has the loop run `step` again and again, until it has a result. In between the loop follows Linux.
+    pub(crate) fn call_in_steps<A: Send + 'static>(
+        &self,
+        name: &'static str,
+        mut step: impl FnMut(&mut T) -> Option<A> + Send + 'static,
+    ) -> oneshot::Receiver<A> {
         let (reply, answer) = oneshot::channel();
-        self.send(Call::Do(Box::new(|on: &mut T| {
-            // a caller that has gone away needs no answer
-            drop(reply.send(what(on)));
-        })));
+        let mut reply = Some(reply);
+        let step = move |on: &mut T| {
+            // a caller that has gone away needs no more of its answer; but what it has ordered is done
+            if let Some(answer) = step(on)
+                && let Some(reply) = reply.take()
+            {
+                drop(reply.send(answer));
+            }
+            reply.as_ref().is_none_or(oneshot::Sender::is_closed)
+        };
+        self.send(Call::Do(name, Box::new(step)));
         answer
     }
 
@@ -59,12 +105,36 @@ impl<T> Caller<T> {
 }
 
 impl<T> Inbox<T> {
-    /// The next call, if there is one now; [`Call::Stop`] once all callers are gone.
-    pub(crate) fn next(&self) -> Option<Call<T>> {
-        match self.0.try_recv() {
-            Ok(call) => Some(call),
-            Err(mpsc::TryRecvError::Empty) => None,
-            Err(mpsc::TryRecvError::Disconnected) => Some(Call::Stop { detach: false }),
+    /// Makes one step for one caller, in turn.
+    pub(crate) fn serve(&mut self, on: &mut T) -> Served {
+        match self.receive().then(|| self.waiting.pop_front()).flatten() {
+            None => Served::Nothing,
+            Some(Call::Stop { detach }) => Served::Stop { detach },
+            Some(Call::Do(name, mut step)) => {
+                if !step(on) {
+                    self.waiting.push_back(Call::Do(name, step));
+                }
+                Served::Step(name)
+            }
+        }
+    }
+
+    /// Whether somebody waits for the loop.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes what has been sent; returns whether there is something to do. Once all callers are gone, that is to stop.
+    fn receive(&mut self) -> bool {
+        loop {
+            match self.calls.try_recv() {
+                Ok(call) => self.waiting.push_back(call),
+                Err(mpsc::TryRecvError::Empty) => return self.is_waiting(),
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    self.waiting.push_back(Call::Stop { detach: false });
+                    return true;
+                }
+            }
         }
     }
 }

@@ -1,12 +1,13 @@
 //! The configurations that were in force, the last ones, each in a file that says when and by whom.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::{fs, io};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::config::File;
+use crate::private;
 use crate::runtime_dir::RuntimeDir;
 
 /// Most files to keep.
@@ -47,44 +48,85 @@ impl History {
     }
 
     fn write(&self, file: &File, by: &str) -> anyhow::Result<()> {
-        let entries = self.entries();
-        let last = entries.last().map_or(0, |last| last.number);
-        if self.read(last).is_ok_and(|before| before == *file) {
+        let numbers = self.numbers()?;
+        let last = numbers.last().copied().unwrap_or(0);
+        // one that cannot be read differs
+        if matches!(self.read(last), Ok(Some(before)) if before == *file) {
             return Ok(());
         }
-        make_private(&self.0)?;
+        private::make_folder(&self.0)?;
         let by = by.replace(char::is_control, " ");
         let text = format!("# {} {by}\n{}", Timestamp::now(), file.to_text()?);
-        let part = self.0.join("new"); // a crash leaves no half entry
-        fs::write(&part, text)?;
-        fs::rename(part, self.path(last + 1))?;
-        let excess = (entries.len() + 1).saturating_sub(MOST);
-        for old in &entries[..excess] {
-            fs::remove_file(self.path(old.number))?;
+        private::write(&self.path(last + 1), &text)?;
+        let excess = (numbers.len() + 1).saturating_sub(MOST);
+        for old in &numbers[..excess] {
+            fs::remove_file(self.path(*old))?;
         }
         Ok(())
     }
 
-    /// What there is, the oldest first.
-    pub(crate) fn entries(&self) -> Vec<Entry> {
-        let files = fs::read_dir(&self.0).into_iter().flatten().flatten();
-        let mut entries: Vec<Entry> = files
-            .filter_map(|file| {
-                let name = file.file_name().into_string().ok()?;
-                let number = name.strip_suffix(".toml")?.parse().ok()?;
-                entry(number, &fs::read_to_string(file.path()).ok()?)
-            })
-            .collect();
-        entries.sort_by_key(|entry| entry.number);
-        entries
+    /// What to tell about a start with `file` if something else was in force last, and `file` before that.
+    pub(crate) fn brought_back(&self, file: &File) -> Option<String> {
+        let entries = self.entries();
+        let (last, earlier) = entries.split_last()?;
+        let is_same = |entry: &Entry| {
+            let kept = self.read(entry.number);
+            matches!(kept, Ok(Some(kept)) if kept == *file) // one that cannot be read is not the same
+        };
+        if is_same(last) {
+            return None;
+        }
+        let same = earlier.iter().rev().find(|entry| is_same(entry))?;
+        Some(format!(
+            "this start brings configuration {} back, which was replaced: {} was in force when Bora ended ({}). `bora diff {1}` \
+             shows the difference, `bora rollback {1}` brings {1} back, and `bora save FILE` keeps it for the next start",
+            same.number, last.number, last.by
+        ))
     }
 
-    /// The configuration with a number.
+    /// The numbers that there are, in order.
+    fn numbers(&self) -> io::Result<Vec<u64>> {
+        let files = match fs::read_dir(&self.0) {
+            Ok(files) => files,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut numbers = Vec::new();
+        for file in files {
+            let name = file?.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(".toml"));
+            numbers.extend(number.and_then(|number| number.parse::<u64>().ok())); // other files may be here
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// What there is, the oldest first. Reads all files.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let numbers = self.numbers().unwrap_or_else(|error| {
+            log::warn!("{}: {error}", self.0.display());
+            Vec::new()
+        });
+        let one = |number| match fs::read_to_string(self.path(number)) {
+            Ok(text) => entry(number, &text),
+            Err(error) => {
+                log::warn!("{}: {error}", self.path(number).display());
+                None
+            }
+        };
+        numbers.into_iter().filter_map(one).collect()
+    }
+
+    /// The configuration with a number; `None` if it is not kept.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
-    pub(crate) fn read(&self, number: u64) -> anyhow::Result<File> {
-        File::read(&self.path(number))
+    /// It cannot be read.
+    pub(crate) fn read(&self, number: u64) -> anyhow::Result<Option<File>> {
+        let path = self.path(number);
+        match path.exists() {
+            true => File::read(&path).map(Some),
+            false => Ok(None),
+        }
     }
 
     fn path(&self, number: u64) -> PathBuf {
@@ -102,16 +144,31 @@ fn entry(number: u64, text: &str) -> Option<Entry> {
     })
 }
 
-/// Makes a folder that only its owner can read, because configurations have secrets.
-fn make_private(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(folder)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_that_brings_back_what_was_replaced_is_noticed() {
+        let folder = std::env::temp_dir().join(format!("bora-brought-{}", std::process::id()));
+        let history = History(folder.clone());
+        let good: File = toml::from_str("[[port]]\nname = \"eth0\"\n").unwrap();
+        let (mut bad, mut new) = (good.clone(), good.clone());
+        (bad.workers.budget, new.workers.budget) = (7, 8);
+        assert_eq!(history.brought_back(&good), None);
+        history.add(&good, "start");
+        history.add(&bad, "root");
+        assert_eq!(history.brought_back(&bad), None);
+        history.add(&good, "went back");
+        assert_eq!(history.brought_back(&good), None);
+        assert_eq!(history.brought_back(&new), None);
+        let text = history.brought_back(&bad).unwrap();
+        assert!(
+            text.contains("configuration 2") && text.contains("`bora rollback 3`"),
+            "{text}"
+        );
+        fs::remove_dir_all(folder).unwrap();
+    }
 
     #[test]
     fn the_last_ones_are_kept() {
@@ -132,8 +189,15 @@ mod tests {
             (last.number, &*last.by),
             (MOST as u64 + 6, "root  (process 7)")
         );
-        assert_eq!(history.read(last.number).unwrap(), file);
-        assert!(history.read(1).is_err());
+        assert_eq!(history.read(last.number).unwrap().unwrap(), file);
+        assert!(history.read(1).unwrap().is_none());
+        let mode = fs::metadata(history.path(last.number))
+            .unwrap()
+            .permissions();
+        assert_eq!(
+            std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777,
+            0o600
+        );
         fs::remove_dir_all(folder).unwrap();
     }
 }

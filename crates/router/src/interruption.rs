@@ -61,7 +61,8 @@ impl Interruption {
     }
 
     /// Notes and logs how long the link was down, once it is up. To be called again and again.
-    pub(crate) fn watch(&mut self, name: &str, link: &Link) {
+    pub(crate) fn watch(&mut self, link: &Link) {
+        let name = &link.name;
         let Some((since, before)) = self.watched else {
             return;
         };

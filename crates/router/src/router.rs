@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, ensure};
 use bora_contract::Reason;
 use bora_kernel::Difference;
 use bora_worker::Mode;
 
-use crate::apply::{ApplyOptions, ApplyReport, InForce};
-use crate::calls::{self, Call, Caller, Inbox};
+use crate::apply::{ApplyOptions, ApplyReport, InForce, RolledBack};
+use crate::calls::{self, Caller, Inbox, Served};
 use crate::config::File;
 use crate::data_plane::{DataPlane, detach_pinned};
 use crate::fib_rates::FibRates;
@@ -19,11 +20,17 @@ use crate::rights;
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::sampling::Sampling;
 use crate::topology::check_cpus;
+use crate::turn::Turns;
 use crate::twin::remove_leftovers;
+use crate::unconfirmed::Unconfirmed;
 use crate::watches::Watches;
 
 /// How often settings that have no events are read again.
 const REFRESH: Duration = Duration::from_secs(1);
+
+/// Comparing all tables may take 1/`VERIFY_SHARE` of the loop's time, if it takes longer than `SHORT`.
+const VERIFY_SHARE: u32 = 4;
+const SHORT: Duration = Duration::from_millis(50);
 
 /// A running Bora.
 pub struct Router {
@@ -36,7 +43,11 @@ pub struct Router {
     pub(crate) watches: Watches,
     pub(crate) sampling: Sampling,
     pub(crate) live: Live,
+    /// How long the loop takes.
+    pub(crate) turns: Turns,
     refreshed: Instant,
+    /// When the last comparison of all tables ended, and how long it took.
+    verified: Option<(Instant, Duration)>,
 }
 
 impl Router {
@@ -48,25 +59,44 @@ impl Router {
         file.check()?;
         check_cpus(&file.workers.cores)?;
         let runtime = RuntimeLock::take(dir)?;
+        let (file, unconfirmed) = Unconfirmed::of_predecessor(file, &runtime.dir);
         rights::start(&file);
         let vitals = Vitals::new();
         let (plane, lease) = DataPlane::start(&file, runtime, vitals.clone())?;
+        let lease = match Keeper::start(lease, vitals.clone()) {
+            Ok(lease) => lease,
+            Err(error) => {
+                plane.abandon();
+                return Err(error).context("cannot start the thread of the lease");
+            }
+        };
         let live = Live::start(&plane, &file);
         let mut router = Self {
-            in_force: InForce::new(file, &plane.runtime().dir),
+            in_force: InForce::new(file, unconfirmed, &plane.runtime().dir),
             plane,
-            lease: Keeper::start(lease, vitals.clone())?,
+            lease,
             fib_rates: FibRates::default(),
             guard_watch: GuardWatch::default(),
             vitals,
             watches: Watches::default(),
             sampling: Sampling::default(),
             live,
+            turns: Turns::default(),
             refreshed: Instant::now(),
+            verified: None,
         };
-        router.plane.keep_twins()?;
+        if let Err(error) = router.plane.keep_twins() {
+            router.abandon();
+            return Err(error);
+        }
         router.follow_sampling();
         Ok(router)
+    }
+
+    /// Undoes a start when something else that belongs to it has failed.
+    pub fn abandon(mut self) {
+        self.lease.end();
+        self.plane.abandon();
     }
 
     /// What the log says of each port at the start.
@@ -79,8 +109,12 @@ impl Router {
         lines
     }
 
-    /// Gives up the rights that only the start needs. Call it when all threads run and the API listens.
-    pub fn settle(&self) {
+    /// The start has succeeded: it comes into the history, and the rights go that only a start needs. Call it when all threads
+    /// run and the API listens.
+    pub fn settle(&mut self) {
+        if let Some(warning) = self.in_force.note_start() {
+            self.tell(Severity::Warning, EventKind::Apply, &warning);
+        }
         rights::settle(self.in_force.file());
     }
 
@@ -94,35 +128,42 @@ impl Router {
     ///
     /// # Errors
     /// What keeps it from going on.
-    pub fn run(mut self, inbox: &Inbox<Self>, stopping: impl FnOnce()) -> anyhow::Result<()> {
+    pub fn run(mut self, mut inbox: Inbox<Self>, stopping: impl FnOnce()) -> anyhow::Result<()> {
         loop {
-            let changes = self.plane.wait(Some(self.longest_wait()))?;
-            self.vitals.beat();
-            if self.in_force.roll_back_if_due(&mut self.plane) {
-                self.tell_rollback();
+            let wait = match inbox.is_waiting() {
+                true => Duration::ZERO,
+                false => self.longest_wait(),
+            };
+            self.vitals.beat(); // not for each call: those who ask must not hide that the loop is stuck
+            let changes = self.plane.wait(Some(wait))?;
+            let took = changes.took;
+            self.turns.begin("what Linux tells", took);
+            if let Some(outcome) = self.in_force.roll_back_if_due(&mut self.plane) {
+                self.tell_rollback(&outcome);
                 self.follow_sampling();
+                self.turns.next("going back");
             }
             let refresh = self.refreshed.elapsed() >= REFRESH;
             if refresh {
                 self.refresh();
+                self.turns.next("the look at each second");
             }
             let config = self.in_force.file();
             self.plane.follow(config, &changes, refresh)?;
             if changes.links || changes.guard || refresh {
                 self.live.look(&self.plane);
             }
-            self.vitals.beat();
+            self.turns.next("ports, programs and workers");
             self.sampling.answer(&mut self.plane);
-            while let Some(call) = inbox.next() {
-                match call {
-                    Call::Do(what) => what(&mut self),
-                    Call::Stop { detach } => {
-                        stopping();
-                        return self.finish(detach);
-                    }
+            match inbox.serve(&mut self) {
+                Served::Nothing => {}
+                Served::Step(name) => self.turns.next(name),
+                Served::Stop { detach } => {
+                    stopping();
+                    return self.finish(detach);
                 }
-                self.vitals.beat(); // some answers take seconds
             }
+            self.turns.end();
         }
     }
 
@@ -169,9 +210,25 @@ impl Router {
         self.plane.stop(detach)
     }
 
-    /// Reads everything anew and compares it with the FIB; returns the differences.
+    /// Reads everything anew and compares it with the FIB; returns the differences. The loop does nothing else meanwhile, so
+    /// that it is not done again at once.
+    ///
+    /// # Errors
+    /// Linux's tables could not be read, or it is too early.
     pub(crate) fn verify(&mut self) -> anyhow::Result<Vec<Difference>> {
-        self.plane.verify(self.in_force.file())
+        if let Some((ended, took)) = self.verified {
+            let left = (took * VERIFY_SHARE).saturating_sub(ended.elapsed());
+            ensure!(
+                took < SHORT || left.is_zero(),
+                "the last comparison took {:.1} s; ask again in {} s",
+                took.as_secs_f32(),
+                left.as_secs() + 1
+            );
+        }
+        let began = Instant::now();
+        let differences = self.plane.verify(self.in_force.file());
+        self.verified = Some((Instant::now(), began.elapsed()));
+        differences
     }
 
     pub(crate) fn apply(
@@ -208,11 +265,21 @@ impl Router {
         self.tell(Severity::Info, EventKind::Apply, &text);
     }
 
-    /// The log has it already.
-    fn tell_rollback(&mut self) {
-        let text = "the apply was not confirmed, and is taken back".into();
-        let events = &mut self.live.events;
-        events.note(Severity::Warning, EventKind::Rollback, text);
+    fn tell_rollback(&mut self, outcome: &RolledBack) {
+        let (severity, text) = match outcome {
+            RolledBack::Done => (
+                Severity::Warning,
+                "the apply was not confirmed, and is taken back".into(),
+            ),
+            RolledBack::Failed(why) => (
+                Severity::Error,
+                format!(
+                    "the apply was not confirmed, and CANNOT BE TAKEN BACK: {why}; Bora tries again and again; \
+                     `bora confirm` keeps what runs"
+                ),
+            ),
+        };
+        self.tell(severity, EventKind::Rollback, &text);
     }
 
     fn tell(&mut self, severity: Severity, kind: EventKind, text: &str) {
@@ -231,7 +298,7 @@ impl Router {
 impl Caller<Router> {
     /// [`Router::summary`], as soon as the loop gets to it; `None` once the loop has ended.
     pub fn summary(&self) -> Option<Vec<String>> {
-        let answer = self.call(|router| router.summary());
+        let answer = self.call("the supervisor", |router| router.summary());
         answer.blocking_recv().ok()
     }
 }
@@ -243,6 +310,6 @@ impl Caller<Router> {
 pub fn detach_leftovers(dir: RuntimeDir) -> anyhow::Result<usize> {
     let runtime = RuntimeLock::take(dir)?;
     let count = remove_leftovers(&runtime.dir) + detach_pinned(&runtime)?;
-    runtime.dir.clean();
+    runtime.clean();
     Ok(count)
 }

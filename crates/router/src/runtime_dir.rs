@@ -4,13 +4,20 @@ use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
+use bora_port::interface::netns_cookie;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, statfs, unlinkat};
+
+use crate::private;
 
 const RUN: &str = "/run/bora";
+const LOCK: &str = "lock";
+/// Says whose the directory is: inodes of namespaces that are gone are used again.
+const IDENTITY: &str = "namespace";
 /// Only root may open the lock.
 const LOCK_MODE: u32 = 0o600;
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
@@ -48,7 +55,7 @@ impl RuntimeDir {
             .mode(0o755)
             .create(&self.path)
             .with_context(|| format!("cannot create {}: run as root", self.path.display()))?;
-        let path = self.path.join("lock");
+        let path = self.path.join(LOCK);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -71,7 +78,64 @@ impl RuntimeDir {
         file.set_len(0)?;
         file.rewind()?;
         write!(file, "{}", std::process::id())?;
+        self.belongs_here()?;
         Ok(file)
+    }
+
+    /// Empties the directory if what is in it is of another namespace that had this inode before, and notes whose it is.
+    fn belongs_here(&self) -> anyhow::Result<()> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("no boot_id")?;
+        let cookie = netns_cookie().context("the kernel does not tell network namespaces apart")?;
+        let own = format!("{} {cookie}\n", boot.trim());
+        let path = self.path.join(IDENTITY);
+        match fs::read_to_string(&path) {
+            Ok(known) if known == own => return Ok(()),
+            Ok(_) => self.forget_another().context("of another namespace")?,
+            // older versions did not write it
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        }
+        private::write(&path, &own).with_context(|| path.display().to_string())
+    }
+
+    /// Removes all but the lock: notes and pins that mean interfaces which this namespace does not have.
+    fn forget_another(&self) -> anyhow::Result<()> {
+        log::info!(
+            "{} was another network namespace's; what is in it is removed",
+            self.path.display()
+        );
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                fs::remove_dir_all(entry.path())?;
+            } else if entry.file_name() != LOCK {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        let pins = self.pins()?;
+        for pin in pins.links() {
+            fs::remove_file(pins.link(pin))?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody listens on the socket, or is about to.
+    ///
+    /// # Errors
+    /// This user may not know.
+    pub fn is_in_use(&self) -> anyhow::Result<bool> {
+        let path = self.socket();
+        match UnixStream::connect(&path) {
+            Ok(_) => Ok(true),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(false),
+                io::ErrorKind::WouldBlock => Ok(true), // too many wait there
+                io::ErrorKind::PermissionDenied => {
+                    bail!("no permission to talk to Bora: be root or in the group `bora`")
+                }
+                _ => Err(error).with_context(|| path.display().to_string()),
+            },
+        }
     }
 
     /// The folder of pinned links, in a bpffs that stays when this process ends.
@@ -85,7 +149,8 @@ impl RuntimeDir {
         if !is_bpffs(&seen) {
             mount_bpffs(root.as_deref(), &mount_point)?;
         }
-        let folder = PathBuf::from(seen).join(self.netns.to_string());
+        let name = self.netns.to_string();
+        let folder = Path::new(&seen).join(&name);
         match fs::create_dir(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                 return Err(error).with_context(|| format!("cannot create {}", folder.display()));
@@ -93,9 +158,15 @@ impl RuntimeDir {
             _ => {}
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = open(&folder, flags, Mode::empty())
-            .with_context(|| format!("cannot open {}", folder.display()))?;
-        Ok(Pins(fd))
+        let open = |path: &Path| {
+            let fd = open(path, flags, Mode::empty());
+            fd.with_context(|| format!("cannot open {}", path.display()))
+        };
+        Ok(Pins {
+            folder: open(&folder)?,
+            parent: open(Path::new(&seen))?,
+            name,
+        })
     }
 
     /// Where to keep what a restart of Bora is to find, if nothing else is said.
@@ -165,11 +236,6 @@ impl RuntimeDir {
     fn twin(&self, name: &str) -> PathBuf {
         self.path.join(format!("twin-{name}"))
     }
-
-    /// Removes the socket; the lock file stays for the next.
-    pub fn clean(&self) {
-        let _ = fs::remove_file(self.socket());
-    }
 }
 
 /// A runtime directory that this process has locked, until it ends.
@@ -194,11 +260,22 @@ impl RuntimeLock {
             _lock: lock,
         })
     }
+
+    /// Removes the socket, and the folder of pins if it is empty; lock and history stay for the next.
+    pub(crate) fn clean(&self) {
+        let _ = fs::remove_file(self.dir.socket()); // it may be gone
+        let Pins { parent, name, .. } = &self.pins;
+        let _ = unlinkat(parent, name.as_str(), AtFlags::REMOVEDIR); // not while something is pinned
+    }
 }
 
 /// An open folder of pins. It stays valid when the process whose mount namespace it is in ends.
 #[derive(Debug)]
-pub struct Pins(OwnedFd);
+pub struct Pins {
+    folder: OwnedFd,
+    parent: OwnedFd,
+    name: String,
+}
 
 impl Pins {
     /// Where the link of an interface is pinned.
@@ -220,7 +297,7 @@ impl Pins {
     }
 
     fn folder(&self) -> PathBuf {
-        format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
+        format!("/proc/self/fd/{}", self.folder.as_raw_fd()).into()
     }
 }
 

@@ -129,6 +129,11 @@ impl Twin {
         remove(&self.device, dir);
     }
 
+    /// Whether there was no interface of its name before.
+    pub(crate) fn is_new(&self) -> bool {
+        self.device.created()
+    }
+
     /// The port's kind and state, for people.
     pub(crate) fn state(&self) -> String {
         let behind = self.kind.options();

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 
 use super::{XdpQuery, query};
 use crate::Refusal;
@@ -27,14 +28,15 @@ pub enum AttachMode {
 pub enum AttachError {
     /// Another XDP program sits there.
     #[error(
-        "{interface} already has an XDP program (id {id}) that is not Bora's; remove it first \
-         (`ip link set dev {interface} xdp off`)"
+        "{interface} already has an XDP program (id {id}) that is not Bora's; take it off first: {remedy}"
     )]
     Foreign {
         /// Interface name.
         interface: String,
         /// Program id.
         id: u32,
+        /// What takes it off.
+        remedy: String,
     },
     /// No right to load or attach.
     #[error("no permission to attach XDP to {0}: run as root (needs CAP_NET_ADMIN and CAP_BPF)")]
@@ -103,6 +105,7 @@ impl Attachment {
             return Err(AttachError::Foreign {
                 interface: interface.into(),
                 id: foreign,
+                remedy: remedy(interface, ifindex, &found),
             });
         }
         let (link, mode, refusal) = attach(program, ifindex, &found, most).map_err(refused)?;
@@ -174,6 +177,24 @@ impl Attachment {
         std::fs::remove_file(&self.pin)?;
         // SAFETY: a valid link descriptor.
         check(unsafe { sys::bpf_link_detach(self.link.as_raw_fd()) })
+    }
+}
+
+/// What takes somebody else's program off. One that a BPF link holds cannot be taken off by `ip link`.
+fn remedy(interface: &str, ifindex: u32, found: &XdpQuery) -> String {
+    let program = found.driver_program.max(found.generic_program);
+    let mut links = LinkInfoIter::default();
+    let link = links.find(|link| {
+        let on = matches!(&link.info, LinkTypeInfo::Xdp(xdp) if xdp.ifindex == ifindex);
+        on && link.prog_id == program // other namespaces have interfaces of this number, too
+    });
+    match link {
+        Some(link) => format!(
+            "end the program that holds it, or `bpftool link detach id {}`",
+            link.id
+        ),
+        None if found.driver_program != 0 => format!("`ip link set dev {interface} xdpdrv off`"),
+        None => format!("`ip link set dev {interface} xdpgeneric off`"),
     }
 }
 

@@ -1,18 +1,30 @@
 //! Who may do what: the kernel says who is at the other end of the unix socket.
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::net::unix::UCred;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::connections::Admitted;
+use crate::fair::Place;
 
 /// The group that may look.
 pub(super) const READERS: &str = "bora";
 /// The group that may change things, too.
 const ADMINS: &str = "bora-admin";
+
+/// With this header of the value `reader`, somebody who may do more is treated as a reader: `bora web` passes on what others ask.
+const ROLE: &str = "bora-role";
+/// Longest time for a look at users and groups, which other machines may know (LDAP, say).
+const LOOK_UP: Duration = Duration::from_secs(5);
 
 /// What somebody may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,22 +45,24 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// A process of this machine.
-    pub(super) fn local(credentials: &UCred) -> Self {
-        let uid = Uid::from_raw(credentials.uid());
-        let user = User::from_uid(uid).ok().flatten();
-        let is_admin = uid.is_root()
-            || uid == Uid::effective()
-            || credentials.gid() == group_id(ADMINS).unwrap_or(u32::MAX)
-            || user.as_ref().is_some_and(is_in_admins);
-        let user = user.map_or_else(|| format!("uid {uid}"), |user| user.name);
+    /// A process of this machine. Users and groups are asked for in another thread, because that may take long; root is known.
+    pub(super) async fn local(credentials: &UCred) -> Self {
+        let (uid, gid) = (Uid::from_raw(credentials.uid()), credentials.gid());
+        let (user, role) = if uid.is_root() {
+            ("root".into(), Role::Admin)
+        } else {
+            match timeout(LOOK_UP, spawn_blocking(move || look_up(uid, gid))).await {
+                Ok(Ok(found)) => found,
+                Ok(Err(_)) | Err(_) => {
+                    log::warn!("who uid {uid} is takes too long to find out: it may look only");
+                    (format!("uid {uid}"), Role::Reader)
+                }
+            }
+        };
         Self {
             user,
             process: credentials.pid(),
-            role: match is_admin {
-                true => Role::Admin,
-                false => Role::Reader,
-            },
+            role,
         }
     }
 
@@ -63,6 +77,15 @@ impl Peer {
 
     pub(super) fn is_admin(&self) -> bool {
         self.role == Role::Admin
+    }
+
+    /// The answer to somebody who may not do what is asked.
+    pub(super) fn refused(&self, what: &str) -> Response {
+        let text = format!(
+            "{} may look, but not {what}: be root or in the group `{ADMINS}`",
+            self.name()
+        );
+        (StatusCode::FORBIDDEN, text).into_response()
     }
 
     /// For the log.
@@ -80,6 +103,23 @@ pub(super) fn group_id(name: &str) -> Option<u32> {
     group.map(|group| group.gid.as_raw())
 }
 
+/// A user's name and what it may do. It may take as long as the network does.
+fn look_up(uid: Uid, gid: u32) -> (String, Role) {
+    let user = User::from_uid(uid).unwrap_or_else(|error| {
+        log::warn!("who uid {uid} is cannot be found out: {error}");
+        None
+    });
+    let is_admin = uid == Uid::effective()
+        || group_id(ADMINS) == Some(gid)
+        || user.as_ref().is_some_and(is_in_admins);
+    let role = match is_admin {
+        true => Role::Admin,
+        false => Role::Reader,
+    };
+    let name = user.map_or_else(|| format!("uid {uid}"), |user| user.name);
+    (name, role)
+}
+
 fn is_in_admins(user: &User) -> bool {
     let Some(admins) = group_id(ADMINS) else {
         return false;
@@ -90,8 +130,21 @@ fn is_in_admins(user: &User) -> bool {
 }
 
 /// Lets only admins order something, and logs each order with who gave it and how it ended.
-pub(super) async fn check(peer: Peer, mut request: Request, next: Next) -> Response {
+pub(super) async fn check(
+    mut peer: Peer,
+    place: Place,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if request
+        .headers()
+        .get(ROLE)
+        .is_some_and(|role| role == "reader")
+    {
+        peer.role = Role::Reader;
+    }
     request.extensions_mut().insert(peer.clone());
+    request.extensions_mut().insert(place);
     if request.method() == Method::GET || request.method() == Method::HEAD {
         return next.run(request).await;
     }
@@ -99,9 +152,7 @@ pub(super) async fn check(peer: Peer, mut request: Request, next: Next) -> Respo
     let (who, name) = (peer.user.as_str(), peer.name());
     if !peer.is_admin() {
         log::warn!(who, what:%; "refused: {name} may not order {what}");
-        let text =
-            format!("{name} may look, but not change anything: be root or in the group `{ADMINS}`");
-        return (StatusCode::FORBIDDEN, text).into_response();
+        return peer.refused("change anything");
     }
     let answer = next.run(request).await;
     let status = answer.status().as_u16();
@@ -154,13 +205,42 @@ fn are_equal(given: &str, token: &str) -> bool {
     given.len() == token.len() && pairs.fold(0, |differ, (one, other)| differ | (one ^ other)) == 0
 }
 
+/// Tells in the log who shows a wrong token, but not each time.
+#[derive(Debug, Default)]
+pub(super) struct WrongTokens(Mutex<(Option<Instant>, u64)>);
+
+/// Time between two lines in the log.
+const PAUSE: Duration = Duration::from_secs(10);
+
+impl WrongTokens {
+    fn note(&self, address: SocketAddr) {
+        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, more) = &mut *guard;
+        if last.is_some_and(|last| last.elapsed() < PAUSE) {
+            *more += 1;
+            return;
+        }
+        log::warn!("[api] {address} shows a wrong token ({more} more since the last such line)");
+        (*last, *more) = (Some(Instant::now()), 0);
+    }
+}
+
+/// Somebody on the network who has just connected.
+#[derive(Clone)]
+pub(super) struct Stranger {
+    pub(super) address: SocketAddr,
+    pub(super) password: Arc<Password>,
+    pub(super) wrong: Arc<WrongTokens>,
+    pub(super) admitted: Admitted,
+}
+
 /// Lets only those in who know the password, and no page of another site (DNS rebinding).
-pub(super) async fn check_remote(
-    State(password): State<&'static Password>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn check_remote(stranger: Stranger, request: Request, next: Next) -> Response {
+    let password = &stranger.password;
     if !password.is_in(&request) {
+        if request.headers().contains_key(header::AUTHORIZATION) {
+            stranger.wrong.note(stranger.address);
+        }
         let ask = [(
             header::WWW_AUTHENTICATE,
             "Basic realm=\"Bora\", charset=\"UTF-8\"",
@@ -176,10 +256,11 @@ pub(super) async fn check_remote(
     let host = host
         .and_then(|value| value.to_str().ok())
         .unwrap_or_default();
-    if matches!(password, Password::None) && !is_this_machine(host, &[]) {
+    if matches!(**password, Password::None) && !is_this_machine(host, &[]) {
         let text = "without a token, ask for localhost or for an address";
         return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
     }
+    stranger.admitted.admit();
     next.run(request).await
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -13,12 +14,18 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::Shared;
+use crate::fair::Place;
 use crate::metrics::{Kind, Metric, collect};
+use crate::router::Router;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-pub(super) async fn metrics(State(shared): State<Shared>) -> Response {
-    let metrics = match shared.ask(|router| Ok(collect(router))).await {
+pub(super) async fn metrics(
+    State(shared): State<Shared>,
+    Extension(place): Extension<Place>,
+) -> Response {
+    let collect = |router: &mut Router| Ok(collect(router));
+    let metrics = match shared.ask(&place, "metrics", collect).await {
         Ok(metrics) => metrics,
         Err(response) => return response,
     };

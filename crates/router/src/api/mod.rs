@@ -20,22 +20,23 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Extension, Json, Router as Routes};
+use axum::{Extension, Router as Routes};
 use serde::{Deserialize, Serialize};
 use tokio::net::UnixListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use access::Peer;
 pub use access::is_this_machine;
-use connections::Connections;
-use network::Network;
+use connections::{Admitted, Connections};
+use network::{Network, Secrets};
 
 use crate::apply::ApplyOptions;
 use crate::calls;
 use crate::config::{ApiSection, File};
+use crate::fair::{Clients, Place, Turn};
 use crate::page;
-use crate::reports::{REPORTS, Report, Request};
+use crate::reports::{Answer, Json, REPORTS, Report, Request};
 use crate::router::Router;
 use crate::runtime_dir::RuntimeDir;
 use crate::trace;
@@ -49,25 +50,23 @@ const LONGEST_FILE: usize = 16 << 20;
 /// Longest time that workers measure themselves.
 const LONGEST_PROFILE: Duration = Duration::from_secs(3600);
 
-/// Questions that may be in the control loop at a time: a flood of them must not keep it from following Linux.
-const QUESTIONS: usize = 2;
 /// When to accept again after it has failed.
 const RETRY: Duration = Duration::from_millis(100);
-/// Longest time for a TLS handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// The API, before it answers.
 pub struct Api {
     socket: UnixListener,
     network: Option<Network>,
+    hang_up: Signal,
 }
 
 /// What all requests share.
 #[derive(Clone)]
 struct Shared {
     calls: Caller,
-    questions: Arc<Semaphore>,
     bodies: bodies::Budget,
+    /// Those of the address of `[api]`.
+    secrets: Option<Arc<Secrets>>,
 }
 
 impl Api {
@@ -96,20 +95,26 @@ impl Api {
             tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
             signals.stop(false);
         });
-        Ok(Self { socket, network })
+        Ok(Self {
+            socket,
+            network,
+            hang_up: signal(SignalKind::hangup())?,
+        })
     }
 
     /// Answers until the process ends.
     pub async fn serve(self, calls: Caller) {
         let page = page::routes(&calls).with_state(calls.clone());
-        let routes = routes(Shared {
+        let shared = Shared {
             calls,
-            questions: Arc::new(Semaphore::new(QUESTIONS)),
             bodies: bodies::Budget::default(),
-        })
-        .merge(page);
+            secrets: self.network.as_ref().map(Network::secrets),
+        };
+        tokio::spawn(reread_when_hung_up(self.hang_up, shared.clone()));
+        let routes = routes(shared).merge(page);
+        let clients = Arc::new(Clients::default());
         if let Some(network) = self.network {
-            tokio::spawn(network.serve(routes.clone()));
+            tokio::spawn(network.serve(routes.clone(), clients.clone()));
         }
         let connections = Connections::default();
         loop {
@@ -120,11 +125,35 @@ impl Api {
             let Ok(credentials) = stream.peer_cred() else {
                 continue; // it has gone
             };
-            let peer = Peer::local(&credentials);
-            let check = from_fn(move |request, next| access::check(peer.clone(), request, next));
-            connections.add(stream, routes.clone().layer(check));
+            if !connections.have_room_for(&stream) {
+                continue;
+            }
+            let client = format!("uid {}", credentials.uid());
+            let place = clients.place(&client);
+            let admitted = Admitted::default();
+            admitted.admit(); // by the permissions of the socket
+            let routes = routes.clone();
+            connections.add(client, admitted, async move {
+                let peer = Peer::local(&credentials).await;
+                Some((stream, with_check(routes, peer, place)))
+            });
         }
     }
+}
+
+/// Reads token and certificate again at each SIGHUP.
+async fn reread_when_hung_up(mut hang_up: Signal, shared: Shared) {
+    while hang_up.recv().await.is_some() {
+        if let Some(line) = shared.reread_secrets().await {
+            log::info!("{line}");
+        }
+    }
+}
+
+/// The routes as a peer may use them.
+fn with_check(routes: Routes, peer: Peer, place: Place) -> Routes {
+    let check = move |request, next| access::check(peer.clone(), place.clone(), request, next);
+    routes.layer(from_fn(check))
 }
 
 fn routes(shared: Shared) -> Routes {
@@ -143,8 +172,9 @@ fn routes(shared: Shared) -> Routes {
         .route("/v1/history/{number}", get(old_configuration))
         .route("/metrics", get(metrics::metrics));
     let routes = REPORTS.iter().fold(orders, |routes, report| {
-        let get =
-            get(|shared, arguments, flags, peer| answer(report, shared, arguments, flags, peer));
+        let get = get(|shared, arguments, flags, peer, place| {
+            answer(report, shared, arguments, flags, peer, place)
+        });
         routes.route(&report.route(), get)
     });
     routes.with_state(shared)
@@ -157,6 +187,7 @@ async fn answer(
     Path(mut arguments): Path<BTreeMap<String, String>>,
     Query(flags): Query<BTreeMap<String, bool>>,
     Extension(peer): Extension<Peer>,
+    Extension(place): Extension<Place>,
 ) -> Response {
     let given = flags.into_iter().filter(|&(_, is_given)| is_given);
     let request = Request {
@@ -164,17 +195,53 @@ async fn answer(
         flags: given.map(|(flag, _)| flag).collect(),
         secrets: peer.is_admin(),
     };
-    let answer = match shared
-        .ask(move |router| report.make(router, &request))
-        .await
+    let reserved = |flag: &String| report.admin_flags.contains(&flag.as_str());
+    if let Some(flag) = request.flags.iter().find(|flag| reserved(flag))
+        && !peer.is_admin()
     {
-        Ok(answer) => answer,
-        Err(response) => return response,
-    };
-    match answer.json() {
-        Ok(json) => shared.bodies.response("application/json", json),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        return peer.refused(&format!("ask for `{} --{flag}`", report.name));
     }
+    let written = async {
+        let _turn = turn(&place).await?; // until it is written: so few long ones take memory
+        let mut begun = None;
+        let step = move |router: &mut Router| step(report, &request, &mut begun, router);
+        let json = answer_of(shared.calls.call_in_steps(report.name, step)).await?;
+        elsewhere(json).await
+    };
+    match written.await {
+        Ok(Ok(json)) => shared.bodies.response("application/json", json),
+        Ok(Err(error)) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        Err(response) => response,
+    }
+}
+
+/// Makes the rest of a report that has begun.
+type Begun = Box<dyn FnMut(&Router) -> Option<Json> + Send>;
+
+/// One step of a report in the control loop.
+fn step(
+    report: &Report,
+    request: &Request,
+    begun: &mut Option<Begun>,
+    router: &mut Router,
+) -> Option<Result<Json, String>> {
+    let step = match begun {
+        Some(step) => step,
+        None => match report.make(router, request) {
+            Ok(Answer::Whole(json)) => return Some(Ok(json)),
+            Ok(Answer::Begun(step)) => begun.insert(step),
+            Err(what) => return Some(Err(what)),
+        },
+    };
+    step(router).map(Ok)
+}
+
+/// Runs what takes a while in another thread than the API's only one.
+async fn elsewhere<A: Send + 'static>(
+    what: impl FnOnce() -> A + Send + 'static,
+) -> Result<A, Response> {
+    let done = tokio::task::spawn_blocking(what).await;
+    done.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response())
 }
 
 impl Shared {
@@ -182,38 +249,67 @@ impl Shared {
     /// answer.
     async fn ask<A: Send + 'static>(
         &self,
+        place: &Place,
+        name: &'static str,
         what: impl FnOnce(&mut Router) -> Result<A, String> + Send + 'static,
     ) -> Result<A, Response> {
-        let turn = tokio::time::timeout(PATIENCE, self.questions.acquire()).await;
-        let Ok(Ok(_turn)) = turn else {
-            return Err(too_busy());
-        };
-        self.call(what).await
+        let _turn = turn(place).await?;
+        self.call(name, what).await
+    }
+
+    /// Reads the token and the certificate of `[api]` again. A line says so, if they have changed or cannot be read.
+    async fn reread_secrets(&self) -> Option<String> {
+        let secrets = self.secrets.clone()?;
+        match elsewhere(move || secrets.reread()).await {
+            Ok(Ok(false)) => None,
+            Ok(Ok(true)) => Some("[api]: the token and the certificate are read again".into()),
+            Ok(Err(error)) => {
+                let line = format!("[api]: token and certificate stay as they were: {error:#}");
+                log::error!("{line}");
+                Some(line)
+            }
+            Err(_) => None, // the process ends
+        }
     }
 
     /// Has the control loop do something that may be refused.
     async fn order<A: Serialize + Send + 'static>(
         &self,
+        name: &'static str,
         what: impl FnOnce(&mut Router) -> Result<A, String> + Send + 'static,
     ) -> Response {
-        match self.call(what).await {
-            Ok(answer) => Json(answer).into_response(),
+        match self.call(name, what).await {
+            Ok(answer) => axum::Json(answer).into_response(),
             Err(response) => response,
         }
     }
 
     async fn call<A: Send + 'static>(
         &self,
+        name: &'static str,
         what: impl FnOnce(&mut Router) -> Result<A, String> + Send + 'static,
     ) -> Result<A, Response> {
-        let answer = tokio::time::timeout(PATIENCE, self.calls.call(what)).await;
-        Err(match answer {
-            Ok(Ok(Ok(answer))) => return Ok(answer),
-            Ok(Ok(Err(what))) => (StatusCode::BAD_REQUEST, what).into_response(),
-            Ok(Err(_)) => (StatusCode::SERVICE_UNAVAILABLE, "Bora is stopping").into_response(),
-            Err(_) => too_busy(),
-        })
+        answer_of(self.calls.call(name, what)).await
     }
+}
+
+/// Waits until it is a client's turn to ask.
+async fn turn(place: &Place) -> Result<Turn, Response> {
+    match tokio::time::timeout(PATIENCE, place.turn()).await {
+        Ok(Ok(turn)) => Ok(turn),
+        Ok(Err(_)) | Err(_) => Err(too_busy()),
+    }
+}
+
+/// Waits for the control loop.
+async fn answer_of<A>(answer: oneshot::Receiver<Result<A, String>>) -> Result<A, Response> {
+    let answer = tokio::time::timeout(PATIENCE, answer).await;
+    Err(match answer {
+        Ok(Ok(Ok(answer))) => return Ok(answer),
+        Ok(Ok(Err(what))) => (StatusCode::BAD_REQUEST, what).into_response(),
+        Ok(Err(_)) => (StatusCode::SERVICE_UNAVAILABLE, "Bora is stopping").into_response(),
+        Err(_) => too_busy(),
+    })
 }
 
 fn too_busy() -> Response {
@@ -231,7 +327,7 @@ async fn set_mode(State(shared): State<Shared>, Query(options): Query<SetMode>) 
     match options.mode.parse() {
         Ok(mode) => {
             shared
-                .order(move |router| router.set_mode(worker, mode))
+                .order("a mode", move |router| router.set_mode(worker, mode))
                 .await
         }
         Err(what) => (StatusCode::BAD_REQUEST, what).into_response(),
@@ -250,7 +346,8 @@ async fn profile(State(shared): State<Shared>, Query(options): Query<ProfileOpti
         let what = format!("`seconds` must be 1 to {}", LONGEST_PROFILE.as_secs());
         return (StatusCode::BAD_REQUEST, what).into_response();
     }
-    shared.order(move |router| router.plane.profile(time)).await
+    let profile = move |router: &mut Router| router.plane.profile(time);
+    shared.order("a profile", profile).await
 }
 
 /// The body is a file as text.
@@ -262,8 +359,16 @@ async fn apply(
 ) -> Response {
     match File::parse(&text) {
         Ok(file) => {
+            let dry_run = options.dry_run;
             let apply = move |router: &mut Router| router.apply(&file, options, &peer.name());
-            shared.order(apply).await
+            let mut report = match shared.call("an apply", apply).await {
+                Ok(report) => report,
+                Err(response) => return response,
+            };
+            if !dry_run {
+                report.actions.extend(shared.reread_secrets().await);
+            }
+            axum::Json(report).into_response()
         }
         Err(error) => (StatusCode::BAD_REQUEST, format!("{error:#}")).into_response(),
     }
@@ -272,12 +377,13 @@ async fn apply(
 /// Why packets to an address go where they go.
 async fn explain(
     State(shared): State<Shared>,
+    Extension(place): Extension<Place>,
     Path(address): Path<IpAddr>,
     Query(origin): Query<trace::Origin>,
 ) -> Response {
     let explain = move |router: &mut Router| Ok(trace::explain(router, address, &origin));
-    match shared.ask(explain).await {
-        Ok(explanation) => Json(explanation).into_response(),
+    match shared.ask(&place, "an explanation", explain).await {
+        Ok(explanation) => axum::Json(explanation).into_response(),
         Err(response) => response,
     }
 }
@@ -286,24 +392,34 @@ async fn explain(
 async fn old_configuration(
     State(shared): State<Shared>,
     Extension(peer): Extension<Peer>,
+    Extension(place): Extension<Place>,
     Path(number): Path<u64>,
 ) -> Response {
-    let read = move |router: &mut Router| {
-        let file = router.in_force.history().read(number);
+    let history = |router: &mut Router| Ok(router.in_force.history().clone());
+    let history = match shared.ask(&place, "history", history).await {
+        Ok(history) => history,
+        Err(response) => return response,
+    };
+    let read = move || {
+        let Some(file) = history.read(number).transpose() else {
+            let what = format!("no configuration {number} is kept: see `bora show history`");
+            return Err((StatusCode::BAD_REQUEST, what));
+        };
         let text = file.and_then(|file| match peer.is_admin() {
             true => file.to_text(),
             false => file.without_secrets().to_text(),
         });
-        text.map_err(|_| format!("no configuration {number} is kept: see `bora show history`"))
+        text.map_err(|error| (StatusCode::INTERNAL_SERVER_ERROR, format!("{error:#}")))
     };
-    match shared.ask(read).await {
-        Ok(text) => shared.bodies.response("application/toml", text),
+    match elsewhere(read).await {
+        Ok(Ok(text)) => shared.bodies.response("application/toml", text),
+        Ok(Err(refusal)) => refusal.into_response(),
         Err(response) => response,
     }
 }
 
 async fn confirm(State(shared): State<Shared>) -> Response {
-    shared.order(Router::confirm).await
+    shared.order("a confirmation", Router::confirm).await
 }
 
 #[derive(Deserialize)]

@@ -2,26 +2,41 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 use axum::Router as Routes;
-use axum::middleware::{from_fn, from_fn_with_state};
+use axum::middleware::from_fn;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-use super::access::{self, Password, Peer};
-use super::{RETRY, connections::Connections};
+use super::access::{self, Password, Peer, Stranger, WrongTokens};
+use super::connections::{Admitted, Connections};
+use super::{RETRY, with_check};
 use crate::config::ApiSection;
+use crate::fair::Clients;
 
 /// What answers on the address of `[api]`.
 pub(super) struct Network {
     listener: TcpListener,
+    secrets: Arc<Secrets>,
+}
+
+/// Token and certificate, which may be read again while Bora runs.
+pub(super) struct Secrets {
+    section: ApiSection,
+    read: Mutex<Arc<Loaded>>,
+}
+
+/// What the files say.
+struct Loaded {
     tls: Option<TlsAcceptor>,
-    password: &'static Password,
+    password: Arc<Password>,
+    /// What they consist of, to tell whether they have changed.
+    octets: Vec<Vec<u8>>,
 }
 
 impl Network {
@@ -35,39 +50,92 @@ impl Network {
         };
         let listener = TcpListener::bind(address).await;
         let listener = listener.with_context(|| format!("[api] cannot listen on {address}"))?;
+        let secrets = Secrets {
+            section: section.clone(),
+            read: Mutex::new(Arc::new(Loaded::new(section)?)),
+        };
         Ok(Some(Self {
             listener,
-            tls: acceptor(section)?,
-            // one for the life of the process, which every connection needs
-            password: Box::leak(Box::new(password(section)?)),
+            secrets: Arc::new(secrets),
         }))
     }
 
+    pub(super) fn secrets(&self) -> Arc<Secrets> {
+        self.secrets.clone()
+    }
+
     /// Answers until the process ends.
-    pub(super) async fn serve(self, routes: Routes) {
-        let connections = Arc::new(Connections::default());
+    pub(super) async fn serve(self, routes: Routes, clients: Arc<Clients>) {
+        let connections = Connections::default();
+        let wrong = Arc::new(WrongTokens::default());
         loop {
             let Ok((stream, address)) = self.listener.accept().await else {
                 tokio::time::sleep(RETRY).await; // out of descriptors
                 continue;
             };
-            let peer = Peer::remote(address);
-            let check = from_fn(move |request, next| access::check(peer.clone(), request, next));
-            let remote = from_fn_with_state(self.password, access::check_remote);
-            let routes = routes.clone().layer(check).layer(remote);
-            match self.tls.clone() {
-                None => connections.add(stream, routes),
-                Some(tls) => {
-                    let connections = connections.clone();
-                    let handshake = tokio::time::timeout(super::HANDSHAKE, async move {
-                        if let Ok(stream) = tls.accept(stream).await {
-                            connections.add(stream, routes);
-                        }
-                    });
-                    tokio::spawn(handshake);
-                }
+            if !connections.have_room_for(&stream) {
+                continue;
+            }
+            let client = address.ip().to_string();
+            let place = clients.place(&client);
+            let loaded = self.secrets.now();
+            let admitted = Admitted::default();
+            let stranger = Stranger {
+                address,
+                password: loaded.password.clone(),
+                wrong: wrong.clone(),
+                admitted: admitted.clone(),
+            };
+            let routes = with_check(routes.clone(), Peer::remote(address), place);
+            let check = move |request, next| access::check_remote(stranger.clone(), request, next);
+            let routes = routes.layer(from_fn(check));
+            match loaded.tls.clone() {
+                None => connections.add(client, admitted, async { Some((stream, routes)) }),
+                Some(tls) => connections.add(client, admitted, async move {
+                    let stream = tls.accept(stream).await.ok()?; // it ends, as it would without TLS
+                    Some((stream, routes))
+                }),
             }
         }
+    }
+}
+
+impl Secrets {
+    /// Reads the files again; returns whether they say something else. New connections are asked for what they say now. On an
+    /// error all stays as it was.
+    ///
+    /// # Errors
+    /// A file cannot be read, or makes no sense.
+    pub(super) fn reread(&self) -> anyhow::Result<bool> {
+        let new = Loaded::new(&self.section)?;
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_changed = read.octets != new.octets;
+        *read = Arc::new(new);
+        Ok(has_changed)
+    }
+
+    fn now(&self) -> Arc<Loaded> {
+        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.clone()
+    }
+}
+
+impl Loaded {
+    fn new(section: &ApiSection) -> anyhow::Result<Self> {
+        let files = [
+            (&section.token_file, "token_file"),
+            (&section.certificate, "certificate"),
+            (&section.key, "key"),
+        ];
+        let named = files
+            .iter()
+            .filter_map(|(path, key)| Some((path.as_ref()?, key)));
+        let octets = named.map(|(path, key)| read(path, key));
+        Ok(Self {
+            octets: octets.collect::<anyhow::Result<_>>()?,
+            tls: acceptor(section)?,
+            password: Arc::new(password(section)?),
+        })
     }
 }
 

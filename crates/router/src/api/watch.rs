@@ -140,7 +140,7 @@ async fn watch(
         port: options.port,
     };
     let calls = shared.calls.clone();
-    let started = shared.call(move |router| {
+    let started = shared.call("a watch", move |router| {
         let view = match packet {
             None => router.watches.start(&mut router.plane, wanted),
             Some(packet) => router.trace_packet(wanted, &packet),
@@ -172,7 +172,9 @@ async fn watch(
 fn end_soon(calls: Caller, number: u64) {
     tokio::spawn(async move {
         tokio::time::sleep(ONE_PACKET).await;
-        drop(calls.call(move |router| router.watches.end(&mut router.plane, number)));
+        drop(calls.call("the end of a watch", move |router| {
+            router.watches.end(&mut router.plane, number);
+        }));
     });
 }
 
@@ -258,10 +260,9 @@ struct Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let number = self.view.number;
-        drop(
-            self.calls
-                .call(move |router| router.watches.end(&mut router.plane, number)),
-        );
+        drop(self.calls.call("the end of a watch", move |router| {
+            router.watches.end(&mut router.plane, number);
+        }));
     }
 }
 

@@ -157,6 +157,14 @@ impl File {
         self.engine_section().is_some()
     }
 
+    /// Gives a port another name.
+    pub(crate) fn rename_port(&mut self, old: &str, new: &str) {
+        let mut ports = self.ports.iter_mut();
+        if let Some(port) = ports.find(|port| port.name == old) {
+            port.name = new.to_owned();
+        }
+    }
+
     /// The section of a port, by its name.
     pub(crate) fn port(&self, name: &str) -> Option<&PortSection> {
         self.ports.iter().find(|port| port.name == name)

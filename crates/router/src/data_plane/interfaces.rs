@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bora_port::af_xdp::longest_mtu;
-use bora_port::xdp::{Path, query};
+use bora_port::xdp::{Path, XdpQuery, query};
 
 use super::DataPlane;
 use crate::config::File;
-use crate::ports::{MAX_MTU, Port, SocketState, Way, path_name};
+use crate::ports::{MAX_MTU, Port, SocketState, Way, path_name, too_long};
 
 /// When something that failed is tried again.
 const RETRY: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ enum Change {
     Queues,
     /// It is no longer there: deleted, or moved to another namespace.
     Gone,
-    /// It is there again, or another one of its name.
+    /// It is there again, or another one of its name, or nothing is in the way of the program any more.
     Back,
 }
 
@@ -34,7 +34,7 @@ impl DataPlane {
     pub(super) fn follow_interfaces(&mut self, config: &File) {
         for index in 0..self.ports.len() {
             let port = &mut self.ports[index];
-            port.interruption.watch(&port.name, &port.link);
+            port.interruption.watch(&port.link);
             let Some(change) = self.change_of(&self.ports[index]) else {
                 continue;
             };
@@ -78,6 +78,9 @@ impl DataPlane {
                 .any(|link| link.name == port.name)
                 .then_some(Change::Back);
         }
+        if port.is_left {
+            return self.is_free(port).then_some(Change::Back);
+        }
         if !port.has_program() {
             return None;
         }
@@ -88,6 +91,14 @@ impl DataPlane {
             return (port.sockets.count() > 0).then_some(Change::TooLong);
         }
         (port.wanted_queues() != port.sockets.wanted()).then_some(Change::Queues)
+    }
+
+    /// Whether nothing is in the way of the program any more at a port that Linux has alone.
+    fn is_free(&self, port: &Port) -> bool {
+        let link = self.mirror.links().get(&port.ifindex);
+        let free = |found: XdpQuery| found.driver_program == 0 && found.generic_program == 0;
+        link.is_some_and(|link| link.name == port.name && too_long(link).is_none())
+            && query(port.ifindex).is_ok_and(free)
     }
 
     /// Whether the port's interface is in this namespace. Its number and name may be another's: only

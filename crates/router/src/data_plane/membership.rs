@@ -1,6 +1,6 @@
 //! Ports that come and go while packets flow.
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use bora_fib::PortId;
 use bora_kernel::message::Link;
 use bora_port::Refusal;
@@ -29,6 +29,16 @@ impl DataPlane {
             "port {name}: only interfaces can be added to a running Bora; restart to add it"
         );
         let link = ports::find(&self.mirror, name)?;
+        if let Some(why) = ports::too_long(&link) {
+            bail!(why);
+        }
+        let mut known = self.ports.iter().filter(|port| port.name != *name);
+        if let Some(port) = known.find(|port| !port.is_gone && port.ifindex == link.index) {
+            bail!(
+                "interface {name} is port {} already, and was renamed: take {0} out of the file",
+                port.name
+            );
+        }
         if let Some(engine) = &self.engine {
             engine.could_add(&link)?;
         }
@@ -162,11 +172,33 @@ impl DataPlane {
         let section = config.port(name).context("no section")?;
         let staged = self.stage_one(section, config, &[])?;
         let old = self.ports.take(|port| port.name == name);
-        old.context("no such port")?.detach(&self.runtime.dir);
+        let old = old.context("no such port")?;
+        if !old.is_gone {
+            self.discard(old.id); // of an interface that is gone that is done
+        }
+        old.detach(&self.runtime.dir);
         self.add_port(staged, config)?;
         self.set_rules(config)?; // its number may be another
-        log::info!("{name}: an interface of this name exists again, and becomes the port");
+        log::info!("{name}: the interface of this name becomes the port");
         Ok(())
+    }
+
+    /// The port on the interface that has this name now, if it has another name itself.
+    pub(crate) fn renamed(&self, name: &str) -> Option<&str> {
+        let mut links = self.mirror.links().values();
+        let link = links.find(|link| link.name == name)?;
+        let on = |port: &&Port| port.has_program() && !port.is_gone && port.ifindex == link.index;
+        let port = self.ports.iter().find(on)?;
+        (port.name != name).then_some(&*port.name)
+    }
+
+    /// Gives a port the name that its interface has now.
+    pub(crate) fn rename(&mut self, old: &str, new: &str) {
+        let mut ports = self.ports.iter_mut();
+        if let Some(port) = ports.find(|port| port.name == old) {
+            log::info!("{old}: the port is now {new}, as its interface");
+            port.name = new.to_owned();
+        }
     }
 
     /// Takes a port that no route leads to away from the program and the workers.

@@ -6,7 +6,7 @@ use anyhow::bail;
 use bora_fib::{FibHandle, PortId};
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig};
-use bora_port::xdp::{Attachment, Lease, Program};
+use bora_port::xdp::{AttachError, Attachment, Lease, Program};
 
 use super::{DataPlane, names};
 use crate::config::{File, PortKind, PortSection};
@@ -69,6 +69,15 @@ impl DataPlane {
                 Err(error)
             }
         }
+    }
+
+    /// Undoes a start that has failed after this: what it has attached or made is taken away again.
+    pub(crate) fn abandon(mut self) {
+        if let Some(mut engine) = self.engine.take() {
+            engine.stop();
+        }
+        detach_new(self.ports.take_all(), &self.runtime.dir);
+        self.runtime.clean();
     }
 
     /// Opens the sockets, and tells everybody of the ports.
@@ -138,7 +147,7 @@ impl DataPlane {
             detach_pinned(&self.runtime)?;
             remove_leftovers(dir);
         }
-        dir.clean();
+        self.runtime.clean();
         Ok(())
     }
 }
@@ -179,7 +188,7 @@ fn attach_all(
     for (id, (link, twin)) in (0..).map(PortId).zip(found) {
         let port = match twin {
             Some(twin) => Ok(Port::with_twin(id, link, twin)),
-            None => Port::attach(id, link, program, &runtime.pins, config),
+            None => attach(id, link, program, runtime, config),
         };
         match port {
             Ok(port) => ports.push(port),
@@ -189,13 +198,43 @@ fn attach_all(
             }
         }
     }
+    if !ports.is_empty() && ports.iter().all(|port| port.is_left) {
+        let reasons: Vec<&str> = ports.iter().map(|port| port.why.as_str()).collect();
+        bail!("there is no port for Bora: {}", reasons.join("; "));
+    }
     Ok(ports)
 }
 
-/// Takes the program off interfaces where it was not before.
+/// Attaches the program to an interface. What keeps it off one interface does not concern the others: they start, and Linux has
+/// this one alone.
+fn attach(
+    id: PortId,
+    link: Link,
+    program: &Program,
+    runtime: &RuntimeLock,
+    config: &File,
+) -> anyhow::Result<Port> {
+    let why = match ports::too_long(&link) {
+        Some(why) => why,
+        None => match Port::attach(id, link.clone(), program, &runtime.pins, config) {
+            Err(error) => match error.downcast::<AttachError>()? {
+                foreign @ AttachError::Foreign { .. } => foreign.to_string(),
+                other => return Err(other.into()),
+            },
+            Ok(port) => return Ok(port),
+        },
+    };
+    log::warn!("{}: left to Linux: {why}", link.name);
+    Ok(Port::without_program(id, link, why))
+}
+
+/// Takes the program off interfaces where it was not before, and removes the twins that this start has made.
 fn detach_new(ports: Vec<Port>, dir: &RuntimeDir) {
-    let ports = ports.into_iter();
-    let new = ports.filter(|port| port.has_program() && !port.taken_over());
+    let is_new = |port: &Port| match port.twin() {
+        Some(twin) => twin.is_new(),
+        None => port.has_program() && !port.taken_over(),
+    };
+    let new = ports.into_iter().filter(is_new);
     new.for_each(|port| port.detach(dir));
 }
 

@@ -145,7 +145,8 @@ impl DataPlane {
             let dir = &self.runtime.dir;
             port.expose_tags(dir);
             if by_ports {
-                port.offloads.refuse_hash(&port.name, port.ifindex, dir);
+                port.offloads
+                    .refuse_hash(&port.link.name, port.ifindex, dir);
             }
             if let Ok(found) = query(port.ifindex) {
                 port.query = found;

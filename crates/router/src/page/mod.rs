@@ -6,15 +6,16 @@ mod stream;
 
 use std::sync::Arc;
 
-use axum::Router as Routes;
 use axum::extract::State;
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Extension, Router as Routes};
 
 use crate::calls;
+use crate::fair::Place;
 use crate::router::Router;
 use stream::Streams;
 
@@ -41,7 +42,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// The page, and `/v1/live`. To be called inside the runtime that serves it.
 pub(crate) fn routes(calls: &Caller) -> Routes<Caller> {
     let streams = Arc::new(Streams::start(calls.clone()));
-    let live = move |State(calls): State<Caller>| async move { streams.open(&calls).await };
+    let live = move |State(calls): State<Caller>, Extension(place): Extension<Place>| async move {
+        streams.open(&calls, &place).await
+    };
     let routes = Routes::new().route("/v1/live", get(live));
     FILES.iter().fold(routes, |routes, &(path, kind, text)| {
         routes.route(path, get(move || async move { file(kind, text) }))

@@ -12,6 +12,8 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::{Caller, snapshot};
+use crate::fair::Place;
+use crate::router::Router;
 
 /// Most streams at the same time.
 const MOST: usize = 64;
@@ -35,15 +37,19 @@ impl Streams {
     }
 
     /// A new stream: the last ten minutes, now, and every second from now on.
-    pub(super) async fn open(&self, calls: &Caller) -> Response {
+    pub(super) async fn open(&self, calls: &Caller, client: &Place) -> Response {
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return refuse(&format!("{MOST} clients watch already; close one"));
         };
         let receiver = self.events.subscribe();
-        let both = calls.call(|router| (router.live.history(), snapshot::now(router)));
-        let Ok((history, now)) = both.await else {
+        let Ok(turn) = client.turn().await else {
             return refuse("Bora is stopping");
         };
+        let look = |router: &mut Router| (router.live.history(), snapshot::now(router));
+        let Ok((history, now)) = calls.call("live data", look).await else {
+            return refuse("Bora is stopping");
+        };
+        drop(turn);
         let first = [event("history", &history), event("now", &now)];
         let all = stream::iter(first).chain(following(receiver, place));
         let headers = [
@@ -75,14 +81,14 @@ fn following(
 
 /// Makes the text of each second until Bora stops.
 async fn publish(calls: Caller, events: watch::Sender<Bytes>) {
-    let Ok(mut beats) = calls.call(|router| router.live.beats()).await else {
+    let Ok(mut beats) = calls.call("live data", |router| router.live.beats()).await else {
         return;
     };
     while beats.changed().await.is_ok() {
         if events.receiver_count() == 0 {
             continue;
         }
-        let Ok(now) = calls.call(snapshot::now).await else {
+        let Ok(now) = calls.call("live data", snapshot::now).await else {
             return;
         };
         events.send_replace(event("now", &now));

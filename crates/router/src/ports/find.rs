@@ -28,12 +28,16 @@ pub(crate) fn find(mirror: &Mirror, name: &str) -> anyhow::Result<Link> {
     if link.mac.is_none() || link.name == "lo" {
         bail!("interface {name} is not an Ethernet interface");
     }
-    if link.mtu > MAX_MTU {
-        bail!(
-            "MTU {} of {name} is more than the {MAX_MTU} octets a packet buffer holds; lower it \
-             with `ip link set dev {name} mtu {MAX_MTU}`",
-            link.mtu
-        );
-    }
     Ok(link.clone())
+}
+
+/// Why the packets of an interface find no room; `None` if they do.
+pub(crate) fn too_long(link: &Link) -> Option<String> {
+    let Link { mtu, name, .. } = link;
+    (*mtu > MAX_MTU).then(|| {
+        format!(
+            "MTU {mtu} of {name} is more than the {MAX_MTU} octets a packet buffer holds; lower it with `ip \
+             link set dev {name} mtu {MAX_MTU}`"
+        )
+    })
 }

@@ -6,7 +6,7 @@ mod port;
 mod settings;
 mod summary;
 
-pub(crate) use find::{MAX_MTU, find};
+pub(crate) use find::{MAX_MTU, find, too_long};
 pub(crate) use port::{Port, SocketState, Way};
 pub(crate) use settings::with_sysctls;
 pub(crate) use summary::{mode_name, path_name};

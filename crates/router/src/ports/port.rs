@@ -41,6 +41,8 @@ pub(crate) struct Port {
     pub(crate) sockets: SocketState,
     /// Whether its interface does not exist at the moment.
     pub(crate) is_gone: bool,
+    /// Whether something of its interface keeps the program off it that may go away: an MTU, or somebody else's program.
+    pub(crate) is_left: bool,
     /// What could not be mended while Bora ran, and when Bora last tried.
     pub(crate) trouble: Option<(String, Instant)>,
     /// What attaching the program did to its link.
@@ -128,6 +130,7 @@ impl Port {
             refusals: Vec::new(),
             sockets: SocketState::Unused,
             is_gone: false,
+            is_left: false,
             trouble: None,
             interruption: Interruption::default(),
             before: Totals::default(),
@@ -143,6 +146,15 @@ impl Port {
         }
     }
 
+    /// A port that Linux has alone until what is in the way is gone.
+    pub(crate) fn without_program(id: PortId, link: Link, why: String) -> Self {
+        Self {
+            why,
+            is_left: true,
+            ..Self::new(id, link, Way::Linux)
+        }
+    }
+
     /// Whether the engine can send by it.
     pub(crate) fn is_output(&self) -> bool {
         match (&self.way, self.sockets) {
@@ -155,7 +167,8 @@ impl Port {
     /// Receive queues that may have sockets.
     pub(crate) fn queues(&self) -> u32 {
         match self.way {
-            Way::Xdp(_) => receive_queues(&self.name).unwrap_or(self.link.rx_queues),
+            // by the name that it has now
+            Way::Xdp(_) => receive_queues(&self.link.name).unwrap_or(self.link.rx_queues),
             Way::Twin(_) | Way::Linux => self.link.rx_queues,
         }
     }
@@ -208,7 +221,8 @@ impl Port {
     /// again and again. Linux shows generic XDP the tags, and a veth its driver XDP.
     pub(crate) fn expose_tags(&mut self, dir: &RuntimeDir) {
         if self.mode() == Some(AttachMode::Driver) && self.link.kind != "veth" {
-            self.offloads.expose_tags(&self.name, self.ifindex, dir);
+            self.offloads
+                .expose_tags(&self.link.name, self.ifindex, dir);
         }
     }
 

@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{Report, answer, table, typed};
 use crate::lease::Sign;
+use crate::turn::Turns;
 
 pub(super) const REPORT: Report = Report::new(
     "lease",
     "The lease of the XDP program: who forwards, and whether a thread is stuck",
-    |router, _| answer(report(router.vitals.signs())),
+    |router, _| answer(report(router.vitals.signs(), &router.turns)),
     |json, _| {
         let text = typed(json.clone(), text)?;
         Ok(text + &table::of_rows(COLUMNS, &json["threads"]))
@@ -30,6 +31,17 @@ struct LeaseReport {
     renewed: bool,
     /// What must go on.
     threads: Vec<ThreadReport>,
+    /// The longest turn of the control loop since the start: while it lasts, nothing of Linux is followed.
+    longest_turn: Option<TurnReport>,
+}
+
+/// A turn of the control loop.
+#[derive(Debug, Serialize, Deserialize)]
+struct TurnReport {
+    took_ms: f64,
+    seconds_ago: u64,
+    /// What took the most time.
+    what: String,
 }
 
 /// A thread that must go on.
@@ -43,7 +55,7 @@ struct ThreadReport {
     patience_ms: u64,
 }
 
-fn report(signs: Vec<Sign>) -> LeaseReport {
+fn report(signs: Vec<Sign>, turns: &Turns) -> LeaseReport {
     let milliseconds = |time: Duration| time.as_millis() as u64;
     let threads = signs.into_iter().map(|sign| ThreadReport {
         name: sign.name,
@@ -54,12 +66,28 @@ fn report(signs: Vec<Sign>) -> LeaseReport {
     LeaseReport {
         renewed: threads.iter().all(|one| one.silent_ms < one.patience_ms),
         threads,
+        longest_turn: turns.longest().map(|(turn, ended)| TurnReport {
+            took_ms: (turn.took.as_secs_f64() * 1e4).round() / 10.0,
+            seconds_ago: ended.elapsed().as_secs(),
+            what: turn.text(),
+        }),
     }
 }
 
 fn text(report: &LeaseReport) -> String {
-    match report.renewed {
-        true => "renewed: Bora forwards\n".into(),
-        false => "not renewed: Linux forwards\n".into(),
+    let mut text = String::from(match report.renewed {
+        true => "renewed: Bora forwards\n",
+        false => "not renewed: Linux forwards\n",
+    });
+    if let Some(turn) = &report.longest_turn {
+        let TurnReport {
+            took_ms,
+            seconds_ago,
+            what,
+        } = turn;
+        text += &format!(
+            "longest turn of the control loop: {took_ms} ms, {seconds_ago} s ago ({what})\n"
+        );
     }
+    text
 }

@@ -29,8 +29,10 @@ mod vlans;
 mod workers;
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use bora_contract::Counts;
+use bora_kernel::Mirror;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -78,6 +80,8 @@ pub struct Report {
     pub argument: Option<Argument>,
     /// Options: name, and a line of help.
     pub flags: &'static [(&'static str, &'static str)],
+    /// Those of them that only admins may give.
+    pub(crate) admin_flags: &'static [&'static str],
     /// Where the API has it, below `/v1/`.
     path: &'static str,
     make: fn(&mut Router, &Request) -> Result<Answer, String>,
@@ -106,18 +110,51 @@ pub struct Request {
     pub secrets: bool,
 }
 
+/// What the control loop has for a report.
+pub(crate) enum Answer {
+    /// All of it.
+    Whole(Json),
+    /// The beginning of a long one: what is to be called again and again until it has all, with Linux followed in between.
+    Begun(Box<dyn FnMut(&Router) -> Option<Json> + Send>),
+}
+
 /// A report's JSON, still to be written: the control loop leaves that to others.
-pub(crate) struct Answer(Box<dyn FnOnce() -> serde_json::Result<String> + Send>);
+pub(crate) type Json = Box<dyn FnOnce() -> serde_json::Result<String> + Send>;
+
+/// Longest time of the control loop for one step of a long report; the last part of a step may add a millisecond or two.
+const STEP: Duration = Duration::from_millis(2);
 
 /// The answer that a closure of a report returns.
 fn answer<T: Serialize + Send + 'static>(report: T) -> Result<Answer, String> {
-    Ok(Answer(Box::new(move || serde_json::to_string(&report))))
+    answer_later(move || report)
 }
 
-impl Answer {
-    pub(crate) fn json(self) -> serde_json::Result<String> {
-        (self.0)()
-    }
+/// An answer that the control loop is not needed for.
+fn answer_later<T: Serialize>(
+    report: impl FnOnce() -> T + Send + 'static,
+) -> Result<Answer, String> {
+    let json = move || serde_json::to_string(&report());
+    Ok(Answer::Whole(Box::new(json)))
+}
+
+/// An answer of many rows. `part` adds some to those that there are, and says whether there are more; `json` makes the
+/// report of all.
+fn answer_in_steps<R: Send + 'static>(
+    mut part: impl FnMut(&Mirror, &mut Vec<R>) -> bool + Send + 'static,
+    json: fn(Vec<R>) -> serde_json::Result<String>,
+) -> Result<Answer, String> {
+    let mut rows = Vec::new();
+    let step = move |router: &Router| {
+        let until = Instant::now() + STEP;
+        while part(router.plane.mirror(), &mut rows) {
+            if Instant::now() >= until {
+                return None;
+            }
+        }
+        let rows = std::mem::take(&mut rows);
+        Some(Box::new(move || json(rows)) as Json)
+    };
+    Ok(Answer::Begun(Box::new(step)))
 }
 
 impl Report {
@@ -132,6 +169,7 @@ impl Report {
             help,
             argument: None,
             flags: &[],
+            admin_flags: &[],
             path: name,
             make,
             show,
@@ -154,7 +192,7 @@ impl Report {
         url
     }
 
-    /// Makes it.
+    /// Makes it, or begins to.
     ///
     /// # Errors
     /// What is wrong with the request.

@@ -1,25 +1,75 @@
 //! Routes as Bora holds them.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use bora_kernel::message::{Hop, RouteType};
-use bora_kernel::{Mirror, RouteView};
+use bora_kernel::{Mirror, RoutePlace, RouteView};
 use serde::Serialize;
+use serde::ser::Serializer;
 
-use super::{Report, answer, table};
+use super::{Report, answer_in_steps, table};
 
 pub(super) const REPORT: Report = Report::new(
     "routes",
     "Routes, as Bora has them",
-    |router, _| {
-        let mirror = router.plane.mirror();
-        let mut routes: Vec<_> = mirror.routes().collect();
-        routes.sort_by_key(|r| (r.address, r.len, Reverse(r.table), r.metric, r.tos));
-        let reports = routes.iter().map(|route| report(mirror, route));
-        answer(reports.collect::<Vec<_>>())
+    |_, _| {
+        let mut place = RoutePlace::default();
+        answer_in_steps(move |mirror, rows| part(mirror, &mut place, rows), json)
     },
     |json, _| Ok(table::of_rows(COLUMNS, &json)),
 );
+
+/// A route as the control loop notes it; texts are made elsewhere.
+struct Row {
+    address: IpAddr,
+    len: u8,
+    tos: u8,
+    metric: u32,
+    table: u32,
+    via: Arc<str>,
+}
+
+/// Adds some routes. Many lead to the same, and share its text.
+fn part(mirror: &Mirror, place: &mut RoutePlace, rows: &mut Vec<Row>) -> bool {
+    let mut targets = HashMap::new();
+    mirror.some_routes(place, &mut |route| {
+        let key = (std::ptr::from_ref(route.target), route.usable);
+        let via = targets.entry(key);
+        let via: &Arc<str> = via.or_insert_with(|| target(mirror, route).into());
+        rows.push(Row {
+            address: route.address,
+            len: route.len,
+            tos: route.tos,
+            metric: route.metric,
+            table: route.table,
+            via: via.clone(),
+        });
+    })
+}
+
+fn json(mut rows: Vec<Row>) -> serde_json::Result<String> {
+    rows.sort_unstable_by_key(|row| {
+        (
+            row.address,
+            row.len,
+            Reverse(row.table),
+            row.metric,
+            row.tos,
+        )
+    });
+    serde_json::to_string(&Rows(rows))
+}
+
+struct Rows(Vec<Row>);
+
+impl Serialize for Rows {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.iter().map(Row::report))
+    }
+}
 
 pub(super) const COLUMNS: &[(&str, &str)] = &[
     ("PREFIX", "prefix"),
@@ -66,23 +116,37 @@ impl RouteReport {
 }
 
 pub(super) fn report(mirror: &Mirror, route: &RouteView<'_>) -> RouteReport {
-    let tos = match route.tos {
-        0 => String::new(),
-        tos => format!(" tos {tos:#04x}"),
-    };
-    RouteReport {
-        prefix: format!("{}/{}{tos}", route.address, route.len),
-        via: target(mirror, route),
+    let row = Row {
+        address: route.address,
+        len: route.len,
+        tos: route.tos,
         metric: route.metric,
-        table: match route.table {
-            255 => "local".into(),
-            254 => "main".into(),
-            253 => "default".into(),
-            number => number.to_string(),
-        },
-        fib: None,
-        note: None,
-        further: Vec::new(),
+        table: route.table,
+        via: target(mirror, route).into(),
+    };
+    row.report()
+}
+
+impl Row {
+    fn report(&self) -> RouteReport {
+        let tos = match self.tos {
+            0 => String::new(),
+            tos => format!(" tos {tos:#04x}"),
+        };
+        RouteReport {
+            prefix: format!("{}/{}{tos}", self.address, self.len),
+            via: self.via.to_string(),
+            metric: self.metric,
+            table: match self.table {
+                255 => "local".into(),
+                254 => "main".into(),
+                253 => "default".into(),
+                number => number.to_string(),
+            },
+            fib: None,
+            note: None,
+            further: Vec::new(),
+        }
     }
 }
 

@@ -11,18 +11,20 @@ use crate::guard_watch::GuardWatch;
 
 pub(super) const REPORT: Report = Report {
     flags: &[(VERIFY, "Dump the kernel's tables and compare every prefix")],
+    admin_flags: &[VERIFY],
     ..Report::new(
         "sync",
         "Whether Bora agrees with Linux, and what keeps traffic with Linux",
         |router, request| {
             let verify = request.flags.iter().any(|flag| flag == VERIFY);
-            let compared = if verify {
-                router.verify()
-            } else {
-                Ok(Vec::new())
+            let compared = match verify {
+                true => router.verify(),
+                false => Ok(Vec::new()),
             };
             let compared = compared.map_err(|error| format!("{error:#}"));
-            answer(report(&router.plane, &router.guard_watch, compared))
+            let mut report = report(&router.plane, &router.guard_watch, compared);
+            report.notices = router.in_force.notices();
+            answer(report)
         },
         |json, _| Ok(text(&json)),
     )
@@ -40,6 +42,8 @@ struct SyncReport {
     since_seconds: u64,
     /// Octets of the tables that workers read.
     fib_bytes: usize,
+    /// What an operator should know of the configuration in force.
+    notices: Vec<String>,
     /// Why traffic is left to Linux.
     guard: Vec<String>,
     /// Functions at Linux's hooks that let forwarded packets be.
@@ -73,6 +77,7 @@ fn report(
         in_sync: status.in_sync && differences.is_empty() && unverified.is_none(),
         since_seconds: status.since.elapsed().unwrap_or_default().as_secs(),
         fib_bytes: mirror.fib().stats().table_bytes,
+        notices: Vec::new(),
         guard: guard(plane, watch),
         harmless: plane.express().harmless(),
         express: plane.express().look_up_report(mirror),
@@ -154,6 +159,7 @@ fn text(report: &Value) -> String {
         text += &format!("left to Linux: {} routes: {reason}\n", left["routes"]);
     }
     for (title, key) in [
+        ("warning", "notices"),
         ("guard", "guard"),
         ("harmless", "harmless"),
         ("express", "express"),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bora_watch::Filter;
 use tokio::sync::mpsc::{Receiver, error::TryRecvError};
 
-use crate::calls::{self, Call, Caller, Inbox};
+use crate::calls::{self, Caller, Inbox};
 use crate::config::SflowSection;
 use crate::data_plane::DataPlane;
 use crate::watches::{Wanted, Watches};
@@ -133,14 +133,10 @@ impl Sampling {
         is_looked_at.then(|| Purpose::TopFlows(one_in(received, now)))
     }
 
-    /// Answers what the thread asks, without waiting. To be called again and again.
-    pub(crate) fn answer(&self, plane: &mut DataPlane) {
-        let running = self.running.iter();
-        for call in running.flat_map(|running| std::iter::from_fn(|| running.questions.next())) {
-            match call {
-                Call::Do(what) => what(plane),
-                Call::Stop { .. } => return, // the thread has ended
-            }
+    /// Answers what the thread asks, one thing at a time, without waiting. To be called again and again.
+    pub(crate) fn answer(&mut self, plane: &mut DataPlane) {
+        if let Some(running) = &mut self.running {
+            running.questions.serve(plane);
         }
     }
 
@@ -273,7 +269,7 @@ impl Thread {
         let caller = &self.caller;
         exporter.turn(&seen, |questions, counters| {
             let look = move |plane: &mut DataPlane| Survey::take(plane, &questions, counters);
-            caller.call(look).blocking_recv().ok()
+            caller.call("samples", look).blocking_recv().ok()
         })
     }
 }
