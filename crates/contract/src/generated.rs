@@ -262,6 +262,8 @@ pub enum Reason {
     PortDown,
     /// A rule of bora.toml drops it.
     Rule,
+    /// Rules of bora.toml look at protocol or ports, and it hides them: more than eight IPv6 extension headers, or headers that are cut off (RFC 7112).
+    HiddenUpperLayer,
     /// The queue of its class at the output is full.
     QueueFull,
     /// The ring to the slow path is full.
@@ -308,7 +310,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 61] = [
         Self::NoLease,
         Self::Guard,
         Self::ForwardingOff,
@@ -348,6 +350,7 @@ impl Reason {
         Self::BadChecksum,
         Self::PortDown,
         Self::Rule,
+        Self::HiddenUpperLayer,
         Self::QueueFull,
         Self::PuntRingFull,
         Self::WorkerRingFull,
@@ -417,6 +420,7 @@ impl Reason {
             Self::BadChecksum => "bad_checksum",
             Self::PortDown => "port_down",
             Self::Rule => "rule",
+            Self::HiddenUpperLayer => "hidden_upper_layer",
             Self::QueueFull => "queue_full",
             Self::PuntRingFull => "punt_ring_full",
             Self::WorkerRingFull => "worker_ring_full",
@@ -483,6 +487,7 @@ impl Reason {
             Self::BadChecksum => "The checksum of the IPv4 header is wrong.",
             Self::PortDown => "The interface it came in by is administratively down (ports without an XDP program).",
             Self::Rule => "A rule of bora.toml drops it.",
+            Self::HiddenUpperLayer => "Rules of bora.toml look at protocol or ports, and it hides them: more than eight IPv6 extension headers, or headers that are cut off (RFC 7112).",
             Self::QueueFull => "The queue of its class at the output is full.",
             Self::PuntRingFull => "The ring to the slow path is full.",
             Self::WorkerRingFull => "The ring to the worker that should forward it is full.",
@@ -549,6 +554,7 @@ impl Reason {
             Self::BadChecksum => "Find who sends it, or which link damages it.",
             Self::PortDown => "`ip link set IFACE up`.",
             Self::Rule => "`bora show rules` counts each rule.",
+            Self::HiddenUpperLayer => "Find who sends it; no ordinary sender does.",
             Self::QueueFull => "The output is overloaded; `bora show classes` tells which class.",
             Self::PuntRingFull => "Linux does not keep up: find out why so many packets go to it.",
             Self::WorkerRingFull => "Add workers or receive queues.",
