@@ -265,6 +265,8 @@ static __always_inline __u32 check_output(const struct packet *p, bool v6, const
 	out = &row->port;
 	if (!(out->flags & BORA_PORT_UP))
 		return BORA_OUTPUT_DOWN;
+	if (out->shaped)
+		return BORA_SHAPED;
 	if (exceeds_port(p, out))
 		return too_big(p, v6);
 	if (!(out->flags & BORA_PORT_CAN_REDIRECT) && !(in->flags & BORA_PORT_GENERIC))

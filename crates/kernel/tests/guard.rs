@@ -138,15 +138,6 @@ fn traffic_control_and_masters() {
         } else {
             eprintln!("skipped: this kernel has no clsact");
         }
-        if attempt("tc qdisc add dev r0 root tbf rate 1mbit burst 10k latency 50ms")
-            .status
-            .success()
-        {
-            assert_eq!(report(router).warnings.len(), 1);
-            run("tc qdisc del dev r0 root");
-        } else {
-            eprintln!("skipped: this kernel has no tbf");
-        }
         if attempt("ip link add br0 type bridge").status.success() {
             run("ip link set r0 master br0");
             assert_eq!(kinds(&report(router).v6), [ReasonKind::Master]);
@@ -155,5 +146,50 @@ fn traffic_control_and_masters() {
         } else {
             eprintln!("skipped: this kernel has no bridge");
         }
+    });
+}
+
+/// What each queueing discipline is to Bora: whether it shapes what leaves.
+const QDISCS: [(&str, bool); 17] = [
+    ("pfifo_fast", false),
+    ("pfifo", false),
+    ("bfifo limit 100k", false),
+    ("fq_codel", false),
+    ("fq_codel ce_threshold 1ms", true),
+    ("fq", false),
+    ("fq maxrate 1mbit", true),
+    ("fq ce_threshold 1ms", true),
+    ("tbf rate 1mbit burst 10k latency 50ms", true),
+    ("htb default 1", true),
+    ("hfsc default 1", true),
+    ("cake unlimited", true),
+    ("cake bandwidth 20mbit", true),
+    ("prio", true),
+    ("sfq", true),
+    ("netem delay 1ms", true),
+    ("red limit 400000 avpkt 1000", true),
+];
+
+#[test]
+fn queueing_disciplines_that_shape() {
+    with_router(|router| {
+        let mut tried = [0, 0];
+        for (qdisc, shapes) in QDISCS {
+            if !attempt(&format!("tc qdisc replace dev r0 root handle 1: {qdisc}"))
+                .status
+                .success()
+            {
+                eprintln!("this kernel has no {qdisc}");
+                continue;
+            }
+            tried[usize::from(shapes)] += 1;
+            let found = report(router).shapers;
+            let kinds: Vec<_> = found.values().map(String::as_str).collect();
+            let expected = qdisc.split(' ').next().filter(|_| shapes);
+            assert_eq!(kinds, Vec::from_iter(expected), "{qdisc}");
+            run("tc qdisc del dev r0 root");
+            assert!(report(router).shapers.is_empty(), "{qdisc} is gone");
+        }
+        assert!(tried[0] > 0 && tried[1] > 0, "{tried:?}");
     });
 }
