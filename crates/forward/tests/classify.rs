@@ -275,6 +275,33 @@ fn without_rules_the_code_point_decides() {
 }
 
 #[test]
+fn what_linux_sends_has_the_class_of_its_code_point() {
+    let classifier = RuleSet::default().compile().unwrap();
+    let class = |frame: &[u8]| classifier.class_of_linux(frame);
+    let bulk = packet(0).frame();
+    assert_eq!(class(&bulk), Some(Class::BEST_EFFORT));
+    assert_eq!(class(&packet(0xc0).frame()), Some(Class::HIGH), "CS6");
+    let tagged = [&bulk[..12], &[0x81, 0, 0, 7], &bulk[12..]].concat();
+    assert_eq!(class(&tagged), Some(Class::BEST_EFFORT));
+    let mut arp = bulk.clone();
+    arp[12..14].copy_from_slice(&[0x08, 0x06]);
+    assert_eq!(class(&arp), None);
+    let mut solicitation = behind_options(0, 0);
+    (solicitation[14 + 6], solicitation[14 + 7]) = (58, 255);
+    assert_eq!(class(&solicitation), None);
+    solicitation[14 + 7] = 64; // a ping
+    assert_eq!(class(&solicitation), Some(Class::BEST_EFFORT));
+    assert_eq!(class(&bulk[..20]), None, "nothing that could be read");
+    // the map of the configuration counts
+    let mut dscp = DEFAULT_DSCP;
+    (dscp[0], dscp[48]) = (Class(2), Class(5));
+    let rules = Vec::new();
+    let other = RuleSet { rules, dscp }.compile().unwrap();
+    assert_eq!(other.class_of_linux(&bulk), Some(Class(2)));
+    assert_eq!(other.class_of_linux(&packet(0xc0).frame()), Some(Class(5)));
+}
+
+#[test]
 fn a_rule_may_choose_the_way_out() {
     let mut bench = Bench::new();
     let (routed, steered) = (bench.forward_by(1), bench.forward_by(2));

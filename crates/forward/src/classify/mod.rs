@@ -19,6 +19,9 @@ use crate::simd::{Loop, Simd};
 use crate::{Context, Family, Reason, Verdict};
 use bora_contract::Counter;
 use bora_fib::NextHopId;
+use bora_wire::ethernet::Frame;
+use bora_wire::vlan::Untagged;
+use bora_wire::{EtherType, Protocol, ipv4, ipv6, ndisc};
 use entry::Entry;
 use key::{Found, GROUP, HEADER, Keys, NO_RULE, Words};
 pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
@@ -241,6 +244,24 @@ impl Classifier {
     /// The classes of packets that no rule puts into another one.
     pub(crate) fn dscp(&self) -> &Planes {
         &self.dscp
+    }
+
+    /// The class of a frame that Linux itself sends: that of its code point, as of what is forwarded. `None` if it has to go
+    /// before everything else, because links live by it: ARP, LACP and all else that is not IP, and neighbour discovery.
+    pub fn class_of_linux(&self, frame: &[u8]) -> Option<Class> {
+        let found = Untagged::find(&Frame::new_checked(frame).ok()?).ok()?;
+        let packet = frame.get(found.offset..)?;
+        let tos = match found.ethertype {
+            EtherType::IPV4 => ipv4::Packet::new_checked(packet).ok()?.tos(),
+            EtherType::IPV6 => {
+                let packet = ipv6::Packet::new_checked(packet).ok()?;
+                let may_be_discovery = packet.next_header() == Protocol::ICMPV6
+                    && packet.hop_limit() == ndisc::HOP_LIMIT;
+                (!may_be_discovery).then(|| packet.traffic_class())?
+            }
+            _ => return None,
+        };
+        Some(Class(self.dscp.class(tos.into()) as u8))
     }
 
     /// Octets that look-ups use, for benchmarks.
