@@ -53,8 +53,8 @@ fn nftables() {
             "the change must come by an event, not by the periodic check"
         );
         let found = report(router);
-        let text = "nftables: table inet filter chain forward (hook forward, policy drop; \
-                    free: `nft delete table inet filter`)";
+        let text = "nftables: table inet filter chain forward (hook forward, policy drop; a flowtable takes established \
+                    flows past it, see docs/firewall.md; `nft delete table inet filter` removes it with all that it filters)";
         assert_eq!(found.v4[0].text, text);
         assert_eq!(found.v6[0].text, text);
         run("nft delete chain inet filter forward");

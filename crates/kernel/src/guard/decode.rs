@@ -59,8 +59,13 @@ pub(super) fn chain(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), M
         return Ok(());
     };
     let policy = if policy == Some(0) { "drop" } else { "accept" };
+    let way = match family {
+        "netdev" => "",
+        _ => "a flowtable takes established flows past it, see docs/firewall.md; ",
+    };
     let text = format!(
-        "nftables: table {family} {table} chain {name} (hook {hook}, policy {policy}; free: `nft delete table {family} {table}`)"
+        "nftables: table {family} {table} chain {name} (hook {hook}, policy {policy}; {way}`nft delete table {family} {table}` \
+         removes it with all that it filters)"
     );
     for (concerned, is_v6) in [(v4, false), (v6, true)] {
         if concerned {
