@@ -18,7 +18,7 @@ struct bora_counters {
 	__u64 to_engine;
 	__u64 tx_packets; /* express frames that this port's driver took */
 	__u64 tx_bytes; /* of these, and of those that it refused */
-	__u64 asked; /* express packets for which Linux's FIB was asked, because Bora's did not say */
+	__u64 asked; /* times that express has asked Linux's FIB, because Bora's did not say */
 	__u64 flows; /* packets that came in here and were forwarded by a flow of Linux's flowtable */
 	__u64 output; /* where the last packet that came in here left: number of the port; no counter */
 	__u64 reasons[BORA_REASONS]; /* of what came in here; BORA_TX_RING_FULL of what was to leave here */

@@ -79,7 +79,8 @@ struct bora_port {
 	__u8 path; /* What the port does with transit traffic. */
 	__u8 rp_filter; /* Reverse-path check of IPv4. */
 	__u16 flags; /* enum bora_port_flags. */
-	__u16 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
+	__u8 shaped; /* A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it. */
+	__u8 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
 	__u8 mac[6]; /* The interface's Ethernet address. */
 	__u16 trunk; /* The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to. */
 	__u8 tags[8]; /* Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros. */
@@ -109,6 +110,7 @@ enum bora_reason {
 	BORA_REDIRECT, /* passed: It leaves by the port it came in by: Linux also sends an ICMP redirect. */
 	BORA_SOURCE_CHECK, /* passed: Fails the reverse-path check (RFC 3704). */
 	BORA_UNSUPPORTED, /* passed: Its route needs something that Bora does not do, or leaves by an interface that is no port. */
+	BORA_SHAPED, /* passed: Leaves by an interface, or by something on one, whose queueing discipline (`tc qdisc`) shapes, polices, marks or orders what is sent: Linux sends it. */
 	BORA_BRIDGE, /* passed: By a bridge: Linux has to learn that its sender is at this port, or to see it now and then; or Linux knows no port of its next hop, or one that Bora does not send by. */
 	BORA_MALFORMED, /* budget: A header that RFC 1812 5.2.2 or RFC 8200 3 forbids: Linux drops and counts it. */
 	BORA_OPTIONS, /* budget: IPv4 options or IPv6 hop-by-hop options. */

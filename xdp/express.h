@@ -81,11 +81,11 @@ static __always_inline __u32 ask_bora(const struct packet *p, bool v6, const str
 }
 
 /*
- * Reverse-path check (RFC 3704). bpf_fib_lookup picks one of several paths, so a valid source may
- * fail here. Therefore Linux decides.
+ * Reverse-path check (RFC 3704). In loose mode any route to a neighbour will do, as in fib_validate_source().
+ * bpf_fib_lookup picks one of several paths, so a valid source may fail here. Therefore Linux decides.
  */
 static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct packet *p,
-					       const struct bora_port *in)
+					       const struct bora_port *in, struct bora_counters *count)
 {
 	struct bpf_fib_lookup fib = { .family = AF_INET, .ifindex = p->ifindex };
 	__u32 hop = hop_of(in, &p->ip4->saddr, false);
@@ -93,8 +93,9 @@ static __always_inline bool source_is_expected(struct xdp_md *ctx, const struct 
 	long result;
 
 	back = hop && !(hop & BORA_FIB_REASON) ? fib_adjacency(hop) : NULL;
-	if (back && back->port == in->index)
+	if (back && (in->rp_filter == BORA_RP_FILTER_LOOSE || back->port == in->index))
 		return true;
+	count->asked++;
 	fib.tos = p->ip4->tos & 0xfc;
 	fib.l4_protocol = p->ip4->protocol;
 	fib.ipv4_src = p->ip4->daddr;
@@ -265,6 +266,8 @@ static __always_inline __u32 check_output(const struct packet *p, bool v6, const
 	out = &row->port;
 	if (!(out->flags & BORA_PORT_UP))
 		return BORA_OUTPUT_DOWN;
+	if (out->shaped)
+		return BORA_SHAPED;
 	if (exceeds_port(p, out))
 		return too_big(p, v6);
 	if (!(out->flags & BORA_PORT_CAN_REDIRECT) && !(in->flags & BORA_PORT_GENERIC))
@@ -342,7 +345,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	const __u8 *tags;
 	__u32 port, reason;
 
-	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in))
+	if (!v6 && in->rp_filter && !source_is_expected(ctx, p, in, count))
 		return pass(count, BORA_SOURCE_CHECK);
 
 	reason = ask_bora(p, v6, in, &way);

@@ -241,8 +241,7 @@ __noinline int block_holds(__u32 first)
 	return false;
 }
 
-/* The same for any port or VLAN device, because it is not known yet by which the engine will send. */
-static __always_inline bool any_egress_holds(void)
+static __always_inline bool look_at_all_egress(void)
 {
 	for (__u32 first = 0; first < BORA_MAX_INTERFACES; first += BORA_MAX_PORTS) {
 		if (first >= port_count)
@@ -251,6 +250,25 @@ static __always_inline bool any_egress_holds(void)
 			return true;
 	}
 	return false;
+}
+
+/* When all ports were looked at last, and what was found. */
+volatile __u64 egress_looked_at;
+volatile __u8 egress_found;
+
+/*
+ * The same for any port or VLAN device, because it is not known yet by which the engine will send. There may be thousands, so they
+ * are looked at once in each tick of the coarse clock, which is shorter than the engine holds packets.
+ */
+static __always_inline bool any_egress_holds(void)
+{
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	if (egress_looked_at != now) {
+		egress_found = look_at_all_egress();
+		egress_looked_at = now; /* last: other CPUs take what was found */
+	}
+	return egress_found;
 }
 
 #endif

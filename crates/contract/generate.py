@@ -16,7 +16,8 @@ ENUMS = {one["name"]: one for one in CONTRACT["enum"]}
 NOTE = "Written by crates/contract/generate.py from contract.toml."
 FATES = ("passed", "budget", "dropped")
 COUNTED = ("program", "engine", "socket", "card")
-SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
+INTEGERS = ("u8", "u16", "u32", "u64")
+SIZES = {"u8": 1, "bool": 1, "u16": 2, "u32": 4, "u64": 8}
 
 
 def all_reasons():
@@ -91,7 +92,8 @@ def c():
     def field(one):
         kind = one.get("type", "u8")
         array = f"[{one['octets']}]" if "octets" in one else ""
-        return f"\t__{kind if kind in SIZES else 'u8'} {one['name']}{array}; /* {one['text']} */"
+        kind = f"__{kind}" if kind in INTEGERS else "__u8"
+        return f"\t{kind} {one['name']}{array}; /* {one['text']} */"
 
     first = {fate: next(one["name"].upper() for one in OF_PROGRAM if one["program"] == fate) for fate in FATES}
     return lines(
@@ -161,6 +163,8 @@ def rust():
             source = f"self.{name}"
         elif one["type"] in ENUMS:
             source = f"[self.{name} as u8]"
+        elif one["type"] == "bool":
+            source = f"[u8::from(self.{name})]"
         else:
             source = f"self.{name}.to_ne_bytes()"
         return f"        bytes[{offset}..{offset + length}].copy_from_slice(&{source});"

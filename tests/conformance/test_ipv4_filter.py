@@ -86,6 +86,16 @@ def test_36_urpf_loose(net):
     net.exchange([net.frame(unknown), net.frame(asymmetric)], {1: [net.forwarded(asymmetric, 1)]})
 
 
+def test_36_urpf_loose_by_the_fib(net):
+    """With rp_filter 2 express knows a route to the source from Bora's FIB, by whichever port it leads."""
+    net.sysctl("ipv4/conf/r0/rp_filter", 2)
+    net.settle()
+    asked = lambda: [port["asked"] for port in net.bora.show("ports")] if net.bora else None
+    before, packet = asked(), udp4(net.behind4(2), net.behind4(1))
+    net.exchange([net.frame(packet)] * 8, {1: [net.forwarded(packet, 1)] * 8})
+    assert asked() == before
+
+
 def test_36_urpf_off(net):
     """Without rp_filter a source needs no route at all."""
     packet = udp4("203.0.113.5", net.behind4(1))

@@ -1,5 +1,6 @@
 """The guard: packets that netfilter, ip rules, xfrm or tc drop in Linux do not pass through Bora either."""
 
+import json
 import time
 from pathlib import Path
 
@@ -236,6 +237,69 @@ def test_rule_added_while_running(guarded, rule):
     if rule != "iptables-legacy":  # its table stays registered until the module is unloaded
         wait_for_guard(net, False, "the rule is gone, but Bora still leaves traffic to the kernel")
     net.bora.check_conservation()
+
+
+def sent_by_qdisc(net, device):
+    """Packets that the root qdisc of a device has sent."""
+    said = json.loads(net.router.exec("tc", "-s", "-j", "qdisc", "show", "dev", device, "root").stdout)
+    return said[0]["packets"]
+
+
+def past_qdisc(net, device):
+    """Of 20 packets of each IP version that arrive at host 1, how many have not gone by the root qdisc of the device."""
+    before = sent_by_qdisc(net, device)
+    assert [passes(net, family, ALLOWED) for family in (4, 6)] == [20, 20]
+    return 40 - (sent_by_qdisc(net, device) - before)
+
+
+def wait_for_line(net, text, wanted):
+    """Until `bora show sync` has a line with this text, or has none."""
+    deadline = time.monotonic() + NOTICE_SECONDS["ip-rule"]
+    while any(text in line for line in net.bora.guard()) != wanted:
+        assert time.monotonic() < deadline, f"{text!r}: {net.bora.guard()}"
+        time.sleep(0.02)
+
+
+TBF = "tbf rate 100mbit burst 64k latency 50ms"
+
+
+@pytest.mark.parametrize("qdisc", [TBF, "htb default 1"])
+def test_what_shapes_is_obeyed(guarded, qdisc):
+    """What leaves by an interface with a shaper goes through it, from the moment it is there; without it Bora forwards again."""
+    net = guarded
+    said = f"what leaves by r1 goes to Linux, whose {qdisc.split()[0]} shapes it"
+    shell(net, f"tc qdisc replace dev r1 root handle 1: {qdisc}")
+    try:
+        wait_for_line(net, said, True)
+        counted = net.bora.show("drops")["punts"].get("shaped", 0)
+        assert past_qdisc(net, "r1") <= 0
+        assert net.bora.show("drops")["punts"]["shaped"] - counted >= 40
+        assert said in shell(net, f"{binary()} check --port r1", check=False).stdout
+        shell(net, "tc qdisc replace dev r1 root handle 2: pfifo")  # it only queues
+        wait_for_line(net, said, False)
+        assert past_qdisc(net, "r1") >= 30
+    finally:
+        shell(net, "tc qdisc del dev r1 root", check=False)
+
+
+def test_a_shaper_can_be_passed_by(kernel_net, tmp_path):
+    """`bypass_qdisc` of a port sends past its shaper, and `bora apply` changes that."""
+    net, config = kernel_net, tmp_path / "bora.toml"
+    shell(net, f"tc qdisc replace dev r1 root handle 1: {TBF}")
+
+    def write(bypass):
+        ports = "".join(f'[[port]]\nname = "r{link}"\nbypass_qdisc = {bypass}\n' for link in range(3))
+        config.write_text(f'path = "express"\n{ports}')
+
+    write("true")
+    net.bora = Bora(net.router, [], None, ["--config", str(config)])
+    net.bora.start()
+    wait_for_line(net, "tbf on r1 does not see", True)
+    assert past_qdisc(net, "r1") >= 30
+    write("false")
+    net.router.exec(binary(), "apply", str(config))
+    wait_for_line(net, "what leaves by r1 goes to Linux", True)
+    assert past_qdisc(net, "r1") <= 0
 
 
 def wait_for_guard(net, wanted, otherwise):

@@ -11,7 +11,7 @@ import traceback
 from lib import packets
 from lib.netns import inside
 from vm import bulk, flow_cases
-from vm.flow_cases import MASQUERADE, masqueraded, rules
+from vm.flow_cases import MASQUERADE, masqueraded, plain, rules
 
 FLOW_PREFIX = "flows: "  # of the names of checks
 SINCE = (6, 11)  # bpf_xdp_flow_lookup
@@ -49,6 +49,7 @@ def run(cell, reference):
             check("set-up", prepared)
         else:
             check("the first flowtable", noticed)
+            check("the advice", advised)
         for case in reference.cases:
             check(case.name, same, case)
         for case in reference.examples:
@@ -229,6 +230,48 @@ def noticed(reference):
     if not works():
         assert after["forwards"] is False and "6.11" in after["why_not"], after
     return {"module_was_there": there, "before": before, "after": after, "seconds": round(time.monotonic() - started, 2)}
+
+
+# Rulesets without a flowtable, as programs write them.
+WITHOUT = {
+    "a chain for each IP version (iptables, VyOS)": "".join(
+        f"table {family} filter {{ chain FORWARD {{ type filter hook forward priority 0; policy drop; ct state established,related accept; accept }} }}\n"
+        for family in ("ip", "ip6")),
+    "a chain of its own priority (firewalld)":
+        "table inet firewalld { chain filter_FORWARD { type filter hook forward priority 10; ct state { established, related } accept; "
+        "ct state invalid drop; iifname r0 accept; drop } }",
+}
+
+
+def advised(reference):
+    """The command that Bora prints for a ruleset without a flowtable brings flows of both IP versions to Bora. For a flowtable with
+    `counter` it says that nothing helps."""
+    net, detail = reference.net, {}
+    for number, (name, ruleset) in enumerate(WITHOUT.items()):
+        load(net, ruleset)
+        text = "\n".join(advice(net, "nft '"))
+        net.router.exec("sh", "-c", re.search(r"`(nft '.*?')`", text)[1])
+        ready(net, "flowtable")
+        for family in (4, 6):
+            before, ends = by_flows(net), plain(net, family, 29100 + 10 * number + family)
+            for way in (True, False) * 3:
+                assert step(net, *ends.udp(way)), f"{name}, IPv{family}: a packet did not come out"
+            detail[f"{name}, IPv{family}"] = by_flows(net) - before
+        assert not works() or all(detail.values()), detail
+    load(net, rules(flags="counter;").replace("policy accept;", "policy accept; accept;"))
+    assert "no other line here helps" in "\n".join(advice(net, "counter"))
+    return detail
+
+
+def advice(net, text):
+    """What `bora show sync` says about flows, once this text is in it."""
+    deadline = time.monotonic() + LOAD_SECONDS
+    while True:
+        lines = net.bora.show("sync")["flows"]["lines"]
+        if any(text in line for line in lines):
+            return lines
+        assert time.monotonic() < deadline, f"no {text!r}: {lines}"
+        time.sleep(0.1)
 
 
 # Real stacks.

@@ -98,8 +98,10 @@ pub struct PortSettings {
     pub path: Path,
     /// Reverse-path check of IPv4.
     pub rp_filter: RpFilter,
+    /// A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it.
+    pub shaped: bool,
     /// Frames are not trimmed below this length, octets without FCS.
-    pub min_frame: u16,
+    pub min_frame: u8,
     /// The interface's Ethernet address.
     pub mac: [u8; 6],
     /// The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to.
@@ -171,7 +173,8 @@ impl PortSettings {
         bytes[2..3].copy_from_slice(&[self.path as u8]);
         bytes[3..4].copy_from_slice(&[self.rp_filter as u8]);
         bytes[4..6].copy_from_slice(&flags.to_ne_bytes());
-        bytes[6..8].copy_from_slice(&self.min_frame.to_ne_bytes());
+        bytes[6..7].copy_from_slice(&[u8::from(self.shaped)]);
+        bytes[7..8].copy_from_slice(&self.min_frame.to_ne_bytes());
         bytes[8..14].copy_from_slice(&self.mac);
         bytes[14..16].copy_from_slice(&self.trunk.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.tags);
@@ -224,6 +227,8 @@ pub enum Reason {
     SourceCheck,
     /// Its route needs something that Bora does not do, or leaves by an interface that is no port.
     Unsupported,
+    /// Leaves by an interface, or by something on one, whose queueing discipline (`tc qdisc`) shapes, polices, marks or orders what is sent: Linux sends it.
+    Shaped,
     /// By a bridge: Linux has to learn that its sender is at this port, or to see it now and then; or Linux knows no port of its next hop, or one that Bora does not send by.
     Bridge,
     /// A header that RFC 1812 5.2.2 or RFC 8200 3 forbids: Linux drops and counts it.
@@ -264,6 +269,8 @@ pub enum Reason {
     PortDown,
     /// A rule of bora.toml drops it.
     Rule,
+    /// Rules of bora.toml look at protocol or ports, and it hides them: more than eight IPv6 extension headers, or headers that are cut off (RFC 7112).
+    HiddenUpperLayer,
     /// The queue of its class at the output is full.
     QueueFull,
     /// The ring to the slow path is full.
@@ -310,7 +317,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 62] = [
         Self::NoLease,
         Self::Guard,
         Self::ForwardingOff,
@@ -330,6 +337,7 @@ impl Reason {
         Self::Redirect,
         Self::SourceCheck,
         Self::Unsupported,
+        Self::Shaped,
         Self::Bridge,
         Self::Malformed,
         Self::Options,
@@ -350,6 +358,7 @@ impl Reason {
         Self::BadChecksum,
         Self::PortDown,
         Self::Rule,
+        Self::HiddenUpperLayer,
         Self::QueueFull,
         Self::PuntRingFull,
         Self::WorkerRingFull,
@@ -375,7 +384,7 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// How many the XDP program counts.
-    pub const OF_PROGRAM: usize = 31;
+    pub const OF_PROGRAM: usize = 32;
 
     /// Its name in counters, reports and docs/reasons.md.
     pub const fn name(self) -> &'static str {
@@ -399,6 +408,7 @@ impl Reason {
             Self::Redirect => "redirect",
             Self::SourceCheck => "source_check",
             Self::Unsupported => "unsupported",
+            Self::Shaped => "shaped",
             Self::Bridge => "bridge",
             Self::Malformed => "malformed",
             Self::Options => "options",
@@ -419,6 +429,7 @@ impl Reason {
             Self::BadChecksum => "bad_checksum",
             Self::PortDown => "port_down",
             Self::Rule => "rule",
+            Self::HiddenUpperLayer => "hidden_upper_layer",
             Self::QueueFull => "queue_full",
             Self::PuntRingFull => "punt_ring_full",
             Self::WorkerRingFull => "worker_ring_full",
@@ -465,6 +476,7 @@ impl Reason {
             Self::Redirect => "It leaves by the port it came in by: Linux also sends an ICMP redirect.",
             Self::SourceCheck => "Fails the reverse-path check (RFC 3704).",
             Self::Unsupported => "Its route needs something that Bora does not do, or leaves by an interface that is no port.",
+            Self::Shaped => "Leaves by an interface, or by something on one, whose queueing discipline (`tc qdisc`) shapes, polices, marks or orders what is sent: Linux sends it.",
             Self::Bridge => "By a bridge: Linux has to learn that its sender is at this port, or to see it now and then; or Linux knows no port of its next hop, or one that Bora does not send by.",
             Self::Malformed => "A header that RFC 1812 5.2.2 or RFC 8200 3 forbids: Linux drops and counts it.",
             Self::Options => "IPv4 options or IPv6 hop-by-hop options.",
@@ -485,6 +497,7 @@ impl Reason {
             Self::BadChecksum => "The checksum of the IPv4 header is wrong.",
             Self::PortDown => "The interface it came in by is administratively down (ports without an XDP program).",
             Self::Rule => "A rule of bora.toml drops it.",
+            Self::HiddenUpperLayer => "Rules of bora.toml look at protocol or ports, and it hides them: more than eight IPv6 extension headers, or headers that are cut off (RFC 7112).",
             Self::QueueFull => "The queue of its class at the output is full.",
             Self::PuntRingFull => "The ring to the slow path is full.",
             Self::WorkerRingFull => "The ring to the worker that should forward it is full.",
@@ -531,6 +544,7 @@ impl Reason {
             Self::Redirect => "Correct the sender's route, or turn send_redirects off.",
             Self::SourceCheck => "Look at rp_filter and at the route back to the source.",
             Self::Unsupported => "`bora show route ADDRESS` shows the route.",
+            Self::Shaped => "`bora show sync` names it. `bypass_qdisc` of the port lets Bora send past it (docs/configuration.md).",
             Self::Bridge => "Nothing. If there are many, look for the station with `bridge fdb`.",
             Self::Malformed => "Find who sends it.",
             Self::Options => "Nothing.",
@@ -551,6 +565,7 @@ impl Reason {
             Self::BadChecksum => "Find who sends it, or which link damages it.",
             Self::PortDown => "`ip link set IFACE up`.",
             Self::Rule => "`bora show rules` counts each rule.",
+            Self::HiddenUpperLayer => "Find who sends it; no ordinary sender does.",
             Self::QueueFull => "The output is overloaded; `bora show classes` tells which class.",
             Self::PuntRingFull => "Linux does not keep up: find out why so many packets go to it.",
             Self::WorkerRingFull => "Add workers or receive queues.",

@@ -87,7 +87,7 @@ fn way_back(fib: &FibReader, id: NextHopId, port: Option<PortId>) -> WayBack {
             port: None,
         } if port.is_some() => WayBack::OnlyLinuxKnows,
         NextHop::Punt {
-            reason: Reason::NoNeighbour | Reason::Unsupported,
+            reason: Reason::NoNeighbour | Reason::Unsupported | Reason::Shaped,
             port: out,
         } => through(*out),
         NextHop::Punt { .. } | NextHop::Blackhole => WayBack::No,

@@ -275,6 +275,33 @@ fn without_rules_the_code_point_decides() {
 }
 
 #[test]
+fn what_linux_sends_has_the_class_of_its_code_point() {
+    let classifier = RuleSet::default().compile().unwrap();
+    let class = |frame: &[u8]| classifier.class_of_linux(frame);
+    let bulk = packet(0).frame();
+    assert_eq!(class(&bulk), Some(Class::BEST_EFFORT));
+    assert_eq!(class(&packet(0xc0).frame()), Some(Class::HIGH), "CS6");
+    let tagged = [&bulk[..12], &[0x81, 0, 0, 7], &bulk[12..]].concat();
+    assert_eq!(class(&tagged), Some(Class::BEST_EFFORT));
+    let mut arp = bulk.clone();
+    arp[12..14].copy_from_slice(&[0x08, 0x06]);
+    assert_eq!(class(&arp), None);
+    let mut solicitation = behind_options(0, 0);
+    (solicitation[14 + 6], solicitation[14 + 7]) = (58, 255);
+    assert_eq!(class(&solicitation), None);
+    solicitation[14 + 7] = 64; // a ping
+    assert_eq!(class(&solicitation), Some(Class::BEST_EFFORT));
+    assert_eq!(class(&bulk[..20]), None, "nothing that could be read");
+    // the map of the configuration counts
+    let mut dscp = DEFAULT_DSCP;
+    (dscp[0], dscp[48]) = (Class(2), Class(5));
+    let rules = Vec::new();
+    let other = RuleSet { rules, dscp }.compile().unwrap();
+    assert_eq!(other.class_of_linux(&bulk), Some(Class(2)));
+    assert_eq!(other.class_of_linux(&packet(0xc0).frame()), Some(Class(5)));
+}
+
+#[test]
 fn a_rule_may_choose_the_way_out() {
     let mut bench = Bench::new();
     let (routed, steered) = (bench.forward_by(1), bench.forward_by(2));
@@ -320,6 +347,93 @@ fn extension_headers_hide_no_ports() {
     let frames = [hidden.frame()]; // behind a fragment header
     let metas = bench.classify(&frames, &compile(vec![rule]), &[]);
     assert_eq!(metas[0].verdict(), Verdict::Drop(Reason::Rule));
+}
+
+/// An IPv6 packet to UDP port 53 behind this many destination options headers; `cut` octets are missing at its end.
+fn behind_options(headers: usize, cut: usize) -> Vec<u8> {
+    let mut octets = vec![0x60, 0, 0, 0, 0, 0, if headers > 0 { 60 } else { 17 }, 64];
+    for end in [1, 2] {
+        octets.extend((0x2001_0db8_u128 << 96 | end).to_be_bytes());
+    }
+    for left in (0..headers).rev() {
+        octets.extend([if left > 0 { 60 } else { 17 }, 0, 1, 4, 0, 0, 0, 0]);
+    }
+    octets.extend([4, 0, 0, 53, 0, 8, 0, 0]);
+    octets.truncate(octets.len() - cut);
+    let length = (octets.len() - 40) as u16;
+    octets[4..6].copy_from_slice(&length.to_be_bytes());
+    [&OURS.0[..], &[0; 6], &[0x86, 0xdd], &octets].concat()
+}
+
+/// The first fragment of an IPv4 packet to UDP port 53, with so many octets behind its header.
+fn first_fragment(octets: usize) -> Vec<u8> {
+    let mut frame = packet(0).frame();
+    let mut ip = bora_wire::ipv4::Packet::new_unchecked(&mut frame[14..]);
+    ip.set_fragment(true, false, 0);
+    frame[16..18].copy_from_slice(&(20 + octets as u16).to_be_bytes());
+    bora_wire::ipv4::Packet::new_unchecked(&mut frame[14..]).fill_checksum();
+    frame
+}
+
+#[test]
+fn what_hides_its_ports_passes_no_rule_that_looks_at_them() {
+    let mut bench = Bench::new();
+    let ports = Rule {
+        destination_ports: Some(53..=53),
+        action: Action::Drop,
+        ..Rule::default()
+    };
+    let protocol = Rule {
+        protocol: Ternary::exact(17),
+        action: Action::Drop,
+        ..Rule::default()
+    };
+    let mut frames: Vec<_> = (0..13).map(|headers| behind_options(headers, 0)).collect();
+    // cut off: in the ports, before the upper layer, in an extension header
+    frames.extend([5, 8, 12].map(|cut| behind_options(2, cut)));
+    for rule in [&ports, &protocol] {
+        let classifier = compile(vec![rule.clone()]);
+        let metas = bench.classify(&frames, &classifier, &[]);
+        for (number, meta) in metas.iter().enumerate() {
+            let reason = match number {
+                0..=8 => Reason::Rule,
+                _ => Reason::HiddenUpperLayer,
+            };
+            assert_eq!(meta.verdict(), Verdict::Drop(reason), "{number} {rule:?}");
+        }
+    }
+    let short = [first_fragment(0), first_fragment(3), first_fragment(4)];
+    let metas = bench.classify(&short, &compile(vec![ports]), &[]);
+    let reasons = [0, 1, 2].map(|at: usize| metas[at].verdict());
+    let hidden = Verdict::Drop(Reason::HiddenUpperLayer);
+    assert_eq!(reasons, [hidden, hidden, Verdict::Drop(Reason::Rule)]);
+}
+
+#[test]
+fn who_looks_at_no_protocol_drops_nothing_hidden() {
+    let mut bench = Bench::new();
+    let by_address = Rule {
+        tos: Ternary::exact(0),
+        in_port: Some(PortId(0)),
+        ..Rule::default()
+    };
+    let only_v4 = Rule {
+        addresses: Addresses::V4 {
+            source: Ternary::default(),
+            destination: Ternary::default(),
+        },
+        protocol: Ternary::exact(17),
+        action: Action::Drop,
+        ..Rule::default()
+    };
+    let counters = [RuleCounters::default(), RuleCounters::default()];
+    let metas = bench.classify(
+        &[behind_options(12, 0)],
+        &compile(vec![only_v4, by_address]),
+        &counters,
+    );
+    assert_eq!(metas[0].verdict(), Verdict::Pending);
+    assert_eq!(counters[1].packets.get(), 1);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod flowtable;
 mod report;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -43,15 +44,19 @@ struct Subsystem {
 }
 
 impl Subsystem {
-    fn open(protocol: i32, group: u32, what: &'static str) -> Option<Self> {
+    fn open(protocol: i32, group: u32, what: &'static str) -> Result<Option<Self>, KernelError> {
         let open = |groups: &[u32]| Netlink::open(protocol, groups, 1 << 20, what);
-        match (open(&[group]), open(&[])) {
-            (Ok(events), Ok(dumps)) => Some(Self { events, dumps }),
-            (Err(e), _) | (_, Err(e)) => {
-                log::info!("this kernel has nothing to guard there: {e}");
-                None
+        let events = match open(&[group]) {
+            Err(KernelError::Open { source, .. })
+                if source.raw_os_error() == Some(libc::EPROTONOSUPPORT) =>
+            {
+                log::info!("this kernel has no {what}");
+                return Ok(None);
             }
-        }
+            events => events?,
+        };
+        let dumps = open(&[])?;
+        Ok(Some(Self { events, dumps }))
     }
 
     /// Empties the event socket; `true` if there was anything but messages of the `kinds`.
@@ -83,7 +88,7 @@ pub(crate) struct Guard {
     took: Duration,
     /// Whether something has changed since.
     outdated: bool,
-    legacy: [String; 2],
+    legacy: Result<[String; 2], String>,
     /// Whether everything could be read.
     complete: bool,
     /// Whether there may be rules that have not been read.
@@ -95,8 +100,8 @@ pub(crate) struct Guard {
 impl Guard {
     pub(crate) fn open() -> Result<Self, KernelError> {
         Ok(Self {
-            netfilter: Subsystem::open(libc::NETLINK_NETFILTER, NFNLGRP_NFTABLES, "nftables"),
-            xfrm: Subsystem::open(libc::NETLINK_XFRM, XFRMNLGRP_POLICY, "xfrm policies"),
+            netfilter: Subsystem::open(libc::NETLINK_NETFILTER, NFNLGRP_NFTABLES, "nftables")?,
+            xfrm: Subsystem::open(libc::NETLINK_XFRM, XFRMNLGRP_POLICY, "xfrm policies")?,
             route: Netlink::open(
                 libc::NETLINK_ROUTE,
                 &[],
@@ -226,10 +231,16 @@ impl Guard {
 
     fn legacy_reasons(&self, report: &mut GuardReport) {
         let commands = [("iptables", "iptable"), ("ip6tables", "ip6table")];
-        for (v6, ((command, module), tables)) in commands.iter().zip(&self.legacy).enumerate() {
+        let legacy = match &self.legacy {
+            Ok(legacy) => legacy,
+            Err(why) => return report.both(ReasonKind::Netfilter, why.clone()),
+        };
+        for (v6, ((command, module), tables)) in commands.iter().zip(legacy).enumerate() {
             for table in tables.split_whitespace() {
-                let text =
-                    format!("{command} (legacy): table {table} (free: `rmmod {module}_{table}`)");
+                let text = format!(
+                    "{command} (legacy): table {table} (a flowtable takes established flows past it, see \
+                     docs/firewall.md; `rmmod {module}_{table}` removes it with all that it filters)"
+                );
                 report.add(v6 == 1, ReasonKind::Netfilter, text);
             }
         }
@@ -329,10 +340,16 @@ impl From<Result<bool, KernelError>> for Dumped {
     }
 }
 
-/// Names of the tables of legacy iptables, IPv4 and IPv6; it has neither netlink nor events.
-fn legacy_tables() -> [String; 2] {
-    ["ip_tables_names", "ip6_tables_names"]
-        .map(|name| fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default())
+/// Names of the tables of legacy iptables, IPv4 and IPv6, or why they cannot be read; it has neither netlink nor events.
+fn legacy_tables() -> Result<[String; 2], String> {
+    let read = |name| {
+        let path = format!("/proc/thread-self/net/{name}");
+        match fs::read_to_string(&path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(String::new()), // the kernel has none
+            read => read.map_err(|e| format!("cannot read {path}: {e}")),
+        }
+    };
+    Ok([read("ip_tables_names")?, read("ip6_tables_names")?])
 }
 
 /// Reports ports that belong to a bridge, because Linux treats what they receive differently. A VRF is a table
@@ -440,5 +457,17 @@ mod tests {
                 assert_eq!(reasons.iter().filter(unread).count(), 1, "{reasons:?}");
             }
         }
+    }
+
+    #[test]
+    fn legacy_tables_that_cannot_be_read_are_a_reason() {
+        let mut guard = Guard::open().unwrap();
+        guard.legacy = Err("cannot read ip_tables_names: too many open files".into());
+        let mut report = GuardReport::default();
+        guard.legacy_reasons(&mut report);
+        for reasons in [&report.v4, &report.v6] {
+            assert_eq!(reasons[0].kind, ReasonKind::Netfilter);
+        }
+        assert_ne!(guard.legacy, legacy_tables(), "it is to be read again");
     }
 }

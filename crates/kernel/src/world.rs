@@ -20,6 +20,8 @@ pub struct Port {
     pub mac: [u8; 6],
     /// Largest IP packet it can send, octets; the link's MTU may be less.
     pub mtu: u32,
+    /// Whether a queueing discipline shapes what leaves there, so that Linux has to send it.
+    pub shaped: bool,
     /// What a tunnel puts in front of packets, with the number above.
     pub tunnel: Option<Tunnel>,
 }

@@ -62,8 +62,8 @@ fn nftables() {
             "the change must come by an event, not by the periodic check"
         );
         let found = report(router);
-        let text = "nftables: table inet filter chain forward (hook forward, policy drop; \
-                    free: `nft delete table inet filter`)";
+        let text = "nftables: table inet filter chain forward (hook forward, policy drop; a flowtable takes established \
+                    flows past it, see docs/firewall.md; `nft delete table inet filter` removes it with all that it filters)";
         assert_eq!(found.v4[0].text, text);
         assert_eq!(found.v6[0].text, text);
         run("nft delete chain inet filter forward");
@@ -149,15 +149,6 @@ fn traffic_control_and_masters() {
         } else {
             eprintln!("skipped: this kernel has no clsact");
         }
-        if attempt("tc qdisc add dev r0 root tbf rate 1mbit burst 10k latency 50ms")
-            .status
-            .success()
-        {
-            assert_eq!(report(router).warnings.len(), 1);
-            run("tc qdisc del dev r0 root");
-        } else {
-            eprintln!("skipped: this kernel has no tbf");
-        }
         if attempt("ip link add br0 type bridge").status.success() {
             run("ip link set r0 master br0");
             assert_eq!(kinds(&report(router).v6), [ReasonKind::Master]);
@@ -166,5 +157,50 @@ fn traffic_control_and_masters() {
         } else {
             eprintln!("skipped: this kernel has no bridge");
         }
+    });
+}
+
+/// What each queueing discipline is to Bora: whether it shapes what leaves.
+const QDISCS: [(&str, bool); 17] = [
+    ("pfifo_fast", false),
+    ("pfifo", false),
+    ("bfifo limit 100k", false),
+    ("fq_codel", false),
+    ("fq_codel ce_threshold 1ms", true),
+    ("fq", false),
+    ("fq maxrate 1mbit", true),
+    ("fq ce_threshold 1ms", true),
+    ("tbf rate 1mbit burst 10k latency 50ms", true),
+    ("htb default 1", true),
+    ("hfsc default 1", true),
+    ("cake unlimited", true),
+    ("cake bandwidth 20mbit", true),
+    ("prio", true),
+    ("sfq", true),
+    ("netem delay 1ms", true),
+    ("red limit 400000 avpkt 1000", true),
+];
+
+#[test]
+fn queueing_disciplines_that_shape() {
+    with_router(|router| {
+        let mut tried = [0, 0];
+        for (qdisc, shapes) in QDISCS {
+            if !attempt(&format!("tc qdisc replace dev r0 root handle 1: {qdisc}"))
+                .status
+                .success()
+            {
+                eprintln!("this kernel has no {qdisc}");
+                continue;
+            }
+            tried[usize::from(shapes)] += 1;
+            let found = report(router).shapers;
+            let kinds: Vec<_> = found.values().map(String::as_str).collect();
+            let expected = qdisc.split(' ').next().filter(|_| shapes);
+            assert_eq!(kinds, Vec::from_iter(expected), "{qdisc}");
+            run("tc qdisc del dev r0 root");
+            assert!(report(router).shapers.is_empty(), "{qdisc} is gone");
+        }
+        assert!(tried[0] > 0 && tried[1] > 0, "{tried:?}");
     });
 }

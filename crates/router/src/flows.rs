@@ -65,11 +65,25 @@ fn advice(guard: &GuardReport, ports: &[&str], why_not: Option<&str>) -> Vec<Str
     }
     if guard.flowtables.is_empty() {
         lines.push(format!(
-            "chains of netfilter keep all traffic with Linux; for established flows to go by Bora, which needs Linux \
-             6.11, add to the table that filters: `flowtable ft {{ hook ingress priority 0; devices = {{ {} }}; }}`, \
-             and at the top of its forward chain: `{FLOW_ADD}ft` (docs/firewall.md)",
-            ports.join(", ")
+            "chains of netfilter keep all traffic with Linux; established flows of TCP and UDP go by Bora (Linux 6.11) \
+             after `{}`",
+            own_table(ports)
         ));
+        lines.push(NOT_ALL.into());
+    }
+    for (number, family) in [("4", "ip"), ("6", "ip6")] {
+        let chains = if family == "ip" { &guard.v4 } else { &guard.v6 };
+        let held = chains.iter().any(|it| it.kind == ReasonKind::Netfilter);
+        let mut tables = guard.flowtables.iter();
+        if held
+            && !guard.flowtables.is_empty()
+            && !tables.any(|it| [family, "inet"].contains(&it.family))
+        {
+            lines.push(format!(
+                "no flowtable is for IPv{number}: its flows are left to Linux; one of family inet takes both, in place of \
+                 the one that is there, because Linux finds one for each device"
+            ));
+        }
     }
     for table in &guard.flowtables {
         lines.extend(of_table(table).map(|text| format!("flowtable {}: {text}", table.title())));
@@ -88,11 +102,28 @@ fn advice(guard: &GuardReport, ports: &[&str], why_not: Option<&str>) -> Vec<Str
     lines
 }
 
+/// What the command above does, and where it does not help.
+const NOT_ALL: &str = "that table leaves the ruleset as it is, and sees only what all its forward chains have accepted; `nft \
+                       delete table inet flows` undoes it. Rules then see no further packets of such flows (counters, marks, limits). \
+                       It does not help where rules say `notrack`, nor for what docs/firewall.md names, such as PPPoE, and packets \
+                       that come in by VLAN devices";
+
+/// The command that puts established flows into a flowtable without a change of the ruleset, which may belong to a program
+/// (firewalld, ufw, Docker). The chain is behind all that filter.
+fn own_table(ports: &[&str]) -> String {
+    format!(
+        "nft 'table inet flows {{ flowtable ft {{ hook ingress priority 0; devices = {{ {} }}; }}; chain forward {{ type \
+         filter hook forward priority 100; {FLOW_ADD}ft; }}; }}'",
+        ports.join(", ")
+    )
+}
+
 fn of_table(table: &Flowtable) -> impl Iterator<Item = String> {
     let lines = [
         (table.counter).then(|| {
-            "has `counter`: its flows are left to Linux, which alone can count them for conntrack; remove \
-             `counter` if nobody needs that"
+            "has `counter`: its flows are left to Linux, which alone can count them for conntrack, and no other line here \
+             helps until `counter` is gone; remove it if nobody needs that (OpenWrt's firewall4 writes it: \
+             /usr/share/firewall4/templates/ruleset.uc)"
                 .to_string()
         }),
         (table.offload).then(|| {
@@ -156,10 +187,14 @@ mod tests {
     #[test]
     fn each_obstacle_has_its_line() {
         let text = said(&[], None);
-        assert!(
-            text.contains("devices = { r0, r1 }") && text.contains("flow add @ft"),
-            "{text}"
-        );
+        for part in [
+            "devices = { r0, r1 }",
+            "flow add @ft",
+            "nft delete table inet flows",
+            "`notrack`",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
         let mut table = good();
         (table.counter, table.used) = (true, false);
         table.devices.pop();
@@ -169,8 +204,30 @@ mod tests {
             "`counter`",
             "no rule puts",
             "r1 is in no flowtable",
+            "no other line here helps",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
+    }
+
+    #[test]
+    fn a_flowtable_of_one_ip_version_leaves_the_other_to_linux() {
+        let of = |family| Flowtable { family, ..good() };
+        let lines = |chains6: bool, family| {
+            let mut guard = guard(&[of(family)]);
+            if chains6 {
+                guard.v6 = guard.v4.clone();
+            }
+            Flows::new(&guard, &["r0", "r1"], Some(&Ok(())))
+                .lines
+                .join("\n")
+        };
+        assert!(lines(true, "ip").contains("no flowtable is for IPv6"));
+        assert!(lines(true, "ip6").contains("no flowtable is for IPv4"));
+        assert!(!lines(true, "inet").contains("no flowtable"));
+        assert!(
+            !lines(false, "ip").contains("no flowtable"),
+            "no chain holds IPv6"
+        );
     }
 }

@@ -45,11 +45,14 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// ProgramWatch again.
+    /// Looks again.
     pub(crate) fn update(&mut self, program: &Program) {
         match program.survey() {
             Ok(survey) => self.survey = survey,
-            Err(error) => log::warn!("cannot look at Linux's hooks: {error}"),
+            Err(error) => {
+                log::warn!("cannot look at Linux's hooks: {error}");
+                self.survey.failed = true;
+            }
         }
         let hooks = self.survey.hooks.iter().flatten();
         let functions = hooks.flat_map(|hook| hook.functions.iter().copied());
@@ -94,6 +97,10 @@ impl Hooks {
         }
         for &device in devices {
             lines.extend(self.at_device(device));
+        }
+        if self.survey.failed {
+            let text = "Linux's hooks could not be looked at, so ports without an XDP program and tunnels are Linux's";
+            lines.push(text.into());
         }
         lines
     }
@@ -154,7 +161,8 @@ impl Hooks {
         let seen = self.survey.ports.get(usize::from(id.0)).copied();
         let seen = seen.unwrap_or_default();
         let chains = "delete the chains of family netdev".to_string();
-        let filters = format!("`tc qdisc del dev {name} clsact`, or take the tcx program off");
+        let filters =
+            format!("`tc qdisc del dev {name} clsact` or `ingress`, or take the tcx program off");
         let all = [
             (seen.nf_ingress, "netfilter ingress", &chains),
             (seen.nf_egress, "netfilter egress", &chains),

@@ -13,6 +13,7 @@ use crate::engine;
 use crate::flows::Flows;
 use crate::interruption::interrupts;
 use crate::ports::{self, Port};
+use crate::reports::shaper;
 use crate::runtime_dir::{Pins, RuntimeDir};
 
 /// Loads the XDP program, without putting it on any interface; says what this kernel lacks and what is lost
@@ -45,6 +46,13 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
             .collect()
     };
     let mut lines: Vec<String> = families.into_iter().flat_map(held).collect();
+    for link in mirror.links().values() {
+        if ports.contains(&link.name.as_str())
+            && let Some(kind) = guard.shapers.get(&link.index)
+        {
+            lines.push(shaper(&link.name, kind));
+        }
+    }
     lines.extend(Flows::new(guard, ports, forwards).lines);
     Ok(lines)
 }

@@ -21,7 +21,7 @@ pub(crate) struct Totals {
     pub(crate) tx_bytes: u64,
     /// From Linux by twins, to be sent.
     pub(crate) from_linux: u64,
-    /// Express packets for which Linux's FIB was asked.
+    /// How often express has asked Linux's FIB.
     pub(crate) asked: u64,
     /// Forwarded by flows of Linux's flowtables, of what came in here.
     pub(crate) flows: u64,

@@ -1,7 +1,7 @@
 //! The way in: which queue has its turn, and what it receives.
 
 use bora_buffer::{MAX_BATCH, Packet};
-use bora_forward::{PollList, Reason, Stage, Turn, flow_of, octets};
+use bora_forward::{Class, PollList, Reason, Stage, Turn, flow_of, octets};
 
 use crate::spread::Reception;
 use crate::worker::Worker;
@@ -96,8 +96,8 @@ impl Worker {
         count
     }
 
-    /// Queues what Linux sends through the twins, in the highest class of the port, because most of
-    /// it is ARP and routing protocols; returns the number of packets.
+    /// Queues what Linux sends through the twins, by its code points; ARP and the like in the highest class of the port.
+    /// Returns the number of packets.
     pub(crate) fn relay_twins(&mut self) -> usize {
         let mut relayed = 0;
         if self.stopping.is_some() || self.handing_over.is_some() {
@@ -111,9 +111,11 @@ impl Worker {
             let count = twin.receive(packets, MAX_BATCH);
             twin.refill(&mut self.config.pool);
             let egress = &mut self.egress[number];
-            let class = egress.queues().last_class();
+            let last = Class(egress.queues().last_class());
+            let (classifier, region) = (&self.config.classifier, &self.config.region);
             for mut packet in packets.drain(..) {
-                packet.set_mark(class);
+                let class = classifier.class_of_linux(region.octets(&packet));
+                packet.set_mark(class.unwrap_or(last).0);
                 egress.stage(packet);
             }
             self.config.counters.ports[number]

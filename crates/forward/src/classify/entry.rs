@@ -1,6 +1,6 @@
 //! What a rule wants of a key's words.
 
-use super::key::{DESTINATION, HEADER, IN_PORT, PORTS, SOURCE, TAGGED, WORDS, words_of};
+use super::key::{DESTINATION, HEADER, IN_PORT, PORTS, PROTOCOL, SOURCE, TAGGED, WORDS, words_of};
 use super::rule::{Addresses, Rule, Ternary};
 
 /// Every port, and none.
@@ -86,6 +86,11 @@ impl Entry {
                 })
             }),
         }
+    }
+
+    /// Whether it looks at the protocol or at ports.
+    pub(super) fn reads_upper_layer(&self) -> bool {
+        self.words[HEADER].mask & PROTOCOL != 0 || self.ports.iter().any(|ports| *ports != ANY)
     }
 
     /// What it wants of one of the [`WORDS`].

@@ -13,6 +13,8 @@ pub(super) const SOURCE: usize = 0;
 pub(super) const DESTINATION: usize = 4;
 /// From the highest octet: TOS, protocol, VLAN priority (8 and more with a tag), nothing.
 pub(super) const HEADER: usize = 8;
+/// The protocol's bits of that word.
+pub(super) const PROTOCOL: u32 = 0xff << 16;
 /// The number of the port that the packet came in by.
 pub(super) const IN_PORT: usize = 9;
 /// Source and destination port, or [`NO_PORT`].
@@ -37,8 +39,10 @@ pub(super) type Words = [u32; GROUP];
 #[repr(align(64))]
 pub(super) struct Found(pub(super) Words);
 
+/// Source and destination port.
+const PORTS_LENGTH: usize = 4;
 /// Ethernet, IPv4 without options, and ports.
-const PLAIN: usize = 14 + 20 + 4;
+const PLAIN: usize = 14 + 20 + PORTS_LENGTH;
 
 /// The keys of a group of packets; where they start matters as with [`Found`].
 #[repr(align(64))]
@@ -46,6 +50,8 @@ pub(super) struct Keys {
     pub(super) words: [Words; PLACES],
     /// A bit for each packet that rules are looked for.
     pub(super) wanted: u64,
+    /// A bit for each of them whose protocol or ports cannot be found.
+    pub(super) hidden: u64,
     /// Whether anybody looks at words behind the addresses.
     beyond_addresses: bool,
     /// Of packets without options: both addresses.
@@ -62,6 +68,7 @@ impl Keys {
         Self {
             words,
             wanted: 0,
+            hidden: 0,
             beyond_addresses,
             addresses: [0; GROUP],
             others: [[0; GROUP]; 2],
@@ -88,13 +95,15 @@ impl Keys {
                 _ => others |= 1 << place,
             }
         }
-        self.wanted = wanted;
+        (self.wanted, self.hidden) = (wanted, 0);
         if others != wanted {
             self.take_plain();
         }
         while others != 0 {
             let place = others.trailing_zeros() as usize;
-            self.put(place, &Key::of(region.octets(&packets[place]), family));
+            let key = Key::of(region.octets(&packets[place]), family);
+            self.put(place, &key);
+            self.hidden |= u64::from(key.is_hidden) << place;
             others &= others - 1;
         }
         if marked && self.beyond_addresses {
@@ -132,10 +141,8 @@ impl Keys {
             let (first, second) = (one[at] as u32, (one[at] >> 32) as u32);
             let protocol = two[at] as u32 >> 8 & 0xff;
             self.words[HEADER][at] = (first & 0xff00) << 16 | protocol << 16;
-            let length = first.swap_bytes() & 0xffff;
-            let with_ports = has_ports(protocol)
-                & (second & 0xff1f_0000 == 0) // the first fragment
-                & (length >= (PLAIN - ethernet::HEADER_LEN) as u32);
+            let is_first = second & 0xff1f_0000 == 0; // the first fragment
+            let with_ports = has_ports(protocol) & is_first;
             let ports = ((two[at] >> 32) as u32).swap_bytes();
             let [source, destination] = [ports >> 16, ports & 0xffff];
             self.words[PORTS][at] = if with_ports { source } else { NO_PORT };
@@ -154,10 +161,12 @@ impl Keys {
     }
 }
 
-/// Whether this is IPv4 without a VLAN tag and without options.
+/// Whether this is IPv4 without a VLAN tag and without options, with room for ports.
 #[inline(always)]
 fn is_plain(headers: &[u8; PLAIN]) -> bool {
-    u32::from_le_bytes(chunk(headers, 12)) & 0x00ff_ffff == 0x0045_0008
+    let first = u64::from_le_bytes(chunk(headers, 12));
+    let length = ((first >> 32) as u16).swap_bytes();
+    (first & 0x00ff_ffff == 0x0045_0008) & (usize::from(length) >= PLAIN - ethernet::HEADER_LEN)
 }
 
 #[inline(always)]
@@ -192,6 +201,17 @@ fn has_ports(protocol: u32) -> bool {
 struct Key {
     words: [u32; IN_PORT],
     ports: [u32; 2],
+    /// Whether the packet has a protocol or ports that cannot be found: more extension headers than are walked, or
+    /// headers that are cut off. Somebody hides them, so they are not taken for those of another packet.
+    is_hidden: bool,
+}
+
+/// What there is behind the IP header and its extension headers.
+struct Upper {
+    protocol: Protocol,
+    ports: Option<[u8; PORTS_LENGTH]>,
+    /// As in [`Key`].
+    is_hidden: bool,
 }
 
 impl Key {
@@ -206,22 +226,21 @@ impl Key {
         }
     }
 
-    fn new(tos: u8, protocol: Protocol, pcp: u8, ports: Option<[u8; 4]>) -> Self {
+    fn new(tos: u8, upper: &Upper, pcp: u8) -> Self {
         let mut words = [0; IN_PORT];
-        words[HEADER] = u32::from_be_bytes([tos, protocol.0, pcp, 0]);
+        words[HEADER] = u32::from_be_bytes([tos, upper.protocol.0, pcp, 0]);
+        let ports = upper.ports;
         let ports = ports.map(|[a, b, c, d]| [[a, b], [c, d]].map(u16::from_be_bytes));
         Self {
             words,
             ports: ports.map_or([NO_PORT; 2], |ports| ports.map(u32::from)),
+            is_hidden: upper.is_hidden,
         }
     }
 
     fn of_v4(pcp: u8, packet: &ipv4::Packet<&[u8]>) -> Self {
-        let ports = match packet.fragment_offset() {
-            0 => ports(packet.protocol(), packet.payload()),
-            _ => None,
-        };
-        let mut key = Self::new(packet.tos(), packet.protocol(), pcp, ports);
+        let data = (packet.fragment_offset() == 0).then(|| packet.payload());
+        let mut key = Self::new(packet.tos(), &Upper::of(packet.protocol(), data), pcp);
         key.words[SOURCE] = packet.src().to_bits();
         key.words[DESTINATION] = packet.dst().to_bits();
         key
@@ -229,18 +248,36 @@ impl Key {
 
     fn of_v6(pcp: u8, packet: &ipv6::Packet<&[u8]>) -> Self {
         // extension headers are walked: otherwise one of them would carry a packet past a filter
-        let (protocol, ports) = match packet.upper_layer() {
-            Ok(upper) if upper.fragment_offset.is_none_or(|offset| offset == 0) => {
-                let payload = packet.payload().get(upper.offset..).unwrap_or(&[]);
-                (upper.protocol, ports(upper.protocol, payload))
+        let upper = match packet.upper_layer() {
+            Ok(found) => {
+                let is_first = found.fragment_offset.is_none_or(|offset| offset == 0);
+                let data = is_first.then(|| packet.payload().get(found.offset..).unwrap_or(&[]));
+                Upper::of(found.protocol, data)
             }
-            Ok(upper) => (upper.protocol, None),
-            Err(_) => (packet.next_header(), None),
+            Err(_) => Upper {
+                protocol: packet.next_header(),
+                ports: None,
+                is_hidden: true,
+            },
         };
-        let mut key = Self::new(packet.traffic_class(), protocol, pcp, ports);
+        let mut key = Self::new(packet.traffic_class(), &upper, pcp);
         key.words[SOURCE..DESTINATION].copy_from_slice(&words_of(packet.src().to_bits()));
         key.words[DESTINATION..HEADER].copy_from_slice(&words_of(packet.dst().to_bits()));
         key
+    }
+}
+
+impl Upper {
+    /// `data` is what follows the headers of IP, `None` in all fragments but the first. A first fragment without ports
+    /// hides them: with its second one it may be a whole packet (RFC 7112).
+    fn of(protocol: Protocol, data: Option<&[u8]>) -> Self {
+        let data = data.filter(|_| protocol.has_ports());
+        let ports = data.and_then(|data| data.first_chunk().copied());
+        Self {
+            protocol,
+            ports,
+            is_hidden: data.is_some() && ports.is_none(),
+        }
     }
 }
 
@@ -262,13 +299,6 @@ fn link(octets: &[u8]) -> (usize, u8) {
     }
 }
 
-fn ports(protocol: Protocol, payload: &[u8]) -> Option<[u8; 4]> {
-    match payload {
-        &[a, b, c, d, ..] if protocol.has_ports() => Some([a, b, c, d]),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -281,7 +311,7 @@ mod tests {
         /// Whatever [`crate::parse`] may let through without options: both ways say the same.
         #[test]
         fn both_ways_agree(
-            header: [u8; PLAIN], length in 20..60u16, fragment: Option<u16>, known: bool, place in 0..GROUP,
+            header: [u8; PLAIN], length in 24..60u16, fragment: Option<u16>, known: bool, place in 0..GROUP,
         ) {
             let mut octets = header.to_vec();
             octets.resize(14 + usize::from(length), 0xff);
@@ -301,7 +331,7 @@ mod tests {
             let key = |keys: &Keys| keys.words.map(|words| words[place]);
             prop_assert_eq!(key(&one), key(&other));
             let with_ports = key(&one)[PORTS] != NO_PORT;
-            prop_assert!(!known || fragment.is_some() || with_ports == (length >= 24));
+            prop_assert!(!known || fragment.is_some() || with_ports);
         }
     }
 }

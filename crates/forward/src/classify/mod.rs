@@ -14,11 +14,14 @@ use std::collections::HashMap;
 
 use crate::batch::Batch;
 use crate::class::{Class, Planes};
-use crate::meta::Change;
+use crate::meta::{Change, Meta};
 use crate::simd::{Loop, Simd};
 use crate::{Context, Family, Reason, Verdict};
 use bora_contract::Counter;
 use bora_fib::NextHopId;
+use bora_wire::ethernet::Frame;
+use bora_wire::vlan::Untagged;
+use bora_wire::{EtherType, Protocol, ipv4, ipv6, ndisc};
 use entry::Entry;
 use key::{Found, GROUP, HEADER, Keys, NO_RULE, Words};
 pub use rule::{Action, Addresses, MAX_RULES, Rule, RuleError, Ternary};
@@ -67,6 +70,8 @@ pub struct Classifier {
     effects: Vec<Effect>,
     v4: Matcher,
     v6: Matcher,
+    /// Whether a rule for IPv4, and one for IPv6, looks at the protocol or at ports.
+    upper_layer: [bool; 2],
     /// Whether a rule looks at more than addresses, so that packets are read beyond them.
     beyond_addresses: bool,
     dscp: Planes,
@@ -134,6 +139,7 @@ impl RuleSet {
         Classifier {
             actions: actions.collect(),
             effects,
+            upper_layer: [&v4, &v6].map(|entries| entries.iter().any(Entry::reads_upper_layer)),
             beyond_addresses: v4.iter().chain(&v6).any(is_beyond),
             v4: Matcher::compile(&v4, structure),
             v6: Matcher::compile(&v6, structure),
@@ -227,6 +233,7 @@ impl Default for Classifier {
             effects: Vec::new(),
             v4: Matcher::Nothing,
             v6: Matcher::Nothing,
+            upper_layer: [false; 2],
             beyond_addresses: false,
             dscp: Planes::new(&DEFAULT_DSCP),
         }
@@ -237,6 +244,24 @@ impl Classifier {
     /// The classes of packets that no rule puts into another one.
     pub(crate) fn dscp(&self) -> &Planes {
         &self.dscp
+    }
+
+    /// The class of a frame that Linux itself sends: that of its code point, as of what is forwarded. `None` if it has to go
+    /// before everything else, because links live by it: ARP, LACP and all else that is not IP, and neighbour discovery.
+    pub fn class_of_linux(&self, frame: &[u8]) -> Option<Class> {
+        let found = Untagged::find(&Frame::new_checked(frame).ok()?).ok()?;
+        let packet = frame.get(found.offset..)?;
+        let tos = match found.ethertype {
+            EtherType::IPV4 => ipv4::Packet::new_checked(packet).ok()?.tos(),
+            EtherType::IPV6 => {
+                let packet = ipv6::Packet::new_checked(packet).ok()?;
+                let may_be_discovery = packet.next_header() == Protocol::ICMPV6
+                    && packet.hop_limit() == ndisc::HOP_LIMIT;
+                (!may_be_discovery).then(|| packet.traffic_class())?
+            }
+            _ => return None,
+        };
+        Some(Class(self.dscp.class(tos.into()) as u8))
     }
 
     /// Octets that look-ups use, for benchmarks.
@@ -259,7 +284,8 @@ impl Classifier {
     }
 }
 
-/// Carries out the first rule that matches each pending packet. `counters` has an entry for each rule; a match
+/// Carries out the first rule that matches each pending packet. Where a rule looks at protocol or ports, packets that hide
+/// theirs are dropped: whether the rule matches cannot be known. `counters` has an entry for each rule; a match
 /// beyond its end is not counted.
 pub fn classify(batch: &mut Batch, context: &Context<'_>, counters: &[RuleCounters]) {
     let classifier = context.classifier;
@@ -289,6 +315,7 @@ impl Loop for Match<'_> {
     fn run(self) {
         let Self { batch, context, .. } = self;
         let ((family, matcher), classifier) = (self.of, context.classifier);
+        let upper_layer = classifier.upper_layer[family as usize];
         let mut keys = Keys::of(context.ingress.port, classifier.beyond_addresses);
         let mut found = Found([NO_RULE; GROUP]);
         let groups = batch.packets.chunks(GROUP);
@@ -298,8 +325,12 @@ impl Loop for Match<'_> {
             if keys.wanted == 0 {
                 continue;
             }
+            let hidden = if upper_layer { keys.hidden } else { 0 };
+            if hidden != 0 {
+                drop_hidden(hidden, metas);
+            }
             matcher.find(batch.simd, &keys, &mut found);
-            let mut hits = hits(&found.0) & keys.wanted;
+            let mut hits = hits(&found.0) & keys.wanted & !hidden;
             while hits != 0 {
                 let at = hits.trailing_zeros() as usize;
                 hits &= hits - 1;
@@ -314,6 +345,16 @@ impl Loop for Match<'_> {
                     batch.by_rule.push((number * GROUP + at, output));
                 }
             }
+        }
+    }
+}
+
+/// Drops packets of a group that hide their protocol or ports.
+#[cold]
+fn drop_hidden(hidden: u64, metas: &mut [Meta]) {
+    for (at, meta) in metas.iter_mut().enumerate() {
+        if hidden >> at & 1 != 0 {
+            meta.decide(Verdict::Drop(Reason::HiddenUpperLayer));
         }
     }
 }

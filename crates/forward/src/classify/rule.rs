@@ -87,7 +87,8 @@ pub struct Rule {
     pub addresses: Addresses,
     /// IPv4 TOS octet or IPv6 traffic class.
     pub tos: Ternary<u8>,
-    /// IPv4 protocol, or what follows IPv6's extension headers.
+    /// IPv4 protocol, or what follows IPv6's extension headers. Where that is hidden, the packet is dropped
+    /// ([`crate::Reason::HiddenUpperLayer`]).
     pub protocol: Ternary<u8>,
     /// Priority code point, 0..=7, of the outermost VLAN tag; `Some` never matches untagged
     /// packets.

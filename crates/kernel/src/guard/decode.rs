@@ -13,12 +13,14 @@ const NFTA_CHAIN_HOOK: u16 = 4;
 const NFTA_CHAIN_POLICY: u16 = 5;
 const NFTA_HOOK_HOOKNUM: u16 = 1;
 const XFRM_NEWPOLICY: u16 = 0x13;
-/// Parent of the qdiscs `ingress` and `clsact`; parent of a root qdisc.
+/// Parent of the qdiscs `ingress` and `clsact`.
 const TC_H_CLSACT: u32 = 0xffff_fff1;
-const TC_H_ROOT: u32 = u32::MAX;
+/// The handle of a qdisc that nobody has configured: Linux has made it itself (net.core.default_qdisc).
+const TC_H_UNSPEC: u32 = 0;
 const TCA_KIND: u16 = 1;
-/// Qdiscs that only queue. Bora may bypass them, because they carry no configured rate or order.
-const PLAIN_QDISCS: [&str; 8] = [
+const TCA_OPTIONS: u16 = 2;
+/// Qdiscs that only queue: without an option below they have no rate, no marks, and no order among flows that an operator chose.
+const PLAIN_QDISCS: [&str; 7] = [
     "noqueue",
     "pfifo_fast",
     "fq_codel",
@@ -26,8 +28,13 @@ const PLAIN_QDISCS: [&str; 8] = [
     "mq",
     "pfifo",
     "bfifo",
-    "noop",
 ];
+// include/uapi/linux/pkt_sched.h
+const TCA_FQ_CODEL_CE_THRESHOLD: u16 = 7;
+const TCA_FQ_FLOW_MAX_RATE: u16 = 7;
+const TCA_FQ_CE_THRESHOLD: u16 = 12;
+/// An option of qdiscs that is not in use.
+const NONE: u32 = u32::MAX;
 
 /// A base chain of nftables (iptables-nft makes them too). Empty chains that accept count too: this
 /// is simple, and the traffic is already in the kernel when somebody adds a rule.
@@ -52,8 +59,13 @@ pub(super) fn chain(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), M
         return Ok(());
     };
     let policy = if policy == Some(0) { "drop" } else { "accept" };
+    let way = match family {
+        "netdev" => "",
+        _ => "a flowtable takes established flows past it, see docs/firewall.md; ",
+    };
     let text = format!(
-        "nftables: table {family} {table} chain {name} (hook {hook}, policy {policy}; free: `nft delete table {family} {table}`)"
+        "nftables: table {family} {table} chain {name} (hook {hook}, policy {policy}; {way}`nft delete table {family} {table}` \
+         removes it with all that it filters)"
     );
     let kind = ReasonKind::Netfilter;
     match concerns {
@@ -137,7 +149,8 @@ pub(super) fn policy(report: &mut GuardReport, frame: &Frame<'_>) -> Result<(), 
     Ok(())
 }
 
-/// A queueing discipline (struct tcmsg) of a port.
+/// A queueing discipline (struct tcmsg). What filters at a port is a reason; what shapes counts at any interface, because
+/// packets may leave by a device on it.
 pub(super) fn qdisc(
     report: &mut GuardReport,
     frame: &Frame<'_>,
@@ -147,31 +160,84 @@ pub(super) fn qdisc(
         return Ok(());
     }
     let head = header(frame.payload, 20, "qdisc message")?;
-    let (device, parent) = (u32_at(head, 4), u32_at(head, 12));
-    let Some(link) = world
-        .links
-        .get(&device)
-        .filter(|_| world.ports.contains_key(&device))
-    else {
-        return Ok(());
-    };
-    let mut kind = String::new();
+    let (device, handle, parent) = (u32_at(head, 4), u32_at(head, 8), u32_at(head, 12));
+    let (mut kind, mut options) = (String::new(), None);
     for attribute in attributes(frame.payload, 20) {
         let attribute = attribute?;
-        if attribute.kind == TCA_KIND {
-            kind = attribute.text();
+        match attribute.kind {
+            TCA_KIND => kind = attribute.text(),
+            TCA_OPTIONS => options = Some(attribute),
+            _ => {}
         }
     }
     if parent == TC_H_CLSACT {
-        report.both(
-            ReasonKind::Tc,
-            format!("tc: {kind} on {} may filter", link.name),
-        );
-    } else if parent == TC_H_ROOT && !PLAIN_QDISCS.contains(&kind.as_str()) {
-        let name = &link.name;
-        report.warnings.push(format!(
-            "tc: {kind} on {name} does not see the packets that Bora sends there"
-        ));
+        let port = world.ports.get(&device).and(world.links.get(&device));
+        if let Some(link) = port {
+            let text = format!("tc: {kind} on {} may filter", link.name);
+            report.both(ReasonKind::Tc, text);
+        }
+    } else if handle != TC_H_UNSPEC && shapes(&kind, options)? {
+        report.shapers.insert(device, kind);
     }
     Ok(())
+}
+
+/// Whether a queueing discipline that somebody has configured does more than queue.
+fn shapes(kind: &str, options: Option<Attribute<'_>>) -> Result<bool, Malformed> {
+    if !PLAIN_QDISCS.contains(&kind) {
+        return Ok(true);
+    }
+    let limits: &[u16] = match kind {
+        "fq" => &[TCA_FQ_FLOW_MAX_RATE, TCA_FQ_CE_THRESHOLD],
+        "fq_codel" => &[TCA_FQ_CODEL_CE_THRESHOLD],
+        _ => return Ok(false),
+    };
+    for option in options.iter().flat_map(Attribute::nested) {
+        let option = option?;
+        if limits.contains(&option.kind) && option.u32()? != NONE {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One option of a qdisc, inside TCA_OPTIONS.
+    fn options(kind: u16, value: u32) -> Vec<u8> {
+        let mut octets = [12u16, TCA_OPTIONS, 8, kind].map(u16::to_ne_bytes).concat();
+        octets.extend(value.to_ne_bytes());
+        octets
+    }
+
+    #[test]
+    fn limits_of_plain_qdiscs_shape() {
+        for (kind, option, value, expected) in [
+            ("fq", TCA_FQ_FLOW_MAX_RATE, 125_000, true),
+            ("fq", TCA_FQ_FLOW_MAX_RATE, NONE, false),
+            ("fq", TCA_FQ_CE_THRESHOLD, 1000, true),
+            ("fq", TCA_FQ_CE_THRESHOLD, NONE, false),
+            ("fq", 1, 10_000, false), // limit
+            ("fq_codel", TCA_FQ_CODEL_CE_THRESHOLD, 1000, true),
+            ("fq_codel", 1, 5000, false), // target
+            ("pfifo", 1, 5, false),
+            ("cake", 1, 0, true),
+            ("htb", 1, 0, true),
+        ] {
+            let octets = options(option, value);
+            let found = attributes(&octets, 0).next().transpose().unwrap();
+            assert_eq!(
+                shapes(kind, found).unwrap(),
+                expected,
+                "{kind} {option} {value}"
+            );
+        }
+        let short = [8u16, TCA_OPTIONS, 4, TCA_FQ_CE_THRESHOLD]
+            .map(u16::to_ne_bytes)
+            .concat();
+        let found = attributes(&short, 0).next().transpose().unwrap();
+        assert!(shapes("fq", found).is_err());
+    }
 }

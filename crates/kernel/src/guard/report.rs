@@ -1,5 +1,7 @@
 //! What must stay with the kernel, and why.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::flowtable::Flowtable;
@@ -40,8 +42,8 @@ pub struct GuardReport {
     pub v6: Vec<Reason>,
     /// Why tunnels stay with the kernel: what looks at packets to and from the router itself.
     pub local: Vec<Reason>,
-    /// What does not apply to Bora's traffic, although the operator may expect it.
-    pub warnings: Vec<String>,
+    /// Queueing disciplines that shape, police, mark or order what leaves by an interface, by its index: the kind of one.
+    pub shapers: BTreeMap<u32, String>,
     /// Where Linux puts established flows, which then pass its chains no more.
     pub flowtables: Vec<Flowtable>,
 }
@@ -65,7 +67,6 @@ impl GuardReport {
             reasons.sort();
             reasons.dedup();
         }
-        self.warnings.sort();
         self.flowtables.sort();
         self
     }

@@ -314,6 +314,7 @@ fn planted_differences_are_found_and_mended() {
             id: PortId(0),
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
+            shaped: false,
             tunnel: None,
         };
         let ports = BTreeMap::from([(device(&mirror), port)]);

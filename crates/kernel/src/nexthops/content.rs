@@ -13,6 +13,9 @@ pub(super) fn content(world: &World, key: &HopKey) -> NextHop {
     let Some(port) = world.ports.get(&key.device) else {
         return punt(Reason::Unsupported, None);
     };
+    if port.shaped {
+        return punt(Reason::Shaped, Some(port.id));
+    }
     let mtu = mtu(world, key, port);
     if let Some(tunnel) = port.tunnel.as_ref().filter(|it| !it.has_stations) {
         let way = tunnel.encapsulations[usize::from(key.v6)].clone();

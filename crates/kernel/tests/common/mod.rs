@@ -136,6 +136,7 @@ pub(crate) fn ports(mirror: &Mirror, names: &[&str]) -> BTreeMap<u32, Port> {
                 id: PortId(n as u16),
                 mac: link.mac?,
                 mtu: 9000,
+                shaped: false,
                 tunnel: None,
             },
         ))

@@ -52,6 +52,9 @@ pub enum ProgramError {
     /// libbpf or the kernel refused.
     #[error("XDP program: {0}")]
     Bpf(#[from] libbpf_rs::Error),
+    /// The program did not find the network namespace of the ports.
+    #[error("the XDP program does not see the network namespace of its ports")]
+    Survey,
     /// The filters of those who watch, all together, make no program.
     #[error("the kernel takes no program of these filters: {0}")]
     Filters(String),

@@ -88,7 +88,7 @@ impl Attachment {
                 source,
             },
         };
-        let in_driver = query(ifindex).is_ok_and(|found| found.driver_program != 0);
+        let in_driver = query(ifindex).map_err(refused)?.driver_program != 0;
         if let Some(mut old) = Self::open(pin, ifindex) {
             if in_driver && most == AttachMode::Generic {
                 old.detach().map_err(refused)?;
@@ -229,7 +229,7 @@ fn open_pinned(pin: &Path, ifindex: u32) -> Option<OwnedFd> {
     // SAFETY: a NUL-terminated path.
     let fd = unsafe { sys::bpf_obj_get(path.as_ptr()) };
     if fd < 0 {
-        return None;
+        return None; // where there is one all the same, the kernel refuses a second one, and says so
     }
     // SAFETY: a descriptor that was just made and that nobody else knows.
     let link = unsafe { OwnedFd::from_raw_fd(fd) };

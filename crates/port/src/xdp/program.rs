@@ -282,13 +282,17 @@ impl Program {
     }
 
     /// What the guard sees now.
+    ///
+    /// # Errors
+    /// Those of the kernel, and [`ProgramError::Survey`].
     pub fn survey(&self) -> Result<Survey, ProgramError> {
-        self.skeleton
-            .progs
-            .survey
-            .test_run(ProgramInput::default())?;
+        let input = ProgramInput::default();
+        let ran = self.skeleton.progs.survey.test_run(input)?;
         let bss = self.skeleton.maps.bss_data.as_deref();
-        Ok(bss.map(|bss| Survey::new(&bss.found)).unwrap_or_default())
+        match bss.filter(|_| ran.return_value == 1) {
+            Some(bss) => Ok(Survey::new(&bss.found)),
+            None => Err(ProgramError::Survey),
+        }
     }
 
     /// What this kernel does not have or hides, and what is lost by that; one sentence each.

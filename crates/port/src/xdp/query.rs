@@ -64,7 +64,7 @@ pub fn query(ifindex: u32) -> io::Result<XdpQuery> {
     let link = ask(None, libc::RTM_GETLINK, &body)?;
     let xdp = attribute(&link, LINK, IFLA_XDP).unwrap_or_default();
     let program = |kind| attribute(xdp, 0, kind).and_then(u32_of).unwrap_or(0);
-    let features = features(ifindex);
+    let features = features(ifindex)?;
     Ok(XdpQuery {
         driver_program: program(IFLA_XDP_DRV_PROG_ID),
         generic_program: program(IFLA_XDP_SKB_PROG_ID),
@@ -76,24 +76,34 @@ pub fn query(ifindex: u32) -> io::Result<XdpQuery> {
 }
 
 /// `enum netdev_xdp_act` of an interface; 0 if the kernel does not tell.
-fn features(ifindex: u32) -> u64 {
+fn features(ifindex: u32) -> io::Result<u64> {
     static FAMILY: OnceLock<Option<u16>> = OnceLock::new();
-    let Some(family) = FAMILY.get_or_init(|| netdev_family().ok().flatten()) else {
-        return 0;
+    let family = match FAMILY.get() {
+        Some(family) => *family,
+        None => {
+            let asked = netdev_family()?;
+            *FAMILY.get_or_init(|| asked)
+        }
+    };
+    let Some(family) = family else {
+        return Ok(0);
     };
     let mut body = vec![NETDEV_CMD_DEV_GET, 1, 0, 0];
     push(&mut body, NETDEV_A_DEV_IFINDEX, &ifindex.to_ne_bytes());
-    let device = ask(Some(GENERIC), *family, &body).unwrap_or_default();
+    let device = ask(Some(GENERIC), family, &body)?;
     let features = attribute(&device, GENERIC_HEADER, NETDEV_A_DEV_XDP_FEATURES);
     let octets = features.and_then(|octets| octets.try_into().ok());
-    octets.map_or(0, u64::from_ne_bytes)
+    Ok(octets.map_or(0, u64::from_ne_bytes))
 }
 
 /// The number of the family `netdev`; kernels before 6.3 have none.
 fn netdev_family() -> io::Result<Option<u16>> {
     let mut body = vec![libc::CTRL_CMD_GETFAMILY as u8, 1, 0, 0];
     push(&mut body, libc::CTRL_ATTR_FAMILY_NAME as u16, b"netdev\0");
-    let family = ask(Some(GENERIC), libc::GENL_ID_CTRL as u16, &body)?;
+    let family = match ask(Some(GENERIC), libc::GENL_ID_CTRL as u16, &body) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        family => family?,
+    };
     let id = attribute(&family, GENERIC_HEADER, libc::CTRL_ATTR_FAMILY_ID as u16);
     let id = id.and_then(|octets| octets.try_into().ok());
     Ok(id.map(u16::from_ne_bytes))

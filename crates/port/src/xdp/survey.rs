@@ -52,6 +52,8 @@ impl DeviceHooks {
 /// What the guard sees in its network namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
+    /// The last look failed: everything is taken to hold traffic back.
+    pub failed: bool,
     /// In the order of [`HOOKS`], of IPv4 and of IPv6.
     pub hooks: [[Hook; 3]; 2],
     /// In the order of [`LOCAL_HOOKS`].
@@ -74,18 +76,19 @@ impl Survey {
     /// Whether Linux has a say in everything of an IP version that is forwarded.
     pub fn holds(&self, v6: bool) -> bool {
         let xfrm = self.xfrm_policies || self.xfrm_out_blocked || self.xfrm_forward_blocked;
-        xfrm || self.hooks[usize::from(v6)].iter().any(|hook| hook.holds)
+        self.failed || xfrm || self.hooks[usize::from(v6)].iter().any(|hook| hook.holds)
     }
 
     /// Whether something looks at what leaves by any port.
     pub fn egress(&self) -> bool {
-        self.ports.iter().any(|port| port.egress())
+        self.failed || self.ports.iter().any(|port| port.egress())
     }
 
     pub(super) fn new(found: &bora_survey) -> Self {
         let [a, b, c, d, e, f, input, output] = &found.hooks;
         let receivers = found.receivers.iter().copied().chain(repeat(0));
         Self {
+            failed: false,
             hooks: [[a, b, c], [d, e, f]].map(|hooks| hooks.map(hook)),
             local: [input, output].map(hook),
             ports: (found.ports.iter().zip(receivers))

@@ -28,6 +28,10 @@ pub struct PortSection {
     /// 256; under overload shares are in proportion to the quotas (engine).
     #[serde(default = "default_quota")]
     pub quota: u32,
+    /// Forward past the queueing disciplines of Linux that shape, police, mark or order what leaves by it, or by devices
+    /// on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bypass_qdisc: bool,
     /// The queues of its output (engine).
     #[serde(default, skip_serializing_if = "QueuesSection::is_default")]
     pub queues: QueuesSection,
@@ -52,6 +56,7 @@ impl PortSection {
             name,
             mac: None,
             quota: QUOTA,
+            bypass_qdisc: false,
             queues: QueuesSection::default(),
             kind: PortKind::Interface,
         }

@@ -302,10 +302,13 @@ fn files() -> impl Strategy<Value = File> {
     let ports = names.prop_flat_map(|names| {
         let port = |name: &str| {
             let name = name.to_string();
-            (1..=256u32, queues()).prop_map(move |(quota, queues)| PortSection {
-                quota,
-                queues,
-                ..PortSection::new(name.clone())
+            (1..=256u32, queues(), any::<bool>()).prop_map(move |(quota, queues, bypass_qdisc)| {
+                PortSection {
+                    bypass_qdisc,
+                    quota,
+                    queues,
+                    ..PortSection::new(name.clone())
+                }
             })
         };
         names.into_iter().map(port).collect::<Vec<_>>()

@@ -66,7 +66,7 @@ const CHANGES: &[Change] = &[
         make: Make::Once(|_, _| Ok(())),
     },
     Change {
-        keys: &["linux.bypass_netfilter"],
+        keys: &["linux.bypass_netfilter", "port.bypass_qdisc"],
         make: Make::Once(|plane, config| plane.update_ports(config, false)),
     },
 ];

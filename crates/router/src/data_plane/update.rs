@@ -223,6 +223,9 @@ impl DataPlane {
                 Some(link) if !port.is_gone => port.link = link.clone(),
                 _ => port.link.up = false,
             }
+            // a port that is being removed has no section any more
+            let section = config.port(&port.name);
+            port.bypass_qdisc = section.is_some_and(|section| section.bypass_qdisc);
             port.settings = port.wanted(&self.mirror, config, self.express.hooks());
         }
         self.follow_devices(config);

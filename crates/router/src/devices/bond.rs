@@ -102,11 +102,13 @@ fn lower(link: &Link, ports: &[&Port], first: &Port) -> Lower {
             partial_checksum: any(|port| port.partial_checksum),
             kernel4: any(|port| port.kernel4),
             kernel6: any(|port| port.kernel6),
+            shaped: any(|port| port.shaped),
             up: !usable.is_empty(),
             enabled: true,
             ..first.settings.clone()
         },
         usable,
+        bypass_qdisc: ports.iter().all(|port| port.bypass_qdisc),
         is_output: ports.iter().all(|port| port.is_output()),
         tunnel: None,
         bridged: None,

@@ -187,12 +187,14 @@ fn lower(link: &Link, bridge: Bridge, mirror: &Mirror, table: &PortTable) -> Low
             can_redirect: members.iter().all(|port| port.settings.can_redirect),
             partial_checksum: any(|port| port.partial_checksum),
             veth: any(|port| port.veth),
+            shaped: any(|port| port.shaped),
             bypass_netfilter: any(|port| port.bypass_netfilter),
             up: true,
             enabled: true,
             gated: true,
             ..PortSettings::default()
         },
+        bypass_qdisc: members.iter().all(|port| port.bypass_qdisc),
         is_output: true,
         tunnel: None,
         bridged: Some(Bridged {

@@ -26,6 +26,8 @@ pub(crate) struct Lower {
     pub(crate) hash: XmitHash,
     /// What devices on it have in common with it.
     pub(super) settings: PortSettings,
+    /// `bypass_qdisc` of its ports.
+    pub(super) bypass_qdisc: bool,
     /// Whether packets can leave by it.
     pub(super) is_output: bool,
     /// Of a tunnel, which is on no ports.
@@ -58,6 +60,7 @@ impl Lower {
                 path: port.path,
                 ..port.settings.clone()
             },
+            bypass_qdisc: port.bypass_qdisc,
             is_output: port.is_output(),
             tunnel: None,
             bridged: None,

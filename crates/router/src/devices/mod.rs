@@ -24,7 +24,7 @@ use bora_wire::vlan::HEADER_LEN;
 use crate::hooks::Held;
 use crate::policy::with_policy;
 use crate::port_table::PortTable;
-use crate::ports::with_sysctls;
+use crate::ports::{is_shaped, with_sysctls};
 use lower::{Found, Lower};
 
 pub(crate) use bridged::Stations;
@@ -238,6 +238,7 @@ impl DeviceTable {
                 id: device.id,
                 mac: device.settings.mac,
                 mtu: device.longest,
+                shaped: device.settings.shaped,
                 tunnel: device.tunnel().map(|tunnel| tunnel.output(device.id)),
             };
             (device.ifindex, info)
@@ -297,6 +298,7 @@ fn device(
         index: id.0,
         path: if link.up { below.path } else { Path::Kernel },
         trunk: lower.id.unwrap_or(id).0,
+        shaped: below.shaped || is_shaped(mirror, link.index, lower.bypass_qdisc),
         tags: tags.octets(),
         priorities: priorities.bits(),
         sight: lower.bridged.as_ref().map_or(0, bridged::Bridged::sight_ms),

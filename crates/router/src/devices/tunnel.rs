@@ -180,6 +180,7 @@ fn lower(link: &Link, around: &Around, tunnel: Tunnel) -> Lower {
             enabled: true,
             ..PortSettings::default()
         },
+        bypass_qdisc: false,
         is_output: true,
         bridged: None,
         tunnel: Some(tunnel),

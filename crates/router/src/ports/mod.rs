@@ -8,5 +8,5 @@ mod summary;
 
 pub(crate) use find::{MAX_MTU, find, too_long};
 pub(crate) use port::{Port, SocketState, Way};
-pub(crate) use settings::with_sysctls;
+pub(crate) use settings::{is_shaped, with_sysctls};
 pub(crate) use summary::{mode_name, path_name};

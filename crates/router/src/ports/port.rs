@@ -36,6 +36,8 @@ pub(crate) struct Port {
     /// Whether its driver still has the program.
     pub(crate) program_watch: ProgramWatch,
     pub(crate) settings: PortSettings,
+    /// `bypass_qdisc` of its section.
+    pub(crate) bypass_qdisc: bool,
     /// What its interface or driver refused, in the order of trying.
     pub(crate) refusals: Vec<Refusal>,
     pub(crate) sockets: SocketState,
@@ -127,6 +129,7 @@ impl Port {
                 index: id.0,
                 ..PortSettings::default()
             },
+            bypass_qdisc: false,
             refusals: Vec::new(),
             sockets: SocketState::Unused,
             is_gone: false,
@@ -261,6 +264,7 @@ impl Port {
             id: self.id,
             mac: self.settings.mac,
             mtu: self.link.mtu,
+            shaped: self.settings.shaped,
         }
     }
 }

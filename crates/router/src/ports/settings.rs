@@ -12,7 +12,7 @@ use crate::hooks::Hooks;
 use crate::policy::{has_other_master, with_policy};
 
 /// Octets of the shortest Ethernet frame, without FCS.
-const MIN_FRAME: u16 = 60;
+const MIN_FRAME: u8 = 60;
 
 impl Port {
     /// The settings as they should be now.
@@ -21,6 +21,7 @@ impl Port {
         let settings = PortSettings {
             index: self.id.0,
             trunk: self.id.0,
+            shaped: is_shaped(mirror, self.ifindex, self.bypass_qdisc),
             path: if self.is_in_bond(mirror) {
                 Path::Kernel // unless Bora forwards by the bond: Port::join()
             } else {
@@ -120,6 +121,11 @@ impl Port {
             has_other_master(mirror, &self.link) || lacks || hooks || told
         })
     }
+}
+
+/// Whether a queueing discipline shapes what leaves by an interface, and Bora may not send past it.
+pub(crate) fn is_shaped(mirror: &Mirror, ifindex: u32, bypass: bool) -> bool {
+    !bypass && mirror.guard().shapers.contains_key(&ifindex)
 }
 
 /// Settings with what Linux's say of an interface.

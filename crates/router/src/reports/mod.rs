@@ -39,7 +39,7 @@ use serde_json::Value;
 
 use crate::router::Router;
 
-pub(crate) use sync::guard;
+pub(crate) use sync::{guard, shaper};
 
 /// All reports, in the order in which the help lists them.
 pub static REPORTS: &[Report] = &[

@@ -79,7 +79,7 @@ struct PortReport {
     rx_bytes: u64,
     /// From Linux by the port's twin, to be sent.
     from_linux: u64,
-    /// Express packets for which Linux's FIB was asked, because Bora's did not say.
+    /// How often express has asked Linux's FIB, because Bora's did not say.
     asked: u64,
     /// Came in here, and were forwarded by flows of Linux's flowtables.
     #[serde(default)]
@@ -199,7 +199,7 @@ fn lines(ports: &Vec<PortReport>) -> String {
             _ => format!("{name}: {}\n", port.wire),
         };
         if port.asked > 0 {
-            text += &format!("{name}: asked Linux's FIB for {} packets\n", port.asked);
+            text += &format!("{name}: asked Linux's FIB {} times\n", port.asked);
         }
         if port.flows > 0 {
             let flows = port.flows;

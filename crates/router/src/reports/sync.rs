@@ -117,9 +117,34 @@ pub(crate) fn guard(plane: &DataPlane, watch: &GuardWatch) -> Vec<String> {
             ));
         }
     }
-    let warnings = mirror.guard().warnings.iter();
-    lines.extend(warnings.map(|text| format!("warning: {text}")));
+    lines.extend(shapers(plane));
     lines
+}
+
+/// Queueing disciplines on ports and on devices on them: they shape what leaves there, or Bora sends past them.
+fn shapers(plane: &DataPlane) -> impl Iterator<Item = String> {
+    let ports = plane.ports().iter();
+    let ports = ports.map(|port| (port.ifindex, &port.name, &port.settings));
+    let devices = plane.devices().iter();
+    let devices = devices.map(|device| (device.ifindex, &device.name, &device.settings));
+    let known = &plane.mirror().guard().shapers;
+    ports.chain(devices).filter_map(|(ifindex, name, settings)| {
+        let kind = known.get(&ifindex)?;
+        Some(match settings.shaped {
+            true => shaper(name, kind),
+            false => format!(
+                "warning: {kind} on {name} does not see the packets that Bora sends there (`bypass_qdisc`)"
+            ),
+        })
+    })
+}
+
+/// What becomes of packets that leave by an interface with a queueing discipline that shapes.
+pub(crate) fn shaper(name: &str, kind: &str) -> String {
+    format!(
+        "what leaves by {name} goes to Linux, whose {kind} shapes it (free: `tc qdisc del dev {name} root`, or \
+         `bypass_qdisc = true` for the port)"
+    )
 }
 
 /// What found no room in the FIB.
