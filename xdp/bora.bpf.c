@@ -20,6 +20,7 @@
 #include "buffer.h"
 #include "choice.h"
 #include "device.h"
+#include "marks.h"
 #include "fib.h"
 #include "tunnel.h"
 #include "express.h"

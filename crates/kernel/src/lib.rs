@@ -30,6 +30,7 @@ mod attribute;
 mod audit;
 mod bridge;
 mod check;
+mod confirm;
 mod digest;
 mod error;
 mod family;

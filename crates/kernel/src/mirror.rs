@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::bridge::{self, BridgeWatch, Bridges};
 use crate::check::Check;
+use crate::confirm::TURN;
 use crate::error::KernelError;
 use crate::guard::{Guard, GuardReport};
 use crate::keys::HopKey;
@@ -301,9 +302,11 @@ impl Mirror {
         if tick || !noticed.settings.is_empty() {
             self.model.reread_settings(&noticed.settings);
         }
+        self.model.end_holds();
         self.resolve()?;
+        self.confirm();
         let fib = self.model.sync();
-        if tick {
+        if tick && !self.model.hops.is_outdated() {
             self.audit();
         }
         self.check.begin_if_due(&self.model);
@@ -325,7 +328,7 @@ impl Mirror {
             settings: before.1 != self.model.world.settings.generation,
             bridges,
             guard,
-            more: self.more,
+            more: self.more || self.model.has_work(),
         })
     }
 
@@ -368,6 +371,14 @@ impl Mirror {
         Ok(())
     }
 
+    /// Tells Linux of some neighbours that packets go to, so that it finds out whether they are still there.
+    fn confirm(&mut self) {
+        let used = self.model.take_used(TURN);
+        let told = self.resolver.confirm(&used);
+        used[..told].iter().for_each(|one| self.model.delayed(one));
+        self.model.unconfirmed.put_back(&used[told..]);
+    }
+
     /// Lets the kernel forget the neighbours that it kept for Bora's routes. Call it at the end.
     pub fn release_neighbours(&mut self) {
         self.resolver
@@ -382,6 +393,7 @@ impl Mirror {
             self.due,
             self.expiry,
             self.bridges.due(),
+            self.model.unconfirmed.due(),
         ];
         let mut timeout = deadlines
             .into_iter()
@@ -391,7 +403,7 @@ impl Mirror {
         if self.resolver.is_waiting() {
             timeout = timeout.min(RETRY);
         }
-        if self.more {
+        if self.more || self.model.has_work() {
             timeout = Duration::ZERO;
         }
         let fds: Vec<BorrowedFd<'_>> = self.fds().collect();
@@ -555,7 +567,7 @@ impl Mirror {
         counters.events_per_second = counters.events - counters.events_at_tick;
         counters.events_at_tick = counters.events;
         self.model.retry_refused();
-        self.resolver.confirm(&self.model.hops.take_unconfirmed());
+        self.model.find_used();
     }
 
     /// Checks a part of the FIB.

@@ -83,13 +83,24 @@ impl Unread {
     }
 }
 
+/// What was found to be different.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// Anything.
+    pub(crate) any: bool,
+    /// Interfaces with other settings, or that came or went.
+    pub(crate) devices: BTreeSet<u32>,
+    /// [`Settings::multipath_use_neigh`].
+    pub(crate) multipath_use_neigh: bool,
+}
+
 impl Settings {
     /// Reads the settings that have to be read again; keeps the generation if nothing changed.
     pub(crate) fn reread<'a>(
         &mut self,
         links: impl Iterator<Item = &'a Link>,
         unread: &Unread,
-    ) -> bool {
+    ) -> Changed {
         let all4 = Interface::new("ipv4", "all");
         let all = AllSettings {
             forwarding6: number("net/ipv6/conf/all/forwarding") != 0,
@@ -114,12 +125,18 @@ impl Settings {
             priority_by_tos: number("net/ipv4/ip_forward_update_priority") != 0,
             hash_seed: read("net/ipv4/fib_multipath_hash_seed"),
         };
-        let changed = new != *self;
-        if changed {
-            new.generation += 1;
-            *self = new;
+        if new == *self {
+            return Changed::default();
         }
-        changed
+        new.generation += 1;
+        let old = std::mem::replace(self, new);
+        let indices = old.interfaces.keys().chain(self.interfaces.keys());
+        let differs = |index: &&u32| old.interfaces.get(index) != self.interfaces.get(index);
+        Changed {
+            any: true,
+            devices: indices.filter(differs).copied().collect(),
+            multipath_use_neigh: old.multipath_use_neigh != self.multipath_use_neigh,
+        }
     }
 }
 

@@ -92,7 +92,12 @@ impl Mirror {
         self.loader.reconcile(&mut fresh, &stale)?;
         fresh.adopt_unresolved(&self.model);
         fresh.set_ports(self.model.world.ports.clone());
-        fresh.sync();
+        for model in [&mut fresh, &mut self.model] {
+            model.sync();
+            while model.hops.is_outdated() {
+                model.sync();
+            }
+        }
         let mut differences = Vec::new();
         let ours = &self.model;
         compare(
