@@ -176,6 +176,9 @@ volatile __u8 multipath_policy[2];
 volatile __u32 multipath_fields[2];
 volatile __u32 multipath_seed;
 
+/* net.ipv6.conf.all.proxy_ndp: Linux may answer solicitations for others; written by Bora (mmap). */
+volatile __u8 proxy_ndp;
+
 /* A neighbour, as crates/fib writes it. */
 struct fib_adjacency {
 	__u8 l2[ETH_HLEN];

@@ -291,6 +291,36 @@ fn linux_checks_sources_that_only_it_can() {
     }
 }
 
+/// Linux may answer neighbour discovery for another (`proxy_ndp`), also behind extension headers.
+#[test]
+fn neighbour_discovery_is_left_to_linux() {
+    let mut bench = Bench::new();
+    let way = bench.writer.add_next_hop(forward_by(1, 1500)).unwrap();
+    let all = "2000::/3".parse().unwrap();
+    bench.writer.insert6(all, way).unwrap();
+    let mut verdict = |next: u8, payload: &[u8]| {
+        let mut octets = [&OURS.0[..], &[2, 0, 0, 0, 0, 9, 0x86, 0xdd]].concat();
+        octets.extend([0x60, 0, 0, 0, 0, payload.len() as u8, next, 64]);
+        for host in [1, 2] {
+            octets.extend((0x2001_0db8_u128 << 96 | host).to_be_bytes());
+        }
+        octets.extend(payload);
+        bench.verdict(octets)
+    };
+    let options = |kind: u8| [58, 0, 1, 4, 0, 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0];
+    for kind in 133..=137 {
+        let linux = Verdict::Punt(Reason::SpecialAddress);
+        assert_eq!(verdict(58, &options(kind)[8..]), linux, "{kind}");
+        assert_eq!(verdict(60, &options(kind)), linux, "{kind} behind options");
+    }
+    let sent = Verdict::Forward(PortId(1));
+    for kind in [128, 132, 138] {
+        assert_eq!(verdict(58, &options(kind)[8..]), sent, "{kind}");
+        assert_eq!(verdict(60, &options(kind)), sent, "{kind} behind options");
+    }
+    assert_eq!(verdict(58, &[]), sent, "nothing behind the header");
+}
+
 /// Linux is to ask for neighbours that packets go to, and for no others.
 #[test]
 fn use_of_unconfirmed_neighbours_is_noted() {

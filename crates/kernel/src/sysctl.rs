@@ -58,6 +58,8 @@ pub struct Settings {
     pub multipath_use_neigh: bool,
     /// net.ipv4.ip_forward_update_priority: the TOS octet decides about the priority of a forwarded IPv4 packet.
     pub priority_by_tos: bool,
+    /// net.ipv6.conf.all.proxy_ndp: Linux may answer solicitations for others.
+    pub proxy_ndp: bool,
     /// net.ipv4.fib_multipath_hash_seed; 0 if the kernel drew a random one; `None` on kernels
     /// before 6.11, which lack the setting.
     pub hash_seed: Option<u32>,
@@ -123,6 +125,7 @@ impl Settings {
             hash6: hash_policy("ipv6"),
             multipath_use_neigh: number("net/ipv4/fib_multipath_use_neigh") != 0,
             priority_by_tos: number("net/ipv4/ip_forward_update_priority") != 0,
+            proxy_ndp: number("net/ipv6/conf/all/proxy_ndp") != 0,
             hash_seed: read("net/ipv4/fib_multipath_hash_seed"),
         };
         if new == *self {
