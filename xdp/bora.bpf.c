@@ -20,6 +20,7 @@
 #include "buffer.h"
 #include "choice.h"
 #include "device.h"
+#include "marks.h"
 #include "fib.h"
 #include "tunnel.h"
 #include "express.h"
@@ -79,6 +80,26 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 	return REASON_NONE;
 }
 
+/*
+ * Neighbour discovery, which Linux may answer although it is for another (ip6_forward_proxy_check()). It may
+ * stand behind extension headers.
+ */
+static __always_inline bool is_discovery(const struct ipv6hdr *ip, const void *end)
+{
+	const __u8 *type = (const void *)(ip + 1);
+
+	switch (ip->nexthdr) {
+	case IPPROTO_ICMPV6:
+		return (const void *)(type + 1) <= end && *type >= 133 && *type <= 137;
+	case IPPROTO_ROUTING:
+	case IPPROTO_FRAGMENT:
+	case IPPROTO_AH:
+	case IPPROTO_DSTOPTS:
+		return proxy_ndp;
+	}
+	return false;
+}
+
 static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port *in)
 {
 	struct ipv6hdr *ip = p->l3;
@@ -98,6 +119,8 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 	p->l3_length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
 	if (ip->hop_limit <= 1)
 		return BORA_TTL_EXCEEDED;
+	if (is_discovery(ip, p->end))
+		return BORA_SPECIAL_ADDRESS;
 	p->ip6 = ip;
 	return REASON_NONE;
 }

@@ -60,6 +60,8 @@ struct bora_fib_question {
 	__u32 v6;
 	__u32 next_hop; /* the answer: id */
 	__u32 hop; /* and what becomes of packets: fib_hop() */
+	__u32 ifindex;
+	__u32 mark; /* the bit of the neighbour with this address there */
 };
 
 /* Stands for a device's address if it was not found. */

@@ -20,6 +20,7 @@
 #define BORA_FIB_ROOT4 578 /* Then the root of IPv4. */
 #define BORA_FIB_ROOT6 834 /* Then that of IPv6. */
 #define BORA_FIB_NODES 2882 /* Then nodes, first those of IPv4. */
+#define BORA_USE_MARKS 4194304 /* Bits that say which neighbours packets were sent to; a power of two. */
 #define BORA_OWN_FILTER 65536 /* Bits of the filter of the router's own addresses, for each IP version. */
 #define BORA_INJECT_BATCH 512 /* Most frames that one call hands to Linux. */
 #define BORA_INJECT_FRAME 3456 /* Longest frame that Linux takes so, octets: a page less headroom, skb_shared_info and the header of BPF_PROG_RUN. */

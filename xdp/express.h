@@ -6,11 +6,6 @@
 #ifndef BORA_EXPRESS_H
 #define BORA_EXPRESS_H
 
-#ifndef AF_INET
-#define AF_INET 2
-#define AF_INET6 10
-#endif
-
 #define FLOWINFO_MASK bpf_htonl(0x0fffffff)
 
 #define ONLY_LINUX_KNOWS (BORA_REASONS + 1)
@@ -75,6 +70,8 @@ static __always_inline __u32 ask_bora(const struct packet *p, bool v6, const str
 	adjacency = fib_adjacency(hop);
 	if (!adjacency || p->l3_length > adjacency->mtu || adjacency->port >= BORA_MAX_INTERFACES)
 		return ONLY_LINUX_KNOWS;
+	if (adjacency->unconfirmed)
+		note_use(adjacency->unconfirmed);
 	way->port = adjacency->port;
 	__builtin_memcpy(way->macs, adjacency->l2, sizeof(way->macs));
 	return REASON_NONE;
@@ -237,6 +234,7 @@ static __always_inline __u32 ask_linux(struct xdp_md *ctx, const struct packet *
 	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
 	if (result != BPF_FIB_LKUP_RET_SUCCESS)
 		return reason_of_lookup(p, v6, result);
+	note_found(&fib);
 	out = port_of_interface(fib.ifindex);
 	way->port = out ? out->index : BORA_MAX_INTERFACES;
 	__builtin_memcpy(way->macs, fib.dmac, ETH_ALEN);

@@ -159,6 +159,7 @@ int fib_ask(struct bora_fib_question *question)
 	__be32 address[4];
 
 	__builtin_memcpy(address, question->address, sizeof(address));
+	question->mark = v6 ? mark_of(question->ifindex, address, true) : mark_of(question->ifindex, address, false);
 	if (!fib_node_pages)
 		return 0;
 	question->next_hop = v6 ? fib_lookup(address, true) : fib_lookup(address, false);

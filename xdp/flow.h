@@ -267,6 +267,8 @@ static __always_inline bool find_neighbour(struct xdp_md *ctx, bool v6, const st
 
 	adjacency = hop && !(hop & BORA_FIB_REASON) ? fib_adjacency(hop) : NULL;
 	if (adjacency && adjacency->port == row->port.index) {
+		if (adjacency->unconfirmed)
+			note_use(adjacency->unconfirmed);
 		__builtin_memcpy(way->macs, adjacency->l2, sizeof(way->macs));
 		return true;
 	}
@@ -282,6 +284,7 @@ static __always_inline bool find_neighbour(struct xdp_md *ctx, bool v6, const st
 		if (fib->ipv6_dst[i] != action->next_hop[i])
 			return false;
 	}
+	note_found(fib);
 	__builtin_memcpy(way->macs, fib->dmac, ETH_ALEN);
 	__builtin_memcpy(way->macs + ETH_ALEN, fib->smac, ETH_ALEN);
 	return true;

@@ -176,12 +176,17 @@ volatile __u8 multipath_policy[2];
 volatile __u32 multipath_fields[2];
 volatile __u32 multipath_seed;
 
+/* net.ipv6.conf.all.proxy_ndp: Linux may answer solicitations for others; written by Bora (mmap). */
+volatile __u8 proxy_ndp;
+
 /* A neighbour, as crates/fib writes it. */
 struct fib_adjacency {
 	__u8 l2[ETH_HLEN];
 	__u16 mtu; /* octets of the IP packet */
 	__u16 port; /* index */
-	__u16 unused[7];
+	__u16 unused;
+	__u32 unconfirmed; /* marks.h: its bit if Linux has not confirmed it for a while, else 0 */
+	__u32 unused_too[2];
 } __attribute__((aligned(8)));
 
 #define FIB_PAGE 4096
@@ -210,6 +215,15 @@ struct {
 const volatile __u32 fib_node_pages;
 /* Whether it says what Linux would, IPv4 and IPv6; written by Bora (mmap). */
 volatile __u8 fib_valid[2];
+
+/* The bits of marks.h; the control side clears them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, BORA_USE_MARKS / 64);
+	__type(key, __u32);
+	__type(value, __u64);
+} use_marks SEC(".maps");
 
 /*
  * An update of a map of maps waits until all programs that were running have ended, an RCU grace period

@@ -1,10 +1,12 @@
 """IPv6: which errors the router sends, what they contain, and when it must send none (RFC 4443)."""
 
+import ipaddress
 import struct
 
 import pytest
 from scapy.layers.inet6 import (
-    ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6ND_Redirect, ICMPv6NDOptDstLLAddr, ICMPv6NDOptRedirectedHdr, IPv6,
+    ICMPv6EchoRequest, ICMPv6ND_NS, ICMPv6ND_Redirect, ICMPv6NDOptDstLLAddr, ICMPv6NDOptRedirectedHdr, ICMPv6NDOptSrcLLAddr,
+    IPv6, IPv6ExtHdrDestOpt,
 )
 from scapy.packet import Raw
 
@@ -99,6 +101,25 @@ def test_49_neighbour_does_not_answer(net):
 def test_50_ping_pong_on_a_point_to_point_link():
     """RFC 4443 3.1: a packet going back over the point-to-point link it came from gets code 3."""
     pytest.skip("veth is a broadcast link; this kernel has no point-to-point link that a port can be")
+
+
+@pytest.mark.parametrize("options", [False, True])
+def test_50_proxied_solicitation(net, options):
+    """RFC 4389: Linux answers a unicast solicitation for an address that it is a proxy for; other packets go there."""
+    target = "2001:db8:0::99"
+    net.sysctl("ipv6/conf/all/proxy_ndp", 1)
+    net.ip(f"-6 neighbour add proxy {target} dev r0", f"-6 neighbour del proxy {target} dev r0")
+    net.route(f"{target}/128", f"via {net.host6(1)}", 6)
+    net.settle()
+    header = IPv6(src=net.host6(0), dst=target, hlim=255)
+    question = ICMPv6ND_NS(tgt=target) / ICMPv6NDOptSrcLLAddr(lladdr=net.host_mac(0))
+    for port in net.hosts:
+        port.drain()
+    net.hosts[0].send(net.frame(bytes(header / IPv6ExtHdrDestOpt() / question if options else header / question)))
+    [(host, answer)] = net.collect(1)
+    assert host == 0 and answer[54] == 136 and answer[62:78] == ipaddress.ip_address(target).packed
+    packet = udp6(net.behind6(0), target)
+    net.exchange(net.frame(packet), {1: [net.forwarded(packet, 1)]})
 
 
 def test_51_link_local_source(net):

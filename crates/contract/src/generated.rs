@@ -34,6 +34,8 @@ pub const FIB_ROOT4: u32 = 578;
 pub const FIB_ROOT6: u32 = 834;
 /// Then nodes, first those of IPv4.
 pub const FIB_NODES: u32 = 2_882;
+/// Bits that say which neighbours packets were sent to; a power of two.
+pub const USE_MARKS: u32 = 4_194_304;
 /// Bits of the filter of the router's own addresses, for each IP version.
 pub const OWN_FILTER: u32 = 65_536;
 /// Most frames that one call hands to Linux.

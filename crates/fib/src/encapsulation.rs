@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use crate::marks::UseMark;
 use crate::port::PortId;
 
 /// Octets of an IPv4 header without options.
@@ -27,7 +28,7 @@ pub struct Encapsulation {
     /// Of VXLAN.
     pub udp: Option<OuterUdp>,
     /// As of [`crate::Adjacency`], of a station behind VXLAN.
-    pub unconfirmed: bool,
+    pub unconfirmed: Option<UseMark>,
 }
 
 /// The outer UDP header of VXLAN.
@@ -84,7 +85,7 @@ impl Encapsulation {
             copies_dont_fragment: false,
             link: None,
             udp,
-            unconfirmed: false,
+            unconfirmed: None,
         })
     }
 

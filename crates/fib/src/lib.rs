@@ -20,6 +20,7 @@ mod further;
 mod ids;
 mod load;
 mod lookup;
+mod marks;
 mod nexthop;
 mod node;
 mod objects;
@@ -46,6 +47,7 @@ mod writer;
 pub use bora_contract::Reason;
 pub use encapsulation::{Encapsulation, Headers, OuterUdp};
 pub use lookup::Simd;
+pub use marks::UseMark;
 pub use nexthop::{Adjacency, Group, Member, NextHop, NextHopId};
 pub use port::PortId;
 pub use prefix::{Prefix4, Prefix6, PrefixError};
@@ -154,11 +156,11 @@ pub fn new(config: FibConfig) -> Result<(FibWriter, FibHandle), FibError> {
     make(config, None)
 }
 
-/// Makes an empty FIB that the XDP program reads too. What it may read is used again only after
+/// Makes an empty FIB for the XDP program, too. What it may read is used again only after
 /// [`ProgramReader::wait`].
 ///
 /// # Errors
-/// As [`new`]; [`FibError::NoAddressSpace`] also if the map cannot be mapped.
+/// As [`new`]; [`FibError::NoAddressSpace`] also if a map cannot be mapped.
 pub fn new_in(config: FibConfig, map: ProgramMap<'_>) -> Result<(FibWriter, FibHandle), FibError> {
     make(config, Some(map))
 }
@@ -174,7 +176,10 @@ fn make(
     if limit > MAX_BYTES {
         return Err(FibError::TooManyBytes(limit));
     }
-    let shared = std::sync::Arc::new(publish::Shared::new(&config, map)?);
+    let marks = marks::Marks::new(map.map(|map| map.marks))
+        .ok_or(FibError::NoAddressSpace(marks::OCTETS))?;
+    let map = map.filter(|map| map.node_pages > 0);
+    let shared = std::sync::Arc::new(publish::Shared::new(&config, map, marks)?);
     let writer = FibWriter::new(shared.clone(), &config, map)?;
     Ok((writer, FibHandle::new(shared)))
 }

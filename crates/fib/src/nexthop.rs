@@ -5,6 +5,7 @@ use std::fmt;
 use bora_contract::Reason;
 
 use crate::encapsulation::Encapsulation;
+use crate::marks::UseMark;
 use crate::port::PortId;
 
 /// The id of a next-hop object. Prefixes hold ids, so one write to the object changes all of them.
@@ -38,8 +39,8 @@ pub struct Adjacency {
     /// Ethernet header as on the wire: destination, source, EtherType.
     pub l2: [u8; 14],
     /// Linux has not confirmed the neighbour for a while. Whoever sends there calls
-    /// [`crate::FibReader::note_use`], and then Linux asks whether it is still there.
-    pub unconfirmed: bool,
+    /// [`crate::FibReader::note_use`] with this, and then Linux asks whether it is still there.
+    pub unconfirmed: Option<UseMark>,
 }
 
 /// Several next hops that share the flows of a prefix by weight, as Linux does: a flow is a number

@@ -2,6 +2,7 @@
 
 use crate::FibError;
 use crate::ids::Use;
+use crate::marks::UseMark;
 use crate::nexthop::{NextHop, NextHopId};
 use crate::writer::FibWriter;
 
@@ -77,10 +78,9 @@ impl FibWriter {
         Ok(())
     }
 
-    /// The next hops that readers have noted ([`crate::FibReader::note_use`]) since the last call.
-    pub fn take_used(&mut self) -> Vec<NextHopId> {
-        let used = self.shared.take_used().into_iter();
-        used.map(NextHopId).collect()
+    /// Whether packets were sent to a neighbour ([`crate::FibReader::note_use`]) since the last call for it.
+    pub fn take_use(&self, neighbour: UseMark) -> bool {
+        self.shared.marks.take(neighbour)
     }
 
     /// How many more objects can be added. A removed object makes room once no reader can hold it.

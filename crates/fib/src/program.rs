@@ -16,6 +16,7 @@ use bora_contract::{
 
 use crate::Reason;
 use crate::family::{Family, V4, V6, root_len};
+use crate::marks::UseMark;
 use crate::nexthop::{Adjacency, NextHop};
 use crate::region::{PAGE, Pages, Region};
 
@@ -37,13 +38,15 @@ const _: () = {
     assert!(FIB_NODES == FIB_ROOT6 + pages(root_len::<V6>() * 4));
 };
 
-/// A map that the XDP program reads.
+/// The maps of the XDP program. Both are BPF arrays that can be mapped, and all zero.
 #[derive(Clone, Copy, Debug)]
 pub struct ProgramMap<'a> {
-    /// A BPF array of pages that can be mapped and is all zero, of `FIB_NODES + 2 * node_pages` pages.
+    /// Pages that the program reads: `FIB_NODES + 2 * node_pages`.
     pub map: BorrowedFd<'a>,
-    /// Pages for nodes of each IP version.
+    /// Pages for nodes of each IP version; 0 if the program looks up nothing in the FIB.
     pub node_pages: u32,
+    /// Which neighbours the program has sent packets to: `USE_MARKS` bits.
+    pub marks: BorrowedFd<'a>,
 }
 
 impl ProgramMap<'_> {
@@ -134,6 +137,8 @@ impl ProgramHops {
         octets[..14].copy_from_slice(&adjacency.l2);
         octets[14..16].copy_from_slice(&adjacency.mtu.to_ne_bytes());
         octets[16..18].copy_from_slice(&adjacency.port.0.to_ne_bytes());
+        let mark = adjacency.unconfirmed.map_or(0, UseMark::get);
+        octets[20..24].copy_from_slice(&mark.to_ne_bytes());
         let place = &self.adjacencies.words64()[number as usize * WORDS..];
         for (word, octets) in place.iter().zip(octets.as_chunks().0) {
             word.store(u64::from_ne_bytes(*octets), Ordering::Relaxed);

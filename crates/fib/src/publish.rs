@@ -7,6 +7,7 @@ use crate::dir24::Dir24;
 use crate::epoch::Epochs;
 use crate::family::{Family, V4, V6};
 use crate::lookup::Kernel;
+use crate::marks::Marks;
 use crate::nexthop::{NextHop, NextHopId};
 use crate::program::ProgramMap;
 use crate::region::{Pages, Region};
@@ -27,8 +28,8 @@ pub(crate) struct Shared {
     pub(crate) simd: Kernel,
     /// A pointer for each id.
     next_hops: Region,
-    /// A bit for each id, set when packets were sent there.
-    used: Region,
+    /// Which neighbours packets were sent to.
+    pub(crate) marks: Marks,
     /// Ids below this have had objects.
     next_hops_end: AtomicU32,
     pub(crate) epochs: Epochs,
@@ -78,7 +79,11 @@ impl Shared {
         if F::IS_V6 { &self.v6 } else { &self.v4 }
     }
 
-    pub(crate) fn new(config: &FibConfig, map: Option<ProgramMap<'_>>) -> Result<Self, FibError> {
+    pub(crate) fn new(
+        config: &FibConfig,
+        map: Option<ProgramMap<'_>>,
+        marks: Marks,
+    ) -> Result<Self, FibError> {
         let (octets4, octets6) = (reserved(config.max_bytes4), reserved(config.max_bytes6));
         let pointers = (config.max_next_hops as usize + 1) * size_of::<*mut NextHop>();
         let refused = FibError::NoAddressSpace(octets4 + octets6 + pointers);
@@ -88,7 +93,7 @@ impl Shared {
             v6: Tree::new::<V6>(octets6, map).ok_or(refused)?,
             simd: Kernel::new(config.simd)?,
             next_hops: Region::reserve(pointers, Pages::Small).ok_or(refused)?,
-            used: Region::reserve(pointers / 64 + 8, Pages::Small).ok_or(refused)?,
+            marks,
             next_hops_end: AtomicU32::new(0),
             program: map.and_then(|_| epochs.register()),
             epochs,
@@ -130,38 +135,6 @@ impl Shared {
     fn slots(&self) -> &[AtomicPtr<NextHop>] {
         // SAFETY: pointers to these objects, or null, are all that is ever stored in this region.
         unsafe { self.next_hops.pointers() }
-    }
-
-    /// Records that packets were sent to a next hop.
-    #[inline]
-    pub(crate) fn note_use(&self, id: u32) {
-        let (word, bit) = (&self.used.words64()[id as usize / 64], 1 << (id % 64));
-        // test first, so that readers which all send there share the cache line
-        if word.load(Ordering::Relaxed) & bit == 0 {
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
-    }
-
-    /// The next hops recorded since the last call.
-    pub(crate) fn take_used(&self) -> Vec<u32> {
-        let end = self.next_hops_end.load(Ordering::Relaxed).div_ceil(64);
-        let mut used = Vec::new();
-        for (word, first) in self
-            .used
-            .words64()
-            .iter()
-            .zip((0..end).map(|word| word * 64))
-        {
-            if word.load(Ordering::Relaxed) != 0 {
-                let bits = word.swap(0, Ordering::Relaxed);
-                used.extend(
-                    (0..64)
-                        .filter(|bit| bits >> bit & 1 == 1)
-                        .map(|bit| first + bit),
-                );
-            }
-        }
-        used
     }
 
     pub(crate) fn register(&self) -> Result<usize, FibError> {

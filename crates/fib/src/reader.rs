@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::lookup::scalar;
+use crate::marks::UseMark;
 use crate::nexthop::{NextHop, NextHopId};
 use crate::publish::{NextHops, Shared};
 use crate::writer::TableId;
@@ -164,10 +165,10 @@ impl FibReader {
         self.shared.next_hops()
     }
 
-    /// Records that packets were sent to this next hop, which must be the result of a look-up.
+    /// Records that packets were sent to an unconfirmed neighbour.
     #[inline]
-    pub fn note_use(&self, id: NextHopId) {
-        self.shared.note_use(id.0);
+    pub fn note_use(&self, neighbour: UseMark) {
+        self.shared.marks.note(neighbour);
     }
 
     /// Marks a quiescent point: this reader holds nothing that it has read before.

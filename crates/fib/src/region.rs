@@ -49,7 +49,7 @@ impl Region {
     }
 
     /// The same, with these pages of a BPF array map, which must all be zero, in place of the first
-    /// ones. The program that reads the map must not write there.
+    /// ones. The program that has the map may read there, or change whole words as we do.
     pub(crate) fn in_map(
         octets: usize,
         backing: Pages,
@@ -162,7 +162,7 @@ unsafe fn replace(base: *mut u8, len: usize, map: BorrowedFd<'_>, page: u64) -> 
     let flags = MapFlags::SHARED | MapFlags::FIXED;
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: by the caller's promise. An array map never shrinks, so the memory stays valid, and the
-    // program only reads it.
+    // program reads it, or changes whole words atomically.
     let mapped = unsafe { mmap(base.cast(), len, access, flags, map, page * PAGE as u64) };
     mapped.ok().map(|_| ())
 }

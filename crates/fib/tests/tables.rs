@@ -117,7 +117,7 @@ fn a_million_hosts_have_next_hops_of_their_own() {
             port: PortId(0),
             mtu: 1500,
             l2,
-            unconfirmed: false,
+            unconfirmed: None,
         })
     };
     for config in tables4() {

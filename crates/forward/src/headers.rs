@@ -15,6 +15,9 @@ const PLAIN4_MASK: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xff, 0xff, 0xff, 0x00]
 /// EtherType IPv6, version 6; any traffic class.
 const PLAIN6: u64 = u64::from_le_bytes([0, 0, 0, 0, 0x86, 0xdd, 0x60, 0x00]);
 const PLAIN6_MASK: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xff, 0xff, 0xf0, 0x00]);
+/// Next headers of packets that may not be plain: hop-by-hop options, routing, fragment, AH, ICMPv6, destination
+/// options. Neighbour discovery may stand behind them.
+const ODD6: u64 = 1 | 1 << 43 | 1 << 44 | 1 << 51 | 1 << 58 | 1 << 60;
 /// Packets between the one that is read and the one that is fetched into the cache.
 const AHEAD: usize = 8;
 
@@ -206,7 +209,7 @@ fn is_odd6([one, two, three]: [u64; 3], frame: u64, ours: Ours) -> u64 {
     let (next_header, hop_limit) = (three >> 32 & 0xff, three >> 40 & 0xff);
     u64::from(strange != 0)
         | u64::from(length6(three) + ETHERNET > frame)
-        | u64::from(next_header == 0)
+        | ODD6 >> (next_header & 63) & u64::from(next_header < 64)
         | u64::from(hop_limit <= 1)
         | maybe_special6(three >> 48 & 0xff)
 }

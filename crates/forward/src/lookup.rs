@@ -41,18 +41,18 @@ pub(crate) fn resolve<'a>(
     id: NextHopId,
     context: &Context<'a>,
 ) -> Result<Way<'a>, Verdict> {
-    let (id, found) = match context.fib.next_hop(id) {
+    let found = match context.fib.next_hop(id) {
         NextHop::Group(group) => {
             let member = choose(packet, meta, group, context)?;
-            (member, context.fib.next_hop(member))
+            context.fib.next_hop(member)
         }
-        other => (id, other),
+        other => other,
     };
     match found {
         NextHop::Forward(adjacency) => {
             check(packet, meta, (adjacency.port, adjacency.mtu), context)?;
-            if adjacency.unconfirmed {
-                context.fib.note_use(id);
+            if let Some(neighbour) = adjacency.unconfirmed {
+                context.fib.note_use(neighbour);
             }
             Ok(Way::Neighbour(adjacency))
         }
@@ -63,8 +63,8 @@ pub(crate) fn resolve<'a>(
             if length > usize::from(outer.mtu) {
                 return Err(Verdict::Punt(too_big(packet, meta, context)));
             }
-            if tunnel.unconfirmed {
-                context.fib.note_use(id);
+            if let Some(neighbour) = tunnel.unconfirmed {
+                context.fib.note_use(neighbour);
             }
             Ok(Way::Tunnel(tunnel, outer))
         }
@@ -102,7 +102,7 @@ fn outer_way<'a>(
     context: &Context<'a>,
 ) -> Result<&'a Adjacency, Verdict> {
     let id = context.tunnelling.find(tunnel.destination(), context.fib);
-    let (id, found) = match context.fib.next_hop(id) {
+    let found = match context.fib.next_hop(id) {
         NextHop::Group(group) => {
             let member = match group.only() {
                 Some(only) => only,
@@ -111,9 +111,9 @@ fn outer_way<'a>(
                     group.select(hash.ok_or(Verdict::Punt(Reason::Unsupported))?)
                 }
             };
-            (member, context.fib.next_hop(member))
+            context.fib.next_hop(member)
         }
-        other => (id, other),
+        other => other,
     };
     let adjacency = match found {
         NextHop::Forward(adjacency) => adjacency,
@@ -126,8 +126,8 @@ fn outer_way<'a>(
     if tunnel.link.is_some_and(|link| link != adjacency.port) {
         return Err(Verdict::Punt(Reason::Unsupported)); // Linux looks up routes by the tunnel's link
     }
-    if adjacency.unconfirmed {
-        context.fib.note_use(id);
+    if let Some(neighbour) = adjacency.unconfirmed {
+        context.fib.note_use(neighbour);
     }
     Ok(adjacency)
 }

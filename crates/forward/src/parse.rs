@@ -172,6 +172,9 @@ fn parse_ipv6(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr
     if packet.hop_limit() <= 1 {
         return Err(Verdict::Punt(Reason::TtlExceeded));
     }
+    if is_discovery(&packet) {
+        return Err(Verdict::Punt(Reason::SpecialAddress));
+    }
     let length =
         u16::try_from(packet.total_len()).map_err(|_| Verdict::Drop(Reason::BadTotalLength))?;
     let class = dscp.class(packet.traffic_class().into());
@@ -179,6 +182,18 @@ fn parse_ipv6(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr
         packet.dst().into(),
         Meta::pending(length.into(), class, Family::V6),
     ))
+}
+
+/// Neighbour discovery, which Linux may answer although it is for another (`proxy_ndp`, ip6_forward_proxy_check()).
+fn is_discovery(packet: &ipv6::Packet<&[u8]>) -> bool {
+    let upper = match packet.upper_layer() {
+        Ok(upper) => upper,
+        Err(error) => return error == bora_wire::Error::TooManyHeaders, // Linux reads all of them
+    };
+    let kind = packet.payload().get(upper.offset);
+    upper.protocol == Protocol::ICMPV6
+        && upper.fragment_offset.is_none_or(|offset| offset == 0)
+        && kind.is_some_and(|kind| (133..=137).contains(kind))
 }
 
 /// 0.0.0.0, loopback, multicast, limited broadcast: Linux decides.

@@ -144,7 +144,7 @@ impl<'a> Plain<'a> {
             return None;
         };
         let port = adjacency.port;
-        if u32::from(port.0) == way_back || adjacency.unconfirmed {
+        if u32::from(port.0) == way_back || adjacency.unconfirmed.is_some() {
             return None;
         }
         let mut done = false;
@@ -176,7 +176,7 @@ impl<'a> Plain<'a> {
         let is_other = !meta.is_pending()
             | (length > adjacency.mtu)
             | (u32::from(port.0) == way_back)
-            | adjacency.unconfirmed;
+            | adjacency.unconfirmed.is_some();
         if is_other {
             return false;
         }

@@ -78,7 +78,7 @@ impl Bench {
             port: PortId(port),
             mtu: 1500,
             l2: [port as u8; 14],
-            unconfirmed: false,
+            unconfirmed: None,
         };
         self.writer
             .add_next_hop(NextHop::Forward(adjacency))

@@ -3,7 +3,9 @@
 use std::net::Ipv4Addr;
 
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_fib::{Adjacency, FibConfig, FibReader, FibWriter, Group, NextHop, PortId, Prefix4};
+use bora_fib::{
+    Adjacency, FibConfig, FibReader, FibWriter, Group, NextHop, PortId, Prefix4, UseMark,
+};
 use bora_forward::{
     Batch, Classifier, Context, FlowHash, Gate, HashPolicy, Ingress, Reason, RpFilter, Verdict,
     flow_hash,
@@ -31,7 +33,7 @@ fn forward_by(port: u16, mtu: u16) -> NextHop {
         port: PortId(port),
         mtu,
         l2,
-        unconfirmed: false,
+        unconfirmed: None,
     })
 }
 
@@ -289,18 +291,50 @@ fn linux_checks_sources_that_only_it_can() {
     }
 }
 
+/// Linux may answer neighbour discovery for another (`proxy_ndp`), also behind extension headers.
+#[test]
+fn neighbour_discovery_is_left_to_linux() {
+    let mut bench = Bench::new();
+    let way = bench.writer.add_next_hop(forward_by(1, 1500)).unwrap();
+    let all = "2000::/3".parse().unwrap();
+    bench.writer.insert6(all, way).unwrap();
+    let mut verdict = |next: u8, payload: &[u8]| {
+        let mut octets = [&OURS.0[..], &[2, 0, 0, 0, 0, 9, 0x86, 0xdd]].concat();
+        octets.extend([0x60, 0, 0, 0, 0, payload.len() as u8, next, 64]);
+        for host in [1, 2] {
+            octets.extend((0x2001_0db8_u128 << 96 | host).to_be_bytes());
+        }
+        octets.extend(payload);
+        bench.verdict(octets)
+    };
+    let options = |kind: u8| [58, 0, 1, 4, 0, 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0];
+    for kind in 133..=137 {
+        let linux = Verdict::Punt(Reason::SpecialAddress);
+        assert_eq!(verdict(58, &options(kind)[8..]), linux, "{kind}");
+        assert_eq!(verdict(60, &options(kind)), linux, "{kind} behind options");
+    }
+    let sent = Verdict::Forward(PortId(1));
+    for kind in [128, 132, 138] {
+        assert_eq!(verdict(58, &options(kind)[8..]), sent, "{kind}");
+        assert_eq!(verdict(60, &options(kind)), sent, "{kind} behind options");
+    }
+    assert_eq!(verdict(58, &[]), sent, "nothing behind the header");
+}
+
 /// Linux is to ask for neighbours that packets go to, and for no others.
 #[test]
 fn use_of_unconfirmed_neighbours_is_noted() {
     let mut bench = Bench::new();
-    let unconfirmed = |port| match forward_by(port, 1500) {
+    let marks = [1, 2, 3].map(|host| UseMark::new(1, [10, 0, 0, host].into()));
+    let unconfirmed = |mark| match forward_by(1, 1500) {
         NextHop::Forward(way) => NextHop::Forward(Adjacency {
-            unconfirmed: true,
+            unconfirmed: Some(mark),
             ..way
         }),
         other => other,
     };
-    let ways = [1, 1, 1].map(|port| bench.writer.add_next_hop(unconfirmed(port)).unwrap());
+    let ways = marks.map(|mark| bench.writer.add_next_hop(unconfirmed(mark)).unwrap());
+    let used = |bench: &mut Bench| marks.map(|mark| bench.writer.take_use(mark));
     let group = NextHop::Group(Group::new(&[(ways[1], 1)]));
     let group = bench.writer.add_next_hop(group).unwrap();
     for (net, way) in [("203.0.113.0/24", ways[0]), ("198.51.100.0/24", group)] {
@@ -314,20 +348,23 @@ fn use_of_unconfirmed_neighbours_is_noted() {
         bench.verdict(frame(HERE, THERE, 64, 28)),
         Verdict::Forward(PortId(1))
     );
-    assert_eq!(bench.writer.take_used(), [], "it is confirmed");
-    for (target, way) in [(0xcb00_7105, ways[0]), (0xc633_6405, ways[1])] {
+    assert_eq!(used(&mut bench), [false; 3], "it is confirmed");
+    for (target, wanted) in [
+        (0xcb00_7105, [true, false, false]),
+        (0xc633_6405, [false, true, false]),
+    ] {
         assert_eq!(
             bench.verdict(frame(HERE, target, 64, 28)),
             Verdict::Forward(PortId(1))
         );
-        assert_eq!(bench.writer.take_used(), [way]);
+        assert_eq!(used(&mut bench), wanted);
     }
     let too_long = frame(HERE, 0xc000_0205, 64, 1501);
     assert!(matches!(
         bench.verdict(too_long),
         Verdict::Punt(Reason::Fragmentation)
     ));
-    assert_eq!(bench.writer.take_used(), [], "nothing went there");
+    assert_eq!(used(&mut bench), [false; 3], "nothing went there");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn adjacency(port: u16, mtu: u16) -> Adjacency {
         port: PortId(port),
         mtu,
         l2,
-        unconfirmed: false,
+        unconfirmed: None,
     }
 }
 

@@ -115,10 +115,11 @@ pub(crate) fn of_target(target: &Target) -> u64 {
 }
 
 /// The address that decides a neighbour's bucket, and the neighbour's hash; 0 while the neighbour
-/// is unusable.
+/// is unusable, or Linux has deleted it.
 pub(crate) fn of_neighbour(neighbour: &Neighbour) -> (u128, u64) {
     let (device, address): (u32, IpAddr) = (neighbour.device, neighbour.address);
-    let hash = neighbour.usable().map(|mac| hash(&(device, address, mac)));
+    let usable = neighbour.usable().filter(|_| !neighbour.held);
+    let hash = usable.map(|mac| hash(&(device, address, mac)));
     (number(address), hash.unwrap_or(0))
 }
 

@@ -31,6 +31,7 @@ mod audit;
 mod bridge;
 mod check;
 mod choice;
+mod confirm;
 mod digest;
 mod error;
 mod family;

@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::bridge::{self, BridgeWatch, Bridges};
 use crate::check::Check;
+use crate::confirm::TURN;
 use crate::error::KernelError;
 use crate::guard::{Guard, GuardReport};
 use crate::keys::HopKey;
@@ -318,9 +319,11 @@ impl Mirror {
         if tick || !noticed.settings.is_empty() {
             self.model.reread_settings(&noticed.settings);
         }
+        self.model.end_holds();
         self.resolve()?;
+        self.confirm();
         let fib = self.model.sync();
-        if tick {
+        if tick && !self.model.hops.is_outdated() {
             self.audit();
         }
         self.check.begin_if_due(&self.model);
@@ -343,7 +346,7 @@ impl Mirror {
             settings,
             bridges,
             guard,
-            more: self.more,
+            more: self.more || self.model.has_work(),
             took: began.elapsed(),
         })
     }
@@ -387,6 +390,14 @@ impl Mirror {
         Ok(())
     }
 
+    /// Tells Linux of some neighbours that packets go to, so that it finds out whether they are still there.
+    fn confirm(&mut self) {
+        let used = self.model.take_used(TURN);
+        let told = self.resolver.confirm(&used);
+        used[..told].iter().for_each(|one| self.model.delayed(one));
+        self.model.unconfirmed.put_back(&used[told..]);
+    }
+
     /// Lets the kernel forget the neighbours that it kept for Bora's routes. Call it at the end.
     pub fn release_neighbours(&mut self) {
         self.resolver
@@ -402,6 +413,7 @@ impl Mirror {
             self.expiry.values().min().copied(),
             self.bridges.due(),
             self.guard.due(),
+            self.model.unconfirmed.due(),
         ];
         let mut timeout = deadlines
             .into_iter()
@@ -411,7 +423,7 @@ impl Mirror {
         if self.resolver.is_waiting() {
             timeout = timeout.min(RETRY);
         }
-        if self.more {
+        if self.more || self.model.has_work() {
             timeout = Duration::ZERO;
         }
         let fds: Vec<BorrowedFd<'_>> = self.fds().collect();
@@ -607,7 +619,7 @@ impl Mirror {
                 .hops
                 .refresh_device(&self.model.world, Some(tunnel));
         }
-        self.resolver.confirm(&self.model.hops.take_unconfirmed());
+        self.model.find_used();
     }
 
     /// Checks a part of the FIB.

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Instant;
 
 use bora_fib::{FibError, FibWriter, Prefix4, Prefix6};
 
 use crate::audit::Audit;
+use crate::confirm::{ANSWER, HOLD, Unconfirmed};
 use crate::digest::{Digest, of_neighbour};
 use crate::family::{Family, is_own};
 use crate::keys::TargetId;
@@ -114,6 +116,8 @@ pub(crate) struct Model {
     pub(crate) stale: Stale,
     pub(crate) noticed: Noticed,
     changed: Changed,
+    /// Neighbours that Linux has not confirmed for a while.
+    pub(crate) unconfirmed: Unconfirmed,
     /// Digest of the neighbours.
     pub(crate) neighbours: Digest,
     /// Events about links, addresses and next-hop objects so far.
@@ -138,6 +142,7 @@ impl Model {
             stale: Stale::default(),
             noticed: Noticed::default(),
             changed: Changed::default(),
+            unconfirmed: Unconfirmed::default(),
             neighbours: Digest::default(),
             rest_changes: 0,
             audit: Audit::default(),
@@ -226,7 +231,7 @@ impl Model {
             }
             self.noticed.guard |= old.qdisc != link.qdisc;
             if (old.up, old.carrier) == (link.up, link.carrier) {
-                return self.hops.refresh_device(&self.world, Some(index));
+                return self.hops.refresh_later(index);
             }
         }
         self.device_changed(index, "a link went up or down");
@@ -291,8 +296,8 @@ impl Model {
             });
         }
         for &device in devices {
-            self.hops.refresh_device(&self.world, Some(device));
-            self.hops.gateways.touch_behind(Some(device));
+            self.hops.refresh_later(device);
+            self.hops.gateways.touch_behind(device);
         }
     }
 
@@ -373,7 +378,8 @@ impl Model {
 
     fn neighbour(&mut self, neighbour: Neighbour, gone: bool) {
         let key = (neighbour.address, neighbour.device);
-        let now = (!gone).then_some(neighbour);
+        let now = self.held(neighbour, gone);
+        let now = now.or((!gone).then_some(neighbour));
         let old = self.put_neighbour(key, now);
         self.hops
             .gateways
@@ -384,6 +390,55 @@ impl Model {
             let world = &self.world;
             self.hops
                 .refresh_neighbour(world, neighbour.device, neighbour.address);
+        }
+    }
+
+    /// What is held of an entry that Linux deletes, or has deleted and now makes again: see `confirm`.
+    fn held(&mut self, event: Neighbour, gone: bool) -> Option<Neighbour> {
+        let key = (event.address, event.device);
+        let old = *self.world.neighbours.get(&key)?;
+        if !self.world.asks_by(event.device) {
+            return None;
+        }
+        if gone || event.state == libc::NUD_FAILED {
+            let held = old.may_be_held().then_some(Neighbour {
+                state: libc::NUD_STALE,
+                managed: false,
+                protocol: 0,
+                held: true,
+                ..old
+            });
+            if held.is_some() && !old.held {
+                self.unconfirmed.hold(key, HOLD);
+            }
+            return held;
+        }
+        let is_asked_for = old.held && !event.valid();
+        is_asked_for.then(|| {
+            self.unconfirmed.hold(key, ANSWER);
+            Neighbour {
+                state: libc::NUD_DELAY,
+                mac: old.mac,
+                held: true,
+                ..event
+            }
+        })
+    }
+
+    /// Forgets the entries that have been held long enough, but first has Linux ask for those that packets go to.
+    pub(crate) fn end_holds(&mut self) {
+        let now = Instant::now();
+        while let Some(key) = self.unconfirmed.take_due(now) {
+            let Some(&held) = self.world.neighbours.get(&key).filter(|it| it.held) else {
+                continue;
+            };
+            if held.unconfirmed() && self.unconfirmed.is_used(&self.hops.fib, key) {
+                self.unconfirmed.hold(key, ANSWER);
+                continue;
+            }
+            self.put_neighbour(key, None);
+            self.hops.gateways.touch(key.1, key.0);
+            self.neighbour_changed(key.0, key.1);
         }
     }
 
@@ -399,7 +454,7 @@ impl Model {
         }
         if before.as_ref() != stations.get(&device) {
             self.noticed.links = true;
-            self.hops.refresh_device(&self.world, Some(device));
+            self.hops.refresh_device(&self.world, device);
         }
     }
 
@@ -409,12 +464,38 @@ impl Model {
             Some(neighbour) => self.world.neighbours.insert(key, neighbour),
             None => self.world.neighbours.remove(&key),
         };
+        self.unconfirmed.follow(&self.hops.fib, key, new.as_ref());
         let hash = |neighbour: Option<&Neighbour>| neighbour.map_or(0, |n| of_neighbour(n).1);
         let (before, after) = (hash(old.as_ref()), hash(new.as_ref()));
         if before != after {
             self.neighbours.replace(number(key.0), before, after);
         }
         old
+    }
+
+    /// Finds the unconfirmed neighbours that packets go to.
+    pub(crate) fn find_used(&mut self) {
+        self.unconfirmed.find_used(&self.hops.fib, &self.world);
+    }
+
+    /// Takes at most so many of them.
+    pub(crate) fn take_used(&mut self, most: usize) -> Vec<Neighbour> {
+        self.unconfirmed.take_used(most, &self.world)
+    }
+
+    /// Linux knows that a packet went to a neighbour that was STALE. It sends no event when it begins to wait for
+    /// a confirmation.
+    pub(crate) fn delayed(&mut self, neighbour: &Neighbour) {
+        let key = (neighbour.address, neighbour.device);
+        let state = libc::NUD_DELAY;
+        self.put_neighbour(
+            key,
+            Some(Neighbour {
+                state,
+                ..*neighbour
+            }),
+        );
+        self.hops.refresh_neighbour(&self.world, key.1, key.0);
     }
 
     pub(crate) fn neighbour_changed(&mut self, address: IpAddr, device: u32) {
@@ -456,6 +537,9 @@ impl Model {
             .chain(new.keys().filter(|key| !old.contains(key)))
         {
             let after = new.get(key);
+            if !after.is_some_and(Neighbour::valid) && self.world.holds(*key) {
+                continue;
+            }
             let before = self.put_neighbour(*key, after.copied());
             if reach(before.as_ref()) != reach(after) {
                 differences += 1;
@@ -471,6 +555,13 @@ impl Model {
     /// begins to resolve one, so the models may differ for a while without a fault. Either way,
     /// Linux gets their packets, or they take the path that Linux's would.
     pub(crate) fn adopt_unresolved(&mut self, other: &Self) {
+        for (&key, held) in other.world.neighbours.iter().filter(|entry| entry.1.held) {
+            let ours = self.world.neighbours.get(&key);
+            if !ours.is_some_and(Neighbour::valid) {
+                self.put_neighbour(key, Some(*held));
+                self.neighbour_changed(key.0, key.1);
+            }
+        }
         let unresolved: Vec<_> = self
             .world
             .neighbours
@@ -570,11 +661,29 @@ impl Model {
 
     /// Sets which devices are Bora's ports.
     pub(crate) fn set_ports(&mut self, ports: BTreeMap<u32, Port>) {
-        self.world.ports = ports;
-        self.hops.refresh_device(&self.world, None);
-        self.hops.gateways.touch_behind(None);
-        for (address, device) in self.world.neighbours.keys().copied().collect::<Vec<_>>() {
-            self.neighbour_changed(address, device);
+        let old = std::mem::replace(&mut self.world.ports, ports);
+        let new = &self.world.ports;
+        let devices: BTreeSet<u32> = old.keys().chain(new.keys()).copied().collect();
+        let mut replaced = BTreeSet::new(); // came, went or became another
+        for device in devices {
+            match (old.get(&device), new.get(&device)) {
+                (old, new) if old == new => {}
+                (Some(old), Some(new)) if old.differs_in_mtu(new) => {
+                    self.hops.refresh_later(device);
+                }
+                _ => {
+                    self.hops.refresh_device(&self.world, device);
+                    self.hops.gateways.touch_behind(device);
+                    replaced.insert(device);
+                }
+            }
+        }
+        if !replaced.is_empty() {
+            let keys = self.world.neighbours.keys().copied();
+            let keys: Vec<_> = keys.filter(|key| replaced.contains(&key.1)).collect();
+            for (address, device) in keys {
+                self.neighbour_changed(address, device);
+            }
         }
     }
 
@@ -588,16 +697,21 @@ impl Model {
             settings, links, ..
         } = &mut self.world;
         let changed = settings.reread(links.values(), unread);
-        if changed {
+        if changed.multipath_use_neigh {
             self.refresh(|_, _| true);
-            self.hops.refresh_device(&self.world, None);
+        } else if !changed.devices.is_empty() {
+            self.refresh(|world, target| world.goes_through(target, &changed.devices));
         }
-        changed
+        for &device in &changed.devices {
+            self.hops.refresh_later(device);
+        }
+        changed.any
     }
 
     /// Brings the FIB up to date. Returns how many of its entries changed.
     pub(crate) fn sync(&mut self) -> usize {
         self.settle();
+        self.hops.refresh_some(&self.world);
         self.update_local_addresses();
         let changes =
             self.v4.sync(&self.world, &mut self.hops) + self.v6.sync(&self.world, &mut self.hops);
@@ -662,9 +776,15 @@ impl Model {
         tables.map(Digest::now).into_iter().sum::<u64>() + self.rest_changes
     }
 
+    /// Whether some work is left for the next turn of the loop.
+    pub(crate) fn has_work(&self) -> bool {
+        self.unconfirmed.is_waiting() || self.hops.is_outdated()
+    }
+
     /// Whether nothing waits to be written and nothing was refused.
     pub(crate) fn is_settled(&self) -> bool {
         self.stale.is_empty()
+            && !self.hops.is_outdated()
             && self.v4.is_clean()
             && self.v6.is_clean()
             && self.hops.refused() == 0

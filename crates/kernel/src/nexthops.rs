@@ -45,6 +45,9 @@ struct TargetState {
     devices: Vec<u32>,
 }
 
+/// Most hops that are recomputed in one turn of the loop, which takes some milliseconds.
+const TOGETHER: usize = 4096;
+
 /// Next hops that many routes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedHops {
@@ -71,12 +74,12 @@ pub(crate) struct NextHops {
     free: Vec<u32>,
     interned: HashMap<(bool, Target), TargetId>,
     pub(crate) gateways: Gateways,
+    /// Devices whose hops have still to be recomputed, and the last hop that was.
+    outdated: BTreeMap<u32, Option<HopKey>>,
     unused_hops: Vec<HopKey>,
     unused_targets: Vec<TargetId>,
     /// Number of targets with several paths; IPv4, IPv6.
     choices: [u32; 2],
-    /// Next hops whose neighbour Linux has not confirmed for a while.
-    unconfirmed: HashMap<NextHopId, (u32, IpAddr)>,
     /// Targets that found no room in the FIB.
     refused: BTreeSet<TargetId>,
 }
@@ -103,10 +106,10 @@ impl NextHops {
             free: Vec::new(),
             interned: HashMap::new(),
             gateways: Gateways::default(),
+            outdated: BTreeMap::new(),
             unused_hops: Vec::new(),
             unused_targets: Vec::new(),
             choices: [0; 2],
-            unconfirmed: HashMap::new(),
             refused: BTreeSet::new(),
         })
     }
@@ -391,9 +394,7 @@ impl NextHops {
             state.uses += 1;
             return Ok(state.id);
         }
-        let unconfirmed = is_unconfirmed(&content);
         let id = add(&mut self.fib, content)?;
-        self.note_unconfirmed(id, key, unconfirmed);
         self.hops.insert(key, HopState { id, uses: 1 });
         Ok(id)
     }
@@ -408,20 +409,53 @@ impl NextHops {
         }
     }
 
-    /// Recomputes the hops through a device, or all (`None`).
-    pub(crate) fn refresh_device(&mut self, world: &World, device: Option<u32>) {
-        let first = |device| HopKey {
+    /// Recomputes the hops through a device.
+    pub(crate) fn refresh_device(&mut self, world: &World, device: u32) {
+        self.outdated.remove(&device);
+        for key in self.behind(device, None, usize::MAX) {
+            self.refresh_hop(world, key);
+        }
+    }
+
+    /// Has the hops through a device recomputed by [`Self::refresh_some`].
+    pub(crate) fn refresh_later(&mut self, device: u32) {
+        self.outdated.insert(device, None);
+    }
+
+    /// Recomputes some of what waits for it: there may be very many neighbours behind one device.
+    pub(crate) fn refresh_some(&mut self, world: &World) {
+        let mut most = TOGETHER;
+        while most > 0
+            && let Some((device, last)) = self.outdated.pop_first()
+        {
+            let keys = self.behind(device, last, most);
+            if keys.len() == most {
+                self.outdated.insert(device, keys.last().copied());
+            }
+            most -= keys.len();
+            for key in keys {
+                self.refresh_hop(world, key);
+            }
+        }
+    }
+
+    /// Whether hops wait to be recomputed.
+    pub(crate) fn is_outdated(&self) -> bool {
+        !self.outdated.is_empty()
+    }
+
+    /// At most so many hops through a device, after `last`.
+    fn behind(&self, device: u32, last: Option<HopKey>, most: usize) -> Vec<HopKey> {
+        let first = HopKey {
             device,
             gateway: None,
             v6: false,
             mtu: 0,
         };
-        let from = first(device.unwrap_or(0));
-        let keys = self.hops.range(from..).map(|(&key, _)| key);
-        let keys = keys.take_while(|key| device.is_none_or(|device| key.device == device));
-        for key in keys.collect::<Vec<_>>() {
-            self.refresh_hop(world, key);
-        }
+        let from = last.map_or(Bound::Included(first), Bound::Excluded);
+        let keys = self.hops.range((from, Bound::Unbounded));
+        let keys = keys.map(|(&key, _)| key).take(most);
+        keys.take_while(|key| key.device == device).collect()
     }
 
     /// Recomputes the hops to one neighbour.
@@ -445,25 +479,7 @@ impl NextHops {
         let Some(id) = self.hops.get(&key).map(|state| state.id) else {
             return false;
         };
-        let content = content(world, &key);
-        self.note_unconfirmed(id, key, is_unconfirmed(&content));
-        self.write(id, content)
-    }
-
-    fn note_unconfirmed(&mut self, id: NextHopId, key: HopKey, unconfirmed: bool) {
-        let gateway = key.gateway.filter(|_| unconfirmed);
-        match gateway {
-            Some(gateway) => self.unconfirmed.insert(id, (key.device, gateway)),
-            None => self.unconfirmed.remove(&id),
-        };
-    }
-
-    /// Neighbours that packets were sent to since the last call, and that Linux has not confirmed
-    /// for a while.
-    pub(crate) fn take_unconfirmed(&mut self) -> Vec<(u32, IpAddr)> {
-        let used = self.fib.take_used().into_iter();
-        used.filter_map(|id| self.unconfirmed.get(&id).copied())
-            .collect()
+        self.write(id, content(world, &key))
     }
 
     /// Recomputes the targets that `which` selects. Returns those whose prefixes need other entries: usability
@@ -593,7 +609,6 @@ impl NextHops {
             if self.hops.get(&key).is_some_and(|state| state.uses == 0)
                 && let Some(state) = self.hops.remove(&key)
             {
-                self.unconfirmed.remove(&state.id);
                 self.remove(state.id);
             }
         }
@@ -617,10 +632,5 @@ fn hop_key(hop: &Hop, state: &TargetState) -> HopKey {
     }
 }
 
-fn is_unconfirmed(content: &NextHop) -> bool {
-    match content {
-        NextHop::Forward(way) => way.unconfirmed,
-        NextHop::Tunnel(way) => way.unconfirmed,
-        _ => false,
-    }
-}
+#[cfg(test)]
+mod tests;

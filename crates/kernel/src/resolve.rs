@@ -3,16 +3,15 @@
 //! Linux resolves a gateway when the first packet needs it, and confirms it while packets use it.
 //! Bora's packets do not use Linux's neighbour table, so Bora requests the entries beforehand and
 //! has Linux keep them fresh (NTF_EXT_MANAGED, Linux 5.16: include/uapi/linux/neighbour.h).
-//! Permanent entries and those without ARP are left alone. On-link hosts are confirmed as Linux
-//! does it: when a packet goes to a STALE entry, Linux asks for it (NTF_USE tells Linux that there
-//! was a packet), and an entry that does not answer becomes FAILED.
+//! Permanent entries and those without ARP are left alone. Linux confirms STALE entries, gateways or
+//! not, when packets go there (`confirm`); NTF_USE tells Linux that there was a packet.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use crate::error::KernelError;
-use crate::message::Neighbour;
+use crate::message::{NTF_EXT_MANAGED, Neighbour};
 use crate::nexthops::NextHops;
 use crate::request::Body;
 use crate::scratch::octets;
@@ -23,8 +22,8 @@ use crate::world::World;
 const PROTOCOL: u8 = 176;
 /// Requests per second; each makes Linux send an ARP request or a neighbour solicitation.
 const RATE: u32 = 1000;
-/// Most neighbours confirmed at a time. The others get their turn as long as packets go there.
-const CONFIRMED: usize = 1000;
+/// Neighbours to confirm in one system call.
+const TOGETHER: usize = 128;
 /// Most requests in one burst.
 const BURST: u32 = 256;
 /// Limit of gateways of an IP version, if the kernel's limit of neighbours cannot be read; it is
@@ -37,7 +36,6 @@ const NDA_DST: u16 = 1;
 const NDA_PROTOCOL: u16 = 12;
 const NDA_FLAGS_EXT: u16 = 15;
 const NTF_USE: u8 = 1;
-const NTF_EXT_MANAGED: u32 = 1;
 
 type Gateway = (u32, IpAddr);
 
@@ -97,31 +95,44 @@ impl Resolver {
             return Vec::new();
         }
         self.refill();
-        let mut unknown = Vec::new();
+        let (mut unknown, mut later) = (Vec::new(), Vec::new());
         while let Some(gateway) = self.waiting.pop_first() {
             let (device, address) = gateway;
             let neighbour = world.neighbours.get(&(address, device));
+            let deleted = neighbour.is_some_and(|it| it.held && it.unconfirmed());
+            let neighbour = neighbour.filter(|neighbour| !neighbour.held);
             if !hops.gateways.contains(device, address) {
                 self.release(gateway, neighbour);
-            } else if wants(world, device, neighbour) && self.is_due(gateway) {
-                if self.is_full(gateway) {
+            } else if wants(world, device, neighbour) {
+                if !deleted && !self.is_due(gateway) {
+                    later.push(gateway);
+                } else if self.is_full(gateway) {
                     self.put_aside(gateway);
                 } else if self.tokens == 0 {
                     self.waiting.insert(gateway);
                     break;
-                } else if self.manage(gateway, neighbour) && neighbour.is_none() {
+                } else if self.manage(gateway, neighbour) && neighbour.is_none() && !deleted {
                     unknown.push(gateway);
                 }
             }
         }
+        self.waiting.extend(later);
         unknown
     }
 
-    /// Has the kernel confirm neighbours that packets have been sent to.
-    pub(crate) fn confirm(&mut self, used: &[Gateway]) {
-        for &gateway in used.iter().take(CONFIRMED) {
-            self.send(0, &message(gateway, NTF_USE));
+    /// Tells the kernel that packets went to neighbours. Returns how many of them it was told of.
+    pub(crate) fn confirm(&mut self, used: &[Neighbour]) -> usize {
+        let mut told = 0;
+        for some in used.chunks(TOGETHER) {
+            let messages = some.iter().map(used_message);
+            if let Err(error) = self.socket.send_all(libc::RTM_NEWNEIGH, messages) {
+                log::warn!("cannot have Linux confirm neighbours: {error}; Bora tries again");
+                break;
+            }
+            told += some.len();
         }
+        self.listen();
+        told
     }
 
     /// Whether there is something to do without an event.
@@ -228,14 +239,34 @@ impl Resolver {
 /// Whether a gateway of a port should be asked for.
 fn wants(world: &World, device: u32, neighbour: Option<&Neighbour>) -> bool {
     const LEFT_ALONE: u16 = libc::NUD_PERMANENT | libc::NUD_NOARP;
-    let link = world.links.get(&device);
     let port = world.ports.get(&device);
     port.is_some_and(|port| {
         port.tunnel
             .as_ref()
             .is_none_or(|tunnel| tunnel.has_stations)
-    }) && link.is_some_and(|link| link.up && link.carrier)
+    }) && world.asks_by(device)
         && neighbour.is_none_or(|n| n.state & LEFT_ALONE == 0 && !n.managed)
+}
+
+/// Flags and body that say that a packet went to a neighbour. Flags that the entry has and the body lacks would be
+/// taken from it. Linux makes the entry again if it has deleted it.
+fn used_message(neighbour: &Neighbour) -> (u16, Body) {
+    let create = if neighbour.held {
+        libc::NLM_F_CREATE
+    } else {
+        0
+    };
+    let learned = if neighbour.learned {
+        libc::NTF_EXT_LEARNED
+    } else {
+        0
+    };
+    let body = message((neighbour.device, neighbour.address), NTF_USE | learned);
+    let body = match neighbour.managed {
+        true => body.attribute(NDA_FLAGS_EXT, &NTF_EXT_MANAGED.to_ne_bytes()),
+        false => body,
+    };
+    (create as u16, body)
 }
 
 /// struct ndmsg with its address.

@@ -9,6 +9,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::error::KernelError;
 use crate::message::{Frame, Frames, NLMSG_HEADER};
+use crate::request::Body;
 
 /// Read buffer, octets: more than the kernel puts into one datagram (32 KiB), so that none is
 /// truncated.
@@ -147,16 +148,34 @@ impl Netlink {
 
     /// Sends a request; the kernel's answer can be read later.
     pub(crate) fn send(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+        let mut message = Vec::with_capacity(NLMSG_HEADER + body.len());
+        self.add_request(&mut message, kind, flags, body);
+        self.socket.send(&message, 0).map(drop)
+    }
+
+    /// Sends requests of one kind in one system call.
+    pub(crate) fn send_all(
+        &mut self,
+        kind: u16,
+        requests: impl Iterator<Item = (u16, Body)>,
+    ) -> io::Result<()> {
+        let mut messages = Vec::new();
+        for (flags, body) in requests {
+            self.add_request(&mut messages, kind, flags, body.octets());
+        }
+        self.socket.send(&messages, 0).map(drop)
+    }
+
+    /// Appends a request; its length must be a multiple of 4, as that of bodies is.
+    fn add_request(&mut self, messages: &mut Vec<u8>, kind: u16, flags: u16, body: &[u8]) {
         self.sequence = self.sequence.wrapping_add(1);
         let flags = flags | libc::NLM_F_REQUEST as u16;
-        let mut message = Vec::with_capacity(NLMSG_HEADER + body.len());
-        message.extend(((NLMSG_HEADER + body.len()) as u32).to_ne_bytes());
-        message.extend(kind.to_ne_bytes());
-        message.extend(flags.to_ne_bytes());
-        message.extend(self.sequence.to_ne_bytes());
-        message.extend(0u32.to_ne_bytes());
-        message.extend(body);
-        self.socket.send(&message, 0).map(drop)
+        messages.extend(((NLMSG_HEADER + body.len()) as u32).to_ne_bytes());
+        messages.extend(kind.to_ne_bytes());
+        messages.extend(flags.to_ne_bytes());
+        messages.extend(self.sequence.to_ne_bytes());
+        messages.extend(0u32.to_ne_bytes());
+        messages.extend(body);
     }
 
     /// Reads to the end of a dump; `false` if changes interrupted it.

@@ -62,6 +62,8 @@ pub struct Settings {
     pub priority_by_tos: bool,
     /// net.ipv4.ip_forward_use_pmtu: path MTUs that Linux has learned count for what it forwards.
     pub forward_use_pmtu: bool,
+    /// net.ipv6.conf.all.proxy_ndp: Linux may answer solicitations for others.
+    pub proxy_ndp: bool,
     /// net.ipv4.fib_multipath_hash_seed; 0 if the kernel drew a random one; `None` on kernels
     /// before 6.11, which lack the setting.
     pub hash_seed: Option<u32>,
@@ -89,13 +91,24 @@ impl Unread {
     }
 }
 
+/// What was found to be different.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// Anything.
+    pub(crate) any: bool,
+    /// Interfaces with other settings, or that came or went.
+    pub(crate) devices: BTreeSet<u32>,
+    /// [`Settings::multipath_use_neigh`].
+    pub(crate) multipath_use_neigh: bool,
+}
+
 impl Settings {
     /// Reads the settings that have to be read again; keeps the generation if nothing changed.
     pub(crate) fn reread<'a>(
         &mut self,
         links: impl Iterator<Item = &'a Link>,
         unread: &Unread,
-    ) -> bool {
+    ) -> Changed {
         let links = links.map(|link| (link.index, link.name.as_str()));
         self.reread_below("/proc/sys", links, unread)
     }
@@ -105,7 +118,7 @@ impl Settings {
         root: &'static str,
         links: impl Iterator<Item = (u32, &'a str)>,
         unread: &Unread,
-    ) -> bool {
+    ) -> Changed {
         let mut files = Files::below(root);
         let mut new = self.clone();
         new.read_all(&mut files);
@@ -126,12 +139,18 @@ impl Settings {
             (Some(_), None) => log::info!("all sysctls can be read again"),
             _ => {}
         }
-        let changed = new != *self;
-        if changed {
-            new.generation += 1;
-            *self = new;
+        if new == *self {
+            return Changed::default();
         }
-        changed
+        new.generation += 1;
+        let old = std::mem::replace(self, new);
+        let indices = old.interfaces.keys().chain(self.interfaces.keys());
+        let differs = |index: &&u32| old.interfaces.get(index) != self.interfaces.get(index);
+        Changed {
+            any: true,
+            devices: indices.filter(differs).copied().collect(),
+            multipath_use_neigh: old.multipath_use_neigh != self.multipath_use_neigh,
+        }
     }
 
     /// Reads what holds for all interfaces, as far as it can be read.
@@ -143,6 +162,8 @@ impl Settings {
         set(&mut self.priority_by_tos, priority);
         let pmtu = files.number("net/ipv4/ip_forward_use_pmtu");
         set(&mut self.forward_use_pmtu, pmtu);
+        let proxy = files.number("net/ipv6/conf/all/proxy_ndp");
+        set(&mut self.proxy_ndp, proxy);
         self.hash4 = files.hash_policy("ipv4").unwrap_or(self.hash4);
         self.hash6 = files.hash_policy("ipv6").unwrap_or(self.hash6);
         if let Some(seed) = files.read("net/ipv4/fib_multipath_hash_seed") {

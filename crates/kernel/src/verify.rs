@@ -118,7 +118,12 @@ impl Mirror {
         fresh.adopt_unresolved(&self.model);
         fresh.world.path_mtus = self.model.world.path_mtus.clone();
         fresh.set_ports(self.model.world.ports.clone());
-        fresh.sync();
+        for model in [&mut fresh, &mut self.model] {
+            model.sync();
+            while model.hops.is_outdated() {
+                model.sync();
+            }
+        }
         let mut differences = Vec::new();
         let ours = &self.model;
         compare(

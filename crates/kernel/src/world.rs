@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
-use bora_fib::{Encapsulation, PortId};
+use bora_fib::{Encapsulation, PortId, UseMark};
 use serde::Serialize;
 
 use crate::keys::HopKey;
@@ -24,6 +24,18 @@ pub struct Port {
     pub shaped: bool,
     /// What a tunnel puts in front of packets, with the number above.
     pub tunnel: Option<Tunnel>,
+}
+
+impl Port {
+    /// Whether another port is this one but for the MTU.
+    pub(crate) fn differs_in_mtu(&self, other: &Self) -> bool {
+        let mtu = self.mtu;
+        *self
+            == Self {
+                mtu,
+                ..other.clone()
+            }
+    }
 }
 
 /// How packets get into a tunnel.
@@ -304,15 +316,36 @@ impl World {
             .is_none_or(Neighbour::valid)
     }
 
-    /// Whether Linux would ask for the neighbour of a hop if it sent a packet there.
-    pub(crate) fn is_unconfirmed(&self, key: &HopKey) -> bool {
-        key.gateway
-            .and_then(|gateway| self.neighbours.get(&(gateway, key.device)))
-            .is_some_and(Neighbour::unconfirmed)
+    /// The bit of a hop's neighbour if Linux would ask for it after a packet there.
+    pub(crate) fn unconfirmed(&self, key: &HopKey) -> Option<UseMark> {
+        let gateway = key.gateway?;
+        let neighbour = self.neighbours.get(&(gateway, key.device))?;
+        neighbour
+            .unconfirmed()
+            .then(|| UseMark::new(key.device, gateway))
     }
 
-    /// The Ethernet address to send a neighbour's frames to.
-    pub(crate) fn neighbour_mac(&self, device: u32, address: IpAddr) -> Option<[u8; 6]> {
-        self.neighbours.get(&(address, device))?.usable()
+    /// Whether a deleted entry is held.
+    pub(crate) fn holds(&self, (address, device): (IpAddr, u32)) -> bool {
+        let neighbour = self.neighbours.get(&(address, device));
+        neighbour.is_some_and(|neighbour| neighbour.held) && self.links.contains_key(&device)
+    }
+
+    /// Whether Linux asks for neighbours by a device, and sends there.
+    pub(crate) fn asks_by(&self, device: u32) -> bool {
+        let link = self.links.get(&device);
+        self.ports.contains_key(&device)
+            && link.is_some_and(|link| link.up && link.carrier && !link.no_arp)
+    }
+
+    /// The Ethernet address to send a hop's frames to: its neighbour's, or the device's own where nobody is asked
+    /// (arp_constructor(), ndisc_constructor()).
+    pub(crate) fn mac(&self, key: &HopKey) -> Option<[u8; 6]> {
+        let neighbour = |gateway| self.neighbours.get(&(gateway, key.device));
+        let known = key.gateway.and_then(neighbour).and_then(Neighbour::usable);
+        known.or_else(|| {
+            let link = self.links.get(&key.device)?;
+            link.mac.filter(|_| link.no_arp)
+        })
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use bora_contract::{FIB_HOPS, FIB_REASON};
 use bora_fib::{
     Adjacency, FibConfig, FibHandle, FibWriter, Group, NextHop, NextHopId, PortId, Prefix4,
-    Prefix6, ProgramMap, Reason,
+    Prefix6, ProgramMap, Reason, UseMark,
 };
 use bora_fib_bench::random::Random;
 use bora_port::xdp::{FibAnswer, Program};
@@ -22,8 +22,12 @@ fn loaded(node_pages: u32) -> Option<(Program, FibWriter, FibHandle)> {
             return None;
         }
     };
-    let (map, node_pages) = program.fib_map().unwrap();
-    let map = ProgramMap { map, node_pages };
+    let (map, node_pages) = program.fib_map();
+    let map = ProgramMap {
+        map,
+        node_pages,
+        marks: program.use_marks(),
+    };
     let (writer, handle) = bora_fib::new_in(FibConfig::default(), map).unwrap();
     Some((program, writer, handle))
 }
@@ -35,7 +39,7 @@ fn neighbour(number: u16) -> NextHop {
         port: PortId(number),
         mtu: 1500,
         l2,
-        unconfirmed: false,
+        unconfirmed: None,
     })
 }
 
@@ -72,7 +76,9 @@ fn compare(node_pages: u32) -> usize {
     let mut reader = handle.reader().unwrap();
     let (mut random, mut unknown) = (Random::new(3), 0);
     let mut check = |address: IpAddr, expected: NextHopId| {
-        let found = ask(&program, address).next_hop;
+        let answer = ask(&program, address);
+        assert_eq!(answer.mark, UseMark::new(1, address).get(), "{address}");
+        let found = answer.next_hop;
         unknown += usize::from(found == FIB_HOPS);
         assert!(
             found == expected.get() || found == FIB_HOPS,

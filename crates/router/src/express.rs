@@ -45,10 +45,16 @@ impl Express {
 
     /// Makes the FIB, in the program's memory if it has some.
     pub(crate) fn make_fib(&self, config: FibConfig) -> Result<(FibWriter, FibHandle), FibError> {
-        match self.program.fib_map() {
-            Some((map, node_pages)) => bora_fib::new_in(config, ProgramMap { map, node_pages }),
-            None => bora_fib::new(config),
-        }
+        let (map, node_pages) = self.program.fib_map();
+        let marks = self.program.use_marks();
+        bora_fib::new_in(
+            config,
+            ProgramMap {
+                map,
+                node_pages,
+                marks,
+            },
+        )
     }
 
     /// Says whether the FIB says what Linux would. Where rules or VRFs lead to further tables, express asks
@@ -67,7 +73,7 @@ impl Express {
 
     /// Where express looks up routes.
     pub(crate) fn look_up_report(&self, mirror: &Mirror) -> Vec<String> {
-        if self.program.fib_map().is_none() {
+        if self.program.fib_map().1 == 0 {
             return vec!["asks Linux's FIB for each packet (fib.express_memory)".into()];
         }
         let stats = mirror.fib().stats();

@@ -22,6 +22,8 @@ pub struct Link {
     pub up: bool,
     /// The kernel's FIB counts the carrier as present (IFF_RUNNING or IFF_LOWER_UP).
     pub carrier: bool,
+    /// IFF_NOARP: Linux asks for no neighbours there.
+    pub no_arp: bool,
     /// The bridge or bond it belongs to; 0 if none.
     pub master: u32,
     /// Root queueing discipline, as text.
@@ -123,6 +125,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
         mtu: 0,
         up: has(libc::IFF_UP),
         carrier: has(libc::IFF_RUNNING | libc::IFF_LOWER_UP),
+        no_arp: has(libc::IFF_NOARP),
         master: 0,
         qdisc: String::new(),
         rx_queues: 1,

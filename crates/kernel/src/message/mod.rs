@@ -102,8 +102,12 @@ pub struct Neighbour {
     pub learned: bool,
     /// NTF_EXT_MANAGED: the kernel keeps it resolved.
     pub managed: bool,
+    /// NTF_EXT_EXT_VALIDATED: a control plane finds out whether it is there.
+    pub validated: bool,
     /// Who made it (NDA_PROTOCOL); 0 if unknown.
     pub protocol: u8,
+    /// Linux has deleted it. Bora goes on with it until Linux has asked for the neighbour again.
+    pub held: bool,
 }
 
 /// NUD_VALID of the kernel: packets may be sent to the link-layer address.
@@ -120,9 +124,17 @@ impl Neighbour {
         self.state & NUD_VALID != 0
     }
 
-    /// Whether Linux would send an ARP request or solicitation if it sent a packet there.
+    /// Whether Linux would find out, after a packet there, if it is still there.
     pub(crate) fn unconfirmed(&self) -> bool {
-        self.state == libc::NUD_STALE && !self.learned && !self.managed
+        self.state == libc::NUD_STALE && !self.validated
+    }
+
+    /// Whether Bora goes on with an entry that Linux deletes: until the deletion there was no doubt about it, and
+    /// Linux has not been told yet that packets go there.
+    pub(crate) fn may_be_held(&self) -> bool {
+        const GOOD: u16 = libc::NUD_REACHABLE | libc::NUD_STALE | libc::NUD_DELAY;
+        let states = if self.held { libc::NUD_STALE } else { GOOD };
+        self.state & states != 0 && self.mac.is_some() && !self.learned
     }
 
     /// The link-layer address to send to.
@@ -256,6 +268,10 @@ fn address(payload: &[u8]) -> Result<Address, Malformed> {
 
 /// struct ndmsg. `None` for entries that are not neighbours: proxy entries, multicast addresses
 /// (for which Linux sends no events) and other families (bridge FDB).
+/// Flags of NDA_FLAGS_EXT (include/uapi/linux/neighbour.h).
+pub(crate) const NTF_EXT_MANAGED: u32 = 1 << 0;
+const NTF_EXT_EXT_VALIDATED: u32 = 1 << 1;
+
 fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
     let head = header(payload, 12, "neighbour message")?;
     let ip = [libc::AF_INET as u8, libc::AF_INET6 as u8].contains(&head[0]);
@@ -264,13 +280,13 @@ fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
     }
     const NDA_PROTOCOL: u16 = 12;
     const NDA_FLAGS_EXT: u16 = 15;
-    let (mut address, mut mac, mut managed, mut protocol) = (None, None, false, 0);
+    let (mut address, mut mac, mut extended, mut protocol) = (None, None, 0, 0);
     for attribute in attributes(payload, 12) {
         let attribute = attribute?;
         match attribute.kind {
             libc::NDA_DST => address = Some(attribute.ip()?),
             libc::NDA_LLADDR => mac = attribute.mac(),
-            NDA_FLAGS_EXT => managed = attribute.u32()? & 1 != 0,
+            NDA_FLAGS_EXT => extended = attribute.u32()?,
             NDA_PROTOCOL => protocol = attribute.value.first().copied().unwrap_or(0),
             _ => {}
         }
@@ -286,7 +302,9 @@ fn neighbour(payload: &[u8]) -> Result<Option<Neighbour>, Malformed> {
         mac,
         state,
         learned: head[10] & libc::NTF_EXT_LEARNED != 0,
-        managed,
+        managed: extended & NTF_EXT_MANAGED != 0,
+        validated: extended & NTF_EXT_EXT_VALIDATED != 0,
         protocol,
+        held: false,
     }))
 }

@@ -21,10 +21,7 @@ pub(super) fn content(world: &World, key: &HopKey) -> NextHop {
         let way = tunnel.encapsulations[usize::from(key.v6)].clone();
         return into_tunnel(way, mtu, port, world);
     }
-    let mac = key
-        .gateway
-        .and_then(|gateway| world.neighbour_mac(key.device, gateway));
-    let Some(mac) = mac else {
+    let Some(mac) = world.mac(key) else {
         return punt(Reason::NoNeighbour, Some(port.id));
     };
     let mut l2 = [0; ethernet::HEADER_LEN];
@@ -39,7 +36,7 @@ pub(super) fn content(world: &World, key: &HopKey) -> NextHop {
         let way = tunnel.encapsulations[usize::from(key.v6)].as_ref();
         let way = way.zip(world.far_end(key.device, mac));
         let way = way.map(|(way, far)| Encapsulation {
-            unconfirmed: world.is_unconfirmed(key),
+            unconfirmed: world.unconfirmed(key),
             headers: way.headers.to(far, &l2),
             ..way.clone()
         });
@@ -49,7 +46,7 @@ pub(super) fn content(world: &World, key: &HopKey) -> NextHop {
         port: port.id,
         mtu,
         l2,
-        unconfirmed: world.is_unconfirmed(key),
+        unconfirmed: world.unconfirmed(key),
     })
 }
 

@@ -35,11 +35,11 @@ impl Gateways {
         }
     }
 
-    /// The same for all gateways behind a device, or all devices (`None`).
-    pub(crate) fn touch_behind(&mut self, device: Option<u32>) {
-        let first = (device.unwrap_or(0), IpAddr::from([0; 4]));
+    /// The same for all gateways behind a device.
+    pub(crate) fn touch_behind(&mut self, device: u32) {
+        let first = (device, IpAddr::from([0; 4]));
         let keys = self.uses.range(first..).map(|(&key, _)| key);
-        let there = keys.take_while(|key| device.is_none_or(|device| key.0 == device));
+        let there = keys.take_while(|key| key.0 == device);
         self.touched.extend(there);
     }
 

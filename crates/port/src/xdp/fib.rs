@@ -33,15 +33,22 @@ pub struct FibAnswer {
     pub next_hop: u32,
     /// 0 if the program asks Linux; or a reason with `FIB_REASON`; or a neighbour.
     pub hop: u32,
+    /// The bit of the neighbour with this address behind interface 1.
+    pub mark: u32,
 }
 
 impl Program {
-    /// The map of the FIB's pages, and how many of them are for nodes of each IP version; `None` if it
-    /// was loaded without.
-    pub fn fib_map(&self) -> Option<(BorrowedFd<'_>, u32)> {
-        let pages = self.skeleton.maps.rodata_data.map(|set| set.fib_node_pages);
-        let pages = pages.filter(|&pages| pages > 0)?;
-        Some((self.skeleton.maps.fib.as_fd(), pages))
+    /// The map of the FIB's pages, and how many of them are for nodes of each IP version: 0 if it was loaded
+    /// without.
+    pub fn fib_map(&self) -> (BorrowedFd<'_>, u32) {
+        let constants = self.skeleton.maps.rodata_data;
+        let pages = constants.map_or(0, |constants| constants.fib_node_pages);
+        (self.skeleton.maps.fib.as_fd(), pages)
+    }
+
+    /// The map of `USE_MARKS` bits that say which neighbours packets were sent to.
+    pub fn use_marks(&self) -> BorrowedFd<'_> {
+        self.skeleton.maps.use_marks.as_fd()
     }
 
     /// Octets that the FIB's map takes.
@@ -74,12 +81,13 @@ impl Program {
     /// # Errors
     /// Those of the kernel.
     pub fn look_up(&self, address: IpAddr) -> Result<Option<FibAnswer>, ProgramError> {
-        let mut octets = [0; 28]; // struct bora_fib_question
+        let mut octets = [0; 36]; // struct bora_fib_question
         match address {
             IpAddr::V4(address) => octets[..4].copy_from_slice(&address.octets()),
             IpAddr::V6(address) => octets[..16].copy_from_slice(&address.octets()),
         }
         octets[16..20].copy_from_slice(&u32::from(address.is_ipv6()).to_ne_bytes());
+        octets[28..32].copy_from_slice(&1u32.to_ne_bytes());
         let asked = self.skeleton.progs.fib_ask.test_run(ProgramInput {
             context_in: Some(&mut octets),
             ..ProgramInput::default()
@@ -93,6 +101,7 @@ impl Program {
         Ok(knows.then(|| FibAnswer {
             next_hop: word(20),
             hop: word(24),
+            mark: word(32),
         }))
     }
 }

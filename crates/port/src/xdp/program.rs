@@ -443,6 +443,13 @@ impl Program {
         }
     }
 
+    /// Says whether Linux may answer solicitations for others: net.ipv6.conf.all.proxy_ndp.
+    pub fn set_proxy_ndp(&mut self, proxy: bool) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.proxy_ndp = proxy.into();
+        }
+    }
+
     /// The counters of one port.
     pub fn counters(&self, port: u16) -> Result<Counters, ProgramError> {
         let key = u32::from(port).to_ne_bytes();

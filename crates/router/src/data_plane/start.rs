@@ -121,6 +121,7 @@ impl DataPlane {
         self.express.tell_route_mtus(&self.mirror);
         self.express.tell_fib(&self.mirror);
         self.update_hash();
+        self.update_proxy();
         Ok(())
     }
 

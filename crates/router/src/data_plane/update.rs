@@ -67,6 +67,7 @@ impl DataPlane {
         {
             self.update_ports(config, refresh)?;
             self.update_hash();
+            self.update_proxy();
             self.follow_interfaces(config);
         }
         if changes.local_addresses {
@@ -267,6 +268,12 @@ impl DataPlane {
             .set_hashed(self.multipath.why_unknown().map(|why| why.is_none()));
         let in_use = self.hash_in_use();
         self.express.program.set_multipath(in_use, seed);
+    }
+
+    /// Has the program leave to Linux what it may answer for others.
+    pub(super) fn update_proxy(&mut self) {
+        let proxy = self.mirror.settings().proxy_ndp;
+        self.express.program.set_proxy_ndp(proxy);
     }
 
     /// fib_multipath_hash_policy and _fields of IPv4 and IPv6, where some route has several paths.

@@ -86,6 +86,9 @@ impl Surroundings<'_> {
             Some(NextHop::Group(_)) => return Err("several next hops"),
             _ => return Err("Linux's, or no neighbour yet"),
         };
+        if way.unconfirmed.is_some() {
+            return Err("Linux must know of packets to this neighbour, to confirm it");
+        }
         if way.port == from.id {
             return Err("it leaves where it came in");
         }

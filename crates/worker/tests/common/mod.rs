@@ -24,7 +24,7 @@ pub(crate) fn tables(routes: &[(&str, u16)]) -> (FibWriter, FibHandle) {
             port: PortId(port),
             mtu: 1500,
             l2: [2; 14],
-            unconfirmed: false,
+            unconfirmed: None,
         });
         let hop = writer.add_next_hop(hop).unwrap();
         match prefix.contains(':') {
