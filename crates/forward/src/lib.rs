@@ -53,7 +53,7 @@ pub use device::{Device, Devices, Priorities, Tags};
 pub use egress::{BURST, Egress, octets};
 pub use enqueue::{Outputs, enqueue};
 pub use hash::flow_hash;
-pub use lookup::lookup;
+pub use lookup::{is_for_router, lookup};
 pub use meta::{Family, Meta};
 pub use multipath::{FlowHash, HashPolicy};
 pub use parse::parse;

@@ -7,6 +7,7 @@ use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
 use crate::class::Planes;
 use crate::headers::{GROUP, Ours, destination6};
+use crate::lookup::is_for_router;
 use crate::simd::Loop;
 use crate::{Batch, Context, Family, Gate, Ingress, Meta, Reason, Verdict};
 
@@ -114,6 +115,10 @@ fn parse_any(packet: &Packet, meta: &mut Meta, context: &Context<'_>, found: imp
         Ok((destination, known)) => {
             *meta = known;
             found(destination);
+        }
+        // an exception is what Linux does not forward; what is for the router itself is no such thing
+        Err(Verdict::Punt(reason)) if reason.has_budget() && is_for_router(octets, context.fib) => {
+            *meta = Meta::default().with(Verdict::Punt(Reason::Local));
         }
         Err(verdict) => *meta = Meta::default().with(verdict),
     }
