@@ -57,8 +57,8 @@ def layout():
         assert offset % align == 0, f"{field['name']} needs padding"
         fields.append((field, offset))
         offset += octets
-    assert offset % max(size(field)[1] for field in PORT) == 0, "struct bora_port needs padding at its end"
-    return fields, offset
+    padding = -offset % max(size(field)[1] for field in PORT)
+    return fields, offset + padding
 
 
 def port_flags():
@@ -143,7 +143,7 @@ def rust():
         yield "}"
 
     def flags(one):
-        width = "u16" if len(one["bits"]) > 8 else "u8"
+        width = next(width for width, bits in (("u8", 8), ("u16", 16), ("u32", 32)) if len(one["bits"]) <= bits)
         yield ""
         for bit, flag in enumerate(one["bits"]):
             yield f"/// {flag['text']}"
@@ -176,6 +176,7 @@ def rust():
         return variants(one["name"] for one in REASONS if one.get(who) == "dropped")
 
     settings, (fields, length) = port_flags()["bits"], layout()
+    width = next(one["type"] for one in PORT if one["name"] == "flags")
     return lines(
         f"//! {NOTE}",
         "",
@@ -196,7 +197,7 @@ def rust():
         "        let flags = [",
         *(f"            self.{one['name']}," for one in settings),
         "        ];",
-        "        let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));",
+        f"        let flags = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | {width}::from(flag));",
         f"        let mut bytes = [0; {length}];",
         *(octets(one, offset) for one, offset in fields),
         "        bytes",

@@ -77,6 +77,8 @@ pub struct Gate {
     pub kernel4: bool,
     /// Linux handles all IPv6.
     pub kernel6: bool,
+    /// Linux takes frames for other stations, too; otherwise they are dropped, as Linux would do.
+    pub promiscuous: bool,
 }
 
 impl Gate {
@@ -85,6 +87,7 @@ impl Gate {
         up: true,
         kernel4: false,
         kernel6: false,
+        promiscuous: true,
     };
 }
 
@@ -149,6 +152,7 @@ impl From<&PortSettings> for Ingress {
                 up: settings.enabled,
                 kernel4: settings.kernel4,
                 kernel6: settings.kernel6,
+                promiscuous: settings.promiscuous,
             }),
         }
     }

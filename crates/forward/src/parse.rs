@@ -130,7 +130,10 @@ fn parse_one(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr,
     let gate = ingress.gate.unwrap_or(Gate::OPEN);
     match frame.ethertype() {
         _ if !gate.up => Err(Verdict::Drop(Reason::PortDown)),
-        _ if frame.dst() != ingress.mac => Err(Verdict::Punt(Reason::ForeignMac)),
+        _ if frame.dst() != ingress.mac => Err(match gate.promiscuous || frame.dst().is_group() {
+            true => Verdict::Punt(Reason::ForeignMac),
+            false => Verdict::Drop(Reason::OtherHost),
+        }),
         EtherType::IPV4 if gate.kernel4 => Err(Verdict::Punt(Reason::Guard)),
         EtherType::IPV6 if gate.kernel6 => Err(Verdict::Punt(Reason::Guard)),
         EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, dscp),

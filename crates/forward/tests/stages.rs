@@ -429,6 +429,8 @@ fn a_port_without_an_xdp_program_is_sorted_here() {
         .unwrap();
     let (good, forged) = (frame(HERE, THERE, 64, 100), frame(OWN, THERE, 64, 100));
     let to_us = frame(HERE, OWN, 64, 100);
+    let mut foreign = good.clone();
+    foreign[5] ^= 1;
     let open = Gate {
         up: true,
         ..Gate::default()
@@ -445,7 +447,16 @@ fn a_port_without_an_xdp_program_is_sorted_here() {
         assert_eq!(bench.verdict(with_options(&to_us)), punted);
         let exception = Verdict::Punt(Reason::Options);
         assert_eq!(bench.verdict(with_options(&good)), exception);
+        // as Linux does with PACKET_OTHERHOST
+        let dropped = Verdict::Drop(Reason::OtherHost);
+        assert_eq!(bench.verdict(foreign.clone()), dropped);
     }
+    bench.ingress.gate = Some(Gate {
+        promiscuous: true,
+        ..open
+    });
+    let punted = Verdict::Punt(Reason::ForeignMac);
+    assert_eq!(bench.verdict(foreign.clone()), punted);
     bench.ingress.gate = Some(Gate {
         kernel4: true,
         ..open

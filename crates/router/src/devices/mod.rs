@@ -22,7 +22,7 @@ use bora_port::xdp::OnPorts;
 use bora_wire::vlan::HEADER_LEN;
 
 use crate::hooks::Held;
-use crate::policy::with_policy;
+use crate::policy::{has_other_master, with_policy};
 use crate::port_table::PortTable;
 use crate::ports::with_sysctls;
 use lower::{Found, Lower};
@@ -304,6 +304,8 @@ fn device(
         up: below.up && link.up && link.carrier,
         enabled: below.enabled && link.up,
         can_redirect: below.can_redirect && lower.is_output,
+        no_napi: below.no_napi && lower.is_output,
+        promiscuous: below.promiscuous || link.promiscuous || has_other_master(mirror, link),
         ..settings
     };
     let settings = with_policy(settings, mirror, link);
