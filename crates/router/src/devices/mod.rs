@@ -22,7 +22,7 @@ use bora_port::xdp::OnPorts;
 use bora_wire::vlan::HEADER_LEN;
 
 use crate::hooks::Held;
-use crate::policy::{has_other_master, with_policy};
+use crate::policy::with_policy;
 use crate::port_table::PortTable;
 use crate::ports::with_sysctls;
 use lower::{Found, Lower};
@@ -305,7 +305,7 @@ fn device(
         enabled: below.enabled && link.up,
         can_redirect: below.can_redirect && lower.is_output,
         no_napi: below.no_napi && lower.is_output,
-        promiscuous: below.promiscuous || link.promiscuous || has_other_master(mirror, link),
+        promiscuous: true, // nothing tells what is on it, such as a macvtap
         ..settings
     };
     let settings = with_policy(settings, mirror, link);

@@ -77,8 +77,8 @@ impl Port {
         }
     }
 
-    /// Whether something in Linux takes frames for other stations: a bridge or a macvlan (`rx_handler`), a hook, a capture, or a
-    /// VLAN device with an address of its own. Only the engine asks, for ports without an XDP program.
+    /// Whether something in Linux may take frames for other stations: a bridge or a macvlan (`rx_handler`), a hook, a capture, or
+    /// what is on a VLAN device. Only the engine asks, for ports without an XDP program.
     fn is_promiscuous(&self, mirror: &Mirror, hooks: &Hooks) -> bool {
         let seen = hooks.survey.ports.get(usize::from(self.id.0));
         let has_hook =
@@ -86,7 +86,7 @@ impl Port {
         let is_on_us = |link: &Link| {
             let vlan = link.vlan.map(|vlan| vlan.below);
             let macvlan = link.macvlan.map(|macvlan| macvlan.below);
-            [vlan, macvlan].contains(&Some(self.ifindex)) && link.mac != self.link.mac
+            [vlan, macvlan].contains(&Some(self.ifindex))
         };
         self.link.promiscuous
             || has_other_master(mirror, &self.link)
