@@ -46,7 +46,7 @@ unit: deps hero-model ## Unit and property tests
 	$(CARGO) test --workspace --quiet --config 'target."cfg(unix)".runner = "$(CURDIR)/scripts/as-root"'
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p bora-fib --test loom --release --quiet --target-dir target/loom
 
-conformance: build ## RFC behaviour: the kernel, the engine and express
+conformance: build ## RFC behaviour: the kernel, the engine and express, on several kinds of port
 	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
 
 # The binary with DPDK is built as the unit tests are, because another release build takes minutes.

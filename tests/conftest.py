@@ -4,12 +4,16 @@ import os
 
 import pytest
 
-from lib import netns, over
+from lib import netns, over, wires
 
 BACKENDS = ("kernel", "engine", "express")
-# on interfaces whose driver does no XDP the same behaviour is expected
 NO_SENSE = pytest.StashKey()
-CONFORMANCE_BACKENDS = (*BACKENDS, "engine-generic", "express-generic")
+# on interfaces whose driver does no XDP, and on ports without an XDP program, the same behaviour is expected
+WITH_PROGRAM = (*BACKENDS, "engine-generic", "express-generic")
+CONFORMANCE_BACKENDS = (*WITH_PROGRAM, *(f"engine-{kind}" for kind in wires.WIRES))
+# these differ from engine-tap in how frames come and go only: without --backend they run the files about frames and headers
+FRAMES_ONLY = ("engine-af_packet", "engine-memif")
+ABOUT_FRAMES = ("test_checksums", "test_ipv4_header", "test_link")
 
 
 def pytest_addoption(parser):
@@ -32,8 +36,14 @@ def chosen(config, among=BACKENDS):
 def pytest_generate_tests(metafunc):
     if "backend" in metafunc.fixturenames:
         conformance = "conformance" in metafunc.definition.path.parts
-        everywhere = conformance or getattr(metafunc.module, "EVERYWHERE", False)
-        all_of_them = CONFORMANCE_BACKENDS if everywhere else BACKENDS
+        if conformance and metafunc.config.getoption("over") == "plain":
+            all_of_them = CONFORMANCE_BACKENDS
+            if not metafunc.config.getoption("backend") and metafunc.definition.path.stem not in ABOUT_FRAMES:
+                all_of_them = tuple(name for name in all_of_them if name not in FRAMES_ONLY)
+        elif conformance or getattr(metafunc.module, "EVERYWHERE", False):
+            all_of_them = WITH_PROGRAM
+        else:
+            all_of_them = (*BACKENDS, *getattr(metafunc.module, "ALSO", ()))
         metafunc.parametrize("backend", chosen(metafunc.config, all_of_them), scope="module", indirect=True)
     elif "bora_path" in metafunc.fixturenames:
         paths = chosen(metafunc.config, BACKENDS[1:])
@@ -45,7 +55,8 @@ def pytest_collection_modifyitems(config, items):
     kind = config.getoption("over")
     why = {}
     for item in items:
-        reason = over.why_not(kind, item.name) if "conformance" in item.path.parts else None
+        backend = item.callspec.params.get("backend", "") if hasattr(item, "callspec") else ""
+        reason = over.why_not(kind, item.name) or wires.why_not(backend, item.name) if "conformance" in item.path.parts else None
         if reason:
             why[item] = f"{item.name}: {reason}"
     config.stash[NO_SENSE] = sorted(why.values())
@@ -57,9 +68,9 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Names the tests that --over has left out."""
+    """Names the tests that make no sense over something, or with a kind of port."""
     for line in config.stash.get(NO_SENSE, []):
-        terminalreporter.write_line(f"not over {config.getoption('over')}: {line}")
+        terminalreporter.write_line(f"not run: {line}")
 
 
 @pytest.fixture(scope="module")

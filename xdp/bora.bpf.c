@@ -58,6 +58,7 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 					struct net_device *dev)
 {
 	struct iphdr *ip = p->l3;
+	bool to_us;
 
 	if (!(in->flags & BORA_PORT_FORWARD4))
 		return BORA_FORWARDING_OFF;
@@ -65,7 +66,8 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 		return BORA_MALFORMED;
 	if (special4(ip->daddr) || special4(ip->saddr))
 		return BORA_SPECIAL_ADDRESS;
-	if (is_own4(ip->saddr) || (is_own4(ip->daddr) && !is_tunnelled(p, ip, in, dev)))
+	to_us = is_own4(ip->daddr);
+	if (is_own4(ip->saddr) || (to_us && !is_tunnelled(p, ip, in, dev)))
 		return BORA_LOCAL;
 	if (ip->ihl > 5)
 		return BORA_OPTIONS;
@@ -74,7 +76,7 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 		return BORA_MALFORMED;
 	if (!header_checksum_good(ip))
 		return BORA_MALFORMED;
-	if (ip->ttl <= 1)
+	if (ip->ttl <= 1 && !to_us) /* a tunnel's may end with its last hop */
 		return BORA_TTL_EXCEEDED;
 	p->ip4 = ip;
 	return REASON_NONE;

@@ -56,6 +56,9 @@ enum bora_port_flags {
 	BORA_PORT_GATED = 1 << 13, /* The port has an XDP program, and the engine need not repeat its checks. */
 	BORA_PORT_POLICY4 = 1 << 14, /* `ip rule` or a VRF: not the main table alone decides about IPv4; express asks Linux's FIB. */
 	BORA_PORT_POLICY6 = 1 << 15, /* The same for IPv6. */
+	BORA_PORT_NO_NAPI = 1 << 16, /* A veth whose peer has neither XDP nor GRO: it takes no redirected frames. */
+	BORA_PORT_PROMISCUOUS = 1 << 17, /* Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program. */
+	BORA_PORT_SHAPED = 1 << 18, /* A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it. */
 };
 
 enum bora_port_hooks {
@@ -79,16 +82,15 @@ struct bora_port {
 	__u16 index; /* Slot of the redirect map; a port's row of counters, below MAX_PORTS, or the number of a VLAN device or bond. */
 	__u8 path; /* What the port does with transit traffic. */
 	__u8 rp_filter; /* Reverse-path check of IPv4. */
-	__u16 flags; /* enum bora_port_flags. */
-	__u8 shaped; /* A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it. */
-	__u8 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
+	__u32 flags; /* enum bora_port_flags. */
 	__u8 mac[6]; /* The interface's Ethernet address. */
 	__u16 trunk; /* The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to. */
 	__u8 tags[8]; /* Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros. */
 	__u32 priorities; /* Of a VLAN device with an egress-qos-map: priorities of its tags, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on. */
 	__u32 sight; /* Of a bridge, or of a VLAN device on one: milliseconds after which Linux must see a packet of a station again, so that it does not forget it; else 0. */
+	__u16 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
 };
-_Static_assert(sizeof(struct bora_port) == 32, "struct bora_port has another layout than in Rust");
+_Static_assert(sizeof(struct bora_port) == 36, "struct bora_port has another layout than in Rust");
 
 /* Why a packet did not take the fast way: passed to Linux, passed within a budget, dropped. */
 enum bora_reason {
@@ -101,7 +103,8 @@ enum bora_reason {
 	BORA_LOCAL, /* passed: To or from an address of the router itself. */
 	BORA_SPECIAL_ADDRESS, /* passed: Multicast, link-local, loopback and other addresses that Linux treats in its own way. */
 	BORA_PARTIAL_CHECKSUM, /* passed: Its sender left the checksum to a card, and only Linux can complete it. */
-	BORA_NOT_A_PORT, /* passed: Its route leaves by an interface that is no port, or that cannot be sent to. */
+	BORA_NOT_A_PORT, /* passed: Its route leaves by an interface that is no port, or whose driver takes no frames of XDP programs. */
+	BORA_NO_NAPI, /* passed: Its route leaves by a veth whose peer has neither XDP nor GRO, and so takes no frames of XDP programs. */
 	BORA_OUTPUT_DOWN, /* passed: Its route leaves by a port that is down: Linux takes another route, or answers. */
 	BORA_NO_SOCKET, /* passed: The engine has no socket for the receive queue it came by. */
 	BORA_LEFT_TO_LINUX, /* passed: The whole port is left to Linux, or it is a port of a bond that no packets come by now. */

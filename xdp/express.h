@@ -264,12 +264,12 @@ static __always_inline __u32 check_output(const struct packet *p, bool v6, const
 	out = &row->port;
 	if (!(out->flags & BORA_PORT_UP))
 		return BORA_OUTPUT_DOWN;
-	if (out->shaped)
+	if (out->flags & BORA_PORT_SHAPED)
 		return BORA_SHAPED;
 	if (exceeds_port(p, out))
 		return too_big(p, v6);
 	if (!(out->flags & BORA_PORT_CAN_REDIRECT) && !(in->flags & BORA_PORT_GENERIC))
-		return BORA_NOT_A_PORT;
+		return out->flags & BORA_PORT_NO_NAPI ? BORA_NO_NAPI : BORA_NOT_A_PORT;
 	return REASON_NONE;
 }
 

@@ -49,7 +49,7 @@ static __always_inline bool is_tunnelled(const struct packet *p, const struct ip
 	__be32 *words = (void *)(ip + 1); /* of the header behind */
 	__u32 *slot;
 
-	if (!tunnel_count || in->path != BORA_PATH_ENGINE || ip->frag_off & FRAGMENT)
+	if (!tunnel_count || in->path != BORA_PATH_ENGINE || ip->ihl > 5 || ip->frag_off & FRAGMENT)
 		return false;
 	if (ip->protocol == IPPROTO_UDP) {
 		if ((void *)(words + 4) > p->end)

@@ -16,8 +16,7 @@ ENUMS = {one["name"]: one for one in CONTRACT["enum"]}
 NOTE = "Written by crates/contract/generate.py from contract.toml."
 FATES = ("passed", "budget", "dropped")
 COUNTED = ("program", "engine", "socket", "card")
-INTEGERS = ("u8", "u16", "u32", "u64")
-SIZES = {"u8": 1, "bool": 1, "u16": 2, "u32": 4, "u64": 8}
+SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 
 
 def all_reasons():
@@ -58,8 +57,8 @@ def layout():
         assert offset % align == 0, f"{field['name']} needs padding"
         fields.append((field, offset))
         offset += octets
-    assert offset % max(size(field)[1] for field in PORT) == 0, "struct bora_port needs padding at its end"
-    return fields, offset
+    padding = -offset % max(size(field)[1] for field in PORT)
+    return fields, offset + padding
 
 
 def port_flags():
@@ -92,8 +91,7 @@ def c():
     def field(one):
         kind = one.get("type", "u8")
         array = f"[{one['octets']}]" if "octets" in one else ""
-        kind = f"__{kind}" if kind in INTEGERS else "__u8"
-        return f"\t{kind} {one['name']}{array}; /* {one['text']} */"
+        return f"\t__{kind if kind in SIZES else 'u8'} {one['name']}{array}; /* {one['text']} */"
 
     first = {fate: next(one["name"].upper() for one in OF_PROGRAM if one["program"] == fate) for fate in FATES}
     return lines(
@@ -145,7 +143,7 @@ def rust():
         yield "}"
 
     def flags(one):
-        width = "u16" if len(one["bits"]) > 8 else "u8"
+        width = next(width for width, bits in (("u8", 8), ("u16", 16), ("u32", 32)) if len(one["bits"]) <= bits)
         yield ""
         for bit, flag in enumerate(one["bits"]):
             yield f"/// {flag['text']}"
@@ -163,8 +161,6 @@ def rust():
             source = f"self.{name}"
         elif one["type"] in ENUMS:
             source = f"[self.{name} as u8]"
-        elif one["type"] == "bool":
-            source = f"[u8::from(self.{name})]"
         else:
             source = f"self.{name}.to_ne_bytes()"
         return f"        bytes[{offset}..{offset + length}].copy_from_slice(&{source});"
@@ -180,6 +176,7 @@ def rust():
         return variants(one["name"] for one in REASONS if one.get(who) == "dropped")
 
     settings, (fields, length) = port_flags()["bits"], layout()
+    width = next(one["type"] for one in PORT if one["name"] == "flags")
     return lines(
         f"//! {NOTE}",
         "",
@@ -200,7 +197,7 @@ def rust():
         "        let flags = [",
         *(f"            self.{one['name']}," for one in settings),
         "        ];",
-        "        let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));",
+        f"        let flags = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | {width}::from(flag));",
         f"        let mut bytes = [0; {length}];",
         *(octets(one, offset) for one, offset in fields),
         "        bytes",

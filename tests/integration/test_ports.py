@@ -7,8 +7,9 @@ import pytest
 
 from lib import packets
 from lib.bora import binary
-from lib.port import Port
+from lib.port import Port, wait_readable
 from lib.single import check_tcp, check_traffic, network  # noqa: F401: a fixture
+from lib.waiting import until
 
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 TWIN = "02:bc:00:00:00:77"
@@ -52,6 +53,35 @@ def test_af_packet(network, say):
     while "NO-CARRIER" not in network.router.ip("link", "show", "b0").stdout:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_frames_for_other_stations(network):
+    """They are dropped, as Linux would do, but not while something takes what the twin does not: a capture."""
+    network.start(f"tap:vm0,name=b0,mac={TWIN}")
+    network.router.ip("link", "set", "vm0", "netns", network.other.name)
+    network.other.ip("link", "set", "vm0", "up")
+    far = Port(network.other.name, "vm0")
+    frame = packets.ethernet("02:bc:00:00:00:66", "02:bc:00:00:00:99", packets.udp4("10.0.1.2", "10.0.0.2"))
+
+    def dropped():
+        return network.bora.totals()["drops"].get("other_host", 0)
+
+    def drops_one():
+        before = dropped()
+        far.send(frame)
+        time.sleep(0.02)
+        return dropped() > before
+
+    until("it is dropped", drops_one, seconds=5)
+    capture = Port(network.router.name, "b0")
+
+    def captured():
+        far.send(frame)
+        return wait_readable([capture], 0.05) and frame == capture.receive_now()
+
+    until("the capture gets it", captured, seconds=5)
+    capture.close()
+    until("it is dropped again", drops_one, seconds=5)
 
 
 def read_pcap(path):

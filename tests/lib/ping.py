@@ -15,13 +15,15 @@ def _checksum(data):
     return ~(total + (total >> 16)) & 0xFFFF
 
 
-def ping(namespace, address, count=1, size=56, interval=0.002, patience=3.0):
-    """Sends `count` echo requests with `size` (even) octets of payload; returns the numbers of the intact replies."""
+def ping(namespace, address, count=1, size=56, interval=0.002, patience=3.0, ttl=64):
+    """Sends `count` echo requests with `size` (even) octets of payload and, of IPv4, this `ttl`; returns the numbers of the intact replies."""
     v6 = ":" in address
     family, protocol = (socket.AF_INET6, socket.IPPROTO_ICMPV6) if v6 else (socket.AF_INET, socket.IPPROTO_ICMP)
     request, reply = (128, 129) if v6 else (8, 0)
     with inside(namespace.name):
         sock = socket.socket(family, socket.SOCK_RAW, protocol)
+    if not v6:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, ttl)
     identifier = os.getpid() & 0xFFFF
     payloads = [os.urandom(size) for _ in range(count)]
     back = set()

@@ -53,6 +53,7 @@ class Router(Testbed):
         self.router.ip("link", "add", "p1", "type", "veth", "peer", "name", "h1", "netns", self.other.name)
         self.router.set_sysctl("net/ipv6/conf/p1/disable_ipv6", 1)
         self.router.set_sysctl("net/ipv4/conf/p1/rp_filter", 1)
+        self.router.set_sysctl("net/ipv4/conf/p1/forwarding", 0)
         self.router.exec("ethtool", "-K", "p1", "gro", "off")
         self.other.exec("ethtool", "-K", "h1", "tso", "off", "gso", "off", "tx", "off")
         self.router.ip("link", "set", "p1", "arp", "off", "up")

@@ -17,6 +17,7 @@ from lib.bora import Bora
 from lib.netns import Namespace, queue_options
 from lib.over import KINDS
 from lib.port import wait_readable
+from lib.wires import WIRES
 
 LINKS = 3
 SMALL_MTU = 1280
@@ -28,14 +29,17 @@ IPV6_SYSCTLS = {"forwarding": 1, "accept_dad": 0, "accept_ra": 0, "router_solici
 
 
 class Network:
-    """Router and hosts. `bora` is None for the plain kernel; backends "...-generic" have ports without driver XDP. `queues`
+    """Router and hosts. `bora` is None for the plain kernel; backends "...-generic" have ports without driver XDP, and
+    "engine-tap" and others ports of another kind (lib.wires). `queues`
     is the number of queues of each end of a link; None: Linux's default. `over`: what the router's side is made of (lib.over)."""
 
     def __init__(self, backend="kernel", queues=None, over="plain"):
         self.backend = backend
         self.over = KINDS[over]()
         self.queues = queues
-        self.generic = backend.endswith("-generic")
+        path, _, kind = backend.partition("-")
+        self.generic = kind == "generic"
+        self.wire = WIRES[kind](self) if kind in WIRES else None
         self.bora = None
         self.namespaces = []
         self.hosts = []
@@ -45,11 +49,14 @@ class Network:
             self.router = self._namespace("r", self.over.router_kind)
             self._configure_router()
             self.over.prepare(self.router)
-            for link in range(LINKS):
-                self._connect(link)
-            self.wait_for_links()
-            if backend != "kernel":
-                self.bora = Bora(self.router, [name for n in range(LINKS) for name in self.over.ports(n)], backend.removesuffix("-generic"))
+            if self.wire is not None:
+                self._connect_by_wire(path)
+            else:
+                for link in range(LINKS):
+                    self._connect(link)
+                self.wait_for_links()
+            if backend != "kernel" and self.wire is None:
+                self.bora = Bora(self.router, [name for n in range(LINKS) for name in self.over.ports(n)], path)
                 self.bora.start()
                 mode = "generic" if self.generic else "driver"
                 assert {port["xdp"] for port in self.bora.show("ports")} == {mode}
@@ -143,6 +150,19 @@ class Network:
         self.configure_link(link)
         self.hosts.append(self.over.port_kind(host.name, f"h{link}"))
 
+    def _connect_by_wire(self, path):
+        """Starts Bora, which makes the router's interfaces, and configures them as an operator does."""
+        hosts = [self._namespace(f"h{link}") for link in range(LINKS)]
+        for link, host in enumerate(hosts):
+            self.wire.prepare(link, host)
+        self.bora = Bora(self.router, [self.wire.port(link) for link in range(LINKS)], path)
+        self.bora.start()
+        for link, host in enumerate(hosts):
+            self.configure_link(link)
+            self.hosts.append(self.wire.reach(link, host))
+        self.wait_for_links()
+        self.bora.wait_in_sync()
+
     @staticmethod
     def mtu(link):
         """MTU of a link."""
@@ -190,6 +210,8 @@ class Network:
                 port.close()
             for namespace in self.namespaces:
                 namespace.close()
+            if self.wire is not None:
+                self.wire.close()
 
     # Configuration of one test, undone after it.
 

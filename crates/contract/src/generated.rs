@@ -100,10 +100,6 @@ pub struct PortSettings {
     pub path: Path,
     /// Reverse-path check of IPv4.
     pub rp_filter: RpFilter,
-    /// A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it.
-    pub shaped: bool,
-    /// Frames are not trimmed below this length, octets without FCS.
-    pub min_frame: u8,
     /// The interface's Ethernet address.
     pub mac: [u8; 6],
     /// The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to.
@@ -114,6 +110,8 @@ pub struct PortSettings {
     pub priorities: u32,
     /// Of a bridge, or of a VLAN device on one: milliseconds after which Linux must see a packet of a station again, so that it does not forget it; else 0.
     pub sight: u32,
+    /// Frames are not trimmed below this length, octets without FCS.
+    pub min_frame: u16,
     /// net.ipv4.conf.IFACE.forwarding.
     pub forward4: bool,
     /// net.ipv6.conf.{all and IFACE}.forwarding.
@@ -146,11 +144,17 @@ pub struct PortSettings {
     pub policy4: bool,
     /// The same for IPv6.
     pub policy6: bool,
+    /// A veth whose peer has neither XDP nor GRO: it takes no redirected frames.
+    pub no_napi: bool,
+    /// Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program.
+    pub promiscuous: bool,
+    /// A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it.
+    pub shaped: bool,
 }
 
 impl PortSettings {
     /// As the program reads it.
-    pub fn to_bytes(&self) -> [u8; 32] {
+    pub fn to_bytes(&self) -> [u8; 36] {
         let flags = [
             self.forward4,
             self.forward6,
@@ -168,20 +172,22 @@ impl PortSettings {
             self.gated,
             self.policy4,
             self.policy6,
+            self.no_napi,
+            self.promiscuous,
+            self.shaped,
         ];
-        let flags = flags.iter().rev().fold(0u16, |bits, &flag| bits << 1 | u16::from(flag));
-        let mut bytes = [0; 32];
+        let flags = flags.iter().rev().fold(0, |bits, &flag| bits << 1 | u32::from(flag));
+        let mut bytes = [0; 36];
         bytes[0..2].copy_from_slice(&self.index.to_ne_bytes());
         bytes[2..3].copy_from_slice(&[self.path as u8]);
         bytes[3..4].copy_from_slice(&[self.rp_filter as u8]);
-        bytes[4..6].copy_from_slice(&flags.to_ne_bytes());
-        bytes[6..7].copy_from_slice(&[u8::from(self.shaped)]);
-        bytes[7..8].copy_from_slice(&self.min_frame.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&flags.to_ne_bytes());
         bytes[8..14].copy_from_slice(&self.mac);
         bytes[14..16].copy_from_slice(&self.trunk.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.tags);
         bytes[24..28].copy_from_slice(&self.priorities.to_ne_bytes());
         bytes[28..32].copy_from_slice(&self.sight.to_ne_bytes());
+        bytes[32..34].copy_from_slice(&self.min_frame.to_ne_bytes());
         bytes
     }
 }
@@ -209,8 +215,10 @@ pub enum Reason {
     SpecialAddress,
     /// Its sender left the checksum to a card, and only Linux can complete it.
     PartialChecksum,
-    /// Its route leaves by an interface that is no port, or that cannot be sent to.
+    /// Its route leaves by an interface that is no port, or whose driver takes no frames of XDP programs.
     NotAPort,
+    /// Its route leaves by a veth whose peer has neither XDP nor GRO, and so takes no frames of XDP programs.
+    NoNapi,
     /// Its route leaves by a port that is down: Linux takes another route, or answers.
     OutputDown,
     /// The engine has no socket for the receive queue it came by.
@@ -269,6 +277,8 @@ pub enum Reason {
     BadChecksum,
     /// The interface it came in by is administratively down (ports without an XDP program).
     PortDown,
+    /// For another station's Ethernet address: Linux would drop it, too (PACKET_OTHERHOST; ports without an XDP program).
+    OtherHost,
     /// A rule of bora.toml drops it.
     Rule,
     /// Rules of bora.toml look at protocol or ports, and it hides them: more than eight IPv6 extension headers, or headers that are cut off (RFC 7112).
@@ -319,7 +329,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 64] = [
         Self::NoLease,
         Self::Guard,
         Self::ForwardingOff,
@@ -330,6 +340,7 @@ impl Reason {
         Self::SpecialAddress,
         Self::PartialChecksum,
         Self::NotAPort,
+        Self::NoNapi,
         Self::OutputDown,
         Self::NoSocket,
         Self::LeftToLinux,
@@ -359,6 +370,7 @@ impl Reason {
         Self::BadTotalLength,
         Self::BadChecksum,
         Self::PortDown,
+        Self::OtherHost,
         Self::Rule,
         Self::HiddenUpperLayer,
         Self::QueueFull,
@@ -386,7 +398,7 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// How many the XDP program counts.
-    pub const OF_PROGRAM: usize = 32;
+    pub const OF_PROGRAM: usize = 33;
 
     /// Its name in counters, reports and docs/reasons.md.
     pub const fn name(self) -> &'static str {
@@ -401,6 +413,7 @@ impl Reason {
             Self::SpecialAddress => "special_address",
             Self::PartialChecksum => "partial_checksum",
             Self::NotAPort => "not_a_port",
+            Self::NoNapi => "no_napi",
             Self::OutputDown => "output_down",
             Self::NoSocket => "no_socket",
             Self::LeftToLinux => "left_to_linux",
@@ -430,6 +443,7 @@ impl Reason {
             Self::BadTotalLength => "bad_total_length",
             Self::BadChecksum => "bad_checksum",
             Self::PortDown => "port_down",
+            Self::OtherHost => "other_host",
             Self::Rule => "rule",
             Self::HiddenUpperLayer => "hidden_upper_layer",
             Self::QueueFull => "queue_full",
@@ -468,7 +482,8 @@ impl Reason {
             Self::Local => "To or from an address of the router itself.",
             Self::SpecialAddress => "Multicast, link-local, loopback and other addresses that Linux treats in its own way.",
             Self::PartialChecksum => "Its sender left the checksum to a card, and only Linux can complete it.",
-            Self::NotAPort => "Its route leaves by an interface that is no port, or that cannot be sent to.",
+            Self::NotAPort => "Its route leaves by an interface that is no port, or whose driver takes no frames of XDP programs.",
+            Self::NoNapi => "Its route leaves by a veth whose peer has neither XDP nor GRO, and so takes no frames of XDP programs.",
             Self::OutputDown => "Its route leaves by a port that is down: Linux takes another route, or answers.",
             Self::NoSocket => "The engine has no socket for the receive queue it came by.",
             Self::LeftToLinux => "The whole port is left to Linux, or it is a port of a bond that no packets come by now.",
@@ -498,6 +513,7 @@ impl Reason {
             Self::BadTotalLength => "Its length is less than its header's, or more than the frame's.",
             Self::BadChecksum => "The checksum of the IPv4 header is wrong.",
             Self::PortDown => "The interface it came in by is administratively down (ports without an XDP program).",
+            Self::OtherHost => "For another station's Ethernet address: Linux would drop it, too (PACKET_OTHERHOST; ports without an XDP program).",
             Self::Rule => "A rule of bora.toml drops it.",
             Self::HiddenUpperLayer => "Rules of bora.toml look at protocol or ports, and it hides them: more than eight IPv6 extension headers, or headers that are cut off (RFC 7112).",
             Self::QueueFull => "The queue of its class at the output is full.",
@@ -536,7 +552,8 @@ impl Reason {
             Self::Local => "Nothing.",
             Self::SpecialAddress => "Nothing.",
             Self::PartialChecksum => "If there are many, turn `tx` off in the sender with `ethtool -K`.",
-            Self::NotAPort => "Make the interface a port.",
+            Self::NotAPort => "Make the interface a port; if it is one, use the engine (`--path engine`).",
+            Self::NoNapi => "`ethtool -K PEER gro on` for the other end of the veth, where that end is.",
             Self::OutputDown => "Look at the link.",
             Self::NoSocket => "Look at `bora show ports` for refused sockets; lower the number of queues with `ethtool -L`.",
             Self::LeftToLinux => "`bora show ports` and `bora show bonds` say why.",
@@ -566,6 +583,7 @@ impl Reason {
             Self::BadTotalLength => "Find who sends it.",
             Self::BadChecksum => "Find who sends it, or which link damages it.",
             Self::PortDown => "`ip link set IFACE up`.",
+            Self::OtherHost => "Look in the network for a switch that floods, or for a sender with an old ARP entry.",
             Self::Rule => "`bora show rules` counts each rule.",
             Self::HiddenUpperLayer => "Find who sends it; no ordinary sender does.",
             Self::QueueFull => "The output is overloaded; `bora show classes` tells which class.",

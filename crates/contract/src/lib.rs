@@ -44,18 +44,19 @@ mod tests {
             sight: 9,
             forward4: true,
             up: true,
+            promiscuous: true,
             ..PortSettings::default()
         };
         let bytes = settings.to_bytes();
         assert_eq!(bytes[..2], 0x0201u16.to_ne_bytes());
         assert_eq!(bytes[2..4], [2, 1]);
-        assert_eq!(bytes[4..6], (1u16 | 1 << 9).to_ne_bytes());
-        assert_eq!(bytes[6..8], 60u16.to_ne_bytes());
+        assert_eq!(bytes[4..8], (1u32 | 1 << 9 | 1 << 17).to_ne_bytes());
         assert_eq!(bytes[8..14], [1, 2, 3, 4, 5, 6]);
         assert_eq!(bytes[14..16], 0x0403u16.to_ne_bytes());
         assert_eq!(bytes[16..24], [0x81, 0, 0, 100, 0, 0, 0, 0]);
         assert_eq!(bytes[24..28], 0x0807_0605u32.to_ne_bytes());
-        assert_eq!(bytes[28..], 9u32.to_ne_bytes());
+        assert_eq!(bytes[28..32], 9u32.to_ne_bytes());
+        assert_eq!(bytes[32..34], 60u16.to_ne_bytes());
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod batch;
 mod bond;
 mod class;
 pub mod classify;
+mod control;
 mod device;
 mod dissect;
 mod egress;
@@ -49,11 +50,12 @@ pub use batch::Batch;
 pub use bond::{Ports, XmitHash};
 pub use class::{Class, MAX_CLASSES};
 pub use classify::{Classifier, RuleCounters, classify};
+pub use control::Urgency;
 pub use device::{Device, Devices, Priorities, Tags};
 pub use egress::{BURST, Egress, octets};
 pub use enqueue::{Outputs, enqueue};
 pub use hash::flow_hash;
-pub use lookup::lookup;
+pub use lookup::{is_for_router, lookup};
 pub use meta::{Family, Meta};
 pub use multipath::{FlowHash, HashPolicy};
 pub use parse::parse;
@@ -77,6 +79,8 @@ pub struct Gate {
     pub kernel4: bool,
     /// Linux handles all IPv6.
     pub kernel6: bool,
+    /// Linux takes frames for other stations, too; otherwise they are dropped, as Linux would do.
+    pub promiscuous: bool,
 }
 
 impl Gate {
@@ -85,6 +89,7 @@ impl Gate {
         up: true,
         kernel4: false,
         kernel6: false,
+        promiscuous: true,
     };
 }
 
@@ -149,6 +154,7 @@ impl From<&PortSettings> for Ingress {
                 up: settings.enabled,
                 kernel4: settings.kernel4,
                 kernel6: settings.kernel6,
+                promiscuous: settings.promiscuous,
             }),
         }
     }

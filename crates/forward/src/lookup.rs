@@ -1,8 +1,8 @@
 //! Fourth stage: longest-prefix match; and what the next hop says.
 
 use bora_buffer::Packet;
-use bora_fib::{Adjacency, Encapsulation, Group, NextHop, NextHopId, PortId};
-use bora_wire::ipv4;
+use bora_fib::{Adjacency, Encapsulation, FibReader, Group, NextHop, NextHopId, PortId};
+use bora_wire::{EtherType, ethernet, ipv4, ipv6};
 
 use crate::tunnel::outer_hash;
 use crate::{Batch, Context, Family, Meta, Reason, Verdict, policy};
@@ -24,6 +24,40 @@ pub fn lookup(batch: &mut Batch, context: &Context<'_>) {
         batch.v4.set(place, next_hop);
         batch.v6.set(place, next_hop);
     }
+}
+
+/// Whether an address leads to the router itself.
+pub(crate) fn is_local(fib: &FibReader, id: NextHopId) -> bool {
+    let local = Reason::Local;
+    matches!(fib.next_hop(id), NextHop::Punt { reason, .. } if *reason == local)
+}
+
+/// Whether the packet in a frame without tags is for an address of the router, in whichever VRF: the main table has them all.
+/// Link-local addresses are not in it; every frame that comes to one is for the router.
+pub fn is_for_router(frame: &[u8], fib: &FibReader) -> bool {
+    let Ok(frame) = ethernet::Frame::new_checked(frame) else {
+        return false;
+    };
+    let mut found = [NextHopId::NO_ROUTE];
+    match frame.ethertype() {
+        EtherType::IPV4 => {
+            let Ok(packet) = ipv4::Packet::new_checked(frame.payload()) else {
+                return false;
+            };
+            fib.lookup4(&[packet.dst().to_bits()], &mut found);
+        }
+        EtherType::IPV6 => {
+            let Ok(packet) = ipv6::Packet::new_checked(frame.payload()) else {
+                return false;
+            };
+            if packet.dst().is_unicast_link_local() {
+                return true;
+            }
+            fib.lookup6(&[packet.dst().octets()], &mut found);
+        }
+        _ => return false,
+    }
+    is_local(fib, found[0])
 }
 
 /// A way out.

@@ -7,6 +7,7 @@ use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
 use crate::class::Planes;
 use crate::headers::{GROUP, Ours, destination6};
+use crate::lookup::is_for_router;
 use crate::simd::Loop;
 use crate::{Batch, Context, Family, Gate, Ingress, Meta, Reason, Verdict};
 
@@ -115,6 +116,10 @@ fn parse_any(packet: &Packet, meta: &mut Meta, context: &Context<'_>, found: imp
             *meta = known;
             found(destination);
         }
+        // an exception is what Linux does not forward; what is for the router itself is no such thing
+        Err(Verdict::Punt(reason)) if reason.has_budget() && is_for_router(octets, context.fib) => {
+            *meta = Meta::default().with(Verdict::Punt(Reason::Local));
+        }
         Err(verdict) => *meta = Meta::default().with(verdict),
     }
 }
@@ -125,7 +130,10 @@ fn parse_one(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr,
     let gate = ingress.gate.unwrap_or(Gate::OPEN);
     match frame.ethertype() {
         _ if !gate.up => Err(Verdict::Drop(Reason::PortDown)),
-        _ if frame.dst() != ingress.mac => Err(Verdict::Punt(Reason::ForeignMac)),
+        _ if frame.dst() != ingress.mac => Err(match gate.promiscuous || frame.dst().is_group() {
+            true => Verdict::Punt(Reason::ForeignMac),
+            false => Verdict::Drop(Reason::OtherHost),
+        }),
         EtherType::IPV4 if gate.kernel4 => Err(Verdict::Punt(Reason::Guard)),
         EtherType::IPV6 if gate.kernel6 => Err(Verdict::Punt(Reason::Guard)),
         EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, dscp),

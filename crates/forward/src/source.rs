@@ -6,6 +6,7 @@ use bora_fib::{FibReader, NextHop, NextHopId, PortId};
 use bora_wire::ipv4;
 
 use crate::batch::Batch;
+use crate::lookup::is_local;
 use crate::{Context, Reason, RpFilter, Verdict, policy};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
@@ -61,12 +62,6 @@ enum WayBack {
     No,
     OnlyLinuxKnows,
     Yes,
-}
-
-/// Whether an address is the router's own.
-fn is_local(fib: &FibReader, id: NextHopId) -> bool {
-    let local = Reason::Local;
-    matches!(fib.next_hop(id), NextHop::Punt { reason, .. } if *reason == local)
 }
 
 /// Whether a next hop is a way back, through `port` if one is given. Any path of a group will do.

@@ -440,6 +440,17 @@ proptest! {
     }
 }
 
+/// The packet with a word of IPv4 options that say nothing.
+fn with_options(frame: &[u8]) -> Vec<u8> {
+    let mut octets = frame.to_vec();
+    octets[14] = 0x46;
+    octets.splice(34..34, [1, 1, 1, 0]);
+    let length = (octets.len() - 14) as u16;
+    octets[16..18].copy_from_slice(&length.to_be_bytes());
+    ipv4::Packet::new_unchecked(&mut octets[14..]).fill_checksum();
+    octets
+}
+
 #[test]
 fn a_port_without_an_xdp_program_is_sorted_here() {
     const OWN: u32 = 0x0a00_0101; // 10.0.1.1
@@ -455,6 +466,8 @@ fn a_port_without_an_xdp_program_is_sorted_here() {
         .unwrap();
     let (good, forged) = (frame(HERE, THERE, 64, 100), frame(OWN, THERE, 64, 100));
     let to_us = frame(HERE, OWN, 64, 100);
+    let mut foreign = good.clone();
+    foreign[5] ^= 1;
     let open = Gate {
         up: true,
         ..Gate::default()
@@ -466,7 +479,21 @@ fn a_port_without_an_xdp_program_is_sorted_here() {
         let punted = Verdict::Punt(Reason::Local);
         assert_eq!(bench.verdict(forged.clone()), punted, "{mode:?}");
         assert_eq!(bench.verdict(to_us.clone()), punted);
+        // routing protocols send to a neighbour with TTL 1: no exception, which would have a budget
+        assert_eq!(bench.verdict(frame(HERE, OWN, 1, 100)), punted);
+        assert_eq!(bench.verdict(with_options(&to_us)), punted);
+        let exception = Verdict::Punt(Reason::Options);
+        assert_eq!(bench.verdict(with_options(&good)), exception);
+        // as Linux does with PACKET_OTHERHOST
+        let dropped = Verdict::Drop(Reason::OtherHost);
+        assert_eq!(bench.verdict(foreign.clone()), dropped);
     }
+    bench.ingress.gate = Some(Gate {
+        promiscuous: true,
+        ..open
+    });
+    let punted = Verdict::Punt(Reason::ForeignMac);
+    assert_eq!(bench.verdict(foreign.clone()), punted);
     bench.ingress.gate = Some(Gate {
         kernel4: true,
         ..open

@@ -36,11 +36,18 @@ impl MacAddr {
         MacAddr([0x33, 0x33, a, b, c, d])
     }
 
-    /// Whether one station can own the address: neither a group (the I/G bit is set) nor zero.
+    /// Whether it is for several stations: the I/G bit is set, as in broadcast.
+    #[inline]
+    #[must_use]
+    pub fn is_group(&self) -> bool {
+        self.0[0] & 1 != 0
+    }
+
+    /// Whether one station can own the address: neither a group nor zero.
     #[inline]
     #[must_use]
     pub fn is_unicast(&self) -> bool {
-        self.0[0] & 1 == 0 && *self != Self::ZERO
+        !self.is_group() && *self != Self::ZERO
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bora_buffer::Packet;
 use bora_fib::PortId;
-use bora_forward::{Context, Outputs, Reason, Verdict, enqueue, octets, run};
+use bora_forward::{Context, Outputs, Reason, Urgency, Verdict, enqueue, octets, run};
 use bora_wire::ethernet;
 
 use crate::punt::Punted;
@@ -123,7 +123,7 @@ impl Worker {
         let unwrapped = &mut self.unwrapped;
         let counters = &config.counters.ports[port];
         let (region, pool) = (&config.region, &mut config.pool);
-        let (budgets, punts) = (&mut config.budgets, &config.punts);
+        let (budgets, punts, fib) = (&mut config.budgets, &config.punts, &config.fib);
         let (port, partial_checksum) = (trunk.port, outer.partial_checksum);
         let mut punted_any = false;
         enqueue(batch, outputs, left, |mut packet, verdict| {
@@ -143,6 +143,7 @@ impl Worker {
                     if reason.has_budget() && !budgets.take(reason) {
                         return drop(packet, Reason::PuntBudget);
                     }
+                    let urgency = Urgency::of(reason, region.octets(&packet), fib);
                     if let Some(tunnel) = tunnel {
                         tunnel.rewrap(region, &mut packet);
                     }
@@ -156,7 +157,7 @@ impl Worker {
                         partial_checksum,
                     };
                     punted_any = true;
-                    if let Err(punted) = punts.push(punted) {
+                    if let Err(punted) = punts.push(punted, urgency) {
                         drop(punted.packet, Reason::PuntRingFull);
                     }
                 }

@@ -1,19 +1,22 @@
 //! The rings to the slow path, and the budgets of what may go there.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use bora_buffer::Packet;
-use bora_contract::{BUDGET_WINDOW_NS, Reason, budget_of_window};
+use bora_contract::{BUDGET_WINDOW_NS, MAX_PORTS, Reason, budget_of_window};
 use bora_fib::PortId;
+use bora_forward::Urgency;
 use crossbeam_queue::ArrayQueue;
 
-/// Places for packets that Linux answers or drops ([`Reason::has_budget`]).
-const EXCEPTIONS: usize = 1024;
-/// Places for packets that Linux forwards: some milliseconds of its work. The region has frames for
-/// them, so that punts do not starve reception.
-const BULK: usize = 4096;
+/// Places for packets of each urgency. Those of the last, which Linux forwards, are some milliseconds of its work.
+/// The region has frames for all, so that punts do not starve reception.
+const PLACES: [usize; Urgency::COUNT] = [1024, 1024, 1024, 4096];
+/// How many of 16 packets that go to Linux at once each urgency may be when all wait. Those that come first leave the others
+/// something, so that a flood of packets for the router does not stop what Linux forwards.
+const SHARES: [usize; Urgency::COUNT] = [8, 4, 2, 2];
 
 /// A packet on its way to Linux.
 #[derive(Debug)]
@@ -28,12 +31,50 @@ pub struct Punted {
     pub partial_checksum: bool,
 }
 
-/// The rings from all workers to the slow-path thread. Bulk traffic has no budget: if Linux cannot keep
-/// up, its ring is full and packets are dropped.
+/// Packets of one urgency.
+#[derive(Debug)]
+struct Ring {
+    packets: ArrayQueue<Punted>,
+    /// How many of them each port brought.
+    of_port: Vec<AtomicUsize>,
+}
+
+impl Ring {
+    fn new(places: usize) -> Self {
+        Self {
+            packets: ArrayQueue::new(places),
+            of_port: (0..MAX_PORTS).map(|_| AtomicUsize::new(0)).collect(),
+        }
+    }
+
+    /// Adds a packet. A port may have twice the places that are free, so one that floods leaves room to others, and all
+    /// that flood have equally many (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+    /// switches", 1998).
+    #[allow(clippy::result_large_err)] // the packet goes back to the caller
+    fn push(&self, punted: Punted) -> Result<(), Punted> {
+        let of_port = &self.of_port[usize::from(punted.port.0)];
+        let free = self.packets.capacity() - self.packets.len();
+        if of_port.load(Relaxed) >= 2 * free {
+            return Err(punted);
+        }
+        of_port.fetch_add(1, Relaxed);
+        self.packets.push(punted).inspect_err(|_| {
+            of_port.fetch_sub(1, Relaxed);
+        })
+    }
+
+    fn pop(&self) -> Option<Punted> {
+        let punted = self.packets.pop()?;
+        self.of_port[usize::from(punted.port.0)].fetch_sub(1, Relaxed);
+        Some(punted)
+    }
+}
+
+/// The rings from all workers to the slow-path thread, by urgency. If Linux cannot keep up, they are full and
+/// packets are dropped.
 #[derive(Debug)]
 pub struct PuntRings {
-    exceptions: ArrayQueue<Punted>,
-    bulk: ArrayQueue<Punted>,
+    rings: [Ring; Urgency::COUNT],
     /// The slow-path thread, once it has slept.
     reader: OnceLock<Thread>,
 }
@@ -41,28 +82,23 @@ pub struct PuntRings {
 impl Default for PuntRings {
     fn default() -> Self {
         Self {
-            exceptions: ArrayQueue::new(EXCEPTIONS),
-            bulk: ArrayQueue::new(BULK),
+            rings: PLACES.map(Ring::new),
             reader: OnceLock::new(),
         }
     }
 }
 
 impl PuntRings {
-    /// Places of both rings.
-    pub const PLACES: usize = EXCEPTIONS + BULK;
+    /// Places of all rings.
+    pub const PLACES: usize = PLACES[0] + PLACES[1] + PLACES[2] + PLACES[3];
 
     /// Adds a packet.
     ///
     /// # Errors
     /// The packet, if there is no room.
     #[allow(clippy::result_large_err)] // the packet goes back to the caller
-    pub fn push(&self, punted: Punted) -> Result<(), Punted> {
-        if punted.reason.has_budget() {
-            self.exceptions.push(punted)
-        } else {
-            self.bulk.push(punted)
-        }
+    pub fn push(&self, punted: Punted, urgency: Urgency) -> Result<(), Punted> {
+        self.rings[urgency as usize].push(punted)
     }
 
     /// Wakes the slow-path thread after packets were added.
@@ -82,12 +118,20 @@ impl PuntRings {
 
     /// Packets in the rings.
     pub fn held(&self) -> usize {
-        self.exceptions.len() + self.bulk.len()
+        self.rings.iter().map(|ring| ring.packets.len()).sum()
     }
 
-    /// The next packet; exceptions come first, because they are few.
-    pub fn pop(&self) -> Option<Punted> {
-        self.exceptions.pop().or_else(|| self.bulk.pop())
+    /// Takes up to `most` packets: first the share of each urgency, then the most urgent.
+    pub fn take(&self, batch: &mut Vec<Punted>, most: usize) {
+        let shares = SHARES.map(|share| (most * share).div_ceil(16));
+        for (ring, share) in self.rings.iter().zip(shares) {
+            let left = most.saturating_sub(batch.len());
+            batch.extend(std::iter::from_fn(|| ring.pop()).take(share.min(left)));
+        }
+        for ring in &self.rings {
+            let left = most.saturating_sub(batch.len());
+            batch.extend(std::iter::from_fn(|| ring.pop()).take(left));
+        }
     }
 }
 
@@ -131,6 +175,8 @@ impl Budgets {
 
 #[cfg(test)]
 mod tests {
+    use bora_buffer::{Pool, Region, SharedFrames};
+
     use super::*;
 
     #[test]
@@ -141,5 +187,79 @@ mod tests {
         assert!(budgets.take(Reason::Options), "reasons do not share");
         budgets.tick(Instant::now() + WINDOW);
         assert!(budgets.take(Reason::NoRoute));
+    }
+
+    fn put(
+        rings: &PuntRings,
+        pool: &mut Pool,
+        region: &Region,
+        port: u16,
+        urgency: Urgency,
+    ) -> bool {
+        let punted = Punted {
+            packet: pool.take().unwrap().into_packet(region, 60).unwrap(),
+            port: PortId(port),
+            reason: Reason::Local,
+            partial_checksum: false,
+        };
+        match rings.push(punted, urgency) {
+            Ok(()) => true,
+            Err(punted) => {
+                pool.give(punted.packet.into_frame(region));
+                false
+            }
+        }
+    }
+
+    fn memory() -> (Region, Pool) {
+        let region = Region::new(8192, 2048).unwrap();
+        let pool = Pool::new(SharedFrames::of_new_region(&region), 8192);
+        (region, pool)
+    }
+
+    /// Whatever floods, a port or a less urgent kind of packet, the next packet of another has room.
+    #[test]
+    fn no_flood_takes_all_places() {
+        let (region, mut pool) = memory();
+        let rings = PuntRings::default();
+        let mut flood = |port, urgency| {
+            let all =
+                (0..PuntRings::PLACES).map(|_| put(&rings, &mut pool, &region, port, urgency));
+            all.filter(|&taken| taken).count()
+        };
+        let bulk = flood(1, Urgency::Bulk);
+        assert!(bulk > 2000, "{bulk}");
+        let [first, second] = [1, 2].map(|port| flood(port, Urgency::Control));
+        assert!(first > 500 && second > 100, "{first}, {second}");
+        assert!(flood(3, Urgency::Control) > 0 && flood(3, Urgency::Local) > 0);
+        let mut batch = Vec::new();
+        rings.take(&mut batch, 8192);
+        assert_eq!(rings.held(), 0);
+        // what has left makes room again
+        drop(batch);
+        assert_eq!(flood(1, Urgency::Control), first);
+    }
+
+    /// The most urgent come first, and leave the others their share.
+    #[test]
+    fn batches_are_taken_by_urgency() {
+        use Urgency::{Bulk, Control, Exception, Local};
+        let (region, mut pool) = memory();
+        let rings = PuntRings::default();
+        // the port's number stands for the urgency
+        let all = [(3, Bulk), (2, Exception), (1, Local), (0, Control)];
+        for (port, urgency) in all.into_iter().cycle().take(400) {
+            assert!(put(&rings, &mut pool, &region, port, urgency));
+        }
+        let counts = || {
+            let mut batch = Vec::new();
+            rings.take(&mut batch, 16);
+            [0, 1, 2, 3].map(|port| batch.iter().filter(|one| one.port.0 == port).count())
+        };
+        assert_eq!(counts(), [8, 4, 2, 2]);
+        for _ in 0..11 {
+            counts();
+        }
+        assert_eq!(counts(), [4, 8, 2, 2], "96 and 48 have left before");
     }
 }

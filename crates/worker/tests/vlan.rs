@@ -100,7 +100,9 @@ fn forward(frames: &[Vec<u8>], edit: impl FnOnce(&mut WorkerConfig)) -> [Vec<Vec
                 .into_iter()
                 .for_each(|packet| pool.give(packet.into_frame(&region)));
         }
-        while let Some(punted) = punts.pop() {
+        let mut to_linux = Vec::new();
+        punts.take(&mut to_linux, 64);
+        for punted in to_linux {
             assert_eq!(punted.port, PortId(0));
             left[2].push(region.octets(&punted.packet).to_vec());
         }

@@ -16,6 +16,8 @@ pub struct Link {
     pub kind: String,
     /// Ethernet address, where it has one.
     pub mac: Option<[u8; 6]>,
+    /// Whether it takes frames for every Ethernet address: a bridge, a macvlan or a capture wants them.
+    pub promiscuous: bool,
     /// Largest IP packet, octets.
     pub mtu: u32,
     /// IFF_UP.
@@ -122,6 +124,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
         name: String::new(),
         kind: String::new(),
         mac: None,
+        promiscuous: false,
         mtu: 0,
         up: has(libc::IFF_UP),
         carrier: has(libc::IFF_RUNNING | libc::IFF_LOWER_UP),
@@ -144,6 +147,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
             libc::IFLA_IFNAME => link.name = attribute.text(),
             libc::IFLA_ADDRESS => link.mac = attribute.mac(),
             libc::IFLA_MTU => link.mtu = attribute.u32()?,
+            libc::IFLA_PROMISCUITY => link.promiscuous = attribute.u32()? > 0,
             libc::IFLA_NUM_RX_QUEUES => link.rx_queues = attribute.u32()?.max(1),
             libc::IFLA_MASTER => link.master = attribute.u32()?,
             libc::IFLA_QDISC => link.qdisc = attribute.text(),

@@ -99,6 +99,7 @@ fn lower(link: &Link, ports: &[&Port], first: &Port) -> Lower {
         settings: PortSettings {
             path: first.path,
             can_redirect: ports.iter().all(|port| port.settings.can_redirect),
+            no_napi: any(|port| port.no_napi),
             partial_checksum: any(|port| port.partial_checksum),
             kernel4: any(|port| port.kernel4),
             kernel6: any(|port| port.kernel6),

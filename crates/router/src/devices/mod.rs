@@ -306,6 +306,8 @@ fn device(
         up: below.up && link.up && link.carrier,
         enabled: below.enabled && link.up,
         can_redirect: below.can_redirect && lower.is_output,
+        no_napi: below.no_napi && lower.is_output,
+        promiscuous: true, // nothing tells what is on it, such as a macvtap
         ..settings
     };
     let settings = with_policy(settings, mirror, link);

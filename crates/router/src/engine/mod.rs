@@ -289,7 +289,7 @@ fn log_memory(region: &Region) {
 fn worker_port(port: &Port, config: &PortSection, part: Part) -> WorkerPort {
     WorkerPort {
         ingress: (&port.settings).into(),
-        min_frame: port.settings.min_frame.into(),
+        min_frame: port.settings.min_frame,
         quota: config.quota,
         output: config.queues.output(),
         queues: part.queues,

@@ -126,7 +126,7 @@ impl SlowPath {
         let mut wait = FIRST_WAIT;
         loop {
             self.counters.loops.add(1);
-            batch.extend(std::iter::from_fn(|| self.punts.pop()).take(INJECT_BATCH));
+            self.punts.take(&mut batch, INJECT_BATCH);
             if !batch.is_empty() {
                 self.counters.in_hand.set(batch.len() as u64);
                 self.hand_over(&mut injector, &mut batch);
@@ -148,7 +148,7 @@ impl SlowPath {
         }
     }
 
-    /// Hands packets to Linux, those of a port in their order.
+    /// Hands packets to Linux, those of a port in their order, the most urgent first.
     fn hand_over(&self, injector: &mut Injector, batch: &mut [Punted]) {
         for punted in batch.iter_mut().filter(|punted| punted.partial_checksum) {
             complete_checksum(self.region.octets_mut(&mut punted.packet));

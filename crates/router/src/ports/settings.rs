@@ -4,7 +4,7 @@ use bora_contract::{Path, PortSettings, RpFilter};
 use bora_fib::PortId;
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, ReasonKind};
-use bora_port::xdp::Survey;
+use bora_port::xdp::{DeviceHooks, Survey};
 
 use super::port::Port;
 use crate::config::File;
@@ -44,6 +44,8 @@ impl Port {
             generic: self.is_generic(),
             up: self.is_up(),
             veth: self.link.kind == "veth",
+            no_napi: self.link.kind == "veth" && !self.takes_frames(&hooks.survey),
+            promiscuous: self.is_promiscuous(mirror, hooks),
             vlan: self.link.kind == "vlan",
             enabled: self.link.up,
             gated: self.twin().is_none(),
@@ -74,6 +76,23 @@ impl Port {
         } else {
             seen.is_some_and(|device| device.takes_frames)
         }
+    }
+
+    /// Whether something in Linux may take frames for other stations: a bridge or a macvlan (`rx_handler`), a hook, a capture, or
+    /// what is on a VLAN device. Only the engine asks, for ports without an XDP program.
+    fn is_promiscuous(&self, mirror: &Mirror, hooks: &Hooks) -> bool {
+        let seen = hooks.survey.ports.get(usize::from(self.id.0));
+        let has_hook =
+            |seen: &DeviceHooks| seen.tc_ingress || seen.nf_ingress || seen.receiver != 0;
+        let is_on_us = |link: &Link| {
+            let vlan = link.vlan.map(|vlan| vlan.below);
+            let macvlan = link.macvlan.map(|macvlan| macvlan.below);
+            [vlan, macvlan].contains(&Some(self.ifindex))
+        };
+        self.link.promiscuous
+            || has_other_master(mirror, &self.link)
+            || seen.is_none_or(has_hook)
+            || self.twin().is_some() && mirror.links().values().any(is_on_us)
     }
 
     /// Whether all IPv4 and all IPv6 that comes in here is Linux's business. At Linux's hooks the program

@@ -47,6 +47,7 @@ pub(crate) fn port_without_xdp(number: u16, queue: Queue) -> WorkerPort {
         up: true,
         kernel4: false,
         kernel6: false,
+        promiscuous: true,
     });
     let ingress = Ingress {
         gate,
