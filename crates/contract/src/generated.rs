@@ -220,6 +220,8 @@ pub enum Reason {
     SuperPacket,
     /// It leaves by the port it came in by: Linux also sends an ICMP redirect.
     Redirect,
+    /// An ICMP error has told Linux that packets to its destination go otherwise than the route says: a redirect, or a very small path MTU.
+    RouteException,
     /// Fails the reverse-path check (RFC 3704).
     SourceCheck,
     /// Its route needs something that Bora does not do, or leaves by an interface that is no port.
@@ -310,7 +312,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 60] = [
+    pub const ALL: [Self; 61] = [
         Self::NoLease,
         Self::Guard,
         Self::ForwardingOff,
@@ -328,6 +330,7 @@ impl Reason {
         Self::Fragmentation,
         Self::SuperPacket,
         Self::Redirect,
+        Self::RouteException,
         Self::SourceCheck,
         Self::Unsupported,
         Self::Bridge,
@@ -375,7 +378,7 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// How many the XDP program counts.
-    pub const OF_PROGRAM: usize = 31;
+    pub const OF_PROGRAM: usize = 32;
 
     /// Its name in counters, reports and docs/reasons.md.
     pub const fn name(self) -> &'static str {
@@ -397,6 +400,7 @@ impl Reason {
             Self::Fragmentation => "fragmentation",
             Self::SuperPacket => "super_packet",
             Self::Redirect => "redirect",
+            Self::RouteException => "route_exception",
             Self::SourceCheck => "source_check",
             Self::Unsupported => "unsupported",
             Self::Bridge => "bridge",
@@ -463,6 +467,7 @@ impl Reason {
             Self::Fragmentation => "IPv4, longer than the output's MTU, and may be fragmented.",
             Self::SuperPacket => "Several segments in one packet, longer than the input's MTU (GRO, GSO).",
             Self::Redirect => "It leaves by the port it came in by: Linux also sends an ICMP redirect.",
+            Self::RouteException => "An ICMP error has told Linux that packets to its destination go otherwise than the route says: a redirect, or a very small path MTU.",
             Self::SourceCheck => "Fails the reverse-path check (RFC 3704).",
             Self::Unsupported => "Its route needs something that Bora does not do, or leaves by an interface that is no port.",
             Self::Bridge => "By a bridge: Linux has to learn that its sender is at this port, or to see it now and then; or Linux knows no port of its next hop, or one that Bora does not send by.",
@@ -529,6 +534,7 @@ impl Reason {
             Self::Fragmentation => "If there are many, make the MTUs equal.",
             Self::SuperPacket => "Turn GRO off on the input and TSO and GSO off in the sender, if Bora is to forward it.",
             Self::Redirect => "Correct the sender's route, or turn send_redirects off.",
+            Self::RouteException => "`ip route show cache` shows them; turn accept_redirects off if Linux should not believe them.",
             Self::SourceCheck => "Look at rp_filter and at the route back to the source.",
             Self::Unsupported => "`bora show route ADDRESS` shows the route.",
             Self::Bridge => "Nothing. If there are many, look for the station with `bridge fdb`.",

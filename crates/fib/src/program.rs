@@ -118,7 +118,7 @@ impl ProgramHops {
                 .map_or(0, |id| FIB_MEMBER | id),
             NextHop::Blackhole => FIB_REASON | Reason::Blackhole as u32,
             NextHop::Punt {
-                reason: reason @ (Reason::NoRoute | Reason::Unreachable),
+                reason: reason @ (Reason::NoRoute | Reason::Unreachable | Reason::RouteException),
                 ..
             } => FIB_REASON | *reason as u32,
             NextHop::Tunnel(_) | NextHop::Punt { .. } => 0,

@@ -32,6 +32,7 @@ mod bridge;
 mod check;
 mod digest;
 mod error;
+mod exceptions;
 mod family;
 mod guard;
 mod keys;

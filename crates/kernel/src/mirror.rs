@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::bridge::{self, BridgeWatch, Bridges};
 use crate::check::Check;
 use crate::error::KernelError;
+use crate::exceptions::Exceptions;
 use crate::guard::{Guard, GuardReport};
 use crate::keys::HopKey;
 use crate::load::{Loader, note};
@@ -137,6 +138,7 @@ pub struct Mirror {
     pub(crate) guard: Guard,
     resolver: Resolver,
     path_mtus: PathMtus,
+    exceptions: Exceptions,
     bridges: BridgeWatch,
     pub(crate) check: Check,
     /// Entries of the FIB and of our tables that checks have corrected.
@@ -187,6 +189,7 @@ impl Mirror {
             guard: Guard::open()?,
             resolver: Resolver::open()?,
             path_mtus: PathMtus::default(),
+            exceptions: Exceptions::start(Waker::new(Arc::clone(&wakeup)))?,
             bridges: BridgeWatch::new(),
             check: Check::start(config.check_interval, Waker::new(Arc::clone(&wakeup)))?,
             mended: 0,
@@ -282,6 +285,9 @@ impl Mirror {
             self.model.world.settings.generation,
         );
         self.check.receive();
+        if let Some(found) = self.exceptions.take() {
+            self.model.set_exceptions(found);
+        }
         self.read_events()?;
         self.model.settle();
         let guard_events = self.guard.drain()?;

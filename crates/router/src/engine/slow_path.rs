@@ -206,8 +206,12 @@ impl SlowPath {
             let Some(Device::Interface { ifindex, .. }) = self.devices.get(of_port[0].port) else {
                 continue;
             };
-            let leads_to_linux =
-                |one: &&Punted| matches!(one.reason, Reason::Unsupported | Reason::Redirect);
+            let leads_to_linux = |one: &&Punted| {
+                matches!(
+                    one.reason,
+                    Reason::Unsupported | Reason::Redirect | Reason::RouteException
+                )
+            };
             let bulk = of_port.iter().filter(leads_to_linux);
             if bulk.clone().count() < MUCH {
                 continue;

@@ -50,6 +50,7 @@ impl World {
             unreachable: punt(Reason::Unreachable),
             prohibit: punt(Reason::Prohibit),
             blackhole: fib.add_next_hop(NextHop::Blackhole).unwrap(),
+            exception: punt(Reason::RouteException),
             throw: fib
                 .add_next_hop(NextHop::Punt {
                     reason: Reason::Unsupported,
