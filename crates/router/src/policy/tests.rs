@@ -49,8 +49,8 @@ impl World {
             unsupported: punt(Reason::Unsupported),
             unreachable: punt(Reason::Unreachable),
             prohibit: punt(Reason::Prohibit),
-            blackhole: fib.add_next_hop(NextHop::Blackhole).unwrap(),
             exception: punt(Reason::RouteException),
+            blackhole: fib.add_next_hop(NextHop::Blackhole).unwrap(),
             throw: fib
                 .add_next_hop(NextHop::Punt {
                     reason: Reason::Unsupported,
