@@ -112,6 +112,7 @@ enum bora_reason {
 	BORA_FRAGMENTATION, /* passed: IPv4, longer than the output's MTU, and may be fragmented. */
 	BORA_SUPER_PACKET, /* passed: Several segments in one packet, longer than the input's MTU (GRO, GSO). */
 	BORA_REDIRECT, /* passed: It leaves by the port it came in by: Linux also sends an ICMP redirect. */
+	BORA_ROUTE_EXCEPTION, /* passed: An ICMP error has told Linux that packets to its destination go otherwise than the route says: a redirect, or a very small path MTU. */
 	BORA_SOURCE_CHECK, /* passed: Fails the reverse-path check (RFC 3704). */
 	BORA_UNSUPPORTED, /* passed: Its route needs something that Bora does not do, or leaves by an interface that is no port. */
 	BORA_SHAPED, /* passed: Leaves by an interface, or by something on one, whose queueing discipline (`tc qdisc`) shapes, polices, marks or orders what is sent: Linux sends it. */

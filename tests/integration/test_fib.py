@@ -4,7 +4,9 @@ import random
 import time
 
 import pytest
+from scapy.layers.inet import ICMP, IP
 
+from lib import packets
 from lib.packets import udp4
 from lib.routes import RTM_DELROUTE, synthetic_table, table_messages, write
 
@@ -54,6 +56,36 @@ def test_full_and_room_again(engine, kind, say):
     net.bora.wait_in_sync(SECONDS)
     wait(lambda: forwards(net) and engine_packets(net) > engine_before, "the engine has not taken over again")
     net.bora.check_conservation()
+
+
+def test_what_icmp_errors_tell(net):
+    """An accepted redirect, and a path MTU so small that Linux locks it, concern forwarded packets, too."""
+    other, elsewhere = "10.0.1.3", "02:bc:00:00:00:77"
+    for scope in ("all", "r1"):
+        net.router.set_sysctl(f"net/ipv4/conf/{scope}/accept_redirects", 1)
+        net.router.set_sysctl(f"net/ipv4/conf/{scope}/secure_redirects", 0)
+    net.router.ip("neighbour", "replace", other, "lladdr", elsewhere, "dev", "r1")
+    redirected, narrow = net.behind4(1), net.behind4(1)
+    for address, message in ((redirected, ICMP(type=5, code=1, gw=other)), (narrow, ICMP(type=3, code=4, nexthopmtu=300))):
+        ping = bytes(IP(src=address, dst=net.router4(1)) / ICMP(id=7))
+        net.hosts[1].send(net.frame(ping, 1))
+        reply = IP(src=net.router4(1), dst=address, flags="DF", len=900) / ICMP(type=0, id=7)  # the router's own, that the error is about
+        net.hosts[1].send(net.frame(bytes(IP(src=net.host4(1), dst=net.router4(1)) / message / reply), 1))
+        net.hosts[1].send(net.frame(ping, 1))  # what the router says now goes as the error has told
+
+    def follows():
+        to_other = udp4(net.behind4(0), redirected)
+        for port in net.hosts:
+            port.drain()
+        for packet in (to_other, udp4(net.behind4(0), narrow, size=600, flags="DF")):
+            net.hosts[0].send(net.frame(packet))
+        got = net.collect(2)
+        went = packets.ethernet(elsewhere, net.router_mac(1), packets.hop(to_other))
+        return any(host == 1 and packets.same(went, frame) for host, frame in got) and \
+            [host for host, frame in got if frame[23] == 1] == [0]
+
+    wait(follows, "forwarded packets do not go as the errors have told")
+    assert net.path_of(udp4(net.behind4(0), net.behind4(1))) == 1, "and others as before"
 
 
 def write_scattered(net, rows, **kind):

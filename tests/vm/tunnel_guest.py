@@ -373,8 +373,9 @@ def check_bora(sent, path, fast, more=lambda lan: None):
 def compare_around(make, tunnels, say):
     """The steps of AROUND with a router of `make`: in how many of them the engine does other things than Linux alone."""
     sent = {name: around(tunnels, number) for number, name in enumerate(AROUND)}
-    take = lambda lan, name: exchange(lan, sent[name], len(sent[name]) if name in FAST_AROUND else 0)  # noqa: E731
-    record = topic_guest.record_linux(make(), AROUND, take, say)
+    record = {}
+    take = lambda lan, name: exchange(lan, sent[name], len(record.get(name, ())))  # noqa: E731
+    record |= topic_guest.record_linux(make(), AROUND, take, say)
     assert len(record["at first"]) == len(sent["at first"]), "Linux forwards not all"
     return topic_guest.count_different(make(), "engine", record, AROUND, take, check_bora(sent, "engine", FAST_AROUND), say)
 

@@ -233,6 +233,8 @@ pub enum Reason {
     SuperPacket,
     /// It leaves by the port it came in by: Linux also sends an ICMP redirect.
     Redirect,
+    /// An ICMP error has told Linux that packets to its destination go otherwise than the route says: a redirect, or a very small path MTU.
+    RouteException,
     /// Fails the reverse-path check (RFC 3704).
     SourceCheck,
     /// Its route needs something that Bora does not do, or leaves by an interface that is no port.
@@ -329,7 +331,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 64] = [
+    pub const ALL: [Self; 65] = [
         Self::NoLease,
         Self::Guard,
         Self::ForwardingOff,
@@ -348,6 +350,7 @@ impl Reason {
         Self::Fragmentation,
         Self::SuperPacket,
         Self::Redirect,
+        Self::RouteException,
         Self::SourceCheck,
         Self::Unsupported,
         Self::Shaped,
@@ -398,7 +401,7 @@ impl Reason {
     /// How many there are.
     pub const COUNT: usize = Self::ALL.len();
     /// How many the XDP program counts.
-    pub const OF_PROGRAM: usize = 33;
+    pub const OF_PROGRAM: usize = 34;
 
     /// Its name in counters, reports and docs/reasons.md.
     pub const fn name(self) -> &'static str {
@@ -421,6 +424,7 @@ impl Reason {
             Self::Fragmentation => "fragmentation",
             Self::SuperPacket => "super_packet",
             Self::Redirect => "redirect",
+            Self::RouteException => "route_exception",
             Self::SourceCheck => "source_check",
             Self::Unsupported => "unsupported",
             Self::Shaped => "shaped",
@@ -491,6 +495,7 @@ impl Reason {
             Self::Fragmentation => "IPv4, longer than the output's MTU, and may be fragmented.",
             Self::SuperPacket => "Several segments in one packet, longer than the input's MTU (GRO, GSO).",
             Self::Redirect => "It leaves by the port it came in by: Linux also sends an ICMP redirect.",
+            Self::RouteException => "An ICMP error has told Linux that packets to its destination go otherwise than the route says: a redirect, or a very small path MTU.",
             Self::SourceCheck => "Fails the reverse-path check (RFC 3704).",
             Self::Unsupported => "Its route needs something that Bora does not do, or leaves by an interface that is no port.",
             Self::Shaped => "Leaves by an interface, or by something on one, whose queueing discipline (`tc qdisc`) shapes, polices, marks or orders what is sent: Linux sends it.",
@@ -561,6 +566,7 @@ impl Reason {
             Self::Fragmentation => "If there are many, make the MTUs equal.",
             Self::SuperPacket => "Turn GRO off on the input and TSO and GSO off in the sender, if Bora is to forward it.",
             Self::Redirect => "Correct the sender's route, or turn send_redirects off.",
+            Self::RouteException => "`ip route show cache` shows them; turn accept_redirects off if Linux should not believe them.",
             Self::SourceCheck => "Look at rp_filter and at the route back to the source.",
             Self::Unsupported => "`bora show route ADDRESS` shows the route.",
             Self::Shaped => "`bora show sync` names it. `bypass_qdisc` of the port lets Bora send past it (docs/configuration.md).",

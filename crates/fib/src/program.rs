@@ -121,7 +121,11 @@ impl ProgramHops {
                 .map_or(0, |id| FIB_MEMBER | id),
             NextHop::Blackhole => FIB_REASON | Reason::Blackhole as u32,
             NextHop::Punt {
-                reason: reason @ (Reason::NoRoute | Reason::Unreachable | Reason::Shaped),
+                reason:
+                    reason @ (Reason::NoRoute
+                    | Reason::Unreachable
+                    | Reason::Shaped
+                    | Reason::RouteException),
                 ..
             } => FIB_REASON | *reason as u32,
             NextHop::Tunnel(_) | NextHop::Punt { .. } => 0,

@@ -376,9 +376,11 @@ impl<P: Prefix> Family<P> {
         let best = self.best(hops, at);
         self.note_mtu(hops, at, best);
         self.note_rivals(at);
-        let host = self.host_way(world, hops, at);
+        let excepted = at.1.is_host() && world.exceptions.contains(&P::ip(at.1.parts().0));
+        let host = self.host_way(world, hops, at).filter(|_| !excepted);
         let acquired = host.map(|key| hops.acquire_host(world, key));
         let wanted = match acquired {
+            _ if excepted => Some(hops.shared.exception),
             Some(Ok(id)) => Some(id),
             Some(Err(_)) => Some(hops.unsupported()),
             None => best.map(|best| match best {

@@ -34,6 +34,7 @@ mod choice;
 mod confirm;
 mod digest;
 mod error;
+mod exceptions;
 mod family;
 mod guard;
 mod keys;

@@ -14,6 +14,7 @@ use crate::bridge::{self, BridgeWatch, Bridges};
 use crate::check::Check;
 use crate::confirm::TURN;
 use crate::error::KernelError;
+use crate::exceptions::Exceptions;
 use crate::guard::{Guard, GuardReport};
 use crate::keys::HopKey;
 use crate::load::{Loader, note};
@@ -146,6 +147,7 @@ pub struct Mirror {
     pub(crate) guard: Guard,
     resolver: Resolver,
     path_mtus: PathMtus,
+    exceptions: Exceptions,
     bridges: BridgeWatch,
     pub(crate) check: Check,
     /// Entries of the FIB and of our tables that checks have corrected.
@@ -196,6 +198,7 @@ impl Mirror {
             guard: Guard::open()?,
             resolver: Resolver::open()?,
             path_mtus: PathMtus::default(),
+            exceptions: Exceptions::start(Waker::new(Arc::clone(&wakeup)))?,
             bridges: BridgeWatch::new(),
             check: Check::start(config.check_interval, Waker::new(Arc::clone(&wakeup)))?,
             mended: 0,
@@ -292,6 +295,9 @@ impl Mirror {
             self.model.world.settings.generation,
         );
         self.check.receive();
+        if let Some(found) = self.exceptions.take() {
+            self.model.set_exceptions(found);
+        }
         self.read_events()?;
         self.model.settle();
         let guard_events = self.guard.drain()?;

@@ -659,6 +659,14 @@ impl Model {
         changed.len()
     }
 
+    /// Replaces the destinations to which Linux forwards otherwise than its routes say.
+    pub(crate) fn set_exceptions(&mut self, new: BTreeSet<IpAddr>) {
+        let old = std::mem::replace(&mut self.world.exceptions, new);
+        for address in &old ^ &self.world.exceptions {
+            self.v4.mark_host(number(address));
+        }
+    }
+
     /// Sets which devices are Bora's ports.
     pub(crate) fn set_ports(&mut self, ports: BTreeMap<u32, Port>) {
         let old = std::mem::replace(&mut self.world.ports, ports);

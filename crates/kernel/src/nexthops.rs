@@ -63,6 +63,8 @@ pub struct SharedHops {
     pub blackhole: NextHopId,
     /// Of routes `throw`: another table decides. In the main table, Linux.
     pub throw: NextHopId,
+    /// Of destinations to which Linux forwards otherwise than its routes say.
+    pub exception: NextHopId,
 }
 
 /// The FIB, and what is known of its next hops.
@@ -97,6 +99,7 @@ impl NextHops {
             prohibit: fib.add_next_hop(punt(Reason::Prohibit, None))?,
             blackhole: fib.add_next_hop(NextHop::Blackhole)?,
             throw: fib.add_next_hop(punt(Reason::Unsupported, None))?,
+            exception: fib.add_next_hop(punt(Reason::RouteException, None))?,
         };
         Ok(Self {
             fib,

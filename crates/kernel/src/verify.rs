@@ -116,6 +116,7 @@ impl Mirror {
         };
         self.loader.reconcile(&mut fresh, &stale)?;
         fresh.adopt_unresolved(&self.model);
+        fresh.set_exceptions(self.model.world.exceptions.clone());
         fresh.world.path_mtus = self.model.world.path_mtus.clone();
         fresh.set_ports(self.model.world.ports.clone());
         for model in [&mut fresh, &mut self.model] {

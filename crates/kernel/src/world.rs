@@ -81,6 +81,8 @@ pub(crate) struct World {
     pub(crate) buckets: BTreeMap<u32, Vec<u32>>,
     pub(crate) ports: BTreeMap<u32, Port>,
     pub(crate) settings: Settings,
+    /// Destinations to which Linux forwards otherwise than its routes say.
+    pub(crate) exceptions: BTreeSet<IpAddr>,
     /// Path MTUs to the far ends of tunnels, where Linux has learned them.
     pub(crate) path_mtus: BTreeMap<Ipv4Addr, u32>,
     /// Of VXLAN devices. Without an entry they cannot be read.

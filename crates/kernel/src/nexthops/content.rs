@@ -7,6 +7,11 @@ use super::punt;
 use crate::keys::HopKey;
 use crate::world::{Port, World};
 
+/// IP protocol of IPv6 in IPv4.
+const IPV6_IN_IP: u8 = 41;
+/// The least MTU of IPv6 (RFC 8200, 5), octets.
+const IPV6_MIN_MTU: u32 = 1280;
+
 /// The FIB's object for a hop: an adjacency if the device is a port and the neighbour is known,
 /// else a punt.
 pub(super) fn content(world: &World, key: &HopKey) -> NextHop {
@@ -57,6 +62,10 @@ fn into_tunnel(way: Option<Encapsulation>, mtu: u16, port: &Port, world: &World)
             let path = world.path_mtus.get(&way.destination().into());
             let headers = way.headers.octets().len() as u32;
             let inside = path.map_or(u32::MAX, |path| path.saturating_sub(headers));
+            // `sit` lets outer packets be fragmented on a path that is so narrow (ipip6_tunnel_xmit())
+            if way.headers.ipv4()[9] == IPV6_IN_IP && inside < IPV6_MIN_MTU {
+                return punt(Reason::Unsupported, Some(port.id));
+            }
             way.mtu = mtu.min(inside.try_into().unwrap_or(u16::MAX));
             NextHop::Tunnel(way.into())
         }

@@ -91,7 +91,6 @@ pub(super) fn find_vlan(
             bridged.ways = ways(bridge.ifindex, in_bridge, tag, mirror, table);
             lower.ports = ports_of(&bridged.ways);
         }
-        lower.settings.up &= !lower.ports.is_empty();
         return Found::On(Box::new(lower), Tags::NONE);
     };
     Found::LeftAlone(why.into())

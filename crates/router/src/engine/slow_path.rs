@@ -209,7 +209,10 @@ impl SlowPath {
             let leads_to_linux = |one: &&Punted| {
                 matches!(
                     one.reason,
-                    Reason::Unsupported | Reason::Redirect | Reason::Shaped
+                    Reason::Unsupported
+                        | Reason::Redirect
+                        | Reason::RouteException
+                        | Reason::Shaped
                 )
             };
             let bulk = of_port.iter().filter(leads_to_linux);

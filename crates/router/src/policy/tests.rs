@@ -49,6 +49,7 @@ impl World {
             unsupported: punt(Reason::Unsupported),
             unreachable: punt(Reason::Unreachable),
             prohibit: punt(Reason::Prohibit),
+            exception: punt(Reason::RouteException),
             blackhole: fib.add_next_hop(NextHop::Blackhole).unwrap(),
             throw: fib
                 .add_next_hop(NextHop::Punt {
