@@ -1,6 +1,9 @@
 """The command line: help, tables, JSON, completions, man page."""
 
 import json
+import os
+import re
+import shlex
 import subprocess
 
 import pytest
@@ -124,3 +127,89 @@ def test_stop_ends_the_daemon(kernel_net, bora_path):
     assert net.bora.process.wait(10) == 0, net.bora.output()
     assert "xdp" not in net.router.ip("link", "show", "r0").stdout
     net.wait_until_forwarding()
+
+
+def printing(folder):
+    """What prints, one line a command; Bora runs on r0, r1 and r2."""
+    config, table, bundle = folder / "bora.toml", folder / "table", folder / "bundle.tar.gz"
+    config.write_text('path = "express"\n[[port]]\nname = "r0"\n[[port]]\nname = "r1"\n')
+    table.write_text("192.0.2.0/24 1\n198.51.100.0/24 2\n")
+    return [shlex.split(line) for line in f"""
+        --version
+        --help
+        help show
+        show ports --help
+        show drops
+        show ports --json
+        show sync --watch
+        top --once
+        web --listen 127.0.0.1:0
+        capture -w -
+        trace --port r0 --packet "udp 10.0.0.2:1 10.0.1.2:2"
+        apply --dry-run {config}
+        diff {config}
+        support {bundle}
+        check
+        check {config}
+        save
+        save -
+        schema
+        fib bench --table {table} --rounds 1
+        lab list
+        test plans
+        test show rfc2544
+        test check rfc2544
+        test schema
+        completions bash
+        completions fish
+        man
+    """.strip().splitlines()]
+
+
+# The daemon, what prints nothing, what cannot be done again and again, and what needs the engine.
+OTHERS = {"run", "set", "confirm", "rollback", "stop", "profile"}
+
+
+def ends(running, arguments, **streams):
+    """Return code and what standard error says."""
+    process = running.router.popen(bora.binary(), *arguments, text=True, **{"stderr": subprocess.PIPE, **streams})
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+def test_an_output_that_takes_nothing_is_an_error(running, tmp_path):
+    """A full disk is an error with its cause, a closed pipe ends a command in silence, and without a place for errors
+    commands do not panic. All commands: none is forgotten."""
+    lines = printing(tmp_path)
+    known = set(re.findall(r"^  (\w+) ", run(bora.binary(), "--help").stdout.partition("Commands:")[2], re.MULTILINE))
+    assert known == OTHERS | {line[0] for line in lines if line[0][0] != "-"}
+    wrong = []
+    with open("/dev/full", "w") as full:
+        for line in lines:
+            code, errors = ends(running, line, stdout=full)
+            if code != 1 or "standard output" not in errors or "No space left" not in errors or "panick" in errors:
+                wrong.append((line, "full", code, errors))
+            reader, writer = os.pipe()
+            os.close(reader)
+            code, errors = ends(running, line, stdout=writer)
+            os.close(writer)
+            if code != 141 or "bora: " in errors or "panick" in errors:
+                wrong.append((line, "closed", code, errors))
+        for line in [["show", "nothing"], ["diff", "/nothing"], ["check", "/nothing"], ["nothing"], ["test", "compare", "/1", "/2"]]:
+            code, _ = ends(running, line, stderr=full, stdout=subprocess.DEVNULL)
+            if code not in (1, 2):
+                wrong.append((line, "full errors", code, ""))
+    for line in [["save", "/dev/full"], ["capture", "-w", "/dev/full"]]:
+        code, errors = ends(running, line)
+        if code != 1 or "/dev/full" not in errors:
+            wrong.append((line, "file", code, errors))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_save_writes_where_it_is_told(running, tmp_path):
+    """`-` is the standard output, and nobody else may read a file, which may have secrets."""
+    printed = running.router.exec(bora.binary(), "save").stdout
+    assert running.router.exec(bora.binary(), "save", "-").stdout == printed and "[[port]]" in printed
+    running.router.exec(bora.binary(), "save", str(tmp_path / "saved.toml"))
+    assert (tmp_path / "saved.toml").read_text() == printed
+    assert (tmp_path / "saved.toml").stat().st_mode & 0o777 == 0o600

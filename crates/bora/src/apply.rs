@@ -5,13 +5,14 @@ use bora_router::{ApplyReport, File};
 
 use crate::arguments::ApplyOptions;
 use crate::client;
+use crate::output::{remark, say};
 
 /// Makes a file the configuration in force, and prints what was changed.
 pub(crate) fn apply(options: &ApplyOptions) -> anyhow::Result<()> {
     // here, so that an error names the file and needs no running Bora, and for the files that it names
     let file = File::read(&options.file)?;
     for warning in file.warnings() {
-        anstream::eprintln!("warning: {warning}");
+        remark(format_args!("warning: {warning}"));
     }
     apply_text(file.to_text()?, options.confirm, options.dry_run)
 }
@@ -23,15 +24,15 @@ fn apply_text(text: String, confirm: Option<u64>, dry_run: bool) -> anyhow::Resu
     }
     let report: ApplyReport = serde_json::from_str(&client::post_text(&path, text)?)?;
     for action in &report.actions {
-        anstream::println!("{action}");
+        say!("{action}")?;
     }
     if report.actions.is_empty() {
-        anstream::println!("nothing to change");
+        say!("nothing to change")?;
     } else if dry_run {
-        anstream::println!("nothing was changed (--dry-run)");
+        say!("nothing was changed (--dry-run)")?;
     }
     if let Some(seconds) = report.confirm_seconds {
-        anstream::println!("type `bora confirm` within {seconds} s to keep this");
+        say!("type `bora confirm` within {seconds} s to keep this")?;
     }
     Ok(())
 }
@@ -39,7 +40,7 @@ fn apply_text(text: String, confirm: Option<u64>, dry_run: bool) -> anyhow::Resu
 /// Keeps what was applied.
 pub(crate) fn confirm() -> anyhow::Result<()> {
     client::post("/v1/confirm")?;
-    anstream::println!("confirmed");
+    say!("confirmed")?;
     Ok(())
 }
 
@@ -52,8 +53,8 @@ pub(crate) fn diff(what: &str) -> anyhow::Result<()> {
     let old: File = serde_json::from_str(&client::get("/v1/config")?)?;
     let lines = bora_router::differences(&old, &new);
     match lines.is_empty() {
-        true => anstream::println!("no difference"),
-        false => anstream::println!("{}", lines.join("\n")),
+        true => say!("no difference")?,
+        false => say!("{}", lines.join("\n"))?,
     }
     Ok(())
 }

@@ -114,7 +114,7 @@ pub(crate) enum Command {
     },
     /// Print the configuration in force, or write it to a file
     Save {
-        /// Where to write it
+        /// Where to write it; the standard output without, and for `-`
         file: Option<PathBuf>,
     },
     /// Print the JSON schema of bora.toml, for editors

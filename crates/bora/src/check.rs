@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::ExitCode;
 
+use crate::output::say;
 use bora_router::{Probe, Probed};
 
 enum Finding {
@@ -14,7 +15,7 @@ enum Finding {
 }
 
 /// Prints one line a finding; fails if something needed is missing.
-pub(crate) fn check(names: &[String], interrupt: bool) -> ExitCode {
+pub(crate) fn check(names: &[String], interrupt: bool) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     let mut findings = vec![kernel(), privileges(), btf()];
     findings.extend(program());
@@ -23,16 +24,16 @@ pub(crate) fn check(names: &[String], interrupt: bool) -> ExitCode {
     findings.extend(ports(names, interrupt));
     for finding in findings {
         match finding {
-            Finding::Good(text) => anstream::println!("ok       {text}"),
-            Finding::Advice(text, advice) => anstream::println!("advice   {text}: {advice}"),
-            Finding::Note(text) => anstream::println!("firewall {text}"),
+            Finding::Good(text) => say!("ok       {text}")?,
+            Finding::Advice(text, advice) => say!("advice   {text}: {advice}")?,
+            Finding::Note(text) => say!("firewall {text}")?,
             Finding::Missing(text, advice) => {
-                anstream::println!("missing  {text}: {advice}");
+                say!("missing  {text}: {advice}")?;
                 code = ExitCode::FAILURE;
             }
         }
     }
-    code
+    Ok(code)
 }
 
 fn kernel() -> Finding {

@@ -1,7 +1,5 @@
 //! `bora run` and `bora stop`.
 
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -12,6 +10,7 @@ use bora_router::{
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
 use crate::client;
 use crate::notify::Supervisor;
+use crate::output::{remark, say};
 
 /// How long `bora stop` waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
@@ -41,9 +40,12 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
         })?;
     router.settle();
     for line in router.summary() {
-        eprintln!("bora: {line}");
+        remark(format_args!("{line}"));
     }
-    eprintln!("bora: ready after {} ms", started.elapsed().as_millis());
+    remark(format_args!(
+        "ready after {} ms",
+        started.elapsed().as_millis()
+    ));
     router.run(&inbox, || {
         if let Some(supervisor) = supervisor {
             supervisor.stopping();
@@ -100,30 +102,17 @@ fn configuration(options: RunOptions) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// Prints the configuration in force, or writes it to a file.
-pub(crate) fn save(to: Option<&Path>) -> anyhow::Result<()> {
-    let file: File = serde_json::from_str(&client::get("/v1/config")?)?;
-    let text = file.to_text()?;
-    match to {
-        None => anstream::print!("{text}"),
-        Some(path) => {
-            fs::write(path, text).with_context(|| path.display().to_string())?;
-        }
-    }
-    Ok(())
-}
-
 pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
     let dir = RuntimeDir::here()?;
     let order = format!("/v1/stop?detach={detach}");
     if !dir.socket().exists() || client::post(&order).is_err() {
         if detach {
             let count = detach_leftovers(dir)?;
-            anstream::println!("no Bora runs here; took what one left off {count} interfaces");
+            say!("no Bora runs here; took what one left off {count} interfaces")?;
         } else {
-            anstream::println!(
+            say!(
                 "no Bora runs here; what one left on its interfaces goes with `bora stop --detach`"
-            );
+            )?;
         }
         return Ok(());
     }
@@ -134,6 +123,6 @@ pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    anstream::println!("stopped");
+    say!("stopped")?;
     Ok(())
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, bail};
 use bora_router::{File, REPORTS, Request};
 
 use crate::client;
+use crate::output::say;
 
 /// What other programs say: name of the file, program, arguments.
 const COMMANDS: &[(&str, &str, &[&str])] = &[
@@ -61,11 +62,11 @@ pub(crate) fn support(output: &Path) -> anyhow::Result<()> {
     }
     files += usize::from(folder.add("bora.toml", &configuration()));
     folder.pack(output)?;
-    anstream::println!(
+    say!(
         "{}: {files} files. Secrets of the configuration are left out; addresses, routes and firewall rules are in it: \
          look through it before you send it",
         output.display()
-    );
+    )?;
     Ok(())
 }
 
