@@ -7,13 +7,18 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
 
 const RUN: &str = "/run/bora";
 /// Only root may open the lock.
 const LOCK_MODE: u32 = 0o600;
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
+    let advice = bora_port::advice(error, "");
+    anyhow!("cannot {what} {}: {error}{advice}", path.display())
+}
 
 /// The runtime directory of one network namespace, `/run/bora/INODE`.
 #[derive(Clone, Debug)]
@@ -47,7 +52,7 @@ impl RuntimeDir {
             .recursive(true)
             .mode(0o755)
             .create(&self.path)
-            .with_context(|| format!("cannot create {}: run as root", self.path.display()))?;
+            .map_err(|error| failed("create", &self.path, &error))?;
         let path = self.path.join("lock");
         let mut file = OpenOptions::new()
             .read(true)
@@ -56,7 +61,7 @@ impl RuntimeDir {
             .truncate(false)
             .mode(LOCK_MODE)
             .open(&path)
-            .with_context(|| format!("cannot open {}: run as root", path.display()))?;
+            .map_err(|error| failed("open", &path, &error))?;
         // older versions made it readable for all, and whoever can open it can take the lock
         file.set_permissions(Permissions::from_mode(LOCK_MODE))
             .with_context(|| format!("cannot make {} root's alone", path.display()))?;
