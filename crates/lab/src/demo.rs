@@ -14,7 +14,7 @@ const WANTED: usize = 3;
 const ROUNDS: usize = 6;
 /// Most that what was offered to the one may be of what was offered to the other: more says that something else used
 /// the CPUs meanwhile.
-const EQUAL: f64 = 1.25;
+const EQUAL: f64 = 1.5;
 const OUTAGE_TIME: Duration = Duration::from_secs(4);
 const FLOWS: u32 = 64;
 
