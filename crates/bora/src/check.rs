@@ -118,6 +118,7 @@ fn ports(names: &[String], interrupt: bool) -> Vec<Finding> {
     };
     let try_one = |name: &String| match probe.port(name, interrupt) {
         Ok(Probed::Tried(says)) => Finding::Good(format!("{name}: {}", says.join("; "))),
+        Ok(Probed::Deaf(why)) => Finding::Advice(name.clone(), why),
         Ok(Probed::NotTried(says)) => Finding::Advice(
             format!("{name}: {says}"),
             "not tried, its link would go for some seconds; `--interrupt` tries it all the same",

@@ -63,8 +63,8 @@ pub use config::{
 };
 pub use five_tuple::Flow;
 pub use live::report::{
-    ByReason, Event, EventKind, FibNow, FlowNow, GuardNow, History, Now, Packets, PortHistory,
-    PortNow, PortRates, QueueNow, Severity, SyncNow, WorkerNow,
+    ByReason, DeviceNow, Event, EventKind, FibNow, FlowNow, GuardNow, History, Now, Packets, PortHistory,
+    PortNow, PortRates, QueueNow, RuleNow, Severity, SyncNow, WorkerNow,
 };
 pub use patience::{Patient, PatientIo};
 pub use probe::{Probe, Probed, try_flows, try_program};
