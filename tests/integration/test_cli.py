@@ -5,6 +5,8 @@ import os
 import re
 import shlex
 import subprocess
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -213,3 +215,42 @@ def test_save_writes_where_it_is_told(running, tmp_path):
     running.router.exec(bora.binary(), "save", str(tmp_path / "saved.toml"))
     assert (tmp_path / "saved.toml").read_text() == printed
     assert (tmp_path / "saved.toml").stat().st_mode & 0o777 == 0o600
+
+
+ROOT = Path(__file__).resolve().parents[2]
+REASONS = tomllib.loads((ROOT / "crates/contract/contract.toml").read_text())["reason"]
+# What stands for something in cures, and what it is in the network of the tests.
+NAMES = {"IFACE": "r0", "PEER": "r0", "ADDRESS": "10.0.1.2"}
+# Of commands that a cure names only to be continued, what makes them whole.
+ENDS = {"ethtool -K": " r0 rx on", "ethtool -L": " r0 rx 1", "ethtool -G": "", "bridge fdb": " show", "ip neighbour": ""}
+# No commands and no keys: options of ethtool.
+OTHERS_WORDS = {"tx"}
+
+
+def cures():
+    """(reason, what stands in backquotes, or the name of a sysctl)"""
+    for reason in REASONS:
+        for what in re.findall(r"`([^`]+)`", reason["do"]) + re.findall(r"net\.ipv[46][\w.]+", reason["do"]):
+            yield reason["name"], re.sub("|".join(NAMES), lambda name: NAMES[name[0]], what)
+
+
+def test_cures_can_be_carried_out(running):
+    """What an operator is told to do about each reason can be done: commands run, options, keys and sysctls exist."""
+    keys = json.dumps(json.loads(run(bora.binary(), "schema").stdout))
+    options = run(bora.binary(), "run", "--help").stdout
+    failed = []
+    for reason, what in cures():
+        if what.startswith("net."):
+            done = running.router.exec("cat", f"/proc/sys/{what.replace('.', '/')}", check=False).returncode == 0
+        elif what.startswith("--"):
+            done = what.split()[0] in options
+        elif what == "ethtool -G":  # a veth has no such rings, so that it only parses
+            done = "--set-ring" in run("ethtool", "--help").stdout
+        elif " " in what:
+            done = running.router.exec(*(what + ENDS.get(what, "")).split(), check=False).returncode == 0 \
+                if not what.startswith("bora ") else running.router.exec(bora.binary(), *what.split()[1:], check=False).returncode == 0
+        else:
+            done = what in OTHERS_WORDS or f'"{what}"' in keys or what in {one["name"] for one in REASONS}
+        if not done:
+            failed.append((reason, what))
+    assert not failed

@@ -103,8 +103,11 @@ pub(crate) enum Command {
     },
     /// Say whether this machine can run Bora, what is missing, and what to type
     Check {
-        /// Only check this configuration file
+        /// Only check this configuration file, and whether this machine has what it needs
         config: Option<PathBuf>,
+        /// The file is for another machine: do not look for its interfaces, CPUs and files here
+        #[arg(long, requires = "config")]
+        elsewhere: bool,
         /// Also try this interface as a port: attach the program, open sockets, and undo both
         #[arg(short, long = "port", value_name = "NAME", conflicts_with = "config")]
         ports: Vec<String>,

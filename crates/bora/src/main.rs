@@ -84,20 +84,13 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             config: None,
             ports,
             interrupt,
+            ..
         } => check::check(&ports, interrupt),
         Command::Check {
-            config: Some(path), ..
-        } => {
-            let file = bora_router::File::read(&path)?;
-            say!("{}: good", path.display())?;
-            for warning in file.warnings() {
-                say!("warning: {warning}")?;
-            }
-            for (rule, name) in file.other_inputs() {
-                say!("rule {rule} matches nothing until there is a device {name} on the ports")?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+            config: Some(path),
+            elsewhere,
+            ..
+        } => check::file(&path, elsewhere).map(|()| ExitCode::SUCCESS),
         Command::Save { file } => save::save(file.as_deref()).map(|()| ExitCode::SUCCESS),
         Command::Schema => {
             say!("{:#}", bora_router::schema())?;

@@ -30,6 +30,7 @@ use access::Peer;
 pub use access::is_this_machine;
 use connections::Connections;
 use network::Network;
+pub(crate) use network::check;
 
 use crate::apply::ApplyOptions;
 use crate::calls;
