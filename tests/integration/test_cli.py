@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 import tomllib
 from pathlib import Path
 
@@ -254,3 +255,24 @@ def test_cures_can_be_carried_out(running):
         if not done:
             failed.append((reason, what))
     assert not failed
+
+
+def test_a_deaf_veth_is_named(kernel_net):
+    """Express sends nothing by a veth whose other end has neither XDP nor GRO: that and its cure are said before the start and
+    while Bora runs, until it is done."""
+    net, cure = kernel_net, "ethtool -K PEER gro on"
+    host = next(space for space in net.namespaces if space.name.endswith("-h1"))
+    host.exec("ethtool", "-K", "h1", "gro", "off")
+    checked = net.router.exec(bora.binary(), "check", "--port", "r0", "--port", "r1").stdout
+    lines = {line.split()[1]: line for line in checked.splitlines() if line.split()[1] in ("r0:", "r1:")}
+    assert lines["r0:"].startswith("ok") and lines["r1:"].startswith("advice") and cure in lines["r1:"], checked
+    net.bora = Bora(net.router, ["r0", "r1"], "express")
+    net.bora.start()
+    for words in (["show", "sync"], ["show", "ports"], ["top", "--once"]):
+        said = " ".join(net.router.exec(bora.binary(), *words).stdout.replace("│", " ").split())
+        assert "the other end of this veth" in said, (words, said)
+    host.exec("ethtool", "-K", "h1", "gro", "on")
+    deadline = time.monotonic() + 10
+    while cure in net.router.exec(bora.binary(), "show", "sync").stdout:
+        assert time.monotonic() < deadline, "it is said though it is done"
+        time.sleep(0.2)
