@@ -175,6 +175,12 @@ def rust():
     def drops(who):
         return variants(one["name"] for one in REASONS if one.get(who) == "dropped")
 
+    def may(name, what, fates):
+        names = (one["name"] for one in REASONS if any(one.get(who) in fates for who in COUNTED))
+        yield f"    /// Whether packets may {what} for this reason."
+        yield f"    pub const fn may_{name}(self) -> bool {{"
+        yield from ("        matches!(", "            self,", "            " + variants(names), "        )", "    }", "")
+
     settings, (fields, length) = port_flags()["bits"], layout()
     width = next(one["type"] for one in PORT if one["name"] == "flags")
     return lines(
@@ -240,6 +246,8 @@ def rust():
         "        )",
         "    }",
         "",
+        *may("pass", "go to Linux", ("passed", "budget")),
+        *may("drop", "be dropped", ("dropped",)),
         "    /// Whether the program drops such packets; it passes the others to Linux.",
         "    pub const fn is_drop_of_program(self) -> bool {",
         "        matches!(",

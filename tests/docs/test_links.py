@@ -1,6 +1,7 @@
 """The targets of links between documents exist, and so do the files that documents name."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,14 @@ def test_the_index_has_every_document():
     index = targets(ROOT / "docs/README.md")
     here = {path.name for path in ROOT.glob("docs/*.md")} - {"README.md"}
     assert here <= index, f"not in docs/README.md: {here - index}"
+
+
+def test_installed_documents_lead_nowhere_else(tmp_path):
+    """All links of the package's documents lead to what it has, and to the same document as here."""
+    subprocess.run([ROOT / "scripts/install-docs", tmp_path], check=True)
+    documents = list(tmp_path.glob("*.md"))
+    assert {path.name for path in documents} >= {"README.md", "index.md", "reasons.md"}
+    broken = [(path.name, link) for path in documents for link in targets(path) if not (tmp_path / link).exists()]
+    assert not broken
+    assert {"first-router.md", "install.md"} <= targets(tmp_path / "README.md") | targets(tmp_path / "index.md")
+    assert "index.md" in targets(tmp_path / "README.md") and "README.md" not in targets(tmp_path / "README.md")

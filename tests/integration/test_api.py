@@ -1,5 +1,6 @@
 """The API: who may do what, what strangers send, metrics, the address of `[api]`, and configurations that were in force."""
 
+import importlib
 import json
 import random
 import re
@@ -54,18 +55,26 @@ def test_who_may_do_what(net):
     assert "may not order POST /v1/stop" in log, log
 
 
-def test_metrics(net):
-    """OpenMetrics that its own parser accepts, with the counters of ports and reasons."""
-    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+@pytest.mark.parametrize("accept, module, kind", [
+    (None, "parser", "text/plain; version=0.0.4"),
+    ("application/openmetrics-text; version=1.0.0", "openmetrics.parser", "application/openmetrics-text; version=1.0.0"),
+])
+def test_metrics(net, accept, module, kind):
+    """Each client gets the format that it asks for, and its own parser accepts it, with the counters of ports and reasons."""
+    parser = importlib.import_module(f"prometheus_client.{module}")
     assert net.probe()
-    status, text = ask(net, "http://bora/metrics")
-    assert status == 200
-    families = {family.name: family for family in text_string_to_metric_families(text)}
+    status, text = ask(net, "-i", *(["-H", f"Accept: {accept}"] if accept else []), "http://bora/metrics")
+    head, _, text = text.replace("\r\n", "\n").partition("\n\n")
+    assert status == 200 and f"content-type: {kind}" in head.lower(), head
+    families = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    assert all(family.documentation for family in families.values())
+    dropped = {(one.labels["port"], one.labels["reason"]): one.value for one in families["bora_dropped_packets"].samples}
+    assert dropped["r0", "blackhole"] == 0 and ("r0", "no_lease") not in dropped, "zeros are there, of what can be dropped"
     received = {one.labels["port"]: one.value for one in families["bora_port_receive_packets"].samples}
     assert set(received) == {"r0", "r1", "r2"} and received["r0"] > 0
     shown = {port["name"]: port["rx_packets"] for port in net.bora.show("ports")}
     assert all(received[name] <= shown[name] for name in shown)
-    reasons = {one.labels["reason"] for one in families["bora_to_linux_packets"].samples}
+    reasons = {one.labels["reason"] for one in families["bora_to_linux_packets"].samples if one.value}
     assert reasons <= set(net.bora.show("drops")["punts"])
     assert families["bora_in_sync"].samples[0].value in (0, 1)
     prefixes = {one.labels["family"]: one.value for one in families["bora_fib_prefixes"].samples}
@@ -246,7 +255,7 @@ def test_check_warns(tmp_path):
     """`bora check FILE` says what is legal and foolish."""
     path = tmp_path / "bora.toml"
     path.write_text('[[port]]\nname = "a"\n[[port]]\nname = "b"\n[linux]\nbypass_netfilter = true\n')
-    done = subprocess.run([binary(), "check", str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run([binary(), "check", "--elsewhere", str(path)], capture_output=True, text=True, check=True)
     assert "good" in done.stdout and "warning: linux.bypass_netfilter" in done.stdout
 
 

@@ -360,6 +360,20 @@ def test_dry_run_changes_nothing(start, tmp_path):
     assert json.loads(net.router.exec(binary(), "show", "classes", "--json").stdout)
 
 
+def test_changes_are_shown_by_their_lines(start, tmp_path):
+    """`diff`, `apply --dry-run`, `apply` and `rollback` print the lines that change, not only that some do."""
+    rule = '[[rule]]\nprotocol = "udp"\naction = "{}"\n'.format
+    net = start(ENGINE + TWO + rule("count"))
+    path = tmp_path / "new.toml"
+    path.write_text(ENGINE + TWO + rule("drop"))
+    lines = '- action = "count"\n+ action = "drop"\n'
+    for arguments in (["diff", path], ["apply", "--dry-run", path], ["apply", path]):
+        assert lines in net.router.exec(binary(), *map(str, arguments)).stdout, arguments
+    assert net.router.exec(binary(), "diff", str(path)).stdout == "no difference\n"
+    assert '- action = "drop"\n+ action = "count"\n' in net.router.exec(binary(), "rollback").stdout
+
+
+
 @pytest.mark.parametrize("new", ["q2", "r0"])
 def test_every_worker_can_send_by_a_new_port(start, tmp_path, new):
     """With two workers, a port with two queues, or with one that they share, is added and removed."""

@@ -1,7 +1,13 @@
 """The command line: help, tables, JSON, completions, man page."""
 
 import json
+import os
+import re
+import shlex
 import subprocess
+import time
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -124,3 +130,149 @@ def test_stop_ends_the_daemon(kernel_net, bora_path):
     assert net.bora.process.wait(10) == 0, net.bora.output()
     assert "xdp" not in net.router.ip("link", "show", "r0").stdout
     net.wait_until_forwarding()
+
+
+def printing(folder):
+    """What prints, one line a command; Bora runs on r0, r1 and r2."""
+    config, table, bundle = folder / "bora.toml", folder / "table", folder / "bundle.tar.gz"
+    config.write_text('path = "express"\n[[port]]\nname = "r0"\n[[port]]\nname = "r1"\n')
+    table.write_text("192.0.2.0/24 1\n198.51.100.0/24 2\n")
+    return [shlex.split(line) for line in f"""
+        --version
+        --help
+        help show
+        show ports --help
+        show drops
+        show ports --json
+        show sync --watch
+        top --once
+        web --listen 127.0.0.1:0
+        capture -w -
+        trace --port r0 --packet "udp 10.0.0.2:1 10.0.1.2:2"
+        apply --dry-run {config}
+        diff {config}
+        support {bundle}
+        check
+        check {config}
+        save
+        save -
+        schema
+        fib bench --table {table} --rounds 1
+        lab list
+        test plans
+        test show rfc2544
+        test check rfc2544
+        test schema
+        completions bash
+        completions fish
+        man
+    """.strip().splitlines()]
+
+
+# The daemon, what prints nothing, what cannot be done again and again, and what needs the engine.
+OTHERS = {"run", "set", "confirm", "rollback", "stop", "profile"}
+
+
+def ends(running, arguments, **streams):
+    """Return code and what standard error says."""
+    process = running.router.popen(bora.binary(), *arguments, text=True, **{"stderr": subprocess.PIPE, **streams})
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+def test_an_output_that_takes_nothing_is_an_error(running, tmp_path):
+    """A full disk is an error with its cause, a closed pipe ends a command in silence, and without a place for errors
+    commands do not panic. All commands: none is forgotten."""
+    lines = printing(tmp_path)
+    known = set(re.findall(r"^  (\w+) ", run(bora.binary(), "--help").stdout.partition("Commands:")[2], re.MULTILINE))
+    assert known == OTHERS | {line[0] for line in lines if line[0][0] != "-"}
+    wrong = []
+    with open("/dev/full", "w") as full:
+        for line in lines:
+            code, errors = ends(running, line, stdout=full)
+            if code != 1 or "standard output" not in errors or "No space left" not in errors or "panick" in errors:
+                wrong.append((line, "full", code, errors))
+            reader, writer = os.pipe()
+            os.close(reader)
+            code, errors = ends(running, line, stdout=writer)
+            os.close(writer)
+            if code != 141 or "bora: " in errors or "panick" in errors:
+                wrong.append((line, "closed", code, errors))
+        for line in [["show", "nothing"], ["diff", "/nothing"], ["check", "/nothing"], ["nothing"], ["test", "compare", "/1", "/2"]]:
+            code, _ = ends(running, line, stderr=full, stdout=subprocess.DEVNULL)
+            if code not in (1, 2):
+                wrong.append((line, "full errors", code, ""))
+    for line in [["save", "/dev/full"], ["capture", "-w", "/dev/full"]]:
+        code, errors = ends(running, line)
+        if code != 1 or "/dev/full" not in errors:
+            wrong.append((line, "file", code, errors))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_save_writes_where_it_is_told(running, tmp_path):
+    """`-` is the standard output, and nobody else may read a file, which may have secrets."""
+    printed = running.router.exec(bora.binary(), "save").stdout
+    assert running.router.exec(bora.binary(), "save", "-").stdout == printed and "[[port]]" in printed
+    running.router.exec(bora.binary(), "save", str(tmp_path / "saved.toml"))
+    assert (tmp_path / "saved.toml").read_text() == printed
+    assert (tmp_path / "saved.toml").stat().st_mode & 0o777 == 0o600
+
+
+ROOT = Path(__file__).resolve().parents[2]
+REASONS = tomllib.loads((ROOT / "crates/contract/contract.toml").read_text())["reason"]
+# What stands for something in cures, and what it is in the network of the tests.
+NAMES = {"IFACE": "r0", "PEER": "r0", "ADDRESS": "10.0.1.2"}
+# Of commands that a cure names only to be continued, what makes them whole.
+ENDS = {"ethtool -K": " r0 rx on", "ethtool -L": " r0 rx 1", "ethtool -G": "", "bridge fdb": " show", "ip neighbour": ""}
+# No commands and no keys: options of ethtool.
+OTHERS_WORDS = {"tx"}
+
+
+def cures():
+    """(reason, what stands in backquotes, or the name of a sysctl)"""
+    for reason in REASONS:
+        for what in re.findall(r"`([^`]+)`", reason["do"]) + re.findall(r"net\.ipv[46][\w.]+", reason["do"]):
+            yield reason["name"], re.sub("|".join(NAMES), lambda name: NAMES[name[0]], what)
+
+
+def test_cures_can_be_carried_out(running):
+    """What an operator is told to do about each reason can be done: commands run, options, keys and sysctls exist."""
+    keys = json.dumps(json.loads(run(bora.binary(), "schema").stdout))
+    options = run(bora.binary(), "run", "--help").stdout
+    failed = []
+    for reason, what in cures():
+        if what.startswith("net."):
+            done = running.router.exec("cat", f"/proc/sys/{what.replace('.', '/')}", check=False).returncode == 0
+        elif what.startswith("--"):
+            done = what.split()[0] in options
+        elif what == "ethtool -G":  # a veth has no such rings, so that it only parses
+            done = "--set-ring" in run("ethtool", "--help").stdout
+        elif " " in what:
+            done = running.router.exec(*(what + ENDS.get(what, "")).split(), check=False).returncode == 0 \
+                if not what.startswith("bora ") else running.router.exec(bora.binary(), *what.split()[1:], check=False).returncode == 0
+        else:
+            done = what in OTHERS_WORDS or f'"{what}"' in keys or what in {one["name"] for one in REASONS}
+        if not done:
+            failed.append((reason, what))
+    assert not failed
+
+
+def test_a_deaf_veth_is_named(kernel_net):
+    """Express sends nothing by a veth whose other end has neither XDP nor GRO: that and its cure are said before the start and
+    while Bora runs, until it is done."""
+    net, cure = kernel_net, "ethtool -K PEER gro on"
+    host = next(space for space in net.namespaces if space.name.endswith("-h1"))
+    host.exec("ethtool", "-K", "h1", "gro", "off")
+    checked = net.router.exec(bora.binary(), "check", "--port", "r0", "--port", "r1").stdout
+    lines = {line.split()[1]: line for line in checked.splitlines() if line.split()[1] in ("r0:", "r1:")}
+    assert lines["r0:"].startswith("ok") and lines["r1:"].startswith("advice") and cure in lines["r1:"], checked
+    net.bora = Bora(net.router, ["r0", "r1"], "express")
+    net.bora.start()
+    for words in (["show", "sync"], ["show", "ports"], ["top", "--once"]):
+        said = " ".join(net.router.exec(bora.binary(), *words).stdout.replace("│", " ").split())
+        assert "the other end of this veth" in said, (words, said)
+    host.exec("ethtool", "-K", "h1", "gro", "on")
+    deadline = time.monotonic() + 10
+    while cure in net.router.exec(bora.binary(), "show", "sync").stdout:
+        assert time.monotonic() < deadline, "it is said though it is done"
+        time.sleep(0.2)

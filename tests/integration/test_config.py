@@ -49,8 +49,38 @@ def test_check_names_the_place_and_the_reason(tmp_path, text, words):
 
 
 def test_check_a_good_file(tmp_path):
-    """A good file passes without privileges or a daemon."""
-    assert "good" in run(binary(), "check", written(tmp_path, GOOD)).stdout
+    """A good file for another machine passes without privileges or a daemon."""
+    assert "good" in run(binary(), "check", "--elsewhere", written(tmp_path, GOOD)).stdout
+
+
+@pytest.mark.parametrize("text, words", [
+    (GOOD.replace('"r1"', '"eth9"'), "interface eth9 does not exist here"),
+    (GOOD.replace("[workers]", "[workers]\ncores = [4095]"), "there is no CPU 4095 on this machine"),
+    (GOOD + '[api]\nlisten = "127.0.0.1:9179"\ntoken_file = "/nowhere"\n', "cannot read /nowhere"),
+    (GOOD + '[api]\nlisten = "127.0.0.1:9179"\ncertificate = "/none"\nkey = "/none"\n', "cannot read /none"),
+    (GOOD + '[api]\nlisten = "192.0.2.77:9179"\ntoken_file = "/etc/hostname"\n', "cannot listen on 192.0.2.77:9179"),
+])
+def test_check_refuses_what_run_refuses(kernel_net, tmp_path, text, words):
+    """What this machine lacks for a file is found by `bora check`, in the words of `bora run`, which leaves nothing behind."""
+    path = written(tmp_path, text)
+    kernel_net.router.ip("link", "set", "lo", "up")
+    for command in (["check", path], ["run", "--config", path]):
+        done = kernel_net.router.exec(binary(), *command, check=False)
+        assert done.returncode == 1 and words in done.stderr, (command, done.stdout, done.stderr)
+    assert "xdp" not in kernel_net.router.ip("link").stdout
+    assert "good" in run(binary(), "check", "--elsewhere", path).stdout
+
+
+@pytest.mark.parametrize("text, words", [
+    ("[workers]\nbuget = 7\n", "`buget` is no key here: did you mean `budget`?"),
+    ("[workers]\ncores = 7\n", "expected a list, such as `[1, 2]`, not the number `7`"),
+    ('path = "expres"\n', "`expres` is not known: did you mean `express`?"),
+    ('[[port]]\nname = "x"\nquotta = 7\n', "`quotta` is no key of an interface: did you mean `quota`?"),
+    ('[[port]]\nquota = 7\n', "the key `name` is missing"),
+])
+def test_what_is_wrong_is_said_in_plain_words(tmp_path, text, words):
+    """No words of the parser, and what is most likely meant."""
+    assert words in run(binary(), "check", "--elsewhere", written(tmp_path, text), check=False).stderr
 
 
 def test_schema_is_json_and_names_the_sections():

@@ -129,7 +129,7 @@ def test_pcap(network, tmp_path):
 
 @pytest.mark.parametrize("port, words", [
     ("memif:/nowhere/socket,role=server", "/nowhere/socket"),
-    ("memif:/tmp/s,rings=3", "unknown field `rings`"),
+    ("memif:/tmp/s,rings=3", "`rings` is no key here: did you mean `ring`?"),
     ("tap:r0", "is no TAP interface"),
     ("tap:x0,name=r0", "named twice"),
     ("af_packet:none0", "none0"),

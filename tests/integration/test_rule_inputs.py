@@ -29,7 +29,7 @@ def net(kernel_net, tmp_path):
     config = tmp_path / "bora.toml"
     config.write_text(FILE)
     checked = kernel_net.router.exec(binary(), "check", str(config)).stdout
-    assert checked.splitlines()[1:] == [f"rule 0 matches nothing until there is a device {DEVICE} on the ports"]
+    assert checked.splitlines()[1:] == [f"rule 1 matches nothing until there is a device {DEVICE} on the ports"]
     kernel_net.bora = Bora(kernel_net.router, [], None, ["--config", str(config)])
     kernel_net.bora.start()
     kernel_net.bora.wait_in_sync()

@@ -103,8 +103,11 @@ pub(crate) enum Command {
     },
     /// Say whether this machine can run Bora, what is missing, and what to type
     Check {
-        /// Only check this configuration file
+        /// Only check this configuration file, and whether this machine has what it needs
         config: Option<PathBuf>,
+        /// The file is for another machine: do not look for its interfaces, CPUs and files here
+        #[arg(long, requires = "config")]
+        elsewhere: bool,
         /// Also try this interface as a port: attach the program, open sockets, and undo both
         #[arg(short, long = "port", value_name = "NAME", conflicts_with = "config")]
         ports: Vec<String>,
@@ -114,7 +117,7 @@ pub(crate) enum Command {
     },
     /// Print the configuration in force, or write it to a file
     Save {
-        /// Where to write it
+        /// Where to write it; the standard output without, and for `-`
         file: Option<PathBuf>,
     },
     /// Print the JSON schema of bora.toml, for editors

@@ -1,9 +1,15 @@
 //! `bora check`: can this machine run Bora, what is missing, what to type.
 
 use std::fs;
+use std::path::Path;
 use std::process::ExitCode;
 
-use bora_router::{Probe, Probed};
+use anyhow::Context;
+use bora_router::{File, Probe, Probed};
+
+use crate::output::say;
+
+const NO_PROC: &str = "Bora reads the kernel's settings there; `mount -t proc proc /proc`";
 
 enum Finding {
     Good(String),
@@ -14,7 +20,7 @@ enum Finding {
 }
 
 /// Prints one line a finding; fails if something needed is missing.
-pub(crate) fn check(names: &[String], interrupt: bool) -> ExitCode {
+pub(crate) fn check(names: &[String], interrupt: bool) -> anyhow::Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     let mut findings = vec![kernel(), privileges(), btf()];
     findings.extend(program());
@@ -23,16 +29,33 @@ pub(crate) fn check(names: &[String], interrupt: bool) -> ExitCode {
     findings.extend(ports(names, interrupt));
     for finding in findings {
         match finding {
-            Finding::Good(text) => anstream::println!("ok       {text}"),
-            Finding::Advice(text, advice) => anstream::println!("advice   {text}: {advice}"),
-            Finding::Note(text) => anstream::println!("firewall {text}"),
+            Finding::Good(text) => say!("ok       {text}")?,
+            Finding::Advice(text, advice) => say!("advice   {text}: {advice}")?,
+            Finding::Note(text) => say!("firewall {text}")?,
             Finding::Missing(text, advice) => {
-                anstream::println!("missing  {text}: {advice}");
+                say!("missing  {text}: {advice}")?;
                 code = ExitCode::FAILURE;
             }
         }
     }
-    code
+    Ok(code)
+}
+
+/// Checks a configuration file as `bora run` does before it touches an interface.
+pub(crate) fn file(path: &Path, elsewhere: bool) -> anyhow::Result<()> {
+    let file = File::read(path)?;
+    if !elsewhere {
+        let here = || format!("{} cannot be run here", path.display());
+        bora_router::check_all(&file).with_context(here)?;
+    }
+    say!("{}: good", path.display())?;
+    for warning in file.warnings() {
+        say!("warning: {warning}")?;
+    }
+    for (rule, name) in file.other_inputs() {
+        say!("rule {rule} matches nothing until there is a device {name} on the ports")?;
+    }
+    Ok(())
 }
 
 fn kernel() -> Finding {
@@ -60,13 +83,21 @@ fn privileges() -> Finding {
 }
 
 fn btf() -> Finding {
-    if fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false) {
-        Finding::Good("kernel type information (BTF)".into())
-    } else {
-        Finding::Missing(
-            "kernel type information (BTF)".into(),
+    let what = "kernel type information (BTF)";
+    match fs::exists("/sys/kernel/btf/vmlinux") {
+        Ok(true) => Finding::Good(what.into()),
+        Ok(false) if !Path::new("/sys/kernel").exists() => Finding::Missing(
+            "/sys".into(),
+            "Bora reads what the kernel and the cards can do there; `mount -t sysfs sysfs /sys`",
+        ),
+        Ok(false) => Finding::Missing(
+            what.into(),
             "use a kernel built with CONFIG_DEBUG_INFO_BTF, as Debian's and Ubuntu's are",
-        )
+        ),
+        Err(error) => Finding::Missing(
+            format!("{what}: /sys/kernel/btf: {error}"),
+            "it must be readable",
+        ),
     }
 }
 
@@ -117,6 +148,7 @@ fn ports(names: &[String], interrupt: bool) -> Vec<Finding> {
     };
     let try_one = |name: &String| match probe.port(name, interrupt) {
         Ok(Probed::Tried(says)) => Finding::Good(format!("{name}: {}", says.join("; "))),
+        Ok(Probed::Deaf(why)) => Finding::Advice(name.clone(), why),
         Ok(Probed::NotTried(says)) => Finding::Advice(
             format!("{name}: {says}"),
             "not tried, its link would go for some seconds; `--interrupt` tries it all the same",
@@ -127,10 +159,13 @@ fn ports(names: &[String], interrupt: bool) -> Vec<Finding> {
 }
 
 fn memory() -> Finding {
-    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("HugePages_Free:"));
+    let info = match fs::read_to_string("/proc/meminfo") {
+        Ok(info) => info,
+        Err(error) => return Finding::Missing(format!("/proc/meminfo: {error}"), NO_PROC),
+    };
+    let mut lines = info.lines();
+    let line = lines.find_map(|line| line.strip_prefix("HugePages_Free:"));
+    // a kernel without huge pages has no such line
     let free: u64 = line.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
     if free >= 32 {
         Finding::Good(format!("{free} free huge pages"))
@@ -153,10 +188,13 @@ fn forwarding(family: &'static str) -> Finding {
             "nothing is forwarded; `sysctl net.ipv6.conf.all.forwarding=1`",
         ),
     };
-    let value = fs::read_to_string(format!("/proc/sys/net/{file}")).unwrap_or_default();
-    if value.trim() == "1" {
-        Finding::Good(format!("{family} forwarding is on"))
-    } else {
-        Finding::Advice(format!("{family} forwarding is off"), advice)
+    match fs::read_to_string(format!("/proc/sys/net/{file}")) {
+        Ok(value) if value.trim() == "1" => Finding::Good(format!("{family} forwarding is on")),
+        Ok(_) => Finding::Advice(format!("{family} forwarding is off"), advice),
+        Err(error) if family == "ipv6" && Path::new("/proc/sys/net").exists() => Finding::Advice(
+            format!("no {family}: /proc/sys/net/{file}: {error}"),
+            "IPv6 is switched off in this kernel (`ipv6.disable=1`)",
+        ),
+        Err(error) => Finding::Missing(format!("/proc/sys/net/{file}: {error}"), NO_PROC),
     }
 }

@@ -14,6 +14,7 @@ use bora_kernel::message::Target;
 use bora_kernel::{Mirror, MirrorConfig};
 
 use crate::arguments::FibBenchOptions;
+use crate::output::say;
 
 /// Measures and prints.
 pub(crate) fn bench(options: &FibBenchOptions) -> anyhow::Result<()> {
@@ -28,14 +29,14 @@ pub(crate) fn bench(options: &FibBenchOptions) -> anyhow::Result<()> {
     let mut rows = measure(options, &v4, &subjects4)?;
     rows.extend(measure(options, &v6, &[Subject::bora("tree", tree())])?);
     if options.json {
-        anstream::println!("{}", serde_json::to_string_pretty(&rows)?);
+        say!("{}", serde_json::to_string_pretty(&rows)?)?;
     } else {
-        anstream::println!(
+        say!(
             "{} IPv4 and {} IPv6 prefixes\n{}",
             v4.len(),
             v6.len(),
             markdown(&rows)
-        );
+        )?;
     }
     Ok(())
 }

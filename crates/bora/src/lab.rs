@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use bora_papers::{Outcome, Verdict};
 
 use crate::arguments::{LabCommand, LabRunOptions};
+use crate::output::{Output, print, remark, say};
 
 pub(crate) fn lab(command: LabCommand) -> anyhow::Result<ExitCode> {
     match command {
-        LabCommand::List => anstream::print!("{}", bora_papers::list()?),
+        LabCommand::List => print(format_args!("{}", bora_papers::list()?))?,
         LabCommand::Run(options) => return run(&options),
-        LabCommand::Demo { rate } => bora_lab::demo::run(rate)?,
+        LabCommand::Demo { rate } => bora_lab::demo::run(rate, &mut Output)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -25,7 +26,7 @@ fn run(options: &LabRunOptions) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &options.output {
         let typed: Vec<String> = std::env::args().skip(1).collect();
         bora_papers::write(&outcomes, folder, &format!("bora {}", typed.join(" ")))?;
-        eprintln!("bora: wrote {}", folder.join("papers.md").display());
+        remark(format_args!("wrote {}", folder.join("papers.md").display()));
     }
     let is_bad = |outcome: &Outcome| outcome.verdict == Some(Verdict::Fails);
     Ok(match outcomes.iter().any(is_bad) {
@@ -34,23 +35,20 @@ fn run(options: &LabRunOptions) -> anyhow::Result<ExitCode> {
     })
 }
 
-fn show(outcome: &Outcome) {
+fn show(outcome: &Outcome) -> anyhow::Result<()> {
     let experiment = &outcome.experiment;
-    anstream::println!("{}: {}", experiment.name, experiment.title);
+    say!("{}: {}", experiment.name, experiment.title)?;
     for (what, result) in &experiment.theirs {
-        anstream::println!("  the paper   {what}: {result}");
+        say!("  the paper   {what}: {result}")?;
     }
     for check in &outcome.checks {
         let name = bora_papers::verdict(Some(check.verdict));
-        anstream::println!("  {name:<12}{}: {}", check.what, check.found);
+        say!("  {name:<12}{}: {}", check.what, check.found)?;
     }
     match &outcome.problem {
-        Some(problem) => {
-            anstream::println!("  {}: {problem}", bora_papers::verdict(outcome.verdict))
-        }
-        None if outcome.checks.is_empty() => {
-            anstream::println!("  ours        {}", experiment.note)
-        }
+        Some(problem) => say!("  {}: {problem}", bora_papers::verdict(outcome.verdict))?,
+        None if outcome.checks.is_empty() => say!("  ours        {}", experiment.note)?,
         None => {}
     }
+    Ok(())
 }

@@ -8,7 +8,9 @@ mod client;
 mod fib;
 mod lab;
 mod notify;
+mod output;
 mod run;
+mod save;
 mod show;
 mod support;
 mod test;
@@ -16,23 +18,23 @@ mod top;
 mod watch;
 mod web;
 
-use std::io;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use arguments::{Arguments, Command, FibCommand, SetCommand};
+use output::{Output, complain, say};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return output::usage(&error),
+    };
     log_to_the_right_place(arguments.verbose);
-    match dispatch(arguments.command) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("bora: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let done = dispatch(arguments.command);
+    let done = done.and_then(|code| Ok(Output.flush().map(|()| code)?));
+    done.unwrap_or_else(|error| complain(&error, 1))
 }
 
 /// To systemd's journal with fields of their own (`journalctl -u bora WHO=alice`), if that is where standard error goes;
@@ -82,25 +84,16 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             config: None,
             ports,
             interrupt,
-        } => Ok(check::check(&ports, interrupt)),
+            ..
+        } => check::check(&ports, interrupt),
         Command::Check {
-            config: Some(path), ..
-        } => {
-            let file = bora_router::File::read(&path)?;
-            anstream::println!("{}: good", path.display());
-            for warning in file.warnings() {
-                anstream::println!("warning: {warning}");
-            }
-            for (rule, name) in file.other_inputs() {
-                anstream::println!(
-                    "rule {rule} matches nothing until there is a device {name} on the ports"
-                );
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Command::Save { file } => run::save(file.as_deref()).map(|()| ExitCode::SUCCESS),
+            config: Some(path),
+            elsewhere,
+            ..
+        } => check::file(&path, elsewhere).map(|()| ExitCode::SUCCESS),
+        Command::Save { file } => save::save(file.as_deref()).map(|()| ExitCode::SUCCESS),
         Command::Schema => {
-            anstream::println!("{:#}", bora_router::schema());
+            say!("{:#}", bora_router::schema())?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Fib(FibCommand::Bench(options)) => {
@@ -109,13 +102,16 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Lab(command) => lab::lab(command),
         Command::Test(command) => test::test(command),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Arguments::command(), "bora", &mut io::stdout());
+            // into memory: it panics where it cannot write
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Arguments::command(), "bora", &mut script);
+            Output.write_all(&script)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Man { directory } => {
             match directory {
                 Some(directory) => clap_mangen::generate_to(Arguments::command(), directory)?,
-                None => clap_mangen::Man::new(Arguments::command()).render(&mut io::stdout())?,
+                None => clap_mangen::Man::new(Arguments::command()).render(&mut Output)?,
             }
             Ok(ExitCode::SUCCESS)
         }

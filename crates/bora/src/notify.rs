@@ -8,6 +8,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::output::remark;
 use bora_router::{Caller, Router};
 
 /// Signs of life in the time after which systemd believes that Bora is stuck.
@@ -26,7 +27,9 @@ impl Supervisor {
         match connect(&name) {
             Ok(socket) => Some(Self(Arc::new(socket))),
             Err(error) => {
-                eprintln!("bora: cannot tell the supervisor at {name}: {error}");
+                remark(format_args!(
+                    "cannot tell the supervisor at {name}: {error}"
+                ));
                 None
             }
         }
@@ -59,7 +62,7 @@ impl Supervisor {
 
     fn say(&self, state: &str) {
         if let Err(error) = self.0.send(state.as_bytes()) {
-            eprintln!("bora: cannot tell the supervisor: {error}");
+            remark(format_args!("cannot tell the supervisor: {error}"));
         }
     }
 }

@@ -1,17 +1,17 @@
 //! `bora run` and `bora stop`.
 
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bora_router::{
     Api, ApiSection, Caller, File, PathChoice, PortSection, Router, RuntimeDir, Table,
-    detach_leftovers, private,
+    detach_leftovers,
 };
 
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
 use crate::client;
 use crate::notify::Supervisor;
+use crate::output::{remark, say};
 
 /// Most threads of the API that write long reports, read files, and find out who asks.
 const BLOCKING: usize = 8;
@@ -35,9 +35,12 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     };
     router.settle();
     for line in router.summary() {
-        eprintln!("bora: {line}");
+        remark(format_args!("{line}"));
     }
-    eprintln!("bora: ready after {} ms", started.elapsed().as_millis());
+    remark(format_args!(
+        "ready after {} ms",
+        started.elapsed().as_millis()
+    ));
     router.run(inbox, || {
         if let Some(supervisor) = supervisor {
             supervisor.stopping();
@@ -119,30 +122,16 @@ fn configuration(options: RunOptions) -> anyhow::Result<File> {
     Ok(file)
 }
 
-/// Prints the configuration in force, or writes it to a file.
-pub(crate) fn save(to: Option<&Path>) -> anyhow::Result<()> {
-    let file: File = serde_json::from_str(&client::get("/v1/config")?)?;
-    let text = file.to_text()?;
-    match to {
-        None => anstream::print!("{text}"),
-        Some(path) => {
-            // it may have secrets
-            private::write(path, &text).with_context(|| path.display().to_string())?;
-        }
-    }
-    Ok(())
-}
-
 pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
     let dir = RuntimeDir::here()?;
     if !dir.is_in_use()? {
         if detach {
             let count = detach_leftovers(dir)?;
-            anstream::println!("no Bora runs here; took what one left off {count} interfaces");
+            say!("no Bora runs here; took what one left off {count} interfaces")?;
         } else {
-            anstream::println!(
+            say!(
                 "no Bora runs here; what one left on its interfaces goes with `bora stop --detach`"
-            );
+            )?;
         }
         return Ok(());
     }
@@ -154,6 +143,6 @@ pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    anstream::println!("stopped");
+    say!("stopped")?;
     Ok(())
 }

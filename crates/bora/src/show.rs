@@ -1,6 +1,6 @@
 //! `bora show`: asks the daemon for a report and prints it as a text or as JSON.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -8,6 +8,7 @@ use bora_router::{REPORTS, Report, Request};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 
 use crate::client;
+use crate::output::{print, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowOptions {
@@ -31,12 +32,11 @@ pub(crate) struct ShowWhat {
 pub(crate) fn show(options: ShowOptions) -> anyhow::Result<()> {
     loop {
         let text = options.what.text(options.json)?;
-        let mut out = std::io::stdout().lock();
-        if options.watch && out.is_terminal() {
-            write!(out, "\x1b[H\x1b[2J")?;
+        if options.watch && std::io::stdout().is_terminal() {
+            print(format_args!("\x1b[H\x1b[2J"))?;
         }
-        // a closed pipe (`| head`) ends the command, it is no error
-        if writeln!(out, "{}", text.trim_end()).is_err() || !options.watch {
+        say!("{}", text.trim_end())?;
+        if !options.watch {
             return Ok(());
         }
         std::thread::sleep(Duration::from_secs(1));
@@ -54,7 +54,7 @@ pub(crate) fn profile(seconds: u64) -> anyhow::Result<()> {
         report: report.context("a report of profiles")?,
         request: Request::default(),
     };
-    anstream::println!("{}", what.text(false)?.trim_end());
+    say!("{}", what.text(false)?.trim_end())?;
     Ok(())
 }
 

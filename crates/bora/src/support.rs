@@ -10,6 +10,7 @@ use anyhow::{Context, bail};
 use bora_router::{File, REPORTS, Request, private};
 
 use crate::client;
+use crate::output::say;
 
 /// What other programs say: name of the file, program, arguments.
 const COMMANDS: &[(&str, &str, &[&str])] = &[
@@ -70,11 +71,11 @@ pub(crate) fn support(output: &Path) -> anyhow::Result<()> {
     folder.add("bora.toml", &configuration())?;
     files += 1;
     folder.pack(output)?;
-    anstream::println!(
+    say!(
         "{}: {files} files. Secrets of the configuration are left out; addresses, routes and firewall rules are in it: \
          look through it before you send it",
         output.display()
-    );
+    )?;
     Ok(())
 }
 

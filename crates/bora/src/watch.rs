@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -14,12 +14,13 @@ use pcap::{Capture, Linktype};
 
 use crate::arguments::{CaptureOptions, Selection, TraceOptions};
 use crate::client;
+use crate::output::{Output, say};
 
 /// Writes packets to a file until it has enough, or is ended by Ctrl-C.
 pub(crate) fn capture(options: &CaptureOptions) -> anyhow::Result<()> {
     let path = &options.write;
     let mut file: Box<dyn Write> = match path == Path::new("-") {
-        true => Box::new(io::stdout()),
+        true => Box::new(Output),
         false => Box::new(File::create(path).with_context(|| path.display().to_string())?),
     };
     let url = format!(
@@ -31,12 +32,8 @@ pub(crate) fn capture(options: &CaptureOptions) -> anyhow::Result<()> {
     );
     let mut packets = client::stream(&url, compiled(&options.selection)?)?;
     while let Some(octets) = packets.next()? {
-        match file.write_all(&octets).and_then(|()| file.flush()) {
-            Ok(()) => {}
-            // Wireshark was closed
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
-            Err(error) => return Err(error).with_context(|| path.display().to_string()),
-        }
+        let written = file.write_all(&octets).and_then(|()| file.flush());
+        written.with_context(|| path.display().to_string())?;
     }
     Ok(())
 }
@@ -67,10 +64,7 @@ pub(crate) fn trace(options: &TraceOptions) -> anyhow::Result<()> {
                     told(&traced, explanation(&traced, &mut explained)?)
                 }
             };
-            // a closed pipe (`| head`) ends the command
-            if writeln!(io::stdout(), "{text}").is_err() {
-                return Ok(());
-            }
+            say!("{text}")?;
         }
     }
     match (&options.packet, &options.selection.port) {

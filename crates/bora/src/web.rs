@@ -15,6 +15,7 @@ use clap::Args;
 use tokio::net::TcpListener;
 
 use crate::client;
+use crate::output::{remark, say};
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct WebOptions {
@@ -38,10 +39,10 @@ pub(crate) struct WebOptions {
 pub(crate) fn web(options: WebOptions) -> anyhow::Result<()> {
     let listen = options.listen;
     if !listen.ip().is_loopback() {
-        eprintln!(
-            "bora: {listen} can be reached from other machines: whoever reaches it sees everything, without a \
+        remark(format_args!(
+            "{listen} can be reached from other machines: whoever reaches it sees everything, without a \
              password, and without encryption"
-        );
+        ));
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -51,7 +52,7 @@ pub(crate) fn web(options: WebOptions) -> anyhow::Result<()> {
             .await
             .with_context(|| format!("cannot listen on {listen}"))?;
         let address = listener.local_addr()?;
-        anstream::println!("http://{address}/");
+        say!("http://{address}/")?;
         let routes = Router::new().fallback(answer);
         let routes = routes.with_state(Arc::new(options.host));
         serve(Patient(listener), routes).await?;

@@ -4,7 +4,9 @@
 mod locate;
 mod ports;
 mod text;
+mod words;
 
-pub use locate::{Problem, Step, wrong};
+pub use locate::{Problem, Step, located, wrong};
 pub use ports::{port_problem, typed};
 pub use text::{TextVisitor, number};
+pub use words::{plain, suggestion};

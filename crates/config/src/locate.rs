@@ -54,24 +54,30 @@ pub struct Problem {
 impl Problem {
     /// The problem as a message with line and column in `text`, the content of the file.
     pub fn located(&self, text: &str) -> String {
-        let Some(span) = find(text, &self.at) else {
-            return self.to_string();
-        };
-        let before = &text[..span.start];
-        let line = before.matches('\n').count();
-        let column = before.chars().rev().take_while(|&c| c != '\n').count();
-        let content = text.lines().nth(line).unwrap_or("");
-        let number = (line + 1).to_string();
-        let margin = " ".repeat(number.len() + 1);
-        let marked = text[span].lines().next().unwrap_or("").chars().count();
-        format!(
-            "error at line {number}, column {}\n{margin}|\n{number} | {content}\n{margin}| {}{}\n{}",
-            column + 1,
-            " ".repeat(column),
-            "^".repeat(marked.max(1)),
-            self.what
-        )
+        match find(text, &self.at) {
+            Some(span) => located(text, span, &self.what),
+            None => self.to_string(),
+        }
     }
+}
+
+/// What is wrong with a place of a text, with its line and column.
+pub fn located(text: &str, span: Range<usize>, what: &str) -> String {
+    let (Some(before), Some(marked)) = (text.get(..span.start), text.get(span)) else {
+        return what.to_owned();
+    };
+    let line = before.matches('\n').count();
+    let column = before.chars().rev().take_while(|&c| c != '\n').count();
+    let content = text.lines().nth(line).unwrap_or("");
+    let number = (line + 1).to_string();
+    let margin = " ".repeat(number.len() + 1);
+    let marked = marked.lines().next().unwrap_or("").chars().count();
+    format!(
+        "error at line {number}, column {}\n{margin}|\n{number} | {content}\n{margin}| {}{}\n{what}",
+        column + 1,
+        " ".repeat(column),
+        "^".repeat(marked.max(1)),
+    )
 }
 
 impl std::error::Error for Problem {}

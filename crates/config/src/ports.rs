@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use crate::{Problem, at};
+use crate::{Problem, at, plain};
 
 /// Reads the keys of one kind.
 ///
@@ -11,7 +11,7 @@ use crate::{Problem, at};
 /// What is wrong; a key that is wrong comes first, in backquotes.
 pub fn typed<T: DeserializeOwned>(keys: Table) -> Result<T, String> {
     let read = Value::Table(keys).try_into();
-    read.map_err(|error: toml::de::Error| error.message().to_owned())
+    read.map_err(|error: toml::de::Error| plain(error.message()))
 }
 
 /// The first `[[port]]` of a file in which `read` finds something wrong, in the keys that are not

@@ -597,7 +597,7 @@ impl Reason {
             Self::WorkerRingFull => "Add workers or receive queues.",
             Self::SlowPathFailed => "Check whether the interface is down, and whether frames have more than 3456 octets.",
             Self::RxRingFull => "The workers do not keep up: add cores or receive queues.",
-            Self::NoFrame => "Give Bora more packet memory.",
+            Self::NoFrame => "`bora show frames` says where the frames are: lower `packets` of classes whose queues hold many, or find the port that does not send. If frames are too long, make the MTUs equal.",
             Self::RxTooLong => "Make the MTUs equal.",
             Self::RxMalformed => "Look at the peer or the file.",
             Self::TxInvalid => "This is a defect of Bora: please report it.",
@@ -629,6 +629,82 @@ impl Reason {
                 | Self::NoNeighbour
                 | Self::TooBig
                 | Self::Prohibit
+        )
+    }
+
+    /// Whether packets may go to Linux for this reason.
+    pub const fn may_pass(self) -> bool {
+        matches!(
+            self,
+            Self::NoLease
+                | Self::Guard
+                | Self::ForwardingOff
+                | Self::NotIp
+                | Self::VlanTag
+                | Self::ForeignMac
+                | Self::Local
+                | Self::SpecialAddress
+                | Self::PartialChecksum
+                | Self::NotAPort
+                | Self::OutputDown
+                | Self::NoSocket
+                | Self::LeftToLinux
+                | Self::Multipath
+                | Self::Fragmentation
+                | Self::SuperPacket
+                | Self::Redirect
+                | Self::SourceCheck
+                | Self::Unsupported
+                | Self::Bridge
+                | Self::Malformed
+                | Self::Options
+                | Self::TtlExceeded
+                | Self::NoRoute
+                | Self::Unreachable
+                | Self::NoNeighbour
+                | Self::TooBig
+                | Self::Prohibit
+        )
+    }
+
+    /// Whether packets may be dropped for this reason.
+    pub const fn may_drop(self) -> bool {
+        matches!(
+            self,
+            Self::ForeignMac
+                | Self::SourceCheck
+                | Self::Blackhole
+                | Self::PuntBudget
+                | Self::NoOutput
+                | Self::TxRingFull
+                | Self::Truncated
+                | Self::BadVersion
+                | Self::BadHeaderLength
+                | Self::BadTotalLength
+                | Self::BadChecksum
+                | Self::PortDown
+                | Self::Rule
+                | Self::QueueFull
+                | Self::PuntRingFull
+                | Self::WorkerRingFull
+                | Self::SlowPathFailed
+                | Self::RxRingFull
+                | Self::NoFrame
+                | Self::RxTooLong
+                | Self::RxMalformed
+                | Self::TxInvalid
+                | Self::TxLinkDown
+                | Self::TxRefused
+                | Self::WireFull
+                | Self::CardReset
+                | Self::BadFcs
+                | Self::Runt
+                | Self::Giant
+                | Self::InputFifoFull
+                | Self::PeerVoqFull
+                | Self::HostVoqFull
+                | Self::ReceiverDisabled
+                | Self::TransmitLength
         )
     }
 

@@ -44,14 +44,18 @@ struct Subsystem {
 }
 
 impl Subsystem {
-    fn open(protocol: i32, group: u32, what: &'static str) -> Result<Option<Self>, KernelError> {
+    /// `None` where the kernel does not have it, so that there is nothing to guard. An error is why it cannot be seen.
+    fn open(protocol: i32, group: u32, what: &'static str) -> Result<Option<Self>, String> {
         let open = |groups: &[u32]| Netlink::open(protocol, groups, 1 << 20, what);
-        let events = match open(&[group]) {
-            Err(KernelError::Open { source, .. })
-                if source.raw_os_error() == Some(libc::EPROTONOSUPPORT) =>
-            {
-                log::info!("this kernel has no {what}");
-                return Ok(None);
+        match (open(&[group]), open(&[])) {
+            (Ok(events), Ok(dumps)) => Ok(Some(Self { events, dumps })),
+            (Err(e), _) | (_, Err(e)) if is_lacking(&e) => {
+                log::info!("this kernel has no {what}: {e}");
+                Ok(None)
+            }
+            (Err(e), _) | (_, Err(e)) => {
+                log::warn!("{e}");
+                Err(e.to_string())
             }
             events => events?,
         };
@@ -75,11 +79,22 @@ impl Subsystem {
     }
 }
 
+/// Whether the kernel was built without the subsystem that a socket was to be opened to.
+fn is_lacking(error: &KernelError) -> bool {
+    let KernelError::Open { source, .. } = error else {
+        return false;
+    };
+    let code = source.raw_os_error();
+    matches!(code, Some(libc::EPROTONOSUPPORT | libc::EAFNOSUPPORT))
+}
+
 /// Watches for reasons to leave traffic to the kernel.
 pub(crate) struct Guard {
     netfilter: Option<Subsystem>,
     xfrm: Option<Subsystem>,
     route: Netlink,
+    /// What cannot be seen, for want of rights or descriptors, and why: there may be anything.
+    unseen: Vec<(ReasonKind, String)>,
     /// The reasons that the last dumps showed, when that was, and which legacy iptables tables
     /// existed.
     found: GuardReport,
@@ -99,9 +114,19 @@ pub(crate) struct Guard {
 
 impl Guard {
     pub(crate) fn open() -> Result<Self, KernelError> {
+        let mut unseen = Vec::new();
+        let mut seen = |kind, opened: Result<Option<Subsystem>, String>| {
+            opened.unwrap_or_else(|why| {
+                unseen.push((kind, why));
+                None
+            })
+        };
+        let netfilter = Subsystem::open(libc::NETLINK_NETFILTER, NFNLGRP_NFTABLES, "nftables");
+        let xfrm = Subsystem::open(libc::NETLINK_XFRM, XFRMNLGRP_POLICY, "xfrm policies");
         Ok(Self {
-            netfilter: Subsystem::open(libc::NETLINK_NETFILTER, NFNLGRP_NFTABLES, "nftables")?,
-            xfrm: Subsystem::open(libc::NETLINK_XFRM, XFRMNLGRP_POLICY, "xfrm policies")?,
+            netfilter: seen(ReasonKind::Netfilter, netfilter),
+            xfrm: seen(ReasonKind::Xfrm, xfrm),
+            unseen,
             route: Netlink::open(
                 libc::NETLINK_ROUTE,
                 &[],
@@ -193,6 +218,9 @@ impl Guard {
     /// The reasons found in dumps. A dump that cannot be read is a reason, too.
     fn look(&mut self, world: &World) -> GuardReport {
         let (mut report, mut complete) = (GuardReport::default(), true);
+        for (kind, why) in &self.unseen {
+            report.both(*kind, why.clone());
+        }
         if let Some(netfilter) = &mut self.netfilter {
             let question = Question {
                 kind: ReasonKind::Netfilter,

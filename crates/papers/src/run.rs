@@ -50,7 +50,10 @@ type Done = Result<Vec<Row>, (Verdict, String)>;
 ///
 /// # Errors
 /// A name is no experiment's, or none of the experiments takes ports.
-pub fn run(options: &Options, mut each: impl FnMut(&Outcome)) -> anyhow::Result<Vec<Outcome>> {
+pub fn run(
+    options: &Options,
+    mut each: impl FnMut(&Outcome) -> anyhow::Result<()>,
+) -> anyhow::Result<Vec<Outcome>> {
     let setup = Setup::new(options.ports.clone(), options.short)?;
     let mut done: BTreeMap<String, Done> = BTreeMap::new();
     let mut outcomes = Vec::new();
@@ -70,7 +73,7 @@ pub fn run(options: &Options, mut each: impl FnMut(&Outcome)) -> anyhow::Result<
         let results = works.iter().map(|(name, _)| &done[*name]);
         let works: Vec<&Work> = works.iter().map(|(_, work)| *work).collect();
         let outcome = judge(paper, experiment.clone(), &works, results, &setup);
-        each(&outcome);
+        each(&outcome)?;
         outcomes.push(outcome);
     }
     Ok(outcomes)

@@ -1,6 +1,7 @@
 //! How packets come and go: ports of all kinds and their [`Queue`]s, and the XDP program in front of
 //! Linux.
 
+mod advice;
 pub mod af_packet;
 pub mod af_xdp;
 mod bell;
@@ -25,6 +26,7 @@ mod tally;
 pub mod tap;
 pub mod xdp;
 
+pub use advice::advice;
 pub use bell::Bell;
 pub use closing::Closing;
 pub use port_queue::PortQueue;

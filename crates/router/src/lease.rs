@@ -20,6 +20,8 @@ const LAST_PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(crate) struct Vitals {
     control: Arc<AtomicU64>,
+    /// How often some of them were stuck.
+    stuck: Arc<AtomicU64>,
     /// The control loop, and those that the engine names.
     threads: Arc<Mutex<Vec<Watched>>>,
 }
@@ -50,6 +52,7 @@ impl Vitals {
         let control_loop = Watched::new("the control loop", CONTROL_PATIENCE, beats);
         Self {
             control,
+            stuck: Arc::default(),
             threads: Arc::new(Mutex::new(vec![control_loop])),
         }
     }
@@ -75,6 +78,11 @@ impl Vitals {
             patience: thread.patience,
         };
         self.threads().iter().map(sign).collect()
+    }
+
+    /// How often since the start the lease was not renewed because of them.
+    pub(crate) fn times_stuck(&self) -> u64 {
+        self.stuck.load(Relaxed)
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<Watched>> {
@@ -195,6 +203,7 @@ impl Round {
         match (self.stuck.is_empty(), stuck.is_empty()) {
             (true, false) => {
                 self.since = Instant::now();
+                self.vitals.stuck.fetch_add(1, Relaxed);
                 log::warn!("{} is stuck: Linux forwards", stuck.join(", "));
             }
             (false, true) => log::warn!("all threads make progress again: Bora forwards"),

@@ -34,6 +34,7 @@ mod patience;
 mod policy;
 mod port_table;
 mod ports;
+mod preflight;
 pub mod private;
 mod probe;
 mod program_tables;
@@ -62,14 +63,15 @@ pub use config::{
     AddressMatch, AddressSet, ApiSection, ClassSection, CodePoint, Collectors, DscpMatch,
     DscpSection, FibSection, File, LinuxSection, PathChoice, PcpMatch, PortKind, PortSection,
     Ports, Problem, ProtocolMatch, QueuesSection, Rate, RuleAction, RuleSection, SflowSection,
-    StationAddress, Step, Table, TosMatch, TwinKind, Via, WorkersSection, differences, schema,
+    StationAddress, Step, Table, TosMatch, TwinKind, Via, WorkersSection, schema,
 };
 pub use five_tuple::Flow;
 pub use live::report::{
-    ByReason, Event, EventKind, FibNow, FlowNow, GuardNow, History, Now, Packets, PortHistory,
-    PortNow, PortRates, QueueNow, Severity, SyncNow, WorkerNow,
+    ByReason, DeviceNow, Event, EventKind, FibNow, FlowNow, GuardNow, History, Now, Packets,
+    PortHistory, PortNow, PortRates, QueueNow, RuleNow, Severity, SyncNow, WorkerNow,
 };
 pub use patience::{Patient, PatientIo};
+pub use preflight::check_all;
 pub use probe::{Probe, Probed, try_flows, try_program};
 pub use reports::{Argument, REPORTS, Report, Request};
 pub use router::{Router, detach_leftovers};

@@ -1,13 +1,15 @@
 //! What `/metrics` says, one line a metric. Names follow Prometheus' conventions: base units, and `_total` is added to counters.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
-use bora_contract::Counts;
+use bora_contract::{Counts, Reason};
 use bora_worker::WorkerCounters;
 
 use crate::class_counts::{QueueSample, queues};
 use crate::engine::Engine;
 use crate::ports::{Port, mode_name, path_name};
+use crate::reports::rules;
 use crate::router::Router;
 use crate::sampling::Collected;
 use crate::totals::Totals;
@@ -19,7 +21,7 @@ pub(crate) enum Kind {
 }
 
 /// Names and values of the labels of a sample.
-pub(crate) type Labels = Vec<(&'static str, String)>;
+pub(crate) type Labels = Vec<(&'static str, Cow<'static, str>)>;
 
 /// A metric with its samples.
 #[derive(Debug)]
@@ -46,6 +48,7 @@ pub(crate) fn collect(router: &Router) -> Vec<Metric> {
     if let Some(engine) = router.plane.engine() {
         metrics.extend(of_workers(engine));
         metrics.extend(of_classes(router, engine));
+        metrics.extend(of_rules(router, engine));
     }
     metrics
 }
@@ -76,7 +79,7 @@ fn of_router(router: &Router) -> Vec<Metric> {
         .express()
         .holding(mirror.guard(), &router.plane.names());
     let since = status.since.duration_since(SystemTime::UNIX_EPOCH);
-    let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
+    let version = vec![("version", env!("CARGO_PKG_VERSION").into())];
     let held = router.plane.engine().map_or(0, Engine::held);
     let signs = router.vitals.signs();
     let stuck = signs.iter().filter(|sign| sign.is_stuck()).count();
@@ -167,7 +170,7 @@ const PORT_COUNTERS: &[OfPort] = &[
 ];
 
 fn name_of(port: &Port) -> Labels {
-    vec![("port", port.name.clone())]
+    vec![("port", port.name.clone().into())]
 }
 
 fn of_ports(ports: &[(&Port, Totals)]) -> Vec<Metric> {
@@ -189,9 +192,9 @@ fn of_ports(ports: &[(&Port, Totals)]) -> Vec<Metric> {
     ));
     let info = ports.iter().map(|(port, _)| {
         let more = [
-            ("path", path_name(port.path).to_owned()),
-            ("xdp", mode_name(port.mode()).to_owned()),
-            ("af_xdp", port.sockets.mode().name().to_owned()),
+            ("path", path_name(port.path).into()),
+            ("xdp", mode_name(port.mode()).into()),
+            ("af_xdp", port.sockets.mode().name().into()),
         ];
         (name_of(port).into_iter().chain(more).collect(), 1.0)
     });
@@ -204,17 +207,20 @@ fn of_ports(ports: &[(&Port, Totals)]) -> Vec<Metric> {
     metrics
 }
 
+/// Zeros, too: without them the first packets of a reason would be no increase.
 fn of_reasons(ports: &[(&Port, Totals)]) -> [Metric; 2] {
-    let samples = |of: fn(&Totals) -> &Counts| {
+    let samples = |of: fn(&Totals) -> &Counts, may_be: fn(Reason) -> bool| {
         let of_port = move |(port, total): &(&Port, Totals)| {
-            let named: Vec<_> = of(total)
-                .named()
-                .map(|(reason, count)| {
-                    let labels = vec![("port", port.name.clone()), ("reason", reason.to_owned())];
-                    (labels, count as f64)
-                })
-                .collect();
-            named
+            let counts = of(total).iter();
+            let counts = counts.filter(|&(reason, count)| count > 0 || may_be(reason));
+            let named = counts.map(|(reason, count)| {
+                let labels = vec![
+                    ("port", port.name.clone().into()),
+                    ("reason", reason.name().into()),
+                ];
+                (labels, count as f64)
+            });
+            named.collect::<Vec<_>>()
         };
         ports.iter().flat_map(of_port).collect::<Vec<_>>()
     };
@@ -223,13 +229,13 @@ fn of_reasons(ports: &[(&Port, Totals)]) -> [Metric; 2] {
             Kind::Counter,
             "bora_to_linux_packets",
             "Packets handed to Linux, by reason (docs/reasons.md).",
-            samples(|it| &it.passed),
+            samples(|it| &it.passed, Reason::may_pass),
         ),
         metric(
             Kind::Counter,
             "bora_dropped_packets",
             "Packets dropped, by reason (docs/reasons.md).",
-            samples(|it| &it.dropped),
+            samples(|it| &it.dropped, Reason::may_drop),
         ),
     ]
 }
@@ -238,7 +244,7 @@ fn of_fib(router: &Router) -> Vec<Metric> {
     let mirror = router.plane.mirror();
     let (stats, missing) = (mirror.fib().stats(), mirror.refused());
     let families = |values: [u64; 2]| {
-        let names = ["ipv4", "ipv6"].map(|name| vec![("family", name.to_owned())]);
+        let names = ["ipv4", "ipv6"].map(|name| vec![("family", name.into())]);
         names.into_iter().zip(values.map(|value| value as f64))
     };
     let sizes = |of: [usize; 2]| of.map(|size| size as u64);
@@ -284,7 +290,7 @@ fn of_sflow(router: &Router) -> Vec<Metric> {
         |name, help, value: u64| metric(Kind::Counter, name, help, [(Vec::new(), value as f64)]);
     let collectors = |of: fn(&Collected) -> u64| {
         let samples = exported.collectors.iter().map(move |one| {
-            let labels = vec![("collector", one.address.to_string())];
+            let labels = vec![("collector", one.address.to_string().into())];
             (labels, of(one) as f64)
         });
         samples.collect::<Vec<_>>()
@@ -362,13 +368,46 @@ const WORKER_METRICS: &[OfWorker] = &[
 fn of_workers(engine: &Engine) -> Vec<Metric> {
     let metrics = WORKER_METRICS.iter().map(|&(kind, name, help, of)| {
         let samples = engine.workers.iter().enumerate().map(|(index, worker)| {
-            let core = worker.core.map_or("any".into(), |core| core.to_string());
-            let labels = vec![("worker", index.to_string()), ("cpu", core)];
+            let core = worker
+                .core
+                .map_or("any".into(), |core| core.to_string().into());
+            let labels = vec![("worker", index.to_string().into()), ("cpu", core)];
             (labels, of(&worker.counters) as f64)
         });
         metric(kind, name, help, samples)
     });
     metrics.collect()
+}
+
+/// What rules have matched since they were last changed.
+fn of_rules(router: &Router, engine: &Engine) -> [Metric; 2] {
+    let rules = &router.in_force.file().rules;
+    let counted = rules::counted(engine, rules);
+    let samples = |of: fn(&(u64, u64)) -> u64| {
+        let rules = rules.iter().zip(&counted).enumerate();
+        let samples = rules.map(move |(index, (rule, counted))| {
+            let labels = vec![
+                ("rule", (index + 1).to_string().into()),
+                ("name", rule.name.clone().unwrap_or_default().into()),
+            ];
+            (labels, of(counted) as f64)
+        });
+        samples.collect::<Vec<_>>()
+    };
+    [
+        metric(
+            Kind::Counter,
+            "bora_rule_packets",
+            "Packets that a rule has matched since the rules were changed.",
+            samples(|counted| counted.0),
+        ),
+        metric(
+            Kind::Counter,
+            "bora_rule_bytes",
+            "Octets of these packets.",
+            samples(|counted| counted.1),
+        ),
+    ]
 }
 
 type OfClass = (Kind, &'static str, &'static str, fn(&QueueSample) -> u64);
@@ -404,7 +443,10 @@ fn of_classes(router: &Router, engine: &Engine) -> Vec<Metric> {
     let classes = queues(engine, &router.plane, router.in_force.file());
     let metrics = CLASS_METRICS.iter().map(|&(kind, name, help, of)| {
         let samples = classes.iter().map(|one| {
-            let labels = vec![("port", one.port.clone()), ("class", one.class.to_string())];
+            let labels = vec![
+                ("port", one.port.clone().into()),
+                ("class", one.class.to_string().into()),
+            ];
             (labels, of(one) as f64)
         });
         metric(kind, name, help, samples)

@@ -61,6 +61,8 @@ pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
 pub enum Probed {
     /// Bora has tried: the path it would take, and what the driver refused.
     Tried(Vec<String>),
+    /// It can be a port, but nothing can be sent by it, for this reason.
+    Deaf(&'static str),
     /// Trying would interrupt the link; what the driver says of itself.
     NotTried(String),
 }
@@ -109,11 +111,14 @@ impl Probe {
         let opened = engine::open_all(&mut ports, &config).map(drop);
         let [port] = ports;
         let summary = port.summary();
-        let hidden = port.offloads.hidden_tags.clone();
+        let (hidden, deaf) = (port.offloads.hidden_tags.clone(), port.deaf_peer());
         if !there {
             port.detach(&self.dir);
         }
         opened?;
+        if let Some(why) = deaf {
+            return Ok(Probed::Deaf(why));
+        }
         Ok(Probed::Tried(summary.into_iter().chain(hidden).collect()))
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn compile(
     };
     let compiled = (|| {
         let mut rules = Vec::with_capacity(config.rules.len());
-        for (number, rule) in config.rules.iter().enumerate() {
+        for (number, rule) in (1..).zip(&config.rules) {
             let rule = rule.compile(&mut known);
             rules.extend(rule.with_context(|| format!("rule {number}"))?);
         }

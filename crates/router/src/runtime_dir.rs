@@ -8,11 +8,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+<<<<<<< HEAD
 use anyhow::{Context, bail};
 use bora_port::interface::netns_cookie;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, statfs, unlinkat};
 
 use crate::private;
+=======
+use anyhow::{Context, anyhow, bail};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
+>>>>>>> 628c4111923d68975d07eae942cc9f3106e26b2b
 
 const RUN: &str = "/run/bora";
 const LOCK: &str = "lock";
@@ -21,6 +26,11 @@ const IDENTITY: &str = "namespace";
 /// Only root may open the lock.
 const LOCK_MODE: u32 = 0o600;
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
+    let advice = bora_port::advice(error, "");
+    anyhow!("cannot {what} {}: {error}{advice}", path.display())
+}
 
 /// The runtime directory of one network namespace, `/run/bora/INODE`.
 #[derive(Clone, Debug)]
@@ -54,8 +64,13 @@ impl RuntimeDir {
             .recursive(true)
             .mode(0o755)
             .create(&self.path)
+<<<<<<< HEAD
             .with_context(|| format!("cannot create {}: run as root", self.path.display()))?;
         let path = self.path.join(LOCK);
+=======
+            .map_err(|error| failed("create", &self.path, &error))?;
+        let path = self.path.join("lock");
+>>>>>>> 628c4111923d68975d07eae942cc9f3106e26b2b
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -63,7 +78,7 @@ impl RuntimeDir {
             .truncate(false)
             .mode(LOCK_MODE)
             .open(&path)
-            .with_context(|| format!("cannot open {}: run as root", path.display()))?;
+            .map_err(|error| failed("open", &path, &error))?;
         // older versions made it readable for all, and whoever can open it can take the lock
         file.set_permissions(Permissions::from_mode(LOCK_MODE))
             .with_context(|| format!("cannot make {} root's alone", path.display()))?;

@@ -11,6 +11,7 @@ use bora_tester::plan::{self, Plan, SHIPPED, shipped};
 use bora_tester::report;
 
 use crate::arguments::TestCommand;
+use crate::output::{complain, print, say};
 
 /// Width of tables where the terminal's is not known.
 const WIDTH: usize = 120;
@@ -20,34 +21,31 @@ pub(crate) fn test(command: TestCommand) -> anyhow::Result<ExitCode> {
         TestCommand::Run(options) => {
             return run::test_run(*options);
         }
-        TestCommand::Plans => plans(),
+        TestCommand::Plans => plans()?,
         TestCommand::Show { plan } => match shipped(&plan) {
-            Some(text) => anstream::print!("{text}"),
-            None => anstream::print!("{}", Plan::read(&plan)?.1),
+            Some(text) => print(format_args!("{text}"))?,
+            None => print(format_args!("{}", Plan::read(&plan)?.1))?,
         },
         TestCommand::Check { plan } => {
             let (read, _) = Plan::read(&plan)?;
-            anstream::println!("{plan}: good, {} tests", read.tests.len());
+            say!("{plan}: good, {} tests", read.tests.len())?;
         }
-        TestCommand::Schema => anstream::println!("{:#}", plan::schema()),
+        TestCommand::Schema => say!("{:#}", plan::schema())?,
         TestCommand::Report { file, output } => render(&file, output.as_deref())?,
         TestCommand::Compare { a, b, json } => {
             // 1 says that the reports differ
-            return Ok(compare(&a, &b, json).unwrap_or_else(|error| {
-                eprintln!("bora: {error:#}");
-                ExitCode::from(2)
-            }));
+            return Ok(compare(&a, &b, json).unwrap_or_else(|error| complain(&error, 2)));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// Names and titles of the plans that come with Bora.
-fn plans() {
+fn plans() -> anyhow::Result<()> {
     for (name, text) in SHIPPED {
-        let title = Plan::parse(text).map(|plan| plan.title);
-        anstream::println!("{name:<14}{}", title.unwrap_or_default());
+        say!("{name:<14}{}", Plan::parse(text)?.title)?;
     }
+    Ok(())
 }
 
 fn render(file: &Path, output: Option<&Path>) -> anyhow::Result<()> {
@@ -55,7 +53,7 @@ fn render(file: &Path, output: Option<&Path>) -> anyhow::Result<()> {
     match output {
         Some(output) => report::write_html(&found, output),
         None => {
-            anstream::print!("{}", report::table(&found, WIDTH));
+            print(format_args!("{}", report::table(&found, WIDTH)))?;
             Ok(())
         }
     }
@@ -66,9 +64,9 @@ fn compare(a: &Path, b: &Path, json: bool) -> anyhow::Result<ExitCode> {
     match json {
         true => {
             let text = serde_json::to_string_pretty(&found).context("cannot write JSON")?;
-            anstream::println!("{text}");
+            say!("{text}")?;
         }
-        false => anstream::print!("{found}"),
+        false => print(format_args!("{found}"))?,
     }
     Ok(ExitCode::from(found.exit_code()))
 }

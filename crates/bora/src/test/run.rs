@@ -15,6 +15,7 @@ use bora_tester::run::{Opened, Options, run, save};
 
 use super::{WIDTH, lab};
 use crate::arguments::{LengthArgument, TestRunOptions};
+use crate::output::{print, remark, say};
 
 pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     let (mut plan, mut text) = Plan::read(&options.plan)?;
@@ -46,7 +47,7 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
         .with_context(|| format!("cannot write to {}", options.output.display()))?;
     let (cases, notes) = plan.cases(&specs, how.length)?;
     for note in &notes {
-        eprintln!("bora: {note}");
+        remark(format_args!("{note}"));
     }
     let mut display = report::Display::new(cases.len());
     let mut found = run(
@@ -68,11 +69,11 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     }
     let saved = save(&found, &options.output, &options.plan);
     match options.json {
-        true => anstream::println!("{}", serde_json::to_string_pretty(&found)?),
-        false => anstream::print!("{}", report::table(&found, WIDTH)),
+        true => say!("{}", serde_json::to_string_pretty(&found)?)?,
+        false => print(format_args!("{}", report::table(&found, WIDTH)))?,
     }
     for path in saved? {
-        eprintln!("bora: wrote {}", path.display());
+        remark(format_args!("wrote {}", path.display()));
     }
     Ok(match found.complete {
         true => ExitCode::SUCCESS,
@@ -146,14 +147,16 @@ fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
         if flag.swap(true, Ordering::Relaxed) {
             lab::abandon();
         }
-        eprintln!("bora: stopping; what was measured is kept (again to end at once)");
+        remark(format_args!(
+            "stopping; what was measured is kept (again to end at once)"
+        ));
     })
     .context("cannot handle signals")?;
     Ok(stop)
 }
 
 fn ask(text: &str) -> anyhow::Result<()> {
-    eprintln!("bora: {text} Then press Enter.");
+    remark(format_args!("{text} Then press Enter."));
     let mut line = String::new();
     let read = std::io::stdin().read_line(&mut line)?;
     ensure!(read > 0, "nobody answered; use --no-calibration");

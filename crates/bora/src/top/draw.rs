@@ -112,11 +112,20 @@ fn all(frame: &mut Frame, area: Rect, state: &State, now: &Now) {
     panels::events(frame, events, now, 0);
 }
 
+/// Below so many lines there is no room for all panels.
+const LOW: u16 = 16;
+
 /// Lines of the panels: first those that must be whole, then the rest is shared. Workers and flows need
 /// a terminal that is high.
 fn heights(height: u16, now: &Now) -> [u16; 7] {
     let lines = |count: usize| u16::try_from(count).unwrap_or(u16::MAX - 10);
-    let ports = (3 + lines(now.ports.len())).min((height / 3).max(5));
+    let ports = 3 + lines(now.ports.len());
+    if height < LOW {
+        // the ports alone, and what is wrong if there is room
+        let ports = ports.min(height);
+        return [ports, 0, height - ports, 0, 0, 0, 0];
+    }
+    let ports = ports.min((height / 3).max(5));
     let linux = 3 + lines(panels::guard_lines(now).len()).min(3 + height / 20);
     let left = height.saturating_sub(ports + 4 + linux);
     let extra = |count: usize| 3 + lines(count).clamp(1, 5);

@@ -19,6 +19,7 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEvent, KeyEventKind};
 use ratatui::crossterm::terminal;
 
+use crate::output::say;
 use feed::News;
 use state::State;
 
@@ -104,7 +105,7 @@ fn once(state: &mut State, input: &Receiver<Input>) -> anyhow::Result<()> {
         }
     }
     let columns = terminal::size().map_or(ONCE.0, |(columns, _)| columns.max(60));
-    anstream::println!("{}", text(state, (columns, ONCE.1))?);
+    say!("{}", text(state, (columns, ONCE.1))?)?;
     Ok(())
 }
 

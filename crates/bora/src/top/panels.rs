@@ -134,6 +134,18 @@ pub(super) fn linux(frame: &mut Frame, area: Rect, now: &Now) {
         sync.events_per_second
     );
     let mut lines = vec![Line::from(vec![state, rest.into()])];
+    lines.extend(now.confirm_seconds.map(|seconds| {
+        let text =
+            format!("a changed configuration waits for `bora confirm`: taken back in {seconds} s");
+        Line::from(text.yellow())
+    }));
+    if sync.stuck_times > 0 {
+        let text = format!(
+            "threads were stuck {} times since the start: read the log",
+            sync.stuck_times
+        );
+        lines.push(text.yellow().into());
+    }
     lines.extend(guard_lines(now));
     let block = Block::bordered().title("Linux and the guard");
     let text = Paragraph::new(lines).wrap(Wrap { trim: true });

@@ -28,14 +28,29 @@ const HEADS: [&str; 9] = [
 /// Lines of a port with a large chart.
 const LARGE: u16 = 6;
 
+/// Columns that all of the table needs, and what there is room for in fewer: numbers of columns.
+const WHOLE: u16 = 64;
+const NARROW: [usize; 5] = [0, 1, 3, 4, 7];
+
 /// A line a port.
 pub(super) fn small(frame: &mut Frame, area: Rect, state: &State, now: &Now) {
-    let rows = state.ports(now).into_iter().map(|port| row(port, state));
-    let table = Table::new(rows, WIDTHS).header(Row::new(HEADS).dim());
+    let is_shown = |column: usize| area.width >= WHOLE || NARROW.contains(&column);
+    let shown = |all: Vec<Cell<'static>>| {
+        let all = all.into_iter().enumerate();
+        Row::new(
+            all.filter(|(column, _)| is_shown(*column))
+                .map(|(_, cell)| cell),
+        )
+    };
+    let ports = state.ports(now).into_iter();
+    let rows = ports.map(|port| shown(cells(port, state)));
+    let widths = (0..).zip(WIDTHS).filter(|(column, _)| is_shown(*column));
+    let heads = shown(HEADS.into_iter().map(Cell::from).collect());
+    let table = Table::new(rows, widths.map(|(_, width)| width)).header(heads.dim());
     frame.render_widget(table.block(Block::bordered().title("Ports")), area);
 }
 
-fn row<'a>(port: &'a PortNow, state: &State) -> Row<'a> {
+fn cells(port: &PortNow, state: &State) -> Vec<Cell<'static>> {
     let rates = &port.rates;
     let [received, _] = state.history.get(&port.name).cloned().unwrap_or_default();
     let number = |number: u64| Cell::from(si(number));
@@ -43,23 +58,23 @@ fn row<'a>(port: &'a PortNow, state: &State) -> Row<'a> {
         0 => Cell::from("0"),
         number => Cell::from(si(number.into())).style(Style::new().fg(color).bold()),
     };
-    Row::new([
-        Cell::from(port.name.as_str()).bold(),
+    vec![
+        Cell::from(port.name.clone()).bold(),
         link(port).into(),
-        Cell::from(tier(port)),
+        Cell::from(tier(port).to_owned()),
         number(rates.rx_pps.into()).fg(RECEIVED),
         number(rates.tx_pps.into()).fg(SENT),
         number(rates.rx_bps),
         bad(rates.linux_pps, LINUX),
         bad(rates.drop_pps, DROPPED),
         Cell::from(bars(&received, 60)).fg(RECEIVED),
-    ])
+    ]
 }
 
-fn link(port: &PortNow) -> Span<'_> {
+fn link(port: &PortNow) -> Span<'static> {
     match port.state.as_str() {
         "up" => "up".green(),
-        other => Span::from(other).red().bold(),
+        other => Span::from(other.to_owned()).red().bold(),
     }
 }
 

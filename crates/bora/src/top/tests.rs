@@ -99,6 +99,14 @@ fn eighty_columns_have_everything_that_matters() {
 }
 
 #[test]
+fn a_small_terminal_shows_the_ports() {
+    let shown = text(&state(), (40, 10)).unwrap();
+    for word in ["eth0", "300 k", "eth1", "1.00 M"] {
+        assert!(shown.contains(word), "{word} is missing in\n{shown}");
+    }
+}
+
+#[test]
 fn every_view_has_its_panels_in_every_size() {
     let mut state = state();
     let words = [

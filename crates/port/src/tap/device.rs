@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
+use crate::advice::advice;
 use crate::interface::check_name;
 
 /// `_IOW('T', 203, int)` and `_IOW('T', 226, int)`, include/uapi/linux/if_tun.h.
@@ -20,7 +21,7 @@ pub enum TapError {
     #[error("{0}")]
     Name(String),
     /// No `/dev/net/tun`.
-    #[error("cannot open /dev/net/tun: {0}; load the module with `modprobe tun`, run as root")]
+    #[error("cannot open /dev/net/tun: {0}{hint}", hint = advice(.0, "load the module with `modprobe tun`"))]
     Driver(io::Error),
     /// Another process has it.
     #[error("TAP interface {0} belongs to another process")]

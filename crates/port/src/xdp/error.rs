@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::{fs, io};
 
+use crate::advice::{in_user_namespace, no_rights};
 use bora_contract::{MAX_PORTS, MAX_QUEUES};
 use libbpf_rs::{ErrorKind, PrintLevel, set_print};
 
@@ -14,16 +15,13 @@ const FOLDER: &str = "/run/bora";
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// Loading failed for want of rights.
-    #[error("no permission to load BPF programs ({0} missing): run as root")]
+    #[error("no permission to load BPF programs ({0} missing): {what}", what = no_rights())]
     Permission(String),
     /// This process has the rights, and yet the kernel forbids it.
-    #[error(
-        "the kernel forbids loading BPF programs although the rights are there ({lockdown}); look at \
-         `dmesg`, at security modules and at the container's seccomp filter"
-    )]
+    #[error("the kernel forbids loading BPF programs although the rights are there: {why}")]
     Forbidden {
-        /// The mode of kernel lockdown.
-        lockdown: String,
+        /// What may be the cause, and what to do.
+        why: String,
     },
     /// The verifier of this kernel does not accept the program.
     #[error(
@@ -106,9 +104,7 @@ fn explain(error: libbpf_rs::Error, said: &str) -> ProgramError {
     }
     if error.kind() == ErrorKind::PermissionDenied {
         return match missing_capabilities() {
-            names if names.is_empty() => ProgramError::Forbidden {
-                lockdown: lockdown(),
-            },
+            names if names.is_empty() => ProgramError::Forbidden { why: forbidden() },
             names => ProgramError::Permission(names.join(", ")),
         };
     }
@@ -141,11 +137,35 @@ fn missing_capabilities() -> Vec<&'static str> {
         .collect()
 }
 
-/// The mode of kernel_lockdown(7), in words for an error.
-pub(super) fn lockdown() -> String {
-    let text = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-    let mode = text.split(['[', ']']).nth(1).unwrap_or("unknown");
-    format!("kernel lockdown: {mode}")
+/// Why rights that are there do not suffice, as far as it can be told.
+fn forbidden() -> String {
+    if in_user_namespace() {
+        return format!("those of a user namespace do not count; {}", no_rights());
+    }
+    // what cannot be read is not known to be the cause
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    if let Some(mode) = lockdown(&read("/sys/kernel/security/lockdown")) {
+        return format!(
+            "kernel lockdown is in mode {mode} (kernel_lockdown(7)); it ends with Secure Boot, or with `lockdown=none` on \
+             the kernel's command line"
+        );
+    }
+    if is_filtered(&read("/proc/self/status")) {
+        return "a seccomp filter is on, as in a container: it must let bpf(2) pass".into();
+    }
+    "look at `dmesg` and at the security modules (/sys/kernel/security/lsm)".into()
+}
+
+/// The mode of kernel_lockdown(7), if it restricts something.
+fn lockdown(text: &str) -> Option<&str> {
+    let mode = text.split(['[', ']']).nth(1)?;
+    (mode != "none").then_some(mode)
+}
+
+fn is_filtered(status: &str) -> bool {
+    let mut lines = status.lines();
+    let mode = lines.find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() == "2")
 }
 
 #[cfg(test)]
@@ -166,6 +186,18 @@ mod tests {
             text.contains("verifier") && !text.contains("permission"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn only_what_restricts_is_a_cause() {
+        assert_eq!(
+            lockdown("none [integrity] confidentiality\n"),
+            Some("integrity")
+        );
+        assert_eq!(lockdown("[none] integrity confidentiality\n"), None);
+        assert_eq!(lockdown(""), None, "a kernel without it");
+        assert!(is_filtered("Name:\tx\nSeccomp:\t2\nSeccomp_filters:\t1\n"));
+        assert!(!is_filtered("Seccomp:\t0\n"));
     }
 
     #[test]

@@ -29,6 +29,7 @@ use tokio::sync::oneshot;
 use access::Peer;
 pub use access::is_this_machine;
 use connections::{Admitted, Connections};
+pub(crate) use network::check;
 use network::{Network, Secrets};
 
 use crate::apply::ApplyOptions;

@@ -1,6 +1,7 @@
 //! The address of `[api]`: reports for other machines, behind a token, with TLS or without.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -136,6 +137,24 @@ impl Loaded {
             tls: acceptor(section)?,
             password: Arc::new(password(section)?),
         })
+    }
+}
+
+/// Checks what the section names: its files can be read, and the address is this machine's.
+///
+/// # Errors
+/// What is missing.
+pub(crate) fn check(section: &ApiSection) -> anyhow::Result<()> {
+    let Some(address) = section.listen else {
+        return Ok(());
+    };
+    Loaded::new(section)?;
+    match std::net::TcpListener::bind(address) {
+        // perhaps by the Bora that this configuration is for
+        Err(error) if error.kind() != ErrorKind::AddrInUse => {
+            Err(error).with_context(|| format!("[api] cannot listen on {address}"))
+        }
+        _ => Ok(()),
     }
 }
 

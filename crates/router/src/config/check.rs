@@ -234,11 +234,12 @@ impl File {
         wrong(at!["rule", rule, "output"], what)
     }
 
-    /// What rules take from interfaces that are no ports: number of the rule, and the interface. They match nothing while
+    /// What rules take from interfaces that are no ports: number of the rule, from 1, and the interface. They match nothing while
     /// there is no device of this name on the ports.
     pub fn other_inputs(&self) -> impl Iterator<Item = (usize, &str)> {
         let rules = self.rules.iter().enumerate();
-        let inputs = rules.filter_map(|(number, rule)| Some((number, rule.in_port.as_deref()?)));
+        let inputs =
+            rules.filter_map(|(number, rule)| Some((number + 1, rule.in_port.as_deref()?)));
         inputs.filter(|(_, name)| self.port(name).is_none())
     }
 

@@ -69,12 +69,6 @@ pub(crate) fn diff(old: &File, new: &File) -> Vec<Action> {
         .collect()
 }
 
-/// What differs between two configurations, one line each.
-pub fn differences(old: &File, new: &File) -> Vec<String> {
-    let actions = diff(old, new);
-    actions.iter().map(ToString::to_string).collect()
-}
-
 /// Notes the keys below `path` whose values differ. Tables are gone into; arrays are one value.
 fn compare(
     port: Option<&str>,
@@ -202,7 +196,7 @@ impl fmt::Display for Setting {
         }
         let (was, is) = (brief(&self.was), brief(&self.is));
         if was == is {
-            write!(f, "{is}, other ones than before")
+            write!(f, "{is}, changed")
         } else {
             write!(f, "{is} (was {was})")
         }
@@ -245,7 +239,7 @@ mod tests {
             "port a: queues.class 1 entry (was none)",
             "port a: queues.rate 1Gbit (was none)",
             "port a: quota 7 (was 64)",
-            "rule: 1 entry, other ones than before",
+            "rule: 1 entry, changed",
             "sflow: collector 192.0.2.9:6343 (was none)",
             "sflow: sampling 7 (was 1000)",
             "workers: cores [1, 2] (was [])",

@@ -1,6 +1,6 @@
 //! `kind` of a `[[port]]`: those of crates/port, and the two that it does not know.
 
-use bora_config::{Problem, port_problem, typed};
+use bora_config::{Problem, plain, port_problem, suggestion, typed};
 use bora_port::kinds::{AnyKind, Short, describe};
 use bora_port::port::Options;
 use schemars::JsonSchema;
@@ -55,10 +55,11 @@ impl PortKind {
 
     /// Reads what comes after `KIND:` on the command line.
     pub(super) fn from_short(kind: &str, text: &Short<'_>) -> Result<Self, String> {
+        let in_words = |what: String| plain(&what);
         let kind = match kind {
-            "hero" => TwinKind::Hero(text.read(bora_hero::Options::FIRST)?),
+            "hero" => TwinKind::Hero(text.read(bora_hero::Options::FIRST).map_err(in_words)?),
             _ => match AnyKind::from_short(kind, text) {
-                Some(read) => TwinKind::Other(read?),
+                Some(read) => TwinKind::Other(read.map_err(in_words)?),
                 None => return Err(no_such(kind)),
             },
         };
@@ -76,7 +77,10 @@ impl PortKind {
             "interface" => {
                 keys.remove("kind");
                 match keys.keys().next() {
-                    Some(key) => return Err(format!("an interface has no option `{key}`")),
+                    Some(key) => {
+                        let hint = suggestion(key, &COMMON);
+                        return Err(format!("`{key}` is no key of an interface: {hint}"));
+                    }
                     None => Self::Interface,
                 }
             }
@@ -91,8 +95,14 @@ impl PortKind {
 }
 
 fn no_such(kind: &str) -> String {
-    let all = AnyKind::NAMES.join(", ");
-    format!("there is no kind of port `{kind}`: interface, hero, {all}")
+    let all: Vec<&str> = ["interface", "hero"]
+        .into_iter()
+        .chain(AnyKind::NAMES.iter().copied())
+        .collect();
+    format!(
+        "there is no kind of port `{kind}`: {}",
+        suggestion(kind, &all)
+    )
 }
 
 /// The first `[[port]]` of a file whose kind or options are wrong.

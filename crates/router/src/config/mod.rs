@@ -27,7 +27,6 @@ use serde::{Deserialize, Serialize};
 pub use addresses::AddressSet;
 pub use api::ApiSection;
 pub use bora_config::{Problem, Step};
-pub use diff::differences;
 pub(crate) use diff::{Action, Setting, diff};
 pub use dscp::{CodePoint, DscpSection};
 pub use kind::{PortKind, TwinKind};
@@ -102,7 +101,7 @@ impl File {
     fn parse_in(text: &str, folder: Option<&Path>) -> anyhow::Result<Self> {
         let mut file: Self = toml::from_str(text).map_err(|error| match kind::problem(text) {
             Some(problem) => anyhow!("{}", problem.located(text)),
-            None => error.into(),
+            None => anyhow!("{}", in_words(&error, text)),
         })?;
         let problem = |problem: Problem| anyhow!("{}", problem.located(text));
         file.check_files(folder.is_some()).map_err(problem)?;
@@ -168,6 +167,15 @@ impl File {
     /// The section of a port, by its name.
     pub(crate) fn port(&self, name: &str) -> Option<&PortSection> {
         self.ports.iter().find(|port| port.name == name)
+    }
+}
+
+/// What the parser says, in plain words and with its place.
+fn in_words(error: &toml::de::Error, text: &str) -> String {
+    let what = bora_config::plain(error.message());
+    match error.span() {
+        Some(span) => bora_config::located(text, span, &what),
+        None => what,
     }
 }
 

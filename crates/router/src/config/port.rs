@@ -174,7 +174,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         for (text, words) in [
             ("memif:", "unix socket"),
-            ("memif:/s,speed=10", "unknown field `speed`"),
+            ("memif:/s,speed=10", "`speed` is no key"),
             ("memif:/s,mac=01:00:00:00:00:01", "Ethernet address"),
             ("memif:/s,mac=02:00:00:00:01", "Ethernet address"),
             ("memif:/s,name=a/b", "`a/b` is not the name"),

@@ -65,8 +65,17 @@ pub struct Now {
     pub version: String,
     /// The machine's name.
     pub host: String,
+    /// Seconds after which an apply is taken back unless it is confirmed; nothing if none waits.
+    #[serde(default)]
+    pub confirm_seconds: Option<u64>,
     /// The ports.
     pub ports: Vec<PortNow>,
+    /// VLAN devices, bonds, bridges, macvlans and tunnels on the ports.
+    #[serde(default)]
+    pub devices: Vec<DeviceNow>,
+    /// The rules, in order.
+    #[serde(default)]
+    pub rules: Vec<RuleNow>,
     /// Where every packet went since the start.
     pub total: Packets,
     /// Where the packets of the last second went.
@@ -100,6 +109,9 @@ pub struct PortNow {
     pub path: String,
     /// Why this path.
     pub why: String,
+    /// Its addresses, with the lengths of their prefixes.
+    #[serde(default)]
+    pub addresses: Vec<String>,
     /// The kind, as `kind` of a `[[port]]`.
     pub kind: String,
     /// How the XDP program is attached: `driver`, `generic` or `-`.
@@ -116,6 +128,32 @@ pub struct PortNow {
     pub dropped: ByReason,
     /// Packets left to Linux since the start.
     pub passed: ByReason,
+}
+
+/// A device on the ports.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceNow {
+    /// Its name.
+    pub name: String,
+    /// `vlan`, `bond`, `bridge`, `macvlan` or `tunnel`.
+    pub kind: String,
+    /// Its addresses, with the lengths of their prefixes.
+    pub addresses: Vec<String>,
+    /// Why it is left to Linux, if so.
+    pub left: Option<String>,
+}
+
+/// A rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleNow {
+    /// Number, from 1.
+    pub number: usize,
+    /// Its name, if it has one.
+    pub name: String,
+    /// Conditions and action.
+    pub rule: String,
+    /// Packets that it has matched since the rules were changed.
+    pub packets: u64,
 }
 
 /// Where packets went: `received = sent + passed + dropped + held`.
@@ -194,6 +232,9 @@ pub struct SyncNow {
     pub left: BTreeMap<String, usize>,
     /// Threads without progress, because of which Linux forwards.
     pub stuck: Vec<String>,
+    /// Times since the start that threads were stuck, so that Linux forwarded.
+    #[serde(default)]
+    pub stuck_times: u64,
 }
 
 /// What holds traffic back.

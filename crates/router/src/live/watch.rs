@@ -18,6 +18,8 @@ pub(super) struct Watch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct KnownPort {
     name: String,
+    /// What Linux calls its interface.
+    interface: String,
     is_up: bool,
     path: Path,
     why: String,
@@ -28,6 +30,11 @@ impl Watch {
     pub(super) fn look(&mut self, plane: &DataPlane, events: &mut EventLog) {
         let ports = plane.ports().iter().map(|port| KnownPort {
             name: port.name.clone(),
+            interface: plane
+                .mirror()
+                .links()
+                .get(&port.ifindex)
+                .map_or_else(|| port.name.clone(), |link| link.name.clone()),
             is_up: port.is_up() && !port.is_gone,
             path: port.path,
             why: port.why.clone(),
@@ -88,6 +95,17 @@ fn change(before: &KnownPort, port: &KnownPort, events: &mut EventLog) {
         let text = format!("{name}: the link is {state}");
         events.tell(severity, EventKind::Port, text);
     }
+    if before.interface != port.interface {
+        let new = &port.interface;
+        let text = match new == name {
+            true => format!("{name}: the interface has this name again"),
+            false => format!(
+                "{name}: the interface is called {new} now; it stays the port {name} until Bora is started again with the \
+                 new name in the configuration"
+            ),
+        };
+        events.tell(Severity::Warning, EventKind::Port, text);
+    }
     if before.path != port.path {
         let severity = match port.path {
             Path::Kernel => Severity::Warning,
@@ -113,6 +131,7 @@ mod tests {
     fn port(name: &str, is_up: bool, path: Path) -> KnownPort {
         KnownPort {
             name: name.into(),
+            interface: name.into(),
             is_up,
             path,
             why: "why".into(),
@@ -130,11 +149,18 @@ mod tests {
             watch.ports(vec![port("a", true, Path::Express)], &mut events);
         }
         watch.ports(vec![port("a", false, Path::Kernel)], &mut events);
+        let renamed = KnownPort {
+            interface: "wan".into(),
+            ..port("a", false, Path::Kernel)
+        };
+        watch.ports(vec![renamed], &mut events);
         watch.ports(Vec::new(), &mut events);
         let told = [
             "a: a port, up, express (why)",
             "a: the link is down",
             "a: from express to kernel (why)",
+            "a: the interface is called wan now; it stays the port a until Bora is started again with the new name in \
+             the configuration",
             "a: is no port any more",
         ];
         assert_eq!(texts(&events), told);

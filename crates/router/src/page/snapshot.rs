@@ -6,19 +6,25 @@ use bora_contract::Counts;
 use bora_fib::FamilyStats;
 
 use crate::class_counts::QueueSample;
+use crate::config::RuleSection;
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
 use crate::guard_watch::GuardWatch;
 use crate::lease::{Sign, Vitals};
 use crate::live::report::{
-    ByReason, FibNow, FlowNow, GuardNow, Now, Packets, PortNow, QueueNow, SyncNow, WorkerNow,
+    ByReason, DeviceNow, FibNow, FlowNow, GuardNow, Now, Packets, PortNow, QueueNow, RuleNow,
+    SyncNow, WorkerNow,
 };
 use crate::live::{PortSample, Sample, WorkerSample, milliseconds, per_second, rates};
 use crate::ports::{Port, mode_name, path_name};
+use crate::reports::rules::counted;
 use crate::reports::{by_name, guard};
 use crate::router::Router;
 use crate::trace;
 use crate::twin::Twin;
+
+/// Rules that are shown; `bora show rules` has all.
+const MOST_RULES: usize = 200;
 
 /// Everything an operator sees, but the history.
 pub(super) fn now(router: &mut Router) -> Now {
@@ -31,7 +37,10 @@ pub(super) fn now(router: &mut Router) -> Now {
         uptime: live.started.elapsed().as_secs(),
         version: env!("CARGO_PKG_VERSION").into(),
         host: host(),
+        confirm_seconds: router.in_force.confirmation_due().map(|due| due.as_secs()),
         ports: ports(plane, before, now),
+        devices: devices(plane),
+        rules: rules(router),
         total: total(now),
         rate: rate(before, now),
         workers: workers(plane.engine(), before, now),
@@ -71,13 +80,51 @@ fn ports(plane: &DataPlane, before: &Sample, now: &Sample) -> Vec<PortNow> {
         let sample = sample.unwrap_or(&nothing);
         PortNow {
             rates: rates(before.port(&port.name), &sample.totals, time),
-            ..port_now(port, sample)
+            ..port_now(plane, port, sample)
         }
     };
     plane.ports().iter().map(one).collect()
 }
 
-fn port_now(port: &Port, sample: &PortSample) -> PortNow {
+fn addresses(plane: &DataPlane, ifindex: u32) -> Vec<String> {
+    let all = plane.mirror().addresses();
+    let own = all.filter(|address| address.device == ifindex);
+    own.map(|one| format!("{}/{}", one.address, one.len))
+        .collect()
+}
+
+fn devices(plane: &DataPlane) -> Vec<DeviceNow> {
+    let forwarded = plane.devices().iter().map(|device| DeviceNow {
+        name: device.name.clone(),
+        kind: format!("{:?}", device.kind).to_lowercase(),
+        addresses: addresses(plane, device.ifindex),
+        left: None,
+    });
+    let left = plane.devices().left_alone().iter();
+    let left = left.map(|device| DeviceNow {
+        name: device.name.clone(),
+        left: Some(device.why.clone()),
+        ..DeviceNow::default()
+    });
+    forwarded.chain(left).collect()
+}
+
+fn rules(router: &Router) -> Vec<RuleNow> {
+    let rules = &router.in_force.file().rules;
+    let engine = router.plane.engine();
+    let counted = engine.map(|engine| counted(engine, rules));
+    let counted = counted.unwrap_or_else(|| vec![(0, 0); rules.len()]);
+    let rules = (1..).zip(rules).zip(counted).take(MOST_RULES);
+    let one = |((number, rule), (packets, _)): ((usize, &RuleSection), (u64, u64))| RuleNow {
+        number,
+        name: rule.name.clone().unwrap_or_default(),
+        rule: rule.to_string(),
+        packets,
+    };
+    rules.map(one).collect()
+}
+
+fn port_now(plane: &DataPlane, port: &Port, sample: &PortSample) -> PortNow {
     let is_up = port.is_up() && !port.is_gone;
     let refusals = port.refusals.iter().map(ToString::to_string);
     PortNow {
@@ -85,6 +132,7 @@ fn port_now(port: &Port, sample: &PortSample) -> PortNow {
         state: if is_up { "up" } else { "down" }.into(),
         path: path_name(port.path).into(),
         why: port.why.clone(),
+        addresses: addresses(plane, port.ifindex),
         kind: port.twin().map_or("interface", Twin::kind).into(),
         xdp: mode_name(port.mode()).into(),
         notices: refusals.chain(port.notices()).collect(),
@@ -192,6 +240,7 @@ fn sync(plane: &DataPlane, vitals: &Vitals) -> SyncNow {
         overflows: status.overflows,
         left: left.map(|left| (left.reason.into(), left.routes)).collect(),
         stuck: stuck.map(|sign| sign.name).collect(),
+        stuck_times: vitals.times_stuck(),
     }
 }
 

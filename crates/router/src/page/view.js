@@ -22,6 +22,7 @@ export function show(state) {
   guard(now.guard);
   fib(now.fib);
   tables(now);
+  devices(now);
   events(now.events);
 }
 
@@ -35,16 +36,23 @@ function troubles(now) {
     if (count) found.push(["act", `${many(count, "prefix", "prefixes")} of ${place ? "IPv6" : "IPv4"} found no room: raise fib.memory.`]);
   });
   if (now.guard.lines.length) found.push(["warn", `The guard holds traffic back: ${now.guard.lines.length === 1 ? now.guard.lines[0] : `${now.guard.lines.length} reasons, see below.`}`]);
+  if (now.confirm_seconds !== null) found.push(["warn", `A changed configuration waits for \`bora confirm\`: it is taken back in ${duration(now.confirm_seconds)}.`]);
+  if (now.sync.stuck_times) found.push(["warn", `Threads were stuck ${many(now.sync.stuck_times, "time")} since the start; Linux forwarded meanwhile. Read Bora's log.`]);
   const drops = sum(now.rate.dropped);
   if (drops) found.push(["warn", `${si(drops)} packets/s are dropped: ${Object.keys(now.rate.dropped).join(", ")}.`]);
   return found;
+}
+
+function dropsInWords(now) {
+  const drops = sum(now.total.dropped);
+  return drops ? `nothing is dropped now (${whole(drops)} since the start)` : "nothing was dropped since the start";
 }
 
 function attention(now) {
   const found = troubles(now);
   const box = byId("attention");
   box.className = found.some(([how]) => how === "act") ? "act" : found.length ? "warn" : "";
-  const texts = found.length ? found.map(([, text]) => text) : ["Nothing needs attention: all links are up, Bora agrees with Linux, nothing is dropped."];
+  const texts = found.length ? found.map(([, text]) => text) : [`Nothing needs attention: all links are up, Bora agrees with Linux, ${dropsInWords(now)}.`];
   const list = box.firstChild ?? box.appendChild(el("ul"));
   keyed(list, texts, (text) => text, (text) => el("li", { text }), () => {});
 }
@@ -84,7 +92,7 @@ function fillPort(card, port, state) {
   say(pill, port.state);
   pill.className = `pill ${port.state === "up" ? "good" : "bad"}`;
   say(tag, port.path === "kernel" ? "Linux" : port.path);
-  say(why, port.why);
+  say(why, [port.why, ...port.addresses].join(", "));
   const { rates } = port;
   const values = [
     [rates.rx_pps, measured(rates.rx_bps, "bit/s")], [rates.tx_pps, measured(rates.tx_bps, "bit/s")],
@@ -212,6 +220,16 @@ function tables(now) {
     ["Sent/s", (one) => si(one.sent_pps), true], ["Dropped/s", (one) => si(one.drop_pps), true],
   ], now.queues, "No queues: they are the engine's.");
   flows(now);
+}
+
+function devices({ devices, rules }) {
+  table(byId("devices"), [
+    ["Device", (one) => one.name], ["Kind", (one) => one.kind || "–"], ["Addresses", (one) => one.addresses.join(", ")],
+    ["By", (one) => one.left === null ? "Bora" : `Linux: ${one.left}`],
+  ], devices, "No VLAN devices, bonds, bridges or tunnels on the ports.");
+  table(byId("rules"), [
+    ["Rule", (one) => `${one.number} ${one.name}`], ["Packets", (one) => whole(one.packets), true], ["What", (one) => one.rule],
+  ], rules, "No rules are configured.");
 }
 
 function flows({ flows, flows_one_in: oneIn }) {

@@ -34,6 +34,7 @@ impl Port {
         let trouble = self.trouble.iter().map(|(text, _)| text);
         let first = self.interruption.notice.iter().chain(trouble);
         let mut notices: Vec<_> = first.chain(&self.offloads.foreign_hash).cloned().collect();
+        notices.extend(self.deaf_peer().map(Into::into));
         let (queues, name) = (receive_queues(&self.name).unwrap_or(0), &self.name);
         let sockets = self.sockets.count();
         if sockets > 0 && sockets < queues {
@@ -44,6 +45,17 @@ impl Port {
             ));
         }
         notices
+    }
+
+    /// Why express sends nothing by a veth, if so, and what to do.
+    pub(crate) fn deaf_peer(&self) -> Option<&'static str> {
+        let known = self.query.tells || self.settings.veth;
+        let takes = self.query.can_redirect || self.settings.can_redirect;
+        let is_deaf = self.has_program() && self.link.kind == "veth" && known && !takes;
+        (is_deaf && self.path == Path::Express).then_some(
+            "the other end of this veth takes nothing that express sends, so Linux has all that leaves by it: it has \
+             neither XDP nor GRO; turn GRO on there while it is up: `ethtool -K PEER gro on`",
+        )
     }
 
     /// Receive queues that the interface uses, as far as that is known.

@@ -19,7 +19,7 @@ mod profile;
 mod reasons;
 pub(crate) mod route;
 mod routes;
-mod rules;
+pub(crate) mod rules;
 mod sflow;
 mod sync;
 mod table;

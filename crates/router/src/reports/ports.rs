@@ -172,9 +172,7 @@ fn redirect(port: &Port) -> &'static str {
     match (port.settings.can_redirect, port.link.kind.as_str()) {
         _ if port.twin().is_some() => "-",
         (true, _) => "from every port",
-        (false, "veth") => {
-            "from generic XDP only: the peer has neither XDP nor GRO on, or had not when this came up"
-        }
+        (false, "veth") => "from generic XDP only: the peer has neither XDP nor GRO",
         (false, _) => "from generic XDP only: the driver cannot",
     }
 }

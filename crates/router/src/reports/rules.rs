@@ -1,12 +1,10 @@
 //! The rules.
 
-use std::ops::Range;
-
 use bora_forward::RuleCounters;
 use serde::Serialize;
 
 use super::{Report, answer, table};
-use crate::config::File;
+use crate::config::{File, RuleSection};
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
 
@@ -18,7 +16,7 @@ pub(super) const REPORT: Report = Report::new(
 );
 
 const COLUMNS: &[(&str, &str)] = &[
-    ("RULE", "index"),
+    ("RULE", "number"),
     ("NAME", "name"),
     ("PACKETS", "packets"),
     ("OCTETS", "octets"),
@@ -29,8 +27,8 @@ const COLUMNS: &[(&str, &str)] = &[
 /// What a rule has matched since the rules were last changed.
 #[derive(Debug, Serialize)]
 struct RuleReport {
-    /// Number, from 0.
-    index: usize,
+    /// Number, from 1.
+    number: usize,
     /// Its name, if it has one.
     name: String,
     /// Conditions and action.
@@ -44,25 +42,17 @@ struct RuleReport {
 }
 
 fn report(plane: &DataPlane, config: &File) -> Vec<RuleReport> {
-    let engine = plane.engine();
-    let sum = |counters: &Range<usize>, of: fn(&RuleCounters) -> u64| {
-        let workers = engine.into_iter().flat_map(Engine::counters);
-        workers
-            .filter_map(|worker| worker.rules.get(counters.clone()))
-            .flat_map(|rules| rules.iter().map(of))
-            .sum()
-    };
-    let mut next = 0;
+    let counted = plane.engine().map(|engine| counted(engine, &config.rules));
     let rules = config.rules.iter().enumerate();
     let rules = rules.map(|(index, rule)| {
-        let counters = next..next + rule.count();
-        next = counters.end;
+        let counted = counted.as_ref().map(|counted| counted[index]);
+        let (packets, octets) = counted.unwrap_or_default();
         RuleReport {
-            index,
+            number: index + 1,
             name: rule.name.clone().unwrap_or_default(),
             rule: rule.to_string(),
-            packets: sum(&counters, |rule| rule.packets.get()),
-            octets: sum(&counters, |rule| rule.octets.get()),
+            packets,
+            octets,
             why_nothing: rule
                 .in_port
                 .as_ref()
@@ -70,6 +60,25 @@ fn report(plane: &DataPlane, config: &File) -> Vec<RuleReport> {
         }
     });
     rules.collect()
+}
+
+/// Packets and octets that each rule has matched since the rules were last changed.
+pub(crate) fn counted(engine: &Engine, rules: &[RuleSection]) -> Vec<(u64, u64)> {
+    let mut next = 0;
+    let one = |rule: &RuleSection| {
+        let counters = next..next + rule.count();
+        next = counters.end;
+        let sum = |of: fn(&RuleCounters) -> u64| {
+            let workers = engine.counters();
+            let workers = workers.filter_map(|worker| worker.rules.get(counters.clone()));
+            workers.flat_map(|rules| rules.iter().map(of)).sum()
+        };
+        (
+            sum(|rule| rule.packets.get()),
+            sum(|rule| rule.octets.get()),
+        )
+    };
+    rules.iter().map(one).collect()
 }
 
 /// Why no packet comes in by an interface of this name.

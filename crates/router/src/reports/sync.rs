@@ -109,6 +109,7 @@ pub(crate) fn guard(plane: &DataPlane, watch: &GuardWatch) -> Vec<String> {
     for port in plane.ports().iter() {
         let hidden = port.offloads.hidden_tags.iter();
         lines.extend(hidden.map(|hidden| format!("{}: {hidden}", port.name)));
+        lines.extend(port.deaf_peer().map(|why| format!("{}: {why}", port.name)));
         let recently = watch.last_second(port.id);
         if recently > 0 {
             lines.push(format!(
