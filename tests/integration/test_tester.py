@@ -69,6 +69,25 @@ def test_smoke(smoke, say):
     for trial in trials:
         assert trial["sent"] == trial["received"] + trial["lost"] > 0
         assert trial["duplicated"] == trial["corrupted"] == trial["misrouted"] == 0
+        assert trial["valid"] is (trial["reason"] == "") and trial["lateness_max"] >= trial["lateness"] * 0.99
+    # beside each result stands what happened to frames; what the tester limited has a reason and no value
+    assert "faults" in output
+    for finding in (finding for test in found["tests"] for finding in test["findings"]):
+        assert finding["trials"] or not finding["valid"], finding
+        assert finding["valid"] or finding["reason"] and finding["value"] is None, finding
+
+
+def test_nothing_comes_through(tmp_path):
+    """A run fails if the router forwards nothing, and the report says so; but all tests were done."""
+    plan = tmp_path / "dead.toml"
+    plan.write_text('title = "Dead"\nsizes = [64]\n[router]\ninstall = false\n[traffic]\npattern = "one way"\n'
+                    'destinations = "203.0.113.0/24"\n[[test]]\nmethod = "saturation"\nrates = ["1k packets/s"]\n'
+                    'time = "200 ms"\ntrials = 1\n')
+    code, found, output = measure(tmp_path, str(plan), "--lab", "kernel", "--no-calibration")
+    trial = found["tests"][0]["trials"][0]
+    assert trial["sent"] > 0 == trial["received"], output
+    assert code == 1 and found["complete"] is True, output
+    assert "no frame came through in 1 of 1 tests" in output and "No frame came through in 1 of 1 tests" in output
 
 
 def test_express_and_compare(smoke, tmp_path):
