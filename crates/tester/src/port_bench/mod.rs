@@ -159,7 +159,7 @@ impl PortBench {
         Ok(())
     }
 
-    fn missed(&self) -> u64 {
+    fn missed(&self) -> anyhow::Result<u64> {
         self.ports.iter().map(Port::missed).sum()
     }
 }
@@ -177,7 +177,7 @@ impl Bench for PortBench {
         if self.senders.is_none() {
             self.senders = Some(self.senders()?);
         }
-        let missed = self.missed();
+        let missed = self.missed()?;
         let cpu = CpuTimes::now();
         let common = Common::new(
             spec,
@@ -202,7 +202,7 @@ impl Bench for PortBench {
         }
         let done = carry_out(threads, lanes, live, spec.action.clone(), &common)?;
         let mut trial = assemble(&spec.traffic, done, &common)?;
-        trial.missed = self.missed().saturating_sub(missed);
+        trial.missed = self.missed()?.saturating_sub(missed);
         trial.steal = CpuTimes::now().stolen_since(&cpu);
         Ok(trial)
     }
