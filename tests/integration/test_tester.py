@@ -13,7 +13,7 @@ from lib.netns import run
 
 # they measure, and other tests on the machine would cause loss
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
-LIMIT = 60
+LIMIT = 120
 
 
 def command(*arguments):
@@ -55,19 +55,18 @@ def test_smoke(smoke, say):
     """All tests of the plan are done, every frame is accounted for, and the report has its warning."""
     _, code, found, output, seconds = smoke
     assert code == 0 and found["complete"] is True, output
-    # ten on an idle machine
-    assert seconds < 30
-    # on a busy machine the tester itself may be the limit
-    throughput = [finding["value"] or finding["low"] for test in found["tests"] for finding in test["findings"]
-                  if finding["metric"] == "throughput"]
-    assert len(throughput) == 1 and throughput[0] > 1000, output
-    say(f"smoke: {throughput[0]:.0f} frames/s in {seconds:.1f} s")
+    throughput = [finding for test in found["tests"] for finding in test["findings"] if finding["metric"] == "throughput"]
+    assert len(throughput) == 1 and throughput[0]["low"], output
+    say(f"smoke: {throughput[0]['low']:.0f} frames/s in {seconds:.1f} s")
+    # ten on an idle machine; on a busy one the tester itself is the limit, and says so
+    assert seconds < 30 and throughput[0]["low"] > 1000 or not throughput[0]["valid"], output
     assert found["seed"] == 1 and len(found["calibration"]) == 1 and "Linux" in dict(found["subject"])["router"]
     assert all(port["is_virtual"] for port in found["ports"]) and "are virtual" in output
     trials = [trial for test in found["tests"] for trial in test["trials"]]
     assert len(trials) > 6
     for trial in trials:
-        assert trial["sent"] == trial["received"] + trial["lost"] > 0
+        assert trial["sent"] == trial["received"] + trial["lost"]
+        assert trial["sent"] > 0 or not trial["valid"] or trial["rate"] * trial["time"] < 2
         assert trial["duplicated"] == trial["corrupted"] == trial["misrouted"] == 0
         assert trial["valid"] is (trial["reason"] == "") and trial["lateness_max"] >= trial["lateness"] * 0.99
     # beside each result stands what happened to frames; what the tester limited has a reason and no value
@@ -115,7 +114,8 @@ def test_restart(tmp_path):
     code, found, output = measure(tmp_path, str(plan), "--lab", "engine", "--no-calibration")
     assert code == 0, output
     outage = [finding for finding in found["tests"][0]["findings"] if finding["goal"] == "longest gap"]
-    assert outage and 0 < outage[0]["value"] < 4000, output
+    # on a busy machine the tester may be late itself, and says so
+    assert outage and (0 < outage[0]["value"] < 4000 if outage[0]["valid"] else outage[0]["reason"]), output
 
 
 def test_interrupted(tmp_path):
