@@ -66,7 +66,7 @@ def test_smoke(smoke, say):
     assert len(trials) > 6
     for trial in trials:
         assert trial["sent"] == trial["received"] + trial["lost"]
-        assert trial["sent"] > 0 or not trial["valid"] or trial["rate"] * trial["time"] < 2
+        assert trial["sent"] > 0 or not trial["valid"]
         assert trial["duplicated"] == trial["corrupted"] == trial["misrouted"] == 0
         assert trial["valid"] is (trial["reason"] == "") and trial["lateness_max"] >= trial["lateness"] * 0.99
     # beside each result stands what happened to frames; what the tester limited has a reason and no value

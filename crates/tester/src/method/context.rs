@@ -276,6 +276,10 @@ fn spoiled(spec: &TrialSpec, trial: &Trial, senders: f64, most: Duration) -> Opt
             .map(|step| step.rate * step.time.as_secs_f64() * senders)
             .sum(),
     };
+    // then nothing can be lost, and it would pass for a load that came through
+    if sent < 1.0 && due > 0.0 {
+        return Some("the tester sent nothing".into());
+    }
     // a few frames less is no sign of weakness
     if sent + senders < (due * REACHED).floor() {
         let share = 100.0 * sent / due;
