@@ -6,7 +6,7 @@ BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build build-dpdk deb test-package demo test unit conformance integration test-vm test-vm-topics test-vm-conformance test-vm-dpdk test-vm-package vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-engine bench-nat bench-peers bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
+	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -163,6 +163,16 @@ bench-nat: build ## UDP flows through masquerade and DNAT in a guest: nftables, 
 # Fewer rounds or one tier: make bench-watch ARGS="--rounds 3 --tier engine"
 bench-watch: build ## What it costs to look: metrics, page, top, trace and capture under full load
 	@scripts/as-root $(PYTHON) bench/watch/bench.py $(ARGS)
+
+# On a quiet machine, because the three pages are compared with each other.
+bench-documents: ## bench-fib, bench-engine and bench-peers in one run, written into their pages in docs
+	$(MAKE) bench-fib ARGS="--document docs/bench-fib.md $(ARGS)"
+	$(MAKE) bench-engine ARGS="--document docs/bench-engine.md"
+	$(MAKE) bench-peers ARGS="--document docs/bench-peers.md"
+
+# A part, or fewer routes: make bench-scale ARGS="--only mtu --divide 10"
+bench-scale: build ## How long the control loop follows nothing while something large changes; the aim is 10 ms
+	@scripts/as-root $(PYTHON) bench/scale/bench.py $(ARGS)
 
 bench-tester: deps ## The tester's ways to send, beside DPDK and the kernel's own means; pacing
 	@scripts/deps-bench

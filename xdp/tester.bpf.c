@@ -27,6 +27,7 @@
 
 struct hole {
 	__u64 first, end, stamp;
+	__u64 received; /* before the frame that showed it */
 };
 
 struct stream {
@@ -41,7 +42,10 @@ struct stream {
 	__u32 is_noted;
 	/* counted here */
 	__u64 received, duplicated, reordered, corrupted, misrouted;
+	__u64 extent_sum, extent_max; /* RFC 4737, 4.2, of those reordered */
 	__u64 latest, next, longest_gap, hole;
+	__u64 after; /* the number after that of the frame received last */
+	__u64 latency; /* of that frame */
 	__u64 shortest, longest; /* latencies, ns, of those received */
 	struct hole holes[HOLES];
 	__u64 latencies[SLOTS];
@@ -60,6 +64,8 @@ __u16 lengths[LENGTHS];
 volatile __u32 stream_count, length_count;
 volatile __u64 start;
 __u64 foreign, unknown_damaged, other_queues;
+/* Inter-packet delay variation of all streams, ns. */
+__u64 variations[SLOTS], variation_count, least_variation, most_variation;
 
 /* Streams, by length of the IP packet and UDP checksum. */
 struct {
@@ -130,6 +136,19 @@ static __always_inline bool overtaken(struct stream *stream, __u64 n)
 	return false;
 }
 
+/* How many frames came since the first one that was sent later than n: the newest hole that begins at or
+ * before n was shown by it. If that is forgotten, at least so many. */
+static __always_inline __u64 extent_of(struct stream *stream, __u64 n)
+{
+	__u64 end = stream->hole, place = end > HOLES ? end - HOLES : 0;
+
+	for (int step = HOLES / 2; step; step /= 2) {
+		if (place + step < end && stream->holes[(place + step) & (HOLES - 1)].first <= n)
+			place += step;
+	}
+	return stream->received - stream->holes[place & (HOLES - 1)].received;
+}
+
 /* Compares a frame of an expected stream with earlier ones; false if it does not count as received. */
 static __always_inline bool note(struct stream *stream, __u64 n, __u64 stamp)
 {
@@ -142,6 +161,7 @@ static __always_inline bool note(struct stream *stream, __u64 n, __u64 stamp)
 			hole->first = stream->next;
 			hole->end = n;
 			hole->stamp = stamp;
+			hole->received = stream->received;
 		}
 		enter(stream, n);
 		return true;
@@ -155,9 +175,14 @@ static __always_inline bool note(struct stream *stream, __u64 n, __u64 stamp)
 		return false;
 	}
 	*word(stream, n) |= 1ULL << (n & 63);
-	if (overtaken(stream, n))
+	if (overtaken(stream, n)) {
+		__u64 extent = extent_of(stream, n);
+
 		stream->reordered++;
-	else if (stream->is_noted)
+		stream->extent_sum += extent;
+		if (extent > stream->extent_max)
+			stream->extent_max = extent;
+	} else if (stream->is_noted)
 		latest_of_flow[(stream->noted + n % stream->flows) & (NOTED_FLOWS - 1)] = n + 1;
 	return true;
 }
@@ -178,9 +203,27 @@ static __always_inline __u32 slot_of(__u64 latency)
 	return ((octave - PART_BITS) << PART_BITS) + (latency >> (octave - PART_BITS));
 }
 
-static __always_inline void count(struct stream *stream, __u64 stamp, __u64 now)
+/* Of two frames that were sent one after the other and came so. */
+static __always_inline void vary(__u64 one, __u64 other)
+{
+	__u64 variation = one > other ? one - other : other - one;
+	__u32 slot = slot_of(variation) & (SLOTS - 1);
+
+	if (!variation_count++ || variation < least_variation)
+		least_variation = variation;
+	if (variation > most_variation)
+		most_variation = variation;
+	variations[slot]++;
+}
+
+static __always_inline void count(struct stream *stream, __u64 n, __u64 stamp, __u64 now)
 {
 	__u64 latency = now > stamp ? now - stamp : 0;
+
+	if (n && stream->after == n)
+		vary(latency, stream->latency);
+	stream->after = n + 1;
+	stream->latency = latency;
 
 	if (!stream->received || latency < stream->shortest)
 		stream->shortest = latency;
@@ -237,7 +280,7 @@ __noinline int judge(struct arrived *arrived)
 	else if (!stream->here)
 		stream->misrouted++;
 	else if (note(stream, arrived->sequence, start + since))
-		count(stream, start + since, now);
+		count(stream, arrived->sequence, start + since, now);
 	return XDP_DROP;
 }
 

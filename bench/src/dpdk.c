@@ -30,6 +30,15 @@ struct trie_head {
 	uint32_t used;
 };
 
+/* What an IPv6 address is to rte_fib6. */
+#if RTE_VERSION >= RTE_VERSION_NUM(24, 11, 0, 0)
+#define ADDRESS6(ip) ((const struct rte_ipv6_addr *)(ip))
+#define ADDRESSES6(ips) ((const struct rte_ipv6_addr *)(ips))
+#else
+#define ADDRESS6(ip) (ip)
+#define ADDRESSES6(ips) ((uint8_t(*)[16])(uintptr_t)(ips))
+#endif
+
 static const char *unique(void)
 {
 	static char name[32];
@@ -122,7 +131,7 @@ struct rte_fib6 *dpdk_fib6_new(uint32_t routes, uint32_t groups)
 
 int dpdk_fib6_add(struct rte_fib6 *fib, const uint8_t ip[16], uint8_t depth, uint32_t next_hop)
 {
-	return rte_fib6_add(fib, ip, depth, next_hop);
+	return rte_fib6_add(fib, ADDRESS6(ip), depth, next_hop);
 }
 
 /* DPDK does not give back the groups a deleted prefix had reserved, and after enough deletes it
@@ -130,7 +139,7 @@ int dpdk_fib6_add(struct rte_fib6 *fib, const uint8_t ip[16], uint8_t depth, uin
 int dpdk_fib6_delete(struct rte_fib6 *fib, const uint8_t ip[16], uint8_t depth)
 {
 	struct trie_head *head = rte_fib6_get_dp(fib);
-	int result = rte_fib6_delete(fib, ip, depth);
+	int result = rte_fib6_delete(fib, ADDRESS6(ip), depth);
 	head->reserved = head->used;
 	return result;
 }
@@ -145,7 +154,7 @@ int dpdk_fib6_select(struct rte_fib6 *fib, int avx512)
 void dpdk_fib6_lookup(struct rte_fib6 *fib, const uint8_t ips[][16], uint64_t *next_hops,
 		      uint32_t n)
 {
-	rte_fib6_lookup_bulk(fib, (uint8_t(*)[16])(uintptr_t)ips, next_hops, (int)n);
+	rte_fib6_lookup_bulk(fib, ADDRESSES6(ips), next_hops, (int)n);
 }
 
 uint32_t dpdk_fib6_groups(struct rte_fib6 *fib)

@@ -20,6 +20,7 @@ pub mod outcome;
 pub mod packets;
 pub mod peers;
 pub mod tester;
+pub mod trip;
 pub mod tunnels;
 pub mod veth;
 pub mod vlans;
@@ -32,17 +33,23 @@ mod skeleton {
 }
 
 use std::fs;
+use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 pub use bora_fib_bench::ends;
+use bora_fib_bench::report::number;
 pub use bora_fib_bench::results::{Results, Row};
 
-/// Prints the table and writes `target/bench/NAME.json`.
+/// Prints the table, writes `target/bench/NAME.json` and, if wanted, the part `bench-NAME` of a document.
+/// Beside the figures, which are of two CPUs, stands how long a cache line takes between these.
 ///
 /// # Errors
-/// If the file cannot be written.
-pub fn publish(name: &str, mut rows: Vec<Row>) -> anyhow::Result<()> {
+/// If a file cannot be written; or, after that, if the ends alone were slower than a subject: then their
+/// figures are none of the subject's, and are left out.
+pub fn publish(name: &str, mut rows: Vec<Row>, document: Option<&Path>) -> anyhow::Result<()> {
     ends::compare(&mut rows);
+    let refused = ends::refuse(&mut rows);
+    let trip = trip::row()?;
     println!(
         "{:<36}{:<18}{:>13}{:>13}{:>13}  {:>7}",
         "case", "subject", "median", "low", "high", "ratio"
@@ -55,7 +62,38 @@ pub fn publish(name: &str, mut rows: Vec<Row>) -> anyhow::Result<()> {
         );
     }
     println!("{}", ends::explanation(&rows));
-    write(name, &rows)
+    println!("{}.", trip::text(trip.as_ref()));
+    if let Some(path) = document {
+        let text = markdown(&rows, trip.as_ref());
+        document::update(path, &format!("bench-{name}"), &text)?;
+    }
+    write(name, &rows.into_iter().chain(trip).collect::<Vec<_>>())?;
+    ensure!(
+        refused.is_empty(),
+        "no result, because the ends alone were slower than the subject, so both are doubtful: {}; measure \
+         again on a quieter machine",
+        refused.join("; ")
+    );
+    Ok(())
+}
+
+/// The conditions and the table.
+fn markdown(rows: &[Row], trip: Option<&Row>) -> String {
+    let mut text = format!(
+        "{}. {}. Medians, the lowest and the highest round.\n\n| case | subject | metric | median | low | high | \
+         ratio | |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n",
+        machine_text(),
+        trip::text(trip)
+    );
+    for row in rows {
+        let [median, low, high] = [row.median, row.low, row.high].map(number);
+        let mark = if ends::limit(row) { ends::MARK } else { "" };
+        text += &format!(
+            "| {} | {} | {}, {} | {median} | {low} | {high} | {:.2} to {} | {mark} |\n",
+            row.case, row.subject, row.metric, row.unit, row.ratio, row.ratio_to
+        );
+    }
+    text + "\n" + &ends::explanation(rows)
 }
 
 /// Writes `target/bench/NAME.json`.

@@ -17,6 +17,15 @@ REPORT = Path(__file__).parent / "data" / "report.json"
 EXAMPLES = sorted((bora.ROOT / "docs" / "examples").glob("*.html"))
 
 
+def holds(whole, part):
+    """Whether a report has all that is in another, which an older Bora may have written with fewer keys."""
+    if isinstance(part, dict):
+        return all(key in whole and holds(whole[key], value) for key, value in part.items())
+    if isinstance(part, list):
+        return len(whole) == len(part) and all(map(holds, whole, part))
+    return whole == part
+
+
 class Page(HTMLParser):
     """Script elements with their JSON, and the marks, lines and ticks of each plot, with their coordinates."""
 
@@ -117,7 +126,7 @@ def test_nothing_is_loaded(page):
 
 def test_results_are_in_the_page(page, report):
     """The embedded JSON is the report."""
-    assert page.data["report"] == report
+    assert holds(page.data["report"], report)
 
 
 def test_throughput(page, report):
@@ -206,7 +215,7 @@ def test_example(html, tmp_path):
     report = page.data["report"]
     again = tmp_path / "again.html"
     run(bora.binary(), "test", "report", html, "-o", again)
-    assert Page(again.read_text(encoding="utf-8")).data["report"] == report
+    assert holds(Page(again.read_text(encoding="utf-8")).data["report"], report)
     wanted = filter(None, map(throughput_lines, groups(of_method(report, "throughput"))))
     plots = page.plots("Throughput against frame size")
     for plot, shown in zip(plots, wanted, strict=True):

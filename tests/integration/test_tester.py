@@ -13,7 +13,7 @@ from lib.netns import run
 
 # they measure, and other tests on the machine would cause loss
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
-LIMIT = 60
+LIMIT = 120
 
 
 def command(*arguments):
@@ -55,20 +55,38 @@ def test_smoke(smoke, say):
     """All tests of the plan are done, every frame is accounted for, and the report has its warning."""
     _, code, found, output, seconds = smoke
     assert code == 0 and found["complete"] is True, output
-    # ten on an idle machine
-    assert seconds < 30
-    # on a busy machine the tester itself may be the limit
-    throughput = [finding["value"] or finding["low"] for test in found["tests"] for finding in test["findings"]
-                  if finding["metric"] == "throughput"]
-    assert len(throughput) == 1 and throughput[0] > 1000, output
-    say(f"smoke: {throughput[0]:.0f} frames/s in {seconds:.1f} s")
+    throughput = [finding for test in found["tests"] for finding in test["findings"] if finding["metric"] == "throughput"]
+    assert len(throughput) == 1 and throughput[0]["low"], output
+    say(f"smoke: {throughput[0]['low']:.0f} frames/s in {seconds:.1f} s")
+    # ten on an idle machine; on a busy one the tester itself is the limit, and says so
+    assert seconds < 30 and throughput[0]["low"] > 1000 or not throughput[0]["valid"], output
     assert found["seed"] == 1 and len(found["calibration"]) == 1 and "Linux" in dict(found["subject"])["router"]
     assert all(port["is_virtual"] for port in found["ports"]) and "are virtual" in output
     trials = [trial for test in found["tests"] for trial in test["trials"]]
     assert len(trials) > 6
     for trial in trials:
-        assert trial["sent"] == trial["received"] + trial["lost"] > 0
+        assert trial["sent"] == trial["received"] + trial["lost"]
+        assert trial["sent"] > 0 or not trial["valid"]
         assert trial["duplicated"] == trial["corrupted"] == trial["misrouted"] == 0
+        assert trial["valid"] is (trial["reason"] == "") and trial["lateness_max"] >= trial["lateness"] * 0.99
+    # beside each result stands what happened to frames; what the tester limited has a reason and no value
+    assert "faults" in output
+    for finding in (finding for test in found["tests"] for finding in test["findings"]):
+        assert finding["trials"] or not finding["valid"], finding
+        assert finding["valid"] or finding["reason"] and finding["value"] is None, finding
+
+
+def test_nothing_comes_through(tmp_path):
+    """A run fails if the router forwards nothing, and the report says so; but all tests were done."""
+    plan = tmp_path / "dead.toml"
+    plan.write_text('title = "Dead"\nsizes = [64]\n[router]\ninstall = false\n[traffic]\npattern = "one way"\n'
+                    'destinations = "203.0.113.0/24"\n[[test]]\nmethod = "saturation"\nrates = ["1k packets/s"]\n'
+                    'time = "200 ms"\ntrials = 1\n')
+    code, found, output = measure(tmp_path, str(plan), "--lab", "kernel", "--no-calibration")
+    trial = found["tests"][0]["trials"][0]
+    assert trial["sent"] > 0 == trial["received"], output
+    assert code == 1 and found["complete"] is True, output
+    assert "no frame came through in 1 of 1 tests" in output and "No frame came through in 1 of 1 tests" in output
 
 
 def test_express_and_compare(smoke, tmp_path):
@@ -96,7 +114,8 @@ def test_restart(tmp_path):
     code, found, output = measure(tmp_path, str(plan), "--lab", "engine", "--no-calibration")
     assert code == 0, output
     outage = [finding for finding in found["tests"][0]["findings"] if finding["goal"] == "longest gap"]
-    assert outage and 0 < outage[0]["value"] < 4000, output
+    # on a busy machine the tester may be late itself, and says so
+    assert outage and (0 < outage[0]["value"] < 4000 if outage[0]["valid"] else outage[0]["reason"]), output
 
 
 def test_interrupted(tmp_path):

@@ -16,7 +16,7 @@ NETLINK_ROUTE = 0
 RTM_NEWROUTE, RTM_DELROUTE = 24, 25
 NLM_F_REQUEST, NLM_F_REPLACE, NLM_F_CREATE = 1, 0x100, 0x400
 NLMSG_ERROR = 2
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_METRICS = 1, 4, 5, 6, 8
+RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_METRICS, RTA_NH_ID = 1, 4, 5, 6, 8, 30
 RTAX_MTU = 2
 RT_TABLE_MAIN, RTPROT_STATIC, RT_SCOPE_UNIVERSE, RTN_UNICAST = 254, 4, 0, 1
 RT_TABLE_LOCAL, RT_SCOPE_HOST, RTN_LOCAL, LOOPBACK = 255, 254, 2, 1
@@ -42,6 +42,12 @@ def message(kind, prefix, length, gateway, mtu=None):
     if mtu is not None:
         way += _attribute(RTA_METRICS, _attribute(RTAX_MTU, struct.pack("I", mtu)))
     return _message(kind, prefix, length, (RT_TABLE_MAIN, RT_SCOPE_UNIVERSE, RTN_UNICAST), way)
+
+
+def group_message(prefix, length, group):
+    """A new route by a next hop or group of this number (`ip nexthop`)."""
+    what = (RT_TABLE_MAIN, RT_SCOPE_UNIVERSE, RTN_UNICAST)
+    return _message(RTM_NEWROUTE, prefix, length, what, _attribute(RTA_NH_ID, struct.pack("I", group)))
 
 
 def local_message(kind, address):

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use bora_bench::{Row, document, ends, fib_plot, machine_text, write};
+use bora_bench::{Row, document, ends, fib_plot, machine_text, trip, write};
 use bora_fib::{FibConfig, Ipv4Table, Prefix4, Prefix6, Simd};
 use bora_fib_bench::bora::Family;
 use bora_fib_bench::report::{self, Report};
@@ -88,11 +88,14 @@ fn main() -> anyhow::Result<()> {
     } else {
         "synthetic"
     };
+    // those of look-ups while routes change take two
+    let trip = trip::row()?;
     let conditions = format!(
         "{}; {with}; {table} table of {count4} IPv4 and {count6} IPv6 prefixes; medians of {} \
-         rounds.",
+         rounds. {}.",
         machine_text(),
-        plan.rounds
+        plan.rounds,
+        trip::text(trip.as_ref())
     );
     let text = format!("{conditions}\n{}", report::markdown(&rows));
     println!("{text}");
@@ -104,7 +107,7 @@ fn main() -> anyhow::Result<()> {
     if let Some(path) = &options.document {
         document::update(path, "bench-fib", &text)?;
     }
-    write("fib", &rows)
+    write("fib", &rows.into_iter().chain(trip).collect::<Vec<_>>())
 }
 
 /// Starts DPDK and adds its tables; returns its version and conditions.

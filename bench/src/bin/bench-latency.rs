@@ -90,7 +90,7 @@ fn main() -> anyhow::Result<()> {
     rows.extend(results.latency.rows("latency", "us", KERNEL));
     rows.extend(results.lost.rows("lost", "%", KERNEL));
     println!("same rate: {same:.0} packets/s, half of the capacity of `{RATED}`");
-    publish("latency", rows)
+    publish("latency", rows, None)
 }
 
 /// What was measured, by metric.

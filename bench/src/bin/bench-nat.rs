@@ -49,5 +49,5 @@ fn main() -> anyhow::Result<()> {
     let ruleset = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let command: Vec<&str> = options.xdp_forward.iter().map(String::as_str).collect();
     let rows = nat::measure(&options.bora.canonicalize()?, &ruleset, &command, &plan)?;
-    publish("nat", rows)
+    publish("nat", rows, None)
 }

@@ -31,6 +31,9 @@ struct Options {
     /// Length of one measurement by memif
     #[arg(long, default_value_t = 500, value_name = "MILLISECONDS")]
     time: u64,
+    /// Replace the generated part of this Markdown document
+    #[arg(long, value_name = "FILE")]
+    document: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
@@ -56,5 +59,5 @@ fn main() -> anyhow::Result<()> {
     if chosen(Part::Veth) {
         rows.extend(peers::veth(&root, &options.bora.canonicalize()?, plan)?);
     }
-    publish("peers", rows)
+    publish("peers", rows, options.document.as_deref())
 }

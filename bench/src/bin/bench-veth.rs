@@ -56,7 +56,7 @@ fn main() -> anyhow::Result<()> {
     if let Some(routes) = options.routes {
         let xdp_forward = Some(&*options.xdp_forward).filter(|program| program.exists());
         let rows = full_table::measure(&mut testbed, routes, options.rounds, xdp_forward)?;
-        return publish("table", rows);
+        return publish("table", rows, None);
     }
     let mut results = Results::default();
     let mut subjects = Forwarder::all();
@@ -84,7 +84,11 @@ fn main() -> anyhow::Result<()> {
             results.add(&case, ends::ALONE, testbed.measure_ends(offer)?.rate());
         }
     }
-    publish(name, results.rows("throughput", "packets/s", "kernel"))
+    publish(
+        name,
+        results.rows("throughput", "packets/s", "kernel"),
+        None,
+    )
 }
 
 /// What is offered, as fast as it goes.

@@ -2,21 +2,17 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use bora_fib_bench::run::Observer;
 use bora_worker::QUOTA;
-use crossbeam_utils::CachePadded;
 
 use super::throughput::{ends, replay};
 use super::{Plan, Section, middle};
-use crate::cpu::pin;
 use crate::ends;
 use crate::machine::{self, Job, Memory, Port, Running, Settings, Tables};
 use crate::packets;
+use crate::trip::{self, CORES};
 use bora_fib_bench::report::Report;
 
 const RATE: (&str, &str) = ("packets per CPU-second", "1/s");
@@ -25,12 +21,6 @@ const FLOWS: u32 = 8192;
 const SHARED: &str = "two workers, one process";
 const APART: &str = "two processes";
 const ALONE: &str = "one worker alone, twice";
-const TRIP: (&str, &str) = ("a cache line moves to the other CPU", "ns");
-const MOVE: &str = "a word that two threads write in turn";
-/// Moves of the line in a measurement.
-const MOVES: u64 = 200_000;
-/// CPUs of the two.
-const CORES: [usize; 2] = [0, 1];
 /// Aim: lowest rate, relative to two processes.
 const AIM: f64 = 0.97;
 /// Measurements are shorter than elsewhere by this factor,
@@ -73,7 +63,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         let cost = ends(QUOTA as usize, &packets::flows(FLOWS, 0, 0), count)?;
         report.sample(RATE, CASE, ends::ALONE, CORES.len() as f64 * 1e9 / cost);
         ratios.push(together / apart);
-        report.sample(TRIP, MOVE, "CPU 0 and CPU 1", line_move()?);
+        report.sample(trip::METRIC, trip::CASE, trip::SUBJECT, trip::measure()?);
     }
     section.notes.push(format!(
         "Each worker moves {count} packets on a CPU of its own; sums of the rates of both."
@@ -85,29 +75,6 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
         format!("two workers in one process at least {AIM} of two processes: {ratio:.3}"),
     );
     Ok(section)
-}
-
-/// Time in which a cache line that one CPU has written gets to the other one, ns.
-fn line_move() -> anyhow::Result<f64> {
-    let word = CachePadded::new(AtomicU64::new(0));
-    let take_turns = |core: usize| -> anyhow::Result<f64> {
-        let pinned = pin(core); // the other one waits, whether this succeeds or not
-        let start = Instant::now();
-        for turn in (core as u64..MOVES).step_by(CORES.len()) {
-            while word.load(Ordering::Acquire) != turn {
-                std::hint::spin_loop();
-            }
-            word.store(turn + 1, Ordering::Release);
-        }
-        let time = start.elapsed().as_nanos() as f64;
-        pinned.map(|()| time / MOVES as f64)
-    };
-    thread::scope(|scope| {
-        let threads = CORES.map(|core| scope.spawn(move || take_turns(core)));
-        let times = threads.map(|thread| thread.join().expect("a thread that only counts"));
-        let [first, second] = times;
-        Ok(first?.max(second?))
-    })
 }
 
 fn job(tables: &Tables, memory: &Memory, core: usize, count: u64) -> anyhow::Result<Job> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Plan;
 use crate::Row;
 use crate::chart::Panel;
-use crate::ends;
+use crate::{ends, trip};
 use bora_fib_bench::report::number;
 
 /// An aim, and whether it was met.
@@ -59,11 +59,13 @@ pub fn publish(
     mut sections: Vec<Section>,
     document: Option<&Path>,
 ) -> anyhow::Result<()> {
+    let trip = trip::row()?;
     let mut text = format!(
-        "{}; medians of {} rounds of {} ms (lowest to highest).\n",
+        "{}; medians of {} rounds of {} ms (lowest to highest). {}.\n",
         crate::machine_text(),
         plan.rounds,
-        plan.time.as_millis()
+        plan.time.as_millis(),
+        trip::text(trip.as_ref())
     );
     for section in &mut sections {
         ends::compare(&mut section.rows);
@@ -74,7 +76,7 @@ pub fn publish(
         crate::document::update(path, &format!("bench-{name}"), &text)?;
     }
     let rows = sections.into_iter().flat_map(|section| section.rows);
-    crate::write(name, &rows.collect::<Vec<_>>())
+    crate::write(name, &rows.chain(trip).collect::<Vec<_>>())
 }
 
 /// The section, with a table for each metric: a line for each case, a column for each subject, and

@@ -36,6 +36,28 @@ pub fn limit(row: &Row) -> bool {
     row.ends.is_some_and(|share| share > LIMIT)
 }
 
+/// Takes out the rows of subjects that their own ends are slower than, which cannot be, and those ends; returns
+/// their names.
+pub fn refuse(rows: &mut Vec<Row>) -> Vec<String> {
+    let impossible = |row: &&Row| row.ends.is_some_and(|share| share > 1.0);
+    let refused: Vec<Row> = rows.iter().filter(impossible).cloned().collect();
+    rows.retain(|row| {
+        let same = |other: &Row| {
+            (&other.case, &other.metric, &other.unit) == (&row.case, &row.metric, &row.unit)
+                && (is_alone(row) || other.subject == row.subject)
+        };
+        !refused.iter().any(same)
+    });
+    for row in rows.iter_mut() {
+        let is_base = |other: &Row| other.case == row.case && other.subject == row.ratio_to;
+        if refused.iter().any(is_base) {
+            row.ratio = f64::NAN;
+        }
+    }
+    let name = |row: &Row| format!("{}: {}", row.case, row.subject);
+    refused.iter().map(name).collect()
+}
+
 /// The line that explains the mark, if a row has it.
 pub fn explanation<'a>(rows: impl IntoIterator<Item = &'a Row>) -> String {
     let mut text = String::new();
@@ -77,6 +99,16 @@ mod tests {
                 .iter()
                 .all(|row| row.ends.is_none())
         );
+    }
+
+    #[test]
+    fn what_is_faster_than_its_ends_is_refused() {
+        let mut rows = rows("packets/s", [11e6, 1e6, 10e6]);
+        assert_eq!(refuse(&mut rows), ["a case: fast"]);
+        let left: Vec<_> = rows.iter().map(|row| (&*row.case, &*row.subject)).collect();
+        assert_eq!(left, [("a case", "slow"), ("without", "fast")]);
+        assert!(rows[0].ratio.is_nan() && rows[1].ratio == 1.0);
+        assert!(refuse(&mut rows).is_empty());
     }
 
     #[test]

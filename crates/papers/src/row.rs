@@ -10,11 +10,12 @@ pub(crate) const DEVICE: &str = "device under test";
 /// The findings and latencies of a tester's report on `subject`: `throughput | both directions, 64,
 /// loss 0 % | kernel`.
 ///
-/// Where the router can do more than the tester, or than the line, that limit is what was found.
+/// Where the router can do more than the tester, or than the line, that limit is what was found; so it is with
+/// what is less than the tester can see.
 pub(crate) fn rows_of(report: &Report, subject: &str) -> Vec<Row> {
     let findings = report.tests.iter().flat_map(|test| {
         test.findings.iter().filter_map(move |finding| {
-            let median = finding.value.or(finding.low)?;
+            let median = finding.value.or(finding.low).or(finding.high)?;
             let goal = finding.goal.replace("the tester's own limit", "throughput");
             Some(Row {
                 case: format!("{}, {}, {goal}", test.name, test.frames),

@@ -8,16 +8,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-<<<<<<< HEAD
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use bora_port::interface::netns_cookie;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, statfs, unlinkat};
 
 use crate::private;
-=======
-use anyhow::{Context, anyhow, bail};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, statfs};
->>>>>>> 628c4111923d68975d07eae942cc9f3106e26b2b
 
 const RUN: &str = "/run/bora";
 const LOCK: &str = "lock";
@@ -64,13 +59,8 @@ impl RuntimeDir {
             .recursive(true)
             .mode(0o755)
             .create(&self.path)
-<<<<<<< HEAD
-            .with_context(|| format!("cannot create {}: run as root", self.path.display()))?;
-        let path = self.path.join(LOCK);
-=======
             .map_err(|error| failed("create", &self.path, &error))?;
-        let path = self.path.join("lock");
->>>>>>> 628c4111923d68975d07eae942cc9f3106e26b2b
+        let path = self.path.join(LOCK);
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)

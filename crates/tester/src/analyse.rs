@@ -46,6 +46,8 @@ struct Expected {
     link: u16,
     /// Only where it should come out.
     window: Option<Window>,
+    /// Number and latency of the frame that came last.
+    previous: Option<(u64, u64)>,
 }
 
 impl Analyser {
@@ -66,6 +68,7 @@ impl Analyser {
             v4: frame::is_v4(stream),
             link: (frame::ip_offset(stream) + FCS) as u16,
             window: (stream.to == port).then(|| Window::new(bits, stream.flows)),
+            previous: None,
         });
         Self {
             port,
@@ -76,6 +79,7 @@ impl Analyser {
                 streams: vec![StreamReceived::default(); traffic.streams.len()],
                 unknown_damaged: 0,
                 foreign: 0,
+                variation: new_histogram(),
             },
             lengths: traffic.frames.lengths.clone(),
             checksums: checksums(traffic),
@@ -128,12 +132,17 @@ impl Analyser {
         let stamp = self.start.wrapping_add(since);
         match &mut stream.window {
             Some(window) if stream.to == self.port => {
-                count(
-                    findings,
-                    window.note(signature.sequence, stamp),
-                    stamp,
-                    arrival,
-                );
+                let sequence = signature.sequence;
+                let latency = arrival.saturating_sub(stamp);
+                if count(findings, window.note(sequence, stamp), stamp, latency) {
+                    if let Some((before, other)) = stream.previous
+                        && before + 1 == sequence
+                    {
+                        let variation = &mut self.findings.variation;
+                        variation.saturating_record(latency.abs_diff(other));
+                    }
+                    stream.previous = Some((sequence, latency));
+                }
             }
             _ => findings.misrouted += 1,
         }
@@ -164,30 +173,34 @@ impl Analyser {
     }
 }
 
+/// Whether it counts as received.
 #[inline]
-fn count(findings: &mut StreamReceived, kind: Arrival, stamp: u64, arrival: u64) {
+fn count(findings: &mut StreamReceived, kind: Arrival, stamp: u64, latency: u64) -> bool {
     match kind {
         Arrival::InOrder => {}
-        Arrival::Reordered => findings.reordered += 1,
+        Arrival::Reordered(extent) => {
+            findings.reordered += 1;
+            findings.extent_sum += extent;
+            findings.extent_max = findings.extent_max.max(extent);
+        }
         Arrival::Copy => {
             findings.duplicated += 1;
-            return;
+            return false;
         }
         Arrival::TooLate => {
             findings.reordered += 1;
-            return;
+            return false;
         }
     }
     findings.received += 1;
-    findings
-        .latency
-        .saturating_record(arrival.saturating_sub(stamp));
+    findings.latency.saturating_record(latency);
     if stamp > findings.latest {
         if findings.latest != 0 {
             findings.longest_gap = findings.longest_gap.max(stamp - findings.latest);
         }
         findings.latest = stamp;
     }
+    true
 }
 
 /// The UDP checksums by which a stream is known even if its signature is damaged.
@@ -255,6 +268,8 @@ fn outcome<'a>(
         counts.received += part.received;
         counts.duplicated += part.duplicated;
         counts.reordered += part.reordered;
+        counts.extent_sum += part.extent_sum;
+        counts.extent_max = counts.extent_max.max(part.extent_max);
         counts.corrupted += part.corrupted;
         counts.misrouted += part.misrouted;
         if part.received > 0 {

@@ -100,6 +100,7 @@ fn count_plainly(
 ) -> (Vec<Counts>, u64) {
     let mut counts = vec![Counts::default(); traffic.streams.len()];
     let mut came = vec![HashSet::new(); traffic.streams.len()];
+    let mut order: Vec<Vec<u64>> = vec![Vec::new(); traffic.streams.len()];
     let mut foreign = 0;
     for (n, bit) in carried {
         let arrived = Arrived::find(&frames[*n]).unwrap();
@@ -119,7 +120,14 @@ fn count_plainly(
                     .any(|&other| other > sequence && flow(other) == flow(sequence));
                 if came[id].insert(sequence) {
                     counts.received += 1;
-                    counts.reordered += u64::from(overtaken);
+                    let first = order[id].iter().position(|&other| other > sequence);
+                    if let Some(first) = first.filter(|_| overtaken) {
+                        let extent = (order[id].len() - first) as u64;
+                        counts.reordered += 1;
+                        counts.extent_sum += extent;
+                        counts.extent_max = counts.extent_max.max(extent);
+                    }
+                    order[id].push(sequence);
                 } else {
                     counts.duplicated += 1;
                 }
@@ -291,5 +299,34 @@ fn tags_that_a_router_takes_off_or_puts_on_do_not_matter() {
     assert_eq!(
         analysed(&traffic, START, &tagged_frames).streams[0].received,
         2
+    );
+}
+
+/// Latencies of 500, 700, 600 ns; then number 3 is lost, and 5 comes before 4.
+#[test]
+fn delay_variation_is_of_neighbours_only() {
+    let traffic = one_flow(64);
+    let (frames, _) = sent(&traffic, 7);
+    let mut analyser = Analyser::new(&traffic, PORT, START);
+    for (n, latency) in [
+        (0, 500),
+        (1, 700),
+        (2, 600),
+        (5, 9000),
+        (4, 20_000),
+        (6, 8000),
+    ] {
+        analyser.receive(&frames[n], START + n as u64 * 1000 + latency);
+    }
+    let found = analyser.finish();
+    let variation = &found.variation;
+    assert_eq!(
+        (variation.len(), variation.min(), variation.max()),
+        (2, 100, 200)
+    );
+    let stream = &found.streams[0];
+    assert_eq!(
+        (stream.reordered, stream.extent_sum, stream.extent_max),
+        (1, 1, 1)
     );
 }

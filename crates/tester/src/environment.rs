@@ -45,6 +45,37 @@ pub fn notes(environment: &Environment) -> Vec<String> {
     notes
 }
 
+/// CPU time of the whole machine since it started, in the kernel's ticks.
+pub(crate) struct CpuTimes {
+    /// All, and what a hypervisor took away; `None`: Linux does not say.
+    ticks: Option<(u64, u64)>,
+}
+
+impl CpuTimes {
+    /// Until now.
+    pub(crate) fn now() -> Self {
+        let ticks = fs::read_to_string("/proc/stat")
+            .ok() // then it is not known, which reports say
+            .and_then(|text| ticks(text.lines().next()?));
+        Self { ticks }
+    }
+
+    /// The share that was stolen since an earlier time, 0 to 1; `None`: not known.
+    pub(crate) fn stolen_since(&self, earlier: &Self) -> Option<f64> {
+        let ((all, stolen), (all_before, stolen_before)) = self.ticks.zip(earlier.ticks)?;
+        let all = all.checked_sub(all_before).filter(|&all| all > 0)?;
+        Some(stolen.saturating_sub(stolen_before) as f64 / all as f64)
+    }
+}
+
+/// user, nice, system, idle, iowait, irq, softirq, steal; what follows is in user and nice already.
+fn ticks(line: &str) -> Option<(u64, u64)> {
+    let numbers = line.strip_prefix("cpu ")?.split_whitespace();
+    let numbers: Result<Vec<u64>, _> = numbers.take(8).map(str::parse).collect();
+    let numbers = numbers.ok()?;
+    Some((numbers.iter().sum(), *numbers.get(7)?))
+}
+
 fn read(path: &str) -> String {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.trim().to_string()
@@ -88,6 +119,17 @@ fn hypervisor() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stolen_time_is_a_share_of_all() {
+        let times = |line| CpuTimes { ticks: ticks(line) };
+        let before = times("cpu  100 0 50 800 10 0 5 35 77 0");
+        let after = times("cpu  150 0 60 820 10 0 5 55 99 0");
+        assert_eq!(after.stolen_since(&before), Some(0.2));
+        assert_eq!(before.stolen_since(&before), None, "no time has passed");
+        assert_eq!(times("cpu  1 2").stolen_since(&before), None);
+        assert!(CpuTimes::now().ticks.is_some());
+    }
 
     #[test]
     fn this_machine_is_described() {

@@ -13,6 +13,8 @@ pub struct Received {
     pub unknown_damaged: u64,
     /// Frames that are none of this trial's.
     pub foreign: u64,
+    /// [`crate::trial::Trial::variation`] of what came here.
+    pub variation: Histogram<u64>,
 }
 
 /// What one port received of one stream.
@@ -24,6 +26,10 @@ pub struct StreamReceived {
     pub duplicated: u64,
     /// RFC 4737.
     pub reordered: u64,
+    /// [`crate::trial::Counts::extent_sum`].
+    pub extent_sum: u64,
+    /// [`crate::trial::Counts::extent_max`].
+    pub extent_max: u64,
     /// Damaged, but with a readable stream.
     pub corrupted: u64,
     /// Came here, but should have come out of another port.
@@ -46,6 +52,8 @@ impl Default for StreamReceived {
             received: 0,
             duplicated: 0,
             reordered: 0,
+            extent_sum: 0,
+            extent_max: 0,
             corrupted: 0,
             misrouted: 0,
             latency: new_histogram(),

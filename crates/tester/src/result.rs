@@ -123,7 +123,7 @@ pub struct Test {
 }
 
 /// One number that was found.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Finding {
     /// `throughput`, `outage`, `longest burst`, …; unique in its test together with `goal`.
     pub metric: String,
@@ -131,7 +131,8 @@ pub struct Finding {
     pub goal: String,
     /// `frames/s` (of all sending ports together), `ms`, `frames`, `%`, `us`.
     pub unit: String,
-    /// `None` if it could not be found; a note of the test says why.
+    /// `None` if it could not be found; a note of the test says why. With one bound only, that is all
+    /// that is known.
     pub value: Option<f64>,
     /// Bounds it is certain to lie between, or of its 95 % confidence interval.
     pub low: Option<f64>,
@@ -141,6 +142,34 @@ pub struct Finding {
     pub samples: Vec<f64>,
     /// Whether more is better (`Some(true)`), or less, or neither.
     pub more_is_better: Option<bool>,
+    /// Whether it tells of the router. If not, the tester itself was the limit, and there is no value.
+    #[serde(default = "yes")]
+    pub valid: bool,
+    /// Why it is not valid; otherwise empty.
+    #[serde(default)]
+    pub reason: String,
+    /// The trials it is of, by their places in [`Test::trials`]: what was lost, duplicated, reordered and
+    /// corrupted in them belongs to it.
+    #[serde(default)]
+    pub trials: Vec<usize>,
+}
+
+impl Default for Finding {
+    fn default() -> Self {
+        Self {
+            metric: String::new(),
+            goal: String::new(),
+            unit: String::new(),
+            value: None,
+            low: None,
+            high: None,
+            samples: Vec::new(),
+            more_is_better: None,
+            valid: true,
+            reason: String::new(),
+            trials: Vec::new(),
+        }
+    }
 }
 
 /// Latencies at one load.
@@ -160,12 +189,16 @@ pub struct Latency {
     pub max: u64,
     /// Packet delay variation, D99.9 − Dmin (RFC 5481, RFC 8219), ns.
     pub pdv: u64,
+    /// Inter-packet delay variation without its sign (RFC 3393, RFC 5481): median, 99.9th percentile and
+    /// most, ns; `None` if no two frames that followed each other came.
+    #[serde(default)]
+    pub ipdv: Option<(u64, u64, u64)>,
     /// Quantile (0 to 1) and latency in ns, ascending: 0.5, 0.9, 0.99, 0.999, 0.9999 and as many
     /// more as draw the curve.
     pub quantiles: Vec<(f64, u64)>,
 }
 
-/// Reports from before [`TrialRecord::valid`] do not say it.
+/// Reports from before [`TrialRecord::valid`] and [`Finding::valid`] do not say it.
 fn yes() -> bool {
     true
 }
@@ -193,6 +226,9 @@ pub struct TrialRecord {
     pub duplicated: u64,
     /// Frames.
     pub reordered: u64,
+    /// Mean and largest reordering extent of those, frames (RFC 4737, 4.2); 0 without any.
+    #[serde(default)]
+    pub extent: (f64, u64),
     /// Frames, those without a stream included.
     pub corrupted: u64,
     /// Frames.
@@ -202,6 +238,9 @@ pub struct TrialRecord {
     /// The tester kept the load up and lost nothing itself: the trial tells of the router.
     #[serde(default = "yes")]
     pub valid: bool,
+    /// Why it is not valid; otherwise empty.
+    #[serde(default)]
+    pub reason: String,
     /// Stopped before its end.
     #[serde(default)]
     pub interrupted: bool,
@@ -209,7 +248,13 @@ pub struct TrialRecord {
     pub latency: Option<(u64, u64)>,
     /// 99th percentile of how late frames left, ns.
     pub lateness: u64,
-    /// Each stream: from port, to port, sent, received, duplicated, reordered.
+    /// The most, ns.
+    #[serde(default)]
+    pub lateness_max: u64,
+    /// [`crate::trial::Trial::steal`].
+    #[serde(default)]
+    pub steal: Option<f64>,
+    /// Each stream's part.
     pub streams: Vec<StreamRecord>,
 }
 
@@ -228,4 +273,13 @@ pub struct StreamRecord {
     pub reordered: u64,
     /// Frames.
     pub duplicated: u64,
+    /// Frames.
+    #[serde(default)]
+    pub corrupted: u64,
+    /// Frames.
+    #[serde(default)]
+    pub misrouted: u64,
+    /// Largest reordering extent, frames.
+    #[serde(default)]
+    pub extent: u64,
 }

@@ -83,6 +83,12 @@ pub struct Counts {
     pub duplicated: u64,
     /// Came after a later one of their flow (RFC 4737, type-P-reordered).
     pub reordered: u64,
+    /// Of those, the sum of their reordering extents (RFC 4737, 4.2): how many frames of the stream came
+    /// from the first one on that was sent later. In a stream of several flows that may be one of
+    /// another flow.
+    pub extent_sum: u64,
+    /// Of those, the largest extent.
+    pub extent_max: u64,
     /// Came out damaged: the signature's check or the UDP checksum is wrong. Where the damage
     /// hides the stream, they are in [`Trial::unknown_damaged`] instead.
     pub corrupted: u64,
@@ -107,6 +113,8 @@ impl Counts {
         self.received += other.received;
         self.duplicated += other.duplicated;
         self.reordered += other.reordered;
+        self.extent_sum += other.extent_sum;
+        self.extent_max = self.extent_max.max(other.extent_max);
         self.corrupted += other.corrupted;
         self.misrouted += other.misrouted;
     }
@@ -142,6 +150,12 @@ pub struct Trial {
     pub elapsed: Duration,
     /// How late frames left the sender, ns: the tester's own part of the latencies.
     pub lateness: Histogram<u64>,
+    /// Inter-packet delay variation (RFC 3393, RFC 5481), ns without its sign: by how much the latencies
+    /// of two frames differ, of those that were sent one after the other in a stream and also came so.
+    pub variation: Histogram<u64>,
+    /// CPU time that a hypervisor took from this machine meanwhile, of all its CPU time, 0 to 1; `None`:
+    /// not known.
+    pub steal: Option<f64>,
     /// Damaged frames whose stream cannot be told.
     pub unknown_damaged: u64,
     /// Frames that are none of the tester's (ARP, routing protocols …).
@@ -234,6 +248,8 @@ impl Trial {
             streams,
             elapsed,
             lateness: new_histogram(),
+            variation: new_histogram(),
+            steal: None,
             unknown_damaged: 0,
             foreign: 0,
             missed: 0,

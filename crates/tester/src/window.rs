@@ -25,6 +25,8 @@ pub(crate) struct Window {
     latest: Vec<u64>,
     /// Oldest first.
     holes: VecDeque<Hole>,
+    /// How many came, copies and those that came too late apart.
+    came: u64,
 }
 
 /// Numbers that had not come when a later one did.
@@ -35,6 +37,8 @@ struct Hole {
     missing: u64,
     /// Due time of the later one.
     stamp: u64,
+    /// How many had come before the later one.
+    came: u64,
 }
 
 /// How a frame relates to those that came before.
@@ -42,8 +46,9 @@ struct Hole {
 pub(crate) enum Arrival {
     /// Later than all of its flow.
     InOrder,
-    /// After a later one of its flow (RFC 4737, 3.3).
-    Reordered,
+    /// After a later one of its flow (RFC 4737, 3.3), and how many frames of the stream came from the
+    /// first later one of the stream on (RFC 4737, 4.2, reordering extent).
+    Reordered(u64),
     /// Came before.
     Copy,
     /// So far behind that it cannot be told whether it came before.
@@ -65,6 +70,7 @@ impl Window {
             next_flow: 0,
             latest: vec![0; noted as usize],
             holes: VecDeque::new(),
+            came: 0,
         }
     }
 
@@ -89,6 +95,7 @@ impl Window {
                 first: self.next,
                 missing: n - self.next,
                 stamp,
+                came: self.came,
             });
             self.next_flow = n % self.flows;
             self.enter(n);
@@ -101,18 +108,27 @@ impl Window {
             return Arrival::Copy;
         }
         self.set(n);
-        // most often the newest or one close to it
-        let mut holes = self.holes.iter_mut().rev();
-        if let Some(hole) = holes.find(|hole| hole.first <= n) {
-            hole.missing -= 1;
-        }
+        let extent = self.fill(n);
+        self.came += 1;
         if self.overtaken(n) {
-            return Arrival::Reordered;
+            return Arrival::Reordered(extent);
         }
         if let Some(latest) = self.latest.get_mut((n % self.flows) as usize) {
             *latest = n + 1;
         }
         Arrival::InOrder
+    }
+
+    /// Takes n out of its hole; how many frames came since that was there. If it is forgotten, those
+    /// since the oldest that is not: at least as many came.
+    fn fill(&mut self, n: u64) -> u64 {
+        // most often the newest or one close to it
+        let mut holes = self.holes.iter_mut().rev();
+        if let Some(hole) = holes.find(|hole| hole.first <= n) {
+            hole.missing -= 1;
+            return self.came - hole.came;
+        }
+        self.holes.front().map_or(0, |hole| self.came - hole.came)
     }
 
     /// Moves on to n, which is `next` or above and of flow `next_flow`.
@@ -124,6 +140,7 @@ impl Window {
         }
         self.set(n);
         self.next = n + 1;
+        self.came += 1;
         if self.flows > 1 {
             if let Some(latest) = self.latest.get_mut(self.next_flow as usize) {
                 *latest = n + 1;

@@ -7,6 +7,7 @@ use super::*;
 /// RFC 4737 and copies by the book: all numbers that came are kept.
 struct Naive {
     came: HashSet<u64>,
+    order: Vec<u64>,
     flows: u64,
     reach: u64,
 }
@@ -20,10 +21,14 @@ impl Naive {
         }
         let overtaken = |later: &&u64| **later > n && (**later - n).is_multiple_of(self.flows);
         let reordered = self.came.iter().any(|later| overtaken(&later));
-        match (self.came.insert(n), reordered) {
-            (false, _) => Arrival::Copy,
-            (true, true) => Arrival::Reordered,
-            (true, false) => Arrival::InOrder,
+        if !self.came.insert(n) {
+            return Arrival::Copy;
+        }
+        let first_later = self.order.iter().position(|&other| other > n);
+        self.order.push(n);
+        match (reordered, first_later) {
+            (true, Some(place)) => Arrival::Reordered((self.order.len() - 1 - place) as u64),
+            _ => Arrival::InOrder,
         }
     }
 }
@@ -50,7 +55,7 @@ proptest! {
     #[test]
     fn window_is_as_by_the_book(numbers in any_numbers(), flows in prop_oneof![Just(1), 2u32..5, 20u32..300, Just(NOTED_FLOWS + 1)]) {
         let mut window = Window::new(256, flows);
-        let mut naive = Naive { came: HashSet::new(), flows: flows.into(), reach: 256 };
+        let mut naive = Naive { came: HashSet::new(), order: Vec::new(), flows: flows.into(), reach: 256 };
         for (place, &n) in numbers.iter().enumerate() {
             prop_assert_eq!(window.note(n, 0), naive.note(n), "{} at {}", n, place);
         }
@@ -117,6 +122,6 @@ fn a_jump_over_the_whole_window_leaves_nothing_behind() {
         window.note(n, 0);
     }
     assert_eq!(window.note(1 << 47, 0), Arrival::InOrder);
-    assert_eq!(window.note((1 << 47) - 1, 0), Arrival::Reordered);
+    assert_eq!(window.note((1 << 47) - 1, 0), Arrival::Reordered(1));
     assert_eq!(window.note(0, 0), Arrival::TooLate);
 }

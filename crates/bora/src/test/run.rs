@@ -75,7 +75,14 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     for path in saved? {
         remark(format_args!("wrote {}", path.display()));
     }
-    Ok(match found.complete {
+    let dead = report::without_frames(&found).count();
+    if dead > 0 {
+        eprintln!(
+            "bora: no frame came through in {dead} of {} tests",
+            found.tests.len()
+        );
+    }
+    Ok(match found.complete && dead == 0 {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use super::statistics::{deviation, mean};
+use super::context::Done;
+use super::statistics::{Named, deviation, mean};
 use super::{Context, throughput};
+use crate::result::Finding;
 use crate::trial::{Step, TrialSpec};
 
 /// How close a burst length is searched, of the length.
@@ -17,6 +19,14 @@ const LATE: f64 = 1.05;
 const PAUSE: Duration = Duration::from_millis(2);
 const ATTEMPTS: u32 = 10;
 
+/// What is found.
+const BURST: Named<'_> = Named {
+    metric: "longest burst",
+    goal: "of each port",
+    unit: "frames",
+    more_is_better: Some(true),
+};
+
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     let bursts_of = context.options.time;
     context.options.time = context.options.sum_time;
@@ -27,11 +37,14 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     };
     let rate = context.limit.rate;
     let most = (rate * context.options.time.as_secs_f64()) as u64;
-    let mut bursts = Vec::new();
+    let (mut bursts, mut records) = (Vec::new(), Vec::new());
     for left in (1..=context.options.trials.max(1)).rev() {
         let about = bursts.last().copied();
         match longest(context, rate, most.max(SHORTEST), about, left)? {
-            Some(burst) => bursts.push(burst),
+            Some((burst, record)) => {
+                bursts.push(burst);
+                records.push(record);
+            }
             None => return Ok(()),
         }
     }
@@ -55,40 +68,45 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         .iter()
         .map(|burst| burst / rate * (1.0 - throughput.rate / rate).max(0.0) * 1e3)
         .collect();
-    let burst = mean(
-        "longest burst",
-        "of each port",
-        "frames",
-        frames,
-        Some(true),
-    );
-    context.find(burst);
+    let mut find = |named, samples| {
+        context.find(Finding {
+            trials: records.clone(),
+            ..mean(&named, samples)
+        });
+    };
+    find(BURST, frames);
     if throughput.name == "throughput" {
-        context.find(mean("buffer time", "corrected", "ms", times, None));
+        find(Named::new("buffer time", "corrected", "ms", None), times);
     }
     Ok(())
 }
 
-/// The longest burst without loss, by halving; `None`, and a note, if there is none.
+/// The longest burst without loss, by halving, and the record of its trial; `None`, and a note, if there
+/// is none.
 fn longest(
     context: &mut Context<'_>,
     rate: f64,
     most: u64,
     about: Option<u64>,
     left: u32,
-) -> anyhow::Result<Option<u64>> {
-    let (mut good, mut bad) = (0, most + 1);
+) -> anyhow::Result<Option<(u64, usize)>> {
+    let (mut good, mut bad, mut record) = (0, most + 1, 0);
     let mut next = about.unwrap_or(most);
     while bad - good > ((good as f64 * WIDTH) as u64).max(1) {
-        match burst(context, rate, next, left)? {
-            Some(true) => good = next,
-            Some(false) => bad = next,
-            None => {
-                context.note(format!(
-                    "back to back: the tester could not send {next} frames without a pause"
-                ));
-                return Ok(None);
-            }
+        let done = burst(context, rate, next, left)?;
+        if !done.valid() {
+            let reason = format!("the tester could not send {next} frames without a pause");
+            context.note(format!("back to back: {reason}"));
+            context.find(Finding {
+                valid: false,
+                reason,
+                ..mean(&BURST, Vec::new())
+            });
+            return Ok(None);
+        }
+        match done.trial.counts().lost() {
+            0 => (good, record) = (next, done.record),
+            _ => bad = next,
         }
         if good >= most || bad <= SHORTEST {
             break;
@@ -105,16 +123,11 @@ fn longest(
     if good == 0 {
         context.note("back to back: not even two frames in a row came through");
     }
-    Ok((good > 0).then_some(good))
+    Ok((good > 0).then_some((good, record)))
 }
 
-/// Whether a burst comes through; `None`: it could not be sent as one.
-fn burst(
-    context: &mut Context<'_>,
-    rate: f64,
-    length: u64,
-    left: u32,
-) -> anyhow::Result<Option<bool>> {
+/// A burst; not valid if it could not be sent as one.
+fn burst(context: &mut Context<'_>, rate: f64, length: u64, left: u32) -> anyhow::Result<Done> {
     let time = Duration::from_secs_f64(length as f64 / rate);
     let most = time.mul_f64(LATE) + PAUSE;
     let spec = TrialSpec {
@@ -127,6 +140,5 @@ fn burst(
         ..context.steady("burst", rate, time)
     };
     let remaining = context.options.time * left;
-    let done = context.trial_within(&spec, most, ATTEMPTS, remaining)?;
-    Ok(done.valid.then(|| done.trial.counts().lost() == 0))
+    context.trial_within(&spec, most, ATTEMPTS, remaining)
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::latency::{QUANTILES, find_quantiles};
-use super::record::latency;
-use super::statistics::mean;
+use super::context::Done;
+use super::latency::{self, QUANTILES};
+use super::statistics::Named;
 use super::{Context, throughput};
 use crate::result::Finding;
-use crate::trial::{Action, Trial, TrialSpec, merged};
+use crate::trial::{Action, TrialSpec};
 
 const STATES: [&str; 2] = ["routes at rest", "routes changing"];
 
@@ -20,7 +20,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         return Ok(());
     };
     let time = context.options.time;
-    let mut trials: [Vec<Trial>; 2] = Default::default();
+    let mut trials: [Vec<Done>; 2] = Default::default();
     for left in (1..=context.options.trials.max(1)).rev() {
         for (changing, trials) in trials.iter_mut().enumerate() {
             let action = (changing == 1).then(|| Action {
@@ -31,26 +31,17 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
                 action,
                 ..context.steady(STATES[changing], rate, time)
             };
-            let done = context.trial(&spec, time * 2 * left)?;
-            context.note_weakness("churn", &done);
-            trials.push(done.trial);
+            trials.push(context.trial(&spec, time * 2 * left)?);
         }
     }
     for (state, trials) in STATES.into_iter().zip(&trials) {
-        keep(context, state, rate, trials);
+        let lost = Named::new("lost", state, "frames", Some(false));
+        let lost = context.measured(&lost, trials, |trial| Some(trial.counts().lost() as f64));
+        context.find(lost);
+        latency::keep(context, state, rate, trials);
     }
     ratios(context);
     Ok(())
-}
-
-fn keep(context: &mut Context<'_>, state: &str, rate: f64, trials: &[Trial]) {
-    let lost = trials.iter().map(|trial| trial.counts().lost() as f64);
-    let lost = mean("lost", state, "frames", lost.collect(), Some(false));
-    context.find(lost);
-    let repeats: Vec<_> = trials.iter().map(Trial::latency).collect();
-    let curve = latency(state.into(), rate, &merged(&repeats));
-    context.test.latencies.extend(curve);
-    find_quantiles(context, state, &repeats);
 }
 
 /// Latency while routes change, of that while they rest.

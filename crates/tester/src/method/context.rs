@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::Options;
-use super::record::record;
-use super::statistics::mean;
+use super::record::{milliseconds, record};
+use super::statistics::{Named, mean};
 use crate::report::Step as Shown;
 use crate::result::{Finding, Test};
 use crate::traffic::Traffic;
@@ -22,6 +22,9 @@ const LATE: f64 = 0.01;
 const PAUSE: Duration = Duration::from_millis(25);
 /// Less loss than that is as good as none, for telling whether a router was loaded at all.
 const NOTHING: f64 = 0.001;
+
+/// Why a figure that is all the tester can do is none of the router's.
+pub(super) const TESTER_LIMIT: &str = "the tester itself can do no more";
 
 /// The user asked to stop.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -60,8 +63,17 @@ pub struct Context<'a> {
 /// A trial, and whether it says something about the router.
 pub(super) struct Done {
     pub(super) trial: Trial,
-    /// The tester kept the load up and lost nothing itself.
-    pub(super) valid: bool,
+    /// What the tester itself did wrong; empty: it kept the load up and lost nothing.
+    pub(super) reason: String,
+    /// Its place in the test's records.
+    pub(super) record: usize,
+}
+
+impl Done {
+    /// Whether it tells of the router.
+    pub(super) fn valid(&self) -> bool {
+        self.reason.is_empty()
+    }
 }
 
 impl Context<'_> {
@@ -92,10 +104,18 @@ impl Context<'_> {
         attempts: u32,
         remaining: Duration,
     ) -> anyhow::Result<Done> {
+        // who was starved in all of the last ones will be so again
+        let last = self.test.trials.iter().rev().take(2 * ATTEMPTS as usize);
+        let spoiled = last.filter(|trial| !trial.valid).count();
+        let attempts = if spoiled == 2 * ATTEMPTS as usize {
+            1
+        } else {
+            attempts
+        };
         let mut attempt = 1;
         loop {
             let done = self.attempt(spec, most, remaining)?;
-            if done.valid || attempt >= attempts {
+            if done.valid() || attempt >= attempts {
                 return Ok(done);
             }
             attempt += 1;
@@ -121,15 +141,20 @@ impl Context<'_> {
         });
         self.settle()?;
         let mut trial = self.bench.trial(spec)?;
-        let valid = is_valid(spec, &trial, self.senders()) && trial.elapsed <= most;
-        if valid {
+        let reason = spoiled(spec, &trial, self.senders(), most).unwrap_or_default();
+        if reason.is_empty() {
             trial = trial.on_schedule(spec);
         }
-        let record = record(spec, &trial, self.ports, valid);
-        self.test.trials.push(record);
+        let kept = record(spec, &trial, self.ports, reason.clone());
+        let record = self.test.trials.len();
+        self.test.trials.push(kept);
         match trial.interrupted {
             true => Err(Interrupted.into()),
-            false => Ok(Done { trial, valid }),
+            false => Ok(Done {
+                trial,
+                reason,
+                record,
+            }),
         }
     }
 
@@ -162,20 +187,39 @@ impl Context<'_> {
         can
     }
 
+    /// The mean of what valid trials show, of those that show it. Without a valid one, neither is the
+    /// finding.
+    pub(super) fn measured(
+        &mut self,
+        named: &Named<'_>,
+        trials: &[Done],
+        value: impl Fn(&Trial) -> Option<f64>,
+    ) -> Finding {
+        let valid: Vec<&Done> = trials.iter().filter(|done| done.valid()).collect();
+        let samples = valid.iter().filter_map(|done| value(&done.trial)).collect();
+        let mut finding = mean(named, samples);
+        finding.trials = valid.iter().map(|done| done.record).collect();
+        let bad = trials.iter().rfind(|done| !done.valid());
+        if let Some(bad) = bad {
+            self.note(format!(
+                "{}: {} of {} runs do not count: {}",
+                named.goal_or_metric(),
+                trials.len() - valid.len(),
+                trials.len(),
+                bad.reason
+            ));
+        }
+        if let Some(bad) = bad.filter(|_| valid.is_empty()) {
+            (finding.valid, finding.reason) = (false, bad.reason.clone());
+        }
+        finding
+    }
+
     /// The mean of what was forwarded at a load by valid trials; no value if that is all the tester
     /// can send, as the router may do more.
     pub(super) fn forwarded(&mut self, metric: &str, goal: &str, rate: f64, trials: &[Done]) {
-        let valid = trials.iter().filter(|done| done.valid);
-        let samples: Vec<f64> = valid.map(|done| done.trial.received_rate()).collect();
-        if samples.len() < trials.len() {
-            self.note(format!(
-                "{metric}, {goal}: {} of {} runs do not count, because the tester could not keep the \
-                 load up or lost frames itself",
-                trials.len() - samples.len(),
-                trials.len()
-            ));
-        }
-        let mut finding = mean(metric, goal, "frames/s", samples, Some(true));
+        let named = Named::new(metric, goal, "frames/s", Some(true));
+        let mut finding = self.measured(&named, trials, |trial| Some(trial.received_rate()));
         let everything = rate * self.senders() * (1.0 - NOTHING);
         let at_limit = self.limit.by_tester && rate >= self.limit.rate * REACHED;
         if let Some(value) = finding
@@ -186,15 +230,10 @@ impl Context<'_> {
                 "{metric}, {goal}: at least {value:.0} frames/s; the tester itself can do no more"
             ));
             (finding.value, finding.low, finding.high) = (None, Some(value), None);
+            (finding.valid, finding.reason) = (false, TESTER_LIMIT.into());
+            finding.samples.clear();
         }
         self.find(finding);
-    }
-
-    /// Tells the reader if the tester did not do its part in a trial.
-    pub(super) fn note_weakness(&mut self, what: &str, done: &Done) {
-        if !done.valid {
-            self.note(format!("{what}: the tester could not keep the load up"));
-        }
     }
 
     /// Tells the reader something, once.
@@ -219,21 +258,46 @@ impl Context<'_> {
     }
 }
 
-/// Whether the tester did what the trial asks for.
-fn is_valid(spec: &TrialSpec, trial: &Trial, senders: f64) -> bool {
+/// What the tester itself did wrong in a trial, which had this time to send all; `None`: nothing.
+fn spoiled(spec: &TrialSpec, trial: &Trial, senders: f64, most: Duration) -> Option<String> {
     if trial.missed > 0 {
-        return false;
+        return Some(format!(
+            "the tester's own ports lost {} frames",
+            trial.missed
+        ));
     }
     let sent = trial.counts().sent as f64;
-    if let Some(limit) = spec.limit {
-        return sent >= limit as f64 * senders * REACHED;
+    let due = match spec.limit {
+        Some(limit) => limit as f64 * senders,
+        None => spec
+            .steps
+            .iter()
+            .filter(|step| step.rate.is_finite())
+            .map(|step| step.rate * step.time.as_secs_f64() * senders)
+            .sum(),
+    };
+    // then nothing can be lost, and it would pass for a load that came through
+    if sent < 1.0 && due > 0.0 {
+        return Some("the tester sent nothing".into());
     }
-    let due: f64 = spec
-        .steps
-        .iter()
-        .filter(|step| step.rate.is_finite())
-        .map(|step| step.rate * step.time.as_secs_f64())
-        .sum();
     // a few frames less is no sign of weakness
-    sent + senders >= (due * senders * REACHED).floor()
+    if sent + senders < (due * REACHED).floor() {
+        let share = 100.0 * sent / due;
+        return Some(format!("the tester sent only {share:.1} % of the load"));
+    }
+    if trial.elapsed > most {
+        let late = milliseconds(trial.elapsed.saturating_sub(spec.time()));
+        return Some(format!("the tester ended {late:.0} ms late"));
+    }
+    // then frames left in bursts that nobody asked for, even if all left
+    let allowed = most.saturating_sub(spec.time());
+    let late = Duration::from_nanos(trial.lateness.value_at_quantile(0.99));
+    let paced = spec.steps.iter().all(|step| step.rate.is_finite());
+    (paced && late > allowed).then(|| {
+        let steal = trial.steal.map_or(String::new(), |steal| {
+            format!(" (CPU steal {:.1} %)", steal * 100.0)
+        });
+        let late = milliseconds(late);
+        format!("1 % of the frames left the tester {late:.0} ms late or more{steal}")
+    })
 }

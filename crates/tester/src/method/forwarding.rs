@@ -27,7 +27,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
             let spec = context.steady("forwarding", rate, time);
             trials.push(context.trial(&spec, time * (left + count * (tenth - 1)))?);
         }
-        let valid = trials.iter().filter(|done| done.valid);
+        let valid = trials.iter().filter(|done| done.valid());
         let rates: Vec<f64> = valid.map(|done| done.trial.received_rate()).collect();
         let forwarded = average(&rates).unwrap_or(0.0);
         if tenth == LOADS {

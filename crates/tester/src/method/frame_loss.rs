@@ -1,7 +1,7 @@
 //! Loss at loads from the highest one downwards, until two in turn lose nothing (RFC 2544, 26.3).
 
+use super::statistics::Named;
 use super::{Context, percent};
-use crate::result::Finding;
 
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
     let step = context.options.step.clamp(0.01, 1.0);
@@ -14,18 +14,10 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         let spec = context.steady("loss curve", rate, context.options.time);
         let done = context.trial(&spec, context.options.time * left)?;
         let goal = format!("load {} % of {}", percent(share), context.whole());
-        context.note_weakness(&goal, &done);
         let loss = done.trial.counts().loss_ratio() * 100.0;
-        context.find(Finding {
-            metric: "frame loss".into(),
-            goal,
-            unit: "%".into(),
-            value: done.valid.then_some(loss),
-            low: None,
-            high: None,
-            samples: if done.valid { vec![loss] } else { Vec::new() },
-            more_is_better: Some(false),
-        });
+        let named = Named::new("frame loss", &goal, "%", Some(false));
+        let finding = context.measured(&named, &[done], |_| Some(loss));
+        context.find(finding);
         without_loss = if loss == 0.0 { without_loss + 1 } else { 0 };
         if without_loss == 2 {
             break;

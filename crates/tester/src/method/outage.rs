@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 
 use super::record::milliseconds;
-use super::statistics::mean;
+use super::statistics::Named;
 use super::{Context, throughput};
-use crate::trial::{Action, TrialSpec};
+use crate::trial::{Action, Trial, TrialSpec};
 
 /// When in the trial it is done.
 const AFTER: f64 = 0.25;
@@ -20,7 +20,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         return Ok(());
     };
     let time = context.options.time;
-    let (mut gaps, mut losses, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+    let mut trials = Vec::new();
     for left in (1..=context.options.trials.max(1)).rev() {
         let spec = TrialSpec {
             action: Some(Action {
@@ -30,32 +30,34 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
             ..context.steady("outage", rate, time)
         };
         let done = context.trial(&spec, time * left)?;
-        context.note_weakness("outage", &done);
-        let outcomes = done.trial.streams.iter();
-        let gap = outcomes
-            .map(|outcome| outcome.longest_gap)
-            .max()
-            .unwrap_or(0);
-        gaps.push(milliseconds(Duration::from_nanos(gap)));
         if done.trial.streams.iter().any(|outcome| outcome.tail_lost) {
             context.note(format!(
                 "outage: at least {:.0} ms; frames did not come through again before the trial's end: \
                  give it more time",
-                gaps.last().copied().unwrap_or_default()
+                gap(&done.trial)
             ));
             return Ok(());
         }
-        let counts = done.trial.counts();
-        lost.push(counts.lost() as f64);
-        let seconds = counts.loss_ratio() * done.trial.elapsed.as_secs_f64();
-        losses.push(seconds * 1e3);
+        trials.push(done);
     }
-    for (metric, goal, unit, samples) in [
-        ("outage", "longest gap", "ms", gaps),
-        ("outage", "frames lost", "ms", losses),
-        ("lost", "all ports", "frames", lost),
-    ] {
-        context.find(mean(metric, goal, unit, samples, Some(false)));
+    let silence = |trial: &Trial| trial.counts().loss_ratio() * milliseconds(trial.elapsed);
+    let lost = |trial: &Trial| trial.counts().lost() as f64;
+    type Value<'a> = &'a dyn Fn(&Trial) -> f64;
+    let findings: [(_, _, _, Value<'_>); 3] = [
+        ("outage", "longest gap", "ms", &gap),
+        ("outage", "frames lost", "ms", &silence),
+        ("lost", "all ports", "frames", &lost),
+    ];
+    for (metric, goal, unit, value) in findings {
+        let named = Named::new(metric, goal, unit, Some(false));
+        let finding = context.measured(&named, &trials, |trial| Some(value(trial)));
+        context.find(finding);
     }
     Ok(())
+}
+
+/// The longest gap of all streams, ms.
+fn gap(trial: &Trial) -> f64 {
+    let gaps = trial.streams.iter().map(|outcome| outcome.longest_gap);
+    milliseconds(Duration::from_nanos(gaps.max().unwrap_or(0)))
 }

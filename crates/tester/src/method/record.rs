@@ -9,13 +9,15 @@ use crate::trial::{Trial, TrialSpec};
 
 /// Points of a latency curve for each factor of ten that is left above.
 const POINTS: u32 = 10;
+/// Of delay variations (RFC 8219, 7.3).
+pub(super) const HIGH: f64 = 0.999;
 
-/// A trial as reports keep it; `valid`: see [`TrialRecord::valid`].
+/// A trial as reports keep it; `reason`: see [`TrialRecord::reason`].
 pub(super) fn record(
     spec: &TrialSpec,
     trial: &Trial,
     ports: &[String],
-    valid: bool,
+    reason: String,
 ) -> TrialRecord {
     let counts = trial.counts();
     let latency = trial.latency();
@@ -33,10 +35,15 @@ pub(super) fn record(
         lost: counts.lost(),
         duplicated: counts.duplicated,
         reordered: counts.reordered,
+        extent: (
+            counts.extent_sum as f64 / counts.reordered.max(1) as f64,
+            counts.extent_max,
+        ),
         corrupted: counts.corrupted + trial.unknown_damaged,
         misrouted: counts.misrouted,
         missed: trial.missed,
-        valid,
+        valid: reason.is_empty(),
+        reason,
         interrupted: trial.interrupted,
         latency: (!latency.is_empty()).then(|| {
             (
@@ -44,10 +51,9 @@ pub(super) fn record(
                 latency.value_at_quantile(0.99),
             )
         }),
-        lateness: match trial.lateness.is_empty() {
-            true => 0,
-            false => trial.lateness.value_at_quantile(0.99),
-        },
+        lateness: trial.lateness.value_at_quantile(0.99),
+        lateness_max: trial.lateness.max(),
+        steal: trial.steal,
         streams: streams
             .map(|(stream, outcome)| StreamRecord {
                 from: name(stream.from),
@@ -56,16 +62,25 @@ pub(super) fn record(
                 received: outcome.counts.received,
                 reordered: outcome.counts.reordered,
                 duplicated: outcome.counts.duplicated,
+                corrupted: outcome.counts.corrupted,
+                misrouted: outcome.counts.misrouted,
+                extent: outcome.counts.extent_max,
             })
             .collect(),
     }
 }
 
 /// A distribution as reports keep it; `None` if nothing was measured.
-pub(super) fn latency(load: String, rate: f64, all: &Histogram<u64>) -> Option<Latency> {
+pub(super) fn latency(
+    load: String,
+    rate: f64,
+    all: &Histogram<u64>,
+    variation: &Histogram<u64>,
+) -> Option<Latency> {
     if all.is_empty() {
         return None;
     }
+    let ipdv = |quantile| variation.value_at_quantile(quantile);
     Some(Latency {
         load,
         rate,
@@ -74,13 +89,14 @@ pub(super) fn latency(load: String, rate: f64, all: &Histogram<u64>) -> Option<L
         mean: all.mean(),
         max: all.max(),
         pdv: delay_variation(all),
+        ipdv: (!variation.is_empty()).then(|| (ipdv(0.5), ipdv(HIGH), variation.max())),
         quantiles: quantiles(all),
     })
 }
 
 /// D99.9 − Dmin, ns (RFC 5481; RFC 8219, 7.3.1).
 pub(super) fn delay_variation(all: &Histogram<u64>) -> u64 {
-    all.value_at_quantile(0.999).saturating_sub(all.min())
+    all.value_at_quantile(HIGH).saturating_sub(all.min())
 }
 
 /// As far up as there are frames to tell of.

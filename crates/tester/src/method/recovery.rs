@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::record::milliseconds;
-use super::statistics::mean;
+use super::statistics::Named;
 use super::{Context, throughput};
-use crate::trial::{Step, TrialSpec};
+use crate::trial::{Step, Trial, TrialSpec};
 
 /// Overload, and what follows it, of the throughput.
 const OVERLOAD: f64 = 1.1;
@@ -24,7 +24,7 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
         ));
     }
     let time = context.options.time;
-    let mut samples = Vec::new();
+    let mut trials = Vec::new();
     for left in (1..=context.options.trials.max(1)).rev() {
         let step = |rate| Step { rate, time };
         let spec = TrialSpec {
@@ -32,21 +32,24 @@ pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
             ..context.steady("recovery", overload, time)
         };
         let done = context.trial(&spec, time * 2 * left)?;
-        if !done.valid {
-            context.note("recovery: the tester could not keep the overload up");
-        }
-        let outcomes = done.trial.streams.iter();
-        let last = outcomes.filter_map(|outcome| outcome.last_loss).max();
-        let Some(last) = last else {
+        if done.trial.counts().lost() == 0 {
             context
                 .note("recovery: the overload lost no frame, so there was nothing to recover from");
             continue;
-        };
-        let after = Duration::from_nanos(last).saturating_sub(time);
-        samples.push(milliseconds(after));
+        }
+        trials.push(done);
     }
-    if !samples.is_empty() {
-        context.find(mean("recovery time", "", "ms", samples, Some(false)));
+    if !trials.is_empty() {
+        let after = |trial: &Trial| {
+            let outcomes = trial.streams.iter();
+            let last = outcomes.filter_map(|outcome| outcome.last_loss).max()?;
+            Some(milliseconds(
+                Duration::from_nanos(last).saturating_sub(time),
+            ))
+        };
+        let named = Named::new("recovery time", "", "ms", Some(false));
+        let finding = context.measured(&named, &trials, after);
+        context.find(finding);
     }
     Ok(())
 }

@@ -23,6 +23,8 @@ pub(super) struct Router {
     /// Every so many trials the tester loses frames itself.
     pub(super) hiccup: Option<usize>,
     pub(super) trials: usize,
+    /// How late the tester itself sends each frame.
+    pub(super) late: Duration,
 }
 
 impl Default for Router {
@@ -37,6 +39,7 @@ impl Default for Router {
             dizzy: Duration::ZERO,
             hiccup: None,
             trials: 0,
+            late: Duration::ZERO,
         }
     }
 }
@@ -57,7 +60,7 @@ impl Bench for Router {
             } else {
                 Duration::ZERO
             };
-            let latency = (self.delay + full).as_nanos() as u64;
+            let latency = (self.delay + full + self.late).as_nanos() as u64;
             let measured = port.received.max(1);
             outcome.latency.saturating_record_n(latency, measured);
             outcome.longest_gap = match spec.action {
@@ -68,6 +71,8 @@ impl Bench for Router {
             outcome
         };
         let mut trial = Trial::of((0..streams).map(outcome).collect(), elapsed);
+        let late = self.late.as_nanos() as u64;
+        trial.lateness.saturating_record_n(late, port.sent.max(1));
         trial.missed = match self.hiccup {
             Some(every) if self.trials.is_multiple_of(every) => 5,
             _ => 0,

@@ -8,25 +8,54 @@ use crate::result::Finding;
 /// Confidence of all intervals.
 const CONFIDENCE: f64 = 0.95;
 
+/// What a finding is called and means.
+#[derive(Clone, Copy)]
+pub(super) struct Named<'a> {
+    pub(super) metric: &'a str,
+    pub(super) goal: &'a str,
+    pub(super) unit: &'a str,
+    pub(super) more_is_better: Option<bool>,
+}
+
+impl<'a> Named<'a> {
+    /// As in [`Finding`].
+    pub(super) fn new(
+        metric: &'a str,
+        goal: &'a str,
+        unit: &'a str,
+        more_is_better: Option<bool>,
+    ) -> Self {
+        Self {
+            metric,
+            goal,
+            unit,
+            more_is_better,
+        }
+    }
+
+    /// What notes begin with: one for all findings of a goal.
+    pub(super) fn goal_or_metric(&self) -> &'a str {
+        match self.goal {
+            "" => self.metric,
+            goal => goal,
+        }
+    }
+}
+
 /// A finding that is the mean of repetitions, with its 95 % confidence interval if there are two
 /// or more.
-pub(super) fn mean(
-    metric: &str,
-    goal: &str,
-    unit: &str,
-    samples: Vec<f64>,
-    more_is_better: Option<bool>,
-) -> Finding {
+pub(super) fn mean(named: &Named<'_>, samples: Vec<f64>) -> Finding {
     let interval = interval(&samples);
     Finding {
-        metric: metric.into(),
-        goal: goal.into(),
-        unit: unit.into(),
+        metric: named.metric.into(),
+        goal: named.goal.into(),
+        unit: named.unit.into(),
         value: average(&samples),
         low: interval.map(|(low, _)| low),
         high: interval.map(|(_, high)| high),
         samples,
-        more_is_better,
+        more_is_better: named.more_is_better,
+        ..Finding::default()
     }
 }
 
@@ -59,12 +88,13 @@ mod tests {
     #[test]
     fn students_interval() {
         // mean 3, deviation 1.5811, t(4) = 2.7764
-        let found = mean("m", "", "", vec![1.0, 2.0, 3.0, 4.0, 5.0], None);
+        let named = Named::new("m", "", "", None);
+        let found = mean(&named, vec![1.0, 2.0, 3.0, 4.0, 5.0]);
         assert_eq!(found.value, Some(3.0));
         assert!((found.low.unwrap() - 1.0368).abs() < 1e-3, "{found:?}");
         assert!((found.high.unwrap() - 4.9632).abs() < 1e-3);
-        let one = mean("m", "", "", vec![7.0], None);
+        let one = mean(&named, vec![7.0]);
         assert_eq!((one.value, one.low), (Some(7.0), None));
-        assert_eq!(mean("m", "", "", Vec::new(), None).value, None);
+        assert_eq!(mean(&named, Vec::new()).value, None);
     }
 }

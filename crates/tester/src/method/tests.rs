@@ -80,6 +80,10 @@ fn throughput_is_the_capacity_of_both_ports() {
         let bare = finding(&test, "throughput", "loss 0 %");
         near(bare.value.unwrap(), 2e5, 2e5 * 0.006);
         assert!(bare.low <= bare.value && bare.high > bare.value);
+        let lost = |&place: &usize| test.trials[place].lost;
+        assert!(
+            bare.valid && !bare.trials.is_empty() && bare.trials.iter().all(|it| lost(it) == 0)
+        );
         // at 1 % loss the offered load is higher, what is forwarded is the capacity
         near(value(&test, "throughput", "loss 1 %"), 2e5, 2e5 * 0.006);
     }
@@ -113,6 +117,7 @@ fn the_testers_limit_is_no_result() {
     let test = run_within(&mut fast(), Method::Throughput, Options::default(), limit);
     let found = finding(&test, "throughput", "loss 0 %");
     assert_eq!((found.value, found.low), (None, Some(1e6)));
+    assert!(!found.valid && found.reason == "the tester itself can do no more");
     assert!(
         test.notes[0].contains("at least 1000000"),
         "{:?}",
@@ -124,8 +129,80 @@ fn the_testers_limit_is_no_result() {
         ..fast()
     };
     let test = run(slow, Method::Throughput, Options::default());
-    assert_eq!(finding(&test, "throughput", "loss 0 %").value, None);
+    let found = finding(&test, "throughput", "loss 0 %");
+    assert_eq!((found.value, found.high, found.valid), (None, None, false));
+    // what is 1 % short of the load still counts
+    near(found.low.unwrap(), 8e5, 1.2e4);
     assert!(test.notes[0].contains("can do no more"), "{:?}", test.notes);
+}
+
+/// A router of 20 us behind a tester that is late itself.
+#[test]
+fn what_the_tester_was_late_is_no_latency_of_the_router() {
+    let latency = |late| {
+        let router = Router {
+            late: Duration::from_micros(late),
+            ..Router::default()
+        };
+        let options = Options {
+            rates: vec![5e4],
+            trials: 2,
+            ..Options::default()
+        };
+        let test = run(router, Method::Latency, options);
+        assert!(test.trials.iter().all(|trial| trial.valid));
+        finding(&test, "latency, 50 %", "50000 frames/s a port").clone()
+    };
+    let found = latency(5);
+    assert!(found.valid && found.trials == [0, 1], "{found:?}");
+    near(found.value.unwrap(), 25.0, 0.1);
+    let found = latency(60);
+    assert_eq!(
+        (found.value, found.valid, found.samples.len()),
+        (None, false, 0)
+    );
+    near(found.high.unwrap(), 80.0, 0.2);
+    assert!(
+        found.reason.contains("left late: 60.0 us"),
+        "{}",
+        found.reason
+    );
+}
+
+/// Frames that leave a second late are another load than the trial asks for.
+#[test]
+fn a_starved_tester_finds_nothing() {
+    for method in [
+        Method::Throughput,
+        Method::Latency,
+        Method::FrameLoss,
+        Method::Saturation,
+    ] {
+        let router = Router {
+            late: Duration::from_secs(1),
+            ..Router::default()
+        };
+        let options = Options {
+            rates: vec![5e4],
+            ..Options::default()
+        };
+        let test = run(router, method, options);
+        assert!(!test.findings.is_empty(), "{}", method.name());
+        for found in &test.findings {
+            assert_eq!((found.value, found.valid), (None, false), "{found:?}");
+            assert!(
+                !found.reason.is_empty() && found.samples.is_empty(),
+                "{found:?}"
+            );
+        }
+        for trial in &test.trials {
+            let reason = &trial.reason;
+            assert!(
+                !trial.valid && reason.contains("left the tester 1000 ms late"),
+                "{reason}"
+            );
+        }
+    }
 }
 
 #[test]

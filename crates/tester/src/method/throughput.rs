@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::context::TESTER_LIMIT;
 use super::{Context, Search};
 use crate::result::Finding;
 use crate::search::mlr::Budget;
@@ -18,8 +19,12 @@ const MOST_TIME: u32 = 50;
 const LOAD: f64 = 0.5;
 
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {
+    let first = context.test.trials.len();
     for (loss, found) in search(context)? {
-        let finding = finding(context, loss, &found);
+        let mut finding = finding(context, loss, &found);
+        let trials = context.test.trials.iter().enumerate().skip(first);
+        let at_lower = trials.filter(|(_, trial)| trial.valid && trial.rate == found.lower);
+        finding.trials = at_lower.map(|(place, _)| place).collect();
         context.find(finding);
     }
     Ok(())
@@ -73,7 +78,7 @@ fn sample(context: &mut Context<'_>, request: Request) -> anyhow::Result<Sample>
     let done = context.trial(&spec, request.remaining)?;
     Ok(Sample {
         loss_ratio: done.trial.counts().loss_ratio(),
-        beyond_tester: !done.valid,
+        beyond_tester: !done.valid(),
     })
 }
 
@@ -82,13 +87,19 @@ fn finding(context: &mut Context<'_>, loss: f64, found: &Found) -> Finding {
     let goal = goal(loss);
     let all = context.senders();
     let mut value = found.throughput.filter(|_| found.complete);
-    let at_limit = found.lower.is_some() && found.upper.is_none() && context.limit.by_tester;
-    if at_limit || (found.tester_bound && found.lower.is_some()) {
-        let least = found.lower.unwrap_or(0.0) * all;
-        context.note(format!(
-            "throughput, {goal}: at least {least:.0} frames/s; the tester itself can do no more"
-        ));
-        value = None;
+    let mut upper = found.upper;
+    let at_limit = found.lower.is_some() && upper.is_none() && context.limit.by_tester;
+    let limited = at_limit || found.tester_bound;
+    if limited {
+        // what is above is what the tester could not send
+        (value, upper) = (None, None);
+        context.note(match found.lower {
+            Some(lower) => format!(
+                "throughput, {goal}: at least {:.0} frames/s; {TESTER_LIMIT}",
+                lower * all
+            ),
+            None => format!("throughput, {goal}: the tester could not keep up any load"),
+        });
     } else if found.lower.is_none() {
         context.note(format!(
             "throughput, {goal}: not even the least load that was tried came through"
@@ -112,9 +123,15 @@ fn finding(context: &mut Context<'_>, loss: f64, found: &Found) -> Finding {
         unit: "frames/s".into(),
         value: value.map(|rate| rate * all),
         low: found.lower.map(|rate| rate * part * all),
-        high: found.upper.map(|rate| rate * part * all),
-        samples: Vec::new(),
+        high: upper.map(|rate| rate * part * all),
         more_is_better: Some(true),
+        valid: !limited,
+        reason: if limited {
+            TESTER_LIMIT.into()
+        } else {
+            String::new()
+        },
+        ..Finding::default()
     }
 }
 

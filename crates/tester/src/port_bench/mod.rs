@@ -16,12 +16,13 @@ use anyhow::{Context, anyhow, bail, ensure};
 
 use crate::analyse::{Analyser, conclude};
 use crate::clock;
+use crate::environment::CpuTimes;
 use crate::generate::Generator;
 use crate::link::Link;
 use crate::ports::{Neighbours, Port, PortInfo, learn};
 use crate::received::Received;
 use crate::traffic::Traffic;
-use crate::trial::{Action, Bench, Trial, TrialSpec, new_histogram};
+use crate::trial::{Action, Bench, Trial, TrialSpec, merged, new_histogram};
 use crate::xdp::Sent;
 use common::{Common, VIRTUAL_DRAIN};
 use lane::{Lane, Sending};
@@ -158,7 +159,7 @@ impl PortBench {
         Ok(())
     }
 
-    fn missed(&self) -> u64 {
+    fn missed(&self) -> anyhow::Result<u64> {
         self.ports.iter().map(Port::missed).sum()
     }
 }
@@ -176,7 +177,8 @@ impl Bench for PortBench {
         if self.senders.is_none() {
             self.senders = Some(self.senders()?);
         }
-        let missed = self.missed();
+        let missed = self.missed()?;
+        let cpu = CpuTimes::now();
         let common = Common::new(
             spec,
             self.ports.len(),
@@ -200,7 +202,8 @@ impl Bench for PortBench {
         }
         let done = carry_out(threads, lanes, live, spec.action.clone(), &common)?;
         let mut trial = assemble(&spec.traffic, done, &common)?;
-        trial.missed = self.missed().saturating_sub(missed);
+        trial.missed = self.missed()?.saturating_sub(missed);
+        trial.steal = CpuTimes::now().stolen_since(&cpu);
         Ok(trial)
     }
 }
@@ -291,7 +294,7 @@ impl Part<'_> {
                     let generator = generator.with_context(|| format!("port {}", info.name))?;
                     sending = Some(Sending::new(generator, common.unfinished()));
                 }
-                Judge::Analyser(Analyser::new(traffic, index, start))
+                Judge::Analyser(Box::new(Analyser::new(traffic, index, start)))
             }
         };
         Ok(Lane {
@@ -364,6 +367,8 @@ fn assemble(traffic: &Traffic, done: Done, common: &Common) -> anyhow::Result<Tr
         streams,
         elapsed: Duration::from_nanos(elapsed),
         lateness,
+        variation: merged(findings.iter().map(|findings| &findings.variation)),
+        steal: None,
         unknown_damaged,
         foreign,
         missed: 0,

@@ -15,7 +15,7 @@ use crate::xdp::{Receiver, Sender, Sent};
 /// Where the frames that a port receives are judged.
 pub(super) enum Judge<'a> {
     /// Here.
-    Analyser(Analyser),
+    Analyser(Box<Analyser>),
     /// In the kernel, and how many it had judged when last asked.
     Kernel(&'a Receiver, u64),
 }

@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use bora_port::Queue;
 use bora_port::af_xdp::{Mode, Opened as Sockets, QueueSet, open_queues, ring_size};
 use bora_port::interface::Interface;
@@ -22,7 +22,7 @@ pub(super) struct Opened {
 pub(super) fn open(name: &str, device: &Interface) -> anyhow::Result<Opened> {
     check_queues(name, device.queues)?;
     let redirect = Redirect::attach(name, device.index)?;
-    let found = query(device.index).unwrap_or_default();
+    let found = query(device.index).with_context(|| format!("what {name} can do with XDP"))?;
     let generic = found.driver_program == 0;
     let queues = device.queues;
     // a ring's worth more than a socket has, for the pool

@@ -22,14 +22,23 @@ impl Drops {
         })
     }
 
-    /// Received frames dropped so far; 0 if the interface is gone.
-    pub(crate) fn read(&self) -> u64 {
+    /// Received frames dropped so far.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub(crate) fn read(&self) -> anyhow::Result<u64> {
         let mut text = Vec::new();
         let mut part = [0; 4096];
-        while let Ok(count @ 1..) = self.file.read_at(&mut part, text.len() as u64) {
-            text.extend_from_slice(&part[..count]);
+        loop {
+            match self.file.read_at(&mut part, text.len() as u64) {
+                Ok(0) => break,
+                Ok(count) => text.extend_from_slice(&part[..count]),
+                Err(error) => return Err(error).context("/proc/net/dev"),
+            }
         }
-        dropped(&String::from_utf8_lossy(&text), &self.interface).unwrap_or(0)
+        let interface = &self.interface;
+        dropped(&String::from_utf8_lossy(&text), interface)
+            .with_context(|| format!("{interface} is gone, and what it dropped is not known"))
     }
 }
 
@@ -50,6 +59,8 @@ mod tests {
                     lo:     1 2 3 4 5 6\n  e0: 10 20 30 40 50 60 70 80 90\n";
         assert_eq!(dropped(text, "e0"), Some(40));
         assert_eq!(dropped(text, "e1"), None);
-        assert_eq!(Drops::new("lo").unwrap().read(), 0);
+        assert_eq!(Drops::new("lo").unwrap().read().unwrap(), 0);
+        let gone = Drops::new("gone0").unwrap().read().unwrap_err();
+        assert!(gone.to_string().contains("gone0 is gone"), "{gone}");
     }
 }

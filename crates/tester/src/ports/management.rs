@@ -3,9 +3,10 @@
 //! Read from `/proc/thread-self/net`, which is of the calling thread's network namespace.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
 use crate::prefix::Prefix;
 
@@ -15,27 +16,31 @@ struct Route {
     to: Prefix,
 }
 
-/// Refuses an interface that carries the default route or an ssh session.
+/// Refuses an interface of this thread's network namespace that carries the default route or an ssh
+/// session there; `netns`: its name, if it is not that of the process.
 ///
 /// # Errors
-/// It does; the message says which and how to override it.
-pub(super) fn refuse(interface: &str) -> anyhow::Result<()> {
-    let read = |file: &str| {
-        fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
+/// It does; the message says which and how to override it. Or that cannot be found out.
+pub(super) fn refuse(interface: &str, netns: Option<&str>) -> anyhow::Result<()> {
+    let mut routes = routes_v4(&read("route")?);
+    routes.extend(routes_v6(&read("ipv6_route")?));
+    let mut clients = ssh_clients(&read("tcp")?);
+    clients.extend(ssh_clients(&read("tcp6")?));
+    if netns.is_none() {
+        // "client port server port"; sshd sets it, sudo may take it away
+        let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
+        clients.extend(
+            connection
+                .split(' ')
+                .next()
+                .and_then(|client| client.parse::<IpAddr>().ok()),
+        );
+    }
+    let place = match netns {
+        Some(name) => format!("namespace {name}"),
+        None => "this machine".into(),
     };
-    let mut routes = routes_v4(&read("route"));
-    routes.extend(routes_v6(&read("ipv6_route")));
-    let mut clients = ssh_clients(&read("tcp"));
-    clients.extend(ssh_clients(&read("tcp6")));
-    // "client port server port"; sshd sets it, sudo may take it away
-    let connection = std::env::var("SSH_CONNECTION").unwrap_or_default();
-    clients.extend(
-        connection
-            .split(' ')
-            .next()
-            .and_then(|client| client.parse::<IpAddr>().ok()),
-    );
-    match reason(interface, &routes, &clients) {
+    match reason(interface, &place, &routes, &clients) {
         Some(reason) => bail!(
             "{interface} {reason}, and a test would cut it off; use another interface, or say \
              `force` if you mean it"
@@ -44,14 +49,28 @@ pub(super) fn refuse(interface: &str) -> anyhow::Result<()> {
     }
 }
 
-fn reason(interface: &str, routes: &[Route], clients: &[IpAddr]) -> Option<String> {
+/// A file of the thread's network namespace; empty where Linux lacks the protocol.
+fn read(file: &str) -> anyhow::Result<String> {
+    let path = format!("/proc/thread-self/net/{file}");
+    match fs::read_to_string(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
+        read => read.with_context(|| {
+            format!(
+                "cannot read {path}, to see whether the machine needs this interface; `force` takes it \
+                 without"
+            )
+        }),
+    }
+}
+
+fn reason(interface: &str, place: &str, routes: &[Route], clients: &[IpAddr]) -> Option<String> {
     let of_it = |route: &&Route| route.interface == interface;
     if routes
         .iter()
         .filter(of_it)
         .any(|route| route.to.length == 0)
     {
-        return Some("carries this machine's default route".into());
+        return Some(format!("carries the default route of {place}"));
     }
     let way_to = |client: &&IpAddr| {
         let ways = routes.iter().filter(|route| route.to.contains(**client));
@@ -60,7 +79,7 @@ fn reason(interface: &str, routes: &[Route], clients: &[IpAddr]) -> Option<Strin
     };
     let client = clients.iter().find(way_to)?;
     Some(format!(
-        "is the way to {client}, which has an ssh session here"
+        "is the way to {client}, which has an ssh session on {place}"
     ))
 }
 
@@ -149,7 +168,7 @@ eth2 0000000A 00000000 0001 0 0 0 000000FF 0 0 0
         let routes = routes_v4(ROUTES);
         let clients = ssh_clients(TCP);
         assert_eq!(clients, [IpAddr::from([192, 0, 2, 7])]);
-        let reason = |interface| reason(interface, &routes, &clients);
+        let reason = |interface| reason(interface, "this machine", &routes, &clients);
         assert!(reason("eth0").unwrap().contains("default route"));
         assert!(reason("eth1").unwrap().contains("192.0.2.7"));
         assert_eq!(reason("eth2"), None);
@@ -169,7 +188,15 @@ eth2 0000000A 00000000 0001 0 0 0 000000FF 0 0 0
         assert_eq!(clients[0].to_string(), "2001:db8::1");
         let client = address("0000000000000000FFFF0000070200C0").unwrap();
         assert_eq!(client.to_string(), "192.0.2.7");
-        assert!(reason("eth3", &routes, &clients).unwrap().contains("ssh"));
-        assert!(reason("eth4", &routes, &[]).unwrap().contains("default"));
+        assert!(
+            reason("eth3", "here", &routes, &clients)
+                .unwrap()
+                .contains("ssh")
+        );
+        assert!(
+            reason("eth4", "here", &routes, &[])
+                .unwrap()
+                .contains("default")
+        );
     }
 }

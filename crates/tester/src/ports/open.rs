@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Options for opening ports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Takes interfaces, too, that carry the default route or an ssh session.
+    /// Takes interfaces, too, that carry the default route of their network namespace or an ssh session.
     pub force: bool,
 }
 
@@ -112,10 +112,9 @@ fn on_interface(
     options: Options,
     open: impl FnOnce(Interface) -> anyhow::Result<Port> + Send,
 ) -> anyhow::Result<Port> {
-    let is_own = spec.netns.is_none();
     inside(spec.netns.as_deref(), || {
-        if is_own && !options.force {
-            management::refuse(name)?;
+        if !options.force {
+            management::refuse(name, spec.netns.as_deref())?;
         }
         let device = interface(name, spec.netns.as_deref())?;
         // the tester answers for addresses that Linux does not know, multicast groups included
@@ -237,8 +236,15 @@ impl Port {
     }
 
     /// Frames that the port lost so far, either way.
-    pub(crate) fn missed(&self) -> u64 {
-        self.side.missed() + self.drops.as_ref().map_or(0, Drops::read)
+    ///
+    /// # Errors
+    /// Linux no longer tells, because the interface is gone.
+    pub(crate) fn missed(&self) -> anyhow::Result<u64> {
+        let dropped = match &self.drops {
+            Some(drops) => drops.read()?,
+            None => 0,
+        };
+        Ok(self.side.missed() + dropped)
     }
 
     fn wait_for_peer(&mut self) -> anyhow::Result<()> {

@@ -21,10 +21,16 @@ pub use html::{html, page};
 pub use progress::{Display, Step};
 pub use table::table;
 
-use crate::result::Report;
+use crate::result::{Report, Test};
 
 /// The format that [`write`] writes and [`read`] reads, [`Report::format`].
 pub const FORMAT: u32 = 1;
+
+/// Tests that sent frames and got none back: then nothing was measured, and something is not connected
+/// or not set up.
+pub fn without_frames(report: &Report) -> impl Iterator<Item = &Test> {
+    summary::without_frames(report)
+}
 
 /// Reads a report, from its JSON or from its page.
 ///

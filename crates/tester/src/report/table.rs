@@ -3,11 +3,13 @@
 use super::{numbers, summary};
 use crate::result::{Finding, Report, Test};
 
-const HEAD: [&str; 6] = ["test", "frames", "result", "bounds", "Mbit/s", "of line"];
+const HEAD: [&str; 7] = [
+    "test", "frames", "result", "faults", "bounds", "Mbit/s", "of line",
+];
 /// Columns with numbers, aligned to the right.
-const NUMBERS: [bool; 6] = [false, false, true, true, true, true];
+const NUMBERS: [bool; 7] = [false, false, true, true, true, true, true];
 /// Columns to give up, in this order, where the terminal is narrow.
-const SPARE: [usize; 3] = [3, 4, 5];
+const SPARE: [usize; 3] = [4, 5, 6];
 
 /// Findings of one metric beyond this many have one line together.
 const MANY: usize = 6;
@@ -35,6 +37,9 @@ pub fn table(report: &Report, width: usize) -> String {
     if !rows.is_empty() {
         text += &columns(&rows, width);
     }
+    if rows.iter().any(|row| row[3].contains('/')) {
+        text += &wrapped(&format!("faults are frames {}", summary::FAULTS), width);
+    }
     for note in summary::notes(report) {
         text += &wrapped(&note, width);
     }
@@ -48,6 +53,7 @@ fn row(test: &Test, frames: &str, finding: &Finding) -> [String; HEAD.len()] {
         name,
         frames.into(),
         cells.value,
+        cells.faults.map_or(String::new(), |faults| faults.short()),
         cells.bounds,
         cells.megabits,
         cells.share,
@@ -80,6 +86,7 @@ fn range(test: &Test, frames: &str, findings: &[Finding]) -> [String; HEAD.len()
         name,
         frames.into(),
         value,
+        String::new(),
         String::new(),
         String::new(),
         String::new(),
@@ -163,6 +170,27 @@ mod tests {
             text.contains("Mbit/s") && text.contains("of line"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn faults_stand_beside_each_result() {
+        let mut report = example::report();
+        let test = &mut report.tests[0];
+        test.findings[0].trials = vec![1];
+        test.findings[1].trials = vec![2];
+        (test.trials[1].sent, test.trials[1].lost) = (1000, 0);
+        let worst = &mut test.trials[2];
+        (worst.sent, worst.lost, worst.duplicated, worst.reordered) = (1000, 4, 20, 3000);
+        (worst.corrupted, worst.misrouted) = (1, 1);
+        for width in [80, 200] {
+            let text = table(&report, width);
+            assert!(text.contains("  none"), "{text}");
+            assert!(text.contains("0.4 %/20/3k/2"), "{text}");
+            assert!(
+                text.contains("note: faults are frames lost/duplicated/reordered/"),
+                "{text}"
+            );
+        }
     }
 
     #[test]

@@ -82,6 +82,8 @@ impl Receiver {
             layout.set(state, stream, port);
         }
         (bss.foreign, bss.unknown_damaged, bss.other_queues) = (0, 0, 0);
+        bss.variations.fill(0);
+        (bss.variation_count, bss.least_variation, bss.most_variation) = (0, 0, 0);
         bss.stream_count = count as u32;
         Ok(())
     }
@@ -118,6 +120,7 @@ impl Receiver {
             streams: states.map(|state| found(state, &bss.words)).collect(),
             unknown_damaged: bss.unknown_damaged,
             foreign: bss.foreign,
+            variation: histogram(&bss.variations, bss.least_variation, bss.most_variation),
         })
     }
 
@@ -182,6 +185,8 @@ fn found(state: &types::stream, words: &[u64]) -> StreamReceived {
         received: state.received,
         duplicated: state.duplicated,
         reordered: state.reordered,
+        extent_sum: state.extent_sum,
+        extent_max: state.extent_max,
         corrupted: state.corrupted,
         misrouted: state.misrouted,
         latency: histogram(&state.latencies, state.shortest, state.longest),

@@ -214,8 +214,10 @@ impl Sender {
             };
             if error != 0 {
                 bail!(
-                    "the interface took none of {refused} XDP frames: {} (is it up? A veth's peer \
-                     needs an XDP program, or GRO: ethtool -K PEER gro on)",
+                    "the interface took none of {refused} XDP frames: {}. It must be up. A veth takes them \
+                     if its peer has an XDP program, or GRO that was turned on while both were up: if it \
+                     was on before, it shows as on and does not count. Turn it on now: \
+                     `ethtool -K PEER gro off; ethtool -K PEER gro on`",
                     std::io::Error::from_raw_os_error(-error)
                 );
             }

@@ -157,6 +157,44 @@ fn a_cable_between_xdp_ports() {
     cable(Kind::Xdp);
 }
 
+/// GRO that was turned on before the interface was up shows as on, and Linux refuses XDP frames. What the
+/// error says to do helps.
+#[test]
+fn a_veth_whose_peer_takes_no_frames_is_told_how() {
+    let (Some(left), Some(right)) = (space("a"), space("b")) else {
+        return;
+    };
+    lay_cable(&left, &right, "e0");
+    right.run("ethtool -K e0 gro on").unwrap();
+    quiet(&right, "e0");
+    let features = right.run("ethtool -k e0").unwrap();
+    assert!(
+        features.contains("generic-receive-offload: on"),
+        "{features}"
+    );
+    let hosts = [left, right];
+    let kinds = [Kind::Xdp("e0".into()), Kind::af_packet("e0".into())];
+    let specs = [0, 1].map(|port| PortSpec {
+        netns: Some(hosts[port].to_string()),
+        ..spec(port, kinds[port].clone(), false)
+    });
+    let mut wire = PortBench::new(
+        open(&specs, Vec::new(), Default::default()).unwrap(),
+        quick(),
+    );
+    let mut traffic = (*both_ways(false, FrameMix::of(64))).clone();
+    traffic.streams.truncate(1);
+    let spec = TrialSpec::steady(Arc::new(traffic), 1e3, SHORT);
+    let error = format!("{:#}", wire.trial(&spec).unwrap_err());
+    let (_, cure) = error.split_once("Turn it on now: `").expect("a cure");
+    let cure = cure
+        .trim_end_matches('`')
+        .replace("PEER", "e0")
+        .replace(';', " &&");
+    hosts[1].run(&cure).unwrap();
+    assert!(wire.trial(&spec).unwrap().counts().received > 0);
+}
+
 /// A veth counts at the receiving end what XDP frames its ring had no room for.
 #[test]
 fn what_is_lost_in_front_of_an_xdp_port_is_the_testers() {
@@ -250,6 +288,17 @@ fn bad_ports_are_named() {
     assert!(error.contains("already has an XDP program"), "{error}");
     let error = failed(&|spec| spec.kind = Kind::Memory(3));
     assert!(error.contains("number 3"), "{error}");
+    let host = &net.hosts[1];
+    host.run("ip addr add 198.18.1.2/24 dev e0 && ip route add default via 198.18.1.1")
+        .unwrap();
+    let error = failed(&|_| ());
+    assert!(
+        error.contains(&format!("the default route of namespace {host}")),
+        "{error}"
+    );
+    let force = bora_tester::ports::Options { force: true };
+    drop(open(&net.specs(Kind::AfXdp), Vec::new(), force).unwrap());
+    host.run("ip addr flush dev e0").unwrap();
     // all that was opened is closed again
     net.wire(Kind::AfXdp, quick());
     let mut wire = net.wire(Kind::AfXdp, quick());

@@ -60,6 +60,6 @@ pub(super) fn bounds(a: &Finding, b: &Finding) -> Option<Interval> {
         means: None,
         low: b.low? - a.high?,
         high: b.high? - a.low?,
-        how: "bounds of the search".into(),
+        how: "bounds of both".into(),
     })
 }

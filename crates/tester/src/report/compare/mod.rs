@@ -1,5 +1,6 @@
 //! Whether two reports differ, with confidence intervals.
 
+mod faults;
 mod interval;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,9 @@ pub struct Difference {
     pub verdict: Verdict,
     /// How that was found, or why it could not be.
     pub how: String,
+    /// What stands in tables for a value that is not there: `at least 362 k frames/s`.
+    #[serde(skip)]
+    bounds: [String; 2],
 }
 
 /// What a comparison comes to, for the second report.
@@ -106,7 +110,10 @@ pub fn compare(a: &Report, b: &Report) -> Comparison {
     let mut differences = Vec::new();
     for (test, finding) in findings(a) {
         match findings(b).find(|other| key(*other) == key((test, finding))) {
-            Some(other) => differences.push(difference((test, finding), other)),
+            Some(other) => {
+                differences.push(difference((test, finding), other));
+                faults::compare((test, finding), other, &mut differences);
+            }
             None => notes.push(format!("only in the first: {}", name(test, finding))),
         }
     }
@@ -165,12 +172,13 @@ fn difference(a: (&Test, &Finding), b: (&Test, &Finding)) -> Difference {
         high: None,
         verdict: Verdict::NotComparable,
         how: String::new(),
+        bounds: [a, b].map(|(test, finding)| summary::cells(test, finding).value),
     };
     match outcome(a, b) {
         Err(reason) => difference.how = reason,
         Ok(None) => {
             difference.verdict = Verdict::NoDifferenceShown;
-            difference.how = "no upper bound in either report".into();
+            difference.how = "the tester or the line was the limit of both".into();
         }
         Ok(Some(interval)) => interval.judge(a.1.more_is_better, &mut difference),
     }
@@ -187,8 +195,8 @@ fn difference(a: (&Test, &Finding), b: (&Test, &Finding)) -> Difference {
     difference
 }
 
-/// Between what the difference lies; `None` where both reports only tell that it is more than
-/// could be offered; an error tells why nothing can be said.
+/// Between what the difference lies; `None` where both reports only tell that it is more than could be
+/// offered, or less than the tester can see; an error tells why nothing can be said.
 fn outcome(a: (&Test, &Finding), b: (&Test, &Finding)) -> Result<Option<Interval>, String> {
     if let Some(reason) = unlike(a, b) {
         return Err(reason);
@@ -200,9 +208,10 @@ fn outcome(a: (&Test, &Finding), b: (&Test, &Finding)) -> Result<Option<Interval
             .or_else(|| bounds(a, b))
             .ok_or("neither repeated measurements nor bounds in both reports"),
     };
-    let is_open = |finding: &Finding| finding.low.is_some() && finding.high.is_none();
+    let sides = |finding: &Finding| (finding.low.is_some(), finding.high.is_some());
+    let is_open = matches!(sides(a), (true, false) | (false, true)) && sides(a) == sides(b);
     match interval {
-        Err(_) if is_open(a) && is_open(b) => Ok(None),
+        Err(_) if is_open => Ok(None),
         interval => interval.map(Some).map_err(String::from),
     }
 }
@@ -229,6 +238,12 @@ fn unlike(a: (&Test, &Finding), b: (&Test, &Finding)) -> Option<String> {
 }
 
 fn missing(a: &Finding, b: &Finding) -> Option<&'static str> {
+    match (a.valid, b.valid) {
+        (false, false) => return Some("the tester was the limit of both"),
+        (false, true) => return Some("the tester was the limit of the first report"),
+        (true, false) => return Some("the tester was the limit of the second report"),
+        (true, true) => {}
+    }
     match (a.value, b.value) {
         (None, None) => Some("found in neither report"),
         (None, _) => Some("not found in the first report"),

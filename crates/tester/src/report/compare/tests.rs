@@ -193,3 +193,81 @@ fn a_report_does_not_differ_from_itself() {
         .filter(|line| line.starts_with("not comparable: frame-loss, "));
     assert_eq!(lines.count(), 1, "{text}");
 }
+
+/// One that lost nothing is not the same as one that duplicates and reorders.
+#[test]
+fn faults_are_compared() {
+    let with = |faults: &[(u64, u64)]| {
+        let mut report = report(&[100.0, 101.0]);
+        let test = &mut report.tests[0];
+        test.method = "latency".into();
+        test.trials = faults
+            .iter()
+            .map(|&(lost, reordered)| crate::result::TrialRecord {
+                sent: 10_000,
+                lost,
+                reordered,
+                valid: true,
+                ..Default::default()
+            })
+            .collect();
+        let mut second = test.findings[0].clone();
+        second.metric = "another of the same trials".into();
+        test.findings.push(second);
+        for finding in &mut test.findings {
+            finding.trials = (0..faults.len()).collect();
+        }
+        report
+    };
+    let found = |a: &Report, b: &Report| -> Vec<(String, Verdict)> {
+        let differences = compare(a, b).differences.into_iter().skip(1);
+        let faults = differences.filter(|one| one.metric.starts_with("frames "));
+        faults.map(|one| (one.metric, one.verdict)).collect()
+    };
+    let (lost, reordered) = ("frames lost".to_string(), "frames reordered".to_string());
+    let clean = with(&[(0, 0)]);
+    assert_eq!(found(&clean, &clean), []);
+    assert_eq!(
+        found(&clean, &with(&[(30, 0)])),
+        [(lost.clone(), Verdict::Worse)]
+    );
+    assert_eq!(
+        found(&with(&[(0, 900)]), &clean),
+        [(reordered, Verdict::Better)]
+    );
+    assert_eq!(
+        found(&clean, &with(&[(1, 0)])),
+        [(lost.clone(), Verdict::NoDifferenceShown)]
+    );
+    let noisy = found(&with(&[(0, 0), (90, 0)]), &with(&[(80, 0), (10, 0)]));
+    assert_eq!(noisy, [(lost, Verdict::NoDifferenceShown)]);
+    assert_eq!(compare(&clean, &with(&[(30, 0)])).exit_code(), 1);
+}
+
+#[test]
+fn what_the_tester_limited_is_no_difference_but_is_shown() {
+    let limited = |low: Option<f64>, high: Option<f64>| {
+        let mut report = report(&[]);
+        let finding = &mut report.tests[0].findings[0];
+        (finding.low, finding.high, finding.valid) = (low, high, false);
+        report
+    };
+    let (a, b) = (limited(Some(362e3), None), limited(Some(378e3), None));
+    let text = compare(&a, &b).to_string();
+    assert!(
+        text.contains("at least 362 k") && text.contains("at least 378 k"),
+        "{text}"
+    );
+    assert_eq!(compare(&a, &b).exit_code(), 0);
+    let late = limited(None, Some(5.0));
+    assert_eq!(compare(&late, &late).exit_code(), 0);
+    for (a, b, which) in [
+        (&a, &report(&[1.0, 2.0]), "of the first report"),
+        (&report(&[1.0, 2.0]), &a, "of the second report"),
+        (&a, &late, "of both"),
+    ] {
+        let found = compare(a, b);
+        assert_eq!(found.differences[0].verdict, Verdict::NotComparable);
+        assert!(found.to_string().contains(which), "{found}");
+    }
+}

@@ -31,9 +31,14 @@ impl std::fmt::Display for Comparison {
         }
         for alike in without.chunk_by(|a, b| (&a.test, &a.how) == (&b.test, &b.how)) {
             let (count, first) = (alike.len(), alike[0]);
+            let [one, two] = &first.bounds;
+            let values = match count {
+                1 => format!(" ({}: {one}; {two})", first.metric),
+                _ => String::new(),
+            };
             writeln!(
                 f,
-                "not comparable: {}, {count} findings: {}",
+                "not comparable: {}, {count} findings: {}{values}",
                 first.test, first.how
             )?;
         }
@@ -57,8 +62,8 @@ impl std::fmt::Display for Comparison {
 
 impl Difference {
     fn cells(&self) -> [String; 7] {
-        let value = |value: Option<f64>| {
-            value.map_or("–".into(), |value| numbers::quantity(value, &self.unit))
+        let value = |value: Option<f64>, bound: &str| {
+            value.map_or(bound.into(), |value| numbers::quantity(value, &self.unit))
         };
         let change = |value: f64| format!("{value:+.2} %");
         let interval = self.low.zip(self.high);
@@ -70,8 +75,8 @@ impl Difference {
         [
             format!("{test}{}{goal}{}", self.metric, self.goal),
             super::frames(&self.frames, &self.family),
-            value(self.a),
-            value(self.b),
+            value(self.a, &self.bounds[0]),
+            value(self.b, &self.bounds[1]),
             self.change.map_or("–".into(), change),
             interval.map_or("–".into(), |(low, high)| {
                 format!("{low:+.2} … {high:+.2} %")

@@ -29,6 +29,7 @@ pub(super) fn rates(report: &Report) -> String {
         "frame size",
         "result",
         RATE,
+        "frames lost, duplicated, reordered, damaged",
         "bounds",
         "Mbit/s",
         "of line rate",
@@ -58,6 +59,7 @@ fn rate(name: &str, test: &Test, finding: &Finding) -> Vec<Cell> {
         Cell::number(escape(&test.frames)),
         Cell::text(&cells.metric),
         Cell::number(value(finding, cells.value.trim_end_matches(&unit))),
+        Cell::number(cells.faults.map_or(String::new(), |faults| faults.words())),
         Cell::number(escape(bounds)),
         Cell::number(cells.megabits),
         Cell {
@@ -74,7 +76,11 @@ fn value(finding: &Finding, text: &str) -> String {
             format!("<b title=\"{exact} {RATE}\">{}</b>", escape(text))
         }
         Some(_) => format!("<b>{}</b>", escape(text)),
-        None => format!("<span class=\"missing\">{}</span>", escape(text)),
+        None => format!(
+            "<span class=\"missing\" title=\"{}\">{}</span>",
+            escape(&finding.reason),
+            escape(text)
+        ),
     }
 }
 
@@ -110,7 +116,9 @@ pub(super) fn others(group: &Group<'_>) -> String {
             ("", [Cell::text(&name)].into_iter().chain(cells).collect())
         })
         .collect();
-    table("findings", &head, &rows)
+    let note = "<p class=\"under\">Beside a value stands what happened to frames in its trials: loss, \
+                duplicates, reordering, damage. Where nothing stands, there was none.</p>\n";
+    table("findings", &head, &rows) + note
 }
 
 fn other(test: &Test, label: &str, unit: &str) -> Cell {
@@ -128,8 +136,13 @@ fn other(test: &Test, label: &str, unit: &str) -> Cell {
         true => &cells.value,
         false => cells.value.trim_end_matches(unit).trim_end(),
     };
-    Cell {
-        attributes,
-        html: value(finding, text),
+    let mut html = value(finding, text);
+    if !finding.reason.is_empty() {
+        html += &format!("<br><small>{}</small>", escape(&finding.reason));
     }
+    html += &match cells.faults {
+        Some(faults) if faults.any() => format!("<br><small>{}</small>", faults.words()),
+        _ => String::new(),
+    };
+    Cell { attributes, html }
 }

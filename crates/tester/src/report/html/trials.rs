@@ -4,7 +4,7 @@ use super::{Cell, escape, table as rows_in_table};
 use crate::report::{numbers, summary};
 use crate::result::{Test, TrialRecord};
 
-const HEAD: [&str; 13] = [
+const HEAD: [&str; 15] = [
     "trial",
     "purpose",
     "offered, frames/s",
@@ -15,9 +15,11 @@ const HEAD: [&str; 13] = [
     "loss",
     "duplicated",
     "reordered",
+    "extent, mean / most",
     "damaged, misrouted",
     "latency, median / 99 %",
-    "sent late by, 99 %",
+    "sent late by, 99 % / most",
+    "CPU steal",
 ];
 
 /// The trials and what each stream had of them, folded.
@@ -70,39 +72,64 @@ fn row(test: &Test, n: usize, trial: &TrialRecord) -> (&'static str, Vec<Cell>) 
         },
         count(trial.duplicated),
         count(trial.reordered),
+        number(match trial.reordered {
+            0 => String::new(),
+            _ => format!(
+                "{} / {}",
+                numbers::digits(trial.extent.0, 3),
+                trial.extent.1
+            ),
+        }),
         count(trial.corrupted + trial.misrouted),
         number(latency),
-        number(numbers::time(trial.lateness as f64)),
+        number(format!(
+            "{} / {}",
+            numbers::time(trial.lateness as f64),
+            numbers::time(trial.lateness_max as f64)
+        )),
+        number(trial.steal.map_or(String::new(), |steal| {
+            numbers::digits(steal * 100.0, 2) + " %"
+        })),
     ];
     ("", cells)
 }
 
-/// The streams of the last trial, where there are several.
+/// The streams of all trials, where there are several.
 fn streams(test: &Test) -> String {
-    let Some(last) = test.trials.last().filter(|trial| trial.streams.len() > 1) else {
-        return String::new();
-    };
-    let rows: Vec<_> = last
-        .streams
-        .iter()
-        .map(|stream| {
+    let trials = test.trials.iter().enumerate();
+    let several = trials.filter(|(_, trial)| trial.streams.len() > 1);
+    let rows: Vec<_> = several
+        .flat_map(|(n, trial)| trial.streams.iter().map(move |stream| (n, stream)))
+        .map(|(n, stream)| {
             let count = |value: u64| Cell::number(numbers::grouped(value));
             let cells = vec![
+                Cell::number((n + 1).to_string()),
                 Cell::text(&format!("{} → {}", stream.from, stream.to)),
                 count(stream.sent),
                 count(stream.received),
+                count(stream.sent.saturating_sub(stream.received)),
                 count(stream.duplicated),
                 count(stream.reordered),
+                count(stream.extent),
+                count(stream.corrupted + stream.misrouted),
             ];
             ("", cells)
         })
         .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
     let head = [
-        "last trial, stream",
+        "trial",
+        "stream",
         "sent",
         "received",
+        "lost",
         "duplicated",
         "reordered",
+        "extent, most",
+        "damaged, misrouted",
     ];
-    rows_in_table("trials", &head, &rows)
+    let table = rows_in_table("trials", &head, &rows);
+    format!("<details><summary>Each stream of each trial</summary>\n{table}</details>\n")
 }

@@ -3,7 +3,7 @@
 mod curves;
 
 use super::numbers::{self, quantity, si};
-use super::summary::{self, Group, counts, offered};
+use super::summary::{self, Group, is_counted, offered};
 use super::svg::{Axis, Plot, Point, Scale, Series, Style};
 use crate::result::{Finding, Latency, Test, TrialRecord};
 
@@ -187,10 +187,12 @@ pub(super) fn trials(test: &Test, id: String) -> Option<Plot> {
     };
     let series = vec![
         select("no frame lost", &|trial| {
-            counts(trial) && is_lossless(trial)
+            is_counted(trial) && is_lossless(trial)
         }),
-        select("frames lost", &|trial| counts(trial) && !is_lossless(trial)),
-        select("not valid, by the tester", &|trial| !counts(trial)),
+        select("frames lost", &|trial| {
+            is_counted(trial) && !is_lossless(trial)
+        }),
+        select("not valid, by the tester", &|trial| !is_counted(trial)),
     ];
     (test.trials.len() > 1).then(|| Plot {
         id,

@@ -15,6 +15,7 @@ pub(crate) fn count(traffic: &Traffic, seen: &[Seen]) -> Vec<Counts> {
     let mut counts = vec![Counts::default(); traffic.streams.len()];
     let mut known: HashSet<(u16, u64)> = HashSet::new();
     let mut next: HashMap<(u16, u64), u64> = HashMap::new();
+    let mut order: HashMap<u16, Vec<u64>> = HashMap::new();
     for packet in seen {
         let stream = &traffic.streams[usize::from(packet.stream)];
         let count = &mut counts[usize::from(packet.stream)];
@@ -29,11 +30,18 @@ pub(crate) fn count(traffic: &Traffic, seen: &[Seen]) -> Vec<Counts> {
             let flow = packet.sequence % u64::from(stream.flows);
             // RFC 4737, 3.3: reordered if its number is below the next expected one
             let next = next.entry((packet.stream, flow)).or_default();
+            let order = order.entry(packet.stream).or_default();
             if packet.sequence < *next {
                 count.reordered += 1;
+                // RFC 4737, 4.2.2: from the first that was sent later
+                let first = order.iter().position(|&other| other > packet.sequence);
+                let extent = (order.len() - first.unwrap()) as u64;
+                count.extent_sum += extent;
+                count.extent_max = count.extent_max.max(extent);
             } else {
                 *next = packet.sequence + 1;
             }
+            order.push(packet.sequence);
         }
     }
     counts
