@@ -57,10 +57,7 @@ impl Subsystem {
                 log::warn!("{e}");
                 Err(e.to_string())
             }
-            events => events?,
-        };
-        let dumps = open(&[])?;
-        Ok(Some(Self { events, dumps }))
+        }
     }
 
     /// Empties the event socket; `true` if there was anything but messages of the `kinds`.

@@ -621,9 +621,7 @@ impl Mirror {
         self.model.retry_refused();
         let world = &mut self.model.world;
         for tunnel in self.path_mtus.step(&mut self.loader.socket, world) {
-            self.model
-                .hops
-                .refresh_device(&self.model.world, Some(tunnel));
+            self.model.hops.refresh_later(tunnel);
         }
         self.model.find_used();
     }

@@ -12,7 +12,7 @@ use crate::hooks::Hooks;
 use crate::policy::{has_other_master, with_policy};
 
 /// Octets of the shortest Ethernet frame, without FCS.
-const MIN_FRAME: u8 = 60;
+const MIN_FRAME: u16 = 60;
 
 impl Port {
     /// The settings as they should be now.
