@@ -144,7 +144,7 @@ fn neighbour(port: PortId, number: usize) -> NextHop {
         port,
         mtu: 1500,
         l2: [number as u8; 14],
-        unconfirmed: false,
+        unconfirmed: None,
     })
 }
 

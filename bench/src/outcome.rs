@@ -60,7 +60,9 @@ impl Outcome {
             outcome.sent += port.tx_packets.get();
             outcome.dropped += port.dropped.read();
         }
-        for punted in std::iter::from_fn(|| punts.pop()) {
+        let mut punted = Vec::new();
+        punts.take(&mut punted, usize::MAX);
+        for punted in punted {
             outcome.dropped[punted.reason] += 1;
         }
         outcome

@@ -646,6 +646,7 @@ impl Reason {
                 | Self::SpecialAddress
                 | Self::PartialChecksum
                 | Self::NotAPort
+                | Self::NoNapi
                 | Self::OutputDown
                 | Self::NoSocket
                 | Self::LeftToLinux
@@ -653,8 +654,10 @@ impl Reason {
                 | Self::Fragmentation
                 | Self::SuperPacket
                 | Self::Redirect
+                | Self::RouteException
                 | Self::SourceCheck
                 | Self::Unsupported
+                | Self::Shaped
                 | Self::Bridge
                 | Self::Malformed
                 | Self::Options
@@ -683,7 +686,9 @@ impl Reason {
                 | Self::BadTotalLength
                 | Self::BadChecksum
                 | Self::PortDown
+                | Self::OtherHost
                 | Self::Rule
+                | Self::HiddenUpperLayer
                 | Self::QueueFull
                 | Self::PuntRingFull
                 | Self::WorkerRingFull

@@ -153,6 +153,7 @@ mod tests {
             id: PortId(0),
             mac: [2, 0, 0, 0, 0, 1],
             mtu: 1500,
+            shaped: false,
             tunnel: None,
         };
         model.set_ports(BTreeMap::from([(1, port)]));

@@ -123,7 +123,7 @@ impl PuntRings {
 
     /// Takes up to `most` packets: first the share of each urgency, then the most urgent.
     pub fn take(&self, batch: &mut Vec<Punted>, most: usize) {
-        let shares = SHARES.map(|share| (most * share).div_ceil(16));
+        let shares = SHARES.map(|share| most.saturating_mul(share).div_ceil(16));
         for (ring, share) in self.rings.iter().zip(shares) {
             let left = most.saturating_sub(batch.len());
             batch.extend(std::iter::from_fn(|| ring.pop()).take(share.min(left)));

@@ -10,6 +10,7 @@ fn port(id: u16, mtu: u32) -> Port {
         id: PortId(id),
         mac: [2, 0, 0, 0, 0, id as u8],
         mtu,
+        shaped: false,
         tunnel: None,
     }
 }

@@ -37,7 +37,7 @@ use crate::calls;
 use crate::config::{ApiSection, File};
 use crate::fair::{Clients, Place, Turn};
 use crate::page;
-use crate::reports::{Answer, Json, REPORTS, Report, Request};
+use crate::reports::{Answer, Json, REPORTS, Report, Request, Steps};
 use crate::router::Router;
 use crate::runtime_dir::RuntimeDir;
 use crate::trace;
@@ -216,14 +216,11 @@ async fn answer(
     }
 }
 
-/// Makes the rest of a report that has begun.
-type Begun = Box<dyn FnMut(&Router) -> Option<Json> + Send>;
-
 /// One step of a report in the control loop.
 fn step(
     report: &Report,
     request: &Request,
-    begun: &mut Option<Begun>,
+    begun: &mut Option<Steps>,
     router: &mut Router,
 ) -> Option<Result<Json, String>> {
     let step = match begun {

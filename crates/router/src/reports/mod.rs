@@ -115,8 +115,11 @@ pub(crate) enum Answer {
     /// All of it.
     Whole(Json),
     /// The beginning of a long one: what is to be called again and again until it has all, with Linux followed in between.
-    Begun(Box<dyn FnMut(&Router) -> Option<Json> + Send>),
+    Begun(Steps),
 }
+
+/// The steps of a long report; the last one returns it.
+pub(crate) type Steps = Box<dyn FnMut(&Router) -> Option<Json> + Send>;
 
 /// A report's JSON, still to be written: the control loop leaves that to others.
 pub(crate) type Json = Box<dyn FnOnce() -> serde_json::Result<String> + Send>;
