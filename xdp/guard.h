@@ -257,7 +257,7 @@ volatile __u64 egress_looked_at;
 volatile __u8 egress_found;
 
 /*
- * The same for any port or VLAN device, because it is not known yet by which the engine will send. There may be thousands, so they
+ * Whether something looks at what leaves by any port or VLAN device, because it is not known yet by which the engine will send. They may be thousands, so they
  * are looked at once in each tick of the coarse clock, which is shorter than the engine holds packets.
  */
 static __always_inline bool any_egress_holds(void)

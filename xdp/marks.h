@@ -38,7 +38,7 @@ static __always_inline void note_use(__u32 mark)
 		__sync_fetch_and_or(marks, bit);
 }
 
-/* The same for a neighbour that Linux's look-up has found. */
+/* Marks a neighbour that Linux's look-up has found. */
 static __always_inline void note_found(const struct bpf_fib_lookup *fib)
 {
 	note_use(mark_of(fib->ifindex, fib->ipv6_dst, fib->family == AF_INET6));

@@ -203,7 +203,7 @@ static __always_inline __u32 slot_of(__u64 latency)
 	return ((octave - PART_BITS) << PART_BITS) + (latency >> (octave - PART_BITS));
 }
 
-/* Of two frames that were sent one after the other and came so. */
+/* Counts the delay variation of two frames that were sent one after the other and came so. */
 static __always_inline void vary(__u64 one, __u64 other)
 {
 	__u64 variation = one > other ? one - other : other - one;

@@ -222,7 +222,7 @@ ROOT = Path(__file__).resolve().parents[2]
 REASONS = tomllib.loads((ROOT / "crates/contract/contract.toml").read_text())["reason"]
 # What stands for something in cures, and what it is in the network of the tests.
 NAMES = {"IFACE": "r0", "PEER": "r0", "ADDRESS": "10.0.1.2"}
-# Of commands that a cure names only to be continued, what makes them whole.
+# What completes the commands that a cure leaves open.
 ENDS = {"ethtool -K": " r0 rx on", "ethtool -L": " r0 rx 1", "ethtool -G": "", "bridge fdb": " show", "ip neighbour": ""}
 # No commands and no keys: options of ethtool.
 OTHERS_WORDS = {"tx"}

@@ -246,7 +246,7 @@ def sent_by_qdisc(net, device):
 
 
 def past_qdisc(net, device):
-    """Of 20 packets of each IP version that arrive at host 1, how many have not gone by the root qdisc of the device."""
+    """Sends 20 packets of each IP version, which must arrive at host 1; returns how many have not gone by the root qdisc of the device."""
     before = sent_by_qdisc(net, device)
     assert [passes(net, family, ALLOWED) for family in (4, 6)] == [20, 20]
     return 40 - (sent_by_qdisc(net, device) - before)

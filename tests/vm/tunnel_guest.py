@@ -155,7 +155,7 @@ SHORT = 5  # steps of a short run
 # In these steps Bora itself forwards by all of TUNNELS, as they are at first.
 FAST = ("tunnels",)
 
-# The same for what happens around tunnels that stay as they are. `too-big MTU`: on the paths to all far ends a router says so.
+# Steps and commands for what happens around tunnels that stay as they are. `too-big MTU`: on the paths to all far ends a router says so.
 AROUND = {
     "at first": [],
     "the paths have a small MTU": ["too-big 1100"],

@@ -44,7 +44,7 @@ fn in_words(text: &str) -> String {
     }
 }
 
-/// Of a key or a word that is not known, which one is most likely meant.
+/// Names the key or word that is most likely meant by one that is not known.
 fn unknown(message: &str) -> Option<String> {
     let (what, rest) = match message.strip_prefix("unknown field ") {
         Some(rest) => ("is no key here", rest),

@@ -20,7 +20,7 @@ const SPREAD: u32 = 0x9e37_79b1;
 pub struct UseMark(NonZeroU32);
 
 impl UseMark {
-    /// Of the neighbour with this address behind this interface index.
+    /// Mark of the neighbour with this address behind this interface index.
     pub fn new(device: u32, address: IpAddr) -> Self {
         let octets = match address {
             IpAddr::V4(address) => &address.octets()[..],

@@ -8,7 +8,7 @@ use crate::{Reason, is_for_router};
 /// The order in which packets go to Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Of a protocol that links, neighbours and routes live by, and for the router or for a group.
+    /// A protocol that links, neighbours and routes live by, addressed to the router or to a group.
     Control,
     /// For an address of the router itself: ssh, ping and all else.
     Local,
@@ -22,7 +22,7 @@ impl Urgency {
     /// How many there are.
     pub const COUNT: usize = 4;
 
-    /// That of a frame without the tags of its device, and outside of its tunnel, for which this is the reason.
+    /// Urgency of a frame that goes to Linux for this reason. The frame is without the tags of its device, and outside of its tunnel.
     pub fn of(reason: Reason, frame: &[u8], fib: &FibReader) -> Self {
         if reason.has_budget() {
             return Self::Exception;
@@ -61,7 +61,7 @@ const TCP_PORTS: [u16; 3] = [179, 639, 646];
 const UDP_PORTS: [u16; 13] = [
     67, 68, 520, 521, 546, 547, 646, 698, 3784, 3785, 4784, 6784, 6696,
 ];
-/// Of ICMPv6: multicast listeners, router and neighbour discovery, redirects, and multicast listeners of MLDv2.
+/// ICMPv6 types of multicast listeners, router and neighbour discovery, redirects, and multicast listeners of MLDv2.
 const DISCOVERY: std::ops::RangeInclusive<u8> = 130..=137;
 const MLDV2: u8 = 143;
 

@@ -63,7 +63,7 @@ pub struct SharedHops {
     pub blackhole: NextHopId,
     /// Of routes `throw`: another table decides. In the main table, Linux.
     pub throw: NextHopId,
-    /// Of destinations to which Linux forwards otherwise than its routes say.
+    /// Next hop of destinations to which Linux forwards otherwise than its routes say.
     pub exception: NextHopId,
 }
 
@@ -220,7 +220,7 @@ impl NextHops {
         self.targets_of_both().map(|(id, target, _)| (id, target))
     }
 
-    /// The same, with whether they are IPv6's.
+    /// All targets of both IP versions, each with whether it is IPv6's.
     pub(crate) fn targets_of_both(&self) -> impl Iterator<Item = (TargetId, &Target, bool)> {
         let states = self.targets.iter().enumerate();
         states.filter_map(|(index, state)| {
@@ -545,7 +545,7 @@ impl NextHops {
         (wrong.count(), next)
     }
 
-    /// The same for targets. Also returns those whose prefixes need other entries.
+    /// Recomputes targets. Also returns those whose prefixes need other entries.
     pub(crate) fn audit_targets(
         &mut self,
         world: &World,

@@ -246,7 +246,7 @@ impl Files {
         None
     }
 
-    /// The same; 0 if it does not exist.
+    /// A number that is 0 if it does not exist; `None` if it cannot be read.
     fn number(&mut self, key: &str) -> Option<i64> {
         self.read(key).map(Option::unwrap_or_default)
     }

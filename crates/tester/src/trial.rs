@@ -83,11 +83,11 @@ pub struct Counts {
     pub duplicated: u64,
     /// Came after a later one of their flow (RFC 4737, type-P-reordered).
     pub reordered: u64,
-    /// Of those, the sum of their reordering extents (RFC 4737, 4.2): how many frames of the stream came
+    /// Sum of the reordering extents of those frames (RFC 4737, 4.2): how many frames of the stream came
     /// from the first one on that was sent later. In a stream of several flows that may be one of
     /// another flow.
     pub extent_sum: u64,
-    /// Of those, the largest extent.
+    /// The largest of those extents.
     pub extent_max: u64,
     /// Came out damaged: the signature's check or the UDP checksum is wrong. Where the damage
     /// hides the stream, they are in [`Trial::unknown_damaged`] instead.

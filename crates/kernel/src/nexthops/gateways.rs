@@ -35,7 +35,7 @@ impl Gateways {
         }
     }
 
-    /// The same for all gateways behind a device.
+    /// Has all gateways behind a device looked at again.
     pub(crate) fn touch_behind(&mut self, device: u32) {
         let first = (device, IpAddr::from([0; 4]));
         let keys = self.uses.range(first..).map(|(&key, _)| key);

@@ -58,7 +58,7 @@ struct SyncReport {
     mirror: SyncStatus,
     /// With `--verify`: prefixes on which a fresh dump and the FIB differ.
     differences: Vec<Difference>,
-    /// The same: why they could not be compared.
+    /// With `--verify`: why they could not be compared.
     unverified: Option<String>,
 }
 

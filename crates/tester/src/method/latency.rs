@@ -20,10 +20,10 @@ pub(super) const QUANTILES: [(&str, f64); 3] = [
     ("latency, 99.9 %", 0.999),
 ];
 const MEAN: &str = "latency, mean";
-/// Of those of RFC 3393, without their signs.
+/// Delay variations of RFC 3393, without their signs.
 const IPDV: &str = "inter-packet delay variation, 99.9 %";
 const LOADS: [f64; 3] = [0.1, 0.5, 0.9];
-/// Of a figure, beyond which it is the tester's.
+/// Share of a figure beyond which the figure is the tester's.
 const OWN: f64 = 0.5;
 
 pub(super) fn run(context: &mut Context<'_>) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use crate::trial::{Trial, TrialSpec};
 
 /// Points of a latency curve for each factor of ten that is left above.
 const POINTS: u32 = 10;
-/// Of delay variations (RFC 8219, 7.3).
+/// High percentile of delay variations (RFC 8219, 7.3).
 pub(super) const HIGH: f64 = 0.999;
 
 /// A trial as reports keep it; `reason`: see [`TrialRecord::reason`].
