@@ -84,9 +84,9 @@ static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port
 
 /*
  * Neighbour discovery, which Linux may answer although it is for another (ip6_forward_proxy_check()). It may
- * stand behind extension headers.
+ * stand behind extension headers, where the engine finds it by itself: it must see all that its rules may forbid.
  */
-static __always_inline bool is_discovery(const struct ipv6hdr *ip, const void *end)
+static __always_inline bool is_discovery(const struct ipv6hdr *ip, const void *end, const struct bora_port *in)
 {
 	const __u8 *type = (const void *)(ip + 1);
 
@@ -97,7 +97,7 @@ static __always_inline bool is_discovery(const struct ipv6hdr *ip, const void *e
 	case IPPROTO_FRAGMENT:
 	case IPPROTO_AH:
 	case IPPROTO_DSTOPTS:
-		return proxy_ndp;
+		return proxy_ndp && in->path != BORA_PATH_ENGINE;
 	}
 	return false;
 }
@@ -121,7 +121,7 @@ static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port
 	p->l3_length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
 	if (ip->hop_limit <= 1)
 		return BORA_TTL_EXCEEDED;
-	if (is_discovery(ip, p->end))
+	if (is_discovery(ip, p->end, in))
 		return BORA_SPECIAL_ADDRESS;
 	p->ip6 = ip;
 	return REASON_NONE;

@@ -122,15 +122,6 @@ def test_no_locked_memory(kernel_net):
     check_untouched(kernel_net)
 
 
-def test_mtu_too_large(kernel_net, bora_path):
-    """An MTU that no frame holds: the error names the port, its MTU and the limit."""
-    net = kernel_net
-    run("ip", "-n", net.host_name(0), "link", "set", "h0", "mtu", "9000")
-    net.router.ip("link", "set", "r0", "mtu", "9000")
-    check_failed(attempt(net, "run", "--port", "r0", "--port", "r1", "--path", bora_path), "r0", "9000", "MTU")
-    check_untouched(net)
-
-
 def test_second_bora_on_the_same_port(kernel_net, bora_path):
     """The second Bora is refused, and the first one goes on."""
     net = kernel_net

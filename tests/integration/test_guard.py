@@ -8,6 +8,7 @@ import pytest
 
 from lib.bora import Bora, binary
 from lib.packets import udp4, udp6
+from lib.waiting import until
 
 FORBIDDEN, ALLOWED = 4444, 5555
 RESUME_SECONDS = 10.0
@@ -273,7 +274,7 @@ def test_what_shapes_is_obeyed(guarded, qdisc):
         wait_for_line(net, said, True)
         counted = net.bora.show("drops")["punts"].get("shaped", 0)
         assert past_qdisc(net, "r1") <= 0
-        assert net.bora.show("drops")["punts"]["shaped"] - counted >= 40
+        until("40 packets are counted", lambda: net.bora.show("drops")["punts"]["shaped"] - counted >= 40, seconds=5)
         assert said in shell(net, f"{binary()} check --port r1", check=False).stdout
         shell(net, "tc qdisc replace dev r1 root handle 2: pfifo")  # it only queues
         wait_for_line(net, said, False)

@@ -97,7 +97,7 @@ def check_ppp(block, _file):
 
 
 CHECKS = {
-    "toml": lambda _block, file: run(binary(), "check", str(file)),
+    "toml": lambda _block, file: run(binary(), "check", "--elsewhere", str(file)),
     "conf": check_conf,
     "nft": check_nft,
     "frr": lambda _block, file: run("vtysh", "--dryrun", "--inputfile", str(file)),

@@ -194,9 +194,8 @@ fn parse_ipv6(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr
 
 /// Neighbour discovery, which Linux may answer although it is for another (`proxy_ndp`, ip6_forward_proxy_check()).
 fn is_discovery(packet: &ipv6::Packet<&[u8]>) -> bool {
-    let upper = match packet.upper_layer() {
-        Ok(upper) => upper,
-        Err(error) => return error == bora_wire::Error::TooManyHeaders, // Linux reads all of them
+    let Ok(upper) = packet.upper_layer() else {
+        return false; // what hides its upper layer is for the rules to judge
     };
     let kind = packet.payload().get(upper.offset);
     upper.protocol == Protocol::ICMPV6

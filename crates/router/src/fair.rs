@@ -83,7 +83,7 @@ mod tests {
             assert!(turn.is_ok());
             drop(first);
             assert!(timeout(Duration::from_secs(1), greedy.turn()).await.is_ok());
-            drop((greedy, other));
+            drop((greedy, other, turn));
             clients.place("new");
             assert_eq!(clients.each.lock().unwrap().len(), 1);
         });

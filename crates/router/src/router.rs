@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use bora_contract::Reason;
 use bora_kernel::Difference;
 use bora_worker::Mode;
@@ -28,10 +28,6 @@ use crate::watches::Watches;
 /// How often settings that have no events are read again.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Comparing all tables may take 1/`VERIFY_SHARE` of the loop's time, if it takes longer than `SHORT`.
-const VERIFY_SHARE: u32 = 4;
-const SHORT: Duration = Duration::from_millis(50);
-
 /// A running Bora.
 pub struct Router {
     pub(crate) in_force: InForce,
@@ -46,8 +42,6 @@ pub struct Router {
     /// How long the loop takes.
     pub(crate) turns: Turns,
     refreshed: Instant,
-    /// When the last comparison of all tables ended, and how long it took.
-    verified: Option<(Instant, Duration)>,
 }
 
 impl Router {
@@ -82,7 +76,6 @@ impl Router {
             live,
             turns: Turns::default(),
             refreshed: Instant::now(),
-            verified: None,
         };
         if let Err(error) = router.plane.keep_twins() {
             router.abandon();
@@ -210,24 +203,12 @@ impl Router {
     }
 
     /// Reads everything anew and compares it with the FIB; returns the differences. The loop does nothing else meanwhile, so
-    /// that it is not done again at once.
+    /// that only admins may ask for it.
     ///
     /// # Errors
-    /// Linux's tables could not be read, or it is too early.
+    /// Linux's tables could not be read.
     pub(crate) fn verify(&mut self) -> anyhow::Result<Vec<Difference>> {
-        if let Some((ended, took)) = self.verified {
-            let left = (took * VERIFY_SHARE).saturating_sub(ended.elapsed());
-            ensure!(
-                took < SHORT || left.is_zero(),
-                "the last comparison took {:.1} s; ask again in {} s",
-                took.as_secs_f32(),
-                left.as_secs() + 1
-            );
-        }
-        let began = Instant::now();
-        let differences = self.plane.verify(self.in_force.file());
-        self.verified = Some((Instant::now(), began.elapsed()));
-        differences
+        self.plane.verify(self.in_force.file())
     }
 
     pub(crate) fn apply(

@@ -268,10 +268,10 @@ fn re_exported(module: &Module, name: &str, modules: &BTreeMap<Module, String>) 
     let statements = starts.iter().flat_map(|start| code.split(start).skip(1));
     let statements = statements.filter_map(|rest| rest.split(';').next());
     let mut paths = statements.flat_map(paths);
+    // a name alone is the module's own, such as that of a macro
     let path = paths.find(|path| {
-        path.split("::")
-            .last()
-            .is_some_and(|last| last.trim() == name)
+        path.rsplit_once("::")
+            .is_some_and(|(_, last)| last.trim() == name)
     })?;
     let origin = module_of(module, &path, modules)?;
     (origin != *module).then_some(origin)
