@@ -198,8 +198,8 @@ def test_history(kernel_net, tmp_path, monkeypatch):
     entries = net.bora.show("history")
     assert [entry["number"] for entry in entries] == [1, 2]
     assert entries[1]["by"].startswith("root (process ")
-    assert "budget 300 (was 77)" in bora(net, "diff", "1").stdout
-    assert "budget 300 (was 77)" in bora(net, "rollback").stdout
+    assert "+ budget = 300" in bora(net, "diff", "1").stdout
+    assert "+ budget = 300" in bora(net, "rollback").stdout
     path.write_text('path = "express"\n' + PORTS + "[workers]\nbudget = 99\n")
     bora(net, "apply", str(path), "--confirm", "1")
     deadline = time.monotonic() + 5

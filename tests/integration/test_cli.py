@@ -132,10 +132,10 @@ def test_stop_ends_the_daemon(kernel_net, bora_path):
     net.wait_until_forwarding()
 
 
-def printing(folder):
-    """What prints, one line a command; Bora runs on r0, r1 and r2."""
+def printing(folder, path):
+    """What prints, one line a command; Bora runs by this path on r0, r1 and r2."""
     config, table, bundle = folder / "bora.toml", folder / "table", folder / "bundle.tar.gz"
-    config.write_text('path = "express"\n[[port]]\nname = "r0"\n[[port]]\nname = "r1"\n')
+    config.write_text(f'path = "{path}"\n[[port]]\nname = "r0"\n[[port]]\nname = "r1"\n')
     table.write_text("192.0.2.0/24 1\n198.51.100.0/24 2\n")
     return [shlex.split(line) for line in f"""
         --version
@@ -180,10 +180,10 @@ def ends(running, arguments, **streams):
     return process.returncode, errors
 
 
-def test_an_output_that_takes_nothing_is_an_error(running, tmp_path):
+def test_an_output_that_takes_nothing_is_an_error(running, bora_path, tmp_path):
     """A full disk is an error with its cause, a closed pipe ends a command in silence, and without a place for errors
     commands do not panic. All commands: none is forgotten."""
-    lines = printing(tmp_path)
+    lines = printing(tmp_path, bora_path)
     known = set(re.findall(r"^  (\w+) ", run(bora.binary(), "--help").stdout.partition("Commands:")[2], re.MULTILINE))
     assert known == OTHERS | {line[0] for line in lines if line[0][0] != "-"}
     wrong = []
