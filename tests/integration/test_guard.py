@@ -8,7 +8,6 @@ import pytest
 
 from lib.bora import Bora, binary
 from lib.packets import udp4, udp6
-from lib.waiting import until
 
 FORBIDDEN, ALLOWED = 4444, 5555
 RESUME_SECONDS = 10.0
@@ -272,16 +271,18 @@ def shaped(net):
 
 
 @pytest.mark.parametrize("qdisc", [TBF, "htb default 1"])
-def test_what_shapes_is_obeyed(guarded, qdisc):
+def test_what_shapes_is_obeyed(kernel_net, bora_path, qdisc):
     """What leaves by an interface with a shaper goes through it, from the moment it is there; without it Bora forwards again."""
-    net = guarded
+    net = kernel_net
+    net.bora = Bora(net.router, ["r0", "r1", "r2"], bora_path)
+    net.bora.start()
+    net.bora.wait_in_sync()
     said = f"what leaves by r1 goes to Linux, whose {qdisc.split()[0]} shapes it"
     shell(net, f"tc qdisc replace dev r1 root handle 1: {qdisc}")
     try:
         wait_for_line(net, said, True)
         assert past_qdisc(net, "r1") <= 0
-        # what an earlier test has left to Linux comes back after a while
-        until("all packets are counted as shaped", lambda: shaped(net) >= 40, seconds=RESUME_SECONDS)
+        assert shaped(net) >= 40
         assert said in shell(net, f"{binary()} check --port r1", check=False).stdout
         shell(net, "tc qdisc replace dev r1 root handle 2: pfifo")  # it only queues
         wait_for_line(net, said, False)

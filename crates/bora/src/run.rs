@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use bora_router::{
     Api, ApiSection, Caller, File, PathChoice, PortSection, Router, RuntimeDir, Table,
-    detach_leftovers,
+    check_machine, detach_leftovers,
 };
 
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
@@ -21,6 +21,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     end_with_a_panic();
     let file = configuration(options)?;
+    check_machine(&file)?;
     let dir = RuntimeDir::here()?;
     let started = Instant::now();
     let section = file.api.clone();

@@ -71,7 +71,7 @@ pub use live::report::{
     PortHistory, PortNow, PortRates, QueueNow, RuleNow, Severity, SyncNow, WorkerNow,
 };
 pub use patience::{Patient, PatientIo};
-pub use preflight::check_all;
+pub use preflight::{check_all, check_machine};
 pub use probe::{Probe, Probed, try_flows, try_program};
 pub use reports::{Argument, REPORTS, Report, Request};
 pub use router::{Router, detach_leftovers};

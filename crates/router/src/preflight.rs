@@ -10,7 +10,7 @@ use bora_kernel::{Mirror, MirrorConfig};
 ///
 /// # Errors
 /// What is wrong, or missing on this machine.
-pub(crate) fn check(file: &File) -> anyhow::Result<()> {
+pub fn check_machine(file: &File) -> anyhow::Result<()> {
     file.check()?;
     check_cpus(&file.workers.cores)?;
     api::check(&file.api)
@@ -21,7 +21,7 @@ pub(crate) fn check(file: &File) -> anyhow::Result<()> {
 /// # Errors
 /// What is wrong, or missing on this machine.
 pub fn check_all(file: &File) -> anyhow::Result<()> {
-    check(file)?;
+    check_machine(file)?;
     let (writer, _) = bora_fib::new(File::default().fib.config())?;
     let mirror = Mirror::open(MirrorConfig::default(), writer)?;
     let mut interfaces = file.ports.iter().filter(|port| port.is_interface());

@@ -16,10 +16,10 @@ use crate::guard_watch::GuardWatch;
 use crate::lease::{Keeper, Vitals};
 use crate::live::Live;
 use crate::live::report::{EventKind, Severity};
-use crate::preflight;
 use crate::rights;
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::sampling::Sampling;
+use crate::topology::check_cpus;
 use crate::turn::Turns;
 use crate::twin::remove_leftovers;
 use crate::unconfirmed::Unconfirmed;
@@ -50,7 +50,8 @@ impl Router {
     /// # Errors
     /// What is wrong with the configuration, or what the kernel refuses.
     pub fn start(file: File, dir: RuntimeDir) -> anyhow::Result<Self> {
-        preflight::check(&file)?;
+        file.check()?;
+        check_cpus(&file.workers.cores)?;
         let runtime = RuntimeLock::take(dir)?;
         let (file, unconfirmed) = Unconfirmed::of_predecessor(file, &runtime.dir);
         rights::start(&file);
