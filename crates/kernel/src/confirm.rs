@@ -31,7 +31,7 @@ type Key = (IpAddr, u32);
 #[derive(Default)]
 pub(crate) struct Unconfirmed {
     all: BTreeSet<Key>,
-    /// Those that packets go to and that Linux has not been told of yet.
+    /// Neighbours that packets go to and that Linux has not been told of yet.
     used: VecDeque<Key>,
     /// Until when entries are held that Linux has deleted, and the same by time; the second may have times that do
     /// not count any more.

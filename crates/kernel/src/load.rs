@@ -30,7 +30,7 @@ const ONE_BY_ONE: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     All,
-    /// Those with a path through a device.
+    /// Routes with a path through a device.
     Device(u32),
     /// IPv6 routes that a protocol made.
     Protocol(u8),

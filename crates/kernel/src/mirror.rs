@@ -676,7 +676,7 @@ impl Mirror {
         self.model.world.neighbours.values()
     }
 
-    /// Those after the one with this address and interface.
+    /// Neighbours after the one with this address and interface.
     pub fn neighbours_after(&self, key: Option<(IpAddr, u32)>) -> impl Iterator<Item = &Neighbour> {
         let from = key.map_or(Bound::Unbounded, Bound::Excluded);
         let neighbours = &self.model.world.neighbours;

@@ -11,7 +11,7 @@ const MODE: u32 = 0o600;
 /// Makes a folder, unless it is there, and keeps others out.
 ///
 /// # Errors
-/// Those of the file system.
+/// The file system refuses it.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700).create(folder)?;
@@ -21,7 +21,7 @@ pub fn make_folder(folder: &Path) -> io::Result<()> {
 /// Writes a file that is there as a whole, or not at all, whenever the machine stops.
 ///
 /// # Errors
-/// Those of the file system; what was there before is still there then.
+/// The file system refuses it; what was there before is still there then.
 pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");
@@ -44,7 +44,7 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
 /// A new file, which must not be there.
 ///
 /// # Errors
-/// Those of the file system.
+/// The file system refuses it.
 pub fn create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(MODE).open(path)

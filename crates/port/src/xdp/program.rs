@@ -284,7 +284,7 @@ impl Program {
     /// What the guard sees now.
     ///
     /// # Errors
-    /// Those of the kernel, and [`ProgramError::Survey`].
+    /// The kernel refuses something, or [`ProgramError::Survey`].
     pub fn survey(&self) -> Result<Survey, ProgramError> {
         let input = ProgramInput::default();
         let ran = self.skeleton.progs.survey.test_run(input)?;

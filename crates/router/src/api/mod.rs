@@ -66,7 +66,7 @@ pub struct Api {
 struct Shared {
     calls: Caller,
     bodies: bodies::Budget,
-    /// Those of the address of `[api]`.
+    /// Token, certificate and key of the address of `[api]`.
     secrets: Option<Arc<Secrets>>,
 }
 

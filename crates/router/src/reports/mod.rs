@@ -80,7 +80,7 @@ pub struct Report {
     pub argument: Option<Argument>,
     /// Options: name, and a line of help.
     pub flags: &'static [(&'static str, &'static str)],
-    /// Those of them that only admins may give.
+    /// Flags that only admins may give.
     pub(crate) admin_flags: &'static [&'static str],
     /// Where the API has it, below `/v1/`.
     path: &'static str,

@@ -85,7 +85,7 @@ pub(super) struct Faults {
 pub(super) const FAULTS: &str = "lost/duplicated/reordered/damaged or misrouted";
 
 impl Faults {
-    /// Those of a finding's trials; `None` if the report does not say which these are.
+    /// Faults of a finding's trials; `None` if the report does not say which these are.
     pub(super) fn of(test: &Test, finding: &Finding) -> Option<Self> {
         let mut sum = Self::default();
         for &place in &finding.trials {
@@ -120,7 +120,7 @@ impl Faults {
         )
     }
 
-    /// Those that there are: `0.48 % lost, 5 reordered (by 3 frames at most)`; `none`.
+    /// The faults as text: `0.48 % lost, 5 reordered (by 3 frames at most)`; `none`.
     pub(super) fn words(&self) -> String {
         let lost = format!("{} lost", numbers::loss(self.lost, self.sent));
         let count = |count: u64, what: &str| format!("{} {what}", numbers::grouped(count));
