@@ -91,22 +91,15 @@ fn longest(
     left: u32,
 ) -> anyhow::Result<Option<(u64, usize)>> {
     let (mut good, mut bad, mut record) = (0, most + 1, 0);
+    // it only bounds the result until the router loses frames of a shorter one
+    let mut unsent = None;
     let mut next = about.unwrap_or(most);
     while bad - good > ((good as f64 * WIDTH) as u64).max(1) {
         let done = burst(context, rate, next, left)?;
-        if !done.valid() {
-            let reason = format!("the tester could not send {next} frames without a pause");
-            context.note(format!("back to back: {reason}"));
-            context.find(Finding {
-                valid: false,
-                reason,
-                ..mean(&BURST, Vec::new())
-            });
-            return Ok(None);
-        }
-        match done.trial.counts().lost() {
-            0 => (good, record) = (next, done.record),
-            _ => bad = next,
+        match (done.valid(), done.trial.counts().lost()) {
+            (false, _) => (bad, unsent) = (next, Some(next)),
+            (true, 0) => (good, record) = (next, done.record),
+            (true, _) => (bad, unsent) = (next, None),
         }
         if good >= most || bad <= SHORTEST {
             break;
@@ -120,10 +113,24 @@ fn longest(
         }
         .max(SHORTEST);
     }
+    if let Some(frames) = unsent {
+        not_sent(context, frames);
+        return Ok(None);
+    }
     if good == 0 {
         context.note("back to back: not even two frames in a row came through");
     }
     Ok((good > 0).then_some((good, record)))
+}
+
+fn not_sent(context: &mut Context<'_>, frames: u64) {
+    let reason = format!("the tester could not send {frames} frames without a pause");
+    context.note(format!("back to back: {reason}"));
+    context.find(Finding {
+        valid: false,
+        reason,
+        ..mean(&BURST, Vec::new())
+    });
 }
 
 /// A burst; not valid if it could not be sent as one.

@@ -104,7 +104,7 @@ impl Context<'_> {
         attempts: u32,
         remaining: Duration,
     ) -> anyhow::Result<Done> {
-        // who was starved in all of the last ones will be so again
+        // a machine that spoiled all of the last ones will spoil this one, too
         let last = self.test.trials.iter().rev().take(2 * ATTEMPTS as usize);
         let spoiled = last.filter(|trial| !trial.valid).count();
         let attempts = if spoiled == 2 * ATTEMPTS as usize {
