@@ -117,6 +117,28 @@ def test_strangers_take_no_descriptors(start, tmp_path):
     assert status("three") == "200"
 
 
+def test_groups_that_cannot_be_looked_up(kernel_net, tmp_path):
+    """While the look-up of a group hangs, root is served, a stranger gets a reader's answer after a while, and SIGTERM ends Bora."""
+    file, fifo, program = tmp_path / "bora.toml", tmp_path / "group", tmp_path / "bora"
+    file.write_text(TWO)
+    os.mkfifo(fifo)  # opened by a reader alone, it blocks
+    program.write_text(f'#!/bin/sh\nexec unshare -m {binary()} "$@"\n')
+    program.chmod(0o755)
+    kernel_net.bora = Bora(kernel_net.router, [], None, ["--config", str(file)], str(program))
+    kernel_net.bora.start()
+    subprocess.run(["nsenter", "-t", str(kernel_net.bora.process.pid), "-m", "mount", "--bind", fifo, "/etc/group"], check=True)
+    inode = kernel_net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip()
+    path = Path(f"/run/bora/{inode}/api.sock")
+    path.chmod(0o666)
+    curl = ["curl", "-s", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", path, "http://bora/v1/ports"]
+    strangers = [kernel_net.router.popen(*NOBODY, *curl, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    took = until(lambda: kernel_net.bora.show("ports"))
+    assert took < 4, took
+    assert [stranger.communicate()[0] for stranger in strangers] == ["200"] * 3
+    assert "may look only" in kernel_net.bora.output()
+    kernel_net.bora.stop()
+
+
 def test_only_admins_compare_tables(start):
     """Readers may not have the control loop read all tables."""
     net = start(TWO + '[api]\nlisten = "127.0.0.1:9179"\n')

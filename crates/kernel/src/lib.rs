@@ -25,6 +25,14 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::let_underscore_must_use,
+        clippy::map_err_ignore
+    )
+)]
 
 mod attribute;
 mod audit;

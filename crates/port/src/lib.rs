@@ -1,6 +1,15 @@
 //! How packets come and go: ports of all kinds and their [`Queue`]s, and the XDP program in front of
 //! Linux.
 
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::let_underscore_must_use,
+        clippy::map_err_ignore
+    )
+)]
+
 mod advice;
 pub mod af_packet;
 pub mod af_xdp;

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use bora_fib::{FibConfig, FibError, FibHandle, FibWriter, PortId, ProgramMap};
 use bora_kernel::{GuardReport, Mirror, ReasonKind};
-use bora_port::xdp::{Counters, Lease, Program};
+use bora_port::xdp::{Counters, Lease, Program, ProgramError};
 
 use crate::devices::Stations;
 use crate::hooks::Hooks;
@@ -127,15 +127,40 @@ impl Express {
         let new = stations.iter();
         let new = new.filter(|(station, place)| self.stations.get(station) != Some(place));
         let new = new.map(|(station, place)| (*station, Some(*place)));
-        let mut refused = Ok(());
-        for (station, place) in gone.chain(new) {
-            // one that is refused is Linux's
-            refused = refused.and(self.program.set_bridge_station(station, place));
+        let changes: Vec<_> = gone.chain(new).collect();
+        let mut refused = None;
+        for (station, place) in changes {
+            if let Err(error) = self.tell_station(station, place) {
+                refused = Some(error);
+            }
         }
-        if let Err(error) = refused {
+        if let Some(error) = refused {
             log::warn!("stations of bridges: {error}");
         }
-        self.stations = stations;
+    }
+
+    /// What the program refuses is tried again with the next change, and is Linux's until then.
+    fn tell_station(
+        &mut self,
+        station: (u16, [u8; 6]),
+        place: Option<(u16, [u8; 8])>,
+    ) -> Result<(), ProgramError> {
+        let told = self.program.set_bridge_station(station, place);
+        match (&told, place) {
+            (Ok(()), Some(place)) => {
+                self.stations.insert(station, place);
+            }
+            (Err(_), Some(_)) if self.stations.contains_key(&station) => {
+                // where it was is wrong
+                self.program.set_bridge_station(station, None)?;
+                self.stations.remove(&station);
+            }
+            (Ok(()), None) => {
+                self.stations.remove(&station);
+            }
+            (Err(_), _) => {} // it is returned
+        }
+        told
     }
 
     /// What express leaves to Linux because the program's tables are full.

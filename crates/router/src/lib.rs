@@ -3,6 +3,14 @@
 //! [`Router`] is the loop. `data_plane` holds what forwards, `apply` the configuration in force, and
 //! `reports` what `bora show` shows.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::let_underscore_must_use,
+        clippy::map_err_ignore
+    )
+)]
 
 mod api;
 mod apply;
