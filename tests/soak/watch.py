@@ -77,7 +77,7 @@ def left_behind(namespace):
         left.append(f"an XDP program: {links}")
     inode = os.stat(f"/run/netns/{namespace.name}").st_ino
     folder = Path(f"/run/bora/{inode}")
-    for path in folder.rglob("*") if folder.exists() else []:
-        if path.name != "lock":
-            left.append(str(path))
+    # whose the folder is, and configurations to roll back to, are kept
+    kept = {"lock", "namespace", "history"}
+    left += [str(path) for path in folder.rglob("*") if path.relative_to(folder).parts[0] not in kept]
     return left
