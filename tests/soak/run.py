@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lib import bora, netns  # noqa: E402
 from lib.bora import ROOT, Bora  # noqa: E402
+from lib.starved import Starved  # noqa: E402
 from lib.topology import Network  # noqa: E402
 from lib.traffic import load  # noqa: E402
 from soak import clients, fuzz, steps  # noqa: E402
@@ -34,6 +35,7 @@ API = (f'[api]\nlisten = "127.0.0.1:{clients.API_PORT}"\ncertificate = "{FOLDER}
        f'key = "{FOLDER}/key.pem"\n')
 RATE = 3000
 STRAY = 20  # packets that a busy machine may lose by itself
+STARVED_SECONDS = 0.1  # shorter waits for a CPU cost nothing: the rings hold what comes meanwhile
 IN_THE_RINGS = 400  # as in integration/test_kill9.py
 START_SECONDS = 90  # the verifier is slow on a busy machine
 
@@ -103,16 +105,18 @@ class Soak:
         self.net.begin_behind(rng.randrange(300, 60_000))
         for port in self.net.hosts:
             port.drain()
+        starved = Starved(self.net.bora.process.pid)
         with load(self.net, steps.load_frames(self.net), RATE) as traffic:
             time.sleep(0.3)
             act = kind(self.stage, rng)
             next(act)
             time.sleep(0.3)
             report = traffic.finish()
-        print(f"; {report}", flush=True)
+        wait = starved.seconds()
+        print(f"; {report}; waited {wait * 1e3:.0f} ms for a CPU", flush=True)
         self.settle()
         list(act)
-        self.judge(report, steps.STEPS[kind][0])
+        self.judge(report, steps.STEPS[kind][0], wait)
         self.settle()
         steps.as_linux(self.net, rng)
         self.net.bora.check_conservation(5)
@@ -128,13 +132,16 @@ class Soak:
         while self.net.collect(quiet=0.1):
             assert time.monotonic() < deadline, "frames keep coming"
 
-    def judge(self, report, may):
-        """Fails if the load has lost more than the step may cost."""
+    def judge(self, report, may, wait):
+        """Fails if the load has lost more than the step may cost, and than a busy machine kept from Bora for some seconds."""
+        excused = RATE * wait if wait > STARVED_SECONDS else 0
         assert report.duplicated == 0, "packets came twice"
         if may == steps.QUIET:
-            assert report.lost <= STRAY and report.reordered == 0, "a step that must not disturb the load did"
+            fault = "a step that must not disturb the load did"
+            assert report.lost <= STRAY + excused and report.reordered <= excused, fault
         if may == steps.HANDS_OVER:
-            assert report.lost <= IN_THE_RINGS and report.reordered <= IN_THE_RINGS, "more was lost than the rings hold"
+            most = IN_THE_RINGS + excused
+            assert report.lost <= most and report.reordered <= most, "more was lost than the rings hold"
 
     def look(self):
         """The resources that the process holds now."""

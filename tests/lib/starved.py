@@ -1,0 +1,32 @@
+"""How long threads waited for a CPU, to tell a machine that is too busy from a fault."""
+
+from pathlib import Path
+
+NS = 1e9
+
+
+def _waits(pid):
+    """Seconds that each thread of a process has waited for a CPU since its start (Linux, sched-stats.rst)."""
+    found = {}
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            found[path.parent.name] = int(path.read_text().split()[1]) / NS
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has ended
+    return found
+
+
+class Starved:
+    """Counts from its making on. Beside the processes it looks at the kernel's threads that receive packets when a CPU is busy."""
+
+    def __init__(self, *pids):
+        kernel = [path.parent.name for path in Path("/proc").glob("[0-9]*/comm") if path.read_text().startswith("ksoftirqd")]
+        self.pids = [*map(str, pids), *kernel]
+        self.before = self._now()
+
+    def _now(self):
+        return {thread: wait for pid in self.pids for thread, wait in _waits(pid).items()}
+
+    def seconds(self):
+        """The longest wait of one thread, in all."""
+        return max((wait - self.before.get(thread, 0) for thread, wait in self._now().items()), default=0.0)
