@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use bora_fib_bench::results::Row;
+use bora_tester::report::remark;
 
 use crate::check::{Checked, Verdict};
 use crate::paper::{Experiment, Paper, papers};
@@ -109,10 +110,13 @@ fn carry_out(name: &str, work: &Work, setup: &Setup) -> Done {
     if let Some(obstacle) = work.obstacle(setup) {
         return Err((Verdict::NotHere, obstacle));
     }
-    eprint!("bora: {name} on {} …", work.on(setup));
+    remark(format_args!("bora: {name} on {} …", work.on(setup)));
     let start = Instant::now();
     let rows = work.carry_out(setup);
-    eprintln!(" {:.0} s", start.elapsed().as_secs_f64());
+    remark(format_args!(
+        "bora: {name}: {:.0} s",
+        start.elapsed().as_secs_f64()
+    ));
     rows.map_err(|error| (Verdict::Fails, format!("{error:#}")))
 }
 

@@ -79,7 +79,9 @@ struct Installed<'a>(&'a Device);
 impl Drop for Installed<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.0.remove_routes() {
-            eprintln!("the tester's routes are still on the router: {error:#}");
+            report::remark(format_args!(
+                "the tester's routes are still on the router: {error:#}"
+            ));
         }
     }
 }

@@ -77,10 +77,10 @@ pub(super) fn test_run(options: TestRunOptions) -> anyhow::Result<ExitCode> {
     }
     let dead = report::without_frames(&found).count();
     if dead > 0 {
-        eprintln!(
-            "bora: no frame came through in {dead} of {} tests",
+        remark(format_args!(
+            "no frame came through in {dead} of {} tests",
             found.tests.len()
-        );
+        ));
     }
     Ok(match found.complete && dead == 0 {
         true => ExitCode::SUCCESS,

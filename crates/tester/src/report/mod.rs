@@ -18,7 +18,7 @@ use anyhow::Context as _;
 
 pub use compare::{Comparison, Difference, Verdict, compare};
 pub use html::{html, page};
-pub use progress::{Display, Step};
+pub use progress::{Display, Step, remark};
 pub use table::table;
 
 use crate::result::{Report, Test};

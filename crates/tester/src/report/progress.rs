@@ -1,6 +1,7 @@
 //! What the tester is doing, while it does it.
 
-use std::io::IsTerminal;
+use std::fmt::Arguments;
+use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -22,6 +23,12 @@ pub struct Step<'a> {
     pub trial: u32,
     /// How long the test goes on, about, if that can be told.
     pub remaining: Option<Duration>,
+}
+
+/// Tells the user something beside the results. A test goes on if standard error is closed or full, as
+/// there is nobody left to tell.
+pub fn remark(text: Arguments<'_>) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// A line on the terminal that changes with every trial; elsewhere a line a test.
@@ -56,7 +63,7 @@ impl Display {
                 }
                 bar.set_message(line(step));
             }
-            None if begins => eprintln!("{}", start(step)),
+            None if begins => remark(format_args!("{}", start(step))),
             None => {}
         }
         self.shown = next;
@@ -66,7 +73,7 @@ impl Display {
     pub fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => eprintln!("{text}"),
+            None => remark(format_args!("{text}")),
         }
     }
 

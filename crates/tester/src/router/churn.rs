@@ -14,6 +14,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::ioctl_fionbio;
 
 use super::{CHURN_PROTOCOL, Device, PATIENCE, read, wait};
+use crate::report::remark;
 use crate::trial::Hook;
 
 /// Changes of routes are handed over this often.
@@ -68,7 +69,9 @@ struct Changing<'a>(&'a Device);
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
         if let Err(error) = self.0.flush(CHURN_PROTOCOL) {
-            eprintln!("the tester's routes are still on the router: {error:#}");
+            remark(format_args!(
+                "the tester's routes are still on the router: {error:#}"
+            ));
         }
     }
 }
