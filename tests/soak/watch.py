@@ -11,7 +11,7 @@ from pathlib import Path
 MORE_MEMORY = 32 << 20
 MORE_DESCRIPTORS = 2
 WARM_UP_STEPS = 3
-PATIENCE = 5.0
+PATIENCE = 15.0  # threads for look-ups of users end ten seconds after their last use
 
 
 def holdings(pid):
