@@ -363,7 +363,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 	if (reason != REASON_NONE || !row)
 		return pass(count, reason);
 	out = &row->port;
-	if (way.port == in->index && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
+	if (way.port == (v6 ? in->below : in->index) && (v6 || (in->flags & BORA_PORT_SEND_REDIRECTS4)))
 		return pass(count, BORA_REDIRECT);
 	port = way.port < BORA_MAX_PORTS ? way.port : out->trunk;
 	tags = out->tags;

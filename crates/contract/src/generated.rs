@@ -112,6 +112,8 @@ pub struct PortSettings {
     pub sight: u32,
     /// Frames are not trimmed below this length, octets without FCS.
     pub min_frame: u16,
+    /// Of a macvlan: the number of what it is on; else its own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
+    pub below: u16,
     /// net.ipv4.conf.IFACE.forwarding.
     pub forward4: bool,
     /// net.ipv6.conf.{all and IFACE}.forwarding.
@@ -188,6 +190,7 @@ impl PortSettings {
         bytes[24..28].copy_from_slice(&self.priorities.to_ne_bytes());
         bytes[28..32].copy_from_slice(&self.sight.to_ne_bytes());
         bytes[32..34].copy_from_slice(&self.min_frame.to_ne_bytes());
+        bytes[34..36].copy_from_slice(&self.below.to_ne_bytes());
         bytes
     }
 }

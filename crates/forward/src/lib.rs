@@ -98,6 +98,8 @@ impl Gate {
 pub struct Ingress {
     /// Its number.
     pub port: PortId,
+    /// Of a macvlan: the number of what it is on; else its own. IPv6 packets that would leave there are Linux's.
+    pub below: PortId,
     /// Its Ethernet address: other destinations are not ours to forward.
     pub mac: MacAddr,
     /// Whether Linux forwards IPv4 that comes in here.
@@ -119,6 +121,7 @@ impl Ingress {
     pub fn new(port: PortId, mac: MacAddr) -> Self {
         Self {
             port,
+            below: port,
             mac,
             forward4: true,
             forward6: true,
@@ -144,6 +147,7 @@ impl From<&PortSettings> for Ingress {
     fn from(settings: &PortSettings) -> Self {
         Self {
             port: PortId(settings.index),
+            below: PortId(settings.below),
             mac: MacAddr(settings.mac),
             forward4: settings.forward4,
             forward6: settings.forward6,

@@ -120,8 +120,12 @@ fn check(
     if meta.l3_length() > mtu {
         return Err(Verdict::Punt(too_big(packet, meta, context)));
     }
-    let redirects = meta.family() == Family::V6 || context.ingress.send_redirects4;
-    if port == context.ingress.port && redirects {
+    let ingress = context.ingress;
+    let (came_by, redirects) = match meta.family() {
+        Family::V4 => (ingress.port, ingress.send_redirects4),
+        Family::V6 => (ingress.below, true),
+    };
+    if port == came_by && redirects {
         return Err(Verdict::Punt(Reason::Redirect));
     }
     Ok(())

@@ -291,6 +291,34 @@ fn linux_checks_sources_that_only_it_can() {
     }
 }
 
+/// A frame with an IPv6 packet from 2001:db8::1 to 2001:db8::2.
+fn frame6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut octets = [&OURS.0[..], &[2, 0, 0, 0, 0, 9, 0x86, 0xdd]].concat();
+    octets.extend([0x60, 0, 0, 0, 0, payload.len() as u8, next, 64]);
+    for host in [1, 2] {
+        octets.extend((0x2001_0db8_u128 << 96 | host).to_be_bytes());
+    }
+    octets.extend(payload);
+    octets
+}
+
+/// Linux prefers a macvlan's own routes for IPv6 packets that come in by it: rt6_score_route().
+#[test]
+fn from_a_macvlan_back_to_its_port_is_left_to_linux() {
+    let mut bench = Bench::new();
+    let way = bench.writer.add_next_hop(forward_by(1, 1500)).unwrap();
+    bench
+        .writer
+        .insert6("2001:db8::/64".parse().unwrap(), way)
+        .unwrap();
+    let mut verdict = |below: u16| {
+        bench.ingress.below = PortId(below);
+        bench.verdict(frame6(17, &[0; 8]))
+    };
+    assert_eq!(verdict(1), Verdict::Punt(Reason::Redirect));
+    assert_eq!(verdict(0), Verdict::Forward(PortId(1)));
+}
+
 /// Linux may answer neighbour discovery for another (`proxy_ndp`), also behind extension headers.
 #[test]
 fn neighbour_discovery_is_left_to_linux() {
@@ -298,15 +326,7 @@ fn neighbour_discovery_is_left_to_linux() {
     let way = bench.writer.add_next_hop(forward_by(1, 1500)).unwrap();
     let all = "2000::/3".parse().unwrap();
     bench.writer.insert6(all, way).unwrap();
-    let mut verdict = |next: u8, payload: &[u8]| {
-        let mut octets = [&OURS.0[..], &[2, 0, 0, 0, 0, 9, 0x86, 0xdd]].concat();
-        octets.extend([0x60, 0, 0, 0, 0, payload.len() as u8, next, 64]);
-        for host in [1, 2] {
-            octets.extend((0x2001_0db8_u128 << 96 | host).to_be_bytes());
-        }
-        octets.extend(payload);
-        bench.verdict(octets)
-    };
+    let mut verdict = |next: u8, payload: &[u8]| bench.verdict(frame6(next, payload));
     let options = |kind: u8| [58, 0, 1, 4, 0, 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0];
     for kind in 133..=137 {
         let linux = Verdict::Punt(Reason::SpecialAddress);

@@ -26,8 +26,11 @@ pub(crate) fn choose(hops: &NextHops, all: &[Route], usable: &[Route]) -> Option
     let at_first = hops.devices(first.target);
     let harmless = |route: &&Route| {
         let mut devices = hops.devices(route.target).iter();
+        // packets from a macvlan to what it is on are left to Linux anyhow
+        let is_on_first =
+            || matches!((at_first, hops.below(route.target)), (&[first], Some(it)) if it == first);
         hops.id(route.target) == hops.id(first.target)
-            || (!ends_early && devices.all(|device| at_first.contains(device)))
+            || (!ends_early && (devices.all(|it| at_first.contains(it)) || is_on_first()))
     };
     Some(match others.iter().all(harmless) {
         true => Best::Route(*first),

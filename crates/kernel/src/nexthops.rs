@@ -43,6 +43,8 @@ struct TargetState {
     on_link: Option<u32>,
     /// The devices of its usable paths.
     devices: Vec<u32>,
+    /// What the device of its only path is on, if that is a macvlan.
+    below: Option<u32>,
 }
 
 /// Most hops that are recomputed in one turn of the loop, which takes some milliseconds.
@@ -199,6 +201,11 @@ impl NextHops {
         self.state(id).map_or(&[], |state| &state.devices)
     }
 
+    /// The device below a target's only path, if that path is by a macvlan.
+    pub(crate) fn below(&self, id: TargetId) -> Option<u32> {
+        self.state(id)?.below
+    }
+
     /// Whether a target is a next-hop object, or a group, that drops packets.
     pub(crate) fn is_blackhole_object(&self, id: TargetId) -> bool {
         let own = self.state(id).filter(|state| state.own);
@@ -239,10 +246,12 @@ impl NextHops {
             return id;
         }
         let target = key.1.clone();
+        let devices = world.devices(&target, v6);
         let mut state = TargetState {
             usable: world.usable(&target, v6),
             on_link: world.on_link(&target),
-            devices: world.devices(&target, v6),
+            below: world.below(&devices),
+            devices,
             hash: of_target(&target),
             target,
             v6,
@@ -522,6 +531,7 @@ impl NextHops {
         let flipped = (state.usable, state.on_link) != (usable, on_link);
         (state.usable, state.on_link) = (usable, on_link);
         state.devices = world.devices(&state.target, state.v6);
+        state.below = world.below(&state.devices);
         self.targets[index] = Some(state);
         (flipped, changed)
     }

@@ -215,6 +215,12 @@ impl World {
         alive.map(|hop| hop.device).collect()
     }
 
+    /// What the only device of a target is on, if it is a macvlan.
+    pub(crate) fn below(&self, devices: &[u32]) -> Option<u32> {
+        let [device] = devices else { return None };
+        Some(self.links.get(device)?.macvlan?.below)
+    }
+
     /// The paths of a unicast target, its next-hop object resolved. See [`Self::special`].
     pub(crate) fn ways(&self, target: &Target) -> Vec<Hop> {
         let Some(id) = target.object else {

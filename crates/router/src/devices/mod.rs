@@ -298,6 +298,10 @@ fn device(
         index: id.0,
         path: if link.up { below.path } else { Path::Kernel },
         trunk: lower.id.unwrap_or(id).0,
+        below: match kind {
+            Kind::Macvlan => below.index,
+            _ => id.0,
+        },
         shaped: below.shaped || is_shaped(mirror, link.index, lower.bypass_qdisc),
         tags: tags.octets(),
         priorities: priorities.bits(),

@@ -21,6 +21,7 @@ impl Port {
         let settings = PortSettings {
             index: self.id.0,
             trunk: self.id.0,
+            below: self.id.0,
             shaped: is_shaped(mirror, self.ifindex, self.bypass_qdisc),
             path: if self.is_in_bond(mirror) {
                 Path::Kernel // unless Bora forwards by the bond: Port::join()
