@@ -122,7 +122,7 @@ async fn connect() -> anyhow::Result<UnixStream> {
             bail!("no permission to talk to Bora: be root or in the group `bora`")
         }
         Err(_) => {
-            let others: Vec<u32> = other_namespaces()
+            let others: Vec<u32> = other_namespaces()?
                 .into_iter()
                 .filter(|&netns| netns != dir.netns)
                 .collect();
