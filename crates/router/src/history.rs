@@ -195,6 +195,17 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_cannot_be_read_is_not_an_empty_one() {
+        let path = std::env::temp_dir().join(format!("bora-no-history-{}", std::process::id()));
+        fs::write(&path, "").unwrap();
+        let history = History(path.clone());
+        assert!(history.entries().is_err());
+        let told = history.brought_back(&File::default()).unwrap();
+        assert!(told.contains("is not known"), "{told}");
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn the_last_ones_are_kept() {
         let folder = std::env::temp_dir().join(format!("bora-history-{}", std::process::id()));
         let history = History(folder.clone());

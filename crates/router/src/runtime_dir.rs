@@ -451,3 +451,33 @@ fn mount_bpffs(root: Option<&str>, mount_point: &Path) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory in place of a file stands for whatever cannot be read.
+    #[test]
+    fn notes_that_cannot_be_read_are_not_missing_ones() {
+        let path = std::env::temp_dir().join(format!("bora-notes-{}", std::process::id()));
+        let dir = RuntimeDir {
+            netns: 0,
+            path: path.clone(),
+        };
+        assert!(dir.twins().is_err());
+        fs::create_dir_all(path.join("offloads-2")).unwrap();
+        assert!(dir.noted_offloads(2).is_err() && dir.forget_offloads(2).is_err());
+        assert_eq!(dir.noted_offloads(1).unwrap(), "");
+        dir.note_offloads(1, &["a", "b"]);
+        dir.note_offloads(1, &["b", "c"]);
+        assert_eq!(dir.noted_offloads(1).unwrap(), "a\nb\nc\n");
+        dir.forget_offloads(1).unwrap();
+        dir.forget_offloads(1).unwrap();
+        assert_eq!(dir.noted_offloads(1).unwrap(), "");
+        dir.add_twin("p0");
+        assert_eq!(dir.twins().unwrap(), ["p0"]);
+        assert!(dir.made_twin("p0").unwrap() && !dir.made_twin("p1").unwrap());
+        assert!(dir.forget_twin("p0").unwrap() && !dir.forget_twin("p0").unwrap());
+        fs::remove_dir_all(path).unwrap();
+    }
+}

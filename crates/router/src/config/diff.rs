@@ -236,6 +236,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_value_that_a_key_cannot_have_changes_nothing() {
+        let old: File = toml::from_str("[[port]]\nname = \"eth0\"\n").unwrap();
+        let mut file = old.clone();
+        let setting = Setting {
+            port: None,
+            path: vec!["workers".into(), "budget".into()],
+            was: Value::Null,
+            is: "many".into(),
+        };
+        let error = setting.apply(&mut file).unwrap_err();
+        assert!(format!("{error:#}").contains("workers.budget"), "{error:#}");
+        assert_eq!(file, old);
+    }
+
+    #[test]
     fn a_change_says_what_was_and_what_is() {
         let old = "[[port]]\nname = \"a\"\n[[rule]]\naction = \"drop\"\n";
         let new = "path = \"engine\"\n[[port]]\nname = \"a\"\nquota = 7\n[port.queues]\nrate = \"1Gbit\"\n\

@@ -19,11 +19,16 @@ const LACP: u8 = 4;
 
 /// What a bond is to Bora.
 pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
-    let members: Vec<&Link> = match members(link, mirror) {
+    let port_of = |member: &&Link| table.at(member.index);
+    let links = mirror.links().values();
+    let members: Vec<&Link> = links.filter(|other| other.master == link.index).collect();
+    if members.iter().all(|member| port_of(member).is_none()) {
+        return Found::Nothing;
+    }
+    let members = match in_order(members, &link.name) {
         Ok(members) => members,
         Err(why) => return Found::LeftAlone(why),
     };
-    let port_of = |member: &&Link| table.at(member.index);
     let ports: Vec<&Port> = members.iter().filter_map(port_of).collect();
     let Some(first) = ports.first() else {
         return Found::Nothing;
@@ -39,23 +44,13 @@ pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
     Found::LeftAlone(why)
 }
 
-/// Its interfaces, in the order in which Linux has them: a flow's hash is the number of one.
+/// A bond's interfaces in the order in which Linux has them: a flow's hash is the number of one.
 ///
 /// # Errors
 /// Why the order is not known.
-fn members<'a>(bond: &Link, mirror: &'a Mirror) -> Result<Vec<&'a Link>, String> {
-    let links = mirror.links().values();
-    let members: Vec<&Link> = links.filter(|link| link.master == bond.index).collect();
-    if members.is_empty() {
-        return Ok(members);
-    }
-    let path = format!("/proc/thread-self/net/bonding/{}", bond.name);
-    let text = fs::read_to_string(&path);
-    in_order(members, &text.map_err(|error| format!("{path}: {error}"))?)
-}
-
-/// `text` is what the driver says of the bond.
-fn in_order<'a>(mut members: Vec<&'a Link>, text: &str) -> Result<Vec<&'a Link>, String> {
+fn in_order<'a>(mut members: Vec<&'a Link>, bond: &str) -> Result<Vec<&'a Link>, String> {
+    let path = format!("/proc/thread-self/net/bonding/{bond}");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     let names = text
         .lines()
         .filter_map(|line| line.strip_prefix("Slave Interface: "));
