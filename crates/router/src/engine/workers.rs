@@ -303,6 +303,7 @@ impl Engine {
         for mut worker in self.workers.drain(..) {
             let ended = worker.thread.take().map(JoinHandle::join);
             self.past.absorb(&worker.counters);
+            // one that has panicked has ended the process
             if let Some(Ok(ports)) = ended {
                 parts.push(ports);
             }
