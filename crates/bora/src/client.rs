@@ -1,5 +1,7 @@
 //! Talks to the daemon of this network namespace.
 
+use std::io;
+
 use anyhow::{Context, bail};
 use bora_router::{RuntimeDir, other_namespaces};
 use http_body_util::{BodyExt, Full};
@@ -42,6 +44,7 @@ impl Stream {
     /// The next piece; nothing at the end.
     pub(crate) fn next(&mut self) -> anyhow::Result<Option<Bytes>> {
         while let Some(frame) = self.runtime.block_on(self.body.frame()) {
+            // what is no data is a trailer
             if let Ok(octets) = frame.context("Bora has ended")?.into_data() {
                 return Ok(Some(octets));
             }
@@ -118,11 +121,15 @@ async fn connect() -> anyhow::Result<UnixStream> {
     let path = dir.socket();
     match UnixStream::connect(&path).await {
         Ok(stream) => Ok(stream),
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             bail!("no permission to talk to Bora: be root or in the group `bora`")
         }
+        Err(error) if !is_absent(&error) => {
+            Err(error).with_context(|| format!("cannot talk to Bora at {}", path.display()))
+        }
         Err(_) => {
-            let others: Vec<u32> = other_namespaces()
+            // nobody listens
+            let others: Vec<u32> = other_namespaces()?
                 .into_iter()
                 .filter(|&netns| netns != dir.netns)
                 .collect();
@@ -141,9 +148,16 @@ async fn connect() -> anyhow::Result<UnixStream> {
     }
 }
 
+/// Whether nobody listens on a socket.
+fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, NotFound};
+    matches!(error.kind(), NotFound | ConnectionRefused)
+}
+
 /// The name `ip netns` knows a namespace by, with what to type.
 fn name_of(netns: u32) -> String {
     use std::os::unix::fs::MetadataExt;
+    // a namespace whose name cannot be found out is shown by its number
     let entries = std::fs::read_dir("/run/netns")
         .into_iter()
         .flatten()

@@ -90,7 +90,11 @@ fn configuration() -> String {
 
 /// What a program prints; `None` if it is not there.
 fn said(program: &str, arguments: &[&str]) -> Option<String> {
-    let done = Command::new(program).args(arguments).output().ok()?;
+    let done = match Command::new(program).args(arguments).output() {
+        Ok(done) => done,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => return Some(format!("{program} cannot be run: {error}\n")),
+    };
     let [out, error] =
         [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     Some(out + &error)

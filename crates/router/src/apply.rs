@@ -284,8 +284,10 @@ impl InForce {
             let of_change = settings.iter().filter(|one| change.has(one));
             let of_change: Vec<&Setting> = of_change.copied().collect();
             if !of_change.is_empty() {
+                let mut file = self.file.clone();
+                of_change.iter().try_for_each(|one| one.apply(&mut file))?;
                 plane.make(change, &of_change, new)?;
-                of_change.iter().for_each(|one| one.apply(&mut self.file));
+                self.file = file;
             }
         }
         for action in actions {

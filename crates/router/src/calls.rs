@@ -71,6 +71,19 @@ impl<T> Caller<T> {
         self.call_in_steps(name, move |on: &mut T| what.take().map(|what| what(on)))
     }
 
+    /// Has the loop run `what`, and waits for the result; `None` if the loop has ended.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the error says no more than that the loop has ended"
+    )]
+    pub(crate) fn ask<A: Send + 'static>(
+        &self,
+        name: &'static str,
+        what: impl FnOnce(&mut T) -> A + Send + 'static,
+    ) -> Option<A> {
+        self.call(name, what).blocking_recv().ok()
+    }
+
     /// Has the loop run `step` again and again, until it has a result. In between the loop follows Linux.
     pub(crate) fn call_in_steps<A: Send + 'static>(
         &self,
@@ -98,9 +111,9 @@ impl<T> Caller<T> {
     }
 
     fn send(&self, call: Call<T>) -> bool {
-        let sent = self.calls.send(call).is_ok();
+        let sent = self.calls.send(call);
         self.waker.wake();
-        sent
+        matches!(sent, Ok(())) // or the loop has ended, and the caller's receiver says so
     }
 }
 

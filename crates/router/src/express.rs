@@ -1,5 +1,8 @@
 //! The XDP program, the tables of Linux that it has, and what it found at Linux's hooks.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use anyhow::Context;
 use bora_fib::{FibConfig, FibError, FibHandle, FibWriter, PortId, ProgramMap};
 use bora_kernel::{GuardReport, Mirror, ReasonKind};
@@ -18,6 +21,8 @@ pub(crate) struct Express {
     fib_valid: [bool; 2],
     /// What the program knows of bridges.
     stations: Stations,
+    /// What it had counted at the last look.
+    counted: RefCell<BTreeMap<PortId, Counters>>,
 }
 
 impl Express {
@@ -40,6 +45,7 @@ impl Express {
             hooks: Hooks::default(),
             fib_valid: [false; 2],
             stations: Stations::new(),
+            counted: RefCell::default(),
         })
     }
 
@@ -150,6 +156,7 @@ impl Express {
             (Ok(()), Some(place)) => {
                 self.stations.insert(station, place);
             }
+            // it is returned
             (Err(_), Some(_)) if self.stations.contains_key(&station) => {
                 // where it was is wrong
                 self.program.set_bridge_station(station, None)?;
@@ -195,8 +202,21 @@ impl Express {
         self.hooks.log(holding);
     }
 
-    /// What the program has counted for a port.
+    /// What the program has counted for a port; where that cannot be read, what it was before, because a counter never goes back.
     pub(crate) fn counters(&self, port: PortId) -> Counters {
-        self.program.counters(port.0).unwrap_or_default()
+        let mut known = self.counted.borrow_mut();
+        match self.program.counters(port.0) {
+            Ok(counters) => {
+                known.insert(port, counters.clone());
+                counters
+            }
+            Err(error) => {
+                log::warn!(
+                    "what the XDP program has counted for port {}: {error}",
+                    port.0
+                );
+                known.get(&port).cloned().unwrap_or_default()
+            }
+        }
     }
 }

@@ -2,9 +2,11 @@
 //! clients take turns.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+
+use crate::threads::lock;
 
 /// Questions of all clients that may be in the control loop at a time.
 const QUESTIONS: usize = 2;
@@ -39,7 +41,7 @@ impl Default for Clients {
 impl Clients {
     /// The place of a client, which all its connections share.
     pub(crate) fn place(&self, client: &str) -> Place {
-        let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut each = lock(&self.each);
         each.retain(|_, own| Arc::strong_count(own) > 1);
         let own = each.entry(client.to_owned());
         let own = own.or_insert_with(|| Arc::new(Semaphore::new(1)));

@@ -22,6 +22,7 @@ pub(crate) struct Flows {
 impl Flows {
     /// `forwards`: whether the program does it, or why not; `None` if it has not been tried. `ports`: names
     /// of the interfaces.
+    #[expect(clippy::disallowed_methods, reason = "the error is shown as `why_not`")]
     pub(crate) fn new(
         guard: &GuardReport,
         ports: &[&str],

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::{fs, io};
 
+use anyhow::Context;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +68,14 @@ impl History {
 
     /// What to tell about a start with `file` if something else was in force last, and `file` before that.
     pub(crate) fn brought_back(&self, file: &File) -> Option<String> {
-        let entries = self.entries();
+        let entries = match self.entries() {
+            Ok(entries) => entries,
+            Err(error) => {
+                return Some(format!(
+                    "whether this start brings back what was replaced is not known: {error:#}"
+                ));
+            }
+        };
         let (last, earlier) = entries.split_last()?;
         let is_same = |entry: &Entry| {
             let kept = self.read(entry.number);
@@ -95,26 +103,40 @@ impl History {
         for file in files {
             let name = file?.file_name();
             let number = name.to_str().and_then(|name| name.strip_suffix(".toml"));
-            numbers.extend(number.and_then(|number| number.parse::<u64>().ok())); // other files may be here
+            // other files may be here
+            if let Some(Ok(number)) = number.map(str::parse) {
+                numbers.push(number);
+            }
         }
         numbers.sort_unstable();
         Ok(numbers)
     }
 
-    /// What there is, the oldest first. Reads all files.
-    pub(crate) fn entries(&self) -> Vec<Entry> {
-        let numbers = self.numbers().unwrap_or_else(|error| {
-            log::warn!("{}: {error}", self.0.display());
-            Vec::new()
-        });
+    /// What there is, the oldest first. Reads all files; those that cannot be read are in the log.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub(crate) fn entries(&self) -> anyhow::Result<Vec<Entry>> {
+        let numbers = self.numbers();
+        let numbers = numbers.with_context(|| format!("cannot read {}", self.0.display()))?;
         let one = |number| match fs::read_to_string(self.path(number)) {
-            Ok(text) => entry(number, &text),
+            Ok(text) => {
+                let entry = entry(number, &text);
+                if entry.is_none() {
+                    let path = self.path(number);
+                    log::warn!(
+                        "{}: its first line says not who made it when",
+                        path.display()
+                    );
+                }
+                entry
+            }
             Err(error) => {
                 log::warn!("{}: {error}", self.path(number).display());
                 None
             }
         };
-        numbers.into_iter().filter_map(one).collect()
+        Ok(numbers.into_iter().filter_map(one).collect())
     }
 
     /// The configuration with a number; `None` if it is not kept.
@@ -123,7 +145,7 @@ impl History {
     /// It cannot be read.
     pub(crate) fn read(&self, number: u64) -> anyhow::Result<Option<File>> {
         let path = self.path(number);
-        match path.exists() {
+        match path.try_exists()? {
             true => File::read(&path).map(Some),
             false => Ok(None),
         }
@@ -137,9 +159,11 @@ impl History {
 fn entry(number: u64, text: &str) -> Option<Entry> {
     let line = text.lines().next()?.strip_prefix("# ")?;
     let (time, by) = line.split_once(' ')?;
+    // the caller says that the line is wrong
+    let Ok(time) = time.parse() else { return None };
     Some(Entry {
         number,
-        time: time.parse().ok()?,
+        time,
         by: by.into(),
     })
 }
@@ -171,18 +195,29 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_cannot_be_read_is_not_an_empty_one() {
+        let path = std::env::temp_dir().join(format!("bora-no-history-{}", std::process::id()));
+        fs::write(&path, "").unwrap();
+        let history = History(path.clone());
+        assert!(history.entries().is_err());
+        let told = history.brought_back(&File::default()).unwrap();
+        assert!(told.contains("is not known"), "{told}");
+        fs::remove_file(path).unwrap();
+    }
+
+    #[test]
     fn the_last_ones_are_kept() {
         let folder = std::env::temp_dir().join(format!("bora-history-{}", std::process::id()));
         let history = History(folder.clone());
         let mut file: File = toml::from_str("[[port]]\nname = \"eth0\"\n").unwrap();
         history.add(&file, "start");
         history.add(&file, "the same again");
-        assert_eq!(history.entries().len(), 1);
+        assert_eq!(history.entries().unwrap().len(), 1);
         for budget in 1..=MOST as u32 + 5 {
             file.workers.budget = budget;
             history.add(&file, "root\n (process 7)");
         }
-        let entries = history.entries();
+        let entries = history.entries().unwrap();
         assert_eq!(entries.len(), MOST);
         let last = entries.last().unwrap();
         assert_eq!(

@@ -87,10 +87,15 @@ fn octets(text: &str) -> Result<Vec<u8>, String> {
             "`{text}` is neither `udp SOURCE[:PORT] DESTINATION[:PORT]` nor a frame's octets in hexadecimal"
         ));
     }
-    let pairs = text.as_bytes().chunks(2);
-    let pairs =
-        pairs.filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    Ok(pairs.collect())
+    let digits: Vec<u8> = text
+        .chars()
+        .filter_map(|digit| digit.to_digit(16))
+        .map(|digit| digit as u8)
+        .collect();
+    Ok(digits
+        .chunks(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect())
 }
 
 /// An address, with or without a port.
@@ -98,8 +103,8 @@ fn end(text: &str, port: u16) -> Result<SocketAddr, String> {
     let address = text
         .parse::<IpAddr>()
         .map(|address| SocketAddr::new(address, port));
-    let address = address.or_else(|_| text.parse());
-    address.map_err(|_| format!("`{text}` is neither an address nor ADDRESS:PORT"))
+    let address = address.or_else(|_| text.parse()); // what is no address may have a port
+    address.map_err(|error| format!("`{text}` is neither an address nor ADDRESS:PORT: {error}"))
 }
 
 /// A UDP packet that no other is equal to.

@@ -1,12 +1,14 @@
 //! Renews the XDP program's lease while all threads make progress.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bora_port::xdp::Lease;
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::threads::{join, lock};
 
 /// How long the program may act after the lease was renewed last.
 const TERM: Duration = Duration::from_millis(500);
@@ -86,7 +88,7 @@ impl Vitals {
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.threads)
     }
 }
 
@@ -159,7 +161,7 @@ impl Keeper {
     pub(crate) fn end(&mut self) {
         self.stop.store(true, Relaxed);
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+            join(thread);
         }
         self.lease.set(0);
     }

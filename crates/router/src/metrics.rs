@@ -7,6 +7,7 @@ use bora_contract::{Counts, Reason};
 use bora_worker::WorkerCounters;
 
 use crate::class_counts::{QueueSample, queues};
+use crate::clock::since_1970;
 use crate::engine::Engine;
 use crate::ports::{Port, mode_name, path_name};
 use crate::reports::rules;
@@ -78,18 +79,16 @@ fn of_router(router: &Router) -> Vec<Metric> {
         .plane
         .express()
         .holding(mirror.guard(), &router.plane.names());
-    let since = status.since.duration_since(SystemTime::UNIX_EPOCH);
     let version = vec![("version", env!("CARGO_PKG_VERSION").into())];
     let held = router.plane.engine().map_or(0, Engine::held);
     let signs = router.vitals.signs();
     let stuck = signs.iter().filter(|sign| sign.is_stuck()).count();
     let started = SystemTime::now() - router.live.started.elapsed();
-    let started = started.duration_since(SystemTime::UNIX_EPOCH);
     vec![
         gauge(
             "process_start_time_seconds",
             "When Bora was started.",
-            started.unwrap_or_default().as_secs_f64(),
+            since_1970(started).as_secs_f64(),
         ),
         metric(
             Kind::Gauge,
@@ -105,7 +104,7 @@ fn of_router(router: &Router) -> Vec<Metric> {
         gauge(
             "bora_in_sync_changed_timestamp_seconds",
             "When bora_in_sync last changed.",
-            since.unwrap_or_default().as_secs_f64(),
+            since_1970(status.since).as_secs_f64(),
         ),
         gauge(
             "bora_guard_reasons",

@@ -4,7 +4,11 @@
 //! untagged ones. And it may hash flows for Linux, by which Linux chooses among several paths if
 //! fib_multipath_hash_policy is 1, where Bora hashes the packet itself.
 
+use std::io;
+
+use anyhow::Context;
 use bora_port::offload::{HASH, TAGS, active, name_of, set};
+use rustix::io::Errno;
 
 use crate::runtime_dir::RuntimeDir;
 
@@ -70,35 +74,60 @@ impl TurnOff {
         dir: &RuntimeDir,
         known: Option<String>,
     ) -> Option<String> {
-        let on = active(name, self.offloads).unwrap_or_default(); // no such offloads
-        if on.is_empty() {
+        let on = self.on(name);
+        if matches!(&on, Ok(on) if on.is_empty()) {
             return None;
         }
         if known.is_some() {
             return known;
         }
-        log::info!("{name}: turning off {}, {}", on.join(", "), self.reason);
-        dir.note_offloads(ifindex, &on);
-        let error = set(name, &on, false).err();
-        let left = active(name, self.offloads).unwrap_or_default();
-        if left.is_empty() {
-            return None;
-        }
-        let error = error.map(|error| format!(": {error}")).unwrap_or_default();
-        let text = (self.follows)(&format!("{}{error}", left.join(", ")));
+        let why = match on {
+            Ok(on) => self.turn_off(name, ifindex, dir, &on)?,
+            Err(error) => format!("which are on cannot be read: {error}"),
+        };
+        let text = (self.follows)(&why);
         log::warn!("{name}: {text}");
         Some(text)
     }
+
+    /// Turns off those that are on. Returns why some stay on.
+    fn turn_off(&self, name: &str, ifindex: u32, dir: &RuntimeDir, on: &[&str]) -> Option<String> {
+        log::info!("{name}: turning off {}, {}", on.join(", "), self.reason);
+        dir.note_offloads(ifindex, on);
+        let error = set(name, on, false).err();
+        let error = error.map(|error| format!(": {error}")).unwrap_or_default();
+        match self.on(name) {
+            Ok(left) if left.is_empty() => None,
+            Ok(left) => Some(format!("{}{error}", left.join(", "))),
+            Err(unknown) => Some(format!("{}{error}: {unknown}", on.join(", "))),
+        }
+    }
+
+    /// Which of them are on. A driver without ethtool has none, and neither has an interface that is gone.
+    fn on(&self, name: &str) -> io::Result<Vec<&'static str>> {
+        match active(name, self.offloads) {
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::OPNOTSUPP | Errno::NODEV) => Ok(Vec::new()),
+                _ => Err(error),
+            },
+            found => found,
+        }
+    }
 }
 
-/// Turns on again what was turned off at an interface.
+/// Turns on again what was turned off at an interface. What stays off is still noted for the next attempt.
 pub(crate) fn restore(ifindex: u32, dir: &RuntimeDir) {
-    let noted = dir.take_offloads(ifindex);
-    let noted: Vec<&str> = noted.lines().collect();
-    let Some(name) = name_of(ifindex).filter(|_| !noted.is_empty()) else {
-        return;
-    };
-    if let Err(error) = set(&name, &noted, true) {
-        log::warn!("{name}: cannot turn {} on again: {error}", noted.join(", "));
+    if let Err(error) = turn_on_again(ifindex, dir) {
+        log::warn!("interface {ifindex}: what Bora turned off stays off: {error:#}");
     }
+}
+
+fn turn_on_again(ifindex: u32, dir: &RuntimeDir) -> anyhow::Result<()> {
+    let noted = dir.noted_offloads(ifindex)?;
+    let noted: Vec<&str> = noted.lines().collect();
+    if let (false, Some(name)) = (noted.is_empty(), name_of(ifindex)) {
+        let set = set(&name, &noted, true);
+        set.with_context(|| format!("{name}: cannot turn {} on", noted.join(", ")))?;
+    }
+    dir.forget_offloads(ifindex)
 }

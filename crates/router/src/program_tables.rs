@@ -32,11 +32,13 @@ impl ProgramTables {
         let all = self.own.iter().chain(wanted);
         program.set_own_filter(all.map(|(address, _)| address));
         let mut refused = None;
-        let mut set = |(address, length), present| {
-            let told = program.set_local(address, length, present);
-            let done = told.is_ok();
-            refused = told.err().or(refused.take());
-            done
+        let mut set = |(address, length), present| match program.set_local(address, length, present)
+        {
+            Ok(()) => true,
+            Err(error) => {
+                refused = Some(error);
+                false
+            }
         };
         self.own
             .retain(|prefix| wanted.contains(prefix) || !set(*prefix, false));

@@ -39,7 +39,15 @@ impl ProgramWatch {
         if attachment.mode() != AttachMode::Driver || !DRIVERS.contains(&driver) {
             return;
         }
-        let seen = program.counters(port).unwrap_or_default().rx_packets;
+        let seen = match program.counters(port) {
+            Ok(counters) => counters.rx_packets,
+            Err(error) => {
+                log::warn!(
+                    "{name}: whether the driver still has the XDP program is not known: {error}"
+                );
+                return;
+            }
+        };
         let Some(received) = interface::received(name) else {
             return;
         };

@@ -1,7 +1,7 @@
 //! Waits, beside the control loop, until no XDP program can read what was replaced in the FIB.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::{mem, thread};
 
 use anyhow::Context;
 use bora_fib::ProgramReader;
@@ -22,21 +22,26 @@ impl Reclaimer {
 
     /// Has what was replaced until now become free. Does not wait.
     pub(crate) fn ask(&self) {
-        // the error says that a request waits already
-        let _ = self.0.try_send(());
+        match self.0.try_send(()) {
+            Ok(()) | Err(TrySendError::Full(())) => {} // a request waits already
+            Err(error @ TrySendError::Disconnected(())) => {
+                log::error!("memory of the FIB is not used again: {error}");
+            }
+        }
     }
 }
 
 fn serve(asked: &Receiver<()>, mut program: ProgramReader, periods: &GracePeriods) {
     bora_confine::thread(bora_confine::KERNEL);
     let mut failed = false;
-    while asked.recv().is_ok() {
-        let waited = program.wait(|| periods.wait());
-        if let Err(error) = &waited
-            && !failed
-        {
-            log::error!("memory of the FIB is not used again: {error}");
+    for () in asked {
+        match program.wait(|| periods.wait()) {
+            Ok(()) => failed = false,
+            Err(error) => {
+                if !mem::replace(&mut failed, true) {
+                    log::error!("memory of the FIB is not used again: {error}");
+                }
+            }
         }
-        failed = waited.is_err();
     }
 }

@@ -279,8 +279,7 @@ impl Router {
 impl Caller<Router> {
     /// [`Router::summary`], as soon as the loop gets to it; `None` once the loop has ended.
     pub fn summary(&self) -> Option<Vec<String>> {
-        let answer = self.call("the supervisor", |router| router.summary());
-        answer.blocking_recv().ok()
+        self.ask("the supervisor", |router| router.summary())
     }
 }
 
@@ -290,7 +289,8 @@ impl Caller<Router> {
 /// A Bora runs here, or the kernel refuses.
 pub fn detach_leftovers(dir: RuntimeDir) -> anyhow::Result<usize> {
     let runtime = RuntimeLock::take(dir)?;
-    let count = remove_leftovers(&runtime.dir) + detach_pinned(&runtime)?;
+    let removed = remove_leftovers(&runtime.dir);
+    let detached = detach_pinned(&runtime);
     runtime.clean();
-    Ok(count)
+    Ok(removed? + detached?)
 }

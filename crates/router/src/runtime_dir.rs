@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, anyhow, bail};
 use bora_port::interface::netns_cookie;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, statfs, unlinkat};
+use rustix::io::Errno;
 
 use crate::private;
 
@@ -72,13 +73,13 @@ impl RuntimeDir {
         // older versions made it readable for all, and whoever can open it can take the lock
         file.set_permissions(Permissions::from_mode(LOCK_MODE))
             .with_context(|| format!("cannot make {} root's alone", path.display()))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut pid = String::new();
-            file.read_to_string(&mut pid).unwrap_or_default();
-            bail!(
-                "a Bora already runs in this network namespace (pid {}); stop it with `bora stop`",
-                pid.trim()
-            );
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => bail!(
+                "a Bora already runs in this network namespace ({}); stop it with `bora stop`",
+                holder(&mut file)
+            ),
+            Err(error) => return Err(failed("lock", &path, &error.into())),
         }
         file.set_len(0)?;
         file.rewind()?;
@@ -118,7 +119,7 @@ impl RuntimeDir {
             }
         }
         let pins = self.pins()?;
-        for pin in pins.links() {
+        for pin in pins.links()? {
             fs::remove_file(pins.link(pin))?;
         }
         Ok(())
@@ -148,7 +149,7 @@ impl RuntimeDir {
     /// Under `ip netns exec` /sys has no bpffs, and a mount made there ends with the process; so
     /// the file system is mounted in the outermost mount namespace that can be entered.
     pub fn pins(&self) -> anyhow::Result<Pins> {
-        let root = outer_root();
+        let root = outer_root()?;
         let mount_point = Path::new(RUN).join("bpf");
         let seen = format!("{}{}", root.as_deref().unwrap_or(""), mount_point.display());
         if !is_bpffs(&seen) {
@@ -191,34 +192,49 @@ impl RuntimeDir {
         }
     }
 
-    /// Removes that note; returns whether there was one.
-    pub(crate) fn forget_twin(&self, name: &str) -> bool {
-        fs::remove_file(self.twin(name)).is_ok()
+    /// Whether there is such a note.
+    pub(crate) fn made_twin(&self, name: &str) -> io::Result<bool> {
+        self.twin(name).try_exists()
+    }
+
+    /// Removes that note.
+    pub(crate) fn forget_twin(&self, name: &str) -> io::Result<bool> {
+        remove_if_there(&self.twin(name))
     }
 
     /// Notes offloads of an interface that Bora has turned off and is to turn on again, besides those
     /// noted before.
     pub(crate) fn note_offloads(&self, ifindex: u32, names: &[&str]) {
-        let path = self.offloads(ifindex);
-        let noted = fs::read_to_string(&path).unwrap_or_default();
-        let new = names
-            .iter()
-            .filter(|new| !noted.lines().any(|old| old == **new));
-        let text: String = new.map(|new| format!("{new}\n")).collect();
-        if let Err(error) = fs::write(path, noted + &text) {
+        if let Err(error) = self.add_offloads(ifindex, names) {
             log::warn!(
-                "{} will stay off when Bora is stopped: {error}",
+                "{} will stay off when Bora is stopped: {error:#}",
                 names.join(", ")
             );
         }
     }
 
-    /// Removes these notes and returns them, one name a line.
-    pub(crate) fn take_offloads(&self, ifindex: u32) -> String {
+    fn add_offloads(&self, ifindex: u32, names: &[&str]) -> anyhow::Result<()> {
+        let noted = self.noted_offloads(ifindex)?;
+        let new = names
+            .iter()
+            .filter(|new| !noted.lines().any(|old| old == **new));
+        let text: String = new.map(|new| format!("{new}\n")).collect();
         let path = self.offloads(ifindex);
-        let noted = fs::read_to_string(&path).unwrap_or_default();
-        let _ = fs::remove_file(path);
-        noted
+        fs::write(&path, noted + &text).with_context(|| path.display().to_string())
+    }
+
+    /// These notes, one name a line; none if there are none.
+    pub(crate) fn noted_offloads(&self, ifindex: u32) -> anyhow::Result<String> {
+        let path = self.offloads(ifindex);
+        read_if_there(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Removes these notes.
+    pub(crate) fn forget_offloads(&self, ifindex: u32) -> anyhow::Result<()> {
+        let path = self.offloads(ifindex);
+        let removed = remove_if_there(&path);
+        removed.with_context(|| format!("cannot remove {}", path.display()))?;
+        Ok(())
     }
 
     fn offloads(&self, ifindex: u32) -> PathBuf {
@@ -226,16 +242,13 @@ impl RuntimeDir {
     }
 
     /// All TAP twins that Bora made and is to remove.
-    pub(crate) fn twins(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(&self.path) else {
-            return Vec::new();
-        };
-        let names = entries
-            .flatten()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names
-            .filter_map(|name| Some(name.strip_prefix("twin-")?.to_owned()))
-            .collect()
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub(crate) fn twins(&self) -> anyhow::Result<Vec<String>> {
+        let names = names_in(&self.path)?.into_iter();
+        let twins = names.filter_map(|name| Some(name.strip_prefix("twin-")?.to_owned()));
+        Ok(twins.collect())
     }
 
     fn twin(&self, name: &str) -> PathBuf {
@@ -268,9 +281,15 @@ impl RuntimeLock {
 
     /// Removes the socket, and the folder of pins if it is empty; lock and history stay for the next.
     pub(crate) fn clean(&self) {
-        let _ = fs::remove_file(self.dir.socket()); // it may be gone
+        let socket = self.dir.socket();
+        if let Err(error) = remove_if_there(&socket) {
+            log::warn!("cannot remove {}: {error}", socket.display());
+        }
         let Pins { parent, name, .. } = &self.pins;
-        let _ = unlinkat(parent, name.as_str(), AtFlags::REMOVEDIR); // not while something is pinned
+        match unlinkat(parent, name.as_str(), AtFlags::REMOVEDIR) {
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => {} // what is pinned stays
+            Err(error) => log::warn!("cannot remove the folder {name} of pins: {error}"),
+        }
     }
 }
 
@@ -289,16 +308,13 @@ impl Pins {
     }
 
     /// All interfaces with a pin.
-    pub fn links(&self) -> Vec<u32> {
-        let Ok(entries) = fs::read_dir(self.folder()) else {
-            return Vec::new();
-        };
-        let names = entries
-            .flatten()
-            .map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names
-            .filter_map(|name| name.strip_prefix("link-")?.parse().ok())
-            .collect()
+    ///
+    /// # Errors
+    /// The folder of pins cannot be read.
+    pub fn links(&self) -> anyhow::Result<Vec<u32>> {
+        let names = names_in(&self.folder()).context("the folder of pins")?;
+        let numbers = names.iter().filter_map(|name| name.strip_prefix("link-"));
+        Ok(numbers.filter_map(number).collect())
     }
 
     fn folder(&self) -> PathBuf {
@@ -307,20 +323,76 @@ impl Pins {
 }
 
 /// The network namespaces, by inode, that have the socket of a Bora.
-pub fn other_namespaces() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(RUN) else {
-        return Vec::new();
+///
+/// # Errors
+/// This user may not look.
+pub fn other_namespaces() -> anyhow::Result<Vec<u32>> {
+    let run = Path::new(RUN);
+    if !run.try_exists().context(RUN)? {
+        return Ok(Vec::new());
+    }
+    let names = names_in(run)?.into_iter();
+    let names = names.filter(|name| run.join(name).join("api.sock").exists());
+    Ok(names.filter_map(|name| number(&name)).collect())
+}
+
+/// The names of what is in a folder.
+fn names_in(folder: &Path) -> anyhow::Result<Vec<String>> {
+    let read = || {
+        fs::read_dir(folder)?
+            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<_>>()
     };
-    entries
-        .flatten()
-        .filter(|entry| entry.path().join("api.sock").exists())
-        .filter_map(|entry| entry.file_name().to_string_lossy().parse().ok())
-        .collect()
+    read().with_context(|| format!("cannot read {}", folder.display()))
+}
+
+/// The number that a name is.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is no number was not named by Bora, and means nothing to it"
+)]
+fn number(name: &str) -> Option<u32> {
+    name.parse().ok()
+}
+
+/// A file's text; none if there is no such file.
+fn read_if_there(path: &Path) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
+    }
+}
+
+/// Removes a file; returns whether there was one.
+pub(crate) fn remove_if_there(path: &Path) -> io::Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The process that has the lock, which writes its number after it has it.
+fn holder(lock: &mut File) -> String {
+    let mut pid = String::new();
+    match lock.read_to_string(&mut pid) {
+        Ok(0) => "it is just starting".into(),
+        Ok(_) => format!("pid {}", pid.trim()),
+        Err(error) => format!("its pid cannot be read: {error}"),
+    }
 }
 
 /// `/proc/PID/root` of the outermost ancestor in another mount namespace, if there is one.
-fn outer_root() -> Option<String> {
-    let own = fs::read_link("/proc/self/ns/mnt").ok()?;
+fn outer_root() -> anyhow::Result<Option<String>> {
+    let own = fs::read_link("/proc/self/ns/mnt").context("/proc/self/ns/mnt")?;
+    Ok(root_outside(&own))
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an ancestor that has ended, or that this user may not enter, is none to mount in"
+)]
+fn root_outside(own: &Path) -> Option<String> {
     let mut ancestors = Vec::new();
     let mut pid = std::process::id();
     while let Some(parent) = parent_of(pid).filter(|&parent| parent > 0) {
@@ -336,15 +408,18 @@ fn outer_root() -> Option<String> {
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("PPid:"))?
-        .trim()
-        .parse()
-        .ok()
+    // a process that has just ended has none
+    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/status")) else {
+        return None;
+    };
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+    number(parent.trim())
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "whatever is wrong with the folder, mounting fails with it and says so"
+)]
 fn is_bpffs(path: &str) -> bool {
     statfs(path).is_ok_and(|found| found.f_type == BPF_FS_MAGIC)
 }
@@ -375,4 +450,34 @@ fn mount_bpffs(root: Option<&str>, mount_point: &Path) -> anyhow::Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory in place of a file stands for whatever cannot be read.
+    #[test]
+    fn notes_that_cannot_be_read_are_not_missing_ones() {
+        let path = std::env::temp_dir().join(format!("bora-notes-{}", std::process::id()));
+        let dir = RuntimeDir {
+            netns: 0,
+            path: path.clone(),
+        };
+        assert!(dir.twins().is_err());
+        fs::create_dir_all(path.join("offloads-2")).unwrap();
+        assert!(dir.noted_offloads(2).is_err() && dir.forget_offloads(2).is_err());
+        assert_eq!(dir.noted_offloads(1).unwrap(), "");
+        dir.note_offloads(1, &["a", "b"]);
+        dir.note_offloads(1, &["b", "c"]);
+        assert_eq!(dir.noted_offloads(1).unwrap(), "a\nb\nc\n");
+        dir.forget_offloads(1).unwrap();
+        dir.forget_offloads(1).unwrap();
+        assert_eq!(dir.noted_offloads(1).unwrap(), "");
+        dir.add_twin("p0");
+        assert_eq!(dir.twins().unwrap(), ["p0"]);
+        assert!(dir.made_twin("p0").unwrap() && !dir.made_twin("p1").unwrap());
+        assert!(dir.forget_twin("p0").unwrap() && !dir.forget_twin("p0").unwrap());
+        fs::remove_dir_all(path).unwrap();
+    }
 }

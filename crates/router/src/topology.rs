@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
@@ -105,7 +106,7 @@ fn read(sys: &Path) -> anyhow::Result<Vec<Cpu>> {
 fn one(sys: &Path, number: usize, nodes: &[(usize, Vec<usize>)]) -> Option<Cpu> {
     let cpu = sys.join(format!("devices/system/cpu/cpu{number}"));
     let shared = |file: &str| {
-        let text = fs::read_to_string(cpu.join(file)).ok()?;
+        let text = text_of(&cpu.join(file))?;
         Some(list(&text))
     };
     let alone = || vec![number];
@@ -122,26 +123,40 @@ fn one(sys: &Path, number: usize, nodes: &[(usize, Vec<usize>)]) -> Option<Cpu> 
 
 /// NUMA nodes with their CPUs; none on machines without.
 fn nodes(sys: &Path) -> Vec<(usize, Vec<usize>)> {
-    let Ok(entries) = fs::read_dir(sys.join("devices/system/node")) else {
-        return Vec::new();
-    };
-    let node = |entry: fs::DirEntry| {
-        let name = entry.file_name().into_string().ok()?;
-        let number = name.strip_prefix("node")?.parse().ok()?;
-        let cpus = fs::read_to_string(entry.path().join("cpulist")).ok()?;
+    let folder = sys.join("devices/system/node");
+    let online = text_of(&folder.join("online")).unwrap_or_default();
+    let node = |number| {
+        let cpus = text_of(&folder.join(format!("node{number}/cpulist")))?;
         Some((number, list(&cpus)))
     };
-    entries.flatten().filter_map(node).collect()
+    list(&online).into_iter().filter_map(node).collect()
 }
 
 /// The node an interface's device is at; virtual interfaces are at none.
 fn node_of(sys: &Path, interface: &str) -> Option<usize> {
     let path = sys.join("class/net").join(interface);
-    let text = fs::read_to_string(path.join("device/numa_node")).ok()?;
-    text.trim().parse().ok()
+    let text = text_of(&path.join("device/numa_node"))?;
+    list(&text).first().copied() // -1 for none
+}
+
+/// A file's text; `None` if Linux does not have it on this machine, or does not let it be read.
+fn text_of(path: &Path) -> Option<String> {
+    match fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            if error.kind() != ErrorKind::NotFound {
+                log::warn!("CPUs are chosen without {}: {error}", path.display());
+            }
+            None
+        }
+    }
 }
 
 /// Numbers as Linux lists them: `0-3,8`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is no number of a CPU or node says that there is none"
+)]
 fn list(text: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -181,7 +196,7 @@ mod tests {
     fn lists_are_as_linux_writes_them() {
         assert_eq!(list("0-2,8\n"), [0, 1, 2, 8]);
         assert_eq!(list("5"), [5]);
-        assert!(list("\n").is_empty());
+        assert!(list("\n").is_empty() && list("-1\n").is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use bora_buffer::{Region, SharedFrames};
 use bora_port::Queue;
 use bora_port::interface::mac_of;
@@ -126,7 +126,9 @@ impl Twin {
 
     /// Lets the interface vanish with this process, unless somebody else made it.
     pub(crate) fn remove(&self, dir: &RuntimeDir) {
-        remove(&self.device, dir);
+        if let Err(error) = remove(&self.device, dir) {
+            log::warn!("{} stays: {error:#}", self.device.name());
+        }
     }
 
     /// Whether there was no interface of its name before.
@@ -179,25 +181,35 @@ impl Twin {
     }
 }
 
-fn remove(device: &Device, dir: &RuntimeDir) {
-    if dir.forget_twin(device.name())
-        && let Err(error) = device.set_persistent(false)
-    {
-        log::warn!("{error}");
+/// Removes an interface if Bora made it. One that stays is removed by the next attempt.
+fn remove(device: &Device, dir: &RuntimeDir) -> anyhow::Result<()> {
+    let name = device.name();
+    if dir.made_twin(name)? {
+        device.set_persistent(false)?;
+        dir.forget_twin(name)?;
     }
+    Ok(())
 }
 
 /// Removes the interfaces that an earlier Bora left; returns how many.
-pub(crate) fn remove_leftovers(dir: &RuntimeDir) -> usize {
+///
+/// # Errors
+/// Some cannot be removed; the others are.
+pub(crate) fn remove_leftovers(dir: &RuntimeDir) -> anyhow::Result<usize> {
     let mut count = 0;
-    for name in dir.twins() {
-        match Device::open(&name, 1) {
-            Ok(device) => {
-                count += usize::from(!device.created());
-                remove(&device, dir);
-            }
-            Err(error) => log::warn!("{error}"),
+    let mut left = Vec::new();
+    for name in dir.twins()? {
+        match remove_leftover(&name, dir) {
+            Ok(was_there) => count += usize::from(was_there),
+            Err(error) => left.push(format!("{name}: {error:#}")),
         }
     }
-    count
+    ensure!(left.is_empty(), "interfaces stay: {}", left.join("; "));
+    Ok(count)
+}
+
+fn remove_leftover(name: &str, dir: &RuntimeDir) -> anyhow::Result<bool> {
+    let device = Device::open(name, 1)?;
+    remove(&device, dir)?;
+    Ok(!device.created())
 }

@@ -62,7 +62,7 @@ impl Unconfirmed {
             Ok(known) => known,
             Err(error) => {
                 log::error!("an earlier apply that was not confirmed is not taken back: {error:#}");
-                None
+                return (file, None); // what cannot be read stays for whoever looks after it
             }
         };
         match known.filter(|known| diff(&file, &known.after).is_empty()) {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bora_port::xdp::{Allowances, MAX_WATCHERS, ProgramError, Sightings};
@@ -11,6 +11,7 @@ use bora_watch::{Filter, Sighting, Tap};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 use crate::data_plane::DataPlane;
+use crate::threads::lock;
 
 /// How often sightings are fetched.
 const TURN: Duration = Duration::from_millis(10);
@@ -72,10 +73,6 @@ struct Slot {
     /// What found no room on the way to whoever watches.
     refused: u64,
     lost: Arc<AtomicU64>,
-}
-
-fn lock(slots: &Mutex<Slots>) -> MutexGuard<'_, Slots> {
-    slots.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Watches {

@@ -46,9 +46,12 @@ pub(super) fn reasons() -> anyhow::Result<Reasons> {
 /// Follows the stream, and connects again when it ends, until `tell` returns `false`.
 pub(super) fn follow(tell: impl Fn(News) -> bool) {
     let runtime = tokio::runtime::Builder::new_current_thread();
-    let Ok(runtime) = { runtime }.enable_all().build() else {
-        tell(News::Lost("no runtime".into()));
-        return;
+    let runtime = match { runtime }.enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            tell(News::Lost(format!("cannot wait for answers: {error}")));
+            return;
+        }
     };
     loop {
         let why = match runtime.block_on(read(&tell)) {

@@ -9,6 +9,7 @@ mod ports;
 mod state;
 mod words;
 
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ enum Input {
     /// The terminal has another size.
     Resized,
     /// Nobody can type any more.
-    Ended,
+    Ended(io::Error),
 }
 
 pub(crate) fn top(options: &TopOptions) -> anyhow::Result<()> {
@@ -73,7 +74,7 @@ fn watch(
             Input::News(news) => state.take(news),
             Input::Key(key) if state.press(key) => return Ok(()),
             Input::Key(_) | Input::Resized => {}
-            Input::Ended => return Ok(()),
+            Input::Ended(error) => return Err(error).context("cannot read keys"),
         }
     }
 }
@@ -84,9 +85,9 @@ fn read_keys(inputs: &Sender<Input>) {
             Ok(Event::Key(key)) if key.kind == KeyEventKind::Press => Input::Key(key),
             Ok(Event::Resize(..)) => Input::Resized,
             Ok(_) => continue,
-            Err(_) => Input::Ended,
+            Err(error) => Input::Ended(error),
         };
-        let is_last = matches!(input, Input::Ended);
+        let is_last = matches!(input, Input::Ended(_));
         if inputs.send(input).is_err() || is_last {
             return;
         }

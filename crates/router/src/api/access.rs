@@ -1,13 +1,14 @@
 //! Who may do what: the kernel says who is at the other end of the unix socket.
 
 use axum::extract::Request;
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use nix::errno::Errno;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::ffi::CString;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::net::unix::UCred;
 use tokio::task::spawn_blocking;
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 
 use super::connections::Admitted;
 use crate::fair::Place;
+use crate::threads::lock;
 
 /// The group that may look.
 pub(super) const READERS: &str = "bora";
@@ -53,6 +55,7 @@ impl Peer {
         } else {
             match timeout(LOOK_UP, spawn_blocking(move || look_up(uid, gid))).await {
                 Ok(Ok(found)) => found,
+                // the time is over, or the process ends
                 Ok(Err(_)) | Err(_) => {
                     log::warn!("who uid {uid} is takes too long to find out: it may look only");
                     (format!("uid {uid}"), Role::Reader)
@@ -97,36 +100,63 @@ impl Peer {
     }
 }
 
-/// The number of a group.
-pub(super) fn group_id(name: &str) -> Option<u32> {
-    let group = Group::from_name(name).ok().flatten();
-    group.map(|group| group.gid.as_raw())
+/// The number of a group; `None` if there is none of this name.
+///
+/// # Errors
+/// Whoever knows the groups of this machine does not answer.
+pub(super) fn group_id(name: &str) -> nix::Result<Option<u32>> {
+    match Group::from_name(name) {
+        Ok(group) => Ok(group.map(|group| group.gid.as_raw())),
+        // a machine without a file of groups; getgrnam(3)
+        Err(Errno::ENOENT | Errno::ESRCH) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// A user's name and what it may do. It may take as long as the network does.
 fn look_up(uid: Uid, gid: u32) -> (String, Role) {
-    let user = User::from_uid(uid).unwrap_or_else(|error| {
-        log::warn!("who uid {uid} is cannot be found out: {error}");
-        None
-    });
-    let is_admin = uid == Uid::effective()
-        || group_id(ADMINS) == Some(gid)
-        || user.as_ref().is_some_and(is_in_admins);
-    let role = match is_admin {
-        true => Role::Admin,
-        false => Role::Reader,
+    let user = match User::from_uid(uid) {
+        Ok(user) => user,
+        Err(error) => {
+            log::warn!("who uid {uid} is cannot be found out: {error}");
+            None
+        }
+    };
+    let role = match is_admin(uid, gid, user.as_ref()) {
+        Ok(true) => Role::Admin,
+        Ok(false) => Role::Reader,
+        Err(error) => {
+            log::warn!(
+                "whether uid {uid} is in the group `{ADMINS}` cannot be found out ({error}): it may look only"
+            );
+            Role::Reader
+        }
     };
     let name = user.map_or_else(|| format!("uid {uid}"), |user| user.name);
     (name, role)
 }
 
-fn is_in_admins(user: &User) -> bool {
-    let Some(admins) = group_id(ADMINS) else {
-        return false;
+fn is_admin(uid: Uid, gid: u32, user: Option<&User>) -> anyhow::Result<bool> {
+    if uid == Uid::effective() {
+        return Ok(true);
+    }
+    let Some(admins) = group_id(ADMINS)? else {
+        return Ok(false);
     };
-    let name = CString::new(user.name.clone());
-    let groups = name.map(|name| getgrouplist(&name, user.gid));
-    matches!(groups, Ok(Ok(groups)) if groups.contains(&Gid::from_raw(admins)))
+    let groups = match user {
+        Some(user) => getgrouplist(&CString::new(user.name.clone())?, user.gid)?,
+        None => Vec::new(),
+    };
+    Ok(gid == admins || groups.contains(&Gid::from_raw(admins)))
+}
+
+/// The text of a header.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a value that is no text is none of those that are asked for, as if the header were missing"
+)]
+pub(super) fn text_of(value: &HeaderValue) -> Option<&str> {
+    value.to_str().ok()
 }
 
 /// Lets only admins order something, and logs each order with who gave it and how it ended.
@@ -175,7 +205,7 @@ impl Password {
             return true;
         };
         let header = request.headers().get(header::AUTHORIZATION);
-        let Some(given) = header.and_then(|value| value.to_str().ok()) else {
+        let Some(given) = header.and_then(text_of) else {
             return false;
         };
         match given.split_once(' ') {
@@ -189,6 +219,10 @@ impl Password {
 }
 
 /// The password of `user:password` in base64 (RFC 7617).
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is no text in base64 is no password, and the client is told that one is needed"
+)]
 fn password_of(coded: &str) -> Option<String> {
     use base64::Engine;
     let decoded = base64::engine::general_purpose::STANDARD
@@ -214,7 +248,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 impl WrongTokens {
     fn note(&self, address: SocketAddr) {
-        let mut guard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock(&self.0);
         let (last, more) = &mut *guard;
         if last.is_some_and(|last| last.elapsed() < PAUSE) {
             *more += 1;
@@ -253,9 +287,7 @@ pub(super) async fn check_remote(stranger: Stranger, request: Request, next: Nex
             .into_response();
     }
     let host = request.headers().get(header::HOST);
-    let host = host
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
+    let host = host.and_then(text_of).unwrap_or_default();
     if matches!(**password, Password::None) && !is_this_machine(host, &[]) {
         let text = "without a token, ask for localhost or for an address";
         return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
@@ -266,6 +298,10 @@ pub(super) async fn check_remote(stranger: Stranger, request: Request, next: Nex
 
 /// Whether a browser was told to come to this machine: the host, with or without a port, is an address, `localhost` or one of
 /// the names. A site whose own name leads here (DNS rebinding) has another one.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is no port or no address is a part of a name"
+)]
 pub fn is_this_machine(host: &str, names: &[String]) -> bool {
     let is_port = |port: &str| port.parse::<u16>().is_ok();
     let name = match host.rsplit_once(':') {

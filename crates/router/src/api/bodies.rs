@@ -27,6 +27,7 @@ impl Budget {
     /// A response, or one that says that others have not read theirs yet.
     pub(super) fn response(&self, kind: &'static str, text: String) -> Response {
         let kibibytes = text.len().div_ceil(1024).min(MOST) as u32;
+        // the error says that they are taken
         let Ok(share) = self.0.clone().try_acquire_many_owned(kibibytes) else {
             let text = "too many clients have not read long answers yet; try again";
             return (StatusCode::SERVICE_UNAVAILABLE, text).into_response();

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::io;
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router as Routes;
@@ -14,9 +16,10 @@ use hyper_util::service::TowerToHyperService;
 use rustix::process::{Resource, getrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::patience::PatientIo;
+use crate::threads::lock;
 
 /// Most connections at a time, those that are still being opened among them.
 const MOST: usize = 256;
@@ -24,6 +27,8 @@ const MOST: usize = 256;
 const OPENING: Duration = Duration::from_secs(10);
 /// How long a client may take for the head of a request, also between two.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait after a connection could not be accepted.
+const RETRY: Duration = Duration::from_millis(100);
 /// Descriptors that connections leave to the rest of Bora, which reads files in /proc and opens sockets.
 const RESERVE: u64 = 128;
 
@@ -36,6 +41,31 @@ struct Connection {
     client: String,
     admitted: Admitted,
     task: AbortHandle,
+}
+
+/// Whether a listener can accept connections; the log has when that changes.
+#[derive(Debug, Default)]
+pub(super) struct Accepting {
+    fails: bool,
+}
+
+impl Accepting {
+    /// What was accepted. After a failure a while passes, because descriptors may have run out.
+    pub(super) async fn or_pause<T>(&mut self, accepted: io::Result<T>) -> Option<T> {
+        match accepted {
+            Ok(accepted) => {
+                self.fails = false;
+                Some(accepted)
+            }
+            Err(error) => {
+                if !mem::replace(&mut self.fails, true) {
+                    log::warn!("the API cannot accept a connection, and tries on: {error}");
+                }
+                sleep(RETRY).await;
+                None
+            }
+        }
+    }
 }
 
 /// Whether a connection's client has shown that it may ask.
@@ -60,6 +90,7 @@ impl Connections {
     {
         self.make_room(MOST - 1);
         let task = tokio::spawn(async {
+            // the error says that opening took too long
             if let Ok(Some((stream, routes))) = timeout(OPENING, opening).await {
                 serve(stream, routes).await;
             }
@@ -95,7 +126,7 @@ impl Connections {
     }
 
     fn all(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
@@ -128,8 +159,9 @@ where
             TokioIo::new(PatientIo::of_writes(stream)),
             TowerToHyperService::new(routes),
         );
-    // how a client ends is its own business
-    let _ = connection.await;
+    if let Err(error) = connection.await {
+        log::debug!("a connection of the API ended: {error}");
+    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::Response;
 
 use super::Shared;
+use super::access::text_of;
 use crate::fair::Place;
 use crate::metrics::{Kind, Metric, collect};
 use crate::router::Router;
@@ -28,7 +29,7 @@ impl Format {
     /// What a client accepts; text, which everything can read, if it does not say.
     fn accepted(headers: &HeaderMap) -> Self {
         let accept = headers.get_all(header::ACCEPT).iter();
-        let accept: Vec<&str> = accept.filter_map(|value| value.to_str().ok()).collect();
+        let accept: Vec<&str> = accept.filter_map(text_of).collect();
         let [open, text] = [OPEN_METRICS, TEXT].map(|kind| quality(&accept.join(","), kind));
         match open > 0.0 && open >= text {
             true => Self::OpenMetrics,
@@ -45,12 +46,15 @@ impl Format {
 }
 
 /// How much a media type is wanted (RFC 9110, 12.5.1), from 0 to 1; 0 if it is not named.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a weight that cannot be read is no wish"
+)]
 fn quality(accept: &str, kind: &str) -> f32 {
     let of = |one: &str| {
         let mut parts = one.split(';').map(str::trim);
         let is_it = parts.next()?.eq_ignore_ascii_case(kind);
         let weight = parts.find_map(|part| part.strip_prefix("q="));
-        // what cannot be read is no wish
         is_it.then(|| weight.map_or(1.0, |weight| weight.parse().unwrap_or(0.0)))
     };
     accept.split(',').filter_map(of).fold(0.0, f32::max)
@@ -101,8 +105,8 @@ fn encoded(metrics: &[Metric], format: Format) -> String {
 }
 
 fn line(text: &mut String, what: std::fmt::Arguments<'_>) {
-    // a string takes everything
-    let _ = writeln!(text, "{what}");
+    text.push_str(&what.to_string());
+    text.push('\n');
 }
 
 /// Labels as both formats write them.

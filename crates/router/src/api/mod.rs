@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 
 use access::Peer;
 pub use access::is_this_machine;
-use connections::{Admitted, Connections};
+use connections::{Accepting, Admitted, Connections};
 pub(crate) use network::check;
 use network::{Network, Secrets};
 
@@ -39,7 +39,7 @@ use crate::fair::{Clients, Place, Turn};
 use crate::page;
 use crate::reports::{Answer, Json, REPORTS, Report, Request, Steps};
 use crate::router::Router;
-use crate::runtime_dir::RuntimeDir;
+use crate::runtime_dir::{RuntimeDir, remove_if_there};
 use crate::trace;
 
 type Caller = calls::Caller<Router>;
@@ -50,9 +50,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST_FILE: usize = 16 << 20;
 /// Longest time that workers measure themselves.
 const LONGEST_PROFILE: Duration = Duration::from_secs(3600);
-
-/// When to accept again after it has failed.
-const RETRY: Duration = Duration::from_millis(100);
 
 /// The API, before it answers.
 pub struct Api {
@@ -82,12 +79,18 @@ impl Api {
     ) -> anyhow::Result<Self> {
         let network = Network::listen(section).await?;
         let path = dir.socket();
-        let _ = std::fs::remove_file(&path); // of a Bora that was killed; we hold the lock
+        // of a Bora that was killed; we hold the lock
+        remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         let socket =
             UnixListener::bind(&path).with_context(|| format!("cannot make {}", path.display()))?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o660))?;
-        if let Some(group) = access::group_id(access::READERS) {
-            chown(&path, None, Some(group))?;
+        match access::group_id(access::READERS) {
+            Ok(None) => {}
+            Ok(Some(group)) => chown(&path, None, Some(group))?,
+            Err(error) => log::warn!(
+                "the group `{}` cannot be looked up: {error}; only root can talk to Bora until it is started anew",
+                access::READERS
+            ),
         }
         let signals = calls.clone();
         let mut terminate = signal(SignalKind::terminate())?;
@@ -118,13 +121,18 @@ impl Api {
             tokio::spawn(network.serve(routes.clone(), clients.clone()));
         }
         let connections = Connections::default();
+        let mut accepting = Accepting::default();
         loop {
-            let Ok((stream, _)) = self.socket.accept().await else {
-                tokio::time::sleep(RETRY).await; // out of descriptors
+            let accepted = self.socket.accept().await;
+            let Some((stream, _)) = accepting.or_pause(accepted).await else {
                 continue;
             };
-            let Ok(credentials) = stream.peer_cred() else {
-                continue; // it has gone
+            let credentials = match stream.peer_cred() {
+                Ok(credentials) => credentials,
+                Err(error) => {
+                    log::warn!("whoever connects to the API cannot be found out: {error}");
+                    continue;
+                }
             };
             if !connections.have_room_for(&stream) {
                 continue;
@@ -295,7 +303,7 @@ impl Shared {
 async fn turn(place: &Place) -> Result<Turn, Response> {
     match tokio::time::timeout(PATIENCE, place.turn()).await {
         Ok(Ok(turn)) => Ok(turn),
-        Ok(Err(_)) | Err(_) => Err(too_busy()),
+        Ok(Err(_)) | Err(_) => Err(too_busy()), // the time is over, or Bora ends
     }
 }
 
@@ -305,6 +313,7 @@ async fn answer_of<A>(answer: oneshot::Receiver<Result<A, String>>) -> Result<A,
     Err(match answer {
         Ok(Ok(Ok(answer))) => return Ok(answer),
         Ok(Ok(Err(what))) => (StatusCode::BAD_REQUEST, what).into_response(),
+        // the loop has ended, or has not answered in time
         Ok(Err(_)) => (StatusCode::SERVICE_UNAVAILABLE, "Bora is stopping").into_response(),
         Err(_) => too_busy(),
     })

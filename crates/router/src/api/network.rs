@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, bail};
 use axum::Router as Routes;
@@ -15,10 +15,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 use super::access::{self, Password, Peer, Stranger, WrongTokens};
-use super::connections::{Admitted, Connections};
-use super::{RETRY, with_check};
+use super::connections::{Accepting, Admitted, Connections};
+use super::with_check;
 use crate::config::ApiSection;
 use crate::fair::Clients;
+use crate::threads::lock;
 
 /// What answers on the address of `[api]`.
 pub(super) struct Network {
@@ -69,9 +70,10 @@ impl Network {
     pub(super) async fn serve(self, routes: Routes, clients: Arc<Clients>) {
         let connections = Connections::default();
         let wrong = Arc::new(WrongTokens::default());
+        let mut accepting = Accepting::default();
         loop {
-            let Ok((stream, address)) = self.listener.accept().await else {
-                tokio::time::sleep(RETRY).await; // out of descriptors
+            let accepted = self.listener.accept().await;
+            let Some((stream, address)) = accepting.or_pause(accepted).await else {
                 continue;
             };
             if !connections.have_room_for(&stream) {
@@ -93,8 +95,14 @@ impl Network {
             match loaded.tls.clone() {
                 None => connections.add(client, admitted, async { Some((stream, routes)) }),
                 Some(tls) => connections.add(client, admitted, async move {
-                    let stream = tls.accept(stream).await.ok()?; // it ends, as it would without TLS
-                    Some((stream, routes))
+                    match tls.accept(stream).await {
+                        Ok(stream) => Some((stream, routes)),
+                        Err(error) => {
+                            // strangers can cause as many as they like
+                            log::debug!("no TLS with {address}: {error}");
+                            None
+                        }
+                    }
                 }),
             }
         }
@@ -109,15 +117,14 @@ impl Secrets {
     /// A file cannot be read, or makes no sense.
     pub(super) fn reread(&self) -> anyhow::Result<bool> {
         let new = Loaded::new(&self.section)?;
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = lock(&self.read);
         let has_changed = read.octets != new.octets;
         *read = Arc::new(new);
         Ok(has_changed)
     }
 
     fn now(&self) -> Arc<Loaded> {
-        let read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        read.clone()
+        lock(&self.read).clone()
     }
 }
 

@@ -2,6 +2,7 @@
 //! `tcpdump -ddd` prints it; without one every packet is taken.
 
 use std::collections::VecDeque;
+use std::fmt::Display;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll};
@@ -102,7 +103,13 @@ pub(super) async fn trace(
             &watching.watch.view.names,
             watching.wall_clock(one.time),
         );
-        serde_json::to_vec(&facts).map_or_else(|_| Vec::new(), |text| [&text[..], b"\n"].concat())
+        match serde_json::to_vec(&facts) {
+            Ok(text) => [&text[..], b"\n"].concat(),
+            Err(error) => {
+                log::warn!("a packet cannot be shown: {error}");
+                Vec::new()
+            }
+        }
     };
     watch(
         shared,
@@ -207,13 +214,19 @@ impl Watching {
             trace::name(&self.watch.view.names, one.input),
             (&received[..], one.length),
         );
-        // it writes into memory, where nothing can fail
-        let _ = file.packet(&input, Direction::In, time, whole, &comment);
+        log_failure(file.packet(&input, Direction::In, time, whole, &comment));
         if let (Outcome::Sent(output), true) = (one.outcome, out) {
             let now = (&one.now[..], one.length_now);
             let output = trace::name(&self.watch.view.names, output);
-            let _ = file.packet(&output, Direction::Out, time, now, &comment);
+            log_failure(file.packet(&output, Direction::Out, time, now, &comment));
         }
+    }
+}
+
+/// What is written goes to memory, so that only a packet with no form in the file's format can fail.
+fn log_failure(written: Result<(), impl Display>) {
+    if let Err(error) = written {
+        log::warn!("a packet is missing in a capture: {error}");
     }
 }
 

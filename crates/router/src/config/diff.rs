@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use anyhow::Context;
 use serde_json::{Map, Value};
 
 use super::{File, PortSection};
@@ -101,6 +102,10 @@ fn compare(
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the sections of files are tables with names for keys, each of which JSON can say"
+)]
 fn json<T: serde::Serialize>(of: &T) -> Value {
     serde_json::to_value(of).unwrap_or_default()
 }
@@ -139,17 +144,24 @@ impl Setting {
     }
 
     /// Gives the key its new value in a configuration, which stays as it is if it has no such port.
-    pub(crate) fn apply(&self, file: &mut File) {
-        match &self.port {
+    ///
+    /// # Errors
+    /// The key cannot have the value; the configuration stays as it is.
+    pub(crate) fn apply(&self, file: &mut File) -> anyhow::Result<()> {
+        let set = match &self.port {
             None => self.set_in(file),
-            Some(name) => {
-                let port = file.ports.iter_mut().find(|port| port.name == *name);
-                port.into_iter().for_each(|port| self.set_in(port));
-            }
-        }
+            Some(name) => match file.ports.iter_mut().find(|port| port.name == *name) {
+                Some(port) => self.set_in(port),
+                None => Ok(()),
+            },
+        };
+        set.with_context(|| self.name())
     }
 
-    fn set_in<T: serde::Serialize + serde::de::DeserializeOwned>(&self, section: &mut T) {
+    fn set_in<T: serde::Serialize + serde::de::DeserializeOwned>(
+        &self,
+        section: &mut T,
+    ) -> serde_json::Result<()> {
         let mut all = json(section);
         let mut at = &mut all;
         for key in &self.path {
@@ -161,9 +173,8 @@ impl Setting {
         *at = self.is.clone();
         // a key that is null is one that the file does not have
         strip_nulls(&mut all);
-        if let Ok(changed) = serde_json::from_value(all) {
-            *section = changed;
-        }
+        *section = serde_json::from_value(all)?;
+        Ok(())
     }
 }
 
@@ -223,6 +234,21 @@ fn brief(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_that_a_key_cannot_have_changes_nothing() {
+        let old: File = toml::from_str("[[port]]\nname = \"eth0\"\n").unwrap();
+        let mut file = old.clone();
+        let setting = Setting {
+            port: None,
+            path: vec!["workers".into(), "budget".into()],
+            was: Value::Null,
+            is: "many".into(),
+        };
+        let error = setting.apply(&mut file).unwrap_err();
+        assert!(format!("{error:#}").contains("workers.budget"), "{error:#}");
+        assert_eq!(file, old);
+    }
 
     #[test]
     fn a_change_says_what_was_and_what_is() {

@@ -63,12 +63,15 @@ impl FromStr for CodePoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        code_point(text)
-            .or_else(|| number::<u8>(text).ok().filter(|&value| value < 64))
-            .map(Self)
-            .ok_or_else(|| {
-                format!("`{text}` is neither a name such as EF, CS6 or AF41 nor a number below 64")
-            })
+        if let Some(value) = code_point(text) {
+            return Ok(Self(value));
+        }
+        match number::<u8>(text) {
+            Ok(value) if value < 64 => Ok(Self(value)),
+            _ => Err(format!(
+                "`{text}` is neither a name such as EF, CS6 or AF41 nor a number below 64"
+            )),
+        }
     }
 }
 

@@ -125,10 +125,9 @@ impl FromStr for StationAddress {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let octets = text.split(':').map(|octet| u8::from_str_radix(octet, 16));
-        let octets: Option<Vec<u8>> = octets.map(Result::ok).collect();
-        let mac: Option<[u8; 6]> = octets.and_then(|octets| octets.try_into().ok());
-        match mac {
-            Some(mac) if mac[0] & 1 == 0 && mac != [0; 6] => Ok(Self(mac)),
+        let octets: Result<Vec<u8>, _> = octets.collect();
+        match octets.map(<[u8; 6]>::try_from) {
+            Ok(Ok(mac)) if mac[0] & 1 == 0 && mac != [0; 6] => Ok(Self(mac)),
             _ => Err(format!("`{text}` is not the Ethernet address of a station")),
         }
     }

@@ -37,12 +37,13 @@ impl FromStr for Rate {
             return Err(wrong());
         }
         let scale = 10u128.pow(part.len() as u32);
-        let number: u128 = format!("{whole}{part}").parse().map_err(|_| wrong())?;
-        let rate = number.checked_mul(u128::from(unit)).ok_or_else(wrong)? / scale;
+        let too_high = |error| format!("a rate of {text} is more than Bora can count: {error}");
+        let number: u128 = format!("{whole}{part}").parse().map_err(too_high)?;
+        let rate = number.saturating_mul(u128::from(unit)) / scale;
         match u64::try_from(rate) {
             Ok(0) => Err(format!("a rate of {text} lets nothing through")),
             Ok(rate) => Ok(Self(rate)),
-            Err(_) => Err(wrong()),
+            Err(_) => Err(format!("a rate of {text} is more than Bora can count")), // above 2^64 bit/s
         }
     }
 }

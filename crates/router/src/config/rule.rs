@@ -103,7 +103,9 @@ impl FromStr for Via {
             return Err(wrong());
         };
         Ok(Self {
-            address: address.parse().map_err(|_| wrong())?,
+            address: address
+                .parse()
+                .map_err(|error| format!("{}: {error}", wrong()))?,
             device: device.into(),
         })
     }
@@ -128,7 +130,7 @@ impl FromStr for Ports {
         let number = |text: &str| {
             text.trim()
                 .parse::<u16>()
-                .map_err(|_| format!("`{text}` is not a port from 0 to 65535"))
+                .map_err(|error| format!("`{text}` is not a port from 0 to 65535: {error}"))
         };
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let range = number(first)?..=number(last)?;

@@ -13,12 +13,12 @@ fn octet(text: &str, bits: u32, name: fn(&str) -> Option<u8>) -> Result<Ternary<
     let all = (u8::MAX as u16 >> (8 - bits)) as u8;
     let part = |text: &str| match name(text) {
         Some(value) => Ok(value),
-        None => number::<u8>(text)
-            .ok()
-            .filter(|value| value & !all == 0)
-            .ok_or_else(|| {
-                format!("`{text}` is neither a known name nor a number from 0 to {all}")
-            }),
+        None => match number::<u8>(text) {
+            Ok(value) if value & !all == 0 => Ok(value),
+            _ => Err(format!(
+                "`{text}` is neither a known name nor a number from 0 to {all}"
+            )),
+        },
     };
     let (value, mask) = match text.split_once('/') {
         Some((value, mask)) => (part(value)?, part(mask)?),
@@ -155,7 +155,7 @@ impl FromStr for AddressMatch {
         };
         let value: IpAddr = value
             .parse()
-            .map_err(|_| format!("`{value}` is not an IPv4 or IPv6 address"))?;
+            .map_err(|error| format!("`{value}` is not an IPv4 or IPv6 address: {error}"))?;
         let bits = if value.is_ipv4() { 32 } else { 128 };
         let mask = match mask {
             None => ones(bits, bits),
@@ -186,6 +186,7 @@ fn ones(length: u32, bits: u32) -> u128 {
 }
 
 fn mask_of(text: &str, value: IpAddr, bits: u32) -> Result<u128, String> {
+    // what is no number may be a mask
     if let Ok(length) = text.parse::<u32>()
         && length <= bits
     {

@@ -383,7 +383,7 @@ proptest! {
         for action in diff(&old, &new) {
             match action {
                 Action::AddPort(port) => file.ports.push(*port),
-                Action::Set(setting) => setting.apply(&mut file),
+                Action::Set(setting) => setting.apply(&mut file).unwrap(),
                 Action::RemovePort(name) => file.ports.retain(|port| port.name != name),
             }
         }

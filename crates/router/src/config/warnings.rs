@@ -54,8 +54,18 @@ fn of_rules(rules: &[RuleSection]) -> Vec<String> {
 
 fn all_cpus_poll(file: &File) -> Option<String> {
     let workers = file.workers.cores.len();
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-    (file.workers.mode == Mode::Poll && workers > 0 && workers >= cpus).then(|| {
+    if file.workers.mode != Mode::Poll || workers == 0 {
+        return None;
+    }
+    let cpus = match std::thread::available_parallelism() {
+        Ok(cpus) => usize::from(cpus),
+        Err(error) => {
+            return Some(format!(
+                "workers: {workers} poll, and whether that leaves time to Linux is not known: {error}"
+            ));
+        }
+    };
+    (workers >= cpus).then(|| {
         format!("workers: {workers} poll on all {cpus} CPUs, and leave no time to Linux and its routing daemons")
     })
 }

@@ -1,12 +1,13 @@
 //! Interfaces that change while Bora runs: an MTU beyond the packet buffers, another number of
 //! receive queues, an interface that was deleted and made again.
 
-use std::mem;
 use std::time::{Duration, Instant};
+use std::{io, mem};
 
 use anyhow::Context;
 use bora_port::af_xdp::longest_mtu;
 use bora_port::xdp::{Path, XdpQuery, query};
+use rustix::io::Errno;
 
 use super::DataPlane;
 use crate::config::File;
@@ -26,6 +27,11 @@ enum Change {
     Gone,
     /// It is there again, or another one of its name, or nothing is in the way of the program any more.
     Back,
+}
+
+/// Whether the kernel says that it has no such interface.
+fn is_gone(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::NODEV)
 }
 
 impl DataPlane {
@@ -98,7 +104,10 @@ impl DataPlane {
         let link = self.mirror.links().get(&port.ifindex);
         let free = |found: XdpQuery| found.driver_program == 0 && found.generic_program == 0;
         link.is_some_and(|link| link.name == port.name && too_long(link).is_none())
-            && query(port.ifindex).is_ok_and(free)
+            && match query(port.ifindex) {
+                Ok(found) => free(found),
+                Err(error) => !is_gone(&error), // the attempt says what is wrong
+            }
     }
 
     /// Whether the port's interface is in this namespace. Its number and name may be another's: only
@@ -108,11 +117,14 @@ impl DataPlane {
             return false;
         };
         let found = if link.name == port.name {
-            Some(port.query) // at most a second old
+            Ok(port.query) // at most a second old
         } else {
-            query(port.ifindex).ok()
+            query(port.ifindex)
         };
-        found.is_some_and(|found| found.driver_program != 0 || found.generic_program != 0)
+        match found {
+            Ok(found) => found.driver_program != 0 || found.generic_program != 0,
+            Err(error) => !is_gone(&error), // what cannot be asked for now is there until it is known not to be
+        }
     }
 
     /// Closes the sockets of a port whose interface is not there: no other can share memory with
@@ -125,7 +137,9 @@ impl DataPlane {
         let (ifindex, id) = (port.ifindex, port.id);
         let published = self.publish_ports(config);
         self.discard(id);
-        drop(self.runtime.dir.take_offloads(ifindex)); // the number may be another's
+        if let Err(error) = self.runtime.dir.forget_offloads(ifindex) {
+            log::warn!("{error:#}; it may be taken for another interface's notes");
+        }
         let way = mem::replace(&mut self.ports[index].way, Way::Linux);
         if let Way::Xdp(attachment) = way {
             attachment.detach().context("cannot detach")?;

@@ -1,6 +1,6 @@
 //! Keys of the configuration that can be changed while Bora runs. Every other key needs a restart.
 
-use anyhow::anyhow;
+use anyhow::{Error, anyhow};
 use bora_port::xdp::Path;
 use bora_worker::Command;
 
@@ -51,9 +51,12 @@ const CHANGES: &[Change] = &[
     Change {
         keys: &["workers.mode"],
         make: Make::Once(|plane, config| {
-            // express has no workers
-            drop(plane.set_mode(None, config.workers.mode));
-            Ok(())
+            match plane.engine {
+                Some(_) => plane
+                    .set_mode(None, config.workers.mode)
+                    .map_err(Error::msg),
+                None => Ok(()), // express has no workers
+            }
         }),
     },
     Change {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use bora_fib::{FibHandle, PortId};
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig};
@@ -141,15 +141,17 @@ impl DataPlane {
         if let Some(mut engine) = self.engine.take() {
             engine.stop();
         }
+        let mut rest = Ok(0);
         if detach {
             let ports = self.ports.take_all();
             ports.into_iter().for_each(|port| port.detach(dir));
-            // ports of an earlier Bora that was killed
-            detach_pinned(&self.runtime)?;
-            remove_leftovers(dir);
+            // ports of an earlier Bora that was killed, and what could not be detached above
+            let detached = detach_pinned(&self.runtime);
+            let removed = remove_leftovers(dir);
+            rest = detached.and(removed);
         }
         self.runtime.clean();
-        Ok(())
+        rest.map(drop)
     }
 }
 
@@ -240,16 +242,24 @@ fn detach_new(ports: Vec<Port>, dir: &RuntimeDir) {
 }
 
 /// Takes the program off all interfaces that it is pinned on; returns how many.
+///
+/// # Errors
+/// It stays on some; it is off the others.
 pub(crate) fn detach_pinned(runtime: &RuntimeLock) -> anyhow::Result<usize> {
     let mut count = 0;
-    for ifindex in runtime.pins.links() {
+    let mut left = Vec::new();
+    for ifindex in runtime.pins.links()? {
         if let Some(attachment) = Attachment::open(&runtime.pins.link(ifindex), ifindex) {
-            if let Err(error) = attachment.detach() {
-                bail!("interface {ifindex}: cannot detach: {error}");
+            match attachment.detach() {
+                Ok(()) => count += 1,
+                Err(error) => {
+                    left.push(format!("interface {ifindex}: {error}"));
+                    continue;
+                }
             }
             offloads::restore(ifindex, &runtime.dir);
-            count += 1;
         }
     }
+    ensure!(left.is_empty(), "cannot detach: {}", left.join("; "));
     Ok(count)
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bora_kernel::{Changes, HashPolicy};
-use bora_port::xdp::query;
 use bora_worker::Command;
 
 use super::{DataPlane, counted_of_device, names};
@@ -149,9 +148,7 @@ impl DataPlane {
                 port.offloads
                     .refuse_hash(&port.link.name, port.ifindex, dir);
             }
-            if let Ok(found) = query(port.ifindex) {
-                port.query = found;
-            }
+            port.ask_driver();
         }
     }
 

@@ -19,8 +19,16 @@ const LACP: u8 = 4;
 
 /// What a bond is to Bora.
 pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
-    let members: Vec<&Link> = members(link, mirror);
     let port_of = |member: &&Link| table.at(member.index);
+    let links = mirror.links().values();
+    let members: Vec<&Link> = links.filter(|other| other.master == link.index).collect();
+    if members.iter().all(|member| port_of(member).is_none()) {
+        return Found::Nothing;
+    }
+    let members = match in_order(members, &link.name) {
+        Ok(members) => members,
+        Err(why) => return Found::LeftAlone(why),
+    };
     let ports: Vec<&Port> = members.iter().filter_map(port_of).collect();
     let Some(first) = ports.first() else {
         return Found::Nothing;
@@ -36,18 +44,26 @@ pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
     Found::LeftAlone(why)
 }
 
-/// Its interfaces, in the order in which Linux has them.
-fn members<'a>(bond: &Link, mirror: &'a Mirror) -> Vec<&'a Link> {
-    let links = mirror.links().values();
-    let mut members: Vec<&Link> = links.filter(|link| link.master == bond.index).collect();
-    let known = fs::read_to_string(format!("/proc/thread-self/net/bonding/{}", bond.name));
-    let known = known.unwrap_or_default();
-    let names = known
+/// A bond's interfaces in the order in which Linux has them: a flow's hash is the number of one.
+///
+/// # Errors
+/// Why the order is not known.
+fn in_order<'a>(mut members: Vec<&'a Link>, bond: &str) -> Result<Vec<&'a Link>, String> {
+    let path = format!("/proc/thread-self/net/bonding/{bond}");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let names = text
         .lines()
         .filter_map(|line| line.strip_prefix("Slave Interface: "));
     let names: Vec<&str> = names.collect();
-    members.sort_by_key(|member| names.iter().position(|name| *name == member.name));
-    members
+    let place = |member: &&Link| names.iter().position(|name| *name == member.name);
+    if let Some(member) = members.iter().find(|member| place(member).is_none()) {
+        return Err(format!(
+            "the bonding driver does not show {} yet",
+            member.name
+        ));
+    }
+    members.sort_by_key(place);
+    Ok(members)
 }
 
 fn why_not(link: &Link, mirror: &Mirror, ports: &[&Port]) -> Option<String> {

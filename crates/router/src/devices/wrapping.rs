@@ -1,6 +1,9 @@
 //! How a tunnel's packets go out and come in, from what Linux says of it.
 
+use std::fmt::Display;
+use std::fs;
 use std::net::Ipv4Addr;
+use std::str::FromStr;
 
 use bora_fib::{Encapsulation, OuterUdp, PortId};
 use bora_forward::Endpoint;
@@ -89,12 +92,12 @@ pub(super) fn wrapping(
         link => Some(number(link).ok_or("the interface of its outer packets (dev) is no port")?),
     };
     Ok(Tunnel {
-        headers: [false, true].map(|v6| headers(tunnel, v6)),
+        headers: [headers(tunnel, false)?, headers(tunnel, true)?],
         inherits_tos: tunnel.tos == 1,
         copies_dont_fragment: !tunnel.ignores_df,
         link,
         endpoints: endpoints(tunnel),
-        udp: outer_udp(tunnel),
+        udp: outer_udp(tunnel)?,
         only_from: match &tunnel.kind {
             TunnelKind::Vxlan(vxlan) if vxlan.learning => Some(tunnel.remote.to_bits()),
             _ => None,
@@ -105,7 +108,7 @@ pub(super) fn wrapping(
 }
 
 /// The template of [`Encapsulation::headers`].
-fn headers(tunnel: &message::Tunnel, v6: bool) -> Option<Box<[u8]>> {
+fn headers(tunnel: &message::Tunnel, v6: bool) -> Result<Option<Box<[u8]>>, String> {
     let (protocol, more): (Protocol, Vec<u8>) = match tunnel.kind {
         TunnelKind::Gre { output_key, .. } => {
             let flags = if output_key.is_some() { GRE_KEY } else { 0 };
@@ -124,7 +127,7 @@ fn headers(tunnel: &message::Tunnel, v6: bool) -> Option<Box<[u8]>> {
             let header = [udp, [8, 0, 0, 0, high, middle, low, 0]].concat();
             (Protocol::UDP, header)
         }
-        TunnelKind::Ip { .. } => return None,
+        TunnelKind::Ip { .. } => return Ok(None),
     };
     let fragments = if tunnel.dont_fragment {
         DONT_FRAGMENT
@@ -134,14 +137,14 @@ fn headers(tunnel: &message::Tunnel, v6: bool) -> Option<Box<[u8]>> {
     // 1 stands for a TOS that is inherited
     let tos = tunnel.tos & !1;
     let ttl = match tunnel.kind {
-        TunnelKind::Vxlan(_) if tunnel.ttl == 0 => number("ip_default_ttl").unwrap_or(64),
+        TunnelKind::Vxlan(_) if tunnel.ttl == 0 => default_ttl()?,
         _ => tunnel.ttl,
     };
     let mut octets = vec![0x45, tos, 0, 0, 0, 0, fragments, 0, ttl, protocol.0, 0, 0];
     octets.extend(tunnel.local.octets());
     octets.extend(tunnel.remote.octets());
     octets.extend(more);
-    Some(octets.into())
+    Ok(Some(octets.into()))
 }
 
 pub(super) fn endpoints(tunnel: &message::Tunnel) -> Vec<Endpoint> {
@@ -162,30 +165,41 @@ pub(super) fn endpoints(tunnel: &message::Tunnel) -> Vec<Endpoint> {
     protocols.into_iter().map(endpoint).collect()
 }
 
-fn outer_udp(tunnel: &message::Tunnel) -> Option<OuterUdp> {
+fn outer_udp(tunnel: &message::Tunnel) -> Result<Option<OuterUdp>, String> {
     let TunnelKind::Vxlan(vxlan) = &tunnel.kind else {
-        return None;
+        return Ok(None);
     };
     let (first, last) = vxlan.source_ports;
     let source_ports = match first < last {
         true => (first, last),
-        false => local_ports().unwrap_or((32_768, 60_999)),
+        false => local_ports()?,
     };
-    Some(OuterUdp {
+    Ok(Some(OuterUdp {
         source_ports,
         checksum: vxlan.checksum,
-    })
+    }))
 }
 
-/// net.ipv4.ip_local_port_range.
-fn local_ports() -> Option<(u16, u16)> {
-    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?;
-    let mut numbers = text.split_whitespace().map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+fn local_ports() -> Result<(u16, u16), String> {
+    match numbers("ip_local_port_range")?[..] {
+        [first, last] => Ok((first, last)),
+        ref others => Err(format!("net.ipv4.ip_local_port_range is {others:?}")),
+    }
 }
 
-/// A sysctl of net.ipv4.
-fn number(name: &str) -> Option<u8> {
-    let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}"));
-    text.ok()?.trim().parse().ok()
+fn default_ttl() -> Result<u8, String> {
+    match numbers("ip_default_ttl")?[..] {
+        [ttl] => Ok(ttl),
+        ref others => Err(format!("net.ipv4.ip_default_ttl is {others:?}")),
+    }
+}
+
+/// The numbers of a setting of net.ipv4.
+fn numbers<T: FromStr<Err: Display>>(name: &str) -> Result<Vec<T>, String> {
+    let path = format!("/proc/sys/net/ipv4/{name}");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let numbers = text.split_whitespace().map(str::parse);
+    numbers
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("{path}: {error}"))
 }

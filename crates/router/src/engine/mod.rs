@@ -27,6 +27,7 @@ use crossbeam_queue::ArrayQueue;
 use crate::config::{File, PortSection};
 use crate::divide::{Part, divide};
 use crate::ports::Port;
+use crate::threads::join;
 pub(crate) use ledger::FramesReport;
 use slow_path::{Device, Devices, SlowPath, SlowPathCounters};
 pub(crate) use sockets::{Opening, Sockets, open_all};
@@ -260,12 +261,12 @@ impl Engine {
         self.tell(|| Command::Stop);
         let workers = self.workers.iter_mut();
         for thread in workers.filter_map(|worker| worker.thread.take()) {
-            let _ = thread.join();
+            join(thread);
         }
         self.slow_path_stop.store(true, Relaxed);
         self.common.punts.announce();
         if let Some(thread) = self.slow_path_thread.take() {
-            let _ = thread.join();
+            join(thread);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bora_buffer::{Region, SharedFrames};
@@ -15,6 +15,8 @@ use bora_port::xdp::LinuxDestinations;
 use bora_wire::ethernet::{EtherType, Frame};
 use bora_wire::{ipv4, ipv6};
 use bora_worker::{PuntRings, Punted};
+
+use crate::threads::lock;
 
 /// Sleeps while there is nothing, each twice as long as the last: batches come together, and workers
 /// need not wake the thread for each. Then it sleeps until it is woken.
@@ -91,13 +93,13 @@ impl Devices {
     /// belongs there.
     pub(super) fn set(&self, port: PortId, device: Device) {
         if let Some(slot) = self.0.get(usize::from(port.0)) {
-            *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(device);
+            *lock(slot) = Some(device);
         }
     }
 
     fn get(&self, port: PortId) -> Option<Device> {
         let slot = self.0.get(usize::from(port.0))?;
-        slot.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(slot).clone()
     }
 }
 
@@ -168,7 +170,10 @@ impl SlowPath {
                 Some(Device::Twin(twin)) => {
                     for punted in of_port {
                         let octets = self.region.octets(&punted.packet);
-                        count(punted, twin.write(octets).is_ok());
+                        let written = twin.write(octets).inspect_err(|error| {
+                            log::debug!("cannot hand a packet to a twin: {error}");
+                        });
+                        count(punted, matches!(written, Ok(())));
                     }
                 }
                 None => of_port.iter().for_each(|punted| count(punted, false)),
@@ -188,11 +193,14 @@ impl SlowPath {
         let (fit, others): (Vec<&Punted>, Vec<&Punted>) = packets
             .iter()
             .partition(|punted| injector.push(self.region.octets(&punted.packet)));
-        let taken = injector.flush(ifindex, generic);
-        if let Err(error) = &taken {
-            log::debug!("cannot hand packets to interface {ifindex}: {error}");
-        }
-        fit.into_iter().for_each(|one| count(one, taken.is_ok()));
+        let taken = match injector.flush(ifindex, generic) {
+            Ok(_) => true, // all of them
+            Err(error) => {
+                log::debug!("cannot hand packets to interface {ifindex}: {error}");
+                false
+            }
+        };
+        fit.into_iter().for_each(|one| count(one, taken));
         others.into_iter().for_each(|one| count(one, false));
     }
 
@@ -226,6 +234,10 @@ impl SlowPath {
 }
 
 /// Where the IP packet in an Ethernet frame goes.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it only tells where much goes, and what is no whole packet goes nowhere"
+)]
 fn destination(frame: &[u8]) -> Option<IpAddr> {
     let frame = Frame::new_checked(frame).ok()?;
     match frame.ethertype() {

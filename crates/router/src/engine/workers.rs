@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::{FibHandle, FibReader};
 use bora_forward::schedule::Output;
@@ -73,8 +73,10 @@ pub(super) struct Spawned {
 
 impl Running {
     pub(super) fn tell(&self, command: Command) {
-        if self.commands.push(command).is_err() {
-            log::error!("a worker has too many commands waiting; a setting is not applied");
+        if let Err(command) = self.commands.push(command) {
+            log::error!(
+                "a worker has too many commands waiting; this setting is not applied: {command:?}"
+            );
         }
     }
 
@@ -99,7 +101,10 @@ impl Common {
             // its sockets, rings and eventfds are open when it gets them
             let run = move || {
                 bora_confine::thread(bora_confine::NONE);
-                orders.recv().map(run).unwrap_or_default()
+                match orders.recv() {
+                    Ok(config) => run(config),
+                    Err(_) => Vec::new(), // the start has failed, and its error says why
+                }
             };
             Ok(Spawned {
                 core: cores.get(number).copied(),
@@ -179,11 +184,10 @@ impl Common {
             returns: self.returns.clone(),
             counters: counters.clone(),
         };
-        start
-            .send(config)
-            .ok()
-            .context("a worker's thread has ended")?;
-        Ok(running)
+        match start.send(config) {
+            Ok(()) => Ok(running),
+            Err(_) => bail!("a worker's thread has ended"), // the error is the configuration
+        }
     }
 }
 
@@ -299,6 +303,7 @@ impl Engine {
         for mut worker in self.workers.drain(..) {
             let ended = worker.thread.take().map(JoinHandle::join);
             self.past.absorb(&worker.counters);
+            // one that has panicked has ended the process
             if let Some(Ok(ports)) = ended {
                 parts.push(ports);
             }

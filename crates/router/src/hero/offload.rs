@@ -175,7 +175,10 @@ impl Surroundings<'_> {
         let wanting: Vec<(Candidate, u64)> = state
             .slow
             .iter()
-            .filter_map(|slow| Some((slow.candidate.ok()?, slow.rate)))
+            .filter_map(|slow| match slow.candidate {
+                Ok(candidate) => Some((candidate, slow.rate)),
+                Err(_) => None, // the report says why
+            })
             .filter(|(candidate, _)| candidate.out == out.id && !state.holds(candidate))
             .collect();
         let rates: Vec<u64> = wanting.iter().map(|(_, rate)| *rate).collect();
@@ -198,12 +201,15 @@ impl Surroundings<'_> {
 
     /// The busiest destinations on the slow path of a card that took `rate` packets a second.
     fn slow_destinations(&self, port: &Port, load: &Load, seen: u64, rate: u64) -> Vec<Slow> {
-        let new = usize::try_from(load.seen.saturating_sub(seen)).unwrap_or(usize::MAX);
-        let recent = &load.recent[..new.min(load.recent.len())];
+        let new = load.seen.saturating_sub(seen);
+        let recent = &load.recent[..new.min(load.recent.len() as u64) as usize];
         let mut counts: BTreeMap<String, (u64, Result<Candidate, &'static str>)> = BTreeMap::new();
         for &to in recent {
             let candidate = self.candidate(port, to);
-            let name = candidate.map_or_else(|_| to.to_string(), |one| one.prefix.to_string());
+            let name = match candidate {
+                Ok(one) => one.prefix.to_string(),
+                Err(_) => to.to_string(), // it is counted with why
+            };
             counts.entry(name).or_insert((0, candidate)).0 += 1;
         }
         let slow = counts
@@ -271,12 +277,15 @@ impl Surroundings<'_> {
                 (None, Ok(one)) if state.holds(&one) => "it has just left it",
                 (None, Ok(_)) => "less busy than those on the fast path, or hardly busy",
             };
-            let out = slow.candidate.map(|one| self.name_of(one.out));
+            let out = match slow.candidate {
+                Ok(one) => self.name_of(one.out),
+                Err(_) => "-".into(), // `why` says it
+            };
             OffloadReport {
                 port: port.name.clone(),
                 destination: slow.destination.clone(),
                 path: "slow",
-                out: out.unwrap_or_else(|_| "-".into()),
+                out,
                 packets_per_second: slow.rate,
                 packets: None,
                 why,

@@ -1,9 +1,10 @@
 //! What happened lately.
 
 use std::collections::VecDeque;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use super::report::{Event, EventKind, Severity};
+use crate::clock::since_1970;
 
 /// Events that are kept.
 const MOST: usize = 100;
@@ -50,8 +51,7 @@ impl EventLog {
 
 /// Milliseconds since 1970.
 pub(crate) fn milliseconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis() as u64
+    since_1970(time).as_millis() as u64
 }
 
 #[cfg(test)]

@@ -78,9 +78,8 @@ pub(crate) fn rates(before: Option<&Totals>, now: &Totals, time: Duration) -> Po
     let Some(before) = before else {
         return PortRates::default();
     };
-    let packets = |of: fn(&Totals) -> u64| {
-        u32::try_from(per_second(of(before), of(now), time)).unwrap_or(u32::MAX)
-    };
+    let packets =
+        |of: fn(&Totals) -> u64| per_second(of(before), of(now), time).min(u32::MAX.into()) as u32;
     let bits = |of: fn(&Totals) -> u64| 8 * per_second(of(before), of(now), time);
     PortRates {
         rx_pps: packets(|it| it.rx_packets),

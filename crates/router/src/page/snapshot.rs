@@ -1,11 +1,12 @@
 //! The event `now`, from the running router and its last two samples.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bora_contract::Counts;
 use bora_fib::FamilyStats;
 
 use crate::class_counts::QueueSample;
+use crate::clock::age;
 use crate::config::RuleSection;
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
@@ -225,13 +226,12 @@ fn queues(before: &Sample, now: &Sample) -> Vec<QueueNow> {
 
 fn sync(plane: &DataPlane, vitals: &Vitals) -> SyncNow {
     let status = plane.mirror().status();
-    let since = SystemTime::now().duration_since(status.since);
     let stuck = vitals.signs().into_iter();
     let stuck = stuck.filter(Sign::is_stuck);
     let left = status.unsupported.iter();
     SyncNow {
         in_sync: status.in_sync,
-        since: since.unwrap_or_default().as_secs(),
+        since: age(status.since).as_secs(),
         routes: [status.v4.kernel_routes, status.v6.kernel_routes],
         neighbours: status.neighbours,
         events_per_second: status.events_per_second,

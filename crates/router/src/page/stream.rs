@@ -38,14 +38,17 @@ impl Streams {
 
     /// A new stream: the last ten minutes, now, and every second from now on.
     pub(super) async fn open(&self, calls: &Caller, client: &Place) -> Response {
+        // the error says that there are no more
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             return refuse(&format!("{MOST} clients watch already; close one"));
         };
         let receiver = self.events.subscribe();
+        // the error says that Bora ends
         let Ok(turn) = client.turn().await else {
             return refuse("Bora is stopping");
         };
         let look = |router: &mut Router| (router.live.history(), snapshot::now(router));
+        // the error says that the control loop has ended
         let Ok((history, now)) = calls.call("live data", look).await else {
             return refuse("Bora is stopping");
         };
@@ -73,21 +76,28 @@ fn following(
     place: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Bytes> {
     stream::unfold((receiver, place), |(mut receiver, place)| async move {
-        receiver.changed().await.ok()?;
-        let text = receiver.borrow_and_update().clone();
-        Some((text, (receiver, place)))
+        match receiver.changed().await {
+            Ok(()) => {
+                let text = receiver.borrow_and_update().clone();
+                Some((text, (receiver, place)))
+            }
+            Err(_) => None, // Bora ends, and its events with it
+        }
     })
 }
 
 /// Makes the text of each second until Bora stops.
 async fn publish(calls: Caller, events: watch::Sender<Bytes>) {
+    // each error says that the loop has ended
     let Ok(mut beats) = calls.call("live data", |router| router.live.beats()).await else {
         return;
     };
-    while beats.changed().await.is_ok() {
+    // the error says that Bora ends
+    while let Ok(()) = beats.changed().await {
         if events.receiver_count() == 0 {
             continue;
         }
+        // the loop has ended
         let Ok(now) = calls.call("live data", snapshot::now).await else {
             return;
         };

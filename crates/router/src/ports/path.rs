@@ -1,5 +1,7 @@
 //! Which path a port takes, from what its interface and driver can do.
 
+use std::mem;
+
 use anyhow::{Context, bail};
 use bora_contract::Path;
 use bora_fib::PortId;
@@ -29,7 +31,13 @@ impl Port {
         let driver = driver.unwrap_or_default();
         let interruption = Interruption::announce(&link, &driver, &pin);
         let attached = Attachment::new(program.fd(), &name, ifindex, &pin, most(&link, program));
-        let query = query(ifindex).with_context(|| format!("cannot query XDP of {name}"))?;
+        let query = match query(ifindex) {
+            Ok(query) => query,
+            Err(error) => {
+                give_up(attached, &name);
+                return Err(error).with_context(|| format!("cannot query XDP of {name}"));
+            }
+        };
         let (way, path, why, refusal) = match attached {
             Ok(attachment) => {
                 let (path, why) = choose(config, attachment.mode(), &query);
@@ -52,6 +60,18 @@ impl Port {
             interruption,
             ..Self::new(id, link, way)
         })
+    }
+
+    /// Asks the kernel again what the driver can do. What is known stays if there is no answer.
+    pub(crate) fn ask_driver(&mut self) {
+        match query(self.ifindex) {
+            Ok(found) => (self.query, self.query_failed) = (found, false),
+            Err(error) => {
+                if !mem::replace(&mut self.query_failed, true) {
+                    log::warn!("{}: cannot query XDP: {error}", self.name);
+                }
+            }
+        }
     }
 
     /// Notes which sockets could be opened, and takes another path if this one needs more.
@@ -121,6 +141,16 @@ fn most(link: &Link, program: &Program) -> AttachMode {
         AttachMode::Generic
     } else {
         AttachMode::Driver
+    }
+}
+
+/// Takes a program off again that has just been put on the interface `name`.
+fn give_up(attached: Result<Attachment, AttachError>, name: &str) {
+    if let Ok(attachment) = attached // or there is none
+        && !attachment.taken_over()
+        && let Err(error) = attachment.detach()
+    {
+        log::warn!("{name}: cannot detach: {error}");
     }
 }
 

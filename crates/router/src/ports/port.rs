@@ -29,6 +29,8 @@ pub(crate) struct Port {
     /// Why this path.
     pub(crate) why: String,
     pub(crate) query: XdpQuery,
+    /// Whether the kernel did not answer when it was last asked for that.
+    pub(super) query_failed: bool,
     /// The name of its driver; empty if the driver does not give one, and for twins.
     pub(crate) driver: String,
     /// Offloads that its driver would not turn off.
@@ -122,6 +124,7 @@ impl Port {
             path: Path::Kernel,
             why: String::new(),
             query: XdpQuery::default(),
+            query_failed: false,
             driver: String::new(),
             offloads: Offloads::default(),
             program_watch: ProgramWatch::default(),

@@ -179,9 +179,10 @@ fn offloads_reach_us(name: &str, link: &Link) -> bool {
         return true;
     }
     let driver = std::fs::read_link(format!("/sys/class/net/{name}/device/driver"));
-    let driver = driver
-        .ok()
-        .and_then(|path| path.file_name().map(ToOwned::to_owned));
+    let driver = match &driver {
+        Ok(path) => path.file_name(),
+        Err(_) => None, // without a device, or unknown: they may, which is always safe
+    };
     driver.is_none_or(|driver| {
         ["virtio_net", "xen_netfront", "hv_netvsc", "vmxnet3"]
             .iter()

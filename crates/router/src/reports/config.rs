@@ -1,6 +1,6 @@
 //! The configuration in force.
 
-use super::{Report, answer, typed};
+use super::{Report, answer};
 use crate::config::File;
 
 pub(super) const REPORT: Report = Report::new(
@@ -13,5 +13,5 @@ pub(super) const REPORT: Report = Report::new(
             false => file.without_secrets(),
         })
     },
-    |json, _| typed(json, |file: &File| file.to_text().unwrap_or_default()),
+    |json, _| serde_json::from_value::<File>(json)?.to_text(),
 );

@@ -1,13 +1,19 @@
 //! The configurations that were in force.
 
-use super::{Report, answer_later, table};
+use serde::ser::Error;
+
+use super::{Answer, Report, table};
 
 pub(super) const REPORT: Report = Report::new(
     "history",
     "Configurations that were in force, for `bora rollback`",
     |router, _| {
         let history = router.in_force.history().clone();
-        answer_later(move || history.entries())
+        Ok(Answer::Whole(Box::new(move || {
+            let entries = history.entries();
+            let entries = entries.map_err(|error| Error::custom(format!("{error:#}")))?;
+            serde_json::to_string(&entries)
+        })))
     },
     |json, _| {
         Ok(table::of_rows_or(

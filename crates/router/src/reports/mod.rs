@@ -129,14 +129,7 @@ const STEP: Duration = Duration::from_millis(2);
 
 /// The answer that a closure of a report returns.
 fn answer<T: Serialize + Send + 'static>(report: T) -> Result<Answer, String> {
-    answer_later(move || report)
-}
-
-/// An answer that the control loop is not needed for.
-fn answer_later<T: Serialize>(
-    report: impl FnOnce() -> T + Send + 'static,
-) -> Result<Answer, String> {
-    let json = move || serde_json::to_string(&report());
+    let json = move || serde_json::to_string(&report);
     Ok(Answer::Whole(Box::new(json)))
 }
 

@@ -55,7 +55,7 @@ pub(super) const REPORT: Report = Report {
 
 fn address(text: &str) -> Result<IpAddr, String> {
     let address = text.parse();
-    address.map_err(|_| format!("`{text}` is not an address"))
+    address.map_err(|error| format!("`{text}` is not an address: {error}"))
 }
 
 /// Whose packets other tables decide about, by rules or a VRF.

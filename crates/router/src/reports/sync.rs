@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Report, answer};
+use crate::clock::age;
 use crate::data_plane::DataPlane;
 use crate::flows::Flows;
 use crate::guard_watch::GuardWatch;
@@ -75,7 +76,7 @@ fn report(
     };
     SyncReport {
         in_sync: status.in_sync && differences.is_empty() && unverified.is_none(),
-        since_seconds: status.since.elapsed().unwrap_or_default().as_secs(),
+        since_seconds: age(status.since).as_secs(),
         fib_bytes: mirror.fib().stats().table_bytes,
         notices: Vec::new(),
         guard: guard(plane, watch),

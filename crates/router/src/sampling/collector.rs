@@ -79,8 +79,16 @@ impl Collector {
 
     /// The address that it sends from.
     pub(super) fn own_address(&self) -> Option<IpAddr> {
-        let address = self.socket.as_ref()?.local_addr().ok()?;
-        Some(address.ip())
+        match self.socket.as_ref()?.local_addr() {
+            Ok(address) => Some(address.ip()),
+            Err(error) => {
+                log::debug!(
+                    "the address that samples for {} come from: {error}",
+                    self.address
+                );
+                None
+            }
+        }
     }
 
     /// Sends datagrams, and tells what became of them.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bora_port::interface;
@@ -16,6 +16,7 @@ use super::collector::{Collected, Collector};
 use super::survey::{Place, Question, Survey};
 use crate::config::SflowSection;
 use crate::five_tuple::flow_of;
+use crate::threads::lock;
 
 /// Interface indices that samples have room for (section 5, "Compact Format").
 const MAX_INDEX: u32 = 1 << 24;
@@ -215,7 +216,7 @@ impl Exporter {
         for (collector, told) in self.collectors.iter_mut().zip(&mut exported.collectors) {
             collector.send(datagrams, told);
         }
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&self.shared);
         shared.clone_from(exported);
     }
 }

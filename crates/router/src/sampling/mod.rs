@@ -7,7 +7,7 @@ mod export;
 mod survey;
 mod top;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bora_watch::Filter;
@@ -16,6 +16,7 @@ use tokio::sync::mpsc::{Receiver, error::TryRecvError};
 use crate::calls::{self, Caller, Inbox};
 use crate::config::SflowSection;
 use crate::data_plane::DataPlane;
+use crate::threads::lock;
 use crate::watches::{Wanted, Watches};
 use export::{Exporter, Shared};
 use survey::Survey;
@@ -149,21 +150,14 @@ impl Sampling {
     /// The flows with the most traffic; `None` if nothing is sampled.
     pub(crate) fn top(&self) -> Option<MutexGuard<'_, TopFlows>> {
         let running = self.running.as_ref()?;
-        Some(running.top.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(&running.top))
     }
 
     /// What became of samples for collectors; `None` if there are no collectors.
     pub(crate) fn exported(&self) -> Option<Exported> {
         let running = self.running.as_ref()?;
         let is_exported = matches!(running.purpose, Purpose::Collectors(_));
-        let exported = || {
-            running
-                .exported
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone()
-        };
-        is_exported.then(exported)
+        is_exported.then(|| lock(&running.exported).clone())
     }
 
     /// Why nothing is sampled though it should be.
@@ -260,7 +254,7 @@ impl Thread {
                 Err(TryRecvError::Disconnected) => return None,
             }
         }
-        let mut top = self.top.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut top = lock(&self.top);
         top.add(&seen, self.one_in, Instant::now());
         drop(top);
         let Some(exporter) = &mut self.exporter else {
@@ -269,7 +263,7 @@ impl Thread {
         let caller = &self.caller;
         exporter.turn(&seen, |questions, counters| {
             let look = move |plane: &mut DataPlane| Survey::take(plane, &questions, counters);
-            caller.call("samples", look).blocking_recv().ok()
+            caller.ask("samples", look)
         })
     }
 }
