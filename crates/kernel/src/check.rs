@@ -206,8 +206,9 @@ fn run(
             rest,
             took: start.elapsed(),
         };
+        // an error is that the mirror is gone
         let Ok(()) = results.send(found) else {
-            return; // the mirror is gone
+            return;
         };
         waker.wake();
     }

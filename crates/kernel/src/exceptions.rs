@@ -81,8 +81,9 @@ fn run(
         match read(&mut socket) {
             Ok(Some(found)) if found != known => {
                 known.clone_from(&found);
+                // an error is that the mirror is gone
                 let Ok(()) = outbox.send(found) else {
-                    return; // the mirror is gone
+                    return;
                 };
                 waker.wake();
             }

@@ -93,9 +93,13 @@ impl TurnOff {
 
 /// Turns on again what was turned off at an interface.
 pub(crate) fn restore(ifindex: u32, dir: &RuntimeDir) {
+    let name = match name_of(ifindex) {
+        Ok(name) => name,
+        Err(error) => return log::warn!("interface {ifindex}: offloads stay off: {error}"),
+    };
     let noted = dir.take_offloads(ifindex);
     let noted: Vec<&str> = noted.lines().collect();
-    let Some(name) = name_of(ifindex).filter(|_| !noted.is_empty()) else {
+    let Some(name) = name.filter(|_| !noted.is_empty()) else {
         return;
     };
     if let Err(error) = set(&name, &noted, true) {

@@ -298,10 +298,12 @@ impl Program {
     /// What this kernel does not have or hides, and what is lost by that; one sentence each.
     pub fn lacks(&self) -> Vec<&'static str> {
         let (known, mut lacks) = (&self.symbols, Vec::new());
-        if !self.survey().is_ok_and(|survey| survey.direct) {
-            lacks.push(
+        match self.survey() {
+            Ok(survey) if survey.direct => {}
+            Ok(_) => lacks.push(
                 "no bpf_rdonly_cast (Linux 6.2): looking at Linux's hooks takes longer for each packet",
-            );
+            ),
+            Err(error) => log::warn!("cannot look at Linux's hooks: {error}"),
         }
         if known.apparmor_ip_postroute == 0 && known.selinux_ip_forward == 0 {
             lacks.push(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use bora_fib::{FibHandle, PortId};
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig};
@@ -243,7 +243,9 @@ fn detach_new(ports: Vec<Port>, dir: &RuntimeDir) {
 pub(crate) fn detach_pinned(runtime: &RuntimeLock) -> anyhow::Result<usize> {
     let mut count = 0;
     for ifindex in runtime.pins.links() {
-        if let Some(attachment) = Attachment::open(&runtime.pins.link(ifindex), ifindex) {
+        let pin = runtime.pins.link(ifindex);
+        let there = Attachment::open(&pin, ifindex);
+        if let Some(attachment) = there.with_context(|| format!("cannot open {}", pin.display()))? {
             if let Err(error) = attachment.detach() {
                 bail!("interface {ifindex}: cannot detach: {error}");
             }
