@@ -98,7 +98,15 @@ impl Program {
         // Without type information in the kernel there are no such tracepoint programs: refused
         // frames then show only in the interface's own statistics, and the lease of a killed Bora
         // just runs out.
-        let has_btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
+        let has_btf = match std::fs::exists("/sys/kernel/btf/vmlinux") {
+            Ok(has) => has,
+            Err(error) => {
+                log::warn!(
+                    "/sys/kernel/btf/vmlinux: {error}; Bora does without BPF programs of tracepoints"
+                );
+                false
+            }
+        };
         open.progs.count_refused.set_autoload(has_btf);
         open.progs.end_lease.set_autoload(has_btf);
         open.progs.flow.set_autoload(false); // see want_flows()
