@@ -45,9 +45,8 @@ impl<'a> Iterator for Attributes<'a> {
 
 impl<'a> Attribute<'a> {
     fn array<const N: usize>(&self) -> Result<[u8; N], Malformed> {
-        self.value
-            .try_into()
-            .map_err(|_| Malformed("attribute value"))
+        let array = self.value.first_chunk().filter(|_| self.value.len() == N);
+        array.copied().ok_or(Malformed("attribute value"))
     }
 
     pub(crate) fn u8(&self) -> Result<u8, Malformed> {
@@ -77,7 +76,8 @@ impl<'a> Attribute<'a> {
 
     /// The link-layer address; `None` if it does not have Ethernet's size.
     pub(crate) fn mac(&self) -> Option<[u8; 6]> {
-        self.value.try_into().ok()
+        let array = self.value.first_chunk();
+        array.copied().filter(|_| self.value.len() == 6)
     }
 
     /// A string, up to its NUL.

@@ -103,10 +103,13 @@ impl BridgeWatch {
         let read = read(&self.wanted, socket);
         let took = begin.elapsed();
         self.not_before = begin + took * PAUSE;
-        let Ok((bridges, is_whole)) = read.inspect_err(|error| log::warn!("bridges: {error}"))
-        else {
-            self.not_before += Duration::from_secs(1);
-            return false;
+        let (bridges, is_whole) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                log::warn!("bridges: {error}; what was read before counts, and Bora tries again");
+                self.not_before += Duration::from_secs(1);
+                return false;
+            }
         };
         self.changed = !is_whole;
         let changed = bridges != self.bridges;
@@ -128,14 +131,15 @@ fn read(wanted: &[u32], socket: &mut Netlink) -> Result<(Bridges, bool), KernelE
         libc::IFLA_EXT_MASK,
         &RTEXT_FILTER_BRVLAN_COMPRESSED.to_ne_bytes(),
     );
-    let mut is_whole = socket.dump(
+    let mut is_whole = socket.dump_decoded(
         libc::RTM_GETLINK,
         request.octets(),
         &mut found.ports,
         BTreeMap::clear,
         |ports, frame| {
-            let port = port(frame.payload).ok().flatten();
+            let port = port(frame.payload)?;
             ports.extend(port.filter(|(_, port)| wanted.contains(&port.bridge)));
+            Ok(())
         },
     )?;
     if found.ports.values().any(|port| !port.vlans.is_empty()) {
@@ -146,12 +150,15 @@ fn read(wanted: &[u32], socket: &mut Netlink) -> Result<(Bridges, bool), KernelE
         head[0] = libc::AF_BRIDGE as u8;
         let request = Body::new(&head).attribute(NDA_MASTER, &bridge.to_ne_bytes());
         let mut stations = Vec::new();
-        is_whole &= socket.dump(
+        is_whole &= socket.dump_decoded(
             libc::RTM_GETNEIGH,
             request.octets(),
             &mut stations,
             Vec::clear,
-            |stations, frame| stations.extend(station(frame.payload).ok().flatten()),
+            |stations, frame| {
+                stations.extend(station(frame.payload)?);
+                Ok(())
+            },
         )?;
         found.stations.extend(stations);
     }
@@ -237,12 +244,15 @@ fn remove_stopped(
     let mut head = [0; 8];
     head[0] = libc::AF_BRIDGE as u8;
     let mut found = Vec::new();
-    let is_whole = socket.dump(
+    let is_whole = socket.dump_decoded(
         RTM_GETVLAN,
         &head,
         &mut found,
         Vec::clear,
-        |found, frame| found.extend(stopped(frame.payload).unwrap_or_default()),
+        |found, frame| {
+            found.extend(stopped(frame.payload)?);
+            Ok(())
+        },
     )?;
     for (index, stopped) in found {
         if let Some(port) = ports.get_mut(&index) {

@@ -108,14 +108,16 @@ impl Check {
                 rest: model.rest_changes,
             });
             let further = [false, true].map(|v6| model.world.further(v6).clone());
-            let _ = self.orders.send(further); // if the thread has ended, no result comes
+            if let Err(error) = self.orders.send(further) {
+                log::error!("the background check has ended ({error}); restart Bora");
+            }
         }
     }
 
     /// Receives a result. Call it before reading events, because events may be newer than the
     /// result.
     pub(crate) fn receive(&mut self) {
-        self.found = self.results.try_recv().ok().or(self.found.take());
+        self.found = self.results.try_iter().last().or(self.found.take());
     }
 
     /// Compares a result with our tables, once all events are in them. Marks the tables that have
@@ -192,7 +194,8 @@ fn run(
     results: &Sender<Found>,
     waker: &Waker,
 ) {
-    while let Ok([further4, further6]) = orders.recv() {
+    // without the mirror no more orders come
+    for [further4, further6] in orders {
         let start = Instant::now();
         // links first: when a link is removed, its entries in the other tables are removed too
         let rest = rest(&mut socket);
@@ -203,9 +206,10 @@ fn run(
             rest,
             took: start.elapsed(),
         };
-        if results.send(found).is_err() {
+        // an error is that the mirror is gone
+        let Ok(()) = results.send(found) else {
             return;
-        }
+        };
         waker.wake();
     }
 }
@@ -220,6 +224,7 @@ fn dump<S: Default>(
     let mut state = S::default();
     let restart = |state: &mut S| *state = S::default();
     let each = |state: &mut S, frame: Frame<'_>| {
+        // the mirror's tables lack what cannot be decoded, too, and it has told so
         if let Ok(message) = message::decode(&frame) {
             each(state, message);
         }
@@ -233,7 +238,7 @@ fn dump<S: Default>(
             Some(S::default())
         }
         Err(error) => {
-            log::debug!("{error}");
+            log::warn!("the background check compares only a part: {error}; Bora tries again");
             None
         }
     }

@@ -81,13 +81,14 @@ fn run(
         match read(&mut socket) {
             Ok(Some(found)) if found != known => {
                 known.clone_from(&found);
-                if outbox.send(found).is_err() {
+                // an error is that the mirror is gone
+                let Ok(()) = outbox.send(found) else {
                     return;
-                }
+                };
                 waker.wake();
             }
             Ok(_) => {}
-            Err(error) => log::warn!("{error}"),
+            Err(error) => log::warn!("{error}; those that are known count, and Bora tries again"),
         }
         pause = EACH.max(begin.elapsed() * SHARE);
     }
@@ -123,14 +124,14 @@ fn read(socket: &mut Netlink) -> Result<Option<BTreeSet<IpAddr>>, KernelError> {
     head[0] = libc::AF_INET as u8;
     head[FLAGS..].copy_from_slice(&RTM_F_CLONED.to_ne_bytes());
     let mut found = BTreeSet::new();
-    let whole = socket.dump(
+    let whole = socket.dump_decoded(
         libc::RTM_GETROUTE,
         &head,
         &mut found,
         BTreeSet::clear,
-        |found, frame| match exception(frame.payload) {
-            Ok(one) => found.extend(one),
-            Err(error) => log::debug!("a route that Linux has learned: {error}"),
+        |found, frame| {
+            found.extend(exception(frame.payload)?);
+            Ok(())
         },
     )?;
     Ok(whole.then_some(found))

@@ -6,7 +6,7 @@ use bora_fib::{FibError, NextHopId, TableId};
 
 use crate::choice::choose;
 use crate::digest::{Digest, of_routes};
-use crate::keys::{HopKey, TargetId};
+use crate::keys::{HopKey, TargetId, is_found};
 use crate::message::{Hop, RouteMessage, RouteType};
 use crate::nexthops::NextHops;
 use crate::prefix_routes::{self, Applied};
@@ -284,7 +284,7 @@ impl<P: Prefix> Family<P> {
         let uses = |routes: &[Route]| {
             routes
                 .iter()
-                .any(|route| targets.binary_search(&route.target).is_ok())
+                .any(|route| is_found(targets.binary_search(&route.target)))
         };
         let marked = self.iter().filter(|(_, routes)| uses(routes));
         let marked: Vec<_> = marked.map(|(at, _)| at).collect();
@@ -347,10 +347,13 @@ impl<P: Prefix> Family<P> {
             let Some(table) = self.fib_of(tree) else {
                 continue;
             };
-            let refused = P::fib_load(&mut hops.fib, table, &all).unwrap_or_else(|e| {
-                log::error!("{e}");
-                all.iter().map(|&(prefix, _)| prefix).collect()
-            });
+            let refused = match P::fib_load(&mut hops.fib, table, &all) {
+                Ok(refused) => refused,
+                Err(error) => {
+                    log::error!("cannot load a table into the FIB: {error}");
+                    all.iter().map(|&(prefix, _)| prefix).collect()
+                }
+            };
             for prefix in refused {
                 self.refuse(hops, table, (tree, prefix));
             }
@@ -382,12 +385,13 @@ impl<P: Prefix> Family<P> {
         let wanted = match acquired {
             _ if excepted => Some(hops.shared.exception),
             Some(Ok(id)) => Some(id),
-            Some(Err(_)) => Some(hops.unsupported()),
+            Some(Err(_)) => Some(hops.unsupported()), // no room, see below
             None => best.map(|best| match best {
                 Best::Route(route) => hops.id(route.target),
                 Best::Depends => hops.unsupported(),
             }),
         };
+        // no room for its hop: Linux forwards until there is (`retry_refused`), and the status says so
         if let Some(Err(_)) = acquired {
             self.without_hop.insert(at);
         } else if !self.without_hop.is_empty() {
@@ -455,7 +459,8 @@ impl<P: Prefix> Family<P> {
         };
         if let Some(bulk) = &mut self.bulk {
             bulk.entry(tree).or_default().push((prefix, id));
-        } else if prefix.fib_insert(&mut hops.fib, table, id).is_err() {
+        } else if let Err(error) = prefix.fib_insert(&mut hops.fib, table, id) {
+            log::debug!("{error}"); // `sync` says how many do not fit
             self.refuse(hops, table, at);
         }
         true

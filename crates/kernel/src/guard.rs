@@ -65,7 +65,8 @@ impl Subsystem {
         let mut any = false;
         loop {
             let received = self.events.receive(|frame| {
-                any |= frame.map_or(true, |frame| !kinds.contains(&frame.kind));
+                // one that cannot be read may be of any kind
+                any |= !matches!(frame, Ok(frame) if kinds.contains(&frame.kind));
             })?;
             match received {
                 Received::Empty => return Ok(any),
@@ -112,11 +113,12 @@ pub(crate) struct Guard {
 impl Guard {
     pub(crate) fn open() -> Result<Self, KernelError> {
         let mut unseen = Vec::new();
-        let mut seen = |kind, opened: Result<Option<Subsystem>, String>| {
-            opened.unwrap_or_else(|why| {
+        let mut seen = |kind, opened: Result<Option<Subsystem>, String>| match opened {
+            Ok(subsystem) => subsystem,
+            Err(why) => {
                 unseen.push((kind, why));
                 None
-            })
+            }
         };
         let netfilter = Subsystem::open(libc::NETLINK_NETFILTER, NFNLGRP_NFTABLES, "nftables");
         let xfrm = Subsystem::open(libc::NETLINK_XFRM, XFRMNLGRP_POLICY, "xfrm policies");
@@ -226,7 +228,7 @@ impl Guard {
             };
             complete &= question.ask(&mut netfilter.dumps, &mut report, chain);
             let known = (!self.new_rules).then_some(&*self.found.flowtables);
-            self.new_rules = !flowtables(&mut netfilter.dumps, &mut report.flowtables, known);
+            self.new_rules = !flowtables(&mut netfilter.dumps, &mut report, known);
             complete &= !self.new_rules;
         }
         self.legacy_reasons(&mut report);
@@ -274,26 +276,23 @@ impl Guard {
 
 /// Reads the flowtables, and whether rules add to them, of which there may be many: only if they are not `known`
 /// from the last time. `false` if not everything could be read.
-fn flowtables(
-    socket: &mut Netlink,
-    found: &mut Vec<Flowtable>,
-    known: Option<&[Flowtable]>,
-) -> bool {
+fn flowtables(socket: &mut Netlink, report: &mut GuardReport, known: Option<&[Flowtable]>) -> bool {
     let body = [libc::AF_UNSPEC as u8, 0, 0, 0]; // struct nfgenmsg
-    let mut good = true;
-    let each =
-        |found: &mut Vec<Flowtable>, frame: Frame<'_>| good &= flowtable(found, &frame).is_ok();
-    let dumped = socket.dump(NFT_GETFLOWTABLE, &body, found, Vec::clear, each);
-    let mut complete = matches!(Dumped::from(dumped), Dumped::Whole | Dumped::Unsupported);
+    let found = &mut report.flowtables;
+    let each = |found: &mut Vec<Flowtable>, frame: Frame<'_>| flowtable(found, &frame);
+    let dumped = socket.dump_decoded(NFT_GETFLOWTABLE, &body, found, Vec::clear, each);
+    let complete = Dumped::from(dumped).complete(ReasonKind::Netfilter, report);
+    let found = &mut report.flowtables;
     if let Some(known) = known {
         keep_use(found, known);
-    } else if !found.is_empty() {
-        let each =
-            |found: &mut Vec<Flowtable>, frame: Frame<'_>| good &= flow_rule(found, &frame).is_ok();
-        let dumped = socket.dump(NFT_GETRULE, &body, found, |_| {}, each);
-        complete &= matches!(Dumped::from(dumped), Dumped::Whole);
+        return complete;
     }
-    complete && good
+    if found.is_empty() {
+        return complete;
+    }
+    let each = |found: &mut Vec<Flowtable>, frame: Frame<'_>| flow_rule(found, &frame);
+    let dumped = socket.dump_decoded(NFT_GETRULE, &body, found, |_| {}, each);
+    Dumped::from(dumped).complete(ReasonKind::Netfilter, report) && complete
 }
 
 /// Flowtables are used as they were when they became `known`.
@@ -326,14 +325,8 @@ impl Question<'_> {
                 report.both(self.kind, format!("message type {}: {e}", frame.kind));
             }
         };
-        match Dumped::from(socket.dump(self.message, self.body, report, restart, each)) {
-            Dumped::Whole | Dumped::Unsupported => true,
-            Dumped::Overtaken => false,
-            Dumped::Failed(text) => {
-                report.both(self.kind, text);
-                false
-            }
-        }
+        let dumped = socket.dump(self.message, self.body, report, restart, each);
+        Dumped::from(dumped).complete(self.kind, report)
     }
 }
 
@@ -345,6 +338,20 @@ enum Dumped {
     /// The kernel lacks this subsystem, so there is nothing to guard.
     Unsupported,
     Failed(String),
+}
+
+impl Dumped {
+    /// Whether nothing is missing. A failure is a reason itself.
+    fn complete(self, kind: ReasonKind, report: &mut GuardReport) -> bool {
+        match self {
+            Self::Whole | Self::Unsupported => true,
+            Self::Overtaken => false,
+            Self::Failed(text) => {
+                report.both(kind, text);
+                false
+            }
+        }
+    }
 }
 
 impl From<Result<bool, KernelError>> for Dumped {

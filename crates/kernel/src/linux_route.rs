@@ -3,8 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::attribute::attributes;
-use crate::message::Frame;
+use crate::attribute::{Malformed, attributes, header};
 use crate::request::Body;
 use crate::socket::Netlink;
 
@@ -53,29 +52,30 @@ pub fn linux_route(destination: IpAddr, source: IpAddr, input: u32) -> Result<Li
     let mut found = None;
     socket
         .ask_for(libc::RTM_GETROUTE, 0, body.octets(), |frame| {
-            found = found.or_else(|| read(&frame));
+            if frame.kind == libc::RTM_NEWROUTE && found.is_none() {
+                found = Some(read(frame.payload));
+            }
         })
         .map_err(|error| refusal(&error))?;
-    found.ok_or_else(|| "Linux gives no answer".into())
+    let found = found.ok_or("Linux gives no answer")?;
+    found.map_err(|error| format!("Linux's answer cannot be read: {error}"))
 }
 
-fn read(frame: &Frame<'_>) -> Option<LinuxRoute> {
-    if frame.kind != libc::RTM_NEWROUTE {
-        return None;
-    }
+fn read(payload: &[u8]) -> Result<LinuxRoute, Malformed> {
     let mut route = LinuxRoute {
-        local: *frame.payload.get(TYPE)? == libc::RTN_LOCAL,
+        local: header(payload, HEAD, "route")?[TYPE] == libc::RTN_LOCAL,
         ..LinuxRoute::default()
     };
-    for one in attributes(frame.payload, HEAD).flatten() {
+    for one in attributes(payload, HEAD) {
+        let one = one?;
         match one.kind {
-            libc::RTA_OIF => route.output = one.u32().ok(),
-            libc::RTA_TABLE => route.table = one.u32().ok().filter(|&table| table != MAIN),
-            libc::RTA_GATEWAY => route.gateway = one.ip().ok(),
+            libc::RTA_OIF => route.output = Some(one.u32()?),
+            libc::RTA_TABLE => route.table = Some(one.u32()?).filter(|&table| table != MAIN),
+            libc::RTA_GATEWAY => route.gateway = Some(one.ip()?),
             _ => {}
         }
     }
-    Some(route)
+    Ok(route)
 }
 
 /// What the kernel's answer means (ip_route_input_slow(), ip6_pol_route()).
@@ -90,5 +90,34 @@ fn refusal(error: &io::Error) -> String {
         Some(libc::EXDEV) => "dropped: the source is not expected here (rp_filter)".into(),
         Some(libc::EINVAL) => "dropped: a blackhole route, or an address that is none".into(),
         _ => format!("Linux refuses it: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(attributes: &[u8]) -> Result<LinuxRoute, Malformed> {
+        let mut payload = [0; HEAD].to_vec();
+        payload[TYPE] = libc::RTN_UNICAST;
+        payload.extend(attributes);
+        read(&payload)
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_no_route() {
+        let body = |length: usize| {
+            Body::new(&[])
+                .attribute(libc::RTA_OIF, &vec![7; length])
+                .octets()
+                .to_vec()
+        };
+        assert_eq!(answer(&body(4)).unwrap().output, Some(0x0707_0707));
+        assert!(
+            answer(&body(2)).is_err(),
+            "an interface index of two octets"
+        );
+        assert!(answer(&[9, 0, 4, 0, 1]).is_err(), "cut short");
+        assert!(read(&[0; HEAD - 1]).is_err());
     }
 }

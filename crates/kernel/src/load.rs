@@ -6,7 +6,7 @@ use bora_fib::{Prefix4, Prefix6};
 
 use crate::error::KernelError;
 use crate::family::{Family, intern, is_of};
-use crate::keys::TargetId;
+use crate::keys::{TargetId, is_found};
 use crate::message::{
     self, Frame, Message, Neighbour, NextHopObject, RTM_GETNEXTHOP, RTM_GETNEXTHOPBUCKET, Rule,
     Target,
@@ -164,19 +164,25 @@ impl Loader {
         let mut head = [0; 12]; // struct fib_rule_hdr
         head[0] = if v6 { libc::AF_INET6 } else { libc::AF_INET } as u8;
         let mut list = Vec::new();
-        let each = |list: &mut Vec<Rule>, frame: Frame<'_>| {
+        let errors = &mut self.decode_errors;
+        let mut each = |list: &mut Vec<Rule>, frame: Frame<'_>| {
             if frame.kind == libc::RTM_NEWRULE {
-                let unknown = |_| Rule {
-                    unknown: Some("it cannot be decoded"),
-                    ..Rule::default()
-                };
-                list.push(message::decode_rule(frame.payload).unwrap_or_else(unknown));
+                list.push(match message::decode_rule(frame.payload) {
+                    Ok(rule) => rule,
+                    Err(error) => {
+                        note(errors, frame.kind, error);
+                        Rule {
+                            unknown: Some("it cannot be decoded"),
+                            ..Rule::default()
+                        }
+                    }
+                });
             }
         };
         for _ in 0..RULE_DUMPS {
-            let dumped = self
-                .socket
-                .dump(libc::RTM_GETRULE, &head, &mut list, Vec::clear, each);
+            let dumped =
+                self.socket
+                    .dump(libc::RTM_GETRULE, &head, &mut list, Vec::clear, &mut each);
             match dumped {
                 Ok(true) => return Rules { list, unread: None },
                 Ok(false) => list.clear(),
@@ -278,10 +284,14 @@ impl Loader {
             Message::Station(station, false) if station.device == device => Some(station),
             _ => None,
         });
-        if let Err(error) = &found {
-            log::warn!("interface {device}: cannot read its stations: {error}");
-        }
-        model.set_stations(device, found.ok());
+        let found = match found {
+            Ok(found) => Some(found),
+            Err(error) => {
+                log::warn!("interface {device}: only Linux forwards by it: {error}");
+                None
+            }
+        };
+        model.set_stations(device, found);
     }
 
     fn routes(&mut self, model: &mut Model, part: Part) -> Result<usize, KernelError> {
@@ -413,7 +423,7 @@ fn compare<P: Prefix>(
     };
     let concerned = |route: &Route| match part {
         Part::All => true,
-        Part::Device(_) => through.binary_search(&route.target).is_ok(),
+        Part::Device(_) => is_found(through.binary_search(&route.target)),
         Part::Protocol(protocol) => route.protocol == protocol,
     };
     let mut compared = Compared {
@@ -457,7 +467,7 @@ fn remove_lost<P: Prefix>(
     dumped: &[(P, Route)],
     concerned: impl Fn(&Route) -> bool,
 ) -> usize {
-    let is_there = |of: (Tree, P)| dumped.binary_search_by_key(&of, place).is_ok();
+    let is_there = |of: (Tree, P)| is_found(dumped.binary_search_by_key(&of, place));
     let known = family.iter();
     let lost: Vec<(Tree, P)> = known
         .filter(|&(at, routes)| routes.iter().any(&concerned) && !is_there(at))

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bora_fib::{FibWriter, NextHopId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
 
 use crate::bridge::{self, BridgeWatch, Bridges};
 use crate::check::Check;
@@ -302,7 +303,10 @@ impl Mirror {
         self.model.settle();
         let guard_events = self.guard.drain()?;
         if self.is_due() {
-            // it logs the failure itself and is repeated
+            #[expect(
+                clippy::let_underscore_must_use,
+                reason = "`remember` has told of the failure, and what is stale is read again"
+            )]
             let _ = self.reconcile();
             // apply the events of the time of the dump before anybody sees its result
             self.read_events()?;
@@ -388,7 +392,7 @@ impl Mirror {
                 tv_sec: 0,
                 tv_nsec: 1_000_000,
             };
-            let _ = poll(&mut fds, Some(&step)); // if a signal interrupts it, the loop continues
+            wait_for(&mut fds, &step)?;
             self.read_events()?;
             let neighbours = &self.model.world.neighbours;
             unknown.retain(|&(device, address)| !neighbours.contains_key(&(address, device)));
@@ -442,13 +446,11 @@ impl Mirror {
             tv_sec: timeout.as_secs().cast_signed(),
             tv_nsec: i64::from(timeout.subsec_nanos()),
         };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(KernelError::Wait(e.into())),
+        wait_for(&mut fds, &timeout)?;
+        match rustix::io::read(&self.wakeup, &mut [0; 8]) {
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()), // usually there is nothing to read
+            Err(e) => Err(KernelError::Wait(e.into())),
         }
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.wakeup, &mut count); // usually there is nothing to read
-        Ok(())
     }
 
     /// The descriptors that [`Self::poll`] waits for, for callers that wait themselves. They must
@@ -475,10 +477,10 @@ impl Mirror {
         for _ in 0..BATCH {
             let received = events.receive(|frame| {
                 counters.events += 1;
-                let kind = frame.map_or(0, |frame| frame.kind);
-                match frame.and_then(|frame| message::decode(&frame)) {
-                    Ok(message) => model.apply(message),
-                    Err(e) => note(decode_errors, kind, e),
+                match frame.map(|frame| (frame.kind, message::decode(&frame))) {
+                    Ok((_, Ok(message))) => model.apply(message),
+                    Ok((kind, Err(e))) => note(decode_errors, kind, e),
+                    Err(e) => note(decode_errors, 0, e), // its head is cut short
                 }
             })?;
             match received {
@@ -559,10 +561,10 @@ impl Mirror {
         let stale = std::mem::take(&mut self.model.stale);
         let reason = stale.reason;
         let compared = self.loader.reconcile(&mut self.model, &stale);
-        let failure = match &compared {
-            Err(error) => Some(error.to_string()),
-            Ok(_) if self.loader.overtaken => Some("changes overtook it".into()),
-            Ok(_) => None,
+        let (differences, failure) = match &compared {
+            Err(error) => (0, Some(error.to_string())),
+            Ok(count) if self.loader.overtaken => (*count, Some("changes overtook it".into())),
+            Ok(count) => (*count, None),
         };
         // what the dumps showed is fresh, except devices that have just appeared in them
         if failure.is_some() {
@@ -579,7 +581,6 @@ impl Mirror {
             took // so that comparisons take at most half of the time
         };
         self.not_before = Instant::now() + self.pause;
-        let differences = *compared.as_ref().unwrap_or(&0);
         if failure.is_none() && std::mem::take(&mut self.check.suspects) && differences > 0 {
             log::error!("the background check found {differences} differences and corrected them");
             self.mended += differences as u64;
@@ -698,6 +699,14 @@ impl Mirror {
     /// What must stay with the kernel.
     pub fn guard(&self) -> &GuardReport {
         self.guard.report()
+    }
+}
+
+/// Waits for a descriptor, or until a signal interrupts it.
+fn wait_for(fds: &mut [PollFd<'_>], timeout: &Timespec) -> Result<(), KernelError> {
+    match poll(fds, Some(timeout)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(e) => Err(KernelError::Wait(e.into())),
     }
 }
 

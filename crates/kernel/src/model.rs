@@ -10,7 +10,7 @@ use crate::audit::Audit;
 use crate::confirm::{ANSWER, HOLD, Unconfirmed};
 use crate::digest::{Digest, of_neighbour};
 use crate::family::{Family, is_own};
-use crate::keys::TargetId;
+use crate::keys::{TargetId, is_found};
 use crate::message::{
     Address, Hop, Link, Message, Neighbour, NextHopMessage, NextHopObject, RouteMessage, RouteType,
     Station, Target,
@@ -292,7 +292,7 @@ impl Model {
             };
             let dead = self.select(dead);
             self.v4.remove_routes(&mut self.hops, |route| {
-                dead.binary_search(&route.target).is_ok()
+                is_found(dead.binary_search(&route.target))
             });
         }
         for &device in devices {
@@ -334,7 +334,7 @@ impl Model {
             !ways.is_empty() && ways.iter().all(|hop| hop.device == device)
         };
         let gone = self.select(only);
-        let in_gone = |route: &Route| gone.binary_search(&route.target).is_ok();
+        let in_gone = |route: &Route| is_found(gone.binary_search(&route.target));
         self.v4.remove_routes(&mut self.hops, in_gone);
         self.v6.remove_routes(&mut self.hops, in_gone);
         gone.len()
@@ -608,7 +608,7 @@ impl Model {
         };
         let lost = self.select(lost);
         if !lost.is_empty() {
-            let lost = |route: &Route| lost.binary_search(&route.target).is_ok();
+            let lost = |route: &Route| is_found(lost.binary_search(&route.target));
             self.v4.remove_routes(&mut self.hops, lost);
             self.v6.remove_routes(&mut self.hops, lost);
         }

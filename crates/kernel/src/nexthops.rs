@@ -150,12 +150,21 @@ impl NextHops {
                 changed.push(id);
             }
             self.targets[id.0 as usize] = Some(state);
-            if renewed.is_err() {
+            if let Err(error) = renewed {
+                log::debug!("{error}");
                 self.refused.insert(id);
                 break; // a group needs more next hops than are free
             }
         }
         changed
+    }
+
+    /// Notes a target for which the FIB has no room.
+    fn refuse(&mut self, id: TargetId, error: &FibError) {
+        if self.refused.is_empty() {
+            log::error!("next hops do not fit into the FIB, and Linux forwards there: {error}");
+        }
+        self.refused.insert(id);
     }
 
     /// Gives a target the object it should have; returns whether its own object changed.
@@ -267,8 +276,8 @@ impl NextHops {
             self.targets.len() as u32 - 1
         });
         self.targets[index as usize] = Some(state);
-        if resolved.is_err() {
-            self.refused.insert(TargetId(index));
+        if let Err(error) = resolved {
+            self.refuse(TargetId(index), &error);
         }
         self.interned.insert(key, TargetId(index));
         TargetId(index)
@@ -523,7 +532,7 @@ impl NextHops {
         if state.own {
             match self.renew(world, &mut state) {
                 Ok(renewed) => changed = renewed,
-                Err(_) => drop(self.refused.insert(TargetId(index as u32))),
+                Err(error) => self.refuse(TargetId(index as u32), &error),
             }
         }
         let usable = world.usable(&state.target, state.v6);

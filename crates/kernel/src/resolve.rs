@@ -7,6 +7,7 @@
 //! not, when packets go there (`confirm`); NTF_USE tells Linux that there was a packet.
 
 use std::collections::{BTreeSet, HashMap};
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ use crate::message::{NTF_EXT_MANAGED, Neighbour};
 use crate::nexthops::NextHops;
 use crate::request::Body;
 use crate::scratch::octets;
-use crate::socket::{Netlink, Received};
+use crate::socket::{Netlink, Received, result};
 use crate::world::World;
 
 /// Marks Bora's entries (NDA_PROTOCOL), so that the next Bora recognises those of a killed one.
@@ -46,12 +47,26 @@ fn family(gateway: Gateway) -> usize {
     usize::from(gateway.1.is_ipv6())
 }
 
-/// Most gateways that the kernel is asked to keep; IPv4, IPv6.
-fn limits() -> [usize; 2] {
-    VERSIONS.map(|version| {
-        let key = format!("/proc/sys/net/{version}/neigh/default/gc_thresh2");
-        let text = std::fs::read_to_string(key).unwrap_or_default();
-        text.trim().parse().unwrap_or(MOST)
+/// Most gateways that the kernel is asked to keep; IPv4, IPv6. What cannot be read stays as it is `known`.
+fn limits(known: [usize; 2]) -> [usize; 2] {
+    [0, 1].map(|family| {
+        let key = format!(
+            "/proc/sys/net/{}/neigh/default/gc_thresh2",
+            VERSIONS[family]
+        );
+        let number = std::fs::read_to_string(&key)
+            .and_then(|text| text.trim().parse().map_err(std::io::Error::other));
+        match number {
+            Ok(number) => number,
+            Err(error) if error.kind() == ErrorKind::NotFound => known[family], // no IPv6
+            Err(error) => {
+                let limit = known[family];
+                log::warn!(
+                    "cannot read {key}: {error}; Linux is asked for {limit} gateways at most"
+                );
+                limit
+            }
+        }
     })
 }
 
@@ -69,6 +84,8 @@ pub(crate) struct Resolver {
     limits_read: Instant,
     tokens: u32,
     refilled: Instant,
+    /// Error numbers that have been logged.
+    told: BTreeSet<i32>,
 }
 
 impl Resolver {
@@ -78,10 +95,11 @@ impl Resolver {
             asked: Default::default(),
             waiting: BTreeSet::new(),
             crowded: Default::default(),
-            limits: limits(),
+            limits: limits([MOST; 2]),
             limits_read: Instant::now(),
             tokens: BURST,
             refilled: Instant::now(),
+            told: BTreeSet::new(),
         })
     }
 
@@ -111,7 +129,9 @@ impl Resolver {
                 } else if self.tokens == 0 {
                     self.waiting.insert(gateway);
                     break;
-                } else if self.manage(gateway, neighbour) && neighbour.is_none() && !deleted {
+                } else if !self.manage(gateway, neighbour) {
+                    later.push(gateway); // again after `AGAIN`
+                } else if neighbour.is_none() && !deleted {
                     unknown.push(gateway);
                 }
             }
@@ -170,7 +190,7 @@ impl Resolver {
         if !crowded || self.limits_read.elapsed() < AGAIN {
             return;
         }
-        (self.limits, self.limits_read) = (limits(), Instant::now());
+        (self.limits, self.limits_read) = (limits(self.limits), Instant::now());
         for family in [0, 1] {
             if self.asked[family].len() < self.limits[family] {
                 self.waiting.append(&mut self.crowded[family]);
@@ -215,16 +235,38 @@ impl Resolver {
     }
 
     fn send(&mut self, flags: u16, body: &Body) -> bool {
-        let sent = self.socket.send(libc::RTM_NEWNEIGH, flags, body.octets());
-        if let Err(error) = &sent {
-            log::debug!("neighbour request: {error}");
+        match self.socket.send(libc::RTM_NEWNEIGH, flags, body.octets()) {
+            Ok(()) => true,
+            Err(error) => {
+                log::warn!("cannot ask Linux to keep, or to forget, a neighbour: {error}");
+                false
+            }
         }
-        sent.is_ok()
     }
 
-    /// Reads and discards the kernel's errors: a device has just gone, an entry exists by now.
+    /// Reads what the kernel refused. A device has just gone, or an entry exists by now: that is usual. Anything
+    /// else is told once.
     fn listen(&mut self) {
-        while matches!(self.socket.receive(|_| {}), Ok(Received::Datagram)) {}
+        const USUAL: [i32; 4] = [libc::ENODEV, libc::ENETDOWN, libc::EEXIST, libc::ENOENT];
+        let told = &mut self.told;
+        loop {
+            let received = self.socket.receive(|frame| {
+                let answer = frame.map(|frame| result(frame.payload));
+                if let Ok(Err(error)) = answer // the kernel's frames are whole
+                    && let Some(code) = error.raw_os_error().filter(|code| !USUAL.contains(code))
+                    && told.insert(code)
+                {
+                    log::warn!(
+                        "Linux refuses to keep a neighbour: {error}; the first packet to it takes Linux's way"
+                    );
+                }
+            });
+            match received {
+                Ok(Received::Datagram) => {}
+                Ok(Received::Empty | Received::Overflow) => return,
+                Err(error) => return log::warn!("neighbours: {error}"),
+            }
+        }
     }
 
     fn refill(&mut self) {

@@ -34,9 +34,7 @@ const RTNH_F_ONLINK: u8 = 4;
 pub fn prepare(name: &str, ifindex: u32) -> Result<(), KernelError> {
     let failed = |what, source| KernelError::Dump { what, source };
     set("net/ipv4/ip_forward", 1).map_err(|e| failed("forwarding", e))?;
-    // it fails without IPv6, and then there is nothing to test for IPv6
-    let _ = set(&format!("net/ipv6/conf/{name}/disable_ipv6"), 0);
-    let v6 = set("net/ipv6/conf/all/forwarding", 1).is_ok();
+    let v6 = set_ipv6(name).map_err(|e| failed("IPv6 forwarding", e))?;
     let mut socket = Netlink::open(libc::NETLINK_ROUTE, &[], 1 << 16, "the test namespace")?;
     // without an address in the namespace Linux takes all gateways for broadcast addresses; the
     // loopback interface gets one when it is up
@@ -66,6 +64,16 @@ pub fn prepare(name: &str, ifindex: u32) -> Result<(), KernelError> {
         add(prefix.into(), 32, six)?;
     }
     Ok(())
+}
+
+/// Has Linux forward IPv6; false if there is no IPv6, so that there is nothing to test.
+fn set_ipv6(name: &str) -> io::Result<bool> {
+    let done = set(&format!("net/ipv6/conf/{name}/disable_ipv6"), 0)
+        .and_then(|()| set("net/ipv6/conf/all/forwarding", 1));
+    match done {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        done => done.map(|()| true),
+    }
 }
 
 /// Sets a sysctl of the calling thread's network namespace, by its path below /proc/sys.

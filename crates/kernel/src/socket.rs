@@ -8,7 +8,7 @@ use netlink_sys::{Socket, SocketAddr};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::error::KernelError;
-use crate::message::{Frame, Frames, NLMSG_HEADER};
+use crate::message::{Frame, Frames, Malformed, NLMSG_HEADER};
 use crate::request::Body;
 
 /// Read buffer, octets: more than the kernel puts into one datagram (32 KiB), so that none is
@@ -57,8 +57,16 @@ impl Netlink {
         socket.set_non_blocking(!groups.is_empty()).map_err(open)?;
         let force =
             rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, receive_buffer);
-        if force.is_err() {
+        if let Err(error) = force {
             socket.set_rx_buf_sz(receive_buffer as u32).map_err(open)?;
+            // requests wait for their answers, but events are lost where there is no room
+            if !groups.is_empty() {
+                log::warn!(
+                    "{what}: no buffer of {receive_buffer} octets ({error}), only of net.core.rmem_max at \
+                     most: when many events come, Bora has to read all tables; give it CAP_NET_ADMIN or \
+                     raise net.core.rmem_max"
+                );
+            }
         }
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).map_err(|e| open(e.into()))?;
         if protocol == libc::NETLINK_ROUTE {
@@ -76,7 +84,7 @@ impl Netlink {
     /// Reads one datagram of events and passes its messages to `each`.
     pub(crate) fn receive(
         &mut self,
-        mut each: impl FnMut(Result<Frame<'_>, crate::message::Malformed>),
+        mut each: impl FnMut(Result<Frame<'_>, Malformed>),
     ) -> Result<Received, KernelError> {
         let len = match self
             .socket
@@ -122,6 +130,31 @@ impl Netlink {
             log::debug!("changes interrupted the dump of {what}");
         }
         Ok(false)
+    }
+
+    /// The same where every message counts: one that cannot be decoded fails the dump.
+    pub(crate) fn dump_decoded<S>(
+        &mut self,
+        kind: u16,
+        request: &[u8],
+        state: &mut S,
+        restart: impl FnMut(&mut S),
+        mut each: impl FnMut(&mut S, Frame<'_>) -> Result<(), Malformed>,
+    ) -> Result<bool, KernelError> {
+        let (what, mut malformed) = (self.what, None);
+        let each = |state: &mut S, frame: Frame<'_>| {
+            if let Err(error) = each(state, frame) {
+                malformed = Some(error);
+            }
+        };
+        let whole = self.dump(kind, request, state, restart, each)?;
+        match malformed {
+            None => Ok(whole),
+            Some(error) => Err(KernelError::Dump {
+                what,
+                source: io::Error::new(ErrorKind::InvalidData, error),
+            }),
+        }
     }
 
     fn request(&mut self, kind: u16, body: &[u8]) -> io::Result<()> {
@@ -208,7 +241,7 @@ impl Netlink {
 }
 
 /// The error number at the start of NLMSG_ERROR and NLMSG_DONE: 0 or negative.
-fn result(payload: &[u8]) -> io::Result<()> {
+pub(crate) fn result(payload: &[u8]) -> io::Result<()> {
     match payload
         .first_chunk::<4>()
         .map(|bytes| i32::from_ne_bytes(*bytes))
@@ -228,4 +261,25 @@ impl AsFd for Netlink {
 #[cfg(test)]
 pub(crate) fn deaf() -> Netlink {
     Netlink::open(libc::NETLINK_USERSOCK, &[], 1 << 16, "anything").unwrap()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dump_with_a_message_that_cannot_be_decoded_fails() {
+        let mut socket = Netlink::open(libc::NETLINK_ROUTE, &[], 1 << 16, "links").unwrap();
+        let mut read = |fails: bool| {
+            let each = |count: &mut u32, _: Frame<'_>| {
+                *count += 1;
+                (!fails).then_some(()).ok_or(Malformed("link"))
+            };
+            let restart = |count: &mut u32| *count = 0;
+            socket.dump_decoded(libc::RTM_GETLINK, &[0; 16], &mut 0, restart, each)
+        };
+        assert!(read(false).is_ok());
+        let why = read(true).unwrap_err().to_string();
+        assert!(why.contains("links") && why.contains("cut short"), "{why}");
+    }
 }

@@ -2,9 +2,10 @@
 //! namespace. Most have no event, so those of ports are read again every second.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::str::FromStr;
+use std::{fmt, fs};
 
 use serde::Serialize;
 
@@ -167,7 +168,7 @@ impl Settings {
         self.hash4 = files.hash_policy("ipv4").unwrap_or(self.hash4);
         self.hash6 = files.hash_policy("ipv6").unwrap_or(self.hash6);
         if let Some(seed) = files.read("net/ipv4/fib_multipath_hash_seed") {
-            self.hash_seed = seed.and_then(|seed| u32::try_from(seed).ok()); // it is a u32
+            self.hash_seed = seed;
         }
     }
 }
@@ -209,7 +210,7 @@ fn interface(files: &mut Files, name: &str, all: AllSettings) -> Option<Interfac
         accept_local,
         ignore_linkdown4,
         ignore_linkdown6: v6("ignore_routes_with_linkdown")? != 0,
-        mtu6: u32::try_from(v6("mtu")?).unwrap_or(0), // the kernel refuses negative ones
+        mtu6: files.number(&format!("net/ipv6/conf/{name}/mtu"))?,
     })
 }
 
@@ -227,7 +228,10 @@ impl Files {
 
     /// A number. Outer `None`: it cannot be read; inner: it does not exist (IPv6 off, interface just gone, another
     /// kernel).
-    fn read(&mut self, key: &str) -> Option<Option<i64>> {
+    fn read<T>(&mut self, key: &str) -> Option<Option<T>>
+    where
+        T: FromStr<Err: fmt::Display>,
+    {
         let path = Path::new(self.root).join(key);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -240,14 +244,17 @@ impl Files {
         }
     }
 
-    fn fail<T>(&mut self, path: &Path, error: &dyn std::fmt::Display) -> Option<T> {
+    fn fail<T>(&mut self, path: &Path, error: &dyn fmt::Display) -> Option<T> {
         let text = || format!("cannot read {}: {error}", path.display());
         self.failed.get_or_insert_with(text);
         None
     }
 
     /// A number that is 0 if it does not exist; `None` if it cannot be read.
-    fn number(&mut self, key: &str) -> Option<i64> {
+    fn number<T>(&mut self, key: &str) -> Option<T>
+    where
+        T: Default + FromStr<Err: fmt::Display>,
+    {
         self.read(key).map(Option::unwrap_or_default)
     }
 
@@ -257,11 +264,9 @@ impl Files {
     }
 
     fn hash_policy(&mut self, version: &str) -> Option<HashPolicy> {
-        let policy = self.number(&format!("net/{version}/fib_multipath_hash_policy"))?;
-        let fields = self.number(&format!("net/{version}/fib_multipath_hash_fields"))?;
         Some(HashPolicy {
-            policy: u8::try_from(policy).unwrap_or(u8::MAX), // one that is not known
-            fields: u32::try_from(fields).unwrap_or(u32::MAX), // the same
+            policy: self.number(&format!("net/{version}/fib_multipath_hash_policy"))?,
+            fields: self.number(&format!("net/{version}/fib_multipath_hash_fields"))?,
         })
     }
 }
@@ -269,6 +274,21 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A number that is too large for its setting is no other number.
+    #[test]
+    fn numbers_out_of_range_are_not_read() {
+        let name = format!("bora-number-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).unwrap();
+        let mut files = Files::below(dir.display().to_string().leak());
+        for (text, number) in [("3", Some(3)), ("300", None), ("-1", None), ("", None)] {
+            fs::write(dir.join("one"), text).unwrap();
+            assert_eq!(files.number::<u8>("one"), number, "{text}");
+            assert_eq!(files.failed.take().is_some(), number.is_none(), "{text}");
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     /// A file whose place a folder takes cannot be read, as one for which there is no descriptor left.
     #[test]

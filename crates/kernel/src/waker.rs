@@ -15,7 +15,10 @@ impl Waker {
 
     /// Ends the poll in progress, or else the next.
     pub fn wake(&self) {
-        // it fails only if the counter is near 2^64, and then the mirror wakes anyway
+        #[expect(
+            clippy::let_underscore_must_use,
+            reason = "it fails only if the counter is near 2^64, and then the mirror wakes anyway"
+        )]
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }

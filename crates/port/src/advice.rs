@@ -32,7 +32,10 @@ pub(crate) fn no_rights() -> &'static str {
 
 /// Whether this process is in another user namespace than the machine's first one, which maps all users to themselves.
 pub(crate) fn in_user_namespace() -> bool {
-    // without /proc nothing is known, and the plain advice is given
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "without /proc nothing is known, and the plain advice is given"
+    )]
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     !map.is_empty() && map.split_whitespace().ne(["0", "0", "4294967295"])
 }

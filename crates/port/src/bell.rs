@@ -31,8 +31,7 @@ impl Bell {
         // orders the index written before the flag read here; the sleeper orders them the other way
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
-            // a full counter is an error, but the descriptor is readable then too
-            let _ = rustix::io::write(&self.fd, &1u64.to_ne_bytes());
+            wake(&self.fd);
         }
     }
 
@@ -45,9 +44,21 @@ impl Bell {
     /// To be called after a sleep.
     pub fn after_sleep(&self) {
         self.asleep.store(false, Ordering::Relaxed);
-        // an empty counter is an error, and is what is wanted
+        #[expect(
+            clippy::let_underscore_must_use,
+            reason = "an empty counter is an error, and is what is wanted"
+        )]
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
     }
+}
+
+/// Makes an eventfd readable.
+pub(crate) fn wake(eventfd: &OwnedFd) {
+    #[expect(
+        clippy::let_underscore_must_use,
+        reason = "a full counter is an error, but the descriptor is readable then, too"
+    )]
+    let _ = rustix::io::write(eventfd, &1u64.to_ne_bytes());
 }
 
 impl AsFd for Bell {

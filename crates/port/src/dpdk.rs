@@ -18,15 +18,11 @@ use crate::tally::{QueueStats, ReadStats, StatsReader, Tally};
 /// Longest packet where no interface of Linux says, octets without Ethernet header.
 const MTU: u16 = 1500;
 
-/// The Ethernet address of a card. What is wrong with the device is said when it is opened.
-pub(crate) fn mac_of_card(device: &str, eal: Option<&str>) -> Option<[u8; 6]> {
-    Device::mac_of_card(device, eal).ok().flatten()
-}
-
-/// The MTU of the interface that stands for a port.
-pub(crate) fn mtu_of(name: &str) -> u16 {
-    let mtu = Interface::named(name).map(|interface| interface.mtu);
-    mtu.and_then(|mtu| mtu.try_into().ok()).unwrap_or(MTU)
+/// The MTU of the interface that stands for a port, where there is one.
+pub(crate) fn mtu_of(name: &str) -> io::Result<u16> {
+    let interface = Interface::named(name)?;
+    let mtu = interface.map(|interface| interface.mtu.min(u16::MAX.into()) as u16);
+    Ok(mtu.unwrap_or(MTU))
 }
 
 /// Opens a device as a port.

@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
@@ -31,29 +33,18 @@ pub struct Interface {
 
 impl Interface {
     /// The interface of this name; `None` if there is none.
-    pub fn named(name: &str) -> Option<Self> {
-        let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
-        let index = netdevice::name_to_index(&fd, name).ok()?;
-        let fd = fd.as_fd();
-        let request = Request { fd, name };
-        let mac = request.mac()?;
-        let driver = request.driver();
-        let text = |field: fn(&DriverInfo) -> &[u8; 32]| {
-            let octets = driver.as_ref().map(|info| field(info).as_slice());
-            let octets = octets.unwrap_or_default().split(|&octet| octet == 0);
-            String::from_utf8_lossy(octets.clone().next().unwrap_or_default()).into_owned()
-        };
-        Some(Self {
-            index,
-            mac,
-            mtu: request.mtu()?,
-            is_up: request.is_up(),
-            driver: text(|info| &info.driver),
-            firmware: text(|info| &info.firmware),
-            bus: text(|info| &info.bus),
-            speed: request.speed(),
-            queues: request.queues().unwrap_or(1).max(1),
-        })
+    ///
+    /// # Errors
+    /// No more file descriptors, or what else ioctl(2) says.
+    pub fn named(name: &str) -> io::Result<Option<Self>> {
+        let fd = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+        if_there(
+            Request {
+                fd: fd.as_fd(),
+                name,
+            }
+            .interface(),
+        )
     }
 }
 
@@ -101,6 +92,8 @@ pub fn check_name(name: &str) -> Result<(), String> {
 pub struct Carrier {
     fd: OwnedFd,
     name: String,
+    /// When it could last be asked.
+    was_up: AtomicBool,
 }
 
 impl Carrier {
@@ -112,29 +105,53 @@ impl Carrier {
         Ok(Self {
             fd: socket(AddressFamily::INET, SocketType::DGRAM, None)?,
             name: name.into(),
+            was_up: AtomicBool::new(false),
         })
     }
 
-    /// Whether it is so now.
+    /// Whether it is so now; where that cannot be told, as before. One that is gone is not up.
     pub fn is_up(&self) -> bool {
         let (fd, name) = (self.fd.as_fd(), &*self.name);
-        Request { fd, name }.is_up()
+        match if_there(Request { fd, name }.is_up()) {
+            Ok(is_up) => self.was_up.store(is_up == Some(true), Relaxed),
+            Err(error) => log::warn!("{name}: cannot see whether it has a carrier: {error}"),
+        }
+        self.was_up.load(Relaxed)
     }
 }
 
 /// Receive queues that an interface of the calling thread's namespace has in use; `None` if its
 /// driver does not tell.
 pub fn receive_queues(name: &str) -> Option<u32> {
-    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
-    let fd = fd.as_fd();
-    Request { fd, name }.queues()
+    match socket(AddressFamily::INET, SocketType::DGRAM, None) {
+        Ok(fd) => Request {
+            fd: fd.as_fd(),
+            name,
+        }
+        .queues(),
+        Err(error) => {
+            log::warn!("{name}: cannot ask for its receive queues: {error}");
+            None
+        }
+    }
 }
 
 /// The Ethernet address of an interface; `None` if there is no such interface.
-pub fn mac_of(interface: &str) -> Option<[u8; 6]> {
-    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
+///
+/// # Errors
+/// No more file descriptors, or what else ioctl(2) says.
+pub fn mac_of(interface: &str) -> io::Result<Option<[u8; 6]>> {
+    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let (fd, name) = (fd.as_fd(), interface);
-    Request { fd, name }.mac()
+    if_there(Request { fd, name }.mac())
+}
+
+/// What an interface said; `None` if there is none of this name.
+fn if_there<T>(said: io::Result<T>) -> io::Result<Option<T>> {
+    match said {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        said => said.map(Some),
+    }
 }
 
 /// How often an interface's carrier has come or gone; `None` if /sys does not show this namespace.
@@ -148,7 +165,15 @@ pub fn received(name: &str) -> Option<u64> {
 }
 
 fn number_in(path: &str) -> Option<u64> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    let read = std::fs::read_to_string(path);
+    match read.and_then(|text| text.trim().parse().map_err(io::Error::other)) {
+        Ok(number) => Some(number),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            log::warn!("cannot read {path}: {error}");
+            None
+        }
+    }
 }
 
 /// Makes an interface take all frames, whomever they are for; undone when dropped.
@@ -211,34 +236,56 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    fn mac(&self) -> Option<[u8; 6]> {
-        let mut request = self.named();
-        // SAFETY: SIOCGIFHWADDR takes a whole ifreq and writes this member, or nothing.
-        unsafe {
-            self.call(libc::SIOCGIFHWADDR, &mut request).then(|| {
-                let octets = request.ifr_ifru.ifru_hwaddr.sa_data;
-                std::array::from_fn(|index| octets[index] as u8)
-            })
-        }
+    /// All that there is to know.
+    fn interface(&self) -> io::Result<Interface> {
+        let driver = self.driver();
+        let text = |field: fn(&DriverInfo) -> &[u8; 32]| {
+            let octets = driver.as_ref().map(|info| field(info).as_slice());
+            let octets = octets.unwrap_or_default().split(|&octet| octet == 0);
+            String::from_utf8_lossy(octets.clone().next().unwrap_or_default()).into_owned()
+        };
+        Ok(Interface {
+            index: netdevice::name_to_index(self.fd, self.name)?,
+            mac: self.mac()?,
+            mtu: self.mtu()?,
+            is_up: self.is_up()?,
+            driver: text(|info| &info.driver),
+            firmware: text(|info| &info.firmware),
+            bus: text(|info| &info.bus),
+            speed: self.speed(),
+            queues: self.queues().unwrap_or(1).max(1),
+        })
     }
 
-    fn mtu(&self) -> Option<u32> {
+    fn mac(&self) -> io::Result<[u8; 6]> {
         let mut request = self.named();
-        // SAFETY: SIOCGIFMTU takes a whole ifreq and writes this member, or nothing.
-        unsafe {
-            self.call(libc::SIOCGIFMTU, &mut request)
-                .then(|| u32::try_from(request.ifr_ifru.ifru_mtu).unwrap_or(0))
-        }
+        // SAFETY: SIOCGIFHWADDR takes a whole ifreq and writes this member.
+        let octets = unsafe {
+            self.call(libc::SIOCGIFHWADDR, &mut request)?;
+            request.ifr_ifru.ifru_hwaddr.sa_data
+        };
+        Ok(std::array::from_fn(|index| octets[index] as u8))
     }
 
-    fn is_up(&self) -> bool {
+    fn mtu(&self) -> io::Result<u32> {
+        let mut request = self.named();
+        // SAFETY: SIOCGIFMTU takes a whole ifreq and writes this member.
+        let mtu = unsafe {
+            self.call(libc::SIOCGIFMTU, &mut request)?;
+            request.ifr_ifru.ifru_mtu
+        };
+        mtu.try_into().map_err(io::Error::other)
+    }
+
+    fn is_up(&self) -> io::Result<bool> {
         let wanted = libc::IFF_UP | libc::IFF_RUNNING;
         let mut request = self.named();
-        // SAFETY: SIOCGIFFLAGS takes a whole ifreq and writes this member, or nothing.
-        unsafe {
-            self.call(libc::SIOCGIFFLAGS, &mut request)
-                && c_int::from(request.ifr_ifru.ifru_flags) & wanted == wanted
-        }
+        // SAFETY: SIOCGIFFLAGS takes a whole ifreq and writes this member.
+        let flags = unsafe {
+            self.call(libc::SIOCGIFFLAGS, &mut request)?;
+            request.ifr_ifru.ifru_flags
+        };
+        Ok(c_int::from(flags) & wanted == wanted)
     }
 
     fn driver(&self) -> Option<DriverInfo> {
@@ -290,20 +337,30 @@ impl Request<'_> {
         request
     }
 
-    /// `data` is the struct that belongs to the ETHTOOL command in its first word.
+    /// Whether the driver tells. `data` is the struct that belongs to the ETHTOOL command in its first word.
     fn ethtool<T>(&self, data: &mut T) -> bool {
         let mut request = self.named();
         request.ifr_ifru.ifru_data = std::ptr::from_mut(data).cast();
         // SAFETY: SIOCETHTOOL takes a whole ifreq that points to the command's struct, which lives
         // through the call.
-        unsafe { self.call(0x8946, &mut request) }
+        match unsafe { self.call(0x8946, &mut request) } {
+            Ok(()) => true,
+            Err(error) => {
+                // not only EOPNOTSUPP: drivers have words of their own for what they do not tell
+                log::debug!("{}: the driver does not tell: {error}", self.name);
+                false
+            }
+        }
     }
 
     /// # Safety
     /// `number` takes an ifreq, and what this one points to is what it takes there.
-    unsafe fn call(&self, number: libc::c_ulong, request: &mut libc::ifreq) -> bool {
+    unsafe fn call(&self, number: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
         // SAFETY: promised by the caller.
-        unsafe { libc::ioctl(self.fd.as_raw_fd(), number as _, &raw mut *request) == 0 }
+        match unsafe { libc::ioctl(self.fd.as_raw_fd(), number as _, &raw mut *request) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 }
 
@@ -313,10 +370,21 @@ mod tests {
 
     #[test]
     fn the_loopback_interface_is_the_first() {
-        let loopback = Interface::named("lo").unwrap();
+        let loopback = Interface::named("lo").unwrap().unwrap();
         assert_eq!((loopback.index, loopback.mac), (1, [0; 6]));
         assert!(loopback.mtu >= 1500 && loopback.bus.is_empty());
         assert_eq!(loopback.speed, None);
-        assert_eq!(Interface::named("no-such-device"), None);
+        assert_eq!(Interface::named("no-such-device").unwrap(), None);
+        assert_eq!(mac_of("no-such-device").unwrap(), None);
+    }
+
+    #[test]
+    fn a_carrier_that_cannot_be_asked_for_stays_as_it_was() {
+        let mut carrier = Carrier::new("no-such-device").unwrap();
+        carrier.was_up.store(true, Relaxed);
+        assert!(!carrier.is_up(), "it is gone");
+        carrier.was_up.store(true, Relaxed);
+        carrier.fd = std::fs::File::open("/dev/null").unwrap().into(); // takes no such ioctl
+        assert!(carrier.is_up());
     }
 }

@@ -21,6 +21,7 @@ mod dpdk;
 pub mod inject;
 pub mod interface;
 pub mod kinds;
+mod lock;
 pub mod memif;
 pub mod memory;
 pub mod multipath;

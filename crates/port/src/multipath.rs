@@ -1,11 +1,12 @@
 //! What the kernel knows of its multipath hash: the key, and the way of a flow.
 
-use std::fs;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput, ProgramMut};
+
+use crate::xdp::symbols::{address_of, kallsyms};
 
 #[allow(
     clippy::all,
@@ -98,10 +99,10 @@ impl Oracle {
         if let Some(key) = self.key(0)? {
             return Ok(vec![key]);
         }
-        let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let symbols = kallsyms()?;
         let named = symbols.lines().filter_map(|line| {
             let mut words = line.split_whitespace();
-            let address = u64::from_str_radix(words.next()?, 16).ok()?;
+            let address = address_of(words.next()?)?;
             (words.nth(1)? == "hashrnd" && address != 0).then_some(address)
         });
         let mut keys = Vec::new();

@@ -64,9 +64,10 @@ fn on_a_thread<T: Send>(
             enter()?;
             Ok(run())
         });
-        worker
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        match worker.join() {
+            Ok(done) => done,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
     })
 }
 
@@ -135,12 +136,14 @@ impl Namespace {
     pub fn mac(&self, interface: &str) -> io::Result<[u8; 6]> {
         let text = self.run(&format!("cat /sys/class/net/{interface}/address"))?;
         let octets = text.trim().split(':');
-        let octets: Vec<u8> = octets
-            .filter_map(|part| u8::from_str_radix(part, 16).ok())
-            .collect();
-        octets
-            .try_into()
-            .map_err(|_| io::Error::other(format!("{interface} has no Ethernet address")))
+        let octets = octets.map(|part| u8::from_str_radix(part, 16));
+        match octets.collect::<Result<Vec<u8>, _>>().as_deref() {
+            Ok(&[a, b, c, d, e, f]) => Ok([a, b, c, d, e, f]),
+            _ => Err(io::Error::other(format!(
+                "{interface} has no Ethernet address, but {}",
+                text.trim()
+            ))),
+        }
     }
 }
 
@@ -159,7 +162,10 @@ impl Drop for Namespace {
 
 /// Removes the namespaces of processes that were killed, and tells processes in them to stop.
 pub fn remove_leftovers() {
-    remove(|pid| !fs::exists(format!("/proc/{pid}")).unwrap_or(true));
+    remove(|pid| match fs::exists(format!("/proc/{pid}")) {
+        Ok(exists) => !exists,
+        Err(_) => false, // not known, so it stays
+    });
 }
 
 /// Removes the namespaces of this process at once, and tells processes in them to stop; for a signal
@@ -171,25 +177,41 @@ pub fn remove_own() {
 
 /// Removes the namespaces of the processes that `which` names.
 fn remove(which: impl Fn(&str) -> bool) {
-    for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
+    let entries = fs::read_dir("/run/netns").and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let entries = match entries {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return, // never made one
+        Err(error) => return log::warn!("/run/netns: {error}; network namespaces may be left"),
+    };
+    for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(rest) = name.strip_prefix(PREFIX) else {
             continue;
         };
         if which(rest.split('-').next().unwrap_or_default()) {
-            let pids = output(Command::new("ip").args(["netns", "pids", &name]));
-            let own = std::process::id().to_string();
-            let pids = pids.unwrap_or_default();
-            for pid in pids.split_whitespace().filter(|pid| *pid != own) {
-                let _ = output(Command::new("kill").arg(pid));
+            match output(Command::new("ip").args(["netns", "pids", &name])) {
+                Ok(pids) => stop(&pids),
+                Err(error) => log::warn!("processes in namespace {name} may be left: {error}"),
             }
             delete(&name);
         }
     }
 }
 
+/// Tells processes to stop, but not this one.
+fn stop(pids: &str) {
+    let own = std::process::id().to_string();
+    for pid in pids.split_whitespace().filter(|pid| *pid != own) {
+        if let Err(error) = output(Command::new("kill").arg(pid)) {
+            log::debug!("{error}"); // most likely it has just ended
+        }
+    }
+}
+
 fn delete(name: &str) {
-    let _ = output(Command::new("ip").args(["netns", "del", name]));
+    if let Err(error) = output(Command::new("ip").args(["netns", "del", name])) {
+        log::warn!("namespace {name} may be left: {error}");
+    }
 }
 
 /// Runs a command; what it wrote to its standard output if it succeeds.

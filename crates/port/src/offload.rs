@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 /// Those that hide the tags of IEEE 802.1Q and 802.1ad.
@@ -67,9 +68,15 @@ fn number(names: &[String], wanted: &str) -> Option<usize> {
 }
 
 /// The name of an interface; `None` if there is none of this number.
-pub fn name_of(ifindex: u32) -> Option<String> {
-    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).ok()?;
-    netdevice::index_to_name(fd, ifindex).ok()
+///
+/// # Errors
+/// No more file descriptors.
+pub fn name_of(ifindex: u32) -> io::Result<Option<String>> {
+    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    match netdevice::index_to_name(fd, ifindex) {
+        Err(Errno::NODEV) => Ok(None),
+        name => Ok(name.map(Some)?),
+    }
 }
 
 fn mask(bit: usize) -> u32 {
@@ -263,6 +270,7 @@ mod tests {
         assert!(active("no-such-device", &TAGS).is_err());
         assert!(active("a-name-that-is-much-too-long", &TAGS).is_err());
         assert!(active("lo", &TAGS).unwrap().is_empty());
-        assert_eq!(name_of(1).as_deref(), Some("lo"));
+        assert_eq!(name_of(1).unwrap().as_deref(), Some("lo"));
+        assert_eq!(name_of(i32::MAX as u32).unwrap(), None);
     }
 }

@@ -39,8 +39,11 @@ pub trait Options: Debug + Display {
     }
 
     /// Its Ethernet address, where it has one before it is opened.
-    fn mac(&self) -> Option<[u8; 6]> {
-        None
+    ///
+    /// # Errors
+    /// It cannot be asked for.
+    fn mac(&self) -> Result<Option<[u8; 6]>, OpenError> {
+        Ok(None)
     }
 
     /// Whether packets may come with checksums left to the receiver.

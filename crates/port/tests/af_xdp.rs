@@ -47,7 +47,7 @@ impl Port {
     }
 
     fn open_queues(&self) -> Opened {
-        let v0 = Interface::named("v0").unwrap();
+        let v0 = Interface::named("v0").unwrap().unwrap();
         let set = QueueSet {
             interface: "v0",
             ifindex: v0.index,

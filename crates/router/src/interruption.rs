@@ -42,7 +42,8 @@ impl Interruption {
     /// where the link of a program that is attached already would be.
     pub(crate) fn announce(link: &Link, driver: &str, pin: &Path) -> Self {
         let name = &link.name;
-        if !link.up || Attachment::open(pin, link.index).is_some() {
+        // what is there and cannot be opened is in the way of attaching, too, which says so
+        if !link.up || !matches!(Attachment::open(pin, link.index), Ok(None)) {
             return Self::default();
         }
         let Some(changes) = interface::carrier_changes(name) else {

@@ -94,7 +94,8 @@ fn learn(seed: Option<u32>) -> Result<[u64; 2], String> {
 /// every choice.
 fn verify(oracle: &mut Oracle, seed: Option<u32>) -> Result<[u64; 2], String> {
     let device = Device::open(INTERFACE, 1).map_err(|e| e.to_string())?;
-    let interface = Interface::named(device.name()).ok_or("no interface to try it on")?;
+    let interface = Interface::named(device.name()).map_err(|e| e.to_string())?;
+    let interface = interface.ok_or("no interface to try it on")?;
     let ifindex = interface.index;
     scratch::prepare(INTERFACE, ifindex).map_err(|e| e.to_string())?;
     if let Some(seed) = seed.filter(|&seed| seed != 0) {

@@ -125,7 +125,7 @@ pub(crate) fn restore(ifindex: u32, dir: &RuntimeDir) {
 fn turn_on_again(ifindex: u32, dir: &RuntimeDir) -> anyhow::Result<()> {
     let noted = dir.noted_offloads(ifindex)?;
     let noted: Vec<&str> = noted.lines().collect();
-    if let (false, Some(name)) = (noted.is_empty(), name_of(ifindex)) {
+    if let (false, Some(name)) = (noted.is_empty(), name_of(ifindex)?) {
         let set = set(&name, &noted, true);
         set.with_context(|| format!("{name}: cannot turn {} on", noted.join(", ")))?;
     }

@@ -96,8 +96,8 @@ impl Probe {
     /// away for that.
     pub fn port(&self, name: &str, interrupt: bool) -> anyhow::Result<Probed> {
         let link = ports::find(&self.mirror, name)?;
-        let driver = Interface::named(name).map_or(String::new(), |found| found.driver);
-        let there = Attachment::open(&self.pins.link(link.index), link.index).is_some();
+        let driver = Interface::named(name)?.map_or(String::new(), |found| found.driver);
+        let there = Attachment::open(&self.pins.link(link.index), link.index)?.is_some();
         if link.up && !there && !interrupt && interrupts(&driver) {
             return Ok(Probed::NotTried(features(&driver, &query(link.index)?)));
         }

@@ -31,7 +31,11 @@ impl Twin {
         kind: &TwinKind,
     ) -> anyhow::Result<Self> {
         let device = Device::open(name, 1)?;
-        if let Some(mac) = mac.map(|mac| mac.0).or_else(|| kind.options().mac()) {
+        let mac = match mac {
+            Some(mac) => Some(mac.0),
+            None => kind.options().mac().map_err(|error| anyhow!(error))?,
+        };
+        if let Some(mac) = mac {
             device.set_mac(mac)?;
         }
         let mut twin = Self {
@@ -63,7 +67,7 @@ impl Twin {
         let (name, options) = (self.device.name(), self.kind.options());
         let setup = Setup {
             name,
-            mac: mac_of(name).with_context(|| format!("{name} is gone"))?,
+            mac: mac_of(name)?.with_context(|| format!("{name} is gone"))?,
             region,
             frames,
         };

@@ -59,7 +59,7 @@ impl<'a> Iterator for Frames<'a> {
         }
         let bytes = std::mem::take(&mut self.0);
         let lie = Some(Err(Malformed("netlink message")));
-        let Ok(head) = header(bytes, NLMSG_HEADER, "netlink message") else {
+        let Some(head) = bytes.get(..NLMSG_HEADER) else {
             return lie;
         };
         let len = u32_at(head, 0) as usize;
@@ -194,7 +194,8 @@ fn netconf(payload: &[u8]) -> Result<Option<u32>, Malformed> {
         let attribute = attribute?;
         if attribute.kind == NETCONFA_IFINDEX {
             // all: -1, default: -2
-            return Ok(u32::try_from(attribute.u32()?.cast_signed()).ok());
+            let index = Some(attribute.u32()?);
+            return Ok(index.filter(|index| index.cast_signed() >= 0));
         }
     }
     Ok(None)

@@ -66,7 +66,7 @@ fn into_tunnel(way: Option<Encapsulation>, mtu: u16, port: &Port, world: &World)
             if way.headers.ipv4()[9] == IPV6_IN_IP && inside < IPV6_MIN_MTU {
                 return punt(Reason::Unsupported, Some(port.id));
             }
-            way.mtu = mtu.min(inside.try_into().unwrap_or(u16::MAX));
+            way.mtu = u32::from(mtu).min(inside) as u16;
             NextHop::Tunnel(way.into())
         }
         None => punt(Reason::Unsupported, Some(port.id)),

@@ -88,11 +88,12 @@ impl Queue {
                 libc::MSG_DONTWAIT as _,
             )
         };
-        usize::try_from(sent).map_err(|_| {
-            io::Error::last_os_error()
+        match sent {
+            0.. => Ok(sent as usize),
+            _ => Err(io::Error::last_os_error()
                 .raw_os_error()
-                .unwrap_or(libc::EIO)
-        })
+                .unwrap_or(libc::EIO)),
+        }
     }
 }
 
@@ -129,7 +130,8 @@ impl PortQueue for Queue {
                 std::ptr::null_mut(),
             )
         };
-        let received = usize::try_from(received).unwrap_or(0);
+        // an error is that nothing waits, or that the interface is down, which its carrier shows
+        let received = received.max(0) as usize;
         let before = out.len();
         for (mut packet, message) in self.empty.drain(..received).zip(&messages) {
             let length = message.msg_len as usize;
@@ -166,6 +168,7 @@ impl PortQueue for Queue {
                 Ok(0) => break,
                 Ok(sent) => done += sent,
                 Err(libc::EAGAIN | libc::ENOBUFS | libc::EINTR) => break,
+                // refused for good, and counted
                 Err(_) => {
                     refused += 1;
                     done += 1;

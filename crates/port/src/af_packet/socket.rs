@@ -1,11 +1,12 @@
 //! Making the socket and asking it for what it lost.
 
 use std::ffi::c_int;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 use bora_contract::Reason;
@@ -48,12 +49,24 @@ pub(super) fn open(interface: &str, fanout: Option<u16>) -> Result<OwnedFd, Open
     };
     let ifindex = socket(AddressFamily::INET, SocketType::DGRAM, None)
         .and_then(|fd| netdevice::name_to_index(fd, interface))
-        .map_err(|_| OpenError::NoInterface(interface.into()))?;
+        .map_err(|error| match error {
+            Errno::NODEV => OpenError::NoInterface(interface.into()),
+            _ => OpenError::System {
+                interface: interface.into(),
+                what: "find it",
+                source: error.into(),
+            },
+        })?;
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers. Protocol 0 receives nothing before it is bound.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
     if fd < 0 {
-        return Err(OpenError::Permission);
+        return Err(match failed("socket")() {
+            OpenError::System { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+                OpenError::Permission
+            }
+            error => error,
+        });
     }
     // SAFETY: fresh, and owned by nobody else.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -64,7 +77,7 @@ pub(super) fn open(interface: &str, fanout: Option<u16>) -> Result<OwnedFd, Open
     set(&fd, packet, libc::PACKET_QDISC_BYPASS, 1).ok_or_else(failed("qdisc bypass"))?;
     // as large as it may be: with CAP_NET_ADMIN beyond the limit, otherwise up to it
     if set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, BUFFER).is_none() {
-        let _ = set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER);
+        set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER).ok_or_else(failed("buffer"))?;
     }
     bind(&fd, ifindex as c_int).ok_or_else(failed("bind"))?;
     if let Some(group) = fanout {

@@ -70,6 +70,9 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: mapped in `new` with this length, and nobody here has a reference to it; the kernel
         // keeps the page itself as long as it needs it.
-        let _ = unsafe { munmap(self.0, CHUNK as usize) };
+        let unmapped = unsafe { munmap(self.0, CHUNK as usize) };
+        if let Err(error) = unmapped {
+            log::debug!("a page stays mapped: {error}");
+        }
     }
 }

@@ -127,8 +127,10 @@ fn set_ring_sizes(fd: &OwnedFd, slots: u32) -> io::Result<()> {
     ] {
         set_option(fd, option, &slots)?;
     }
-    // packets that one call sends; kernels before 6.16 send a few dozen
-    let _ = set_option(fd, XDP_MAX_TX_SKB_BUDGET, &slots);
+    // packets that one call sends; kernels before 6.16 lack the option, and send a few dozen as all do without it
+    if let Err(error) = set_option(fd, XDP_MAX_TX_SKB_BUDGET, &slots) {
+        log::debug!("XDP_MAX_TX_SKB_BUDGET: {error}");
+    }
     Ok(())
 }
 
@@ -189,9 +191,13 @@ impl Socket {
             });
         }
         socket.is_bound = true;
-        let options = get_option::<libc::xdp_options>(&socket.fd, libc::XDP_OPTIONS);
-        socket.zero_copy =
-            options.is_ok_and(|options| options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0);
+        match get_option::<libc::xdp_options>(&socket.fd, libc::XDP_OPTIONS) {
+            Ok(options) => socket.zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0,
+            Err(source) => {
+                socket.close().finish(frames);
+                return Err(config.failed("ask for its mode")(source));
+            }
+        }
         Ok(socket)
     }
 
@@ -457,11 +463,17 @@ impl ReadStats for StatsReader {
             sent: self.sent.get(),
             ..QueueStats::default()
         };
-        if let Ok(kernel) = kernel {
-            stats.lost_from_program = kernel.rx_ring_full + kernel.rx_dropped;
-            stats.dropped[Reason::RxRingFull] = kernel.rx_ring_full;
-            stats.dropped[Reason::NoFrame] = kernel.rx_dropped;
-            stats.take_back(Reason::TxInvalid, kernel.tx_invalid_descs);
+        match kernel {
+            Ok(kernel) => {
+                stats.lost_from_program = kernel.rx_ring_full + kernel.rx_dropped;
+                stats.dropped[Reason::RxRingFull] = kernel.rx_ring_full;
+                stats.dropped[Reason::NoFrame] = kernel.rx_dropped;
+                stats.take_back(Reason::TxInvalid, kernel.tx_invalid_descs);
+            }
+            Err(error) => log::warn!(
+                "queue {}: what the kernel has dropped is not counted: {error}",
+                self.queue
+            ),
         }
         stats
     }

@@ -47,8 +47,8 @@ impl port::Options for Options {
     }
 
     /// What the network sends to the interface is for the port.
-    fn mac(&self) -> Option<[u8; 6]> {
-        mac_of(&self.interface)
+    fn mac(&self) -> Result<Option<[u8; 6]>, OpenError> {
+        Ok(mac_of(&self.interface)?)
     }
 
     fn leaves_checksums(&self) -> bool {

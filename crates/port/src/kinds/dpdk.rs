@@ -84,8 +84,9 @@ impl port::Options for Options {
     }
 
     #[cfg(feature = "dpdk")]
-    fn mac(&self) -> Option<[u8; 6]> {
-        crate::dpdk::mac_of_card(&self.device, self.eal.as_deref())
+    fn mac(&self) -> Result<Option<[u8; 6]>, OpenError> {
+        let mac = bora_dpdk::Device::mac_of_card(&self.device, self.eal.as_deref());
+        Ok(mac?)
     }
 
     #[cfg(feature = "dpdk")]
@@ -95,7 +96,7 @@ impl port::Options for Options {
             eal: self.eal.as_deref(),
             queues: self.queue_pairs,
             slots: 1 << self.ring,
-            mtu: crate::dpdk::mtu_of(setup.name),
+            mtu: crate::dpdk::mtu_of(setup.name)?,
             mac: setup.mac,
         };
         crate::dpdk::open(&config, setup)

@@ -64,7 +64,7 @@ macro_rules! numbers {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
             match self.0.parse::<u64>() {
                 Ok(number) => visitor.visit_u64(number),
-                Err(_) => self.deserialize_any(visitor),
+                Err(_) => self.deserialize_any(visitor), // it says that it wants a number
             }
         })*
     };

@@ -52,9 +52,12 @@ impl Receiver {
         self.available() != Ok(0)
     }
 
-    /// Buffers to take.
+    /// Buffers to take; 1 for a fault, so that `receive` is called, and meets it.
     pub(super) fn waiting(&self) -> usize {
-        self.available().unwrap_or(0).into()
+        match self.available() {
+            Ok(count) => count.into(),
+            Err(_) => 1, // see above
+        }
     }
 
     #[inline]
@@ -256,7 +259,10 @@ impl Sender {
 
     /// Gives all frames back, and the ring; the peer has gone. What it did not take is lost.
     pub(super) fn close(mut self, region: &Region, pool: &mut Pool, tally: &Tally) -> Ring {
-        // an index out of range means that nothing more is known to have been taken
+        #[expect(
+            clippy::let_underscore_must_use,
+            reason = "an index out of range means that nothing more is known to have been taken"
+        )]
         let _ = self.reclaim(region, pool);
         tally.take_back(Reason::TxLinkDown, self.packets.len() as u64);
         for packet in self.packets {

@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,8 @@ use super::control::{Client, Config, ControlError, Peer, RingPair, Server};
 use super::message::{Disconnect, Message, Name};
 use super::signal::Signal;
 use super::socket;
+use crate::bell::wake;
+use crate::lock::lock;
 
 /// Time between two heartbeats, and between two checks of the peer's memory.
 pub(super) const TICK: Duration = Duration::from_millis(50);
@@ -95,14 +97,10 @@ impl Connection {
 
     /// Ends it; the peer is told why.
     pub(super) fn end(&self, error: ControlError) {
-        let mut end = self
-            .control
-            .end
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut end = lock(&self.control.end);
         end.get_or_insert(error);
         drop(end);
-        let _ = rustix::io::write(&self.control.wake, &1u64.to_ne_bytes());
+        wake(&self.control.wake);
     }
 
     /// Time since the last heartbeat.
@@ -142,19 +140,18 @@ impl Protocol {
         self.tell(Event::Over(self.number, error));
     }
 
-    /// Nobody receives it if the port has abandoned this connection.
     fn tell(&self, events: Event) {
+        #[expect(
+            clippy::let_underscore_must_use,
+            reason = "nobody receives it if the port has abandoned this connection"
+        )]
         let _ = self.events.send(events);
     }
 
     /// Sends a heartbeat; the error is why the port wants the connection to end.
     fn beat(&self) -> Result<(), ControlError> {
         self.control.beats.fetch_add(1, Ordering::Relaxed);
-        let mut end = self
-            .control
-            .end
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut end = lock(&self.control.end);
         end.take().map_or(Ok(()), Err)
     }
 
@@ -227,6 +224,7 @@ fn send_disconnect(socket: &OwnedFd, error: &ControlError) {
         code: 0,
         reason: error.to_string(),
     });
-    // the peer may be gone already
-    let _ = socket::send(socket, &message.emit(), None);
+    if let Err(error) = socket::send(socket, &message.emit(), None) {
+        log::debug!("memif: the peer is not told why it ends, and may be gone: {error}");
+    }
 }

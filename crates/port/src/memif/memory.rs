@@ -159,7 +159,11 @@ impl SharedMemory {
     pub(super) fn is_whole(&self) -> bool {
         let Some(watch) = &self.peer else { return true };
         let unchanged = |stat: Stat| stat.st_size == watch.size && stat.st_blocks >= watch.blocks;
-        !watch.guard.taken() && fstat(&self.fd).is_ok_and(unchanged)
+        !watch.guard.taken()
+            && match fstat(&self.fd) {
+                Ok(stat) => unchanged(stat),
+                Err(_) => false, // a peer's memory that cannot be looked at is not trusted
+            }
     }
 
     /// Octets of address space that it takes.
@@ -226,8 +230,9 @@ impl Drop for SharedMemory {
         self.peer = None;
         // SAFETY: mapped in `map` with this length, unmapped once, here; whoever keeps an address
         // of it keeps an `Arc` of it too.
-        unsafe {
-            let _ = munmap(self.address.as_ptr().cast(), self.mapped);
+        let unmapped = unsafe { munmap(self.address.as_ptr().cast(), self.mapped) };
+        if let Err(error) = unmapped {
+            log::warn!("memif: {} octets stay mapped: {error}", self.mapped);
         }
     }
 }
@@ -270,10 +275,14 @@ fn check_file(fd: &OwnedFd, size: u64) -> Result<Stat, MapError> {
     if !is_file || ![TMPFS_MAGIC, HUGETLBFS_MAGIC].contains(&kind) {
         return Err(MapError::NotMemory);
     }
-    // what cannot shrink need not be survived; hugetlbfs files and memfds of VPP and DPDK cannot be sealed
+    // what cannot shrink need not be survived
+    #[expect(
+        clippy::let_underscore_must_use,
+        reason = "hugetlbfs files and memfds of VPP and DPDK cannot be sealed; SIGBUS is survived then"
+    )]
     let _ = fcntl_add_seals(fd, SealFlags::SHRINK);
     let stat = fstat(fd).map_err(io::Error::from)?;
-    let real = u64::try_from(stat.st_size).unwrap_or(0);
+    let real = stat.st_size.max(0).cast_unsigned();
     if size == 0 {
         return Err(MapError::Empty);
     }

@@ -173,9 +173,9 @@ impl Message {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(octets: &[u8]) -> Result<Self, MessageError> {
-        let octets: &[u8; MESSAGE_SIZE] = octets
-            .try_into()
-            .map_err(|_| MessageError::Size(octets.len()))?;
+        let whole = octets.first_chunk::<MESSAGE_SIZE>();
+        let whole = whole.filter(|whole| whole.len() == octets.len());
+        let octets = whole.ok_or(MessageError::Size(octets.len()))?;
         let mut fields = Fields(octets, 0);
         let log2 = |log2| match log2 {
             0..=14 => Ok(log2),

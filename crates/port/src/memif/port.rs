@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use super::message::Name;
 use super::queue::{Mailbox, Queue};
 use super::signal::Signal;
 use super::socket;
+use crate::lock::lock;
 
 /// A connection whose heartbeat stops for so long is abandoned.
 const HANG: Duration = Duration::from_secs(10);
@@ -165,8 +166,7 @@ impl Port {
 
     /// Whether packets can pass. The queues change with it when their workers next use them.
     pub fn link_state(&self) -> LinkState {
-        let state = self.shared.state.lock();
-        state.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared.state).clone()
     }
 }
 
@@ -182,6 +182,10 @@ fn listen(path: &Path) -> Result<OwnedFd, OpenError> {
 
 impl Drop for Port {
     fn drop(&mut self) {
+        #[expect(
+            clippy::let_underscore_must_use,
+            reason = "the thread has ended if it does not receive that"
+        )]
         let _ = self.events.send(Event::Stop);
         if let Some(thread) = self.thread.take() {
             wait_for(FAREWELL, || thread.is_finished());
@@ -206,7 +210,7 @@ fn wait_for(patience: Duration, is_so: impl Fn() -> bool) -> bool {
 
 impl Shared {
     fn set_state(&self, state: LinkState) {
-        let mut now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = lock(&self.state);
         if *now != state {
             log::info!("memif {}: {state}", self.name);
             *now = state;
@@ -272,6 +276,7 @@ impl PortThread {
             let end = Instant::now() + wait;
             while let Some(rest) = end.checked_duration_since(Instant::now()) {
                 self.clean_up();
+                // an error is that the time is over
                 if let Ok(Event::Stop) = self.inbox.recv_timeout(rest.min(TICK)) {
                     return;
                 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bora_buffer::{Frame, Packet, Pool, Region, SharedFrames};
 use bora_contract::Reason;
@@ -13,6 +13,7 @@ use super::fault::Fault;
 use super::server::Regions;
 use super::{client, server};
 use crate::closing::Closing;
+use crate::lock::lock;
 use crate::port_queue::PortQueue;
 use crate::tally::{StatsReader, Tally};
 
@@ -32,7 +33,7 @@ impl Mailbox {
     /// Replaces the queue's rings; `None` takes them away.
     pub(super) fn put(&self, rings: Option<RingPair>) {
         self.take_fault();
-        *self.rings.lock().unwrap_or_else(PoisonError::into_inner) = rings;
+        *lock(&self.rings) = rings;
         self.changed.store(true, Ordering::Release);
     }
 
@@ -41,24 +42,24 @@ impl Mailbox {
             return None;
         }
         // under the lock, so that the flag and what it speaks of change together
-        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rings = lock(&self.rings);
         self.changed
             .swap(false, Ordering::Acquire)
             .then(|| rings.take())
     }
 
     fn give_back(&self, rings: RingPair) {
-        let mut old = self.old.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut old = lock(&self.old);
         old.push(rings);
     }
 
     /// What the queue has done with, to be dropped.
     pub(super) fn take_old(&self) -> Vec<RingPair> {
-        std::mem::take(&mut self.old.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut lock(&self.old))
     }
 
     fn complain(&self, fault: Fault) {
-        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+        *lock(&self.fault) = Some(fault);
         self.faulty.store(true, Ordering::Release);
     }
 
@@ -67,7 +68,7 @@ impl Mailbox {
         if !self.faulty.swap(false, Ordering::Acquire) {
             return None;
         }
-        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fault = lock(&self.fault);
         fault.take()
     }
 }
@@ -212,7 +213,10 @@ impl PortQueue for Queue {
             Some(Receiver::Client(ring)) => ring.receive(&self.region, out, max, &self.tally),
             Some(Receiver::Server(ring)) => ring.receive(&self.region, out, max, &self.tally),
         };
-        received.unwrap_or_else(|fault| self.give_up(fault))
+        match received {
+            Ok(count) => count,
+            Err(fault) => self.give_up(fault),
+        }
     }
 
     /// Counts buffers, of which a long packet may have several.

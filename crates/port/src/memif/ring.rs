@@ -235,7 +235,10 @@ impl Ring {
     pub(super) fn clear_interrupt(&self) {
         let mut count = [0; 8];
         let count = &mut [IoSliceMut::new(&mut count)];
-        // empty is what is wanted
+        #[expect(
+            clippy::let_underscore_must_use,
+            reason = "empty is what is wanted, and one that a peer made unreadable wakes nobody here"
+        )]
         let _ = preadv2(&self.interrupt, count, u64::MAX, ReadWriteFlags::NOWAIT);
     }
 

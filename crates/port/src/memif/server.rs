@@ -68,9 +68,12 @@ impl Receiver {
         self.available() != Ok(0)
     }
 
-    /// Buffers to take.
+    /// Buffers to take; 1 for a fault, so that `receive` is called, and meets it.
     pub(super) fn waiting(&self) -> usize {
-        self.available().unwrap_or(0).into()
+        match self.available() {
+            Ok(count) => count.into(),
+            Err(_) => 1, // see above
+        }
     }
 
     #[inline]
@@ -101,6 +104,7 @@ impl Receiver {
             };
             let copied = self.copy(region.octets_mut(&mut packet), available);
             let complete = matches!(copied, Ok(Some(_)));
+            // a fault is returned below
             if let Ok(Some((slots, length))) = copied {
                 self.tail = self.tail.wrapping_add(slots);
                 available -= slots;

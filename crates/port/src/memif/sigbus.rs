@@ -8,9 +8,11 @@
 use std::io;
 use std::ptr::{null_mut, without_provenance_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 use libc::{c_int, c_void, siginfo_t};
+
+use crate::lock::lock;
 
 /// A mapping whose memory may be taken away. Entries are never freed, because the handler may look at
 /// them at any time; they are used again.
@@ -41,9 +43,10 @@ impl Guard {
     /// Guards a shared mapping of `length` octets, whole pages, at `start`. Drop the guard before the
     /// mapping.
     pub(super) fn new(start: usize, length: usize) -> io::Result<Self> {
-        let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        let _changes = lock(&CHANGES);
         if BEFORE.get().is_none() {
-            let _ = BEFORE.set(install()?);
+            let before = install()?;
+            BEFORE.get_or_init(|| before);
         }
         let free = mappings().find(|mapping| mapping.start.load(Ordering::Relaxed) == 0);
         let mapping = free.unwrap_or_else(add);

@@ -7,9 +7,11 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::lock::lock;
 
 /// Completions that wait to be read; one at a time is enough for each thread.
 const EVENTS: usize = 64;
@@ -52,7 +54,7 @@ impl Signal {
     /// The kernel has no AIO (CONFIG_AIO), or no more of it (fs.aio-max-nr).
     pub(super) fn new() -> io::Result<Self> {
         let empty = memfd_create("bora-signal", MemfdFlags::CLOEXEC)?;
-        let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unused = lock(&UNUSED);
         if let Some(context) = unused.pop() {
             return Ok(Self { context, empty });
         }
@@ -95,7 +97,7 @@ impl Signal {
 
 impl Drop for Signal {
     fn drop(&mut self) {
-        let mut unused = UNUSED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unused = lock(&UNUSED);
         unused.push(self.context);
     }
 }

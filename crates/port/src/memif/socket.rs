@@ -38,8 +38,12 @@ fn address_of(path: &Path) -> Result<SocketAddrUnix, Errno> {
 
 /// Removes a server's socket; an abstract one goes by itself.
 pub(super) fn remove(path: &Path) {
-    if abstract_name(path).is_none() {
-        let _ = unlink(path);
+    if abstract_name(path).is_some() {
+        return;
+    }
+    match unlink(path) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => log::warn!("cannot remove {}: {error}", path.display()),
     }
 }
 

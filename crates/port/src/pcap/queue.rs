@@ -73,8 +73,9 @@ impl Queue {
     /// Brings what was transmitted to the file; also done before it sleeps, and when it is dropped.
     fn flush(&mut self) {
         if let Some(output) = &mut self.output
-            && output.0.flush().is_err()
+            && let Err(error) = output.0.flush()
         {
+            log::debug!("a capture file: {error}");
             // how many packets that were is not known; one loss says that there were some
             self.frames.tally.take_back(Reason::TxRefused, 1);
         }
@@ -129,15 +130,16 @@ impl PortQueue for Queue {
     /// What cannot be written, because the disk is full, is lost.
     fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.unwrap_or(Duration::ZERO);
+        let now = match now {
+            Ok(now) => now,
+            Err(_) => Duration::ZERO, // the clock is before 1970
+        };
         let mut refused = 0;
         if let Some(output) = &mut self.output {
             for packet in packets.iter() {
-                if output
-                    .write(self.frames.region.octets(packet), now)
-                    .is_err()
-                {
-                    refused += 1;
+                match output.write(self.frames.region.octets(packet), now) {
+                    Ok(()) => {}
+                    Err(_) => refused += 1, // counted; the loop writes no log
                 }
             }
         }

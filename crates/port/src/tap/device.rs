@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 use crate::advice::advice;
@@ -59,7 +60,11 @@ impl Device {
     /// See [`TapError`].
     pub fn open(name: &str, queues: u16) -> Result<Self, TapError> {
         check_name(name).map_err(TapError::Name)?;
-        let created = !exists(name);
+        let created = !exists(name).map_err(|source| TapError::System {
+            name: name.into(),
+            what: "look whether it is there",
+            source,
+        })?;
         let attached = (0..queues.max(1)).map(|_| attach(name, queues > 1));
         Ok(Self {
             name: name.into(),
@@ -141,9 +146,12 @@ impl Device {
     }
 }
 
-fn exists(name: &str) -> bool {
-    socket(AddressFamily::INET, SocketType::DGRAM, None)
-        .is_ok_and(|fd| netdevice::name_to_index(fd, name).is_ok())
+fn exists(name: &str) -> io::Result<bool> {
+    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    match netdevice::name_to_index(fd, name) {
+        Err(Errno::NODEV) => Ok(false),
+        index => Ok(index.map(|_| true)?),
+    }
 }
 
 fn request(name: &str) -> libc::ifreq {
@@ -158,7 +166,7 @@ fn request(name: &str) -> libc::ifreq {
 /// One queue of the interface, which is made if it is not there.
 fn attach(name: &str, several: bool) -> Result<OwnedFd, TapError> {
     let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let driver = |error: rustix::io::Errno| TapError::Driver(error.into());
+    let driver = |error: Errno| TapError::Driver(error.into());
     let fd = open("/dev/net/tun", flags, Mode::empty()).map_err(driver)?;
     let mut request = request(name);
     let several = if several { libc::IFF_MULTI_QUEUE } else { 0 };

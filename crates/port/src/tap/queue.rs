@@ -44,8 +44,7 @@ impl PortQueue for Queue {
             let mut more = [0; 1];
             let octets = self.frames.region.octets_mut(&mut packet);
             let buffers = &mut [IoSliceMut::new(octets), IoSliceMut::new(&mut more)];
-            let read = rustix::io::readv(&self.fd, buffers);
-            match read {
+            match rustix::io::readv(&self.fd, buffers) {
                 Ok(length) if length > 0 && length <= packet.length() => {
                     packet.truncate(length);
                     out.push(packet);
@@ -53,12 +52,13 @@ impl PortQueue for Queue {
                 }
                 Ok(0) => self.frames.tally.lost(Reason::RxMalformed, 1),
                 Ok(_) => self.frames.tally.lost(Reason::RxTooLong, 1),
-                Err(_) => {}
+                // nothing waits, or the interface is down
+                Err(_) => {
+                    self.frames.unused(packet);
+                    break;
+                }
             }
             self.frames.unused(packet);
-            if read.is_err() {
-                break;
-            }
         }
         out.len() - before
     }
@@ -78,7 +78,7 @@ impl PortQueue for Queue {
             match write(&self.fd, self.frames.region.octets(packet)) {
                 Ok(()) => {}
                 Err(Errno::AGAIN | Errno::NOBUFS) => break,
-                Err(_) => refused += 1,
+                Err(_) => refused += 1, // for good, and counted
             }
             count += 1;
         }

@@ -44,9 +44,10 @@ impl LinuxDestinations {
             return;
         }
         let value = self.generation.to_ne_bytes();
-        if self.map.update(&key, &value, MapFlags::ANY).is_err() {
+        // no room, see above
+        let Ok(()) = self.map.update(&key, &value, MapFlags::ANY) else {
             return;
-        }
+        };
         if self.noted.is_empty() {
             self.since = Instant::now();
             self.published.store(self.generation, Relaxed);

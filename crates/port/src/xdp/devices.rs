@@ -244,8 +244,16 @@ impl Program {
         let counts = &self.skeleton.maps.device_counts;
         let per_cpu = counts.lookup_percpu(&row.to_ne_bytes(), MapFlags::ANY);
         let mut total = [0; 4];
-        // the kernel refuses no row that the map has, and an array has all of them
-        for value in per_cpu.ok().flatten().unwrap_or_default() {
+        let per_cpu = match per_cpu {
+            Ok(per_cpu) => per_cpu.unwrap_or_default(),
+            Err(error) => {
+                log::warn!(
+                    "device {number}: what the XDP program has forwarded is not counted: {error}"
+                );
+                return total;
+            }
+        };
+        for value in per_cpu {
             let (words, _) = value.as_chunks::<8>();
             for (sum, word) in total.iter_mut().zip(words) {
                 *sum += u64::from_ne_bytes(*word);

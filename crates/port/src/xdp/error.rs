@@ -1,10 +1,11 @@
 //! Errors of the XDP program, and why the kernel did not load it.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::{fs, io};
 
 use crate::advice::{in_user_namespace, no_rights};
+use crate::lock::lock;
 use bora_contract::{MAX_PORTS, MAX_QUEUES};
 use libbpf_rs::{ErrorKind, PrintLevel, set_print};
 
@@ -71,9 +72,7 @@ pub enum ProgramError {
 static SAID: Mutex<String> = Mutex::new(String::new());
 
 fn note(_: PrintLevel, text: String) {
-    SAID.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push_str(&text);
+    lock(&SAID).push_str(&text);
 }
 
 /// Runs `load`; if it fails, finds the cause in what libbpf prints meanwhile, which does not go to the
@@ -81,12 +80,12 @@ fn note(_: PrintLevel, text: String) {
 pub(super) fn explained<T>(
     load: impl FnOnce() -> Result<T, libbpf_rs::Error>,
 ) -> Result<T, ProgramError> {
-    SAID.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    lock(&SAID).clear();
     let before = set_print(Some((PrintLevel::Warn, note)));
     let done = load();
     set_print(before);
     done.map_err(|error| {
-        let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
+        let said = std::mem::take(&mut *lock(&SAID));
         explain(error, &said)
     })
 }
@@ -104,8 +103,11 @@ fn explain(error: libbpf_rs::Error, said: &str) -> ProgramError {
     }
     if error.kind() == ErrorKind::PermissionDenied {
         return match missing_capabilities() {
-            names if names.is_empty() => ProgramError::Forbidden { why: forbidden() },
-            names => ProgramError::Permission(names.join(", ")),
+            Ok(names) if names.is_empty() => ProgramError::Forbidden { why: forbidden() },
+            Ok(names) => ProgramError::Permission(names.join(", ")),
+            Err(error) => ProgramError::Permission(format!(
+                "a capability that /proc/self/status does not tell: {error}; it is"
+            )),
         };
     }
     let last = said.lines().last().unwrap_or_default().trim();
@@ -124,17 +126,19 @@ fn save(said: &str, release: &str) -> io::Result<PathBuf> {
 }
 
 /// What loading needs and this process does not have (capabilities(7)).
-fn missing_capabilities() -> Vec<&'static str> {
+fn missing_capabilities() -> io::Result<Vec<&'static str>> {
     const SYS_ADMIN: u32 = 21;
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let held = line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
-    let held = |bit: u32| held.unwrap_or(0) >> bit & 1 == 1;
-    [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)]
+    let line = line.ok_or_else(|| io::Error::other("it has no CapEff"))?;
+    let held = u64::from_str_radix(line.trim(), 16).map_err(io::Error::other)?;
+    let held = |bit: u32| held >> bit & 1 == 1;
+    let missing = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)]
         .into_iter()
         .filter(|&(name, bit)| !held(bit) && (name == "CAP_NET_ADMIN" || !held(SYS_ADMIN)))
         .map(|(name, _)| name)
-        .collect()
+        .collect();
+    Ok(missing)
 }
 
 /// Why rights that are there do not suffice, as far as it can be told.
@@ -142,7 +146,10 @@ fn forbidden() -> String {
     if in_user_namespace() {
         return format!("those of a user namespace do not count; {}", no_rights());
     }
-    // what cannot be read is not known to be the cause
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "what cannot be read is not known to be the cause"
+    )]
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     if let Some(mode) = lockdown(&read("/sys/kernel/security/lockdown")) {
         return format!(

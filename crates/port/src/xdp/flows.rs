@@ -29,12 +29,12 @@ impl Program {
         if !wanted || self.flows.is_some() {
             return;
         }
-        let loaded = if symbols::has(LOOK_UP) {
-            self.load_flow_program().map_err(|error| error.to_string())
-        } else {
-            Err(format!(
+        let loaded = match symbols::has(LOOK_UP) {
+            Ok(true) => self.load_flow_program().map_err(|error| error.to_string()),
+            Ok(false) => Err(format!(
                 "this kernel has no {LOOK_UP} (Linux 6.11 and later have it)"
-            ))
+            )),
+            Err(error) => Err(error.to_string()),
         };
         match &loaded {
             Ok(()) => log::info!("flows of flowtables are forwarded by the XDP program"),

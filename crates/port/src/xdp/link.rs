@@ -89,7 +89,7 @@ impl Attachment {
             },
         };
         let in_driver = query(ifindex).map_err(refused)?.driver_program != 0;
-        if let Some(mut old) = Self::open(pin, ifindex) {
+        if let Some(mut old) = Self::open(pin, ifindex).map_err(refused)? {
             if in_driver && most == AttachMode::Generic {
                 old.detach().map_err(refused)?;
             } else if old.take_over(program, interface).map_err(refused)? {
@@ -129,7 +129,7 @@ impl Attachment {
         match swap(&self.link, program) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 log::warn!("{interface}: the program left there cannot be replaced, detaching");
-                let _ = std::fs::remove_file(&self.pin);
+                std::fs::remove_file(&self.pin)?;
                 // SAFETY: a valid link descriptor.
                 check(unsafe { sys::bpf_link_detach(self.link.as_raw_fd()) })?;
                 Ok(false)
@@ -139,15 +139,17 @@ impl Attachment {
     }
 
     /// Opens the link that a Bora left pinned; `None` if there is none or its interface is gone.
-    pub fn open(pin: &Path, ifindex: u32) -> Option<Self> {
-        let link = open_pinned(pin, ifindex)?;
-        Some(Self {
+    ///
+    /// # Errors
+    /// The kernel does not open what is there, or a stale pin cannot be removed.
+    pub fn open(pin: &Path, ifindex: u32) -> io::Result<Option<Self>> {
+        Ok(open_pinned(pin, ifindex)?.map(|link| Self {
             link,
             pin: pin.into(),
             mode: AttachMode::Driver,
             taken_over: true,
             refusal: None,
-        })
+        }))
     }
 
     /// Gives the program to a driver that has lost it. `other` is swapped in first, because Linux does not
@@ -224,12 +226,13 @@ fn attach(
 }
 
 /// The link at `pin` if it is on this interface; a stale pin is removed.
-fn open_pinned(pin: &Path, ifindex: u32) -> Option<OwnedFd> {
-    let path = c_path(pin).ok()?;
+fn open_pinned(pin: &Path, ifindex: u32) -> io::Result<Option<OwnedFd>> {
+    let path = c_path(pin)?;
     // SAFETY: a NUL-terminated path.
     let fd = unsafe { sys::bpf_obj_get(path.as_ptr()) };
-    if fd < 0 {
-        return None; // where there is one all the same, the kernel refuses a second one, and says so
+    match check(fd) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
     }
     // SAFETY: a descriptor that was just made and that nobody else knows.
     let link = unsafe { OwnedFd::from_raw_fd(fd) };
@@ -240,10 +243,10 @@ fn open_pinned(pin: &Path, ifindex: u32) -> Option<OwnedFd> {
     // SAFETY: for an XDP link the kernel fills this member of the union.
     let on = unsafe { info.__bindgen_anon_1.xdp.ifindex };
     if done == 0 && info.type_ == sys::BPF_LINK_TYPE_XDP && on == ifindex {
-        return Some(link);
+        return Ok(Some(link));
     }
-    let _ = std::fs::remove_file(pin);
-    None
+    std::fs::remove_file(pin)?;
+    Ok(None)
 }
 
 /// Puts another program in the place of a link's, whatever that is.

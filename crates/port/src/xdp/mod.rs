@@ -11,7 +11,7 @@ mod link;
 mod program;
 mod query;
 mod survey;
-mod symbols;
+pub(crate) mod symbols;
 mod watch;
 
 #[allow(

@@ -98,7 +98,15 @@ impl Program {
         // Without type information in the kernel there are no such tracepoint programs: refused
         // frames then show only in the interface's own statistics, and the lease of a killed Bora
         // just runs out.
-        let has_btf = std::path::Path::new("/sys/kernel/btf/vmlinux").exists();
+        let has_btf = match std::fs::exists("/sys/kernel/btf/vmlinux") {
+            Ok(has) => has,
+            Err(error) => {
+                log::warn!(
+                    "/sys/kernel/btf/vmlinux: {error}; Bora does without BPF programs of tracepoints"
+                );
+                false
+            }
+        };
         open.progs.count_refused.set_autoload(has_btf);
         open.progs.end_lease.set_autoload(has_btf);
         open.progs.flow.set_autoload(false); // see want_flows()
@@ -298,10 +306,12 @@ impl Program {
     /// What this kernel does not have or hides, and what is lost by that; one sentence each.
     pub fn lacks(&self) -> Vec<&'static str> {
         let (known, mut lacks) = (&self.symbols, Vec::new());
-        if !self.survey().is_ok_and(|survey| survey.direct) {
-            lacks.push(
+        match self.survey() {
+            Ok(survey) if survey.direct => {}
+            Ok(_) => lacks.push(
                 "no bpf_rdonly_cast (Linux 6.2): looking at Linux's hooks takes longer for each packet",
-            );
+            ),
+            Err(error) => log::warn!("cannot look at Linux's hooks: {error}"),
         }
         if known.apparmor_ip_postroute == 0 && known.selinux_ip_forward == 0 {
             lacks.push(

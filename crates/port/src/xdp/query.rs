@@ -92,8 +92,7 @@ fn features(ifindex: u32) -> io::Result<u64> {
     push(&mut body, NETDEV_A_DEV_IFINDEX, &ifindex.to_ne_bytes());
     let device = ask(Some(GENERIC), family, &body)?;
     let features = attribute(&device, GENERIC_HEADER, NETDEV_A_DEV_XDP_FEATURES);
-    let octets = features.and_then(|octets| octets.try_into().ok());
-    Ok(octets.map_or(0, u64::from_ne_bytes))
+    Ok(features.and_then(array).map_or(0, u64::from_ne_bytes))
 }
 
 /// The number of the family `netdev`; kernels before 6.3 have none.
@@ -105,8 +104,8 @@ fn netdev_family() -> io::Result<Option<u16>> {
         family => family?,
     };
     let id = attribute(&family, GENERIC_HEADER, libc::CTRL_ATTR_FAMILY_ID as u16);
-    let id = id.and_then(|octets| octets.try_into().ok());
-    Ok(id.map(u16::from_ne_bytes))
+    let id = id.and_then(array).ok_or_else(malformed)?;
+    Ok(Some(u16::from_ne_bytes(id)))
 }
 
 /// Sends a request and returns the body of the one message that answers it.
@@ -123,7 +122,6 @@ fn ask(protocol: Option<Protocol>, kind: u16, body: &[u8]) -> io::Result<Vec<u8>
     // the kernel answers before it returns from `send`
     let (length, _) = recv(&socket, &mut answer[..], RecvFlags::DONTWAIT)?;
     answer.truncate(length);
-    let malformed = || io::Error::other("malformed netlink message");
     let told = answer.get(..4).and_then(u32_of).ok_or_else(malformed)?;
     answer.truncate(told as usize);
     let kind = answer.get(4..6).ok_or_else(malformed)?;
@@ -148,8 +146,9 @@ fn push(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
 fn attribute(octets: &[u8], skip: usize, wanted: u16) -> Option<&[u8]> {
     let mut rest = octets.get(skip..)?;
     loop {
-        let length = u16::from_ne_bytes(rest.get(..2)?.try_into().ok()?).into();
-        let kind = u16::from_ne_bytes(rest.get(2..4)?.try_into().ok()?);
+        let &[a, b, c, d] = rest.first_chunk()?;
+        let length = u16::from_ne_bytes([a, b]).into();
+        let kind = u16::from_ne_bytes([c, d]);
         let value = rest.get(ATTRIBUTE..length)?;
         if kind & libc::NLA_TYPE_MASK as u16 == wanted {
             return Some(value);
@@ -159,7 +158,17 @@ fn attribute(octets: &[u8], skip: usize, wanted: u16) -> Option<&[u8]> {
 }
 
 fn u32_of(octets: &[u8]) -> Option<u32> {
-    Some(u32::from_ne_bytes(octets.try_into().ok()?))
+    array(octets).map(u32::from_ne_bytes)
+}
+
+/// All octets, if they are that many.
+fn array<const N: usize>(octets: &[u8]) -> Option<[u8; N]> {
+    let array = octets.first_chunk();
+    array.copied().filter(|_| octets.len() == N)
+}
+
+fn malformed() -> io::Error {
+    io::Error::other("malformed netlink message")
 }
 
 #[cfg(test)]

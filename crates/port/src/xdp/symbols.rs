@@ -1,13 +1,36 @@
 //! Addresses in the kernel's image that the guard compares with and reads (`struct bora_symbols`).
 
-use std::fs;
+use std::{fs, io};
 
 use super::skeleton::types::bora_symbols;
+
+/// The text of `/proc/kallsyms`.
+pub(crate) fn kallsyms() -> io::Result<String> {
+    let cannot = |error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot read /proc/kallsyms: {error}"))
+    };
+    fs::read_to_string("/proc/kallsyms").map_err(cannot)
+}
+
+/// An address there; `None` if it is none, so that the line names nothing.
+pub(crate) fn address_of(word: &str) -> Option<u64> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the kernel writes hexadecimal numbers, and what is none has no name"
+    )]
+    u64::from_str_radix(word, 16).ok()
+}
 
 /// What `/proc/kallsyms` says. Names of modules and those that it gives twice are left out, so are all if
 /// it hides addresses (`kernel.kptr_restrict=2`).
 pub(super) fn of_kernel() -> bora_symbols {
-    parse(&fs::read_to_string("/proc/kallsyms").unwrap_or_default())
+    match kallsyms() {
+        Ok(text) => parse(&text),
+        Err(error) => {
+            log::warn!("{error}; more is left to Linux than need be (`bora show sync`)");
+            bora_symbols::default()
+        }
+    }
 }
 
 fn parse(kallsyms: &str) -> bora_symbols {
@@ -20,7 +43,7 @@ fn parse(kallsyms: &str) -> bora_symbols {
             continue;
         };
         if let Some(slot) = slot(&mut symbols, name) {
-            let address = u64::from_str_radix(address, 16).unwrap_or(0);
+            let address = address_of(address).unwrap_or(0);
             *slot = if seen.contains(&name) { 0 } else { address };
             seen.push(name);
         }
@@ -43,20 +66,28 @@ fn slot<'s>(symbols: &'s mut bora_symbols, name: &str) -> Option<&'s mut u64> {
 }
 
 /// Whether the kernel, or a module that is loaded now, has a function of this name.
-pub(super) fn has(function: &str) -> bool {
-    let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    text.lines()
-        .any(|line| line.split_ascii_whitespace().nth(2) == Some(function))
+pub(super) fn has(function: &str) -> io::Result<bool> {
+    let text = kallsyms()?;
+    let mut names = text
+        .lines()
+        .map(|line| line.split_ascii_whitespace().nth(2));
+    Ok(names.any(|name| name == Some(function)))
 }
 
 /// Names of functions by address, with their module, in the order of `addresses`; `None` where the kernel
 /// does not say.
 pub fn names_of(addresses: &[u64]) -> Vec<Option<String>> {
-    let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let mut names = vec![None; addresses.len()];
+    let text = match kallsyms() {
+        Ok(text) => text,
+        Err(error) => {
+            log::warn!("{error}; hooks are shown without their names");
+            return names;
+        }
+    };
     for line in text.lines() {
         let mut words = line.split_ascii_whitespace();
-        let address = words.next().and_then(|a| u64::from_str_radix(a, 16).ok());
+        let address = words.next().and_then(address_of);
         let Some(address) = address.filter(|address| addresses.contains(address)) else {
             continue;
         };

@@ -144,7 +144,10 @@ impl Program {
 impl Sightings {
     /// What was seen since the last call, and for which watcher.
     pub fn take(&mut self) -> impl Iterator<Item = (usize, Sighting)> {
-        // an error leaves what there is for the next call
+        #[expect(
+            clippy::let_underscore_must_use,
+            reason = "an error leaves what there is for the next call"
+        )]
         let _ = self.ring.consume();
         self.seen.try_iter()
     }
@@ -171,7 +174,7 @@ impl Allowances {
 /// Reads what the program has written; returns 0, which means to go on.
 fn give(to: &Sender<(usize, Sighting)>, octets: &[u8]) -> i32 {
     if let Some(sighting) = read(octets) {
-        // nobody takes it any more
+        #[expect(clippy::let_underscore_must_use, reason = "nobody takes it any more")]
         let _ = to.send(sighting);
     }
     0
@@ -179,11 +182,10 @@ fn give(to: &Sender<(usize, Sighting)>, octets: &[u8]) -> i32 {
 
 /// `struct watch_sighting`, field by field.
 fn read(octets: &[u8]) -> Option<(usize, Sighting)> {
-    let time = u64::from_ne_bytes(octets.get(..8)?.try_into().ok()?);
+    let time = u64::from_ne_bytes(*octets.first_chunk()?);
     let word = |number: usize| {
-        let from = 8 + 4 * number;
-        let word = octets.get(from..from + 4)?;
-        Some(u32::from_ne_bytes(word.try_into().ok()?))
+        let word = octets.get(8 + 4 * number..)?.first_chunk()?;
+        Some(u32::from_ne_bytes(*word))
     };
     let (watcher, port, length, length_now) = (word(0)? as usize, word(1)?, word(2)?, word(3)?);
     let (verdict, reason, output) = (word(4)?, word(5)?, word(6)?);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use bora_fib::{FibHandle, PortId};
 use bora_kernel::message::Link;
 use bora_kernel::{Mirror, MirrorConfig};
@@ -249,17 +249,23 @@ pub(crate) fn detach_pinned(runtime: &RuntimeLock) -> anyhow::Result<usize> {
     let mut count = 0;
     let mut left = Vec::new();
     for ifindex in runtime.pins.links()? {
-        if let Some(attachment) = Attachment::open(&runtime.pins.link(ifindex), ifindex) {
-            match attachment.detach() {
-                Ok(()) => count += 1,
-                Err(error) => {
-                    left.push(format!("interface {ifindex}: {error}"));
-                    continue;
-                }
-            }
-            offloads::restore(ifindex, &runtime.dir);
+        match detach(runtime, ifindex) {
+            Ok(there) => count += usize::from(there),
+            Err(error) => left.push(format!("interface {ifindex}: {error:#}")),
         }
     }
     ensure!(left.is_empty(), "cannot detach: {}", left.join("; "));
     Ok(count)
+}
+
+/// Takes the program off an interface; returns whether it was there.
+fn detach(runtime: &RuntimeLock, ifindex: u32) -> anyhow::Result<bool> {
+    let pin = runtime.pins.link(ifindex);
+    let there = Attachment::open(&pin, ifindex);
+    let Some(attachment) = there.with_context(|| format!("cannot open {}", pin.display()))? else {
+        return Ok(false);
+    };
+    attachment.detach()?;
+    offloads::restore(ifindex, &runtime.dir);
+    Ok(true)
 }

@@ -27,7 +27,8 @@ impl Port {
     ) -> anyhow::Result<Self> {
         let (name, ifindex) = (link.name.clone(), link.index);
         let pin = pins.link(ifindex);
-        let driver = Interface::named(&name).map(|found| found.driver);
+        let known = Interface::named(&name).with_context(|| format!("cannot look at {name}"))?;
+        let driver = known.map(|found| found.driver);
         let driver = driver.unwrap_or_default();
         let interruption = Interruption::announce(&link, &driver, &pin);
         let attached = Attachment::new(program.fd(), &name, ifindex, &pin, most(&link, program));

@@ -196,8 +196,10 @@ impl Exporter {
             .filter(|(_, port)| port.index < MAX_INDEX)
         {
             let mut port = port.clone();
-            let known = interface::Interface::named(name);
-            port.speed = known.and_then(|known| known.speed).unwrap_or(0);
+            match interface::Interface::named(name) {
+                Ok(known) => port.speed = known.and_then(|known| known.speed).unwrap_or(0),
+                Err(error) => log::warn!("{name}: its speed is not known: {error}"),
+            }
             let sequence = self.counter_sequences.entry(port.index).or_default();
             let number = sequence.next(port.received.packets);
             datagrams.extend(writer.counters(number, &port, self.started.elapsed()));

@@ -134,7 +134,7 @@ fn interface(name: &str, netns: Option<&str>) -> anyhow::Result<Interface> {
         |netns| format!("in namespace {netns}"),
     );
     loop {
-        let device = Interface::named(name)
+        let device = Interface::named(name)?
             .with_context(|| format!("there is no interface {name} {place}; see `ip link`"))?;
         if device.is_up {
             return Ok(device);
