@@ -36,6 +36,7 @@ API = (f'[api]\nlisten = "127.0.0.1:{clients.API_PORT}"\ncertificate = "{FOLDER}
 RATE = 3000
 STRAY = 20  # packets that a busy machine may lose by itself
 STARVED_SECONDS = 0.1  # shorter waits for a CPU cost nothing: the rings hold what comes meanwhile
+QUIET_SECONDS = 0.1
 IN_THE_RINGS = 400  # as in integration/test_kill9.py
 START_SECONDS = 90  # the verifier is slow on a busy machine
 
@@ -114,22 +115,23 @@ class Soak:
             report = traffic.finish()
         wait = starved.seconds()
         print(f"; {report}; waited {wait * 1e3:.0f} ms for a CPU", flush=True)
-        self.settle()
+        quiet = min(QUIET_SECONDS + wait, 2)  # what waited for a CPU comes late
+        self.settle(quiet)
         list(act)
         self.judge(report, steps.STEPS[kind][0], wait)
-        self.settle()
+        self.settle(quiet)
         steps.as_linux(self.net, rng)
         self.net.bora.check_conservation(5)
         self.look()
         return kind, report
 
-    def settle(self):
+    def settle(self, quiet=QUIET_SECONDS):
         """Waits until Bora's routes agree with Linux, packets are forwarded, and late packets have arrived."""
         assert self.net.bora.alive(), f"Bora has ended:\n{self.net.bora.output()[-3000:]}"
         self.net.bora.wait_in_sync(20)
         self.net.wait_until_forwarding(20)
         deadline = time.monotonic() + 10
-        while self.net.collect(quiet=0.1):
+        while self.net.collect(quiet=quiet):
             assert time.monotonic() < deadline, "frames keep coming"
 
     def judge(self, report, may, wait):
