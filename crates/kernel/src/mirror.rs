@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bora_fib::{FibWriter, NextHopId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use crate::bridge::{self, BridgeWatch, Bridges};
+use crate::bridge::{self, BridgeEvent, BridgeWatch, Bridges};
 use crate::check::Check;
 use crate::confirm::TURN;
 use crate::error::KernelError;
@@ -272,8 +272,9 @@ impl Mirror {
     pub fn follow_bridges(&mut self, ports: impl Iterator<Item = u32>) {
         let links = &self.model.world.links;
         let wanted = bridge::of_ports(ports, |index| links.get(&index));
-        self.bridges.want(wanted);
-        self.bridges.follow(&mut self.loader.socket);
+        if self.bridges.want(wanted) {
+            self.bridges.follow(&mut self.loader.socket);
+        }
     }
 
     /// The bridges of [`Mirror::follow_bridges`].
@@ -333,10 +334,9 @@ impl Mirror {
             self.audit();
         }
         self.check.begin_if_due(&self.model);
-        if noticed.bridges {
-            self.bridges.note_change();
-        }
-        let bridges = self.bridges.follow(&mut self.loader.socket);
+        let doubted = self.bridges.note_changes(noticed.bridges);
+        // what is doubted goes first: reading takes its time
+        let bridges = doubted || self.bridges.follow(&mut self.loader.socket);
         if guard_events || noticed.guard || rules || (tick && self.guard.is_due()) {
             self.guard.note_change();
         }
@@ -490,7 +490,7 @@ impl Mirror {
                 Received::Overflow => {
                     counters.overflows += 1;
                     model.stale.all = true;
-                    model.noticed.bridges = true;
+                    model.noticed.bridges.push(BridgeEvent::Other);
                     model.stale.reason = "the kernel dropped events";
                 }
             }
