@@ -66,6 +66,7 @@ def hello(station, link=None, vlan=None):
 WITH_VLANS = {PLAIN: "r0", A: "br0.10", B: "br0.20", C: "br0.10", D: "br0.20"}, (10, 20)
 WITHOUT_VLANS = {PLAIN: "r0", E: "br0", F: "br0", G: "br0.30"}, (30,)
 ALONE = {PLAIN: "r0", E: "br0", F: "br0"}, ()
+PORT_VLANS = {1: ("10", "20"), 2: ("10 pvid untagged", "20")}  # by link
 
 
 class Lan(topic_guest.Lan):
@@ -84,8 +85,9 @@ class Lan(topic_guest.Lan):
                                *(line for vlan in vlans for line in (
                                    f"link add link br0 name br0.{vlan} type vlan id {vlan}", f"link set br0.{vlan} up"))])
             if filtering:
-                for line in ("r1 vid 10", "r1 vid 20", "r2 vid 10 pvid untagged", "r2 vid 20", "br0 vid 10 self", "br0 vid 20 self"):
-                    self.bridge("vlan", "add", "dev", *line.split())
+                self.add_vlans(1, 2)
+                for vlan in vlans:
+                    self.bridge("vlan", "add", "dev", "br0", "vid", str(vlan), "self")
             for station in self.stations:
                 self.router.batch(addressing(self.devices[station], station.number, station.mac))
             self.open_ports()
@@ -93,6 +95,13 @@ class Lan(topic_guest.Lan):
         except BaseException:
             self.close()
             raise
+
+    def add_vlans(self, *links):
+        """Those of the bridge's ports on these links, if it has VLANs."""
+        if self.devices is WITH_VLANS[0]:
+            for link in links:
+                for vlan in PORT_VLANS[link]:
+                    self.bridge("vlan", "add", "dev", f"r{link}", "vid", *vlan.split())
 
     def bridge(self, *arguments):
         """`bridge ...` in the router."""
@@ -190,8 +199,61 @@ def port_down(lan):
 
 
 def blocked(lan):
-    return without_a_port(lan, lambda: lan.bridge("link", "set", "dev", "r2", "state", "4"),
+    """Disabled: without STP, Linux makes a port forward at once that is set to blocking."""
+    return without_a_port(lan, lambda: lan.bridge("link", "set", "dev", "r2", "state", "0"),
                           lambda: lan.bridge("link", "set", "dev", "r2", "state", "3"))
+
+
+def left(lan):
+    """A port leaves the bridge."""
+    def undo():
+        lan.router.ip("link", "set", "r2", "master", "br0")
+        lan.add_vlans(2)
+    return without_a_port(lan, lambda: lan.router.ip("link", "set", "r2", "nomaster"), undo)
+
+
+def unplugged(lan):
+    """A port has no carrier; its stations are silent."""
+    lan.hosts[2].ip("link", "set", "h2", "down")
+    lan.settle()
+    got = lan.exchange([(link, frame) for link, frame in traffic(lan.stations, lan.stations) if link != 2])
+    lan.hosts[2].ip("link", "set", "h2", "up")
+    lan.wait("a carrier", lambda: "LOWER_UP" in lan.router.ip("link", "show", "r2").stdout)
+    lan.settle()
+    lan.greet()
+    return got
+
+
+def to_silent(lan, change, undo):
+    """What packets from the first station to those behind a port become after a change to the stations' places."""
+    silent = [station for station in lan.stations if station.link == 2]
+    for station in silent:
+        vlan = lan.devices[station].partition(".")[2] if lan.devices is WITH_VLANS[0] else ""
+        change(station.mac, ("vlan", vlan) if vlan else ())
+    lan.settle()
+    sends = traffic(lan.stations[:1], tuple(silent))
+    got = lan.exchange(sends)
+    undo()
+    lan.settle()
+    lan.greet()
+    return got
+
+
+def forgotten(lan):
+    """Somebody deletes stations; what is for them is flooded, but not to their port."""
+    lan.bridge("link", "set", "dev", "r2", "flood", "off")
+    return to_silent(lan, lambda mac, vlan: lan.bridge("fdb", "del", mac, "dev", "r2", "master", *vlan),
+                     lambda: lan.bridge("link", "set", "dev", "r2", "flood", "on"))
+
+
+def elsewhere(lan):
+    """Somebody says that stations are behind a port that is none of Bora's."""
+    lan.router.batch(["link add d0 type veth peer name d1", "link set d1 addrgenmode none up", "link set d0 master br0 up"])
+    if lan.devices is WITH_VLANS[0]:
+        for vlan in ("10", "20"):
+            lan.bridge("vlan", "add", "dev", "d0", "vid", vlan)
+    return to_silent(lan, lambda mac, vlan: lan.bridge("fdb", "replace", mac, "dev", "d0", "master", "static", *vlan),
+                     lambda: lan.router.ip("link", "del", "d0"))
 
 
 def vlan_removed(lan):
@@ -220,7 +282,7 @@ def filtered(lan):
                           lambda: lan.router.exec("nft", "delete", "table", "bridge", "t"))
 
 
-STEPS = (everything, moved, remembered, port_down, blocked, everything)
+STEPS = (everything, moved, remembered, port_down, blocked, left, unplugged, forgotten, elsewhere, everything)
 
 
 def one_bridge(bridge, steps, say, options=()):

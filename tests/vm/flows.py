@@ -235,11 +235,11 @@ def noticed(reference):
 # Rulesets without a flowtable, as programs write them.
 WITHOUT = {
     "a chain for each IP version (iptables, VyOS)": "".join(
-        f"table {family} filter {{ chain FORWARD {{ type filter hook forward priority 0; policy drop; ct state established,related accept; accept }} }}\n"
+        f"table {family} filter {{ chain FORWARD {{ type filter hook forward priority 0; policy drop; ct state established,related accept; accept; }}; }}\n"
         for family in ("ip", "ip6")),
     "a chain of its own priority (firewalld)":
         "table inet firewalld { chain filter_FORWARD { type filter hook forward priority 10; ct state { established, related } accept; "
-        "ct state invalid drop; iifname r0 accept; drop } }",
+        "ct state invalid drop; iifname r0 accept; drop; }; }",
 }
 
 
@@ -259,7 +259,7 @@ def advised(reference):
             detail[f"{name}, IPv{family}"] = by_flows(net) - before
         assert not works() or all(detail.values()), detail
     load(net, rules(flags="counter;").replace("policy accept;", "policy accept; accept;"))
-    assert "no other line here helps" in "\n".join(advice(net, "counter"))
+    assert "no other line here helps" in "\n".join(advice(net, "has `counter`"))
     return detail
 
 

@@ -15,6 +15,9 @@ use crate::socket::Netlink;
 const PAUSE: u32 = 10;
 const BRIDGE_VLAN_RANGE_END: u16 = 1 << 4;
 const BR_STATE_FORWARDING: u8 = 3;
+/// Message types that libc does not name.
+pub(crate) const RTM_NEWVLAN: u16 = 112;
+pub(crate) const RTM_DELVLAN: u16 = 113;
 /// NDA_MASTER of include/uapi/linux/neighbour.h.
 const NDA_MASTER: u16 = 9;
 
@@ -50,6 +53,21 @@ impl BridgePort {
 /// What a frame is for: the bridge's interface index, the VLAN (0 without VLAN filtering), and the Ethernet address.
 pub type Station = (u32, u16, [u8; 6]);
 
+/// What an event says of a bridge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BridgeEvent {
+    /// How a port is now, by interface index.
+    Port(u32, BridgePort),
+    /// A port has left its bridge.
+    PortGone(u32),
+    /// The port that a station is behind now, if any.
+    Station(Station, Option<u32>),
+    /// VLANs of ports whose frames do not pass, by interface index.
+    Stopped(Vec<(u32, RangeInclusive<u16>)>),
+    /// Something else has changed.
+    Other,
+}
+
 /// All bridges that have one of Bora's ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bridges {
@@ -57,6 +75,53 @@ pub struct Bridges {
     pub ports: BTreeMap<u32, BridgePort>,
     /// The interface index of the port that a station is behind. The bridges' own addresses are not here.
     pub stations: BTreeMap<Station, u32>,
+}
+
+impl Bridges {
+    /// Takes away what an event contradicts; returns whether it was there.
+    fn doubt(&mut self, event: BridgeEvent) -> bool {
+        match event {
+            BridgeEvent::Port(index, now) => self.doubt_port(index, &now),
+            BridgeEvent::PortGone(index) => self.ports.remove(&index).is_some(),
+            BridgeEvent::Station(station, port) => {
+                let known = self.stations.get(&station).copied();
+                let is_wrong = known.is_some() && known != port;
+                is_wrong && self.stations.remove(&station).is_some()
+            }
+            BridgeEvent::Stopped(stopped) => {
+                stopped.into_iter().fold(false, |doubted, (index, vlans)| {
+                    doubted | self.stop(index, &vlans)
+                })
+            }
+            BridgeEvent::Other => false,
+        }
+    }
+
+    fn doubt_port(&mut self, index: u32, now: &BridgePort) -> bool {
+        let Some(port) = self.ports.get_mut(&index) else {
+            return false;
+        };
+        if port.bridge != now.bridge {
+            return self.ports.remove(&index).is_some();
+        }
+        let before = port.clone();
+        if !now.forwards() {
+            port.state = now.state;
+        }
+        port.is_plain &= now.is_plain;
+        port.vlans
+            .retain(|vlan, known| now.vlans.get(vlan) == Some(known));
+        *port != before
+    }
+
+    fn stop(&mut self, index: u32, vlans: &RangeInclusive<u16>) -> bool {
+        let Some(port) = self.ports.get_mut(&index) else {
+            return false;
+        };
+        let before = port.vlans.len();
+        port.vlans.retain(|vlan, _| !vlans.contains(vlan));
+        port.vlans.len() != before
+    }
 }
 
 /// When to read them again.
@@ -79,14 +144,21 @@ impl BridgeWatch {
         }
     }
 
-    /// Sets which bridges to follow.
-    pub(crate) fn want(&mut self, bridges: Vec<u32>) {
-        self.changed |= bridges != self.wanted;
+    /// Sets which bridges to follow; returns whether they are others than before.
+    pub(crate) fn want(&mut self, bridges: Vec<u32>) -> bool {
+        let are_others = bridges != self.wanted;
+        self.changed |= are_others;
         self.wanted = bridges;
+        are_others
     }
 
-    pub(crate) fn note_change(&mut self) {
-        self.changed = !self.wanted.is_empty();
+    /// Notes changes. What they contradict is taken away at once, because the next reading may have to wait; until then
+    /// Linux forwards. Returns whether there was any.
+    pub(crate) fn note_changes(&mut self, events: Vec<BridgeEvent>) -> bool {
+        self.changed |= !events.is_empty() && !self.wanted.is_empty();
+        events
+            .into_iter()
+            .fold(false, |doubted, event| doubted | self.bridges.doubt(event))
     }
 
     /// When there is something to read.
@@ -163,6 +235,34 @@ fn read(wanted: &[u32], socket: &mut Netlink) -> Result<(Bridges, bool), KernelE
         found.stations.extend(stations);
     }
     Ok((found, is_whole))
+}
+
+/// An event of family AF_BRIDGE; RTM_*. It leads to a whole reading, also if it is malformed.
+pub(crate) fn event(kind: u16, payload: &[u8]) -> BridgeEvent {
+    match decode_event(kind, payload) {
+        Ok(event) => event.unwrap_or(BridgeEvent::Other),
+        Err(error) => {
+            log::warn!("bridges: {error}");
+            BridgeEvent::Other
+        }
+    }
+}
+
+fn decode_event(kind: u16, payload: &[u8]) -> Result<Option<BridgeEvent>, Malformed> {
+    Ok(match kind {
+        libc::RTM_NEWLINK => port(payload)?.map(|(index, port)| BridgeEvent::Port(index, port)),
+        libc::RTM_DELLINK => {
+            let head = header(payload, 16, "bridge port")?;
+            Some(BridgeEvent::PortGone(u32_at(head, 4)))
+        }
+        libc::RTM_NEWNEIGH | libc::RTM_DELNEIGH => {
+            let is_there = kind == libc::RTM_NEWNEIGH;
+            station(payload)?
+                .map(|(station, port)| BridgeEvent::Station(station, is_there.then_some(port)))
+        }
+        RTM_NEWVLAN => Some(BridgeEvent::Stopped(stopped(payload)?)),
+        _ => None,
+    })
 }
 
 /// A struct ifinfomsg of family AF_BRIDGE: a port or bridge with its interface index.
@@ -398,6 +498,68 @@ mod tests {
         ];
         let found = stopped(&message(&head, &entries));
         assert_eq!(found, Ok(vec![(3, 10..=10), (3, 11..=20)]));
+    }
+
+    fn known() -> Bridges {
+        let port = BridgePort {
+            bridge: 7,
+            state: BR_STATE_FORWARDING,
+            is_plain: true,
+            vlans: [10, 20].map(|vlan| (vlan, BridgeVlan::default())).into(),
+        };
+        Bridges {
+            ports: BTreeMap::from([(3, port)]),
+            stations: BTreeMap::from([((7, 10, [9; 6]), 3)]),
+        }
+    }
+
+    #[test]
+    fn what_an_event_contradicts_is_taken_away_at_once() {
+        let station = (7, 10, [9; 6]);
+        for (event, doubted) in [
+            (BridgeEvent::Station(station, Some(3)), false),
+            (BridgeEvent::Station(station, Some(4)), true),
+            (BridgeEvent::Station(station, None), true),
+            (BridgeEvent::Station((7, 20, [9; 6]), None), false),
+        ] {
+            let mut bridges = known();
+            assert_eq!(bridges.doubt(event.clone()), doubted, "{event:?}");
+            assert_eq!(bridges.stations.is_empty(), doubted, "{event:?}");
+        }
+        let mut bridges = known();
+        assert!(bridges.doubt(BridgeEvent::PortGone(3)) && bridges.ports.is_empty());
+        assert!(!bridges.doubt(BridgeEvent::PortGone(3)));
+    }
+
+    #[test]
+    fn a_port_loses_what_an_event_says_it_has_not() {
+        let now = |change: fn(&mut BridgePort)| {
+            let mut port = known().ports[&3].clone();
+            change(&mut port);
+            BridgeEvent::Port(3, port)
+        };
+        let mut bridges = known();
+        // what is new waits for a reading
+        assert!(!bridges.doubt(now(|port| {
+            port.vlans.insert(30, BridgeVlan::default());
+        })));
+        assert_eq!(bridges, known());
+        assert!(bridges.doubt(now(|port| port.vlans.clear())));
+        assert!(bridges.ports[&3].vlans.is_empty() && bridges.ports[&3].forwards());
+        assert!(bridges.doubt(now(|port| port.state = 0)) && !bridges.ports[&3].forwards());
+        assert!(bridges.doubt(now(|port| port.is_plain = false)) && !bridges.ports[&3].is_plain);
+        assert!(bridges.doubt(now(|port| port.bridge = 8)) && bridges.ports.is_empty());
+        let mut bridges = known();
+        assert!(bridges.doubt(BridgeEvent::Stopped(vec![(2, 1..=99), (3, 15..=20)])));
+        assert_eq!(bridges.ports[&3].vlans.keys().collect::<Vec<_>>(), [&10]);
+    }
+
+    #[test]
+    fn a_change_is_not_forgotten_before_it_is_read() {
+        let mut watch = BridgeWatch::new();
+        assert!(watch.want(vec![7]) && watch.want(Vec::new()));
+        watch.note_changes(vec![BridgeEvent::Other]);
+        assert!(watch.due().is_some());
     }
 
     #[test]

@@ -68,7 +68,7 @@ mod view;
 mod waker;
 mod world;
 
-pub use bridge::{BridgePort, BridgeVlan, Bridges, Station};
+pub use bridge::{BridgeEvent, BridgePort, BridgeVlan, Bridges, Station};
 pub use error::KernelError;
 pub use guard::{Flowtable, GuardReport, Reason, ReasonKind};
 pub use linux_route::{LinuxRoute, linux_route};

@@ -11,7 +11,7 @@ use bora_fib::{FibWriter, NextHopId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-use crate::bridge::{self, BridgeWatch, Bridges};
+use crate::bridge::{self, BridgeEvent, BridgeWatch, Bridges};
 use crate::check::Check;
 use crate::confirm::TURN;
 use crate::error::KernelError;
@@ -273,8 +273,9 @@ impl Mirror {
     pub fn follow_bridges(&mut self, ports: impl Iterator<Item = u32>) {
         let links = &self.model.world.links;
         let wanted = bridge::of_ports(ports, |index| links.get(&index));
-        self.bridges.want(wanted);
-        self.bridges.follow(&mut self.loader.socket);
+        if self.bridges.want(wanted) {
+            self.bridges.follow(&mut self.loader.socket);
+        }
     }
 
     /// The bridges of [`Mirror::follow_bridges`].
@@ -337,10 +338,9 @@ impl Mirror {
             self.audit();
         }
         self.check.begin_if_due(&self.model);
-        if noticed.bridges {
-            self.bridges.note_change();
-        }
-        let bridges = self.bridges.follow(&mut self.loader.socket);
+        let doubted = self.bridges.note_changes(noticed.bridges);
+        // what is doubted goes first: reading takes its time
+        let bridges = doubted || self.bridges.follow(&mut self.loader.socket);
         if guard_events || noticed.guard || rules || (tick && self.guard.is_due()) {
             self.guard.note_change();
         }
@@ -492,7 +492,7 @@ impl Mirror {
                 Received::Overflow => {
                     counters.overflows += 1;
                     model.stale.all = true;
-                    model.noticed.bridges = true;
+                    model.noticed.bridges.push(BridgeEvent::Other);
                     model.stale.reason = "the kernel dropped events";
                 }
             }

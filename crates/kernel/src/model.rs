@@ -7,6 +7,7 @@ use std::time::Instant;
 use bora_fib::{FibError, FibWriter, Prefix4, Prefix6};
 
 use crate::audit::Audit;
+use crate::bridge::BridgeEvent;
 use crate::confirm::{ANSWER, HOLD, Unconfirmed};
 use crate::digest::{Digest, of_neighbour};
 use crate::family::{Family, is_own};
@@ -100,7 +101,7 @@ pub(crate) struct Noticed {
     pub(crate) links: bool,
     pub(crate) settings: Unread,
     pub(crate) guard: bool,
-    pub(crate) bridges: bool,
+    pub(crate) bridges: Vec<BridgeEvent>,
     pub(crate) rules: bool,
     /// VXLAN devices whose stations must be read again.
     pub(crate) stations: BTreeSet<u32>,
@@ -177,7 +178,7 @@ impl Model {
             Message::Netconf(None) => self.noticed.settings.all = true,
             Message::Rule => self.noticed.rules = true,
             Message::Traffic => self.noticed.guard = true,
-            Message::Bridge => self.noticed.bridges = true,
+            Message::Bridge(event) => self.noticed.bridges.push(event),
             Message::Other => {}
         }
     }

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 
 pub use crate::attribute::Malformed;
 use crate::attribute::{attributes, header, u32_at};
+use crate::bridge::{self, BridgeEvent, RTM_DELVLAN, RTM_NEWVLAN};
 pub use link::{Bond, Bridge, Link, Vlan};
 pub use nexthop::{Bucket, NextHopMessage, NextHopObject};
 pub use route::{Hop, RouteMessage, RouteType, Target};
@@ -166,7 +167,7 @@ pub enum Message {
     /// A policy-routing rule changed.
     Rule,
     /// A port of a bridge, a VLAN there or a station behind it changed.
-    Bridge,
+    Bridge(BridgeEvent),
     /// A queueing discipline or traffic filter changed.
     Traffic,
     /// A message that the mirror ignores.
@@ -182,8 +183,6 @@ pub(crate) const RTM_DELNEXTHOP: u16 = 105;
 pub(crate) const RTM_GETNEXTHOP: u16 = 106;
 const RTM_NEWNEXTHOPBUCKET: u16 = 116;
 pub(crate) const RTM_GETNEXTHOPBUCKET: u16 = 118;
-const RTM_NEWVLAN: u16 = 112;
-const RTM_DELVLAN: u16 = 113;
 const RTM_NEWNETCONF: u16 = 80;
 const RTM_DELNETCONF: u16 = 81;
 
@@ -215,7 +214,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
     Ok(match kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK => match link::decode(payload)? {
             Some(link) => Message::Link(link, kind == libc::RTM_DELLINK),
-            None => Message::Bridge,
+            None => Message::Bridge(bridge::event(kind, payload)),
         },
         libc::RTM_NEWADDR | libc::RTM_DELADDR => {
             Message::Address(address(payload)?, kind == libc::RTM_DELADDR)
@@ -224,7 +223,9 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
             Some(neighbour) => Message::Neighbour(neighbour, kind == libc::RTM_DELNEIGH),
             None => match station::decode(payload)? {
                 Some(station) => Message::Station(station, kind == libc::RTM_DELNEIGH),
-                None if payload[0] == libc::AF_BRIDGE as u8 => Message::Bridge,
+                None if payload[0] == libc::AF_BRIDGE as u8 => {
+                    Message::Bridge(bridge::event(kind, payload))
+                }
                 None => Message::Other,
             },
         },
@@ -238,7 +239,7 @@ pub fn decode(frame: &Frame<'_>) -> Result<Message, Malformed> {
         RTM_NEWNEXTHOPBUCKET => Message::Bucket(nexthop::bucket(payload)?),
         RTM_NEWNETCONF | RTM_DELNETCONF => Message::Netconf(netconf(payload)?),
         libc::RTM_NEWRULE | libc::RTM_DELRULE => Message::Rule,
-        RTM_NEWVLAN | RTM_DELVLAN => Message::Bridge,
+        RTM_NEWVLAN | RTM_DELVLAN => Message::Bridge(bridge::event(kind, payload)),
         libc::RTM_NEWQDISC | libc::RTM_DELQDISC | libc::RTM_NEWTFILTER | libc::RTM_DELTFILTER => {
             Message::Traffic
         }
