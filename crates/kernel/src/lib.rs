@@ -68,10 +68,11 @@ mod view;
 mod waker;
 mod world;
 
-pub use bridge::{BridgeEvent, BridgePort, BridgeVlan, Bridges, Station};
+pub use bridge::Bridges;
 pub use error::KernelError;
 pub use guard::{Flowtable, GuardReport, Reason, ReasonKind};
 pub use linux_route::{LinuxRoute, linux_route};
+pub use message::bridge::{BridgeEvent, BridgePort, BridgeVlan, Station};
 pub use mirror::{Changes, HeldHop, Mirror, MirrorConfig};
 pub use nexthops::SharedHops;
 pub use rules::Rules;

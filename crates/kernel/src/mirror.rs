@@ -11,7 +11,7 @@ use bora_fib::{FibWriter, NextHopId};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 
-use crate::bridge::{self, BridgeEvent, BridgeWatch, Bridges};
+use crate::bridge::{self, BridgeWatch, Bridges};
 use crate::check::Check;
 use crate::confirm::TURN;
 use crate::error::KernelError;
@@ -19,6 +19,7 @@ use crate::exceptions::Exceptions;
 use crate::guard::{Guard, GuardReport};
 use crate::keys::HopKey;
 use crate::load::{Loader, note};
+use crate::message::bridge::BridgeEvent;
 use crate::message::{self, Link, Neighbour, RTPROT_RA};
 use crate::model::{Model, Noticed, Stale};
 use crate::path_mtu::PathMtus;

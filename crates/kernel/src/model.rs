@@ -7,11 +7,11 @@ use std::time::Instant;
 use bora_fib::{FibError, FibWriter, Prefix4, Prefix6};
 
 use crate::audit::Audit;
-use crate::bridge::BridgeEvent;
 use crate::confirm::{ANSWER, HOLD, Unconfirmed};
 use crate::digest::{Digest, of_neighbour};
 use crate::family::{Family, is_own};
 use crate::keys::{TargetId, is_found};
+use crate::message::bridge::BridgeEvent;
 use crate::message::{
     Address, Hop, Link, Message, Neighbour, NextHopMessage, NextHopObject, RouteMessage, RouteType,
     Station, Target,

@@ -3,6 +3,7 @@
 //! We do not use a crate for this: the mirror needs few attributes of each message, wants no
 //! allocation for each event, and must not lose a route because of an unknown attribute.
 
+pub(crate) mod bridge;
 mod link;
 mod nexthop;
 mod route;
@@ -16,7 +17,7 @@ use std::net::IpAddr;
 
 pub use crate::attribute::Malformed;
 use crate::attribute::{attributes, header, u32_at};
-use crate::bridge::{self, BridgeEvent, RTM_DELVLAN, RTM_NEWVLAN};
+use bridge::{BridgeEvent, RTM_DELVLAN, RTM_NEWVLAN};
 pub use link::{Bond, Bridge, Link, Vlan};
 pub use nexthop::{Bucket, NextHopMessage, NextHopObject};
 pub use route::{Hop, RouteMessage, RouteType, Target};
