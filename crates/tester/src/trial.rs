@@ -48,9 +48,21 @@ impl TrialSpec {
         }
     }
 
-    /// How long it sends.
+    /// How long it sends at most.
     pub fn time(&self) -> Duration {
         self.steps.iter().map(|step| step.time).sum()
+    }
+
+    /// When the last frame is due: at the limit of frames, if it comes first.
+    pub fn sending(&self) -> Duration {
+        let (time, rate) = (self.time(), self.steps.first().map(|step| step.rate));
+        match (self.limit, rate) {
+            (Some(limit), Some(rate)) if rate.is_finite() => {
+                let sent = limit as f64 / rate;
+                time.min(Duration::try_from_secs_f64(sent).unwrap_or(time))
+            }
+            _ => time,
+        }
     }
 }
 

@@ -285,12 +285,13 @@ fn spoiled(spec: &TrialSpec, trial: &Trial, senders: f64, most: Duration) -> Opt
         let share = 100.0 * sent / due;
         return Some(format!("the tester sent only {share:.1} % of the load"));
     }
+    let time = spec.sending();
     if trial.elapsed > most {
-        let late = milliseconds(trial.elapsed.saturating_sub(spec.time()));
+        let late = milliseconds(trial.elapsed.saturating_sub(time));
         return Some(format!("the tester ended {late:.0} ms late"));
     }
     // then frames left in bursts that nobody asked for, even if all left
-    let allowed = most.saturating_sub(spec.time());
+    let allowed = most.saturating_sub(time);
     let late = Duration::from_nanos(trial.lateness.value_at_quantile(0.99));
     let paced = spec.steps.iter().all(|step| step.rate.is_finite());
     (paced && late > allowed).then(|| {
