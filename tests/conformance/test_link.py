@@ -1,5 +1,6 @@
 """The link layer: ARP, and 802.1Q tags on a port that has no VLAN."""
 
+import itertools
 import platform
 import struct
 import time
@@ -13,12 +14,20 @@ from lib.netns import run
 from lib.packets import udp4
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"
-NEW_HOST = "10.0.1.55"
+NEW_HOSTS = (f"10.0.1.{number}" for number in itertools.count(100))
 
 
 def arp(net, link, **fields):
     fields.setdefault("hwsrc", net.host_mac(link))
     return bytes(Ether(src=net.host_mac(link), dst=fields.pop("to", BROADCAST)) / ARP(**fields))
+
+
+@pytest.fixture
+def new_host(net):
+    """A host without a neighbour entry, and not one of before: to one whose entry was deleted Bora sends on, until Linux has asked."""
+    address = next(NEW_HOSTS)
+    yield address
+    net.router.ip("neighbour", "del", address, "dev", "r1", check=False)
 
 
 def is_request(frame):
@@ -28,7 +37,6 @@ def is_request(frame):
 def resolve(net, frames, answer):
     """Sends frames for a host without a neighbour entry, answers the first ARP request with `answer`,
     and returns (requests seen, the IP frames that h1 got)."""
-    net.later(lambda: net.router.ip("neighbour", "del", NEW_HOST, "dev", "r1", check=False))
     for port in net.hosts:
         port.drain()
     for frame in frames:
@@ -40,16 +48,16 @@ def resolve(net, frames, answer):
     return requests + [frame for frame in rest if is_request(frame)], [f for f in rest if not is_request(f)]
 
 
-def reply(net, mac):
-    return arp(net, 1, op=2, hwsrc=mac, psrc=NEW_HOST, hwdst=net.router_mac(1), pdst=net.router4(1),
+def reply(net, mac, host):
+    return arp(net, 1, op=2, hwsrc=mac, psrc=host, hwdst=net.router_mac(1), pdst=net.router4(1),
                to=net.router_mac(1))
 
 
 @pytest.mark.parametrize("mac", ["03:bc:00:00:00:55", BROADCAST])
-def test_40_arp_reply_with_group_mac(net, mac):
+def test_40_arp_reply_with_group_mac(net, mac, new_host):
     """RFC 1812 3.3.2 forbids accepting a broadcast or multicast link-layer address; Linux accepts it."""
-    packet = udp4(net.behind4(0), NEW_HOST)
-    _, got = resolve(net, [net.frame(packet)], reply(net, mac))
+    packet = udp4(net.behind4(0), new_host)
+    _, got = resolve(net, [net.frame(packet)], reply(net, mac, new_host))
     assert got == [packets.ethernet(mac, net.router_mac(1), packets.hop(packet))]
 
 
@@ -73,24 +81,23 @@ def test_41_arp_request_for_others_is_not_answered(net):
     net.exchange(arp(net, 0, op=1, psrc="10.0.0.2", hwdst="00:00:00:00:00:00", pdst="10.0.0.200"))
 
 
-def test_42_packet_kept_while_resolving(net):
+def test_42_packet_kept_while_resolving(net, new_host):
     """RFC 1122 2.3.2.2: at least the last packet waits for the answer; 2.3.2.1: requests are limited.
 
     Linux keeps all of a few packets and asks once a second."""
-    sent = [udp4(net.behind4(0), NEW_HOST) for _ in range(5)]
-    requests, got = resolve(net, [net.frame(packet) for packet in sent], reply(net, net.host_mac(1)))
+    sent = [udp4(net.behind4(0), new_host) for _ in range(5)]
+    requests, got = resolve(net, [net.frame(packet) for packet in sent], reply(net, net.host_mac(1), new_host))
     assert len(requests) == 1, f"{len(requests)} requests at once"
     assert got == [net.forwarded(packet, 1) for packet in sent]
 
 
-def test_42_requests_are_limited(net):
+def test_42_requests_are_limited(net, new_host):
     """RFC 1122 2.3.2.1: no flood of requests, however many packets come for a host that does not answer."""
-    net.later(lambda: net.router.ip("neighbour", "del", NEW_HOST, "dev", "r1", check=False))
     for port in net.hosts:
         port.drain()
     started = time.monotonic()
     for _ in range(50):
-        net.hosts[0].send(net.frame(udp4(net.behind4(0), NEW_HOST)))
+        net.hosts[0].send(net.frame(udp4(net.behind4(0), new_host)))
         time.sleep(0.01)
     requests = [frame for host, frame in net.collect() if host == 1 and is_request(frame)]
     most = 1 + int(time.monotonic() - started + 0.2)
