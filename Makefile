@@ -66,7 +66,7 @@ test-vm: build ## Debian's kernels and emulated cards in guests, written to docs
 	@scripts/as-root $(PYTHON) tests/vm/run.py $(ARGS)
 
 # Some of them, or another kernel: make test-vm-topics ARGS="bond vrf --kernel 6.12"
-test-vm-topics: build ## Bonds, bridges, flows, PPPoE, tunnels, VRFs on one of Debian's kernels, with Linux alone as the oracle
+test-vm-topics: build ## Bonds, bridges, flows, PPPoE, tunnels, VRFs, WireGuard on one of Debian's kernels, with Linux alone as the oracle
 	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/topic.py $(ARGS)
 

@@ -105,7 +105,7 @@ def traffic():
             of = lambda pair: pair[family == 6]  # noqa: B023, E731
             for link, host in behind.items():
                 for far in beyond:
-                    sends.append((link, packets.ethernet(ROUTER.format(link), HOST.format(link), udp(of(far and host), of(far), size=size))))
+                    sends.append((link, packets.ethernet(ROUTER.format(link), HOST.format(link), udp(of(host), of(far), size=size))))
                     if size < MTU - 28 or family == 4:  # the far end's Linux sends nothing longer
                         sends.append((FAR, packets.ethernet(ROUTER.format(FAR), HOST.format(FAR), udp(of(far), of(host), size=size))))
                 other = behind[2 - link]
