@@ -89,7 +89,7 @@ struct bora_port {
 	__u32 priorities; /* Of a VLAN device with an egress-qos-map: priorities of its tags, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on. */
 	__u32 sight; /* Of a bridge, or of a VLAN device on one: milliseconds after which Linux must see a packet of a station again, so that it does not forget it; else 0. */
 	__u16 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
-	__u16 below; /* Of a macvlan: the number of what it is on; else its own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's. */
+	__u16 below; /* Number of what a macvlan is on; its own, of everything else. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's. */
 };
 _Static_assert(sizeof(struct bora_port) == 36, "struct bora_port has another layout than in Rust");
 

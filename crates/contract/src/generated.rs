@@ -112,7 +112,7 @@ pub struct PortSettings {
     pub sight: u32,
     /// Frames are not trimmed below this length, octets without FCS.
     pub min_frame: u16,
-    /// Of a macvlan: the number of what it is on; else its own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
+    /// Number of what a macvlan is on; its own, of everything else. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
     pub below: u16,
     /// net.ipv4.conf.IFACE.forwarding.
     pub forward4: bool,

@@ -98,7 +98,7 @@ impl Gate {
 pub struct Ingress {
     /// Its number.
     pub port: PortId,
-    /// Of a macvlan: the number of what it is on; else its own. IPv6 packets that would leave there are Linux's.
+    /// Number of what a macvlan is on; its own, of everything else. IPv6 packets that would leave there are Linux's.
     pub below: PortId,
     /// Its Ethernet address: other destinations are not ours to forward.
     pub mac: MacAddr,

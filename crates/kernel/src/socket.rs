@@ -132,7 +132,7 @@ impl Netlink {
         Ok(false)
     }
 
-    /// The same where every message counts: one that cannot be decoded fails the dump.
+    /// As [`Self::dump`], but a message that cannot be decoded fails it.
     pub(crate) fn dump_decoded<S>(
         &mut self,
         kind: u16,
