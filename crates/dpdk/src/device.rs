@@ -69,6 +69,7 @@ impl Device {
     /// # Errors
     /// DPDK does not start, or has no such device.
     pub fn mac_of_card(device: &str, eal: Option<&str>) -> Result<Option<[u8; 6]>, Error> {
+        refuse_foreign_memory(device)?;
         let (_, info) = probe(device, eal)?;
         Ok((text(&info.bus) != "vdev").then_some(info.mac))
     }
