@@ -115,23 +115,23 @@ class Soak:
             report = traffic.finish()
         wait = starved.seconds()
         print(f"; {report}; waited {wait * 1e3:.0f} ms for a CPU", flush=True)
-        quiet = min(QUIET_SECONDS + wait, 2)  # what waited for a CPU comes late
-        self.settle(quiet)
+        self.settle()
         list(act)
         self.judge(report, steps.STEPS[kind][0], wait)
-        self.settle(quiet)
+        self.settle()
         steps.as_linux(self.net, rng)
         self.net.bora.check_conservation(5)
         self.look()
         return kind, report
 
-    def settle(self, quiet=QUIET_SECONDS):
+    def settle(self):
         """Waits until Bora's routes agree with Linux, packets are forwarded, and late packets have arrived."""
         assert self.net.bora.alive(), f"Bora has ended:\n{self.net.bora.output()[-3000:]}"
+        starved = Starved(self.net.bora.process.pid)
         self.net.bora.wait_in_sync(20)
         self.net.wait_until_forwarding(20)
         deadline = time.monotonic() + 10
-        while self.net.collect(quiet=quiet):
+        while self.net.collect(quiet=QUIET_SECONDS + min(starved.seconds(), 2)):
             assert time.monotonic() < deadline, "frames keep coming"
 
     def judge(self, report, may, wait):
