@@ -5,14 +5,20 @@ from pathlib import Path
 NS = 1e9
 
 
+def _read(path):
+    """The text of a file in /proc; nothing if its process or thread has ended."""
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
 def _waits(pid):
     """Seconds that each thread of a process has waited for a CPU since its start (Linux, sched-stats.rst)."""
     found = {}
     for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        try:
-            found[path.parent.name] = int(path.read_text().split()[1]) / NS
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # the thread has ended
+        if text := _read(path):
+            found[path.parent.name] = int(text.split()[1]) / NS
     return found
 
 
@@ -20,7 +26,7 @@ class Starved:
     """Counts from its making on. Beside the processes it looks at the kernel's threads that receive packets when a CPU is busy."""
 
     def __init__(self, *pids):
-        kernel = [path.parent.name for path in Path("/proc").glob("[0-9]*/comm") if path.read_text().startswith("ksoftirqd")]
+        kernel = [path.parent.name for path in Path("/proc").glob("[0-9]*/comm") if _read(path).startswith("ksoftirqd")]
         self.pids = [*map(str, pids), *kernel]
         self.before = self._now()
 
