@@ -146,6 +146,12 @@ pub fn mac_of(interface: &str) -> io::Result<Option<[u8; 6]>> {
     if_there(Request { fd, name }.mac())
 }
 
+/// The index of an interface; `None` if there is no such interface.
+pub(crate) fn index_of(interface: &str) -> io::Result<Option<u32>> {
+    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
+    if_there(netdevice::name_to_index(fd, interface).map_err(Into::into))
+}
+
 /// What an interface said; `None` if there is none of this name.
 fn if_there<T>(said: io::Result<T>) -> io::Result<Option<T>> {
     match said {

@@ -6,11 +6,9 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, netdevice, socket};
-
 use bora_contract::Reason;
 
+use crate::interface::index_of;
 use crate::tally::{QueueStats, ReadStats, Tally};
 
 /// Octets that may wait in a socket, its bookkeeping included.
@@ -47,16 +45,12 @@ pub(super) fn open(interface: &str, fanout: Option<u16>) -> Result<OwnedFd, Open
             source: io::Error::last_os_error(),
         }
     };
-    let ifindex = socket(AddressFamily::INET, SocketType::DGRAM, None)
-        .and_then(|fd| netdevice::name_to_index(fd, interface))
-        .map_err(|error| match error {
-            Errno::NODEV => OpenError::NoInterface(interface.into()),
-            _ => OpenError::System {
-                interface: interface.into(),
-                what: "find it",
-                source: error.into(),
-            },
-        })?;
+    let ifindex = index_of(interface).map_err(|source| OpenError::System {
+        interface: interface.into(),
+        what: "find it",
+        source,
+    })?;
+    let ifindex = ifindex.ok_or_else(|| OpenError::NoInterface(interface.into()))?;
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: takes no pointers. Protocol 0 receives nothing before it is bound.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };

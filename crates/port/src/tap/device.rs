@@ -6,10 +6,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
 use crate::advice::advice;
-use crate::interface::check_name;
+use crate::interface::{check_name, index_of};
 
 /// `_IOW('T', 203, int)` and `_IOW('T', 226, int)`, include/uapi/linux/if_tun.h.
 const TUNSETPERSIST: u32 = 0x4004_54cb;
@@ -60,11 +59,12 @@ impl Device {
     /// See [`TapError`].
     pub fn open(name: &str, queues: u16) -> Result<Self, TapError> {
         check_name(name).map_err(TapError::Name)?;
-        let created = !exists(name).map_err(|source| TapError::System {
+        let there = index_of(name).map_err(|source| TapError::System {
             name: name.into(),
             what: "look whether it is there",
             source,
         })?;
+        let created = there.is_none();
         let attached = (0..queues.max(1)).map(|_| attach(name, queues > 1));
         Ok(Self {
             name: name.into(),
@@ -143,14 +143,6 @@ impl Device {
             what,
             source: io::Error::last_os_error(),
         })
-    }
-}
-
-fn exists(name: &str) -> io::Result<bool> {
-    let fd = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-    match netdevice::name_to_index(fd, name) {
-        Err(Errno::NODEV) => Ok(false),
-        index => Ok(index.map(|_| true)?),
     }
 }
 
