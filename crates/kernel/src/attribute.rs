@@ -44,9 +44,14 @@ impl<'a> Iterator for Attributes<'a> {
 }
 
 impl<'a> Attribute<'a> {
+    /// The value, if it has this many octets.
+    fn exactly<const N: usize>(&self) -> Option<[u8; N]> {
+        let array = self.value.first_chunk();
+        array.copied().filter(|_| self.value.len() == N)
+    }
+
     fn array<const N: usize>(&self) -> Result<[u8; N], Malformed> {
-        let array = self.value.first_chunk().filter(|_| self.value.len() == N);
-        array.copied().ok_or(Malformed("attribute value"))
+        self.exactly().ok_or(Malformed("attribute value"))
     }
 
     pub(crate) fn u8(&self) -> Result<u8, Malformed> {
@@ -76,8 +81,7 @@ impl<'a> Attribute<'a> {
 
     /// The link-layer address; `None` if it does not have Ethernet's size.
     pub(crate) fn mac(&self) -> Option<[u8; 6]> {
-        let array = self.value.first_chunk();
-        array.copied().filter(|_| self.value.len() == 6)
+        self.exactly()
     }
 
     /// A string, up to its NUL.

@@ -7,7 +7,6 @@
 //! not, when packets go there (`confirm`); NTF_USE tells Linux that there was a packet.
 
 use std::collections::{BTreeSet, HashMap};
-use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -17,6 +16,7 @@ use crate::nexthops::NextHops;
 use crate::request::Body;
 use crate::scratch::octets;
 use crate::socket::{Netlink, Received, result};
+use crate::sysctl::{Files, PROC_SYS};
 use crate::world::World;
 
 /// Marks Bora's entries (NDA_PROTOCOL), so that the next Bora recognises those of a killed one.
@@ -49,25 +49,13 @@ fn family(gateway: Gateway) -> usize {
 
 /// Most gateways that the kernel is asked to keep; IPv4, IPv6. What cannot be read stays as it is `known`.
 fn limits(known: [usize; 2]) -> [usize; 2] {
-    [0, 1].map(|family| {
-        let key = format!(
-            "/proc/sys/net/{}/neigh/default/gc_thresh2",
-            VERSIONS[family]
-        );
-        let number = std::fs::read_to_string(&key)
-            .and_then(|text| text.trim().parse().map_err(std::io::Error::other));
-        match number {
-            Ok(number) => number,
-            Err(error) if error.kind() == ErrorKind::NotFound => known[family], // no IPv6
-            Err(error) => {
-                let limit = known[family];
-                log::warn!(
-                    "cannot read {key}: {error}; Linux is asked for {limit} gateways at most"
-                );
-                limit
-            }
-        }
-    })
+    let mut files = Files::below(PROC_SYS);
+    let read =
+        VERSIONS.map(|version| files.read(&format!("net/{version}/neigh/default/gc_thresh2")));
+    if let Some(why) = files.failed {
+        log::warn!("{why}; the last limit of gateways counts");
+    }
+    [0, 1].map(|family| read[family].flatten().unwrap_or(known[family]))
 }
 
 /// Asks for neighbours.

@@ -111,7 +111,7 @@ impl Settings {
         unread: &Unread,
     ) -> Changed {
         let links = links.map(|link| (link.index, link.name.as_str()));
-        self.reread_below("/proc/sys", links, unread)
+        self.reread_below(PROC_SYS, links, unread)
     }
 
     fn reread_below<'a>(
@@ -214,21 +214,24 @@ fn interface(files: &mut Files, name: &str, all: AllSettings) -> Option<Interfac
     })
 }
 
+/// Where sysctls are.
+pub(crate) const PROC_SYS: &str = "/proc/sys";
+
 /// The files of sysctls.
-struct Files {
+pub(crate) struct Files {
     root: &'static str,
     /// The first that could not be read, and why.
-    failed: Option<String>,
+    pub(crate) failed: Option<String>,
 }
 
 impl Files {
-    fn below(root: &'static str) -> Self {
+    pub(crate) fn below(root: &'static str) -> Self {
         Self { root, failed: None }
     }
 
     /// A number. Outer `None`: it cannot be read; inner: it does not exist (IPv6 off, interface just gone, another
     /// kernel).
-    fn read<T>(&mut self, key: &str) -> Option<Option<T>>
+    pub(crate) fn read<T>(&mut self, key: &str) -> Option<Option<T>>
     where
         T: FromStr<Err: fmt::Display>,
     {
