@@ -152,21 +152,19 @@ impl Express {
         place: Option<(u16, [u8; 8])>,
     ) -> Result<(), ProgramError> {
         let told = self.program.set_bridge_station(station, place);
-        match (&told, place) {
-            (Ok(()), Some(place)) => {
-                self.stations.insert(station, place);
-            }
-            // it is returned
+        let now = match (&told, place) {
+            (Ok(()), place) => place,
+            // where it was is wrong; the error is returned
             (Err(_), Some(_)) if self.stations.contains_key(&station) => {
-                // where it was is wrong
                 self.program.set_bridge_station(station, None)?;
-                self.stations.remove(&station);
+                None
             }
-            (Ok(()), None) => {
-                self.stations.remove(&station);
-            }
-            (Err(_), _) => {} // it is returned
-        }
+            (Err(_), _) => return told, // as it is known
+        };
+        match now {
+            Some(place) => self.stations.insert(station, place),
+            None => self.stations.remove(&station),
+        };
         told
     }
 
