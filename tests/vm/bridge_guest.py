@@ -97,7 +97,7 @@ class Lan(topic_guest.Lan):
             raise
 
     def add_vlans(self, *links):
-        """Those of the bridge's ports on these links, if it has VLANs."""
+        """Adds the VLANs of the bridge's ports on these links, if it has VLANs."""
         if self.devices is WITH_VLANS[0]:
             for link in links:
                 for vlan in PORT_VLANS[link]:
@@ -181,17 +181,21 @@ def remembered(lan):
     return got
 
 
-def without_a_port(lan, change, undo):
-    """What all stations' packets become while something is wrong with a port."""
+def during(lan, change, undo, sends, times=1):
+    """What packets become after a change, which is undone then; if they are sent several times, the last time."""
     change()
     lan.settle()
-    sends = traffic(lan.stations, lan.stations)
-    lan.exchange(sends)
-    got = lan.exchange(sends)
+    for _ in range(times):
+        got = lan.exchange(sends)
     undo()
     lan.settle()
     lan.greet()
     return got
+
+
+def without_a_port(lan, change, undo):
+    """What all stations' packets become while something is wrong with a port."""
+    return during(lan, change, undo, traffic(lan.stations, lan.stations), times=2)
 
 
 def port_down(lan):
@@ -214,29 +218,22 @@ def left(lan):
 
 def unplugged(lan):
     """A port has no carrier; its stations are silent."""
-    lan.hosts[2].ip("link", "set", "h2", "down")
-    lan.settle()
-    got = lan.exchange([(link, frame) for link, frame in traffic(lan.stations, lan.stations) if link != 2])
-    lan.hosts[2].ip("link", "set", "h2", "up")
-    lan.wait("a carrier", lambda: "LOWER_UP" in lan.router.ip("link", "show", "r2").stdout)
-    lan.settle()
-    lan.greet()
-    return got
+    def undo():
+        lan.hosts[2].ip("link", "set", "h2", "up")
+        lan.wait("a carrier", lambda: "LOWER_UP" in lan.router.ip("link", "show", "r2").stdout)
+    sends = [(link, frame) for link, frame in traffic(lan.stations, lan.stations) if link != 2]
+    return during(lan, lambda: lan.hosts[2].ip("link", "set", "h2", "down"), undo, sends)
 
 
 def to_silent(lan, change, undo):
     """What packets from the first station to those behind a port become after a change to the stations' places."""
-    silent = [station for station in lan.stations if station.link == 2]
-    for station in silent:
-        vlan = lan.devices[station].partition(".")[2] if lan.devices is WITH_VLANS[0] else ""
-        change(station.mac, ("vlan", vlan) if vlan else ())
-    lan.settle()
-    sends = traffic(lan.stations[:1], tuple(silent))
-    got = lan.exchange(sends)
-    undo()
-    lan.settle()
-    lan.greet()
-    return got
+    silent = tuple(station for station in lan.stations if station.link == 2)
+
+    def change_all():
+        for station in silent:
+            vlan = lan.devices[station].partition(".")[2] if lan.devices is WITH_VLANS[0] else ""
+            change(station.mac, ("vlan", vlan) if vlan else ())
+    return during(lan, change_all, undo, traffic(lan.stations[:1], silent))
 
 
 def forgotten(lan):
