@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.bora import Bora, binary
+from lib.bora import Bora, binary, runtime_folder
 from lib.topology import Network
 
 pytestmark = pytest.mark.bora
@@ -29,8 +29,7 @@ PORTS = "".join(f'[[port]]\nname = "r{n}"\n' for n in range(3))
 
 
 def socket_path(net):
-    inode = net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip()
-    return f"/run/bora/{inode}/api.sock"
+    return str(runtime_folder(net.router) / "api.sock")
 
 
 def ask(net, *arguments, user=None):

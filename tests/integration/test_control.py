@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lib import routes
-from lib.bora import Bora, binary
+from lib.bora import Bora, binary, runtime_folder
 
 pytestmark = pytest.mark.bora
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -127,8 +127,7 @@ def test_groups_that_cannot_be_looked_up(kernel_net, tmp_path):
     kernel_net.bora = Bora(kernel_net.router, [], None, ["--config", str(file)], str(program))
     kernel_net.bora.start()
     subprocess.run(["nsenter", "-t", str(kernel_net.bora.process.pid), "-m", "mount", "--bind", fifo, "/etc/group"], check=True)
-    inode = kernel_net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip()
-    path = Path(f"/run/bora/{inode}/api.sock")
+    path = runtime_folder(kernel_net.router) / "api.sock"
     path.chmod(0o666)
     curl = ["curl", "-s", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket", path, "http://bora/v1/ports"]
     strangers = [kernel_net.router.popen(*NOBODY, *curl, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -152,17 +151,13 @@ def test_an_apply_that_ends_bora_is_taken_back(start, tmp_path):
     net = start(TWO)
     (tmp_path / "bora.toml").write_text(THREE)
     bora(net, "apply", str(tmp_path / "bora.toml"), "--confirm", "1", check=True)
-    kept = runtime_folder(net) / "unconfirmed.toml"
+    kept = runtime_folder(net.router) / "unconfirmed.toml"
     assert kept.stat().st_mode & 0o777 == 0o600
     net.bora.kill()
     time.sleep(1.1)
     net.bora.start()
     assert [port["name"] for port in net.bora.show("ports")] == ["r0", "r1"]
     assert "starting with what was before" in net.bora.output() and not kept.exists()
-
-
-def runtime_folder(net):
-    return Path("/run/bora", net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip())
 
 
 def test_going_back_is_tried_again(start, tmp_path):
@@ -203,7 +198,7 @@ def test_a_failed_start_leaves_nothing(kernel_net, start, tmp_path):
     for port in ("r0", "r1"):
         assert "xdp" not in kernel_net.router.ip("link", "show", port).stdout
     net = start(TWO)
-    kept = [path.read_text() for path in (runtime_folder(net) / "history").iterdir()]
+    kept = [path.read_text() for path in (runtime_folder(net.router) / "history").iterdir()]
     assert kept and not any("/nonexistent" in text for text in kept)
 
 
@@ -212,7 +207,7 @@ def test_stop_without_permission(start):
     net = start(TWO)
     done = bora(net, "stop", prefix=NOBODY)
     assert done.returncode == 1 and "permission" in done.stderr, done
-    (runtime_folder(net) / "api.sock").chmod(0o666)
+    (runtime_folder(net.router) / "api.sock").chmod(0o666)
     done = bora(net, "stop", prefix=NOBODY)
     assert done.returncode == 1 and "bora-admin" in done.stderr, done
     assert net.bora.alive()
@@ -248,7 +243,7 @@ def test_a_renamed_port(start, tmp_path):
 def test_notes_of_another_namespace(kernel_net, start):
     """What a namespace has left that had this inode before is not acted upon."""
     net = kernel_net
-    folder = runtime_folder(net)
+    folder = runtime_folder(net.router)
     (folder / "history").mkdir(parents=True, exist_ok=True)
     (folder / "history" / "7.toml").write_text("# 2026-01-01T00:00:00Z somebody\n[[port]]\nname = \"x\"\n")
     (folder / "twin-op0").touch()

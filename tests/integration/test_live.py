@@ -14,6 +14,7 @@ import urllib.request
 import pytest
 
 from lib import bora
+from lib.bora import runtime_folder
 from lib.browser import BINARY, Browser, is_packaged
 from lib.netns import inside
 from lib.topology import Network
@@ -46,10 +47,9 @@ def web(net):
 
 def api(net):
     """A connection to the daemon's socket."""
-    inode = net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip()
     client = socket.socket(socket.AF_UNIX)
     client.settimeout(10)
-    client.connect(f"/run/bora/{inode}/api.sock")
+    client.connect(str(runtime_folder(net.router) / "api.sock"))
     return client
 
 

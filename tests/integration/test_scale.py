@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib import routes
-from lib.bora import Bora
+from lib.bora import Bora, runtime_folder
 from lib.routes import synthetic_table, table_messages
 
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
@@ -138,7 +138,7 @@ def test_clients_that_are_slow(kernel_net, say):
     net = kernel_net
     routes.write(net.router.name, table_messages(synthetic_table(4, 20_000, seed=1), [net.host4(1)]))
     start(net, "engine")
-    path = f"/run/bora/{os.stat(f'/run/netns/{net.router.name}').st_ino}/api.sock"
+    path = str(runtime_folder(net.router) / "api.sock")
     clients = []
     for n in range(100):
         client = socket.socket(socket.AF_UNIX)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from lib import required
-from lib.bora import Bora, binary
+from lib.bora import Bora, binary, runtime_folder
 from lib.netns import inside
 from lib.packets import udp4
 from lib.topology import Network
@@ -258,8 +258,8 @@ def test_samples_from_the_start(kernel_net, tmp_path):
 
 def live(net, seconds):
     """The last event `now` of a reader of the live data."""
-    inode = net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip()
-    done = net.router.exec("curl", "-sN", "-m", str(seconds), "--unix-socket", f"/run/bora/{inode}/api.sock", "http://bora/v1/live", check=False)
+    path = runtime_folder(net.router) / "api.sock"
+    done = net.router.exec("curl", "-sN", "-m", str(seconds), "--unix-socket", path, "http://bora/v1/live", check=False)
     return json.loads([line for line in done.stdout.splitlines() if line.startswith("data: ")][-1][6:])
 
 

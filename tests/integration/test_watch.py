@@ -8,7 +8,7 @@ import time
 import pytest
 from scapy.utils import RawPcapNgReader
 
-from lib.bora import binary
+from lib.bora import binary, runtime_folder
 from lib.packets import udp4, udp6
 from lib.topology import Network
 
@@ -167,10 +167,10 @@ def test_whoever_watches_leaves_nothing(net):
 
 def test_clients_that_leave_at_once(net):
     """Whoever asks and is gone before the answer keeps no place of those who watch."""
-    inode = net.router.exec("stat", "-Lc", "%i", "/proc/self/ns/net").stdout.strip()
+    path = str(runtime_folder(net.router) / "api.sock")
     for _ in range(6):
         client = socket.socket(socket.AF_UNIX)
-        client.connect(f"/run/bora/{inode}/api.sock")
+        client.connect(path)
         client.sendall(b"POST /v1/trace HTTP/1.1\r\nHost: bora\r\nContent-Length: 0\r\n\r\n")
         client.close()
     time.sleep(1)  # until all are at work

@@ -36,6 +36,11 @@ def dpdk_binary():
     return str(path)
 
 
+def runtime_folder(namespace):
+    """Where the Bora of a namespace has its socket, lock and history."""
+    return Path("/run/bora", str(os.stat(f"/run/netns/{namespace.name}").st_ino))
+
+
 class Bora:
     """`bora run` inside a namespace. `path` is engine, express, auto, or None if a configuration file decides.
     `program` is another binary than that of `binary()`."""

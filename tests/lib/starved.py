@@ -1,5 +1,6 @@
 """How long threads waited for a CPU, to tell a machine that is too busy from a fault."""
 
+import functools
 from pathlib import Path
 
 NS = 1e9
@@ -22,12 +23,17 @@ def _waits(pid):
     return found
 
 
+@functools.cache
+def _receivers():
+    """The kernel's threads that receive packets when a CPU is busy."""
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/comm") if _read(path).startswith("ksoftirqd")]
+
+
 class Starved:
-    """Counts from its making on. Beside the processes it looks at the kernel's threads that receive packets when a CPU is busy."""
+    """Counts from its making on: the threads of processes, and of the kernel where it receives packets."""
 
     def __init__(self, *pids):
-        kernel = [path.parent.name for path in Path("/proc").glob("[0-9]*/comm") if _read(path).startswith("ksoftirqd")]
-        self.pids = [*map(str, pids), *kernel]
+        self.pids = [*map(str, pids), *_receivers()]
         self.before = self._now()
 
     def _now(self):

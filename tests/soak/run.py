@@ -19,7 +19,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lib import bora, netns  # noqa: E402
-from lib.bora import ROOT, Bora  # noqa: E402
+from lib.bora import ROOT, Bora, runtime_folder  # noqa: E402
 from lib.starved import Starved  # noqa: E402
 from lib.topology import Network  # noqa: E402
 from lib.traffic import load  # noqa: E402
@@ -93,8 +93,7 @@ class Soak:
 
     def socket(self):
         """Path of the API's socket."""
-        inode = Path(f"/run/netns/{self.net.router.name}").stat().st_ino
-        return next(str(path) for path in Path(f"/run/bora/{inode}").iterdir() if path.is_socket())
+        return str(runtime_folder(self.net.router) / "api.sock")
 
     def step(self, number, only):
         """Makes one step and checks the result; returns its kind and the load's report."""

@@ -6,6 +6,8 @@ import re
 import time
 from pathlib import Path
 
+from lib.bora import runtime_folder
+
 # A process may keep some memory, such as caches and tables that were larger. These are the limits of what it may hold more
 # after a step than when it was warm.
 MORE_MEMORY = 32 << 20
@@ -75,8 +77,7 @@ def left_behind(namespace):
     links = namespace.ip("link", "show").stdout
     if "xdp" in links:
         left.append(f"an XDP program: {links}")
-    inode = os.stat(f"/run/netns/{namespace.name}").st_ino
-    folder = Path(f"/run/bora/{inode}")
+    folder = runtime_folder(namespace)
     # whose the folder is, and configurations to roll back to, are kept
     kept = {"lock", "namespace", "history"}
     left += [str(path) for path in folder.rglob("*") if path.relative_to(folder).parts[0] not in kept]
