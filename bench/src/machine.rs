@@ -15,8 +15,8 @@ use bora_forward::schedule::OutputConfig;
 use bora_forward::{Devices, Ingress, Policies};
 use bora_port::{Queue, StatsReader};
 use bora_worker::{
-    BUDGET, Command, Commands, Mode, Published, QUOTA, Tables, Worker, WorkerConfig, WorkerCounters, WorkerPort,
-    free_frames,
+    BUDGET, Command, Commands, Mode, Published, QUOTA, Tables, Worker, WorkerConfig,
+    WorkerCounters, WorkerPort, free_frames,
 };
 
 use crate::cpu::Usage;

@@ -109,6 +109,22 @@ pub struct Changes {
     pub took: Duration,
 }
 
+impl Changes {
+    /// For a caller that has followed nothing yet.
+    pub fn everything() -> Self {
+        Self {
+            fib: 1,
+            links: true,
+            local_addresses: true,
+            settings: true,
+            bridges: true,
+            guard: true,
+            more: false,
+            took: Duration::ZERO,
+        }
+    }
+}
+
 /// A next hop that something other than a route uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldHop {
@@ -257,17 +273,21 @@ impl Mirror {
         self.model.world.path_mtus.get(&far).copied()
     }
 
-    /// Sets which interfaces are Bora's ports, by interface index. Replaces the previous set.
+    /// Sets which interfaces are Bora's ports, by interface index. Replaces the previous set. Returns whether
+    /// [`Mirror::guard`] changed thereby.
     ///
     /// # Errors
     /// [`KernelError::Wait`].
-    pub fn set_ports(&mut self, ports: BTreeMap<u32, Port>) -> Result<(), KernelError> {
+    pub fn set_ports(&mut self, ports: BTreeMap<u32, Port>) -> Result<bool, KernelError> {
+        if ports == self.model.world.ports {
+            return Ok(false);
+        }
         self.model.set_ports(ports);
         self.resolve()?;
         self.model.sync();
-        self.guard.evaluate(&self.model.world);
+        let guard = self.guard.evaluate(&self.model.world);
         self.update_status();
-        Ok(())
+        Ok(guard)
     }
 
     /// Follows the bridges that these interfaces belong to, and no others.

@@ -267,10 +267,21 @@ impl Router {
         self.live.events.tell(severity, kind, text.into());
     }
 
-    pub(crate) fn set_mode(&mut self, worker: Option<usize>, mode: Mode) -> Result<(), String> {
-        self.in_force.set_mode(&mut self.plane, worker, mode)?;
-        let who = worker.map_or("workers".into(), |worker| format!("worker {worker}"));
-        let text = format!("{who}: mode {mode}");
+    /// Sets when workers look at their queues: as an apply, or for one worker, which the configuration says nothing of.
+    pub(crate) fn set_mode(
+        &mut self,
+        worker: Option<usize>,
+        mode: Mode,
+        who: &str,
+    ) -> Result<(), String> {
+        let Some(worker) = worker else {
+            self.plane.set_mode(None)?;
+            let mut new = self.in_force.file().clone();
+            new.workers.mode = mode;
+            return self.apply(&new, ApplyOptions::default(), who).map(drop);
+        };
+        self.plane.set_mode(Some((worker, mode)))?;
+        let text = format!("worker {worker}: mode {mode}");
         self.tell(Severity::Info, EventKind::Apply, &text);
         Ok(())
     }

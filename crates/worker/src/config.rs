@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibReader, PortId};
-use bora_forward::schedule::OutputConfig;
 use bora_forward::Ingress;
+use bora_forward::schedule::OutputConfig;
 use bora_port::af_xdp::RING_SIZE;
 use bora_port::{Bell, Queue};
 use crossbeam_queue::ArrayQueue;

@@ -14,7 +14,8 @@ use bora_forward::Class;
 use bora_forward::classify::{Action, Rule, RuleSet};
 use bora_forward::schedule::{ClassConfig, MIN_QUANTUM, OutputConfig, Shaping};
 use bora_worker::{
-    Bell, Command, Commands, Published, Share, Tables, Worker, WorkerConfig, WorkerCounters, WorkerPort, share,
+    Bell, Command, Commands, Published, Share, Tables, Worker, WorkerConfig, WorkerCounters,
+    WorkerPort, share,
 };
 
 use common::{ipv4_packet, port_without_xdp, tables, worker_config};

@@ -329,13 +329,16 @@ struct SetMode {
     mode: String,
 }
 
-async fn set_mode(State(shared): State<Shared>, Query(options): Query<SetMode>) -> Response {
+async fn set_mode(
+    State(shared): State<Shared>,
+    Query(options): Query<SetMode>,
+    Extension(peer): Extension<Peer>,
+) -> Response {
     let worker = options.worker;
     match options.mode.parse() {
         Ok(mode) => {
-            shared
-                .order("a mode", move |router| router.set_mode(worker, mode))
-                .await
+            let set = move |router: &mut Router| router.set_mode(worker, mode, &peer.name());
+            shared.order("a mode", set).await
         }
         Err(what) => (StatusCode::BAD_REQUEST, what).into_response(),
     }

@@ -1,6 +1,7 @@
 //! The ports, and the three that must agree about them: the mirror's FIB, the XDP program and the
 //! engine's workers. Others only look at it; what changes it is in this folder.
 
+mod converge;
 mod interfaces;
 mod live;
 mod membership;
@@ -50,6 +51,8 @@ pub(crate) struct DataPlane {
     /// None if every port takes the express path.
     engine: Option<Engine>,
     rules: CompiledRules,
+    /// Rules whose next hops a worker may still use.
+    old_rules: Vec<CompiledRules>,
     policy: Policy,
     multipath: Multipath,
     offload: Offload,
@@ -196,23 +199,21 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Sets when a worker looks at its queues, or when all do.
+    /// Sets when a worker looks at its queues, until the workers get another mode or others take their place; `None`: all do
+    /// as the configuration says.
     ///
     /// # Errors
     /// There is no such worker.
-    pub(crate) fn set_mode(&mut self, worker: Option<usize>, mode: Mode) -> Result<(), String> {
+    pub(crate) fn set_mode(&mut self, worker: Option<(usize, Mode)>) -> Result<(), String> {
         let engine = self.engine.as_mut();
         let engine = engine.ok_or("no workers: every port takes the express path")?;
         let count = engine.workers.len();
-        if let Some(worker) = worker.filter(|&worker| worker >= count) {
-            return Err(format!("there is no worker {worker}; there are {count}"));
-        }
-        for (index, running) in engine.workers.iter_mut().enumerate() {
-            if worker.is_none_or(|worker| worker == index) {
-                running.set_mode(mode);
+        match worker {
+            Some((worker, _)) if worker >= count => {
+                Err(format!("there is no worker {worker}; there are {count}"))
             }
+            _ => Ok(engine.set_mode(worker)),
         }
-        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use bora_fib::{FibHandle, PortId};
 use bora_kernel::message::Link;
-use bora_kernel::{Mirror, MirrorConfig};
+use bora_kernel::{Changes, Mirror, MirrorConfig};
 use bora_port::xdp::{AttachError, Attachment, Lease, Program};
 
 use super::{DataPlane, names};
@@ -22,7 +22,7 @@ use crate::policy::Policy;
 use crate::port_table::PortTable;
 use crate::ports::{self, Port};
 use crate::reclaim::Reclaimer;
-use crate::rules::{self, CompiledRules};
+use crate::rules::CompiledRules;
 use crate::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::twin::{Twin, remove_leftovers};
 
@@ -56,6 +56,7 @@ impl DataPlane {
             express,
             engine: None,
             rules: CompiledRules::none()?,
+            old_rules: Vec::new(),
             policy: Policy::default(),
             offload: Offload::default(),
             runtime,
@@ -86,20 +87,8 @@ impl DataPlane {
             port.expose_tags(&self.runtime.dir);
         }
         let opening = engine::open_all(&mut self.ports, config)?;
-        self.tell_mirror(config)?;
-        self.watch_buffers()?;
-        for port in self.ports.iter() {
-            self.express.program.find_device(port.id.0, port.ifindex)?;
-        }
-        self.express.look_at_hooks(self.mirror.guard());
-        self.tell_mirror(config)?;
-        for port in self.ports.iter().filter(|port| port.has_program()) {
-            self.express
-                .program
-                .set_port(port.ifindex, &port.settings)?;
-        }
+        self.converge(config, &Changes::everything())?;
         let inputs = names(&self.ports, &self.devices);
-        self.rules = rules::compile(config, &self.ports, &inputs, &mut self.mirror)?;
         for (rule, name) in config.other_inputs() {
             if !inputs.iter().any(|(_, known)| *known == name) {
                 log::warn!(
@@ -108,20 +97,12 @@ impl DataPlane {
             }
         }
         if let Some(opening) = opening {
-            let classifier = self.rules.classifier.clone();
-            let rest = (self.multipath.hashes(), classifier);
-            let tables = (self.devices.of_workers(), self.policy.policies.clone());
+            let tables = self.tables(config);
             let program = &mut self.express.program;
-            let engine =
-                Engine::start(&mut self.ports, opening, program, fib, config, rest, tables)?;
+            let engine = Engine::start(&mut self.ports, opening, program, fib, config, tables)?;
             self.vitals.watch(engine.watched());
             self.engine = Some(engine);
         }
-        self.express.tell_addresses(&self.mirror);
-        self.express.tell_route_mtus(&self.mirror);
-        self.express.tell_fib(&self.mirror);
-        self.update_hash();
-        self.update_proxy();
         Ok(())
     }
 

@@ -38,6 +38,8 @@ pub(crate) struct Port {
     /// Whether its driver still has the program.
     pub(crate) program_watch: ProgramWatch,
     pub(crate) settings: PortSettings,
+    /// What program and twin were last told.
+    pub(crate) told: Option<PortSettings>,
     /// `bypass_qdisc` of its section.
     pub(crate) bypass_qdisc: bool,
     /// What its interface or driver refused, in the order of trying.
@@ -128,6 +130,7 @@ impl Port {
             driver: String::new(),
             offloads: Offloads::default(),
             program_watch: ProgramWatch::default(),
+            told: None,
             settings: PortSettings {
                 index: id.0,
                 ..PortSettings::default()

@@ -14,7 +14,8 @@ use bora_forward::{Class, Reason};
 use bora_port::af_xdp::RING_SIZE;
 use bora_port::{Queue, memory};
 use bora_worker::{
-    Budgets, Command, Commands, Mode, Published, PuntRings, Tables, Worker, WorkerConfig, WorkerCounters, WorkerPort,
+    Budgets, Command, Commands, Mode, Published, PuntRings, Tables, Worker, WorkerConfig,
+    WorkerCounters, WorkerPort,
 };
 
 use super::{MAC, ipv4_packet, ipv6_packet, port_without_xdp, tables, worker_config};
