@@ -116,13 +116,11 @@ impl Express {
             .addresses(&mut self.program, mirror.local_addresses());
     }
 
-    /// Gives the program the MTUs of routes, as the mirror has them.
-    pub(crate) fn tell_route_mtus(&mut self, mirror: &Mirror) {
-        self.tables.route_mtus(
-            &mut self.program,
-            mirror.route_mtus(),
-            mirror.further_mtus(),
-        );
+    /// Gives the program the MTUs of routes that have changed.
+    pub(crate) fn tell_route_mtus(&mut self, mirror: &mut Mirror) {
+        let changes = mirror.take_mtu_changes();
+        self.tables
+            .route_mtus(&mut self.program, changes, mirror.further_mtus());
     }
 
     /// Gives the program the stations of bridges, as they are now.
