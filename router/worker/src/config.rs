@@ -1,0 +1,231 @@
+//! What a worker is made of, and what the control side tells it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bora_buffer::{Packet, Pool, Region, SharedFrames};
+use bora_capture::Tap;
+use bora_fib::{FibReader, PortId};
+use bora_forward::schedule::OutputConfig;
+use bora_forward::{Classifier, Devices, FlowHash, Ingress, Policies};
+use bora_port::af_xdp::RING_SIZE;
+use bora_port::{Bell, Queue};
+use crossbeam_queue::ArrayQueue;
+
+use crate::counters::WorkerCounters;
+use crate::handover::Handover;
+use crate::mode::Mode;
+use crate::punt::{Budgets, PuntRings};
+use crate::share::Share;
+use crate::spread::Reception;
+
+/// Default quota: packets that a queue may bring in one turn; NAPI's weight.
+pub const QUOTA: u32 = 64;
+/// Default budget: packets that a worker takes in one round; Linux's netdev_budget.
+pub const BUDGET: u32 = 300;
+/// Default length of the queues of commands and of returned queues.
+const COMMANDS: usize = 8;
+/// Shortest Ethernet frame, octets without FCS.
+const MIN_FRAME: u16 = 60;
+/// A worker may keep this many free frames however small the region is.
+const LEAST_KEPT: usize = 128;
+
+/// What the control side can tell a running worker.
+#[derive(Debug)]
+pub enum Command {
+    /// Change the settings of a port.
+    SetIngress(Ingress),
+    /// Change the mode.
+    SetMode(Mode),
+    /// Change the flow-hash policies of IPv4 and IPv6.
+    SetHash(FlowHash, FlowHash),
+    /// Replace the rules.
+    SetRules {
+        /// The new ones.
+        classifier: Arc<Classifier>,
+        /// Whether they are the same rules, for devices with other numbers: otherwise their counters start from zero.
+        are_same: bool,
+    },
+    /// Replace the VLAN devices and bonds.
+    SetDevices(Arc<Devices>),
+    /// Replace the rules of policy routing.
+    SetPolicies(Arc<Policies>),
+    /// Replace the list of those who watch.
+    SetTaps(Vec<Arc<Tap>>),
+    /// Change how many packets each queue of a port may bring in one turn.
+    SetQuota {
+        /// The port.
+        port: PortId,
+        /// Packets, at least 1.
+        quota: u32,
+    },
+    /// Change how many packets the worker takes in one round, at least 1.
+    SetBudget(u32),
+    /// Replace the queues of an output; packets in the old queues move to the new ones.
+    SetOutput {
+        /// The port.
+        port: PortId,
+        /// A valid configuration.
+        config: OutputConfig,
+    },
+    /// Add a port: the next number, or the number of a port that was removed.
+    AddPort(Box<WorkerPort>),
+    /// Measure for so long what each stage of the loop takes: [`WorkerCounters::profile`].
+    Profile(Duration),
+    /// Drain a port: forward what its queues have received, send what they have to send, and give
+    /// them back through [`WorkerConfig::returns`]. The XDP program must no longer redirect packets
+    /// to the port.
+    RemovePort(PortId),
+    /// Stop receiving, forward what all workers of the hand-over have received, and end. Whoever
+    /// joins the thread gets the queues. Packets wait meanwhile, so ring the bell ([`Bell::ring`]).
+    HandOver(Arc<Handover>),
+    /// Empty the receive rings, send what is held, and end. XDP programs must no longer redirect
+    /// packets to the worker.
+    Stop,
+}
+
+/// The queue of commands from the control side to one worker.
+pub type Commands = Arc<ArrayQueue<Command>>;
+
+/// One worker's queues of a removed port.
+#[derive(Debug)]
+pub struct Returned {
+    /// The port.
+    pub port: PortId,
+    /// Its queues: drained, to be closed.
+    pub queues: Vec<Queue>,
+}
+
+/// The queue of returned queues from the workers to the control side.
+pub type Returns = Arc<ArrayQueue<Returned>>;
+
+/// A worker's part of one port.
+#[derive(Debug)]
+pub struct WorkerPort {
+    /// Settings; `ingress.port` is the index in [`WorkerConfig::ports`].
+    pub ingress: Ingress,
+    /// Shortest frame to send, octets without FCS.
+    pub min_frame: u16,
+    /// Packets that each of its queues may bring in one turn.
+    pub quota: u32,
+    /// Classes, queues and rates of the output; a valid configuration.
+    pub output: OutputConfig,
+    /// The queues that this worker owns; it sends through the first. With [`Reception::Ring`], the
+    /// ring it receives from.
+    pub queues: Vec<Queue>,
+    /// For a port that is no Linux interface: what Linux sends through the TAP twin goes out of the
+    /// port unchanged.
+    pub twin: Option<Queue>,
+    /// Whether other workers get a part of what these queues receive.
+    pub reception: Reception,
+    /// Whether other workers send through the same transmit ring.
+    pub share: Share,
+    /// Packets to send before any other, left by workers that had the port before. The mark of each
+    /// packet is its class.
+    pub held: Vec<Packet>,
+}
+
+impl WorkerPort {
+    /// A port with one queue that no other worker uses; default quota and output.
+    pub fn new(ingress: Ingress, queue: Queue) -> Self {
+        Self {
+            ingress,
+            min_frame: MIN_FRAME,
+            quota: QUOTA,
+            output: OutputConfig::default(),
+            queues: vec![queue],
+            twin: None,
+            reception: Reception::Own,
+            share: Share::Alone,
+            held: Vec::new(),
+        }
+    }
+}
+
+/// What a worker is made of.
+pub struct WorkerConfig {
+    /// CPU to run on; `None` leaves the choice to the scheduler.
+    pub core: Option<usize>,
+    /// When it looks at its queues.
+    pub mode: Mode,
+    /// Packets that it takes in one round.
+    pub budget: u32,
+    /// The memory of all packets.
+    pub region: Arc<Region>,
+    /// Its free frames; see [`free_frames`].
+    pub pool: Pool,
+    /// Its access to the forwarding tables.
+    pub fib: FibReader,
+    /// Ports by number.
+    pub ports: Vec<WorkerPort>,
+    /// Classes and rules.
+    pub classifier: Arc<Classifier>,
+    /// VLAN devices and bonds on the ports.
+    pub devices: Arc<Devices>,
+    /// Policy routing and VRFs.
+    pub policies: Arc<Policies>,
+    /// Who watches; mostly nobody.
+    pub taps: Vec<Arc<Tap>>,
+    /// Flow-hash policies of IPv4 and IPv6.
+    pub hash: (FlowHash, FlowHash),
+    /// The rings to the slow path.
+    pub punts: Arc<PuntRings>,
+    /// How many packets may go there.
+    pub budgets: Budgets,
+    /// Others wake the worker with it.
+    pub bell: Arc<Bell>,
+    /// Counters of the workers it shares ports with: it ends only after their packets have left.
+    pub peers: Vec<Arc<WorkerCounters>>,
+    /// Commands of the control side.
+    pub commands: Commands,
+    /// Where the queues of removed ports go.
+    pub returns: Returns,
+    /// What it counts, for as many ports as it will ever have.
+    pub counters: Arc<WorkerCounters>,
+}
+
+impl WorkerConfig {
+    /// The only worker of these ports: [`Mode::Adaptive`] on any CPU, no rules, Linux's default flow
+    /// hash, no limit for punts.
+    ///
+    /// # Errors
+    /// The process may open no more file descriptors.
+    pub fn new(
+        region: Arc<Region>,
+        pool: Pool,
+        fib: FibReader,
+        ports: Vec<WorkerPort>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            core: None,
+            mode: Mode::default(),
+            budget: BUDGET,
+            region,
+            pool,
+            fib,
+            counters: Arc::new(WorkerCounters::new(ports.len())),
+            ports,
+            classifier: Arc::default(),
+            devices: Arc::default(),
+            policies: Arc::default(),
+            taps: Vec::new(),
+            hash: (FlowHash::default(), FlowHash::default()),
+            punts: Arc::default(),
+            budgets: Budgets::new(u64::MAX),
+            bell: Arc::new(Bell::new()?),
+            peers: Vec::new(),
+            commands: Arc::new(ArrayQueue::new(COMMANDS)),
+            returns: Arc::new(ArrayQueue::new(COMMANDS)),
+        })
+    }
+}
+
+/// The list of free frames of a worker with these ports. It keeps at most half of what their rings
+/// hold, and at most a quarter of the region, because other workers need frames too.
+pub fn free_frames(reserve: &SharedFrames, region: &Region, ports: &[WorkerPort]) -> Pool {
+    let queues: usize = ports.iter().map(|port| port.queues.len()).sum();
+    let rings = queues.max(1) * RING_SIZE as usize;
+    let most = (region.frames() as usize / 4).max(LEAST_KEPT);
+    Pool::new(reserve.clone(), (rings / 2).min(most))
+}
