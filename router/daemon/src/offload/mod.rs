@@ -2,7 +2,7 @@
 
 mod candidate;
 mod choose;
-mod offload;
+mod slots;
 
 pub(crate) use candidate::Surroundings;
-pub(crate) use offload::{Offload, OffloadReport};
+pub(crate) use slots::{Offload, OffloadReport};
