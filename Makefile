@@ -5,7 +5,7 @@ CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build build-dpdk deb test-package demo test unit conformance integration test-vm test-vm-topics test-vm-conformance test-vm-dpdk test-vm-package vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
+.PHONY: help deps build build-dpdk build-hero deb test-package demo test unit conformance integration test-vm test-vm-topics test-vm-conformance test-vm-dpdk test-vm-package vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
 	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -14,8 +14,11 @@ help: ## Show this list
 deps: ## Install what is missing (Debian, Ubuntu)
 	@scripts/deps
 
-build: deps ## Build the release binary
-	$(CARGO) build --release -p bora
+build: deps ## Build the release binaries: bora, bora-test, bora-lab
+	$(CARGO) build --release -p bora -p bora-test -p bora-lab
+
+build-hero: deps ## Build target/release/bora-hero, which has HERO's cards as ports, too
+	$(CARGO) build --release -p bora-with-hero
 
 # The two binaries have one name, so the plain one is put back: that only links it again where it lay.
 build-dpdk: deps ## Build target/release/bora-dpdk, too, which has ports that DPDK drives
@@ -27,7 +30,7 @@ deb: build ## The Debian package, target/debian/bora_VERSION_amd64.deb; another 
 	@scripts/deb $(VERSION)
 
 demo: build ## Forward real traffic between namespaces and show it
-	@scripts/as-root $(BORA) lab demo
+	@scripts/as-root $(BORA)-lab demo
 
 # These targets install everything and run as root, so a test that would be skipped fails instead.
 unit conformance integration: export BORA_ALL := 1
@@ -37,7 +40,7 @@ test: lint unit build hero-test conformance integration vm-short ## All lints an
 
 lint: deps ## Formatting, lints, and whether the documents agree with the code
 	$(CARGO) fmt --all --check
-	$(PYTHON) crates/contract/generate.py --check
+	$(PYTHON) router/contract/generate.py --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(CARGO) clippy -p bora-port --all-targets --features dpdk -- -D warnings
 	$(PYTHON) -m pytest tests/docs -q
@@ -49,9 +52,11 @@ unit: deps hero-model ## Unit and property tests
 conformance: build ## RFC behaviour: the kernel, the engine and express, on several kinds of port
 	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
 
-# The binary with DPDK is built as the unit tests are, because another release build takes minutes.
+# The binaries with DPDK and with HERO are built as the unit tests are, because another release build takes minutes.
 integration: export BORA_DPDK := $(CURDIR)/target/debug/bora-dpdk
+integration: export BORA_HERO := $(CURDIR)/target/debug/bora-hero
 integration: build hero-model ## Whole-router tests in namespaces
+	$(CARGO) build -p bora-with-hero
 	$(CARGO) build -p bora --features dpdk
 	mv target/debug/bora $(BORA_DPDK)
 	@scripts/deps-browser
@@ -105,7 +110,7 @@ soak: build ## Random faults under load, for 30 minutes: docs/reliability.md
 # As long as published figures need: make papers ARGS=--full
 papers: build hero-model ## The experiments of the papers that Bora comes from, written to docs/papers.md
 	$(CARGO) build --release -p bora-bench
-	@scripts/as-root target/release/bora lab run --all --output docs $(ARGS)
+	@scripts/as-root target/release/bora-lab run --all --output docs $(ARGS)
 
 bench: bench-veth bench-table bench-bulk bench-latency bench-fib bench-acl bench-engine bench-tester bench-watch bench-hero ## All benchmarks
 
@@ -141,7 +146,7 @@ bench-acl: deps ## Rules: Bora, DPDK's rte_acl and nftables
 # Fewer routes or rounds: make bench-bgp ARGS="--routes 100000 --rounds 1"; routes that change: ARGS="--updates 30". Not part of `make bench`: a million routes take minutes.
 bench-bgp: build ## A full table by BGP (FRR, BIRD): time to converge, and the outage when a peer is lost
 	@scripts/deps-routing
-	@scripts/as-root $(PYTHON) bench/bgp/bench.py $(ARGS)
+	@scripts/as-root $(PYTHON) lab/bench/bgp/bench.py $(ARGS)
 
 bench-engine: deps ## The engine: its loop, memif beside DPDK, overload, fairness, priorities, latency, services
 	@scripts/deps-bench
@@ -158,11 +163,11 @@ bench-peers: build ## Routers that Debian packages, beside Bora: DPDK's l3fwd an
 bench-nat: build ## UDP flows through masquerade and DNAT in a guest: nftables, Linux's flowtable, xdp-forward and express
 	@scripts/deps-vm
 	$(CARGO) build --release -p bora-bench --bin bench-nat
-	@scripts/as-root $(PYTHON) bench/nat/bench.py $(ARGS)
+	@scripts/as-root $(PYTHON) lab/bench/nat/bench.py $(ARGS)
 
 # Fewer rounds or one tier: make bench-watch ARGS="--rounds 3 --tier engine"
 bench-watch: build ## What it costs to look: metrics, page, top, trace and capture under full load
-	@scripts/as-root $(PYTHON) bench/watch/bench.py $(ARGS)
+	@scripts/as-root $(PYTHON) lab/bench/watch/bench.py $(ARGS)
 
 # On a quiet machine, because the three pages are compared with each other.
 bench-documents: ## bench-fib, bench-engine and bench-peers in one run, written into their pages in docs
@@ -172,7 +177,7 @@ bench-documents: ## bench-fib, bench-engine and bench-peers in one run, written 
 
 # A part, or fewer routes: make bench-scale ARGS="--only mtu --divide 10"
 bench-scale: build ## How long the control loop follows nothing while something large changes; the aim is 10 ms
-	@scripts/as-root $(PYTHON) bench/scale/bench.py $(ARGS)
+	@scripts/as-root $(PYTHON) lab/bench/scale/bench.py $(ARGS)
 
 bench-tester: deps ## The tester's ways to send, beside DPDK and the kernel's own means; pacing
 	@scripts/deps-bench

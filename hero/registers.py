@@ -205,7 +205,7 @@ def files():
     return {
         package: between(package, package.read_text(), "registers", systemverilog()),
         HERO / "model" / "map.h": c(),
-        HERO.parent / "crates" / "hero" / "src" / "map.rs": rust(),
+        HERO / "driver/src/map.rs": rust(),
         HERO / "tb" / "golden" / "map.py": python(),
         readme: between(readme, text, "events", lists()),
     }

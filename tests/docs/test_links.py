@@ -9,13 +9,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 # A path in the repository, perhaps followed by options; the fuzzer's output folders do not count.
-PATH = re.compile(r"`((?:crates|xdp|bench|tests|scripts|hero|docs|fuzz)/(?!corpus|artifacts)[\w./-]*)")
+PATH = re.compile(r"`((?:router|tester|lab|tests|scripts|hero|docs|fuzz)/(?!corpus|artifacts)[\w./-]*)")
 # A file, named by the end of its path.
 FILE = re.compile(r"`([\w/]+\.(?:rs|h|c|py|sv))`")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/*.md"), ROOT / "tests/README.md",
              ROOT / "fuzz/README.md", ROOT / "hero/README.md", ROOT / "hero/syn/REPORT.md"]
 
-FOLDERS = ("crates", "xdp", "bench", "tests", "scripts", "hero", "fuzz")
+FOLDERS = ("router", "tester", "lab", "tests", "scripts", "hero", "fuzz")
 FILES = [f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")]
 
 

@@ -398,7 +398,7 @@ def widen_links(net):
         namespace.exec("ethtool", "-L", device, "rx", "2", "tx", "2")
 
 
-# without `poll`: on two CPUs it leaves none for the load; crates/worker/tests/share.rs tests that mode
+# without `poll`: on two CPUs it leaves none for the load; router/worker/tests/share.rs tests that mode
 @pytest.mark.parametrize("mode, queues", [("adaptive", 1), ("adaptive", 2), ("moderated", 1), ("moderated", 2)])
 @pytest.mark.alone
 def test_workers_come_and_go_under_load(start, tmp_path, say, mode, queues):

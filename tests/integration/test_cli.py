@@ -157,7 +157,7 @@ def printing(folder, path):
         save
         save -
         schema
-        fib bench --table {table} --rounds 1
+        lab fib --table {table} --rounds 1
         lab list
         test plans
         test show rfc2544
@@ -219,7 +219,7 @@ def test_save_writes_where_it_is_told(running, tmp_path):
 
 
 ROOT = Path(__file__).resolve().parents[2]
-REASONS = tomllib.loads((ROOT / "crates/contract/contract.toml").read_text())["reason"]
+REASONS = tomllib.loads((ROOT / "router/contract/contract.toml").read_text())["reason"]
 # What stands for something in cures, and what it is in the network of the tests.
 NAMES = {"IFACE": "r0", "PEER": "r0", "ADDRESS": "10.0.1.2"}
 # What completes the commands that a cure leaves open.

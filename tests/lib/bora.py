@@ -23,7 +23,7 @@ def binary():
         if path.is_file():
             return str(path)
     raise FileNotFoundError(
-        "no bora binary: build it (cargo build --release -p bora), set BORA=/path/to/bora, "
+        "no bora binary: build it (make build), set BORA=/path/to/bora, "
         f"or restrict the run with --backend kernel; looked for {', '.join(map(str, candidates))}"
     )
 
@@ -33,6 +33,14 @@ def dpdk_binary():
     path = Path(os.environ.get("BORA_DPDK") or ROOT / "target/release/bora-dpdk")
     if not path.is_file():
         required.skip(f"no bora with DPDK: `make build-dpdk`, or BORA_DPDK=/path/to/it; looked for {path}")
+    return str(path)
+
+
+def hero_binary():
+    """Path of the binary with HERO's cards: $BORA_HERO, or what `make build-hero` builds."""
+    path = Path(os.environ.get("BORA_HERO") or ROOT / "target/release/bora-hero")
+    if not path.is_file():
+        required.skip(f"no bora with HERO: `make build-hero`, or BORA_HERO=/path/to/it; looked for {path}")
     return str(path)
 
 

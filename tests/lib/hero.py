@@ -9,7 +9,7 @@
 import os
 from pathlib import Path
 
-from lib.bora import Bora
+from lib.bora import Bora, hero_binary
 from lib.testbed import Testbed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ class HeroNetwork(Testbed):
             self.router = self._router()
             wires = [self._wire(number) for number in range(CARDS)]
             ports = [f"hero:{n},{wire},model={model()}{options}" for n, wire in enumerate(wires)]
-            self.bora = Bora(self.router, ports, "engine", more)
+            self.bora = Bora(self.router, ports, "engine", more, hero_binary())
             self.bora.start()
             for number in range(CARDS):
                 self.configure(number)

@@ -1,0 +1,31 @@
+//! Ports that are HERO cards (hero/README.md): NICs that forward by themselves the packets they
+//! have a route for.
+//!
+//! Today they are simulated, four on a bus, by the library of hero/model. The driver knows only
+//! registers and memory (`device`); the thread in `simulation` stands for the bus and the clock.
+
+mod counters;
+mod device;
+mod driver;
+mod link;
+mod map;
+mod model;
+mod options;
+#[cfg(test)]
+mod plain;
+mod port;
+mod queue;
+mod registers;
+mod ring;
+mod rules;
+mod simulation;
+mod wire;
+
+pub use counters::CardStats;
+pub use driver::DriverError;
+pub use link::LinkState;
+pub use model::{BAD_FCS, Model, ModelError, NO_PAD, Sent};
+pub use options::Options;
+pub use port::{Config, OpenError, Port};
+pub use registers::{CARDS, Counter};
+pub use wire::{Wire, WireError, WireSpec};

@@ -1,0 +1,230 @@
+//! The ports, and the three that must agree about them: the mirror's FIB, the XDP program and the
+//! engine's workers. Others only look at it; what changes it is in this folder.
+
+mod converge;
+mod interfaces;
+mod live;
+mod membership;
+mod start;
+mod update;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bora_capture::Tap;
+use bora_fib::PortId;
+use bora_mirror::{Mirror, Waker};
+use bora_port::xdp::{Allowances, ProgramError, Sightings};
+use bora_worker::{Command, Mode};
+
+use crate::config::File;
+use crate::devices::{Device, DeviceTable, DeviceTotals};
+use crate::engine::Engine;
+use crate::express::Express;
+use crate::flows::Flows;
+use crate::hooks::Held;
+use crate::lease::Vitals;
+use crate::multipath::Multipath;
+use crate::offload::{Offload, OffloadReport, Surroundings};
+use crate::policy::Policy;
+use crate::port_table::PortTable;
+use crate::ports::Port;
+use crate::reclaim::Reclaimer;
+use crate::rules::CompiledRules;
+use crate::runtime_dir::RuntimeLock;
+use crate::totals::Totals;
+
+pub(crate) use live::Change;
+pub(crate) use start::detach_pinned;
+
+/// All that forwards.
+pub(crate) struct DataPlane {
+    ports: PortTable,
+    devices: DeviceTable,
+    /// What Linux's hooks hold back of tunnels.
+    held: Held,
+    mirror: Mirror,
+    /// Where the program reads the FIB.
+    reclaimer: Option<Reclaimer>,
+    express: Express,
+    /// None if every port takes the express path.
+    engine: Option<Engine>,
+    rules: CompiledRules,
+    /// Rules whose next hops a worker may still use.
+    old_rules: Vec<CompiledRules>,
+    policy: Policy,
+    multipath: Multipath,
+    offload: Offload,
+    runtime: RuntimeLock,
+    vitals: Vitals,
+}
+
+impl DataPlane {
+    pub(crate) fn ports(&self) -> &PortTable {
+        &self.ports
+    }
+
+    pub(crate) fn mirror(&self) -> &Mirror {
+        &self.mirror
+    }
+
+    pub(crate) fn express(&self) -> &Express {
+        &self.express
+    }
+
+    pub(crate) fn engine(&self) -> Option<&Engine> {
+        self.engine.as_ref()
+    }
+
+    /// What is needed to serve those who watch.
+    ///
+    /// # Errors
+    /// No memory or descriptor is left.
+    pub(crate) fn sightings(&mut self) -> Result<(Sightings, Allowances), ProgramError> {
+        self.express.program.sightings()
+    }
+
+    /// Shows packets to those who watch, by their numbers.
+    ///
+    /// # Errors
+    /// The kernel refuses the program for it.
+    pub(crate) fn show_to(&mut self, taps: &[(usize, Arc<Tap>)]) -> Result<(), ProgramError> {
+        if let Some(engine) = &mut self.engine {
+            engine.set_taps(taps.iter().map(|(_, tap)| tap.clone()).collect());
+        }
+        self.express.program.show_to(taps)
+    }
+
+    pub(crate) fn multipath(&self) -> &Multipath {
+        &self.multipath
+    }
+
+    pub(crate) fn runtime(&self) -> &RuntimeLock {
+        &self.runtime
+    }
+
+    /// What wakes [`DataPlane::wait`].
+    pub(crate) fn waker(&self) -> Waker {
+        self.mirror.waker()
+    }
+
+    /// Everything that was ever counted under a port's number.
+    pub(crate) fn totals(&self, id: PortId) -> Totals {
+        let workers = self.engine.iter().flat_map(Engine::counters);
+        let workers = workers.map(|worker| &worker.ports[usize::from(id.0)]);
+        let engine = self.engine.as_ref();
+        let queues = engine.map(|engine| engine.counted(id));
+        let slow_path = engine.map(|engine| engine.slow_path.counted(id));
+        let program = || self.express.counters(id);
+        let queues = queues.unwrap_or_default();
+        let slow_path = slow_path.unwrap_or_default();
+        Totals::of(&queues, workers, slow_path, program)
+    }
+
+    /// What is counted since the port has its number.
+    pub(crate) fn totals_of(&self, port: &Port) -> Totals {
+        self.totals(port.id).since(&port.before)
+    }
+
+    /// Policy routing and VRFs.
+    pub(crate) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The VLAN devices and bonds on the ports.
+    pub(crate) fn devices(&self) -> &DeviceTable {
+        &self.devices
+    }
+
+    /// Numbers and names of ports, VLAN devices and bonds.
+    pub(crate) fn names(&self) -> Vec<(PortId, &str)> {
+        names(&self.ports, &self.devices)
+    }
+
+    /// The same to keep, by number.
+    pub(crate) fn names_by_number(&self) -> BTreeMap<u16, String> {
+        let names = self.names().into_iter();
+        names.map(|(id, name)| (id.0, name.to_owned())).collect()
+    }
+
+    /// What becomes of flows of Linux's flowtables.
+    pub(crate) fn flows(&self) -> Flows {
+        let ports: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
+        let forwards = self.express.program.forwards_flows();
+        Flows::new(self.mirror.guard(), &ports, forwards)
+    }
+
+    /// What is counted of a VLAN device or bond since it has its number.
+    pub(crate) fn totals_of_device(&self, device: &Device) -> DeviceTotals {
+        counted_of_device(self.engine.as_ref(), &self.express, device.id).since(device.before)
+    }
+
+    /// What HERO cards forward by themselves, and what they do not.
+    pub(crate) fn offload_report(&self, config: &File) -> Vec<OffloadReport> {
+        self.offload.report(&self.surroundings(config))
+    }
+
+    fn surroundings<'a>(&'a self, config: &'a File) -> Surroundings<'a> {
+        Surroundings {
+            config,
+            ports: &self.ports,
+            fib: self.mirror.fib(),
+        }
+    }
+
+    /// Takes from the cards' fast path what may no longer be there; `routes_changed` also asks anew
+    /// which routes hide others.
+    pub(crate) fn check_fast_path(&mut self, config: &File, routes_changed: bool) {
+        let mut offload = std::mem::take(&mut self.offload);
+        offload.check(&self.surroundings(config), routes_changed);
+        self.offload = offload;
+    }
+
+    /// Gives the cards' fast path to the busiest destinations. To be called about once a second.
+    pub(crate) fn choose_fast_path(&mut self, config: &File) {
+        let mut offload = std::mem::take(&mut self.offload);
+        offload.choose(&self.surroundings(config));
+        self.offload = offload;
+    }
+
+    /// Has all workers measure for so long what each stage of their loop takes.
+    ///
+    /// # Errors
+    /// There are no workers.
+    pub(crate) fn profile(&self, time: Duration) -> Result<(), String> {
+        let engine = self.engine.as_ref();
+        let engine = engine.ok_or("no workers: every port takes the express path")?;
+        engine.tell(|| Command::Profile(time));
+        Ok(())
+    }
+
+    /// Sets when a worker looks at its queues, until the workers get another mode or others take their place; `None`: all do
+    /// as the configuration says.
+    ///
+    /// # Errors
+    /// There is no such worker.
+    pub(crate) fn set_mode(&mut self, worker: Option<(usize, Mode)>) -> Result<(), String> {
+        let engine = self.engine.as_mut();
+        let engine = engine.ok_or("no workers: every port takes the express path")?;
+        let count = engine.workers.len();
+        match worker {
+            Some((worker, _)) if worker >= count => {
+                Err(format!("there is no worker {worker}; there are {count}"))
+            }
+            _ => Ok(engine.set_mode(worker)),
+        }
+    }
+}
+
+fn names<'a>(ports: &'a PortTable, devices: &'a DeviceTable) -> Vec<(PortId, &'a str)> {
+    let ports = ports.iter().map(|port| (port.id, port.name.as_str()));
+    let devices = devices.iter().map(|one| (one.id, one.name.as_str()));
+    ports.chain(devices).collect()
+}
+
+/// Everything that was ever counted under the number of a VLAN device or bond.
+fn counted_of_device(engine: Option<&Engine>, express: &Express, id: PortId) -> DeviceTotals {
+    let workers = engine.into_iter().flat_map(Engine::counters);
+    DeviceTotals::of(id, workers, express.program.device_counters(id.0))
+}

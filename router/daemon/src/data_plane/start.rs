@@ -1,0 +1,252 @@
+//! How the data plane begins and ends.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use bora_fib::{FibHandle, PortId};
+use bora_mirror::message::Link;
+use bora_mirror::{Changes, Mirror, MirrorConfig};
+use bora_port::xdp::{AttachError, Attachment, Lease, Program};
+
+use super::{DataPlane, names};
+use crate::config::{File, PortKind, PortSection};
+use crate::devices::DeviceTable;
+use crate::engine::{self, Engine};
+use crate::express::Express;
+use crate::hooks::Held;
+use crate::lease::Vitals;
+use crate::multipath::Multipath;
+use crate::offload::Offload;
+use crate::offloads;
+use crate::policy::Policy;
+use crate::port_table::PortTable;
+use crate::ports::{self, Port};
+use crate::reclaim::Reclaimer;
+use crate::rules::CompiledRules;
+use crate::runtime_dir::{RuntimeDir, RuntimeLock};
+use crate::twin::{Twin, remove_leftovers};
+
+impl DataPlane {
+    /// Attaches the program, opens the sockets and starts the workers. Nothing is forwarded before
+    /// the lease that comes with it begins. On an error, what was attached is detached again.
+    pub(crate) fn start(
+        config: &File,
+        runtime: RuntimeLock,
+        vitals: Vitals,
+    ) -> anyhow::Result<(Self, Lease)> {
+        let fib_pages = config.fib.express_pages();
+        let mut express = Express::load(runtime.dir.netns, config.linux.punt_budget, fib_pages)?;
+        let (writer, fib) = express.make_fib(config.fib.config())?;
+        // before the mirror, so that it knows them
+        let twins = config.ports.iter().map(open_twin);
+        let twins = twins.collect::<anyhow::Result<Vec<_>>>()?;
+        let mirror = Mirror::open(mirror_config(config), writer)?;
+        let found = config.ports.iter().zip(twins);
+        let found = found.map(|(section, twin)| Ok((ports::find(&mirror, &section.name)?, twin)));
+        let found = found.collect::<anyhow::Result<Vec<_>>>()?;
+        let lease = express.lease()?;
+        let ports = attach_all(found, &express.program, &runtime, config)?;
+        let mut plane = Self {
+            ports,
+            devices: DeviceTable::default(),
+            held: Held::default(),
+            multipath: Multipath::learn(mirror.settings()),
+            reclaimer: start_reclaimer(&fib, &express)?,
+            mirror,
+            express,
+            engine: None,
+            rules: CompiledRules::none()?,
+            old_rules: Vec::new(),
+            policy: Policy::default(),
+            offload: Offload::default(),
+            runtime,
+            vitals,
+        };
+        match plane.open(config, &fib) {
+            Ok(()) => Ok((plane, lease)),
+            Err(error) => {
+                plane.engine = None;
+                detach_new(plane.ports.take_all(), &plane.runtime.dir);
+                Err(error)
+            }
+        }
+    }
+
+    /// Undoes a start that has failed after this: what it has attached or made is taken away again.
+    pub(crate) fn abandon(mut self) {
+        if let Some(mut engine) = self.engine.take() {
+            engine.stop();
+        }
+        detach_new(self.ports.take_all(), &self.runtime.dir);
+        self.runtime.clean();
+    }
+
+    /// Opens the sockets, and tells everybody of the ports.
+    fn open(&mut self, config: &File, fib: &FibHandle) -> anyhow::Result<()> {
+        for port in self.ports.iter_mut() {
+            port.expose_tags(&self.runtime.dir);
+        }
+        let opening = engine::open_all(&mut self.ports, config)?;
+        self.converge(config, &Changes::everything())?;
+        let inputs = names(&self.ports, &self.devices);
+        for (rule, name) in config.other_inputs() {
+            if !inputs.iter().any(|(_, known)| *known == name) {
+                log::warn!(
+                    "rule {rule} matches nothing until there is a device {name} on the ports"
+                );
+            }
+        }
+        if let Some(opening) = opening {
+            let tables = self.tables(config);
+            let program = &mut self.express.program;
+            let engine = Engine::start(&mut self.ports, opening, program, fib, config, tables)?;
+            self.vitals.watch(engine.watched());
+            self.engine = Some(engine);
+        }
+        Ok(())
+    }
+
+    /// Lets the twins stay when this process ends, however it does.
+    pub(crate) fn keep_twins(&self) -> anyhow::Result<()> {
+        let mut twins = self.ports.iter().filter_map(Port::twin);
+        twins.try_for_each(|twin| twin.keep(&self.runtime.dir))
+    }
+
+    /// Ends forwarding; the lease must have ended before, so that Linux has the traffic while the
+    /// rings are emptied. `detach` also takes the program off all interfaces.
+    pub(crate) fn stop(mut self, detach: bool) -> anyhow::Result<()> {
+        let dir = &self.runtime.dir;
+        self.mirror.release_neighbours();
+        let twins = self.ports.iter_mut().filter_map(Port::twin_mut);
+        twins.for_each(Twin::close);
+        if let Some(mut engine) = self.engine.take() {
+            engine.stop();
+        }
+        let mut rest = Ok(0);
+        if detach {
+            let ports = self.ports.take_all();
+            ports.into_iter().for_each(|port| port.detach(dir));
+            // ports of an earlier Bora that was killed, and what could not be detached above
+            let detached = detach_pinned(&self.runtime);
+            let removed = remove_leftovers(dir);
+            rest = detached.and(removed);
+        }
+        self.runtime.clean();
+        rest.map(drop)
+    }
+}
+
+/// What frees memory of a FIB that the program reads.
+fn start_reclaimer(fib: &FibHandle, express: &Express) -> anyhow::Result<Option<Reclaimer>> {
+    let Some(program) = fib.program() else {
+        return Ok(None);
+    };
+    let periods = express.program.grace_periods()?;
+    Reclaimer::start(program, periods).map(Some)
+}
+
+fn mirror_config(config: &File) -> MirrorConfig {
+    let seconds = config.linux.check_interval.get();
+    MirrorConfig {
+        check_interval: Duration::from_secs(seconds.into()),
+        ..MirrorConfig::default()
+    }
+}
+
+/// The twin of a port that is no interface.
+fn open_twin(section: &PortSection) -> anyhow::Result<Option<Twin>> {
+    match &section.kind {
+        PortKind::Interface => Ok(None),
+        PortKind::Twin(kind) => Twin::open(&section.name, section.mac, kind).map(Some),
+    }
+}
+
+/// Attaches the program to all interfaces, or to none.
+fn attach_all(
+    found: Vec<(Link, Option<Twin>)>,
+    program: &Program,
+    runtime: &RuntimeLock,
+    config: &File,
+) -> anyhow::Result<PortTable> {
+    let mut ports = PortTable::default();
+    for (id, (link, twin)) in (0..).map(PortId).zip(found) {
+        let port = match twin {
+            Some(twin) => Ok(Port::with_twin(id, link, twin)),
+            None => attach(id, link, program, runtime, config),
+        };
+        match port {
+            Ok(port) => ports.push(port),
+            Err(error) => {
+                detach_new(ports.take_all(), &runtime.dir);
+                return Err(error);
+            }
+        }
+    }
+    if !ports.is_empty() && ports.iter().all(|port| port.is_left) {
+        let reasons: Vec<&str> = ports.iter().map(|port| port.why.as_str()).collect();
+        bail!("there is no port for Bora: {}", reasons.join("; "));
+    }
+    Ok(ports)
+}
+
+/// Attaches the program to an interface. What keeps it off one interface does not concern the others: they start, and Linux has
+/// this one alone.
+fn attach(
+    id: PortId,
+    link: Link,
+    program: &Program,
+    runtime: &RuntimeLock,
+    config: &File,
+) -> anyhow::Result<Port> {
+    let why = match ports::too_long(&link) {
+        Some(why) => why,
+        None => match Port::attach(id, link.clone(), program, &runtime.pins, config) {
+            Err(error) => match error.downcast::<AttachError>()? {
+                foreign @ AttachError::Foreign { .. } => foreign.to_string(),
+                other => return Err(other.into()),
+            },
+            Ok(port) => return Ok(port),
+        },
+    };
+    log::warn!("{}: left to Linux: {why}", link.name);
+    Ok(Port::without_program(id, link, why))
+}
+
+/// Takes the program off interfaces where it was not before, and removes the twins that this start has made.
+fn detach_new(ports: Vec<Port>, dir: &RuntimeDir) {
+    let is_new = |port: &Port| match port.twin() {
+        Some(twin) => twin.is_new(),
+        None => port.has_program() && !port.taken_over(),
+    };
+    let new = ports.into_iter().filter(is_new);
+    new.for_each(|port| port.detach(dir));
+}
+
+/// Takes the program off all interfaces that it is pinned on; returns how many.
+///
+/// # Errors
+/// It stays on some; it is off the others.
+pub(crate) fn detach_pinned(runtime: &RuntimeLock) -> anyhow::Result<usize> {
+    let mut count = 0;
+    let mut left = Vec::new();
+    for ifindex in runtime.pins.links()? {
+        match detach(runtime, ifindex) {
+            Ok(there) => count += usize::from(there),
+            Err(error) => left.push(format!("interface {ifindex}: {error:#}")),
+        }
+    }
+    ensure!(left.is_empty(), "cannot detach: {}", left.join("; "));
+    Ok(count)
+}
+
+/// Takes the program off an interface; returns whether it was there.
+fn detach(runtime: &RuntimeLock, ifindex: u32) -> anyhow::Result<bool> {
+    let pin = runtime.pins.link(ifindex);
+    let there = Attachment::open(&pin, ifindex);
+    let Some(attachment) = there.with_context(|| format!("cannot open {}", pin.display()))? else {
+        return Ok(false);
+    };
+    attachment.detach()?;
+    offloads::restore(ifindex, &runtime.dir);
+    Ok(true)
+}

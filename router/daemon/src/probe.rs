@@ -1,0 +1,143 @@
+//! What this machine can do, found out by trying.
+
+use std::fs::File;
+
+use anyhow::bail;
+use bora_fib::PortId;
+use bora_mirror::{Mirror, MirrorConfig, Reason};
+use bora_port::interface::Interface;
+use bora_port::xdp::{Attachment, Program, XdpQuery, query};
+
+use crate::config::{FibSection, File as Config, PortSection};
+use crate::engine;
+use crate::flows::Flows;
+use crate::interruption::interrupts;
+use crate::ports::{self, Port};
+use crate::reports::shaper;
+use crate::runtime_dir::{Pins, RuntimeDir};
+
+/// Loads the XDP program, without putting it on any interface; says what this kernel lacks and what is lost
+/// by that. The program goes with the process.
+pub fn try_program() -> anyhow::Result<Vec<&'static str>> {
+    Ok(Program::load(
+        RuntimeDir::here()?.netns,
+        FibSection::default().express_pages(),
+    )?
+    .lacks())
+}
+
+/// What holds traffic back, what becomes of flows of Linux's flowtables if these interfaces are ports, and how
+/// more of them would go by Bora.
+pub fn try_flows(ports: &[&str]) -> anyhow::Result<Vec<String>> {
+    let (writer, _) = bora_fib::new(Config::default().fib.config())?;
+    let mirror = Mirror::open(MirrorConfig::default(), writer)?;
+    let guard = mirror.guard();
+    let mut program = None;
+    if !guard.flowtables.is_empty() {
+        let loaded = program.insert(Program::load(RuntimeDir::here()?.netns, 0)?);
+        loaded.want_flows(true);
+    }
+    let forwards = program.as_ref().and_then(Program::forwards_flows);
+    let families = [("IPv4", &guard.v4), ("IPv6", &guard.v6)];
+    let held = |(family, reasons): (&str, &Vec<Reason>)| -> Vec<String> {
+        let lines = reasons.iter();
+        lines
+            .map(|reason| format!("{family} goes to Linux: {}", reason.text))
+            .collect()
+    };
+    let mut lines: Vec<String> = families.into_iter().flat_map(held).collect();
+    for link in mirror.links().values() {
+        if ports.contains(&link.name.as_str())
+            && let Some(kind) = guard.shapers.get(&link.index)
+        {
+            lines.push(shaper(&link.name, kind));
+        }
+    }
+    lines.extend(Flows::new(guard, ports, forwards).lines);
+    Ok(lines)
+}
+
+/// What an interface would be as a port.
+pub enum Probed {
+    /// Bora has tried: the path it would take, and what the driver refused.
+    Tried(Vec<String>),
+    /// It can be a port, but nothing can be sent by it, for this reason.
+    Deaf(&'static str),
+    /// Trying would interrupt the link; what the driver says of itself.
+    NotTried(String),
+}
+
+/// Tries interfaces as ports, where no Bora runs.
+pub struct Probe {
+    dir: RuntimeDir,
+    program: Program,
+    pins: Pins,
+    mirror: Mirror,
+    _lock: File,
+}
+
+impl Probe {
+    /// In this network namespace. Fails if a Bora runs there.
+    pub fn open() -> anyhow::Result<Self> {
+        let dir = RuntimeDir::here()?;
+        let lock = dir.lock()?;
+        let (writer, _) = bora_fib::new(Config::default().fib.config())?;
+        Ok(Self {
+            program: Program::load(dir.netns, 0)?,
+            pins: dir.pins()?,
+            mirror: Mirror::open(MirrorConfig::default(), writer)?,
+            dir,
+            _lock: lock,
+        })
+    }
+
+    /// Puts the program on an interface and opens its sockets, as `bora run` does, and takes all away again.
+    /// Nothing is forwarded meanwhile but by Linux. `interrupt`: also where the driver takes the link
+    /// away for that.
+    pub fn port(&self, name: &str, interrupt: bool) -> anyhow::Result<Probed> {
+        let link = ports::find(&self.mirror, name)?;
+        let driver = Interface::named(name)?.map_or(String::new(), |found| found.driver);
+        let there = Attachment::open(&self.pins.link(link.index), link.index)?.is_some();
+        if link.up && !there && !interrupt && interrupts(&driver) {
+            return Ok(Probed::NotTried(features(&driver, &query(link.index)?)));
+        }
+        let config = config_for(name);
+        let port = Port::attach(PortId(0), link, &self.program, &self.pins, &config)?;
+        if !port.has_program() {
+            bail!("{}", port.summary().join("; "));
+        }
+        let mut ports = [port];
+        ports[0].expose_tags(&self.dir);
+        let opened = engine::open_all(&mut ports, &config).map(drop);
+        let [port] = ports;
+        let summary = port.summary();
+        let (hidden, deaf) = (port.offloads.hidden_tags.clone(), port.deaf_peer());
+        if !there {
+            port.detach(&self.dir);
+        }
+        opened?;
+        if let Some(why) = deaf {
+            return Ok(Probed::Deaf(why));
+        }
+        Ok(Probed::Tried(summary.into_iter().chain(hidden).collect()))
+    }
+}
+
+/// One port, and all else as it is without a configuration.
+fn config_for(name: &str) -> Config {
+    Config {
+        ports: vec![PortSection::new(name.to_owned())],
+        ..Config::default()
+    }
+}
+
+/// What a driver says of itself.
+fn features(driver: &str, found: &XdpQuery) -> String {
+    let says = match (found.tells, found.redirects, found.zero_copy) {
+        (false, ..) => "this kernel cannot tell what it does",
+        (true, false, _) => "no XDP in the driver",
+        (true, true, false) => "XDP in the driver, no zero-copy",
+        (true, true, true) => "XDP in the driver, zero-copy",
+    };
+    format!("driver {driver}: {says}")
+}

@@ -1,0 +1,160 @@
+//! `bora trace`: what happened to a packet, in words.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bora_capture::{Outcome, Sighting, Tier};
+use bora_mirror::linux_route;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::five_tuple::{Flow, flow_of};
+use crate::reports::route;
+use crate::router::Router;
+
+/// What is known of a packet. `bora trace` asks for the rest: [`Explanation`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Traced {
+    /// When.
+    pub time: Timestamp,
+    /// Name of the port or device that it came in by.
+    pub input: String,
+    /// Addresses, protocol and ports, if it is IP.
+    pub flow: Option<Flow>,
+    /// Octets with the Ethernet header.
+    pub length: u32,
+    /// `express` or `engine`.
+    pub tier: String,
+    /// `sent`, `to Linux` or `dropped`.
+    pub outcome: String,
+    /// Name of the port or device that it left by.
+    pub output: Option<String>,
+    /// Why it went to Linux, or was dropped, as `bora show drops` names it.
+    pub reason: Option<String>,
+    /// Class, in the engine.
+    pub class: Option<u8>,
+    /// First octets as it came in and as it is now, hexadecimal.
+    pub before: String,
+    /// Likewise.
+    pub now: String,
+}
+
+/// One line for comments in capture files.
+pub(crate) fn summary(one: &Sighting, names: &BTreeMap<u16, String>) -> String {
+    let tier = tier_name(one.tier);
+    match one.outcome {
+        Outcome::Sent(port) => format!("{tier}: sent by {}", name(names, port)),
+        Outcome::ToLinux(reason) => format!("{tier}: to Linux ({})", reason.name()),
+        Outcome::Dropped(reason) => format!("{tier}: dropped ({})", reason.name()),
+    }
+}
+
+/// The facts about a packet.
+pub(crate) fn of_packet(
+    one: &Sighting,
+    names: &BTreeMap<u16, String>,
+    since_1970: Duration,
+) -> Traced {
+    let (outcome, output, reason) = match one.outcome {
+        Outcome::Sent(port) => ("sent", Some(name(names, port)), None),
+        Outcome::ToLinux(reason) => ("to Linux", None, Some(reason)),
+        Outcome::Dropped(reason) => ("dropped", None, Some(reason)),
+    };
+    Traced {
+        time: Timestamp::UNIX_EPOCH + since_1970,
+        input: name(names, one.input),
+        flow: flow_of(&one.head),
+        length: one.length,
+        tier: tier_name(one.tier).into(),
+        outcome: outcome.into(),
+        output,
+        reason: reason.map(|reason| reason.name().into()),
+        class: one.class,
+        before: hex(&one.head),
+        now: hex(&one.now[..one.now.len().min(one.head.len())]),
+    }
+}
+
+fn tier_name(tier: Tier) -> &'static str {
+    match tier {
+        Tier::Express => "express",
+        Tier::Engine => "engine",
+    }
+}
+
+/// Of a port or device, as it was called when the watch began.
+pub(crate) fn name(names: &BTreeMap<u16, String>, number: u16) -> String {
+    let known = names.get(&number).cloned();
+    known.unwrap_or_else(|| format!("port {number}"))
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
+
+/// Why a packet went where it went, as tables and rules are now.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Explanation {
+    /// What the FIB says of the destination.
+    pub fib: String,
+    /// Where else its way may be decided.
+    pub note: Option<String>,
+    /// What keeps traffic with Linux.
+    pub guard: Vec<String>,
+    /// What Linux does with a packet from this source that comes in there, if that was asked.
+    pub linux: Option<String>,
+}
+
+/// Where a packet came from, if that is said.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Origin {
+    /// Its source address.
+    source: Option<IpAddr>,
+    /// Name of the port or device that it came in by.
+    input: Option<String>,
+}
+
+/// Explains what becomes of packets to an address.
+pub(crate) fn explain(router: &Router, destination: IpAddr, origin: &Origin) -> Explanation {
+    let plane = &router.plane;
+    let from = origin.source.zip(origin.input.as_deref());
+    Explanation {
+        fib: route::in_fib(plane, destination),
+        note: route::elsewhere(plane, destination),
+        guard: plane
+            .express()
+            .holding(plane.mirror().guard(), &plane.names()),
+        linux: from.map(|from| in_linux(router, from, destination)),
+    }
+}
+
+/// As `ip route get` says it; `from`: the source address, and by which interface the packet came in.
+fn in_linux(router: &Router, (source, input): (IpAddr, &str), destination: IpAddr) -> String {
+    let links = router.plane.mirror().links();
+    let Some(input) = links.values().find(|link| link.name == input) else {
+        return format!("there is no interface {input} any more");
+    };
+    let route = match linux_route(destination, source, input.index) {
+        Ok(route) => route,
+        Err(why) => return why,
+    };
+    if route.local {
+        return "for this machine itself".into();
+    }
+    let mut text = String::from("forwarded");
+    if let Some(gateway) = route.gateway {
+        text += &format!(" via {gateway}");
+    }
+    if let Some(output) = route.output {
+        let name = links.get(&output).map(|link| link.name.clone());
+        text += &format!(
+            " out of {}",
+            name.unwrap_or_else(|| format!("interface {output}"))
+        );
+    }
+    if let Some(table) = route.table {
+        text += &format!(" (table {table})");
+    }
+    text + ", if its firewall lets it"
+}

@@ -1,0 +1,38 @@
+//! The XDP program of `xdp/bpf/bora.bpf.c`: loading, its maps, its counters, its attachments.
+
+mod counters;
+mod destinations;
+mod devices;
+mod error;
+mod fib;
+mod flows;
+mod front;
+mod link;
+mod program;
+mod query;
+mod survey;
+pub(crate) mod symbols;
+mod watch;
+
+#[allow(
+    clippy::all,
+    missing_docs,
+    unreachable_pub,
+    clippy::undocumented_unsafe_blocks
+)]
+mod skeleton {
+    include!(concat!(env!("OUT_DIR"), "/bora.skel.rs"));
+}
+
+pub use bora_contract::{MAX_PORTS, MAX_QUEUES, Path, PortSettings};
+pub use counters::Counters;
+pub use destinations::LinuxDestinations;
+pub use devices::{OnPorts, TunnelKey};
+pub use error::ProgramError;
+pub use fib::{FibAnswer, GracePeriods};
+pub use link::{AttachError, AttachMode, Attachment};
+pub use program::{Lease, Program};
+pub use query::{XdpQuery, query};
+pub use survey::{DeviceHooks, HOOKS, Hook, LOCAL_HOOKS, Survey};
+pub use symbols::names_of;
+pub use watch::{Allowances, MAX_WATCHERS, Sightings};

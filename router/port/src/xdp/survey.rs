@@ -1,0 +1,126 @@
+//! What the guard sees on this machine, told by the program itself (`xdp/bpf/survey.h`).
+
+use std::iter::repeat;
+
+use bora_contract as contract;
+
+use super::skeleton::types::{bora_hook, bora_survey};
+
+/// The netfilter hooks that forwarded packets pass.
+pub const HOOKS: [&str; 3] = ["prerouting", "forward", "postrouting"];
+
+/// Those of IPv4 that the router's own packets pass.
+pub const LOCAL_HOOKS: [&str; 2] = ["input", "output"];
+
+/// One netfilter hook of one IP version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hook {
+    /// Whether it holds traffic back.
+    pub holds: bool,
+    /// How many functions are registered.
+    pub count: u32,
+    /// Addresses of the first of them.
+    pub functions: Vec<u64>,
+}
+
+/// What looks at the packets of a port's device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceHooks {
+    /// nftables, family netdev.
+    pub nf_ingress: bool,
+    /// tc filters or tcx programs.
+    pub tc_ingress: bool,
+    /// nftables, family netdev.
+    pub nf_egress: bool,
+    /// tc filters or tcx programs.
+    pub tc_egress: bool,
+    /// Nothing looks, but its driver takes frames that XDP programs redirect.
+    pub takes_frames: bool,
+    /// The program does not know where the device is, and takes it for one with hooks at its egress.
+    pub not_found: bool,
+    /// The function that Linux gives all frames to that come in (`rx_handler`); 0 if there is none.
+    pub receiver: u64,
+}
+
+impl DeviceHooks {
+    /// Whether anything looks at what leaves there.
+    pub fn egress(self) -> bool {
+        self.nf_egress || self.tc_egress || self.not_found
+    }
+}
+
+/// What the guard sees in its network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// The last look failed: everything is taken to hold traffic back.
+    pub failed: bool,
+    /// In the order of [`HOOKS`], of IPv4 and of IPv6.
+    pub hooks: [[Hook; 3]; 2],
+    /// In the order of [`LOCAL_HOOKS`].
+    pub local: [Hook; 2],
+    /// By port index.
+    pub ports: Vec<DeviceHooks>,
+    /// There are IPsec policies for what is forwarded or sent.
+    pub xfrm_policies: bool,
+    /// `ip xfrm policy setdefault out block` is in force.
+    pub xfrm_out_blocked: bool,
+    /// `ip xfrm policy setdefault fwd block` is in force.
+    pub xfrm_forward_blocked: bool,
+    /// There are IPsec policies for what the router itself receives, or `ip xfrm policy setdefault in block` is in force.
+    pub xfrm_in: bool,
+    /// The kernel lets the program read its structures without a helper's call (Linux 6.2).
+    pub direct: bool,
+}
+
+impl Survey {
+    /// Whether Linux has a say in everything of an IP version that is forwarded.
+    pub fn holds(&self, v6: bool) -> bool {
+        let xfrm = self.xfrm_policies || self.xfrm_out_blocked || self.xfrm_forward_blocked;
+        self.failed || xfrm || self.hooks[usize::from(v6)].iter().any(|hook| hook.holds)
+    }
+
+    /// Whether something looks at what leaves by any port.
+    pub fn egress(&self) -> bool {
+        self.failed || self.ports.iter().any(|port| port.egress())
+    }
+
+    pub(super) fn new(found: &bora_survey) -> Self {
+        let [a, b, c, d, e, f, input, output] = &found.hooks;
+        let receivers = found.receivers.iter().copied().chain(repeat(0));
+        Self {
+            failed: false,
+            hooks: [[a, b, c], [d, e, f]].map(|hooks| hooks.map(hook)),
+            local: [input, output].map(hook),
+            ports: (found.ports.iter().zip(receivers))
+                .map(|(&bits, receiver)| device(bits, receiver))
+                .collect(),
+            xfrm_policies: found.xfrm & contract::XFRM_POLICIES != 0,
+            xfrm_out_blocked: found.xfrm & contract::XFRM_OUT_BLOCKED != 0,
+            xfrm_forward_blocked: found.xfrm & contract::XFRM_FORWARD_BLOCKED != 0,
+            xfrm_in: found.xfrm & contract::XFRM_IN != 0,
+            direct: found.direct != 0,
+        }
+    }
+}
+
+fn hook(found: &bora_hook) -> Hook {
+    let functions = found.functions.iter().take(found.count as usize);
+    Hook {
+        holds: found.holds != 0,
+        count: found.count,
+        functions: functions.copied().collect(),
+    }
+}
+
+/// See `enum bora_port_hooks`.
+fn device(bits: u8, receiver: u64) -> DeviceHooks {
+    DeviceHooks {
+        nf_ingress: bits & contract::HOOK_NF_INGRESS != 0,
+        tc_ingress: bits & contract::HOOK_TC_INGRESS != 0,
+        nf_egress: bits & contract::HOOK_NF_EGRESS != 0,
+        tc_egress: bits & contract::HOOK_TC_EGRESS != 0,
+        takes_frames: bits & contract::HOOK_TAKES_FRAMES != 0,
+        not_found: bits & contract::HOOK_NOT_FOUND != 0,
+        receiver,
+    }
+}

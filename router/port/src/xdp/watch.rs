@@ -1,0 +1,215 @@
+//! Shows packets before and after the program to those who watch (`xdp/bpf/watch.h`).
+
+use std::io;
+use std::mem::{MaybeUninit, offset_of};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use bora_capture::{HEAD, Outcome, SNAP, Sighting, Surroundings, Tap, Tier};
+use bora_contract::Reason;
+use libbpf_rs::skel::OpenSkel;
+use libbpf_rs::{RingBuffer, RingBufferBuilder};
+
+use super::error::{ProgramError, explained};
+use super::front;
+use super::program::{Program, TailProgram, set_tail};
+use super::skeleton::types::bss;
+
+/// Most who can watch at a time (`WATCHERS`).
+pub const MAX_WATCHERS: usize = 4;
+/// Octets of `struct watch_sighting` before the packet's.
+const HEADER: usize = 40;
+/// `XDP_PASS` and `XDP_REDIRECT`.
+const PASS: u32 = 2;
+const REDIRECT: u32 = 4;
+
+/// What the program has seen for those who watch.
+pub struct Sightings {
+    ring: RingBuffer<'static>,
+    seen: Receiver<(usize, Sighting)>,
+}
+
+// SAFETY: the ring and its callback are used by one thread at a time, and libbpf binds them to none.
+unsafe impl Send for Sightings {}
+
+/// What those who watch may still see.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowances {
+    allowed: [&'static AtomicI64; MAX_WATCHERS],
+    lost: [&'static AtomicU64; MAX_WATCHERS],
+}
+
+impl Program {
+    /// Shows packets to those who watch: their numbers, and what each wants to see. `Sightings` give what is seen.
+    ///
+    /// # Errors
+    /// The kernel refuses. Nobody watches then.
+    pub fn show_to(&mut self, taps: &[(usize, Arc<Tap>)]) -> Result<(), ProgramError> {
+        self.set_watched(false);
+        if taps.is_empty() {
+            return Ok(());
+        }
+        if !self.shows {
+            self.load_shown()?;
+        }
+        let maps = &self.skeleton.maps;
+        let around = Surroundings {
+            looks: maps.looks.as_fd().as_raw_fd(),
+            variables: maps.bss.as_fd().as_raw_fd(),
+            allowed: offset_of!(bss, watch_allowed) as i32,
+            lost: offset_of!(bss, watch_lost) as i32,
+            programs: maps.tail_programs.as_fd().as_raw_fd(),
+            taken: TailProgram::Shown as u32,
+            others: TailProgram::Others as u32,
+        };
+        let taps_by_number = taps.iter().map(|(number, tap)| (*number, &**tap));
+        let code = bora_capture::front(taps_by_number, around).map_err(ProgramError::Filters)?;
+        let front = front::load(&code).map_err(|error| ProgramError::Filters(error.to_string()))?;
+        set_tail(self.skeleton, TailProgram::Filters, front.as_fd())?;
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            for (number, tap) in taps {
+                bss.watch_snap[*number % MAX_WATCHERS] = tap.snap as u32;
+            }
+        }
+        self.set_watched(true);
+        Ok(())
+    }
+
+    /// Loads the instance of the programs that shows packets. It stays until the process ends.
+    pub(super) fn load_shown(&mut self) -> Result<(), ProgramError> {
+        let has_flows = matches!(self.flows, Some(Ok(())));
+        let mut object = MaybeUninit::uninit();
+        let mut wanted = vec!["bora", "on_port"];
+        wanted.extend(has_flows.then_some("flow"));
+        let open = self.open_again(&mut object, &wanted, true)?;
+        let shown = explained(|| open.load())?;
+        let programs = &shown.progs;
+        set_tail(
+            self.skeleton,
+            TailProgram::ShownDevices,
+            programs.on_port.as_fd(),
+        )?;
+        if has_flows {
+            set_tail(
+                self.skeleton,
+                TailProgram::ShownFlows,
+                programs.flow.as_fd(),
+            )?;
+        }
+        set_tail(self.skeleton, TailProgram::Shown, programs.bora.as_fd())?;
+        set_tail(self.skeleton, TailProgram::Others, self.fd())?;
+        self.shows = true;
+        Ok(())
+    }
+
+    fn set_watched(&mut self, watched: bool) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.watched = watched;
+        }
+    }
+
+    /// What is needed to serve those who watch.
+    ///
+    /// # Errors
+    /// No memory or descriptor is left, or the kernel does not map BPF variables.
+    pub fn sightings(&mut self) -> Result<(Sightings, Allowances), ProgramError> {
+        let maps = &mut self.skeleton.maps;
+        let (found, seen) = channel();
+        let mut ring = RingBufferBuilder::new();
+        ring.add(&maps.seen, move |octets| give(&found, octets))?;
+        let sightings = Sightings {
+            ring: ring.build()?,
+            seen,
+        };
+        let variables = maps.bss_data.as_deref_mut();
+        let variables = variables.ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))?;
+        let (allowed, lost) = (
+            (&raw mut variables.watch_allowed).cast::<i64>(),
+            (&raw mut variables.watch_lost).cast::<u64>(),
+        );
+        // SAFETY: aligned arrays of MAX_WATCHERS in memory that libbpf mapped for a skeleton that is never dropped; BPF
+        // programs change them atomically only, and this side only through these atomics.
+        let allowances = unsafe {
+            Allowances {
+                allowed: std::array::from_fn(|number| AtomicI64::from_ptr(allowed.add(number))),
+                lost: std::array::from_fn(|number| AtomicU64::from_ptr(lost.add(number))),
+            }
+        };
+        Ok((sightings, allowances))
+    }
+}
+
+impl Sightings {
+    /// What was seen since the last call, and for which watcher.
+    pub fn take(&mut self) -> impl Iterator<Item = (usize, Sighting)> {
+        #[expect(
+            clippy::let_underscore_must_use,
+            reason = "an error leaves what there is for the next call"
+        )]
+        let _ = self.ring.consume();
+        self.seen.try_iter()
+    }
+}
+
+impl Allowances {
+    /// Lets somebody new see so many packets by a number; nothing is lost yet.
+    pub fn begin(&self, number: usize, packets: u32) {
+        self.lost[number].store(0, Relaxed);
+        self.allow(number, packets);
+    }
+
+    /// Lets a watcher see so many more packets from now on.
+    pub fn allow(&self, number: usize, packets: u32) {
+        self.allowed[number].store(packets.into(), Relaxed);
+    }
+
+    /// Packets that it was to see, and did not, so far.
+    pub fn lost(&self, number: usize) -> u64 {
+        self.lost[number].load(Relaxed)
+    }
+}
+
+/// Reads what the program has written; returns 0, which means to go on.
+fn give(to: &Sender<(usize, Sighting)>, octets: &[u8]) -> i32 {
+    if let Some(sighting) = read(octets) {
+        #[expect(clippy::let_underscore_must_use, reason = "nobody takes it any more")]
+        let _ = to.send(sighting);
+    }
+    0
+}
+
+/// `struct watch_sighting`, field by field.
+fn read(octets: &[u8]) -> Option<(usize, Sighting)> {
+    let time = u64::from_ne_bytes(*octets.first_chunk()?);
+    let word = |number: usize| {
+        let word = octets.get(8 + 4 * number..)?.first_chunk()?;
+        Some(u32::from_ne_bytes(*word))
+    };
+    let (watcher, port, length, length_now) = (word(0)? as usize, word(1)?, word(2)?, word(3)?);
+    let (verdict, reason, output) = (word(4)?, word(5)?, word(6)?);
+    let reason = Reason::ALL.get(reason as usize).copied();
+    let outcome = match (verdict, reason) {
+        (REDIRECT, _) => Outcome::Sent(output as u16),
+        (PASS, Some(reason)) => Outcome::ToLinux(reason),
+        (PASS, None) => return None, // not counted: the interface was no port any more
+        (_, reason) => Outcome::Dropped(reason?),
+    };
+    let (head, now) = octets.get(HEADER..)?.split_at_checked(HEAD)?;
+    let first = |octets: &[u8], length: u32, most: usize| {
+        octets[..octets.len().min(length as usize).min(most)].to_vec()
+    };
+    let sighting = Sighting {
+        time,
+        input: port as u16,
+        length,
+        head: first(head, length, HEAD),
+        now: first(now, length_now, SNAP),
+        length_now,
+        tier: Tier::Express,
+        outcome,
+        class: None,
+    };
+    Some((watcher, sighting))
+}

@@ -1,0 +1,21 @@
+//! The program shows packets to those who watch, on this kernel.
+
+use std::sync::Arc;
+
+use bora_capture::{Filter, SNAP, Tap};
+use bora_port::xdp::Program;
+
+#[test]
+fn watchers_are_set_and_nothing_is_seen_without_packets() {
+    if !rustix::process::geteuid().is_root() {
+        bora_testing::skip("loading BPF programs needs root");
+        return;
+    }
+    let mut program = Program::load(0, 0).unwrap();
+    let tap = Tap::new(Filter::everything(), 1, SNAP);
+    let (mut sightings, allowances) = program.sightings().unwrap();
+    program.show_to(&[(3, Arc::new(tap))]).unwrap();
+    allowances.begin(3, 1);
+    assert_eq!(allowances.lost(3), 0);
+    assert_eq!(sightings.take().count(), 0);
+}

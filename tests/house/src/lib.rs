@@ -1,0 +1,58 @@
+//! What the tests of several crates share.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Says why a test is skipped on this machine: a program is not installed, or the test may not do
+/// what it has to.
+///
+/// # Panics
+///
+/// Where everything must be tested: the environment has `CI` or `BORA_ALL` (`make test` sets it).
+pub fn skip(why: impl Display) {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    assert!(
+        !is_set("CI") && !is_set("BORA_ALL"),
+        "this cannot be tested here: {why}"
+    );
+    eprintln!("skipped: {why}");
+}
+
+/// The repository's folder.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A crate of the repository.
+#[derive(Debug)]
+pub struct Crate {
+    /// The wing it is in: `router`, `tester`, `hero`, `lab`.
+    pub wing: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Its Cargo.toml.
+    pub manifest: String,
+}
+
+/// All crates in the wings.
+///
+/// # Panics
+/// A folder cannot be read.
+pub fn crates() -> Vec<Crate> {
+    let mut found = Vec::new();
+    for wing in ["router", "tester", "hero", "lab"] {
+        for entry in fs::read_dir(root().join(wing)).expect("a wing") {
+            let folder = entry.expect("a room").path();
+            if let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) {
+                let wing = wing.into();
+                found.push(Crate {
+                    wing,
+                    folder,
+                    manifest,
+                });
+            }
+        }
+    }
+    found
+}
