@@ -15,8 +15,8 @@ use bora_forward::schedule::OutputConfig;
 use bora_forward::{Devices, Ingress, Policies};
 use bora_port::{Queue, StatsReader};
 use bora_worker::{
-    BUDGET, Command, Commands, Mode, Published, QUOTA, Tables, Worker, WorkerConfig,
-    WorkerCounters, WorkerPort, free_frames,
+    BUDGET, Command, Commands, Mode, Published, QUOTA, Worker, WorkerConfig, WorkerCounters,
+    WorkerPort, free_frames,
 };
 
 use crate::cpu::Usage;
@@ -291,7 +291,7 @@ pub fn worker(
     let reader = tables.handle.reader()?;
     let config = WorkerConfig {
         core: settings.core,
-        tables: Published::new(Tables {
+        tables: Published::new(bora_worker::Tables {
             mode: match settings.run {
                 Loop::Worker(mode) => mode,
                 Loop::Interrupt(_) => Mode::default(),
@@ -300,7 +300,7 @@ pub fn worker(
             classifier: Arc::new(settings.rules.compile()?),
             devices: settings.devices.clone(),
             policies: settings.policies.clone(),
-            ..Tables::default()
+            ..bora_worker::Tables::default()
         }),
         ..WorkerConfig::new(memory.region.clone(), pool, reader, ports)?
     };

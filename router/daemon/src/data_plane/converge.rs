@@ -64,12 +64,12 @@ impl DataPlane {
             self.settle_ports(config);
             let devices = self.settle_devices();
             self.settle_policy();
-            let rules = self.settle_rules(config);
-            if rules.is_ok() {
-                self.tell_workers(config);
+            if let Err(error) = self.settle_rules(config) {
+                self.tell_devices(&devices); // they are told once
+                return Err(error);
             }
+            self.tell_workers(config);
             self.tell_devices(&devices);
-            rules?;
             // the FIB leads only to what all know
             if !self.mirror.set_ports(self.outputs())? {
                 break;

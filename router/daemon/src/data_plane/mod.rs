@@ -212,7 +212,10 @@ impl DataPlane {
             Some((worker, _)) if worker >= count => {
                 Err(format!("there is no worker {worker}; there are {count}"))
             }
-            _ => Ok(engine.set_mode(worker)),
+            _ => {
+                engine.set_mode(worker);
+                Ok(())
+            }
         }
     }
 }
