@@ -7,23 +7,23 @@ use bora_contract::Reason;
 use bora_mirror::Difference;
 use bora_worker::Mode;
 
+use crate::apply::unconfirmed::Unconfirmed;
 use crate::apply::{ApplyOptions, ApplyReport, InForce, RolledBack};
-use crate::calls::{self, Caller, Inbox, Served};
+use crate::captures::Watches;
 use crate::config::File;
 use crate::data_plane::{DataPlane, detach_pinned};
-use crate::fib_rates::FibRates;
-use crate::guard_watch::GuardWatch;
-use crate::lease::{Keeper, Vitals};
+use crate::guard::rates::GuardWatch;
 use crate::live::Live;
+use crate::live::fib_rates::FibRates;
 use crate::live::report::{EventKind, Severity};
-use crate::rights;
-use crate::runtime_dir::{RuntimeDir, RuntimeLock};
+use crate::ports::twin::remove_leftovers;
+use crate::process::calls::{self, Caller, Inbox, Served};
+use crate::process::cpus::check_cpus;
+use crate::process::lease::{Keeper, Vitals};
+use crate::process::rights;
+use crate::process::runtime_dir::{RuntimeDir, RuntimeLock};
+use crate::process::turns::Turns;
 use crate::sampling::Sampling;
-use crate::topology::check_cpus;
-use crate::turn::Turns;
-use crate::twin::remove_leftovers;
-use crate::unconfirmed::Unconfirmed;
-use crate::watches::Watches;
 
 /// How often settings that have no events are read again.
 const REFRESH: Duration = Duration::from_secs(1);

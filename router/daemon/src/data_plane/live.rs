@@ -5,7 +5,7 @@ use bora_port::xdp::Path;
 
 use super::DataPlane;
 use crate::config::{File, PathChoice, PortSection, Setting};
-use crate::topology::check_cpus;
+use crate::process::cpus::check_cpus;
 
 /// Keys that are changed together, and how.
 pub(crate) struct Change {

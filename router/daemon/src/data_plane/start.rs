@@ -13,18 +13,18 @@ use crate::config::{File, PortKind, PortSection};
 use crate::devices::DeviceTable;
 use crate::engine::{self, Engine};
 use crate::express::Express;
-use crate::hooks::Held;
-use crate::lease::Vitals;
+use crate::express::reclaim::Reclaimer;
+use crate::guard::hooks::Held;
 use crate::multipath::Multipath;
 use crate::offload::Offload;
-use crate::offloads;
 use crate::policy::Policy;
-use crate::port_table::PortTable;
+use crate::ports::features;
+use crate::ports::table::PortTable;
+use crate::ports::twin::{Twin, remove_leftovers};
 use crate::ports::{self, Port};
-use crate::reclaim::Reclaimer;
+use crate::process::lease::Vitals;
+use crate::process::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::rules::CompiledRules;
-use crate::runtime_dir::{RuntimeDir, RuntimeLock};
-use crate::twin::{Twin, remove_leftovers};
 
 impl DataPlane {
     /// Attaches the program, opens the sockets and starts the workers. Nothing is forwarded before
@@ -247,6 +247,6 @@ fn detach(runtime: &RuntimeLock, ifindex: u32) -> anyhow::Result<bool> {
         return Ok(false);
     };
     attachment.detach()?;
-    offloads::restore(ifindex, &runtime.dir);
+    features::restore(ifindex, &runtime.dir);
     Ok(true)
 }

@@ -22,9 +22,9 @@ use bora_mirror::message::Link;
 use bora_port::xdp::OnPorts;
 use bora_wire::vlan::HEADER_LEN;
 
-use crate::hooks::Held;
+use crate::guard::hooks::Held;
 use crate::policy::with_policy;
-use crate::port_table::PortTable;
+use crate::ports::table::PortTable;
 use crate::ports::{is_shaped, with_sysctls};
 use lower::{Found, Lower};
 

@@ -15,7 +15,7 @@ use bora_worker::{Command, Returned};
 use super::sockets::{self, Sockets};
 use super::{Engine, Leaving, PortSockets, way_to_linux, worker_port};
 use crate::config::{File, PortSection};
-use crate::divide::divide;
+use crate::engine::shares::divide;
 use crate::ports::Port;
 
 /// How long a worker is waited for: to take a command, to empty what it holds for a port.

@@ -2,6 +2,7 @@
 
 mod ledger;
 mod live;
+pub(crate) mod shares;
 mod slow_path;
 mod sockets;
 mod workers;
@@ -28,9 +29,9 @@ use bora_worker::{Bell, Command, Mode, Published, PuntRings, Tables, WorkerCount
 use crossbeam_queue::ArrayQueue;
 
 use crate::config::{File, PortSection};
-use crate::divide::{Part, divide};
+use crate::engine::shares::{Part, divide};
 use crate::ports::Port;
-use crate::threads::join;
+use crate::process::threads::join;
 pub(crate) use ledger::FramesReport;
 use slow_path::{Device, Devices, SlowPath, SlowPathCounters};
 pub(crate) use sockets::{Opening, Sockets, open_all};

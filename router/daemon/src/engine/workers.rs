@@ -19,9 +19,9 @@ use crossbeam_queue::ArrayQueue;
 use super::live::{LOOK, PATIENCE};
 use super::{COMMANDS, Engine, sockets, spawn};
 use crate::config::{File, PortSection};
-use crate::divide::divide;
-use crate::lease::Watched;
+use crate::engine::shares::divide;
 use crate::ports::Port;
+use crate::process::lease::Watched;
 
 /// A worker that stands still this long is stuck.
 const WORKER_PATIENCE: Duration = Duration::from_millis(300);

@@ -6,24 +6,24 @@ use bora_contract::Counts;
 use bora_fib::FamilyStats;
 use bora_worker::Mode;
 
-use crate::class_counts::QueueSample;
-use crate::clock::age;
 use crate::config::RuleSection;
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
-use crate::guard_watch::GuardWatch;
-use crate::lease::{Sign, Vitals};
+use crate::guard::rates::GuardWatch;
+use crate::live::class_counts::QueueSample;
 use crate::live::report::{
     ByReason, DeviceNow, FibNow, FlowNow, GuardNow, Now, Packets, PortNow, QueueNow, RuleNow,
     SyncNow, WorkerNow,
 };
 use crate::live::{PortSample, Sample, WorkerSample, milliseconds, per_second, rates};
+use crate::ports::twin::Twin;
 use crate::ports::{Port, mode_name, path_name};
+use crate::process::clock::age;
+use crate::process::lease::{Sign, Vitals};
 use crate::reports::rules::counted;
+use crate::reports::trace;
 use crate::reports::{by_name, guard};
 use crate::router::Router;
-use crate::trace;
-use crate::twin::Twin;
 
 /// Rules that are shown; `bora show rules` has all.
 const MOST_RULES: usize = 200;

@@ -10,12 +10,12 @@ use bora_port::af_xdp::Mode;
 use bora_port::interface::receive_queues;
 use bora_port::xdp::{AttachMode, Attachment, Program, XdpQuery};
 
-use crate::interruption::Interruption;
-use crate::offloads::{self, Offloads};
-use crate::program_watch::ProgramWatch;
-use crate::runtime_dir::RuntimeDir;
-use crate::totals::Totals;
-use crate::twin::Twin;
+use crate::ports::features::{self, Offloads};
+use crate::ports::link_loss::Interruption;
+use crate::ports::lost_program::ProgramWatch;
+use crate::ports::totals::Totals;
+use crate::ports::twin::Twin;
+use crate::process::runtime_dir::RuntimeDir;
 
 /// One port.
 pub(crate) struct Port {
@@ -253,7 +253,7 @@ impl Port {
                 if let Err(error) = attachment.detach() {
                     log::warn!("{}: cannot detach: {error}", self.name);
                 }
-                offloads::restore(self.ifindex, dir);
+                features::restore(self.ifindex, dir);
             }
         }
     }

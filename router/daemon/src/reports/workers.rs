@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Report, answer, table};
 use crate::engine::{Engine, Running};
-use crate::topology;
+use crate::process::cpus;
 
 pub(super) const REPORT: Report = Report::new(
     "workers",
@@ -84,7 +84,7 @@ struct WorkerReport {
 fn report(engine: &Engine, index: usize, worker: &Running) -> WorkerReport {
     let counters = &worker.counters;
     let sum = |of: fn(&PortCounters) -> u64| counters.ports.iter().map(of).sum();
-    let cpu = worker.core.and_then(topology::cpu);
+    let cpu = worker.core.and_then(cpus::cpu);
     WorkerReport {
         index,
         core: worker.core,

@@ -1,15 +1,18 @@
 //! The configuration in force, and `bora apply`: another one for a running Bora, all of it or
 //! nothing.
 
+pub(crate) mod history;
+pub(crate) mod unconfirmed;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Action, File, Setting, diff};
 use crate::data_plane::{Change, DataPlane};
-use crate::history::History;
-use crate::runtime_dir::RuntimeDir;
-use crate::unconfirmed::{self, Unconfirmed};
+use crate::process::runtime_dir::RuntimeDir;
+use history::History;
+use unconfirmed::Unconfirmed;
 
 /// What became of an apply that nobody has confirmed.
 #[derive(Debug)]

@@ -1,5 +1,8 @@
 //! The XDP program, the tables of Linux that it has, and what it found at Linux's hooks.
 
+pub(crate) mod reclaim;
+pub(crate) mod tables;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -9,8 +12,8 @@ use bora_mirror::{GuardReport, Mirror, ReasonKind};
 use bora_port::xdp::{Counters, Lease, Program, ProgramError};
 
 use crate::devices::Stations;
-use crate::hooks::Hooks;
-use crate::program_tables::ProgramTables;
+use crate::express::tables::ProgramTables;
+use crate::guard::hooks::Hooks;
 
 /// The loaded program and its state.
 pub(crate) struct Express {
