@@ -21,8 +21,6 @@ use crate::tables::{Intake, Published, Tables};
 
 /// Default quota: packets that a queue may bring in one turn; NAPI's weight.
 pub const QUOTA: u32 = 64;
-/// Default budget: packets that a worker takes in one round; Linux's netdev_budget.
-pub const BUDGET: u32 = 300;
 /// Default length of the queues of commands and of returned queues.
 const COMMANDS: usize = 8;
 /// Shortest Ethernet frame, octets without FCS.

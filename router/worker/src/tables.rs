@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bora_capture::Tap;
 use bora_forward::{Classifier, Devices, FlowHash, Ingress, Policies};
 
-use crate::config::BUDGET;
 use crate::mode::Mode;
+
+/// Default budget: packets that a worker takes in one round; Linux's netdev_budget.
+pub const BUDGET: u32 = 300;
 
 /// Everything about packets that the control side may change while workers run. A worker never sees half of a change.
 #[derive(Clone, Debug)]
