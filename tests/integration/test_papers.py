@@ -39,6 +39,7 @@ def test_an_experiment_on_simulated_cards_holds_and_has_its_page(tmp_path):
 def test_work_that_cannot_be_done_here_says_why(tmp_path):
     """The benches are not beside a program that was copied."""
     program = shutil.copy(binary(), tmp_path / "bora")
+    shutil.copy(binary() + "-lab", tmp_path / "bora-lab")
     run = lab("run", "kth08/10g", program=program)
     assert run.returncode == 0
     assert "not here: `bench-engine` is not in" in run.stdout
