@@ -84,7 +84,9 @@ fn command(random: &mut Random, links: bool) -> String {
                 let kind = random.of(&["blackhole", "unreachable", "prohibit"]);
                 format!("route {verb} {kind} {to} metric {metric}")
             } else {
+                // the paths of an IPv6 route may each have their own, and events tell only one
                 let mtu = random.of(&["", "", "mtu 1300", "mtu 1400"]);
+                let mtu = if v6 { "" } else { mtu };
                 format!(
                     "route {verb} {to} metric {metric} {mtu} {}",
                     way(random, v6)
