@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generates src/generated.rs, xdp/bpf/contract.h and docs/reasons.md from contract.toml.
+"""Generates src/generated.rs, router/xdp/bpf/contract.h and docs/reasons.md from contract.toml.
 With --check it writes nothing, and fails if one of them is out of date."""
 
 import json

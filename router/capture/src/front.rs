@@ -9,7 +9,7 @@ use crate::native::{Assembler, Label, Native, ebpf};
 /// What [`front`] needs to know of the programs that it stands before.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
-    /// Descriptor of the map whose only value is `struct watch_look` (`xdp/bpf/watch_types.h`).
+    /// Descriptor of the map whose only value is `struct watch_look` (`router/xdp/bpf/watch_types.h`).
     pub looks: i32,
     /// Of a map with one value, and where in it the following are (octets).
     pub variables: i32,
@@ -35,7 +35,7 @@ const OF_MAP: u8 = 1;
 const OF_MAP_VALUE: u8 = 2;
 /// `XDP_PASS`.
 const PASS: u32 = 2;
-/// Places in `struct watch_look` (`xdp/bpf/watch_types.h`).
+/// Places in `struct watch_look` (`router/xdp/bpf/watch_types.h`).
 const LOOK_DONE: i16 = 0;
 const LOOK_WANTED: i16 = 4;
 const LOOK_LEFT: i16 = 8;

@@ -1,5 +1,5 @@
 //! Which neighbours packets were sent to: a bit for each hash of a device and an address, which readers set and
-//! the writer clears. The XDP program sets them too (`xdp/bpf/marks.h`), where only Linux's FIB knows the neighbour.
+//! the writer clears. The XDP program sets them too (`router/xdp/bpf/marks.h`), where only Linux's FIB knows the neighbour.
 //!
 //! Neighbours that share a bit are taken for used together, which costs one question of Linux now and then.
 

@@ -1,4 +1,4 @@
-//! What the program counts (`struct bora_counters` in `xdp/bpf/bora.h`).
+//! What the program counts (`struct bora_counters` in `router/xdp/bpf/bora.h`).
 
 use bora_contract::{Counts, Reason};
 

@@ -1,4 +1,4 @@
-//! VLAN devices, bonds, macvlans and tunnels in the program (`xdp/bpf/device.h`).
+//! VLAN devices, bonds, macvlans and tunnels in the program (`router/xdp/bpf/device.h`).
 
 use bora_contract::{MAX_BOND_PORTS, MAX_INTERFACES, MAX_PORTS, PortSettings};
 use libbpf_rs::{MapCore, MapFlags};

@@ -20,7 +20,7 @@ impl GracePeriods {
     /// # Errors
     /// Those of the kernel; it has not waited then.
     pub fn wait(&self) -> Result<(), ProgramError> {
-        // xdp/bpf/maps.h says why the kernel waits
+        // router/xdp/bpf/maps.h says why the kernel waits
         let value = self.inner.as_fd().as_raw_fd().to_ne_bytes();
         Ok(self.outer.update(&[0; 4], &value, MapFlags::ANY)?)
     }

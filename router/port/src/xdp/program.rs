@@ -50,7 +50,7 @@ pub struct Program {
     pub(super) shows: bool,
 }
 
-/// The rows of the map `tail_programs` (`xdp/bpf/maps.h`).
+/// The rows of the map `tail_programs` (`router/xdp/bpf/maps.h`).
 #[derive(Clone, Copy)]
 pub(super) enum TailProgram {
     Devices = 0,
@@ -274,7 +274,7 @@ impl Program {
     /// # Errors
     /// The kernel refuses: it is older than Linux 5.18, or the interface is down.
     pub fn inject(&self, ifindex: u32, frame: &[u8]) -> Result<(), ProgramError> {
-        // metadata, by which the program knows that no driver brought it (was_put_in() in xdp/bpf/buffer.h)
+        // metadata, by which the program knows that no driver brought it (was_put_in() in router/xdp/bpf/buffer.h)
         let octets = [&[0; 4], frame].concat();
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
         let context = [4, octets.len() as u32, 0, ifindex, 0, 0];
@@ -492,7 +492,7 @@ pub(super) fn port_row(
     row
 }
 
-/// As may_be_own() in xdp/bpf/bora.bpf.c.
+/// The bit of an address in the filter, which may_be_own() computes too (`router/xdp/bpf/gate.h`).
 fn own_filter_bit(address: &IpAddr) -> usize {
     let fold = |octets: &[u8]| {
         let words = octets.as_chunks().0.iter();

@@ -1,4 +1,4 @@
-//! What the guard sees on this machine, told by the program itself (`xdp/bpf/survey.h`).
+//! What the guard sees on this machine, told by the program itself (`router/xdp/bpf/survey.h`).
 
 use std::iter::repeat;
 

@@ -1,4 +1,4 @@
-//! Shows packets before and after the program to those who watch (`xdp/bpf/watch.h`).
+//! Shows packets before and after the program to those who watch (`router/xdp/bpf/watch.h`).
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
