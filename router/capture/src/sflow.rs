@@ -370,5 +370,4 @@ impl Xdr {
 }
 
 #[cfg(test)]
-#[path = "sflow_tests.rs"]
 mod tests;

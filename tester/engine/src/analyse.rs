@@ -298,5 +298,4 @@ fn outcome<'a>(
 }
 
 #[cfg(test)]
-#[path = "analyse_tests.rs"]
 mod tests;

@@ -170,5 +170,4 @@ impl Stream {
 }
 
 #[cfg(test)]
-#[path = "flow_tests.rs"]
 mod tests;

@@ -263,5 +263,4 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
 }
 
 #[cfg(test)]
-#[path = "generate_tests.rs"]
 mod tests;

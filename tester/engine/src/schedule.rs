@@ -194,5 +194,4 @@ fn nanoseconds(step: &Step) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "schedule_tests.rs"]
 mod tests;

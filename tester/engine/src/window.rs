@@ -217,5 +217,4 @@ impl Window {
 }
 
 #[cfg(test)]
-#[path = "window_tests.rs"]
 mod tests;

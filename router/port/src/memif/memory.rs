@@ -293,5 +293,4 @@ fn check_file(fd: &OwnedFd, size: u64) -> Result<Stat, MapError> {
 }
 
 #[cfg(test)]
-#[path = "memory_tests.rs"]
 mod tests;

@@ -320,5 +320,4 @@ fn text(field: &[u8]) -> String {
 }
 
 #[cfg(test)]
-#[path = "message_tests.rs"]
 mod tests;

@@ -294,5 +294,4 @@ impl Search<'_, '_> {
 }
 
 #[cfg(test)]
-#[path = "mlr_tests.rs"]
 mod tests;
