@@ -44,7 +44,7 @@ pub struct Pace {
     pub time: Duration,
     /// Packets a second, above 0.
     pub rate: f64,
-    /// Packets that may wait; what comes while so many do is lost.
+    /// Packets that may wait; what comes while the ring is full is lost.
     pub ring: usize,
     /// With a seed, each packet arrives at a random moment of its interval: sources of one rate
     /// would otherwise always meet a queue in the same order.

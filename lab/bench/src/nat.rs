@@ -38,9 +38,9 @@ const SYSCTLS: &str = "modprobe -a nf_conntrack nft_flow_offload nf_flow_table_i
 pub struct Plan {
     /// Times each subject is measured, in turn with the others.
     pub rounds: usize,
-    /// Of one measurement, by this machine's clock.
+    /// Length of one measurement, by this machine's clock.
     pub time: Duration,
-    /// Of how many flows packets are sent, at most [`FLOWS`].
+    /// Numbers of flows that packets are sent of, at most [`FLOWS`].
     pub flows: Vec<u32>,
 }
 

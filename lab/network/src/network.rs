@@ -229,7 +229,7 @@ impl Network {
         self.start_on(self.hosts.len(), path, options)
     }
 
-    /// The same on the first of the interfaces only; Linux forwards what leaves by the others.
+    /// Starts Bora on the first of the interfaces only; Linux forwards what leaves by the others.
     ///
     /// # Errors
     /// If it ends instead, with what it said.

@@ -42,7 +42,7 @@ pub enum Traffic {
 pub struct Measured {
     /// Frames that the sender's interface took.
     pub sent: u64,
-    /// Frames that it refused, as its link was full.
+    /// Frames that the interface refused, because its link was full.
     pub refused: u64,
     /// What arrived.
     pub arrived: StreamReceived,
@@ -131,7 +131,7 @@ impl Testbed {
         Self::receiving(bora, Napi::Threads)
     }
 
-    /// The same with a router that receives there.
+    /// Builds the network with a router that receives there.
     pub fn receiving(bora: &FilePath, napi: Napi) -> anyhow::Result<Self> {
         clean_up_on_signals()?;
         let mut network = Network::new(2, bora)?;

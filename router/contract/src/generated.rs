@@ -102,17 +102,17 @@ pub struct PortSettings {
     pub rp_filter: RpFilter,
     /// The interface's Ethernet address.
     pub mac: [u8; 6],
-    /// The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to.
+    /// Number of the port or bond that carries its packets: itself, the port or bond below a VLAN device, or the bond that a port belongs to.
     pub trunk: u16,
-    /// Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros.
+    /// Tags of a VLAN device, one or two, as on the wire, without priority, the outer one first; else zeros.
     pub tags: [u8; 8],
-    /// Of a VLAN device with an egress-qos-map: priorities of its tags, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on.
+    /// Priorities of a VLAN device's tags by its egress-qos-map, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on.
     pub priorities: u32,
-    /// Of a bridge, or of a VLAN device on one: milliseconds after which Linux must see a packet of a station again, so that it does not forget it; else 0.
+    /// Milliseconds after which Linux must see a packet of a station again, so that it does not forget it, for a bridge or a VLAN device on one; else 0.
     pub sight: u32,
     /// Frames are not trimmed below this length, octets without FCS.
     pub min_frame: u16,
-    /// Number of what a macvlan is on; its own, of everything else. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
+    /// Number of what a macvlan is on; of all others their own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
     pub below: u16,
     /// net.ipv4.conf.IFACE.forwarding.
     pub forward4: bool,
@@ -144,7 +144,7 @@ pub struct PortSettings {
     pub gated: bool,
     /// `ip rule` or a VRF: not the main table alone decides about IPv4; express asks Linux's FIB.
     pub policy4: bool,
-    /// The same for IPv6.
+    /// `ip rule` or a VRF: not the main table alone decides about IPv6.
     pub policy6: bool,
     /// A veth whose peer has neither XDP nor GRO: it takes no redirected frames.
     pub no_napi: bool,

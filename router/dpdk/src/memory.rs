@@ -16,7 +16,7 @@ static MAPPED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) region: Arc<Region>,
-    /// Of each page, where the device knows physical addresses only.
+    /// Physical address of each page, where the device knows no others.
     iovas: Option<Vec<u64>>,
     page: u64,
     /// The card that it is mapped for.

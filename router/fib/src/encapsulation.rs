@@ -25,9 +25,9 @@ pub struct Encapsulation {
     pub copies_dont_fragment: bool,
     /// The only port that the outer packet may leave by.
     pub link: Option<PortId>,
-    /// Of VXLAN.
+    /// The outer UDP header, of VXLAN.
     pub udp: Option<OuterUdp>,
-    /// As of [`crate::Adjacency`], of a station behind VXLAN.
+    /// Mark of a station behind VXLAN; see [`crate::Adjacency`].
     pub unconfirmed: Option<UseMark>,
 }
 
@@ -51,7 +51,7 @@ impl Headers {
         is_good.then(|| Self(octets.into()))
     }
 
-    /// The same to another far end, with an Ethernet header in front of the packet inside.
+    /// These headers to another far end, with an Ethernet header in front of the packet inside.
     #[must_use]
     pub fn to(&self, far: Ipv4Addr, ethernet: &[u8]) -> Self {
         let mut octets = [&*self.0, ethernet].concat();

@@ -76,7 +76,7 @@ pub trait Port: Debug + Send {
     /// Whether packets can pass, as far as that shows.
     fn is_up(&self) -> bool;
 
-    /// How it is, for people, where there is more to say than that.
+    /// Its state in words, where there is more to say than that.
     fn state(&self) -> Option<String> {
         None
     }

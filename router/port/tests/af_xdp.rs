@@ -96,7 +96,7 @@ impl Port {
         self.socket.take().unwrap().close()
     }
 
-    /// Frames that nobody has.
+    /// Frames that are free.
     fn free(&self) -> u32 {
         (self.frames.len() + self.pool.len()) as u32
     }

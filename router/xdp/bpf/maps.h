@@ -66,9 +66,9 @@ struct {
 enum {
 	FOR_DEVICES,
 	FOR_FLOWS,
-	FOR_FILTERS, /* of those who watch: watch.h */
-	FOR_OTHERS, /* that no filter takes: bora() */
-	FOR_SHOWN, /* that one takes: bora() in the instance that shows packets */
+	FOR_FILTERS, /* the program that runs the filters of captures and traces: watch.h */
+	FOR_OTHERS, /* bora(), for packets that no filter takes */
+	FOR_SHOWN, /* bora() in the instance that shows packets, for packets that a filter takes */
 	SHOWN, /* the rows of that instance begin here: FOR_DEVICES, FOR_FLOWS */
 	TAIL_PROGRAMS = SHOWN + 2
 };

@@ -224,8 +224,7 @@ pub(crate) fn checksums(traffic: &Traffic) -> HashMap<(u16, u16), u16> {
     checksums
 }
 
-/// A stream's tail is lost if nothing of what was due in the last so many ns came: more than a short
-/// loss.
+/// A stream's tail is lost if nothing of what was due in the last `TAIL` ns came: more than a short loss.
 const TAIL: u64 = 20_000_000;
 
 /// The outcome of a trial that started at `start`: how many frames were sent of each stream, when

@@ -32,11 +32,11 @@ struct Source {
     id: u16,
     stream: Stream,
     templates: Vec<Template>,
-    /// Of the next frame.
+    /// Number of the next frame.
     sequence: u64,
     /// Index into the generator's lengths.
     length: usize,
-    /// Of the next frame.
+    /// Place of the next frame among the flows.
     place: Place,
     /// When the frame before was due, ns of [`crate::clock::now`].
     last_due: u64,

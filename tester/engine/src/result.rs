@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The whole of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Of this format: 1.
+    /// Version of this format: 1.
     pub format: u32,
     /// Bora's version.
     pub bora: String,
@@ -13,7 +13,7 @@ pub struct Report {
     pub title: String,
     /// The plan as it was read, with everything typed beside it.
     pub plan: String,
-    /// Of everything drawn at random.
+    /// Seed of everything drawn at random.
     pub seed: u64,
     /// RFC 3339.
     pub started: String,
@@ -66,7 +66,7 @@ pub struct Port {
     pub kind: String,
     /// Driver, firmware, mode (zero-copy, copy, generic), CPU.
     pub details: Vec<(String, String)>,
-    /// Nominal, bits a second.
+    /// Nominal speed, bits a second.
     pub speed: f64,
     /// Whether the link exists only in memory, so that its speed means nothing.
     pub is_virtual: bool,

@@ -236,7 +236,7 @@ pub trait Bench {
 
 #[cfg(test)]
 impl StreamOutcome {
-    /// So many frames, without latencies.
+    /// An outcome of this many frames, without latencies.
     pub(crate) fn of(sent: u64, received: u64) -> Self {
         Self {
             counts: Counts {

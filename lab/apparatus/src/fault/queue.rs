@@ -36,7 +36,7 @@ pub struct Queue {
     /// For copies.
     free: Vec<Frame>,
     copies: bool,
-    /// Of packets that were lost.
+    /// Frames of packets that were lost.
     freed: Vec<Frame>,
     counters: FaultCounters,
     handle: Handle,

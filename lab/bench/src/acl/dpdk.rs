@@ -74,7 +74,7 @@ impl Acl {
             .collect();
         let (region, packets) = frames(headers)?;
         let ip = |packet| region.octets(packet)[14..].as_ptr();
-        // SAFETY: the slice has so many rules, which DPDK copies.
+        // SAFETY: the length is the slice's; DPDK copies the rules.
         let raw = unsafe { dpdk_acl_new(rules.as_ptr(), rules.len() as u32) };
         Ok(Self {
             raw: NonNull::new(raw)
@@ -104,7 +104,8 @@ impl Subject for Acl {
     fn classify(&mut self) {
         let results = self.results.chunks_mut(BURST);
         for (pointers, results) in self.pointers.chunks(BURST).zip(results) {
-            // SAFETY: so many pointers to headers with all fields, in a region that is kept, and as many results.
+            // SAFETY: each pointer leads to a header with all fields, in a region that is kept, and there are
+            // as many results as pointers.
             unsafe {
                 dpdk_acl_classify(
                     self.raw.as_ptr(),

@@ -30,7 +30,7 @@ pub trait Subject {
     /// Classifies all packets once.
     fn classify(&mut self);
 
-    /// Of each packet the number of the first rule that matches.
+    /// The number of the first rule that matches, for each packet.
     fn answers(&mut self) -> Vec<Option<usize>>;
 
     /// Octets of memory that it takes.

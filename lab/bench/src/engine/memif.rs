@@ -398,7 +398,7 @@ fn open(role: Role, socket: &Path, memory: &Memory) -> anyhow::Result<End> {
     Ok((Box::new(port), queues))
 }
 
-/// The same by DPDK's driver.
+/// Opens it with DPDK's driver.
 fn open_dpdk(role: Role, socket: &Path, memory: &Memory) -> anyhow::Result<End> {
     let options = dpdk::Options {
         device: format!(

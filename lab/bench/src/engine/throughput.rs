@@ -52,7 +52,7 @@ enum Traffic {
     Random,
     /// As `Flows`, from a VLAN device to the same one.
     Tagged,
-    /// As `Flows`, after so many rules of policy routing (`ip rule`) that are for others.
+    /// As `Flows`, after this many rules of policy routing (`ip rule`) that are for others.
     Policy(u8),
     /// As `Flows`, into a tunnel.
     Wrap,

@@ -55,8 +55,8 @@ pub struct Config {
     pub queues: u16,
     /// Slots of each ring as power of two, at most 14; as server the client decides.
     pub log2_ring_size: u8,
-    /// As server: most octets of memory that a client may share. All of it gets pages, on the account of
-    /// this process.
+    /// Most octets of memory that a client may share with this server. All of it gets pages, on the account
+    /// of this process.
     pub memory: u64,
 }
 
@@ -149,7 +149,7 @@ type Rings = Vec<Option<Ring>>;
 pub(super) struct RingPair {
     pub(super) rx: Option<Ring>,
     pub(super) tx: Option<Ring>,
-    /// The peer's regions, as server.
+    /// The peer's regions, if we are the server.
     pub(super) regions: Option<Regions>,
 }
 

@@ -70,7 +70,7 @@ pub(super) struct SharedMemory {
     /// Whole pages of the file.
     mapped: usize,
     fd: OwnedFd,
-    /// For memory of a peer.
+    /// What tells that memory of a peer was taken away.
     peer: Option<Watch>,
 }
 
@@ -101,7 +101,7 @@ impl SharedMemory {
     /// its pages here, so that workers wait for none.
     pub(super) fn of_peer(fd: OwnedFd, size: u64, room: u64) -> Result<Self, MapError> {
         let stat = check_file(&fd, size)?;
-        // no file has so many octets that this overflows
+        // no file is so long that this overflows
         let told = size.next_multiple_of(stat.st_blksize as u64);
         let (Ok(length), Ok(mapped), true) = (size.try_into(), told.try_into(), told <= room)
         else {

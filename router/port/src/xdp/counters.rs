@@ -47,7 +47,7 @@ impl Counters {
             add(&mut total.tx_bytes);
             add(&mut total.asked);
             add(&mut total.flows);
-            add(&mut 0); // the last output, for those who watch
+            add(&mut 0); // the last output, for captures and traces
             for reason in &Reason::ALL[..Reason::OF_PROGRAM] {
                 add(&mut total.reasons[*reason]);
             }

@@ -21,7 +21,7 @@ use super::skeleton::{BoraSkel, BoraSkelBuilder, OpenBoraSkel};
 use super::survey::Survey;
 use super::symbols;
 
-/// The right of the program to act, renewed by whoever sees that Bora is well.
+/// The right of the program to act, renewed while Bora is well.
 #[derive(Clone, Copy)]
 pub struct Lease(&'static AtomicU64);
 
@@ -46,7 +46,7 @@ pub struct Program {
     sees_veth_buffers: bool,
     /// Whether flows of Linux's flowtables are forwarded, or why not; `None` if nobody has asked for it.
     pub(super) flows: Option<Result<(), String>>,
-    /// Whether the instance is loaded that shows packets to those who watch.
+    /// Whether the instance is loaded that shows packets to captures and traces.
     pub(super) shows: bool,
 }
 
@@ -138,8 +138,8 @@ impl Program {
         })
     }
 
-    /// Opens the object again to load programs of it, with the maps and variables of what is loaded already. `shows`: they
-    /// show packets to those who watch.
+    /// Opens the object again to load programs of it, with the maps and variables of what is loaded already.
+    /// `shows`: they show packets to captures and traces.
     pub(super) fn open_again<'a>(
         &self,
         object: &'a mut MaybeUninit<OpenObject>,

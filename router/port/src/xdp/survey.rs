@@ -9,7 +9,7 @@ use super::skeleton::types::{bora_hook, bora_survey};
 /// The netfilter hooks that forwarded packets pass.
 pub const HOOKS: [&str; 3] = ["prerouting", "forward", "postrouting"];
 
-/// Those of IPv4 that the router's own packets pass.
+/// The netfilter hooks of IPv4 that the router's own packets pass.
 pub const LOCAL_HOOKS: [&str; 2] = ["input", "output"];
 
 /// One netfilter hook of one IP version.

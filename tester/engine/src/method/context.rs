@@ -96,7 +96,7 @@ impl Context<'_> {
         self.trial_within(spec, most, ATTEMPTS, remaining)
     }
 
-    /// As [`Self::trial`], tried so many times; all must have left in this time.
+    /// As [`Self::trial`], tried up to `attempts` times; all must have left in this time.
     pub(super) fn trial_within(
         &mut self,
         spec: &TrialSpec,

@@ -18,13 +18,13 @@ use crate::traffic::Values;
 pub enum Addresses {
     /// The port's own address.
     Port,
-    /// Of the routes that `[router] routes` gives each port, drawn with the seed.
+    /// Addresses of the routes that `[router] routes` gives each port, drawn with the seed.
     Routes,
-    /// The port's share of a prefix; `None`: of RFC 2544's, C.2.2, or RFC 5180's, 8.
+    /// The port's share of a prefix; `None`: the prefix of RFC 2544, C.2.2, or of RFC 5180, 8.
     Prefix(Option<Prefix>, Order),
-    /// The same for all ports.
+    /// A range for all ports.
     Range(IpAddr, IpAddr, Order),
-    /// The same for all ports.
+    /// A list for all ports.
     List(Vec<IpAddr>),
 }
 

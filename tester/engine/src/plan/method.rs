@@ -23,7 +23,7 @@ pub struct TestSection {
     pub sizes: Option<Variant<Vec<FrameMix>>>,
     /// Instead of the plan's.
     pub family: Option<Family>,
-    /// Uses the first so many ports. Without: all.
+    /// Uses only the first ports, this many. Without: all.
     pub ports: Option<u32>,
     /// Instead of the plan's, field by field.
     #[serde(default)]

@@ -40,7 +40,7 @@ pub use variant::{Length, Variant};
 pub struct Plan {
     /// What reports are headed with.
     pub title: String,
-    /// Of everything drawn at random. Without: 1.
+    /// Seed of everything drawn at random. Without: 1.
     #[serde(default = "one")]
     pub seed: u64,
     /// `ipv4` (without), `ipv6` or `both`, one after the other.

@@ -47,7 +47,7 @@ impl<T: Clone> Variant<T> {
         }
     }
 
-    /// The same in both.
+    /// One value for both.
     pub fn both(value: T) -> Self {
         let short = value.clone();
         Self { short, full: value }

@@ -60,7 +60,7 @@ pub(super) struct LiveSender {
 }
 
 impl LiveSender {
-    /// Of ports by their numbers, with the index of their interfaces.
+    /// A sender for ports by their numbers, with the index of their interfaces.
     pub(super) fn new<'a>(
         cpu: Option<u32>,
         ports: impl Iterator<Item = (usize, &'a PortInfo, u32)>,

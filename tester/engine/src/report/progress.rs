@@ -42,7 +42,7 @@ pub struct Display {
 }
 
 impl Display {
-    /// For a run of so many tests, each frame mix counted.
+    /// A display for a run of this many tests, each frame mix counted.
     pub fn new(tests: usize) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| bar(tests));
         Self {

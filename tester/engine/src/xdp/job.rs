@@ -15,9 +15,10 @@ use crate::skeleton::send::types;
 use crate::traffic::Traffic;
 use crate::trial::new_histogram;
 
-/// First octets of a frame that are written for each; as in `tester/engine/bpf/tester_send.bpf.c`.
+/// First octets of a frame that are written for each; `tester/engine/bpf/tester_send.bpf.c` has the same
+/// value.
 const HEAD: usize = 88;
-/// As in `tester/engine/bpf/tester_send.bpf.c`.
+/// `tester/engine/bpf/tester_send.bpf.c` has the same value.
 const LEFT: u8 = 1;
 
 /// Longest frame, octets with FCS: what a page holds beside the kernel's own.
@@ -107,7 +108,7 @@ impl Job {
         })
     }
 
-    /// Of the schedule, the frame that is written next.
+    /// Number of the frame of the schedule that is written next.
     pub(super) fn number(&self) -> u64 {
         self.number
     }

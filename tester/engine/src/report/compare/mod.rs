@@ -65,7 +65,7 @@ pub enum Verdict {
     Better,
     /// It is worse.
     Worse,
-    /// It is another, and nobody said which is better.
+    /// It is another, and the report does not say which is better.
     Different,
     /// It may be the same.
     NoDifferenceShown,
@@ -86,7 +86,8 @@ impl Verdict {
 }
 
 impl Comparison {
-    /// As of `diff`: 0 if no difference is shown, 1 if there is one, 2 if nothing can be compared.
+    /// The exit code, by the rules of `diff`: 0 if no difference is shown, 1 if there is one, 2 if nothing
+    /// can be compared.
     pub fn exit_code(&self) -> u8 {
         let has = |verdicts: &[Verdict]| {
             let mut found = self.differences.iter();

@@ -118,7 +118,7 @@ impl Placed {
 }
 
 impl Placed {
-    /// The axis so many units of the page to the right.
+    /// The axis, this many units of the page further to the right.
     pub(super) fn shifted(&self, by: f64) -> Self {
         Self {
             range: (self.range.0 + by, self.range.1 + by),

@@ -13,7 +13,7 @@ pub use axis::{Axis, Scale};
 /// What is drawn; as JSON, what tests and scripts read back.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plot {
-    /// Of the SVG element; its data are in the element `data-ID`.
+    /// Identifier of the SVG element; its data are in the element `data-ID`.
     pub id: String,
     /// Above the plot.
     pub title: String,
@@ -232,7 +232,7 @@ impl Plot {
 }
 
 impl Series {
-    /// Draws the bars of a series, one of so many.
+    /// Draws the bars of a series, of which there are `count`.
     fn bars(
         &self,
         svg: &mut String,
@@ -278,7 +278,7 @@ impl Series {
                 mark::escape(&self.name)
             );
         }
-        // so many points make a curve: a mark here and there tells it from others
+        // that many points make a curve: a mark here and there tells it from others
         let every = self.points.len() / 8;
         let dense = self.style == Style::Joined && self.points.len() > 16;
         for (n, point) in self.points.iter().enumerate() {
