@@ -29,8 +29,8 @@ use crate::template::Templates;
 /// Octets before a packet's [`Stamp`]: behind the headers of Ethernet, IPv4 and UDP.
 const STAMP: Range<usize> = 42..58;
 
-/// A queue that presents the packets of `paced` as they arrive, loses by name what nobody fetches
-/// in time ([`Reason::RxRingFull`]), and swallows what it transmits.
+/// A queue that presents the packets of `paced` as they arrive, loses by name what is not fetched in time
+/// ([`Reason::RxRingFull`]), and swallows what it transmits.
 pub fn paced(region: Arc<Region>, paced: Paced) -> (Queue, SinkCounter) {
     with_sink(paced, region, None)
 }
@@ -40,7 +40,7 @@ pub fn paced(region: Arc<Region>, paced: Paced) -> (Queue, SinkCounter) {
 pub struct Pace {
     /// When the first one arrives, or its interval begins.
     pub start: Instant,
-    /// For how long packets arrive.
+    /// Time for which packets arrive.
     pub time: Duration,
     /// Packets a second, above 0.
     pub rate: f64,

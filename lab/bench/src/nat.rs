@@ -44,7 +44,7 @@ pub struct Plan {
     pub flows: Vec<u32>,
 }
 
-/// Who forwards.
+/// A program that forwards.
 struct Subject<'a> {
     name: &'static str,
     forwarder: Forwarder<'a>,
@@ -240,7 +240,7 @@ fn make_flows(testbed: &mut Testbed, subject: &Subject<'_>, time: Duration) -> a
     bail!("{}: {} flows, not {wanted}", subject.name, flows.trim())
 }
 
-/// Until Bora forwards flows of the ruleset.
+/// Waits until Bora forwards flows of the ruleset.
 fn wait_for_flows(network: &Network) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Who forwards between the veth pairs of a lab: Linux, Bora, or another program.
+//! What forwards between the veth pairs of a lab: Linux, Bora, or another program.
 
 use std::path::Path;
 

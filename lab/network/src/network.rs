@@ -30,7 +30,7 @@ pub const HOST_PORT: &str = "e0";
 /// Interfaces of the first two hosts on a cable between them.
 pub(crate) const DIRECT: &str = "x0";
 
-/// Who forwards.
+/// What forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Linux alone.

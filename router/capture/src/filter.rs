@@ -15,7 +15,7 @@ pub struct Instruction {
     pub code: u16,
     /// How many instructions to leave out if a condition holds.
     pub jt: u8,
-    /// If it does not hold.
+    /// How many to leave out if it does not hold.
     pub jf: u8,
     /// Operand.
     pub k: u32,

@@ -118,9 +118,9 @@ fn code(reason: Reason) -> u32 {
 /// VLAN and priority of a frame as it came in and as it left; zeros without a tag (`extended_switch`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vlans {
-    /// As it came in.
+    /// VLAN and priority as it came in.
     pub source: (u16, u8),
-    /// As it left.
+    /// VLAN and priority as it left.
     pub destination: (u16, u8),
 }
 

@@ -42,7 +42,7 @@ pub struct Sighting {
     pub now: Vec<u8>,
     /// Octets it has now.
     pub length_now: u32,
-    /// Who decided.
+    /// The tier that decided.
     pub tier: Tier,
     /// What became of it.
     pub outcome: Outcome,

@@ -37,7 +37,7 @@ impl Queue {
     /// A queue without frames.
     ///
     /// # Safety
-    /// Nobody else uses `raw`, which is of this device.
+    /// `raw` is of this device, and used by no other queue.
     pub(crate) unsafe fn new(raw: Raw, device: Arc<Inner>) -> Self {
         let region = &device.memory.region;
         Self {

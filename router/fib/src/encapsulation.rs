@@ -73,8 +73,8 @@ impl Headers {
 }
 
 impl Encapsulation {
-    /// With nothing inherited. `None` if the headers do not begin with an IPv4 header without options, or if those of
-    /// VXLAN lack a UDP header.
+    /// A tunnel that inherits nothing. `None` if the headers do not begin with an IPv4 header without
+    /// options, or if those of VXLAN lack a UDP header.
     pub fn new(port: PortId, mtu: u16, headers: &[u8], udp: Option<OuterUdp>) -> Option<Self> {
         let least = IPV4 + if udp.is_some() { UDP } else { 0 };
         Some(Self {

@@ -52,7 +52,7 @@ pub(crate) const OCTETS: usize = USE_MARKS as usize / 8;
 pub(crate) struct Marks(Region);
 
 impl Marks {
-    /// In a BPF map of `USE_MARKS` bits, if there is one; `None` if the system refuses.
+    /// Makes the bits, in a BPF map of `USE_MARKS` bits, if there is one; `None` if the system refuses.
     pub(crate) fn new(map: Option<BorrowedFd<'_>>) -> Option<Self> {
         let region = match map {
             Some(map) => Region::in_map(OCTETS, Pages::Small, map, 0..(OCTETS / PAGE) as u32),

@@ -156,7 +156,7 @@ fn map(len: usize, pages: Pages) -> Option<*mut u8> {
 /// Puts pages of a BPF map in place of memory; `None` if the system refuses.
 ///
 /// # Safety
-/// `base` begins a mapping of at least `len` octets that nobody uses.
+/// `base` begins a mapping of at least `len` octets that is not in use.
 #[cfg(not(miri))]
 unsafe fn replace(base: *mut u8, len: usize, map: BorrowedFd<'_>, page: u64) -> Option<()> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};

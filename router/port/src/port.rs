@@ -1,5 +1,4 @@
-//! What a port is to those who open it: its options, and its control side. Packets go by its
-//! [`Queue`]s.
+//! A port as its opener sees it: its options, and its control side. Packets go by its [`Queue`]s.
 
 use std::fmt::{Debug, Display};
 use std::sync::Arc;

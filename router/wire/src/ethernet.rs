@@ -26,7 +26,7 @@ pub struct MacAddr(pub [u8; 6]);
 impl MacAddr {
     /// Every station on the link.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
-    /// Not an address of anybody: the target of an ARP request.
+    /// No station's address: the target of an ARP request.
     pub const ZERO: MacAddr = MacAddr([0; 6]);
 
     /// The address of an IPv6 multicast group (RFC 2464 7).

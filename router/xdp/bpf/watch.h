@@ -176,7 +176,7 @@ __noinline int watch_show(struct xdp_md *ctx, __u32 watcher, int verdict)
 	return 0;
 }
 
-/* Shows the packet at hand to all who want to see it; returns the verdict. */
+/* Shows the packet at hand to all watchers that want it; returns the verdict. */
 __noinline int watch_after(struct xdp_md *ctx, int verdict)
 {
 	struct note *note = note_of_packet();

@@ -44,7 +44,7 @@ struct Expected {
     v4: bool,
     /// Octets of the frame that are not of the IP packet.
     link: u16,
-    /// Only where it should come out.
+    /// The window, only where the stream should come out.
     window: Option<Window>,
     /// Number and latency of the frame that came last.
     previous: Option<(u64, u64)>,

@@ -202,7 +202,7 @@ impl Source {
         self.place = self.stream.place(sequence);
     }
 
-    /// On to the next frame; as [`Self::seek`], without divisions.
+    /// Goes on to the next frame as [`Self::seek`] does, but without divisions.
     #[inline]
     fn advance(&mut self, lengths: usize) {
         self.sequence += 1;

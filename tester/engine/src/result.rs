@@ -28,11 +28,11 @@ pub struct Report {
     pub environment: Environment,
     /// What is under test, as far as the plan and the machine tell.
     pub subject: Vec<(String, String)>,
-    /// In the plan's order.
+    /// Ports in the plan's order.
     pub ports: Vec<Port>,
     /// What the tester itself can do, measured without a router.
     pub calibration: Vec<Calibration>,
-    /// In the order they were done.
+    /// Tests in the order they were done.
     pub tests: Vec<Test>,
     /// What the reader must know: virtual links, a late tester, limits reached.
     pub notes: Vec<String>,
@@ -94,7 +94,7 @@ pub struct Calibration {
 /// One method on one frame mix.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Test {
-    /// As in the plan, unique with `frames` and `family`.
+    /// The test's name in the plan, unique with `frames` and `family`.
     pub name: String,
     /// `throughput`, `latency`, `frame-loss`, `back-to-back`, …
     pub method: String,

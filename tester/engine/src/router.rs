@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 pub struct Device {
     section: RouterSection,
-    /// Instead of the section's commands.
+    /// How to restart and reset, instead of the section's commands.
     restart: Option<Hook>,
     reset: Option<Hook>,
     /// Set when the user asks to stop.

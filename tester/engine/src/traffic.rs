@@ -32,9 +32,9 @@ impl FrameMix {
 pub enum Values<T> {
     /// These in turn.
     List(Vec<T>),
-    /// From the first to the last in turn.
+    /// Values from the first to the last in turn.
     Range(T, T),
-    /// Between the two, drawn with the seed (RFC 4814).
+    /// Values between the two, drawn with the seed (RFC 4814).
     Random {
         /// Least value.
         first: T,

@@ -31,7 +31,7 @@ pub struct TrialSpec {
 pub struct Step {
     /// Frames a second of each sending port; infinite is as fast as it goes.
     pub rate: f64,
-    /// For how long.
+    /// How long it takes.
     pub time: Duration,
 }
 
@@ -155,7 +155,7 @@ pub struct StreamOutcome {
 /// What a trial found.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// In the order of [`Traffic::streams`].
+    /// Outcomes in the order of [`Traffic::streams`].
     pub streams: Vec<StreamOutcome>,
     /// Sending time from the first frame to the last, as it was; what rates are of. See
     /// [`Self::on_schedule`].

@@ -33,7 +33,7 @@ pub struct Queue {
     ready: VecDeque<Packet>,
     /// What just arrived.
     fresh: Vec<Packet>,
-    /// For copies.
+    /// Frames for copies.
     free: Vec<Frame>,
     copies: bool,
     /// Frames of packets that were lost.

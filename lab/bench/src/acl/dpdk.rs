@@ -39,7 +39,7 @@ const BURST: usize = 256;
 pub struct Acl {
     raw: NonNull<c_void>,
     memory: u64,
-    /// To the IP headers, which are in frames as Bora's are.
+    /// Pointers to the IP headers, which are in frames as Bora's are.
     pointers: Vec<*const u8>,
     _region: Region,
     _packets: Vec<Packet>,

@@ -49,7 +49,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// As rows, with ratios to the subject `base`.
+    /// The costs as rows, with ratios to the subject `base`.
     pub fn rows(&self, base: &str) -> Vec<Row> {
         let mut rows = self.costs.rows("time", "ns/packet", base);
         rows.extend(self.memory.rows("memory", "octets/rule", base));

@@ -18,7 +18,7 @@ const TABLE: &str = "bora_bench";
 /// Packets that are sent to measure a chain once.
 const SENT: usize = 30_000;
 
-/// Longer chains take too long to measure, and nobody would use them.
+/// Longer chains take too long to measure, and no operator would use them.
 pub const MAX_CHAIN: usize = 1000;
 
 /// A network namespace's table; the namespace must be one of our own.

@@ -22,14 +22,15 @@ pub struct Rule {
 /// What a set of rules is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Who may use which service: destinations and ports, some sources, ranges, some rules for whole networks.
+    /// A filter of hosts and services: destinations and ports, some sources, ranges, some rules for whole
+    /// networks.
     Filter,
     /// Sources to drop: addresses and networks, nothing else.
     Blocklist,
 }
 
 impl Kind {
-    /// For the names of cases.
+    /// The name of the kind, for cases.
     pub fn name(self) -> &'static str {
         match self {
             Self::Filter => "filter",

@@ -134,7 +134,7 @@ fn one(
     measure_nft(options.rounds, (kind, &case), &rules, &headers, report).context("nftables")
 }
 
-/// In a network namespace that goes with its thread.
+/// Measures nftables in a network namespace that goes with its thread.
 fn measure_nft(
     rounds: usize,
     (kind, case): (Kind, &str),

@@ -48,7 +48,7 @@ enum Traffic {
     One,
     Flows,
     Flows6,
-    /// To random destinations in the full table.
+    /// Packets to random destinations in the full table.
     Random,
     /// As `Flows`, from a VLAN device to the same one.
     Tagged,

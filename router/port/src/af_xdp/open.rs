@@ -134,7 +134,7 @@ impl Mode {
 /// What [`open_queues`] opened.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// By queue; a queue that was refused is not there.
+    /// Sockets by queue; a queue that was refused is not there.
     pub sockets: Vec<Socket>,
     /// What did not work, in the order of trying.
     pub refusals: Vec<Refusal>,

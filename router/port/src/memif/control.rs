@@ -112,7 +112,7 @@ pub enum ControlError {
     /// A file descriptor of the peer keeps a system call waiting, with a FUSE behind it for instance.
     #[error("a descriptor of the peer has kept a call waiting for {0:?}")]
     Hang(Duration),
-    /// As [`Self::Hang`], too often.
+    /// [`Self::Hang`] has happened too often.
     #[error("{0} calls wait for descriptors of peers; no new peer before one returns")]
     Hangs(usize),
     /// The thread of the connection panicked.

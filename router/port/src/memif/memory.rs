@@ -11,7 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::sigbus::Guard;
 
-/// File systems in memory (linux/magic.h): no access to them waits for anybody.
+/// File systems in memory (linux/magic.h): no access to them has to wait.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
@@ -29,7 +29,7 @@ pub enum MapError {
         /// Octets of the file.
         real: u64,
     },
-    /// An access to any other file could wait for somebody, for ever.
+    /// An access to any other file could wait for ever.
     #[error("region in a file that is not in memory (memfd, tmpfs, hugetlbfs)")]
     NotMemory,
     /// A second mapping of our own packets would make them change under our hands.

@@ -114,7 +114,7 @@ pub struct AddRing {
 pub struct Disconnect {
     /// Error code of the sender's own.
     pub code: u32,
-    /// For people; up to 95 octets are sent.
+    /// The reason, for people; up to 95 octets are sent.
     pub reason: String,
 }
 

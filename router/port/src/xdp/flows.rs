@@ -44,7 +44,7 @@ impl Program {
         if self.shows
             && let Err(error) = self.load_shown()
         {
-            log::warn!("flows of flowtables are not shown to those who watch: {error}");
+            log::warn!("captures and traces do not show flows of flowtables: {error}");
         }
     }
 

@@ -39,12 +39,12 @@ impl Lease {
 pub struct Program {
     pub(super) skeleton: &'static mut BoraSkel<'static>,
     symbols: bora_symbols,
-    /// On the kernel's tracepoints; dropped (detached) with the program.
+    /// Attachments to the kernel's tracepoints; dropped (detached) with the program.
     _tracing: Vec<Link>,
     /// The tracepoint that shows socket buffers to generic XDP, while wanted.
     buffers: Option<Link>,
     sees_veth_buffers: bool,
-    /// Whether flows of Linux's flowtables are forwarded, or why not; `None` if nobody has asked for it.
+    /// Whether flows of Linux's flowtables are forwarded, or why not; `None` if that was never asked for.
     pub(super) flows: Option<Result<(), String>>,
     /// Whether the instance is loaded that shows packets to captures and traces.
     pub(super) shows: bool,

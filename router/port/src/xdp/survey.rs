@@ -54,11 +54,11 @@ impl DeviceHooks {
 pub struct Survey {
     /// The last look failed: everything is taken to hold traffic back.
     pub failed: bool,
-    /// In the order of [`HOOKS`], of IPv4 and of IPv6.
+    /// The netfilter hooks in the order of [`HOOKS`], of IPv4 and of IPv6.
     pub hooks: [[Hook; 3]; 2],
-    /// In the order of [`LOCAL_HOOKS`].
+    /// The netfilter hooks in the order of [`LOCAL_HOOKS`].
     pub local: [Hook; 2],
-    /// By port index.
+    /// The hooks of devices by port index.
     pub ports: Vec<DeviceHooks>,
     /// There are IPsec policies for what is forwarded or sent.
     pub xfrm_policies: bool,

@@ -34,7 +34,7 @@ pub const BUFFER: u32 = 2048;
 /// Most descriptors in one message (SCM_MAX_FD).
 pub const MOST_FDS: usize = 253;
 
-/// An abstract address that nobody has.
+/// An abstract address that is free.
 pub fn address() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -135,7 +135,7 @@ impl<'a> Bora<'a> {
         queue.reclaim(self.pool);
     }
 
-    /// Until the link is up, or has failed.
+    /// Waits until the link is up, or has failed.
     fn wait_for_rings(&mut self, port: &Port) {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(5) {

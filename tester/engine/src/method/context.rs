@@ -290,7 +290,7 @@ fn spoiled(spec: &TrialSpec, trial: &Trial, senders: f64, most: Duration) -> Opt
         let late = milliseconds(trial.elapsed.saturating_sub(time));
         return Some(format!("the tester ended {late:.0} ms late"));
     }
-    // then frames left in bursts that nobody asked for, even if all left
+    // then frames left in bursts that the plan did not ask for, even if all left
     let allowed = most.saturating_sub(time);
     let late = Duration::from_nanos(trial.lateness.value_at_quantile(0.99));
     let paced = spec.steps.iter().all(|step| step.rate.is_finite());

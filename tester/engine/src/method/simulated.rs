@@ -10,7 +10,7 @@ pub(super) struct Router {
     pub(super) capacity: f64,
     /// Frames that may wait.
     pub(super) buffer: f64,
-    /// Without load.
+    /// Latency without load.
     pub(super) delay: Duration,
     /// Most that the tester itself sends, frames a second of each port.
     pub(super) fastest: f64,

@@ -77,7 +77,7 @@ impl FromStr for Addresses {
 pub struct Numbers(pub Vec<u16>, pub Option<(u16, Order)>);
 
 impl Numbers {
-    /// As the generator wants them.
+    /// The values that the generator takes.
     pub fn values(&self, seed: u64) -> Values<u16> {
         match (&self.0[..], self.1) {
             (&[first], Some((last, Order::InTurn))) => Values::Range(first, last),

@@ -55,7 +55,7 @@ impl Judge<'_> {
 pub(super) struct LiveSender {
     sender: Sender,
     cpu: Option<u32>,
-    /// By number of the trials.
+    /// Ports by number of the trials.
     ports: Vec<usize>,
 }
 

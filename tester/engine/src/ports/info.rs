@@ -6,7 +6,7 @@ use bora_wire::MacAddr;
 use super::spec::PortSpec;
 use crate::result;
 
-/// Bits a second of a link that exists only in memory, where nobody says otherwise.
+/// Bits a second of a link that exists only in memory, where the plan does not say otherwise.
 pub const VIRTUAL_SPEED: f64 = 10e9;
 /// Drivers that name a bus though their links exist only in memory.
 const VIRTUAL_DRIVERS: [&str; 2] = ["tun", "virtio_net"];
@@ -82,7 +82,7 @@ impl PortInfo {
         }
     }
 
-    /// As it is kept in JSON.
+    /// The record that reports keep in JSON.
     pub fn record(&self) -> result::Port {
         let mut details = vec![
             ("mode".to_owned(), self.mode.to_owned()),

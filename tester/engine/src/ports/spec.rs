@@ -68,7 +68,7 @@ pub enum Kind {
     AfXdp(String),
     /// A kind that the router has, too.
     Port(AnyKind),
-    /// In this process, for tests; the number tells which of the queues handed over it is.
+    /// A queue in this process, for tests; the number tells which of the queues handed over it is.
     Memory(usize),
 }
 

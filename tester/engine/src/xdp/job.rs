@@ -27,11 +27,11 @@ pub const LONGEST: u16 = 3300;
 /// Frames that ports sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// By stream of the traffic; what the interface refused is not in it.
+    /// Frames by stream of the traffic; what the interface refused is not in it.
     pub streams: Vec<u64>,
     /// Frames that the interface refused, by stream.
     pub refused: Vec<u64>,
-    /// By stream, when the last frame was due, be it refused or not, ns of [`crate::clock::now`]; as fast as
+    /// When the last frame was due, by stream, be it refused or not, ns of [`crate::clock::now`]; as fast as
     /// it goes, when it was sent. 0 if there is none.
     pub last_due: Vec<u64>,
     /// How late frames left, ns. Empty as fast as it goes.

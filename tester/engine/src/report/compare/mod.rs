@@ -37,11 +37,11 @@ pub struct Difference {
     pub goal: String,
     /// [`Finding::unit`].
     pub unit: String,
-    /// In the first report: the mean of the samples where these are compared, else the value.
+    /// The value in the first report: the mean of the samples where these are compared.
     pub a: Option<f64>,
-    /// In the second.
+    /// The value in the second report.
     pub b: Option<f64>,
-    /// By how much the second is above the first, per cent of the first.
+    /// Difference of the second from the first, per cent of the first.
     pub change: Option<f64>,
     /// Least change that the measurements allow, per cent of the first: of the 95 % confidence
     /// interval, or by the bounds of the search.
@@ -196,7 +196,7 @@ fn difference(a: (&Test, &Finding), b: (&Test, &Finding)) -> Difference {
     difference
 }
 
-/// Between what the difference lies; `None` where both reports only tell that it is more than could be
+/// The interval that holds the difference; `None` where both reports only tell that it is more than could be
 /// offered, or less than the tester can see; an error tells why nothing can be said.
 fn outcome(a: (&Test, &Finding), b: (&Test, &Finding)) -> Result<Option<Interval>, String> {
     if let Some(reason) = unlike(a, b) {

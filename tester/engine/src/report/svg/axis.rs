@@ -17,9 +17,9 @@ pub struct Axis {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// From 0.
+    /// The axis begins at 0.
     Linear,
-    /// From 0 too, unless all values are far from it.
+    /// The axis begins at 0, too, unless all values are far from it.
     Fitted,
     /// Whole numbers from 0.
     Counts,

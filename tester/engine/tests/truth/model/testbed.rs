@@ -38,7 +38,7 @@ impl Testbed {
     }
 }
 
-/// Without addresses: nothing is to be learnt from a router that takes packets for any Ethernet
+/// A port without addresses: nothing is to be learnt from a router that takes packets for any Ethernet
 /// address, and no ARP mixes with the packets that its faults count.
 fn spec(port: usize) -> PortSpec {
     PortSpec {
