@@ -198,7 +198,7 @@ def rust():
         "}",
         "",
         "impl PortSettings {",
-        "    /// As the program reads it.",
+        "    /// Its octets, as the program reads them.",
         f"    pub fn to_bytes(&self) -> [u8; {length}] {{",
         "        let flags = [",
         *(f"            self.{one['name']}," for one in settings),

@@ -22,17 +22,17 @@ pub const FIB_HOPS: u32 = 65_536;
 pub const FIB_REASON: u32 = 0x8000_0000;
 /// Marks the only member of a group in the word of a next hop.
 pub const FIB_MEMBER: u32 = 0x4000_0000;
-/// Pages of the program's FIB: a header for each IP version.
+/// First page of the program's FIB: a header for each IP version.
 pub const FIB_HEADERS: u32 = 0;
-/// Then a word for each next hop.
+/// First page of the words, one for each next hop.
 pub const FIB_HOPS_AT: u32 = 2;
-/// Then neighbours.
+/// First page of the neighbours.
 pub const FIB_ADJACENCIES_AT: u32 = 66;
-/// Then the root of IPv4.
+/// First page of the root of IPv4.
 pub const FIB_ROOT4: u32 = 578;
-/// Then that of IPv6.
+/// First page of the root of IPv6.
 pub const FIB_ROOT6: u32 = 834;
-/// Then nodes, first those of IPv4.
+/// First page of the nodes; those of IPv4 come first.
 pub const FIB_NODES: u32 = 2_882;
 /// Bits that say which neighbours packets were sent to; a power of two.
 pub const USE_MARKS: u32 = 4_194_304;
@@ -50,9 +50,9 @@ pub enum Path {
     /// Everything goes to Linux.
     #[default]
     Kernel,
-    /// To the AF_XDP socket of the queue.
+    /// Packets go to the AF_XDP socket of the queue.
     Engine,
-    /// The program forwards it.
+    /// The program forwards them.
     Express,
 }
 
@@ -77,7 +77,7 @@ pub const HOOK_TC_INGRESS: u8 = 1 << 1;
 pub const HOOK_NF_EGRESS: u8 = 1 << 2;
 /// tc filters or tcx programs.
 pub const HOOK_TC_EGRESS: u8 = 1 << 3;
-/// Not a hook: its driver takes frames that XDP programs redirect.
+/// The driver takes frames that XDP programs redirect; this is no hook.
 pub const HOOK_TAKES_FRAMES: u8 = 1 << 4;
 /// The program has not found the device, and assumes that it has hooks.
 pub const HOOK_NOT_FOUND: u8 = 1 << 5;
@@ -155,7 +155,7 @@ pub struct PortSettings {
 }
 
 impl PortSettings {
-    /// As the program reads it.
+    /// Its octets, as the program reads them.
     pub fn to_bytes(&self) -> [u8; 36] {
         let flags = [
             self.forward4,

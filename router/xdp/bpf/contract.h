@@ -14,12 +14,12 @@
 #define BORA_FIB_HOPS 65536 /* Next hops, and neighbours among them, of which the program knows what becomes of their packets. */
 #define BORA_FIB_REASON 0x80000000 /* Marks a reason in the word of a next hop. */
 #define BORA_FIB_MEMBER 0x40000000 /* Marks the only member of a group in the word of a next hop. */
-#define BORA_FIB_HEADERS 0 /* Pages of the program's FIB: a header for each IP version. */
-#define BORA_FIB_HOPS_AT 2 /* Then a word for each next hop. */
-#define BORA_FIB_ADJACENCIES_AT 66 /* Then neighbours. */
-#define BORA_FIB_ROOT4 578 /* Then the root of IPv4. */
-#define BORA_FIB_ROOT6 834 /* Then that of IPv6. */
-#define BORA_FIB_NODES 2882 /* Then nodes, first those of IPv4. */
+#define BORA_FIB_HEADERS 0 /* First page of the program's FIB: a header for each IP version. */
+#define BORA_FIB_HOPS_AT 2 /* First page of the words, one for each next hop. */
+#define BORA_FIB_ADJACENCIES_AT 66 /* First page of the neighbours. */
+#define BORA_FIB_ROOT4 578 /* First page of the root of IPv4. */
+#define BORA_FIB_ROOT6 834 /* First page of the root of IPv6. */
+#define BORA_FIB_NODES 2882 /* First page of the nodes; those of IPv4 come first. */
 #define BORA_USE_MARKS 4194304 /* Bits that say which neighbours packets were sent to; a power of two. */
 #define BORA_OWN_FILTER 65536 /* Bits of the filter of the router's own addresses, for each IP version. */
 #define BORA_INJECT_BATCH 512 /* Most frames that one call hands to Linux. */
@@ -28,8 +28,8 @@
 /* What a port does with transit traffic. */
 enum bora_path {
 	BORA_PATH_KERNEL = 0, /* Everything goes to Linux. */
-	BORA_PATH_ENGINE = 1, /* To the AF_XDP socket of the queue. */
-	BORA_PATH_EXPRESS = 2, /* The program forwards it. */
+	BORA_PATH_ENGINE = 1, /* Packets go to the AF_XDP socket of the queue. */
+	BORA_PATH_EXPRESS = 2, /* The program forwards them. */
 };
 
 /* Reverse-path check of IPv4 sources (RFC 3704), as `net.ipv4.conf.*.rp_filter`. */
@@ -66,7 +66,7 @@ enum bora_port_hooks {
 	BORA_HOOK_TC_INGRESS = 1 << 1, /* tc filters or tcx programs. */
 	BORA_HOOK_NF_EGRESS = 1 << 2, /* nftables, family netdev. */
 	BORA_HOOK_TC_EGRESS = 1 << 3, /* tc filters or tcx programs. */
-	BORA_HOOK_TAKES_FRAMES = 1 << 4, /* Not a hook: its driver takes frames that XDP programs redirect. */
+	BORA_HOOK_TAKES_FRAMES = 1 << 4, /* The driver takes frames that XDP programs redirect; this is no hook. */
 	BORA_HOOK_NOT_FOUND = 1 << 5, /* The program has not found the device, and assumes that it has hooks. */
 };
 

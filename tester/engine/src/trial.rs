@@ -254,7 +254,7 @@ impl StreamOutcome {
 
 #[cfg(test)]
 impl Trial {
-    /// These streams, and nothing else to tell.
+    /// A trial with these streams, and nothing else to tell.
     pub(crate) fn of(streams: Vec<StreamOutcome>, elapsed: Duration) -> Self {
         Self {
             streams,

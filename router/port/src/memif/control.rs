@@ -360,7 +360,7 @@ pub(super) struct Client {
     signal: Arc<Signal>,
     greeted: bool,
     to_send: VecDeque<(Message, Option<OwnedFd>)>,
-    /// Those to receive from and those to send to.
+    /// Rings to receive from and rings to send to.
     rings: Option<(Rings, Rings)>,
 }
 
