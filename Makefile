@@ -26,7 +26,7 @@ build-dpdk: deps ## Build target/release/bora-dpdk, too, which has ports that DP
 	mv target/release/bora target/release/bora-dpdk
 	$(CARGO) build --release -p bora
 
-deb: build ## The Debian package, target/debian/bora_VERSION_amd64.deb; another version: make deb VERSION=0.1.1
+deb: build ## The Debian packages, target/debian/bora_VERSION_amd64.deb, bora-test and bora-lab; another version: make deb VERSION=0.1.1
 	@scripts/deb $(VERSION)
 
 demo: build ## Forward real traffic between namespaces and show it

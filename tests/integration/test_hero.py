@@ -11,7 +11,7 @@ import time
 import pytest
 
 from lib import required
-from lib.bora import binary
+from lib.bora import hero_binary
 from lib.hero import CARDS, HeroNetwork, model
 from lib.netns import inside
 from lib.ping import ping
@@ -371,11 +371,11 @@ def test_two_workers_and_a_port_that_is_removed(say, tmp_path):
             flows = [parts.add(Flow(network.hosts[0], f"10.0.{target}.2", 100)) for target in (1, 2)]
             for target in (1, 2):
                 wait_for("both on the fast path", lambda: ("hero0", f"10.0.{target}.2/32") in network.fast())
-            head, *ports = network.router.exec(binary(), "save").stdout.split("[[port]]")
+            head, *ports = network.router.exec(hero_binary(), "save").stdout.split("[[port]]")
             kept = [port for port in ports if 'name = "hero1"' not in port]
             assert len(kept) == CARDS - 1
             (tmp_path / "bora.toml").write_text("[[port]]".join([head, *kept]))
-            say(network.router.exec(binary(), "apply", str(tmp_path / "bora.toml")).stdout.strip())
+            say(network.router.exec(hero_binary(), "apply", str(tmp_path / "bora.toml")).stdout.strip())
             assert ("hero0", "10.0.1.2/32") not in network.fast()
             assert ("hero0", "10.0.2.2/32") in network.fast()
             flows[1].close()

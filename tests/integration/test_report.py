@@ -14,7 +14,8 @@ from lib.netns import run
 
 pytestmark = pytest.mark.bora
 REPORT = Path(__file__).parent / "data" / "report.json"
-EXAMPLES = sorted((bora.ROOT / "docs" / "examples").glob("*.html"))
+# written by an older Bora, which had fewer keys
+EXAMPLES = sorted((Path(__file__).parent / "data").glob("*-express.json"))
 
 
 def holds(whole, part):
@@ -208,14 +209,14 @@ def test_examples_are_there():
     assert len(EXAMPLES) >= 2
 
 
-@pytest.mark.parametrize("html", EXAMPLES, ids=[html.stem for html in EXAMPLES])
-def test_example(html, tmp_path):
-    """The throughput plots of the page show the results that it contains, and Bora can read these."""
+@pytest.mark.parametrize("example", EXAMPLES, ids=[example.stem for example in EXAMPLES])
+def test_example(example, tmp_path):
+    """The throughput plots of a page show the results that it contains."""
+    report = json.loads(example.read_text())
+    html = tmp_path / "report.html"
+    run(bora.binary(), "test", "report", example, "-o", html)
     page = opened(html, tmp_path)
-    report = page.data["report"]
-    again = tmp_path / "again.html"
-    run(bora.binary(), "test", "report", html, "-o", again)
-    assert holds(Page(again.read_text(encoding="utf-8")).data["report"], report)
+    assert holds(page.data["report"], report)
     wanted = filter(None, map(throughput_lines, groups(of_method(report, "throughput"))))
     plots = page.plots("Throughput against frame size")
     for plot, shown in zip(plots, wanted, strict=True):

@@ -60,7 +60,8 @@ fn summary(outcomes: &[Outcome], command: &str) -> String {
          and what the same experiment shows\ntoday. Their figures are drawings and were not at hand; \
          all their numbers are from the text. Absolute rates cannot be compared\nover twenty years; what \
          must hold is what the paper found in kind.\n\nWritten by `{command}`. {} experiments: {} hold, {} do not, \
-         {} cannot be repeated here, {} have nothing to run.\n",
+         {} cannot be repeated here, {} have nothing to run.\n\
+         Each has a page with its figures, `papers/PAPER-EXPERIMENT.html` beside this file, wherever the command was typed.\n",
         outcomes.len(),
         count(Some(Verdict::Holds)),
         count(Some(Verdict::Fails)),
@@ -102,9 +103,8 @@ fn line(outcome: &Outcome) -> String {
     let cell = |parts: &[String]| parts.join("<br>").replace('|', "\\|").replace('\n', " ");
     let name = &experiment.name;
     format!(
-        "| [{}](papers/{})<br>{} | {} | {} | {} |",
+        "| {}<br>{} | {} | {} | {} |",
         name.split('/').next_back().unwrap_or(name),
-        file(name),
         experiment.title,
         cell(&theirs),
         cell(&ours),
