@@ -111,8 +111,7 @@ fn is_wrong(comment: &str) -> bool {
         let rest = text.strip_prefix(*words);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
     };
-    BEGINNINGS.iter().any(|words| begins(words))
-        || ANYWHERE.iter().any(|words| text.contains(words))
+    BEGINNINGS.iter().any(begins) || ANYWHERE.iter().any(|words| text.contains(words))
 }
 
 /// All comments of a source file, each with the line, from 1, that it begins at.
