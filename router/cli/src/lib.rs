@@ -28,10 +28,10 @@ pub fn main() -> ExitCode {
         Err(error) => return bora_terminal::usage(&error),
     };
     bora_terminal::log_to_the_right_place(arguments.verbose);
-    bora_terminal::conclude(dispatch(arguments.command))
+    bora_terminal::conclude(dispatch(arguments.command, arguments.verbose))
 }
 
-fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
+fn dispatch(command: Command, verbose: bool) -> anyhow::Result<ExitCode> {
     match command {
         Command::Run(options) => run::run(options).map(|()| ExitCode::SUCCESS),
         Command::Show(options) => show::show(options).map(|()| ExitCode::SUCCESS),
@@ -68,8 +68,8 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
             say!("{:#}", bora_daemon::schema())?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Test(it) => Err(execute("bora-test", "bora test", it.words)),
-        Command::Lab(it) => Err(execute("bora-lab", "bora lab", it.words)),
+        Command::Test(it) => Err(execute("bora-test", "bora test", it.words, verbose)),
+        Command::Lab(it) => Err(execute("bora-lab", "bora lab", it.words, verbose)),
         Command::Pages(pages) => Ok(pages.write::<Arguments>().map(|()| ExitCode::SUCCESS)?),
     }
 }

@@ -18,9 +18,11 @@ pub fn beside(name: &str) -> PathBuf {
 }
 
 /// Goes on as another program. `shown` is what its help calls it. Returns only if it cannot.
-pub fn execute(name: &str, shown: &str, words: Vec<OsString>) -> anyhow::Error {
+pub fn execute(name: &str, shown: &str, words: Vec<OsString>, verbose: bool) -> anyhow::Error {
     let path = beside(name);
-    let error = Command::new(&path).arg0(shown).args(words).exec();
+    let mut command = Command::new(&path);
+    command.arg0(shown).args(verbose.then_some("--verbose"));
+    let error = command.args(words).exec();
     match error.kind() {
         ErrorKind::NotFound => anyhow!(
             "`{shown}` needs the program `{name}`, which is not installed: install the package {name}, or build it with `make build`"
