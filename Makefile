@@ -1,7 +1,7 @@
 # Two commands do everything on a fresh Debian or Ubuntu machine: `make demo` and `make test`.
 
 PYTHON := /usr/bin/python3
-CARGO  := env PATH="$(HOME)/.cargo/bin:$(PATH)" cargo
+CARGO  := env PATH="$(HOME)/.cargo/bin:$(CURDIR)/target/tools/bin:$(PATH)" cargo
 BORA   := target/release/bora
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
@@ -216,6 +216,15 @@ bench-hero: hero-deps ## HERO: throughput, latency and priorities of four cards
 test-selftests: build ## Linux's own forwarding tests in a guest, without Bora and with it
 	@scripts/deps-selftests
 	@scripts/as-root $(PYTHON) tests/vm/selftests/run.py $(ARGS)
+
+.PHONY: deny advisories
+deny: deps ## Licences, sources and duplicates of the dependencies, by cargo-deny (deny.toml)
+	@scripts/deps-deny
+	$(CARGO) deny check licenses bans sources
+
+advisories: deps ## Known defects of the dependencies, by RustSec's database (from GitHub)
+	@scripts/deps-deny
+	$(CARGO) deny check advisories
 
 fmt: ## Format the code
 	$(CARGO) fmt --all
