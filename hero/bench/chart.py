@@ -2,7 +2,7 @@
 
 import math
 
-WIDTH, HEIGHT = 460, 300  # of a panel
+WIDTH, HEIGHT = 460, 300  # size of a panel
 LEFT, RIGHT, TOP, BOTTOM = 62, 16, 46, 74
 COLOURS = ("s1", "s2", "s3", "s4", "s5", "s6")
 STYLE = """<style>
@@ -79,7 +79,7 @@ class Panel:
         out.append(f'<text x="{right}" y="{bottom + 34}" text-anchor="end">{escape(self.x_label)}</text>')
         for k, (name, points, kind) in enumerate(self.series):
             colour, places = COLOURS[k % len(COLOURS)], [(self.x(x), self.y(y)) for x, y in points]
-            x, y = LEFT + k % 2 * 195, HEIGHT - 26 + k // 2 * 16  # of the legend
+            x, y = LEFT + k % 2 * 195, HEIGHT - 26 + k // 2 * 16  # place in the legend
             out.append(f'<text x="{x + 23}" y="{y}">{escape(name)}</text>')
             if kind == "cross":
                 places.append((x + 9, y - 4))

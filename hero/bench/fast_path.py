@@ -6,7 +6,7 @@ from hero.bench.traffic import SIZES, Flow, interval
 from hero.model import build
 
 BUSES = ("pcix", "xbar")
-PHASES = (0.0, 0.37, 0.71)  # of the rounds
+PHASES = (0.0, 0.37, 0.71)  # phases of the rounds
 LOADS = tuple(k / 10 for k in range(1, 11))
 PATTERNS = (("ring", ring_of_flows), ("mesh", mesh_of_flows))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Generates src/generated.rs, xdp/bpf/contract.h and docs/reasons.md from contract.toml.
+"""Generates src/generated.rs, router/xdp/bpf/contract.h and docs/reasons.md from contract.toml.
 With --check it writes nothing, and fails if one of them is out of date."""
 
 import json
@@ -198,7 +198,7 @@ def rust():
         "}",
         "",
         "impl PortSettings {",
-        "    /// As the program reads it.",
+        "    /// Its octets, as the program reads them.",
         f"    pub fn to_bytes(&self) -> [u8; {length}] {{",
         "        let flags = [",
         *(f"            self.{one['name']}," for one in settings),

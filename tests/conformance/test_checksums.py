@@ -46,7 +46,7 @@ def test_checksum_left_to_others(net, family):
 @pytest.mark.parametrize("family", [4, 6])
 @pytest.mark.parametrize("outer", [4, 6])
 def test_inner_checksum_left_to_others(net, outer, family):
-    """The same for a packet in a tunnel."""
+    """The router completes the checksum of a packet in a tunnel."""
     inner = udp(net, family, to=1)
     if outer == 4:
         packet = bytes(IP(src=net.behind4(0), dst=net.behind4(1), proto=4 if family == 4 else 41)) + inner

@@ -7,7 +7,7 @@ import pytest
 from lib import packets, waiting
 from lib.traffic import flow_frame, load
 
-HOSTS = 40  # of each IP version, beside a gateway
+HOSTS = 40  # for each IP version, beside a gateway
 WRONG = "02:bc:00:00:00:77"
 NET = {4: "203.0.113.0/24", 6: "2001:db8:dead::/48"}
 BEHIND = {4: "203.0.113.7", 6: "2001:db8:dead::7"}  # the gateway

@@ -92,7 +92,7 @@ def test_tcp_arrives_intact(hosts, family, say):
 
 @pytest.mark.parametrize("family", [4, 6])
 def test_tcp_leaves_the_ports_intact(hosts_beyond, family, say):
-    """The same with Linux forwarding."""
+    """TCP arrives intact where Linux forwards, too."""
     transfer(hosts_beyond, family, say)
 
 

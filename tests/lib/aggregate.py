@@ -159,7 +159,7 @@ class Aggregate:
         return sorted(int(number) for number in re.findall(r"dev r(\d+)", shown))
 
     def wait_for_paths(self, wanted, seconds=30):
-        """Waits until both edges use these routers (a list), or so many (a number)."""
+        """Waits until both edges use these routers (a list), or this many (a number)."""
         wanted = list(range(wanted)) if isinstance(wanted, int) else wanted
         deadline = time.monotonic() + seconds
         while any(self.paths(edge) != wanted for edge in (0, 1)):

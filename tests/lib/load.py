@@ -37,7 +37,7 @@ class Report:
     reordered: int
     longest_silence: float
     seconds: float
-    first_late: str = ""  # of the packets that were overtaken
+    first_late: str = ""  # the first packet that was overtaken
 
     def __str__(self):
         return (

@@ -51,7 +51,7 @@ def group_message(prefix, length, group):
 
 
 def local_message(kind, address):
-    """The same for a local route, which makes an address the router's own."""
+    """A message for a local route, which makes an address the router's own."""
     way = _attribute(RTA_OIF, struct.pack("I", LOOPBACK))
     return _message(kind, address, 8 * len(address), (RT_TABLE_LOCAL, RT_SCOPE_HOST, RTN_LOCAL), way)
 

@@ -32,7 +32,8 @@ class Kept:
 
 
 class Sessions:
-    """Those of host `link` of a test network (lib.topology), whose host gets an address; `finish()` returns `Kept`."""
+    """Sessions of host `link` of a test network (lib.topology), whose host gets an address; `finish()`
+    returns `Kept`."""
 
     def __init__(self, net, link=1):
         self.host, self.router = net.namespaces[1 + link], net.router

@@ -18,7 +18,7 @@ from lib.topology import BEHIND4, BEHIND6
 CTAG, STAG = 0x8100, 0x88A8  # 802.1Q, 802.1ad
 PROTOCOLS = {CTAG: "802.1q", STAG: "802.1ad"}
 WAYS = ("band", "device")
-GROUP = 77  # of all devices, because a group is deleted at once
+GROUP = 77  # group of all devices, because a group is deleted at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Segment:
     """A VLAN. `tags`: (EtherType, VLAN) of each, outer first. `mac`: the router's, if it is not the link's. `options`: more of
     `ip link add`. `master`: a bridge, which has the addresses."""
 
-    device: str  # of the router; that of the host has an h instead of the r
+    device: str  # the router's; the host's has an h instead of the r
     number: int
     link: int
     tags: tuple = ()

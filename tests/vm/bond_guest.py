@@ -16,7 +16,7 @@ from vm.topic_guest import HOST, ROUTER, addressing, differences, tagged
 
 LINKS = 3
 PORTS = (1, 2)  # links of the bond
-BOND_MAC, FAR = ROUTER.format(1), HOST.format(9)  # of bond0, and of the host behind it
+BOND_MAC, FAR = ROUTER.format(1), HOST.format(9)  # addresses of bond0, and of the host behind it
 VLAN = 100
 MODES = [("balance-xor", hash_) for hash_ in ("layer2", "layer2+3", "layer3+4")] + [("active-backup", "layer2"), ("802.3ad", "layer3+4")]
 SHORT_MODES = [("balance-xor", "layer3+4")]

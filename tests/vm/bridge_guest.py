@@ -39,7 +39,7 @@ class Station:
 PLAIN = Station(0, HOST.format(0), 0, 0, ROUTER.format(0))
 A, B, C, D = (Station(number, f"02:bc:00:00:01:0{number}", link, vlan, BRIDGE_MAC)
               for number, link, vlan in ((1, 1, 10), (2, 1, 20), (3, 2, 0), (4, 2, 20)))
-# Of a bridge without VLANs: E and F are the bridge's own hosts, G is in a VLAN of a VLAN device on it.
+# Hosts of a bridge without VLANs: E and F are the bridge's own hosts, G is in a VLAN of a VLAN device on it.
 E, F = (Station(number, f"02:bc:00:00:01:0{number}", link, 0, BRIDGE_MAC) for number, link in ((5, 1), (6, 2)))
 G = Station(7, "02:bc:00:00:01:07", 2, 30, BRIDGE_MAC)
 

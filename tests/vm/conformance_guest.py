@@ -13,7 +13,7 @@ import pytest  # noqa: E402
 
 from vm import topic_guest  # noqa: E402
 
-LONGEST_TEXT = 3000  # of a failure
+LONGEST_TEXT = 3000  # characters of a failure's text
 
 
 class Tally:

@@ -39,7 +39,7 @@ class Case:
 
     name: str
     rules: str
-    steps: list  # of (link, IP packet)
+    steps: list  # pairs (link, IP packet)
     by_flow: int | None
     short: bool = False
     closing: bool = False  # conntrack's entry is compared, too, once the flowtable has been cleaned

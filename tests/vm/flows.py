@@ -13,7 +13,7 @@ from lib.netns import inside
 from vm import bulk, flow_cases
 from vm.flow_cases import MASQUERADE, masqueraded, plain, rules
 
-FLOW_PREFIX = "flows: "  # of the names of checks
+FLOW_PREFIX = "flows: "  # prefix of the names of checks
 SINCE = (6, 11)  # bpf_xdp_flow_lookup
 STEP_SECONDS = 3.0
 SILENT_SECONDS = 0.5
@@ -435,7 +435,7 @@ def many(reference):
     frames = {way: net.frame(ends.udp(way, 20, zero=True)[1], ends.link(way)) for way in (True, False)}
     before, lost = by_flows(net), []
     for way in (True, False, True):
-        place = 34 if way else 36  # of the client's port
+        place = 34 if way else 36  # place of the client's port
         lost.append(MANY)
         for start in range(0, MANY, 200):
             for port in range(30000 + start, 30000 + start + 200):

@@ -16,7 +16,7 @@ VENV = ROOT / "target/vm/venv"
 RUNS = ROOT / "target/vm/runs"
 CPUS = 2
 MEMORY = "3G"
-CARDS_EACH = 4  # of each kind: host, router, router, host
+CARDS_EACH = 4  # for each kind: host, router, router, host
 TAP_QUEUES = CPUS
 
 

@@ -7,7 +7,7 @@ from lib import multipath
 from lib.bora import Bora
 from vm.forwarding import counted, reasons
 
-FLOWS = 5_000  # of each IP version
+FLOWS = 5_000  # for each IP version
 PASS_SECONDS = 120
 # Time until Bora has turned off a card's own hash of flows, which Linux uses with policy 1 (igb on Linux 7).
 HASHING_SECONDS = 2

@@ -16,7 +16,7 @@ VLANS = (*KEY, "passed", "Bora sent", "to Linux", "TCP", "what not, and why")
 COSTS = (*KEY, "start", "kill -9", "restart", "SIGTERM", "`bora stop --detach`")
 EVENTS = ("start", "kill -9", "restart", "SIGTERM", "stop")
 REASON_CHARACTERS = 200
-VLAN_PREFIX = "VLAN: "  # of the names of checks
+VLAN_PREFIX = "VLAN: "  # prefix of the names of checks
 TEXT = """# Machines
 
 `make test-vm` writes this page. It runs Bora on Debian's kernels in QEMU, with emulated cards and the kernel's own drivers.

@@ -61,7 +61,7 @@ class Tunnel:
         return bytes(IP(src="10.0.1.2", dst=LOCAL) / ICMP(type=3, code=4, nexthopmtu=mtu) / Raw(bytes(there)[:60]))
 
     def vxlan(self, packet, source, to=None, sport=50000, udp=None, bits=8, **header):
-        """The same of VXLAN. `to`: the station inside. `udp`: more of that header."""
+        """An outer packet of VXLAN. `to`: the station inside. `udp`: more of that header."""
         inside = packets.ethernet(to or OWN.format(self.number), STATION.format(self.number), packet, 0x86DD if packet[0] >> 4 == 6 else 0x0800)
         datagram = UDP(sport=sport, dport=VXLAN_PORT, **(udp or {})) / Raw(bytes([bits, 0, 0, 0]) + (self.key << 8).to_bytes(4, "big") + inside)
         return bytes(IP(src=source, dst=LOCAL, **{"ttl": 60, "id": 7, **header}) / datagram)
@@ -266,7 +266,7 @@ def into(step):
 
 
 def out_of():
-    """The same for packets that come out of them."""
+    """Cases of packets that come out of tunnels."""
     made = []
     for tunnel in TUNNELS + NOT_FAST[1:]:
         for v6 in (False, True):

@@ -55,9 +55,9 @@ class Case:
     """What is sent, and what Linux alone answers, each frame as lib's `summary` in vm.vlan has it."""
 
     name: str
-    sends: list  # of (way, segment, frame without tags)
+    sends: list  # triples (way, segment, frame without tags)
     wanted: list
-    by: str = "bora"  # who forwards: "bora", "linux", or "" if both may
+    by: str = "bora"  # what forwards: "bora", "linux", or "" if both may
     prepare: Callable | None = None
     short: bool = False  # part of short runs
     seconds: float = 2.0  # until the frames must be there

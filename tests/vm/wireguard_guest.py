@@ -20,7 +20,7 @@ LINKS = 3
 FAR = 1  # the link behind which the tunnel's far end is
 LISTEN = 51820  # also wg-quick's mark and its table
 MTU = 1420
-SIZES = (26, MTU - 28, MTU - 48)  # of the data: small, and as much as the tunnel has room for with IPv4 and with IPv6
+SIZES = (26, MTU - 28, MTU - 48)  # octets of data: small, and as much as the tunnel has room for with IPv4 and with IPv6
 TURNS = 3
 CONFIGURATION = Path("/run/wg0.conf")
 

@@ -11,7 +11,7 @@ use bora_port::{QueueStats, ReadStats, Tally};
 
 /// Most routes a card can have.
 pub(crate) const MAX_ROUTES: usize = 64;
-/// How many destinations of packets on the slow path are remembered.
+/// Destinations of packets on the slow path that are remembered.
 const RECENT: usize = 256;
 
 /// A card's counters since its port was opened, resets included. Its driver writes them.

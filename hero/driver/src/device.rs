@@ -9,7 +9,7 @@ pub(crate) trait Device {
     fn write(&mut self, register: u8, value: u32);
     /// The host's memory that cards can access, from bus address 0.
     fn memory(&self) -> &[u8];
-    /// The same, to write.
+    /// The host's memory, to write.
     fn memory_mut(&mut self) -> &mut [u8];
     /// The card's time, ns.
     fn now(&self) -> u64;

@@ -493,5 +493,4 @@ fn receive(
 }
 
 #[cfg(test)]
-#[path = "driver_tests.rs"]
 mod tests;

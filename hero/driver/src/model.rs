@@ -78,7 +78,7 @@ unsafe impl Send for Model {}
 /// What a card sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
-    /// A frame of so many octets.
+    /// A frame of this many octets.
     Frame(usize),
     /// A frame with a bad FCS.
     BadFcs,

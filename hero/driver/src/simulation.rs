@@ -137,8 +137,8 @@ impl Simulation {
         busy | self.after_quantum(interrupts)
     }
 
-    /// Lets a card send what it has accepted, within limits. Once it is stopped, nobody can know
-    /// how much of it was sent.
+    /// Lets a card send what it has accepted, within limits. Once it is stopped, it is not known how much of
+    /// it was sent.
     fn finish(&mut self, card: usize) {
         let end = self.model.now() + TAIL;
         let sends = |one: &Attached| !one.dead && one.driver.sends();

@@ -48,7 +48,7 @@ IRQ_DROP = 0x80
 ID_VALUE = 0x4845524f
 VERSION = 0x1
 
-RESET_CYCLES = 4  # of sys_clk
+RESET_CYCLES = 4  # cycles of sys_clk
 
 # By number
 NAMES = (
@@ -164,7 +164,7 @@ WRITABLE = {  # the bits that keep what is written
     51: 0xffffffff,
     52: 0xffffffff,
 }
-AFTER_RESET = {  # of those that are not 0
+AFTER_RESET = {  # registers that are not 0 then
     15: 0xffffffff,
     17: 0xffffffff,
     19: 0xffffffff,

@@ -15,7 +15,7 @@ RATIOS = ((8, 10), (8, 7), (8, 8), (8, 3), (8, 31))  # ns of rx_clk, sys_clk
 class Bench:
     def __init__(self, dut, periods):
         self.dut = dut
-        self.stall = 0.0  # of the reader, per word and per meta
+        self.stall = 0.0  # stalls of the reader, per word and per meta
         self.got = []  # (meta, octets)
         self.lost = 0
         for signal in (dut.wr_en, dut.wr_data, dut.wr_commit, dut.wr_abort, dut.wr_meta, dut.rd_en, dut.rd_meta_pop):

@@ -38,7 +38,7 @@ class Bench:
         self.input = []  # (meta, words or None)
         self.gap = 0.0
         self.room = True
-        self.answer = (3, 0, False)  # of the rules: destination, route, priority
+        self.answer = (3, 0, False)  # what the rules answer: destination, route, priority
         self.searches = []  # (key, route_ok)
         self.out = []  # (queue, len, octets)
         self.events = []  # ("fwd", dest, route) or ("drop", reason)

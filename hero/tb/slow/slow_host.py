@@ -49,7 +49,7 @@ class Host:
         self.slave = AxiSlave(AxiBus.from_prefix(dut, "m_axi"), dut.sys_clk, dut.sys_rst, target=self.memory)
         for interface in (self.slave.write_if, self.slave.read_if):
             interface.log.setLevel(logging.ERROR)
-        self.place = [0, 0, 0]  # of the next completion to look at
+        self.place = [0, 0, 0]  # place of the next completion to look at
         self.next_vector = 0
         self.transactions = []  # (channel, address, octets)
         self.giving = Lock()

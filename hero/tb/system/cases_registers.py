@@ -5,7 +5,7 @@ from golden import registers as reg
 from system_bench import Bench
 from traffic import Traffic
 
-# Of no card's business while it is idle: what is written stays without effect on frames.
+# None of an idle card's business: what is written stays without effect on frames.
 KEPT = sorted(reg.READ_WRITE - {reg.CMD})
 READ_ONLY = {
     reg.ID: reg.ID_VALUE, reg.IRQ_UNMASKED: 0, reg.IRQ_MASKED: 0, reg.TX_LEN: 0, reg.LEVELS: 0x222,

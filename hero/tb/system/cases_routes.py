@@ -121,7 +121,7 @@ async def changes_under_traffic(dut):
 
 @cocotb.test()
 async def half_written(dut):
-    """Of a route of which one word is written, none counts, whichever it is; a class likewise; the commit brings all."""
+    """No word of a route counts before its commit, whichever is written; nor does one of a class."""
     async with Bench(dut) as bench:
         traffic, card = Traffic(SEED), bench.cards[0]
         rules = [reg.ROUTE + 2, reg.ROUTE + 3, reg.NEXTHOP_MAC + 2, reg.NEXTHOP_MAC + 3, *range(reg.CLASS + 6, reg.CLASS + 12)]

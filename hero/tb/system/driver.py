@@ -9,7 +9,7 @@ from golden import registers as reg
 RXLO, RXHI, TX = range(3)
 BUFFER = 2048  # octets
 VECTOR = 32  # descriptors
-REGION = 0x20_0000  # of host memory, a card
+REGION = 0x20_0000  # octets of host memory for each card
 VECTORS_AT, BUFFERS_AT = 0x2000, 0x8000
 EVENTS = reg.IRQ_RXLO | reg.IRQ_RXHI | reg.IRQ_TX | reg.IRQ_RXLO_EMPTY | reg.IRQ_RXHI_EMPTY
 

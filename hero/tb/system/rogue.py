@@ -10,7 +10,7 @@ from traffic import own_mac
 
 PLACE = 3  # the card it stands for
 REQUEST, RESPONSE = 0x1_0000, 0x1_0040
-BEATS = 128  # of a transaction, at most
+BEATS = 128  # most beats of a transaction
 
 
 def packet(frame, high=False, octets=None):

@@ -18,7 +18,7 @@ APERTURE, APERTURE_SIZE = 0x8000_0000, 0x10_0000
 # Periods of the line's clocks, ps, by card: the two ends of a cable always differ. 125 ppm, a little more than Ethernet's
 # 100.
 PERIODS = (8001, 7999, 8000, 7999)
-COVERAGE = {"written": set(), "read": set(), "counters": set(), "events": set()}  # of this process, by number or name
+COVERAGE = {"written": set(), "read": set(), "counters": set(), "events": set()}  # what this process has covered, by number or name
 
 
 def next_hop(card):

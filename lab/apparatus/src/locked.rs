@@ -61,7 +61,7 @@ impl PortQueue for Locked {
         self.lock().frames()
     }
 
-    /// Its frames are lost with it: who measures has a region of their own.
+    /// Its frames are lost with it: a bench has a region of its own.
     fn close(self: Box<Self>, _: &SharedFrames) -> Option<Closing> {
         None
     }

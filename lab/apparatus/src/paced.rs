@@ -29,8 +29,8 @@ use crate::template::Templates;
 /// Octets before a packet's [`Stamp`]: behind the headers of Ethernet, IPv4 and UDP.
 const STAMP: Range<usize> = 42..58;
 
-/// A queue that presents the packets of `paced` as they arrive, loses by name what nobody fetches
-/// in time ([`Reason::RxRingFull`]), and swallows what it transmits.
+/// A queue that presents the packets of `paced` as they arrive, loses by name what is not fetched in time
+/// ([`Reason::RxRingFull`]), and swallows what it transmits.
 pub fn paced(region: Arc<Region>, paced: Paced) -> (Queue, SinkCounter) {
     with_sink(paced, region, None)
 }
@@ -40,11 +40,11 @@ pub fn paced(region: Arc<Region>, paced: Paced) -> (Queue, SinkCounter) {
 pub struct Pace {
     /// When the first one arrives, or its interval begins.
     pub start: Instant,
-    /// For how long packets arrive.
+    /// Time for which packets arrive.
     pub time: Duration,
     /// Packets a second, above 0.
     pub rate: f64,
-    /// Packets that may wait; what comes while so many do is lost.
+    /// Packets that may wait; what comes while the ring is full is lost.
     pub ring: usize,
     /// With a seed, each packet arrives at a random moment of its interval: sources of one rate
     /// would otherwise always meet a queue in the same order.

@@ -105,7 +105,7 @@ impl<S: Source> PortQueue for Ends<S> {
         self.source.wait()
     }
 
-    /// Its frames are lost with it: who measures has a region of their own.
+    /// Its frames are lost with it: a bench has a region of its own.
     fn close(self: Box<Self>, _: &SharedFrames) -> Option<Closing> {
         None
     }

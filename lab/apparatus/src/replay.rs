@@ -1,4 +1,4 @@
-//! The same packets for ever: a loop can be measured with nothing else in it.
+//! A source that presents a few packets for ever: a loop can be measured with nothing else in it.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ pub fn replay(region: Arc<Region>, replay: Replay) -> (Queue, SinkCounter) {
     with_sink(replay, region, None)
 }
 
-/// Presents the same packets for ever, in order. Only their first 60 octets are written (so that
-/// TTL and addresses are fresh); what follows is whatever the frame held before.
+/// Presents its packets for ever, in order. Only their first 60 octets are written (so that TTL and addresses
+/// are fresh); what follows is whatever the frame held before.
 #[derive(Debug)]
 pub struct Replay {
     region: Arc<Region>,

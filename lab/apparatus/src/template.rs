@@ -13,7 +13,7 @@ pub(crate) struct Templates {
     next: usize,
 }
 
-/// In one cache line, so that a loop's cost is not its source's.
+/// A packet's octets, in one cache line, so that a loop's cost is not its source's.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Template {

@@ -3,7 +3,7 @@
     source --- router (FRR, Bora) === peer 0, peer 1 (BIRD), each with all routes
 
 Both peers' paths are equal, so zebra makes groups of two next hops. Prints a table and writes target/bench/bgp.json. With `--updates` routes
-change instead, for so many minutes (updates.py): target/bench/bgp-updates.json. docs/bench-bgp.md describes the method. Everything is
+change instead, for some minutes (updates.py): target/bench/bgp-updates.json. docs/bench-bgp.md describes the method. Everything is
 in network namespaces.
 """
 

@@ -19,7 +19,7 @@ from lib.netns import inside  # noqa: E402
 PORT = 179
 OPEN, UPDATE, NOTIFICATION, KEEPALIVE = 1, 2, 3, 4
 HOLD_SECONDS = 180
-MOST_OCTETS = 4000  # of the prefixes in a message, which has at most 4096 (RFC 4271 4.1)
+MOST_OCTETS = 4000  # octets of prefixes in a message, which has at most 4096 (RFC 4271 4.1)
 TICK = 0.01
 MOVE_SECONDS = 1.0
 

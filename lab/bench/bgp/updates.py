@@ -129,7 +129,7 @@ class Watch(threading.Thread):
             one.close()
 
     def lost(self, flows, sent):
-        """(lost, duplicated) of a load of these flows with so many packets in turn."""
+        """(lost, duplicated) of a load of these flows, to which `sent` packets went in turn."""
         lost = duplicated = 0
         for index, flow in enumerate(flows):
             count = sent // len(flows) + (index < sent % len(flows))
@@ -190,7 +190,7 @@ class Result:
     subject: str
     seconds: float
     sent: int  # changes that the speaker sent
-    events: int  # of Linux's routes
+    events: int  # events of Linux's routes
     missed: int  # times that the bench itself lost events
     packets: dict  # by load: sent, lost, duplicated
     delays: list

@@ -113,7 +113,7 @@ def group(router, count):
 
 
 def mtu(router, count):
-    """A port with so many neighbours gets another MTU."""
+    """A port with `count` neighbours gets another MTU."""
     first = int(ipaddress.ip_address("10.64.0.1"))
     router.space.batch(["addr add 10.64.0.1/10 dev r1",
                         *(f"neigh add {ipaddress.ip_address(first + 1 + n)} lladdr 02:00:01:{n >> 16:02x}:{n >> 8 & 255:02x}:{n & 255:02x} "
@@ -128,7 +128,7 @@ def report(router, count):
 
 
 def nft(router, count):
-    """A ruleset with so many chains gets a rule, and loses it."""
+    """A ruleset with `count` chains gets a rule, and loses it."""
     lines = ["add table inet scale", "add chain inet scale changing"]
     lines += [f"add chain inet scale c{n}" for n in range(count)]
     router.space.exec("nft", "-f", "-", input="\n".join(lines), timeout=PATIENCE)
@@ -140,7 +140,7 @@ def nft(router, count):
 
 
 def links(router, count):
-    """One of so many links that are no ports goes down, or up."""
+    """One of `count` links that are no ports goes down, or up."""
     lines = []
     for n in range(count // 2):
         lines += [f"link add v{n} type veth peer name x{n}", f"addr add 100.{n >> 8}.{n & 255}.1/24 dev v{n}",

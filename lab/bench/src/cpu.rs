@@ -27,7 +27,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Of the calling thread.
+    /// The usage of the calling thread.
     ///
     /// # Errors
     /// Linux without `CONFIG_SCHED_INFO`.

@@ -60,7 +60,7 @@ mod c {
 const ROOM: usize = 125;
 /// Groups of 256 entries below the first 24 bits; the most that 2 octets can number.
 const GROUPS4: u32 = 32_767;
-/// The same for IPv6; DPDK reserves more of them than it uses.
+/// Groups of IPv6; DPDK reserves more of them than it uses.
 const GROUPS6: u32 = 1 << 18;
 /// Entries of the first 24 bits.
 const ROOT: u64 = 1 << 24;
@@ -90,7 +90,7 @@ impl Dpdk {
             .into_owned()
     }
 
-    /// An empty `rte_fib` for a table of so many routes.
+    /// An empty `rte_fib` for a table of this many routes.
     ///
     /// # Errors
     /// If there is too little memory.
@@ -259,7 +259,7 @@ impl Fib<Prefix4> for RteLpm {
     }
 
     fn memory(&self) -> Memory {
-        // SAFETY: the table is an rte_lpm with so many groups.
+        // SAFETY: the table is an rte_lpm, which has [`GROUPS4`] groups.
         let groups = unsafe { c::dpdk_lpm_groups(self.0.raw(), GROUPS4) };
         self.0.memory((ROOT + u64::from(groups) * 256) * 4)
     }

@@ -46,7 +46,7 @@ impl Tables {
         Self::of(hops, &|number| PortId(number as u16))
     }
 
-    /// A table of these prefixes, which lead to the first port by so many next hops in turn.
+    /// A table of these prefixes, which lead to the first port by this many next hops in turn.
     ///
     /// # Errors
     /// No room.
@@ -87,7 +87,7 @@ impl Tables {
         Self::new(&[(Prefix4::masked(0, 0), PortId(port))])
     }
 
-    /// The same for IPv6.
+    /// A table whose IPv6 default route leads to this port.
     ///
     /// # Errors
     /// No room.
@@ -166,7 +166,7 @@ impl Memory {
         Self::of(FRAMES * workers, 2048)
     }
 
-    /// Memory of so many frames of this size, octets.
+    /// Memory of this many frames, each of this many octets.
     ///
     /// # Errors
     /// The system has not enough memory.
@@ -207,7 +207,7 @@ impl From<Queue> for Port {
 pub enum Loop {
     /// The worker's.
     Worker(Mode),
-    /// That of 2005, on any CPU.
+    /// The loop of 2005, on any CPU.
     Interrupt(Interrupts),
 }
 

@@ -38,13 +38,13 @@ const SYSCTLS: &str = "modprobe -a nf_conntrack nft_flow_offload nf_flow_table_i
 pub struct Plan {
     /// Times each subject is measured, in turn with the others.
     pub rounds: usize,
-    /// Of one measurement, by this machine's clock.
+    /// Length of one measurement, by this machine's clock.
     pub time: Duration,
-    /// Of how many flows packets are sent, at most [`FLOWS`].
+    /// Numbers of flows that packets are sent of, at most [`FLOWS`].
     pub flows: Vec<u32>,
 }
 
-/// Who forwards.
+/// A program that forwards.
 struct Subject<'a> {
     name: &'static str,
     forwarder: Forwarder<'a>,
@@ -240,7 +240,7 @@ fn make_flows(testbed: &mut Testbed, subject: &Subject<'_>, time: Duration) -> a
     bail!("{}: {} flows, not {wanted}", subject.name, flows.trim())
 }
 
-/// Until Bora forwards flows of the ruleset.
+/// Waits until Bora forwards flows of the ruleset.
 fn wait_for_flows(network: &Network) -> anyhow::Result<()> {
     let start = Instant::now();
     loop {

@@ -18,7 +18,7 @@ pub struct Outcome {
     pub dropped: Counts,
     /// Dropped because the backlog was full ([`crate::interrupt`]).
     pub backlog_full: u64,
-    /// In a queue or ring at the end.
+    /// Packets in a queue or ring at the end.
     pub held: u64,
     /// Lost before reception, by port.
     pub losses: Vec<QueueStats>,

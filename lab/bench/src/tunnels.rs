@@ -12,7 +12,7 @@ pub const NEAR: u32 = 0xc000_0201;
 /// The far end, 192.0.2.2.
 pub const FAR: u32 = 0xc000_0202;
 const GRE: u8 = 47;
-/// Of GRE without options, around IPv4.
+/// The header of GRE without options, around IPv4.
 const HEADER: [u8; 4] = [0, 0, 0x08, 0x00];
 
 /// An IPv4 header between the ends, without lengths and checksum.

@@ -1,4 +1,4 @@
-//! Who forwards between the veth pairs of a lab: Linux, Bora, or another program.
+//! What forwards between the veth pairs of a lab: Linux, Bora, or another program.
 
 use std::path::Path;
 
@@ -54,7 +54,7 @@ impl<'a> Forwarder<'a> {
         }
     }
 
-    /// Starts it on so many interfaces, with options of `bora run`.
+    /// Starts it on the first `ports` interfaces, with options of `bora run`.
     ///
     /// # Errors
     /// It does not start, or needs all interfaces.

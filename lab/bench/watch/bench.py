@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 BORA = str(ROOT / "target/release/bora")
 TIERS = ("express", "engine")
 WINDOW = 3.0  # s
-SETTLE = 1.5  # s, until those who look have begun
+SETTLE = 1.5  # s, until what looks has begun
 PLAN = """title = "Watched"
 sizes = [64]
 [[test]]
@@ -72,7 +72,7 @@ class Lab:
 
     @contextlib.contextmanager
     def looking(self, command):
-        """Somebody looks, in a terminal."""
+        """Looks at the router, in a terminal."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.execvp(self._enter[0], [*self._enter, "sh", "-c", command.format(socket=self.socket)])
@@ -99,7 +99,7 @@ class Lab:
 
 
 def measure(tier, cases, rounds):
-    """Ratios of the rate with somebody who looks to that without, and the rates without, by case."""
+    """Ratios of the rate while something looks to the rate without, and the rates without, by case."""
     lab = Lab(tier, 60 + int(rounds * len(cases) * 2 * (WINDOW + SETTLE + 1)))
     try:
         found = {case: [] for case in cases}

@@ -9,7 +9,7 @@ use crate::{Prefix, Route};
 pub struct Memory {
     /// Memory that readers may touch.
     pub readers: u64,
-    /// The same, and the writer's lists.
+    /// All memory: what readers may touch, and the writer's lists.
     pub total: u64,
 }
 

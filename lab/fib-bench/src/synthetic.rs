@@ -31,7 +31,7 @@ const LENGTHS4: [(u8, u64); 18] = [
     (24, 741_888),
     (32, 1_200),
 ];
-/// The same for 279 855 IPv6 prefixes.
+/// Prefixes of each length in 279 855 IPv6 prefixes.
 const LENGTHS6: [(u8, u64); 21] = [
     (20, 40),
     (24, 120),

@@ -98,8 +98,8 @@ pub fn synthetic<P: Prefix>(seed: u64, count: usize) -> Vec<Route<P>> {
         .collect()
 }
 
-/// The same prefixes with random next hops from 1 to `count`. Adjacent prefixes differ, which is
-/// the worst case for tables that compress.
+/// These prefixes with random next hops from 1 to `count`. Adjacent prefixes differ, which is the worst case
+/// for tables that compress.
 pub fn scattered<P: Prefix>(routes: &[Route<P>], count: u32, seed: u64) -> Vec<Route<P>> {
     let mut random = Random::new(seed);
     let mut next_hop = || 1 + random.below(count as usize) as u32;

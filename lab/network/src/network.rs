@@ -30,7 +30,7 @@ pub const HOST_PORT: &str = "e0";
 /// Interfaces of the first two hosts on a cable between them.
 pub(crate) const DIRECT: &str = "x0";
 
-/// Who forwards.
+/// What forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// Linux alone.
@@ -229,7 +229,7 @@ impl Network {
         self.start_on(self.hosts.len(), path, options)
     }
 
-    /// The same on the first of the interfaces only; Linux forwards what leaves by the others.
+    /// Starts Bora on the first of the interfaces only; Linux forwards what leaves by the others.
     ///
     /// # Errors
     /// If it ends instead, with what it said.

@@ -22,7 +22,7 @@ use crate::network::{DIRECT, HOST_PORT, Napi, Network, tester_cpus, v4, v6};
 
 /// Time from the order to send to the first frame, ns.
 const LEAD: u64 = 20_000_000;
-/// From host-a to host-b, and back.
+/// Ways from host-a to host-b, and back.
 const THERE: (usize, usize) = (0, 1);
 const BACK: (usize, usize) = (1, 0);
 
@@ -42,7 +42,7 @@ pub enum Traffic {
 pub struct Measured {
     /// Frames that the sender's interface took.
     pub sent: u64,
-    /// Frames that it refused, as its link was full.
+    /// Frames that the interface refused, because its link was full.
     pub refused: u64,
     /// What arrived.
     pub arrived: StreamReceived,
@@ -68,7 +68,7 @@ impl Measured {
 pub struct Testbed {
     network: Arc<Network>,
     through: Path,
-    /// From host-b to host-a, once it was asked for.
+    /// The way from host-b to host-a, once it was asked for.
     back: Option<Path>,
     direct: Path,
 }
@@ -84,8 +84,8 @@ struct Path {
 }
 
 impl Path {
-    /// From the first host's interface of this name to the second's; `next_hop` is at the other end of the
-    /// first one's cable.
+    /// The way from the first host's interface of this name to the second's; `next_hop` is at the other end
+    /// of the first one's cable.
     fn new(
         network: &Network,
         ends: (usize, usize),
@@ -115,7 +115,7 @@ pub struct Offer {
     pub flows: u32,
     /// Frames a second; 0 is as fast as it goes.
     pub rate: u64,
-    /// For how long.
+    /// Length of the measurement.
     pub time: Duration,
 }
 
@@ -131,7 +131,7 @@ impl Testbed {
         Self::receiving(bora, Napi::Threads)
     }
 
-    /// The same with a router that receives there.
+    /// Builds the network with a router that receives there.
     pub fn receiving(bora: &FilePath, napi: Napi) -> anyhow::Result<Self> {
         clean_up_on_signals()?;
         let mut network = Network::new(2, bora)?;

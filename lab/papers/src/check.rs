@@ -61,7 +61,7 @@ pub struct Checked {
 }
 
 impl Hold {
-    /// That the names can be read, and that there is a bound.
+    /// Checks that the names can be read, and that there is a bound.
     ///
     /// # Errors
     /// What is wrong with it.

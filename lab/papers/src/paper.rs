@@ -17,7 +17,7 @@ pub struct Paper {
     pub reference: String,
     /// What it was measured on.
     pub machine: String,
-    /// In the paper's order.
+    /// Its experiments, in the paper's order.
     #[serde(rename = "experiment")]
     pub experiments: Vec<Experiment>,
 }

@@ -8,7 +8,7 @@ const CACHE_LINE: u32 = 64;
 
 /// An empty frame: the right to use one slot of a [`Region`].
 ///
-/// Neither `Copy` nor `Clone`: whoever holds the value owns the memory behind it.
+/// Neither `Copy` nor `Clone`: the holder of the value owns the memory behind it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame {
     index: u32,
@@ -26,10 +26,10 @@ impl Frame {
         unsafe { Self::of(region.tag(), index) }
     }
 
-    /// As [`Frame::from_index`], of the region with this tag.
+    /// Takes ownership of the frame with this index in the region with this tag.
     ///
     /// # Safety
-    /// As there.
+    /// See [`Frame::from_index`].
     pub(crate) unsafe fn of(tag: Tag, index: u32) -> Self {
         Self { index, tag }
     }
@@ -98,7 +98,7 @@ impl Frame {
         })
     }
 
-    /// As [`Frame::into_packet`], over more sets of the cache if the packet is short.
+    /// Makes a packet as [`Frame::into_packet`] does, over more sets of the cache if the packet is short.
     #[inline]
     pub fn into_packet_spread(self, region: &Region, length: usize) -> Result<Packet, Frame> {
         /// Starts are this many cache lines apart at most.
@@ -179,8 +179,8 @@ impl Packet {
         true
     }
 
-    /// Adds octets in front, as skb_push(): what the frame held there. A packet without so much headroom
-    /// is moved. False if the frame has no room.
+    /// Adds octets in front, as skb_push(): what the frame held there. If the headroom is too short, the
+    /// packet is moved. False if the frame has no room.
     #[inline]
     pub fn push(&mut self, region: &Region, octets: usize) -> bool {
         let headroom = self.offset & (region.frame_size() - 1);

@@ -15,7 +15,7 @@ pub struct Instruction {
     pub code: u16,
     /// How many instructions to leave out if a condition holds.
     pub jt: u8,
-    /// If it does not hold.
+    /// How many to leave out if it does not hold.
     pub jf: u8,
     /// Operand.
     pub k: u32,
@@ -146,7 +146,7 @@ impl Filter {
     }
 }
 
-/// As `tcpdump -ddd` prints it: the number of instructions, then one a line, four decimal numbers each.
+/// The format of `tcpdump -ddd`: the number of instructions, then one a line, four decimal numbers each.
 impl FromStr for Filter {
     type Err = String;
 
@@ -209,7 +209,7 @@ fn check(one: &Instruction, left: usize) -> Result<(), &'static str> {
 
 /// What an instruction leads to.
 enum Step {
-    /// To the next one but so many.
+    /// To an instruction further on: how many lie between.
     Next(u32),
     /// To the end.
     Return(bool),

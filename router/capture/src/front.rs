@@ -9,19 +9,19 @@ use crate::native::{Assembler, Label, Native, ebpf};
 /// What [`front`] needs to know of the programs that it stands before.
 #[derive(Clone, Copy, Debug)]
 pub struct Surroundings {
-    /// Descriptor of the map whose only value is `struct watch_look` (`xdp/bpf/watch_types.h`).
+    /// Descriptor of the map whose only value is `struct watch_look` (`router/xdp/bpf/watch_types.h`).
     pub looks: i32,
-    /// Of a map with one value, and where in it the following are (octets).
+    /// Descriptor of a map with one value, and the places in it of the following (octets).
     pub variables: i32,
-    /// How many more packets each tap may see (an array of 64 bits each, signed).
+    /// Packets that each tap may still see (an array of 64 bits each, signed).
     pub allowed: i32,
-    /// Packets that each was to see, and did not (64 bits each).
+    /// Packets that each tap was to see, and did not (64 bits each).
     pub lost: i32,
-    /// Of the map of programs.
+    /// Descriptor of the map of programs.
     pub programs: i32,
     /// Its row for packets that a filter takes.
     pub taken: u32,
-    /// And for the others.
+    /// Its row for all other packets.
     pub others: u32,
 }
 
@@ -35,7 +35,7 @@ const OF_MAP: u8 = 1;
 const OF_MAP_VALUE: u8 = 2;
 /// `XDP_PASS`.
 const PASS: u32 = 2;
-/// Places in `struct watch_look` (`xdp/bpf/watch_types.h`).
+/// Places in `struct watch_look` (`router/xdp/bpf/watch_types.h`).
 const LOOK_DONE: i16 = 0;
 const LOOK_WANTED: i16 = 4;
 const LOOK_LEFT: i16 = 8;
@@ -43,8 +43,8 @@ const LOOK_LEFT: i16 = 8;
 const KEY: i16 = -4;
 const WANTED: i16 = -8;
 
-/// The program that runs the filters of all who watch (each with its number) on every packet: it notes who wants the packet, and
-/// goes on to the program for it.
+/// The program that runs the filters of all captures and traces, each with its number, on every packet: it
+/// notes which of them want the packet, and goes on to the program for it.
 ///
 /// # Errors
 /// The filters are too long.
@@ -79,7 +79,7 @@ impl Assembler {
         self.emit(0, 0, 0, 0, 0);
     }
 
-    /// The address of what is so many octets behind the begin of the only value of a map.
+    /// The address of the octet at this offset in the only value of a map.
     fn map_value(&mut self, to: u8, descriptor: i32, octets: i32) {
         self.emit(ebpf::LOAD_ADDRESS, to, OF_MAP_VALUE, 0, descriptor);
         self.emit(0, 0, 0, 0, octets);

@@ -21,9 +21,9 @@ pub struct Heaviest<K> {
 struct Weight {
     /// Added for this key; it may have been more before it was known.
     certain: f64,
-    /// The same for what is counted beside the weight.
+    /// Added to what is counted beside the weight.
     beside: f64,
-    /// Of the key whose place it took: at most so much is missing.
+    /// Weight of the key whose place it took: no more than that is missing.
     missing: f64,
 }
 

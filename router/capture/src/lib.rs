@@ -1,9 +1,9 @@
-//! `bora capture`, `bora trace` and samples: which packets somebody wants to see, and what is known of each.
+//! `bora capture`, `bora trace` and samples: which packets are wanted, and what is known of each.
 //!
 //! A [`Filter`] is a program of classic BPF, as libpcap compiles one. The kernel, as machine code
-//! ([`front`]), and the workers (by a [`Tap`]) run it on each packet while somebody watches, and make a [`Sighting`] of
-//! those it takes. [`pcapng::Writer`] writes them as a capture file, [`sflow::Writer`] as datagrams for
-//! collectors, and [`Heaviest`] finds what has the most traffic.
+//! ([`front`]), and the workers (by a [`Tap`]) run it on each packet while there is a capture or trace, and
+//! make a [`Sighting`] of those it takes. [`pcapng::Writer`] writes them as a capture file, [`sflow::Writer`]
+//! as datagrams for collectors, and [`Heaviest`] finds what has the most traffic.
 
 #![forbid(unsafe_code)]
 

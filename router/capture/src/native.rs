@@ -16,7 +16,7 @@ pub struct Native {
     pub code: u8,
     /// Destination in the lower four bits, source in the upper ones.
     pub registers: u8,
-    /// Of memory, or how far to jump.
+    /// Offset in memory, or length of a jump.
     pub offset: i16,
     /// Operand.
     pub immediate: i32,

@@ -16,21 +16,21 @@ const LONGEST: usize = 1400;
 const BEFORE_SAMPLES: usize = 40;
 /// Most octets of a packet's header: such a sample has a datagram for itself.
 pub const MAX_HEADER: usize = 1024;
-/// Octets that `frame_length` counts and that nobody shows to Bora: the FCS.
+/// Octets of the FCS, which `frame_length` counts and Bora never gets.
 const FCS: u32 = 4;
 /// Stands for a counter that is not known.
 const UNKNOWN: u32 = u32::MAX;
 
 /// Data formats (`enterprise = 0`).
 mod format {
-    /// Of `sample_data`.
+    /// Formats of `sample_data`.
     pub(super) const FLOW_SAMPLE: u32 = 1;
     pub(super) const COUNTERS_SAMPLE: u32 = 2;
-    /// Of `flow_data`.
+    /// Formats of `flow_data`.
     pub(super) const SAMPLED_HEADER: u32 = 1;
     pub(super) const EXTENDED_SWITCH: u32 = 1001;
     pub(super) const EXTENDED_ROUTER: u32 = 1002;
-    /// Of `counter_data`.
+    /// Format of `counter_data`.
     pub(super) const IF_COUNTERS: u32 = 1;
 }
 
@@ -118,9 +118,9 @@ fn code(reason: Reason) -> u32 {
 /// VLAN and priority of a frame as it came in and as it left; zeros without a tag (`extended_switch`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vlans {
-    /// As it came in.
+    /// VLAN and priority as it came in.
     pub source: (u16, u8),
-    /// As it left.
+    /// VLAN and priority as it left.
     pub destination: (u16, u8),
 }
 
@@ -152,7 +152,7 @@ pub struct FlowSample<'a> {
     pub sequence: u32,
     /// Index of the interface that samples are taken at, below 2²⁴.
     pub source: u32,
-    /// One of so many packets is sampled.
+    /// One packet in this many is sampled.
     pub rate: u32,
     /// Packets of this source that could have been sampled, so far.
     pub pool: u32,
@@ -166,9 +166,9 @@ pub struct FlowSample<'a> {
     pub length: u32,
     /// The first of them, at most [`MAX_HEADER`].
     pub header: &'a [u8],
-    /// If it had a tag before or after.
+    /// VLAN and priority, if the packet had a tag before or after.
     pub vlans: Option<Vlans>,
-    /// If it is known.
+    /// Its route, if that is known.
     pub route: Option<Route>,
 }
 
@@ -189,12 +189,12 @@ pub struct Interface {
     pub sent: Counters,
 }
 
-/// Of one direction.
+/// Counters of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Octets of frames without FCS.
     pub octets: u64,
-    /// Packets, whoever they are for: nobody counts broadcasts and multicasts apart.
+    /// Packets to any address: broadcasts and multicasts are not counted apart.
     pub packets: u64,
     /// Packets that were lost though nothing is wrong with them.
     pub discards: u64,
@@ -213,7 +213,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// For the agent of this address.
+    /// A writer for the agent with this address.
     pub fn new(agent: IpAddr) -> Self {
         Self {
             agent,
@@ -228,7 +228,7 @@ impl Writer {
         self.agent
     }
 
-    /// Adds a sample of a packet; returns the datagram that had no room for it. `uptime`: of the agent.
+    /// Adds a sample of a packet; returns the datagram that had no room for it. `uptime` is the agent's.
     pub fn flow(&mut self, sample: &FlowSample<'_>, uptime: Duration) -> Option<Vec<u8>> {
         let mut xdr = Xdr::default();
         xdr.block(format::FLOW_SAMPLE, |xdr| sample.write(xdr));
@@ -370,5 +370,4 @@ impl Xdr {
 }
 
 #[cfg(test)]
-#[path = "sflow_tests.rs"]
 mod tests;

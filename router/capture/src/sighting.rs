@@ -1,4 +1,4 @@
-//! What is known of a packet that somebody wanted to see.
+//! What is known of a packet that a filter takes.
 
 use bora_contract::Reason;
 
@@ -42,7 +42,7 @@ pub struct Sighting {
     pub now: Vec<u8>,
     /// Octets it has now.
     pub length_now: u32,
-    /// Who decided.
+    /// The tier that decided.
     pub tier: Tier,
     /// What became of it.
     pub outcome: Outcome,
@@ -51,8 +51,8 @@ pub struct Sighting {
 }
 
 impl Sighting {
-    /// The packet as it came in: behind its headers it has not changed. Of a packet that went into a tunnel or out of
-    /// one only the first octets are known.
+    /// The packet as it came in: behind its headers it has not changed. Only the first octets are known if it
+    /// went into a tunnel or out of one.
     pub fn received(&self) -> Vec<u8> {
         let mut octets = self.head.clone();
         let (Some(before), Some(now)) = (ip_offset(&self.head), ip_offset(&self.now)) else {

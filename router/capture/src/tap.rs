@@ -1,4 +1,4 @@
-//! Where workers leave what they have seen for whoever watches.
+//! Where workers leave the packets that a capture or trace wants.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
@@ -9,23 +9,23 @@ use crate::{Filter, SNAP, Sighting};
 /// Sightings that may wait to be fetched.
 const WAITING: usize = 1024;
 
-/// What somebody wants to see, and what workers have found of it. Workers never wait here: what finds no room, or is
-/// beyond the rate, is counted as lost.
+/// What a capture or trace wants to see, and what workers have found of it. Workers never wait here: what
+/// finds no room, or is beyond the rate, is counted as lost.
 #[derive(Debug)]
 pub struct Tap {
     filter: Filter,
-    /// One of so many packets, by chance; 1: all.
+    /// One packet in this many is wanted, by chance; 1: all are.
     pub one_in: u32,
     /// Octets to keep of each packet, at most [`SNAP`].
     pub snap: usize,
-    /// How many more may be seen now.
+    /// Packets that may still be seen.
     allowance: AtomicI64,
     lost: AtomicU64,
     seen: ArrayQueue<Sighting>,
 }
 
 impl Tap {
-    /// For packets that a filter takes.
+    /// A tap for packets that a filter takes.
     pub fn new(filter: Filter, one_in: u32, snap: usize) -> Self {
         Self {
             filter,
@@ -61,7 +61,7 @@ impl Tap {
         }
     }
 
-    /// Lets workers see so many more packets from now on.
+    /// Lets workers see this many more packets from now on.
     pub fn allow(&self, packets: u32) {
         self.allowance.store(packets.into(), Relaxed);
     }

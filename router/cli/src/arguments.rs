@@ -153,10 +153,10 @@ pub(crate) struct Selection {
     /// Only what comes in by this port
     #[arg(short, long, value_name = "NAME")]
     pub(crate) port: Option<String>,
-    /// End after so many packets
+    /// End after this many packets
     #[arg(short = 'n', long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// One of so many packets, by chance
+    /// One packet in this many, by chance
     #[arg(long, value_name = "PACKETS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) one_in: u32,
 }

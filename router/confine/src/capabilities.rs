@@ -11,7 +11,7 @@ use rustix::thread::{
 pub(crate) fn forget_for_programs() -> Result<()> {
     clear_ambient_capability_set()?;
     if !held()?.contains(Capabilities::SETPCAP) {
-        return Ok(()); // who took it away has set the bounds, too
+        return Ok(()); // a thread that took it away has set the bounds, too
     }
     for bit in 0..u64::BITS {
         match remove_capability_from_bounding_set(Capabilities::from_bits_retain(1 << bit)) {

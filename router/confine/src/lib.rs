@@ -49,7 +49,8 @@ pub fn reduce(keep: Capabilities) {
     tell("capabilities stay", capabilities::keep(keep));
 }
 
-/// The same for a thread that does one thing: it cannot enter or make namespaces either, nor load BPF programs without the capability.
+/// Leaves the calling thread, which does one thing, these capabilities at most. It cannot enter or make
+/// namespaces either, nor load BPF programs without the capability.
 pub fn thread(keep: Capabilities) {
     reduce(keep);
     let bpf = keep.contains(Capabilities::BPF);

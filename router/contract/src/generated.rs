@@ -22,17 +22,17 @@ pub const FIB_HOPS: u32 = 65_536;
 pub const FIB_REASON: u32 = 0x8000_0000;
 /// Marks the only member of a group in the word of a next hop.
 pub const FIB_MEMBER: u32 = 0x4000_0000;
-/// Pages of the program's FIB: a header for each IP version.
+/// First page of the program's FIB: a header for each IP version.
 pub const FIB_HEADERS: u32 = 0;
-/// Then a word for each next hop.
+/// First page of the words, one for each next hop.
 pub const FIB_HOPS_AT: u32 = 2;
-/// Then neighbours.
+/// First page of the neighbours.
 pub const FIB_ADJACENCIES_AT: u32 = 66;
-/// Then the root of IPv4.
+/// First page of the root of IPv4.
 pub const FIB_ROOT4: u32 = 578;
-/// Then that of IPv6.
+/// First page of the root of IPv6.
 pub const FIB_ROOT6: u32 = 834;
-/// Then nodes, first those of IPv4.
+/// First page of the nodes; those of IPv4 come first.
 pub const FIB_NODES: u32 = 2_882;
 /// Bits that say which neighbours packets were sent to; a power of two.
 pub const USE_MARKS: u32 = 4_194_304;
@@ -50,9 +50,9 @@ pub enum Path {
     /// Everything goes to Linux.
     #[default]
     Kernel,
-    /// To the AF_XDP socket of the queue.
+    /// Packets go to the AF_XDP socket of the queue.
     Engine,
-    /// The program forwards it.
+    /// The program forwards them.
     Express,
 }
 
@@ -77,7 +77,7 @@ pub const HOOK_TC_INGRESS: u8 = 1 << 1;
 pub const HOOK_NF_EGRESS: u8 = 1 << 2;
 /// tc filters or tcx programs.
 pub const HOOK_TC_EGRESS: u8 = 1 << 3;
-/// Not a hook: its driver takes frames that XDP programs redirect.
+/// The driver takes frames that XDP programs redirect; this is no hook.
 pub const HOOK_TAKES_FRAMES: u8 = 1 << 4;
 /// The program has not found the device, and assumes that it has hooks.
 pub const HOOK_NOT_FOUND: u8 = 1 << 5;
@@ -102,17 +102,17 @@ pub struct PortSettings {
     pub rp_filter: RpFilter,
     /// The interface's Ethernet address.
     pub mac: [u8; 6],
-    /// The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to.
+    /// Number of the port or bond that carries its packets: itself, the port or bond below a VLAN device, or the bond that a port belongs to.
     pub trunk: u16,
-    /// Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros.
+    /// Tags of a VLAN device, one or two, as on the wire, without priority, the outer one first; else zeros.
     pub tags: [u8; 8],
-    /// Of a VLAN device with an egress-qos-map: priorities of its tags, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on.
+    /// Priorities of a VLAN device's tags by its egress-qos-map, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on.
     pub priorities: u32,
-    /// Of a bridge, or of a VLAN device on one: milliseconds after which Linux must see a packet of a station again, so that it does not forget it; else 0.
+    /// Milliseconds after which Linux must see a packet of a station again, so that it does not forget it, for a bridge or a VLAN device on one; else 0.
     pub sight: u32,
     /// Frames are not trimmed below this length, octets without FCS.
     pub min_frame: u16,
-    /// Number of what a macvlan is on; its own, of everything else. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
+    /// Number of what a macvlan is on; of all others their own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
     pub below: u16,
     /// net.ipv4.conf.IFACE.forwarding.
     pub forward4: bool,
@@ -144,7 +144,7 @@ pub struct PortSettings {
     pub gated: bool,
     /// `ip rule` or a VRF: not the main table alone decides about IPv4; express asks Linux's FIB.
     pub policy4: bool,
-    /// The same for IPv6.
+    /// `ip rule` or a VRF: not the main table alone decides about IPv6.
     pub policy6: bool,
     /// A veth whose peer has neither XDP nor GRO: it takes no redirected frames.
     pub no_napi: bool,
@@ -155,7 +155,7 @@ pub struct PortSettings {
 }
 
 impl PortSettings {
-    /// As the program reads it.
+    /// Its octets, as the program reads them.
     pub fn to_bytes(&self) -> [u8; 36] {
         let flags = [
             self.forward4,
@@ -574,7 +574,7 @@ impl Reason {
             Self::Unsupported => "`bora show route ADDRESS` shows the route.",
             Self::Shaped => "`bora show sync` names it. `bypass_qdisc` of the port lets Bora send past it (docs/configuration.md).",
             Self::Bridge => "Nothing. If there are many, look for the station with `bridge fdb`.",
-            Self::Malformed => "Find who sends it.",
+            Self::Malformed => "Find its sender.",
             Self::Options => "Nothing.",
             Self::TtlExceeded => "Nothing for traceroute; look for a routing loop if there are many.",
             Self::NoRoute => "Add the route.",
@@ -582,19 +582,19 @@ impl Reason {
             Self::NoNeighbour => "Look with `ip neighbour` for a next hop that does not answer.",
             Self::TooBig => "Make the MTUs equal, or let ICMP errors reach the sender.",
             Self::Blackhole => "Nothing, if you want this route.",
-            Self::PuntBudget => "Find who sends them; `punt_budget` in bora.toml is the limit.",
+            Self::PuntBudget => "Find their sender; `punt_budget` in bora.toml is the limit.",
             Self::NoOutput => "Nothing, if a port was removed or Bora stopped.",
             Self::TxRingFull => "Lower the load, or make the ring longer with `ethtool -G`.",
             Self::Prohibit => "Nothing, if you want this route.",
-            Self::Truncated => "Find who sends it.",
-            Self::BadVersion => "Find who sends it.",
-            Self::BadHeaderLength => "Find who sends it.",
-            Self::BadTotalLength => "Find who sends it.",
-            Self::BadChecksum => "Find who sends it, or which link damages it.",
+            Self::Truncated => "Find its sender.",
+            Self::BadVersion => "Find its sender.",
+            Self::BadHeaderLength => "Find its sender.",
+            Self::BadTotalLength => "Find its sender.",
+            Self::BadChecksum => "Find its sender, or the link that damages it.",
             Self::PortDown => "`ip link set IFACE up`.",
             Self::OtherHost => "Look in the network for a switch that floods, or for a sender with an old ARP entry.",
             Self::Rule => "`bora show rules` counts each rule.",
-            Self::HiddenUpperLayer => "Find who sends it; no ordinary sender does.",
+            Self::HiddenUpperLayer => "Find its sender; no ordinary host sends such packets.",
             Self::QueueFull => "The output is overloaded; `bora show classes` tells which class.",
             Self::PuntRingFull => "Linux does not keep up: find out why so many packets go to it.",
             Self::WorkerRingFull => "Add workers or receive queues.",

@@ -23,7 +23,7 @@ const WAITING: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Wanted {
     pub(crate) filter: Filter,
-    /// One of so many packets.
+    /// One packet in this many.
     pub(crate) one_in: u32,
     /// Octets of each packet.
     pub(crate) snap: usize,

@@ -12,7 +12,7 @@ use crate::error::{Error, Why};
 const LINES: usize = 3;
 /// Huge pages that must be free for DPDK to use them, MiB: mbufs and rings of some ports.
 const HUGE: usize = 64;
-/// Memory without huge pages, MiB; pages that nobody touches cost nothing.
+/// Memory without huge pages, MiB; pages that are never touched cost nothing.
 const ORDINARY: &str = "256";
 
 /// What the configuration said, once it runs.

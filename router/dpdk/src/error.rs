@@ -28,7 +28,7 @@ pub enum Error {
          a virtual device begins with the name of its driver, such as net_tap0"
     )]
     NoDevice {
-        /// As asked for.
+        /// The device's name, as asked for.
         device: String,
         /// What DPDK said.
         why: Why,
@@ -39,7 +39,7 @@ pub enum Error {
     /// The device uses memory that only DPDK can make.
     #[error("DPDK's device `{device}`: {what}")]
     Unsupported {
-        /// As asked for.
+        /// The device's name, as asked for.
         device: String,
         /// What, and what to do.
         what: &'static str,
@@ -47,7 +47,7 @@ pub enum Error {
     /// A step that the driver refused.
     #[error("DPDK's device `{device}` ({driver}) refuses {step}: {why}")]
     Refused {
-        /// As asked for.
+        /// The device's name, as asked for.
         device: String,
         /// Its driver.
         driver: String,
@@ -71,7 +71,7 @@ pub struct Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = io::Error::from_raw_os_error(self.errno).to_string();
-        // without "(os error 22)", which tells nobody anything
+        // without "(os error 22)", which says nothing
         f.write_str(text.split(" (os error").next().unwrap_or_default())?;
         for line in &self.log {
             write!(f, "; {line}")?;

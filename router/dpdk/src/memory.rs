@@ -16,7 +16,7 @@ static MAPPED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(crate) region: Arc<Region>,
-    /// Of each page, where the device knows physical addresses only.
+    /// Physical address of each page, where the device knows no others.
     iovas: Option<Vec<u64>>,
     page: u64,
     /// The card that it is mapped for.
@@ -24,7 +24,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// For a device that is only software, in this process.
+    /// Memory for a device that is only software, in this process.
     pub(crate) fn of_software(region: Arc<Region>) -> Self {
         let page = if region.huge_pages() { 2 << 20 } else { 4096 };
         Self {
@@ -35,7 +35,7 @@ impl Memory {
         }
     }
 
-    /// For a card; `None` if it knows physical addresses only, and the pages may move.
+    /// Memory for a card; `None` if it knows physical addresses only, and the pages may move.
     pub(crate) fn of_card(region: Arc<Region>, card: u16) -> Option<Result<Self, Why>> {
         let mut memory = Self::of_software(region);
         // SAFETY: asks for a number.
@@ -64,7 +64,7 @@ impl Memory {
         self.region.raw_parts().0.as_ptr() as usize
     }
 
-    /// As shim.c wants it. Its pointers are good as long as `self`.
+    /// Describes the memory to shim.c. The pointers are good as long as `self`.
     pub(crate) fn describe(&self) -> c::Memory {
         let (start, length) = self.region.raw_parts();
         let iovas = self.iovas.as_ref();

@@ -26,7 +26,7 @@ pub struct Queue {
     /// Frames that the device may receive into, and those that it sends from.
     receiving: FrameSet,
     sending: FrameSet,
-    /// Packets of a burst that nobody has taken yet.
+    /// Packets of a burst that have not been taken yet.
     ready: Vec<Packet>,
     /// Frames on their way to the device, and from it.
     free: Vec<Frame>,
@@ -37,7 +37,7 @@ impl Queue {
     /// A queue without frames.
     ///
     /// # Safety
-    /// Nobody else uses `raw`, which is of this device.
+    /// `raw` is of this device, and used by no other queue.
     pub(crate) unsafe fn new(raw: Raw, device: Arc<Inner>) -> Self {
         let region = &device.memory.region;
         Self {
@@ -129,7 +129,8 @@ impl Queue {
                 *place = frame.index();
                 self.receiving.insert(frame);
             }
-            // SAFETY: the queue is ours alone; so many are missing, and the frames are the device's now.
+            // SAFETY: the queue is ours alone; at least `count` frames are missing, and these are the
+            // device's now.
             unsafe { c::bora_dpdk_refill(self.raw.0.as_ptr(), frames.as_ptr(), count as u32) };
             left -= count;
         }

@@ -41,7 +41,7 @@ pub(crate) struct Inner {
     pub(crate) driver: String,
     pub(crate) is_virtual: bool,
     pub(crate) memory: Memory,
-    /// Of shim.c. They are freed once the device has no mbuf any more.
+    /// Queues of shim.c. They are freed once the device has no mbuf any more.
     pub(crate) queues: Mutex<Vec<Raw>>,
     /// One caller at a time for what is not in the way of packets.
     pub(crate) control: Mutex<()>,

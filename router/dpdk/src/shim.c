@@ -31,7 +31,7 @@ struct bora_dpdk_memory {
 	uint8_t *start;
 	uint64_t length;
 	uint32_t frame_size;
-	/* Of each 4 KiB or 2 MiB, where the device does not know virtual addresses; otherwise NULL. */
+	/* physical address of each 4 KiB or 2 MiB, where the device does not know virtual ones; otherwise NULL */
 	const uint64_t *iovas;
 	uint64_t page;
 };

@@ -25,9 +25,9 @@ pub struct Encapsulation {
     pub copies_dont_fragment: bool,
     /// The only port that the outer packet may leave by.
     pub link: Option<PortId>,
-    /// Of VXLAN.
+    /// The outer UDP header, of VXLAN.
     pub udp: Option<OuterUdp>,
-    /// As of [`crate::Adjacency`], of a station behind VXLAN.
+    /// Mark of a station behind VXLAN; see [`crate::Adjacency`].
     pub unconfirmed: Option<UseMark>,
 }
 
@@ -51,7 +51,7 @@ impl Headers {
         is_good.then(|| Self(octets.into()))
     }
 
-    /// The same to another far end, with an Ethernet header in front of the packet inside.
+    /// These headers to another far end, with an Ethernet header in front of the packet inside.
     #[must_use]
     pub fn to(&self, far: Ipv4Addr, ethernet: &[u8]) -> Self {
         let mut octets = [&*self.0, ethernet].concat();
@@ -73,8 +73,8 @@ impl Headers {
 }
 
 impl Encapsulation {
-    /// With nothing inherited. `None` if the headers do not begin with an IPv4 header without options, or if those of
-    /// VXLAN lack a UDP header.
+    /// A tunnel that inherits nothing. `None` if the headers do not begin with an IPv4 header without
+    /// options, or if those of VXLAN lack a UDP header.
     pub fn new(port: PortId, mtu: u16, headers: &[u8], udp: Option<OuterUdp>) -> Option<Self> {
         let least = IPV4 + if udp.is_some() { UDP } else { 0 };
         Some(Self {

@@ -49,7 +49,7 @@ pub(crate) enum Place {
     Long(usize),
     /// Outside the root's range, or shorter than it.
     Outside,
-    /// In a further table: [`Further`].
+    /// The place is in a further table: [`Further`].
     Further(usize),
 }
 

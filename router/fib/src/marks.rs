@@ -1,5 +1,5 @@
 //! Which neighbours packets were sent to: a bit for each hash of a device and an address, which readers set and
-//! the writer clears. The XDP program sets them too (`xdp/bpf/marks.h`), where only Linux's FIB knows the neighbour.
+//! the writer clears. The XDP program sets them too (`router/xdp/bpf/marks.h`), where only Linux's FIB knows the neighbour.
 //!
 //! Neighbours that share a bit are taken for used together, which costs one question of Linux now and then.
 
@@ -52,7 +52,7 @@ pub(crate) const OCTETS: usize = USE_MARKS as usize / 8;
 pub(crate) struct Marks(Region);
 
 impl Marks {
-    /// In a BPF map of `USE_MARKS` bits, if there is one; `None` if the system refuses.
+    /// Makes the bits, in a BPF map of `USE_MARKS` bits, if there is one; `None` if the system refuses.
     pub(crate) fn new(map: Option<BorrowedFd<'_>>) -> Option<Self> {
         let region = match map {
             Some(map) => Region::in_map(OCTETS, Pages::Small, map, 0..(OCTETS / PAGE) as u32),

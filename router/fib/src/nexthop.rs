@@ -38,7 +38,7 @@ pub struct Adjacency {
     pub mtu: u16,
     /// Ethernet header as on the wire: destination, source, EtherType.
     pub l2: [u8; 14],
-    /// Linux has not confirmed the neighbour for a while. Whoever sends there calls
+    /// Linux has not confirmed the neighbour for a while. A reader that sends there calls
     /// [`crate::FibReader::note_use`] with this, and then Linux asks whether it is still there.
     pub unconfirmed: Option<UseMark>,
 }
@@ -86,9 +86,9 @@ impl Group {
         Self::avoiding(&members)
     }
 
-    /// The same, but treats bad members as Linux's fib_select_multipath() and
-    /// nexthop_select_path_hthr() do: their flows move to the next good member, those of the last
-    /// ones to the first good one. If all are bad, all flows take the first.
+    /// A group that treats bad members as Linux's fib_select_multipath() and nexthop_select_path_hthr() do:
+    /// their flows move to the next good member, those of the last ones to the first good one. If all are
+    /// bad, all flows take the first.
     pub fn avoiding(members: &[Member]) -> Self {
         let weight = |member: &Member| u64::from(member.weight.max(1));
         let total: u64 = members.iter().map(weight).sum();

@@ -16,8 +16,8 @@ impl FibWriter {
         self.add(object, false)
     }
 
-    /// The same for an object that only a host's prefix will refer to. There may be very many of
-    /// these, so they get ids that do not fit into 16-bit entries.
+    /// Adds an object that only a host's prefix will refer to. There may be very many of these, so they get
+    /// ids that do not fit into 16-bit entries.
     ///
     /// # Errors
     /// As [`Self::add_next_hop`].

@@ -1,4 +1,4 @@
-//! The part of the tables that the XDP program reads as well (`xdp/bpf/fib.h`): a BPF array map of pages,
+//! The part of the tables that the XDP program reads as well (`router/xdp/bpf/fib.h`): a BPF array map of pages,
 //! which the kernel holds as a whole in memory.
 //!
 //! Roots, headers and as many nodes as there is room for lie in the map, and the engine's workers read

@@ -107,7 +107,7 @@ impl FibReader {
         }
     }
 
-    /// The same for an IPv6 address.
+    /// Longest match of an IPv6 address in one table; `None` if it has no prefix for it.
     #[inline]
     pub fn find6(&self, table: TableId, key: [u8; 16]) -> Option<NextHopId> {
         let address = u128::from_be_bytes(key);
@@ -124,8 +124,8 @@ impl FibReader {
         }
     }
 
-    /// Of an IPv4 address in one table: the next hop of the longest prefix but that of length 0, and that of
-    /// length 0.
+    /// Two next hops for an IPv4 address in one table: that of the longest prefix but the one of length 0,
+    /// and that of length 0.
     #[inline]
     pub fn find4_longer(&self, table: TableId, key: u32) -> (Option<NextHopId>, Option<NextHopId>) {
         let [longer, default] = match table.further() {
@@ -136,8 +136,8 @@ impl FibReader {
         (longer, default)
     }
 
-    /// The same for an IPv6 address; in the main table only if that has no prefixes of length 1 to 3 that
-    /// cover 2000::/3.
+    /// What [`FibReader::find4_longer`] says, for an IPv6 address; in the main table only if that has no
+    /// prefixes of length 1 to 3 that cover 2000::/3.
     #[inline]
     pub fn find6_longer(
         &self,

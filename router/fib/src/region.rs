@@ -1,8 +1,8 @@
 //! Reserved address space, which takes no memory until it is touched.
 //!
-//! The words are atomics, so that the writer can change them through a shared reference and nobody
-//! sees half a word. A region can be accessed in several widths; while readers may read a place, it
-//! is written in one width only (see `node`), so accesses of different widths never race.
+//! The words are atomics, so that the writer can change them through a shared reference and no reader sees
+//! half a word. A region can be accessed in several widths; while readers may read a place, it is written in
+//! one width only (see `node`), so accesses of different widths never race.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -48,8 +48,9 @@ impl Region {
         })
     }
 
-    /// The same, with these pages of a BPF array map, which must all be zero, in place of the first
-    /// ones. The program that has the map may read there, or change whole words as we do.
+    /// Reserves address space as [`Region::reserve`] does, with these pages of a BPF array map, which must all be
+    /// zero, in place of the first ones. The program that has the map may read there, or change whole words
+    /// as we do.
     pub(crate) fn in_map(
         octets: usize,
         backing: Pages,
@@ -155,7 +156,7 @@ fn map(len: usize, pages: Pages) -> Option<*mut u8> {
 /// Puts pages of a BPF map in place of memory; `None` if the system refuses.
 ///
 /// # Safety
-/// `base` begins a mapping of at least `len` octets that nobody uses.
+/// `base` begins a mapping of at least `len` octets that is not in use.
 #[cfg(not(miri))]
 unsafe fn replace(base: *mut u8, len: usize, map: BorrowedFd<'_>, page: u64) -> Option<()> {
     use rustix::mm::{MapFlags, ProtFlags, mmap};

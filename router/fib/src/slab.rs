@@ -66,7 +66,7 @@ impl Slab {
         self.in_use * PAGE
     }
 
-    /// Of these, octets of pages from this one on.
+    /// Octets of the pages that hold blocks, from this page on.
     pub(crate) fn octets_from(&self, first: usize) -> usize {
         let empty = self.empty.iter().filter(|&&page| page as usize >= first);
         (self.pages.len().saturating_sub(first) - empty.count()) * PAGE

@@ -77,7 +77,7 @@ pub(crate) struct Table<F> {
     pub(crate) refused: u64,
     /// Prefixes of the main table.
     pub(crate) len: usize,
-    /// By number.
+    /// Further tables by number.
     pub(crate) further: Vec<Option<FurtherTable>>,
     /// Nodes that readers may still hold, with the epoch that readers must pass.
     pub(crate) retired: VecDeque<(u64, u32)>,

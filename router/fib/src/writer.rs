@@ -133,7 +133,7 @@ macro_rules! family {
             Ok(id(old))
         }
 
-        /// The same in the main table.
+        /// Adds a prefix to the main table or changes its next hop; returns the one it had.
         ///
         /// # Errors
         /// [`FibError::NoSuchNextHop`], [`FibError::TableFull`]; nothing is changed then.
@@ -184,7 +184,7 @@ macro_rules! family {
             Ok(loaded)
         }
 
-        /// The same in the main table.
+        /// Adds or changes many prefixes of the main table.
         ///
         /// # Errors
         /// [`FibError::NoSuchNextHop`]; nothing is changed then.
@@ -207,7 +207,7 @@ macro_rules! family {
             old
         }
 
-        /// The same in the main table.
+        /// Removes a prefix from the main table; returns the next hop it had.
         pub fn $remove_main(&mut self, prefix: $prefix) -> Option<NextHopId> {
             self.$remove(TableId::MAIN, prefix)
         }
@@ -218,7 +218,7 @@ macro_rules! family {
             id(self.$table.get(table.further(), addr, prefix.len().into()))
         }
 
-        /// The same in the main table.
+        /// The next hop of exactly this prefix of the main table.
         pub fn $get_main(&self, prefix: $prefix) -> Option<NextHopId> {
             self.$get(TableId::MAIN, prefix)
         }
@@ -250,7 +250,8 @@ macro_rules! family {
             (found.into_iter().filter_map(named).collect(), next)
         }
 
-        /// The same in the main table.
+        /// About `count` prefixes of the main table from `from` on, and where to continue; `None` after the
+        /// last.
         pub fn $part_main(
             &self,
             from: usize,
@@ -279,7 +280,7 @@ macro_rules! family {
             Some((<$prefix>::masked(addr, len as u8), id(leaf)?))
         }
 
-        /// The same in the main table.
+        /// The longest prefix of the main table that contains an address.
         pub fn $longest_main(&self, addr: $int) -> Option<($prefix, NextHopId)> {
             self.$longest(TableId::MAIN, addr)
         }

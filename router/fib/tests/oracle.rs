@@ -15,7 +15,7 @@ fn fib(ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
     fib_with(0, ids)
 }
 
-/// The same with one of the look-up functions that this CPU supports.
+/// An empty FIB with one of the look-up functions that this CPU supports.
 fn fib_with(kernel: usize, ids: usize) -> (FibWriter, FibReader, Vec<NextHopId>) {
     let kernels = common::kernels();
     let config = common::config(kernels[kernel % kernels.len()]);

@@ -88,7 +88,7 @@ impl<K: Copy> Lane<K> {
         (different.fold(0, |any, one| any | one) == 0).then_some(first)
     }
 
-    /// The same, to be changed.
+    /// The places of packets and their next hops, to be changed.
     #[inline]
     pub(crate) fn results_mut(&mut self) -> impl Iterator<Item = (usize, &mut NextHopId)> {
         let places = self.places[..self.count].iter();

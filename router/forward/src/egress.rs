@@ -135,7 +135,7 @@ impl Egress {
         self.staged.len() + self.ready.len() + self.queues.held()
     }
 
-    /// The same, by class.
+    /// Packets that are held, by class.
     pub fn held_by_class(&self) -> [u32; MAX_CLASSES] {
         let mut held = [0; MAX_CLASSES];
         for (class, held) in held.iter_mut().enumerate() {

@@ -30,7 +30,7 @@ pub(crate) struct Ours {
     mac: u64,
     /// All bits, or none if nothing of IPv4 is forwarded.
     forward4: u64,
-    /// The same for IPv6.
+    /// All bits, or none if nothing of IPv6 is forwarded.
     forward6: u64,
 }
 
@@ -55,11 +55,11 @@ pub(crate) struct Headers {
     words: [[u64; GROUP]; 4],
     /// As in the packets until they are checked, then in host order.
     destinations: [u32; GROUP],
-    /// Of the frames, octets.
+    /// Octets of the frames.
     lengths: [u64; GROUP],
     /// Not zero for a packet that is not plain IPv4.
     odd: [u64; GROUP],
-    /// The same for IPv6.
+    /// Not zero for a packet that is not plain IPv6.
     odd6: [u64; GROUP],
     destinations6: [[u8; 16]; GROUP],
 }

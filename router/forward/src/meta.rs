@@ -58,7 +58,7 @@ impl Change {
 }
 
 impl Meta {
-    /// The same, changed.
+    /// This value, changed.
     #[inline(always)]
     pub(crate) fn changed(self, change: Change) -> Self {
         Self(self.0 & change.keep | change.set)
@@ -70,7 +70,7 @@ impl Meta {
         Self(l3_length << LENGTH | class << CLASS | (family as u64) << FAMILY)
     }
 
-    /// The same with a verdict.
+    /// This value with a verdict.
     #[inline(always)]
     #[must_use]
     pub fn with(self, verdict: Verdict) -> Self {
@@ -83,7 +83,7 @@ impl Meta {
         Self(self.0 & !VERDICT | bits)
     }
 
-    /// The same in another class.
+    /// This value in another class.
     #[inline]
     #[must_use]
     pub fn in_class(self, class: Class) -> Self {

@@ -29,7 +29,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// That of the answer, for the source check.
+    /// The key of the answer, for the source check.
     fn swapped(self) -> Self {
         Self {
             src: self.dst,
@@ -45,9 +45,9 @@ impl Key {
 pub struct Selector {
     /// Bits that count of the source, and their value.
     pub src: (u128, u128),
-    /// The same of the destination.
+    /// Bits that count of the destination, and their value.
     pub dst: (u128, u128),
-    /// The same of TOS or traffic class.
+    /// Bits that count of TOS or traffic class, and their value.
     pub tos: (u8, u8),
     /// IP protocol; 0 for any.
     pub protocol: u8,
@@ -239,11 +239,11 @@ fn leads_nowhere(fib: &FibReader, default: NextHopId) -> bool {
 /// The lists of an interface; `None`: the main table alone decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// Of IPv4.
+    /// The list for IPv4.
     pub v4: Option<List>,
-    /// Of IPv6.
+    /// The list for IPv6.
     pub v6: Option<List>,
-    /// Of IPv4 sources, for the source check.
+    /// The list for IPv4 sources, for the source check.
     pub back4: Option<List>,
 }
 

@@ -365,7 +365,7 @@ fn behind_options(headers: usize, cut: usize) -> Vec<u8> {
     [&OURS.0[..], &[0; 6], &[0x86, 0xdd], &octets].concat()
 }
 
-/// The first fragment of an IPv4 packet to UDP port 53, with so many octets behind its header.
+/// The first fragment of an IPv4 packet to UDP port 53, with this many octets behind its header.
 fn first_fragment(octets: usize) -> Vec<u8> {
     let mut frame = packet(0).frame();
     let mut ip = bora_wire::ipv4::Packet::new_unchecked(&mut frame[14..]);

@@ -144,7 +144,7 @@ fn inner(tos: u8, flags: u8, length: u16, source_port: u16) -> Vec<u8> {
     frame
 }
 
-/// The same after the hop.
+/// The packet after the hop.
 fn after_hop(frame: &[u8]) -> Vec<u8> {
     let mut packet = frame[14..].to_vec();
     ipv4::Packet::new_unchecked(&mut packet[..]).decrement_ttl();

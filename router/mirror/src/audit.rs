@@ -25,7 +25,7 @@ pub(crate) struct Audit {
     targets: usize,
 }
 
-/// The same for one IP version.
+/// Where the next step begins in one IP version.
 #[derive(Default)]
 struct Place {
     merged: Cursor,
@@ -33,7 +33,7 @@ struct Place {
     further: (Tree, Cursor),
 }
 
-/// The same for one tree.
+/// Where the next step begins in one tree.
 #[derive(Clone, Copy, Default)]
 struct Cursor {
     /// In the kernel's routes.

@@ -13,7 +13,7 @@ use crate::message::bridge::{
 use crate::request::Body;
 use crate::socket::Netlink;
 
-/// Of the time that reading takes so much passes before it is read again.
+/// Stations are read again after this many times the time that reading takes.
 const PAUSE: u32 = 10;
 /// All bridges that have one of Bora's ports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

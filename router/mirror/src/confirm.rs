@@ -63,7 +63,7 @@ impl Unconfirmed {
         }
     }
 
-    /// Takes at most so many of what was found.
+    /// Takes at most `most` of what was found.
     pub(crate) fn take_used(&mut self, most: usize, world: &World) -> Vec<Neighbour> {
         let found = self.used.drain(..most.min(self.used.len()));
         let known = found.filter_map(|key| world.neighbours.get(&key).copied());

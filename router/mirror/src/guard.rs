@@ -450,7 +450,7 @@ mod tests {
         let world = World::default();
         guard.evaluate(&world);
         let first = guard.looked;
-        guard.took = Duration::from_secs(60); // of very many chains
+        guard.took = Duration::from_secs(60); // as very many chains take
         for _ in 0..3 {
             guard.note_change();
             assert!(!guard.follow_changes(&world));

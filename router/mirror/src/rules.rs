@@ -21,7 +21,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Those of a kernel without policy routing.
+    /// The rules of a kernel without policy routing.
     pub(crate) fn linux_own(v6: bool) -> Self {
         let tables: &[_] = if v6 {
             &[(0, 255), (32766, 254)]

@@ -166,7 +166,7 @@ impl Netlink {
         self.ask_for(kind, flags, body, |_| {})
     }
 
-    /// The same for a request that is answered by messages; it passes each on.
+    /// Sends a request that messages answer, and passes each of them on.
     pub(crate) fn ask_for(
         &mut self,
         kind: u16,

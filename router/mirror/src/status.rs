@@ -50,7 +50,7 @@ pub struct FamilyCounts {
     pub kernel_routes: usize,
     /// Prefixes in the FIB, the fixed ones and neighbours included.
     pub fib_prefixes: usize,
-    /// Of these, host routes to neighbours.
+    /// Host routes to neighbours among these.
     pub fib_neighbours: usize,
     /// Prefixes the FIB had no room for. If there are any, the kernel forwards all of this IP
     /// version.

@@ -85,9 +85,9 @@ pub(crate) struct World {
     pub(crate) exceptions: BTreeSet<IpAddr>,
     /// Path MTUs to the far ends of tunnels, where Linux has learned them.
     pub(crate) path_mtus: BTreeMap<Ipv4Addr, u32>,
-    /// Of VXLAN devices. Without an entry they cannot be read.
+    /// Stations of VXLAN devices. Without an entry they cannot be read.
     pub(crate) stations: BTreeMap<u32, Stations>,
-    /// Of IPv4 and IPv6.
+    /// Rules of IPv4 and IPv6.
     pub(crate) rules: [Rules; 2],
     /// Tables beside local, main and default that are mirrored; IPv4, IPv6.
     pub(crate) further: [BTreeSet<u32>; 2],

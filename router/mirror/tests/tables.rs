@@ -58,7 +58,7 @@ fn tables_come_and_go_with_rules() {
             find(router, 77, "1.1.1.1"),
             router.mirror.fib().next_hop(throw).cloned()
         );
-        // the same prefix in two tables
+        // one prefix in two tables
         run("ip route add 10.7.0.0/16 via 10.0.0.2");
         router.agree();
         assert_eq!(port(find(router, 77, "10.7.0.1")), 1);

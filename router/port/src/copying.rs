@@ -20,7 +20,7 @@ pub(crate) struct Copying {
 }
 
 impl Copying {
-    /// Without frames; [`Copying::refill`] takes up to `stock`.
+    /// An empty stock; [`Copying::refill`] takes up to `stock` frames.
     pub(crate) fn new(region: Arc<Region>, stock: usize) -> Self {
         Self {
             region,
@@ -57,7 +57,8 @@ impl Copying {
             .extend(sent.map(|packet| packet.into_frame(&self.region)));
     }
 
-    /// As [`crate::PortQueue::refill`]; so many of the frames are in packets of [`Copying::room`].
+    /// Does what [`crate::PortQueue::refill`] says; `in_use` frames are already in packets of
+    /// [`Copying::room`].
     pub(crate) fn refill(&mut self, pool: &mut Pool, in_use: usize) {
         let missing = self.stock.saturating_sub(self.free.len() + in_use);
         pool.take_many(missing, &mut self.free);

@@ -131,8 +131,8 @@ impl PortQueue for DpdkQueue {
         self.queue.refill(pool);
     }
 
-    /// Without a link, packets are dropped and counted, as in Linux: some drivers would keep them for
-    /// ever, others take them and tell nobody.
+    /// Without a link, packets are dropped and counted, as in Linux: some drivers would keep them for ever,
+    /// others take them without a word.
     fn transmit(&mut self, packets: &mut Vec<Packet>) -> usize {
         if !self.has_link.load(Relaxed) {
             let count = self.queue.discard(packets);

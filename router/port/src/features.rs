@@ -10,9 +10,9 @@ use std::sync::OnceLock;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, netdevice, socket};
 
-/// Those that hide the tags of IEEE 802.1Q and 802.1ad.
+/// Offloads that hide the tags of IEEE 802.1Q and 802.1ad.
 pub const TAGS: [&str; 2] = ["rx-vlan-hw-parse", "rx-vlan-stag-hw-parse"];
-/// The one that gives Linux the card's hash of a packet's flow.
+/// The offload that gives Linux the card's hash of a packet's flow.
 pub const HASH: &str = "rx-hashing";
 
 // include/uapi/linux/ethtool.h, include/uapi/linux/sockios.h

@@ -25,7 +25,7 @@ pub struct Interface {
     pub firmware: String,
     /// Where the device is, for instance a PCI address; empty for one that exists only in memory.
     pub bus: String,
-    /// Nominal, bits a second, if the driver tells.
+    /// Nominal speed, bits a second, if the driver tells.
     pub speed: Option<u64>,
     /// Receive queues in use; 1 if the driver does not tell.
     pub queues: u32,
@@ -92,12 +92,12 @@ pub fn check_name(name: &str) -> Result<(), String> {
 pub struct Carrier {
     fd: OwnedFd,
     name: String,
-    /// When it could last be asked.
+    /// Whether it was up when it could last be asked.
     was_up: AtomicBool,
 }
 
 impl Carrier {
-    /// Of an interface of the calling thread's namespace.
+    /// The carrier of an interface of the calling thread's namespace.
     ///
     /// # Errors
     /// No more file descriptors.
@@ -109,7 +109,8 @@ impl Carrier {
         })
     }
 
-    /// Whether it is so now; where that cannot be told, as before. One that is gone is not up.
+    /// Whether the interface is up and has a carrier now; where that cannot be told, what was said last. One
+    /// that is gone is not up.
     pub fn is_up(&self) -> bool {
         let (fd, name) = (self.fd.as_fd(), &*self.name);
         match if_there(Request { fd, name }.is_up()) {
@@ -182,14 +183,14 @@ fn number_in(path: &str) -> Option<u64> {
     }
 }
 
-/// Makes an interface take all frames, whomever they are for; undone when dropped.
+/// Makes an interface take all frames, to whatever address; undone when dropped.
 #[derive(Debug)]
 pub struct Promiscuous {
     _fd: OwnedFd,
 }
 
 impl Promiscuous {
-    /// Of the interface with this number in the calling thread's namespace.
+    /// Makes the interface with this number do so, in the calling thread's namespace.
     ///
     /// # Errors
     /// No CAP_NET_RAW, or no such interface.

@@ -1,5 +1,4 @@
-//! What a port is to those who open it: its options, and its control side. Packets go by its
-//! [`Queue`]s.
+//! A port as its opener sees it: its options, and its control side. Packets go by its [`Queue`]s.
 
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
@@ -76,7 +75,7 @@ pub trait Port: Debug + Send {
     /// Whether packets can pass, as far as that shows.
     fn is_up(&self) -> bool;
 
-    /// How it is, for people, where there is more to say than that.
+    /// Its state in words, where there is more to say than that.
     fn state(&self) -> Option<String> {
         None
     }

@@ -15,9 +15,9 @@ use crate::{af_packet, af_xdp, memif, memory, pcap, tap};
 pub enum Queue {
     /// A queue of a network interface.
     AfXdp(af_xdp::Socket),
-    /// In this process.
+    /// A queue to another one of this process.
     Memory(memory::Queue),
-    /// Shared with another process.
+    /// A queue that is shared with another process.
     Memif(memif::Queue),
     /// A TAP interface: with Linux itself.
     Tap(tap::Queue),
@@ -43,7 +43,7 @@ macro_rules! each {
     };
 }
 
-/// Calls as of [`PortQueue`].
+/// The calls of [`PortQueue`].
 #[allow(missing_docs)]
 impl Queue {
     /// A queue of a kind that this crate does not know.

@@ -12,7 +12,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// Of a step, for a reason.
+    /// A step that was refused, for a reason.
     pub fn new(step: impl Into<String>, reason: impl Into<String>) -> Self {
         Self {
             step: step.into(),

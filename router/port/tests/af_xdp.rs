@@ -96,7 +96,7 @@ impl Port {
         self.socket.take().unwrap().close()
     }
 
-    /// Frames that nobody has.
+    /// Frames that are free.
     fn free(&self) -> u32 {
         (self.frames.len() + self.pool.len()) as u32
     }
@@ -179,8 +179,8 @@ fn sent_frames_come_home() {
     port.all_come_home(closing);
 }
 
-/// Nothing comes home while the socket is on its queue: here because somebody has its descriptor, with
-/// a card because its buffers are there.
+/// Nothing comes home while the socket is on its queue: here because another descriptor keeps it, with a card
+/// because its buffers are there.
 #[test]
 fn frames_stay_away_while_the_kernel_has_the_socket() {
     if !in_a_namespace() {

@@ -13,7 +13,7 @@ use bora_port::xdp::{FibAnswer, Program};
 /// Prefixes that are set or removed.
 const CHANGES: usize = 20_000;
 
-/// The program, with so many pages for nodes, and its FIB; `None` if this process may not load it.
+/// The program, with this many pages for nodes, and its FIB; `None` if this process may not load it.
 fn loaded(node_pages: u32) -> Option<(Program, FibWriter, FibHandle)> {
     let program = match Program::load(1, node_pages) {
         Ok(program) => program,

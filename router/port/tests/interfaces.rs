@@ -73,7 +73,7 @@ fn one_way(from: &mut Side, to: &mut Side, count: u32, longest: usize) {
     assert!(seen.iter().all(|&seen| seen));
 }
 
-/// All but what each queue keeps to receive into.
+/// Checks that all frames are free but those that each queue keeps to receive into.
 fn all_frames_are_back(sides: &mut [&mut Side]) {
     for side in sides {
         side.settle();

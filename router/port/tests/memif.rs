@@ -173,7 +173,7 @@ fn links_come_back_and_no_frame_is_lost() {
             assert_eq!(client.stats().read().dropped[Reason::TxLinkDown], 10);
             lost += 10;
             server = End::open(config(Role::Server, &socket, 1, 8), 2048);
-            // the same client finds the new server
+            // the client is the old one, and finds the new server
             assert!(client.wait_for(true) && server.wait_for(true), "{round}");
             one_way(&mut client, &mut server, 0, 1000);
             drop(client);

@@ -486,8 +486,8 @@ fn slow_to_close() -> (OwnedFd, TcpStream) {
     (stream.into(), far)
 }
 
-/// Brings the port to close a descriptor that takes its time. It is sent while the port talks to another,
-/// so that the port is who has it last.
+/// Brings the port to close a descriptor that takes its time. It is sent while the port talks to another, so
+/// that the port has it last.
 fn hang(settings: &Config) -> TcpStream {
     let (slow, far) = slow_to_close();
     let other = Channel::connect(settings).unwrap();

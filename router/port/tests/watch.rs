@@ -1,4 +1,4 @@
-//! The program shows packets to those who watch, on this kernel.
+//! The program shows packets to captures and traces, on this kernel.
 
 use std::sync::Arc;
 

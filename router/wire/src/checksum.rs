@@ -273,5 +273,4 @@ pub fn fill_transport_v6(
 }
 
 #[cfg(test)]
-#[path = "checksum_tests.rs"]
 mod tests;

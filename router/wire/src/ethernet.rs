@@ -26,7 +26,7 @@ pub struct MacAddr(pub [u8; 6]);
 impl MacAddr {
     /// Every station on the link.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
-    /// Not an address of anybody: the target of an ARP request.
+    /// No station's address: the target of an ARP request.
     pub const ZERO: MacAddr = MacAddr([0; 6]);
 
     /// The address of an IPv6 multicast group (RFC 2464 7).
@@ -80,7 +80,7 @@ impl EtherType {
 pub struct Tci(pub u16);
 
 impl Tci {
-    /// Of a frame that is not drop eligible: `pcp` is 0..=7 and `vid` 0..=4095, more bits are cut
+    /// The value for a frame that is not drop eligible: `pcp` is 0..=7 and `vid` 0..=4095, more bits are cut
     /// off.
     #[must_use]
     pub const fn new(pcp: u8, vid: u16) -> Tci {
@@ -127,13 +127,13 @@ impl<T: AsRef<[u8]>> Frame<T> {
         Ok(Frame { buffer })
     }
 
-    /// Who the frame is for.
+    /// The destination address.
     #[inline]
     pub fn dst(&self) -> MacAddr {
         MacAddr(field::array(self.buffer.as_ref(), DST))
     }
 
-    /// Who sent it on this link.
+    /// The source address.
     #[inline]
     pub fn src(&self) -> MacAddr {
         MacAddr(field::array(self.buffer.as_ref(), SRC))

@@ -272,5 +272,4 @@ impl Repr {
 }
 
 #[cfg(test)]
-#[path = "ipv4_tests.rs"]
 mod tests;

@@ -250,5 +250,4 @@ impl Repr {
 }
 
 #[cfg(test)]
-#[path = "ipv6_tests.rs"]
 mod tests;

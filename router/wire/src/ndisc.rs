@@ -22,14 +22,14 @@ const TARGET_LINK_LAYER: u8 = 2;
 /// Length of a message with a link-layer address.
 pub const LEN: usize = OPTIONS + 8;
 
-/// The only hop limit a message may arrive with: it proves that no router passed it on
-/// (RFC 4861 3.1). Checking it is up to whoever has the IPv6 header.
+/// The only hop limit a message may arrive with: it proves that no router passed it on (RFC 4861 3.1). The
+/// caller, which has the IPv6 header, checks it.
 pub const HOP_LIMIT: u8 = 255;
 
 /// The group of all nodes on a link.
 pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// The group in which whoever has an address is asked for (RFC 4291 2.7.1).
+/// The group in which the host that has an address is asked for (RFC 4291 2.7.1).
 #[must_use]
 pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     let low = address.to_bits() & 0xff_ffff;
@@ -57,8 +57,8 @@ pub struct Repr {
     pub kind: Kind,
     /// The address asked about or told of.
     pub target: Ipv6Addr,
-    /// Link-layer address of who asks, or of the target. Who only wants to know whether an address
-    /// is free asks without.
+    /// Link-layer address of the host that asks, or of the target; a host that only wants to know whether an
+    /// address is free asks without.
     pub mac: Option<MacAddr>,
 }
 

@@ -246,7 +246,7 @@ impl Owner {
     }
 }
 
-/// The same scheduler, with queues that have room for whatever is granted.
+/// This scheduler, with queues that have room for whatever is granted.
 fn roomy(output: &OutputConfig) -> OutputConfig {
     let mut output = output.clone();
     for class in &mut output.classes {

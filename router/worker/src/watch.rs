@@ -39,8 +39,8 @@ impl Watching {
     }
 }
 
-/// How many packets to leave out so that each has the chance of one in so many: a geometric distribution, which costs
-/// nothing for packets that nobody looks at.
+/// How many packets to leave out so that each has the chance of one in `one_in`: a geometric distribution,
+/// which costs nothing for packets that are left out.
 fn skip(one_in: u32) -> usize {
     if one_in <= 1 {
         return 0;

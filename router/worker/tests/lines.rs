@@ -20,7 +20,7 @@ fn lines(counters: &WorkerCounters) -> impl Iterator<Item = usize> {
 
 #[test]
 fn workers_count_in_different_lines() {
-    // of many lengths, so that none is a multiple of a line by chance
+    // many lengths, so that none is a multiple of a line by chance
     let lengths = 1..16;
     let all: Vec<_> = lengths
         .map(|ports| Arc::new(WorkerCounters::new(ports)))

@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Calls of the allocator that a worker makes in so many packets.
+/// Calls of the allocator that a worker makes in the packets of a run.
 fn allocations(mode: Mode, plant: Plant) -> u64 {
     let calls: &'static AtomicU64 = Box::leak(Box::default());
     let mut subject = Subject::new(mode, plant.after(WARM_UP), u64::MAX);

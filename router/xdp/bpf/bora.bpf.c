@@ -16,6 +16,7 @@
 #include "packet.h"
 #include "kernel_types.h"
 #include "maps.h"
+#include "pass.h"
 #include "guard.h"
 #include "buffer.h"
 #include "choice.h"
@@ -23,142 +24,12 @@
 #include "marks.h"
 #include "fib.h"
 #include "tunnel.h"
+#include "gate.h"
 #include "express.h"
 #include "flow.h"
 #include "survey.h"
 #include "watch.h"
-
-/* Whether the address may be the router's own; `folded` holds the XOR of its words. */
-static __always_inline bool may_be_own(__u32 folded, bool v6)
-{
-	__u32 bit = folded * 0x9e3779b1 >> 16;
-
-	return own_filter[v6][bit / 32 % (BORA_OWN_FILTER / 32)] >> bit % 32 & 1;
-}
-
-static __always_inline bool is_own4(__be32 address)
-{
-	struct route_key key = { .length = 32, .address = address };
-
-	return (may_be_own(address, false) && bpf_map_lookup_elem(&local4, &address)) ||
-	       (local_prefix_count[0] && bpf_map_lookup_elem(&local_prefixes, &key));
-}
-
-static __always_inline bool is_own6(const struct in6_addr *address)
-{
-	struct route_key6 key = { .length = 128, .address = *address };
-	const __be32 *word = address->in6_u.u6_addr32;
-	__u32 folded = word[0] ^ word[1] ^ word[2] ^ word[3];
-
-	return (may_be_own(folded, true) && bpf_map_lookup_elem(&local6, address)) ||
-	       (local_prefix_count[1] && bpf_map_lookup_elem(&local_prefixes6, &key));
-}
-
-static __always_inline __u32 check_ipv4(struct packet *p, const struct bora_port *in,
-					struct net_device *dev)
-{
-	struct iphdr *ip = p->l3;
-	bool to_us;
-
-	if (!(in->flags & BORA_PORT_FORWARD4))
-		return BORA_FORWARDING_OFF;
-	if ((void *)(ip + 1) > p->end || ip->version != 4 || ip->ihl < 5)
-		return BORA_MALFORMED;
-	if (special4(ip->daddr) || special4(ip->saddr))
-		return BORA_SPECIAL_ADDRESS;
-	to_us = is_own4(ip->daddr);
-	if (is_own4(ip->saddr) || (to_us && !is_tunnelled(p, ip, in, dev)))
-		return BORA_LOCAL;
-	if (ip->ihl > 5)
-		return BORA_OPTIONS;
-	p->l3_length = bpf_ntohs(ip->tot_len);
-	if (p->l3_length < sizeof(*ip) || p->l3_length > p->end - (void *)ip)
-		return BORA_MALFORMED;
-	if (!header_checksum_good(ip))
-		return BORA_MALFORMED;
-	if (ip->ttl <= 1 && !to_us) /* a tunnel's may end with its last hop */
-		return BORA_TTL_EXCEEDED;
-	p->ip4 = ip;
-	return REASON_NONE;
-}
-
-/*
- * Neighbour discovery, which Linux may answer although it is for another (ip6_forward_proxy_check()). It may
- * stand behind extension headers, where the engine finds it by itself: it must see all that its rules may forbid.
- */
-static __always_inline bool is_discovery(const struct ipv6hdr *ip, const void *end, const struct bora_port *in)
-{
-	const __u8 *type = (const void *)(ip + 1);
-
-	switch (ip->nexthdr) {
-	case IPPROTO_ICMPV6:
-		return (const void *)(type + 1) <= end && *type >= 133 && *type <= 137;
-	case IPPROTO_ROUTING:
-	case IPPROTO_FRAGMENT:
-	case IPPROTO_AH:
-	case IPPROTO_DSTOPTS:
-		return proxy_ndp && in->path != BORA_PATH_ENGINE;
-	}
-	return false;
-}
-
-static __always_inline __u32 check_ipv6(struct packet *p, const struct bora_port *in)
-{
-	struct ipv6hdr *ip = p->l3;
-
-	if (!(in->flags & BORA_PORT_FORWARD6))
-		return BORA_FORWARDING_OFF;
-	if ((void *)(ip + 1) > p->end || ip->version != 6)
-		return BORA_MALFORMED;
-	if (special6(&ip->daddr) || special6(&ip->saddr))
-		return BORA_SPECIAL_ADDRESS;
-	if (is_own6(&ip->daddr) || is_own6(&ip->saddr))
-		return BORA_LOCAL;
-	if (ip->nexthdr == IPPROTO_HOPOPTS)
-		return BORA_OPTIONS;
-	if (bpf_ntohs(ip->payload_len) > p->end - (void *)(ip + 1))
-		return BORA_MALFORMED;
-	p->l3_length = bpf_ntohs(ip->payload_len) + sizeof(*ip);
-	if (ip->hop_limit <= 1)
-		return BORA_TTL_EXCEEDED;
-	if (is_discovery(ip, p->end, in))
-		return BORA_SPECIAL_ADDRESS;
-	p->ip6 = ip;
-	return REASON_NONE;
-}
-
-/* Why this packet is not plain transit traffic, or REASON_NONE. */
-static __always_inline __u32 gate(struct xdp_md *ctx, struct packet *p, bool v6,
-				  const struct bora_port *in, struct net_device *dev)
-{
-	if (bpf_ktime_get_coarse_ns() > lease_until)
-		return BORA_NO_LEASE;
-	if (!is_for(p->eth, in->mac))
-		return BORA_FOREIGN_MAC;
-	if (p->hides_tag)
-		return BORA_VLAN_TAG;
-	if (in->flags & (v6 ? BORA_PORT_KERNEL6 : BORA_PORT_KERNEL4))
-		return BORA_GUARD;
-	if (!(in->flags & BORA_PORT_BYPASS_NETFILTER) && kernel_has_a_say(dev, v6))
-		return BORA_GUARD;
-	return v6 ? check_ipv6(p, in) : check_ipv4(p, in, dev);
-}
-
-/* Whether the engine would only hand the packet to Linux. */
-static __always_inline bool linux_forwards(struct xdp_md *ctx, const struct packet *p, bool v6)
-{
-	struct bora_destination key = { .ifindex = ctx->ingress_ifindex };
-	__u32 *generation;
-
-	if (!linux_generation)
-		return false;
-	if (v6)
-		__builtin_memcpy(key.address, &p->ip6->daddr, sizeof(key.address));
-	else
-		key.address[0] = p->ip4->daddr;
-	generation = bpf_map_lookup_elem(&linux_destinations, &key);
-	return generation && *generation == linux_generation;
-}
+#include "tracepoints.h"
 
 static __always_inline int transit(struct xdp_md *ctx, struct packet *p, bool v6,
 				   const struct bora_port *in, struct net_device *dev,
@@ -376,77 +247,6 @@ SEC("xdp")
 int idle(struct xdp_md *ctx)
 {
 	return XDP_PASS;
-}
-
-/* The port of a device; NULL for devices of other network namespaces. */
-static __always_inline struct bora_port *port_of(const struct net_device *dev)
-{
-	if (dev->nd_net.net->ns.inum != netns_inode)
-		return NULL;
-	return port_of_interface(dev->ifindex);
-}
-
-/*
- * The output's driver may still refuse a redirected frame after the program has returned. The
- * tracepoint, on the same CPU, gives their number. Frames that another program has redirected to a
- * port are not counted.
- */
-SEC("tp_btf/xdp_devmap_xmit")
-int BPF_PROG(count_refused, const struct net_device *from, const struct net_device *to, int sent,
-	     int drops, int err)
-{
-	struct bora_counters *count;
-	struct bora_port *out;
-
-	if (drops <= 0 || !port_of(from))
-		return 0;
-	out = port_of(to);
-	if (!out)
-		return 0;
-	count = counters_of(out->index);
-	if (!count)
-		return 0;
-	count->tx_packets -= drops;
-	count->reasons[BORA_TX_RING_FULL] += drops;
-	return 0;
-}
-
-/* Fills the note of buffer.h. Attached while there are ports with generic XDP. */
-SEC("tp_btf/netif_receive_skb")
-int BPF_PROG(note_buffer, struct sk_buff *skb)
-{
-	struct buffer_note *note = buffer_note();
-
-	if (!note)
-		return 0;
-	note->ifindex = skb->dev->ifindex;
-	/* Linux takes the tag out of the frame before it gives the packet to a bond */
-	note->tagged = buffer_has_tag(skb) || skb->protocol == bpf_htons(ETH_P_8021Q) ||
-		       skb->protocol == bpf_htons(ETH_P_8021AD);
-	note->hashed = buffer_has_hash(skb);
-	note->checksum_start = buffer_checksum_start(skb);
-	note_shared_info(skb, note);
-	return 0;
-}
-
-/* Returns whether buffer.h sees the socket buffers of a veth on this kernel. */
-SEC("syscall")
-int sees_veth_buffers(void *ctx)
-{
-	return sees_veth_buffer();
-}
-
-/*
- * When a process is killed the kernel first frees its memory, which takes about 100 ms, and then
- * closes its sockets. Packets that are redirected meanwhile would be lost, so the lease ends here
- * at once.
- */
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(end_lease, struct task_struct *task)
-{
-	if (bpf_task_storage_get(&owner, task, NULL, 0))
-		lease_until = 0;
-	return 0;
 }
 
 char _license[] SEC("license") = "GPL";

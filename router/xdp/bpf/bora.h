@@ -17,11 +17,11 @@ struct bora_counters {
 	__u64 rx_bytes;
 	__u64 to_engine;
 	__u64 tx_packets; /* express frames that this port's driver took */
-	__u64 tx_bytes; /* of these, and of those that it refused */
+	__u64 tx_bytes; /* octets of these frames, and of those that it refused */
 	__u64 asked; /* times that express has asked Linux's FIB, because Bora's did not say */
 	__u64 flows; /* packets that came in here and were forwarded by a flow of Linux's flowtable */
 	__u64 output; /* where the last packet that came in here left: number of the port; no counter */
-	__u64 reasons[BORA_REASONS]; /* of what came in here; BORA_TX_RING_FULL of what was to leave here */
+	__u64 reasons[BORA_REASONS]; /* packets that came in here, by reason; BORA_TX_RING_FULL: packets that were to leave here */
 };
 
 /* Metadata of a frame that inject.bpf.c hands to Linux; generic XDP sees such a frame again. */
@@ -70,7 +70,7 @@ struct bora_fib_question {
 /* Arguments of find_device(). */
 struct bora_find {
 	__u32 ifindex;
-	__u32 index; /* of the port */
+	__u32 index; /* number of the port */
 };
 
 /* Functions that survey() found at a netfilter hook. */

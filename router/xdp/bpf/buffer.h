@@ -14,7 +14,7 @@
  * - veth in driver mode: the xdp_buff is followed by a pointer to the socket buffer (Linux 6.3 and
  *   later). These packets are single segments.
  * - Generic XDP: the tracepoint netif_receive_skb, which comes right before XDP on the same CPU,
- *   records them (note_buffer in bora.bpf.c).
+ *   records them (note_buffer() in tracepoints.h).
  * - Cards in driver mode: the control side makes them leave tags in frames, and make no hash.
  */
 #ifndef BORA_BUFFER_H

@@ -14,12 +14,12 @@
 #define BORA_FIB_HOPS 65536 /* Next hops, and neighbours among them, of which the program knows what becomes of their packets. */
 #define BORA_FIB_REASON 0x80000000 /* Marks a reason in the word of a next hop. */
 #define BORA_FIB_MEMBER 0x40000000 /* Marks the only member of a group in the word of a next hop. */
-#define BORA_FIB_HEADERS 0 /* Pages of the program's FIB: a header for each IP version. */
-#define BORA_FIB_HOPS_AT 2 /* Then a word for each next hop. */
-#define BORA_FIB_ADJACENCIES_AT 66 /* Then neighbours. */
-#define BORA_FIB_ROOT4 578 /* Then the root of IPv4. */
-#define BORA_FIB_ROOT6 834 /* Then that of IPv6. */
-#define BORA_FIB_NODES 2882 /* Then nodes, first those of IPv4. */
+#define BORA_FIB_HEADERS 0 /* First page of the program's FIB: a header for each IP version. */
+#define BORA_FIB_HOPS_AT 2 /* First page of the words, one for each next hop. */
+#define BORA_FIB_ADJACENCIES_AT 66 /* First page of the neighbours. */
+#define BORA_FIB_ROOT4 578 /* First page of the root of IPv4. */
+#define BORA_FIB_ROOT6 834 /* First page of the root of IPv6. */
+#define BORA_FIB_NODES 2882 /* First page of the nodes; those of IPv4 come first. */
 #define BORA_USE_MARKS 4194304 /* Bits that say which neighbours packets were sent to; a power of two. */
 #define BORA_OWN_FILTER 65536 /* Bits of the filter of the router's own addresses, for each IP version. */
 #define BORA_INJECT_BATCH 512 /* Most frames that one call hands to Linux. */
@@ -28,8 +28,8 @@
 /* What a port does with transit traffic. */
 enum bora_path {
 	BORA_PATH_KERNEL = 0, /* Everything goes to Linux. */
-	BORA_PATH_ENGINE = 1, /* To the AF_XDP socket of the queue. */
-	BORA_PATH_EXPRESS = 2, /* The program forwards it. */
+	BORA_PATH_ENGINE = 1, /* Packets go to the AF_XDP socket of the queue. */
+	BORA_PATH_EXPRESS = 2, /* The program forwards them. */
 };
 
 /* Reverse-path check of IPv4 sources (RFC 3704), as `net.ipv4.conf.*.rp_filter`. */
@@ -55,7 +55,7 @@ enum bora_port_flags {
 	BORA_PORT_ENABLED = 1 << 12, /* Administratively up; the engine checks it for ports without an XDP program. */
 	BORA_PORT_GATED = 1 << 13, /* The port has an XDP program, and the engine need not repeat its checks. */
 	BORA_PORT_POLICY4 = 1 << 14, /* `ip rule` or a VRF: not the main table alone decides about IPv4; express asks Linux's FIB. */
-	BORA_PORT_POLICY6 = 1 << 15, /* The same for IPv6. */
+	BORA_PORT_POLICY6 = 1 << 15, /* `ip rule` or a VRF: not the main table alone decides about IPv6. */
 	BORA_PORT_NO_NAPI = 1 << 16, /* A veth whose peer has neither XDP nor GRO: it takes no redirected frames. */
 	BORA_PORT_PROMISCUOUS = 1 << 17, /* Linux takes frames for other stations' Ethernet addresses, too: a bridge, macvlans, a capture; the engine drops them otherwise where there is no XDP program. */
 	BORA_PORT_SHAPED = 1 << 18, /* A queueing discipline of Linux shapes what leaves by it or by what is below it, and Bora may not send past it. */
@@ -66,7 +66,7 @@ enum bora_port_hooks {
 	BORA_HOOK_TC_INGRESS = 1 << 1, /* tc filters or tcx programs. */
 	BORA_HOOK_NF_EGRESS = 1 << 2, /* nftables, family netdev. */
 	BORA_HOOK_TC_EGRESS = 1 << 3, /* tc filters or tcx programs. */
-	BORA_HOOK_TAKES_FRAMES = 1 << 4, /* Not a hook: its driver takes frames that XDP programs redirect. */
+	BORA_HOOK_TAKES_FRAMES = 1 << 4, /* The driver takes frames that XDP programs redirect; this is no hook. */
 	BORA_HOOK_NOT_FOUND = 1 << 5, /* The program has not found the device, and assumes that it has hooks. */
 };
 
@@ -84,12 +84,12 @@ struct bora_port {
 	__u8 rp_filter; /* Reverse-path check of IPv4. */
 	__u32 flags; /* enum bora_port_flags. */
 	__u8 mac[6]; /* The interface's Ethernet address. */
-	__u16 trunk; /* The number of what its packets come and go by: itself, the port or bond below a VLAN device, or the bond that a port belongs to. */
-	__u8 tags[8]; /* Of a VLAN device: one tag or two as on the wire, without priority, the outer one first; else zeros. */
-	__u32 priorities; /* Of a VLAN device with an egress-qos-map: priorities of its tags, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on. */
-	__u32 sight; /* Of a bridge, or of a VLAN device on one: milliseconds after which Linux must see a packet of a station again, so that it does not forget it; else 0. */
+	__u16 trunk; /* Number of the port or bond that carries its packets: itself, the port or bond below a VLAN device, or the bond that a port belongs to. */
+	__u8 tags[8]; /* Tags of a VLAN device, one or two, as on the wire, without priority, the outer one first; else zeros. */
+	__u32 priorities; /* Priorities of a VLAN device's tags by its egress-qos-map, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on. */
+	__u32 sight; /* Milliseconds after which Linux must see a packet of a station again, so that it does not forget it, for a bridge or a VLAN device on one; else 0. */
 	__u16 min_frame; /* Frames are not trimmed below this length, octets without FCS. */
-	__u16 below; /* Number of what a macvlan is on; its own, of everything else. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's. */
+	__u16 below; /* Number of what a macvlan is on; of all others their own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's. */
 };
 _Static_assert(sizeof(struct bora_port) == 36, "struct bora_port has another layout than in Rust");
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * VLAN devices, bonds and macvlans on the ports. What comes in with a VLAN device's tags is the device's, and
- * what leaves by it gets its tags. A tag may be in the frame or, from a veth, beside it in the socket buffer
- * (buffer.h). What comes in by a port of a bond is the bond's, and its hash says by which port a packet leaves.
- * What comes in for a macvlan's address is the macvlan's; nothing leaves by one here. What comes in by a bridge, for its own
- * address and from a station that Linux knows at that port, is the bridge's or that of a VLAN device on it, and leaves by the
- * port where Linux knows the next hop.
+ * VLAN devices, bonds, macvlans and bridges on the ports. A packet with a VLAN device's tags belongs to that
+ * device, and a packet that leaves by it gets its tags; a tag may be in the frame or, from a veth, beside it
+ * in the socket buffer (buffer.h). A packet that comes in by a port of a bond belongs to the bond, whose hash
+ * says by which port a packet leaves. A packet for a macvlan's address belongs to the macvlan; nothing leaves
+ * by one here. A packet that comes in by a bridge, for the bridge's own address and from a station that Linux
+ * knows at that port, belongs to the bridge or to a VLAN device on it, and leaves by the port where Linux
+ * knows the next hop.
  */
 #ifndef BORA_DEVICE_H
 #define BORA_DEVICE_H
@@ -54,7 +55,7 @@ struct bridge_station_key {
 };
 struct bridge_station {
 	__u64 sight; /* when Linux has to see it again */
-	__u8 tags[2 * TAG]; /* of its frames */
+	__u8 tags[2 * TAG]; /* VLAN tags of its frames */
 	__u32 port; /* number of the port that it is behind */
 	__u32 zero;
 };
@@ -71,7 +72,7 @@ enum { XMIT_LAYER2, XMIT_LAYER34, XMIT_LAYER23 };
 
 /* How a packet leaves by a bond. */
 struct bond_ports {
-	__u16 ports[BORA_MAX_BOND_PORTS]; /* those that can send, again and again: a reader may see an old count */
+	__u16 ports[BORA_MAX_BOND_PORTS]; /* numbers of the ports that can send, repeated to fill the array: a reader may see an old count */
 	__u16 count;
 	__u16 policy;
 };
@@ -186,8 +187,8 @@ static __always_inline struct port_row *device_of_packet(struct xdp_md *ctx, str
 }
 
 /*
- * Whether there is a hook at the bond below, or at what a macvlan is on, or at the VLAN device below one with
- * two tags, which see the packets, too, or Bora does not know that device.
+ * Whether there is a hook at a device below, which sees the packets, too: the bond, what a macvlan is on, or
+ * the VLAN device below one with two tags. True as well if Bora does not know that device.
  */
 static __always_inline bool below_holds(const struct bora_port *port, bool egress)
 {

@@ -285,7 +285,10 @@ static __always_inline bool output_holds(const struct bora_port *in, const struc
 		below_holds(out, true));
 }
 
-/* Sends a packet with these tags by an output and the port below it. `padded`: as a flow, with the octets behind the IP packet. */
+/*
+ * Sends a packet with these tags by an output and the port below it. `padded` keeps the octets behind the IP
+ * packet, as flows do.
+ */
 static __always_inline int leave(struct xdp_md *ctx, struct packet *p, bool v6,
 				 const struct bora_port *in, struct bora_counters *count,
 				 const struct way *way, const struct bora_port *out, __u32 port,

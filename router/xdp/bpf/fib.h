@@ -64,7 +64,7 @@ static __always_inline __u32 fib_narrow_slot(__u32 node, __u32 slot)
 	return page->words[(at * 2 + (entry & ~FIB_FAR)) % FIB_PAGE_WORDS];
 }
 
-/* The same in an IPv6 node. */
+/* The word of a slot (0 to 63) in an IPv6 node. */
 static __always_inline __u32 fib_wide_slot(__u32 node, __u32 slot)
 {
 	struct fib_page *page = fib_page_of(true, node);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * Flows that Linux's ruleset has put into a flowtable (`flow add`). What belongs to one passes no more
- * chains in Linux, so the program forwards it as Linux's own software flowtable does at the ingress
- * of the device (nf_flow_offload_ip_hook() in net/netfilter/nf_flow_table_ip.c). All else is Linux's.
+ * Flows that Linux's ruleset has put into a flowtable (`flow add`). Their packets pass no chains in Linux, so
+ * the program forwards them as Linux's own software flowtable does at the ingress of the device
+ * (nf_flow_offload_ip_hook() in net/netfilter/nf_flow_table_ip.c). All other packets are Linux's.
  */
 #ifndef BORA_FLOW_H
 #define BORA_FLOW_H
@@ -32,10 +32,10 @@ struct flow_action {
 };
 
 /*
- * Whether the first to look at what comes in by a device is a flowtable whose flows the program may forward:
- * what came before it would look at each packet of a flow, too, and what comes after it at none. Offloaded
- * flows are the card's, and only Linux can count for conntrack. The function is that of the flowtable's
- * type, which the argument of no chain has.
+ * Whether the first hook at a device's ingress is a flowtable whose flows the program may forward. A hook
+ * before it would see each packet of a flow, and hooks behind it see none. Offloaded flows are the card's,
+ * and only Linux can count for conntrack. The hook's function must be that of the flowtable's type, which the
+ * argument of no chain has.
  */
 static __always_inline bool flowtable_at_ingress(struct net_device *dev)
 {
@@ -345,13 +345,16 @@ static __always_inline bool has_other_header(const struct flow_action *action, c
 	       (out->priorities || !below || !is_for((void *)below->port.mac, out->mac));
 }
 
-/* Whether flows do not leave by this device on a port without Linux: a macvlan, a tunnel, a bridge or what is on one. */
+/* Whether flows do not leave by this device without Linux: a macvlan, a tunnel, a bridge, or what is on one. */
 static __always_inline bool is_no_output(const struct bora_port *out)
 {
 	return out->index >= BORA_MAX_PORTS && (out->sight || !(out->flags & BORA_PORT_CAN_REDIRECT));
 }
 
-/* Whether there is a hook where a flow leaves; by which port of a bond (BORA_MAX_PORTS or more) is open yet. */
+/*
+ * Whether there is a hook where a flow leaves; which port of a bond that is (BORA_MAX_PORTS or more) is not
+ * known yet.
+ */
 static __always_inline bool flow_output_holds(const struct bora_port *in, const struct bora_port *out, __u32 port)
 {
 	if (port < BORA_MAX_PORTS)

@@ -177,7 +177,7 @@ static __always_inline bool kernel_has_a_say(struct net_device *dev, bool v6)
 	       netfilter_holds(net, v6);
 }
 
-/* Whether anything looks at bridged packets: nftables and ebtables, also br_netfilter, which calls those of IP. */
+/* Whether any bridge hook exists: nftables, ebtables, or br_netfilter. */
 static __always_inline bool bridge_hooks_hold(struct net_device *dev)
 {
 	struct net *net = KERNEL_READ(dev, nd_net.net);
@@ -226,7 +226,10 @@ static __always_inline bool ingress_holds(const struct bora_device *device)
 	       KERNEL_READ(dev, ifindex) != device->ifindex || is_elsewhere(dev);
 }
 
-/* The same for any of BORA_MAX_PORTS rows; the verifier does not follow a loop over all of them. */
+/*
+ * Whether a hook at the egress of one of BORA_MAX_PORTS rows holds; the verifier does not follow a loop over
+ * all rows.
+ */
 __noinline int block_holds(__u32 first)
 {
 	for (__u32 i = 0; i < BORA_MAX_PORTS; i++) {
@@ -257,8 +260,9 @@ volatile __u64 egress_looked_at;
 volatile __u8 egress_found;
 
 /*
- * Whether something looks at what leaves by any port or VLAN device, because it is not known yet by which the engine will send. They may be thousands, so they
- * are looked at once in each tick of the coarse clock, which is shorter than the engine holds packets.
+ * Whether there is a hook at the egress of any port or VLAN device, because it is not known yet by which one
+ * the engine will send. There may be thousands, so they are looked at once in each tick of the coarse clock,
+ * which is shorter than the time that the engine holds packets.
  */
 static __always_inline bool any_egress_holds(void)
 {

@@ -172,7 +172,7 @@ extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 			 value_;                                                                   \
 		 }))
 
-/* The same for a field of bits. */
+/* Reads a field of bits as KERNEL_READ does. */
 #define KERNEL_READ_BITS(p, field)                                                                 \
 	(bpf_rdonly_cast ? ({                                                                      \
 		typeof(p) cast_ = bpf_rdonly_cast(p, bpf_core_type_id_kernel(typeof(*(p))));       \

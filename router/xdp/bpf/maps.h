@@ -66,9 +66,9 @@ struct {
 enum {
 	FOR_DEVICES,
 	FOR_FLOWS,
-	FOR_FILTERS, /* of those who watch: watch.h */
-	FOR_OTHERS, /* that no filter takes: bora() */
-	FOR_SHOWN, /* that one takes: bora() in the instance that shows packets */
+	FOR_FILTERS, /* the program that runs the filters of captures and traces: watch.h */
+	FOR_OTHERS, /* bora(), for packets that no filter takes */
+	FOR_SHOWN, /* bora() in the instance that shows packets, for packets that a filter takes */
 	SHOWN, /* the rows of that instance begin here: FOR_DEVICES, FOR_FLOWS */
 	TAIL_PROGRAMS = SHOWN + 2
 };
@@ -289,48 +289,6 @@ static __always_inline struct bora_port *port_of_interface(__u32 ifindex)
 static __always_inline struct bora_counters *counters_of(__u32 port)
 {
 	return bpf_map_lookup_elem(&counters, &port);
-}
-
-/*
- * Bounds an index right before its use. The verifier of Linux 6.12 and earlier forgets the bounds
- * of a 32-bit value that has been on the stack, and the compiler may put any value there.
- */
-static __always_inline __u32 bounded(__u32 reason)
-{
-	barrier_var(reason);
-	return reason < BORA_REASONS ? reason : BORA_NO_LEASE;
-}
-
-/* Passes an exception to Linux, or drops it if the budget of its reason is used up. */
-static __noinline int pass_within_budget(struct bora_counters *count, __u32 reason)
-{
-	__u32 key = bounded(reason);
-	struct bora_budget *used = bpf_map_lookup_elem(&budgets, &key);
-	__u64 now = bpf_ktime_get_coarse_ns();
-
-	if (!used || !count)
-		return XDP_PASS;
-	reason = bounded(reason);
-	if (now - used->window_start >= BORA_BUDGET_WINDOW_NS) {
-		used->window_start = now;
-		used->used = 0;
-	}
-	if (used->used >= budget[reason]) {
-		count->reasons[BORA_PUNT_BUDGET]++;
-		return XDP_DROP;
-	}
-	used->used++;
-	count->reasons[reason]++;
-	return XDP_PASS;
-}
-
-/* Passes a packet to Linux, within the budget of the reason if it has one. */
-static __always_inline int pass(struct bora_counters *count, __u32 reason)
-{
-	if (reason >= BORA_FIRST_BUDGET)
-		return pass_within_budget(count, reason);
-	count->reasons[bounded(reason)]++;
-	return XDP_PASS;
 }
 
 #endif

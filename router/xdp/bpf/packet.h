@@ -28,13 +28,13 @@ struct packet {
 	struct iphdr *ip4; /* set by check_ipv4() */
 	struct ipv6hdr *ip6; /* set by check_ipv6() */
 	void *end;
-	__u32 ifindex; /* of the port, VLAN device or bond that it came in by */
+	__u32 ifindex; /* interface index of the port, VLAN device or bond that it came in by */
 	__u32 port; /* number of the port that it came in by */
 	__u16 l3_length; /* octets the IP header claims */
-	__u8 tos; /* of an IPv4 packet for express */
+	__u8 tos; /* TOS of an IPv4 packet for express */
 	__u16 frame_tags; /* octets of VLAN tags in the frame */
-	__be32 hidden_tag; /* one that is beside the frame, of a VLAN device's packet; 0 if none is */
-	bool hides_tag; /* one is beside the frame, and no VLAN device was looked for */
+	__be32 hidden_tag; /* VLAN tag beside the frame, as device_of_packet() has found it; 0: none */
+	bool hides_tag; /* a VLAN tag is beside the frame, and no VLAN device has been looked for */
 };
 
 /* struct ethhdr is packed: by its fields the compiler would read octet by octet. */

@@ -7,8 +7,8 @@
 #define BORA_TUNNEL_H
 
 struct tunnel_key {
-	__be32 far; /* of VXLAN the UDP port, in the first two octets */
-	__be32 near; /* of VXLAN 0 */
+	__be32 far; /* address of the far end; for VXLAN the UDP port, in the first two octets */
+	__be32 near; /* address of the near end; for VXLAN 0 */
 	__be32 id; /* key of GRE, network identifier of VXLAN, or 0 */
 	__u32 protocol;
 };
@@ -23,7 +23,7 @@ struct {
 /* How many there are; written by Bora (mmap). */
 volatile __u32 tunnel_count;
 
-#define GRE_HAS_KEY 0x20000000 /* of flags, version and protocol */
+#define GRE_HAS_KEY 0x20000000 /* a bit of the word of flags, version and protocol */
 #define FRAGMENT bpf_htons(0x3fff) /* more fragments, or an offset */
 
 /* Whether Linux must see what comes in by a tunnel. */
@@ -46,7 +46,7 @@ static __always_inline bool is_tunnelled(const struct packet *p, const struct ip
 		.near = ip->daddr,
 		.protocol = ip->protocol,
 	};
-	__be32 *words = (void *)(ip + 1); /* of the header behind */
+	__be32 *words = (void *)(ip + 1); /* words of the header behind */
 	__u32 *slot;
 
 	if (!tunnel_count || in->path != BORA_PATH_ENGINE || ip->ihl > 5 || ip->frag_off & FRAGMENT)

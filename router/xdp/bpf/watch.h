@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only */
 /*
- * For `bora capture` and `bora trace`. While somebody watches, every packet first passes a program that Bora writes from
- * the filters (router/capture/src/front.rs). What no filter takes goes on as ever. What one takes goes through a second
- * instance of the programs, loaded with `shows`, which notes it before they decide, and shows it with what they decided.
+ * Shows packets to captures and traces (`bora capture`, `bora trace`). While there is one, every packet first
+ * passes a program that Bora writes from the filters (router/capture/src/front.rs). A packet that no filter
+ * takes goes on as ever. A packet that one takes goes through a second instance of the programs, loaded with
+ * `shows`, which notes it before they decide, and shows it with what they decided.
  */
 #ifndef BORA_WATCH_H
 #define BORA_WATCH_H
@@ -11,7 +12,7 @@
 
 /* Whether this is the instance that shows packets; set before loading. */
 const volatile bool shows;
-/* Whether anybody watches, and octets of each packet for each who does; written by Bora (mmap). */
+/* Whether there is a capture or trace, and octets of each packet that each gets; written by Bora (mmap). */
 volatile bool watched;
 volatile __u32 watch_snap[WATCHERS];
 
@@ -24,15 +25,15 @@ struct {
 } looks SEC(".maps");
 
 /*
- * How many more packets each may see now: Bora writes it again and again, and the filters' program counts it down.
- * And packets that each was to see and did not.
+ * Packets that each watcher may still see, which Bora writes again and again and the filters' program counts
+ * down; and packets that each was to see and did not.
  */
 volatile __s64 watch_allowed[WATCHERS];
 __u64 watch_lost[WATCHERS];
 
 /* What was found of a packet before the programs, for after them. */
 struct note {
-	__u32 wanted; /* a bit for each who shall see it */
+	__u32 wanted; /* a bit for each watcher that shall see it */
 	__u32 port;
 	__u32 length;
 	__u64 to_engine;
@@ -175,7 +176,7 @@ __noinline int watch_show(struct xdp_md *ctx, __u32 watcher, int verdict)
 	return 0;
 }
 
-/* Shows the packet at hand to all who want to see it; returns the verdict. */
+/* Shows the packet at hand to all watchers that want it; returns the verdict. */
 __noinline int watch_after(struct xdp_md *ctx, int verdict)
 {
 	struct note *note = note_of_packet();

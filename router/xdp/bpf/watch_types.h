@@ -10,11 +10,11 @@
 #define WATCH_SNAP 1536 /* octets kept of a packet as it is afterwards */
 #define WATCH_REASONS 64 /* at least BORA_REASONS */
 
-/* What the filters have found; router/capture/src/front.rs writes it. */
+/* Findings of the filters; router/capture/src/front.rs writes them. */
 struct watch_look {
-	__u32 done; /* that they have looked */
+	__u32 done; /* whether they have looked */
 	__u32 wanted; /* a bit for each watcher whose filter takes the packet */
-	__u32 left[WATCHERS]; /* packets to leave out before the next that each samples */
+	__u32 left[WATCHERS]; /* packets to leave out before the next one that each watcher samples */
 };
 
 /* A packet that a filter takes, and what the program did with it. */

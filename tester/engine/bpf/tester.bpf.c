@@ -8,11 +8,11 @@
 #include "tester.h"
 #include <linux/if_ether.h>
 
-/* As in tester/engine/src/xdp/receiver.rs. */
+/* tester/engine/src/xdp/receiver.rs has the same values */
 #define STREAMS 256
 #define LENGTHS 1024
-#define WINDOW_WORDS (1 << 17) /* of all streams */
-#define NOTED_FLOWS (1 << 17) /* of all streams */
+#define WINDOW_WORDS (1 << 17) /* shared by all streams */
+#define NOTED_FLOWS (1 << 17) /* shared by all streams */
 #define HOLES 256
 #define SLOTS 2048
 #define PART_BITS 6
@@ -42,11 +42,11 @@ struct stream {
 	__u32 is_noted;
 	/* counted here */
 	__u64 received, duplicated, reordered, corrupted, misrouted;
-	__u64 extent_sum, extent_max; /* RFC 4737, 4.2, of those reordered */
+	__u64 extent_sum, extent_max; /* RFC 4737, 4.2, for reordered frames */
 	__u64 latest, next, longest_gap, hole;
 	__u64 after; /* the number after that of the frame received last */
-	__u64 latency; /* of that frame */
-	__u64 shortest, longest; /* latencies, ns, of those received */
+	__u64 latency; /* the latency of that frame */
+	__u64 shortest, longest; /* latencies of frames received, ns */
 	struct hole holes[HOLES];
 	__u64 latencies[SLOTS];
 };
@@ -136,8 +136,10 @@ static __always_inline bool overtaken(struct stream *stream, __u64 n)
 	return false;
 }
 
-/* How many frames came since the first one that was sent later than n: the newest hole that begins at or
- * before n was shown by it. If that is forgotten, at least so many. */
+/*
+ * How many frames came since the first one that was sent later than n: the newest hole that begins at or
+ * before n was shown by it. If that is forgotten, the count from the oldest hole that is known.
+ */
 static __always_inline __u64 extent_of(struct stream *stream, __u64 n)
 {
 	__u64 end = stream->hole, place = end > HOLES ? end - HOLES : 0;

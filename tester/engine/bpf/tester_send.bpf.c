@@ -8,7 +8,7 @@
 #include "tester.h"
 #include <bpf/bpf_tracing.h>
 
-/* As in tester/engine/src/xdp/sender.rs. */
+/* tester/engine/src/xdp/sender.rs has the same values */
 #define SLOTS 8192
 #define WORDS 11
 #define PORTS 16

@@ -44,7 +44,7 @@ struct Expected {
     v4: bool,
     /// Octets of the frame that are not of the IP packet.
     link: u16,
-    /// Only where it should come out.
+    /// The window, only where the stream should come out.
     window: Option<Window>,
     /// Number and latency of the frame that came last.
     previous: Option<(u64, u64)>,
@@ -224,8 +224,7 @@ pub(crate) fn checksums(traffic: &Traffic) -> HashMap<(u16, u16), u16> {
     checksums
 }
 
-/// A stream's tail is lost if nothing of what was due in the last so many ns came: more than a short
-/// loss.
+/// A stream's tail is lost if nothing of what was due in the last `TAIL` ns came: more than a short loss.
 const TAIL: u64 = 20_000_000;
 
 /// The outcome of a trial that started at `start`: how many frames were sent of each stream, when
@@ -298,5 +297,4 @@ fn outcome<'a>(
 }
 
 #[cfg(test)]
-#[path = "analyse_tests.rs"]
 mod tests;

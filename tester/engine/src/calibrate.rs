@@ -39,8 +39,7 @@ pub struct OwnLinks {
 }
 
 impl OwnLinks {
-    /// A link for each pair of ports. Frames are received on `receive_cpu`; `None`: on the CPU of
-    /// who sends them.
+    /// A link for each pair of ports. Frames are received on `receive_cpu`; `None`: on the sender's CPU.
     ///
     /// # Errors
     /// If Linux refuses namespaces or links.
@@ -299,7 +298,7 @@ mod tests {
     use super::*;
     use crate::trial::{StreamOutcome, Trial};
 
-    /// Carries so many frames a second.
+    /// Carries this many frames a second.
     struct Model(f64);
 
     impl Bench for Model {

@@ -52,7 +52,7 @@ pub(crate) struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// Until now.
+    /// The times until now.
     pub(crate) fn now() -> Self {
         let ticks = fs::read_to_string("/proc/stat")
             .ok() // then it is not known, which reports say

@@ -22,7 +22,7 @@ pub struct Flow {
 pub trait Number: Copy {
     /// How many steps lie between the two; 0 if the last is not above the first or of another kind.
     fn span(first: Self, last: Self) -> u128;
-    /// The value so many steps on, at most a span.
+    /// The value this many steps on, at most a span.
     fn plus(self, steps: u128) -> Self;
 }
 
@@ -151,8 +151,8 @@ impl Stream {
         }
     }
 
-    /// Addresses and ports of the flow at a place: of flow n the nth values; of its later
-    /// generations the same addresses, and the ports that follow after those of all flows.
+    /// Addresses and ports of the flow at a place: flow n has the nth values; its later generations have its
+    /// addresses, and the ports that follow after those of all flows.
     #[inline]
     pub fn flow(&self, place: Place) -> Flow {
         let n = u64::from(place.flow);
@@ -170,5 +170,4 @@ impl Stream {
 }
 
 #[cfg(test)]
-#[path = "flow_tests.rs"]
 mod tests;

@@ -20,7 +20,7 @@ pub fn least_length(stream: &Stream) -> u16 {
     least_length_of(is_v4(stream), stream.vlan.is_some())
 }
 
-/// As [`least_length`], of all streams of an IP version, with a tag or without.
+/// [`least_length`] of all streams of an IP version, with a tag or without.
 pub(crate) fn least_length_of(v4: bool, tagged: bool) -> u16 {
     (signature_offset(v4, tagged) + signature::LENGTH + FCS) as u16
 }

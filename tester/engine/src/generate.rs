@@ -32,11 +32,11 @@ struct Source {
     id: u16,
     stream: Stream,
     templates: Vec<Template>,
-    /// Of the next frame.
+    /// Number of the next frame.
     sequence: u64,
     /// Index into the generator's lengths.
     length: usize,
-    /// Of the next frame.
+    /// Place of the next frame among the flows.
     place: Place,
     /// When the frame before was due, ns of [`crate::clock::now`].
     last_due: u64,
@@ -202,7 +202,7 @@ impl Source {
         self.place = self.stream.place(sequence);
     }
 
-    /// On to the next frame; as [`Self::seek`], without divisions.
+    /// Goes on to the next frame as [`Self::seek`] does, but without divisions.
     #[inline]
     fn advance(&mut self, lengths: usize) {
         self.sequence += 1;
@@ -263,5 +263,4 @@ fn greatest_common_divisor(a: u32, b: u32) -> u32 {
 }
 
 #[cfg(test)]
-#[path = "generate_tests.rs"]
 mod tests;

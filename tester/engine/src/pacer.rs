@@ -6,11 +6,11 @@ use crate::schedule::Schedule;
 
 /// Frames of a late sender leave at most this many times as fast as the load asks for.
 pub(crate) const CATCH_UP: f64 = 1.5;
-/// The frames of this time, ns, may leave at once, or so many frames if that is more: they fill no ring.
+/// The frames of this time, ns, may leave at once, or [`FEW`] if that is more: they fill no ring.
 const AT_ONCE: f64 = 100_000.0;
 const FEW: u64 = 32;
 
-/// Of one sender in one trial.
+/// The pace of one sender in one trial.
 #[derive(Debug, Default)]
 pub struct Pacer {
     /// When it was last asked, ns after the trial's start.
@@ -20,8 +20,8 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// How many frames may leave now, `elapsed` ns after the trial's start, if so many have already.
-    /// They count as sent.
+    /// How many frames may leave now, `elapsed` ns after the trial's start, if `sent` have already. They
+    /// count as sent.
     #[inline]
     pub fn allow(&mut self, schedule: &Schedule, sent: u64, elapsed: u64, most: u64) -> u64 {
         let due = schedule.due_by(elapsed).saturating_sub(sent).min(most);

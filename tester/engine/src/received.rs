@@ -7,7 +7,7 @@ use crate::trial::new_histogram;
 /// What one port received in a trial.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// In the order of [`crate::traffic::Traffic::streams`].
+    /// Counts in the order of [`crate::traffic::Traffic::streams`].
     pub streams: Vec<StreamReceived>,
     /// Damaged frames whose stream cannot be told.
     pub unknown_damaged: u64,

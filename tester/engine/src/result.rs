@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The whole of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Of this format: 1.
+    /// Version of this format: 1.
     pub format: u32,
     /// Bora's version.
     pub bora: String,
@@ -13,7 +13,7 @@ pub struct Report {
     pub title: String,
     /// The plan as it was read, with everything typed beside it.
     pub plan: String,
-    /// Of everything drawn at random.
+    /// Seed of everything drawn at random.
     pub seed: u64,
     /// RFC 3339.
     pub started: String,
@@ -28,11 +28,11 @@ pub struct Report {
     pub environment: Environment,
     /// What is under test, as far as the plan and the machine tell.
     pub subject: Vec<(String, String)>,
-    /// In the plan's order.
+    /// Ports in the plan's order.
     pub ports: Vec<Port>,
     /// What the tester itself can do, measured without a router.
     pub calibration: Vec<Calibration>,
-    /// In the order they were done.
+    /// Tests in the order they were done.
     pub tests: Vec<Test>,
     /// What the reader must know: virtual links, a late tester, limits reached.
     pub notes: Vec<String>,
@@ -66,7 +66,7 @@ pub struct Port {
     pub kind: String,
     /// Driver, firmware, mode (zero-copy, copy, generic), CPU.
     pub details: Vec<(String, String)>,
-    /// Nominal, bits a second.
+    /// Nominal speed, bits a second.
     pub speed: f64,
     /// Whether the link exists only in memory, so that its speed means nothing.
     pub is_virtual: bool,
@@ -94,7 +94,7 @@ pub struct Calibration {
 /// One method on one frame mix.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Test {
-    /// As in the plan, unique with `frames` and `family`.
+    /// The test's name in the plan, unique with `frames` and `family`.
     pub name: String,
     /// `throughput`, `latency`, `frame-loss`, `back-to-back`, …
     pub method: String,

@@ -26,7 +26,7 @@ pub use churn::Changes;
 
 /// Routing protocol number that marks the tester's routes; `rt_protos` gives it to nobody.
 const PROTOCOL: u8 = 214;
-/// The same for routes that come and go, which are removed while the others stay.
+/// Routing protocol number of routes that come and go, which are removed while the others stay.
 const CHURN_PROTOCOL: u8 = 215;
 /// Longest time that a command may take.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone)]
 pub struct Device {
     section: RouterSection,
-    /// Instead of the section's commands.
+    /// How to restart and reset, instead of the section's commands.
     restart: Option<Hook>,
     reset: Option<Hook>,
     /// Set when the user asks to stop.

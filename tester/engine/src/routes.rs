@@ -23,7 +23,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// So many; the same ones come with the same seed.
+    /// Makes room for this many; equal seeds give equal routes.
     pub fn new(v6: bool, count: u32, seed: u64) -> Self {
         Self {
             v6,

@@ -36,7 +36,7 @@ pub struct Options {
 pub struct Opened {
     /// Carries out trials.
     pub bench: Box<dyn Bench>,
-    /// In the order in which they were asked for.
+    /// Ports in the order in which they were asked for.
     pub ports: Vec<result::Port>,
 }
 
@@ -46,7 +46,7 @@ pub type Open<'a> = dyn Fn(&[PortSpec]) -> anyhow::Result<Opened> + 'a;
 /// One test to be done.
 #[derive(Debug)]
 pub struct Job<'a> {
-    /// As the plan has it.
+    /// The section of the plan.
     pub test: &'a TestSection,
     /// What is sent.
     pub case: &'a Case,

@@ -154,7 +154,7 @@ impl Part {
         self.start + (n as f64 * self.interval) as u64
     }
 
-    /// Of this part, `elapsed` ns after its start.
+    /// Frames of this part that are due `elapsed` ns after its start.
     #[inline]
     fn due_by(&self, elapsed: u64, burst: u64) -> u64 {
         let all = self.next - self.first;
@@ -194,5 +194,4 @@ fn nanoseconds(step: &Step) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "schedule_tests.rs"]
 mod tests;

@@ -27,7 +27,7 @@ pub(crate) fn one_flow(length: u16) -> Traffic {
     }
 }
 
-/// As [`one_flow`], with flows that differ in their source port.
+/// One flow as [`one_flow`] makes it, but flows differ in their source port.
 pub(crate) fn many_flows(flows: u32) -> Traffic {
     let mut traffic = one_flow(64);
     traffic.streams[0].flows = flows;

@@ -32,15 +32,15 @@ impl FrameMix {
 pub enum Values<T> {
     /// These in turn.
     List(Vec<T>),
-    /// From the first to the last in turn.
+    /// Values from the first to the last in turn.
     Range(T, T),
-    /// Between the two, drawn with the seed (RFC 4814).
+    /// Values between the two, drawn with the seed (RFC 4814).
     Random {
         /// Least value.
         first: T,
         /// Greatest value.
         last: T,
-        /// The same values come with the same seed.
+        /// Equal seeds give equal values.
         seed: u64,
     },
 }
@@ -95,7 +95,7 @@ impl Stream {
         }
     }
 
-    /// The same with so many flows, which differ in their source ports.
+    /// This stream with `flows` flows, which differ in their source ports.
     #[must_use]
     pub fn with_flows(self, flows: u32) -> Self {
         Self { flows, ..self }
@@ -107,7 +107,7 @@ impl Stream {
 pub struct Traffic {
     /// The signature names them by index, so there are at most 65536.
     pub streams: Vec<Stream>,
-    /// Of all streams.
+    /// Frames of all streams.
     pub frames: FrameMix,
 }
 

@@ -31,7 +31,7 @@ pub struct TrialSpec {
 pub struct Step {
     /// Frames a second of each sending port; infinite is as fast as it goes.
     pub rate: f64,
-    /// For how long.
+    /// How long it takes.
     pub time: Duration,
 }
 
@@ -155,7 +155,7 @@ pub struct StreamOutcome {
 /// What a trial found.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// In the order of [`Traffic::streams`].
+    /// Outcomes in the order of [`Traffic::streams`].
     pub streams: Vec<StreamOutcome>,
     /// Sending time from the first frame to the last, as it was; what rates are of. See
     /// [`Self::on_schedule`].
@@ -236,7 +236,7 @@ pub trait Bench {
 
 #[cfg(test)]
 impl StreamOutcome {
-    /// So many frames, without latencies.
+    /// An outcome of this many frames, without latencies.
     pub(crate) fn of(sent: u64, received: u64) -> Self {
         Self {
             counts: Counts {
@@ -254,7 +254,7 @@ impl StreamOutcome {
 
 #[cfg(test)]
 impl Trial {
-    /// These streams, and nothing else to tell.
+    /// A trial with these streams, and nothing else to tell.
     pub(crate) fn of(streams: Vec<StreamOutcome>, elapsed: Duration) -> Self {
         Self {
             streams,

@@ -56,7 +56,7 @@ pub(crate) enum Arrival {
 }
 
 impl Window {
-    /// Of `bits` frames, rounded up to a power of two.
+    /// A window of `bits` frames, rounded up to a power of two.
     pub(crate) fn new(bits: usize, flows: u32) -> Self {
         let noted = if flows > 1 && flows <= NOTED_FLOWS {
             flows
@@ -217,5 +217,4 @@ impl Window {
 }
 
 #[cfg(test)]
-#[path = "window_tests.rs"]
 mod tests;

@@ -250,7 +250,7 @@ fn module_of(from: &Module, path: &str, modules: &BTreeMap<Module, String>) -> O
                     at.pop();
                     return match (re_exported(&at, name, modules), index) {
                         (Some(origin), _) => Some(origin),
-                        (None, 0) => None, // of another crate
+                        (None, 0) => None, // in another crate
                         (None, _) => Some(at),
                     };
                 }

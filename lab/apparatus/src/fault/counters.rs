@@ -12,7 +12,7 @@ pub struct FaultCounters {
     pub came: u64,
     /// Given to the reader.
     pub passed: u64,
-    /// On their way.
+    /// Packets on their way.
     pub held: u64,
     /// Lost because the link was down.
     pub outage: u64,

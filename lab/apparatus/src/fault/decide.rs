@@ -95,7 +95,7 @@ impl Decider {
             return false;
         }
         let size = open.len() * 8;
-        // of different places, so that no flip undoes another
+        // at different places, so that no flip undoes another
         for bit in self.corruption.choose_multiple(0..size, bits as usize) {
             open[bit / 8] ^= 1 << (bit % 8);
         }

@@ -18,7 +18,7 @@ struct Behind<T> {
 /// What is on its way.
 #[derive(Debug)]
 pub(super) struct Hold<T> {
-    /// By the time at which they are due, and among equals in the order in which they were put.
+    /// What waits, by the time at which it is due, and among equals in the order in which it was put.
     due: BTreeMap<(u64, u64), T>,
     behind: Vec<Behind<T>>,
     next: u64,

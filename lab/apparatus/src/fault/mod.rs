@@ -6,8 +6,6 @@ mod counters;
 mod decide;
 mod hold;
 mod queue;
-#[cfg(test)]
-mod queue_tests;
 mod spec;
 #[cfg(test)]
 mod tests;

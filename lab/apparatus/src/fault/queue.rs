@@ -33,10 +33,10 @@ pub struct Queue {
     ready: VecDeque<Packet>,
     /// What just arrived.
     fresh: Vec<Packet>,
-    /// For copies.
+    /// Frames for copies.
     free: Vec<Frame>,
     copies: bool,
-    /// Of packets that were lost.
+    /// Frames of packets that were lost.
     freed: Vec<Frame>,
     counters: FaultCounters,
     handle: Handle,
@@ -221,3 +221,6 @@ fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// own random numbers, so that none changes what another does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
-    /// Of everything drawn at random.
+    /// Seed of everything drawn at random.
     pub seed: u64,
     /// Losses at random.
     pub loss: Option<Loss>,
@@ -29,13 +29,13 @@ pub struct Faults {
 /// each with its own probability of loss. All values are probabilities for each packet, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loss {
-    /// Of a loss in the good state.
+    /// Probability of a loss in the good state.
     pub good: f64,
-    /// Of a loss in the bad state.
+    /// Probability of a loss in the bad state.
     pub bad: f64,
-    /// Of going from the good state to the bad one.
+    /// Probability of going from the good state to the bad one.
     pub to_bad: f64,
-    /// Of going from the bad state to the good one; losses come 1 / `to_good` at a time if all
+    /// Probability of going from the bad state to the good one; losses come 1 / `to_good` at a time if all
     /// packets are lost in the bad state.
     pub to_good: f64,
 }
@@ -57,7 +57,7 @@ impl Loss {
 pub struct Capacity {
     /// Packets a second.
     pub rate: f64,
-    /// Most packets that wait or are served; those that meet so many are lost.
+    /// Most packets that wait or are served; a packet that meets a full buffer is lost.
     pub buffer: u64,
 }
 
@@ -73,17 +73,17 @@ pub enum Jitter {
 /// Packets that are held back until later ones have overtaken them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reordering {
-    /// Of the packets, 0 to 1.
+    /// Share of the packets, 0 to 1.
     pub share: f64,
-    /// By how many later packets, at least 1; those that are held back themselves do not count.
-    /// Where so many do not come, the packet goes on [`super::LONGEST_HOLD`] late.
+    /// By how many later packets, at least 1; those that are held back themselves do not count. Where fewer
+    /// come, the packet goes on [`super::LONGEST_HOLD`] late.
     pub packets: u32,
 }
 
 /// Bits that come out wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Corruption {
-    /// Of the packets, 0 to 1.
+    /// Share of the packets, 0 to 1.
     pub share: f64,
     /// Octets at the beginning that stay whole; a packet that is no longer stays whole.
     pub whole: usize,

@@ -9,7 +9,7 @@ enum { PROTOCOL, SOURCE, DESTINATION, SOURCE_PORT, DESTINATION_PORT, FIELDS };
 
 RTE_ACL_RULE_DEF(bench_rule, FIELDS);
 
-/* As lab/bench/src/acl/dpdk.rs has it. */
+/* lab/bench/src/acl/dpdk.rs has the same value */
 struct rule {
 	uint32_t source, destination;
 	uint16_t source_first, source_last, destination_first, destination_last;

@@ -39,7 +39,7 @@ const BURST: usize = 256;
 pub struct Acl {
     raw: NonNull<c_void>,
     memory: u64,
-    /// To the IP headers, which are in frames as Bora's are.
+    /// Pointers to the IP headers, which are in frames as Bora's are.
     pointers: Vec<*const u8>,
     _region: Region,
     _packets: Vec<Packet>,
@@ -74,7 +74,7 @@ impl Acl {
             .collect();
         let (region, packets) = frames(headers)?;
         let ip = |packet| region.octets(packet)[14..].as_ptr();
-        // SAFETY: the slice has so many rules, which DPDK copies.
+        // SAFETY: the length is the slice's; DPDK copies the rules.
         let raw = unsafe { dpdk_acl_new(rules.as_ptr(), rules.len() as u32) };
         Ok(Self {
             raw: NonNull::new(raw)
@@ -104,7 +104,8 @@ impl Subject for Acl {
     fn classify(&mut self) {
         let results = self.results.chunks_mut(BURST);
         for (pointers, results) in self.pointers.chunks(BURST).zip(results) {
-            // SAFETY: so many pointers to headers with all fields, in a region that is kept, and as many results.
+            // SAFETY: each pointer leads to a header with all fields, in a region that is kept, and there are
+            // as many results as pointers.
             unsafe {
                 dpdk_acl_classify(
                     self.raw.as_ptr(),

@@ -30,7 +30,7 @@ pub trait Subject {
     /// Classifies all packets once.
     fn classify(&mut self);
 
-    /// Of each packet the number of the first rule that matches.
+    /// The number of the first rule that matches, for each packet.
     fn answers(&mut self) -> Vec<Option<usize>>;
 
     /// Octets of memory that it takes.
@@ -49,7 +49,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// As rows, with ratios to the subject `base`.
+    /// The costs as rows, with ratios to the subject `base`.
     pub fn rows(&self, base: &str) -> Vec<Row> {
         let mut rows = self.costs.rows("time", "ns/packet", base);
         rows.extend(self.memory.rows("memory", "octets/rule", base));

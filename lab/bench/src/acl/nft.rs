@@ -1,6 +1,6 @@
-//! The same rules as an operator would give them to nftables: sources to drop are a set of intervals; rules that overlap and
-//! whose order counts cannot be a set, so they are a chain. Linux looks at packets that a raw socket sends: the
-//! difference between a chain with the rules and one without is what they cost.
+//! Rules as an operator would give them to nftables: sources to drop are a set of intervals; rules that
+//! overlap and whose order counts cannot be a set, so they are a chain. Linux looks at packets that a raw
+//! socket sends: the difference between a chain with the rules and one without is what they cost.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -18,7 +18,7 @@ const TABLE: &str = "bora_bench";
 /// Packets that are sent to measure a chain once.
 const SENT: usize = 30_000;
 
-/// Longer chains take too long to measure, and nobody would use them.
+/// Longer chains take too long to measure, and no operator would use them.
 pub const MAX_CHAIN: usize = 1000;
 
 /// A network namespace's table; the namespace must be one of our own.

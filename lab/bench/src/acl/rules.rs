@@ -22,14 +22,15 @@ pub struct Rule {
 /// What a set of rules is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Who may use which service: destinations and ports, some sources, ranges, some rules for whole networks.
+    /// A filter of hosts and services: destinations and ports, some sources, ranges, some rules for whole
+    /// networks.
     Filter,
     /// Sources to drop: addresses and networks, nothing else.
     Blocklist,
 }
 
 impl Kind {
-    /// For the names of cases.
+    /// The name of the kind, for cases.
     pub fn name(self) -> &'static str {
         match self {
             Self::Filter => "filter",
@@ -46,7 +47,7 @@ pub(super) fn mask(length: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)
 }
 
-/// A prefix of one of so many /16 networks.
+/// A prefix in one of this many /16 networks.
 fn prefix(random: &mut Random, networks: usize, lengths: &[u8]) -> (u32, u8) {
     let length = lengths[random.below(lengths.len())];
     let network = (random.below(networks) as u32).wrapping_mul(2039) & 0xfff; // scattered
@@ -114,7 +115,7 @@ fn rule(kind: Kind, networks: usize, random: &mut Random) -> Rule {
 pub fn packets(rules: &[Rule]) -> Vec<Header> {
     let mut random = Random::new(7);
     let inside = |random: &mut Random, (address, length): (u32, u8)| match length {
-        0 => 0x0b00_0000 | random.below(1 << 24) as u32, // of no rule, and not special
+        0 => 0x0b00_0000 | random.below(1 << 24) as u32, // an address of no rule, and not special
         _ => address | (random.bits() as u32 & !mask(length)),
     };
     let between = |random: &mut Random, (first, last): (u16, u16)| {

@@ -134,7 +134,7 @@ fn one(
     measure_nft(options.rounds, (kind, &case), &rules, &headers, report).context("nftables")
 }
 
-/// In a network namespace that goes with its thread.
+/// Measures nftables in a network namespace that goes with its thread.
 fn measure_nft(
     rounds: usize,
     (kind, case): (Kind, &str),
@@ -169,7 +169,7 @@ fn start() -> anyhow::Result<Start> {
 }
 
 #[cfg(not(feature = "dpdk"))]
-#[allow(clippy::unnecessary_wraps)] // as above
+#[allow(clippy::unnecessary_wraps)] // its twin with DPDK can fail
 fn start() -> anyhow::Result<Start> {
     Ok(Start)
 }
@@ -187,7 +187,7 @@ fn add_dpdk(
 }
 
 #[cfg(not(feature = "dpdk"))]
-#[allow(clippy::unnecessary_wraps)] // as above
+#[allow(clippy::unnecessary_wraps)] // its twin with DPDK can fail
 fn add_dpdk(
     _: &Start,
     _: &[acl::Rule],

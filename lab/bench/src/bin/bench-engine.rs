@@ -32,7 +32,7 @@ struct Options {
     /// Length of one measurement
     #[arg(long, default_value_t = 200, value_name = "MILLISECONDS")]
     time: u64,
-    /// Of the loop on memory ports, only the cases with this in their names; for profiles
+    /// Run only the cases of the loop on memory ports that have this in their names; for profiles
     #[arg(long, default_value = "", value_name = "TEXT")]
     case: String,
     /// Plot overload and priorities to this SVG file

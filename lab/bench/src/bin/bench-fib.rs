@@ -88,7 +88,7 @@ fn main() -> anyhow::Result<()> {
     } else {
         "synthetic"
     };
-    // those of look-ups while routes change take two
+    // the ends of look-ups while routes change take two
     let trip = trip::row()?;
     let conditions = format!(
         "{}; {with}; {table} table of {count4} IPv4 and {count6} IPv6 prefixes; medians of {} \

@@ -119,7 +119,7 @@ fn start((_, subject, options): Tier, network: &Network) -> anyhow::Result<Runni
     Forwarder::Lab(subject).start(network, 2, options)
 }
 
-/// So many packets a second for so long.
+/// An offer of this many packets a second, for this long.
 const fn offer(rate: u64, time: Duration) -> Offer {
     Offer {
         traffic: Traffic::V4(FRAME),

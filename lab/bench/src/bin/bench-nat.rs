@@ -33,7 +33,7 @@ struct Options {
     /// Length of one measurement
     #[arg(long, default_value_t = 400, value_name = "MILLISECONDS")]
     time: u64,
-    /// Of how many flows packets are sent
+    /// Numbers of flows
     #[arg(long, value_delimiter = ',', default_value = "1,100,8192", value_parser = clap::value_parser!(u32).range(1..=i64::from(FLOWS)))]
     flows: Vec<u32>,
 }

@@ -34,7 +34,7 @@ struct Options {
     /// Make only the first interface a port, so that Linux forwards, and measure what Bora costs it
     #[arg(long)]
     bulk: bool,
-    /// Measure kernel, xdp-forward and express with one route, and with so many and random destinations
+    /// Measure kernel, xdp-forward and express with one route, and with this many and random destinations
     #[arg(long)]
     routes: Option<usize>,
     /// The program xdp-forward of xdp-tools; left out where there is none

@@ -82,8 +82,8 @@ fn measure(plan: Plan, quotas: [u32; 2], offered: [f64; 2]) -> anyhow::Result<Me
     trial.run()
 }
 
-/// Max-min fair shares of `total`, in proportion to the weights: nobody gets more than its demand,
-/// and what one does not need goes to the other.
+/// Max-min fair shares of `total`, in proportion to the weights: no one gets more than its demand, and what
+/// one does not need goes to the other.
 fn max_min(demands: [f64; 2], weights: [f64; 2], total: f64) -> [f64; 2] {
     let fair = weights.map(|weight| total * weight / (weights[0] + weights[1]));
     for (one, other) in [(0, 1), (1, 0)] {

@@ -41,7 +41,7 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// Huge pages that two testpmd and Bora need, MB.
 pub(crate) const HUGE: usize = 300;
 
-/// Who forwards.
+/// The program that forwards.
 #[derive(Clone, Copy)]
 pub(crate) enum Subject<'a> {
     Bora,
@@ -53,11 +53,11 @@ pub(crate) enum Subject<'a> {
     },
     /// A DPDK program with a memif, which is started by this command with the arguments of the port.
     Program(&'a dyn Fn(&Device<'_>) -> Command),
-    /// Nobody: the packets go back untouched.
+    /// None: the packets go back untouched.
     Ends,
 }
 
-/// Who makes packets.
+/// The program that makes packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Plain,
@@ -380,7 +380,7 @@ fn device(role: Role, socket: &Path, zero_copy: bool) -> Device<'_> {
     }
 }
 
-/// As DPDK calls it.
+/// DPDK's name of the role.
 fn name(role: Role) -> &'static str {
     match role {
         Role::Client => "client",
@@ -398,7 +398,7 @@ fn open(role: Role, socket: &Path, memory: &Memory) -> anyhow::Result<End> {
     Ok((Box::new(port), queues))
 }
 
-/// The same by DPDK's driver.
+/// Opens it with DPDK's driver.
 fn open_dpdk(role: Role, socket: &Path, memory: &Memory) -> anyhow::Result<End> {
     let options = dpdk::Options {
         device: format!(

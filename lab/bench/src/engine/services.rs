@@ -105,7 +105,7 @@ pub fn run(plan: Plan) -> anyhow::Result<Section> {
     Ok(section)
 }
 
-/// In the order of the table; the second service first.
+/// The neighbours in the order of the table; the second service first.
 fn neighbours(capacity: f64) -> Vec<(String, Neighbour)> {
     let mut all = vec![
         ("a second service".into(), Neighbour::Busy(Work::Service)),

@@ -24,7 +24,7 @@ pub enum Device<'a> {
         role: &'a str,
         /// The memif's socket.
         socket: &'a Path,
-        /// As client, share its memory instead of copying to it; needs huge pages.
+        /// Share the client's memory instead of copying to it; needs huge pages.
         zero_copy: bool,
     },
     /// An interface of a network namespace, through a packet socket.

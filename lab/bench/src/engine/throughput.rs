@@ -48,11 +48,11 @@ enum Traffic {
     One,
     Flows,
     Flows6,
-    /// To random destinations in the full table.
+    /// Packets to random destinations in the full table.
     Random,
     /// As `Flows`, from a VLAN device to the same one.
     Tagged,
-    /// As `Flows`, after so many rules of policy routing (`ip rule`) that are for others.
+    /// As `Flows`, after this many rules of policy routing (`ip rule`) that are for others.
     Policy(u8),
     /// As `Flows`, into a tunnel.
     Wrap,

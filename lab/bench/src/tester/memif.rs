@@ -159,7 +159,7 @@ fn measure(subject: Subject, socket: &Path, time: Duration) -> anyhow::Result<Sa
             }
             Subject::Light => {
                 let _light = Light::start(Task::Generate, Role::Client, socket, CORES[0])?;
-                // of the rate alone
+                // only the rate says something here
                 watch(time, &count, &Usage::of_this_thread)
             }
             Subject::Testpmd { mode, zero_copy } => {

@@ -78,7 +78,7 @@ fn traffic(to: usize, flows: u32) -> Traffic {
     }
 }
 
-/// Ethernet addresses that nobody has.
+/// Ethernet addresses that no interface has.
 fn link() -> Link {
     Link {
         source: MacAddr([2, 0, 0, 0, 0, 1]),

@@ -112,7 +112,7 @@ fn all(frame: &mut Frame, area: Rect, state: &State, now: &Now) {
     panels::events(frame, events, now, 0);
 }
 
-/// Below so many lines there is no room for all panels.
+/// Below this many lines there is no room for all panels.
 const LOW: u16 = 16;
 
 /// Lines of the panels: first those that must be whole, then the rest is shared. Workers and flows need

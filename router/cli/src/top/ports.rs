@@ -134,7 +134,7 @@ fn numbers(port: &PortNow) -> Line<'static> {
     ])
 }
 
-/// Ten minutes as so many means, the newest to the right.
+/// Ten minutes as `width` means, the newest to the right.
 fn means(values: &[u32], width: usize) -> Vec<u64> {
     const SECONDS: usize = 600;
     let missing = SECONDS.saturating_sub(values.len());

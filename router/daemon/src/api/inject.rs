@@ -16,7 +16,8 @@ use crate::router::Router;
 /// Octets of a frame: as Ethernet has them without its checksum, up to what fits into a page with what Linux adds.
 const SHORTEST: usize = 14;
 const LONGEST: usize = 3000;
-/// Of a packet that is given by its addresses: the shortest of IPv6, with room for what tells it from others.
+/// Octets of a packet that is given by its addresses: the shortest of IPv6, with room for what tells it from
+/// others.
 const USUAL: usize = 78;
 /// The source of its frame: a locally administered address that nobody has.
 const SOURCE: MacAddr = MacAddr([2, 0, 0x5e, 0, 0x53, 1]);

@@ -124,7 +124,7 @@ impl File {
         Ok(toml::to_string_pretty(self)?)
     }
 
-    /// The same for those who may look only.
+    /// The configuration without its secrets, for users who may only look.
     pub fn without_secrets(&self) -> Self {
         let mut file = self.clone();
         for port in &mut file.ports {

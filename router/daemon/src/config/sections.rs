@@ -56,8 +56,8 @@ impl Default for WorkersSection {
 pub struct FibSection {
     /// Most memory for nodes, IPv4 and IPv6 each, MiB, 1 to 1024. A full Internet table needs 2.
     pub memory: u16,
-    /// Of it, memory that express can read, IPv4 and IPv6 each, MiB, 0 to 1024; taken as a whole at the
-    /// start, and 11 MiB more. Express asks Linux's FIB for what does not fit. 0: for each packet.
+    /// Memory of it that express can read, IPv4 and IPv6 each, MiB, 0 to 1024; taken as a whole at the start,
+    /// and 11 MiB more. Express asks Linux's FIB for what does not fit. 0: for each packet.
     pub express_memory: u16,
     /// The IPv4 table.
     pub table: Table,

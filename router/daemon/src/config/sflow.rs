@@ -25,7 +25,7 @@ pub struct SflowSection {
     /// 6343 if it is not given.
     #[serde(skip_serializing_if = "Collectors::is_empty")]
     pub collector: Collectors,
-    /// One of so many packets is sampled, by chance; 1: all.
+    /// One packet in this many is sampled, by chance; 1: all.
     pub sampling: u32,
     /// Seconds between two samples of the ports' counters; 0: none.
     pub polling: u16,

@@ -30,9 +30,9 @@ pub(crate) struct Lower {
     pub(super) bypass_qdisc: bool,
     /// Whether packets can leave by it.
     pub(super) is_output: bool,
-    /// Of a tunnel, which is on no ports.
+    /// The tunnel, if the device is one; it is on no ports.
     pub(crate) tunnel: Option<Tunnel>,
-    /// Of a bridge, or of what is on one.
+    /// The bridge, if the device is one or on one.
     pub(crate) bridged: Option<Bridged>,
 }
 

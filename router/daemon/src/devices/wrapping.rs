@@ -27,7 +27,7 @@ pub(crate) struct Tunnel {
     /// The number of the port or device that outer packets must leave by.
     link: Option<PortId>,
     pub(super) endpoints: Vec<Endpoint>,
-    /// Of VXLAN.
+    /// The outer UDP header, of VXLAN.
     udp: Option<OuterUdp>,
     /// The only far end whose packets Bora takes out.
     pub(super) only_from: Option<u32>,

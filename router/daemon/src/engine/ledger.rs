@@ -27,7 +27,7 @@ pub(crate) struct FramesReport {
     pub(crate) held: u64,
     /// Packets on their way to Linux.
     pub(crate) to_linux: u64,
-    /// Of closed sockets, while the kernel may still use them.
+    /// Frames of closed sockets, while the kernel may still use them.
     pub(crate) closing: u64,
 }
 

@@ -16,10 +16,11 @@ pub(crate) struct Part {
     pub(crate) share: Share,
 }
 
-/// Divides a port's queues among the workers, which are named by their bells. Where there are
-/// enough, each worker gets its own: worker `n` queue `n`, and every so-many-th after it. Where
-/// there are not, queue `n` belongs to worker `n`, which spreads what comes by it over the workers
-/// `n` plus so many, and sends for them. An output with rates has one sender for all.
+/// Divides a port's queues among the workers, which are named by their bells. Where there are enough, each
+/// worker gets its own: worker `n` queue `n`, and every queue that is a multiple of the number of workers
+/// further on. Where there are not, queue `n` belongs to worker `n`, which spreads what comes by it over the
+/// workers that are a multiple of the number of queues further on, and sends for them. An output with rates
+/// has one sender for all.
 pub(crate) fn divide(
     port: PortId,
     queues: Vec<Queue>,

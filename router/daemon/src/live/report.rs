@@ -92,7 +92,7 @@ pub struct Now {
     pub fib: FibNow,
     /// The flows with the most traffic.
     pub flows: Vec<FlowNow>,
-    /// One of so many packets is looked at for `flows`; 0: none is.
+    /// One packet in this many is looked at for `flows`; 0: none is.
     pub flows_one_in: u32,
     /// The last events, the oldest first.
     pub events: Vec<Event>,
@@ -118,7 +118,7 @@ pub struct PortNow {
     pub xdp: String,
     /// What an operator should know of it.
     pub notices: Vec<String>,
-    /// Of the last second.
+    /// Rates of the last second.
     pub rates: PortRates,
     /// Packets received since the start.
     pub rx_packets: u64,
@@ -163,7 +163,7 @@ pub struct Packets {
     pub received: u64,
     /// Sent by either tier.
     pub sent: u64,
-    /// Of these, by flows of Linux's flowtables.
+    /// Packets of these that flows of Linux's flowtables forwarded.
     pub flows: u64,
     /// In Bora's rings now.
     pub held: i64,

@@ -54,7 +54,8 @@ pub(super) struct Compiled {
     /// `bpf_fib_lookup` may be wrong: kernels differ in whether a rule is for these packets, or it ignores
     /// something.
     pub(super) unsure: bool,
-    /// The same where the packet's own interface and ports are not those of the question.
+    /// `bpf_fib_lookup` may be wrong where the packet's own interface and ports are not those of the
+    /// question.
     pub(super) unsure_back: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct RuntimeDir {
 }
 
 impl RuntimeDir {
-    /// That of this process's network namespace.
+    /// The runtime directory of this process's network namespace.
     pub fn here() -> anyhow::Result<Self> {
         let netns = fs::metadata("/proc/thread-self/ns/net")
             .context("no /proc")?

@@ -24,7 +24,7 @@ struct DropsReport {
     received: u64,
     /// Sent by either tier.
     sent: u64,
-    /// Of these, by flows of Linux's flowtables.
+    /// Packets of these that flows of Linux's flowtables forwarded.
     #[serde(default)]
     flows: u64,
     /// Handed to Linux.
@@ -39,7 +39,7 @@ struct DropsReport {
     guard: Vec<String>,
 }
 
-/// Of removed ports too: what they received, others have sent.
+/// Sums up all ports, removed ones too: what they received, others have sent.
 fn report(plane: &DataPlane) -> DropsReport {
     let mut total = DropsReport::default();
     let (mut passed, mut dropped) = (Counts::default(), Counts::default());

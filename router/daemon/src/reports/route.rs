@@ -90,7 +90,7 @@ pub(crate) fn in_fib(plane: &DataPlane, address: IpAddr) -> String {
     }
 }
 
-/// Of a port or device.
+/// The name of a port or device.
 pub(crate) fn name(plane: &DataPlane, number: PortId) -> &str {
     let mut devices = plane.names().into_iter();
     let device = devices.find(|(id, _)| *id == number);

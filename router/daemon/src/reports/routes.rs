@@ -92,10 +92,10 @@ pub(super) struct RouteReport {
     /// Asked for one address: what the FIB does with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fib: Option<String>,
-    /// The same: whose packets may take another route.
+    /// Asked for one address: which packets may take another route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) note: Option<String>,
-    /// The same: the routes of further tables.
+    /// Asked for one address: the routes of further tables.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) further: Vec<RouteReport>,
 }

@@ -10,7 +10,7 @@ pub(super) fn of_rows(columns: &[(&str, &str)], rows: &Value) -> String {
     table(&heads, &rows)
 }
 
-/// The same, or what `none` says if there are no rows.
+/// A table as [`of_rows`] makes it, or what `none` says if there are no rows.
 pub(super) fn of_rows_or(none: &str, columns: &[(&str, &str)], rows: &Value) -> String {
     match rows.as_array().is_none_or(Vec::is_empty) {
         true => none.into(),

@@ -83,7 +83,7 @@ fn tier_name(tier: Tier) -> &'static str {
     }
 }
 
-/// Of a port or device, as it was called when the watch began.
+/// The name of a port or device when the watch began.
 pub(crate) fn name(names: &BTreeMap<u16, String>, number: u16) -> String {
     let known = names.get(&number).cloned();
     known.unwrap_or_else(|| format!("port {number}"))

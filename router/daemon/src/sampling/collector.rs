@@ -15,7 +15,8 @@ pub(crate) struct Collected {
     pub(crate) address: SocketAddr,
     /// Datagrams that were sent.
     pub(crate) sent: u64,
-    /// Of these, at least so many that the collector's machine has refused, because nobody listens there.
+    /// Datagrams of these that the collector's machine has refused at least, because no program listens
+    /// there.
     pub(crate) refused: u64,
     /// Datagrams that could not be sent.
     pub(crate) failed: u64,

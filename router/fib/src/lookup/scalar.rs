@@ -129,15 +129,15 @@ pub(crate) fn further4(tree: &Tree, number: usize, key: u32) -> Option<NextHopId
     or_default(tree, number, deeper4(tree, word, key))
 }
 
-/// The same for IPv6.
+/// The next hop of an IPv6 address in a further table; `None` if the table has no prefix for it.
 #[inline]
 pub(crate) fn further6(tree: &Tree, number: usize, key: u128) -> Option<NextHopId> {
     let word = tree.top(number).load(Ordering::Acquire);
     or_default(tree, number, leaf6(tree, word, key))
 }
 
-/// Of an IPv4 address in a further table: the next hop of the longest prefix but that of length 0, and that
-/// of length 0.
+/// Two next hops for an IPv4 address in a further table: that of the longest prefix but the one of length 0,
+/// and that of length 0.
 #[inline]
 pub(crate) fn longer4(tree: &Tree, number: usize, key: u32) -> [Option<NextHopId>; 2] {
     let word = tree.top(number).load(Ordering::Acquire);
@@ -145,7 +145,7 @@ pub(crate) fn longer4(tree: &Tree, number: usize, key: u32) -> [Option<NextHopId
     [deeper4(tree, word, key), default].map(known)
 }
 
-/// The same for IPv6.
+/// What [`longer4`] says, for an IPv6 address.
 #[inline]
 pub(crate) fn longer6(tree: &Tree, number: usize, key: u128) -> [Option<NextHopId>; 2] {
     let word = tree.top(number).load(Ordering::Acquire);
@@ -153,7 +153,7 @@ pub(crate) fn longer6(tree: &Tree, number: usize, key: u128) -> [Option<NextHopI
     [leaf6(tree, word, key), default].map(known)
 }
 
-/// The same for IPv4 in the main table.
+/// What [`longer4`] says, for the main table.
 #[inline]
 pub(crate) fn main_longer4(tree: &Tree, key: u32) -> [Option<NextHopId>; 2] {
     let word = tree.root.words32()[key as usize >> 14].load(Ordering::Acquire);
@@ -165,7 +165,7 @@ pub(crate) fn main_longer4(tree: &Tree, key: u32) -> [Option<NextHopId>; 2] {
     ]
 }
 
-/// The same for IPv6, if no prefix of length 1 to 3 covers 2000::/3.
+/// What [`main_longer4`] says, for an IPv6 address, if no prefix of length 1 to 3 covers 2000::/3.
 #[inline]
 pub(crate) fn main_longer6(tree: &Tree, key: u128) -> [Option<NextHopId>; 2] {
     let leaf = if key >> 125 == 1 {

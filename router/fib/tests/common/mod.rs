@@ -120,7 +120,7 @@ pub(crate) fn lookup4(reader: &FibReader, keys: &[u32]) -> Vec<NextHopId> {
     out
 }
 
-/// As [`lookup4`].
+/// Look-ups of IPv6 in batches, as [`lookup4`] makes them.
 pub(crate) fn lookup6(reader: &FibReader, keys: &[u128]) -> Vec<NextHopId> {
     let keys: Vec<_> = keys.iter().map(|key| key.to_be_bytes()).collect();
     let mut out = vec![NextHopId::NO_ROUTE; keys.len()];
@@ -144,7 +144,7 @@ pub(crate) fn table4() -> Vec<(Prefix4, u32)> {
     file("tier1_v4.txt.xz").unwrap_or_else(|| bora_fib_bench::synthetic::ipv4(1, 901_899))
 }
 
-/// The same for IPv6.
+/// The tier-1 IPv6 table from there, else a synthetic one.
 pub(crate) fn table6() -> Vec<(Prefix6, u32)> {
     file("tier1_v6.txt.xz").unwrap_or_else(|| bora_fib_bench::synthetic::ipv6(1, 160_147))
 }

@@ -6,18 +6,19 @@ use super::entry::{Entry, Wanted};
 use super::key::{DESTINATION, HEADER, PORTS, SOURCE, WORDS};
 use super::tree::{Cut, LANES, Node, Tree};
 
-/// A node with at most so many rules is a leaf.
+/// A node with at most this many rules is a leaf.
 const LEAF: usize = LANES;
 /// A cut must leave less than this part of the rules in an average child.
 const PROGRESS: f64 = 0.8;
-/// The leaves hold at most so many copies of a rule on average; a tree that would need more has longer leaves.
+/// The leaves hold at most this many copies of a rule on average; a tree that would need more has longer
+/// leaves.
 const COPIES: usize = 12;
 /// Most bits that a cut looks at.
 const WIDEST: u8 = 16;
-/// A cut that looks at more than four bits has at most so many children for each rule.
+/// A cut that looks at more than four bits has at most this many children for each rule.
 const CHILDREN: usize = 4;
 
-/// Of rules beyond this number a sample shows which cut is best.
+/// Rules in a sample, which shows what cut is best where there are more.
 const SAMPLE: usize = 4096;
 
 /// What a look-up takes, in fifths of a nanosecond (`make bench-acl`): for each tree, each node on the way, each block of a leaf, each
@@ -206,7 +207,7 @@ fn best_cut(entries: &[&Entry], done: &Done) -> Option<Cut> {
     best.map(|(_, cut)| cut)
 }
 
-/// How bad a cut of so many rules is, by what some of them want; `None` if it is of no use.
+/// Cost of a cut, estimated from a sample of rules; `None` if it is of no use.
 fn score(wanted: &[Wanted], rules: usize, cut: Cut) -> Option<f64> {
     // how many more each child has than the one before
     let mut steps = vec![0i32; cut.children() + 1];

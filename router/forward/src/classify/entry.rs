@@ -21,7 +21,7 @@ pub(super) struct Entry {
 pub(super) enum Wanted {
     /// These bits; those of the value that do not count are 0.
     Bits(Ternary<u32>),
-    /// At least the first, and at most so many more.
+    /// From the first number to the sum of both.
     Range(u32, u32),
 }
 

@@ -54,7 +54,7 @@ pub(super) struct Keys {
     pub(super) hidden: u64,
     /// Whether anybody looks at words behind the addresses.
     beyond_addresses: bool,
-    /// Of packets without options: both addresses.
+    /// Both addresses, of packets without options.
     addresses: [u64; GROUP],
     /// And octets 14 to 21; octets 22 to 25 and the ports.
     others: [[u64; GROUP]; 2],
@@ -215,7 +215,7 @@ struct Upper {
 }
 
 impl Key {
-    /// Of any packet that [`crate::parse`] accepted.
+    /// The key of any packet that [`crate::parse`] accepted.
     #[inline(never)]
     fn of(octets: &[u8], family: Family) -> Self {
         let (offset, pcp) = link(octets);

@@ -64,7 +64,7 @@ pub const DEFAULT_DSCP: DscpClasses = {
 /// A compiled rule set: read-only, shared by all workers.
 #[derive(Debug)]
 pub struct Classifier {
-    /// Of each rule, where its effect is.
+    /// Where the effect of each rule is.
     actions: Vec<u32>,
     /// Those that differ.
     effects: Vec<Effect>,

@@ -72,7 +72,7 @@ impl Node {
     const LEAF: u64 = 1 << 63;
     pub(super) const EMPTY: Self = Self(Self::LEAF | 1 << 32);
 
-    /// A leaf with so many blocks, of which there are fewer than 2^16.
+    /// A leaf with this many blocks, fewer than 2^16.
     fn leaf(first: usize, blocks: usize) -> Self {
         Self(Self::LEAF | (blocks as u64) << 32 | first as u64)
     }
@@ -145,7 +145,7 @@ impl Form {
         self.part::<MANY, MANY>().stride()
     }
 
-    /// The same with as many of each as the compiler knows.
+    /// The part with as many of each as the compiler knows.
     #[inline(always)]
     fn part<const PORTS: usize, const WORDS: usize>(&self) -> Part<'_> {
         Part {
@@ -212,7 +212,7 @@ impl Tree {
         if root.is_leaf() {
             return nodes;
         }
-        // of the root this is the same for all: vector instructions do it
+        // this is the same for all at the root: vector instructions do it
         let children: [usize; GROUP] = std::array::from_fn(|place| root.child(&keys.words, place));
         let mut active = [0; GROUP];
         let mut count = 0;

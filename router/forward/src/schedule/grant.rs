@@ -38,7 +38,7 @@ pub struct Request {
 /// What an input may deliver at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Of this class.
+    /// The class of the packets.
     pub class: Class,
     /// Octets without FCS.
     pub octets: u32,

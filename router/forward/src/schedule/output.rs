@@ -57,8 +57,8 @@ impl OutputConfig {
         self.shaping.is_some() || self.classes.iter().any(|class| class.shaping.is_some())
     }
 
-    /// The same queues without rates, for workers whose packets another worker sends: that one applies
-    /// the rates.
+    /// These queues without rates, for workers whose packets another worker sends: that one applies the
+    /// rates.
     #[must_use]
     pub fn unshaped(&self) -> Self {
         let class = |class: &ClassConfig| ClassConfig {
@@ -271,7 +271,7 @@ impl Output {
         self.queues.iter().map(|queue| queue.voq.octets())
     }
 
-    /// Moves packets of a class to `out`, at most so many octets and packets; returns their octets. The
+    /// Moves packets of a class to `out`, at most this many octets and packets; returns their octets. The
     /// mark of each packet is its class.
     pub(super) fn take(
         &mut self,

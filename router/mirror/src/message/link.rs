@@ -44,7 +44,7 @@ pub struct Link {
     pub bridge: Option<Bridge>,
     /// How a bond chooses the port that a packet leaves by.
     pub bond: Option<Bond>,
-    /// Of a bond's port: whether packets come and go by it.
+    /// Whether packets come and go by a bond's port.
     pub bond_port_active: Option<bool>,
 }
 
@@ -192,7 +192,7 @@ pub(super) fn decode(payload: &[u8]) -> Result<Option<Link>, Malformed> {
 struct Info<'a> {
     kind: String,
     data: Option<Attribute<'a>>,
-    /// The same as a port of a bond, a bridge, ...
+    /// The kind as a port of a bond, a bridge, ...
     port_kind: String,
     port_data: Option<Attribute<'a>>,
 }

@@ -15,9 +15,9 @@ pub struct Tunnel {
     pub remote: Ipv4Addr,
     /// The interface that outer packets leave by; 0: any.
     pub link: u32,
-    /// Of the outer header; 0: inherited, of VXLAN Linux's default.
+    /// TTL of the outer header; 0: inherited, for VXLAN Linux's default.
     pub ttl: u8,
-    /// Of the outer header; 1: inherited.
+    /// TOS of the outer header; 1: inherited.
     pub tos: u8,
     /// Outer packets may not be fragmented.
     pub dont_fragment: bool,

@@ -9,9 +9,9 @@ type Gateway = (u32, IpAddr);
 
 #[derive(Default)]
 pub(crate) struct Gateways {
-    /// Of all paths of routes, with the number of their uses.
+    /// Use counts of gateways in all paths of routes.
     uses: BTreeMap<Gateway, u32>,
-    /// Of one of several paths of a route, the same.
+    /// Use counts of gateways in multipath routes.
     members: HashMap<Gateway, u32>,
     /// Those that were added, removed or changed.
     touched: Vec<Gateway>,

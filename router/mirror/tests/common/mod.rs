@@ -268,7 +268,7 @@ impl Router {
             .clone()
     }
 
-    /// The same as a list: the members of a group, or the next hop itself.
+    /// Next hops as a list: the members of a group, or the next hop itself.
     pub(crate) fn ways(&self, address: &str) -> Vec<NextHop> {
         match self.look_up(address.parse().unwrap()) {
             NextHop::Group(group) => {

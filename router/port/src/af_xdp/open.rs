@@ -104,7 +104,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Of these sockets, each named by whether it does zero-copy.
+    /// The mode of these sockets; `zero_copy` says of each whether it does zero-copy.
     pub fn of(zero_copy: impl IntoIterator<Item = bool>) -> Self {
         zero_copy.into_iter().fold(Self::None, |mode, zero_copy| {
             let this = if zero_copy {
@@ -120,7 +120,7 @@ impl Mode {
         })
     }
 
-    /// As `bora show ports` words it.
+    /// The words of `bora show ports`.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "-",
@@ -134,7 +134,7 @@ impl Mode {
 /// What [`open_queues`] opened.
 #[derive(Debug, Default)]
 pub struct Opened {
-    /// By queue; a queue that was refused is not there.
+    /// Sockets by queue; a queue that was refused is not there.
     pub sockets: Vec<Socket>,
     /// What did not work, in the order of trying.
     pub refusals: Vec<Refusal>,

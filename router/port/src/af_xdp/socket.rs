@@ -47,7 +47,7 @@ pub enum SocketError {
         "no permission to open AF_XDP sockets: run as root (needs CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF)"
     )]
     Permission,
-    /// Somebody else has an AF_XDP socket on this queue.
+    /// Another socket of AF_XDP has this queue.
     #[error("queue {queue} of {interface} is in use by another AF_XDP socket")]
     Busy {
         /// Interface name.
@@ -154,7 +154,7 @@ pub struct Socket {
     in_flight: u32,
     /// Frames that are back, for the pool.
     sent: Vec<Frame>,
-    /// Since the socket was opened.
+    /// Packets sent since the socket was opened.
     packets_sent: Arc<CachePadded<Counter>>,
     is_cut_off: bool,
 }

@@ -50,7 +50,7 @@ impl fmt::Display for Options {
 }
 
 impl port::Options for Options {
-    /// That of the device, as far as an interface can have it.
+    /// The device's name, as far as an interface can have it.
     fn default_name(&self) -> String {
         let name = self.device.split(',').next().unwrap_or_default();
         name.replace(':', "-").chars().take(NAME).collect()

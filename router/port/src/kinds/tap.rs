@@ -54,7 +54,7 @@ impl port::Options for Options {
 }
 
 impl Port for Device {
-    /// Whether somebody uses the other side does not show here.
+    /// Whether the other side is in use does not show here.
     fn is_up(&self) -> bool {
         true
     }

@@ -34,7 +34,7 @@ pub(super) struct Setup {
     pub(super) config: Config,
     pub(super) region: Arc<Region>,
     pub(super) signal: Arc<Signal>,
-    /// As server.
+    /// The server's socket.
     pub(super) listener: Option<Arc<OwnedFd>>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Connection {
     alive: Instant,
 }
 
-/// From the port to the thread, and the heartbeat back.
+/// What the port tells the thread, and the heartbeat back.
 #[derive(Debug)]
 struct Control {
     end: Mutex<Option<ControlError>>,

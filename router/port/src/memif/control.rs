@@ -55,8 +55,8 @@ pub struct Config {
     pub queues: u16,
     /// Slots of each ring as power of two, at most 14; as server the client decides.
     pub log2_ring_size: u8,
-    /// As server: most octets of memory that a client may share. All of it gets pages, on the account of
-    /// this process.
+    /// Most octets of memory that a client may share with this server. All of it gets pages, on the account
+    /// of this process.
     pub memory: u64,
 }
 
@@ -112,7 +112,7 @@ pub enum ControlError {
     /// A file descriptor of the peer keeps a system call waiting, with a FUSE behind it for instance.
     #[error("a descriptor of the peer has kept a call waiting for {0:?}")]
     Hang(Duration),
-    /// As [`Self::Hang`], too often.
+    /// [`Self::Hang`] has happened too often.
     #[error("{0} calls wait for descriptors of peers; no new peer before one returns")]
     Hangs(usize),
     /// The thread of the connection panicked.
@@ -149,7 +149,7 @@ type Rings = Vec<Option<Ring>>;
 pub(super) struct RingPair {
     pub(super) rx: Option<Ring>,
     pub(super) tx: Option<Ring>,
-    /// The peer's regions, as server.
+    /// The peer's regions, if we are the server.
     pub(super) regions: Option<Regions>,
 }
 
@@ -360,7 +360,7 @@ pub(super) struct Client {
     signal: Arc<Signal>,
     greeted: bool,
     to_send: VecDeque<(Message, Option<OwnedFd>)>,
-    /// Those to receive from and those to send to.
+    /// Rings to receive from and rings to send to.
     rings: Option<(Rings, Rings)>,
 }
 

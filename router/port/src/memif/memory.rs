@@ -11,7 +11,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::sigbus::Guard;
 
-/// File systems in memory (linux/magic.h): no access to them waits for anybody.
+/// File systems in memory (linux/magic.h): no access to them has to wait.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const HUGETLBFS_MAGIC: u64 = 0x9584_58f6;
 
@@ -29,7 +29,7 @@ pub enum MapError {
         /// Octets of the file.
         real: u64,
     },
-    /// An access to any other file could wait for somebody, for ever.
+    /// An access to any other file could wait for ever.
     #[error("region in a file that is not in memory (memfd, tmpfs, hugetlbfs)")]
     NotMemory,
     /// A second mapping of our own packets would make them change under our hands.
@@ -70,7 +70,7 @@ pub(super) struct SharedMemory {
     /// Whole pages of the file.
     mapped: usize,
     fd: OwnedFd,
-    /// For memory of a peer.
+    /// What tells that memory of a peer was taken away.
     peer: Option<Watch>,
 }
 
@@ -101,7 +101,7 @@ impl SharedMemory {
     /// its pages here, so that workers wait for none.
     pub(super) fn of_peer(fd: OwnedFd, size: u64, room: u64) -> Result<Self, MapError> {
         let stat = check_file(&fd, size)?;
-        // no file has so many octets that this overflows
+        // no file is so long that this overflows
         let told = size.next_multiple_of(stat.st_blksize as u64);
         let (Ok(length), Ok(mapped), true) = (size.try_into(), told.try_into(), told <= room)
         else {
@@ -293,5 +293,4 @@ fn check_file(fd: &OwnedFd, size: u64) -> Result<Stat, MapError> {
 }
 
 #[cfg(test)]
-#[path = "memory_tests.rs"]
 mod tests;

@@ -114,7 +114,7 @@ pub struct AddRing {
 pub struct Disconnect {
     /// Error code of the sender's own.
     pub code: u32,
-    /// For people; up to 95 octets are sent.
+    /// The reason, for people; up to 95 octets are sent.
     pub reason: String,
 }
 
@@ -320,5 +320,4 @@ fn text(field: &[u8]) -> String {
 }
 
 #[cfg(test)]
-#[path = "message_tests.rs"]
 mod tests;

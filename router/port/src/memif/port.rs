@@ -102,7 +102,7 @@ struct Shared {
 #[derive(Debug)]
 pub struct Port {
     shared: Arc<Shared>,
-    /// As server, to be removed in the end.
+    /// The server's socket, to be removed in the end.
     socket: Option<PathBuf>,
     events: Sender<Event>,
     thread: Option<JoinHandle<()>>,
@@ -332,7 +332,7 @@ impl PortThread {
                     self.shared.up(&name, rings);
                 }
                 Ok(Event::Over(number, error)) if number == connection.number => break error,
-                // of a connection that was abandoned
+                // a connection that was abandoned
                 Ok(Event::Connected(_) | Event::Up(..) | Event::Over(..)) => {}
                 // the thread ended without an event: it panicked
                 Err(_) if is_over => break ControlError::Failed,

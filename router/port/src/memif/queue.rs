@@ -94,7 +94,7 @@ pub struct Queue {
     tally: Arc<Tally>,
     receiver: Option<Receiver>,
     sender: Option<Sender>,
-    /// What the rings' buffers are in, as server.
+    /// What the rings' buffers are in, if we are the server.
     regions: Option<Regions>,
     /// The peer broke a rule: hands off its rings until the control channel takes them away.
     broken: bool,
@@ -122,8 +122,8 @@ impl Queue {
         }
     }
 
-    /// Whether it has rings to receive from and to send to, in this order. A peer with fewer
-    /// queues gives rings to the first only.
+    /// Whether it has rings to receive from and to send to, in this order. A peer with fewer queues gives
+    /// rings to the first only.
     pub fn is_up(&self) -> (bool, bool) {
         let up = !self.broken;
         (up && self.receiver.is_some(), up && self.sender.is_some())

@@ -203,20 +203,20 @@ impl Ring {
         }
     }
 
-    /// As the side that takes packets: no interrupts, we poll.
+    /// Asks for no interrupts, because the side that takes packets polls.
     pub(super) fn mask_interrupt(&self) {
         self.field(FLAGS)
             .store(RING_FLAG_MASK_INT, Ordering::Relaxed);
     }
 
-    /// As the side that takes packets: interrupts from here on. Look at the ring once more
+    /// Asks for interrupts from here on, for the side that takes packets. Look at the ring once more
     /// afterwards, a packet may have come before.
     pub(super) fn unmask_interrupt(&self) {
         self.field(FLAGS).store(0, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// As the side that gives packets: wakes the other side if it sleeps.
+    /// Wakes the other side, which takes packets, if it sleeps.
     #[inline]
     pub(super) fn interrupt_unless_masked(&self) {
         // between the index before and the flags here, as the sleeper does it the other way round

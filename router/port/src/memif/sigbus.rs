@@ -1,9 +1,9 @@
 //! A SIGBUS handler, so that a peer cannot end this process by taking shared memory away.
 //!
-//! Whoever touches mapped memory behind the end of its file, or a hole in it for which there is no page, gets
+//! An access to mapped memory behind the end of its file, or to a hole in it for which there is no page, is a
 //! SIGBUS: a peer that shrinks its file, or punches holes into huge pages, would end this process. The
-//! handler here maps zeros over such memory and lets the access go on; the control channel then takes the link
-//! down. SIGBUS for other reasons does what it did before.
+//! handler here maps zeros over such memory and lets the access go on; the control channel then takes the
+//! link down. SIGBUS for other reasons does what it did before.
 
 use std::io;
 use std::ptr::{null_mut, without_provenance_mut};

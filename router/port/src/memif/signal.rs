@@ -45,8 +45,8 @@ pub(super) struct Signal {
     empty: OwnedFd,
 }
 
-/// Contexts that nobody uses. They are not destroyed: io_destroy waits until the kernel's readers have passed
-/// (RCU), which takes tens of milliseconds, and whoever lets go of a ring last may be a worker.
+/// Contexts that no thread uses. They are not destroyed: io_destroy waits until the kernel's readers have
+/// passed (RCU), which takes tens of milliseconds, and the last owner of a ring may be a worker.
 static UNUSED: Mutex<Vec<libc::c_ulong>> = Mutex::new(Vec::new());
 
 impl Signal {

@@ -1,4 +1,4 @@
-//! What the program counts (`struct bora_counters` in `xdp/bpf/bora.h`).
+//! What the program counts (`struct bora_counters` in `router/xdp/bpf/bora.h`).
 
 use bora_contract::{Counts, Reason};
 
@@ -47,7 +47,7 @@ impl Counters {
             add(&mut total.tx_bytes);
             add(&mut total.asked);
             add(&mut total.flows);
-            add(&mut 0); // the last output, for those who watch
+            add(&mut 0); // the last output, for captures and traces
             for reason in &Reason::ALL[..Reason::OF_PROGRAM] {
                 add(&mut total.reasons[*reason]);
             }

@@ -1,4 +1,4 @@
-//! VLAN devices, bonds, macvlans and tunnels in the program (`xdp/bpf/device.h`).
+//! VLAN devices, bonds, macvlans and tunnels in the program (`router/xdp/bpf/device.h`).
 
 use bora_contract::{MAX_BOND_PORTS, MAX_INTERFACES, MAX_PORTS, PortSettings};
 use libbpf_rs::{MapCore, MapFlags};
@@ -37,34 +37,34 @@ fn check(settings: &PortSettings) -> Result<(), ProgramError> {
 /// A VLAN device, a bond, a macvlan or a tunnel, as the program knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct OnPorts<'a> {
-    /// Of the device.
+    /// Index of the device.
     pub ifindex: u32,
-    /// Of what it is on: the port or bond below a VLAN device; of a bond or macvlan its own.
+    /// Index of the port or bond below a VLAN device; a bond's or macvlan's own index.
     pub lower: u32,
-    /// Of the ports that its packets come in by.
+    /// Indices of the ports that its packets come in by.
     pub ports: &'a [u32],
     /// Number, tags, and what it has of a port.
     pub settings: &'a PortSettings,
-    /// Of a bond: its transmit hash (BOND_XMIT_POLICY_*), and the numbers of the ports that can send.
+    /// A bond's transmit hash (BOND_XMIT_POLICY_*), and the numbers of the ports that can send.
     pub bond: Option<(u8, &'a [u16])>,
-    /// Of a bridge or what is on one: the interfaces and tags that packets come in by with a tag.
+    /// Interfaces and tags that packets of a bridge, or of what is on one, come in by with a tag.
     pub tagged: &'a [(u32, [u8; 8])],
     /// Whether its packets are those for its address: a macvlan. None leaves by it.
     pub is_station: bool,
-    /// Of a tunnel: what its packets are known by when they come in.
+    /// What a tunnel's packets are known by when they come in.
     pub tunnel: Option<&'a [TunnelKey]>,
 }
 
 /// What packets of a tunnel are known by; all in network order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelKey {
-    /// Of IPv4.
+    /// Protocol of the outer IPv4 header.
     pub protocol: u8,
-    /// Address of the far end; of VXLAN the UDP port, in the first two octets.
+    /// Address of the far end; for VXLAN the UDP port, in the first two octets.
     pub far: [u8; 4],
-    /// Address of the near end; of VXLAN zeros.
+    /// Address of the near end; for VXLAN zeros.
     pub near: [u8; 4],
-    /// Key of GRE; of VXLAN the network identifier, in the first three octets.
+    /// Key of GRE; for VXLAN the network identifier, in the first three octets.
     pub id: [u8; 4],
 }
 

@@ -30,7 +30,7 @@ pub enum ProgramError {
          on this kernel: please report it with that file, and try another kernel"
     )]
     Verifier {
-        /// Of the kernel.
+        /// Release of the kernel.
         release: String,
         /// Where the verifier's log is.
         log: String,
@@ -38,7 +38,7 @@ pub enum ProgramError {
     /// libbpf or the kernel refused to load it.
     #[error("Linux {release} does not load the XDP program: {source} ({said})")]
     Load {
-        /// Of the kernel.
+        /// Release of the kernel.
         release: String,
         /// The last line that libbpf printed.
         said: String,
@@ -54,7 +54,7 @@ pub enum ProgramError {
     /// The program did not find the network namespace of the ports.
     #[error("the XDP program does not see the network namespace of its ports")]
     Survey,
-    /// The filters of those who watch, all together, make no program.
+    /// The filters of all captures and traces together make no program.
     #[error("the kernel takes no program of these filters: {0}")]
     Filters(String),
     /// A number is out of the range of the program's maps.

@@ -18,9 +18,9 @@ impl GracePeriods {
     /// Waits until all programs that are running now have ended; some milliseconds to some tens of them.
     ///
     /// # Errors
-    /// Those of the kernel; it has not waited then.
+    /// What the kernel says; it has not waited then.
     pub fn wait(&self) -> Result<(), ProgramError> {
-        // xdp/bpf/maps.h says why the kernel waits
+        // router/xdp/bpf/maps.h says why the kernel waits
         let value = self.inner.as_fd().as_raw_fd().to_ne_bytes();
         Ok(self.outer.update(&[0; 4], &value, MapFlags::ANY)?)
     }
@@ -79,7 +79,7 @@ impl Program {
     /// Has the program look up an address; `None` if it has no FIB.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// What the kernel says.
     pub fn look_up(&self, address: IpAddr) -> Result<Option<FibAnswer>, ProgramError> {
         let mut octets = [0; 36]; // struct bora_fib_question
         match address {

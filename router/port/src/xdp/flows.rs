@@ -1,4 +1,4 @@
-//! The program that forwards flows of Linux's flowtables (`xdp/bpf/flow.h`). It calls a function of the module
+//! The program that forwards flows of Linux's flowtables (`router/xdp/bpf/flow.h`). It calls a function of the module
 //! nf_flow_table, so it can be loaded only while that module is there: when the ruleset has a flowtable.
 
 use std::mem::MaybeUninit;
@@ -44,7 +44,7 @@ impl Program {
         if self.shows
             && let Err(error) = self.load_shown()
         {
-            log::warn!("flows of flowtables are not shown to those who watch: {error}");
+            log::warn!("captures and traces do not show flows of flowtables: {error}");
         }
     }
 

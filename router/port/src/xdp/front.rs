@@ -1,4 +1,4 @@
-//! The program that runs the filters of those who watch, as [`bora_capture::front`] writes it.
+//! The program that runs the filters of captures and traces, as [`bora_capture::front`] writes it.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};

@@ -182,7 +182,8 @@ impl Attachment {
     }
 }
 
-/// What takes somebody else's program off. One that a BPF link holds cannot be taken off by `ip link`.
+/// The command that takes another owner's program off. One that a BPF link holds cannot be taken off by `ip
+/// link`.
 fn remedy(interface: &str, ifindex: u32, found: &XdpQuery) -> String {
     let program = found.driver_program.max(found.generic_program);
     let mut links = LinkInfoIter::default();

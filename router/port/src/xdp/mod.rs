@@ -1,4 +1,4 @@
-//! The XDP program of `xdp/bpf/bora.bpf.c`: loading, its maps, its counters, its attachments.
+//! The XDP program of `router/xdp/bpf/bora.bpf.c`: loading, its maps, its counters, its attachments.
 
 mod counters;
 mod destinations;

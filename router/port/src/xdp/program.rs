@@ -21,7 +21,7 @@ use super::skeleton::{BoraSkel, BoraSkelBuilder, OpenBoraSkel};
 use super::survey::Survey;
 use super::symbols;
 
-/// The right of the program to act, renewed by whoever sees that Bora is well.
+/// The right of the program to act, renewed while Bora is well.
 #[derive(Clone, Copy)]
 pub struct Lease(&'static AtomicU64);
 
@@ -39,18 +39,18 @@ impl Lease {
 pub struct Program {
     pub(super) skeleton: &'static mut BoraSkel<'static>,
     symbols: bora_symbols,
-    /// On the kernel's tracepoints; dropped (detached) with the program.
+    /// Attachments to the kernel's tracepoints; dropped (detached) with the program.
     _tracing: Vec<Link>,
     /// The tracepoint that shows socket buffers to generic XDP, while wanted.
     buffers: Option<Link>,
     sees_veth_buffers: bool,
-    /// Whether flows of Linux's flowtables are forwarded, or why not; `None` if nobody has asked for it.
+    /// Whether flows of Linux's flowtables are forwarded, or why not; `None` if that was never asked for.
     pub(super) flows: Option<Result<(), String>>,
-    /// Whether the instance is loaded that shows packets to those who watch.
+    /// Whether the instance is loaded that shows packets to captures and traces.
     pub(super) shows: bool,
 }
 
-/// The rows of the map `tail_programs` (`xdp/bpf/maps.h`).
+/// The rows of the map `tail_programs` (`router/xdp/bpf/maps.h`).
 #[derive(Clone, Copy)]
 pub(super) enum TailProgram {
     Devices = 0,
@@ -138,8 +138,8 @@ impl Program {
         })
     }
 
-    /// Opens the object again to load programs of it, with the maps and variables of what is loaded already. `shows`: they
-    /// show packets to those who watch.
+    /// Opens the object again to load programs of it, with the maps and variables of what is loaded already.
+    /// `shows`: they show packets to captures and traces.
     pub(super) fn open_again<'a>(
         &self,
         object: &'a mut MaybeUninit<OpenObject>,
@@ -274,7 +274,7 @@ impl Program {
     /// # Errors
     /// The kernel refuses: it is older than Linux 5.18, or the interface is down.
     pub fn inject(&self, ifindex: u32, frame: &[u8]) -> Result<(), ProgramError> {
-        // metadata, by which the program knows that no driver brought it (was_put_in() in xdp/bpf/buffer.h)
+        // metadata, by which the program knows that no driver brought it (was_put_in() in router/xdp/bpf/buffer.h)
         let octets = [&[0; 4], frame].concat();
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
         let context = [4, octets.len() as u32, 0, ifindex, 0, 0];
@@ -492,7 +492,7 @@ pub(super) fn port_row(
     row
 }
 
-/// As may_be_own() in xdp/bpf/bora.bpf.c.
+/// The bit of an address in the filter, which may_be_own() computes too (`router/xdp/bpf/gate.h`).
 fn own_filter_bit(address: &IpAddr) -> usize {
     let fold = |octets: &[u8]| {
         let words = octets.as_chunks().0.iter();

@@ -1,4 +1,4 @@
-//! What the guard sees on this machine, told by the program itself (`xdp/bpf/survey.h`).
+//! What the guard sees on this machine, told by the program itself (`router/xdp/bpf/survey.h`).
 
 use std::iter::repeat;
 
@@ -9,7 +9,7 @@ use super::skeleton::types::{bora_hook, bora_survey};
 /// The netfilter hooks that forwarded packets pass.
 pub const HOOKS: [&str; 3] = ["prerouting", "forward", "postrouting"];
 
-/// Those of IPv4 that the router's own packets pass.
+/// The netfilter hooks of IPv4 that the router's own packets pass.
 pub const LOCAL_HOOKS: [&str; 2] = ["input", "output"];
 
 /// One netfilter hook of one IP version.
@@ -54,11 +54,11 @@ impl DeviceHooks {
 pub struct Survey {
     /// The last look failed: everything is taken to hold traffic back.
     pub failed: bool,
-    /// In the order of [`HOOKS`], of IPv4 and of IPv6.
+    /// The netfilter hooks in the order of [`HOOKS`], of IPv4 and of IPv6.
     pub hooks: [[Hook; 3]; 2],
-    /// In the order of [`LOCAL_HOOKS`].
+    /// The netfilter hooks in the order of [`LOCAL_HOOKS`].
     pub local: [Hook; 2],
-    /// By port index.
+    /// The hooks of devices by port index.
     pub ports: Vec<DeviceHooks>,
     /// There are IPsec policies for what is forwarded or sent.
     pub xfrm_policies: bool,

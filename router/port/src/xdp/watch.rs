@@ -1,4 +1,4 @@
-//! Shows packets before and after the program to those who watch (`xdp/bpf/watch.h`).
+//! Shows packets before and after the program to captures and traces (`router/xdp/bpf/watch.h`).
 
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
@@ -17,7 +17,7 @@ use super::front;
 use super::program::{Program, TailProgram, set_tail};
 use super::skeleton::types::bss;
 
-/// Most who can watch at a time (`WATCHERS`).
+/// Most captures and traces at a time (`WATCHERS`).
 pub const MAX_WATCHERS: usize = 4;
 /// Octets of `struct watch_sighting` before the packet's.
 const HEADER: usize = 40;
@@ -25,7 +25,7 @@ const HEADER: usize = 40;
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
 
-/// What the program has seen for those who watch.
+/// What the program has seen for captures and traces.
 pub struct Sightings {
     ring: RingBuffer<'static>,
     seen: Receiver<(usize, Sighting)>,
@@ -34,7 +34,7 @@ pub struct Sightings {
 // SAFETY: the ring and its callback are used by one thread at a time, and libbpf binds them to none.
 unsafe impl Send for Sightings {}
 
-/// What those who watch may still see.
+/// What captures and traces may still see.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowances {
     allowed: [&'static AtomicI64; MAX_WATCHERS],
@@ -42,10 +42,10 @@ pub struct Allowances {
 }
 
 impl Program {
-    /// Shows packets to those who watch: their numbers, and what each wants to see. `Sightings` give what is seen.
+    /// Shows packets to captures and traces, which have numbers. [`Sightings`] give what is seen.
     ///
     /// # Errors
-    /// The kernel refuses. Nobody watches then.
+    /// The kernel refuses. No packets are shown then.
     pub fn show_to(&mut self, taps: &[(usize, Arc<Tap>)]) -> Result<(), ProgramError> {
         self.set_watched(false);
         if taps.is_empty() {
@@ -110,7 +110,7 @@ impl Program {
         }
     }
 
-    /// What is needed to serve those who watch.
+    /// What is needed to serve captures and traces.
     ///
     /// # Errors
     /// No memory or descriptor is left, or the kernel does not map BPF variables.
@@ -154,13 +154,13 @@ impl Sightings {
 }
 
 impl Allowances {
-    /// Lets somebody new see so many packets by a number; nothing is lost yet.
+    /// Lets a new watcher see this many packets; nothing is lost yet.
     pub fn begin(&self, number: usize, packets: u32) {
         self.lost[number].store(0, Relaxed);
         self.allow(number, packets);
     }
 
-    /// Lets a watcher see so many more packets from now on.
+    /// Lets a watcher see this many more packets from now on.
     pub fn allow(&self, number: usize, packets: u32) {
         self.allowed[number].store(packets.into(), Relaxed);
     }

@@ -34,7 +34,7 @@ pub const BUFFER: u32 = 2048;
 /// Most descriptors in one message (SCM_MAX_FD).
 pub const MOST_FDS: usize = 253;
 
-/// An abstract address that nobody has.
+/// An abstract address that is free.
 pub fn address() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -82,13 +82,13 @@ pub fn listener(config: &Config, backlog: i32) -> OwnedFd {
 }
 
 impl Channel {
-    /// To the port under test; `None` if it takes nobody now.
+    /// Connects to the port under test; `None` if it takes no peer now.
     pub fn connect(config: &Config) -> Option<Self> {
         let (socket, address) = unix(config);
         connect(&socket, &address).ok().map(|()| Self(socket))
     }
 
-    /// From the port under test.
+    /// Takes a connection of the port under test.
     pub fn accept(listener: &OwnedFd) -> Option<Self> {
         readable(listener, Duration::from_secs(5)).then(|| Self(accept(listener).unwrap()))
     }

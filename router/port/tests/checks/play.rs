@@ -135,7 +135,7 @@ impl<'a> Bora<'a> {
         queue.reclaim(self.pool);
     }
 
-    /// Until the link is up, or has failed.
+    /// Waits until the link is up, or has failed.
     fn wait_for_rings(&mut self, port: &Port) {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(5) {
@@ -258,7 +258,7 @@ impl Means {
             .describe(ring, index, flags, region, length, offset);
     }
 
-    /// Somebody who writes all the time, elsewhere, until told to end.
+    /// A thread that writes all the time, elsewhere, until told to end.
     fn scribble(&self, seed: u16, stop: &Arc<AtomicBool>) -> JoinHandle<()> {
         let (memory, stop, log2) = (self.memory.clone(), stop.clone(), self.log2);
         std::thread::spawn(move || {
@@ -444,7 +444,7 @@ fn server_plays(bora: &mut Bora<'_>, port: &Port, channel: &Channel, input: &mut
     }
     bora.wait_for_rings(port);
     let means = Means {
-        // the packets' memory is not sealed against holes: who serves a client can take it away
+        // the packets' memory is not sealed against holes: a client's server can take it away
         memory: Arc::new(regions.remove(0)),
         bells,
         log2,

@@ -13,8 +13,8 @@ use crate::trial::{Step, TrialSpec};
 const WIDTH: f64 = 0.01;
 /// Shortest burst that is tried, frames.
 const SHORTEST: u64 = 2;
-/// A burst may take so much longer than it should, and is tried so many times, before it counts as
-/// not sent.
+/// A burst may take this much longer than it should, and is tried `ATTEMPTS` times, before it counts as not
+/// sent.
 const LATE: f64 = 1.05;
 const PAUSE: Duration = Duration::from_millis(2);
 const ATTEMPTS: u32 = 10;

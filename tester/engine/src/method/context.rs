@@ -96,7 +96,7 @@ impl Context<'_> {
         self.trial_within(spec, most, ATTEMPTS, remaining)
     }
 
-    /// As [`Self::trial`], tried so many times; all must have left in this time.
+    /// As [`Self::trial`], tried up to `attempts` times; all must have left in this time.
     pub(super) fn trial_within(
         &mut self,
         spec: &TrialSpec,
@@ -290,7 +290,7 @@ fn spoiled(spec: &TrialSpec, trial: &Trial, senders: f64, most: Duration) -> Opt
         let late = milliseconds(trial.elapsed.saturating_sub(time));
         return Some(format!("the tester ended {late:.0} ms late"));
     }
-    // then frames left in bursts that nobody asked for, even if all left
+    // then frames left in bursts that the plan did not ask for, even if all left
     let allowed = most.saturating_sub(time);
     let late = Duration::from_nanos(trial.lateness.value_at_quantile(0.99));
     let paced = spec.steps.iter().all(|step| step.rate.is_finite());

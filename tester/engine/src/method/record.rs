@@ -99,7 +99,7 @@ pub(super) fn delay_variation(all: &Histogram<u64>) -> u64 {
     all.value_at_quantile(HIGH).saturating_sub(all.min())
 }
 
-/// As far up as there are frames to tell of.
+/// Quantiles of a distribution, as far up as there are frames to tell of.
 fn quantiles(all: &Histogram<u64>) -> Vec<(f64, u64)> {
     let most = (all.len() as f64).log10().ceil().max(1.0) as u32 * POINTS;
     let curve = (0..=most).map(|n| 1.0 - 10f64.powf(-f64::from(n) / f64::from(POINTS)));

@@ -10,7 +10,7 @@ pub(super) struct Router {
     pub(super) capacity: f64,
     /// Frames that may wait.
     pub(super) buffer: f64,
-    /// Without load.
+    /// Latency without load.
     pub(super) delay: Duration,
     /// Most that the tester itself sends, frames a second of each port.
     pub(super) fastest: f64,
@@ -20,7 +20,7 @@ pub(super) struct Router {
     pub(super) outage: Duration,
     /// How long after an overload it goes on losing.
     pub(super) dizzy: Duration,
-    /// Every so many trials the tester loses frames itself.
+    /// The tester loses frames itself once in this many trials.
     pub(super) hiccup: Option<usize>,
     pub(super) trials: usize,
     /// How late the tester itself sends each frame.

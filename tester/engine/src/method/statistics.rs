@@ -18,7 +18,7 @@ pub(super) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// As in [`Finding`].
+    /// The fields are those of [`Finding`].
     pub(super) fn new(
         metric: &'a str,
         goal: &'a str,

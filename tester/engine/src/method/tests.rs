@@ -317,7 +317,7 @@ fn bursts_show_the_buffer() {
         ..Options::default()
     };
     let test = run(router, Method::BackToBack, options);
-    // of 1000 frames that come in a millisecond 100 leave meanwhile
+    // 100 of 1000 frames that come in a millisecond leave meanwhile
     near(value(&test, "longest burst", "of each port"), 1000.0, 10.0);
     // 900 frames at the link's rate
     near(value(&test, "buffer time", "corrected"), 0.9, 0.01);

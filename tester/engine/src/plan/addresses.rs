@@ -18,13 +18,13 @@ use crate::traffic::Values;
 pub enum Addresses {
     /// The port's own address.
     Port,
-    /// Of the routes that `[router] routes` gives each port, drawn with the seed.
+    /// Addresses of the routes that `[router] routes` gives each port, drawn with the seed.
     Routes,
-    /// The port's share of a prefix; `None`: of RFC 2544's, C.2.2, or RFC 5180's, 8.
+    /// The port's share of a prefix; `None`: the prefix of RFC 2544, C.2.2, or of RFC 5180, 8.
     Prefix(Option<Prefix>, Order),
-    /// The same for all ports.
+    /// A range for all ports.
     Range(IpAddr, IpAddr, Order),
-    /// The same for all ports.
+    /// A list for all ports.
     List(Vec<IpAddr>),
 }
 
@@ -77,7 +77,7 @@ impl FromStr for Addresses {
 pub struct Numbers(pub Vec<u16>, pub Option<(u16, Order)>);
 
 impl Numbers {
-    /// As the generator wants them.
+    /// The values that the generator takes.
     pub fn values(&self, seed: u64) -> Values<u16> {
         match (&self.0[..], self.1) {
             (&[first], Some((last, Order::InTurn))) => Values::Range(first, last),

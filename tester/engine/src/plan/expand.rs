@@ -29,7 +29,7 @@ pub struct Case {
     pub v6: bool,
     /// What is sent.
     pub traffic: Arc<Traffic>,
-    /// From where to where.
+    /// Which ports send to which.
     pub pattern: Pattern,
     /// Networks that the router must have routes to, and the port behind which they are.
     pub networks: Vec<(Prefix, usize)>,

@@ -25,7 +25,7 @@ pub enum PortKind {
     Xdp(OnInterface),
     /// AF_XDP sockets on every queue.
     AfXdp(OnInterface),
-    /// As the link is.
+    /// `xdp` on virtual links, `af_xdp` on others.
     #[serde(untagged)]
     Auto(OnInterface),
     /// One of the router's.
@@ -83,7 +83,7 @@ impl PortKind {
         }
     }
 
-    /// As the tester opens it. `is_virtual` says whether there is no device behind an interface.
+    /// The kind that the tester opens. `is_virtual` says whether there is no device behind an interface.
     pub(super) fn kind(
         &self,
         is_virtual: impl FnOnce(&str) -> anyhow::Result<bool>,

@@ -19,13 +19,13 @@ pub struct TestSection {
     pub method: Method,
     /// What reports call it. Without: the method.
     pub name: Option<String>,
-    /// Instead of the plan's.
+    /// Frame sizes, instead of the plan's.
     pub sizes: Option<Variant<Vec<FrameMix>>>,
-    /// Instead of the plan's.
+    /// IP versions, instead of the plan's.
     pub family: Option<Family>,
-    /// Uses the first so many ports. Without: all.
+    /// Uses only the first ports, this many. Without: all.
     pub ports: Option<u32>,
-    /// Instead of the plan's, field by field.
+    /// Traffic, instead of the plan's, field by field.
     #[serde(default)]
     pub traffic: TrafficSection,
     /// Whether `[router] routes` are installed meanwhile. Without: yes.

@@ -40,7 +40,7 @@ pub use variant::{Length, Variant};
 pub struct Plan {
     /// What reports are headed with.
     pub title: String,
-    /// Of everything drawn at random. Without: 1.
+    /// Seed of everything drawn at random. Without: 1.
     #[serde(default = "one")]
     pub seed: u64,
     /// `ipv4` (without), `ipv6` or `both`, one after the other.
@@ -84,17 +84,17 @@ fn settle() -> Variant<Time> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
-    /// Only this one.
+    /// IPv4 only.
     #[default]
     Ipv4,
-    /// Only this one.
+    /// IPv6 only.
     Ipv6,
     /// One after the other.
     Both,
 }
 
 impl Family {
-    /// For each version, whether it is IPv6.
+    /// Whether it is IPv6, for each version.
     pub fn versions(self) -> &'static [bool] {
         match self {
             Self::Ipv4 => &[false],
@@ -108,7 +108,8 @@ impl Family {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Calibrate {
-    /// On links of the same kind of its own where these are virtual; not at all on others.
+    /// The tester measures on links of its own, of the same kind, where these are virtual; not at all on
+    /// others.
     #[default]
     Auto,
     /// Asks the user to join the ports by a cable first.

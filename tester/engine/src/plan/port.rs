@@ -72,7 +72,7 @@ impl PortSection {
         )
     }
 
-    /// As the tester opens it.
+    /// The port that the tester opens.
     ///
     /// # Errors
     /// If something is wrong that [`super::Plan`]'s check did not see: ports of the command line

@@ -64,7 +64,8 @@ pub enum Pattern {
     /// Each port sends equally to every other one (Bianco05). The order is that of the ports, so
     /// all senders meet at one receiver after the other.
     Uniform,
-    /// As `uniform`, but in the order of RFC 2889, 5.1: the frames of the senders meet nowhere.
+    /// Each port sends equally to every other one, in the order of RFC 2889, 5.1: the frames of the senders
+    /// meet nowhere.
     FullMesh,
     /// The first half of the ports sends to each of the second half (RFC 2889, 5.4).
     PartialMesh,
@@ -113,7 +114,7 @@ as_text!(
 );
 
 impl Pattern {
-    /// Who sends to whom among this many ports, in the order in which a port takes its receivers.
+    /// Which port sends to which, among this many, in the order in which a port takes its receivers.
     ///
     /// # Errors
     /// If the pattern does not fit the number.

@@ -13,7 +13,7 @@ use crate::rate::Load;
 pub struct Time(pub Duration);
 
 impl Time {
-    /// So many seconds.
+    /// A time in seconds.
     pub const fn seconds(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }

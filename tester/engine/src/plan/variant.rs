@@ -12,15 +12,15 @@ use serde::{Deserialize, Deserializer};
 /// Which of the two is meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Length {
-    /// To see soon what is about right.
+    /// A short run, to see soon what is about right.
     #[default]
     Short,
-    /// As long as the standard or the paper has it.
+    /// A full run, as long as the standard or the paper has it.
     Full,
 }
 
 impl Length {
-    /// As it is typed.
+    /// The word that is typed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Short => "short",
@@ -32,9 +32,9 @@ impl Length {
 /// `VALUE`, or `{short = VALUE, full = VALUE}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant<T> {
-    /// In short runs.
+    /// The value in short runs.
     pub short: T,
-    /// In full runs.
+    /// The value in full runs.
     pub full: T,
 }
 
@@ -47,7 +47,7 @@ impl<T: Clone> Variant<T> {
         }
     }
 
-    /// The same in both.
+    /// One value for both.
     pub fn both(value: T) -> Self {
         let short = value.clone();
         Self { short, full: value }

@@ -25,7 +25,7 @@ const LEAD_FOR_EACH: u64 = 200_000;
 /// What all threads of a trial share.
 pub(super) struct Common<'a> {
     pub(super) schedule: Schedule,
-    /// Of the first frame, ns of [`clock::now`].
+    /// When the first frame is due, ns of [`clock::now`].
     pub(super) start: u64,
     /// Whether the trial has a frame limit.
     is_limited: bool,
@@ -44,7 +44,7 @@ pub(super) struct Common<'a> {
 }
 
 impl<'a> Common<'a> {
-    /// Of a trial that begins soon, on so many ports.
+    /// Prepares a trial that begins soon, on this many ports.
     pub(super) fn new(
         spec: &TrialSpec,
         ports: usize,
@@ -71,8 +71,8 @@ impl<'a> Common<'a> {
         self.stop
     }
 
-    /// How long a port sent, ns, that sent so many frames and the last one at this time: all of the
-    /// steps' time, or until the last frame left if it ended before, or was late.
+    /// How long a port sent, ns, after its `frames` frames, the last one at `last`: all of the steps' time,
+    /// or until the last frame left if it ended before, or was late.
     pub(super) fn elapsed(&self, frames: u64, last: u64) -> u64 {
         let left = last.saturating_sub(self.start);
         if self.schedule.frames() == Some(frames) && !self.is_limited {

@@ -82,7 +82,7 @@ impl<'a> Sending<'a> {
         }
     }
 
-    /// As [`Lane::send`].
+    /// Does what [`Lane::send`] says.
     fn go_on(&mut self, side: &mut Side, common: &Common) -> Option<u64> {
         let now = clock::now();
         let Some(elapsed) = now.checked_sub(common.start) else {

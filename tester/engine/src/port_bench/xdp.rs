@@ -55,12 +55,12 @@ impl Judge<'_> {
 pub(super) struct LiveSender {
     sender: Sender,
     cpu: Option<u32>,
-    /// By number of the trials.
+    /// Ports by number of the trials.
     ports: Vec<usize>,
 }
 
 impl LiveSender {
-    /// Of ports by their numbers, with the index of their interfaces.
+    /// A sender for ports by their numbers, with the index of their interfaces.
     pub(super) fn new<'a>(
         cpu: Option<u32>,
         ports: impl Iterator<Item = (usize, &'a PortInfo, u32)>,

@@ -62,7 +62,7 @@ fn check_queues(name: &str, queues: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same for queues that refuse a socket.
+/// Frames of a queue that refuses a socket would be lost.
 fn check_all(name: &str, opened: &Sockets) -> anyhow::Result<()> {
     let lacks = opened
         .refusals

@@ -13,7 +13,7 @@ pub(crate) struct Drops {
 }
 
 impl Drops {
-    /// Of an interface of the calling thread's namespace.
+    /// Opens the counter of an interface of the calling thread's namespace.
     pub(crate) fn new(interface: &str) -> anyhow::Result<Self> {
         let path = "/proc/thread-self/net/dev";
         Ok(Self {

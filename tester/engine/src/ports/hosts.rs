@@ -37,7 +37,7 @@ pub(super) struct Router {
 }
 
 impl Neighbours {
-    /// Those of port number `index`, which has this Ethernet address.
+    /// The hosts on port number `index`, which has this Ethernet address.
     pub(crate) fn new(index: usize, spec: &PortSpec, mac: MacAddr, traffic: &Traffic) -> Self {
         let attached = spec.v4.map(Attached::either).into_iter();
         let attached: Vec<_> = attached.chain(spec.v6.map(Attached::either)).collect();

@@ -6,7 +6,7 @@ use bora_wire::MacAddr;
 use super::spec::PortSpec;
 use crate::result;
 
-/// Bits a second of a link that exists only in memory, where nobody says otherwise.
+/// Bits a second of a link that exists only in memory, where the plan does not say otherwise.
 pub const VIRTUAL_SPEED: f64 = 10e9;
 /// Drivers that name a bus though their links exist only in memory.
 const VIRTUAL_DRIVERS: [&str; 2] = ["tun", "virtio_net"];
@@ -26,13 +26,13 @@ pub struct PortInfo {
     pub queues: usize,
     /// Longest frame, octets with Ethernet header and FCS, without VLAN tag.
     pub longest_frame: usize,
-    /// Nominal, bits a second.
+    /// Nominal speed, bits a second.
     pub speed: f64,
     /// Whether the link exists only in memory, so that its speed means nothing.
     pub is_virtual: bool,
     /// Linux's driver; empty where there is none.
     pub driver: String,
-    /// Of the device; empty where there is none.
+    /// The device's firmware; empty where there is none.
     pub firmware: String,
     /// Where the device is; empty where there is none.
     pub bus: String,
@@ -43,7 +43,7 @@ pub struct PortInfo {
 }
 
 impl PortInfo {
-    /// Of a port without an interface of Linux; `index` makes its Ethernet address.
+    /// A port without an interface of Linux; `index` makes its Ethernet address.
     pub(super) fn without_interface(spec: &PortSpec, index: usize, mode: &'static str) -> Self {
         let [.., high, low] = (index as u64).to_be_bytes();
         Self {
@@ -64,7 +64,7 @@ impl PortInfo {
         }
     }
 
-    /// Of a port on an interface of Linux.
+    /// A port on an interface of Linux.
     pub(super) fn on_interface(spec: &PortSpec, device: Interface, mode: &'static str) -> Self {
         let is_virtual = device.bus.is_empty() || VIRTUAL_DRIVERS.contains(&device.driver.as_str());
         let nominal = device.speed.map_or(VIRTUAL_SPEED, |speed| speed as f64);
@@ -82,7 +82,7 @@ impl PortInfo {
         }
     }
 
-    /// As it is kept in JSON.
+    /// The record that reports keep in JSON.
     pub fn record(&self) -> result::Port {
         let mut details = vec![
             ("mode".to_owned(), self.mode.to_owned()),

@@ -13,7 +13,7 @@ use crate::frame::tag_of;
 use crate::link::Link;
 use crate::traffic::{Stream, Traffic};
 
-/// Between questions (RFC 4861 has 1 s, for many hosts).
+/// Time between questions (RFC 4861 has 1 s, for many hosts).
 const RETRANSMIT: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_micros(200);
 /// Questions at once, so that the router's queue for the slow path holds them.

@@ -5,11 +5,11 @@ use std::io::ErrorKind;
 use anyhow::anyhow;
 use bora_port::netns::in_named;
 
-/// Runs something in the network namespace of this name (`ip netns`), on a thread that ends with
-/// it; `None` runs it here. Sockets stay in the namespace they were opened in.
+/// Runs something in the network namespace of this name (`ip netns`), on a thread that ends with it; `None`
+/// runs it here. Sockets stay in the namespace they were opened in.
 ///
 /// # Errors
-/// As of `run`; there is no namespace of this name, or Linux does not let us in.
+/// What `run` says; there is no namespace of this name, or Linux does not let us in.
 pub fn inside<T: Send>(
     netns: Option<&str>,
     run: impl FnOnce() -> anyhow::Result<T> + Send,

@@ -40,13 +40,13 @@ pub struct Port {
     pub spec: PortSpec,
     /// What it is.
     pub info: PortInfo,
-    /// Frames of the test, and of ARP and neighbour discovery; of [`Kind::Xdp`] only the latter.
+    /// Frames of the test, and of ARP and neighbour discovery; a port of [`Kind::Xdp`] has only the latter.
     pub(crate) side: Side,
-    /// Of [`Kind::Xdp`]: the index of the interface to send to, and the program that receives.
+    /// The index of the interface to send to, and the program that receives; only of [`Kind::Xdp`].
     pub(crate) live: Option<(u32, Receiver)>,
-    /// Of [`Kind::Xdp`] on a veth: what its ring had no room for.
+    /// Frames that its ring had no room for; only of [`Kind::Xdp`] on a veth.
     drops: Option<Drops>,
-    /// Of [`Kind::Port`]: its control side.
+    /// The control side; only of [`Kind::Port`].
     control: Option<Box<dyn bora_port::port::Port>>,
     /// Kept, because dropping them undoes their changes.
     _redirect: Option<Redirect>,

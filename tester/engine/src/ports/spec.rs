@@ -41,7 +41,7 @@ impl PortSpec {
 pub struct Attached<A> {
     /// The tester's own address on the link.
     pub address: A,
-    /// Of the link's prefix.
+    /// Length of the link's prefix.
     pub prefix_length: u8,
     /// The router's address; `None`: no router, frames go to the receiving port's own Ethernet
     /// address (a switch, or a cable).
@@ -49,7 +49,7 @@ pub struct Attached<A> {
 }
 
 impl<A: Into<IpAddr>> Attached<A> {
-    /// The same, of any IP version.
+    /// These addresses, of any IP version.
     pub(super) fn either(self) -> Attached<IpAddr> {
         Attached {
             address: self.address.into(),
@@ -66,9 +66,9 @@ pub enum Kind {
     Xdp(String),
     /// AF_XDP sockets, one a queue, zero-copy where the driver can.
     AfXdp(String),
-    /// As the router has it, too.
+    /// A kind that the router has, too.
     Port(AnyKind),
-    /// In this process, for tests; the number tells which of the queues handed over it is.
+    /// A queue in this process, for tests; the number tells which of the queues handed over it is.
     Memory(usize),
 }
 

@@ -16,7 +16,7 @@ pub(super) fn si(value: f64) -> String {
     }
 }
 
-/// At most so many significant digits, and no zeros at the end of a fraction.
+/// At most this many significant digits, and no zeros at the end of a fraction.
 pub(super) fn digits(value: f64, significant: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return if value == 0.0 { "0" } else { "–" }.into();

@@ -25,8 +25,8 @@ pub struct Step<'a> {
     pub remaining: Option<Duration>,
 }
 
-/// Tells the user something beside the results. A test goes on if standard error is closed or full, as
-/// there is nobody left to tell.
+/// Tells the user something beside the results. A test goes on if standard error is closed or full, as nobody
+/// is left to tell.
 pub fn remark(text: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -42,7 +42,7 @@ pub struct Display {
 }
 
 impl Display {
-    /// For a run of so many tests, each frame mix counted.
+    /// A display for a run of this many tests, each frame mix counted.
     pub fn new(tests: usize) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| bar(tests));
         Self {

@@ -105,7 +105,7 @@ impl Faults {
         self.lost + self.duplicated + self.reordered + self.damaged > 0
     }
 
-    /// In the order of [`FAULTS`]: `0.48 %/2/5/1`; `none`.
+    /// The faults in the order of [`FAULTS`]: `0.48 %/2/5/1`; `none`.
     pub(super) fn short(&self) -> String {
         if !self.any() {
             return "none".into();
@@ -147,9 +147,9 @@ impl Faults {
 pub(super) struct Cells {
     /// Metric and goal.
     pub(super) metric: String,
-    /// With its unit; tells if it could not be found.
+    /// The value with its unit; tells if it could not be found.
     pub(super) value: String,
-    /// Between which bounds; may be empty.
+    /// The bounds of the value; may be empty.
     pub(super) bounds: String,
     /// Mbit/s on the wire, for rates.
     pub(super) megabits: String,
@@ -252,7 +252,7 @@ pub(super) fn invalid(trial: &TrialRecord) -> Option<String> {
     }
 }
 
-/// Whether somebody stopped the run.
+/// Whether the user stopped the run.
 pub(super) fn is_stopped(report: &Report) -> bool {
     report.stopped || trials(report).any(|trial| trial.interrupted)
 }

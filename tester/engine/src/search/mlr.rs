@@ -42,7 +42,7 @@ pub struct Budget {
 
 /// Phases before the last one; each has bounds twice as far apart as the next.
 const PHASES: i32 = 2;
-/// The same loads are told apart by no less: frames a second.
+/// Loads that differ by less are one load: frames a second.
 const GRAIN: f64 = 1e-3;
 
 /// Searches for all goals; returns what was found in their order.
@@ -156,7 +156,7 @@ fn load(key: u64) -> f64 {
 }
 
 impl Search<'_, '_> {
-    /// Brings the bounds of a goal as close as it wants, in so many phases before the last one.
+    /// Brings the bounds of a goal as close as it wants, in `phases` phases before the last one.
     fn reach(&mut self, goal: &Goal, phases: i32) -> anyhow::Result<()> {
         let mut hint = None;
         for left in (0..=phases).rev() {
@@ -294,5 +294,4 @@ impl Search<'_, '_> {
 }
 
 #[cfg(test)]
-#[path = "mlr_tests.rs"]
 mod tests;

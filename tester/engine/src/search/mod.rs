@@ -1,5 +1,5 @@
-//! Searches for the highest load that a router carries: pure arithmetic over trials that somebody
-//! else carries out.
+//! Searches for the highest load that a router carries: pure arithmetic over trials that the caller carries
+//! out.
 
 pub mod binary;
 mod classify;
@@ -33,7 +33,7 @@ pub struct Request {
 /// Carries out trials.
 pub type Measure<'a> = dyn FnMut(Request) -> anyhow::Result<Sample> + 'a;
 
-/// Between which loads a search looks, frames a second.
+/// The loads between which a search looks, frames a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     /// The router fails if it does not even carry this; above 0.

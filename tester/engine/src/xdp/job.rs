@@ -15,9 +15,10 @@ use crate::skeleton::send::types;
 use crate::traffic::Traffic;
 use crate::trial::new_histogram;
 
-/// First octets of a frame that are written for each; as in `tester/engine/bpf/tester_send.bpf.c`.
+/// First octets of a frame that are written for each; `tester/engine/bpf/tester_send.bpf.c` has the same
+/// value.
 const HEAD: usize = 88;
-/// As in `tester/engine/bpf/tester_send.bpf.c`.
+/// `tester/engine/bpf/tester_send.bpf.c` has the same value.
 const LEFT: u8 = 1;
 
 /// Longest frame, octets with FCS: what a page holds beside the kernel's own.
@@ -26,11 +27,11 @@ pub const LONGEST: u16 = 3300;
 /// Frames that ports sent.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// By stream of the traffic; what the interface refused is not in it.
+    /// Frames by stream of the traffic; what the interface refused is not in it.
     pub streams: Vec<u64>,
     /// Frames that the interface refused, by stream.
     pub refused: Vec<u64>,
-    /// By stream, when the last frame was due, be it refused or not, ns of [`crate::clock::now`]; as fast as
+    /// When the last frame was due, by stream, be it refused or not, ns of [`crate::clock::now`]; as fast as
     /// it goes, when it was sent. 0 if there is none.
     pub last_due: Vec<u64>,
     /// How late frames left, ns. Empty as fast as it goes.
@@ -107,7 +108,7 @@ impl Job {
         })
     }
 
-    /// Of the schedule, the frame that is written next.
+    /// Number of the frame of the schedule that is written next.
     pub(super) fn number(&self) -> u64 {
         self.number
     }

@@ -15,7 +15,7 @@ use crate::traffic::{Stream, Traffic};
 use crate::trial::new_histogram;
 use crate::window::{LONGEST, SHORTEST};
 
-/// As in `tester/engine/bpf/tester.bpf.c`.
+/// `tester/engine/bpf/tester.bpf.c` has the same values.
 const STREAMS: usize = 256;
 const LENGTHS: usize = 1024;
 const WINDOW_WORDS: usize = 1 << 17;

@@ -19,10 +19,10 @@ use crate::skeleton::send::{TesterSendSkel, TesterSendSkelBuilder};
 use crate::traffic::Traffic;
 
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
-/// As in `tester/engine/bpf/tester_send.bpf.c`.
+/// `tester/engine/bpf/tester_send.bpf.c` has the same values.
 const SLOTS: usize = 8192;
 const PORTS: usize = 16;
-/// Of one call at a rate, ns. Each takes a page pool, whose number the kernel gives back a second or
+/// Length of one call at a rate, ns. Each takes a page pool, whose number the kernel gives back a second or
 /// more later, and there are 65534; between two calls nothing is sent, for some 100 us.
 const CALL: u64 = 5_000_000;
 /// Runs of the program in one call, at least and at most.
@@ -258,7 +258,7 @@ impl Sender {
         Ok(job.due(schedule).map(|due| start + due))
     }
 
-    /// Of the schedule, the frame that is written next.
+    /// Number of the frame of the schedule that is written next.
     fn number(&self) -> u64 {
         self.job.as_ref().map_or(0, Job::number)
     }

@@ -51,7 +51,7 @@ fn wait_for_carrier(space: &Namespace, interface: &str) {
 
 /// Two hosts with the tester's ports; a router between them if asked for.
 pub(crate) struct Net {
-    /// In the order of ports.
+    /// The hosts in the order of ports.
     pub(crate) hosts: [Namespace; 2],
     pub(crate) router: Option<Namespace>,
 }

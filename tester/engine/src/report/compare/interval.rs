@@ -1,4 +1,4 @@
-//! Between what the difference of two findings lies.
+//! The interval that holds the difference of two findings.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;

@@ -37,11 +37,11 @@ pub struct Difference {
     pub goal: String,
     /// [`Finding::unit`].
     pub unit: String,
-    /// In the first report: the mean of the samples where these are compared, else the value.
+    /// The value in the first report: the mean of the samples where these are compared.
     pub a: Option<f64>,
-    /// In the second.
+    /// The value in the second report.
     pub b: Option<f64>,
-    /// By how much the second is above the first, per cent of the first.
+    /// Difference of the second from the first, per cent of the first.
     pub change: Option<f64>,
     /// Least change that the measurements allow, per cent of the first: of the 95 % confidence
     /// interval, or by the bounds of the search.
@@ -65,7 +65,7 @@ pub enum Verdict {
     Better,
     /// It is worse.
     Worse,
-    /// It is another, and nobody said which is better.
+    /// It is another, and the report does not say which is better.
     Different,
     /// It may be the same.
     NoDifferenceShown,
@@ -86,7 +86,8 @@ impl Verdict {
 }
 
 impl Comparison {
-    /// As of `diff`: 0 if no difference is shown, 1 if there is one, 2 if nothing can be compared.
+    /// The exit code, by the rules of `diff`: 0 if no difference is shown, 1 if there is one, 2 if nothing
+    /// can be compared.
     pub fn exit_code(&self) -> u8 {
         let has = |verdicts: &[Verdict]| {
             let mut found = self.differences.iter();
@@ -195,7 +196,7 @@ fn difference(a: (&Test, &Finding), b: (&Test, &Finding)) -> Difference {
     difference
 }
 
-/// Between what the difference lies; `None` where both reports only tell that it is more than could be
+/// The interval that holds the difference; `None` where both reports only tell that it is more than could be
 /// offered, or less than the tester can see; an error tells why nothing can be said.
 fn outcome(a: (&Test, &Finding), b: (&Test, &Finding)) -> Result<Option<Interval>, String> {
     if let Some(reason) = unlike(a, b) {

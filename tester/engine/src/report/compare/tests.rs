@@ -59,8 +59,7 @@ fn noise_is_no_difference() {
     assert_eq!(same.differences[0].verdict, Verdict::NoDifferenceShown);
 }
 
-/// Of two sets from one population, about 5 in 100 are said to differ: the interval is what it
-/// says.
+/// About 5 in 100 of two sets from one population are said to differ: the interval is what it says.
 #[test]
 fn the_interval_holds_95_of_100() {
     let mut random = fastrand::Rng::with_seed(7);

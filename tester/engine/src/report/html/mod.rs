@@ -100,7 +100,7 @@ impl Cell {
         }
     }
 
-    /// Of words, which are escaped.
+    /// A cell of words, which are escaped.
     fn text(text: &str) -> Self {
         Self {
             attributes: TEXT.into(),

@@ -149,7 +149,7 @@ fn latency(test: &Test) -> Option<Plot> {
     })
 }
 
-/// Without the maximum, which has no place where every nine takes as much room.
+/// The maximum is left out: it has no place where every nine takes as much room.
 fn quantiles(latency: &Latency) -> impl Iterator<Item = Point> {
     let drawn = latency
         .quantiles

@@ -17,9 +17,9 @@ pub struct Axis {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// From 0.
+    /// The axis begins at 0.
     Linear,
-    /// From 0 too, unless all values are far from it.
+    /// The axis begins at 0, too, unless all values are far from it.
     Fitted,
     /// Whole numbers from 0.
     Counts,
@@ -118,7 +118,7 @@ impl Placed {
 }
 
 impl Placed {
-    /// The axis so many units of the page to the right.
+    /// The axis, this many units of the page further to the right.
     pub(super) fn shifted(&self, by: f64) -> Self {
         Self {
             range: (self.range.0 + by, self.range.1 + by),

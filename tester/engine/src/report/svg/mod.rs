@@ -13,26 +13,26 @@ pub use axis::{Axis, Scale};
 /// What is drawn; as JSON, what tests and scripts read back.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plot {
-    /// Of the SVG element; its data are in the element `data-ID`.
+    /// Identifier of the SVG element; its data are in the element `data-ID`.
     pub id: String,
     /// Above the plot.
     pub title: String,
-    /// From left to right.
+    /// The axis from left to right.
     pub x: Axis,
-    /// From bottom to top.
+    /// The axis from bottom to top.
     pub y: Axis,
-    /// In the order of the legend.
+    /// Series in the order of the legend.
     pub series: Vec<Series>,
 }
 
 /// Points of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// In the legend.
+    /// The name in the legend.
     pub name: String,
     /// How the points are drawn.
     pub style: Style,
-    /// From left to right.
+    /// Points from left to right.
     pub points: Vec<Point>,
 }
 
@@ -53,9 +53,9 @@ pub enum Style {
 /// One point, in the units of the axes.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Point {
-    /// On the axis from left to right.
+    /// Place on the axis from left to right.
     pub x: f64,
-    /// On the axis from bottom to top.
+    /// Place on the axis from bottom to top.
     pub y: f64,
     /// Bounds of `y`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ pub struct Point {
     /// Size of the mark, 0 to 1.
     #[serde(skip)]
     pub size: f64,
-    /// What a reader sees who points at the mark.
+    /// The text of a mark, when the pointer is on it.
     #[serde(skip)]
     pub tip: String,
 }
@@ -86,7 +86,7 @@ const WIDTH: f64 = 600.0;
 const WIDE: f64 = 1120.0;
 const HEIGHT: f64 = 340.0;
 const LEFT: f64 = 76.0;
-/// From a plot's right end to that of its x axis.
+/// Room between a plot's right end and that of its x axis.
 const MARGIN: f64 = 24.0;
 const TOP: f64 = 14.0;
 const BOTTOM: f64 = HEIGHT - 46.0;
@@ -232,7 +232,7 @@ impl Plot {
 }
 
 impl Series {
-    /// Draws the bars of a series, one of so many.
+    /// Draws the bars of a series, of which there are `count`.
     fn bars(
         &self,
         svg: &mut String,
@@ -278,7 +278,7 @@ impl Series {
                 mark::escape(&self.name)
             );
         }
-        // so many points make a curve: a mark here and there tells it from others
+        // that many points make a curve: a mark here and there tells it from others
         let every = self.points.len() / 8;
         let dense = self.style == Style::Joined && self.points.len() > 16;
         for (n, point) in self.points.iter().enumerate() {

@@ -26,7 +26,7 @@ const NAP: Duration = Duration::from_micros(20);
 /// The router that a test wants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
-    /// Of what comes in, at each port with another seed.
+    /// Faults of what comes in, at each port with another seed.
     pub(crate) faults: Faults,
     /// Packets arrive when they are found, instead of when they were due: then capacity and outage
     /// depend on how the machine schedules.
@@ -39,7 +39,7 @@ pub(crate) struct Model {
 pub(crate) struct Router {
     pub(crate) region: Arc<Region>,
     pub(crate) frames: SharedFrames,
-    /// Of each port.
+    /// The faults of each port.
     pub(crate) handles: Vec<fault::Handle>,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -63,7 +63,7 @@ pub(crate) struct Seen {
 }
 
 impl Router {
-    /// Starts a router of so many ports; the queues are the other ends of its links. Port n has the
+    /// Starts a router of this many ports; the queues are the other ends of its links. Port n has the
     /// networks 10.0.n.0/24 and 2001:db8:n::/48.
     pub(crate) fn start(ports: usize, model: &Model) -> (Self, Vec<Queue>) {
         let region = Arc::new(Region::new(FRAMES, 2048).unwrap());

@@ -19,7 +19,7 @@ pub(crate) struct Testbed {
 }
 
 impl Testbed {
-    /// With so many ports.
+    /// A tester and a router with this many ports.
     pub(crate) fn new(ports: usize, model: &Model) -> Self {
         // before other work, for this thread and those it starts; only root may
         let _ = rustix::process::setpriority_process(None, -20);
@@ -38,7 +38,7 @@ impl Testbed {
     }
 }
 
-/// Without addresses: nothing is to be learnt from a router that takes packets for any Ethernet
+/// A port without addresses: nothing is to be learnt from a router that takes packets for any Ethernet
 /// address, and no ARP mixes with the packets that its faults count.
 fn spec(port: usize) -> PortSpec {
     PortSpec {

@@ -14,7 +14,7 @@ pub(crate) fn ipv4(from: usize, to: usize, flows: u32) -> Stream {
     }
 }
 
-/// The same of IPv6.
+/// A stream of IPv6 from one port's network to another's.
 pub(crate) fn ipv6(from: usize, to: usize, flows: u32) -> Stream {
     let host = |port: usize| [0x2001, 0xdb8, port as u16, 0, 0, 0, 0, 2];
     let stream = Stream::new((from, to), host(from), host(to));

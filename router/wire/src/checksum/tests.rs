@@ -107,7 +107,7 @@ fn udp_from_absent_to_valid() {
         Transport::Absent
     );
     fill_transport_v4(SRC, DST, Protocol::UDP, &mut segment).unwrap();
-    // The same datagram by scapy.
+    // The datagram above, by scapy.
     assert_eq!(segment[6..8], [0x33, 0x16]);
     assert_eq!(
         transport_v4(SRC, DST, Protocol::UDP, &segment),

@@ -30,9 +30,9 @@ enum Fate {
     Lost,
     /// One bit is wrong.
     Damaged(Index),
-    /// It comes so many frames later.
+    /// It comes this many frames later.
     Late(usize),
-    /// It comes at once, and again so many frames later.
+    /// It comes at once, and again this many frames later.
     Twice(usize),
 }
 

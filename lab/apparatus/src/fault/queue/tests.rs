@@ -6,7 +6,7 @@ use bora_buffer::{Packet, Pool, Region, SharedFrames};
 
 use bora_port::{Queue as AnyQueue, memory};
 
-use super::*;
+use crate::fault::*;
 
 /// A faulty queue, its other end, and what their packets need.
 struct Link {

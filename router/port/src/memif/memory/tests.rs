@@ -71,7 +71,7 @@ fn files_of_other_kinds_and_sizes_are_refused() {
         refused(huge, ROOM + 4096),
         MapError::TooMuch { .. }
     ));
-    // a hole could wander to where nobody looks
+    // a hole could move to where the test does not look
     assert!(matches!(
         refused(memfd(MemfdFlags::CLOEXEC, 1 << 20), 4096),
         MapError::Sparse
