@@ -5,6 +5,7 @@
 //! interrupt costs is a system call here, as a worker's sleep and wake-up.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bora_buffer::Packet;
@@ -14,7 +15,7 @@ use bora_forward::{
     Batch, Context, Egress, Outputs, Reason, RuleCounters, Tunnelling, Verdict, enqueue, run,
 };
 use bora_port::af_xdp::RING_SIZE;
-use bora_worker::{QUOTA, WorkerConfig};
+use bora_worker::{QUOTA, Tables, WorkerConfig};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::outcome::Outcome;
@@ -36,6 +37,7 @@ pub enum Interrupts {
 /// The loop, with a worker's parts. Each port has one queue.
 pub(crate) struct Interrupted {
     config: WorkerConfig,
+    tables: Arc<Tables>,
     /// Packets that an interrupt announces.
     announced: usize,
     batch: Batch,
@@ -62,6 +64,7 @@ impl Interrupted {
     ) -> Result<Self, OutputError> {
         let egress = config.ports.iter().map(|port| Egress::new(&port.output));
         let egress = egress.collect::<Result<_, _>>()?;
+        let (_, tables) = config.tables.latest();
         for port in &mut config.ports {
             port.queues[0].refill(&mut config.pool);
         }
@@ -72,7 +75,7 @@ impl Interrupted {
             },
             batch: Batch::new(),
             rules: std::iter::repeat_with(RuleCounters::default)
-                .take(config.classifier.rules())
+                .take(tables.classifier.rules())
                 .collect(),
             egress,
             min_frames: config.ports.iter().map(|port| port.min_frame).collect(),
@@ -83,6 +86,7 @@ impl Interrupted {
             backlog_full: 0,
             dropped: Counts::default(),
             config,
+            tables,
         })
     }
 
@@ -155,22 +159,22 @@ impl Interrupted {
             packets.extend(self.backlog.pop_front().map(|(_, packet)| packet));
         }
         let count = packets.len();
-        let (config, dropped) = (&mut self.config, &mut self.dropped);
+        let (config, tables, dropped) = (&mut self.config, &*self.tables, &mut self.dropped);
         let context = Context {
             region: &config.region,
             fib: &config.fib,
             ingress: &config.ports[port].ingress,
             min_frames: &self.min_frames,
-            classifier: &config.classifier,
-            policies: &config.policies,
-            hash4: config.hash.0,
-            hash6: config.hash.1,
+            classifier: &tables.classifier,
+            policies: &tables.policies,
+            hash4: tables.hash.0,
+            hash6: tables.hash.1,
             tunnelling: &self.tunnelling,
         };
         run(&mut self.batch, &context, &self.rules, |_| {});
         let outputs = Outputs {
             egress: &mut self.egress,
-            devices: &config.devices,
+            devices: &tables.devices,
             min_frames: &self.min_frames,
             region: &config.region,
         };

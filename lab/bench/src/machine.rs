@@ -15,8 +15,8 @@ use bora_forward::schedule::OutputConfig;
 use bora_forward::{Devices, Ingress, Policies};
 use bora_port::{Queue, StatsReader};
 use bora_worker::{
-    BUDGET, Command, Commands, Mode, QUOTA, Worker, WorkerConfig, WorkerCounters, WorkerPort,
-    free_frames,
+    BUDGET, Command, Commands, Mode, Published, QUOTA, Worker, WorkerConfig, WorkerCounters,
+    WorkerPort, free_frames,
 };
 
 use crate::cpu::Usage;
@@ -291,10 +291,17 @@ pub fn worker(
     let reader = tables.handle.reader()?;
     let config = WorkerConfig {
         core: settings.core,
-        budget: settings.budget,
-        classifier: Arc::new(settings.rules.compile()?),
-        devices: settings.devices.clone(),
-        policies: settings.policies.clone(),
+        tables: Published::new(bora_worker::Tables {
+            mode: match settings.run {
+                Loop::Worker(mode) => mode,
+                Loop::Interrupt(_) => Mode::default(),
+            },
+            budget: settings.budget,
+            classifier: Arc::new(settings.rules.compile()?),
+            devices: settings.devices.clone(),
+            policies: settings.policies.clone(),
+            ..bora_worker::Tables::default()
+        }),
         ..WorkerConfig::new(memory.region.clone(), pool, reader, ports)?
     };
     let (commands, counters) = (config.commands.clone(), config.counters.clone());
@@ -302,8 +309,8 @@ pub fn worker(
     let (run, counted) = (settings.run, counters.clone());
     let get_ready = move || -> anyhow::Result<Forward> {
         Ok(match run {
-            Loop::Worker(mode) => {
-                let worker = Worker::new(WorkerConfig { mode, ..config })?;
+            Loop::Worker(_) => {
+                let worker = Worker::new(config)?;
                 Box::new(move || {
                     worker.run();
                     Outcome::of_worker(&counted, &punts)

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BORA = str(ROOT / "target/release/bora")
 TIERS = ("express", "engine")
 WINDOW = 3.0  # s

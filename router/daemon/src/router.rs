@@ -7,23 +7,23 @@ use bora_contract::Reason;
 use bora_mirror::Difference;
 use bora_worker::Mode;
 
+use crate::apply::unconfirmed::Unconfirmed;
 use crate::apply::{ApplyOptions, ApplyReport, InForce, RolledBack};
-use crate::calls::{self, Caller, Inbox, Served};
+use crate::captures::Watches;
 use crate::config::File;
 use crate::data_plane::{DataPlane, detach_pinned};
-use crate::fib_rates::FibRates;
-use crate::guard_watch::GuardWatch;
-use crate::lease::{Keeper, Vitals};
+use crate::guard::rates::GuardWatch;
 use crate::live::Live;
+use crate::live::fib_rates::FibRates;
 use crate::live::report::{EventKind, Severity};
-use crate::rights;
-use crate::runtime_dir::{RuntimeDir, RuntimeLock};
+use crate::ports::twin::remove_leftovers;
+use crate::process::calls::{self, Caller, Inbox, Served};
+use crate::process::cpus::check_cpus;
+use crate::process::lease::{Keeper, Vitals};
+use crate::process::rights;
+use crate::process::runtime_dir::{RuntimeDir, RuntimeLock};
+use crate::process::turns::Turns;
 use crate::sampling::Sampling;
-use crate::topology::check_cpus;
-use crate::turn::Turns;
-use crate::twin::remove_leftovers;
-use crate::unconfirmed::Unconfirmed;
-use crate::watches::Watches;
 
 /// How often settings that have no events are read again.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -267,10 +267,21 @@ impl Router {
         self.live.events.tell(severity, kind, text.into());
     }
 
-    pub(crate) fn set_mode(&mut self, worker: Option<usize>, mode: Mode) -> Result<(), String> {
-        self.in_force.set_mode(&mut self.plane, worker, mode)?;
-        let who = worker.map_or("workers".into(), |worker| format!("worker {worker}"));
-        let text = format!("{who}: mode {mode}");
+    /// Sets when workers look at their queues: as an apply, or for one worker, which the configuration says nothing of.
+    pub(crate) fn set_mode(
+        &mut self,
+        worker: Option<usize>,
+        mode: Mode,
+        who: &str,
+    ) -> Result<(), String> {
+        let Some(worker) = worker else {
+            self.plane.set_mode(None)?;
+            let mut new = self.in_force.file().clone();
+            new.workers.mode = mode;
+            return self.apply(&new, ApplyOptions::default(), who).map(drop);
+        };
+        self.plane.set_mode(Some((worker, mode)))?;
+        let text = format!("worker {worker}: mode {mode}");
         self.tell(Severity::Info, EventKind::Apply, &text);
         Ok(())
     }

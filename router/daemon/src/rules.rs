@@ -9,7 +9,7 @@ use bora_forward::Classifier;
 use bora_forward::classify::{DEFAULT_DSCP, RuleSet};
 use bora_mirror::{HeldHop, Mirror};
 
-use crate::config::{File, Names, Via};
+use crate::config::{DscpSection, File, Names, RuleSection, Via};
 use crate::ports::Port;
 
 /// The number of an interface that does not exist. No packet comes in by it.
@@ -22,9 +22,15 @@ pub(crate) type Inputs<'a> = [(PortId, &'a str)];
 #[derive(Debug)]
 pub(crate) struct CompiledRules {
     pub(crate) classifier: Arc<Classifier>,
+    /// The number of the rule set: another one has other rules, and their counters begin at zero.
+    pub(crate) number: u64,
+    /// What they were compiled from.
+    source: (Vec<RuleSection>, DscpSection),
     held: Vec<HeldHop>,
     /// The numbers of the interfaces that rules name as inputs.
     inputs: BTreeMap<String, PortId>,
+    /// The interfaces that rules name as outputs.
+    outputs: BTreeMap<String, u32>,
 }
 
 impl CompiledRules {
@@ -39,15 +45,26 @@ impl CompiledRules {
         };
         Ok(Self {
             classifier: Arc::new(set.compile()?),
+            number: 0,
+            source: Default::default(),
             held: Vec::new(),
             inputs: BTreeMap::new(),
+            outputs: BTreeMap::new(),
         })
     }
 
-    /// Whether one of the rules' inputs has another number than when they were compiled.
-    pub(crate) fn are_outdated(&self, inputs: &Inputs<'_>) -> bool {
+    /// Whether they are the rules of this configuration.
+    pub(crate) fn are_of(&self, config: &File) -> bool {
+        (&self.source.0, &self.source.1) == (&config.rules, &config.dscp)
+    }
+
+    /// Whether something that they name has another number than when they were compiled.
+    pub(crate) fn are_outdated(&self, ports: &[Port], inputs: &Inputs<'_>) -> bool {
         let mut named = self.inputs.iter();
+        let mut outputs = self.outputs.iter();
+        let ifindex = |name: &str| Some(ports.iter().find(|port| port.name == name)?.ifindex);
         named.any(|(name, number)| number_of(name, inputs) != *number)
+            || outputs.any(|(name, index)| ifindex(name).is_some_and(|now| now != *index))
     }
 
     /// Gives the next hops back. No worker may classify by these rules any more.
@@ -74,6 +91,7 @@ pub(crate) fn compile(
         mirror,
         held: Vec::new(),
         named: BTreeMap::new(),
+        outputs: BTreeMap::new(),
     };
     let compiled = (|| {
         let mut rules = Vec::with_capacity(config.rules.len());
@@ -88,13 +106,17 @@ pub(crate) fn compile(
         held,
         mirror,
         named,
+        outputs,
         ..
     } = known;
     match compiled {
         Ok(classifier) => Ok(CompiledRules {
             classifier: Arc::new(classifier),
+            number: 0,
+            source: (config.rules.clone(), config.dscp.clone()),
             held,
             inputs: named,
+            outputs,
         }),
         Err(error) => {
             held.into_iter()
@@ -111,6 +133,7 @@ struct Known<'a> {
     mirror: &'a mut Mirror,
     held: Vec<HeldHop>,
     named: BTreeMap<String, PortId>,
+    outputs: BTreeMap<String, u32>,
 }
 
 impl Known<'_> {
@@ -136,6 +159,7 @@ impl Names for Known<'_> {
         };
         let id = self.mirror.hold_next_hop(hop)?;
         self.held.push(hop);
+        self.outputs.insert(via.device.clone(), hop.device);
         Ok(id)
     }
 }
@@ -158,8 +182,8 @@ mod tests {
         };
         let before = [(PortId(0), "r0"), (PortId(1), "r1")];
         let with_device = [(PortId(0), "r0"), (PortId(512), "r0.7")];
-        assert!(!rules.are_outdated(&before) && !rules.are_outdated(&before[..1]));
-        assert!(rules.are_outdated(&with_device));
-        assert!(rules.are_outdated(&[(PortId(2), "r0")]) && rules.are_outdated(&[]));
+        assert!(!rules.are_outdated(&[], &before) && !rules.are_outdated(&[], &before[..1]));
+        assert!(rules.are_outdated(&[], &with_device));
+        assert!(rules.are_outdated(&[], &[(PortId(2), "r0")]) && rules.are_outdated(&[], &[]));
     }
 }

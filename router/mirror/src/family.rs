@@ -1,6 +1,7 @@
 //! From the kernel's routes of one family to the FIB's prefixes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::time::Instant;
 
 use bora_fib::{FibError, NextHopId, TableId};
 
@@ -22,11 +23,13 @@ pub(crate) struct Family<P> {
     /// Digest of the routes.
     pub(crate) digest: Digest,
     /// Prefixes to write to the FIB; may contain duplicates.
-    dirty: Vec<(Tree, P)>,
+    dirty: VecDeque<(Tree, P)>,
     /// Host routes of the FIB that were made from neighbours.
     pub(crate) hosts: HashMap<(Tree, P), HopKey>,
     /// Prefixes whose route has a path MTU of its own.
     pub(crate) mtus: BTreeMap<(Tree, P), u32>,
+    /// Prefixes of which that of the merged tables has changed.
+    pub(crate) mtu_changes: BTreeSet<P>,
     /// Prefixes the FIB had no room for.
     pub(crate) refused: HashSet<(Tree, P)>,
     /// On-link hosts for which no next hop was free; Linux forwards to them.
@@ -51,6 +54,8 @@ pub(crate) struct Further<P> {
 
 /// From this many changed prefixes on, they are written in one load.
 const BULK: usize = 4096;
+/// Most changed prefixes that are written before the clock is looked at.
+const STEP: usize = BULK;
 
 impl<P: Prefix> Family<P> {
     pub(crate) fn new() -> Self {
@@ -58,9 +63,10 @@ impl<P: Prefix> Family<P> {
             rib: Rib::new(MANY_SHARDS),
             further: BTreeMap::new(),
             digest: Digest::default(),
-            dirty: Vec::new(),
+            dirty: VecDeque::new(),
             hosts: HashMap::new(),
             mtus: BTreeMap::new(),
+            mtu_changes: BTreeSet::new(),
             refused: HashSet::new(),
             without_hop: BTreeSet::new(),
             bulk: None,
@@ -85,8 +91,13 @@ impl<P: Prefix> Family<P> {
         self.dirty.len()
     }
 
+    /// Whether every changed prefix is written.
+    pub(crate) fn is_written(&self) -> bool {
+        self.dirty.is_empty()
+    }
+
     pub(crate) fn is_clean(&self) -> bool {
-        self.dirty.is_empty() && self.refused.is_empty() && self.without_hop.is_empty()
+        self.is_written() && self.refused.is_empty() && self.without_hop.is_empty()
     }
 
     /// The routes of a tree; empty if it is not mirrored.
@@ -255,13 +266,13 @@ impl<P: Prefix> Family<P> {
         if tree != MERGED {
             if let Some(further) = self.further.get_mut(&tree) {
                 further.rib.set(prefix, routes);
-                self.dirty.push(at);
+                self.dirty.push_back(at);
             }
             return true;
         }
         let was_wide = self.rib.is_wide_local(prefix);
         self.rib.set(prefix, routes);
-        self.dirty.push(at);
+        self.dirty.push_back(at);
         if was_wide != self.rib.is_wide_local(prefix) {
             let inside = self.rib.iter().map(|(inner, _)| inner);
             let inside = inside.filter(|&inner| prefix.covers(inner));
@@ -325,12 +336,35 @@ impl<P: Prefix> Family<P> {
         }
     }
 
-    /// Writes the marked prefixes to the FIB, and the neighbours inside them. Returns how many
+    /// Writes marked prefixes to the FIB, and the neighbours inside them, all or until it is late. Returns how many
     /// entries of the FIB changed.
-    pub(crate) fn sync(&mut self, world: &World, hops: &mut NextHops) -> usize {
+    pub(crate) fn sync(
+        &mut self,
+        world: &World,
+        hops: &mut NextHops,
+        until: Option<Instant>,
+    ) -> usize {
         let (mut changes, complete) = (0, self.refused.is_empty());
-        let dirty = std::mem::take(&mut self.dirty);
-        self.bulk = (dirty.len() >= BULK).then(BTreeMap::new);
+        while !self.dirty.is_empty() {
+            changes += self.sync_some(world, hops);
+            if until.is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
+        }
+        if !complete && self.refused.is_empty() {
+            log::info!("the FIB has room for all prefixes again");
+        } else if complete && !self.refused.is_empty() {
+            let count = self.refused.len();
+            log::error!("{count} prefixes do not fit into the FIB; raise its limit");
+        }
+        changes
+    }
+
+    fn sync_some(&mut self, world: &World, hops: &mut NextHops) -> usize {
+        let mut changes = 0;
+        let count = self.dirty.len().min(STEP);
+        let dirty: Vec<_> = self.dirty.drain(..count).collect();
+        self.bulk = (count >= BULK).then(BTreeMap::new);
         for (tree, prefix) in dirty {
             changes += usize::from(self.sync_prefix(world, hops, (tree, prefix)));
             if prefix.is_host() {
@@ -338,10 +372,9 @@ impl<P: Prefix> Family<P> {
             }
             let (first, last) = prefix.range();
             let inside = (P::ip(first), 0)..=(P::ip(last), u32::MAX);
-            for &(address, _) in world.neighbours.range(inside).map(|(key, _)| key) {
-                let host = P::masked(number(address), P::BITS);
-                changes += usize::from(self.sync_prefix(world, hops, (tree, host)));
-            }
+            let inside = world.neighbours.range(inside).map(|(key, _)| key);
+            let hosts = inside.map(|key| (tree, P::masked(number(key.0), P::BITS)));
+            self.dirty.extend(hosts); // there may be very many
         }
         for (tree, all) in self.bulk.take().unwrap_or_default() {
             let Some(table) = self.fib_of(tree) else {
@@ -357,12 +390,6 @@ impl<P: Prefix> Family<P> {
             for prefix in refused {
                 self.refuse(hops, table, (tree, prefix));
             }
-        }
-        if !complete && self.refused.is_empty() {
-            log::info!("the FIB has room for all prefixes again");
-        } else if complete && !self.refused.is_empty() {
-            let count = self.refused.len();
-            log::error!("{count} prefixes do not fit into the FIB; raise its limit");
         }
         changes
     }
@@ -436,11 +463,14 @@ impl<P: Prefix> Family<P> {
             Some(Best::Depends) => self.get(at).iter().filter_map(mtu_of).min(),
             None => None,
         };
-        match mtu {
+        let before = match mtu {
             Some(mtu) => self.mtus.insert(at, mtu),
             None if self.mtus.is_empty() => None,
             None => self.mtus.remove(&at),
         };
+        if at.0 == MERGED && before != mtu {
+            self.mtu_changes.insert(at.1);
+        }
     }
 
     fn write(&mut self, hops: &mut NextHops, at: (Tree, P), wanted: Option<NextHopId>) -> bool {

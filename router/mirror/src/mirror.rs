@@ -65,8 +65,12 @@ const ANSWER: Duration = Duration::from_millis(5);
 const RETRY: Duration = Duration::from_millis(100);
 /// Most rounds of events to apply before a verification.
 const CATCH_UP: usize = 16;
-/// Most events to apply before the FIB is updated.
+/// Most events to apply before the FIB is updated, where all of them have to be.
 const BATCH: usize = 16_384;
+/// How long a turn reads events, and how long it writes to the FIB; the rest waits for the next turn.
+const SHARE: Duration = Duration::from_millis(3);
+/// Events between two looks at the clock.
+const FEW: usize = 64;
 
 /// Settings of a mirror.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +111,22 @@ pub struct Changes {
     pub more: bool,
     /// How long that took, without the wait.
     pub took: Duration,
+}
+
+impl Changes {
+    /// For a caller that has followed nothing yet.
+    pub fn everything() -> Self {
+        Self {
+            fib: 1,
+            links: true,
+            local_addresses: true,
+            settings: true,
+            bridges: true,
+            guard: true,
+            more: false,
+            took: Duration::ZERO,
+        }
+    }
 }
 
 /// A next hop that something other than a route uses.
@@ -257,17 +277,21 @@ impl Mirror {
         self.model.world.path_mtus.get(&far).copied()
     }
 
-    /// Sets which interfaces are Bora's ports, by interface index. Replaces the previous set.
+    /// Sets which interfaces are Bora's ports, by interface index. Replaces the previous set. Returns whether
+    /// [`Mirror::guard`] changed thereby.
     ///
     /// # Errors
     /// [`KernelError::Wait`].
-    pub fn set_ports(&mut self, ports: BTreeMap<u32, Port>) -> Result<(), KernelError> {
+    pub fn set_ports(&mut self, ports: BTreeMap<u32, Port>) -> Result<bool, KernelError> {
+        if ports == self.model.world.ports {
+            return Ok(false);
+        }
         self.model.set_ports(ports);
         self.resolve()?;
-        self.model.sync();
-        self.guard.evaluate(&self.model.world);
+        self.model.sync_until(Some(Instant::now() + SHARE));
+        let guard = self.guard.evaluate(&self.model.world);
         self.update_status();
-        Ok(())
+        Ok(guard)
     }
 
     /// Follows the bridges that these interfaces belong to, and no others.
@@ -301,7 +325,7 @@ impl Mirror {
         if let Some(found) = self.exceptions.take() {
             self.model.set_exceptions(found);
         }
-        self.read_events()?;
+        self.read_some()?;
         self.model.settle();
         let guard_events = self.guard.drain()?;
         if self.is_due() {
@@ -334,8 +358,8 @@ impl Mirror {
         self.model.end_holds();
         self.resolve()?;
         self.confirm();
-        let fib = self.model.sync();
-        if tick && !self.model.hops.is_outdated() {
+        let fib = self.model.sync_until(Some(Instant::now() + SHARE));
+        if tick && self.model.is_written() {
             self.audit();
         }
         self.check.begin_if_due(&self.model);
@@ -467,7 +491,20 @@ impl Mirror {
         Waker::new(Arc::clone(&self.wakeup))
     }
 
+    /// Applies the events that wait, or a share of them.
+    fn read_some(&mut self) -> Result<(), KernelError> {
+        let until = Instant::now() + SHARE;
+        while self.read(FEW)? && Instant::now() < until {}
+        Ok(())
+    }
+
+    /// Applies the events that wait, at most [`BATCH`].
     fn read_events(&mut self) -> Result<(), KernelError> {
+        self.read(BATCH).map(drop)
+    }
+
+    /// Applies at most so many events; returns whether there are more.
+    fn read(&mut self, most: usize) -> Result<bool, KernelError> {
         let Self {
             events,
             model,
@@ -475,7 +512,7 @@ impl Mirror {
             counters,
             ..
         } = self;
-        for _ in 0..BATCH {
+        for _ in 0..most {
             let received = events.receive(|frame| {
                 counters.events += 1;
                 match frame.map(|frame| (frame.kind, message::decode(&frame))) {
@@ -488,7 +525,7 @@ impl Mirror {
                 Received::Datagram => {}
                 Received::Empty => {
                     self.more = false;
-                    return Ok(());
+                    return Ok(false);
                 }
                 Received::Overflow => {
                     counters.overflows += 1;
@@ -499,7 +536,7 @@ impl Mirror {
             }
         }
         self.more = true;
-        Ok(())
+        Ok(true)
     }
 
     /// Applies the events that wait, and compares with the kernel what they ask for.

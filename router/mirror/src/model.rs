@@ -719,12 +719,27 @@ impl Model {
 
     /// Brings the FIB up to date. Returns how many of its entries changed.
     pub(crate) fn sync(&mut self) -> usize {
+        self.sync_until(None)
+    }
+
+    /// Brings the FIB up to date, or does a part of it, until it is late; [`Self::has_work`] says whether more is to be done.
+    pub(crate) fn sync_until(&mut self, until: Option<Instant>) -> usize {
         self.settle();
         self.hops.refresh_some(&self.world);
         self.update_local_addresses();
-        let changes =
-            self.v4.sync(&self.world, &mut self.hops) + self.v6.sync(&self.world, &mut self.hops);
-        self.hops.purge();
+        // entries that are not written yet lead to objects that have no other use
+        let until = until.filter(|_| !self.hops.has_much_to_purge());
+        let Self {
+            world,
+            hops,
+            v4,
+            v6,
+            ..
+        } = self;
+        let changes = v4.sync(world, hops, until) + v6.sync(world, hops, until);
+        if v4.is_written() && v6.is_written() {
+            hops.purge();
+        }
         self.note_refused();
         changes
     }
@@ -787,7 +802,12 @@ impl Model {
 
     /// Whether some work is left for the next turn of the loop.
     pub(crate) fn has_work(&self) -> bool {
-        self.unconfirmed.is_waiting() || self.hops.is_outdated()
+        self.unconfirmed.is_waiting() || !self.is_written()
+    }
+
+    /// Whether nothing waits to be written to the FIB.
+    pub(crate) fn is_written(&self) -> bool {
+        !self.hops.is_outdated() && self.v4.is_written() && self.v6.is_written()
     }
 
     /// Whether nothing waits to be written and nothing was refused.

@@ -49,6 +49,8 @@ struct TargetState {
 
 /// Most hops that are recomputed in one turn of the loop, which takes some milliseconds.
 const TOGETHER: usize = 4096;
+/// From this many unused objects on they are freed before anything else is done.
+const MUCH: usize = 8192;
 
 /// Next hops that many routes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -603,6 +605,11 @@ impl NextHops {
             log::error!("next hop {id} cannot be changed: {e}");
         }
         differs
+    }
+
+    /// Whether so many objects without uses wait for [`Self::purge`] that it must not be late.
+    pub(crate) fn has_much_to_purge(&self) -> bool {
+        self.unused_targets.len() + self.unused_hops.len() >= MUCH
     }
 
     /// Frees the objects without uses, now that no prefix refers to them.

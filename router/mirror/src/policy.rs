@@ -8,7 +8,7 @@ use crate::message::RuleAction;
 use crate::mirror::Mirror;
 use crate::model::Model;
 use crate::nexthops::SharedHops;
-use crate::rib::Prefix;
+use crate::rib::{MERGED, Prefix};
 use crate::rules::Rules;
 use crate::world::World;
 
@@ -149,9 +149,10 @@ impl Mirror {
     /// Whether routes of further tables have MTUs of their own; IPv4, IPv6.
     pub fn further_mtus(&self) -> [bool; 2] {
         let Model { v4, v6, .. } = &self.model;
-        [
-            v4.mtus.keys().any(|(tree, _)| *tree != 0),
-            v6.mtus.keys().any(|(tree, _)| *tree != 0),
-        ]
+        let last = [
+            v4.mtus.last_key_value().map(|((tree, _), _)| *tree),
+            v6.mtus.last_key_value().map(|((tree, _), _)| *tree),
+        ];
+        last.map(|tree| tree.is_some_and(|tree| tree != MERGED))
     }
 }

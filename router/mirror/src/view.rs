@@ -86,9 +86,13 @@ impl Mirror {
         self.model.world.ways(target)
     }
 
-    /// Prefixes whose route has a path MTU of its own, in octets.
-    pub fn route_mtus(&self) -> impl Iterator<Item = ((IpAddr, u8), u32)> {
-        mtus(&self.model.v4).chain(mtus(&self.model.v6))
+    /// Takes the prefixes of which the path MTU of the route has changed, in octets: `None` where it has none of its own any
+    /// more.
+    pub fn take_mtu_changes(&mut self) -> Vec<((IpAddr, u8), Option<u32>)> {
+        let mut changes = Vec::new();
+        mtu_changes(&mut self.model.v4, &mut changes);
+        mtu_changes(&mut self.model.v6, &mut changes);
+        changes
     }
 }
 
@@ -174,10 +178,10 @@ fn further<'a, P: Prefix>(
         .collect()
 }
 
-fn mtus<P: Prefix>(family: &Family<P>) -> impl Iterator<Item = ((IpAddr, u8), u32)> {
-    let merged = family.mtus.iter().filter(|((tree, _), _)| *tree == MERGED);
-    merged.map(|((_, prefix), &mtu)| {
+fn mtu_changes<P: Prefix>(family: &mut Family<P>, changes: &mut Vec<((IpAddr, u8), Option<u32>)>) {
+    for prefix in std::mem::take(&mut family.mtu_changes) {
         let (address, len) = prefix.parts();
-        ((P::ip(address), len), mtu)
-    })
+        let mtu = family.mtus.get(&(MERGED, prefix)).copied();
+        changes.push(((P::ip(address), len), mtu));
+    }
 }

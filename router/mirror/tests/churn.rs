@@ -2,13 +2,18 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use common::{Router, with_router};
+use bora_fib::FibConfig;
+use bora_mirror::{Mirror, MirrorConfig};
+
+use common::{Router, ports, with_router};
 
 /// xorshift64, from a fixed seed, so that a failure repeats.
 struct Random(u64);
@@ -79,7 +84,13 @@ fn command(random: &mut Random, links: bool) -> String {
                 let kind = random.of(&["blackhole", "unreachable", "prohibit"]);
                 format!("route {verb} {kind} {to} metric {metric}")
             } else {
-                format!("route {verb} {to} metric {metric} {}", way(random, v6))
+                // the paths of an IPv6 route may each have their own, and events tell only one
+                let mtu = random.of(&["", "", "mtu 1300", "mtu 1400"]);
+                let mtu = if v6 { "" } else { mtu };
+                format!(
+                    "route {verb} {to} metric {metric} {mtu} {}",
+                    way(random, v6)
+                )
             }
         }
         10..=14 => {
@@ -132,10 +143,22 @@ fn batch(commands: &[String]) {
     ip.wait().unwrap();
 }
 
+/// Takes the changes of path MTUs.
+fn follow(mtus: &mut BTreeMap<(IpAddr, u8), u32>, mirror: &mut Mirror) {
+    for (net, mtu) in mirror.take_mtu_changes() {
+        match mtu {
+            Some(mtu) => mtus.insert(net, mtu),
+            None => mtus.remove(&net),
+        };
+    }
+}
+
+/// Random changes; what the mirror then has by following them must be what it would read from Linux.
 fn churn(seed: u64, rounds: usize, links: bool) {
     with_router(move |router: &mut Router| {
         let mut random = Random(seed);
         let start = router.mirror.status().events;
+        let mut mtus = BTreeMap::new();
         for round in 0..rounds {
             let size = 1 + random.below(120);
             let commands: Vec<String> = (0..size).map(|_| command(&mut random, links)).collect();
@@ -152,7 +175,16 @@ fn churn(seed: u64, rounds: usize, links: bool) {
                 eprintln!("seed {seed} round {round}:\n{}", commands.join("\n"));
                 std::panic::resume_unwind(panic);
             }
+            follow(&mut mtus, &mut router.mirror);
         }
+        let (fib, _) = bora_fib::new(FibConfig::default()).unwrap();
+        let mut fresh = Mirror::open(MirrorConfig::default(), fib).unwrap();
+        fresh.set_ports(ports(&fresh, &["r0", "r1"])).unwrap();
+        let mut fresh_mtus = BTreeMap::new();
+        follow(&mut fresh_mtus, &mut fresh);
+        assert_eq!(mtus, fresh_mtus, "what was followed is not what there is");
+        let own = |mirror: &Mirror| mirror.local_addresses().prefixes.clone();
+        assert_eq!(own(&router.mirror), own(&fresh));
         let events = router.mirror.status().events - start;
         assert!(
             events > 5 * rounds as u64,

@@ -1,5 +1,6 @@
 //! The commands of the control side, carried out between two rounds.
 
+use std::sync::atomic::Ordering::Release;
 use std::time::Instant;
 
 use bora_buffer::Packet;
@@ -21,47 +22,37 @@ impl Worker {
         {
             self.execute(command);
         }
+        if self.config.tables.generation() != self.generation {
+            self.adopt();
+        }
+    }
+
+    /// Goes by the latest tables from now on. What has not changed keeps its state: counters of rules, turns of queues, draws
+    /// of captures.
+    #[cold]
+    fn adopt(&mut self) {
+        let (generation, new) = self.config.tables.latest();
+        let old = std::mem::replace(&mut self.tables, new);
+        let new = &self.tables;
+        if old.rule_set != new.rule_set {
+            self.config.counters.forget_rules();
+        }
+        if !old.has_taps(&new.taps) {
+            self.watching = Watching::new(&new.taps);
+        }
+        let mut quotas = old.budget != new.budget;
+        for (port, told) in self.config.ports.iter_mut().zip(&new.ports) {
+            quotas |= told.as_ref().is_some_and(|told| port.take(told));
+        }
+        if quotas {
+            self.list_queues();
+        }
+        self.generation = generation;
+        self.config.counters.generation.store(generation, Release);
     }
 
     fn execute(&mut self, command: Command) {
         match command {
-            Command::SetIngress(ingress) => {
-                if let Some(port) = self.config.ports.get_mut(usize::from(ingress.port.0)) {
-                    port.ingress = ingress;
-                }
-            }
-            Command::SetHash(v4, v6) => self.config.hash = (v4, v6),
-            Command::SetMode(mode) => self.config.mode = mode,
-            Command::SetRules {
-                classifier,
-                are_same,
-            } => {
-                let counted = match are_same {
-                    true => 0,
-                    false => self.config.classifier.rules(),
-                };
-                for rule in self.config.counters.rules.iter().take(counted) {
-                    rule.packets.set(0);
-                    rule.octets.set(0);
-                }
-                self.config.classifier = classifier;
-            }
-            Command::SetDevices(devices) => self.config.devices = devices,
-            Command::SetPolicies(policies) => self.config.policies = policies,
-            Command::SetTaps(taps) => {
-                self.watching = Watching::new(&taps);
-                self.config.taps = taps;
-            }
-            Command::SetQuota { port, quota } => {
-                if let Some(port) = self.config.ports.get_mut(usize::from(port.0)) {
-                    port.quota = quota;
-                    self.list_queues();
-                }
-            }
-            Command::SetBudget(budget) => {
-                self.config.budget = budget;
-                self.list_queues();
-            }
             Command::SetOutput { port, config } => self.set_output(port.0.into(), config),
             Command::AddPort(port) => {
                 if let Err(error) = self.add_port(*port) {
@@ -90,6 +81,9 @@ impl Worker {
             queue.refill(&mut self.config.pool);
         }
         let number = usize::from(port.ingress.port.0);
+        if let Some(Some(told)) = self.tables.ports.get(number) {
+            port.take(told); // they may have come before the port
+        }
         let min_frame = port.min_frame;
         if number < self.egress.len() {
             self.egress[number] = egress;

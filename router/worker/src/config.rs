@@ -5,25 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_capture::Tap;
 use bora_fib::{FibReader, PortId};
+use bora_forward::Ingress;
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Classifier, Devices, FlowHash, Ingress, Policies};
 use bora_port::af_xdp::RING_SIZE;
 use bora_port::{Bell, Queue};
 use crossbeam_queue::ArrayQueue;
 
 use crate::counters::WorkerCounters;
 use crate::handover::Handover;
-use crate::mode::Mode;
 use crate::punt::{Budgets, PuntRings};
 use crate::share::Share;
 use crate::spread::Reception;
+use crate::tables::{Intake, Published, Tables};
 
 /// Default quota: packets that a queue may bring in one turn; NAPI's weight.
 pub const QUOTA: u32 = 64;
-/// Default budget: packets that a worker takes in one round; Linux's netdev_budget.
-pub const BUDGET: u32 = 300;
 /// Default length of the queues of commands and of returned queues.
 const COMMANDS: usize = 8;
 /// Shortest Ethernet frame, octets without FCS.
@@ -31,37 +28,9 @@ const MIN_FRAME: u16 = 60;
 /// A worker may keep this many free frames however small the region is.
 const LEAST_KEPT: usize = 128;
 
-/// What the control side can tell a running worker.
+/// What the control side has a running worker do. What it is to decide by comes with [`Published`].
 #[derive(Debug)]
 pub enum Command {
-    /// Change the settings of a port.
-    SetIngress(Ingress),
-    /// Change the mode.
-    SetMode(Mode),
-    /// Change the flow-hash policies of IPv4 and IPv6.
-    SetHash(FlowHash, FlowHash),
-    /// Replace the rules.
-    SetRules {
-        /// The new ones.
-        classifier: Arc<Classifier>,
-        /// Whether they are the same rules, for devices with other numbers: otherwise their counters start from zero.
-        are_same: bool,
-    },
-    /// Replace the VLAN devices and bonds.
-    SetDevices(Arc<Devices>),
-    /// Replace the rules of policy routing.
-    SetPolicies(Arc<Policies>),
-    /// Replace the list of those who watch.
-    SetTaps(Vec<Arc<Tap>>),
-    /// Change how many packets each queue of a port may bring in one turn.
-    SetQuota {
-        /// The port.
-        port: PortId,
-        /// Packets, at least 1.
-        quota: u32,
-    },
-    /// Change how many packets the worker takes in one round, at least 1.
-    SetBudget(u32),
     /// Replace the queues of an output; packets in the old queues move to the new ones.
     SetOutput {
         /// The port.
@@ -141,16 +110,22 @@ impl WorkerPort {
             held: Vec::new(),
         }
     }
+
+    /// Takes what it is told; returns whether its queues have another quota.
+    pub(crate) fn take(&mut self, told: &Intake) -> bool {
+        self.ingress.clone_from(&told.ingress);
+        std::mem::replace(&mut self.quota, told.quota) != told.quota
+    }
 }
 
 /// What a worker is made of.
 pub struct WorkerConfig {
     /// CPU to run on; `None` leaves the choice to the scheduler.
     pub core: Option<usize>,
-    /// When it looks at its queues.
-    pub mode: Mode,
-    /// Packets that it takes in one round.
-    pub budget: u32,
+    /// Its number.
+    pub number: usize,
+    /// What it decides by, now and later.
+    pub tables: Arc<Published>,
     /// The memory of all packets.
     pub region: Arc<Region>,
     /// Its free frames; see [`free_frames`].
@@ -159,16 +134,6 @@ pub struct WorkerConfig {
     pub fib: FibReader,
     /// Ports by number.
     pub ports: Vec<WorkerPort>,
-    /// Classes and rules.
-    pub classifier: Arc<Classifier>,
-    /// VLAN devices and bonds on the ports.
-    pub devices: Arc<Devices>,
-    /// Policy routing and VRFs.
-    pub policies: Arc<Policies>,
-    /// Who watches; mostly nobody.
-    pub taps: Vec<Arc<Tap>>,
-    /// Flow-hash policies of IPv4 and IPv6.
-    pub hash: (FlowHash, FlowHash),
     /// The rings to the slow path.
     pub punts: Arc<PuntRings>,
     /// How many packets may go there.
@@ -186,7 +151,7 @@ pub struct WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// The only worker of these ports: [`Mode::Adaptive`] on any CPU, no rules, Linux's default flow
+    /// The only worker of these ports: [`crate::Mode::Adaptive`] on any CPU, no rules, Linux's default flow
     /// hash, no limit for punts.
     ///
     /// # Errors
@@ -199,18 +164,13 @@ impl WorkerConfig {
     ) -> io::Result<Self> {
         Ok(Self {
             core: None,
-            mode: Mode::default(),
-            budget: BUDGET,
+            number: 0,
+            tables: Published::new(Tables::default()),
             region,
             pool,
             fib,
             counters: Arc::new(WorkerCounters::new(ports.len())),
             ports,
-            classifier: Arc::default(),
-            devices: Arc::default(),
-            policies: Arc::default(),
-            taps: Vec::new(),
-            hash: (FlowHash::default(), FlowHash::default()),
             punts: Arc::default(),
             budgets: Budgets::new(u64::MAX),
             bell: Arc::new(Bell::new()?),

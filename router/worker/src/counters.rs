@@ -1,5 +1,7 @@
 //! What a worker counts. One writer (the worker), any number of readers.
 
+use std::sync::atomic::AtomicU64;
+
 use bora_contract::{Counter, Counters, MAX_INTERFACES, MAX_PORTS};
 use bora_fib::PortId;
 use bora_forward::MAX_CLASSES;
@@ -125,6 +127,8 @@ pub struct WorkerCounters {
     pub pool_exhausted: Counter,
     /// Frames on its own list.
     pub pool_size: Counter,
+    /// The generation of the tables that it goes by; see [`crate::Published`].
+    pub generation: AtomicU64,
     /// What [`crate::Command::Profile`] has measured.
     pub profile: ProfileCounters,
 }
@@ -150,6 +154,7 @@ impl WorkerCounters {
             pool_spilled: Counter::default(),
             pool_exhausted: Counter::default(),
             pool_size: Counter::default(),
+            generation: AtomicU64::new(0),
             profile: ProfileCounters::default(),
         }
     }
@@ -192,8 +197,7 @@ impl WorkerCounters {
         }
     }
 
-    /// For other rules the counts start anew; of workers that run, [`crate::Command::SetRules`] sees to
-    /// it.
+    /// For other rules the counts start anew. Only the thread that owns the counters may call it.
     pub fn forget_rules(&self) {
         for rule in &self.rules {
             rule.packets.set(0);

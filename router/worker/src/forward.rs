@@ -13,7 +13,7 @@ impl Worker {
     /// Runs the stages over the batch, and empties it: into the queues of the outputs, to the slow
     /// path, or back to the pool.
     pub(crate) fn forward(&mut self, port: usize) {
-        let devices = &self.config.devices;
+        let devices = &self.tables.devices;
         if devices.is_trunk(self.config.ports[port].ingress.port) {
             return self.forward_by_device(port);
         }
@@ -24,10 +24,10 @@ impl Worker {
     fn forward_by_device(&mut self, port: usize) {
         let mut others = std::mem::take(&mut self.others);
         while !self.batch.packets.is_empty() {
-            let config = &self.config;
+            let (config, devices) = (&self.config, &self.tables.devices);
             let (region, trunk) = (&config.region, config.ports[port].ingress.port);
             let device = |packet: &Packet| {
-                let device = config.devices.device_of(trunk, region.octets(packet))?;
+                let device = devices.device_of(trunk, region.octets(packet))?;
                 Some(device.ingress.port)
             };
             let packets = &mut self.batch.packets;
@@ -38,7 +38,7 @@ impl Worker {
                 counters.rx_packets.add(packets.len() as u64);
                 counters.rx_bytes.add(octets(packets));
             }
-            if let Some(device) = number.and_then(|number| config.devices.get(number)) {
+            if let Some(device) = number.and_then(|number| devices.get(number)) {
                 let packets = packets.iter_mut();
                 packets.for_each(|packet| device.untag(region, packet));
             }
@@ -69,12 +69,13 @@ impl Worker {
 
     /// Runs the stages over the batch. `tunnel`: its packets were in one, whose packets came by `port` and `device`.
     fn run_stages(&mut self, port: usize, device: Option<PortId>, tunnel: Option<PortId>) {
-        if !self.config.taps.is_empty() {
-            let (taps, region) = (&self.config.taps, &self.config.region);
+        let tables = &*self.tables;
+        if !tables.taps.is_empty() {
+            let (taps, region) = (&tables.taps, &self.config.region);
             watch::note(&mut self.watching, taps, &self.batch, region);
         }
         let config = &mut self.config;
-        let devices = &*config.devices;
+        let devices = &*tables.devices;
         let [device, tunnel] = [device, tunnel].map(|number| devices.get(number?));
         let trunk = &config.ports[port].ingress;
         let outer = device.map_or(trunk, |device| &device.ingress);
@@ -84,10 +85,10 @@ impl Worker {
             fib: &config.fib,
             ingress,
             min_frames: &self.min_frames,
-            classifier: &config.classifier,
-            policies: &config.policies,
-            hash4: config.hash.0,
-            hash6: config.hash.1,
+            classifier: &tables.classifier,
+            policies: &tables.policies,
+            hash4: tables.hash.0,
+            hash6: tables.hash.1,
             tunnelling: &self.tunnelling,
         };
         let (batch, rules) = (&mut self.batch, &config.counters.rules);
@@ -102,7 +103,7 @@ impl Worker {
             let input = ingress.port;
             watch::leave(
                 &mut self.watching.noted,
-                &config.taps,
+                &tables.taps,
                 (batch, &config.region),
                 input,
             );

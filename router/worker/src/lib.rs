@@ -21,13 +21,14 @@ mod replace;
 mod share;
 mod sleep;
 mod spread;
+mod tables;
 mod transmit;
 mod watch;
 mod worker;
 
 pub use bora_port::Bell;
 pub use config::{
-    BUDGET, Command, Commands, QUOTA, Returned, Returns, WorkerConfig, WorkerPort, free_frames,
+    Command, Commands, QUOTA, Returned, Returns, WorkerConfig, WorkerPort, free_frames,
 };
 pub use counters::{ClassCounters, PortCounters, WorkerCounters};
 pub use handover::Handover;
@@ -37,4 +38,5 @@ pub use punt::{Budgets, PuntRings, Punted};
 pub use replace::merge_parts;
 pub use share::{Member, Owner, Share, share};
 pub use spread::{Reception, Spreader, spread};
+pub use tables::{BUDGET, Intake, Published, Tables};
 pub use worker::Worker;

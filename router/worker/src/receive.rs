@@ -15,7 +15,7 @@ impl Worker {
             .collect();
         let quota = |&(port, _): &(usize, usize)| self.config.ports[port].quota;
         let quotas: Vec<u32> = self.inputs.iter().map(quota).collect();
-        self.list = PollList::new(&quotas, self.config.budget);
+        self.list = PollList::new(&quotas, self.tables.budget);
     }
 
     /// Gives each queue a turn, within quotas and budget; returns the number of packets received.
@@ -112,7 +112,7 @@ impl Worker {
             twin.refill(&mut self.config.pool);
             let egress = &mut self.egress[number];
             let last = Class(egress.queues().last_class());
-            let (classifier, region) = (&self.config.classifier, &self.config.region);
+            let (classifier, region) = (&self.tables.classifier, &self.config.region);
             for mut packet in packets.drain(..) {
                 let class = classifier.class_of_linux(region.octets(&packet));
                 packet.set_mark(class.unwrap_or(last).0);

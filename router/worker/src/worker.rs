@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Release;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use crate::config::{WorkerConfig, WorkerPort};
 use crate::handover::Handover;
 use crate::mode::Mode;
 use crate::profile::Profiler;
+use crate::tables::Tables;
 use crate::watch::Watching;
 
 /// Empty rounds in a row before an adaptive worker sleeps, and before a stopping one looks whether
@@ -57,6 +59,9 @@ pub(crate) struct HandingOver {
 /// One forwarding thread.
 pub struct Worker {
     pub(crate) config: WorkerConfig,
+    /// What it decides by, and their generation.
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) generation: u64,
     pub(crate) batch: Batch,
     /// Packets of other devices than those in the batch; empty between two turns.
     pub(crate) others: Vec<Packet>,
@@ -106,14 +111,16 @@ impl Worker {
         let now = Instant::now();
         let ports = std::mem::take(&mut config.ports);
         pin(config.core);
+        let (generation, tables) = config.tables.latest();
+        config.counters.generation.store(generation, Release);
         let mut worker = Self {
             batch: Batch::new(),
             others: Vec::with_capacity(MAX_BATCH),
             unwrapped: Vec::with_capacity(MAX_BATCH),
-            watching: Watching::new(&config.taps),
+            watching: Watching::new(&tables.taps),
             tunnelling: Tunnelling::new(RandomState::new().build_hasher().finish() as u16),
             inputs: Vec::new(),
-            list: PollList::new(&[], config.budget),
+            list: PollList::new(&[], tables.budget),
             egress: Vec::new(),
             byte_limits: Vec::new(),
             min_frames: Vec::new(),
@@ -128,6 +135,8 @@ impl Worker {
             stopping: None,
             last_rounds_over: false,
             maker: thread::current().id(),
+            tables,
+            generation,
             config,
         };
         for port in ports {
@@ -194,7 +203,7 @@ impl Worker {
 
     /// Does what the mode says after this many empty rounds in a row.
     fn rest(&mut self, idle: u32) {
-        match self.config.mode {
+        match self.tables.mode_of(self.config.number) {
             Mode::Poll => {}
             Mode::Adaptive if idle < IDLE_ROUNDS => {}
             Mode::Adaptive => self.sleep(),

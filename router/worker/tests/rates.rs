@@ -14,7 +14,8 @@ use bora_forward::Class;
 use bora_forward::classify::{Action, Rule, RuleSet};
 use bora_forward::schedule::{ClassConfig, MIN_QUANTUM, OutputConfig, Shaping};
 use bora_worker::{
-    Bell, Command, Commands, Share, Worker, WorkerConfig, WorkerCounters, WorkerPort, share,
+    Bell, Command, Commands, Published, Share, Tables, Worker, WorkerConfig, WorkerCounters,
+    WorkerPort, share,
 };
 
 use common::{ipv4_packet, port_without_xdp, tables, worker_config};
@@ -100,7 +101,10 @@ impl Router {
             };
             let ports = vec![port_without_xdp(0, source), shared];
             let config = WorkerConfig {
-                classifier: Arc::new(rules().compile().unwrap()),
+                tables: Published::new(Tables {
+                    classifier: Arc::new(rules().compile().unwrap()),
+                    ..Tables::default()
+                }),
                 bell: bells[number].clone(),
                 peers: counters.to_vec(),
                 counters: counters[number].clone(),

@@ -16,8 +16,8 @@ use bora_forward::schedule::{OutputConfig, Shaping};
 use bora_port::{PortQueue, Queue, memory};
 use bora_wire::udp;
 use bora_worker::{
-    Bell, Command, Commands, Handover, Mode, Reception, Share, Worker, WorkerConfig,
-    WorkerCounters, WorkerPort, merge_parts, share, spread,
+    Bell, Command, Commands, Handover, Mode, Published, Reception, Share, Tables, Worker,
+    WorkerConfig, WorkerCounters, WorkerPort, merge_parts, share, spread,
 };
 
 use common::{MAC, ingress, tables, worker_config};
@@ -110,7 +110,11 @@ impl Net {
         self.commands.clear();
         for (number, ports) in ports.into_iter().enumerate() {
             let config = WorkerConfig {
-                mode,
+                number,
+                tables: Published::new(Tables {
+                    mode,
+                    ..Tables::default()
+                }),
                 bell: bells[number].clone(),
                 peers: counters.clone(),
                 counters: counters[number].clone(),

@@ -11,7 +11,7 @@ use bora_forward::classify::{Action, Rule, RuleSet, Ternary};
 use bora_forward::{Device, Devices, Ports, Priorities, Tags, XmitHash};
 use bora_port::{PortQueue, Queue, memory};
 use bora_wire::MacAddr;
-use bora_worker::{Command, Mode, Worker, WorkerConfig};
+use bora_worker::{Command, Mode, Published, Tables, Worker, WorkerConfig};
 
 use common::{ipv4_packet, port_without_xdp, tables, worker_config};
 
@@ -51,7 +51,7 @@ fn devices() -> Devices {
 }
 
 /// Sends frames into port 0; returns what leaves by it and by port 1, and what goes to Linux.
-fn forward(frames: &[Vec<u8>], edit: impl FnOnce(&mut WorkerConfig)) -> [Vec<Vec<u8>>; 3] {
+fn forward(frames: &[Vec<u8>], edit: impl FnOnce(&mut Tables)) -> [Vec<Vec<u8>>; 3] {
     let region = Arc::new(Region::new(4096, 2048).unwrap());
     let reserve = SharedFrames::of_new_region(&region);
     let (_writer, handle) = tables(&[
@@ -67,12 +67,16 @@ fn forward(frames: &[Vec<u8>], edit: impl FnOnce(&mut WorkerConfig)) -> [Vec<Vec
             (port_without_xdp(number, Queue::Memory(near)), far)
         })
         .unzip();
-    let mut config = WorkerConfig {
+    let mut decide_by = Tables {
         mode: Mode::Poll,
         devices: Arc::new(devices()),
+        ..Tables::default()
+    };
+    edit(&mut decide_by);
+    let config = WorkerConfig {
+        tables: Published::new(decide_by),
         ..worker_config(&region, &reserve, &handle, near)
     };
-    edit(&mut config);
     let (commands, counters) = (config.commands.clone(), config.counters.clone());
     let punts = config.punts.clone();
     let mut pool = Pool::new(reserve, 512);
@@ -196,7 +200,7 @@ fn what_is_for_a_station_is_its_own() {
         to(1, stranger),
         tagged(&to(99, on_vlan), &[VLAN_100]), // no route
     ];
-    let [trunk, other, linux] = forward(&frames, |config| config.devices = Arc::new(stations));
+    let [trunk, other, linux] = forward(&frames, |tables| tables.devices = Arc::new(stations));
     assert!(trunk.is_empty());
     assert_eq!(other, vec![forwarded(&mine); 4]);
     let (mut wanted, mut linux) = (frames[4..].to_vec(), linux);
@@ -244,12 +248,12 @@ fn rules_see_the_priority() {
         to(1),
     ];
     let classifier = Arc::new(rules.compile().unwrap());
-    let [_, other, linux] = forward(&frames, |config| config.classifier = classifier);
+    let [_, other, linux] = forward(&frames, |tables| tables.classifier = classifier);
     assert_eq!((other.len(), linux.len()), (2, 0));
 }
 
 /// A bond of both ports, and VLAN 100 on it, instead of the other devices.
-fn bond(config: &mut WorkerConfig, usable: &[u16]) {
+fn bond(tables: &mut Tables, usable: &[u16]) {
     let ports = Ports {
         all: vec![PortId(0), PortId(1)],
         usable: usable.iter().copied().map(PortId).collect(),
@@ -259,7 +263,7 @@ fn bond(config: &mut WorkerConfig, usable: &[u16]) {
         ports: ports.clone(),
         ..vlan(number, tags)
     };
-    config.devices = Arc::new(Devices::new([
+    tables.devices = Arc::new(Devices::new([
         on_bond(ONE, Tags::NONE),
         on_bond(TWO, Tags::one(0x8100, 100)),
     ]));
@@ -271,7 +275,7 @@ fn a_bond_sends_a_flow_by_one_port() {
     let frames: Vec<_> = (0..64)
         .flat_map(|port| [flow(200, port), flow(200, port)])
         .collect();
-    let [first, second, linux] = forward(&frames, |config| bond(config, &[0, 1]));
+    let [first, second, linux] = forward(&frames, |tables| bond(tables, &[0, 1]));
     assert_eq!((first.len() + second.len(), linux.len()), (128, 0));
     assert!(first.len() > 20 && second.len() > 20, "{}", first.len());
     for frame in &first {
@@ -285,7 +289,7 @@ fn a_bond_sends_a_flow_by_one_port() {
 fn a_bond_receives_by_all_ports_and_sends_by_those_it_may() {
     let to = |second: u32| ipv4_packet(0x0a00_0001 | second << 16, 0, 9);
     let frames = [to(200), tagged(&to(100), &[VLAN_100])];
-    let [first, second, linux] = forward(&frames, |config| bond(config, &[1]));
+    let [first, second, linux] = forward(&frames, |tables| bond(tables, &[1]));
     assert_eq!(first, [] as [Vec<u8>; 0]);
     let mut second = second;
     second.sort();
@@ -295,6 +299,6 @@ fn a_bond_receives_by_all_ports_and_sends_by_those_it_may() {
     ];
     wanted.sort();
     assert_eq!((second, linux), (wanted, vec![]));
-    let [first, second, linux] = forward(&frames, |config| bond(config, &[]));
+    let [first, second, linux] = forward(&frames, |tables| bond(tables, &[]));
     assert_eq!((first.len(), second.len(), linux.len()), (0, 0, 0)); // dropped: there is no port
 }

@@ -15,8 +15,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::connections::Admitted;
-use crate::fair::Place;
-use crate::threads::lock;
+use crate::process::fair::Place;
+use crate::process::threads::lock;
 
 /// The group that may look.
 pub(super) const READERS: &str = "bora";

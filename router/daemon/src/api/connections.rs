@@ -18,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::patience::PatientIo;
-use crate::threads::lock;
+use crate::process::threads::lock;
+use crate::process::timeouts::PatientIo;
 
 /// Most connections at a time, those that are still being opened among them.
 const MOST: usize = 256;

@@ -9,8 +9,8 @@ use axum::response::Response;
 
 use super::Shared;
 use super::access::text_of;
-use crate::fair::Place;
-use crate::metrics::{Kind, Metric, collect};
+use crate::api::open_metrics::{Kind, Metric, collect};
+use crate::process::fair::Place;
 use crate::router::Router;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";

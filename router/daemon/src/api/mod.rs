@@ -4,8 +4,10 @@
 mod access;
 mod bodies;
 mod connections;
+pub(crate) mod inject;
 mod metrics;
 mod network;
+pub(crate) mod open_metrics;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -33,14 +35,14 @@ pub(crate) use network::check;
 use network::{Network, Secrets};
 
 use crate::apply::ApplyOptions;
-use crate::calls;
 use crate::config::{ApiSection, File};
-use crate::fair::{Clients, Place, Turn};
 use crate::page;
+use crate::process::calls;
+use crate::process::fair::{Clients, Place, Turn};
+use crate::process::runtime_dir::{RuntimeDir, remove_if_there};
+use crate::reports::trace;
 use crate::reports::{Answer, Json, REPORTS, Report, Request, Steps};
 use crate::router::Router;
-use crate::runtime_dir::{RuntimeDir, remove_if_there};
-use crate::trace;
 
 type Caller = calls::Caller<Router>;
 
@@ -329,13 +331,16 @@ struct SetMode {
     mode: String,
 }
 
-async fn set_mode(State(shared): State<Shared>, Query(options): Query<SetMode>) -> Response {
+async fn set_mode(
+    State(shared): State<Shared>,
+    Query(options): Query<SetMode>,
+    Extension(peer): Extension<Peer>,
+) -> Response {
     let worker = options.worker;
     match options.mode.parse() {
         Ok(mode) => {
-            shared
-                .order("a mode", move |router| router.set_mode(worker, mode))
-                .await
+            let set = move |router: &mut Router| router.set_mode(worker, mode, &peer.name());
+            shared.order("a mode", set).await
         }
         Err(what) => (StatusCode::BAD_REQUEST, what).into_response(),
     }

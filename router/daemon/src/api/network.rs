@@ -18,8 +18,8 @@ use super::access::{self, Password, Peer, Stranger, WrongTokens};
 use super::connections::{Accepting, Admitted, Connections};
 use super::with_check;
 use crate::config::ApiSection;
-use crate::fair::Clients;
-use crate::threads::lock;
+use crate::process::fair::Clients;
+use crate::process::threads::lock;
 
 /// What answers on the address of `[api]`.
 pub(super) struct Network {

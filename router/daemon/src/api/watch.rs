@@ -19,8 +19,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
 use super::{Caller, Shared};
-use crate::trace;
-use crate::watches::{View, Wanted};
+use crate::captures::{View, Wanted};
+use crate::reports::trace;
 
 /// How long a packet that is put in may take.
 const ONE_PACKET: Duration = Duration::from_secs(2);

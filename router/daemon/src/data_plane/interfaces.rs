@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use std::{io, mem};
 
 use anyhow::Context;
+use bora_mirror::Changes;
 use bora_port::af_xdp::longest_mtu;
 use bora_port::xdp::{Path, XdpQuery, query};
 use rustix::io::Errno;
@@ -135,7 +136,7 @@ impl DataPlane {
         (port.path, port.why) = (Path::Kernel, "the interface is gone".into());
         (port.sockets, port.is_gone) = (SocketState::Closed, true);
         let (ifindex, id) = (port.ifindex, port.id);
-        let published = self.publish_ports(config);
+        let published = self.converge(config, &Changes::everything());
         self.discard(id);
         if let Err(error) = self.runtime.dir.forget_offloads(ifindex) {
             log::warn!("{error:#}; it may be taken for another interface's notes");
@@ -170,18 +171,14 @@ impl DataPlane {
         self.vitals.beat();
         let port = &mut self.ports[index];
         let id = port.id;
-        port.path = Path::Kernel;
-        port.settings.path = Path::Kernel;
-        port.sockets = SocketState::Closed;
-        let told = self.express.program.set_port(port.ifindex, &port.settings);
-        let published = self.publish_ports(config);
+        (port.path, port.sockets) = (Path::Kernel, SocketState::Closed);
+        let converged = self.converge(config, &Changes::everything());
         // also of an interface that is gone meanwhile: a second set of queues would replace these
         if let Some(engine) = &mut self.engine {
             engine.wait_for_workers();
             engine.remove_port(id);
         }
-        told?;
-        published
+        converged
     }
 
     /// Opens the sockets of a port anew, on the queues that there are now.
@@ -197,24 +194,14 @@ impl DataPlane {
         let port = &mut self.ports[index];
         port.begin_again(config);
         let opened = engine.open_port(port, config).inspect_err(|_| {
-            (port.path, port.settings.path) = (Path::Kernel, Path::Kernel);
+            port.path = Path::Kernel;
             port.why = "its sockets could not be opened again".into();
         })?;
         let section = config.port(&port.name).context("no section")?;
-        engine.add_port(port, opened, section)?;
-        engine.wait_for_workers();
+        engine.add_port(port, opened, section, &self.express.program)?;
         port.trouble = None;
-        self.publish_ports(config)?;
-        let port = &mut self.ports[index];
-        port.settings = port.wanted(&self.mirror, config, self.express.hooks());
+        self.converge(config, &Changes::everything())?;
         let port = &self.ports[index];
-        if let Some(engine) = &self.engine {
-            self.tell_ingress(port);
-            engine.connect(id, &self.express.program)?;
-        }
-        self.express
-            .program
-            .set_port(port.ifindex, &port.settings)?;
         let (name, path) = (&port.name, path_name(port.path));
         log::info!(
             "{name}: {path}, {} sockets ({})",

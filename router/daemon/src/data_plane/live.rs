@@ -1,13 +1,11 @@
 //! Keys of the configuration that can be changed while Bora runs. Every other key needs a restart.
 
-use anyhow::{Error, anyhow};
+use anyhow::anyhow;
 use bora_port::xdp::Path;
-use bora_worker::Command;
 
-use super::{DataPlane, names};
+use super::DataPlane;
 use crate::config::{File, PathChoice, PortSection, Setting};
-use crate::rules;
-use crate::topology::check_cpus;
+use crate::process::cpus::check_cpus;
 
 /// Keys that are changed together, and how.
 pub(crate) struct Change {
@@ -15,10 +13,11 @@ pub(crate) struct Change {
     make: Make,
 }
 
-/// The function that brings new values into the running data plane; it is given the configuration that
-/// has them.
+/// What brings new values into the running data plane; it is given the configuration that has them.
 #[derive(Clone, Copy)]
 enum Make {
+    /// The convergence takes them from the configuration.
+    Converge,
     /// Once for all the keys.
     Once(fn(&mut DataPlane, &File) -> anyhow::Result<()>),
     /// Once for each port whose section has them.
@@ -27,50 +26,26 @@ enum Make {
 
 /// All of them, in the order in which they are made.
 const CHANGES: &[Change] = &[
-    // rules and code points are one table for the workers
     Change {
-        keys: &["rule", "dscp"],
-        make: Make::Once(DataPlane::set_rules),
-    },
-    Change {
-        keys: &["port.quota"],
-        make: Make::Port(DataPlane::set_quota),
+        keys: &[
+            "rule",
+            "dscp",
+            "port.quota",
+            "port.bypass_qdisc",
+            "workers.budget",
+            "workers.mode",
+            "linux.bypass_netfilter",
+            "sflow", // the loop follows the configuration in force
+        ],
+        make: Make::Converge,
     },
     Change {
         keys: &["port.queues"],
         make: Make::Port(DataPlane::set_queues),
     },
     Change {
-        keys: &["workers.budget"],
-        make: Make::Once(|plane, config| {
-            let budget = config.workers.budget;
-            plane.tell_workers(|| Command::SetBudget(budget));
-            Ok(())
-        }),
-    },
-    Change {
-        keys: &["workers.mode"],
-        make: Make::Once(|plane, config| {
-            match plane.engine {
-                Some(_) => plane
-                    .set_mode(None, config.workers.mode)
-                    .map_err(Error::msg),
-                None => Ok(()), // express has no workers
-            }
-        }),
-    },
-    Change {
         keys: &["workers.cores"],
         make: Make::Once(DataPlane::set_cores),
-    },
-    // the loop follows the configuration in force
-    Change {
-        keys: &["sflow"],
-        make: Make::Once(|_, _| Ok(())),
-    },
-    Change {
-        keys: &["linux.bypass_netfilter", "port.bypass_qdisc"],
-        make: Make::Once(|plane, config| plane.update_ports(config, false)),
     },
 ];
 
@@ -103,6 +78,7 @@ impl DataPlane {
         config: &File,
     ) -> anyhow::Result<()> {
         match change.make {
+            Make::Converge => Ok(()), // `DataPlane::add_ports` has
             Make::Once(make) => make(self, config),
             Make::Port(make) => {
                 let mut names: Vec<&String> = settings.iter().flat_map(|one| &one.port).collect();
@@ -154,8 +130,7 @@ impl DataPlane {
         let Some(engine) = &mut self.engine else {
             return Ok(());
         };
-        let (hash, classifier) = (self.multipath.hashes(), &self.rules.classifier);
-        let replaced = engine.replace_workers(config, hash, classifier);
+        let replaced = engine.replace_workers(config);
         self.vitals.watch(engine.watched());
         replaced
     }
@@ -175,38 +150,6 @@ impl DataPlane {
             })
     }
 
-    /// Compiles the rules of a configuration and gives them to the workers.
-    pub(super) fn set_rules(&mut self, config: &File) -> anyhow::Result<()> {
-        self.replace_rules(config, false)
-    }
-
-    /// Compiles the rules in force anew if an interface that they name as input has come, gone, or got another number.
-    pub(super) fn follow_inputs(&mut self, config: &File) {
-        if self.rules.are_outdated(&names(&self.ports, &self.devices))
-            && let Err(error) = self.replace_rules(config, true)
-        {
-            log::warn!("rules stay as they were for the devices before: {error:#}");
-        }
-    }
-
-    fn replace_rules(&mut self, config: &File, are_same: bool) -> anyhow::Result<()> {
-        let inputs = names(&self.ports, &self.devices);
-        let rules = rules::compile(config, &self.ports, &inputs, &mut self.mirror)?;
-        let old = std::mem::replace(&mut self.rules, rules);
-        if let Some(engine) = &self.engine {
-            engine.set_rules(&self.rules.classifier, are_same);
-        }
-        old.release(&mut self.mirror);
-        Ok(())
-    }
-
-    fn set_quota(&mut self, section: &PortSection) {
-        let quota = section.quota;
-        if let Some(port) = self.number_of(section) {
-            self.tell_workers(|| Command::SetQuota { port, quota });
-        }
-    }
-
     fn set_queues(&mut self, section: &PortSection) {
         if let (Some(engine), Some(port)) = (&self.engine, self.number_of(section)) {
             engine.set_output(port, &section.queues.output());
@@ -216,13 +159,6 @@ impl DataPlane {
     fn number_of(&self, section: &PortSection) -> Option<bora_fib::PortId> {
         let mut ports = self.ports.iter();
         Some(ports.find(|port| port.name == section.name)?.id)
-    }
-
-    /// Express has no workers.
-    fn tell_workers(&self, command: impl Fn() -> Command) {
-        if let Some(engine) = &self.engine {
-            engine.tell(command);
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail, ensure};
 use bora_fib::PortId;
+use bora_mirror::Changes;
 use bora_mirror::message::Link;
 use bora_port::Refusal;
 use bora_port::xdp::Path;
@@ -110,60 +111,58 @@ impl DataPlane {
         }
     }
 
-    /// Lets packets come to a staged port.
+    /// Lets packets come to staged ports, if there are some, and goes by a configuration that has them. `before` has not.
     ///
     /// # Errors
-    /// What failed; the port is gone then.
-    pub(crate) fn add_port(&mut self, staged: Staged, config: &File) -> anyhow::Result<()> {
-        let (id, name) = (staged.port.id, staged.port.name.clone());
-        self.introduce(staged, config)?;
-        self.admit(id, config).or_else(|error| {
-            self.remove_port(&name, config)?;
-            Err(error.context(format!("port {name}")))
-        })
+    /// What failed; none of them is a port then, and `before` is in force.
+    pub(crate) fn add_ports(
+        &mut self,
+        staged: Vec<Staged>,
+        config: &File,
+        before: &File,
+    ) -> anyhow::Result<()> {
+        let mut names = Vec::new();
+        let mut rest = staged.into_iter();
+        let introduced = rest.by_ref().try_for_each(|one| {
+            let name = one.port.name.clone();
+            self.introduce(one, config)?;
+            names.push(name);
+            Ok(())
+        });
+        let Err(error) = introduced.and_then(|()| self.converge(config, &Changes::everything()))
+        else {
+            return Ok(());
+        };
+        self.unstage(rest.collect());
+        for name in names {
+            if let Err(second) = self.remove_port(&name, before) {
+                log::warn!("{name}: {second:#}");
+            }
+        }
+        if let Err(second) = self.converge(before, &Changes::everything()) {
+            return Err(error.context(format!("and cannot go back: {second:#}")));
+        }
+        Err(error)
     }
 
-    /// Gives a staged port to the workers, who know it before any packet can lead there.
+    /// Gives a staged port to the workers. No packet comes in before its gate opens.
     fn introduce(&mut self, staged: Staged, config: &File) -> anyhow::Result<()> {
         let Staged { mut port, sockets } = staged;
         port.before = self.totals(port.id);
         port.expose_tags(&self.runtime.dir);
         port.settings = port.wanted(&self.mirror, config, self.express.hooks());
         if let (Some(engine), Some(sockets)) = (&mut self.engine, sockets) {
+            let program = &self.express.program;
             let section = config.port(&port.name).context("no section");
-            let added = section.and_then(|section| engine.add_port(&port, sockets, section));
+            let added =
+                section.and_then(|section| engine.add_port(&port, sockets, section, program));
             if let Err(error) = added {
+                let error = error.context(format!("port {}", port.name));
                 port.detach(&self.runtime.dir);
                 return Err(error);
             }
-            engine.wait_for_workers();
         }
         self.ports.push(port);
-        Ok(())
-    }
-
-    /// Opens a port's gate, and leads routes there.
-    fn admit(&mut self, id: PortId, config: &File) -> anyhow::Result<()> {
-        self.publish_ports(config)?;
-        self.watch_buffers()?;
-        let found = self.ports.iter().position(|port| port.id == id);
-        let index = found.context("no such port")?;
-        let ifindex = self.ports[index].ifindex;
-        self.express.program.find_device(id.0, ifindex)?;
-        self.express.look_at_hooks(self.mirror.guard());
-        let port = &mut self.ports[index];
-        // the guard has looked at the new port only now
-        port.settings = port.wanted(&self.mirror, config, self.express.hooks());
-        let port = &self.ports[index];
-        self.tell_ingress(port);
-        if let Some(engine) = &self.engine {
-            engine.connect(id, &self.express.program)?;
-        }
-        if port.has_program() {
-            self.express
-                .program
-                .set_port(port.ifindex, &port.settings)?;
-        }
         Ok(())
     }
 
@@ -177,8 +176,7 @@ impl DataPlane {
             self.discard(old.id); // of an interface that is gone that is done
         }
         old.detach(&self.runtime.dir);
-        self.add_port(staged, config)?;
-        self.set_rules(config)?; // its number may be another
+        self.add_ports(vec![staged], config, config)?;
         log::info!("{name}: the interface of this name becomes the port");
         Ok(())
     }
@@ -221,7 +219,7 @@ impl DataPlane {
         ensure!(self.ports.len() > 1, "{name} is the last port");
         let port = self.ports.take(|port| port.name == name);
         let mut port = port.with_context(|| format!("there is no port {name}"))?;
-        if let Err(error) = self.publish_ports(config) {
+        if let Err(error) = self.converge(config, &Changes::everything()) {
             self.ports.push(port);
             return Err(error);
         }
@@ -237,6 +235,6 @@ impl DataPlane {
             self.discard(port.id);
         }
         port.detach(&self.runtime.dir);
-        self.watch_buffers()
+        Ok(())
     }
 }

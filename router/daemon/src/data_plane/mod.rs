@@ -1,6 +1,7 @@
 //! The ports, and the three that must agree about them: the mirror's FIB, the XDP program and the
 //! engine's workers. Others only look at it; what changes it is in this folder.
 
+mod converge;
 mod interfaces;
 mod live;
 mod membership;
@@ -21,18 +22,18 @@ use crate::config::File;
 use crate::devices::{Device, DeviceTable, DeviceTotals};
 use crate::engine::Engine;
 use crate::express::Express;
-use crate::flows::Flows;
-use crate::hooks::Held;
-use crate::lease::Vitals;
+use crate::express::reclaim::Reclaimer;
+use crate::guard::flowtables::Flows;
+use crate::guard::hooks::Held;
 use crate::multipath::Multipath;
 use crate::offload::{Offload, OffloadReport, Surroundings};
 use crate::policy::Policy;
-use crate::port_table::PortTable;
 use crate::ports::Port;
-use crate::reclaim::Reclaimer;
+use crate::ports::table::PortTable;
+use crate::ports::totals::Totals;
+use crate::process::lease::Vitals;
+use crate::process::runtime_dir::RuntimeLock;
 use crate::rules::CompiledRules;
-use crate::runtime_dir::RuntimeLock;
-use crate::totals::Totals;
 
 pub(crate) use live::Change;
 pub(crate) use start::detach_pinned;
@@ -50,6 +51,8 @@ pub(crate) struct DataPlane {
     /// None if every port takes the express path.
     engine: Option<Engine>,
     rules: CompiledRules,
+    /// Rules whose next hops a worker may still use.
+    old_rules: Vec<CompiledRules>,
     policy: Policy,
     multipath: Multipath,
     offload: Offload,
@@ -196,23 +199,24 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Sets when a worker looks at its queues, or when all do.
+    /// Sets when a worker looks at its queues, until the workers get another mode or others take their place; `None`: all do
+    /// as the configuration says.
     ///
     /// # Errors
     /// There is no such worker.
-    pub(crate) fn set_mode(&mut self, worker: Option<usize>, mode: Mode) -> Result<(), String> {
+    pub(crate) fn set_mode(&mut self, worker: Option<(usize, Mode)>) -> Result<(), String> {
         let engine = self.engine.as_mut();
         let engine = engine.ok_or("no workers: every port takes the express path")?;
         let count = engine.workers.len();
-        if let Some(worker) = worker.filter(|&worker| worker >= count) {
-            return Err(format!("there is no worker {worker}; there are {count}"));
-        }
-        for (index, running) in engine.workers.iter_mut().enumerate() {
-            if worker.is_none_or(|worker| worker == index) {
-                running.set_mode(mode);
+        match worker {
+            Some((worker, _)) if worker >= count => {
+                Err(format!("there is no worker {worker}; there are {count}"))
+            }
+            _ => {
+                engine.set_mode(worker);
+                Ok(())
             }
         }
-        Ok(())
     }
 }
 

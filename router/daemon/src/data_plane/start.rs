@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use bora_fib::{FibHandle, PortId};
 use bora_mirror::message::Link;
-use bora_mirror::{Mirror, MirrorConfig};
+use bora_mirror::{Changes, Mirror, MirrorConfig};
 use bora_port::xdp::{AttachError, Attachment, Lease, Program};
 
 use super::{DataPlane, names};
@@ -13,18 +13,18 @@ use crate::config::{File, PortKind, PortSection};
 use crate::devices::DeviceTable;
 use crate::engine::{self, Engine};
 use crate::express::Express;
-use crate::hooks::Held;
-use crate::lease::Vitals;
+use crate::express::reclaim::Reclaimer;
+use crate::guard::hooks::Held;
 use crate::multipath::Multipath;
 use crate::offload::Offload;
-use crate::offloads;
 use crate::policy::Policy;
-use crate::port_table::PortTable;
+use crate::ports::features;
+use crate::ports::table::PortTable;
+use crate::ports::twin::{Twin, remove_leftovers};
 use crate::ports::{self, Port};
-use crate::reclaim::Reclaimer;
-use crate::rules::{self, CompiledRules};
-use crate::runtime_dir::{RuntimeDir, RuntimeLock};
-use crate::twin::{Twin, remove_leftovers};
+use crate::process::lease::Vitals;
+use crate::process::runtime_dir::{RuntimeDir, RuntimeLock};
+use crate::rules::CompiledRules;
 
 impl DataPlane {
     /// Attaches the program, opens the sockets and starts the workers. Nothing is forwarded before
@@ -56,6 +56,7 @@ impl DataPlane {
             express,
             engine: None,
             rules: CompiledRules::none()?,
+            old_rules: Vec::new(),
             policy: Policy::default(),
             offload: Offload::default(),
             runtime,
@@ -86,20 +87,8 @@ impl DataPlane {
             port.expose_tags(&self.runtime.dir);
         }
         let opening = engine::open_all(&mut self.ports, config)?;
-        self.tell_mirror(config)?;
-        self.watch_buffers()?;
-        for port in self.ports.iter() {
-            self.express.program.find_device(port.id.0, port.ifindex)?;
-        }
-        self.express.look_at_hooks(self.mirror.guard());
-        self.tell_mirror(config)?;
-        for port in self.ports.iter().filter(|port| port.has_program()) {
-            self.express
-                .program
-                .set_port(port.ifindex, &port.settings)?;
-        }
+        self.converge(config, &Changes::everything())?;
         let inputs = names(&self.ports, &self.devices);
-        self.rules = rules::compile(config, &self.ports, &inputs, &mut self.mirror)?;
         for (rule, name) in config.other_inputs() {
             if !inputs.iter().any(|(_, known)| *known == name) {
                 log::warn!(
@@ -108,20 +97,12 @@ impl DataPlane {
             }
         }
         if let Some(opening) = opening {
-            let classifier = self.rules.classifier.clone();
-            let rest = (self.multipath.hashes(), classifier);
-            let tables = (self.devices.of_workers(), self.policy.policies.clone());
+            let tables = self.tables(config);
             let program = &mut self.express.program;
-            let engine =
-                Engine::start(&mut self.ports, opening, program, fib, config, rest, tables)?;
+            let engine = Engine::start(&mut self.ports, opening, program, fib, config, tables)?;
             self.vitals.watch(engine.watched());
             self.engine = Some(engine);
         }
-        self.express.tell_addresses(&self.mirror);
-        self.express.tell_route_mtus(&self.mirror);
-        self.express.tell_fib(&self.mirror);
-        self.update_hash();
-        self.update_proxy();
         Ok(())
     }
 
@@ -266,6 +247,6 @@ fn detach(runtime: &RuntimeLock, ifindex: u32) -> anyhow::Result<bool> {
         return Ok(false);
     };
     attachment.detach()?;
-    offloads::restore(ifindex, &runtime.dir);
+    features::restore(ifindex, &runtime.dir);
     Ok(true)
 }

@@ -9,7 +9,7 @@ use bora_mirror::message::{Bond, Link};
 
 use super::lower::{Found, Lower, LowerPort};
 use crate::policy::has_other_master;
-use crate::port_table::PortTable;
+use crate::ports::table::PortTable;
 use crate::ports::{Port, path_name};
 
 // include/uapi/linux/if_bonding.h

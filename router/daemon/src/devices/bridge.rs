@@ -12,8 +12,8 @@ use super::bridged::{Bridged, NO_DEVICE, Stations, Way};
 use super::lower::{Found, Lower, LowerPort};
 use super::{Device, DeviceTable, priorities};
 use crate::policy::has_other_master;
-use crate::port_table::PortTable;
 use crate::ports::Port;
+use crate::ports::table::PortTable;
 
 /// Linux sees a packet of each station so often while Linux would remember it.
 const SIGHTS: u32 = 4;

@@ -10,7 +10,7 @@ use bora_mirror::message::Link;
 use super::lower::{Found, Lower};
 use super::{Device, Kind};
 use crate::policy::has_other_master;
-use crate::port_table::PortTable;
+use crate::ports::table::PortTable;
 
 /// What a macvlan is to Bora. `devices` holds at least the bonds and VLAN devices that Bora forwards by.
 pub(super) fn find(

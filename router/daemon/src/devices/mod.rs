@@ -12,6 +12,7 @@ mod vlan;
 mod wrapping;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bora_contract::{MAX_PORTS, Path, PortSettings};
 use bora_fib::PortId;
@@ -21,9 +22,9 @@ use bora_mirror::message::Link;
 use bora_port::xdp::OnPorts;
 use bora_wire::vlan::HEADER_LEN;
 
-use crate::hooks::Held;
+use crate::guard::hooks::Held;
 use crate::policy::with_policy;
-use crate::port_table::PortTable;
+use crate::ports::table::PortTable;
 use crate::ports::{is_shaped, with_sysctls};
 use lower::{Found, Lower};
 
@@ -79,6 +80,8 @@ pub(crate) struct DeviceTable {
     /// By ifindex.
     devices: BTreeMap<u32, Device>,
     left_alone: Vec<LeftAlone>,
+    /// As the workers want them.
+    for_workers: Arc<Devices>,
 }
 
 /// What has changed.
@@ -216,10 +219,14 @@ impl DeviceTable {
             let now = self.devices.get(&old.ifindex);
             now.is_none_or(|now| !now.is_placed_as(old))
         });
-        DeviceChanges {
+        let changes = DeviceChanges {
             set: set.cloned().collect(),
             removed: removed.cloned().collect(),
+        };
+        if !changes.is_empty() {
+            self.for_workers = Arc::new(self.of_workers());
         }
+        changes
     }
 
     fn leave_alone(&mut self, kind: Kind, link: &Link, why: String) {
@@ -245,8 +252,12 @@ impl DeviceTable {
         })
     }
 
-    /// As the workers want them.
-    pub(crate) fn of_workers(&self) -> Devices {
+    /// The devices as the workers want them, another `Arc` only if they have changed.
+    pub(crate) fn for_workers(&self) -> &Arc<Devices> {
+        &self.for_workers
+    }
+
+    fn of_workers(&self) -> Devices {
         // the engine knows no bridges
         let known = self.iter().filter(|it| it.lower.bridged.is_none());
         Devices::new(known.map(|device| bora_forward::Device {

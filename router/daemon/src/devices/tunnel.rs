@@ -12,9 +12,9 @@ use bora_mirror::message::{self, Link, TunnelKind};
 
 use super::lower::{Found, Lower};
 use super::wrapping::{Tunnel, endpoints, wrapping};
-use crate::hooks::Held;
+use crate::guard::hooks::Held;
 use crate::policy::{has_other_master, rules_choose_outer, vrf_of};
-use crate::port_table::PortTable;
+use crate::ports::table::PortTable;
 
 /// What all tunnels have in common.
 #[derive(Default)]

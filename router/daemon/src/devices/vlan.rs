@@ -9,7 +9,7 @@ use bora_mirror::message::Link;
 use super::lower::{Found, Lower};
 use super::{Device, bridge, priorities};
 use crate::policy::has_other_master;
-use crate::port_table::PortTable;
+use crate::ports::table::PortTable;
 
 /// Most devices that Linux allows on each other (MAX_NEST_DEV in include/linux/netdevice.h).
 const MAX_NESTED: usize = 8;

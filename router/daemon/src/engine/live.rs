@@ -15,7 +15,7 @@ use bora_worker::{Command, Returned};
 use super::sockets::{self, Sockets};
 use super::{Engine, Leaving, PortSockets, way_to_linux, worker_port};
 use crate::config::{File, PortSection};
-use crate::divide::divide;
+use crate::engine::shares::divide;
 use crate::ports::Port;
 
 /// How long a worker is waited for: to take a command, to empty what it holds for a port.
@@ -74,15 +74,16 @@ impl Engine {
         self.close(port, sockets.queues.into_iter().map(Queue::AfXdp));
     }
 
-    /// Gives a new port to the workers. Nothing comes in yet.
+    /// Gives a new port to the workers, and then its sockets to the program. Nothing comes in yet.
     ///
     /// # Errors
-    /// Its queues cannot be shared.
+    /// Its queues cannot be shared, or the program does not take them.
     pub(crate) fn add_port(
         &mut self,
         port: &Port,
         sockets: Sockets,
         config: &PortSection,
+        program: &Program,
     ) -> anyhow::Result<()> {
         let queues = sockets.queues.into_iter().map(Queue::AfXdp).collect();
         let bells: Vec<_> = self.workers.iter().map(|one| one.bell.clone()).collect();
@@ -98,11 +99,12 @@ impl Engine {
         for (worker, part) in self.workers.iter().zip(parts) {
             worker.tell(Command::AddPort(Box::new(worker_port(port, config, part))));
         }
-        Ok(())
+        self.wait_for_workers();
+        self.connect(port.id, program)
     }
 
-    /// Lets packets come to the sockets of a port.
-    pub(crate) fn connect(&self, port: PortId, program: &Program) -> anyhow::Result<()> {
+    /// Tells the program of the sockets of a port, for when its gate opens.
+    fn connect(&self, port: PortId, program: &Program) -> anyhow::Result<()> {
         let sockets = self
             .sockets
             .get(usize::from(port.0))
@@ -203,10 +205,25 @@ impl Engine {
         counted
     }
 
+    /// Waits until every worker goes by the latest tables.
+    pub(super) fn wait_for_tables(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.is_up_to_date() {
+            if Instant::now() >= deadline {
+                return log::warn!(
+                    "a worker has not adopted its tables within {} s; it does as soon as it goes on",
+                    PATIENCE.as_secs()
+                );
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// Waits until every worker has taken its commands and finished the turn it was in.
     pub(crate) fn wait_for_workers(&self) {
         let deadline = Instant::now() + PATIENCE;
         for worker in &self.workers {
+            worker.bell.ring();
             let wait = |done: &dyn Fn() -> bool| {
                 while !done() && Instant::now() < deadline {
                     std::thread::sleep(LOOK);

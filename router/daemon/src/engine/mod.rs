@@ -2,13 +2,18 @@
 
 mod ledger;
 mod live;
+pub(crate) mod shares;
 mod slow_path;
 mod sockets;
 mod workers;
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed},
+};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
@@ -16,23 +21,22 @@ use bora_buffer::Region;
 use bora_capture::Tap;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
-use bora_forward::{Classifier, FlowHash, Policies};
 use bora_port::af_xdp::Socket;
 use bora_port::inject::Injector;
 use bora_port::xdp::{MAX_PORTS, Program};
 use bora_port::{Closing, Queue, QueueStats, StatsReader};
-use bora_worker::{Bell, Command, PuntRings, WorkerCounters, WorkerPort};
+use bora_worker::{Bell, Command, Mode, Published, PuntRings, Tables, WorkerCounters, WorkerPort};
 use crossbeam_queue::ArrayQueue;
 
 use crate::config::{File, PortSection};
-use crate::divide::{Part, divide};
+use crate::engine::shares::{Part, divide};
 use crate::ports::Port;
-use crate::threads::join;
+use crate::process::threads::join;
 pub(crate) use ledger::FramesReport;
 use slow_path::{Device, Devices, SlowPath, SlowPathCounters};
 pub(crate) use sockets::{Opening, Sockets, open_all};
+use workers::Common;
 pub(crate) use workers::Running;
-use workers::{Common, Settings};
 
 /// Commands that may wait for a worker.
 const COMMANDS: usize = 1024;
@@ -42,6 +46,8 @@ pub(crate) struct Engine {
     pub(crate) workers: Vec<Running>,
     pub(crate) slow_path: Arc<SlowPathCounters>,
     common: Common,
+    /// The latest that the workers were given.
+    tables: Tables,
     /// What workers that are gone have counted.
     past: Arc<WorkerCounters>,
     /// Of each port's sockets, by port number.
@@ -80,8 +86,7 @@ impl Engine {
         program: &mut Program,
         fib: &FibHandle,
         config: &File,
-        (hash, classifier): ((FlowHash, FlowHash), Arc<Classifier>),
-        (on_ports, policies): (bora_forward::Devices, Policies),
+        tables: Tables,
     ) -> anyhow::Result<Self> {
         let Opening {
             region,
@@ -95,9 +100,7 @@ impl Engine {
             fib: fib.clone(),
             punts: Arc::new(PuntRings::default()),
             returns: Arc::new(ArrayQueue::new(COMMANDS)),
-            on_ports: Arc::new(on_ports),
-            policies: Arc::new(policies),
-            taps: Vec::new(),
+            tables: Published::new(tables.clone()),
         };
         let devices = Arc::new(Devices::new(MAX_PORTS));
         for port in ports.iter() {
@@ -110,22 +113,18 @@ impl Engine {
             sockets: Vec::with_capacity(ports.len()),
             devices,
             leaving: Vec::new(),
-            rules: Arc::new(AtomicBool::new(classifier.rules() > 0)),
+            rules: Arc::new(AtomicBool::new(tables.classifier.rules() > 0)),
             closing: Vec::new(),
             slow_path_stop: Arc::default(),
             slow_path_thread: None,
+            tables,
             common,
         };
         engine.start_slow_path(program)?;
         let spawned = engine.common.spawn(config)?;
         let bells: Vec<_> = spawned.iter().map(|one| one.bell.clone()).collect();
         let parts = engine.divide_ports(ports, sockets, &config.ports, program, &bells)?;
-        let settings = Settings {
-            config,
-            hash,
-            classifier: &classifier,
-        };
-        engine.workers = engine.common.start(spawned, parts, &settings)?;
+        engine.workers = engine.common.start(spawned, parts, config)?;
         Ok(engine)
     }
 
@@ -200,39 +199,72 @@ impl Engine {
         Ok((queues, twin))
     }
 
-    /// Tells every worker to obey other rules, whose counts start anew unless they are the same with other numbers of devices.
-    pub(crate) fn set_rules(&self, classifier: &Arc<Classifier>, are_same: bool) {
-        self.rules.store(classifier.rules() > 0, Relaxed);
-        self.common.punts.announce(); // so that the slow path forgets destinations that bypass rules
-        self.tell(|| Command::SetRules {
-            classifier: classifier.clone(),
-            are_same,
+    /// Has every worker go by these tables, and waits until all do; captures and modes of single workers stay.
+    pub(crate) fn adopt(&mut self, tables: Tables) {
+        let now = &self.tables;
+        let modes = match tables.mode == now.mode {
+            true => now.modes.clone(),
+            false => BTreeMap::new(),
+        };
+        let taps = now.taps.clone();
+        self.publish(Tables {
+            modes,
+            taps,
+            ..tables
         });
-        self.wait_for_workers();
-        if !are_same {
+    }
+
+    /// Tells every worker of the captures and traces.
+    pub(crate) fn set_taps(&mut self, taps: Vec<Arc<Tap>>) {
+        self.publish(Tables {
+            taps,
+            ..self.tables.clone()
+        });
+    }
+
+    /// Gives one worker a mode of its own, or takes all such modes away.
+    pub(crate) fn set_mode(&mut self, worker: Option<(usize, Mode)>) {
+        let mut tables = self.tables.clone();
+        match worker {
+            Some(one) => tables.modes.extend([one]),
+            None => tables.modes.clear(),
+        }
+        self.publish(tables);
+    }
+
+    fn publish(&mut self, tables: Tables) {
+        if tables.is_same(&self.tables) {
+            return;
+        }
+        let old = std::mem::replace(&mut self.tables, tables.clone());
+        let same_rules = Arc::ptr_eq(&old.classifier, &tables.classifier);
+        self.rules.store(tables.classifier.rules() > 0, Relaxed);
+        if !same_rules || !Arc::ptr_eq(&old.policies, &tables.policies) {
+            self.common.punts.announce(); // so that the slow path forgets destinations that bypass rules
+        }
+        let counted_anew = old.rule_set != tables.rule_set;
+        self.common.tables.publish(tables);
+        self.workers.iter().for_each(|worker| worker.bell.ring());
+        self.wait_for_tables();
+        if counted_anew {
             self.past.forget_rules();
         }
     }
 
-    /// Tells every worker of the VLAN devices and bonds, and waits until it knows them.
-    pub(crate) fn set_devices(&mut self, devices: bora_forward::Devices) {
-        self.common.on_ports = Arc::new(devices);
-        self.tell(|| Command::SetDevices(self.common.on_ports.clone()));
-        self.wait_for_workers();
+    /// The tables that workers are to go by.
+    pub(crate) fn tables(&self) -> &Tables {
+        &self.tables
     }
 
-    /// Tells every worker who watches.
-    pub(crate) fn set_taps(&mut self, taps: Vec<Arc<Tap>>) {
-        self.common.taps = taps;
-        self.tell(|| Command::SetTaps(self.common.taps.clone()));
+    /// Whether all workers go by the latest tables.
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        self.workers.iter().all(|worker| self.lag(worker) == 0)
     }
 
-    /// Tells every worker of the rules of policy routing, and waits until it obeys them.
-    pub(crate) fn set_policies(&mut self, policies: Policies) {
-        self.common.policies = Arc::new(policies);
-        self.common.punts.announce(); // so that the slow path forgets destinations that bypass rules
-        self.tell(|| Command::SetPolicies(self.common.policies.clone()));
-        self.wait_for_workers();
+    /// How many generations of tables a worker is behind; mostly none.
+    pub(crate) fn lag(&self, worker: &Running) -> u64 {
+        let adopted = worker.counters.generation.load(Acquire);
+        self.common.tables.generation().saturating_sub(adopted)
     }
 
     /// Tells every worker to have other queues at an output, whose counts start anew.

@@ -16,7 +16,7 @@ use bora_wire::ethernet::{EtherType, Frame};
 use bora_wire::{ipv4, ipv6};
 use bora_worker::{PuntRings, Punted};
 
-use crate::threads::lock;
+use crate::process::threads::lock;
 
 /// Sleeps while there is nothing, each twice as long as the last: batches come together, and workers
 /// need not wake the thread for each. Then it sleeps until it is woken.

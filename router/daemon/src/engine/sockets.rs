@@ -14,8 +14,8 @@ use bora_port::{PortQueue, Refusal, StatsReader};
 use bora_worker::PuntRings;
 
 use crate::config::{File, PathChoice, PortSection};
+use crate::ports::twin::Twin;
 use crate::ports::{Port, SocketState};
-use crate::twin::Twin;
 
 /// Packets of one output and worker that memory is set aside for; what longer queues hold beyond it
 /// comes out of the common reserve.

@@ -7,23 +7,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use bora_buffer::{Region, SharedFrames};
-use bora_capture::Tap;
 use bora_fib::{FibHandle, FibReader};
 use bora_forward::schedule::Output;
-use bora_forward::{Classifier, FlowHash, Policies};
 use bora_port::xdp::MAX_PORTS;
 use bora_worker::{
-    Bell, Budgets, Command, Commands, Handover, Mode, PuntRings, Returns, Worker, WorkerConfig,
-    WorkerCounters, WorkerPort, free_frames, merge_parts,
+    Bell, Budgets, Command, Commands, Handover, Published, PuntRings, Returns, Worker,
+    WorkerConfig, WorkerCounters, WorkerPort, free_frames, merge_parts,
 };
 use crossbeam_queue::ArrayQueue;
 
 use super::live::{LOOK, PATIENCE};
 use super::{COMMANDS, Engine, sockets, spawn};
 use crate::config::{File, PortSection};
-use crate::divide::divide;
-use crate::lease::Watched;
+use crate::engine::shares::divide;
 use crate::ports::Port;
+use crate::process::lease::Watched;
 
 /// A worker that stands still this long is stuck.
 const WORKER_PATIENCE: Duration = Duration::from_millis(300);
@@ -38,31 +36,22 @@ pub(super) struct Common {
     pub(super) punts: Arc<PuntRings>,
     /// Queues of removed ports, from all workers.
     pub(super) returns: Returns,
-    /// VLAN devices and bonds.
-    pub(super) on_ports: Arc<bora_forward::Devices>,
-    pub(super) policies: Arc<Policies>,
-    pub(super) taps: Vec<Arc<Tap>>,
+    /// What all workers decide by.
+    pub(super) tables: Arc<Published>,
 }
 
 /// One running worker.
 pub(crate) struct Running {
     pub(crate) core: Option<usize>,
-    pub(crate) mode: Mode,
     pub(crate) counters: Arc<WorkerCounters>,
     pub(super) bell: Arc<Bell>,
     pub(super) commands: Commands,
     pub(super) thread: Option<JoinHandle<Vec<WorkerPort>>>,
 }
 
-/// The settings of all workers.
-pub(super) struct Settings<'a> {
-    pub(super) config: &'a File,
-    pub(super) hash: (FlowHash, FlowHash),
-    pub(super) classifier: &'a Arc<Classifier>,
-}
-
 /// The thread of a worker that has no ports yet. Everything that can fail is done.
 pub(super) struct Spawned {
+    number: usize,
     core: Option<usize>,
     pub(super) bell: Arc<Bell>,
     fib: FibReader,
@@ -74,15 +63,8 @@ pub(super) struct Spawned {
 impl Running {
     pub(super) fn tell(&self, command: Command) {
         if let Err(command) = self.commands.push(command) {
-            log::error!(
-                "a worker has too many commands waiting; this setting is not applied: {command:?}"
-            );
+            log::error!("a worker has too many commands waiting; it does not do this: {command:?}");
         }
-    }
-
-    pub(crate) fn set_mode(&mut self, mode: Mode) {
-        self.mode = mode;
-        self.tell(Command::SetMode(mode));
     }
 }
 
@@ -107,6 +89,7 @@ impl Common {
                 }
             };
             Ok(Spawned {
+                number,
                 core: cores.get(number).copied(),
                 bell: Arc::new(Bell::new().context("eventfd")?),
                 fib,
@@ -122,7 +105,7 @@ impl Common {
         &self,
         spawned: Vec<Spawned>,
         parts: Vec<Vec<WorkerPort>>,
-        settings: &Settings<'_>,
+        config: &File,
     ) -> anyhow::Result<Vec<Running>> {
         let fresh = || Arc::new(WorkerCounters::new(MAX_PORTS));
         let counters: Vec<_> = spawned.iter().map(|_| fresh()).collect();
@@ -133,7 +116,7 @@ impl Common {
         };
         let workers = spawned.into_iter().zip(parts).zip(&counters);
         let start = |((spawned, ports), counters): ((Spawned, _), &Arc<WorkerCounters>)| {
-            self.start_one(spawned, ports, settings, counters, &peers)
+            self.start_one(spawned, ports, config, counters, &peers)
         };
         workers.map(start).collect()
     }
@@ -142,21 +125,20 @@ impl Common {
         &self,
         spawned: Spawned,
         ports: Vec<WorkerPort>,
-        settings: &Settings<'_>,
+        config: &File,
         counters: &Arc<WorkerCounters>,
         peers: &[Arc<WorkerCounters>],
     ) -> anyhow::Result<Running> {
         let Spawned {
+            number,
             core,
             bell,
             mut fib,
             start,
             thread,
         } = spawned;
-        let config = settings.config;
         let running = Running {
             core,
-            mode: config.workers.mode,
             counters: counters.clone(),
             bell: bell.clone(),
             commands: Arc::new(ArrayQueue::new(COMMANDS)),
@@ -165,19 +147,14 @@ impl Common {
         fib.online();
         let config = WorkerConfig {
             core,
-            mode: config.workers.mode,
+            number,
+            tables: self.tables.clone(),
             region: self.region.clone(),
             pool: free_frames(&self.frames, &self.region, &ports),
             fib,
             ports,
-            hash: settings.hash,
             punts: self.punts.clone(),
             budgets: Budgets::new(config.linux.punt_budget),
-            classifier: settings.classifier.clone(),
-            devices: self.on_ports.clone(),
-            policies: self.policies.clone(),
-            taps: self.taps.clone(),
-            budget: config.workers.budget,
             bell,
             peers: peers.to_vec(),
             commands: running.commands.clone(),
@@ -246,12 +223,7 @@ impl Engine {
 
     /// Replaces the workers. What comes meanwhile waits in the receive rings. An error leaves
     /// everything as it was, unless a worker's thread died.
-    pub(crate) fn replace_workers(
-        &mut self,
-        config: &File,
-        hash: (FlowHash, FlowHash),
-        classifier: &Arc<Classifier>,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn replace_workers(&mut self, config: &File) -> anyhow::Result<()> {
         let spawned = self.common.spawn(config)?;
         let bells: Vec<_> = spawned.iter().map(|one| one.bell.clone()).collect();
         let parts = self.stop_workers()?.into_iter();
@@ -274,12 +246,8 @@ impl Engine {
                 });
             }
         }
-        let settings = Settings {
-            config,
-            hash,
-            classifier,
-        };
-        self.workers = self.common.start(spawned, parts, &settings)?;
+        self.workers = self.common.start(spawned, parts, config)?;
+        self.set_mode(None); // the modes were others'
         Ok(())
     }
 

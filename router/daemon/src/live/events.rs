@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::SystemTime;
 
 use super::report::{Event, EventKind, Severity};
-use crate::clock::since_1970;
+use crate::process::clock::since_1970;
 
 /// Events that are kept.
 const MOST: usize = 100;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::report::{self, PortHistory, PortRates};
 use super::sample::Sample;
-use crate::totals::Totals;
+use crate::ports::totals::Totals;
 
 /// Seconds that are kept: ten minutes.
 const SECONDS: usize = 600;

@@ -1,7 +1,9 @@
 //! What an operator sees live: the control loop takes a sample of the counters once a second and keeps the
 //! rates of ten minutes and the last events. It never waits for who looks at them: `page` asks for them.
 
+pub(crate) mod class_counts;
 mod events;
+pub(crate) mod fib_rates;
 mod history;
 pub(crate) mod report;
 mod sample;

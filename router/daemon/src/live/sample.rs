@@ -4,11 +4,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bora_worker::{PortCounters, WorkerCounters};
 
-use crate::class_counts::{QueueSample, queues};
 use crate::config::File;
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
-use crate::totals::Totals;
+use crate::live::class_counts::{QueueSample, queues};
+use crate::ports::totals::Totals;
 
 /// Everything that rates are made of.
 #[derive(Debug)]

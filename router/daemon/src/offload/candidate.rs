@@ -9,7 +9,7 @@ use bora_port::offload::{Offload, Route};
 
 use crate::config::File;
 use crate::ports::Port;
-use crate::twin::Twin;
+use crate::ports::twin::Twin;
 
 /// Longest packet that a card forwards, octets. It cannot fragment, nor say that it cannot.
 const LONGEST: u16 = 1500;

@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router as Routes};
 
-use crate::calls;
-use crate::fair::Place;
+use crate::process::calls;
+use crate::process::fair::Place;
 use crate::router::Router;
 use stream::Streams;
 

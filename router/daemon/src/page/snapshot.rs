@@ -4,25 +4,26 @@ use std::time::{Duration, Instant};
 
 use bora_contract::Counts;
 use bora_fib::FamilyStats;
+use bora_worker::Mode;
 
-use crate::class_counts::QueueSample;
-use crate::clock::age;
 use crate::config::RuleSection;
 use crate::data_plane::DataPlane;
 use crate::engine::Engine;
-use crate::guard_watch::GuardWatch;
-use crate::lease::{Sign, Vitals};
+use crate::guard::rates::GuardWatch;
+use crate::live::class_counts::QueueSample;
 use crate::live::report::{
     ByReason, DeviceNow, FibNow, FlowNow, GuardNow, Now, Packets, PortNow, QueueNow, RuleNow,
     SyncNow, WorkerNow,
 };
 use crate::live::{PortSample, Sample, WorkerSample, milliseconds, per_second, rates};
+use crate::ports::twin::Twin;
 use crate::ports::{Port, mode_name, path_name};
+use crate::process::clock::age;
+use crate::process::lease::{Sign, Vitals};
 use crate::reports::rules::counted;
+use crate::reports::trace;
 use crate::reports::{by_name, guard};
 use crate::router::Router;
-use crate::trace;
-use crate::twin::Twin;
 
 /// Rules that are shown; `bora show rules` has all.
 const MOST_RULES: usize = 200;
@@ -178,15 +179,18 @@ fn rate_by_name(before: &Counts, now: &Counts, time: Duration) -> ByReason {
 }
 
 fn workers(engine: Option<&Engine>, before: &Sample, now: &Sample) -> Vec<WorkerNow> {
-    let running = engine.into_iter().flat_map(|engine| &engine.workers);
+    let running = engine.into_iter().flat_map(|engine| {
+        let workers = engine.workers.iter().enumerate();
+        workers.map(|(index, worker)| (worker.core, engine.tables().mode_of(index)))
+    });
     let samples = now.workers.iter().enumerate().zip(running);
     let time = now.since(before);
-    let one = |((index, is), worker): ((usize, &WorkerSample), &crate::engine::Running)| {
+    let one = |((index, is), (core, mode)): ((usize, &WorkerSample), (Option<usize>, Mode))| {
         let was = before.workers.get(index).copied().unwrap_or_default();
         WorkerNow {
             index,
-            core: worker.core,
-            mode: worker.mode.to_string(),
+            core,
+            mode: mode.to_string(),
             busy: busy(&was, is),
             pps: per_second(was.received, is.received, time),
             sleeps: per_second(was.sleeps, is.sleeps, time),

@@ -12,7 +12,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use super::{Caller, snapshot};
-use crate::fair::Place;
+use crate::process::fair::Place;
 use crate::router::Router;
 
 /// Most streams at the same time.

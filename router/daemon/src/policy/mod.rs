@@ -5,6 +5,7 @@ mod compile;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use bora_contract::{Path, PortSettings, RpFilter};
 use bora_fib::PortId;
@@ -18,7 +19,7 @@ use compile::{Compiled, Facts, Interface};
 /// What is compiled, and of what.
 #[derive(Debug, Default)]
 pub(crate) struct Policy {
-    pub(crate) policies: Policies,
+    pub(crate) policies: Arc<Policies>,
     seen: Option<Seen>,
     /// Rules that are left to Linux: whether of IPv6, priority, why.
     left: BTreeSet<(bool, u32, &'static str)>,
@@ -102,8 +103,8 @@ impl Policy {
         })
     }
 
-    /// Compiles the rules for these interfaces (number and ifindex). Returns whether anything has changed.
-    pub(crate) fn follow(&mut self, mirror: &Mirror, interfaces: &[(PortId, u32)]) -> bool {
+    /// Compiles the rules for these interfaces (number and ifindex) anew if anything has changed.
+    pub(crate) fn follow(&mut self, mirror: &Mirror, interfaces: &[(PortId, u32)]) {
         let named = |&(id, ifindex): &(PortId, u32)| {
             let link = mirror.links().get(&ifindex)?;
             Some((id, ifindex, link.name.clone(), link.master))
@@ -114,20 +115,22 @@ impl Policy {
             interfaces: interfaces.iter().filter_map(named).collect(),
         };
         if self.seen.as_ref() == Some(&now) {
-            return false;
+            return;
         }
         self.seen = Some(now);
-        let before = std::mem::take(&mut self.policies);
+        let mut policies = Policies::default();
         self.left.clear();
         for (id, ifindex) in interfaces {
             if let Some(link) = mirror.links().get(ifindex) {
-                self.compile(mirror, *id, link);
+                self.compile(mirror, *id, link, &mut policies);
             }
         }
-        self.policies != before
+        if policies != *self.policies {
+            self.policies = Arc::new(policies);
+        }
     }
 
-    fn compile(&mut self, mirror: &Mirror, id: PortId, link: &Link) {
+    fn compile(&mut self, mirror: &Mirror, id: PortId, link: &Link, policies: &mut Policies) {
         let [v4, v6, back4] = compile_all(mirror, link);
         for (is_v6, one) in [(false, &v4), (true, &v6)] {
             let left = one.left.iter();
@@ -140,7 +143,7 @@ impl Policy {
             back4: back4.list,
         };
         if !lists.is_empty() {
-            self.policies.set(id, lists);
+            policies.set(id, lists);
         }
     }
 

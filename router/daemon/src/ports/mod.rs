@@ -1,10 +1,16 @@
 //! Ports: interfaces of Linux, most with Bora's program on them, and others with their twins.
 
+pub(crate) mod features;
 mod find;
+pub(crate) mod link_loss;
+pub(crate) mod lost_program;
 mod path;
 mod port;
 mod settings;
 mod summary;
+pub(crate) mod table;
+pub(crate) mod totals;
+pub(crate) mod twin;
 
 pub(crate) use find::{MAX_MTU, find, too_long};
 pub(crate) use port::{Port, SocketState, Way};

@@ -13,8 +13,8 @@ use bora_port::xdp::{AttachError, AttachMode, Attachment, Program, XdpQuery, que
 
 use super::port::{Port, SocketState, Way};
 use crate::config::{File, PathChoice};
-use crate::interruption::Interruption;
-use crate::runtime_dir::Pins;
+use crate::ports::link_loss::Interruption;
+use crate::process::runtime_dir::Pins;
 
 impl Port {
     /// Puts the program on an interface. It passes everything until the lease begins.

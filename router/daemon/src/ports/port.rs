@@ -10,12 +10,12 @@ use bora_port::af_xdp::Mode;
 use bora_port::interface::receive_queues;
 use bora_port::xdp::{AttachMode, Attachment, Program, XdpQuery};
 
-use crate::interruption::Interruption;
-use crate::offloads::{self, Offloads};
-use crate::program_watch::ProgramWatch;
-use crate::runtime_dir::RuntimeDir;
-use crate::totals::Totals;
-use crate::twin::Twin;
+use crate::ports::features::{self, Offloads};
+use crate::ports::link_loss::Interruption;
+use crate::ports::lost_program::ProgramWatch;
+use crate::ports::totals::Totals;
+use crate::ports::twin::Twin;
+use crate::process::runtime_dir::RuntimeDir;
 
 /// One port.
 pub(crate) struct Port {
@@ -38,6 +38,8 @@ pub(crate) struct Port {
     /// Whether its driver still has the program.
     pub(crate) program_watch: ProgramWatch,
     pub(crate) settings: PortSettings,
+    /// What program and twin were last told.
+    pub(crate) told: Option<PortSettings>,
     /// `bypass_qdisc` of its section.
     pub(crate) bypass_qdisc: bool,
     /// What its interface or driver refused, in the order of trying.
@@ -128,6 +130,7 @@ impl Port {
             driver: String::new(),
             offloads: Offloads::default(),
             program_watch: ProgramWatch::default(),
+            told: None,
             settings: PortSettings {
                 index: id.0,
                 ..PortSettings::default()
@@ -250,7 +253,7 @@ impl Port {
                 if let Err(error) = attachment.detach() {
                     log::warn!("{}: cannot detach: {error}", self.name);
                 }
-                offloads::restore(self.ifindex, dir);
+                features::restore(self.ifindex, dir);
             }
         }
     }

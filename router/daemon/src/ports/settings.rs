@@ -8,7 +8,7 @@ use bora_port::xdp::{DeviceHooks, Survey};
 
 use super::port::Port;
 use crate::config::File;
-use crate::hooks::Hooks;
+use crate::guard::hooks::Hooks;
 use crate::policy::{has_other_master, with_policy};
 
 /// Octets of the shortest Ethernet frame, without FCS.

@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::{Report, answer, table};
-use crate::class_counts::{QueueSample, queues};
 use crate::config::File;
 use crate::data_plane::DataPlane;
+use crate::live::class_counts::{QueueSample, queues};
 
 pub(super) const REPORT: Report = Report::new(
     "classes",

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::table::table;
 use super::{Report, answer, typed};
 use crate::config::FibSection;
-use crate::fib_rates::FibRates;
+use crate::live::fib_rates::FibRates;
 
 pub(super) const REPORT: Report = Report::new(
     "fib",

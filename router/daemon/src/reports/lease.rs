@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Report, answer, table, typed};
-use crate::lease::Sign;
-use crate::turn::Turns;
+use crate::process::lease::Sign;
+use crate::process::turns::Turns;
 
 pub(super) const REPORT: Report = Report::new(
     "lease",

@@ -24,6 +24,7 @@ mod sflow;
 mod sync;
 mod table;
 mod tables;
+pub(crate) mod trace;
 mod tunnels;
 mod vlans;
 mod workers;

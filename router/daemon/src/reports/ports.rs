@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Report, answer, by_name, table, typed};
 use crate::data_plane::DataPlane;
+use crate::ports::twin::Twin;
 use crate::ports::{Port, mode_name, path_name};
-use crate::twin::Twin;
 
 pub(super) const REPORT: Report = Report::new(
     "ports",

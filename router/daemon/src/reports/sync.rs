@@ -5,10 +5,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Report, answer};
-use crate::clock::age;
 use crate::data_plane::DataPlane;
-use crate::flows::Flows;
-use crate::guard_watch::GuardWatch;
+use crate::guard::flowtables::Flows;
+use crate::guard::rates::GuardWatch;
+use crate::process::clock::age;
 
 pub(super) const REPORT: Report = Report {
     flags: &[(VERIFY, "Dump the kernel's tables and compare every prefix")],

@@ -6,15 +6,18 @@ use serde_json::Value;
 
 use super::{Report, answer, table};
 use crate::engine::{Engine, Running};
-use crate::topology;
+use crate::process::cpus;
 
 pub(super) const REPORT: Report = Report::new(
     "workers",
     "Workers: CPU, mode, what they did",
     |router, _| {
-        let workers = router.plane.engine().map(|engine: &Engine| &engine.workers);
-        let workers = workers.into_iter().flatten().enumerate();
-        answer(workers.map(report).collect::<Vec<_>>())
+        let engine = router.plane.engine().into_iter();
+        let reports = engine.flat_map(|engine| {
+            let workers = engine.workers.iter().enumerate();
+            workers.map(|(index, worker)| report(engine, index, worker))
+        });
+        answer(reports.collect::<Vec<_>>())
     },
     |mut json, _| {
         let workers = json.as_array_mut().into_iter().flatten();
@@ -54,6 +57,8 @@ struct WorkerReport {
     /// When it looks at its queues: `poll`, `adaptive`, `moderated:PACKETS:MICROSECONDS` or
     /// `interrupt`.
     mode: String,
+    /// Changes of its settings that it has not adopted yet.
+    behind: u64,
     /// Times round the loop.
     loops: u64,
     /// Times asleep.
@@ -76,16 +81,17 @@ struct WorkerReport {
     pool_size: u64,
 }
 
-fn report((index, worker): (usize, &Running)) -> WorkerReport {
+fn report(engine: &Engine, index: usize, worker: &Running) -> WorkerReport {
     let counters = &worker.counters;
     let sum = |of: fn(&PortCounters) -> u64| counters.ports.iter().map(of).sum();
-    let cpu = worker.core.and_then(topology::cpu);
+    let cpu = worker.core.and_then(cpus::cpu);
     WorkerReport {
         index,
         core: worker.core,
         node: cpu.as_ref().map(|cpu| cpu.node),
         shares_with: cpu.map(|cpu| cpu.others()).unwrap_or_default(),
-        mode: worker.mode.to_string(),
+        mode: engine.tables().mode_of(index).to_string(),
+        behind: engine.lag(worker),
         loops: counters.loops.get(),
         sleeps: counters.sleeps.get(),
         rx_packets: sum(|port| port.rx_packets.get()),

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use super::collector::{Collected, Collector};
 use super::survey::{Place, Question, Survey};
 use crate::config::SflowSection;
-use crate::five_tuple::flow_of;
-use crate::threads::lock;
+use crate::process::threads::lock;
+use crate::sampling::five_tuple::flow_of;
 
 /// Interface indices that samples have room for (section 5, "Compact Format").
 const MAX_INDEX: u32 = 1 << 24;

@@ -4,6 +4,7 @@
 
 mod collector;
 mod export;
+pub(crate) mod five_tuple;
 mod survey;
 mod top;
 
@@ -13,11 +14,11 @@ use std::time::{Duration, Instant};
 use bora_capture::Filter;
 use tokio::sync::mpsc::{Receiver, error::TryRecvError};
 
-use crate::calls::{self, Caller, Inbox};
+use crate::captures::{Wanted, Watches};
 use crate::config::SflowSection;
 use crate::data_plane::DataPlane;
-use crate::threads::lock;
-use crate::watches::{Wanted, Watches};
+use crate::process::calls::{self, Caller, Inbox};
+use crate::process::threads::lock;
 use export::{Exporter, Shared};
 use survey::Survey;
 

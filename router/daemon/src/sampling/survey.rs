@@ -8,7 +8,7 @@ use bora_contract::{Counts, Reason};
 
 use crate::data_plane::DataPlane;
 use crate::ports::Port;
-use crate::totals::Totals;
+use crate::ports::totals::Totals;
 
 /// What a packet asks: which way it took.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bora_capture::{Heaviest, Outcome, Sighting};
 
 use crate::config::protocol_name;
-use crate::five_tuple::{Flow, flow_of};
 use crate::live::report::FlowNow;
+use crate::sampling::five_tuple::{Flow, flow_of};
 
 /// Flows that are shown.
 const SHOWN: usize = 10;

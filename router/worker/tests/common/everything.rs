@@ -14,7 +14,8 @@ use bora_forward::{Class, Reason};
 use bora_port::af_xdp::RING_SIZE;
 use bora_port::{Queue, memory};
 use bora_worker::{
-    Budgets, Command, Commands, Mode, PuntRings, Worker, WorkerConfig, WorkerCounters, WorkerPort,
+    Budgets, Command, Commands, Mode, Published, PuntRings, Tables, Worker, WorkerConfig,
+    WorkerCounters, WorkerPort,
 };
 
 use super::{MAC, ipv4_packet, ipv6_packet, port_without_xdp, tables, worker_config};
@@ -109,8 +110,11 @@ impl Subject {
         let ports = queues.into_iter().enumerate();
         let ports = ports.map(|(number, queue)| port(number, queue)).collect();
         let config = WorkerConfig {
-            mode,
-            classifier: Arc::new(rules().compile().unwrap()),
+            tables: Published::new(Tables {
+                mode,
+                classifier: Arc::new(rules().compile().unwrap()),
+                ..Tables::default()
+            }),
             budgets: Budgets::new(20_000), // fills the ring within the warm-up
             ..worker_config(&region, &frames, &handle, ports)
         };

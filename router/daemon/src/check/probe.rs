@@ -10,11 +10,11 @@ use bora_port::xdp::{Attachment, Program, XdpQuery, query};
 
 use crate::config::{FibSection, File as Config, PortSection};
 use crate::engine;
-use crate::flows::Flows;
-use crate::interruption::interrupts;
+use crate::guard::flowtables::Flows;
+use crate::ports::link_loss::interrupts;
 use crate::ports::{self, Port};
+use crate::process::runtime_dir::{Pins, RuntimeDir};
 use crate::reports::shaper;
-use crate::runtime_dir::{Pins, RuntimeDir};
 
 /// Loads the XDP program, without putting it on any interface; says what this kernel lacks and what is lost
 /// by that. The program goes with the process.

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::config::File;
-use crate::private;
-use crate::runtime_dir::RuntimeDir;
+use crate::process::private;
+use crate::process::runtime_dir::RuntimeDir;
 
 /// Most files to keep.
 const MOST: usize = 50;

@@ -3,7 +3,7 @@
 use crate::api;
 use crate::config::File;
 use crate::ports;
-use crate::topology::check_cpus;
+use crate::process::cpus::check_cpus;
 use bora_mirror::{Mirror, MirrorConfig};
 
 /// Checks what needs no look at interfaces: values, CPUs, and the files and the address of `[api]`.

@@ -8,10 +8,10 @@ use bora_wire::checksum::fill_transport_v6;
 use bora_wire::{MacAddr, Protocol, udp};
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::captures::{View, Wanted};
 use crate::data_plane::DataPlane;
 use crate::ports::Way;
 use crate::router::Router;
-use crate::watches::{View, Wanted};
 
 /// Octets of a frame: as Ethernet has them without its checksum, up to what fits into a page with what Linux adds.
 const SHORTEST: usize = 14;

@@ -13,7 +13,7 @@ use bora_port::interface::netns_cookie;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, statfs, unlinkat};
 use rustix::io::Errno;
 
-use crate::private;
+use crate::process::private;
 
 const RUN: &str = "/run/bora";
 const LOCK: &str = "lock";

@@ -8,8 +8,22 @@ use bora_port::xdp::{Program, ProgramError};
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 
-/// MTUs of routes, octets, by prefix.
-type Mtus = BTreeMap<(IpAddr, u8), u32>;
+type Net = (IpAddr, u8);
+
+/// MTUs of the routes of one IP version.
+#[derive(Debug, Default)]
+struct Mtus {
+    /// Octets, by prefix.
+    wanted: BTreeMap<Net, u32>,
+    /// Prefixes that the map has.
+    written: BTreeSet<Net>,
+    /// Prefixes that are to be taken out of the map.
+    gone: BTreeSet<Net>,
+    /// Prefixes that are to be written.
+    unwritten: BTreeSet<Net>,
+    /// Why, if the map has no room.
+    missing: Option<String>,
+}
 
 /// What the program's maps hold.
 #[derive(Debug, Default)]
@@ -20,8 +34,6 @@ pub(crate) struct ProgramTables {
     is_incomplete: bool,
     /// IPv4 and IPv6.
     mtus: [Mtus; 2],
-    /// Why not all of them are in the map.
-    missing: [Option<String>; 2],
 }
 
 impl ProgramTables {
@@ -68,71 +80,84 @@ impl ProgramTables {
         self.is_incomplete = refused.is_some();
     }
 
-    /// Writes the MTUs of routes for express: `bpf_fib_lookup` does not give them to a program. `further`:
+    /// Writes the MTUs of routes that have changed, for express: `bpf_fib_lookup` does not give them to a program. `further`:
     /// whether routes of further tables have MTUs, so that express must not ask Linux's FIB; IPv4, IPv6.
     pub(crate) fn route_mtus(
         &mut self,
         program: &mut Program,
-        mtus: impl Iterator<Item = ((IpAddr, u8), u32)>,
+        changes: Vec<(Net, Option<u32>)>,
         further: [bool; 2],
     ) {
-        let mut wanted = [Mtus::new(), Mtus::new()];
-        for (net, mtu) in mtus {
-            wanted[usize::from(net.0.is_ipv6())].insert(net, mtu);
+        for (net, mtu) in changes {
+            let mtus = &mut self.mtus[usize::from(net.0.is_ipv6())];
+            mtus.note(net, mtu);
         }
-        for (family, wanted) in wanted.iter().enumerate() {
-            let (known, missing) = (&mut self.mtus[family], &mut self.missing[family]);
-            let before = missing.is_some();
-            *missing = change(program, known, wanted).err().map(|error| {
-                format!(
-                    "{}: {} routes have an MTU of their own, and the XDP program can be told {} ({error}); \
-                     express leaves {0} to Linux where it asks Linux's FIB",
-                    FAMILIES[family],
-                    wanted.len(),
-                    known.len()
-                )
-            });
-            match missing {
-                Some(text) if !before => log::warn!("{text}"),
-                None if before => {
-                    log::info!("{}: express knows the MTU of every route", FAMILIES[family])
-                }
-                _ => {}
-            }
+        for (mtus, family) in self.mtus.iter_mut().zip(FAMILIES) {
+            mtus.write(program, family);
         }
         let count = |family: usize| {
-            (self.missing[family].is_none() && !further[family]).then(|| self.mtus[family].len())
+            let mtus = &self.mtus[family];
+            (mtus.missing.is_none() && !further[family]).then_some(mtus.wanted.len())
         };
         program.set_route_mtu_counts([0, 1].map(count));
     }
 
     /// What express cannot do for want of room.
     pub(crate) fn lacks(&self) -> impl Iterator<Item = &String> {
-        self.missing.iter().flatten()
+        self.mtus.iter().flat_map(|mtus| &mtus.missing)
     }
 }
 
-/// Makes the map of one IP version hold what it should.
-fn change(program: &mut Program, known: &mut Mtus, wanted: &Mtus) -> Result<(), ProgramError> {
-    if known == wanted {
-        return Ok(());
-    }
-    let gone: Vec<_> = known
-        .keys()
-        .filter(|net| !wanted.contains_key(net))
-        .copied()
-        .collect();
-    for net in gone {
-        program.set_route_mtu(net.0, net.1, None)?;
-        known.remove(&net);
-    }
-    for (&net, &mtu) in wanted {
-        if known.get(&net) != Some(&mtu) {
-            program.set_route_mtu(net.0, net.1, Some(mtu))?;
-            known.insert(net, mtu);
+impl Mtus {
+    fn note(&mut self, net: Net, mtu: Option<u32>) {
+        match mtu {
+            Some(mtu) => {
+                self.wanted.insert(net, mtu);
+                self.gone.remove(&net);
+                self.unwritten.insert(net);
+            }
+            None => {
+                self.wanted.remove(&net);
+                self.unwritten.remove(&net);
+                if self.written.contains(&net) {
+                    self.gone.insert(net);
+                }
+            }
         }
     }
-    Ok(())
+
+    /// Writes what the map lacks, as far as it has room.
+    fn write(&mut self, program: &mut Program, family: &str) {
+        let failed = self.try_to_write(program).err();
+        let was_missing = self.missing.is_some();
+        self.missing = failed.map(|error| {
+            let (all, known) = (self.wanted.len(), self.written.len());
+            format!(
+                "{family}: {all} routes have an MTU of their own, and the XDP program can be told {known} ({error}); \
+                 express leaves {family} to Linux where it asks Linux's FIB"
+            )
+        });
+        match &self.missing {
+            Some(text) if !was_missing => log::warn!("{text}"),
+            None if was_missing => log::info!("{family}: express knows the MTU of every route"),
+            _ => {}
+        }
+    }
+
+    /// Takes out first what is no longer wanted, which makes room.
+    fn try_to_write(&mut self, program: &mut Program) -> Result<(), ProgramError> {
+        while let Some(&net) = self.gone.first() {
+            program.set_route_mtu(net.0, net.1, None)?;
+            self.written.remove(&net);
+            self.gone.pop_first();
+        }
+        while let Some(&net) = self.unwritten.first() {
+            program.set_route_mtu(net.0, net.1, self.wanted.get(&net).copied())?;
+            self.written.insert(net);
+            self.unwritten.pop_first();
+        }
+        Ok(())
+    }
 }
 
 /// The length of a prefix that is one address.

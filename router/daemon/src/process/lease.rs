@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bora_port::xdp::Lease;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::threads::{join, lock};
+use crate::process::threads::{join, lock};
 
 /// How long the program may act after the lease was renewed last.
 const TERM: Duration = Duration::from_millis(500);

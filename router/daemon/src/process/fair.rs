@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use crate::threads::lock;
+use crate::process::threads::lock;
 
 /// Questions of all clients that may be in the control loop at a time.
 const QUESTIONS: usize = 2;

@@ -1,16 +1,18 @@
 //! The configuration in force, and `bora apply`: another one for a running Bora, all of it or
 //! nothing.
 
+pub(crate) mod history;
+pub(crate) mod unconfirmed;
+
 use std::time::Duration;
 
-use bora_worker::Mode;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Action, File, Setting, diff};
 use crate::data_plane::{Change, DataPlane};
-use crate::history::History;
-use crate::runtime_dir::RuntimeDir;
-use crate::unconfirmed::{self, Unconfirmed};
+use crate::process::runtime_dir::RuntimeDir;
+use history::History;
+use unconfirmed::Unconfirmed;
 
 /// What became of an apply that nobody has confirmed.
 #[derive(Debug)]
@@ -85,23 +87,6 @@ impl InForce {
 
     pub(crate) fn file(&self) -> &File {
         &self.file
-    }
-
-    /// Sets when workers look at their queues: all of them, or one, which the file says nothing of.
-    ///
-    /// # Errors
-    /// There is no such worker.
-    pub(crate) fn set_mode(
-        &mut self,
-        plane: &mut DataPlane,
-        worker: Option<usize>,
-        mode: Mode,
-    ) -> Result<(), String> {
-        plane.set_mode(worker, mode)?;
-        if worker.is_none() {
-            self.file.workers.mode = mode;
-        }
-        Ok(())
     }
 
     /// Makes `new` of the configuration in force, or changes nothing and says why.
@@ -302,7 +287,8 @@ impl InForce {
         }
     }
 
-    /// Adds the ports that are new: first all that can fail, then one after the other.
+    /// Adds the ports that are new: first all that can fail, then all of them. The convergence brings the keys with it that it
+    /// takes from the configuration.
     fn add_ports(
         &mut self,
         plane: &mut DataPlane,
@@ -313,15 +299,9 @@ impl InForce {
             Action::AddPort(section) => Some(&**section),
             _ => None,
         });
-        let mut staged = plane.stage(added.clone(), new)?.into_iter();
-        for section in added {
-            let Some(one) = staged.next() else { break };
-            if let Err(error) = plane.add_port(one, new) {
-                plane.unstage(staged.collect());
-                return Err(error);
-            }
-            self.file.ports.push(section.clone());
-        }
+        let staged = plane.stage(added.clone(), new)?;
+        plane.add_ports(staged, new, &self.file)?;
+        self.file.ports.extend(added.cloned());
         Ok(())
     }
 }

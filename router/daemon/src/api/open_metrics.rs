@@ -6,14 +6,14 @@ use std::time::SystemTime;
 use bora_contract::{Counts, Reason};
 use bora_worker::WorkerCounters;
 
-use crate::class_counts::{QueueSample, queues};
-use crate::clock::since_1970;
 use crate::engine::Engine;
+use crate::live::class_counts::{QueueSample, queues};
+use crate::ports::totals::Totals;
 use crate::ports::{Port, mode_name, path_name};
+use crate::process::clock::since_1970;
 use crate::reports::rules;
 use crate::router::Router;
 use crate::sampling::Collected;
-use crate::totals::Totals;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {

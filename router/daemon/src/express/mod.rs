@@ -1,5 +1,8 @@
 //! The XDP program, the tables of Linux that it has, and what it found at Linux's hooks.
 
+pub(crate) mod reclaim;
+pub(crate) mod tables;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -9,8 +12,8 @@ use bora_mirror::{GuardReport, Mirror, ReasonKind};
 use bora_port::xdp::{Counters, Lease, Program, ProgramError};
 
 use crate::devices::Stations;
-use crate::hooks::Hooks;
-use crate::program_tables::ProgramTables;
+use crate::express::tables::ProgramTables;
+use crate::guard::hooks::Hooks;
 
 /// The loaded program and its state.
 pub(crate) struct Express {
@@ -116,13 +119,11 @@ impl Express {
             .addresses(&mut self.program, mirror.local_addresses());
     }
 
-    /// Gives the program the MTUs of routes, as the mirror has them.
-    pub(crate) fn tell_route_mtus(&mut self, mirror: &Mirror) {
-        self.tables.route_mtus(
-            &mut self.program,
-            mirror.route_mtus(),
-            mirror.further_mtus(),
-        );
+    /// Gives the program the MTUs of routes that have changed.
+    pub(crate) fn tell_route_mtus(&mut self, mirror: &mut Mirror) {
+        let changes = mirror.take_mtu_changes();
+        self.tables
+            .route_mtus(&mut self.program, changes, mirror.further_mtus());
     }
 
     /// Gives the program the stations of bridges, as they are now.

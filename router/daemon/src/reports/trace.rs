@@ -9,9 +9,9 @@ use bora_mirror::linux_route;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::five_tuple::{Flow, flow_of};
 use crate::reports::route;
 use crate::router::Router;
+use crate::sampling::five_tuple::{Flow, flow_of};
 
 /// What is known of a packet. `bora trace` asks for the rest: [`Explanation`].
 #[derive(Debug, Serialize, Deserialize)]

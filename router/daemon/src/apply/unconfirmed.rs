@@ -9,8 +9,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::config::{File, diff};
-use crate::private;
-use crate::runtime_dir::RuntimeDir;
+use crate::process::private;
+use crate::process::runtime_dir::RuntimeDir;
 
 /// When going back is tried again after it has failed.
 const RETRY: Duration = Duration::from_secs(10);

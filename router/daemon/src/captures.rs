@@ -11,7 +11,7 @@ use bora_port::xdp::{Allowances, MAX_WATCHERS, ProgramError, Sightings};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 use crate::data_plane::DataPlane;
-use crate::threads::lock;
+use crate::process::threads::lock;
 
 /// How often sightings are fetched.
 const TURN: Duration = Duration::from_millis(10);

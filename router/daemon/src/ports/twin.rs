@@ -11,7 +11,7 @@ use bora_port::port::{Port, Setup};
 use bora_port::tap::{self, Device};
 
 use crate::config::{StationAddress, TwinKind};
-use crate::runtime_dir::RuntimeDir;
+use crate::process::runtime_dir::RuntimeDir;
 
 /// A port's twin in Linux, with the port itself.
 pub(crate) struct Twin {

@@ -10,7 +10,7 @@ use anyhow::Context;
 use bora_port::features::{HASH, TAGS, active, name_of, set};
 use rustix::io::Errno;
 
-use crate::runtime_dir::RuntimeDir;
+use crate::process::runtime_dir::RuntimeDir;
 
 /// Offloads that an interface's driver would not turn off, and what follows from it.
 #[derive(Debug, Default)]

@@ -1,0 +1,5 @@
+//! What Linux must see itself, and why traffic is left to it.
+
+pub(crate) mod flowtables;
+pub(crate) mod hooks;
+pub(crate) mod rates;
