@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 
 use bora_buffer::Packet;
 use bora_contract::Counts;
+use bora_fib::PortId;
 use bora_forward::schedule::OutputError;
 use bora_forward::{
-    Batch, Context, Egress, Outputs, Reason, RuleCounters, Tunnelling, Verdict, enqueue, run,
+    Batch, Context, Egress, Inputs, Meta, Outputs, Reason, RuleCounters, Tunnelling, Verdict,
+    enqueue, run,
 };
 use bora_port::af_xdp::RING_SIZE;
 use bora_worker::{QUOTA, Tables, WorkerConfig};
@@ -44,6 +46,7 @@ pub(crate) struct Interrupted {
     rules: Vec<RuleCounters>,
     egress: Vec<Egress>,
     min_frames: Vec<u16>,
+    inputs: Inputs,
     tunnelling: Tunnelling,
     /// Received and not forwarded yet, with the port it came in by.
     backlog: VecDeque<(usize, Packet)>,
@@ -79,6 +82,10 @@ impl Interrupted {
                 .collect(),
             egress,
             min_frames: config.ports.iter().map(|port| port.min_frame).collect(),
+            inputs: Inputs::new(
+                config.ports.iter().map(|port| &port.ingress),
+                &*tables.devices,
+            ),
             tunnelling: Tunnelling::default(),
             backlog: VecDeque::with_capacity(BACKLOG),
             received: 0,
@@ -159,11 +166,12 @@ impl Interrupted {
             packets.extend(self.backlog.pop_front().map(|(_, packet)| packet));
         }
         let count = packets.len();
+        self.batch.came_by(PortId(port as u16));
         let (config, tables, dropped) = (&mut self.config, &*self.tables, &mut self.dropped);
         let context = Context {
             region: &config.region,
             fib: &config.fib,
-            ingress: &config.ports[port].ingress,
+            inputs: &self.inputs,
             min_frames: &self.min_frames,
             classifier: &tables.classifier,
             policies: &tables.policies,
@@ -178,16 +186,16 @@ impl Interrupted {
             min_frames: &self.min_frames,
             region: &config.region,
         };
-        let drop = |packet: Packet, verdict| {
+        let drop = |_, packet: Packet, meta: Meta| {
             // there is no slow path
-            let reason = match verdict {
+            let reason = match meta.verdict() {
                 Verdict::Drop(reason) | Verdict::Punt(reason) => reason,
                 Verdict::Pending | Verdict::Forward(_) => Reason::NoOutput,
             };
             dropped[reason] += 1;
             config.pool.give(packet.into_frame(&config.region));
         };
-        enqueue(&mut self.batch, outputs, |_, _| {}, drop);
+        enqueue(&mut self.batch, outputs, |_, _, _| {}, drop);
         count
     }
 

@@ -15,6 +15,7 @@ pub mod fib_plot;
 pub mod full_table;
 mod interrupt;
 pub mod machine;
+pub mod macvlans;
 pub mod nat;
 pub mod outcome;
 pub mod packets;

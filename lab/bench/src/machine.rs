@@ -103,38 +103,54 @@ impl Tables {
 }
 
 impl Tables {
-    /// A table whose default route leads into the tunnel, with its far end behind the first port.
+    /// A table whose default route leads into the first tunnel, with its far end behind the first port.
     ///
     /// # Errors
     /// No room.
     pub fn into_tunnel() -> anyhow::Result<Self> {
-        let way = NextHop::Tunnel(tunnels::way().into());
-        Self::with_ends(way, (tunnels::FAR, neighbour(PortId(0), 0)))
+        let way = NextHop::Tunnel(tunnels::way(0).into());
+        Self::with_ends(way, &[(tunnels::FAR[0], neighbour(PortId(0), 0))])
     }
 
-    /// A table whose default route leads to the first port; the tunnel's near end is this machine.
+    /// A table whose default route leads to the first port; the tunnels' near end is this machine.
     ///
     /// # Errors
     /// No room.
     pub fn out_of_tunnel() -> anyhow::Result<Self> {
-        let local = NextHop::Punt {
-            reason: Reason::Local,
-            port: None,
-        };
-        Self::with_ends(neighbour(PortId(0), 0), (tunnels::NEAR, local))
+        Self::with_ends(neighbour(PortId(0), 0), &[(tunnels::NEAR, local())])
     }
 
-    fn with_ends(default: NextHop, (end, hop): (u32, NextHop)) -> anyhow::Result<Self> {
+    /// A table whose default route leads into the second tunnel, with its far end behind the first port; the tunnels' near
+    /// end is this machine.
+    ///
+    /// # Errors
+    /// No room.
+    pub fn between_tunnels() -> anyhow::Result<Self> {
+        let way = NextHop::Tunnel(tunnels::way(1).into());
+        let far = (tunnels::FAR[1], neighbour(PortId(0), 0));
+        Self::with_ends(way, &[far, (tunnels::NEAR, local())])
+    }
+
+    fn with_ends(default: NextHop, ends: &[(u32, NextHop)]) -> anyhow::Result<Self> {
         let (mut writer, handle) = bora_fib::new(FibConfig::default())?;
-        let (default, hop) = (writer.add_next_hop(default)?, writer.add_next_hop(hop)?);
-        writer.load4(&[
-            (Prefix4::masked(0, 0), default),
-            (Prefix4::masked(end, 32), hop),
-        ])?;
+        let mut routes = vec![(Prefix4::masked(0, 0), writer.add_next_hop(default)?)];
+        for (end, hop) in ends {
+            let hop = writer.add_next_hop(hop.clone())?;
+            routes.push((Prefix4::masked(*end, 32), hop));
+        }
+        writer.load4(&routes)?;
         Ok(Self {
             handle,
             _writer: writer,
         })
+    }
+}
+
+/// This machine.
+fn local() -> NextHop {
+    NextHop::Punt {
+        reason: Reason::Local,
+        port: None,
     }
 }
 

@@ -1,16 +1,16 @@
-//! A GRE tunnel (RFC 2784) for the engine's benchmarks: its tables, its device, and what comes out of it.
+//! GRE tunnels (RFC 2784) for the engine's benchmarks: the ways into them, their devices, and what comes out of one.
 
 use bora_fib::Encapsulation;
 use bora_forward::{Device, Devices, Endpoint};
 use bora_wire::{MacAddr, ipv4};
 
-use crate::devices::{self, DEVICE};
+use crate::devices;
 use crate::packets::{FRAME, MAC};
 
 /// The near end, 192.0.2.1; behind the port.
 pub const NEAR: u32 = 0xc000_0201;
-/// The far end, 192.0.2.2.
-pub const FAR: u32 = 0xc000_0202;
+/// The far ends, 192.0.2.2 and 192.0.2.3.
+pub const FAR: [u32; 2] = [0xc000_0202, 0xc000_0203];
 const GRE: u8 = 47;
 /// The header of GRE without options, around IPv4.
 const HEADER: [u8; 4] = [0, 0, 0x08, 0x00];
@@ -23,26 +23,28 @@ fn outer(from: u32, to: u32, ttl: u8) -> Vec<u8> {
     header
 }
 
-/// The way into the tunnel.
-pub fn way() -> Encapsulation {
-    let headers = [outer(NEAR, FAR, 64), HEADER.to_vec()].concat();
-    Encapsulation::new(DEVICE, 1476, &headers, None).expect("headers that begin with IPv4")
+/// The way into the first or the second tunnel.
+pub fn way(number: u16) -> Encapsulation {
+    let outer = outer(NEAR, FAR[usize::from(number)], 64);
+    let headers = [outer, HEADER.to_vec()].concat();
+    let device = devices::device(number, MacAddr::ZERO).ingress.port;
+    Encapsulation::new(device, 1476, &headers, None).expect("headers that begin with IPv4")
 }
 
-/// The tunnel as what packets come in by.
+/// Both tunnels.
 pub fn devices() -> Devices {
-    Devices::new([Device {
+    Devices::new([0, 1].map(|number| Device {
         endpoints: vec![Endpoint::Addresses {
             protocol: GRE,
-            source: FAR,
+            source: FAR[usize::from(number)],
             destination: NEAR,
             key: None,
         }],
-        ..devices::device(MacAddr::ZERO)
-    }])
+        ..devices::device(number, MacAddr::ZERO)
+    }))
 }
 
-/// One outer packet around each of `count` packets to consecutive destinations from 10.0.0.0 on.
+/// One packet of the first tunnel around each of `count` packets to consecutive destinations from 10.0.0.0 on.
 pub fn wrapped(count: u32) -> Vec<[u8; FRAME]> {
     const INSIDE: usize = 14 + 20 + HEADER.len();
     const NO_PROTOCOL: u8 = 59;
@@ -50,7 +52,7 @@ pub fn wrapped(count: u32) -> Vec<[u8; FRAME]> {
         let mut octets = [0; FRAME];
         octets[..6].copy_from_slice(&MAC.0);
         octets[12..14].copy_from_slice(&[0x08, 0x00]);
-        octets[14..34].copy_from_slice(&outer(FAR, NEAR, 64));
+        octets[14..34].copy_from_slice(&outer(FAR[0], NEAR, 64));
         octets[34..INSIDE].copy_from_slice(&HEADER);
         let header = [
             0x45,

@@ -7,7 +7,7 @@ use crate::headers::Headers;
 use crate::meta::Meta;
 use crate::simd::Simd;
 
-/// Destinations of the packets of one IP version, side by side as the FIB wants them.
+/// Addresses of packets of one IP version, side by side as the FIB wants them.
 #[derive(Debug)]
 pub(crate) struct Lane<K> {
     count: usize,
@@ -112,10 +112,14 @@ impl<K: Copy> Lane<K> {
 pub struct Batch {
     /// The packets, up to [`MAX_BATCH`]; the caller fills this.
     pub packets: Vec<Packet>,
-    /// One entry a packet, written by [`crate::parse()`].
+    /// One entry a packet: [`Batch::came_by`] or [`crate::find_inputs`] write the inputs, [`crate::parse()`] the rest.
     pub meta: Vec<Meta>,
+    /// The input of all packets, if it is one.
+    pub(crate) input: Option<PortId>,
     pub(crate) v4: Box<Lane<u32>>,
     pub(crate) v6: Box<Lane<[u8; 16]>>,
+    /// Sources that are checked.
+    pub(crate) sources: Box<Lane<u32>>,
     pub(crate) headers: Box<Headers>,
     pub(crate) simd: Simd,
     /// Places of packets with the next hop that a rule chose instead of the route's, by place and version.
@@ -130,13 +134,26 @@ impl Batch {
         Self {
             packets: Vec::with_capacity(MAX_BATCH),
             meta: Vec::with_capacity(MAX_BATCH),
+            input: None,
             v4: Lane::new(0),
             v6: Lane::new([0; 16]),
+            sources: Lane::new(0),
             headers: Headers::new(),
             simd: Simd::detect(),
             by_rule: Vec::with_capacity(MAX_BATCH),
             leaves: None,
         }
+    }
+
+    /// All packets have come in by this port or device.
+    #[inline]
+    pub fn came_by(&mut self, input: PortId) {
+        // what is left there of other packets of the input is written over by the first stage
+        if self.input != Some(input) {
+            self.meta.clear();
+        }
+        self.meta.resize(self.packets.len(), Meta::of(input));
+        self.input = Some(input);
     }
 }
 

@@ -4,13 +4,17 @@
 //! came in by the device, and gets tags as the last thing before it leaves. So no stage knows of tags.
 //! A bond's packets come in by any of its ports, and leave by one that their hash chooses. A macvlan's are those for its address.
 
+use std::iter::{Flatten, Map};
+use std::slice::Iter;
+
 use bora_buffer::{Packet, Region};
 use bora_contract::MAX_PORTS;
 use bora_fib::PortId;
-use bora_wire::{MacAddr, ethernet, vlan};
+use bora_wire::{ethernet, vlan};
 
 use crate::Ingress;
 use crate::bond::Ports;
+use crate::places::Places;
 use crate::tunnel::{Arrival, Endpoint};
 
 /// Octets of both Ethernet addresses.
@@ -20,6 +24,8 @@ const TAG: usize = vlan::HEADER_LEN;
 const IDENTITY: u32 = 0xffff_0fff;
 /// In the mark of a packet that has lost its tags; its priority is below.
 pub(crate) const TAGGED: u8 = 8;
+/// Stands for any Ethernet address.
+const ANY_MAC: u64 = 0;
 
 /// One tag or two, the outer one first, with priority 0; or none, as a bond's packets have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +72,12 @@ impl Tags {
         (u64::from(self.outer) << 32 | u64::from(self.inner)).to_be_bytes()
     }
 
+    /// The key of frames with these tags for an Ethernet address, or for any.
+    #[inline(always)]
+    fn key(self, mac: u64) -> u128 {
+        u128::from(self.outer) << 96 | u128::from(self.inner) << 64 | u128::from(mac)
+    }
+
     /// All tags of a frame; `None` if it has more than two.
     #[inline]
     fn of(frame: &[u8]) -> Option<Self> {
@@ -96,6 +108,13 @@ fn tag_at(frame: &[u8], number: usize) -> Option<u32> {
         ethernet::EtherType::VLAN | ethernet::EtherType::QINQ
     );
     is_tag.then_some(tag)
+}
+
+/// Whether a frame has a tag.
+#[inline(always)]
+pub(crate) fn has_tag(frame: &[u8]) -> bool {
+    let kind = frame.get(ADDRESSES..).and_then(|rest| rest.first_chunk());
+    kind.is_some_and(|&kind| matches!(kind, [0x81, 0x00] | [0x88, 0xa8]))
 }
 
 /// Which priorities (PCP) the tags of a VLAN device's packets get: its `egress-qos-map`, of the priorities that Linux gives
@@ -167,82 +186,85 @@ pub struct Devices {
     /// By number, from [`MAX_PORTS`] on.
     devices: Vec<Option<Device>>,
     /// Of each port by its number.
-    trunks: Vec<Trunk>,
-    /// Of tunnels, ascending; with places in `devices`.
-    endpoints: Vec<(Endpoint, u16)>,
+    trunks: Vec<Option<Trunk>>,
+    /// Tunnels by [`Endpoint::key`].
+    tunnels: Places,
 }
 
-/// The devices on a port, ascending; the number is the place in [`Devices::devices`].
+/// The devices on a port.
 #[derive(Debug, Default)]
-struct Trunk {
-    tags: Vec<(Tags, u16)>,
-    /// Those with an address of their own.
-    stations: Vec<((Tags, MacAddr), u16)>,
+pub(crate) struct Trunk {
+    /// By [`Tags::key`].
+    places: Places,
+    /// Those with one tag of 802.1Q, by VLAN, if all are told by tags alone.
+    vlans: Vec<Option<PortId>>,
+    /// What frames without tags are of; nothing if the port itself takes them.
+    untagged: Option<PortId>,
+    /// Whether some have an Ethernet address of their own.
+    has_stations: bool,
 }
 
 impl Devices {
     /// The devices, each with a number of its own.
     pub fn new(devices: impl IntoIterator<Item = Device>) -> Self {
         let mut table = Self::default();
+        let (mut on_ports, mut tunnels) = (Vec::new(), Vec::new());
         for device in devices {
-            let Some(place) = place_of(device.ingress.port) else {
+            let number = device.ingress.port;
+            let Some(place) = place_of(number) else {
                 continue;
             };
             let endpoints = device.endpoints.iter();
-            let endpoints = endpoints.map(|&endpoint| (endpoint, place as u16));
-            table.endpoints.extend(endpoints);
+            tunnels.extend(endpoints.map(|endpoint| (endpoint.key(), number)));
             for port in &device.ports.all {
                 let trunk = usize::from(port.0);
-                if table.trunks.len() <= trunk {
-                    table.trunks.resize_with(trunk + 1, Trunk::default);
+                if on_ports.len() <= trunk {
+                    on_ports.resize_with(trunk + 1, Vec::new);
                 }
-                let (trunk, place) = (&mut table.trunks[trunk], place as u16);
-                match device.is_station {
-                    true => trunk
-                        .stations
-                        .push(((device.tags, device.ingress.mac), place)),
-                    false => trunk.tags.push((device.tags, place)),
-                }
+                on_ports[trunk].push((device.tags, device.station(), number));
             }
             if table.devices.len() <= place {
                 table.devices.resize_with(place + 1, || None);
             }
             table.devices[place] = Some(device);
         }
-        table.endpoints.sort_unstable();
-        for trunk in &mut table.trunks {
-            trunk.tags.sort_unstable();
-            trunk.stations.sort_unstable();
-        }
+        table.tunnels = Places::new(&tunnels);
+        table.trunks = on_ports.iter().map(|all| Trunk::new(all)).collect();
         table
     }
 
-    /// Whether there are devices on a port.
+    /// The devices on a port, if there are some.
     #[inline]
-    pub fn is_trunk(&self, port: PortId) -> bool {
-        let trunk = self.trunks.get(usize::from(port.0));
-        trunk.is_some_and(|trunk| !trunk.tags.is_empty() || !trunk.stations.is_empty())
+    pub(crate) fn on(&self, port: PortId) -> Option<&Trunk> {
+        self.trunks.get(usize::from(port.0))?.as_ref()
     }
 
-    /// Makes the packet inside a frame, if it has come through a tunnel; returns the tunnel. `partial_checksum`: as of
-    /// [`Ingress`].
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
+
+    /// Whether there are tunnels.
+    pub(crate) fn has_tunnels(&self) -> bool {
+        !self.tunnels.is_empty()
+    }
+
+    /// Makes the packet inside a frame, if it has come through a tunnel; returns the tunnel's number. `partial_checksum`: as
+    /// of [`Ingress`].
+    #[inline]
     pub fn unwrap(
         &self,
         region: &Region,
         packet: &mut Packet,
         partial_checksum: bool,
-    ) -> Option<&Device> {
-        if self.endpoints.is_empty() {
-            return None;
-        }
+    ) -> Option<PortId> {
         let arrival = Arrival::of(region.octets(packet), partial_checksum)?;
-        let endpoints = &self.endpoints;
-        let at = endpoints.binary_search_by_key(&arrival.endpoint, |&(endpoint, _)| endpoint);
-        let device = self.devices[usize::from(endpoints[at.ok()?].1)].as_ref()?;
+        let number = self.tunnels.find(arrival.endpoint.key())?;
+        let device = self.get(number)?;
         let is_expected = device.only_from.is_none_or(|far| far == arrival.source);
         let loops = arrival.comes_from(device.ingress.mac, region.octets(packet));
         (is_expected && !loops && arrival.unwrap(region, packet, device.ingress.mac))
-            .then_some(device)
+            .then_some(number)
     }
 
     /// The device with this number.
@@ -250,34 +272,93 @@ impl Devices {
     pub fn get(&self, number: PortId) -> Option<&Device> {
         self.devices.get(place_of(number)?)?.as_ref()
     }
+}
 
-    /// The device that a frame belongs to that came in by a port.
-    #[inline]
-    pub fn device_of(&self, trunk: PortId, frame: &[u8]) -> Option<&Device> {
-        let tags = Tags::of(frame)?;
-        let trunk = self.trunks.get(usize::from(trunk.0))?;
-        let place = match trunk.station(tags, frame) {
-            Some(place) => place,
-            None => {
-                let at = trunk.tags.binary_search_by_key(&tags, |&(tags, _)| tags);
-                trunk.tags[at.ok()?].1
-            }
-        };
-        self.devices.get(usize::from(place))?.as_ref()
+/// What packets come in by.
+impl<'a> IntoIterator for &'a Devices {
+    type Item = &'a Ingress;
+    type IntoIter = Map<Flatten<Iter<'a, Option<Device>>>, fn(&'a Device) -> &'a Ingress>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.devices.iter().flatten().map(|device| &device.ingress)
     }
 }
 
 impl Trunk {
-    /// The device that a frame is for by its address.
-    #[inline]
-    fn station(&self, tags: Tags, frame: &[u8]) -> Option<u16> {
-        if self.stations.is_empty() {
-            return None;
-        }
-        let key = (tags, MacAddr(*frame.first_chunk()?));
-        let at = self.stations.binary_search_by_key(&key, |&(key, _)| key);
-        at.ok().map(|at| self.stations[at].1)
+    /// These devices, by tags and address; `None` if there are none.
+    fn new(devices: &[(Tags, u64, PortId)]) -> Option<Self> {
+        let keys = devices
+            .iter()
+            .map(|&(tags, mac, number)| (tags.key(mac), number));
+        let places = Places::new(&keys.collect::<Vec<_>>());
+        let has_stations = devices.iter().any(|&(_, mac, _)| mac != ANY_MAC);
+        let vlans = match has_stations {
+            true => 0..0,
+            false => 0..4096,
+        };
+        let of_vlan = |id| places.find(Tags::one(0x8100, id).key(ANY_MAC));
+        let vlans = vlans.map(of_vlan).collect();
+        (!devices.is_empty()).then(|| Self {
+            untagged: places.find(Tags::NONE.key(ANY_MAC)),
+            vlans,
+            has_stations,
+            places,
+        })
     }
+
+    /// Whether some have an Ethernet address of their own.
+    #[inline]
+    pub(crate) fn has_stations(&self) -> bool {
+        self.has_stations
+    }
+
+    /// What frames without tags are of, if not of the port itself.
+    #[inline]
+    pub(crate) fn untagged(&self) -> Option<PortId> {
+        self.untagged
+    }
+
+    /// The device that a frame belongs to, which loses the device's tags. They stay in front of it, for
+    /// [`Device::restore`]; their priority is in the packet's mark, for [`crate::classify()`].
+    #[inline]
+    pub(crate) fn take(&self, region: &Region, packet: &mut Packet) -> Option<PortId> {
+        let frame = region.octets(packet);
+        if let Some(vlan) = only_vlan(frame)
+            && let Some(&device) = self.vlans.get(vlan)
+        {
+            let device = device?;
+            untag::<TAG>(region, packet);
+            return Some(device);
+        }
+        let tags = Tags::of(frame)?;
+        let station = match self.has_stations {
+            true => self.places.find(tags.key(number_of(*frame.first_chunk()?))),
+            false => None,
+        };
+        let found = station.or_else(|| self.places.find(tags.key(ANY_MAC)))?;
+        match tags.len() {
+            0 => {}
+            TAG => untag::<TAG>(region, packet),
+            _ => untag::<{ 2 * TAG }>(region, packet),
+        }
+        Some(found)
+    }
+}
+
+/// The VLAN of a frame whose only tag is one of 802.1Q.
+#[inline(always)]
+fn only_vlan(frame: &[u8]) -> Option<usize> {
+    let [.., 0x81, 0x00, high, low, a, b] = *frame.first_chunk::<{ ADDRESSES + TAG + 2 }>()? else {
+        return None;
+    };
+    let is_last = !matches!([a, b], [0x81, 0x00] | [0x88, 0xa8]);
+    is_last.then(|| usize::from(u16::from_be_bytes([high & 0x0f, low])))
+}
+
+/// An Ethernet address as a number.
+#[inline(always)]
+fn number_of([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
 /// Where a device is among the devices; `None` for a port.
@@ -287,27 +368,15 @@ fn place_of(number: PortId) -> Option<usize> {
 }
 
 impl Device {
-    /// Takes the tags out of a packet. They stay in front of it, for [`Device::restore`]; the priority is in
-    /// the packet's mark, for [`crate::classify()`].
-    #[inline]
-    pub fn untag(&self, region: &Region, packet: &mut Packet) {
-        if self.tags.is_empty() {
-            return;
+    /// The Ethernet address that tells its packets, if it has one beside that of what it is on.
+    fn station(&self) -> u64 {
+        match self.is_station {
+            true => number_of(self.ingress.mac.0),
+            false => ANY_MAC,
         }
-        let length = self.tags.len();
-        let octets = region.octets_mut(packet);
-        let priority = match length {
-            TAG => rotate::<TAG>(octets),
-            _ => rotate::<{ 2 * TAG }>(octets),
-        };
-        let Some(priority) = priority else {
-            return; // [`Devices::device_of`] has seen its tags
-        };
-        packet.pull(length);
-        packet.set_mark(TAGGED | priority);
     }
 
-    /// Undoes [`Device::untag`] for a packet that is otherwise as it came.
+    /// Gives a packet that is otherwise as it came the tags back that [`crate::find_inputs`] took.
     pub fn restore(&self, region: &Region, packet: &mut Packet) {
         let length = self.tags.len();
         packet.push(region, length);
@@ -327,30 +396,43 @@ impl Device {
     /// Gives a packet the tags, and pads it to what the port sends; false if its frame has no room.
     #[inline]
     pub fn tag(&self, region: &Region, packet: &mut Packet, min_frame: u16) -> bool {
-        let length = self.tags.len();
-        if length == 0 {
-            return packet.pad(region, min_frame.into());
-        }
-        if !packet.push(region, length) {
+        let is_tagged = match self.tags.len() {
+            0 => true,
+            TAG => self.put::<TAG>(region, packet),
+            _ => self.put::<{ 2 * TAG }>(region, packet),
+        };
+        let min_frame = min_frame.into();
+        is_tagged && (packet.length() >= min_frame || packet.pad(region, min_frame))
+    }
+
+    /// Puts tags of so many octets into a packet; false if its frame has no room.
+    #[inline(always)]
+    fn put<const LENGTH: usize>(&self, region: &Region, packet: &mut Packet) -> bool {
+        if !packet.push(region, LENGTH) {
             return false;
         }
         let octets = region.octets_mut(packet);
-        let Some(addresses) = octets[length..].first_chunk::<ADDRESSES>().copied() else {
+        let Some(addresses) = octets[LENGTH..].first_chunk::<ADDRESSES>().copied() else {
             return false;
         };
         let mut tags = self.tags.octets();
         if self.priorities != Priorities::default() {
-            let [outer, inner] = self.priorities.of_packet(&octets[ADDRESSES + length..]);
+            let [outer, inner] = self.priorities.of_packet(&octets[ADDRESSES + LENGTH..]);
             tags[2] |= outer;
             tags[TAG + 2] |= inner;
         }
         octets[..ADDRESSES].copy_from_slice(&addresses);
-        let (outer, inner) = tags.split_at(TAG);
-        octets[ADDRESSES..ADDRESSES + TAG].copy_from_slice(outer);
-        if length > TAG {
-            octets[ADDRESSES + TAG..ADDRESSES + 2 * TAG].copy_from_slice(inner);
-        }
-        packet.pad(region, min_frame.into())
+        octets[ADDRESSES..ADDRESSES + LENGTH].copy_from_slice(&tags[..LENGTH]);
+        true
+    }
+}
+
+/// Takes tags of so many octets out of a packet.
+#[inline(always)]
+fn untag<const LENGTH: usize>(region: &Region, packet: &mut Packet) {
+    if let Some(priority) = rotate::<LENGTH>(region.octets_mut(packet)) {
+        packet.pull(LENGTH);
+        packet.set_mark(TAGGED | priority);
     }
 }
 

@@ -5,7 +5,8 @@ use bora_fib::PortId;
 
 use crate::batch::Batch;
 use crate::egress::Egress;
-use crate::{Devices, Reason, Verdict};
+use crate::input::is_device;
+use crate::{Devices, Meta, Reason, Verdict};
 
 /// Where packets leave.
 pub struct Outputs<'a> {
@@ -20,64 +21,85 @@ pub struct Outputs<'a> {
 }
 
 impl Outputs<'_> {
-    /// Stages a packet that leaves by a device on ports, with its tags; returns it if there is no such device, or no port
-    /// that it can leave by. `left` gets the device's number and the octets of the frame.
-    fn stage_on_port(
-        &mut self,
-        mut packet: Packet,
-        number: PortId,
-        left: &mut impl FnMut(PortId, usize),
-    ) -> Result<(), Packet> {
-        let Some(device) = self.devices.get(number) else {
-            return Err(packet);
+    /// Gives packets that leave by devices their tags; from then on they leave by ports. `left` as for [`enqueue`].
+    #[inline(never)]
+    fn leave_devices(
+        &self,
+        packets: &mut [Packet],
+        metas: &mut [Meta],
+        mut left: impl FnMut(PortId, u64, u64),
+    ) {
+        let mut tell = |device, packets, octets| {
+            if packets > 0 {
+                left(device, packets, octets);
+            }
         };
-        let Some(port) = device.ports.choose(self.region.octets(&packet)) else {
-            return Err(packet);
-        };
-        let port = usize::from(port.0);
-        let min_frame = self.min_frames.get(port).copied().unwrap_or(0);
-        let Some(egress) = self.egress.get_mut(port) else {
-            return Err(packet);
-        };
-        if !device.tag(self.region, &mut packet, min_frame) {
-            return Err(packet);
+        // packets of one device that follow each other are counted at once
+        let (mut last, mut count, mut octets) = (PortId(0), 0, 0);
+        for (packet, meta) in packets.iter_mut().zip(metas) {
+            let Verdict::Forward(output) = meta.verdict() else {
+                continue;
+            };
+            if !is_device(output) {
+                continue;
+            }
+            let Some(port) = self.leave_device(packet, output) else {
+                meta.decide(Verdict::Drop(Reason::NoOutput));
+                continue;
+            };
+            meta.decide(Verdict::Forward(port));
+            if output != last {
+                tell(last, count, octets);
+                (last, count, octets) = (output, 0, 0);
+            }
+            (count, octets) = (count + 1, octets + packet.length() as u64);
         }
-        left(number, packet.length());
-        egress.stage(packet);
-        Ok(())
+        tell(last, count, octets);
+    }
+
+    /// Gives a packet the tags of the device that it leaves by; returns the port. `None` if there is no such device, or no
+    /// port that it can leave by.
+    #[inline(always)]
+    fn leave_device(&self, packet: &mut Packet, number: PortId) -> Option<PortId> {
+        let device = self.devices.get(number)?;
+        let port = device.ports.choose(self.region.octets(packet))?;
+        let min_frame = self.min_frames.get(usize::from(port.0)).copied();
+        let is_tagged = device.tag(self.region, packet, min_frame.unwrap_or(0));
+        is_tagged.then_some(port)
     }
 }
 
 /// Empties the batch. Packets to forward are staged in the [`Egress`] of their port, with the mark that
-/// [`crate::rewrite()`] has given them; `rest` gets all others with their verdicts. A port without an egress
-/// is [`Reason::NoOutput`]. `left` gets the number of the VLAN device or bond and the octets of each frame
-/// that leaves by one.
+/// [`crate::rewrite()`] has given them; `rest` gets all others, with their places and what is known of them. A port without
+/// an egress is [`Reason::NoOutput`]. `left` gets the number of each VLAN device or bond that packets leave by, how many, and
+/// the octets of their frames.
 #[inline]
 pub fn enqueue(
     batch: &mut Batch,
-    mut outputs: Outputs<'_>,
-    mut left: impl FnMut(PortId, usize),
-    mut rest: impl FnMut(Packet, Verdict),
+    outputs: Outputs<'_>,
+    left: impl FnMut(PortId, u64, u64),
+    mut rest: impl FnMut(usize, Packet, Meta),
 ) {
     let Batch { packets, meta, .. } = batch;
-    let egress = &mut *outputs.egress;
+    let mut leaves = batch.leaves.take();
+    if leaves.map_or(!outputs.devices.is_empty(), is_device) {
+        outputs.leave_devices(packets, meta, left);
+        leaves = Meta::one_port(meta);
+    }
     // most batches leave by one port
-    if let Some(port) = batch.leaves.take()
-        && let Some(egress) = egress.get_mut(usize::from(port.0))
+    if let Some(port) = leaves
+        && let Some(egress) = outputs.egress.get_mut(usize::from(port.0))
     {
         return egress.stage_all(packets);
     }
-    for (packet, meta) in packets.drain(..).zip(meta) {
-        match meta.verdict() {
-            Verdict::Forward(port) => match outputs.egress.get_mut(usize::from(port.0)) {
-                Some(egress) => egress.stage(packet),
-                None => {
-                    if let Err(packet) = outputs.stage_on_port(packet, port, &mut left) {
-                        rest(packet, Verdict::Drop(Reason::NoOutput));
-                    }
-                }
-            },
-            verdict => rest(packet, verdict),
+    for (place, (packet, meta)) in packets.drain(..).zip(meta).enumerate() {
+        let Verdict::Forward(port) = meta.verdict() else {
+            rest(place, packet, *meta);
+            continue;
+        };
+        match outputs.egress.get_mut(usize::from(port.0)) {
+            Some(egress) => egress.stage(packet),
+            None => rest(place, packet, meta.with(Verdict::Drop(Reason::NoOutput))),
         }
     }
 }

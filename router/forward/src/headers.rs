@@ -3,12 +3,12 @@
 use bora_buffer::{Packet, Region};
 
 use crate::class::Planes;
-use crate::{Family, Gate, Ingress, Meta};
+use crate::input::Ours;
+use crate::{Family, Inputs, Meta};
 
 const ETHERNET: u64 = bora_wire::ethernet::HEADER_LEN as u64;
 const HEADERS: usize = 14 + 20;
 const HEADERS6: usize = 14 + 40;
-const MAC: u64 = u64::from_le_bytes([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0]);
 /// In octets 8 to 15: EtherType IPv4, version 4, five words of header; any TOS.
 const PLAIN4: u64 = u64::from_le_bytes([0, 0, 0, 0, 0x08, 0x00, 0x45, 0x00]);
 const PLAIN4_MASK: u64 = u64::from_le_bytes([0, 0, 0, 0, 0xff, 0xff, 0xff, 0x00]);
@@ -24,29 +24,6 @@ const AHEAD: usize = 8;
 /// Packets that are checked at once.
 pub(crate) const GROUP: usize = 64;
 
-/// What a port takes as addressed to it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ours {
-    mac: u64,
-    /// All bits, or none if nothing of IPv4 is forwarded.
-    forward4: u64,
-    /// All bits, or none if nothing of IPv6 is forwarded.
-    forward6: u64,
-}
-
-impl Ours {
-    pub(crate) fn new(ingress: &Ingress) -> Self {
-        let [a, b, c, d, e, f] = ingress.mac.0;
-        let gate = ingress.gate.unwrap_or(Gate::OPEN);
-        let mask = |forwards: bool| u64::from(forwards).wrapping_neg();
-        Self {
-            mac: u64::from_le_bytes([a, b, c, d, e, f, 0, 0]),
-            forward4: mask(ingress.forward4 && gate.up && !gate.kernel4),
-            forward6: mask(ingress.forward6 && gate.up && !gate.kernel6),
-        }
-    }
-}
-
 /// The headers of a group of packets by field, as a CPU with vector instructions wants them. Each is read
 /// once, because a memif peer that shares the memory may change it meanwhile.
 #[derive(Debug)]
@@ -55,6 +32,10 @@ pub(crate) struct Headers {
     words: [[u64; GROUP]; 4],
     /// As in the packets until they are checked, then in host order.
     destinations: [u32; GROUP],
+    /// What the input of each packet takes.
+    ours: [Ours; GROUP],
+    /// Whether all of them are this.
+    same: Option<Ours>,
     /// Octets of the frames.
     lengths: [u64; GROUP],
     /// Not zero for a packet that is not plain IPv4.
@@ -69,6 +50,8 @@ impl Headers {
         Box::new(Self {
             words: [[0; GROUP]; 4],
             destinations: [0; GROUP],
+            ours: [Ours::default(); GROUP],
+            same: None,
             lengths: [0; GROUP],
             odd: [0; GROUP],
             odd6: [0; GROUP],
@@ -97,14 +80,33 @@ impl Headers {
         }
     }
 
+    /// All packets of all groups have come in by one input, which takes this.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, ours: Ours) {
+        if self.same != Some(ours) {
+            self.ours.fill(ours);
+            self.same = Some(ours);
+        }
+    }
+
+    /// The packets of the next group have come in by these inputs.
+    #[inline(always)]
+    pub(crate) fn take_each(&mut self, metas: &[Meta], inputs: &Inputs) {
+        self.same = None;
+        for (ours, meta) in self.ours.iter_mut().zip(metas) {
+            *ours = inputs.row(meta.input()).ours;
+        }
+    }
+
     /// Finds the packets that are plain IPv4 transit without options, and writes what is known of them;
     /// returns whether all are. Those that are not may need the full checks of `parse_one()`,
     /// which accepts every packet that is accepted here, with the same result.
     #[inline(always)]
-    pub(crate) fn check4(&mut self, metas: &mut [Meta], ours: Ours, dscp: Planes) -> bool {
+    pub(crate) fn check4(&mut self, metas: &mut [Meta], dscp: Planes) -> bool {
         let Self {
             words: [one, two, three, four],
             destinations,
+            ours,
             lengths,
             odd,
             ..
@@ -116,12 +118,12 @@ impl Headers {
                 words,
                 u32::from_le(destinations[at]).into(),
                 lengths[at],
-                ours,
+                ours[at],
             );
             any |= odd[at];
         }
         for ((meta, two), three) in metas.iter_mut().zip(two).zip(three) {
-            *meta = Meta::pending(length4(*three), dscp.class(*two >> 56), Family::V4);
+            *meta = meta.pending(length4(*three), dscp.class(*two >> 56), Family::V4);
         }
         for destination in destinations {
             *destination = u32::from_be(*destination);
@@ -138,15 +140,16 @@ impl Headers {
     /// As [`Self::check4`] for IPv6 without hop-by-hop options, among the packets that are not plain IPv4;
     /// the destination is left to [`destination6`]. Returns whether all are.
     #[inline(always)]
-    pub(crate) fn check6(&mut self, metas: &mut [Meta], ours: Ours, dscp: Planes) -> bool {
+    pub(crate) fn check6(&mut self, metas: &mut [Meta], dscp: Planes) -> bool {
         let mut any = 0;
         let [one, two, three, _] = &self.words;
         for (at, meta) in metas.iter_mut().take(GROUP).enumerate() {
-            let odd = is_odd6([one[at], two[at], three[at]], self.lengths[at], ours);
+            let words = [one[at], two[at], three[at]];
+            let odd = is_odd6(words, self.lengths[at], self.ours[at]);
             self.odd6[at] = odd;
             any |= odd;
             let traffic_class = two[at] >> 44 & 0xf0 | two[at] >> 60;
-            let known = Meta::pending(length6(three[at]), dscp.class(traffic_class), Family::V6);
+            let known = meta.pending(length6(three[at]), dscp.class(traffic_class), Family::V6);
             *meta = if odd == 0 { known } else { *meta };
         }
         any == 0
@@ -205,7 +208,8 @@ fn length6(three: u64) -> u64 {
 /// Not zero if an IPv6 packet is not plain, whatever its destination is.
 #[inline(always)]
 fn is_odd6([one, two, three]: [u64; 3], frame: u64, ours: Ours) -> u64 {
-    let strange = (one ^ ours.mac) & MAC | (two ^ PLAIN6) & PLAIN6_MASK | !ours.forward6;
+    let strange =
+        (one ^ ours.0) & Ours::MAC | (two ^ PLAIN6) & PLAIN6_MASK | ours.0 & Ours::NOT_IPV6;
     let (next_header, hop_limit) = (three >> 32 & 0xff, three >> 40 & 0xff);
     u64::from(strange != 0)
         | u64::from(length6(three) + ETHERNET > frame)
@@ -229,7 +233,8 @@ fn length4(three: u64) -> u64 {
 /// Not zero if an IPv4 packet is not plain: these are its headers and the frame's length.
 #[inline(always)]
 fn is_odd4([one, two, three, four]: [u64; 4], destination: u64, frame: u64, ours: Ours) -> u64 {
-    let strange = (one ^ ours.mac) & MAC | (two ^ PLAIN4) & PLAIN4_MASK | !ours.forward4;
+    let strange =
+        (one ^ ours.0) & Ours::MAC | (two ^ PLAIN4) & PLAIN4_MASK | ours.0 & Ours::NOT_IPV4;
     let length = length4(three);
     // Ones' complement: wider words sum as 16-bit ones do, in any byte order (RFC 1071 2), and a
     // right header sums to a multiple of 0xffff. It is not zero: the version is not.

@@ -4,7 +4,7 @@ use bora_buffer::Packet;
 use bora_fib::{Adjacency, Encapsulation, FibReader, Group, NextHop, NextHopId, PortId};
 use bora_wire::{EtherType, ethernet, ipv4, ipv6};
 
-use crate::tunnel::outer_hash;
+use crate::wrap::outer_hash;
 use crate::{Batch, Context, Family, Meta, Reason, Verdict, policy};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
@@ -12,8 +12,15 @@ const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 /// Finds the next hop of every packet that `parse` left pending.
 pub fn lookup(batch: &mut Batch, context: &Context<'_>) {
     let (keys, found) = batch.v4.look_up();
-    if !keys.is_empty() {
-        context.fib.lookup4(keys, found);
+    match keys {
+        [] => {}
+        // such as those of tunnels
+        [first, others @ ..] if are_all(others, *first) => {
+            context.fib.lookup4(&keys[..1], &mut found[..1]);
+            let first = found[0];
+            found.fill(first);
+        }
+        _ => context.fib.lookup4(keys, found),
     }
     let (keys, found) = batch.v6.look_up();
     if !keys.is_empty() {
@@ -24,6 +31,14 @@ pub fn lookup(batch: &mut Batch, context: &Context<'_>) {
         batch.v4.set(place, next_hop);
         batch.v6.set(place, next_hop);
     }
+}
+
+/// Whether all keys are this one.
+#[inline]
+fn are_all(keys: &[u32], key: u32) -> bool {
+    // mostly the last one says it
+    keys.last().is_none_or(|&last| last == key)
+        && keys.iter().fold(0, |any, other| any | (other ^ key)) == 0
 }
 
 /// Whether an address leads to the router itself.
@@ -120,18 +135,14 @@ fn check(
     if meta.l3_length() > mtu {
         return Err(Verdict::Punt(too_big(packet, meta, context)));
     }
-    let ingress = context.ingress;
-    let (came_by, redirects) = match meta.family() {
-        Family::V4 => (ingress.port, ingress.send_redirects4),
-        Family::V6 => (ingress.below, true),
-    };
-    if port == came_by && redirects {
+    let input = context.inputs.row(meta.input());
+    if u32::from(port.0) == input.way_back(meta.family()) {
         return Err(Verdict::Punt(Reason::Redirect));
     }
     Ok(())
 }
 
-/// The neighbour that a tunnel's outer packets go to. Tunnels in tunnels are Linux's.
+/// The neighbour that a packet's outer packet goes to.
 #[inline(never)]
 fn outer_way<'a>(
     packet: &Packet,
@@ -140,19 +151,39 @@ fn outer_way<'a>(
     context: &Context<'a>,
 ) -> Result<&'a Adjacency, Verdict> {
     let id = context.tunnelling.find(tunnel.destination(), context.fib);
+    match context.fib.next_hop(id) {
+        NextHop::Group(group) if group.only().is_none() => {
+            let hash = outer_hash(octets(packet, meta, context), meta, tunnel, context);
+            let member = group.select(hash.ok_or(Verdict::Punt(Reason::Unsupported))?);
+            neighbour_of(context.fib.next_hop(member), tunnel, context)
+        }
+        _ => only_outer_way(tunnel, context),
+    }
+}
+
+/// The neighbour that all outer packets of a tunnel go to. Several paths, as other things that depend on the packet, are
+/// [`Reason::Unsupported`].
+pub(crate) fn only_outer_way<'a>(
+    tunnel: &Encapsulation,
+    context: &Context<'a>,
+) -> Result<&'a Adjacency, Verdict> {
+    let id = context.tunnelling.find(tunnel.destination(), context.fib);
     let found = match context.fib.next_hop(id) {
         NextHop::Group(group) => {
-            let member = match group.only() {
-                Some(only) => only,
-                None => {
-                    let hash = outer_hash(octets(packet, meta, context), meta, tunnel, context);
-                    group.select(hash.ok_or(Verdict::Punt(Reason::Unsupported))?)
-                }
-            };
-            context.fib.next_hop(member)
+            let only = group.only().ok_or(Verdict::Punt(Reason::Unsupported))?;
+            context.fib.next_hop(only)
         }
         other => other,
     };
+    neighbour_of(found, tunnel, context)
+}
+
+/// The neighbour that outer packets of a tunnel go to by this next hop. Tunnels in tunnels are Linux's.
+fn neighbour_of<'a>(
+    found: &'a NextHop,
+    tunnel: &Encapsulation,
+    context: &Context<'a>,
+) -> Result<&'a Adjacency, Verdict> {
     let adjacency = match found {
         NextHop::Forward(adjacency) => adjacency,
         NextHop::Punt {

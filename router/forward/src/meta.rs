@@ -18,16 +18,17 @@ pub enum Family {
 }
 
 /// What the stages know of one packet, in one word, so that vector instructions write those of many packets at
-/// once. From the lowest bit: port or reason (16 bits), kind of verdict (8), class (8), length (16), family.
+/// once. From the lowest bit: port or reason (16 bits), kind of verdict (7), family (1), class (8), length (16), input (16).
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Meta(u64);
 
 const KIND: u32 = 16;
+const FAMILY: u32 = 23;
 const CLASS: u32 = 24;
 const LENGTH: u32 = 32;
-const FAMILY: u32 = 48;
+const INPUT: u32 = 48;
 /// Kind of verdict, with port or reason.
-const VERDICT: u64 = (1 << CLASS) - 1;
+const VERDICT: u64 = (1 << FAMILY) - 1;
 
 const FORWARD: u64 = 1 << KIND;
 const PUNT: u64 = 2 << KIND;
@@ -64,10 +65,29 @@ impl Meta {
         Self(self.0 & change.keep | change.set)
     }
 
-    /// An IP packet without a verdict. `l3_length` is below 2^16, `class` below 2^8.
+    /// A packet that has come in by this port or device.
     #[inline(always)]
-    pub(crate) fn pending(l3_length: u64, class: u64, family: Family) -> Self {
-        Self(l3_length << LENGTH | class << CLASS | (family as u64) << FAMILY)
+    pub fn of(input: PortId) -> Self {
+        Self(u64::from(input.0) << INPUT)
+    }
+
+    /// The port or device it came in by.
+    #[inline(always)]
+    pub fn input(self) -> PortId {
+        PortId((self.0 >> INPUT) as u16)
+    }
+
+    /// Its input, and nothing else.
+    #[inline(always)]
+    pub(crate) fn unread(self) -> Self {
+        Self(self.0 & !0 << INPUT)
+    }
+
+    /// Its input, and an IP packet without a verdict. `l3_length` is below 2^16, `class` below 2^8.
+    #[inline(always)]
+    pub(crate) fn pending(self, l3_length: u64, class: u64, family: Family) -> Self {
+        let known = l3_length << LENGTH | class << CLASS | (family as u64) << FAMILY;
+        Self(self.unread().0 | known)
     }
 
     /// This value with a verdict.
@@ -118,7 +138,7 @@ impl Meta {
     /// Whether it is of this IP version and has no verdict yet.
     #[inline(always)]
     pub(crate) fn is_pending_of(self, family: Family) -> bool {
-        self.0 & (VERDICT | !0 << FAMILY) == (family as u64) << FAMILY
+        self.0 & (VERDICT | 1 << FAMILY) == (family as u64) << FAMILY
     }
 
     /// Priority, 0 to 7.
@@ -136,7 +156,7 @@ impl Meta {
     /// IP version.
     #[inline(always)]
     pub fn family(self) -> Family {
-        match self.0 >> FAMILY {
+        match self.0 >> FAMILY & 1 {
             0 => Family::V4,
             _ => Family::V6,
         }
@@ -165,6 +185,15 @@ impl Meta {
             .for_each(|meta| meta.0 |= FORWARD | u64::from(port.0));
     }
 
+    /// The input of all these packets, if it is one.
+    #[inline]
+    pub(crate) fn one_input(metas: &[Self]) -> Option<PortId> {
+        let first = metas.first()?;
+        let others = metas.iter().map(|meta| meta.0 ^ first.0);
+        let different = others.fold(0, |any, other| any | other);
+        (different >> INPUT == 0).then(|| first.input())
+    }
+
     /// The port by which all these packets leave, if that is so.
     #[inline]
     pub(crate) fn one_port(metas: &[Self]) -> Option<PortId> {
@@ -190,6 +219,7 @@ impl fmt::Debug for Meta {
             .field("class", &self.class())
             .field("l3_length", &self.l3_length())
             .field("family", &self.family())
+            .field("input", &self.input())
             .finish()
     }
 }
@@ -204,10 +234,12 @@ mod tests {
         let reasons = Reason::ALL.into_iter();
         let verdicts = reasons.flat_map(|reason| [Verdict::Punt(reason), Verdict::Drop(reason)]);
         for verdict in verdicts.chain([Verdict::Pending, Verdict::Forward(port)]) {
-            let meta = Meta::pending(u16::MAX.into(), 0, Family::V6).with(verdict);
+            let input = Meta::of(PortId(0x8001));
+            let meta = input.pending(u16::MAX.into(), 0, Family::V6).with(verdict);
             let meta = meta.in_class(Class(7)).changed(Change::verdict(verdict));
             assert_eq!((meta.verdict(), meta.class()), (verdict, Class(7)));
             assert_eq!((meta.l3_length(), meta.family()), (u16::MAX, Family::V6));
+            assert_eq!((meta.input(), meta.unread()), (PortId(0x8001), input));
             assert_eq!(meta.is_pending(), verdict == Verdict::Pending);
         }
         assert_eq!(Meta::default().verdict(), Verdict::Pending);
@@ -215,7 +247,7 @@ mod tests {
 
     #[test]
     fn all_may_leave_or_not() {
-        let long = |length| Meta::pending(length, 7, Family::V4);
+        let long = |length| Meta::default().pending(length, 7, Family::V4);
         assert!(Meta::may_all_leave(&[long(1500), long(20)], 1500));
         assert!(!Meta::may_all_leave(&[long(20), long(1501)], 1500));
         assert!(!Meta::may_all_leave(&[long(0xffff)], 0xfffe));
@@ -227,6 +259,15 @@ mod tests {
         Meta::forward_all(&mut metas, PortId(9));
         let expected = [20, 21].map(|length| long(length).with(Verdict::Forward(PortId(9))));
         assert_eq!(metas, expected);
+    }
+
+    #[test]
+    fn one_input_of_all() {
+        let of = |input| Meta::of(PortId(input)).pending(20, 0, Family::V4);
+        let decided = of(7).with(Verdict::Forward(PortId(1)));
+        assert_eq!(Meta::one_input(&[of(7), decided]), Some(PortId(7)));
+        assert_eq!(Meta::one_input(&[of(7), of(7), of(6)]), None);
+        assert_eq!(Meta::one_input(&[]), None);
     }
 
     #[test]

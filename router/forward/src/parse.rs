@@ -6,21 +6,23 @@ use bora_buffer::Packet;
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
 use crate::class::Planes;
-use crate::headers::{GROUP, Ours, destination6};
+use crate::headers::{GROUP, destination6};
 use crate::lookup::is_for_router;
 use crate::simd::Loop;
-use crate::{Batch, Context, Family, Gate, Ingress, Meta, Reason, Verdict};
+use crate::{Batch, Context, Family, Ingress, Meta, Reason, Verdict};
 
 #[cfg(test)]
 mod tests;
 
-/// Fills `batch.meta` from the packets. What is broken is dropped by name (RFC 1812 5.2.2), what
+/// Fills `batch.meta`, which has the inputs, from the packets. What is broken is dropped by name (RFC 1812 5.2.2), what
 /// is not plain transit is punted; for the rest, length, destination and the class of the DSCP are set.
 pub fn parse(batch: &mut Batch, context: &Context<'_>) {
     batch.v4.clear();
     batch.v6.clear();
-    // what is left there of other packets is written over
-    batch.meta.resize(batch.packets.len(), Meta::default());
+    debug_assert_eq!(batch.meta.len(), batch.packets.len(), "inputs are known");
+    if let Some(input) = batch.input {
+        batch.headers.take(context.inputs.row(input).ours);
+    }
     batch.simd.run(Groups { batch, context });
 }
 
@@ -34,18 +36,23 @@ impl Loop for Groups<'_> {
     #[inline(always)]
     fn run(self) {
         let Self { batch, context } = self;
-        let (ours, dscp) = (Ours::new(context.ingress), *context.classifier.dscp());
+        let dscp = *context.classifier.dscp();
         for start in (0..batch.packets.len()).step_by(GROUP) {
             let Batch {
                 packets,
                 meta,
                 v4,
                 headers,
+                input,
                 ..
             } = &mut *batch;
             let count = GROUP.min(packets.len() - start);
+            let meta = &mut meta[start..start + count];
             headers.read(packets, start, context.region);
-            if headers.check4(&mut meta[start..start + count], ours, dscp) {
+            if input.is_none() {
+                headers.take_each(meta, context.inputs);
+            }
+            if headers.check4(meta, dscp) {
                 v4.push_group(start, &headers.destinations()[..count]);
                 continue;
             }
@@ -81,10 +88,10 @@ impl Loop for Mixed<'_> {
             headers,
             ..
         } = batch;
-        let (ours, dscp) = (Ours::new(context.ingress), *context.classifier.dscp());
+        let dscp = *context.classifier.dscp();
         let count = GROUP.min(packets.len() - start);
         let range = start..start + count;
-        if headers.check6(&mut meta[range.clone()], ours, dscp)
+        if headers.check6(&mut meta[range.clone()], dscp)
             && let Some(destinations) = headers.destinations6(&packets[range], context.region)
         {
             return v6.push_group(start, destinations);
@@ -111,23 +118,27 @@ impl Loop for Mixed<'_> {
 #[inline(never)]
 fn parse_any(packet: &Packet, meta: &mut Meta, context: &Context<'_>, found: impl FnOnce(IpAddr)) {
     let octets = context.region.octets(packet);
-    match parse_one(octets, context.ingress, context.classifier.dscp()) {
-        Ok((destination, known)) => {
-            *meta = known;
-            found(destination);
-        }
+    *meta = meta.unread();
+    let ingress = context.inputs.get(meta.input());
+    match parse_one(octets, ingress, context.classifier.dscp(), meta) {
+        Ok(destination) => found(destination),
         // an exception is what Linux does not forward; what is for the router itself is no such thing
         Err(Verdict::Punt(reason)) if reason.has_budget() && is_for_router(octets, context.fib) => {
-            *meta = Meta::default().with(Verdict::Punt(Reason::Local));
+            meta.decide(Verdict::Punt(Reason::Local));
         }
-        Err(verdict) => *meta = Meta::default().with(verdict),
+        Err(verdict) => meta.decide(verdict),
     }
 }
 
-/// A transit packet's destination and what else is known, or what becomes of any other packet.
-fn parse_one(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr, Meta), Verdict> {
+/// A transit packet's destination, or what becomes of any other packet. `meta` gets what else is known.
+fn parse_one(
+    octets: &[u8],
+    ingress: &Ingress,
+    dscp: &Planes,
+    meta: &mut Meta,
+) -> Result<IpAddr, Verdict> {
     let frame = ethernet::Frame::new_checked(octets)?;
-    let gate = ingress.gate.unwrap_or(Gate::OPEN);
+    let gate = ingress.gate();
     match frame.ethertype() {
         _ if !gate.up => Err(Verdict::Drop(Reason::PortDown)),
         _ if frame.dst() != ingress.mac => Err(match gate.promiscuous || frame.dst().is_group() {
@@ -136,13 +147,18 @@ fn parse_one(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr,
         }),
         EtherType::IPV4 if gate.kernel4 => Err(Verdict::Punt(Reason::Guard)),
         EtherType::IPV6 if gate.kernel6 => Err(Verdict::Punt(Reason::Guard)),
-        EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, dscp),
-        EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, dscp),
+        EtherType::IPV4 => parse_ipv4(frame.payload(), ingress, dscp, meta),
+        EtherType::IPV6 => parse_ipv6(frame.payload(), ingress, dscp, meta),
         _ => Err(Verdict::Punt(Reason::NotIp)),
     }
 }
 
-fn parse_ipv4(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr, Meta), Verdict> {
+fn parse_ipv4(
+    octets: &[u8],
+    ingress: &Ingress,
+    dscp: &Planes,
+    meta: &mut Meta,
+) -> Result<IpAddr, Verdict> {
     let packet = ipv4::Packet::new_checked(octets)?;
     packet.verify_checksum()?;
     if !ingress.forward4 {
@@ -159,13 +175,16 @@ fn parse_ipv4(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr
         return Err(Verdict::Punt(Reason::TtlExceeded));
     }
     let (length, class) = (packet.total_len().into(), dscp.class(packet.tos().into()));
-    Ok((
-        packet.dst().into(),
-        Meta::pending(length, class, Family::V4),
-    ))
+    *meta = meta.pending(length, class, Family::V4);
+    Ok(packet.dst().into())
 }
 
-fn parse_ipv6(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr, Meta), Verdict> {
+fn parse_ipv6(
+    octets: &[u8],
+    ingress: &Ingress,
+    dscp: &Planes,
+    meta: &mut Meta,
+) -> Result<IpAddr, Verdict> {
     let packet = ipv6::Packet::new_checked(octets)?;
     if !ingress.forward6 {
         return Err(Verdict::Punt(Reason::ForwardingOff));
@@ -186,10 +205,8 @@ fn parse_ipv6(octets: &[u8], ingress: &Ingress, dscp: &Planes) -> Result<(IpAddr
     let length =
         u16::try_from(packet.total_len()).map_err(|_| Verdict::Drop(Reason::BadTotalLength))?;
     let class = dscp.class(packet.traffic_class().into());
-    Ok((
-        packet.dst().into(),
-        Meta::pending(length.into(), class, Family::V6),
-    ))
+    *meta = meta.pending(length.into(), class, Family::V6);
+    Ok(packet.dst().into())
 }
 
 /// Neighbour discovery, which Linux may answer although it is for another (`proxy_ndp`, ip6_forward_proxy_check()).

@@ -276,21 +276,43 @@ impl Policies {
     pub fn of(&self, interface: PortId) -> Option<&Lists> {
         self.interfaces.get(usize::from(interface.0))
     }
+
+    #[inline]
+    fn list(&self, interface: PortId, family: Family) -> Option<&List> {
+        let lists = self.of(interface)?;
+        match family {
+            Family::V4 => lists.v4.as_ref(),
+            Family::V6 => lists.v6.as_ref(),
+        }
+    }
 }
 
-/// Replaces the next hops that the main table gave for packets of an interface with lists.
+/// Replaces the next hops that the main table gave for packets of interfaces with lists.
 pub(crate) fn apply(batch: &mut Batch, context: &Context<'_>) {
-    let Some(lists) = context.policies.of(context.ingress.port) else {
-        return;
+    let policies = context.policies;
+    let is_concerned = match batch.input {
+        Some(input) => policies
+            .of(input)
+            .is_some_and(|lists| lists.v4.is_some() || lists.v6.is_some()),
+        None => !policies.interfaces.is_empty(),
     };
-    let packets = &batch.packets;
-    if let Some(list) = &lists.v4 {
-        for (place, found) in batch.v4.results_mut() {
+    if !is_concerned {
+        return;
+    }
+    let Batch {
+        packets,
+        meta,
+        v4,
+        v6,
+        ..
+    } = batch;
+    for (place, found) in v4.results_mut() {
+        if let Some(list) = policies.list(meta[place].input(), Family::V4) {
             *found = decide(list, &packets[place], *found, Family::V4, context);
         }
     }
-    if let Some(list) = &lists.v6 {
-        for (place, found) in batch.v6.results_mut() {
+    for (place, found) in v6.results_mut() {
+        if let Some(list) = policies.list(meta[place].input(), Family::V6) {
             *found = decide(list, &packets[place], *found, Family::V6, context);
         }
     }

@@ -1,13 +1,14 @@
 //! Fifth stage: make the packet ready to leave.
 
 use bora_buffer::{Packet, Region};
-use bora_fib::{Adjacency, NextHop, NextHopId, NextHops, PortId};
+use bora_fib::{Adjacency, Encapsulation, NextHop, NextHopId, NextHops, PortId};
 use bora_wire::{checksum, ipv4, ipv6};
 
-use crate::lookup::{Way, resolve};
+use crate::input::Input;
+use crate::lookup::{Way, only_outer_way, resolve};
 use crate::partial::{complete_ipv4, complete_ipv6};
 use crate::simd::{Loop, Simd};
-use crate::tunnel::wrap;
+use crate::wrap::Wrapper;
 use crate::{Batch, Context, Family, Meta, Reason, Verdict};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
@@ -20,136 +21,168 @@ const PLAIN_IPV6: usize = ETHERNET + 40;
 /// header, trims the padding of the old frame and pads to the output's minimum; completes a
 /// checksum that the sender left to us. The mark of a packet that leaves is its class.
 pub fn rewrite(batch: &mut Batch, context: &Context<'_>) {
-    let Batch {
-        packets,
-        meta,
-        v4,
-        v6,
-        simd,
-        leaves,
-        ..
-    } = batch;
-    let plain = Plain::new(context);
-    // mostly all packets are of one version, and then each is where its next hop is
-    if context.ingress.partial_checksum {
+    match batch.input.map(|input| context.inputs.row(input)) {
         // the sender may have left checksums to the receiver
-        for (place, found) in v4.results().chain(v6.results()) {
-            rewrite_one(&mut packets[place], &mut meta[place], found, context);
-        }
-    } else if v4.len() == packets.len() {
-        if let Some(next_hop) = v4.next_hop_of_all() {
-            *leaves = plain.rewrite4_alike(*simd, packets, meta, next_hop);
-            if leaves.is_some() {
-                return;
-            }
-        }
-        let packets = packets.iter_mut().zip(&mut *meta).zip(v4.found());
-        packets.for_each(|((packet, meta), &found)| plain.rewrite4(packet, meta, found));
-    } else if v6.len() == packets.len() {
-        if let Some(next_hop) = v6.next_hop_of_all() {
-            *leaves = plain.rewrite6_alike(*simd, packets, meta, next_hop);
-            if leaves.is_some() {
-                return;
-            }
-        }
-        let packets = packets.iter_mut().zip(&mut *meta).zip(v6.found());
-        packets.for_each(|((packet, meta), &found)| plain.rewrite6(packet, meta, found));
-    } else {
-        for (place, found) in v4.results() {
-            plain.rewrite4(&mut packets[place], &mut meta[place], found);
-        }
-        for (place, found) in v6.results() {
-            plain.rewrite6(&mut packets[place], &mut meta[place], found);
+        Some(input) if input.ingress.partial_checksum => rewrite_slowly(batch, context),
+        Some(input) => Plain::new(context, Some(input), |_| input).rewrite_all(batch),
+        None => {
+            let input = |meta: Meta| context.inputs.row(meta.input());
+            Plain::new(context, None, input).rewrite_all(batch);
         }
     }
-    *leaves = Meta::one_port(meta);
+}
+
+/// All packets one by one.
+#[inline(never)]
+fn rewrite_slowly(batch: &mut Batch, context: &Context<'_>) {
+    for (place, found) in batch.v4.results().chain(batch.v6.results()) {
+        let (packet, meta) = (&mut batch.packets[place], &mut batch.meta[place]);
+        rewrite_one(packet, meta, found, context);
+    }
+    batch.leaves = Meta::one_port(&batch.meta);
 }
 
 /// The short way of nearly every packet, to a neighbour, and what it needs for all packets of a batch.
-struct Plain<'a> {
+struct Plain<'a, I> {
     context: &'a Context<'a>,
     region: &'a Region,
     next_hops: NextHops<'a>,
     /// Shorter frames may have to be padded.
     min_frame: usize,
-    /// The ingress port, if Linux would send an IPv4 redirect to those whose packets leave there; else no
-    /// port.
-    way_back4: u32,
-    way_back6: u32,
+    /// The input of all packets, if it is one.
+    only: Option<&'a Input>,
+    /// The input of a packet.
+    input: I,
 }
 
-impl<'a> Plain<'a> {
-    fn new(context: &'a Context<'a>) -> Self {
-        let ingress = context.ingress;
-        let port = u32::from(ingress.port.0);
+impl<'a, I: Fn(Meta) -> &'a Input> Plain<'a, I> {
+    fn new(context: &'a Context<'a>, only: Option<&'a Input>, input: I) -> Self {
         Self {
             context,
             region: context.region,
             next_hops: context.fib.next_hops(),
             min_frame: context.min_frames.iter().copied().max().unwrap_or(0).into(),
-            way_back4: if ingress.send_redirects4 {
-                port
-            } else {
-                u32::MAX
-            },
-            way_back6: port,
+            only,
+            input,
         }
     }
 
     #[inline(always)]
+    fn rewrite_all(&self, batch: &mut Batch) {
+        let Batch {
+            packets,
+            meta,
+            v4,
+            v6,
+            simd,
+            leaves,
+            ..
+        } = batch;
+        // mostly all packets are of one version, and then each is where its next hop is
+        if v4.len() == packets.len() {
+            if let Some(next_hop) = v4.next_hop_of_all()
+                && let Some(port) = self.rewrite_alike(*simd, packets, meta, next_hop, plain_ipv4)
+            {
+                *leaves = port;
+                return;
+            }
+            let packets = packets.iter_mut().zip(&mut *meta).zip(v4.found());
+            packets.for_each(|((packet, meta), &found)| self.rewrite4(packet, meta, found));
+        } else if v6.len() == packets.len() {
+            if let Some(next_hop) = v6.next_hop_of_all()
+                && let Some(port) = self.rewrite_alike(*simd, packets, meta, next_hop, plain_ipv6)
+            {
+                *leaves = port;
+                return;
+            }
+            let packets = packets.iter_mut().zip(&mut *meta).zip(v6.found());
+            packets.for_each(|((packet, meta), &found)| self.rewrite6(packet, meta, found));
+        } else {
+            for (place, found) in v4.results() {
+                self.rewrite4(&mut packets[place], &mut meta[place], found);
+            }
+            for (place, found) in v6.results() {
+                self.rewrite6(&mut packets[place], &mut meta[place], found);
+            }
+        }
+        *leaves = Meta::one_port(meta);
+    }
+
+    #[inline(always)]
     fn rewrite4(&self, packet: &mut Packet, meta: &mut Meta, found: NextHopId) {
-        if !self.rewrite((packet, meta), found, self.way_back4, plain_ipv4) {
+        if !self.rewrite((packet, meta), found, Family::V4, plain_ipv4) {
             rewrite_one(packet, meta, found, self.context);
         }
     }
 
     #[inline(always)]
     fn rewrite6(&self, packet: &mut Packet, meta: &mut Meta, found: NextHopId) {
-        if !self.rewrite((packet, meta), found, self.way_back6, plain_ipv6) {
+        if !self.rewrite((packet, meta), found, Family::V6, plain_ipv6) {
             rewrite_one(packet, meta, found, self.context);
         }
     }
 
-    /// All packets of a batch, which have one next hop; returns the port they leave by. `None` if one of
+    /// Whether a packet may leave by a port without a closer look, as far as its input goes.
+    #[inline(always)]
+    fn may_leave(&self, meta: Meta, family: Family, port: PortId) -> bool {
+        (self.input)(meta).may_leave(family, port)
+    }
+
+    /// All packets of a batch, which have one next hop; returns the port that they leave by, if it is one. `None` if one of
     /// them needs more; nothing is changed then.
-    fn rewrite4_alike(
-        &self,
-        simd: Simd,
-        packets: &mut [Packet],
-        metas: &mut [Meta],
-        found: NextHopId,
-    ) -> Option<PortId> {
-        self.rewrite_alike(simd, (packets, metas), (found, self.way_back4), plain_ipv4)
-    }
-
-    fn rewrite6_alike(
-        &self,
-        simd: Simd,
-        packets: &mut [Packet],
-        metas: &mut [Meta],
-        found: NextHopId,
-    ) -> Option<PortId> {
-        self.rewrite_alike(simd, (packets, metas), (found, self.way_back6), plain_ipv6)
-    }
-
     #[inline(always)]
     fn rewrite_alike<const HEADERS: usize>(
         &self,
         simd: Simd,
-        (packets, metas): (&mut [Packet], &mut [Meta]),
-        (found, way_back): (NextHopId, u32),
+        packets: &mut [Packet],
+        metas: &mut [Meta],
+        found: NextHopId,
         write: impl Fn(&mut [u8; HEADERS], &Adjacency),
-    ) -> Option<PortId> {
-        let NextHop::Forward(adjacency) = self.next_hops.get(found) else {
-            return None;
-        };
-        let port = adjacency.port;
-        if u32::from(port.0) == way_back || adjacency.unconfirmed.is_some() {
-            return None;
+    ) -> Option<Option<PortId>> {
+        match self.next_hops.get(found) {
+            NextHop::Forward(adjacency) => {
+                let done = self.may_all_leave(metas, adjacency.port)
+                    && adjacency.unconfirmed.is_none()
+                    && self.forward_alike(simd, packets, metas, adjacency, write);
+                done.then_some(Some(adjacency.port))
+            }
+            NextHop::Tunnel(tunnel) => {
+                let done = self.may_all_leave(metas, tunnel.port)
+                    && wrap_alike(packets, metas, tunnel, self.context, write);
+                done.then(|| Meta::one_port(metas))
+            }
+            NextHop::Punt { reason, .. } => {
+                let undecided = metas.iter_mut().filter(|meta| meta.is_pending());
+                undecided.for_each(|meta| meta.decide(Verdict::Punt(*reason)));
+                Some(None)
+            }
+            NextHop::Group(_) | NextHop::Blackhole => None,
         }
+    }
+
+    /// Whether all packets may leave by a port without a closer look, as far as their inputs go.
+    #[inline(always)]
+    fn may_all_leave(&self, metas: &[Meta], port: PortId) -> bool {
+        let family = metas.first().map_or(Family::V4, |meta| meta.family());
+        match self.only {
+            Some(input) => input.may_leave(family, port),
+            None => metas.iter().all(|&meta| self.may_leave(meta, family, port)),
+        }
+    }
+
+    #[inline(always)]
+    fn forward_alike<const HEADERS: usize>(
+        &self,
+        simd: Simd,
+        packets: &mut [Packet],
+        metas: &mut [Meta],
+        adjacency: &Adjacency,
+        write: impl Fn(&mut [u8; HEADERS], &Adjacency),
+    ) -> bool {
         let mut done = false;
         simd.run(Alike::<HEADERS, _> {
-            plain: self,
+            context: self.context,
+            min_frame: self.min_frame,
             packets,
             metas,
             // a copy: the compiler sees that no packet overwrites it
@@ -157,7 +190,7 @@ impl<'a> Plain<'a> {
             write,
             done: &mut done,
         });
-        done.then_some(port)
+        done
     }
 
     /// False if it is anything else; nothing is changed then.
@@ -166,7 +199,7 @@ impl<'a> Plain<'a> {
         &self,
         (packet, meta): (&mut Packet, &mut Meta),
         found: NextHopId,
-        way_back: u32,
+        family: Family,
         write: impl Fn(&mut [u8; HEADERS], &Adjacency),
     ) -> bool {
         let NextHop::Forward(adjacency) = self.next_hops.get(found) else {
@@ -175,7 +208,7 @@ impl<'a> Plain<'a> {
         let (port, length) = (adjacency.port, meta.l3_length());
         let is_other = !meta.is_pending()
             | (length > adjacency.mtu)
-            | (u32::from(port.0) == way_back)
+            | !self.may_leave(*meta, family, port)
             | adjacency.unconfirmed.is_some();
         if is_other {
             return false;
@@ -196,7 +229,9 @@ impl<'a> Plain<'a> {
 
 /// Packets that all go to one neighbour, so that what it says is read and checked once.
 struct Alike<'a, const HEADERS: usize, W> {
-    plain: &'a Plain<'a>,
+    context: &'a Context<'a>,
+    /// As of [`Plain`].
+    min_frame: usize,
     packets: &'a mut [Packet],
     metas: &'a mut [Meta],
     adjacency: Adjacency,
@@ -209,7 +244,8 @@ impl<const HEADERS: usize, W: Fn(&mut [u8; HEADERS], &Adjacency)> Loop for Alike
     #[inline(always)]
     fn run(self) {
         let Self {
-            plain,
+            context,
+            min_frame,
             packets,
             metas,
             adjacency,
@@ -218,7 +254,7 @@ impl<const HEADERS: usize, W: Fn(&mut [u8; HEADERS], &Adjacency)> Loop for Alike
         if !Meta::may_all_leave(metas, adjacency.mtu) {
             return;
         }
-        let region = plain.region;
+        let region = context.region;
         for (packet, meta) in packets.iter_mut().zip(&*metas) {
             packet.truncate(ETHERNET + usize::from(meta.l3_length()));
             packet.set_mark(meta.class().0);
@@ -227,14 +263,55 @@ impl<const HEADERS: usize, W: Fn(&mut [u8; HEADERS], &Adjacency)> Loop for Alike
                 (self.write)(headers, &adjacency);
             }
         }
-        if Meta::any_shorter(metas, plain.min_frame.saturating_sub(ETHERNET)) {
+        if Meta::any_shorter(metas, min_frame.saturating_sub(ETHERNET)) {
             for packet in packets {
-                pad(packet, adjacency.port, plain.context);
+                pad(packet, adjacency.port, context);
             }
         }
         Meta::forward_all(metas, adjacency.port);
         *self.done = true;
     }
+}
+
+/// Puts all packets of a batch into one tunnel. False if one of them needs more; nothing is changed then.
+#[inline(never)]
+fn wrap_alike<const HEADERS: usize>(
+    packets: &mut [Packet],
+    metas: &mut [Meta],
+    tunnel: &Encapsulation,
+    context: &Context<'_>,
+    write: impl Fn(&mut [u8; HEADERS], &Adjacency),
+) -> bool {
+    let Ok(outer) = only_outer_way(tunnel, context) else {
+        return false;
+    };
+    let room = usize::from(outer.mtu).checked_sub(tunnel.headers.octets().len());
+    let (Some(room), Some(wrapper)) = (room, Wrapper::new(tunnel, outer)) else {
+        return false;
+    };
+    if !Meta::may_all_leave(metas, tunnel.mtu.min(room as u16)) {
+        return false;
+    }
+    if let Some(neighbour) = tunnel.unconfirmed {
+        context.fib.note_use(neighbour);
+    }
+    let (mut count, mut sum) = (0, 0);
+    for (packet, meta) in packets.iter_mut().zip(metas) {
+        packet.truncate(ETHERNET + usize::from(meta.l3_length()));
+        if let Some(headers) = context.region.octets_mut(packet).first_chunk_mut() {
+            write(headers, outer);
+        }
+        if !wrapper.wrap(packet, *meta, context) {
+            meta.decide(Verdict::Drop(Reason::NoOutput));
+            continue;
+        }
+        (count, sum) = (count + 1, sum + u64::from(meta.l3_length()));
+        pad(packet, outer.port, context);
+        packet.set_mark(meta.class().0);
+        meta.decide(Verdict::Forward(outer.port));
+    }
+    context.tunnelling.note_sent(tunnel.port, count, sum);
+    true
 }
 
 #[inline(never)]
@@ -249,16 +326,15 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
     };
     packet.truncate(ETHERNET + usize::from(meta.l3_length()));
     let octets = context.region.octets_mut(packet);
-    rewrite_headers(
-        octets,
-        meta.family(),
-        adjacency,
-        context.ingress.partial_checksum,
-    );
-    if let Some(tunnel) = tunnel
-        && !wrap(packet, *meta, (tunnel, adjacency), context)
-    {
-        return meta.decide(Verdict::Drop(Reason::NoOutput));
+    let partial = context.inputs.get(meta.input()).partial_checksum;
+    rewrite_headers(octets, meta.family(), adjacency, partial);
+    if let Some(tunnel) = tunnel {
+        let wrapper = Wrapper::new(tunnel, adjacency);
+        if !wrapper.is_some_and(|wrapper| wrapper.wrap(packet, *meta, context)) {
+            return meta.decide(Verdict::Drop(Reason::NoOutput));
+        }
+        let octets = meta.l3_length().into();
+        context.tunnelling.note_sent(tunnel.port, 1, octets);
     }
     pad(packet, adjacency.port, context);
     packet.set_mark(meta.class().0);

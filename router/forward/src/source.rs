@@ -1,58 +1,71 @@
 //! Second stage: the reverse-path check of IPv4 sources (RFC 3704).
 
-use bora_buffer::MAX_BATCH;
 use bora_fib::{FibReader, NextHop, NextHopId, PortId};
 
 use bora_wire::ipv4;
 
 use crate::batch::Batch;
 use crate::lookup::is_local;
-use crate::{Context, Reason, RpFilter, Verdict, policy};
+use crate::{Context, Ingress, Reason, RpFilter, Verdict, policy};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
-/// Drops packets whose source the ingress port must not bring, as `rp_filter` says. IPv6 has no
-/// such setting in Linux. Without an XDP program in front, packets that claim to come from the
-/// router itself go to Linux, which decides by `accept_local`.
+/// Drops packets whose source their input must not bring, as its `rp_filter` says. IPv6 has no such setting in Linux. Without
+/// an XDP program in front, packets that claim to come from the router itself go to Linux, which decides by `accept_local`.
 pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
-    let mode = context.ingress.rp_filter;
-    let has_xdp = context.ingress.has_xdp();
-    if mode == RpFilter::Off && has_xdp {
+    let inputs = context.inputs;
+    let is_checked = |input: PortId| inputs.row(input).checks_sources;
+    if batch.input.is_some_and(|input| !is_checked(input)) {
         return;
     }
     let Batch {
-        packets, meta, v4, ..
+        packets,
+        meta,
+        v4,
+        sources,
+        ..
     } = batch;
-    let mut sources = [0; MAX_BATCH];
-    let mut found = [NextHopId::NO_ROUTE; MAX_BATCH];
-    let mut count = 0;
-    for ((place, _), source) in v4.results().zip(&mut sources) {
-        let octets = context.region.octets(&packets[place]);
-        let octets = octets.get(ETHERNET..).unwrap_or_default();
-        *source = ipv4::Packet::new_unchecked(octets).src().to_bits();
-        count += 1;
-    }
-    if count == 0 {
-        return;
-    }
-    context.fib.lookup4(&sources[..count], &mut found[..count]);
-    let lists = context.policies.of(context.ingress.port);
-    if let Some(list) = lists.and_then(|lists| lists.back4.as_ref()) {
-        for ((place, _), id) in v4.results().zip(&mut found) {
-            *id = policy::way_back(list, &packets[place], *id, context);
+    sources.clear();
+    for (place, _) in v4.results() {
+        if is_checked(meta[place].input()) {
+            let octets = context.region.octets(&packets[place]);
+            let octets = octets.get(ETHERNET..).unwrap_or_default();
+            let source = ipv4::Packet::new_unchecked(octets).src();
+            sources.push(place, source.to_bits());
         }
     }
-    let port = (mode == RpFilter::Strict).then_some(context.ingress.port);
-    for ((place, _), &id) in v4.results().zip(&found) {
-        if !has_xdp && is_local(context.fib, id) {
-            meta[place].decide(Verdict::Punt(Reason::Local));
-        } else if mode != RpFilter::Off {
-            match way_back(context.fib, id, port) {
-                WayBack::Yes => {}
-                WayBack::No => meta[place].decide(Verdict::Drop(Reason::SourceCheck)),
-                WayBack::OnlyLinuxKnows => meta[place].decide(Verdict::Punt(Reason::Unsupported)),
-            }
+    let (keys, found) = sources.look_up();
+    if !keys.is_empty() {
+        context.fib.lookup4(keys, found);
+    }
+    for (place, id) in sources.results() {
+        let input = meta[place].input();
+        let lists = context.policies.of(input);
+        let id = match lists.and_then(|lists| lists.back4.as_ref()) {
+            Some(list) => policy::way_back(list, &packets[place], id, context),
+            None => id,
+        };
+        if let Some(verdict) = judge(inputs.get(input), id, context.fib) {
+            meta[place].decide(verdict);
         }
+    }
+}
+
+/// What becomes of a packet to whose source this next hop leads; `None` if its input may bring it.
+#[inline]
+fn judge(ingress: &Ingress, id: NextHopId, fib: &FibReader) -> Option<Verdict> {
+    if !ingress.has_xdp() && is_local(fib, id) {
+        return Some(Verdict::Punt(Reason::Local));
+    }
+    let port = match ingress.rp_filter {
+        RpFilter::Off => return None,
+        RpFilter::Loose => None,
+        RpFilter::Strict => Some(ingress.port),
+    };
+    match way_back(fib, id, port) {
+        WayBack::Yes => None,
+        WayBack::No => Some(Verdict::Drop(Reason::SourceCheck)),
+        WayBack::OnlyLinuxKnows => Some(Verdict::Punt(Reason::Unsupported)),
     }
 }
 

@@ -1,29 +1,24 @@
 //! Tunnels over IPv4: GRE (RFC 2784, 2890), IP in IP (RFC 2003, 4213), VXLAN (RFC 7348).
 //!
-//! On the way out a tunnel is a next hop: [`crate::rewrite()`] puts its headers in front of the packet, which then
+//! On the way out a tunnel is a next hop: [`crate::rewrite()`] puts its headers in front of the packet (`wrap.rs`), which then
 //! leaves by the port of the outer destination. On the way in the outer packet is for the router itself. If it is
 //! one of a tunnel's, [`crate::Devices::unwrap`] makes the packet inside a frame that came in by the tunnel's device. What is not plain goes to
 //! Linux, which has the same tunnels.
 
-use std::cell::{Cell, RefCell};
-
-use bora_buffer::{MAX_BATCH, Packet, Region};
-use bora_fib::{Adjacency, Encapsulation, FibReader, NextHopId, OuterUdp, PortId};
+use bora_buffer::{Packet, Region};
 use bora_wire::{MacAddr, Protocol, checksum, ethernet, ipv4};
 
-use crate::multipath::jhash_2words;
-use crate::{Context, Family, Meta};
-
 const ETHERNET: usize = ethernet::HEADER_LEN;
-const IPV4: usize = 20;
+pub(crate) const IPV4: usize = 20;
+/// Octets in front of a frame where [`crate::find_inputs`] and [`Arrival::unwrap`] keep what they took: an Ethernet header and two tags.
+const KEPT: usize = ETHERNET + 8;
 const UDP: usize = 8;
 const VXLAN: usize = 8;
-const DONT_FRAGMENT: u8 = 0x40;
 /// The ECN bits of TOS or traffic class, and their values (RFC 3168).
-const ECN: u8 = 3;
+pub(crate) const ECN: u8 = 3;
 const ECT1: u8 = 1;
-const ECT0: u8 = 2;
-const CE: u8 = 3;
+pub(crate) const ECT0: u8 = 2;
+pub(crate) const CE: u8 = 3;
 /// Flags and version of GRE with a key and nothing else.
 const GRE_KEY: u16 = 0x2000;
 /// Flags and reserved octets of VXLAN with a VNI and nothing else.
@@ -52,6 +47,28 @@ pub enum Endpoint {
     },
 }
 
+impl Endpoint {
+    /// A number for each endpoint, for a table.
+    #[inline(always)]
+    pub(crate) fn key(self) -> u128 {
+        let joined = |high: u32, low: u32| u128::from(high) << 32 | u128::from(low);
+        match self {
+            Self::Addresses {
+                protocol,
+                source,
+                destination,
+                key,
+            } => {
+                let kind = u32::from(protocol) << 1 | u32::from(key.is_some());
+                joined(kind, source) << 64 | joined(destination, key.unwrap_or(0))
+            }
+            Self::Vxlan { port, vni } => {
+                joined(1 << 16 | u32::from(port), 0) << 64 | u128::from(vni)
+            }
+        }
+    }
+}
+
 /// A tunnel's packet that has come in: whose it is, and what is inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
@@ -66,6 +83,7 @@ pub(crate) struct Arrival {
 impl Arrival {
     /// `None` for what is no tunnel's, or is left to Linux: fragments, GRE with checksums or sequence numbers, ECN that
     /// changes what is inside, wrong or strange headers. `partial`: the sender may have left the UDP checksum to the receiver.
+    #[inline(always)] // a result in memory would be read in other pieces than it is written
     pub(crate) fn of(frame: &[u8], partial: bool) -> Option<Self> {
         let outer = ipv4::Packet::new_checked(frame.get(ETHERNET..)?).ok()?;
         if outer.has_options() || outer.is_fragment() {
@@ -103,6 +121,7 @@ impl Arrival {
         self.ethertype.is_none() && source == Some(&mac.0)
     }
 
+    #[inline(never)]
     fn vxlan(outer: &ipv4::Packet<&[u8]>, partial: bool) -> Option<Self> {
         let segment = outer.payload();
         let (udp, rest) = segment.split_first_chunk::<UDP>()?;
@@ -132,6 +151,7 @@ impl Arrival {
 }
 
 /// Key, length of the header, and EtherType of GRE.
+#[inline(always)]
 fn gre(payload: &[u8]) -> Option<(Option<u32>, usize, Option<u16>)> {
     let (&[flags_high, flags_low, type_high, type_low], rest) = payload.split_first_chunk()?;
     let ethertype = ethernet::EtherType(u16::from_be_bytes([type_high, type_low]));
@@ -150,6 +170,7 @@ fn gre(payload: &[u8]) -> Option<(Option<u32>, usize, Option<u16>)> {
 }
 
 /// Whether a packet inside is not longer than what the outer packet has of it, and keeps its ECN (RFC 6040, 4.2).
+#[inline(always)]
 fn is_plain(outer: &ipv4::Packet<&[u8]>, inside: &[u8]) -> bool {
     let Some(&[first, second, a, b, c, d]) = inside.first_chunk() else {
         return false;
@@ -173,23 +194,25 @@ fn is_plain(outer: &ipv4::Packet<&[u8]>, inside: &[u8]) -> bool {
 impl Arrival {
     /// Makes the packet inside a frame for this address. The outer one stays in front of it, for [`Endpoint::rewrap`].
     /// False if the frame has no room; nothing is changed then.
+    #[inline(always)]
     pub(crate) fn unwrap(&self, region: &Region, packet: &mut Packet, mac: MacAddr) -> bool {
         packet.set_mark(0); // what is inside has no VLAN priority
         let Some(ethertype) = self.ethertype else {
             return packet.pull(self.at);
         };
-        // Its Ethernet header takes the place of the end of the outer headers, which are kept in front of the frame.
-        if !packet.push(region, ETHERNET) {
+        // Its Ethernet header takes the place of the end of the outer headers, which are kept in front of the frame and of its
+        // tags.
+        if !packet.push(region, KEPT) {
             return false;
         }
-        let place = self.at..self.at + ETHERNET;
         let octets = region.octets_mut(packet);
-        octets.copy_within(place.clone(), 0);
-        let header = &mut octets[place];
+        let place = self.at - ETHERNET + KEPT;
+        octets.copy_within(place..place + ETHERNET, 0);
+        let mut header = [0; ETHERNET];
         header[..6].copy_from_slice(&mac.0);
-        header[6..12].fill(0);
         header[12..].copy_from_slice(&ethertype.to_be_bytes());
-        packet.pull(self.at)
+        octets[place..place + ETHERNET].copy_from_slice(&header);
+        packet.pull(place)
     }
 }
 
@@ -203,209 +226,15 @@ impl Endpoint {
             } => IPV4 + if key.is_some() { 8 } else { 4 },
             Self::Addresses { .. } => IPV4,
         };
-        packet.push(region, ETHERNET + length);
         if matches!(self, Self::Vxlan { .. }) {
+            packet.push(region, ETHERNET + length);
             return;
         }
+        packet.push(region, KEPT + length);
         let octets = region.octets_mut(packet);
-        if octets.len() >= length + 2 * ETHERNET {
-            octets.copy_within(..ETHERNET, ETHERNET + length);
+        if octets.len() >= KEPT + length + ETHERNET {
+            octets.copy_within(..ETHERNET, KEPT + length);
         }
-        packet.pull(ETHERNET);
+        packet.pull(KEPT);
     }
-}
-
-/// What a worker needs for packets that go into tunnels.
-#[derive(Debug)]
-pub struct Tunnelling {
-    /// Identification of the next outer header.
-    next_id: Cell<u16>,
-    /// The last outer destination of this batch, and its next hop.
-    last: Cell<Option<(u32, NextHopId)>>,
-    /// Tunnel, and octets of the packet inside, of each packet of this batch.
-    sent: RefCell<Vec<(PortId, usize)>>,
-}
-
-impl Default for Tunnelling {
-    fn default() -> Self {
-        Self::new(0)
-    }
-}
-
-impl Tunnelling {
-    /// `first_id`: of the outer headers that this worker writes. Workers should begin far from each other, because the
-    /// identifications of fragments must not meet (RFC 6864).
-    pub fn new(first_id: u16) -> Self {
-        Self {
-            next_id: Cell::new(first_id),
-            last: Cell::new(None),
-            sent: RefCell::new(Vec::with_capacity(MAX_BATCH)),
-        }
-    }
-
-    /// A new batch begins: the FIB may have changed.
-    #[inline]
-    pub(crate) fn begin(&self) {
-        self.last.set(None);
-    }
-
-    /// The next hop of an outer destination.
-    pub(crate) fn find(&self, destination: u32, fib: &FibReader) -> NextHopId {
-        if let Some((_, found)) = self.last.get().filter(|last| last.0 == destination) {
-            return found;
-        }
-        let mut found = [NextHopId::NO_ROUTE];
-        fib.lookup4(&[destination], &mut found);
-        self.last.set(Some((destination, found[0])));
-        found[0]
-    }
-
-    /// Calls `count` with the tunnel and the octets inside of each packet since the last call.
-    #[inline]
-    pub fn take_sent(&self, mut count: impl FnMut(PortId, usize)) {
-        let mut sent = self.sent.borrow_mut();
-        for (port, octets) in sent.drain(..) {
-            count(port, octets);
-        }
-    }
-}
-
-/// What the outer headers take from the packet inside.
-struct Inner {
-    tos: u8,
-    hops: u8,
-    dont_fragment: u8,
-    source_port: u16,
-}
-
-impl Inner {
-    fn of(
-        octets: &[u8],
-        meta: Meta,
-        tunnel: &Encapsulation,
-        context: &Context<'_>,
-    ) -> Option<Self> {
-        let header: &[u8; IPV4] = octets.first_chunk()?;
-        let source_port = match &tunnel.udp {
-            Some(udp) => source_port(octets, meta, udp, context)?,
-            None => 0,
-        };
-        Some(match meta.family() {
-            Family::V4 => Self {
-                tos: header[1],
-                hops: header[8],
-                dont_fragment: header[6] & DONT_FRAGMENT,
-                source_port,
-            },
-            Family::V6 => Self {
-                tos: header[0] << 4 | header[1] >> 4,
-                hops: header[7],
-                dont_fragment: 0,
-                source_port,
-            },
-        })
-    }
-}
-
-/// The UDP source port that tells the flow inside: Linux's udp_flow_src_port(), with the key of the multipath hash. From
-/// Linux 6.11 on its own key is another.
-fn source_port(octets: &[u8], meta: Meta, udp: &OuterUdp, context: &Context<'_>) -> Option<u16> {
-    let hash = context.hash4.of_buffer(octets, meta.family())?;
-    let hash = u64::from(hash ^ (hash << 16));
-    let (first, end) = udp.source_ports;
-    let ports = u64::from(end.saturating_sub(first));
-    Some(((hash * ports) >> 32) as u16 + first)
-}
-
-/// The number that chooses among several paths of the outer destination, as Linux's fib_multipath_hash() does for what
-/// ip_tunnel_xmit() and vxlan_xmit_one() send. `None` if only Linux can tell.
-pub(crate) fn outer_hash(
-    inside: &[u8],
-    meta: Meta,
-    tunnel: &Encapsulation,
-    context: &Context<'_>,
-) -> Option<u32> {
-    let outer = tunnel.headers.ipv4();
-    let Some(udp) = &tunnel.udp else {
-        let key: [u8; 4] = match tunnel.headers.octets().get(IPV4..) {
-            Some(&[_, _, _, _, ref key @ ..]) if key.len() == 4 => *key.first_chunk()?,
-            _ => [0; 4],
-        };
-        let hash = context.hash4.of_outer(outer, key)?;
-        let inner = context.hash4.of_buffer(inside, meta.family())?;
-        return Some(jhash_2words(hash, inner, 0) >> 1);
-    };
-    let [a, b] = source_port(inside, meta, udp, context)?.to_be_bytes();
-    let &[_, _, c, d, ..] = tunnel.headers.octets().get(IPV4..)? else {
-        return None;
-    };
-    Some(context.hash4.of_outer(outer, [a, b, c, d])? >> 1)
-}
-
-/// Puts a packet whose TTL and checksums are done into a tunnel. False if its frame has no room; nothing is changed then.
-pub(crate) fn wrap(
-    packet: &mut Packet,
-    meta: Meta,
-    (tunnel, outer): (&Encapsulation, &Adjacency),
-    context: &Context<'_>,
-) -> bool {
-    let region = context.region;
-    let inside = region.octets(packet).get(ETHERNET..).unwrap_or_default();
-    let Some(inner) = Inner::of(inside, meta, tunnel, context) else {
-        return false;
-    };
-    let headers = tunnel.headers.octets();
-    if !packet.push(region, headers.len()) {
-        return false;
-    }
-    let octets = region.octets_mut(packet);
-    octets[..ETHERNET].copy_from_slice(&outer.l2);
-    octets[ETHERNET..ETHERNET + headers.len()].copy_from_slice(headers);
-    let ip = &mut octets[ETHERNET..];
-    let length = (headers.len() + usize::from(meta.l3_length())) as u16;
-    let state = context.tunnelling;
-    let id = state.next_id.get();
-    state.next_id.set(id.wrapping_add(1));
-    // RFC 6040, 4.1: as inside, but CE becomes ECT(0), as INET_ECN_encapsulate() has it
-    let ecn = match inner.tos & ECN {
-        CE => ECT0,
-        other => other,
-    };
-    let dscp = if tunnel.inherits_tos {
-        inner.tos
-    } else {
-        ip[1]
-    };
-    ip[1] = dscp & !ECN | ecn;
-    ip[2..4].copy_from_slice(&length.to_be_bytes());
-    ip[4..6].copy_from_slice(&id.to_be_bytes());
-    if tunnel.copies_dont_fragment {
-        ip[6] |= inner.dont_fragment;
-    }
-    if ip[8] == 0 {
-        ip[8] = inner.hops;
-    }
-    let sum = checksum::checksum(&ip[..IPV4]);
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
-    if let Some(udp) = &tunnel.udp {
-        fill_udp(ip, length - IPV4 as u16, inner.source_port, udp.checksum);
-    }
-    let sent = (tunnel.port, usize::from(meta.l3_length()));
-    state.sent.borrow_mut().push(sent);
-    true
-}
-
-/// Fills the UDP header of an IPv4 packet.
-fn fill_udp(ip: &mut [u8], length: u16, source_port: u16, with_checksum: bool) {
-    let segment = &mut ip[IPV4..IPV4 + usize::from(length)];
-    segment[..2].copy_from_slice(&source_port.to_be_bytes());
-    segment[4..6].copy_from_slice(&length.to_be_bytes());
-    if !with_checksum {
-        return;
-    }
-    let outer = ipv4::Packet::new_unchecked(&ip[..IPV4]);
-    let (source, destination) = (outer.src(), outer.dst());
-    let segment = &mut ip[IPV4..IPV4 + usize::from(length)];
-    // it is long enough, because Encapsulation::new() has seen its header
-    let _ = checksum::fill_transport_v4(source, destination, Protocol::UDP, segment);
 }

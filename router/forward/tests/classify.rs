@@ -7,8 +7,8 @@ use bora_forward::classify::{
     Action, Addresses, DEFAULT_DSCP, MAX_RULES, Rule, RuleError, RuleSet, Structure, Ternary,
 };
 use bora_forward::{
-    Batch, Class, Classifier, Context, FlowHash, Ingress, Meta, Reason, RuleCounters, Verdict,
-    classify, parse, run,
+    Batch, Class, Classifier, Context, Devices, FlowHash, Ingress, Inputs, Meta, Reason,
+    RuleCounters, Verdict, classify, parse, run,
 };
 use proptest::prelude::*;
 use support::headers::{self, Headers, OURS};
@@ -43,10 +43,12 @@ impl Bench {
         for frame in frames {
             batch.packets.push(self.memory.frame(frame));
         }
+        batch.came_by(self.ingress.port);
+        let inputs = Inputs::new([&self.ingress], &Devices::default());
         let context = Context {
             region: &self.memory.region,
             fib: &self.fib,
-            ingress: &self.ingress,
+            inputs: &inputs,
             min_frames: &[],
             classifier,
             policies: &bora_forward::Policies::default(),

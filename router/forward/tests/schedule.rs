@@ -302,8 +302,8 @@ fn a_full_queue_refuses_its_own_packets_only() {
     enqueue(
         &mut batch,
         outputs(&mut egress, &memory),
-        |_, _| {},
-        |_, verdict| rest.push(verdict),
+        |_, _, _| {},
+        |_, _, meta| rest.push(meta.verdict()),
     );
     assert_eq!(rest, [Verdict::Drop(Reason::NoOutput)]);
     assert!(batch.packets.is_empty());
@@ -341,8 +341,8 @@ fn the_short_cut_keeps_the_order_and_the_counts() {
         enqueue(
             &mut batch,
             outputs(&mut egress, &memory),
-            |_, _| {},
-            |_, verdict| panic!("{verdict:?}"),
+            |_, _, _| {},
+            |_, _, meta| panic!("{meta:?}"),
         );
         batch.meta.clear();
         if round % 1000 == 0 {

@@ -7,8 +7,8 @@ use bora_fib::{
     Adjacency, FibConfig, FibReader, FibWriter, Group, NextHop, PortId, Prefix4, UseMark,
 };
 use bora_forward::{
-    Batch, Classifier, Context, FlowHash, Gate, HashPolicy, Ingress, Reason, RpFilter, Verdict,
-    flow_hash,
+    Batch, Classifier, Context, Devices, FlowHash, Gate, HashPolicy, Ingress, Inputs, Reason,
+    RpFilter, Verdict, flow_hash,
 };
 use bora_wire::{MacAddr, Protocol, ipv4, udp};
 use proptest::prelude::*;
@@ -73,10 +73,12 @@ impl Bench {
             let packet = self.packet(frame);
             batch.packets.push(packet);
         }
+        batch.came_by(self.ingress.port);
+        let inputs = Inputs::new([&self.ingress], &Devices::default());
         let context = Context {
             region: &self.region,
             fib: &self.fib,
-            ingress: &self.ingress,
+            inputs: &inputs,
             min_frames: &[0, 60],
             classifier: &Classifier::default(),
             policies: &bora_forward::Policies::default(),

@@ -9,8 +9,8 @@ use bora_fib::{
     Prefix4,
 };
 use bora_forward::{
-    Batch, Classifier, Context, Device, Devices, Endpoint, FlowHash, Ingress, Meta, Policies,
-    Ports, Priorities, Reason, Tags, Tunnelling, Verdict,
+    Batch, Classifier, Context, Device, Devices, Endpoint, FlowHash, Ingress, Inputs, Meta,
+    Policies, Ports, Priorities, Reason, Tags, Tunnelling, Verdict,
 };
 use bora_wire::{MacAddr, Protocol, checksum, ipv4, udp};
 use proptest::prelude::*;
@@ -99,9 +99,11 @@ impl Bench {
     }
 
     /// What becomes of a frame, and what a worker is told of tunnels.
-    fn forward(&self, frame: &[u8]) -> (Verdict, Vec<u8>, Vec<(PortId, usize)>) {
+    fn forward(&self, frame: &[u8]) -> (Verdict, Vec<u8>, Vec<(PortId, u64, u64)>) {
         let mut batch = Batch::new();
         batch.packets.push(self.packet(frame));
+        batch.came_by(PortId(0));
+        let inputs = Inputs::new([&Ingress::new(PortId(0), OURS)], &Devices::default());
         let tunnelling = Tunnelling::new(0x1234);
         let hash = FlowHash {
             key: [7, 8],
@@ -110,7 +112,7 @@ impl Bench {
         let context = Context {
             region: &self.region,
             fib: &self.fib,
-            ingress: &Ingress::new(PortId(0), OURS),
+            inputs: &inputs,
             min_frames: &[0, 60],
             classifier: &Classifier::default(),
             policies: &Policies::default(),
@@ -123,7 +125,7 @@ impl Bench {
         let octets = self.region.octets(&packet).to_vec();
         self.pool.borrow_mut().give(packet.into_frame(&self.region));
         let mut sent = Vec::new();
-        tunnelling.take_sent(|port, octets| sent.push((port, octets)));
+        tunnelling.take_sent(|port, packets, octets| sent.push((port, packets, octets)));
         let meta: Meta = batch.meta[0];
         (meta.verdict(), octets, sent)
     }
@@ -174,7 +176,7 @@ fn gre_goes_in_front() {
         let frame = inner(tos, 0, 100, 1);
         let (verdict, got, sent) = bench.forward(&frame);
         assert_eq!(verdict, Verdict::Forward(PortId(1)));
-        assert_eq!(sent, [(TUNNEL, 100)]);
+        assert_eq!(sent, [(TUNNEL, 1, 100)]);
         assert_eq!(got[..14], adjacency(1, 0).l2);
         let mut wanted = gre();
         wanted[1] = outer_tos;
@@ -333,8 +335,9 @@ fn unwrapped(devices: &Devices, frame: &[u8]) -> Option<Vec<u8>> {
     let bench = Bench::new(tunnel(&gre(), None), &[adjacency(1, 1500)]);
     let region = &bench.region;
     let mut packet = bench.packet(frame);
-    let inside = devices.unwrap(region, &mut packet, true).map(|device| {
+    let inside = devices.unwrap(region, &mut packet, true).map(|number| {
         let inside = region.octets(&packet).to_vec();
+        let device = devices.get(number).unwrap();
         device.rewrap(region, &mut packet);
         inside
     });

@@ -17,13 +17,18 @@ use crate::worker::Worker;
 impl Worker {
     pub(crate) fn take_commands(&mut self) {
         // to look is cheaper than to try: there is nearly never one
-        while !self.config.commands.is_empty()
-            && let Some(command) = self.config.commands.pop()
-        {
-            self.execute(command);
+        let is_told = !self.config.commands.is_empty();
+        if is_told {
+            while let Some(command) = self.config.commands.pop() {
+                self.execute(command);
+            }
         }
-        if self.config.tables.generation() != self.generation {
+        let is_outdated = self.config.tables.generation() != self.generation;
+        if is_outdated {
             self.adopt();
+        }
+        if is_told || is_outdated {
+            self.list_inputs();
         }
     }
 

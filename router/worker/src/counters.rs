@@ -66,6 +66,18 @@ pub struct DeviceCounters {
 }
 
 impl DeviceCounters {
+    #[inline]
+    pub(crate) fn received(&self, packets: u64, octets: u64) {
+        self.rx_packets.add(packets);
+        self.rx_bytes.add(octets);
+    }
+
+    #[inline]
+    pub(crate) fn sent(&self, packets: u64, octets: u64) {
+        self.tx_packets.add(packets);
+        self.tx_bytes.add(octets);
+    }
+
     fn absorb(&self, other: &Self) {
         self.rx_packets.add(other.rx_packets.get());
         self.rx_bytes.add(other.rx_bytes.get());

@@ -1,89 +1,48 @@
 //! The heart of the loop: the stages decide about a batch, and the worker does what they decided.
 
-use bora_buffer::Packet;
 use bora_fib::PortId;
-use bora_forward::{Context, Outputs, Reason, Urgency, Verdict, enqueue, octets, run};
-use bora_wire::ethernet;
+use bora_forward::{Context, Outputs, enqueue, find_inputs, run};
 
-use crate::punt::Punted;
+use crate::counters::WorkerCounters;
+use crate::rest::Rest;
 use crate::watch;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Runs the stages over the batch, and empties it: into the queues of the outputs, to the slow
-    /// path, or back to the pool.
+    /// Runs the stages over the batch, which a port has received, and then over what was in tunnels. Empties it: into the queues
+    /// of the outputs, to the slow path, or back to the pool.
     pub(crate) fn forward(&mut self, port: usize) {
-        let devices = &self.tables.devices;
-        if devices.is_trunk(self.config.ports[port].ingress.port) {
-            return self.forward_by_device(port);
-        }
-        self.forward_batch(port, None);
-    }
-
-    /// The same for packets of several VLAN devices, or of a bond: first those of the first packet's device, and so on.
-    fn forward_by_device(&mut self, port: usize) {
-        let mut others = std::mem::take(&mut self.others);
-        while !self.batch.packets.is_empty() {
-            let (config, devices) = (&self.config, &self.tables.devices);
-            let (region, trunk) = (&config.region, config.ports[port].ingress.port);
-            let device = |packet: &Packet| {
-                let device = devices.device_of(trunk, region.octets(packet))?;
-                Some(device.ingress.port)
-            };
-            let packets = &mut self.batch.packets;
-            let number = packets.first().and_then(device);
-            // mostly there are none
-            others.extend(packets.extract_if(.., |packet| device(packet) != number));
-            if let Some(counters) = number.and_then(|number| config.counters.device(number)) {
-                counters.rx_packets.add(packets.len() as u64);
-                counters.rx_bytes.add(octets(packets));
-            }
-            if let Some(device) = number.and_then(|number| devices.get(number)) {
-                let packets = packets.iter_mut();
-                packets.for_each(|packet| device.untag(region, packet));
-            }
-            self.forward_batch(port, number);
-            std::mem::swap(&mut self.batch.packets, &mut others);
-        }
-        self.others = others;
-    }
-
-    /// Forwards a batch that has come in by a port, or by the device on it with this number, and then what was in
-    /// tunnels.
-    fn forward_batch(&mut self, port: usize, number: Option<PortId>) {
-        self.run_stages(port, number, None);
-        while let Some(&(tunnel, _)) = self.unwrapped.first() {
-            let of_tunnel = |other: &mut (PortId, Packet)| other.0 == tunnel;
-            let packets = self.unwrapped.extract_if(.., of_tunnel);
-            let packets = packets.map(|(_, packet)| packet);
-            let batch = &mut self.batch.packets;
-            batch.extend(packets);
-            if let Some(counters) = self.config.counters.device(tunnel) {
-                counters.rx_packets.add(batch.len() as u64);
-                let headers = (batch.len() * ethernet::HEADER_LEN) as u64;
-                counters.rx_bytes.add(octets(batch) - headers);
-            }
-            self.run_stages(port, number, Some(tunnel));
+        self.find_inputs(port);
+        self.run_stages();
+        let (batch, region) = (&mut self.batch, &self.config.region);
+        self.unwrapped
+            .take(batch, &self.tables.devices, &self.inputs, region);
+        self.carry_out(port, false);
+        if !self.unwrapped.is_empty() {
+            let counters = &self.config.counters;
+            self.unwrapped.fill(&mut self.batch, received(counters));
+            self.run_stages();
+            self.carry_out(port, true);
         }
     }
 
-    /// Runs the stages over the batch. `tunnel`: its packets were in one, whose packets came by `port` and `device`.
-    fn run_stages(&mut self, port: usize, device: Option<PortId>, tunnel: Option<PortId>) {
-        let tables = &*self.tables;
+    fn find_inputs(&mut self, port: usize) {
+        let config = &self.config;
+        let port = config.ports[port].ingress.port;
+        let (devices, region) = (&self.tables.devices, &config.region);
+        let received = received(&config.counters);
+        find_inputs(&mut self.batch, port, devices, region, received);
+    }
+
+    fn run_stages(&mut self) {
+        let (config, tables, batch) = (&self.config, &*self.tables, &mut self.batch);
         if !tables.taps.is_empty() {
-            let (taps, region) = (&tables.taps, &self.config.region);
-            watch::note(&mut self.watching, taps, &self.batch, region);
+            watch::note(&mut self.watching, &tables.taps, batch, &config.region);
         }
-        let config = &mut self.config;
-        let devices = &*tables.devices;
-        let [device, tunnel] = [device, tunnel].map(|number| devices.get(number?));
-        let trunk = &config.ports[port].ingress;
-        let outer = device.map_or(trunk, |device| &device.ingress);
-        let ingress = tunnel.map_or(outer, |tunnel| &tunnel.ingress);
         let context = Context {
             region: &config.region,
             fib: &config.fib,
-            ingress,
+            inputs: &self.inputs,
             min_frames: &self.min_frames,
             classifier: &tables.classifier,
             policies: &tables.policies,
@@ -91,82 +50,60 @@ impl Worker {
             hash6: tables.hash.1,
             tunnelling: &self.tunnelling,
         };
-        let (batch, rules) = (&mut self.batch, &config.counters.rules);
+        let rules = &config.counters.rules;
         match &mut self.profiler {
             None => run(batch, &context, rules, |_| {}),
-            Some(profiler) => {
-                run(batch, &context, rules, |stage| profiler.done(stage));
-            }
+            Some(profiler) => run(batch, &context, rules, |stage| profiler.done(stage)),
         }
+        let noted = &mut self.watching.noted;
+        if !noted.is_empty() {
+            watch::leave(noted, &tables.taps, batch, &config.region);
+        }
+    }
 
-        if !self.watching.noted.is_empty() {
-            let input = ingress.port;
-            watch::leave(
-                &mut self.watching.noted,
-                &tables.taps,
-                (batch, &config.region),
-                input,
-            );
-        }
-        let outputs = Outputs {
-            egress: &mut self.egress,
-            devices,
-            min_frames: &self.min_frames,
-            region: &config.region,
-        };
-        let left = |device, octets: usize| {
-            if let Some(counters) = config.counters.device(device) {
-                counters.tx_packets.add(1);
-                counters.tx_bytes.add(octets as u64);
+    /// Does with each packet of the batch, which has come by `port`, what the stages decided. `inside`: they were in tunnels.
+    fn carry_out(&mut self, port: usize, inside: bool) {
+        let config = &mut self.config;
+        let counters = &config.counters;
+        let left = |device: PortId, packets, octets| {
+            if let Some(counters) = counters.device(device) {
+                counters.sent(packets, octets);
             }
         };
         self.tunnelling.take_sent(left);
-        let unwrapped = &mut self.unwrapped;
-        let counters = &config.counters.ports[port];
-        let (region, pool) = (&config.region, &mut config.pool);
-        let (budgets, punts, fib) = (&mut config.budgets, &config.punts, &config.fib);
-        let (port, partial_checksum) = (trunk.port, outer.partial_checksum);
-        let mut punted_any = false;
-        enqueue(batch, outputs, left, |mut packet, verdict| {
-            let mut drop = |packet: Packet, reason: Reason| {
-                counters.dropped[reason].add(1);
-                pool.give(packet.into_frame(region));
-            };
-            match verdict {
-                Verdict::Drop(reason) => drop(packet, reason),
-                Verdict::Punt(reason) => {
-                    if reason == Reason::Local
-                        && tunnel.is_none()
-                        && let Some(tunnel) = devices.unwrap(region, &mut packet, partial_checksum)
-                    {
-                        return unwrapped.push((tunnel.ingress.port, packet));
-                    }
-                    if reason.has_budget() && !budgets.take(reason) {
-                        return drop(packet, Reason::PuntBudget);
-                    }
-                    let urgency = Urgency::of(reason, region.octets(&packet), fib);
-                    if let Some(tunnel) = tunnel {
-                        tunnel.rewrap(region, &mut packet);
-                    }
-                    if let Some(device) = device {
-                        device.restore(region, &mut packet);
-                    }
-                    let punted = Punted {
-                        packet,
-                        port,
-                        reason,
-                        partial_checksum,
-                    };
-                    punted_any = true;
-                    if let Err(punted) = punts.push(punted, urgency) {
-                        drop(punted.packet, Reason::PuntRingFull);
-                    }
-                }
-                Verdict::Pending | Verdict::Forward(_) => drop(packet, Reason::NoOutput),
-            }
+        let outputs = Outputs {
+            egress: &mut self.egress,
+            devices: &self.tables.devices,
+            min_frames: &self.min_frames,
+            region: &config.region,
+        };
+        let mut rest = Rest {
+            port: config.ports[port].ingress.port,
+            unwrapped: inside.then_some(&self.unwrapped),
+            region: &config.region,
+            fib: &config.fib,
+            devices: &self.tables.devices,
+            inputs: &self.inputs,
+            dropped: &counters.ports[port].dropped,
+            pool: &mut config.pool,
+            budgets: &mut config.budgets,
+            punts: &config.punts,
+            punted_any: false,
+        };
+        enqueue(&mut self.batch, outputs, left, |place, packet, meta| {
+            rest.take(place, packet, meta);
         });
-        if punted_any {
-            punts.announce();
+        if rest.punted_any {
+            config.punts.announce();
+        }
+    }
+}
+
+/// Counts what devices receive.
+fn received(counters: &WorkerCounters) -> impl FnMut(PortId, u64, u64) {
+    |device, packets, octets| {
+        if let Some(counters) = counters.device(device) {
+            counters.received(packets, octets);
         }
     }
 }

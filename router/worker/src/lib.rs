@@ -18,6 +18,7 @@ mod profile;
 mod punt;
 mod receive;
 mod replace;
+mod rest;
 mod share;
 mod sleep;
 mod spread;

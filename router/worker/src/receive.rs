@@ -1,7 +1,7 @@
 //! The way in: which queue has its turn, and what it receives.
 
 use bora_buffer::{MAX_BATCH, Packet};
-use bora_forward::{Class, PollList, Reason, Stage, Turn, flow_of, octets};
+use bora_forward::{Class, Inputs, PollList, Reason, Stage, Turn, flow_of, octets};
 
 use crate::spread::Reception;
 use crate::worker::Worker;
@@ -10,12 +10,18 @@ impl Worker {
     /// Builds the poll list; to be called when queues, quotas or the budget change.
     pub(crate) fn list_queues(&mut self) {
         let ports = self.config.ports.iter().enumerate();
-        self.inputs = ports
+        self.polled = ports
             .flat_map(|(port, part)| (0..part.queues.len()).map(move |queue| (port, queue)))
             .collect();
         let quota = |&(port, _): &(usize, usize)| self.config.ports[port].quota;
-        let quotas: Vec<u32> = self.inputs.iter().map(quota).collect();
+        let quotas: Vec<u32> = self.polled.iter().map(quota).collect();
         self.list = PollList::new(&quotas, self.tables.budget);
+    }
+
+    /// Builds the table of inputs; to be called when ports, their settings or devices change.
+    pub(crate) fn list_inputs(&mut self) {
+        let ports = self.config.ports.iter().map(|port| &port.ingress);
+        self.inputs = Inputs::new(ports, &*self.tables.devices);
     }
 
     /// Gives each queue a turn, within quotas and budget; returns the number of packets received.
@@ -32,7 +38,7 @@ impl Worker {
 
     /// Receives and forwards batches until the queue is empty or its turn is over.
     fn turn(&mut self, turn: Turn) -> usize {
-        let (port, queue) = self.inputs[turn.queue];
+        let (port, queue) = self.polled[turn.queue];
         let mut left = turn.allowance as usize;
         while left > 0 {
             if let Some(profiler) = &mut self.profiler {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use bora_buffer::Region;
 use bora_capture::{HEAD, Outcome, Sighting, Tap, Tier};
 use bora_contract::Reason;
-use bora_fib::PortId;
 use bora_forward::{Batch, Verdict};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -72,14 +71,9 @@ pub(crate) fn note(watching: &mut Watching, taps: &[Arc<Tap>], batch: &Batch, re
     }
 }
 
-/// Leaves what became of the packets of a batch that came in by `input`.
+/// Leaves what became of the packets of a batch.
 #[cold]
-pub(crate) fn leave(
-    noted: &mut Vec<Noted>,
-    taps: &[Arc<Tap>],
-    (batch, region): (&Batch, &Region),
-    input: PortId,
-) {
+pub(crate) fn leave(noted: &mut Vec<Noted>, taps: &[Arc<Tap>], batch: &Batch, region: &Region) {
     let time = clock_gettime(ClockId::Monotonic);
     let time = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
     for noted in noted.drain(..) {
@@ -88,7 +82,7 @@ pub(crate) fn leave(
         let meta = batch.meta[noted.place];
         tap.leave(Sighting {
             time,
-            input: input.0,
+            input: meta.input().0,
             length: noted.length,
             head: noted.head,
             now: octets[..octets.len().min(tap.snap)].to_vec(),

@@ -6,10 +6,8 @@ use std::sync::atomic::Ordering::Release;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use bora_buffer::{MAX_BATCH, Packet};
-use bora_fib::PortId;
 use bora_forward::schedule::OutputError;
-use bora_forward::{Batch, Egress, PollList, Tunnelling};
+use bora_forward::{Batch, Egress, Inputs, PollList, Tunnelling, Unwrapped};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::byte_limit::ByteLimit;
@@ -63,15 +61,15 @@ pub struct Worker {
     pub(crate) tables: Arc<Tables>,
     pub(crate) generation: u64,
     pub(crate) batch: Batch,
-    /// Packets of other devices than those in the batch; empty between two turns.
-    pub(crate) others: Vec<Packet>,
-    /// Packets that were in tunnels, with the tunnel's number; empty between two batches.
-    pub(crate) unwrapped: Vec<(PortId, Packet)>,
+    /// What packets come in by: the ports, and the devices on them.
+    pub(crate) inputs: Inputs,
+    /// Packets that were in tunnels; empty between two batches.
+    pub(crate) unwrapped: Unwrapped,
     /// Packets of the batch that somebody wants to see.
     pub(crate) watching: Watching,
     pub(crate) tunnelling: Tunnelling,
     /// Port and queue behind each number of the poll list.
-    pub(crate) inputs: Vec<(usize, usize)>,
+    pub(crate) polled: Vec<(usize, usize)>,
     pub(crate) list: PollList,
     /// By port number, as the next two.
     pub(crate) egress: Vec<Egress>,
@@ -115,11 +113,11 @@ impl Worker {
         config.counters.generation.store(generation, Release);
         let mut worker = Self {
             batch: Batch::new(),
-            others: Vec::with_capacity(MAX_BATCH),
-            unwrapped: Vec::with_capacity(MAX_BATCH),
+            inputs: Inputs::new([], &*tables.devices),
+            unwrapped: Unwrapped::new(),
             watching: Watching::new(&tables.taps),
             tunnelling: Tunnelling::new(RandomState::new().build_hasher().finish() as u16),
-            inputs: Vec::new(),
+            polled: Vec::new(),
             list: PollList::new(&[], tables.budget),
             egress: Vec::new(),
             byte_limits: Vec::new(),
@@ -142,6 +140,7 @@ impl Worker {
         for port in ports {
             worker.add_port(port)?;
         }
+        worker.list_inputs();
         Ok(worker)
     }
 

@@ -5,8 +5,8 @@ use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
 use bora_fib::{FibConfig, FibReader, FibWriter, PortId};
 use bora_forward::classify::{Addresses, DEFAULT_DSCP, Rule, RuleSet, Structure, Ternary};
 use bora_forward::{
-    Batch, Classifier, Context, FlowHash, Ingress, Policies, RuleCounters, Tunnelling, classify,
-    parse,
+    Batch, Classifier, Context, Devices, FlowHash, Ingress, Inputs, Policies, RuleCounters,
+    Tunnelling, classify, parse,
 };
 use bora_wire::MacAddr;
 
@@ -25,7 +25,7 @@ pub struct Bora {
     batches: Vec<Batch>,
     policies: Policies,
     tunnelling: Tunnelling,
-    ingress: Ingress,
+    inputs: Inputs,
     fib: FibReader,
     _writer: FibWriter,
 }
@@ -117,7 +117,7 @@ impl Bora {
             batches: Vec::new(),
             policies: Policies::default(),
             tunnelling: Tunnelling::default(),
-            ingress: Ingress::new(PortId(0), OURS),
+            inputs: Inputs::new([&Ingress::new(PortId(0), OURS)], &Devices::default()),
             fib: handle.reader()?,
             _writer: writer,
         };
@@ -125,6 +125,7 @@ impl Bora {
         while packets.len() > 0 {
             let mut batch = Batch::new();
             batch.packets.extend(packets.by_ref().take(MAX_BATCH));
+            batch.came_by(PortId(0));
             parse(&mut batch, &bora.context());
             bora.batches.push(batch);
         }
@@ -135,7 +136,7 @@ impl Bora {
         Context {
             region: &self.region,
             fib: &self.fib,
-            ingress: &self.ingress,
+            inputs: &self.inputs,
             min_frames: &[],
             classifier: &self.classifier,
             policies: &self.policies,
@@ -169,6 +170,7 @@ impl Subject for Bora {
             for packet in std::mem::take(&mut batch.packets) {
                 let mut alone = Batch::new();
                 alone.packets.push(packet);
+                alone.came_by(PortId(0));
                 parse(&mut alone, &context);
                 classify(&mut alone, &context, &counters);
                 let answer = counters.iter().position(|rule| rule.packets.get() > 0);

@@ -13,8 +13,8 @@ use std::time::Duration;
 use anyhow::Context;
 use bora_bench::chart::Panel;
 use bora_bench::engine::{
-    Plan, Section, fairness, latency, memif, memif_alone, overload, parallel, ports, priority,
-    publish, services, shared, stages, throughput,
+    Plan, Section, fairness, inputs, latency, memif, memif_alone, overload, parallel, ports,
+    priority, publish, services, shared, stages, throughput,
 };
 use bora_tester::report::svg::sheet;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -56,6 +56,8 @@ enum Command {
 enum Benchmark {
     /// The loop on memory ports
     Throughput,
+    /// VLAN devices, macvlans and tunnels beside a plain port
+    Inputs,
     /// Where a packet's time goes
     Stages,
     /// More and more ports of one worker
@@ -84,6 +86,7 @@ impl Benchmark {
     fn run(self, plan: Plan, case: &str) -> anyhow::Result<Section> {
         match self {
             Self::Throughput => throughput::run(plan, case),
+            Self::Inputs => inputs::run(plan, case),
             Self::Stages => stages::run(plan),
             Self::Ports => ports::run(plan),
             Self::Parallel => parallel::run(plan),

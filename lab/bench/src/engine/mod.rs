@@ -1,6 +1,7 @@
 //! The engine's benchmarks; each makes a [`Section`] of the report.
 
 pub mod fairness;
+pub mod inputs;
 pub mod latency;
 pub mod light;
 pub mod memif;

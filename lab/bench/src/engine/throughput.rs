@@ -77,7 +77,7 @@ pub fn run(plan: Plan, only: &str) -> anyhow::Result<Section> {
         for case in cases().iter().filter(|case| case.name.contains(only)) {
             let (tables, traffic) = match case.traffic {
                 Traffic::Flows | Traffic::Policy(_) => (&one, packets::flows(FLOWS, 0, 0)),
-                Traffic::Tagged => (&vlan, vlans::tagged(FLOWS)),
+                Traffic::Tagged => (&vlan, vlans::tagged(FLOWS, 1)),
                 Traffic::One => (&one, packets::flows(1, 0, 0)),
                 Traffic::Flows6 => (&six, packets::flows6(FLOWS)),
                 Traffic::Random => (&full, random(&routes, 65_536)),
@@ -241,7 +241,7 @@ fn worker(
         recycling: case.recycling,
         devices: match case.traffic {
             Traffic::Unwrap => Arc::new(tunnels::devices()),
-            Traffic::Tagged => Arc::new(vlans::devices()),
+            Traffic::Tagged => Arc::new(vlans::devices(1)),
             _ => Arc::default(),
         },
         policies: match case.traffic {

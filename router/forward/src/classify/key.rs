@@ -1,7 +1,6 @@
 //! The fields of a group of packets that rules look at, side by side as vector instructions want them.
 
 use bora_buffer::{Packet, Region};
-use bora_fib::PortId;
 use bora_wire::vlan::Untagged;
 use bora_wire::{EtherType, Protocol, ethernet, ipv4, ipv6};
 
@@ -61,12 +60,10 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// For packets that come in by this port, and rules that look at words behind the addresses, or do not.
-    pub(super) fn of(input: PortId, beyond_addresses: bool) -> Self {
-        let mut words = [[0; GROUP]; PLACES];
-        words[IN_PORT] = [input.0.into(); GROUP];
+    /// For rules that look at words behind the addresses, or do not.
+    pub(super) fn new(beyond_addresses: bool) -> Self {
         Self {
-            words,
+            words: [[0; GROUP]; PLACES],
             wanted: 0,
             hidden: 0,
             beyond_addresses,
@@ -75,7 +72,8 @@ impl Keys {
         }
     }
 
-    /// Reads the pending packets of an IP version that [`crate::parse`] accepted, at most [`GROUP`].
+    /// Reads the pending packets of an IP version that [`crate::parse`] accepted, at most [`GROUP`]. `marked`: some may have lost
+    /// tags.
     #[inline(always)]
     pub(super) fn read(
         &mut self,
@@ -106,7 +104,13 @@ impl Keys {
             self.hidden |= u64::from(key.is_hidden) << place;
             others &= others - 1;
         }
-        if marked && self.beyond_addresses {
+        if !self.beyond_addresses {
+            return;
+        }
+        for (input, meta) in self.words[IN_PORT].iter_mut().zip(metas) {
+            *input = meta.input().0.into();
+        }
+        if marked {
             let places = self.words[HEADER].iter_mut().zip(packets);
             places.for_each(|(header, packet)| {
                 *header = *header & 0xffff_0000 | u32::from(packet.mark()) << 8;
@@ -322,7 +326,7 @@ mod tests {
                 octets[23] = 17;
             }
             octets.resize(octets.len().max(60), 0xff);
-            let (mut one, mut other) = (Keys::of(PortId(3), true), Keys::of(PortId(3), true));
+            let (mut one, mut other) = (Keys::new(true), Keys::new(true));
             let headers = octets.first_chunk().unwrap();
             prop_assert!(is_plain(headers));
             one.note_plain(place, headers);

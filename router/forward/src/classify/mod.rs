@@ -14,6 +14,7 @@ use std::collections::HashMap;
 
 use crate::batch::Batch;
 use crate::class::{Class, Planes};
+use crate::input::is_device;
 use crate::meta::{Change, Meta};
 use crate::simd::{Loop, Simd};
 use crate::{Context, Family, Reason, Verdict};
@@ -316,12 +317,12 @@ impl Loop for Match<'_> {
         let Self { batch, context, .. } = self;
         let ((family, matcher), classifier) = (self.of, context.classifier);
         let upper_layer = classifier.upper_layer[family as usize];
-        let mut keys = Keys::of(context.ingress.port, classifier.beyond_addresses);
+        let mut keys = Keys::new(classifier.beyond_addresses);
+        let may_be_marked = batch.input.is_none_or(is_device);
         let mut found = Found([NO_RULE; GROUP]);
         let groups = batch.packets.chunks(GROUP);
         for (number, (packets, metas)) in groups.zip(batch.meta.chunks_mut(GROUP)).enumerate() {
-            let is_device = context.ingress.is_device();
-            keys.read((packets, metas), context.region, family, is_device);
+            keys.read((packets, metas), context.region, family, may_be_marked);
             if keys.wanted == 0 {
                 continue;
             }

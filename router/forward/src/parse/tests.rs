@@ -9,7 +9,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::class::Planes;
-use crate::headers::{Headers, Ours, destination6};
+use crate::headers::{Headers, destination6};
+use crate::{Devices, Inputs};
 
 fn ingress(forwards: bool) -> Ingress {
     Ingress {
@@ -39,7 +40,7 @@ fn good6() -> Vec<u8> {
 
 /// Whether a packet takes the short way; if so, its result is that of the full parser.
 fn agree(frame: &[u8], forwards: bool) -> bool {
-    let ingress = ingress(forwards);
+    let inputs = Inputs::new([&ingress(forwards)], &Devices::default());
     let dscp = Planes::new(&crate::classify::DEFAULT_DSCP);
     let region = Region::new(1, 2048).unwrap();
     let mut pool = Pool::new(SharedFrames::of_new_region(&region), 1);
@@ -48,9 +49,10 @@ fn agree(frame: &[u8], forwards: bool) -> bool {
     region.octets_mut(&mut packet).copy_from_slice(frame);
     let (mut headers, mut metas) = (Headers::new(), [Meta::default()]);
     headers.read(&[packet], 0, &region);
-    let all = headers.check4(&mut metas, Ours::new(&ingress), dscp);
+    headers.take_each(&metas, &inputs);
+    let all = headers.check4(&mut metas, dscp);
     assert_eq!(all, headers.plain4(0).is_some());
-    headers.check6(&mut metas, Ours::new(&ingress), dscp);
+    headers.check6(&mut metas, dscp);
     let destination = match headers.plain4(0) {
         Some(destination) => IpAddr::from(destination.to_be_bytes()),
         None if !headers.may_be_plain6(0) => return false,
@@ -59,8 +61,9 @@ fn agree(frame: &[u8], forwards: bool) -> bool {
             None => return false,
         },
     };
-    let expected = parse_one(frame, &ingress, &dscp);
-    assert_eq!(expected, Ok((destination, metas[0])));
+    let mut expected = Meta::default();
+    let parsed = parse_one(frame, inputs.get(PortId(0)), &dscp, &mut expected);
+    assert_eq!((parsed, expected), (Ok(destination), metas[0]));
     true
 }
 

@@ -1,0 +1,269 @@
+//! Packets go into tunnels: what is written in front of them.
+
+use std::cell::{Cell, RefCell};
+
+use bora_buffer::{MAX_BATCH, Packet};
+use bora_fib::{Adjacency, Encapsulation, FibReader, NextHopId, OuterUdp, PortId};
+use bora_wire::{Protocol, checksum, ethernet, ipv4};
+
+use crate::multipath::jhash_2words;
+use crate::tunnel::{CE, ECN, ECT0, IPV4};
+use crate::{Context, Family, Meta};
+
+const ETHERNET: usize = ethernet::HEADER_LEN;
+const DONT_FRAGMENT: u8 = 0x40;
+
+/// What a worker needs for packets that go into tunnels.
+#[derive(Debug)]
+pub struct Tunnelling {
+    /// Identification of the next outer header.
+    next_id: Cell<u16>,
+    /// The last outer destination of this batch, and its next hop.
+    last: Cell<Option<(u32, NextHopId)>>,
+    /// Tunnel, packets, and their octets inside, of packets that follow each other in this batch.
+    sent: RefCell<Vec<(PortId, u64, u64)>>,
+}
+
+impl Default for Tunnelling {
+    fn default() -> Self {
+        Self::new(0)
+    }
+}
+
+impl Tunnelling {
+    /// `first_id`: of the outer headers that this worker writes. Workers should begin far from each other, because the
+    /// identifications of fragments must not meet (RFC 6864).
+    pub fn new(first_id: u16) -> Self {
+        Self {
+            next_id: Cell::new(first_id),
+            last: Cell::new(None),
+            sent: RefCell::new(Vec::with_capacity(MAX_BATCH)),
+        }
+    }
+
+    /// A new batch begins: the FIB may have changed.
+    #[inline]
+    pub(crate) fn begin(&self) {
+        self.last.set(None);
+    }
+
+    /// The next hop of an outer destination.
+    pub(crate) fn find(&self, destination: u32, fib: &FibReader) -> NextHopId {
+        if let Some((_, found)) = self.last.get().filter(|last| last.0 == destination) {
+            return found;
+        }
+        let mut found = [NextHopId::NO_ROUTE];
+        fib.lookup4(&[destination], &mut found);
+        self.last.set(Some((destination, found[0])));
+        found[0]
+    }
+
+    /// Calls `count` with each tunnel that packets went into since the last call, how many, and their octets inside.
+    #[inline]
+    pub fn take_sent(&self, mut count: impl FnMut(PortId, u64, u64)) {
+        for (port, packets, octets) in self.sent.borrow_mut().drain(..) {
+            count(port, packets, octets);
+        }
+    }
+
+    /// Notes that packets went into a tunnel.
+    pub(crate) fn note_sent(&self, tunnel: PortId, packets: u64, octets: u64) {
+        let mut sent = self.sent.borrow_mut();
+        match sent.last_mut() {
+            Some(last) if last.0 == tunnel => {
+                (last.1, last.2) = (last.1 + packets, last.2 + octets)
+            }
+            _ => sent.push((tunnel, packets, octets)),
+        }
+    }
+}
+
+/// What the outer headers take from the packet inside.
+struct Inner {
+    tos: u8,
+    hops: u8,
+    dont_fragment: u8,
+    source_port: u16,
+}
+
+impl Inner {
+    #[inline(always)]
+    fn of(
+        octets: &[u8],
+        meta: Meta,
+        tunnel: &Encapsulation,
+        context: &Context<'_>,
+    ) -> Option<Self> {
+        let header: &[u8; IPV4] = octets.first_chunk()?;
+        let source_port = match &tunnel.udp {
+            Some(udp) => source_port(octets, meta, udp, context)?,
+            None => 0,
+        };
+        Some(match meta.family() {
+            Family::V4 => Self {
+                tos: header[1],
+                hops: header[8],
+                dont_fragment: header[6] & DONT_FRAGMENT,
+                source_port,
+            },
+            Family::V6 => Self {
+                tos: header[0] << 4 | header[1] >> 4,
+                hops: header[7],
+                dont_fragment: 0,
+                source_port,
+            },
+        })
+    }
+}
+
+/// The UDP source port that tells the flow inside: Linux's udp_flow_src_port(), with the key of the multipath hash. From
+/// Linux 6.11 on its own key is another.
+fn source_port(octets: &[u8], meta: Meta, udp: &OuterUdp, context: &Context<'_>) -> Option<u16> {
+    let hash = context.hash4.of_buffer(octets, meta.family())?;
+    let hash = u64::from(hash ^ (hash << 16));
+    let (first, end) = udp.source_ports;
+    let ports = u64::from(end.saturating_sub(first));
+    Some(((hash * ports) >> 32) as u16 + first)
+}
+
+/// The number that chooses among several paths of the outer destination, as Linux's fib_multipath_hash() does for what
+/// ip_tunnel_xmit() and vxlan_xmit_one() send. `None` if only Linux can tell.
+pub(crate) fn outer_hash(
+    inside: &[u8],
+    meta: Meta,
+    tunnel: &Encapsulation,
+    context: &Context<'_>,
+) -> Option<u32> {
+    let outer = tunnel.headers.ipv4();
+    let Some(udp) = &tunnel.udp else {
+        let key: [u8; 4] = match tunnel.headers.octets().get(IPV4..) {
+            Some(&[_, _, _, _, ref key @ ..]) if key.len() == 4 => *key.first_chunk()?,
+            _ => [0; 4],
+        };
+        let hash = context.hash4.of_outer(outer, key)?;
+        let inner = context.hash4.of_buffer(inside, meta.family())?;
+        return Some(jhash_2words(hash, inner, 0) >> 1);
+    };
+    let [a, b] = source_port(inside, meta, udp, context)?.to_be_bytes();
+    let &[_, _, c, d, ..] = tunnel.headers.octets().get(IPV4..)? else {
+        return None;
+    };
+    Some(context.hash4.of_outer(outer, [a, b, c, d])? >> 1)
+}
+
+/// Octets of the longest headers, with Ethernet: those of VXLAN.
+const LONGEST: usize = 64;
+/// Half of them; the shortest headers are longer.
+const HALF: usize = LONGEST / 2;
+
+/// A way into a tunnel and to the neighbour that its outer packets go to, ready to be written in front of packets.
+pub(crate) struct Wrapper<'a> {
+    tunnel: &'a Encapsulation,
+    /// All headers, from Ethernet on.
+    headers: [u8; LONGEST],
+    /// Octets of these.
+    length: usize,
+    /// The sum of both outer addresses.
+    addresses: checksum::Sum,
+}
+
+impl<'a> Wrapper<'a> {
+    /// `None` if the headers are longer than those of any tunnel.
+    pub(crate) fn new(tunnel: &'a Encapsulation, outer: &Adjacency) -> Option<Self> {
+        let template = tunnel.headers.octets();
+        let length = ETHERNET + template.len();
+        let mut headers = [0; LONGEST];
+        headers[..ETHERNET].copy_from_slice(&outer.l2);
+        headers.get_mut(ETHERNET..length)?.copy_from_slice(template);
+        Some(Self {
+            tunnel,
+            headers,
+            length,
+            addresses: checksum::Sum::ZERO.add_bytes(&tunnel.headers.ipv4()[12..]),
+        })
+    }
+
+    /// Puts a packet whose TTL and checksums are done into the tunnel. False if its frame has no room; nothing is changed then.
+    #[inline(always)]
+    pub(crate) fn wrap(&self, packet: &mut Packet, meta: Meta, context: &Context<'_>) -> bool {
+        let region = context.region;
+        let inside = region.octets(packet).get(ETHERNET..).unwrap_or_default();
+        let Some(inner) = Inner::of(inside, meta, self.tunnel, context) else {
+            return false;
+        };
+        if !packet.push(region, self.length - ETHERNET) {
+            return false;
+        }
+        let octets = region.octets_mut(packet);
+        // two copies of fixed length, which may overlap
+        let last = self.length - HALF;
+        octets[..HALF].copy_from_slice(&self.headers[..HALF]);
+        octets[last..last + HALF].copy_from_slice(&self.headers[last..last + HALF]);
+        let length = (self.length - ETHERNET) as u16 + meta.l3_length();
+        let ip = &mut octets[ETHERNET..];
+        ip[..12].copy_from_slice(&self.ipv4(&inner, length, context.tunnelling));
+        if let Some(udp) = &self.tunnel.udp {
+            fill_udp(ip, length - IPV4 as u16, inner.source_port, udp.checksum);
+        }
+        true
+    }
+
+    /// The outer IPv4 header up to the addresses. Its checksum is computed from what is written, because to read that again
+    /// would wait for the stores.
+    #[inline(always)]
+    fn ipv4(&self, inner: &Inner, length: u16, state: &Tunnelling) -> [u8; 12] {
+        let template = self.tunnel.headers.ipv4();
+        let id = state.next_id.get();
+        state.next_id.set(id.wrapping_add(1));
+        // RFC 6040, 4.1: as inside, but CE becomes ECT(0), as INET_ECN_encapsulate() has it
+        let ecn = match inner.tos & ECN {
+            CE => ECT0,
+            other => other,
+        };
+        let dscp = if self.tunnel.inherits_tos {
+            inner.tos
+        } else {
+            template[1]
+        };
+        let mut flags = template[6];
+        if self.tunnel.copies_dont_fragment {
+            flags |= inner.dont_fragment;
+        }
+        let hops = match template[8] {
+            0 => inner.hops,
+            fixed => fixed,
+        };
+        let word = |high, low| u16::from_be_bytes([high, low]);
+        let words = [
+            word(template[0], dscp & !ECN | ecn),
+            length,
+            id,
+            word(flags, template[7]),
+            word(hops, template[9]),
+        ];
+        let sum = words
+            .into_iter()
+            .fold(self.addresses, checksum::Sum::add_u16);
+        let [a, b, c, d, e] = words;
+        let mut octets = [0; 12];
+        for (octets, word) in octets.chunks_exact_mut(2).zip([a, b, c, d, e, !sum.fold()]) {
+            octets.copy_from_slice(&word.to_be_bytes());
+        }
+        octets
+    }
+}
+
+/// Fills the UDP header of an IPv4 packet.
+fn fill_udp(ip: &mut [u8], length: u16, source_port: u16, with_checksum: bool) {
+    let segment = &mut ip[IPV4..IPV4 + usize::from(length)];
+    segment[..2].copy_from_slice(&source_port.to_be_bytes());
+    segment[4..6].copy_from_slice(&length.to_be_bytes());
+    if !with_checksum {
+        return;
+    }
+    let outer = ipv4::Packet::new_unchecked(&ip[..IPV4]);
+    let (source, destination) = (outer.src(), outer.dst());
+    let segment = &mut ip[IPV4..IPV4 + usize::from(length)];
+    // it is long enough, because Encapsulation::new() has seen its header
+    let _ = checksum::fill_transport_v4(source, destination, Protocol::UDP, segment);
+}
