@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use bora_linux::interface;
+use bora_port::Queue;
 use bora_port::offload::Offload;
 use bora_port::port::{self, OpenError, Setup};
-use bora_port::{Queue, interface};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use bora_buffer::{MAX_BATCH, Packet, Pool, Region, RegionError, SharedFrames};
-use bora_port::{Queue, QueueStats, StatsReader, af_packet, netns, tap};
+use bora_linux::netns;
+use bora_port::{Queue, QueueStats, StatsReader, af_packet, tap};
 
 use crate::model::{FAULTLESS, Model, Sent};
 

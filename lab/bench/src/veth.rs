@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Context;
+use bora_linux::netns;
 use bora_network::{Daemon, HOST_PORT, Network, Subject};
-use bora_port::netns;
 use bora_worker::QUOTA;
 
 use crate::engine::testpmd::{self, Device, Options, Testpmd};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail};
-use bora_port::netns::Namespace;
+use bora_linux::netns::Namespace;
 use bora_tester::ports::{Attached, Kind, PortSpec};
 use bora_tester::trial::Hook;
 

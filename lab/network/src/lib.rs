@@ -6,7 +6,7 @@ mod lab;
 mod network;
 mod testbed;
 
-pub use bora_port::netns::remove_own;
+pub use bora_linux::netns::remove_own;
 pub use lab::Lab;
 pub use network::{Daemon, HOST_PORT, MOST_HOSTS, Napi, Network, Subject};
 pub use testbed::{Measured, Offer, Testbed, Traffic};

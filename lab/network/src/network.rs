@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use bora_port::netns::{self, Namespace, remove_leftovers};
+use bora_linux::netns::{self, Namespace, remove_leftovers};
 use bora_wire::MacAddr;
 
 /// Most hosts: the router's interfaces are named by letters.

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use bora_port::netns;
+use bora_linux::netns;
 use bora_tester::clock;
 use bora_tester::link::Link;
 use bora_tester::received::StreamReceived;

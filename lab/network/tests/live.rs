@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use bora_buffer::{Packet, Pool, Region, SharedFrames};
-use bora_port::netns::Namespace;
+use bora_linux::netns::Namespace;
 use bora_port::{Queue, af_packet};
 use bora_tester::analyse::Analyser;
 use bora_tester::clock;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bora_capture::{Filter, Sighting, Tap};
-use bora_port::xdp::{Allowances, MAX_WATCHERS, ProgramError, Sightings};
+use bora_xdp::{Allowances, MAX_WATCHERS, ProgramError, Sightings};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 use crate::data_plane::DataPlane;

@@ -5,12 +5,12 @@ use std::io::ErrorKind;
 use std::net::IpAddr;
 
 use bora_forward::{Family, FlowHash, HashPolicy};
+use bora_linux::interface::Interface;
+use bora_linux::netns;
 use bora_mirror::{Settings, scratch};
-use bora_port::interface::Interface;
-use bora_port::multipath::{FLOWS, Flow, Oracle};
-use bora_port::netns;
 use bora_port::tap::Device;
 use bora_wire::{Protocol, ipv4, ipv6, udp};
+use bora_xdp::multipath::{FLOWS, Flow, Oracle};
 
 /// The interface to try on, in a namespace of its own.
 const INTERFACE: &str = "try";

@@ -414,7 +414,7 @@ fn masters(world: &World, report: &mut GuardReport) {
 mod tests {
     use std::process::Command;
 
-    use bora_port::netns;
+    use bora_linux::netns;
 
     use super::*;
 

@@ -9,11 +9,11 @@ use bora_contract::Reason;
 use bora_dpdk::{Config, Counters, Device};
 
 use crate::closing::Closing;
-use crate::interface::Interface;
 use crate::port::{OpenError, Port, Setup};
 use crate::port_queue::PortQueue;
 use crate::queue::Queue;
 use crate::tally::{QueueStats, ReadStats, StatsReader, Tally};
+use bora_linux::interface::Interface;
 
 /// Longest packet where no interface of Linux says, octets without Ethernet header.
 const MTU: u16 = 1500;

@@ -1,5 +1,4 @@
-//! How packets come and go: ports of all kinds and their [`Queue`]s, and the XDP program in front of
-//! Linux.
+//! How packets come and go: ports of all kinds and their [`Queue`]s.
 
 #![cfg_attr(
     not(test),
@@ -10,7 +9,6 @@
     )
 )]
 
-mod advice;
 pub mod af_packet;
 pub mod af_xdp;
 mod bell;
@@ -18,29 +16,19 @@ mod closing;
 mod copying;
 #[cfg(feature = "dpdk")]
 mod dpdk;
-pub mod features;
-pub mod inject;
-pub mod interface;
 pub mod kinds;
-mod lock;
 pub mod memif;
 pub mod memory;
-pub mod multipath;
-pub mod netns;
 pub mod offload;
 pub mod pcap;
 pub mod port;
 mod port_queue;
 mod queue;
-mod refusal;
 mod tally;
 pub mod tap;
-pub mod xdp;
 
-pub use advice::advice;
 pub use bell::Bell;
 pub use closing::Closing;
 pub use port_queue::PortQueue;
 pub use queue::Queue;
-pub use refusal::Refusal;
 pub use tally::{QueueStats, ReadStats, StatsReader, Tally};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bora_buffer::{MAX_BATCH, Packet, Pool, Region, SharedFrames};
+use bora_linux::interface::Interface;
 use bora_port::af_xdp::{Opened, QueueSet, RING_SIZE, Socket, frames_for, open_queues};
-use bora_port::interface::Interface;
 use bora_port::{Closing, PortQueue};
 use common::namespace::{in_a_namespace, ip, veth_pair};
 

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use bora_buffer::Region;
 use bora_contract::Reason;
+use bora_linux::interface;
 use bora_port::tap::{self, Device, TapError};
-use bora_port::{Queue, af_packet, interface};
+use bora_port::{Queue, af_packet};
 use common::namespace::{in_a_namespace, ip, quiet, veth_pair};
 use common::{FRAMES, Side, seed_of};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

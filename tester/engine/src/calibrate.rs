@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use bora_linux::netns::{Namespace, remove_leftovers};
 use bora_port::kinds::AnyKind;
 use bora_port::memif::Role;
-use bora_port::netns::{Namespace, remove_leftovers};
 
 use crate::frame::is_v4;
 use crate::ports::{Attached, Kind, PortSpec};

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 3] = ["mirror", "port", "daemon"];
+const CRATES: [&str; 5] = ["linux", "mirror", "xdp", "port", "daemon"];
 const PATTERNS: [&str; 3] = ["let Ok(", "Err(_)", "Err(..)"];
 /// Lines above one in which a comment may stand.
 const NEAR: usize = 2;

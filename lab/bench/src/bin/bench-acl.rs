@@ -143,7 +143,7 @@ fn measure_nft(
     report: &mut Report,
 ) -> anyhow::Result<()> {
     const SUBJECT: &str = "nftables";
-    bora_port::netns::in_new(|| {
+    bora_linux::netns::in_new(|| {
         let linux = nft::Nft::new(headers)?;
         linux.load(kind, &[])?;
         let mut without: Vec<f64> = (0..rounds).map(|_| linux.cost()).collect();

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use bora_port::netns::{self, Namespace};
+use bora_linux::netns::{self, Namespace};
 use bora_tester::generate::Generator;
 use bora_tester::ports::Kind;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, sendmmsg};

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bora_capture::Filter;
-use bora_port::xdp::AttachMode;
 use bora_wire::checksum::fill_transport_v6;
 use bora_wire::{MacAddr, Protocol, udp};
+use bora_xdp::AttachMode;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::captures::{View, Wanted};

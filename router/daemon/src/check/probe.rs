@@ -4,9 +4,9 @@ use std::fs::File;
 
 use anyhow::bail;
 use bora_fib::PortId;
+use bora_linux::interface::Interface;
 use bora_mirror::{Mirror, MirrorConfig, Reason};
-use bora_port::interface::Interface;
-use bora_port::xdp::{Attachment, Program, XdpQuery, query};
+use bora_xdp::{Attachment, Program, XdpQuery, query};
 
 use crate::config::{FibSection, File as Config, PortSection};
 use crate::engine;

@@ -5,8 +5,8 @@ use bora_config::{Problem, at, wrong};
 use bora_forward::MAX_CLASSES;
 use bora_forward::classify::{MAX_RULES, Ternary};
 use bora_forward::schedule::{MAX_FRAME, MIN_QUANTUM};
-use bora_port::xdp::MAX_PORTS;
 use bora_wire::Protocol;
+use bora_xdp::MAX_PORTS;
 
 use super::queues::MAX_BURST;
 use super::rate::Rate;

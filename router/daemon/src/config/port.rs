@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use bora_config::as_text;
-use bora_port::interface::check_name;
+use bora_linux::interface::check_name;
 use bora_port::kinds::Short;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,8 @@
 use std::num::NonZeroU16;
 
 use bora_fib::{FibConfig, Ipv4Table};
-use bora_port::xdp::MAX_QUEUES;
 use bora_worker::Mode;
+use bora_xdp::MAX_QUEUES;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -7,7 +7,7 @@ use std::{io, mem};
 use anyhow::Context;
 use bora_mirror::Changes;
 use bora_port::af_xdp::longest_mtu;
-use bora_port::xdp::{Path, XdpQuery, query};
+use bora_xdp::{Path, XdpQuery, query};
 use rustix::io::Errno;
 
 use super::DataPlane;

@@ -1,7 +1,7 @@
 //! Keys of the configuration that can be changed while Bora runs. Every other key needs a restart.
 
 use anyhow::anyhow;
-use bora_port::xdp::Path;
+use bora_xdp::Path;
 
 use super::DataPlane;
 use crate::config::{File, PathChoice, PortSection, Setting};

@@ -2,10 +2,10 @@
 
 use anyhow::{Context, bail, ensure};
 use bora_fib::PortId;
+use bora_linux::Refusal;
 use bora_mirror::Changes;
 use bora_mirror::message::Link;
-use bora_port::Refusal;
-use bora_port::xdp::Path;
+use bora_xdp::Path;
 
 use super::DataPlane;
 use crate::config::{File, PortSection};

@@ -15,8 +15,8 @@ use std::time::Duration;
 use bora_capture::Tap;
 use bora_fib::PortId;
 use bora_mirror::{Mirror, Waker};
-use bora_port::xdp::{Allowances, ProgramError, Sightings};
 use bora_worker::{Command, Mode};
+use bora_xdp::{Allowances, ProgramError, Sightings};
 
 use crate::config::File;
 use crate::devices::{Device, DeviceTable, DeviceTotals};

@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use bora_fib::{FibHandle, PortId};
 use bora_mirror::message::Link;
 use bora_mirror::{Changes, Mirror, MirrorConfig};
-use bora_port::xdp::{AttachError, Attachment, Lease, Program};
+use bora_xdp::{AttachError, Attachment, Lease, Program};
 
 use super::{DataPlane, names};
 use crate::config::{File, PortKind, PortSection};

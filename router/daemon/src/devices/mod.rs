@@ -19,8 +19,8 @@ use bora_fib::PortId;
 use bora_forward::{Devices, Endpoint, Priorities, Tags};
 use bora_mirror::Mirror;
 use bora_mirror::message::Link;
-use bora_port::xdp::OnPorts;
 use bora_wire::vlan::HEADER_LEN;
+use bora_xdp::OnPorts;
 
 use crate::guard::hooks::Held;
 use crate::policy::with_policy;

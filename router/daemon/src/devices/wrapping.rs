@@ -8,8 +8,8 @@ use std::str::FromStr;
 use bora_fib::{Encapsulation, OuterUdp, PortId};
 use bora_forward::Endpoint;
 use bora_mirror::message::{self, TunnelKind, Vxlan};
-use bora_port::xdp::TunnelKey;
 use bora_wire::{EtherType, Protocol};
+use bora_xdp::TunnelKey;
 
 const IPIP: Protocol = Protocol(4);
 const IPV6: Protocol = Protocol(41);

@@ -8,9 +8,9 @@ use bora_contract::Reason;
 use bora_fib::PortId;
 use bora_mirror::message::Link;
 use bora_port::af_xdp::{self, longest_mtu};
-use bora_port::xdp::Program;
 use bora_port::{Queue, QueueStats};
 use bora_worker::{Command, Returned};
+use bora_xdp::Program;
 
 use super::sockets::{self, Sockets};
 use super::{Engine, Leaving, PortSockets, way_to_linux, worker_port};

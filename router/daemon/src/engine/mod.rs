@@ -22,10 +22,10 @@ use bora_capture::Tap;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
 use bora_port::af_xdp::Socket;
-use bora_port::inject::Injector;
-use bora_port::xdp::{MAX_PORTS, Program};
 use bora_port::{Closing, Queue, QueueStats, StatsReader};
 use bora_worker::{Bell, Command, Mode, Published, PuntRings, Tables, WorkerCounters, WorkerPort};
+use bora_xdp::inject::Injector;
+use bora_xdp::{MAX_PORTS, Program};
 use crossbeam_queue::ArrayQueue;
 
 use crate::config::{File, PortSection};

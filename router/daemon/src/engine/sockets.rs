@@ -6,12 +6,13 @@ use std::sync::Arc;
 use anyhow::Context;
 use bora_buffer::{Region, SharedFrames};
 use bora_forward::schedule::OutputConfig;
+use bora_linux::Refusal;
 use bora_port::af_xdp::{
     self, Opened, QueueSet, RING_SIZE, Socket, frame_size_for, open_queues, ring_size,
 };
-use bora_port::xdp::{AttachMode, Path};
-use bora_port::{PortQueue, Refusal, StatsReader};
+use bora_port::{PortQueue, StatsReader};
 use bora_worker::PuntRings;
+use bora_xdp::{AttachMode, Path};
 
 use crate::config::{File, PathChoice, PortSection};
 use crate::ports::twin::Twin;

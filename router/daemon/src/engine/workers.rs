@@ -9,11 +9,11 @@ use anyhow::{Context, bail, ensure};
 use bora_buffer::{Region, SharedFrames};
 use bora_fib::{FibHandle, FibReader};
 use bora_forward::schedule::Output;
-use bora_port::xdp::MAX_PORTS;
 use bora_worker::{
     Bell, Budgets, Command, Commands, Handover, Published, PuntRings, Returns, Worker,
     WorkerConfig, WorkerCounters, WorkerPort, free_frames, merge_parts,
 };
+use bora_xdp::MAX_PORTS;
 use crossbeam_queue::ArrayQueue;
 
 use super::live::{LOOK, PATIENCE};

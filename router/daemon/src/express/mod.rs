@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use anyhow::Context;
 use bora_fib::{FibConfig, FibError, FibHandle, FibWriter, PortId, ProgramMap};
 use bora_mirror::{GuardReport, Mirror, ReasonKind};
-use bora_port::xdp::{Counters, Lease, Program, ProgramError};
+use bora_xdp::{Counters, Lease, Program, ProgramError};
 
 use crate::devices::Stations;
 use crate::express::tables::ProgramTables;

@@ -5,7 +5,7 @@ use std::{mem, thread};
 
 use anyhow::Context;
 use bora_fib::ProgramReader;
-use bora_port::xdp::GracePeriods;
+use bora_xdp::GracePeriods;
 
 /// The thread that waits; it ends with this value.
 pub(crate) struct Reclaimer(SyncSender<()>);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bora_mirror::LocalAddresses;
-use bora_port::xdp::{Program, ProgramError};
+use bora_xdp::{Program, ProgramError};
 
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 

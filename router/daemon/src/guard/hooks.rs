@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use bora_fib::PortId;
 use bora_mirror::{GuardReport, ReasonKind};
-use bora_port::xdp::{HOOKS, Hook, LOCAL_HOOKS, Program, Survey, names_of};
+use bora_xdp::{HOOKS, Hook, LOCAL_HOOKS, Program, Survey, names_of};
 
 /// Functions of nftables chains and of legacy iptables, which netlink and /proc report already.
 const TOLD: [&str; 6] = [

@@ -7,7 +7,7 @@
 use std::io;
 
 use anyhow::Context;
-use bora_port::features::{HASH, TAGS, active, name_of, set};
+use bora_linux::features::{HASH, TAGS, active, name_of, set};
 use rustix::io::Errno;
 
 use crate::process::runtime_dir::RuntimeDir;

@@ -4,9 +4,9 @@
 use std::path::Path;
 use std::time::Instant;
 
+use bora_linux::interface;
 use bora_mirror::message::Link;
-use bora_port::interface;
-use bora_port::xdp::Attachment;
+use bora_xdp::Attachment;
 
 /// Drivers that take the link down when the first XDP program is attached and when the last one is
 /// detached: they close and open the device, or reset it (read in Linux 7.3).

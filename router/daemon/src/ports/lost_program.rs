@@ -1,8 +1,8 @@
 //! Drivers that lose the XDP program although Linux still shows it: their packets pass Bora by, to
 //! Linux.
 
-use bora_port::interface;
-use bora_port::xdp::{AttachMode, Attachment, Program};
+use bora_linux::interface;
+use bora_xdp::{AttachMode, Attachment, Program};
 
 /// vmxnet3_rq_destroy_all() of Linux 6.6 to 7.3 drops it: when the interface goes down, or its MTU or
 /// rings change.

@@ -5,11 +5,11 @@ use std::mem;
 use anyhow::{Context, bail};
 use bora_contract::Path;
 use bora_fib::PortId;
+use bora_linux::Refusal;
+use bora_linux::interface::Interface;
 use bora_mirror::message::Link;
-use bora_port::Refusal;
 use bora_port::af_xdp::Opened;
-use bora_port::interface::Interface;
-use bora_port::xdp::{AttachError, AttachMode, Attachment, Program, XdpQuery, query};
+use bora_xdp::{AttachError, AttachMode, Attachment, Program, XdpQuery, query};
 
 use super::port::{Port, SocketState, Way};
 use crate::config::{File, PathChoice};

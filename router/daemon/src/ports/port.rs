@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use bora_contract::{MAX_QUEUES, Path, PortSettings};
 use bora_fib::PortId;
+use bora_linux::Refusal;
+use bora_linux::interface::receive_queues;
 use bora_mirror::message::Link;
-use bora_port::Refusal;
 use bora_port::af_xdp::Mode;
-use bora_port::interface::receive_queues;
-use bora_port::xdp::{AttachMode, Attachment, Program, XdpQuery};
+use bora_xdp::{AttachMode, Attachment, Program, XdpQuery};
 
 use crate::ports::features::{self, Offloads};
 use crate::ports::link_loss::Interruption;

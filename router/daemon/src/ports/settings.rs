@@ -4,7 +4,7 @@ use bora_contract::{Path, PortSettings, RpFilter};
 use bora_fib::PortId;
 use bora_mirror::message::Link;
 use bora_mirror::{Mirror, ReasonKind};
-use bora_port::xdp::{DeviceHooks, Survey};
+use bora_xdp::{DeviceHooks, Survey};
 
 use super::port::Port;
 use crate::config::File;

@@ -3,9 +3,9 @@
 use std::iter;
 
 use bora_contract::Path;
-use bora_port::Refusal;
-use bora_port::interface::receive_queues;
-use bora_port::xdp::AttachMode;
+use bora_linux::Refusal;
+use bora_linux::interface::receive_queues;
+use bora_xdp::AttachMode;
 
 use super::port::Port;
 

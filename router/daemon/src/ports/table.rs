@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use anyhow::Context;
 use bora_fib::PortId;
-use bora_port::xdp::MAX_PORTS;
+use bora_xdp::MAX_PORTS;
 
 use crate::ports::Port;
 

@@ -9,8 +9,8 @@ use std::ops::AddAssign;
 
 use bora_contract::{Counts, Reason};
 use bora_port::QueueStats;
-use bora_port::xdp::Counters;
 use bora_worker::PortCounters;
+use bora_xdp::Counters;
 
 /// Packets unless named otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

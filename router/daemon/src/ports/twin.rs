@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, ensure};
 use bora_buffer::{Region, SharedFrames};
+use bora_linux::interface::mac_of;
 use bora_port::Queue;
-use bora_port::interface::mac_of;
 use bora_port::offload::Offload;
 use bora_port::port::{Port, Setup};
 use bora_port::tap::{self, Device};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bora_port::xdp::Lease;
+use bora_xdp::Lease;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::process::threads::{join, lock};

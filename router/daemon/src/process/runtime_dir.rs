@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, anyhow, bail};
-use bora_port::interface::netns_cookie;
+use bora_linux::interface::netns_cookie;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, open, statfs, unlinkat};
 use rustix::io::Errno;
 
@@ -24,7 +24,7 @@ const LOCK_MODE: u32 = 0o600;
 const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> anyhow::Error {
-    let advice = bora_port::advice(error, "");
+    let advice = bora_linux::advice(error, "");
     anyhow!("cannot {what} {}: {error}{advice}", path.display())
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bora_port::Refusal;
+use bora_linux::Refusal;
 use bora_wire::MacAddr;
 use serde::{Deserialize, Serialize};
 

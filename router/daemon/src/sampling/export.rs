@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bora_capture::sflow::{FlowSample, Output, Vlans, Writer, vlan};
 use bora_capture::{HEAD, Outcome, Sighting};
-use bora_port::interface;
+use bora_linux::interface;
 use serde::{Deserialize, Serialize};
 
 use super::collector::{Collected, Collector};

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bora_fib::{FibConfig, FibHandle, NextHop, PortId, Prefix4, TableId};
-use bora_port::netns::{self, Namespace};
+use bora_linux::netns::{self, Namespace};
 
 use super::*;
 use crate::rib::{MERGED, Prefix};

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bora_fib::{FibConfig, NextHop, PortId, Reason};
+use bora_linux::netns::{self, Namespace};
 use bora_mirror::{Mirror, MirrorConfig, Port, SyncStatus};
-use bora_port::netns::{self, Namespace};
 
 /// Longest a test waits for kernel and FIB to agree.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use bora_contract::Reason;
 
-use crate::interface::index_of;
 use crate::tally::{QueueStats, ReadStats, Tally};
+use bora_linux::interface::index_of;
 
 /// Octets that may wait in a socket, its bookkeeping included.
 const BUFFER: c_int = 16 << 20;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bora_buffer::{HEADROOM, Region, SharedFrames};
 
-use crate::Refusal;
+use bora_linux::Refusal;
 
 use super::socket::{RING_SIZE, Socket, SocketConfig, SocketError};
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::in_range;
 use crate::af_packet;
-use crate::interface::{Carrier, mac_of};
+use bora_linux::interface::{Carrier, mac_of};
 use crate::port::{OpenError, Port, Setup};
 use crate::{Queue, port};
 

@@ -9,8 +9,8 @@ use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
-use crate::interface::check_name;
 use crate::port::Options;
+use bora_linux::interface::check_name;
 pub use short::Short;
 
 macro_rules! kinds {

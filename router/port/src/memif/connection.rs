@@ -21,7 +21,7 @@ use super::message::{Disconnect, Message, Name};
 use super::signal::Signal;
 use super::socket;
 use crate::bell::wake;
-use crate::lock::lock;
+use bora_linux::lock;
 
 /// Time between two heartbeats, and between two checks of the peer's memory.
 pub(super) const TICK: Duration = Duration::from_millis(50);

@@ -18,7 +18,7 @@ use super::message::Name;
 use super::queue::{Mailbox, Queue};
 use super::signal::Signal;
 use super::socket;
-use crate::lock::lock;
+use bora_linux::lock;
 
 /// A connection whose heartbeat stops for so long is abandoned.
 const HANG: Duration = Duration::from_secs(10);

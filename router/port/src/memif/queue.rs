@@ -13,9 +13,9 @@ use super::fault::Fault;
 use super::server::Regions;
 use super::{client, server};
 use crate::closing::Closing;
-use crate::lock::lock;
 use crate::port_queue::PortQueue;
 use crate::tally::{StatsReader, Tally};
+use bora_linux::lock;
 
 /// Where the control channel leaves new rings for the queue, and the queue its complaints. The
 /// lock is touched only when the link goes up or down.

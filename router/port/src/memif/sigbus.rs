@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock};
 
 use libc::{c_int, c_void, siginfo_t};
 
-use crate::lock::lock;
+use bora_linux::lock;
 
 /// A mapping whose memory may be taken away. Entries are never freed, because the handler may look at
 /// them at any time; they are used again.

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::lock::lock;
+use bora_linux::lock;
 
 /// Completions that wait to be read; one at a time is enough for each thread.
 const EVENTS: usize = 64;

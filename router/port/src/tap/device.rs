@@ -7,8 +7,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-use crate::advice::advice;
-use crate::interface::{check_name, index_of};
+use bora_linux::advice;
+use bora_linux::interface::{check_name, index_of};
 
 /// `_IOW('T', 203, int)` and `_IOW('T', 226, int)`, include/uapi/linux/if_tun.h.
 const TUNSETPERSIST: u32 = 0x4004_54cb;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use bora_port::netns;
+use bora_linux::netns;
 
 /// Moves this thread to a new network namespace, which goes when it ends; false, and why, if it
 /// may not.

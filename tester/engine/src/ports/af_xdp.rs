@@ -3,14 +3,14 @@
 use std::os::fd::AsFd;
 
 use anyhow::{Context as _, ensure};
+use bora_linux::interface::Interface;
 use bora_port::Queue;
 use bora_port::af_xdp::{Mode, Opened as Sockets, QueueSet, open_queues, ring_size};
-use bora_port::interface::Interface;
-use bora_port::xdp::query;
+use bora_xdp::query;
 
 use super::redirect::Redirect;
 use super::side::{Side, memory_for};
-use bora_port::xdp::MAX_QUEUES;
+use bora_xdp::MAX_QUEUES;
 
 pub(super) struct Opened {
     pub(super) side: Side,

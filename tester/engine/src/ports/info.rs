@@ -1,6 +1,6 @@
 //! What reports say of a port.
 
-use bora_port::interface::Interface;
+use bora_linux::interface::Interface;
 use bora_wire::MacAddr;
 
 use super::spec::PortSpec;

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use anyhow::anyhow;
-use bora_port::netns::in_named;
+use bora_linux::netns::in_named;
 
 /// Runs something in the network namespace of this name (`ip netns`), on a thread that ends with it; `None`
 /// runs it here. Sockets stay in the namespace they were opened in.

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, ensure};
+use bora_linux::interface::{Interface, Promiscuous};
 use bora_port::Queue;
-use bora_port::interface::{Interface, Promiscuous};
 use bora_port::kinds::{AnyKind, af_packet};
 use bora_port::port::Setup;
 

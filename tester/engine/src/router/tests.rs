@@ -1,4 +1,4 @@
-use bora_port::netns::Namespace;
+use bora_linux::netns::Namespace;
 
 use super::*;
 use crate::plan::{ChurnSection, RoutesSection};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bora_port::netns::Namespace;
+use bora_linux::netns::Namespace;
 use bora_tester::port_bench::{Options, PortBench};
 use bora_tester::ports::{Attached, Kind, PortSpec, open};
 use bora_tester::traffic::{FrameMix, Stream, Traffic, Values};

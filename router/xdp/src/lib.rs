@@ -1,4 +1,14 @@
-//! The XDP program of `router/xdp/bpf/bora.bpf.c`: loading, its maps, its counters, its attachments.
+//! The XDP program of `router/xdp/bpf/bora.bpf.c`: loading, its maps, its counters, its attachments. Beside it, the programs that
+//! put frames in, and that try what Linux does with multipath routes.
+
+#![cfg_attr(
+    not(test),
+    warn(
+        clippy::disallowed_methods,
+        clippy::let_underscore_must_use,
+        clippy::map_err_ignore
+    )
+)]
 
 mod counters;
 mod destinations;
@@ -7,7 +17,9 @@ mod error;
 mod fib;
 mod flows;
 mod front;
+pub mod inject;
 mod link;
+pub mod multipath;
 mod program;
 mod query;
 mod survey;

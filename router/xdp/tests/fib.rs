@@ -8,7 +8,7 @@ use bora_fib::{
     Prefix6, ProgramMap, Reason, UseMark,
 };
 use bora_fib_bench::random::Random;
-use bora_port::xdp::{FibAnswer, Program};
+use bora_xdp::{FibAnswer, Program};
 
 /// Prefixes that are set or removed.
 const CHANGES: usize = 20_000;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bora_capture::{Filter, SNAP, Tap};
-use bora_port::xdp::Program;
+use bora_xdp::Program;
 
 #[test]
 fn watchers_are_set_and_nothing_is_seen_without_packets() {

@@ -7,6 +7,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
     clippy::disallowed_methods,
     reason = "a thread that panicked with it ends the process, or a test; the values are whole at every moment"
 )]
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

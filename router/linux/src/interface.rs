@@ -148,7 +148,7 @@ pub fn mac_of(interface: &str) -> io::Result<Option<[u8; 6]>> {
 }
 
 /// The index of an interface; `None` if there is no such interface.
-pub(crate) fn index_of(interface: &str) -> io::Result<Option<u32>> {
+pub fn index_of(interface: &str) -> io::Result<Option<u32>> {
     let fd = socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     if_there(netdevice::name_to_index(fd, interface).map_err(Into::into))
 }

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{OpenObject, ProgramInput, ProgramMut};
 
-use crate::xdp::symbols::{address_of, kallsyms};
+use crate::symbols::{address_of, kallsyms};
 
 #[allow(
     clippy::all,

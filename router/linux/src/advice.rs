@@ -23,7 +23,7 @@ pub fn advice(error: &io::Error, otherwise: &str) -> String {
 }
 
 /// What to do for want of rights.
-pub(crate) fn no_rights() -> &'static str {
+pub fn no_rights() -> &'static str {
     match in_user_namespace() {
         true => "root of a user namespace is not enough: run as the machine's root, outside of it",
         false => "run as root",
@@ -31,7 +31,7 @@ pub(crate) fn no_rights() -> &'static str {
 }
 
 /// Whether this process is in another user namespace than the machine's first one, which maps all users to themselves.
-pub(crate) fn in_user_namespace() -> bool {
+pub fn in_user_namespace() -> bool {
     #[expect(
         clippy::disallowed_methods,
         reason = "without /proc nothing is known, and the plain advice is given"

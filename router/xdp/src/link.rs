@@ -12,7 +12,7 @@ use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo};
 
 use super::{XdpQuery, query};
-use crate::Refusal;
+use bora_linux::Refusal;
 
 /// Where the kernel runs the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

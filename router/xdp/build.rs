@@ -7,9 +7,9 @@ use libbpf_cargo::SkeletonBuilder;
 
 fn main() {
     let xdp = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("set by cargo"))
-        .join("../xdp/bpf")
+        .join("bpf")
         .canonicalize()
-        .expect("the folder xdp/bpf beside this crate");
+        .expect("the folder bpf of this crate");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("set by cargo"));
     // Debian and Ubuntu keep asm/ headers in a folder named after the machine.
     let multiarch = format!("/usr/include/{}-linux-gnu", env::consts::ARCH);
@@ -22,7 +22,7 @@ fn main() {
                 panic!("router/xdp/bpf/{name}.bpf.c (needs clang, libelf-dev): {error:?}")
             });
     }
-    for entry in fs::read_dir(&xdp).expect("xdp/bpf is readable").flatten() {
+    for entry in fs::read_dir(&xdp).expect("bpf is readable").flatten() {
         println!("cargo:rerun-if-changed={}", entry.path().display());
     }
 }

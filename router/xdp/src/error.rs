@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::{fs, io};
 
-use crate::advice::{in_user_namespace, no_rights};
-use crate::lock::lock;
 use bora_contract::{MAX_PORTS, MAX_QUEUES};
+use bora_linux::lock;
+use bora_linux::{in_user_namespace, no_rights};
 use libbpf_rs::{ErrorKind, PrintLevel, set_print};
 
 /// The folder of the verifier's log.

@@ -203,7 +203,7 @@ impl Program {
         self.skeleton.progs.bora.as_fd()
     }
 
-    /// A program that passes everything, for [`crate::xdp::Attachment::put_back`].
+    /// A program that passes everything, for [`crate::Attachment::put_back`].
     pub fn idle(&self) -> BorrowedFd<'_> {
         self.skeleton.progs.idle.as_fd()
     }
