@@ -10,7 +10,7 @@ from lib.traffic import both_families, flow_frame, load
 
 pytestmark = pytest.mark.alone
 
-BUDGET = 10_000  # of exceptions, packets a second
+BUDGET = 10_000  # exceptions, packets a second
 RATE = 3 * BUDGET
 GOOD = 5_000
 SECONDS = 2

@@ -17,13 +17,13 @@ pytestmark = pytest.mark.bora
 
 ROUNDS = 6
 MOVED = 5000  # routes of each family that get another gateway in a round
-SAMPLES = 40  # of these, and as many of the others
+SAMPLES = 40  # samples of these, and as many of the others
 SYNC_SECONDS = 30
 
 
 @pytest.fixture
 def express(kernel_net, tmp_path):
-    """Starts express with so many MiB for nodes of the FIB."""
+    """Starts express with this many MiB for nodes of the FIB."""
 
     def start(memory=16):
         config = tmp_path / "bora.toml"

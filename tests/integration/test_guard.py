@@ -169,7 +169,7 @@ def test_a_macvlan_takes_the_ports_frames(guarded):
 
 
 def test_a_macvlan_takes_the_ports_frames_itself(oracle):
-    """The same on the plain kernel."""
+    """The plain kernel does so by itself."""
     check_greedy_macvlan(oracle)
 
 
@@ -201,7 +201,7 @@ def test_xfrm_default_policy(guarded):
 
 
 def test_xfrm_default_policy_itself(oracle):
-    """The same on the plain kernel."""
+    """The plain kernel does so by itself."""
     check_xfrm_default(oracle)
 
 

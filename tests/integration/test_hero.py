@@ -347,7 +347,7 @@ def test_a_neighbour_that_stops_answering(fast):
         sink = parts.add(Sink(fast.hosts[3], "203.0.113.1"))
         parts.add(Flow(fast.hosts[0], "203.0.113.1", 100))
         wait_for("the network on the fast path", lambda: on_fast_path(fast, "203.0.113.0/24"))
-        # the same host with another address of its card
+        # a host gets another address of its card
         fast.hosts[3].ip("link", "set", "eth0", "down")
         fast.hosts[3].ip("link", "set", "eth0", "address", "02:00:00:00:33:03")
         fast.configure(3)

@@ -15,7 +15,7 @@ from lib.bora import Bora
 from lib.multipath import NET4, NET6, configure, flows, ipv4, key_of, paths, same, set_policy, source4, write_policy
 from lib.port import wait_readable
 
-FLOWS = 5_000  # of each IP version and policy
+FLOWS = 5_000  # for each IP version and policy
 
 
 def gateways(net, family):

@@ -17,8 +17,8 @@ from lib.routes import synthetic_table, table_messages
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 
 IDLE_SECONDS = {"short": 10, "long": 30}
-IDLE_SHARE = 0.01  # of a core
-STUCK_AFTER = 15  # after so many seconds without a round of the control loop the lease ends
+IDLE_SHARE = 0.01  # share of a core
+STUCK_AFTER = 15  # seconds without a round of the control loop after which the lease ends
 SIZES = [
     pytest.param("short", id="short"),
     pytest.param("long", id="long", marks=pytest.mark.long),

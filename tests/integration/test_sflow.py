@@ -74,7 +74,8 @@ def collector(net, tmp_path):
 
 
 def is_estimate(estimate, packets):
-    """Whether so many packets may be estimated so: within five standard deviations of the binomial distribution."""
+    """Whether an estimate is plausible for this many packets: within five standard deviations of the binomial
+    distribution."""
     deviation = (packets * (ONE_IN - 1)) ** 0.5
     return abs(estimate - packets) <= 5 * deviation + ONE_IN
 

@@ -166,7 +166,7 @@ def test_whoever_watches_leaves_nothing(net):
 
 
 def test_clients_that_leave_at_once(net):
-    """Whoever asks and is gone before the answer keeps no place of those who watch."""
+    """A client that is gone before the answer keeps no place of a watcher."""
     path = str(runtime_folder(net.router) / "api.sock")
     for _ in range(6):
         client = socket.socket(socket.AF_UNIX)

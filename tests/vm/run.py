@@ -27,7 +27,7 @@ BOOT_SECONDS, TIER_SECONDS, VLAN_SECONDS, FLOW_SECONDS = 240, 400, 400, 400  # a
 SHORT = {"6.1": {"veth": ("engine",), "virtio": ("auto",)}, "newest": {"igb": ("auto",)}}
 # The cards where VLAN devices are tested.
 VLANS = {"6.1": ("veth",), "6.12": ("veth",), "newest": ("veth", "virtio", "igb")}
-# The same of flows, and those of short runs.
+# The cards where flows are tested, and those of short runs.
 FLOWS = {"6.1": ("veth",), "6.12": ("veth",), "newest": ("veth", "igb")}
 SHORT_FLOWS = {"6.1": (), "newest": ("igb",)}
 

@@ -20,7 +20,7 @@ use crate::tunnel::{Arrival, Endpoint};
 /// Octets of both Ethernet addresses.
 const ADDRESSES: usize = 12;
 const TAG: usize = vlan::HEADER_LEN;
-/// Of a tag as on the wire: its EtherType and the VLAN, without priority and drop eligibility.
+/// What tells a tag from others, as on the wire: EtherType and VLAN, without priority and drop eligibility.
 const IDENTITY: u32 = 0xffff_0fff;
 /// In the mark of a packet that has lost its tags; its priority is below.
 pub(crate) const TAGGED: u8 = 8;
@@ -48,7 +48,7 @@ impl Tags {
         }
     }
 
-    /// The same with another tag inside; `None` if it has one.
+    /// These tags with another one inside; `None` if they have one.
     #[must_use]
     pub fn with_inner(self, protocol: u16, id: u16) -> Option<Self> {
         let inner = Self::one(protocol, id).outer;
@@ -128,8 +128,8 @@ const OF_TOS: [usize; 4] = [0, 2, 6, 4];
 const CLASSES: usize = OF_TOS.len() + 1;
 
 impl Priorities {
-    /// Those of an outer tag and an inner one, each by the socket buffer's priority. `by_tos`: whether Linux gives IPv4 packets
-    /// one by their TOS octet (`net.ipv4.ip_forward_update_priority`).
+    /// Priorities of an outer tag and an inner one, each by the socket buffer's priority. `by_tos`: whether
+    /// Linux gives IPv4 packets one by their TOS octet (`net.ipv4.ip_forward_update_priority`).
     pub fn new(tags: [[u8; 8]; 2], by_tos: bool) -> Self {
         let of_class = |class: usize| match OF_TOS.get(class) {
             Some(&priority) if by_tos => priority,
@@ -174,9 +174,9 @@ pub struct Device {
     pub priorities: Priorities,
     /// Whether it has an Ethernet address beside that of what it is on: a macvlan.
     pub is_station: bool,
-    /// Of a tunnel: how its packets are known. All have equally many octets of headers.
+    /// How a tunnel's packets are known. All have equally many octets of headers.
     pub endpoints: Vec<Endpoint>,
-    /// Of a tunnel: the only far end whose packets are taken; others are Linux's.
+    /// The only far end whose packets a tunnel takes; others are Linux's.
     pub only_from: Option<u32>,
 }
 
@@ -185,7 +185,7 @@ pub struct Device {
 pub struct Devices {
     /// By number, from [`MAX_PORTS`] on.
     devices: Vec<Option<Device>>,
-    /// Of each port by its number.
+    /// The trunk of each port by its number.
     trunks: Vec<Option<Trunk>>,
     /// Tunnels by [`Endpoint::key`].
     tunnels: Places,

@@ -35,7 +35,7 @@ pub enum Endpoint {
         source: u32,
         /// The near end, as a number.
         destination: u32,
-        /// Of GRE.
+        /// Key of GRE.
         key: Option<u32>,
     },
     /// VXLAN, whatever the addresses are.

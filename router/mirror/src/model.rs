@@ -83,7 +83,7 @@ pub(crate) fn note_expiry(expiries: &mut Expiries, route: &RouteMessage) {
 struct Changed {
     /// Devices that came, went, or went up or down.
     devices: BTreeSet<u32>,
-    /// Of these, the deleted ones; their addresses and neighbours are gone with them.
+    /// The deleted ones of these; their addresses and neighbours are gone with them.
     gone: BTreeSet<u32>,
     /// Deleted addresses.
     sources: BTreeSet<IpAddr>,
@@ -91,7 +91,7 @@ struct Changed {
     members: BTreeSet<(u32, IpAddr)>,
     /// Next-hop objects.
     objects: BTreeSet<u32>,
-    /// Of these, the deleted ones; they may have been made again.
+    /// The deleted ones of these; they may have been made again.
     deleted: BTreeSet<u32>,
 }
 
@@ -479,7 +479,7 @@ impl Model {
         self.unconfirmed.find_used(&self.hops.fib, &self.world);
     }
 
-    /// Takes at most so many of them.
+    /// Takes at most `most` of them.
     pub(crate) fn take_used(&mut self, most: usize) -> Vec<Neighbour> {
         self.unconfirmed.take_used(most, &self.world)
     }

@@ -55,17 +55,17 @@ const MUCH: usize = 8192;
 /// Next hops that many routes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedHops {
-    /// Of destinations that are the router's own.
+    /// Next hop of destinations that are the router's own.
     pub local: NextHopId,
-    /// Of what Bora leaves to Linux.
+    /// Next hop of what Bora leaves to Linux.
     pub unsupported: NextHopId,
-    /// Of routes `unreachable`.
+    /// Next hop of routes `unreachable`.
     pub unreachable: NextHopId,
-    /// Of routes `prohibit`.
+    /// Next hop of routes `prohibit`.
     pub prohibit: NextHopId,
-    /// Of routes `blackhole`.
+    /// Next hop of routes `blackhole`.
     pub blackhole: NextHopId,
-    /// Of routes `throw`: another table decides. In the main table, Linux.
+    /// Next hop of routes `throw`: another table decides. In the main table, Linux.
     pub throw: NextHopId,
     /// Next hop of destinations to which Linux forwards otherwise than its routes say.
     pub exception: NextHopId,
@@ -398,7 +398,7 @@ impl NextHops {
         self.take(key, content(world, &key), FibWriter::add_next_hop)
     }
 
-    /// The same for a hop to an on-link host.
+    /// Acquires a hop to an on-link host.
     pub(crate) fn acquire_host(
         &mut self,
         world: &World,
@@ -467,7 +467,7 @@ impl NextHops {
         !self.outdated.is_empty()
     }
 
-    /// At most so many hops through a device, after `last`.
+    /// At most `most` hops through a device, after `last`.
     fn behind(&self, device: u32, last: Option<HopKey>, most: usize) -> Vec<HopKey> {
         let first = HopKey {
             device,

@@ -73,7 +73,7 @@ impl Mirror {
         }
     }
 
-    /// The same of each further table that has one.
+    /// The routes that further tables have for a destination.
     pub fn further_routes_to(&self, address: IpAddr) -> Vec<RouteView<'_>> {
         match address {
             IpAddr::V4(_) => further(&self.model.v4, &self.model.hops, address),

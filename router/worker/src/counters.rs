@@ -21,7 +21,7 @@ pub struct PortCounters {
     pub rx_packets: Counter,
     /// Octets of these.
     pub rx_bytes: Counter,
-    /// Of [`Self::rx_packets`], those that no XDP program has seen.
+    /// Packets of [`Self::rx_packets`] that no XDP program has seen.
     pub ungated_packets: Counter,
     /// Octets of these.
     pub ungated_bytes: Counter,
@@ -121,7 +121,7 @@ pub struct WorkerCounters {
     pub rules: Vec<RuleCounters>,
     /// Times round the loop; moves at least every [`crate::worker::LONGEST_SLEEP`].
     pub loops: Counter,
-    /// Of these, times that it found nothing to do.
+    /// Rounds of these in which it found nothing to do.
     pub idle_loops: Counter,
     /// Times it went to sleep for want of packets.
     pub sleeps: Counter,

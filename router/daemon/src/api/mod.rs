@@ -81,7 +81,7 @@ impl Api {
     ) -> anyhow::Result<Self> {
         let network = Network::listen(section).await?;
         let path = dir.socket();
-        // of a Bora that was killed; we hold the lock
+        // left by a Bora that was killed; we hold the lock
         remove_if_there(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         let socket =
             UnixListener::bind(&path).with_context(|| format!("cannot make {}", path.display()))?;

@@ -27,7 +27,7 @@ const ONE_PACKET: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Options {
-    /// End after so many packets; 0: never.
+    /// End after this many packets; 0: never.
     #[serde(default)]
     limit: u64,
     /// Octets to keep of each packet.
@@ -36,7 +36,7 @@ pub(super) struct Options {
     /// Most packets a second.
     #[serde(default = "usual_rate")]
     rate: u32,
-    /// One of so many packets.
+    /// One packet in this many.
     #[serde(default = "all")]
     one_in: u32,
     /// Only what comes in by this port.
@@ -175,7 +175,7 @@ async fn watch(
     ([(header::CONTENT_TYPE, kind)], body).into_response()
 }
 
-/// Ends the watch for a packet that nobody sees.
+/// Ends the watch for a packet that never comes.
 fn end_soon(calls: Caller, number: u64) {
     tokio::spawn(async move {
         tokio::time::sleep(ONE_PACKET).await;

@@ -173,7 +173,7 @@ impl DataPlane {
         let old = self.ports.take(|port| port.name == name);
         let old = old.context("no such port")?;
         if !old.is_gone {
-            self.discard(old.id); // of an interface that is gone that is done
+            self.discard(old.id); // this is done for an interface that is gone
         }
         old.detach(&self.runtime.dir);
         self.add_ports(vec![staged], config, config)?;

@@ -142,7 +142,7 @@ impl DataPlane {
         names(&self.ports, &self.devices)
     }
 
-    /// The same to keep, by number.
+    /// Names of ports, VLAN devices and bonds by number, to keep.
     pub(crate) fn names_by_number(&self) -> BTreeMap<u16, String> {
         let names = self.names().into_iter();
         names.map(|(id, name)| (id.0, name.to_owned())).collect()

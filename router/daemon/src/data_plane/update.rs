@@ -11,7 +11,7 @@ use crate::ports::Port;
 
 /// How long to wait for events and calls at most.
 const TICK: Duration = Duration::from_millis(500);
-/// The same where links have to be followed that Linux does not know.
+/// How long to wait at most where links have to be followed that Linux does not know.
 const TWIN_TICK: Duration = Duration::from_millis(50);
 
 impl DataPlane {

@@ -50,7 +50,7 @@ pub(crate) struct Engine {
     tables: Tables,
     /// What workers that are gone have counted.
     past: Arc<WorkerCounters>,
-    /// Of each port's sockets, by port number.
+    /// The sockets of each port, by port number.
     sockets: Vec<PortSockets>,
     devices: Arc<Devices>,
     leaving: Vec<Leaving>,

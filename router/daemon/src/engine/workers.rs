@@ -200,7 +200,7 @@ impl Engine {
         workers.chain([slow_path]).collect()
     }
 
-    /// Whether there is memory for so many workers, and nothing in their way.
+    /// Whether there is memory for this many workers, and nothing in their way.
     pub(crate) fn could_have_workers(
         &self,
         count: usize,

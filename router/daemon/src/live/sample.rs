@@ -17,7 +17,7 @@ pub(crate) struct Sample {
     pub(crate) time: SystemTime,
     /// Ports that there are, since they have their numbers.
     pub(crate) ports: Vec<PortSample>,
-    /// Of all numbers, those of removed ports too: what they received, others have sent.
+    /// Totals of all ports, removed ones too: what they received, others have sent.
     pub(crate) all: Totals,
     /// Packets in Bora's rings. It is below zero if a packet was counted on its way.
     pub(crate) held: i64,

@@ -120,7 +120,8 @@ impl Port {
         macvlans.any(|macvlan| macvlan.below == self.ifindex && macvlan.is_greedy())
     }
 
-    /// The same where no program looks at Linux's hooks for each packet.
+    /// Whether all IPv4 and all IPv6 is Linux's business where no program looks at Linux's hooks for each
+    /// packet.
     fn left_by_twin(&self, mirror: &Mirror, config: &File, survey: &Survey) -> [bool; 2] {
         let obeyed = !config.linux.bypass_netfilter;
         let has_a_say = |kind| match kind {

@@ -45,7 +45,7 @@ struct FibReport {
 struct FamilyReport {
     /// Prefixes.
     prefixes: usize,
-    /// Of the kernel's, those that found no room.
+    /// Prefixes of the kernel that found no room.
     missing: usize,
     /// Nodes.
     nodes: usize,
@@ -53,7 +53,7 @@ struct FamilyReport {
     depth: u32,
     /// What workers may touch.
     table_bytes: usize,
-    /// Of it, nodes.
+    /// Octets of it that nodes take.
     node_bytes: usize,
     /// The limit for nodes (`fib.memory`).
     max_bytes: usize,

@@ -105,7 +105,7 @@ pub struct Argument {
 pub struct Request {
     /// [`Report::argument`]; empty if the report has none.
     pub argument: String,
-    /// Those of [`Report::flags`] that were given.
+    /// The flags of [`Report::flags`] that were given.
     pub flags: Vec<String>,
     /// Whether who asks may know secrets; the API says so.
     pub secrets: bool,

@@ -114,7 +114,7 @@ fn complete(worker: &mut Value) {
         worker["core"] = "any".into();
     }
     let count = |key: &str| worker[key].as_f64().unwrap_or(0.0);
-    // of all frames it took, those from its own list
+    // the share of frames that it took from its own list
     let all = count("pool_hits") + count("pool_refilled");
     let rate = format!("{:.1} %", 100.0 * count("pool_hits") / all);
     worker[HIT_RATE] = if all > 0.0 { rate } else { "-".into() }.into();

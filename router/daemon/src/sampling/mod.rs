@@ -54,13 +54,13 @@ pub(crate) struct Sampling {
 enum Purpose {
     /// Collectors.
     Collectors(SflowSection),
-    /// Top flows, with one in so many packets.
+    /// Top flows, with one packet in this many.
     TopFlows(u32),
 }
 
 struct Running {
     purpose: Purpose,
-    /// Of the watch.
+    /// Number of the watch.
     number: u64,
     questions: Inbox<DataPlane>,
     top: Arc<Mutex<TopFlows>>,
@@ -142,7 +142,7 @@ impl Sampling {
         }
     }
 
-    /// One in so many packets is sampled; `None`: none.
+    /// One packet in this many is sampled; `None`: none.
     pub(crate) fn one_in(&self) -> Option<u32> {
         let running = self.running.as_ref()?;
         Some(running.purpose.one_in())

@@ -48,7 +48,7 @@ impl TopFlows {
         }
     }
 
-    /// Adds samples of one in so many packets.
+    /// Adds samples of one packet in `one_in`.
     pub(super) fn add(&mut self, samples: &[Sighting], one_in: u32, now: Instant) {
         let passed = now.saturating_duration_since(self.faded);
         self.faded = now;

@@ -29,7 +29,7 @@ const FULL: usize = 2;
 /// It may send less than comes.
 const SLOW: usize = 3;
 const PORTS: usize = 4;
-/// Rules that match nothing, so many that a row of bits has a summary.
+/// Rules that match nothing, enough for a row of bits to have a summary.
 const OTHER_RULES: u16 = 100;
 
 /// What happens in the middle of the loop besides.
@@ -42,7 +42,7 @@ pub(crate) enum Plant {
 }
 
 impl Plant {
-    /// Not before so many packets have left.
+    /// Not before this many packets have left.
     pub(crate) fn after(self, packets: u64) -> Planted {
         Planted {
             plant: self,
@@ -86,7 +86,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// A worker that has not begun, with so many packets to come.
+    /// A worker that has not begun, with this many packets to come.
     pub(crate) fn new(mode: Mode, planted: Planted, packets: u64) -> Self {
         let region = Arc::new(Region::new(8 * RING_SIZE, 2048).unwrap());
         let frames = SharedFrames::of_new_region(&region);
