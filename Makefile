@@ -3,10 +3,13 @@
 PYTHON := /usr/bin/python3
 CARGO  := env PATH="$(HOME)/.cargo/bin:$(CURDIR)/target/tools/bin:$(PATH)" cargo
 BORA   := target/release/bora
+DPDK   := --features bora/dpdk
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
-.PHONY: help deps build build-dpdk build-hero deb test-package demo test unit conformance integration test-vm test-vm-topics test-vm-conformance test-vm-dpdk test-vm-package vm-short soak bench bench-veth bench-table bench-bulk bench-latency \
-	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-regress hero-syn lint fmt clean
+.PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
+	unit loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
+	test-vm-package vm-quick vm-short vm-short-topics vm-short-package soak bench bench-veth bench-table bench-bulk bench-latency \
+	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -32,38 +35,80 @@ deb: build ## The Debian packages, target/debian/bora_VERSION_amd64.deb, bora-te
 demo: build ## Forward real traffic between namespaces and show it
 	@scripts/as-root $(BORA)-lab demo
 
-# These targets install everything and run as root, so a test that would be skipped fails instead.
-unit conformance integration: export BORA_ALL := 1
-# `make hero-test` runs every bench on two simulators, `make test` on the quicker one: Verilator for the slow path, Icarus for the rest.
-test: HERO_ARGS = -k "test_slow and verilator or not test_slow and not verilator"
-test: lint unit build hero-test conformance integration vm-short ## All lints and tests
+# Stages of `make test`, and of `make test-all` with the minutes that each takes on two idle CPUs; what tells most comes first.
+TEST := lint test-ready unit hero-quick conformance-quick integration-quick vm-quick
+TEST_ALL := lint=3 test-ready=8 unit=3 loom=1 integration=13 integration-alone=14 conformance=4 hero-test=10 deny=4 advisories=1 vm-short=9 vm-short-topics=10 vm-short-package=4 \
+	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=60 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=35 test-selftests=240
+
+test: ## What anybody runs before a commit: all lints and unit tests, and a part of every other kind of test
+	@scripts/stages $(TEST)
+
+test-all: ## All tests, in stages that can be run alone (tests/README.md); they take many hours
+	@scripts/stages --keep-going $(TEST_ALL)
+
+ci: ## `make test`, and of `make test-all` what fits into an hour
+	@scripts/stages --keep-going --minutes 60 test=25 $(filter-out lint=% test-ready=% unit=%,$(TEST_ALL))
+
+# The tests run as root and everything is installed, so a test that would be skipped fails instead.
+unit conformance conformance-quick integration integration-alone integration-long integration-quick: export BORA_ALL := 1
+integration integration-alone integration-long integration-quick: export BORA_DPDK := $(CURDIR)/target/debug/bora
+integration integration-alone integration-long integration-quick: export BORA_HERO := $(CURDIR)/target/debug/bora-hero
+# Another build of Bora takes minutes: quick tests take the binary of the unit tests' build.
+conformance-quick integration-quick vm-quick: export BORA := $(CURDIR)/target/debug/bora
 
 lint: deps ## Formatting, lints, and whether the documents agree with the code
 	$(CARGO) fmt --all --check
 	$(PYTHON) router/contract/generate.py --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy -p bora-port --all-targets --features dpdk -- -D warnings
+	$(CARGO) clippy --workspace --all-targets $(DPDK) -- -D warnings
+	$(CARGO) clippy -p bora-port --all-targets -- -D warnings
 	$(PYTHON) -m pytest tests/docs -q
 
-unit: deps hero-model ## Unit and property tests
-	$(CARGO) test --workspace --quiet --config 'target."cfg(unix)".runner = "$(CURDIR)/scripts/as-root"'
-	RUSTFLAGS="--cfg loom" $(CARGO) test -p bora-fib --test loom --release --quiet --target-dir target/loom
+# One build for all tests. Its programs have DPDK, because a second build with other features takes minutes.
+test-build: deps
+	$(CARGO) build --workspace --all-targets $(DPDK)
 
-conformance: build ## RFC behaviour: the kernel, the engine and express, on several kinds of port
-	@scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
-
-# The binaries with DPDK and with HERO are built as the unit tests are, because another release build takes minutes.
-integration: export BORA_DPDK := $(CURDIR)/target/debug/bora-dpdk
-integration: export BORA_HERO := $(CURDIR)/target/debug/bora-hero
-integration: build hero-model ## Whole-router tests in namespaces
-	$(CARGO) build -p bora-with-hero
-	$(CARGO) build -p bora --features dpdk
-	mv target/debug/bora $(BORA_DPDK)
+integration-deps: deps
 	@scripts/deps-browser
 	@scripts/deps-routing
 	@scripts/deps-collectors
-	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "not alone and not long" -n 3 --dist loadscope
-	@scripts/as-root $(PYTHON) -m pytest tests/integration -q -m "alone and not long"
+
+vm-deps:
+	@scripts/deps-vm
+	@scripts/as-root $(PYTHON) tests/vm/kernels.py 6.1 newest >/dev/null
+
+# One of them compiles while the others wait for archives.
+test-ready: deps ## What `make test` needs: programs, packages, kernels of guests
+	@$(MAKE) -j2 --no-print-directory test-build hero-deps integration-deps vm-deps
+
+unit: test-build hero-model ## Unit and property tests
+	$(CARGO) test --workspace --all-targets $(DPDK) --quiet --config 'target."cfg(unix)".runner = "$(CURDIR)/scripts/as-root"'
+
+loom: deps ## All interleavings of the FIB's readers and its writer
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p bora-fib --test loom --release --quiet --target-dir target/loom
+
+CONFORMANCE := scripts/as-root $(PYTHON) -m pytest tests/conformance -q -n 4 --dist loadscope
+conformance: build ## RFC behaviour: the kernel, the engine and express, on several kinds of port
+	@$(CONFORMANCE)
+
+conformance-quick: test-build
+	@$(CONFORMANCE) --backend engine --backend express --backend engine-tap
+
+INTEGRATION := scripts/as-root $(PYTHON) -m pytest tests/integration -q --dist loadscope
+integration: build test-build hero-model integration-deps ## Whole-router tests in namespaces, side by side
+	@$(INTEGRATION) -n 3 -m "not alone and not long"
+
+integration-alone: build test-build hero-model integration-deps ## Those that no other test may disturb
+	@$(INTEGRATION) -m "alone and not long"
+
+integration-long: build test-build hero-model integration-deps ## Those that take minutes and much memory
+	@$(INTEGRATION) -m long
+
+integration-quick: test-build hero-model integration-deps
+	@$(INTEGRATION) -n 4 -m "not slow and not alone and not long"
+	@$(INTEGRATION) -n 2 -m "alone and not slow and not long"
+
+vm-quick: test-build vm-deps
+	@scripts/as-root $(PYTHON) tests/vm/run.py --quick
 
 # A part: make test-vm ARGS="--kernel newest --card igb"; more of TCP: ARGS="--tcp-minutes 3"
 test-vm: build ## Debian's kernels and emulated cards in guests, written to docs/machines.md
@@ -97,9 +142,15 @@ test-package: build ## The Debian package in fresh Debian roots: apt install, us
 
 vm-short: build ## A short part of test-vm: two kernels, three cards
 	@scripts/deps-vm
-	@scripts/deps-fresh
 	@scripts/as-root $(PYTHON) tests/vm/run.py --short
+
+vm-short-topics: build ## A short part of test-vm-topics
+	@scripts/deps-vm
 	@scripts/as-root $(PYTHON) tests/vm/topic.py --short
+
+vm-short-package: build ## A short part of test-vm-package
+	@scripts/deps-vm
+	@scripts/deps-fresh
 	@scripts/as-root $(PYTHON) tests/vm/package.py --short
 
 # Longer, or with the same steps again: make soak ARGS="--hours 2 --seed 7"; the results are in target/soak/report.md
@@ -197,13 +248,20 @@ hero-lint: hero-deps ## HERO: Verilator's lint of all modules; a check of all cl
 hero-formal: hero-deps ## HERO: proofs of its properties, and planted faults that they must find
 	$(HERO) hero/formal/run.py
 
+HERO_TB := $(HERO) -m pytest hero -q -n 2 --dist loadfile
 hero-tb: hero-deps ## HERO: benches of the modules and of the system, on simulators
-	$(HERO) -m pytest hero -q -n 2 --dist loadfile -m "not long" $(HERO_ARGS)
+	$(HERO_TB) -m "not long"
 
 hero-test: hero-lint hero-formal hero-tb ## HERO: lint, proofs and benches
 
-hero-regress: hero-test ## HERO: the same, and the long runs
-	$(HERO) -m pytest hero -q -n 2 --dist loadfile -m long
+hero-quick: hero-lint
+	$(HERO) hero/formal/run.py --quick
+	$(HERO_TB) -m "not long and not slow"
+
+hero-long: hero-deps ## HERO: the long runs
+	$(HERO_TB) -m long
+
+hero-regress: hero-test hero-long ## HERO: all of it
 
 hero-syn: hero-deps ## HERO: resources and Fmax (ECP5), written to hero/syn/REPORT.md
 	$(HERO) hero/syn/run.py

@@ -7,7 +7,7 @@ from hero.bench.traffic import SIZES, Flow
 from hero.model import build
 
 
-@pytest.fixture(scope="module", params=("pcix", "xbar"))
+@pytest.fixture(scope="module", params=(pytest.param("pcix", marks=pytest.mark.slow), "xbar"))
 def bus(request):
     build.build(request.param)
     return request.param

@@ -1,6 +1,7 @@
 """Proves the properties of the modules, that their covers can be reached, and that each planted fault breaks its property.
 
-usage: run.py [NAME ...]     NAME: a .sby file without suffix; all of them by default
+usage: run.py [--quick] [NAME ...]     NAME: a .sby file without suffix; all of them by default
+                                       --quick: one job each, the proof or, if that takes long, a planted fault
 
 A proof is MODULE.sby or MODULE-WHAT.sby; @RTL@ in it is hero/rtl. All assertions in its files have names. Comments in it:
 
@@ -11,7 +12,11 @@ When OLD, which must occur exactly once in the proof's files, is replaced, the a
     # reach STEPS
 
 Within STEPS steps from reset the solver must reach all covers of the proof's files, and faults must show (default: the
-proof's depth). A proof without a fault or without a cover is an error, because it might prove nothing."""
+proof's depth). A proof without a fault or without a cover is an error, because it might prove nothing.
+
+    # long
+
+The proof takes more than 20 s."""
 
 import os
 import re
@@ -74,7 +79,9 @@ class Proof:
         if not self.faults:
             sys.exit(f"run.py: {self.name} has no planted fault")
 
-    def jobs(self):
+    def jobs(self, quick):
+        if quick:
+            return [next(iter(self.faults)) if re.search(r"^# long$", self.text, flags=re.M) else "proof"]
         return ["proof", "covers", *self.faults]
 
     def run(self, job, env):
@@ -105,6 +112,8 @@ class Proof:
 
 
 def main(names):
+    quick = "--quick" in names
+    names = [name for name in names if name != "--quick"]
     paths = sorted(HERE.glob("*.sby"))
     unknown = set(names) - {p.stem for p in paths}
     if unknown:
@@ -120,7 +129,7 @@ def main(names):
     wrong = 0
     # each solver uses one CPU
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for proof, job, said, seconds in pool.map(run, [(proof, job) for proof in proofs for job in proof.jobs()]):
+        for proof, job, said, seconds in pool.map(run, [(proof, job) for proof in proofs for job in proof.jobs(quick)]):
             fault = proof.faults.get(job)
             good = said == ("FAIL" if fault else "PASS")
             wrong += not good

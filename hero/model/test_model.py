@@ -11,7 +11,7 @@ from hero.model import card as c
 from hero.model.host import Cpu, Rings
 from hero.tb.golden import registers as reg
 
-NAMES = ("xbar", "pcix")
+NAMES = ("xbar", pytest.param("pcix", marks=pytest.mark.slow))
 
 
 @pytest.fixture(params=NAMES)
@@ -141,6 +141,7 @@ def test_an_interrupt_returns_at_once(hero):
     assert hero.irq == 0
 
 
+@pytest.mark.slow
 def test_routes_beyond_the_first_bank():
     build.build("xbar-16")
     with library.Hero("xbar-16") as hero:

@@ -28,6 +28,7 @@ def forwarded(aggregate):
             for router in aggregate.routers]
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_boras_are_one_router(aggregate, say):
     """Each takes its share. One is drained and comes back under load without loss; another one loses power; the third hangs."""

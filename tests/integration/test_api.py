@@ -280,6 +280,7 @@ def wait_for(what, seconds=30):
     raise AssertionError("it has not come")
 
 
+@pytest.mark.slow
 def test_prometheus(kernel_net, tmp_path):
     """A real Prometheus reads the metrics, evaluates the alert rules, and knows each metric of the dashboard."""
     net = kernel_net

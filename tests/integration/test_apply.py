@@ -101,6 +101,7 @@ def blocklist(directory, octet, count):
     return '[[rule]]\nname = "list"\naction = "drop"\nsource_file = "sources.txt"\n'
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_a_list_of_100000_addresses_is_replaced_under_load(start, tmp_path, say):
     """A rule reads its sources from a file; lists change while packets flow, and none of other sources is lost."""
@@ -194,6 +195,7 @@ def test_linux_forwards_to_a_removed_port(start, tmp_path, say):
     net.bora.check_conservation()
 
 
+@pytest.mark.slow
 def test_frames_of_removed_ports_come_back(start, tmp_path):
     """A port can be removed and added any number of times, because its packet memory is used again."""
     net = start(ENGINE + TWO)
@@ -326,6 +328,7 @@ def test_confirmed_stays(start, tmp_path):
     assert "budget = 300" in saved(net)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["the new file", "another file"])
 def test_a_restart_confirms_nothing(start, tmp_path, given):
     """Killed and restarted with an unconfirmed file, Bora still reverts it in time; another file is not reverted."""
@@ -399,6 +402,7 @@ def widen_links(net):
 
 
 # without `poll`: on two CPUs it leaves none for the load; router/worker/tests/share.rs tests that mode
+@pytest.mark.slow
 @pytest.mark.parametrize("mode, queues", [("adaptive", 1), ("adaptive", 2), ("moderated", 1), ("moderated", 2)])
 @pytest.mark.alone
 def test_workers_come_and_go_under_load(start, tmp_path, say, mode, queues):
@@ -480,6 +484,7 @@ def test_too_many_workers_are_refused(start, tmp_path):
     assert len(net.bora.show("workers")) == 1 and net.probe()
 
 
+@pytest.mark.slow
 def test_a_shaped_port_may_leave_slowly(start, tmp_path):
     """A removed slow port still sends the packets it holds, and no other port gets its number before."""
     slow = '[port.queues]\nrate = "100Kbit"\n'

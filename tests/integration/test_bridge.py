@@ -8,12 +8,14 @@ from vm import bridge_guest
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 
 
+@pytest.mark.slow
 def test_a_bridge(say):
     """Stations send, move, age, are behind a port that is down or blocked. Where br_netfilter looks at bridged packets, it is told
     not to matter."""
     bridge_guest.one_bridge(bridge_guest.ALONE, bridge_guest.STEPS, say, ["--bypass", "netfilter"])
 
 
+@pytest.mark.slow
 def test_a_filter_of_the_bridge(say):
     """nftables, family bridge, holds the traffic back."""
     punts = bridge_guest.one_bridge(bridge_guest.ALONE, (bridge_guest.filtered,), say)

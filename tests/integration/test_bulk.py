@@ -56,6 +56,7 @@ def fragments(net):
     return load(net, frames, RATE / 2, to=1), between(net, 1, 0, GOOD)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bulk", [no_port, hairpin, fragments])
 def test_bulk(net, backend, bulk, say):
     """No packet is lost, neither of this traffic nor of the good flow."""

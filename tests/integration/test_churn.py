@@ -14,6 +14,7 @@ STRAY = 20  # packets in 100 000 that a busy two-core machine may lose by itself
 SYNC_SECONDS = 10
 
 
+@pytest.mark.slow
 def test_churn(net, say):
     """No packet of unrelated flows is lost or misrouted, and the FIB agrees with the kernel's tables."""
     with Churn(net, CHANGES_PER_SECOND, SECONDS) as churn:

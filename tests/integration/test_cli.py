@@ -180,6 +180,7 @@ def ends(running, arguments, **streams):
     return process.returncode, errors
 
 
+@pytest.mark.slow
 def test_an_output_that_takes_nothing_is_an_error(running, bora_path, tmp_path):
     """A full disk is an error with its cause, a closed pipe ends a command in silence, and without a place for errors
     commands do not panic. All commands: none is forgotten."""

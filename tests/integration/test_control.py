@@ -75,6 +75,7 @@ def certificate(tmp_path):
     return key, made
 
 
+@pytest.mark.slow
 def test_strangers_take_no_descriptors(start, tmp_path):
     """A thousand connections without a handshake leave descriptors to Bora and end no stream of somebody with the token; wrong tokens
     are in the log; SIGHUP and apply bring another token into force."""
@@ -117,6 +118,7 @@ def test_strangers_take_no_descriptors(start, tmp_path):
     assert status("three") == "200"
 
 
+@pytest.mark.slow
 def test_groups_that_cannot_be_looked_up(kernel_net, tmp_path):
     """While the look-up of a group hangs, root is served, a stranger gets a reader's answer after a while, and SIGTERM ends Bora."""
     file, fifo, program = tmp_path / "bora.toml", tmp_path / "group", tmp_path / "bora"
@@ -160,6 +162,7 @@ def test_an_apply_that_ends_bora_is_taken_back(start, tmp_path):
     assert "starting with what was before" in net.bora.output() and not kept.exists()
 
 
+@pytest.mark.slow
 def test_going_back_is_tried_again(start, tmp_path):
     """A port that cannot be had again keeps Bora from going back: that is said, and done as soon as it can be."""
     net = start(THREE)

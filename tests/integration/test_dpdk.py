@@ -24,6 +24,7 @@ def start(network, port, *options):
     network.start(f"{port},name=b0", options, dpdk_binary())
 
 
+@pytest.mark.slow
 def test_hosts_behind_a_veth(network, say):
     """Linux's hosts on both sides, of both IP versions, and TCP; DPDK reads and writes p1 by packet sockets."""
     network.give_veth()
@@ -34,6 +35,7 @@ def test_hosts_behind_a_veth(network, say):
     assert card["received"] == network.port()["rx_packets"] and card["sent"] == network.port()["tx_packets"]
 
 
+@pytest.mark.slow
 def test_a_queue_for_each_worker(network, say):
     """The device spreads flows over two queues; every worker sends."""
     network.give_veth()
@@ -47,6 +49,7 @@ def test_a_queue_for_each_worker(network, say):
     assert all(worker["rx_packets"] for worker in network.bora.show("workers"))
 
 
+@pytest.mark.slow
 def test_other_workers_take_the_queues_over(network, tmp_path, say):
     """When `workers.cores` replaces the workers, no packet and no frame is lost."""
     network.give_veth()
@@ -124,6 +127,7 @@ def is_ours(frame):
     return at is not None and frame[at:at + 2] == struct.pack("!H", 4000)
 
 
+@pytest.mark.slow
 def test_every_packet_in_order(network):
     """Both ways, of both IP versions and in many sizes, each whole, once and in order; stopped and started again."""
     for _ in range(2):
@@ -139,6 +143,7 @@ def test_every_packet_in_order(network):
         network.bora.stop()
 
 
+@pytest.mark.slow
 def test_a_killed_bora_comes_back(network):
     """After kill -9 DPDK leaves nothing in the way; addresses on the twin are as they were."""
     wire = Wire(network)
@@ -186,6 +191,7 @@ def test_apply_removes_a_port(network, tmp_path):
     assert again.returncode != 0 and "restart to add it" in again.stderr, again.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role, other", [("client", "server"), ("server", "client")])
 def test_memif_with_bora_itself(role, other, say):
     """DPDK's net_memif and Bora's own memif are the ends of one link between two routers."""
@@ -207,6 +213,7 @@ def test_memif_with_bora_itself(role, other, say):
         network.close()
 
 
+@pytest.mark.slow
 def test_a_guest_by_vhost_user():
     """A virtio-user device of testpmd stands for a guest. It is killed and comes back, twice."""
     network = MemifNetwork(["dpdk:net_vhost0;iface={folder}/vhost.sock"], program=dpdk_binary())

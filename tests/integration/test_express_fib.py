@@ -69,6 +69,7 @@ def tables():
     return {family: synthetic_table(family, COUNT[family], seed=family) for family in (4, 6)}
 
 
+@pytest.mark.slow
 def test_next_hops_under_changes(express, tables, say):
     """A full table whose routes move between two gateways: each packet takes the way that the kernel would."""
     net = express(32)  # the table of the tests is less regular than the Internet's
@@ -90,6 +91,7 @@ def test_next_hops_under_changes(express, tables, say):
     net.bora.check_conservation()
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 def test_memory_is_used_again(express, say):
     """While 50 000 routes a second change, the nodes stay within the program's memory, and no packet is lost."""
@@ -108,6 +110,7 @@ def test_memory_is_used_again(express, say):
     assert all(fib[version]["node_bytes"] <= 2 << 20 for version in ("ipv4", "ipv6"))
 
 
+@pytest.mark.slow
 def test_a_table_that_does_not_fit(express, tables, say):
     """With too little memory express asks Linux for what it cannot read, and says so."""
     net = express(1)

@@ -33,6 +33,7 @@ def test_show(engine):
     assert "blackhole" in net.bora.show("route", "203.0.113.200")["fib"]
 
 
+@pytest.mark.slow
 @pytest.mark.bora
 @pytest.mark.parametrize("kind", ["tree", "dir24"])
 def test_full_and_room_again(engine, kind, say):

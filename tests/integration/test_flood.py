@@ -38,7 +38,10 @@ def good_flow(net):
         return traffic.finish()
 
 
-@pytest.mark.parametrize("kind", ["ttl 1", "no route", "no neighbour", "foreign mac", "to the router"])
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ("ttl 1", "no route", "no neighbour", "to the router")]
+
+
+@pytest.mark.parametrize("kind", [*SLOW, "foreign mac"])
 def test_flood(flooded, kind, say):
     """The good flow loses no more than without the flood; sessions of a neighbour stay up, and its pings are answered."""
     net, quiet = flooded

@@ -65,6 +65,7 @@ def make_again(net):
     net.hosts[1] = Port(host.name, "h1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fate", ["down", "deleted", "moved"])
 def test_an_interface_goes_under_load(net, elsewhere, fate):
     """Each time, all frames of its sockets are back in the pool before the interface is made again."""

@@ -73,6 +73,7 @@ def check_forwarding(net, tables):
             assert net.path_of(make(mine, address), timeout=0.5) == wanted, f"{address}: {answer}"
 
 
+@pytest.mark.slow
 def test_full_table(kernel_net, bora_path, tables, say):
     """Bora loads the table at the start, forwards, follows its removal and a new load, and is in sync after each."""
     net, count = kernel_net, sum(map(len, tables.values()))
@@ -93,6 +94,7 @@ def test_full_table(kernel_net, bora_path, tables, say):
     net.bora.check_conservation()
 
 
+@pytest.mark.slow
 @pytest.mark.bora
 @pytest.mark.alone
 def test_churn_in_a_full_table(kernel_net, tables, request, say):

@@ -10,7 +10,7 @@ from lib.bora import Bora, binary
 from lib.packets import udp4, udp6
 
 FORBIDDEN, ALLOWED = 4444, 5555
-RESUME_SECONDS = 10.0
+RESUME_SECONDS = 30.0  # Bora looks again after ten times what a look took, which on a busy machine is a second
 # The program checks hooks for each packet, so they count at once; of ip rules Bora learns by an event.
 NOTICE_SECONDS = {"ip-rule": 1.5, "ip-rule-v6": 1.5}
 NFT = "nft add table {table}; nft add chain {table} c '{{ type filter hook {hook} priority 0; }}'; " \

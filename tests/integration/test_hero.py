@@ -166,6 +166,7 @@ def test_all_hosts_reach_each_other(net):
         assert len(ping(net.hosts[0], "10.0.2.2", 50, size=size, interval=0.01, patience=30)) == 50
 
 
+@pytest.mark.slow
 def test_tcp_both_ways(net, say):
     data = os.urandom(400_000)
     for source, target in ((0, 3), (3, 0), (1, 2)):
@@ -177,6 +178,7 @@ def test_tcp_both_ways(net, say):
     assert (by_cards > 0) == net.offload, by_cards
 
 
+@pytest.mark.slow
 def test_udp_without_loss(net, say):
     """Three simultaneous flows of 300 packets/s each lose nothing."""
     assert ping(net.hosts[1], "10.0.3.2", 2)
@@ -222,6 +224,7 @@ def test_every_loss_is_counted(net, say):
         assert card.get("bus_error", 0) == 0 and card.get("resets", 0) == 0
 
 
+@pytest.mark.slow
 def test_the_busiest_destination_moves_to_the_fast_path(fast, say):
     """Two hosts behind one card share one slot: the busier one gets it, and the move loses nothing."""
     fast.hosts[1].ip("address", "add", "10.0.1.3/24", "dev", "eth0")
@@ -359,6 +362,7 @@ def test_a_neighbour_that_stops_answering(fast):
         wait_for("packets by the card", lambda: fast.card(0, "fast_path") > by_card + 100)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.cpu_count() < 2, reason="needs two CPUs")
 def test_two_workers_and_a_port_that_is_removed(say, tmp_path):
     """Both workers use every card. When `bora apply` removes a card, only its routes leave the fast path."""

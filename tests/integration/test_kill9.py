@@ -29,6 +29,7 @@ def start(net, path):
     net.wait_until_forwarding()
 
 
+@pytest.mark.slow
 def test_first_start_under_load(kernel_net, bora_path, say):
     """Attaching to ports that carry traffic loses at most the packets in their rings."""
     net = kernel_net
@@ -50,6 +51,7 @@ def test_kill_9_under_load(kernel_net, bora_path, say):
         judge(traffic.finish(), f"{bora_path}, kill -9", say)
 
 
+@pytest.mark.slow
 def test_restart_after_kill_9_under_load(kernel_net, bora_path, say):
     """A new Bora takes over the pinned program of the killed one while traffic flows."""
     net = kernel_net
@@ -63,6 +65,7 @@ def test_restart_after_kill_9_under_load(kernel_net, bora_path, say):
     net.bora.check_conservation()
 
 
+@pytest.mark.slow
 def test_clean_stop_under_load(kernel_net, bora_path, say):
     """SIGTERM under load: Bora sends the packets it holds, and the kernel takes over."""
     net = kernel_net

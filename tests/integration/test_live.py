@@ -93,6 +93,7 @@ def port(now, name="r0"):
     return next(port for port in now["ports"] if port["name"] == name)
 
 
+@pytest.mark.slow
 def test_rates_under_traffic(net, bora_path):
     """The rates of ports and of the whole router are those of the load."""
     stream = Stream(asks(net))
@@ -146,6 +147,7 @@ def test_events(net):
     assert [event["severity"] for event in events[:2]] == ["warning", "info"]
 
 
+@pytest.mark.slow
 def test_slow_clients(net):
     """A thousand clients that never read cost no packet, the API answers, and their places become free again."""
     with contextlib.ExitStack() as clients, load(net, both_families(net), RATE) as running:
@@ -218,6 +220,7 @@ def test_page(net, web, browser, scheme, width):
     assert not browser.errors
 
 
+@pytest.mark.slow
 def test_page_without_connection(net, web, browser):
     """When Bora does not answer, the page says so, and goes on when it does."""
     browser.open(f"http://127.0.0.1:{web}/")

@@ -249,7 +249,7 @@ UPSTREAMS = {"eth0": ("192.0.2.1", "192.0.2.2", 64500), "eth1": ("198.51.100.1",
 SHARED, REFUSED = "198.18.0.0/16", ("0.0.0.0/0", "10.1.0.0/16", "203.0.113.128/25", "198.18.9.0/25")
 
 
-@pytest.mark.parametrize("daemon", ["frr", "bird"])
+@pytest.mark.parametrize("daemon", [pytest.param("frr", marks=pytest.mark.slow), "bird"])
 def test_bgp_edge(build, daemon, tmp_path):
     """Both upstreams' routes come, wrong ones do not, nothing but the own prefix leaves; a restart of the daemon and a lost upstream
     are bridged; the firewall leaves forwarding to Bora."""
@@ -314,6 +314,7 @@ def seen_as(client, server, address):
     return peer[0]
 
 
+@pytest.mark.slow
 def test_home_router(build, tmp_path):
     """The router gets its address by DHCP and gives one to a host, whose traffic gets out with the router's address."""
     for program, package in (("dnsmasq", "dnsmasq-base"), ("busybox", "busybox-static"), ("dhcpcd", "dhcpcd-base")):
@@ -350,6 +351,7 @@ def test_home_router(build, tmp_path):
     operator.bora.check_conservation()
 
 
+@pytest.mark.slow
 def test_exchange(build, tmp_path):
     """Members exchange routes by the route server, with their own next hops; the peering LAN is no way out."""
     vlans = has_vlans()

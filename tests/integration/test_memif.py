@@ -104,6 +104,7 @@ def test_a_twin_that_is_down_takes_nothing(pair):
     assert len(ping(pair.hosts[0], "2001:db8:1::2", 20)) == 20
 
 
+@pytest.mark.slow
 def test_a_bora_that_is_killed_comes_back_to_its_twin():
     """After kill -9 the other side loses its carrier; a new Bora finds addresses and routes as they were."""
     network = MemifNetwork()
@@ -150,6 +151,7 @@ def test_modes(mode):
         network.close()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.cpu_count() < 2, reason="needs two CPUs")
 def test_two_workers():
     """Two queues and a worker for each; every worker can send to every port."""
@@ -175,6 +177,7 @@ def test_two_workers():
         network.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ours, theirs", [("server", "client"), ("client", "server")])
 def test_with_dpdk(ours, theirs, say):
     """dpdk-testpmd at the other end of the memif; it is stopped and started again."""

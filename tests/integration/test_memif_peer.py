@@ -11,6 +11,7 @@ RATE = 5000
 STRAY = 5  # packets in some 50 000 that a busy two-core machine may lose by itself; the numbers are printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["adaptive", "poll"])
 def test_others_lose_nothing(kernel_net, tmp_path, say, mode):
     """The peer violates the protocol in many ways while two other ports carry traffic."""

@@ -43,6 +43,7 @@ def sleeps(bora):
     return sum(worker["sleeps"] for worker in bora.show("workers"))
 
 
+@pytest.mark.slow
 @pytest.mark.bora
 @pytest.mark.parametrize("mode", MODES)
 def test_mode(engine, mode, say):

@@ -89,6 +89,7 @@ def test_a_hash_that_came_with_the_packet(ways):
         net.bora = None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tier", ["express", "engine"])
 def test_a_new_policy_counts_at_once(ways, tier):
     """Bora reads sysctls once a second; until then Linux chooses the path."""

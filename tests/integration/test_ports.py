@@ -1,5 +1,6 @@
 """Ports of the kinds tap, af_packet and pcap in a running router, and wrong options."""
 
+import os
 import struct
 import time
 
@@ -26,6 +27,7 @@ def test_tap(network, say):
     check_tcp(network)
 
 
+@pytest.mark.slow
 def test_other_workers_take_a_tap_over(network, tmp_path, say):
     """When `workers.cores` replaces the workers, the new ones take over queue and twin, twice."""
     network.start("tap:vm0,name=b0")
@@ -43,6 +45,7 @@ def test_other_workers_take_a_tap_over(network, tmp_path, say):
         check_traffic(network, say)
 
 
+@pytest.mark.slow
 def test_af_packet(network, say):
     """An interface through packet sockets, which Linux itself does not use."""
     network.give_veth()
@@ -127,6 +130,10 @@ def test_pcap(network, tmp_path):
     assert any(frame[:len(expected)] == expected for frame in read_pcap(written))
 
 
+# `make test` has one binary for all tests, which has DPDK
+WITHOUT_DPDK = pytest.mark.skipif("BORA" in os.environ and os.environ["BORA"] == os.environ.get("BORA_DPDK"), reason="this bora has DPDK")
+
+
 @pytest.mark.parametrize("port, words", [
     ("memif:/nowhere/socket,role=server", "/nowhere/socket"),
     ("memif:/tmp/s,rings=3", "`rings` is no key here: did you mean `ring`?"),
@@ -135,7 +142,7 @@ def test_pcap(network, tmp_path):
     ("af_packet:none0", "none0"),
     ("pcap:/nowhere.pcap", "/nowhere.pcap"),
     ("dkpd:0", "no kind of port `dkpd`"),
-    ("dpdk:net_null0", "built without DPDK"),
+    pytest.param("dpdk:net_null0", "built without DPDK", marks=WITHOUT_DPDK),
 ])
 def test_wrong_ports_are_named(network, port, words):
     """If a port cannot be opened, the start fails with the port's name, and nothing is left behind."""

@@ -69,6 +69,7 @@ def check_workers(net):
     assert len(workers) == 2 and min(received) > 0.1 * sum(received), received
 
 
+@pytest.mark.slow
 def test_a_port_keeps_its_rate(net, tmp_path, say):
     """A port keeps its rate of 20 Mbit/s, whichever worker receives the packets."""
     start(net, tmp_path, RATE)
@@ -82,6 +83,7 @@ def test_a_port_keeps_its_rate(net, tmp_path, say):
     net.bora.check_conservation()
 
 
+@pytest.mark.slow
 def test_classes_keep_theirs(net, tmp_path, say):
     """The high class has 5 Mbit/s, and the other one gets all the rest."""
     start(net, tmp_path, CLASSES)
@@ -95,6 +97,7 @@ def test_classes_keep_theirs(net, tmp_path, say):
     net.bora.check_conservation()
 
 
+@pytest.mark.slow
 def test_rates_come_and_go(net, tmp_path, say):
     """An apply under load gives a port a rate and takes it away."""
     start(net, tmp_path, PORTS)

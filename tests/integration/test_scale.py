@@ -66,6 +66,7 @@ def used(pid):
     return times
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 def test_idle_links_cost_nothing(kernel_net, bora_path, size, say):
     """Bora takes less than 1 % of a core while nothing happens."""
@@ -133,6 +134,7 @@ def test_links_that_flap_together(kernel_net, size, say):
     net.bora.check_conservation()
 
 
+@pytest.mark.slow
 def test_clients_that_are_slow(kernel_net, say):
     """Clients that never finish their request or never read the answer do not block others."""
     net = kernel_net

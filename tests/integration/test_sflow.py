@@ -179,6 +179,7 @@ def test_counters_by_ipv6(net, tmp_path, datagrams):
     assert received == shown and any(shown.values())
 
 
+@pytest.mark.slow
 def test_collectors_that_do_not_listen_do_no_harm(net, tmp_path):
     """One refuses, to one there is no route, one does not answer: all are counted, and every packet is forwarded."""
     apply(net, tmp_path, 'collector = ["127.0.0.1", "203.0.113.77", "10.0.1.77"]\nsampling = 1\npolling = 1\n')
@@ -210,6 +211,7 @@ def test_a_collector_that_comes_later_gets_samples(net, tmp_path):
         one.close()
 
 
+@pytest.mark.slow
 def test_apply_changes_removes_and_takes_back(net, tmp_path, datagrams):
     """The section can be changed, removed, and is taken back unless confirmed; a wrong one changes nothing."""
     def sampled():
@@ -264,6 +266,7 @@ def live(net, seconds):
     return json.loads([line for line in done.stdout.splitlines() if line.startswith("data: ")][-1][6:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", ["", f'collector = "127.0.0.1"\nsampling = {ONE_IN}\n'], ids=["looking", "sflow"])
 def test_the_heaviest_flow_is_first(net, tmp_path, section):
     """The live data have the heaviest flows first, with rates, ports and the sampling; without collectors packets are

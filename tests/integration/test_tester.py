@@ -89,6 +89,7 @@ def test_nothing_comes_through(tmp_path):
     assert "no frame came through in 1 of 1 tests" in output and "No frame came through in 1 of 1 tests" in output
 
 
+@pytest.mark.slow
 def test_express_and_compare(smoke, tmp_path):
     """Bora is tested the same way, and the two reports can be compared."""
     code, found, output = measure(tmp_path, "smoke", "--lab", "express", "--only", "throughput", "--sizes", "64")
@@ -106,6 +107,7 @@ def test_express_and_compare(smoke, tmp_path):
     assert same.returncode == 0, same.stdout
 
 
+@pytest.mark.slow
 def test_restart(tmp_path):
     """The outage of an engine that is restarted under load is shorter than the trial."""
     plan = tmp_path / "restart.toml"

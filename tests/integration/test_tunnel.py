@@ -7,6 +7,7 @@ from vm import tunnel_guest
 pytestmark = [pytest.mark.bora, pytest.mark.alone]
 
 
+@pytest.mark.slow
 def test_what_happens_around_tunnels(say):
     """Paths get a smaller MTU, the near end's address goes to another router and comes back, IPsec policies come and go."""
     tunnels = [one for one in tunnel_guest.TUNNELS if tunnel_guest.VXLAN in one.protocols]

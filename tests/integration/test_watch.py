@@ -152,6 +152,7 @@ def test_capture_reads_in_tcpdump(net, tmp_path):
     assert read.stdout.count("1001: UDP") == 2, read
 
 
+@pytest.mark.slow
 def test_whoever_watches_leaves_nothing(net):
     """When the command is ended, the programs are gone, and the next one can watch."""
     for _ in range(6):  # more than may watch at a time

@@ -9,6 +9,7 @@ SOURCES = ["hero_rr", "hero_skid", "hero_ram", "hero_packet_fifo", "hero_voq", "
            "axi_read_path", "axi_paths", "bus_pcix", "axi_xbar", Path(__file__).with_name("fast_path_tb.sv")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bus", "grant"), [(0, 190), (1, 190), (1, 1)], ids=["pcix", "xbar", "no-mtu-rule"])
 def test_fast_path(bus, grant):
     parameters = {"BUS": bus, "GRANT_WORDS": grant, "TIMEOUT": 4096}

@@ -3,6 +3,7 @@
 import random
 
 import cocotb
+import pytest
 from cocotb.triggers import FallingEdge, ReadOnly
 
 from bench import Sink, clock, cycles, octets_of, reset, until, words_of
@@ -184,5 +185,6 @@ def test_small(simulator):
     run("hero_packet_fifo", ["hero_ram", "hero_packet_fifo"], "test_hero_packet_fifo", simulator, {"WORDS": 32, "PACKETS": 8})
 
 
+@pytest.mark.slow
 def test_full_size():
     run("hero_packet_fifo", ["hero_ram", "hero_packet_fifo"], "test_hero_packet_fifo", parameters={"WORDS": 4096, "PACKETS": 1024})

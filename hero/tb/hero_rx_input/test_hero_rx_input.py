@@ -162,6 +162,6 @@ async def reset_at_any_time(dut):
         await compare(dut, source, got, [(random_frame(), False)])
 
 
-@pytest.mark.parametrize("mtu", (1500, 1006, 2022))
+@pytest.mark.parametrize("mtu", (1500, *(pytest.param(mtu, marks=pytest.mark.slow) for mtu in (1006, 2022))))
 def test_rx_input(simulator, mtu):
     run("hero_rx_input", ["hero_rx_input"], "test_hero_rx_input", simulator, {"MTU": mtu})

@@ -30,11 +30,12 @@ def bench(top, bus, modules, testcase=None, environment=None, **parameters):
     run(top, sources, modules, parameters=parameters, testcase=testcase, environment={**told, **(environment or {})}, public=False)
 
 
-@pytest.mark.parametrize("bus", BUSES)
+@pytest.mark.parametrize("bus", (pytest.param("pcix", marks=pytest.mark.slow), "xbar"))
 def test_four_cards(bus):
     bench("system_tb", bus, "cases_smoke,cases_random,cases_routes,cases_reset")
 
 
+@pytest.mark.slow
 def test_three_cards_and_a_rogue():
     """All directed cases; the last one fails when a register, event or counter was never seen."""
     bench("rogue_tb", "xbar", f"cases_rogue,{DIRECTED},cases_coverage", **SMALL)
