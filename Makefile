@@ -47,7 +47,7 @@ test-all: ## All tests, in stages that can be run alone (tests/README.md); they 
 	@scripts/stages --keep-going $(TEST_ALL)
 
 ci: ## `make test`, and of `make test-all` what fits into an hour
-	@scripts/stages --keep-going --minutes 60 test=25 $(filter-out lint=% test-ready=% unit=%,$(TEST_ALL))
+	@scripts/stages --keep-going --minutes 60 test=25 $(filter-out lint=% test-ready=% unit=% advisories=%,$(TEST_ALL))
 
 # The tests run as root and everything is installed, so a test that would be skipped fails instead.
 unit conformance conformance-quick integration integration-alone integration-long integration-quick: export BORA_ALL := 1

@@ -16,15 +16,29 @@ use bora_tester::trial::{Action, Bench, Trial, TrialSpec};
 use net::{Net, both_ways, lay_cable, quick, quiet, space, spec};
 
 const SHORT: Duration = Duration::from_millis(300);
+/// Trials in which the tester may be late.
+const TRIALS: usize = 30;
 
-/// A trial that loses nothing, to the frame and in time.
+/// A trial that loses nothing, to the frame and in time. The tester sends all frames if it has the CPU: of several trials,
+/// one does on a busy machine.
 fn whole(wire: &mut PortBench, v6: bool, frames: FrameMix, rate: f64, time: Duration) -> Trial {
     let spec = TrialSpec::steady(both_ways(v6, frames), rate, time);
-    let trial = wire.trial(&spec).unwrap();
     let expected = (rate * time.as_secs_f64()).round() as u64;
+    for _ in 0..TRIALS {
+        let trial = lossless(wire, &spec);
+        let sent = trial.streams.iter().map(|stream| stream.counts.sent);
+        assert!(sent.clone().all(|sent| sent <= expected), "{trial:?}");
+        if sent.min() == Some(expected) {
+            return trial;
+        }
+    }
+    panic!("no trial of {TRIALS} sent all of {expected} frames");
+}
+
+fn lossless(wire: &mut PortBench, spec: &TrialSpec) -> Trial {
+    let trial = wire.trial(spec).unwrap();
     for stream in &trial.streams {
         let counts = &stream.counts;
-        assert_eq!(counts.sent, expected, "{trial:?}");
         assert_eq!(
             counts.received, counts.sent,
             "{counts:?}, missed {}",
@@ -79,17 +93,25 @@ fn as_fast_as_it_goes_and_then_a_burst_of_so_many() {
     let traffic = both_ways(false, FrameMix::of(64));
     let time = Duration::from_millis(100);
     let mut spec = TrialSpec::steady(traffic, f64::INFINITY, time);
-    let trial = wire.trial(&spec).unwrap();
-    let counts = trial.counts();
-    assert!(counts.sent > 10_000, "{counts:?}");
-    assert_eq!((counts.lost(), trial.missed), (0, 0), "{counts:?}");
-    assert!(trial.elapsed.as_secs_f64() > 0.09 && trial.elapsed.as_secs_f64() < 0.15);
+    let in_time = |most: Duration, trial: &mut dyn FnMut() -> Trial| {
+        assert!((0..TRIALS).any(|_| trial().elapsed < most), "{most:?}");
+    };
+    in_time(time.mul_f64(1.5), &mut || {
+        let trial = wire.trial(&spec).unwrap();
+        let counts = trial.counts();
+        assert!(counts.sent > 10_000, "{counts:?}");
+        assert_eq!((counts.lost(), trial.missed), (0, 0), "{counts:?}");
+        assert!(trial.elapsed.as_secs_f64() > 0.09);
+        trial
+    });
     spec.limit = Some(777);
-    let trial = wire.trial(&spec).unwrap();
-    for stream in &trial.streams {
-        assert_eq!((stream.counts.sent, stream.counts.received), (777, 777));
-    }
-    assert!(trial.elapsed < time);
+    in_time(time, &mut || {
+        let trial = wire.trial(&spec).unwrap();
+        for stream in &trial.streams {
+            assert_eq!((stream.counts.sent, stream.counts.received), (777, 777));
+        }
+        trial
+    });
 }
 
 #[test]
