@@ -12,7 +12,7 @@ fn mac(number: u16) -> MacAddr {
     MacAddr([2, 0, 0, 1, high, low])
 }
 
-/// So many macvlans.
+/// `count` macvlans.
 pub fn devices(count: u16) -> Devices {
     Devices::new((0..count).map(|number| Device {
         ports: Ports::one(PortId(0)),
@@ -21,7 +21,7 @@ pub fn devices(count: u16) -> Devices {
     }))
 }
 
-/// [`packets::flows`], for so many macvlans in turn.
+/// [`packets::flows`], for this many macvlans in turn.
 pub fn addressed(count: u32, macvlans: u16) -> Vec<[u8; FRAME]> {
     let mut all = packets::flows(count, 0, 0);
     for (number, octets) in all.iter_mut().enumerate() {

@@ -11,7 +11,7 @@ use crate::packets::{self, FRAME, MAC};
 const FIRST: u16 = 100;
 const TAG: usize = 4;
 
-/// So many devices, of consecutive VLANs.
+/// `count` devices of consecutive VLANs.
 pub fn devices(count: u16) -> Devices {
     Devices::new((0..count).map(|number| Device {
         ports: Ports::one(PortId(0)),
@@ -20,7 +20,7 @@ pub fn devices(count: u16) -> Devices {
     }))
 }
 
-/// [`packets::flows`] with tags of so many devices in turn; the IP packets are as much shorter as a tag is long.
+/// [`packets::flows`] with tags of this many devices in turn; the IP packets are as much shorter as a tag is long.
 pub fn tagged(count: u32, vlans: u16) -> Vec<[u8; FRAME]> {
     const IP: usize = 14 + TAG;
     let put = |(number, frame): (usize, [u8; FRAME])| {

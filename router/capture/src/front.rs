@@ -1,6 +1,6 @@
 //! The program that runs filters before the XDP program decides.
 
-use crate::Tap;
+use crate::Subscription;
 use crate::native::register::{
     A, CONTEXT, DATA, DATA_END, END, LOOK, OFFSET, PLACE, RESULT, STACK, X,
 };
@@ -13,9 +13,9 @@ pub struct Surroundings {
     pub looks: i32,
     /// Descriptor of a map with one value, and the places in it of the following (octets).
     pub variables: i32,
-    /// Packets that each tap may still see (an array of 64 bits each, signed).
+    /// Packets that each subscription may still see (an array of 64 bits each, signed).
     pub allowed: i32,
-    /// Packets that each tap was to see, and did not (64 bits each).
+    /// Packets that each subscription was to see, and did not (64 bits each).
     pub lost: i32,
     /// Descriptor of the map of programs.
     pub programs: i32,
@@ -49,14 +49,14 @@ const WANTED: i16 = -8;
 /// # Errors
 /// The filters are too long.
 pub fn front<'a>(
-    taps: impl Iterator<Item = (usize, &'a Tap)>,
+    subscriptions: impl Iterator<Item = (usize, &'a Subscription)>,
     around: Surroundings,
 ) -> Result<Vec<Native>, String> {
     let mut asm = Assembler::default();
     let (pass, others) = (asm.label(), asm.label());
     asm.begin(around, pass);
-    for (number, tap) in taps {
-        asm.tap(number, tap, around);
+    for (number, subscription) in subscriptions {
+        asm.subscription(number, subscription, around);
     }
     asm.emit(ebpf::LOAD_WORD, A, STACK, WANTED, 0);
     asm.emit(ebpf::STORE_WORD, LOOK, A, LOOK_WANTED, 0);
@@ -108,13 +108,13 @@ impl Assembler {
         self.emit(ebpf::LOAD_WORD, DATA_END, CONTEXT, 4, 0);
     }
 
-    /// Notes that a tap wants the packet, if its filter and chance say so.
-    fn tap(&mut self, number: usize, tap: &Tap, around: Surroundings) {
+    /// Notes that a subscription wants the packet, if its filter and chance say so.
+    fn subscription(&mut self, number: usize, subscription: &Subscription, around: Surroundings) {
         let (taken, rejected) = (self.label(), self.label());
-        if tap.one_in > 1 {
-            self.sample(LOOK_LEFT + 4 * number as i16, tap.one_in, rejected);
+        if subscription.one_in > 1 {
+            self.sample(LOOK_LEFT + 4 * number as i16, subscription.one_in, rejected);
         }
-        self.filter(tap.filter(), taken, rejected);
+        self.filter(subscription.filter(), taken, rejected);
         self.place(taken);
         self.allow(number, around, rejected);
         self.emit(ebpf::LOAD_WORD, OFFSET, STACK, WANTED, 0);
@@ -123,7 +123,7 @@ impl Assembler {
         self.place(rejected);
     }
 
-    /// Takes one from what a tap may see; goes to `rejected`, and counts that, if nothing is left.
+    /// Takes one from what a subscription may see; goes to `rejected`, and counts that, if nothing is left.
     fn allow(&mut self, number: usize, around: Surroundings, rejected: Label) {
         let allowed = self.label();
         let place = 8 * number as i32;

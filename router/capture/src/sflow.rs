@@ -62,7 +62,7 @@ mod discarded {
 }
 
 impl Output {
-    /// Where a sighting's packet went; `ifindex` says which interface a number is.
+    /// Where a packet went; `ifindex` says which interface a number is.
     pub fn of(outcome: Outcome, ifindex: impl Fn(u16) -> Option<u32>) -> Self {
         match outcome {
             Outcome::Sent(number) => ifindex(number).map_or(Self::Unknown, Self::Interface),

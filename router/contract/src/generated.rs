@@ -109,7 +109,7 @@ pub struct PortSettings {
     /// Priorities of a VLAN device's tags by its egress-qos-map, three bits for each class of packets (TOS bits 3 and 4 of IPv4: 0 to 3; IPv6: 4), from the lowest bit on; those of the inner tag from bit 15 on.
     pub priorities: u32,
     /// Milliseconds after which Linux must see a packet of a station again, so that it does not forget it, for a bridge or a VLAN device on one; else 0.
-    pub sight: u32,
+    pub ageing_ms: u32,
     /// Frames are not trimmed below this length, octets without FCS.
     pub min_frame: u16,
     /// Number of what a macvlan is on; of all others their own. Linux prefers a macvlan's routes for IPv6 packets that come in by it, so those that would leave by what it is on are Linux's.
@@ -188,7 +188,7 @@ impl PortSettings {
         bytes[14..16].copy_from_slice(&self.trunk.to_ne_bytes());
         bytes[16..24].copy_from_slice(&self.tags);
         bytes[24..28].copy_from_slice(&self.priorities.to_ne_bytes());
-        bytes[28..32].copy_from_slice(&self.sight.to_ne_bytes());
+        bytes[28..32].copy_from_slice(&self.ageing_ms.to_ne_bytes());
         bytes[32..34].copy_from_slice(&self.min_frame.to_ne_bytes());
         bytes[34..36].copy_from_slice(&self.below.to_ne_bytes());
         bytes

@@ -41,7 +41,7 @@ mod tests {
             trunk: 0x0403,
             tags: [0x81, 0, 0, 100, 0, 0, 0, 0],
             priorities: 0x0807_0605,
-            sight: 9,
+            ageing_ms: 9,
             forward4: true,
             up: true,
             promiscuous: true,

@@ -6,17 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bora_capture::{Filter, Sighting, Tap};
-use bora_xdp::{Allowances, MAX_WATCHERS, ProgramError, Sightings};
+use bora_capture::{Filter, Seen, Subscription};
+use bora_xdp::{Allowances, MAX_WATCHERS, ProgramError, SeenPackets};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 use crate::data_plane::DataPlane;
 use crate::process::threads::lock;
 
-/// How often sightings are fetched.
+/// Time between two looks at what was seen.
 const TURN: Duration = Duration::from_millis(10);
 const TURNS_A_SECOND: u32 = 100;
-/// Sightings that may wait for whoever watches.
+/// Packets that may wait for a client.
 const WAITING: usize = 4096;
 
 /// What somebody wants to see.
@@ -38,7 +38,7 @@ pub(crate) struct Wanted {
 pub(crate) struct View {
     /// For [`Watches::end`].
     pub(crate) number: u64,
-    pub(crate) seen: Receiver<Sighting>,
+    pub(crate) seen: Receiver<Seen>,
     /// Packets that were to be seen and were not.
     pub(crate) lost: Arc<AtomicU64>,
     /// Ports and devices by their numbers, as they were at the start.
@@ -64,12 +64,12 @@ struct Slots {
 #[derive(Debug)]
 struct Slot {
     number: u64,
-    tap: Arc<Tap>,
+    subscription: Arc<Subscription>,
     /// Most packets in a turn.
     allowed: u32,
     /// The ports to see, if not all.
     ports: Option<Vec<u16>>,
-    to: Sender<Sighting>,
+    to: Sender<Seen>,
     /// What found no room on the way to whoever watches.
     refused: u64,
     lost: Arc<AtomicU64>,
@@ -82,7 +82,7 @@ impl Watches {
     /// There is no such port, too many watch already, or the kernel refuses.
     pub(crate) fn start(&mut self, plane: &mut DataPlane, wanted: Wanted) -> Result<View, String> {
         let ports = ports_to_watch(plane, wanted.port.as_deref())?;
-        let tap = Arc::new(Tap::new(wanted.filter, wanted.one_in, wanted.snap));
+        let subscription = Arc::new(Subscription::new(wanted.filter, wanted.one_in, wanted.snap));
         let mut slots = lock(&self.slots);
         let Some(place) = slots.watchers.iter().position(Option::is_none) else {
             return Err(format!(
@@ -96,14 +96,14 @@ impl Watches {
         slots.served = Some(allowances);
         let allowed = wanted.rate.div_ceil(TURNS_A_SECOND);
         allowances.begin(place, allowed);
-        tap.allow(allowed);
+        subscription.allow(allowed);
         slots.started += 1;
         let number = slots.started;
         let (to, seen) = channel(WAITING);
         let lost = Arc::new(AtomicU64::new(0));
         slots.watchers[place] = Some(Slot {
             number,
-            tap,
+            subscription,
             allowed,
             ports,
             to,
@@ -137,22 +137,22 @@ impl Watches {
     fn tell(&self, plane: &mut DataPlane) -> Result<(), ProgramError> {
         let slots = lock(&self.slots);
         let taken = slots.watchers.iter().enumerate();
-        let taps: Vec<(usize, Arc<Tap>)> = taken
-            .filter_map(|(place, slot)| Some((place, slot.as_ref()?.tap.clone())))
+        let subscriptions: Vec<(usize, Arc<Subscription>)> = taken
+            .filter_map(|(place, slot)| Some((place, slot.as_ref()?.subscription.clone())))
             .collect();
         drop(slots);
-        plane.show_to(&taps)
+        plane.show_to(&subscriptions)
     }
 }
 
 /// Starts the thread that serves those who watch.
 fn serve(slots: &Arc<Mutex<Slots>>, plane: &mut DataPlane) -> Result<Allowances, String> {
-    let (sightings, allowances) = plane.sightings().map_err(|error| refused(&error))?;
+    let (seen_packets, allowances) = plane.seen_packets().map_err(|error| refused(&error))?;
     let slots = slots.clone();
     let thread = std::thread::Builder::new().name("bora-watch".into());
     let thread = thread.spawn(move || {
         bora_confine::thread(bora_confine::KERNEL);
-        collect(&slots, sightings, &allowances);
+        collect(&slots, seen_packets, &allowances);
     });
     thread.map_err(|error| format!("no thread for it: {error}"))?;
     Ok(allowances)
@@ -174,7 +174,7 @@ fn ports_to_watch(plane: &DataPlane, name: Option<&str>) -> Result<Option<Vec<u1
 }
 
 /// Brings what both tiers have seen to those who watch, until nobody does.
-fn collect(slots: &Mutex<Slots>, mut sightings: Sightings, allowances: &Allowances) {
+fn collect(slots: &Mutex<Slots>, mut seen_packets: SeenPackets, allowances: &Allowances) {
     loop {
         let mut slots = lock(slots);
         let watching = &mut slots.watchers;
@@ -182,9 +182,9 @@ fn collect(slots: &Mutex<Slots>, mut sightings: Sightings, allowances: &Allowanc
             slots.served = None;
             return;
         }
-        for (place, sighting) in sightings.take() {
+        for (place, seen) in seen_packets.take() {
             if let Some(Some(slot)) = watching.get_mut(place) {
-                slot.give(sighting);
+                slot.give(seen);
             }
         }
         for (place, slot) in watching.iter_mut().enumerate() {
@@ -200,22 +200,22 @@ fn collect(slots: &Mutex<Slots>, mut sightings: Sightings, allowances: &Allowanc
 impl Slot {
     /// Takes what workers have seen, and lets all see more.
     fn turn(&mut self, place: usize, allowances: &Allowances) {
-        while let Some(sighting) = self.tap.take() {
-            self.give(sighting);
+        while let Some(seen) = self.subscription.take() {
+            self.give(seen);
         }
-        let lost = allowances.lost(place) + self.tap.lost() + self.refused;
+        let lost = allowances.lost(place) + self.subscription.lost() + self.refused;
         self.lost.store(lost, Relaxed);
         allowances.allow(place, self.allowed);
-        self.tap.allow(self.allowed);
+        self.subscription.allow(self.allowed);
     }
 
-    fn give(&mut self, mut sighting: Sighting) {
+    fn give(&mut self, mut seen: Seen) {
         let ports = self.ports.as_ref();
-        if ports.is_some_and(|ports| !ports.contains(&sighting.input)) {
+        if ports.is_some_and(|ports| !ports.contains(&seen.input)) {
             return;
         }
-        sighting.now.truncate(self.tap.snap);
-        if let Err(TrySendError::Full(_)) = self.to.try_send(sighting) {
+        seen.now.truncate(self.subscription.snap);
+        if let Err(TrySendError::Full(_)) = self.to.try_send(seen) {
             self.refused += 1;
         }
     }

@@ -405,7 +405,7 @@ impl Device {
         is_tagged && (packet.length() >= min_frame || packet.pad(region, min_frame))
     }
 
-    /// Puts tags of so many octets into a packet; false if its frame has no room.
+    /// Puts tags of `LENGTH` octets into a packet; false if its frame has no room.
     #[inline(always)]
     fn put<const LENGTH: usize>(&self, region: &Region, packet: &mut Packet) -> bool {
         if !packet.push(region, LENGTH) {
@@ -427,7 +427,7 @@ impl Device {
     }
 }
 
-/// Takes tags of so many octets out of a packet.
+/// Takes tags of `LENGTH` octets out of a packet.
 #[inline(always)]
 fn untag<const LENGTH: usize>(region: &Region, packet: &mut Packet) {
     if let Some(priority) = rotate::<LENGTH>(region.octets_mut(packet)) {

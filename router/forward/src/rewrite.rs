@@ -230,7 +230,7 @@ impl<'a, I: Fn(Meta) -> &'a Input> Plain<'a, I> {
 /// Packets that all go to one neighbour, so that what it says is read and checked once.
 struct Alike<'a, const HEADERS: usize, W> {
     context: &'a Context<'a>,
-    /// As of [`Plain`].
+    /// The output's shortest frame, as in [`Plain`].
     min_frame: usize,
     packets: &'a mut [Packet],
     metas: &'a mut [Meta],

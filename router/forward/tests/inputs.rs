@@ -255,7 +255,7 @@ fn count(counters: &mut BTreeMap<u16, (u64, u64)>, device: PortId, packets: u64,
 }
 
 impl Bench {
-    /// What becomes of frames that come by a port, so many in each batch.
+    /// What becomes of frames that come by a port, `at_once` in each batch.
     fn forward(&self, port: u16, frames: &[Vec<u8>], at_once: usize) -> Seen {
         let counters: Vec<RuleCounters> = (0..4).map(|_| RuleCounters::default()).collect();
         let mut seen = Seen::default();

@@ -503,7 +503,7 @@ impl Mirror {
         self.read(BATCH).map(drop)
     }
 
-    /// Applies at most so many events; returns whether there are more.
+    /// Applies at most `most` events; returns whether there are more.
     fn read(&mut self, most: usize) -> Result<bool, KernelError> {
         let Self {
             events,

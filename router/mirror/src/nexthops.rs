@@ -607,7 +607,7 @@ impl NextHops {
         differs
     }
 
-    /// Whether so many objects without uses wait for [`Self::purge`] that it must not be late.
+    /// Whether enough objects without uses wait for [`Self::purge`] that it must not be late.
     pub(crate) fn has_much_to_purge(&self) -> bool {
         self.unused_targets.len() + self.unused_hops.len() >= MUCH
     }

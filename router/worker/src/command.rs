@@ -42,8 +42,8 @@ impl Worker {
         if old.rule_set != new.rule_set {
             self.config.counters.forget_rules();
         }
-        if !old.has_taps(&new.taps) {
-            self.watching = Watching::new(&new.taps);
+        if !old.has_subscriptions(&new.subscriptions) {
+            self.watching = Watching::new(&new.subscriptions);
         }
         let mut quotas = old.budget != new.budget;
         for (port, told) in self.config.ports.iter_mut().zip(&new.ports) {

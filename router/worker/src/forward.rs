@@ -36,8 +36,13 @@ impl Worker {
 
     fn run_stages(&mut self) {
         let (config, tables, batch) = (&self.config, &*self.tables, &mut self.batch);
-        if !tables.taps.is_empty() {
-            watch::note(&mut self.watching, &tables.taps, batch, &config.region);
+        if !tables.subscriptions.is_empty() {
+            watch::note(
+                &mut self.watching,
+                &tables.subscriptions,
+                batch,
+                &config.region,
+            );
         }
         let context = Context {
             region: &config.region,
@@ -57,7 +62,7 @@ impl Worker {
         }
         let noted = &mut self.watching.noted;
         if !noted.is_empty() {
-            watch::leave(noted, &tables.taps, batch, &config.region);
+            watch::leave(noted, &tables.subscriptions, batch, &config.region);
         }
     }
 

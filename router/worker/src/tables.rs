@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bora_capture::Tap;
+use bora_capture::Subscription;
 use bora_forward::{Classifier, Devices, FlowHash, Ingress, Policies};
 
 use crate::mode::Mode;
@@ -27,7 +27,7 @@ pub struct Tables {
     /// Policy routing and VRFs.
     pub policies: Arc<Policies>,
     /// The captures and traces; mostly there are none.
-    pub taps: Vec<Arc<Tap>>,
+    pub subscriptions: Vec<Arc<Subscription>>,
     /// Flow-hash policies of IPv4 and IPv6.
     pub hash: (FlowHash, FlowHash),
     /// When workers look at their queues.
@@ -64,7 +64,7 @@ impl Default for Tables {
             rule_set: 0,
             devices: Arc::default(),
             policies: Arc::default(),
-            taps: Vec::new(),
+            subscriptions: Vec::new(),
             hash: <(FlowHash, FlowHash)>::default(),
             mode: Mode::default(),
             modes: BTreeMap::new(),
@@ -86,16 +86,17 @@ impl Tables {
             && self.rule_set == other.rule_set
             && Arc::ptr_eq(&self.devices, &other.devices)
             && Arc::ptr_eq(&self.policies, &other.policies)
-            && self.has_taps(&other.taps)
+            && self.has_subscriptions(&other.subscriptions)
             && self.hash == other.hash
             && (self.mode, self.budget) == (other.mode, other.budget)
             && self.modes == other.modes
     }
 
     /// Whether the captures and traces are these.
-    pub(crate) fn has_taps(&self, taps: &[Arc<Tap>]) -> bool {
-        let pairs = || self.taps.iter().zip(taps);
-        self.taps.len() == taps.len() && pairs().all(|(one, other)| Arc::ptr_eq(one, other))
+    pub(crate) fn has_subscriptions(&self, subscriptions: &[Arc<Subscription>]) -> bool {
+        let pairs = || self.subscriptions.iter().zip(subscriptions);
+        self.subscriptions.len() == subscriptions.len()
+            && pairs().all(|(one, other)| Arc::ptr_eq(one, other))
     }
 }
 

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bora_buffer::Region;
-use bora_capture::{HEAD, Outcome, Sighting, Tap, Tier};
+use bora_capture::{HEAD, Outcome, Seen, Subscription, Tier};
 use bora_contract::Reason;
 use bora_forward::{Batch, Verdict};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A packet that a tap wants.
+/// A packet that a subscription wants.
 #[derive(Debug)]
 pub(crate) struct Noted {
-    /// Number of the tap.
-    tap: usize,
+    /// Number of the subscription.
+    subscription: usize,
     /// Place in the batch.
     place: usize,
     /// First octets, before they change.
@@ -21,19 +21,22 @@ pub(crate) struct Noted {
     length: u32,
 }
 
-/// What taps want of this batch, and when they want to look again.
+/// What subscriptions want of this batch, and when they want to look again.
 #[derive(Debug)]
 pub(crate) struct Watching {
     pub(crate) noted: Vec<Noted>,
-    /// Packets that each tap leaves out before it looks at one.
+    /// Packets that each subscription leaves out before it looks at one.
     skips: Vec<usize>,
 }
 
 impl Watching {
-    pub(crate) fn new(taps: &[Arc<Tap>]) -> Self {
+    pub(crate) fn new(subscriptions: &[Arc<Subscription>]) -> Self {
         Self {
             noted: Vec::new(),
-            skips: taps.iter().map(|tap| skip(tap.one_in)).collect(),
+            skips: subscriptions
+                .iter()
+                .map(|subscription| skip(subscription.one_in))
+                .collect(),
         }
     }
 }
@@ -50,9 +53,14 @@ fn skip(one_in: u32) -> usize {
 
 /// Notes the packets of a batch that somebody wants to see.
 #[cold]
-pub(crate) fn note(watching: &mut Watching, taps: &[Arc<Tap>], batch: &Batch, region: &Region) {
+pub(crate) fn note(
+    watching: &mut Watching,
+    subscriptions: &[Arc<Subscription>],
+    batch: &Batch,
+    region: &Region,
+) {
     let Watching { noted, skips } = watching;
-    for ((tap, wants), left) in taps.iter().enumerate().zip(skips) {
+    for ((subscription, wants), left) in subscriptions.iter().enumerate().zip(skips) {
         let mut next = *left;
         while let Some(packet) = batch.packets.get(next) {
             let place = next;
@@ -60,7 +68,7 @@ pub(crate) fn note(watching: &mut Watching, taps: &[Arc<Tap>], batch: &Batch, re
             let octets = region.octets(packet);
             if wants.wants(octets) {
                 noted.push(Noted {
-                    tap,
+                    subscription,
                     place,
                     head: octets[..octets.len().min(HEAD)].to_vec(),
                     length: octets.len() as u32,
@@ -73,19 +81,24 @@ pub(crate) fn note(watching: &mut Watching, taps: &[Arc<Tap>], batch: &Batch, re
 
 /// Leaves what became of the packets of a batch.
 #[cold]
-pub(crate) fn leave(noted: &mut Vec<Noted>, taps: &[Arc<Tap>], batch: &Batch, region: &Region) {
+pub(crate) fn leave(
+    noted: &mut Vec<Noted>,
+    subscriptions: &[Arc<Subscription>],
+    batch: &Batch,
+    region: &Region,
+) {
     let time = clock_gettime(ClockId::Monotonic);
     let time = time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64;
     for noted in noted.drain(..) {
-        let tap = &taps[noted.tap];
+        let subscription = &subscriptions[noted.subscription];
         let octets = region.octets(&batch.packets[noted.place]);
         let meta = batch.meta[noted.place];
-        tap.leave(Sighting {
+        subscription.leave(Seen {
             time,
             input: meta.input().0,
             length: noted.length,
             head: noted.head,
-            now: octets[..octets.len().min(tap.snap)].to_vec(),
+            now: octets[..octets.len().min(subscription.snap)].to_vec(),
             length_now: octets.len() as u32,
             tier: Tier::Engine,
             outcome: match meta.verdict() {

@@ -115,7 +115,7 @@ impl Worker {
             batch: Batch::new(),
             inputs: Inputs::new([], &*tables.devices),
             unwrapped: Unwrapped::new(),
-            watching: Watching::new(&tables.taps),
+            watching: Watching::new(&tables.subscriptions),
             tunnelling: Tunnelling::new(RandomState::new().build_hasher().finish() as u16),
             polled: Vec::new(),
             list: PollList::new(&[], tables.budget),

@@ -113,7 +113,7 @@ static __always_inline int on_port_decides(struct xdp_md *ctx)
 			bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_FLOWS)); /* returns if none is there */
 		return pass(count, BORA_GUARD);
 	}
-	if (row->port.sight && is_for(p.eth, row->port.mac)) {
+	if (row->port.ageing_ms && is_for(p.eth, row->port.mac)) {
 		if (!(row->port.flags & BORA_PORT_BYPASS_NETFILTER) && bridge_hooks_hold(dev))
 			return pass(count, BORA_GUARD);
 		if (bridge_must_see(&p, &row->port))
@@ -165,7 +165,7 @@ static __always_inline int flow_decides(struct xdp_md *ctx)
 			return pass(count, BORA_GUARD);
 		dev = flowtable_bond(dev, &devices[bond & (BORA_MAX_INTERFACES - 1)]);
 		row = port_row(bond);
-		if (!dev || !row || row->port.sight) /* sight: a bridge */
+		if (!dev || !row || row->port.ageing_ms) /* ageing: a bridge */
 			return pass(count, BORA_GUARD);
 		p.ifindex = row->ifindex;
 	}
@@ -218,7 +218,7 @@ static __always_inline int bora_decides(struct xdp_md *ctx)
 	p.hides_tag = has_hidden_tag(ctx, in);
 	if (device_count && !(in->flags & BORA_PORT_GENERIC) &&
 	    (is_tag(type) || p.hides_tag || in->trunk >= BORA_MAX_PORTS ||
-	     (station_count && type && !is_for(p.eth, in->mac)))) {
+	     (macvlan_count && type && !is_for(p.eth, in->mac)))) {
 		bpf_tail_call(ctx, &tail_programs, row_of_program(FOR_DEVICES));
 		return pass(count, BORA_LEFT_TO_LINUX); /* Bora is gone, and its array is empty */
 	}

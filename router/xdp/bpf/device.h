@@ -31,10 +31,10 @@ struct {
 
 /* How many devices there are, and how many of them are macvlans; written by Bora (mmap). */
 volatile __u32 device_count;
-volatile __u32 station_count;
+volatile __u32 macvlan_count;
 
 /* Where the row of a macvlan is. */
-struct station_key {
+struct macvlan_key {
 	struct interface_key on; /* the port that it comes in by, and the tags */
 	__u8 mac[ETH_ALEN];
 	__u16 zero;
@@ -43,9 +43,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, BORA_MAX_INTERFACES * BORA_MAX_BOND_PORTS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct station_key);
+	__type(key, struct macvlan_key);
 	__type(value, __u32);
-} stations SEC(".maps");
+} macvlans SEC(".maps");
 
 /* Where a station of a bridge is, for the bridge itself or a VLAN device on it. */
 struct bridge_station_key {
@@ -54,7 +54,7 @@ struct bridge_station_key {
 	__u16 zero;
 };
 struct bridge_station {
-	__u64 sight; /* when Linux has to see it again */
+	__u64 due; /* when Linux has to see it again */
 	__u8 tags[2 * TAG]; /* VLAN tags of its frames */
 	__u32 port; /* number of the port that it is behind */
 	__u32 zero;
@@ -114,9 +114,9 @@ static __always_inline bool bridge_must_see(const struct packet *p, const struct
 	if (!sender || sender->port != p->port)
 		return true;
 	now = bpf_ktime_get_coarse_ns();
-	if (now < sender->sight)
+	if (now < sender->due)
 		return false;
-	sender->sight = now + in->sight * 1000000ull;
+	sender->due = now + in->ageing_ms * 1000000ull;
 	return true;
 }
 
@@ -138,13 +138,13 @@ static __always_inline struct port_row *station_or(const struct packet *p,
 						   const struct interface_key *on,
 						   struct port_row *row)
 {
-	struct station_key key = { .on = *on };
+	struct macvlan_key key = { .on = *on };
 	__u32 *slot;
 
-	if (!station_count || (row && is_for(p->eth, row->port.mac)))
+	if (!macvlan_count || (row && is_for(p->eth, row->port.mac)))
 		return row;
 	__builtin_memcpy(key.mac, p->eth, ETH_ALEN);
-	slot = bpf_map_lookup_elem(&stations, &key);
+	slot = bpf_map_lookup_elem(&macvlans, &key);
 	return slot ? port_row(*slot) : row;
 }
 

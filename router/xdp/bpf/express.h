@@ -370,7 +370,7 @@ static __always_inline int express(struct xdp_md *ctx, struct packet *p, bool v6
 		return pass(count, BORA_REDIRECT);
 	port = way.port < BORA_MAX_PORTS ? way.port : out->trunk;
 	tags = out->tags;
-	if (out->sight) {
+	if (out->ageing_ms) {
 		station = bridge_station(out, way.macs);
 		if (!station)
 			return pass(count, BORA_BRIDGE);

@@ -348,7 +348,7 @@ static __always_inline bool has_other_header(const struct flow_action *action, c
 /* Whether flows do not leave by this device without Linux: a macvlan, a tunnel, a bridge, or what is on one. */
 static __always_inline bool is_no_output(const struct bora_port *out)
 {
-	return out->index >= BORA_MAX_PORTS && (out->sight || !(out->flags & BORA_PORT_CAN_REDIRECT));
+	return out->index >= BORA_MAX_PORTS && (out->ageing_ms || !(out->flags & BORA_PORT_CAN_REDIRECT));
 }
 
 /*

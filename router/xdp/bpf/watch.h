@@ -146,7 +146,7 @@ static __always_inline __u32 reason_of(const struct note *note, const struct bor
 __noinline int watch_show(struct xdp_md *ctx, __u32 watcher, int verdict)
 {
 	struct note *note = note_of_packet();
-	struct watch_sighting *found;
+	struct watch_seen *found;
 	struct bora_counters *count;
 	__u32 octets;
 

@@ -18,7 +18,7 @@ struct watch_look {
 };
 
 /* A packet that a filter takes, and what the program did with it. */
-struct watch_sighting {
+struct watch_seen {
 	__u64 time; /* monotonic ns */
 	__u32 watcher;
 	__u32 port; /* number of the port it came in by */
@@ -32,7 +32,7 @@ struct watch_sighting {
 	__u8 now[WATCH_SNAP];
 };
 
-_Static_assert(sizeof(struct watch_sighting) == 40 + WATCH_HEAD + WATCH_SNAP, "struct watch_sighting has gaps");
+_Static_assert(sizeof(struct watch_seen) == 40 + WATCH_HEAD + WATCH_SNAP, "struct watch_seen has gaps");
 _Static_assert(BORA_REASONS <= WATCH_REASONS, "WATCH_REASONS is too small");
 
 #endif

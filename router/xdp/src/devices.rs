@@ -15,8 +15,8 @@ fn interface_key(ifindex: u32, tags: &[u8; 8]) -> [u8; 12] {
     key
 }
 
-/// `struct station_key`.
-fn station_key(ifindex: u32, settings: &PortSettings) -> [u8; 20] {
+/// `struct macvlan_key`.
+fn macvlan_key(ifindex: u32, settings: &PortSettings) -> [u8; 20] {
     let mut key = [0; 20];
     key[..12].copy_from_slice(&interface_key(ifindex, &settings.tags));
     key[12..18].copy_from_slice(&settings.mac);
@@ -135,8 +135,8 @@ impl Program {
         }
         if device.is_station {
             for &port in device.ports {
-                let key = station_key(port, settings);
-                maps.stations.update(&key, &slot, MapFlags::ANY)?;
+                let key = macvlan_key(port, settings);
+                maps.macvlans.update(&key, &slot, MapFlags::ANY)?;
             }
             return Ok(());
         }
@@ -163,7 +163,7 @@ impl Program {
             }
         } else if device.is_station {
             for &port in device.ports {
-                forget(&self.skeleton.maps.stations, &station_key(port, settings))?;
+                forget(&self.skeleton.maps.macvlans, &macvlan_key(port, settings))?;
             }
         } else {
             for lower in device.lowers() {
@@ -229,10 +229,10 @@ impl Program {
 
     /// Says how many devices on ports there are, how many of them are macvlans, and how many tunnels there are, so
     /// that none costs nothing.
-    pub fn set_device_count(&mut self, count: usize, stations: usize, tunnels: usize) {
+    pub fn set_device_count(&mut self, count: usize, macvlans: usize, tunnels: usize) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             bss.device_count = count as u32;
-            bss.station_count = stations as u32;
+            bss.macvlan_count = macvlans as u32;
             bss.tunnel_count = tunnels as u32;
         }
     }

@@ -39,7 +39,7 @@ pub(super) fn load(code: &[Native]) -> io::Result<OwnedFd> {
 mod tests {
     use std::os::fd::{AsFd, AsRawFd};
 
-    use bora_capture::{Filter, Instruction, Surroundings, Tap, front};
+    use bora_capture::{Filter, Instruction, Subscription, Surroundings, front};
     use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
     use proptest::prelude::*;
 
@@ -79,7 +79,7 @@ mod tests {
             }
         }
 
-        fn front(&self, taps: &[Tap]) -> OwnedFd {
+        fn front(&self, subscriptions: &[Subscription]) -> OwnedFd {
             let around = Surroundings {
                 looks: self.looks.as_fd().as_raw_fd(),
                 variables: self.variables.as_fd().as_raw_fd(),
@@ -90,11 +90,11 @@ mod tests {
                 others: 0,
             };
             self.allow([i64::MAX; 2]);
-            let code = front(taps.iter().enumerate(), around).unwrap();
+            let code = front(subscriptions.iter().enumerate(), around).unwrap();
             load(&code).unwrap()
         }
 
-        /// Says how many packets two taps may see; nothing is lost yet.
+        /// Says how many packets two subscriptions may see; nothing is lost yet.
         fn allow(&self, packets: [i64; 2]) {
             let words = [packets[0], packets[1], 0, 0];
             let value: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -180,8 +180,8 @@ mod tests {
             return;
         }
         let maps = Maps::new();
-        let taps = [0, 1].map(|_| Tap::new(Filter::everything(), 1, 0));
-        let front = maps.front(&taps);
+        let subscriptions = [0, 1].map(|_| Subscription::new(Filter::everything(), 1, 0));
+        let front = maps.front(&subscriptions);
         maps.allow([i64::MAX, 3]);
         let found: Vec<u32> = (0..5).map(|_| maps.find(&front, &[0; 60])).collect();
         assert_eq!(found, [3, 3, 3, 1, 1]);
@@ -195,8 +195,9 @@ mod tests {
             return;
         }
         let maps = Maps::new();
-        let taps = [10, 1].map(|one_in| Tap::new(Filter::everything(), one_in, 0));
-        let front = maps.front(&taps);
+        let subscriptions =
+            [10, 1].map(|one_in| Subscription::new(Filter::everything(), one_in, 0));
+        let front = maps.front(&subscriptions);
         let found: Vec<u32> = (0..5000).map(|_| maps.find(&front, &[0; 60])).collect();
         assert!(found.iter().all(|bits| bits & 2 != 0));
         let sampled = found.iter().filter(|&bits| bits & 1 != 0).count();
@@ -215,9 +216,9 @@ mod tests {
             if is_root() {
                 let bits = filters.iter().enumerate();
                 let expected: u32 = bits.map(|(place, filter)| u32::from(filter.takes(&packet)) << place).sum();
-                let taps: Vec<Tap> = filters.iter().map(|filter| Tap::new(filter.clone(), 1, 0)).collect();
+                let subscriptions: Vec<Subscription> = filters.iter().map(|filter| Subscription::new(filter.clone(), 1, 0)).collect();
                 let maps = Maps::new();
-                prop_assert_eq!(maps.find(&maps.front(&taps), &packet), expected);
+                prop_assert_eq!(maps.find(&maps.front(&subscriptions), &packet), expected);
             }
         }
     }

@@ -47,4 +47,4 @@ pub use program::{Lease, Program};
 pub use query::{XdpQuery, query};
 pub use survey::{DeviceHooks, HOOKS, Hook, LOCAL_HOOKS, Survey};
 pub use symbols::names_of;
-pub use watch::{Allowances, MAX_WATCHERS, Sightings};
+pub use watch::{Allowances, MAX_WATCHERS, SeenPackets};

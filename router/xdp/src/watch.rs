@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use bora_capture::{HEAD, Outcome, SNAP, Sighting, Surroundings, Tap, Tier};
+use bora_capture::{HEAD, Outcome, SNAP, Seen, Subscription, Surroundings, Tier};
 use bora_contract::Reason;
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{RingBuffer, RingBufferBuilder};
@@ -19,20 +19,20 @@ use super::skeleton::types::bss;
 
 /// Most captures and traces at a time (`WATCHERS`).
 pub const MAX_WATCHERS: usize = 4;
-/// Octets of `struct watch_sighting` before the packet's.
+/// Octets of `struct watch_seen` before the packet's.
 const HEADER: usize = 40;
 /// `XDP_PASS` and `XDP_REDIRECT`.
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
 
 /// What the program has seen for captures and traces.
-pub struct Sightings {
+pub struct SeenPackets {
     ring: RingBuffer<'static>,
-    seen: Receiver<(usize, Sighting)>,
+    seen: Receiver<(usize, Seen)>,
 }
 
 // SAFETY: the ring and its callback are used by one thread at a time, and libbpf binds them to none.
-unsafe impl Send for Sightings {}
+unsafe impl Send for SeenPackets {}
 
 /// What captures and traces may still see.
 #[derive(Clone, Copy, Debug)]
@@ -42,13 +42,16 @@ pub struct Allowances {
 }
 
 impl Program {
-    /// Shows packets to captures and traces, which have numbers. [`Sightings`] give what is seen.
+    /// Shows packets to captures and traces, which have numbers. [`SeenPackets`] give what is seen.
     ///
     /// # Errors
     /// The kernel refuses. No packets are shown then.
-    pub fn show_to(&mut self, taps: &[(usize, Arc<Tap>)]) -> Result<(), ProgramError> {
+    pub fn show_to(
+        &mut self,
+        subscriptions: &[(usize, Arc<Subscription>)],
+    ) -> Result<(), ProgramError> {
         self.set_watched(false);
-        if taps.is_empty() {
+        if subscriptions.is_empty() {
             return Ok(());
         }
         if !self.shows {
@@ -64,13 +67,15 @@ impl Program {
             taken: TailProgram::Shown as u32,
             others: TailProgram::Others as u32,
         };
-        let taps_by_number = taps.iter().map(|(number, tap)| (*number, &**tap));
-        let code = bora_capture::front(taps_by_number, around).map_err(ProgramError::Filters)?;
+        let by_number = subscriptions
+            .iter()
+            .map(|(number, subscription)| (*number, &**subscription));
+        let code = bora_capture::front(by_number, around).map_err(ProgramError::Filters)?;
         let front = front::load(&code).map_err(|error| ProgramError::Filters(error.to_string()))?;
         set_tail(self.skeleton, TailProgram::Filters, front.as_fd())?;
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            for (number, tap) in taps {
-                bss.watch_snap[*number % MAX_WATCHERS] = tap.snap as u32;
+            for (number, subscription) in subscriptions {
+                bss.watch_snap[*number % MAX_WATCHERS] = subscription.snap as u32;
             }
         }
         self.set_watched(true);
@@ -114,12 +119,12 @@ impl Program {
     ///
     /// # Errors
     /// No memory or descriptor is left, or the kernel does not map BPF variables.
-    pub fn sightings(&mut self) -> Result<(Sightings, Allowances), ProgramError> {
+    pub fn seen_packets(&mut self) -> Result<(SeenPackets, Allowances), ProgramError> {
         let maps = &mut self.skeleton.maps;
         let (found, seen) = channel();
         let mut ring = RingBufferBuilder::new();
         ring.add(&maps.seen, move |octets| give(&found, octets))?;
-        let sightings = Sightings {
+        let seen_packets = SeenPackets {
             ring: ring.build()?,
             seen,
         };
@@ -137,13 +142,13 @@ impl Program {
                 lost: std::array::from_fn(|number| AtomicU64::from_ptr(lost.add(number))),
             }
         };
-        Ok((sightings, allowances))
+        Ok((seen_packets, allowances))
     }
 }
 
-impl Sightings {
+impl SeenPackets {
     /// What was seen since the last call, and for which watcher.
-    pub fn take(&mut self) -> impl Iterator<Item = (usize, Sighting)> {
+    pub fn take(&mut self) -> impl Iterator<Item = (usize, Seen)> {
         #[expect(
             clippy::let_underscore_must_use,
             reason = "an error leaves what there is for the next call"
@@ -172,16 +177,16 @@ impl Allowances {
 }
 
 /// Reads what the program has written; returns 0, which means to go on.
-fn give(to: &Sender<(usize, Sighting)>, octets: &[u8]) -> i32 {
-    if let Some(sighting) = read(octets) {
+fn give(to: &Sender<(usize, Seen)>, octets: &[u8]) -> i32 {
+    if let Some(seen) = read(octets) {
         #[expect(clippy::let_underscore_must_use, reason = "nobody takes it any more")]
-        let _ = to.send(sighting);
+        let _ = to.send(seen);
     }
     0
 }
 
-/// `struct watch_sighting`, field by field.
-fn read(octets: &[u8]) -> Option<(usize, Sighting)> {
+/// `struct watch_seen`, field by field.
+fn read(octets: &[u8]) -> Option<(usize, Seen)> {
     let time = u64::from_ne_bytes(*octets.first_chunk()?);
     let word = |number: usize| {
         let word = octets.get(8 + 4 * number..)?.first_chunk()?;
@@ -200,7 +205,7 @@ fn read(octets: &[u8]) -> Option<(usize, Sighting)> {
     let first = |octets: &[u8], length: u32, most: usize| {
         octets[..octets.len().min(length as usize).min(most)].to_vec()
     };
-    let sighting = Sighting {
+    let seen = Seen {
         time,
         input: port as u16,
         length,
@@ -211,5 +216,5 @@ fn read(octets: &[u8]) -> Option<(usize, Sighting)> {
         outcome,
         class: None,
     };
-    Some((watcher, sighting))
+    Some((watcher, seen))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bora_capture::{Filter, SNAP, Tap};
+use bora_capture::{Filter, SNAP, Subscription};
 use bora_xdp::Program;
 
 #[test]
@@ -12,10 +12,10 @@ fn watchers_are_set_and_nothing_is_seen_without_packets() {
         return;
     }
     let mut program = Program::load(0, 0).unwrap();
-    let tap = Tap::new(Filter::everything(), 1, SNAP);
-    let (mut sightings, allowances) = program.sightings().unwrap();
-    program.show_to(&[(3, Arc::new(tap))]).unwrap();
+    let subscription = Subscription::new(Filter::everything(), 1, SNAP);
+    let (mut seen_packets, allowances) = program.seen_packets().unwrap();
+    program.show_to(&[(3, Arc::new(subscription))]).unwrap();
     allowances.begin(3, 1);
     assert_eq!(allowances.lost(3), 0);
-    assert_eq!(sightings.take().count(), 0);
+    assert_eq!(seen_packets.take().count(), 0);
 }

@@ -13,7 +13,7 @@ use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bora_capture::pcapng::{Direction, Writer};
-use bora_capture::{Filter, Outcome, SNAP, Sighting};
+use bora_capture::{Filter, Outcome, SNAP, Seen};
 use hyper::body::{Body as HttpBody, Frame};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
@@ -61,8 +61,8 @@ fn all() -> u32 {
     1
 }
 
-/// What is written of a sighting.
-type Write = Box<dyn FnMut(&Watching, &Sighting) -> Vec<u8> + Send>;
+/// Writes a packet that was seen.
+type Write = Box<dyn FnMut(&Watching, &Seen) -> Vec<u8> + Send>;
 
 pub(super) async fn capture(
     State(shared): State<Shared>,
@@ -77,7 +77,7 @@ pub(super) async fn capture(
         }
     };
     let start = file.take();
-    let write = move |watching: &Watching, one: &Sighting| {
+    let write = move |watching: &Watching, one: &Seen| {
         watching.add(&mut file, one, out);
         file.take()
     };
@@ -97,7 +97,7 @@ pub(super) async fn trace(
     Query(options): Query<Options>,
     filter: String,
 ) -> Response {
-    let write = |watching: &Watching, one: &Sighting| {
+    let write = |watching: &Watching, one: &Seen| {
         let facts = trace::of_packet(
             one,
             &watching.watch.view.names,
@@ -202,7 +202,7 @@ impl Watching {
     }
 
     /// Adds a packet to a capture file: as it came in and, if wanted, as it left.
-    fn add(&self, file: &mut Writer, one: &Sighting, out: bool) {
+    fn add(&self, file: &mut Writer, one: &Seen, out: bool) {
         let time = self.wall_clock(one.time);
         let lost = match self.watch.view.lost.load(Relaxed) {
             0 => String::new(),

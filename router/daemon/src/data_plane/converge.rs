@@ -210,8 +210,8 @@ impl DataPlane {
             }
         }
         let count = |kind| self.devices.of_kind(kind).count();
-        let (stations, tunnels) = (count(Kind::Macvlan), count(Kind::Tunnel));
-        program.set_device_count(self.devices.len() - tunnels, stations, tunnels);
+        let (macvlans, tunnels) = (count(Kind::Macvlan), count(Kind::Tunnel));
+        program.set_device_count(self.devices.len() - tunnels, macvlans, tunnels);
     }
 
     /// Tells the program of the ports' settings, which open their gates.

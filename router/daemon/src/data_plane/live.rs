@@ -113,7 +113,7 @@ impl DataPlane {
     /// doing it.
     ///
     /// # Errors
-    /// A CPU is missing, or memory for so many of them.
+    /// A CPU is missing, or memory for all of them.
     pub(crate) fn could_set_cores(&self, new: &File) -> anyhow::Result<()> {
         let cores = &new.workers.cores;
         check_cpus(cores)?;

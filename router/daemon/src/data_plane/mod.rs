@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bora_capture::Tap;
+use bora_capture::Subscription;
 use bora_fib::PortId;
 use bora_mirror::{Mirror, Waker};
 use bora_worker::{Command, Mode};
-use bora_xdp::{Allowances, ProgramError, Sightings};
+use bora_xdp::{Allowances, ProgramError, SeenPackets};
 
 use crate::config::File;
 use crate::devices::{Device, DeviceTable, DeviceTotals};
@@ -81,19 +81,27 @@ impl DataPlane {
     ///
     /// # Errors
     /// No memory or descriptor is left.
-    pub(crate) fn sightings(&mut self) -> Result<(Sightings, Allowances), ProgramError> {
-        self.express.program.sightings()
+    pub(crate) fn seen_packets(&mut self) -> Result<(SeenPackets, Allowances), ProgramError> {
+        self.express.program.seen_packets()
     }
 
     /// Shows packets to those who watch, by their numbers.
     ///
     /// # Errors
     /// The kernel refuses the program for it.
-    pub(crate) fn show_to(&mut self, taps: &[(usize, Arc<Tap>)]) -> Result<(), ProgramError> {
+    pub(crate) fn show_to(
+        &mut self,
+        subscriptions: &[(usize, Arc<Subscription>)],
+    ) -> Result<(), ProgramError> {
         if let Some(engine) = &mut self.engine {
-            engine.set_taps(taps.iter().map(|(_, tap)| tap.clone()).collect());
+            engine.set_subscriptions(
+                subscriptions
+                    .iter()
+                    .map(|(_, subscription)| subscription.clone())
+                    .collect(),
+            );
         }
-        self.express.program.show_to(taps)
+        self.express.program.show_to(subscriptions)
     }
 
     pub(crate) fn multipath(&self) -> &Multipath {

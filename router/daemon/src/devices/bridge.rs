@@ -15,8 +15,8 @@ use crate::policy::has_other_master;
 use crate::ports::Port;
 use crate::ports::table::PortTable;
 
-/// Linux sees a packet of each station so often while Linux would remember it.
-const SIGHTS: u32 = 4;
+/// Packets of each station that Linux sees while it would remember it.
+const LOOKS: u32 = 4;
 
 /// What a bridge is to Bora.
 pub(super) fn find(link: &Link, mirror: &Mirror, table: &PortTable) -> Found {
@@ -200,7 +200,7 @@ fn lower(link: &Link, bridge: Bridge, mirror: &Mirror, table: &PortTable) -> Low
             bridge: link.index,
             vlan: vlan.unwrap_or_default(),
             ways,
-            sight: bridge.ageing / SIGHTS,
+            ageing: bridge.ageing / LOOKS,
         }),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Bridged {
     pub(super) vlan: u16,
     pub(super) ways: Vec<Way>,
     /// How often Linux has to see each station.
-    pub(super) sight: Duration,
+    pub(super) ageing: Duration,
 }
 
 /// A port of the bridge.
@@ -47,7 +47,7 @@ impl Bridged {
     }
 
     /// How often Linux has to see each station, in milliseconds; at least 1.
-    pub(super) fn sight_ms(&self) -> u32 {
-        (self.sight.as_millis() as u32).max(1)
+    pub(super) fn ageing_ms(&self) -> u32 {
+        (self.ageing.as_millis() as u32).max(1)
     }
 }

@@ -316,7 +316,10 @@ fn device(
         shaped: below.shaped || is_shaped(mirror, link.index, lower.bypass_qdisc),
         tags: tags.octets(),
         priorities: priorities.bits(),
-        sight: lower.bridged.as_ref().map_or(0, bridged::Bridged::sight_ms),
+        ageing_ms: lower
+            .bridged
+            .as_ref()
+            .map_or(0, bridged::Bridged::ageing_ms),
         mac: link.mac.unwrap_or_default(),
         up: below.up && link.up && link.carrier,
         enabled: below.enabled && link.up,

@@ -18,7 +18,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
 use bora_buffer::Region;
-use bora_capture::Tap;
+use bora_capture::Subscription;
 use bora_fib::{FibHandle, PortId};
 use bora_forward::schedule::OutputConfig;
 use bora_port::af_xdp::Socket;
@@ -206,18 +206,18 @@ impl Engine {
             true => now.modes.clone(),
             false => BTreeMap::new(),
         };
-        let taps = now.taps.clone();
+        let subscriptions = now.subscriptions.clone();
         self.publish(Tables {
             modes,
-            taps,
+            subscriptions,
             ..tables
         });
     }
 
     /// Tells every worker of the captures and traces.
-    pub(crate) fn set_taps(&mut self, taps: Vec<Arc<Tap>>) {
+    pub(crate) fn set_subscriptions(&mut self, subscriptions: Vec<Arc<Subscription>>) {
         self.publish(Tables {
-            taps,
+            subscriptions,
             ..self.tables.clone()
         });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bora_capture::{Outcome, Sighting, Tier};
+use bora_capture::{Outcome, Seen, Tier};
 use bora_mirror::linux_route;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct Traced {
 }
 
 /// One line for comments in capture files.
-pub(crate) fn summary(one: &Sighting, names: &BTreeMap<u16, String>) -> String {
+pub(crate) fn summary(one: &Seen, names: &BTreeMap<u16, String>) -> String {
     let tier = tier_name(one.tier);
     match one.outcome {
         Outcome::Sent(port) => format!("{tier}: sent by {}", name(names, port)),
@@ -51,11 +51,7 @@ pub(crate) fn summary(one: &Sighting, names: &BTreeMap<u16, String>) -> String {
 }
 
 /// The facts about a packet.
-pub(crate) fn of_packet(
-    one: &Sighting,
-    names: &BTreeMap<u16, String>,
-    since_1970: Duration,
-) -> Traced {
+pub(crate) fn of_packet(one: &Seen, names: &BTreeMap<u16, String>, since_1970: Duration) -> Traced {
     let (outcome, output, reason) = match one.outcome {
         Outcome::Sent(port) => ("sent", Some(name(names, port)), None),
         Outcome::ToLinux(reason) => ("to Linux", None, Some(reason)),

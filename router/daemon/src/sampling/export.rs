@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bora_capture::sflow::{FlowSample, Output, Vlans, Writer, vlan};
-use bora_capture::{HEAD, Outcome, Sighting};
+use bora_capture::{HEAD, Outcome, Seen};
 use bora_linux::interface;
 use serde::{Deserialize, Serialize};
 
@@ -96,7 +96,7 @@ impl Exporter {
     /// Makes and sends what there is; `ask` asks the control loop, and has no answer when it has ended.
     pub(super) fn turn(
         &mut self,
-        seen: &[Sighting],
+        seen: &[Seen],
         ask: impl FnOnce(Vec<Question>, bool) -> Option<Survey>,
     ) -> Option<()> {
         let poll = self.is_poll_due();
@@ -140,7 +140,7 @@ impl Exporter {
     /// Samples of packets; returns how many.
     fn flows(
         &mut self,
-        seen: &[Sighting],
+        seen: &[Seen],
         survey: &Survey,
         writer: &mut Writer,
         datagrams: &mut Vec<Vec<u8>>,
@@ -235,7 +235,7 @@ impl Exported {
 }
 
 /// Which route a packet took, if it was sent.
-fn question(one: &Sighting) -> Option<Question> {
+fn question(one: &Seen) -> Option<Question> {
     let Outcome::Sent(output) = one.outcome else {
         return None;
     };
@@ -249,7 +249,7 @@ fn question(one: &Sighting) -> Option<Question> {
 }
 
 /// VLANs in the frames, or those of VLAN devices that take tags off and put them on.
-fn vlans(one: &Sighting, input: &Place, survey: &Survey) -> Option<Vlans> {
+fn vlans(one: &Seen, input: &Place, survey: &Survey) -> Option<Vlans> {
     let of = |frame: &[u8], place: Option<&Place>| match vlan(frame) {
         (0, 0) => (place.and_then(|place| place.vlan).unwrap_or(0), 0),
         known => known,
@@ -325,7 +325,7 @@ mod tests {
                 Some(((5, 0), plain)),
             ),
         ] {
-            let one = Sighting {
+            let one = Seen {
                 time: 0,
                 input,
                 length: 64,

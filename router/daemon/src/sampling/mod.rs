@@ -231,7 +231,7 @@ impl Running {
 
 /// What makes something of the samples, until the watch ends.
 struct Thread {
-    seen: Receiver<bora_capture::Sighting>,
+    seen: Receiver<bora_capture::Seen>,
     one_in: u32,
     top: Arc<Mutex<TopFlows>>,
     exporter: Option<Exporter>,

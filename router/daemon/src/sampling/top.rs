@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use bora_capture::{Heaviest, Outcome, Sighting};
+use bora_capture::{Heaviest, Outcome, Seen};
 
 use crate::config::protocol_name;
 use crate::live::report::FlowNow;
@@ -16,14 +16,14 @@ const MEMORY: Duration = Duration::from_secs(4);
 /// The flows. A packet's weight is its octets.
 #[derive(Debug)]
 pub(crate) struct TopFlows {
-    heaviest: Heaviest<Seen>,
+    heaviest: Heaviest<Group>,
     since: Instant,
     faded: Instant,
 }
 
 /// Packets that belong together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Seen {
+struct Group {
     flow: Flow,
     /// Number of the port or device that they come in by.
     input: u16,
@@ -49,21 +49,21 @@ impl TopFlows {
     }
 
     /// Adds samples of one packet in `one_in`.
-    pub(super) fn add(&mut self, samples: &[Sighting], one_in: u32, now: Instant) {
+    pub(super) fn add(&mut self, samples: &[Seen], one_in: u32, now: Instant) {
         let passed = now.saturating_duration_since(self.faded);
         self.faded = now;
         let factor = (-passed.as_secs_f64() / MEMORY.as_secs_f64()).exp();
         self.heaviest.fade(factor);
         for one in samples {
             if let Some(flow) = flow_of(&one.head) {
-                let seen = Seen {
+                let group = Group {
                     flow,
                     input: one.input,
                     output: output(one.outcome),
                 };
                 let packets = f64::from(one_in);
                 self.heaviest
-                    .add(&seen, packets * f64::from(one.length), packets);
+                    .add(&group, packets * f64::from(one.length), packets);
             }
         }
     }
@@ -116,13 +116,13 @@ mod tests {
 
     use super::*;
 
-    fn packet(number: u8, length: u32) -> Sighting {
+    fn packet(number: u8, length: u32) -> Seen {
         let ethernet = [&[2; 12][..], &[8, 0]].concat();
         let mut ip = vec![
             0x45, 0, 0, 40, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, number,
         ];
         ip.extend([0x13, 0x88, 0, 53]);
-        Sighting {
+        Seen {
             time: 0,
             input: 1,
             length,

@@ -4,15 +4,15 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use crossbeam_queue::ArrayQueue;
 
-use crate::{Filter, SNAP, Sighting};
+use crate::{Filter, SNAP, Seen};
 
-/// Sightings that may wait to be fetched.
+/// Packets that may wait to be fetched.
 const WAITING: usize = 1024;
 
 /// What a capture or trace wants to see, and what workers have found of it. Workers never wait here: what
 /// finds no room, or is beyond the rate, is counted as lost.
 #[derive(Debug)]
-pub struct Tap {
+pub struct Subscription {
     filter: Filter,
     /// One packet in this many is wanted, by chance; 1: all are.
     pub one_in: u32,
@@ -21,11 +21,11 @@ pub struct Tap {
     /// Packets that may still be seen.
     allowance: AtomicI64,
     lost: AtomicU64,
-    seen: ArrayQueue<Sighting>,
+    seen: ArrayQueue<Seen>,
 }
 
-impl Tap {
-    /// A tap for packets that a filter takes.
+impl Subscription {
+    /// A subscription for packets that a filter takes.
     pub fn new(filter: Filter, one_in: u32, snap: usize) -> Self {
         Self {
             filter,
@@ -55,8 +55,8 @@ impl Tap {
     }
 
     /// Leaves a packet that it wants.
-    pub fn leave(&self, sighting: Sighting) {
-        if self.seen.push(sighting).is_err() {
+    pub fn leave(&self, seen: Seen) {
+        if self.seen.push(seen).is_err() {
             self.lost.fetch_add(1, Relaxed);
         }
     }
@@ -67,7 +67,7 @@ impl Tap {
     }
 
     /// The next packet that was seen.
-    pub fn take(&self) -> Option<Sighting> {
+    pub fn take(&self) -> Option<Seen> {
         self.seen.pop()
     }
 

@@ -29,7 +29,7 @@ pub enum Outcome {
 
 /// A packet, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct Seen {
     /// When, ns of CLOCK_MONOTONIC.
     pub time: u64,
     /// Number of the port it came in by.
@@ -50,7 +50,7 @@ pub struct Sighting {
     pub class: Option<u8>,
 }
 
-impl Sighting {
+impl Seen {
     /// The packet as it came in: behind its headers it has not changed. Only the first octets are known if it
     /// went into a tunnel or out of one.
     pub fn received(&self) -> Vec<u8> {
@@ -93,8 +93,8 @@ pub fn ip_offset(frame: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn sighting(head: &[u8], now: &[u8]) -> Sighting {
-        Sighting {
+    fn seen(head: &[u8], now: &[u8]) -> Seen {
+        Seen {
             time: 0,
             input: 0,
             length: head.len() as u32,
@@ -115,14 +115,11 @@ mod tests {
         for (came, left) in [(&plain, &tagged), (&tagged, &plain), (&plain, &plain)] {
             let mut changed = left.clone();
             changed[0] = 1;
-            assert_eq!(sighting(came, &changed).received(), *came);
+            assert_eq!(seen(came, &changed).received(), *came);
         }
         let other = [0x45; 60];
-        assert_eq!(
-            sighting(&plain, &frame(&[], &other)).received(),
-            plain[..HEAD]
-        );
-        assert_eq!(sighting(&plain[..60], &plain).received(), plain[..60]);
-        assert_eq!(sighting(&[1, 2], &[]).received(), [1, 2]);
+        assert_eq!(seen(&plain, &frame(&[], &other)).received(), plain[..HEAD]);
+        assert_eq!(seen(&plain[..60], &plain).received(), plain[..60]);
+        assert_eq!(seen(&[1, 2], &[]).received(), [1, 2]);
     }
 }
