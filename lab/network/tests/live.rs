@@ -403,10 +403,10 @@ fn frames_leave_when_they_are_due() {
     let mut receiver = cable.receiver();
     let traffic = small(1);
     for rate in [1e3, 1e4, 1e5] {
-        // others use the processor, too: one quiet moment is enough
-        let mut late = (0..40).map(|_| {
+        // others use the processor, too: one quiet moment is enough, and on a busy machine it is short
+        let mut late = (0..600).map(|_| {
             let reset = |start| receiver.reset(&traffic, 1, start).unwrap();
-            let sent = cable.send(&traffic, rate, Duration::from_millis(50), reset);
+            let sent = cable.send(&traffic, rate, Duration::from_millis(20), reset);
             sent.lateness.value_at_quantile(0.5)
         });
         assert!(late.any(|late| late < 10_000), "at {rate} frames/s");
