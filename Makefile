@@ -7,7 +7,7 @@ DPDK   := --features bora/dpdk
 HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
-	unit loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
+	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
 	test-vm-package vm-quick vm-short vm-short-topics vm-short-package soak bench bench-veth bench-table bench-bulk bench-latency \
 	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
 
@@ -37,7 +37,7 @@ demo: build ## Forward real traffic between namespaces and show it
 
 # Stages of `make test`, and of `make test-all` with the minutes that each takes on two idle CPUs; what tells most comes first.
 TEST := lint test-ready unit hero-quick conformance-quick integration-quick vm-quick
-TEST_ALL := lint=3 test-ready=8 unit=3 loom=1 integration=13 integration-alone=14 conformance=4 hero-test=10 deny=4 advisories=1 vm-short=9 vm-short-topics=10 vm-short-package=4 \
+TEST_ALL := lint=3 test-ready=8 unit=4 doc-tests=2 loom=1 integration=13 integration-alone=14 conformance=4 hero-test=10 deny=4 advisories=1 vm-short=9 vm-short-topics=10 vm-short-package=4 \
 	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=60 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=35 test-selftests=240
 
 test: ## What anybody runs before a commit: all lints and unit tests, and a part of every other kind of test
@@ -82,6 +82,9 @@ test-ready: deps ## What `make test` needs: programs, packages, kernels of guest
 
 unit: test-build hero-model ## Unit and property tests
 	$(CARGO) test --workspace --all-targets $(DPDK) --quiet --config 'target."cfg(unix)".runner = "$(CURDIR)/scripts/as-root"'
+
+doc-tests: test-build ## The examples in documentation comments
+	$(CARGO) test --workspace --doc $(DPDK) --quiet
 
 loom: deps ## All interleavings of the FIB's readers and its writer
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p bora-fib --test loom --release --quiet --target-dir target/loom
