@@ -56,3 +56,21 @@ pub fn crates() -> Vec<Crate> {
     }
     found
 }
+
+/// All files below a folder, but for those that builds and tools have put there.
+///
+/// # Panics
+/// A folder cannot be read.
+pub fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("a file").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if !path.is_dir() {
+            found.push(path);
+        } else if name != "target" && !name.starts_with('.') {
+            found.extend(files(&path));
+        }
+    }
+    found
+}

@@ -61,14 +61,13 @@ fn found(text: &str) -> Vec<(usize, String)> {
 
 /// Rust files below a folder, without those of tests.
 fn sources(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    paths
-        .flat_map(|path| match path.is_dir() {
-            true if path.ends_with("tests") => Vec::new(),
-            true => sources(&path),
-            false => vec![path],
-        })
+    let is_of_tests = |path: &Path| {
+        let inside = path.strip_prefix(folder).unwrap();
+        inside.iter().any(|part| part == "tests")
+    };
+    bora_testing::files(folder)
+        .into_iter()
+        .filter(|path| !is_of_tests(path))
         .filter(|path| path.extension().is_some_and(|it| it == "rs"))
         .filter(|path| !path.to_string_lossy().ends_with("tests.rs"))
         .collect()

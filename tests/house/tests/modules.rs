@@ -63,27 +63,20 @@ fn a_circle_is_found_and_named() {
 /// The text of every module below a folder of sources, but for those of tests and programs.
 fn read(source: &Path) -> BTreeMap<Module, String> {
     let mut modules = BTreeMap::new();
-    let mut folders = vec![source.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let way = path.strip_prefix(source).unwrap().with_extension("");
-            let mut way: Module = way
-                .iter()
-                .map(|part| part.to_str().unwrap().into())
-                .collect();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                if way
-                    .last()
-                    .is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str()))
-                {
-                    way.pop();
-                }
-                modules.insert(way, fs::read_to_string(&path).unwrap());
-            }
+    for path in bora_testing::files(source) {
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            continue;
         }
+        let way = path.strip_prefix(source).unwrap().with_extension("");
+        let parts = way.iter().map(|part| part.to_str().unwrap().into());
+        let mut way: Module = parts.collect();
+        if way
+            .last()
+            .is_some_and(|last| ["mod", "lib", "main"].contains(&last.as_str()))
+        {
+            way.pop();
+        }
+        modules.insert(way, fs::read_to_string(&path).unwrap());
     }
     let tests: BTreeSet<String> = modules
         .values()

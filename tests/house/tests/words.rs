@@ -62,15 +62,8 @@ fn what_is_wrong_is_told_from_what_is_right() {
 /// Adds the wrong comments below a folder; returns the number of its source files.
 fn check(folder: &Path, wrong: &mut Vec<String>) -> usize {
     let mut count = 0;
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+    for path in bora_testing::files(folder) {
         let name = path.file_name().unwrap().to_string_lossy();
-        if path.is_dir() {
-            if name != "target" && !name.starts_with('.') {
-                count += check(&path, wrong);
-            }
-            continue;
-        }
         let is_source = [".rs", ".c", ".h", ".py"]
             .iter()
             .any(|end| name.ends_with(end));
