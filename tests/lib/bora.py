@@ -30,17 +30,20 @@ def binary():
 
 def dpdk_binary():
     """Path of the binary with DPDK: $BORA_DPDK, or what `make build-dpdk` builds."""
-    path = Path(os.environ.get("BORA_DPDK") or ROOT / "target/release/bora-dpdk")
-    if not path.is_file():
-        required.skip(f"no bora with DPDK: `make build-dpdk`, or BORA_DPDK=/path/to/it; looked for {path}")
-    return str(path)
+    return with_ports_of("dpdk", "DPDK")
 
 
 def hero_binary():
     """Path of the binary with HERO's cards: $BORA_HERO, or what `make build-hero` builds."""
-    path = Path(os.environ.get("BORA_HERO") or ROOT / "target/release/bora-hero")
+    return with_ports_of("hero", "HERO")
+
+
+def with_ports_of(kind, name):
+    """Path of a binary with one more kind of port: $BORA_KIND, or what `make build-kind` builds."""
+    variable = f"BORA_{kind.upper()}"
+    path = Path(os.environ.get(variable) or ROOT / f"target/release/bora-{kind}")
     if not path.is_file():
-        required.skip(f"no bora with HERO: `make build-hero`, or BORA_HERO=/path/to/it; looked for {path}")
+        required.skip(f"no bora with {name}: `make build-{kind}`, or {variable}=/path/to/it; looked for {path}")
     return str(path)
 
 
