@@ -8,21 +8,15 @@ mod fib;
 use std::process::ExitCode;
 
 use bora_terminal::{Output, print};
-use clap::Parser;
 
 use arguments::{Arguments, LabCommand};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return bora_terminal::usage(&error),
-    };
-    bora_terminal::log_to_the_right_place(arguments.verbose);
-    bora_terminal::conclude(dispatch(arguments.command))
+    bora_terminal::main(|typed: &Arguments| typed.verbose, dispatch)
 }
 
-fn dispatch(command: LabCommand) -> anyhow::Result<ExitCode> {
-    match command {
+fn dispatch(typed: Arguments) -> anyhow::Result<ExitCode> {
+    match typed.command {
         LabCommand::List => print(format_args!("{}", bora_papers::list()?))?,
         LabCommand::Run(options) => return experiments::run(&options),
         LabCommand::Demo { rate } => {

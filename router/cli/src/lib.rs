@@ -17,22 +17,17 @@ mod web;
 use std::process::ExitCode;
 
 use bora_terminal::{execute, say};
-use clap::Parser;
 
 use arguments::{Arguments, Command, SetCommand};
 
 /// Carries out what was typed.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return bora_terminal::usage(&error),
-    };
-    bora_terminal::log_to_the_right_place(arguments.verbose);
-    bora_terminal::conclude(dispatch(arguments.command, arguments.verbose))
+    bora_terminal::main(|typed: &Arguments| typed.verbose, dispatch)
 }
 
-fn dispatch(command: Command, verbose: bool) -> anyhow::Result<ExitCode> {
-    match command {
+fn dispatch(typed: Arguments) -> anyhow::Result<ExitCode> {
+    let verbose = typed.verbose;
+    match typed.command {
         Command::Run(options) => run::run(options).map(|()| ExitCode::SUCCESS),
         Command::Show(options) => show::show(options).map(|()| ExitCode::SUCCESS),
         Command::Top(options) => top::top(&options).map(|()| ExitCode::SUCCESS),

@@ -13,7 +13,8 @@ use std::fmt::{self, Arguments};
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-pub use log_target::log_to_the_right_place;
+use clap::Parser;
+
 pub use pages::Pages;
 pub use program::{beside, execute};
 
@@ -67,14 +68,22 @@ fn own(error: io::Error) -> io::Error {
     }
 }
 
-/// Carries a command out, and says why it failed if it did.
-pub fn conclude(done: anyhow::Result<ExitCode>) -> ExitCode {
-    let done = done.and_then(|code| Ok(Output.flush().map(|()| code)?));
+/// A program: reads its command line, carries out what was typed, and says why it failed if it did.
+pub fn main<A: Parser>(
+    is_verbose: fn(&A) -> bool,
+    carry_out: fn(A) -> anyhow::Result<ExitCode>,
+) -> ExitCode {
+    let arguments = match A::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return usage(&error),
+    };
+    log_target::log_to_the_right_place(is_verbose(&arguments));
+    let done = carry_out(arguments).and_then(|code| Ok(Output.flush().map(|()| code)?));
     done.unwrap_or_else(|error| complain(&error, 1))
 }
 
 /// Prints help, the version, or what is wrong with what was typed.
-pub fn usage(error: &clap::Error) -> ExitCode {
+fn usage(error: &clap::Error) -> ExitCode {
     let code = u8::try_from(error.exit_code()).unwrap_or(u8::MAX);
     match error.print() {
         Err(refused) if !error.use_stderr() => complain(&own(refused).into(), 1),

@@ -2,7 +2,7 @@
 
 /// Sends the log to systemd's journal with fields of their own (`journalctl -u bora WHO=alice`), if that is where standard error goes;
 /// else as lines on standard error.
-pub fn log_to_the_right_place(verbose: bool) {
+pub(crate) fn log_to_the_right_place(verbose: bool) {
     let level = if verbose { "debug" } else { "info" };
     let asked = std::env::var("RUST_LOG");
     if systemd_journal_logger::connected_to_journal()

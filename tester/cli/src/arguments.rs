@@ -137,7 +137,7 @@ pub(crate) struct LabOptions {
     pub(crate) lab_bora: Option<String>,
 }
 
-/// Who forwards in a lab.
+/// What forwards in a lab.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LabSubject {
     /// Linux

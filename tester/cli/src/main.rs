@@ -10,21 +10,15 @@ use std::process::ExitCode;
 
 use bora_terminal::{complain, print, say};
 use bora_tester::plan::{self, Plan, shipped};
-use clap::Parser;
 
 use arguments::{Arguments, TestCommand};
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return bora_terminal::usage(&error),
-    };
-    bora_terminal::log_to_the_right_place(arguments.verbose);
-    bora_terminal::conclude(dispatch(arguments.command))
+    bora_terminal::main(|typed: &Arguments| typed.verbose, dispatch)
 }
 
-fn dispatch(command: TestCommand) -> anyhow::Result<ExitCode> {
-    match command {
+fn dispatch(typed: Arguments) -> anyhow::Result<ExitCode> {
+    match typed.command {
         TestCommand::Run(options) => {
             return run::test_run(*options);
         }
