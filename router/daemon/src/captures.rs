@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bora_capture::{Filter, Seen, Subscription};
+use bora_linux::lock;
 use bora_xdp::{Allowances, MAX_WATCHERS, ProgramError, SeenPackets};
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 use crate::data_plane::DataPlane;
-use crate::process::threads::lock;
 
 /// Time between two looks at what was seen.
 const TURN: Duration = Duration::from_millis(10);

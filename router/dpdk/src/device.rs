@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use bora_buffer::{Pool, Region, SharedFrames};
+use bora_linux::lock;
 
 use crate::c;
 use crate::eal::{self, c_string, check};
 use crate::error::{Error, Why};
 use crate::memory::Memory;
 use crate::queue::Queue;
-use crate::shared::{Inner, Raw, Stats, TAKEN, lock};
+use crate::shared::{Inner, Raw, Stats, TAKEN};
 
 /// Octets of a frame around what the MTU counts: Ethernet header and a VLAN tag.
 const AROUND_MTU: usize = 18;

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, c_char, c_int};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::{fs, slice, thread};
+
+use bora_linux::lock;
 
 use crate::c;
 use crate::error::{Error, Why};
@@ -19,10 +21,6 @@ const ORDINARY: &str = "256";
 static STARTED: Mutex<Option<String>> = Mutex::new(None);
 /// The latest errors in the log.
 static ERRORS: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
-
-fn lock<T>(mutex: &'static Mutex<T>) -> MutexGuard<'static, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// DPDK's name and version.
 pub fn version() -> String {

@@ -1,9 +1,10 @@
 //! The packet memory as devices see it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bora_buffer::Region;
+use bora_linux::lock;
 
 use crate::c;
 use crate::eal::check;
@@ -49,7 +50,7 @@ impl Memory {
             let iova = |at| unsafe { c::bora_dpdk_iova(start.as_ptr().add(at)) };
             memory.iovas = Some(pages.map(iova).collect());
         }
-        let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mapped = lock(&MAPPED);
         // SAFETY: the memory is as described, and stays until `drop` has taken it away from the card.
         let done = check(unsafe { c::bora_dpdk_map(card, &memory.describe()) });
         if let Err(why) = done {
@@ -80,7 +81,7 @@ impl Memory {
     /// Takes the memory away from the card, which must have been stopped and must not be gone yet.
     pub(crate) fn unmap(&mut self) {
         let Some(card) = self.card.take() else { return };
-        let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut mapped = lock(&MAPPED);
         // SAFETY: as it was mapped in `of_card`.
         unsafe { c::bora_dpdk_unmap(card, &self.describe()) };
         let cards = mapped.entry(self.key()).or_default();

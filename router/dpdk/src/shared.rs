@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bora_buffer::{Frame, SharedFrames};
+use bora_linux::lock;
 
 use crate::c;
 use crate::eal::check;
@@ -58,10 +59,6 @@ pub(crate) struct Raw(pub(crate) NonNull<c::Queue>);
 
 // SAFETY: a queue is bound to no thread. Its one user at a time is a `Queue`, and after that `Inner`'s drop.
 unsafe impl Send for Raw {}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Inner {
     pub(crate) fn refused(&self, step: impl fmt::Display, why: Why) -> Error {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bora_capture::Subscription;
 use bora_forward::{Classifier, Devices, FlowHash, Ingress, Policies};
+use bora_linux::lock;
 
 use crate::mode::Mode;
 
@@ -112,7 +113,7 @@ impl Published {
     /// Replaces the tables; returns the generation of these.
     pub fn publish(&self, tables: Tables) -> u64 {
         let tables = Arc::new(tables);
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = lock(&self.latest);
         *latest = tables;
         // with the lock held, so that a worker cannot take one generation's tables for another's
         self.generation.fetch_add(1, Ordering::Release) + 1
@@ -126,7 +127,7 @@ impl Published {
 
     /// The latest tables and their generation.
     pub fn latest(&self) -> (u64, Arc<Tables>) {
-        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let latest = lock(&self.latest);
         (self.generation(), Arc::clone(&latest))
     }
 }

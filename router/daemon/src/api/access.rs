@@ -4,6 +4,7 @@ use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use bora_linux::lock;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use std::ffi::CString;
@@ -16,7 +17,6 @@ use tokio::time::timeout;
 
 use super::connections::Admitted;
 use crate::process::fair::Place;
-use crate::process::threads::lock;
 
 /// The group that may look.
 pub(super) const READERS: &str = "bora";

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router as Routes;
+use bora_linux::lock;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -18,7 +19,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::process::threads::lock;
 use crate::process::timeouts::PatientIo;
 
 /// Most connections at a time, those that are still being opened among them.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Context, bail};
 use axum::Router as Routes;
 use axum::middleware::from_fn;
+use bora_linux::lock;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::net::TcpListener;
@@ -19,7 +20,6 @@ use super::connections::{Accepting, Admitted, Connections};
 use super::with_check;
 use crate::config::ApiSection;
 use crate::process::fair::Clients;
-use crate::process::threads::lock;
 
 /// What answers on the address of `[api]`.
 pub(super) struct Network {

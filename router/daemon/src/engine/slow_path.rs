@@ -9,14 +9,13 @@ use bora_buffer::{Region, SharedFrames};
 use bora_contract::{Counter, Counters, Counts, INJECT_BATCH, Reason};
 use bora_fib::PortId;
 use bora_forward::complete_checksum;
+use bora_linux::lock;
 use bora_port::tap::Writer;
 use bora_wire::ethernet::{EtherType, Frame};
 use bora_wire::{ipv4, ipv6};
 use bora_worker::{PuntRings, Punted};
 use bora_xdp::LinuxDestinations;
 use bora_xdp::inject::Injector;
-
-use crate::process::threads::lock;
 
 /// Sleeps while there is nothing, each twice as long as the last: batches come together, and workers
 /// need not wake the thread for each. Then it sleeps until it is woken.

@@ -4,9 +4,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use bora_linux::lock;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
-
-use crate::process::threads::lock;
 
 /// Questions of all clients that may be in the control loop at a time.
 const QUESTIONS: usize = 2;

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bora_linux::lock;
 use bora_xdp::Lease;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::process::threads::{join, lock};
+use crate::process::threads::join;
 
 /// How long the program may act after the lease was renewed last.
 const TERM: Duration = Duration::from_millis(500);

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use bora_capture::sflow::{FlowSample, Output, Vlans, Writer, vlan};
 use bora_capture::{HEAD, Outcome, Seen};
 use bora_linux::interface;
+use bora_linux::lock;
 use serde::{Deserialize, Serialize};
 
 use super::collector::{Collected, Collector};
 use super::survey::{Place, Question, Survey};
 use crate::config::SflowSection;
-use crate::process::threads::lock;
 use crate::sampling::five_tuple::flow_of;
 
 /// Interface indices that samples have room for (section 5, "Compact Format").

@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bora_capture::Filter;
+use bora_linux::lock;
 use tokio::sync::mpsc::{Receiver, error::TryRecvError};
 
 use crate::captures::{Wanted, Watches};
 use crate::config::SflowSection;
 use crate::data_plane::DataPlane;
 use crate::process::calls::{self, Caller, Inbox};
-use crate::process::threads::lock;
 use export::{Exporter, Shared};
 use survey::Survey;
 
