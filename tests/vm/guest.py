@@ -314,6 +314,7 @@ def main():
         prepare()
     with open(task["results"], "w") as out:
         out.write(json.dumps({"kernel": os.uname().release, "uptime": float(open("/proc/uptime").read().split()[0])}) + "\n")
+        out.flush()
         for kind in task["kinds"]:
             try:
                 net = CardNetwork(kind, bool(task.get("own_namespace")))

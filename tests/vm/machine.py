@@ -18,6 +18,8 @@ CPUS = 2
 MEMORY = "3G"
 CARDS_EACH = 4  # for each kind: host, router, router, host
 TAP_QUEUES = CPUS
+BOOT_SECONDS = 200  # an idle machine needs a tenth
+BOOTS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,25 +53,39 @@ def mac(kind, number):
 def run(kernel, kinds, command, shared, seconds, append="", devices=(), cpus=CPUS):
     """Boots `kernel` with four cards of each kind, runs `command` (a list) in it, and waits for its end.
 
-    `shared` is a folder that both sides can write. The guest's console goes to shared/console.txt. Returns
-    (seconds it took, whether it ended by itself). `devices` are options of QEMU that come before the cards."""
+    `shared` is a folder that both sides can write. The guest's console goes to shared/console.txt. `seconds` is what the command may
+    take. A guest that does not boot is booted again, because emulated CPUs hang in it now and then. Returns whether the command ended,
+    and if not, why. `devices` are options of QEMU that come before the cards."""
+    booted = shared / "booted"
+    command = ["sh", "-c", f"touch {shlex.quote(str(booted))}; exec {shlex.join(command)}"]
     vng = shlex.join(_vng(kernel, kinds, command, shared, append, devices, cpus))
     # vng finds its helper programs by PATH
     script = "\n".join(["set -e", f"PATH={shlex.quote(str(VENV))}/bin:$PATH", *_network(kinds), f"exec {vng}"])
-    alone = ["setpriv", "--pdeathsig", "KILL",
-             "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script]
-    started = time.monotonic()
-    with open(shared / "console.txt", "w") as console:
-        child = subprocess.Popen(alone, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
-        try:
-            child.wait(seconds)
-            ended = True
-        except subprocess.TimeoutExpired:
-            ended = False
-        finally:
-            child.kill()
-            child.wait()
-    return time.monotonic() - started, ended
+    for attempt in range(1, BOOTS + 1):
+        with open(shared / "console.txt", "w") as console, _alone(script, console) as child:
+            try:
+                if _ended(child, BOOT_SECONDS, booted):
+                    return (True, None) if booted.exists() else (False, "the guest ended before its command began")
+                if booted.exists():
+                    return (True, None) if _ended(child, seconds) else (False, f"the guest was not done after {seconds:.0f} s")
+            finally:
+                child.kill()
+        print(f"{kernel.version}: boot {attempt} of {BOOTS} took more than {BOOT_SECONDS} s", flush=True)
+    return False, f"the guest did not boot, {BOOTS} times"
+
+
+def _alone(script, console):
+    """Starts a script with network and process namespaces of its own, which end with it or with this program."""
+    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console)
+
+
+def _ended(child, seconds, until=None):
+    """Waits until a process has ended, for `seconds` or until a file exists. True if it has ended."""
+    end = time.monotonic() + seconds
+    while child.poll() is None and time.monotonic() < end and not (until and until.exists()):
+        time.sleep(0.2)
+    return child.poll() is not None
 
 
 def run_script(kernel, script, argument, binary, name, seconds, kinds=(), append="", devices=()):
@@ -81,11 +97,11 @@ def run_script(kernel, script, argument, binary, name, seconds, kinds=(), append
     bora, results = shared / "bora", shared / "results"
     subprocess.run(["strip", "-o", bora, binary], check=True)
     command = ["env", "PYTHONDONTWRITEBYTECODE=1", f"BORA={bora}", "/usr/bin/python3", str(script), argument, str(results)]
-    run(kernel, kinds, command, shared, seconds, append, devices)
+    _, why = run(kernel, kinds, command, shared, seconds, append, devices)
     text = results.read_text() if results.exists() else ""
     if text.endswith("done\n"):
         return text, True
-    return text + (shared / "console.txt").read_text(errors="replace")[-3000:], False
+    return f"{text}{why or 'the guest ended early'}; its console: {(shared / 'console.txt').read_text(errors='replace')[-3000:]}", False
 
 
 def _vng(kernel, kinds, command, shared, append, devices, cpus):
