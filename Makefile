@@ -40,13 +40,14 @@ TEST := lint test-ready unit hero-quick conformance-quick integration-quick vm-q
 TEST_ALL := lint=3 test-ready=8 unit=4 doc-tests=2 loom=1 integration=13 integration-alone=14 conformance=4 hero-test=10 deny=4 advisories=1 vm-short=9 vm-short-topics=10 vm-short-package=4 \
 	test-package=15 test-vm-dpdk=15 test-vm-package=25 integration-long=30 hero-long=60 test-vm-topics=40 test-vm=150 test-vm-conformance=120 soak=35 test-selftests=240
 
-test: ## What anybody runs before a commit: all lints and unit tests, and a part of every other kind of test
+# scripts/stages needs the Python that `deps` installs.
+test: deps ## What anybody runs before a commit: all lints and unit tests, and a part of every other kind of test
 	@scripts/stages $(TEST)
 
-test-all: ## All tests, in stages that can be run alone (tests/README.md); they take many hours
+test-all: deps ## All tests, in stages that can be run alone (tests/README.md); they take many hours
 	@scripts/stages --keep-going $(TEST_ALL)
 
-ci: ## `make test`, and of `make test-all` what fits into an hour
+ci: deps ## `make test`, and of `make test-all` what fits into an hour
 	@scripts/stages --keep-going --minutes 60 test=25 $(filter-out lint=% test-ready=% unit=% advisories=%,$(TEST_ALL))
 
 # The tests run as root and everything is installed, so a test that would be skipped fails instead.
