@@ -15,7 +15,7 @@ use bora_wire::{ethernet, vlan};
 use crate::Ingress;
 use crate::bond::Ports;
 use crate::places::Places;
-use crate::tunnel::{Arrival, Endpoint};
+use crate::tunnel::Endpoint;
 
 /// Octets of both Ethernet addresses.
 const ADDRESSES: usize = 12;
@@ -249,22 +249,10 @@ impl Devices {
         !self.tunnels.is_empty()
     }
 
-    /// Makes the packet inside a frame, if it has come through a tunnel; returns the tunnel's number. `partial_checksum`: as
-    /// of [`Ingress`].
-    #[inline]
-    pub fn unwrap(
-        &self,
-        region: &Region,
-        packet: &mut Packet,
-        partial_checksum: bool,
-    ) -> Option<PortId> {
-        let arrival = Arrival::of(region.octets(packet), partial_checksum)?;
-        let number = self.tunnels.find(arrival.endpoint.key())?;
-        let device = self.get(number)?;
-        let is_expected = device.only_from.is_none_or(|far| far == arrival.source);
-        let loops = arrival.comes_from(device.ingress.mac, region.octets(packet));
-        (is_expected && !loops && arrival.unwrap(region, packet, device.ingress.mac))
-            .then_some(number)
+    /// The tunnel whose packets are known by this.
+    #[inline(always)]
+    pub(crate) fn tunnel(&self, endpoint: Endpoint) -> Option<&Device> {
+        self.get(self.tunnels.find(endpoint.key())?)
     }
 
     /// The device with this number.
@@ -383,13 +371,6 @@ impl Device {
         let octets = region.octets_mut(packet);
         if let Some(headers) = octets.get_mut(..ADDRESSES + length) {
             headers.rotate_left(length);
-        }
-    }
-
-    /// Undoes [`Devices::unwrap`] for a packet that is otherwise as it came.
-    pub fn rewrap(&self, region: &Region, packet: &mut Packet) {
-        if let Some(endpoint) = self.endpoints.first() {
-            endpoint.rewrap(region, packet);
         }
     }
 

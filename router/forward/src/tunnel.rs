@@ -10,8 +10,8 @@ use bora_wire::{MacAddr, Protocol, checksum, ethernet, ipv4};
 
 const ETHERNET: usize = ethernet::HEADER_LEN;
 pub(crate) const IPV4: usize = 20;
-/// Octets in front of a frame where [`crate::find_inputs`] and [`Arrival::unwrap`] keep what they took: an Ethernet header and two tags.
-const KEPT: usize = ETHERNET + 8;
+/// "More fragments" and the highest bits of the offset, in the octet of an IPv4 header that has the flags.
+const OFFSET: u8 = 0x3f;
 const UDP: usize = 8;
 const VXLAN: usize = 8;
 /// The ECN bits of TOS or traffic class, and their values (RFC 3168).
@@ -85,34 +85,38 @@ impl Arrival {
     /// changes what is inside, wrong or strange headers. `partial`: the sender may have left the UDP checksum to the receiver.
     #[inline(always)] // a result in memory would be read in other pieces than it is written
     pub(crate) fn of(frame: &[u8], partial: bool) -> Option<Self> {
-        let outer = ipv4::Packet::new_checked(frame.get(ETHERNET..)?).ok()?;
-        if outer.has_options() || outer.is_fragment() {
+        let header: &[u8; IPV4] = frame.get(ETHERNET..)?.first_chunk()?;
+        let [first, tos, high, low, _, _, flags, offset, _, protocol, ..] = *header;
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        if first != 0x45 || flags & OFFSET | offset != 0 {
             return None;
         }
-        let protocol = outer.protocol();
-        let inside = match protocol {
-            Protocol(47) => gre(outer.payload())?,
+        let payload = frame.get(ETHERNET + IPV4..ETHERNET + length)?;
+        let (key, length, ethertype) = match Protocol(protocol) {
+            Protocol(47) => gre(payload)?,
             Protocol(4) => (None, 0, Some(ethernet::EtherType::IPV4.0)),
             Protocol(41) => (None, 0, Some(ethernet::EtherType::IPV6.0)),
-            Protocol::UDP => return Self::vxlan(&outer, partial),
+            Protocol::UDP => {
+                let outer = ipv4::Packet::new_checked(frame.get(ETHERNET..)?).ok()?;
+                return Self::vxlan(&outer, partial);
+            }
             _ => return None,
         };
-        let (key, length, ethertype) = inside;
-        let source = outer.src().to_bits();
+        let [.., a, b, c, d, e, f, g, h] = *header;
+        let source = u32::from_be_bytes([a, b, c, d]);
         let endpoint = Endpoint::Addresses {
-            protocol: protocol.0,
+            protocol,
             source,
-            destination: outer.dst().to_bits(),
+            destination: u32::from_be_bytes([e, f, g, h]),
             key,
         };
-        let at = ETHERNET + IPV4 + length;
         let arrival = Self {
             endpoint,
             source,
-            at,
+            at: ETHERNET + IPV4 + length,
             ethertype,
         };
-        is_plain(&outer, outer.payload().get(length..)?).then_some(arrival)
+        is_plain(tos, payload.get(length..)?).then_some(arrival)
     }
 
     /// Whether the packet inside has this Ethernet source address: Linux drops those of its own (vxlan_set_mac()).
@@ -146,7 +150,7 @@ impl Arrival {
             at: ETHERNET + IPV4 + UDP + VXLAN,
             ethertype: None,
         };
-        is_plain(outer, inside.get(ETHERNET..)?).then_some(arrival)
+        is_plain(outer.tos(), inside.get(ETHERNET..)?).then_some(arrival)
     }
 }
 
@@ -171,7 +175,7 @@ fn gre(payload: &[u8]) -> Option<(Option<u32>, usize, Option<u16>)> {
 
 /// Whether a packet inside is not longer than what the outer packet has of it, and keeps its ECN (RFC 6040, 4.2).
 #[inline(always)]
-fn is_plain(outer: &ipv4::Packet<&[u8]>, inside: &[u8]) -> bool {
+fn is_plain(outer_tos: u8, inside: &[u8]) -> bool {
     let Some(&[first, second, a, b, c, d]) = inside.first_chunk() else {
         return false;
     };
@@ -183,7 +187,7 @@ fn is_plain(outer: &ipv4::Packet<&[u8]>, inside: &[u8]) -> bool {
         ),
         _ => return false,
     };
-    let changes = match outer.tos() & ECN {
+    let changes = match outer_tos & ECN {
         CE => true,
         ECT1 => tos & ECN == ECT0,
         _ => false,
@@ -192,49 +196,28 @@ fn is_plain(outer: &ipv4::Packet<&[u8]>, inside: &[u8]) -> bool {
 }
 
 impl Arrival {
-    /// Makes the packet inside a frame for this address. The outer one stays in front of it, for [`Endpoint::rewrap`].
-    /// False if the frame has no room; nothing is changed then.
+    /// Makes the packet inside a frame for this address; returns where it begins in the outer frame, and the octets there, for
+    /// [`crate::Unwrapped::rewrap`].
     #[inline(always)]
-    pub(crate) fn unwrap(&self, region: &Region, packet: &mut Packet, mac: MacAddr) -> bool {
+    pub(crate) fn unwrap(
+        &self,
+        region: &Region,
+        packet: &mut Packet,
+        mac: MacAddr,
+    ) -> Option<(u16, [u8; ETHERNET])> {
+        let has_header = self.ethertype.is_none();
+        let begin = if has_header { self.at } else { self.at - ETHERNET };
+        let octets = region.octets_mut(packet).get_mut(begin..)?;
+        let header: &mut [u8; ETHERNET] = octets.first_chunk_mut()?;
+        let kept = *header;
+        if let Some(ethertype) = self.ethertype {
+            // in two stores that overlap
+            let [a, b, c, d, e, f] = mac.0;
+            header[..8].copy_from_slice(&[a, b, c, d, e, f, 0, 0]);
+            header[6..].copy_from_slice(&u64::from(ethertype).to_be_bytes());
+        }
+        packet.pull(begin);
         packet.set_mark(0); // what is inside has no VLAN priority
-        let Some(ethertype) = self.ethertype else {
-            return packet.pull(self.at);
-        };
-        // Its Ethernet header takes the place of the end of the outer headers, which are kept in front of the frame and of its
-        // tags.
-        if !packet.push(region, KEPT) {
-            return false;
-        }
-        let octets = region.octets_mut(packet);
-        let place = self.at - ETHERNET + KEPT;
-        octets.copy_within(place..place + ETHERNET, 0);
-        let mut header = [0; ETHERNET];
-        header[..6].copy_from_slice(&mac.0);
-        header[12..].copy_from_slice(&ethertype.to_be_bytes());
-        octets[place..place + ETHERNET].copy_from_slice(&header);
-        packet.pull(place)
-    }
-}
-
-impl Endpoint {
-    /// Undoes [`Arrival::unwrap`] for a packet that is otherwise as it came.
-    pub(crate) fn rewrap(self, region: &Region, packet: &mut Packet) {
-        let length = match self {
-            Self::Vxlan { .. } => IPV4 + UDP + VXLAN,
-            Self::Addresses {
-                protocol: 47, key, ..
-            } => IPV4 + if key.is_some() { 8 } else { 4 },
-            Self::Addresses { .. } => IPV4,
-        };
-        if matches!(self, Self::Vxlan { .. }) {
-            packet.push(region, ETHERNET + length);
-            return;
-        }
-        packet.push(region, KEPT + length);
-        let octets = region.octets_mut(packet);
-        if octets.len() >= KEPT + length + ETHERNET {
-            octets.copy_within(..ETHERNET, KEPT + length);
-        }
-        packet.pull(KEPT);
+        Some((begin as u16, kept))
     }
 }

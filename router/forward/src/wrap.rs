@@ -233,22 +233,15 @@ impl<'a> Wrapper<'a> {
             0 => inner.hops,
             fixed => fixed,
         };
-        let word = |high, low| u16::from_be_bytes([high, low]);
-        let words = [
-            word(template[0], dscp & !ECN | ecn),
-            length,
-            id,
-            word(flags, template[7]),
-            word(hops, template[9]),
-        ];
-        let sum = words
-            .into_iter()
-            .fold(self.addresses, checksum::Sum::add_u16);
-        let [a, b, c, d, e] = words;
+        let first = [template[0], dscp & !ECN | ecn, 0, 0, 0, 0, flags, template[7]];
+        let first = u64::from_be_bytes(first) | u64::from(length) << 32 | u64::from(id) << 16;
+        let hops = u16::from_be_bytes([hops, template[9]]);
+        let sum = self.addresses.add_u32((first >> 32) as u32);
+        let sum = sum.add_u32(first as u32).add_u16(hops);
+        let second = u32::from(hops) << 16 | u32::from(!sum.fold());
         let mut octets = [0; 12];
-        for (octets, word) in octets.chunks_exact_mut(2).zip([a, b, c, d, e, !sum.fold()]) {
-            octets.copy_from_slice(&word.to_be_bytes());
-        }
+        octets[..8].copy_from_slice(&first.to_be_bytes());
+        octets[8..].copy_from_slice(&second.to_be_bytes());
         octets
     }
 }

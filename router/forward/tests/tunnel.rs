@@ -335,10 +335,10 @@ fn unwrapped(devices: &Devices, frame: &[u8]) -> Option<Vec<u8>> {
     let bench = Bench::new(tunnel(&gre(), None), &[adjacency(1, 1500)]);
     let region = &bench.region;
     let mut packet = bench.packet(frame);
-    let inside = devices.unwrap(region, &mut packet, true).map(|number| {
+    let outer = devices.unwrap(region, &mut packet, (PortId(0), true));
+    let inside = outer.map(|outer| {
         let inside = region.octets(&packet).to_vec();
-        let device = devices.get(number).unwrap();
-        device.rewrap(region, &mut packet);
+        outer.rewrap(region, &mut packet);
         inside
     });
     assert_eq!(region.octets(&packet), frame);
