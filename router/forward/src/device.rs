@@ -114,7 +114,7 @@ fn tag_at(frame: &[u8], number: usize) -> Option<u32> {
 #[inline(always)]
 pub(crate) fn has_tag(frame: &[u8]) -> bool {
     let kind = frame.get(ADDRESSES..).and_then(|rest| rest.first_chunk());
-    kind.is_some_and(|&kind| matches!(kind, [0x81, 0x00] | [0x88, 0xa8]))
+    kind.is_some_and(|&kind| is_tag(kind))
 }
 
 /// Which priorities (PCP) the tags of a VLAN device's packets get: its `egress-qos-map`, of the priorities that Linux gives
@@ -308,16 +308,35 @@ impl Trunk {
 
     /// The device that a frame belongs to, which loses the device's tags. They stay in front of it, for
     /// [`Device::restore`]; their priority is in the packet's mark, for [`crate::classify()`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&self, region: &Region, packet: &mut Packet) -> Option<PortId> {
-        let frame = region.octets(packet);
-        if let Some(vlan) = only_vlan(frame)
-            && let Some(&device) = self.vlans.get(vlan)
-        {
-            let device = device?;
-            untag::<TAG>(region, packet);
-            return Some(device);
+        let octets = region.octets_mut(packet);
+        let Some(start) = octets.first_chunk_mut::<{ ADDRESSES + TAG + 2 }>() else {
+            return self.take_any(region, packet);
+        };
+        let &mut [.., first, second, high, low, third, fourth] = start;
+        match ([first, second], [third, fourth]) {
+            ([0x81, 0x00], next) if !self.has_stations && !is_tag(next) => {
+                let vlan = u16::from_be_bytes([high & 0x0f, low]);
+                let device = (*self.vlans.get(usize::from(vlan))?)?;
+                rotate_one(start);
+                packet.pull(TAG);
+                packet.set_mark(TAGGED | high >> 5);
+                Some(device)
+            }
+            (kind, _) if self.has_stations && !is_tag(kind) => {
+                let [a, b, c, d, e, f, ..] = *start;
+                let key = Tags::NONE.key(number_of([a, b, c, d, e, f]));
+                self.places.find(key).or(self.untagged)
+            }
+            _ => self.take_any(region, packet),
         }
+    }
+
+    /// What [`Self::take`] does, with any frame.
+    #[inline(never)]
+    fn take_any(&self, region: &Region, packet: &mut Packet) -> Option<PortId> {
+        let frame = region.octets(packet);
         let tags = Tags::of(frame)?;
         let station = match self.has_stations {
             true => self.places.find(tags.key(number_of(*frame.first_chunk()?))),
@@ -333,14 +352,18 @@ impl Trunk {
     }
 }
 
-/// The VLAN of a frame whose only tag is one of 802.1Q.
+/// Whether this is the EtherType of a tag.
 #[inline(always)]
-fn only_vlan(frame: &[u8]) -> Option<usize> {
-    let [.., 0x81, 0x00, high, low, a, b] = *frame.first_chunk::<{ ADDRESSES + TAG + 2 }>()? else {
-        return None;
-    };
-    let is_last = !matches!([a, b], [0x81, 0x00] | [0x88, 0xa8]);
-    is_last.then(|| usize::from(u16::from_be_bytes([high & 0x0f, low])))
+fn is_tag(kind: [u8; 2]) -> bool {
+    matches!(kind, [0x81, 0x00] | [0x88, 0xa8])
+}
+
+/// Moves the only tag of a frame in front of its addresses.
+#[inline(always)]
+fn rotate_one(start: &mut [u8; ADDRESSES + TAG + 2]) {
+    if let Some(octets) = start.first_chunk_mut() {
+        *octets = u128::from_le_bytes(*octets).rotate_left(32).to_le_bytes();
+    }
 }
 
 /// An Ethernet address as a number.
@@ -374,16 +397,21 @@ impl Device {
         }
     }
 
-    /// Gives a packet the tags, and pads it to what the port sends; false if its frame has no room.
+    /// Gives a packet the tags; false if its frame has no room.
     #[inline]
-    pub fn tag(&self, region: &Region, packet: &mut Packet, min_frame: u16) -> bool {
-        let is_tagged = match self.tags.len() {
+    pub fn tag(&self, region: &Region, packet: &mut Packet) -> bool {
+        match self.tags.len() {
             0 => true,
             TAG => self.put::<TAG>(region, packet),
             _ => self.put::<{ 2 * TAG }>(region, packet),
-        };
-        let min_frame = min_frame.into();
-        is_tagged && (packet.length() >= min_frame || packet.pad(region, min_frame))
+        }
+    }
+
+    /// The tag that all its packets get, if it is one.
+    #[inline]
+    pub(crate) fn only_tag(&self) -> Option<[u8; TAG]> {
+        let is_fixed = self.tags.len() == TAG && self.priorities == Priorities::default();
+        is_fixed.then(|| self.tags.outer.to_be_bytes())
     }
 
     /// Puts tags of `LENGTH` octets into a packet; false if its frame has no room.

@@ -83,6 +83,8 @@ pub struct Context<'a> {
     pub fib: &'a FibReader,
     /// What packets come in by.
     pub inputs: &'a Inputs,
+    /// The devices that packets leave by.
+    pub devices: &'a Devices,
     /// Shortest frame of each output port in octets without FCS, by port number.
     pub min_frames: &'a [u16],
     /// Classes and rules.

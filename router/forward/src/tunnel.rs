@@ -206,7 +206,11 @@ impl Arrival {
         mac: MacAddr,
     ) -> Option<(u16, [u8; ETHERNET])> {
         let has_header = self.ethertype.is_none();
-        let begin = if has_header { self.at } else { self.at - ETHERNET };
+        let begin = if has_header {
+            self.at
+        } else {
+            self.at - ETHERNET
+        };
         let octets = region.octets_mut(packet).get_mut(begin..)?;
         let header: &mut [u8; ETHERNET] = octets.first_chunk_mut()?;
         let kept = *header;

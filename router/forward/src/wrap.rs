@@ -183,6 +183,11 @@ impl<'a> Wrapper<'a> {
         })
     }
 
+    /// Octets of all headers, from Ethernet on.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
     /// Puts a packet whose TTL and checksums are done into the tunnel. False if its frame has no room; nothing is changed then.
     #[inline(always)]
     pub(crate) fn wrap(&self, packet: &mut Packet, meta: Meta, context: &Context<'_>) -> bool {
@@ -233,11 +238,19 @@ impl<'a> Wrapper<'a> {
             0 => inner.hops,
             fixed => fixed,
         };
-        let first = [template[0], dscp & !ECN | ecn, 0, 0, 0, 0, flags, template[7]];
+        let first = [
+            template[0],
+            dscp & !ECN | ecn,
+            0,
+            0,
+            0,
+            0,
+            flags,
+            template[7],
+        ];
         let first = u64::from_be_bytes(first) | u64::from(length) << 32 | u64::from(id) << 16;
         let hops = u16::from_be_bytes([hops, template[9]]);
-        let sum = self.addresses.add_u32((first >> 32) as u32);
-        let sum = sum.add_u32(first as u32).add_u16(hops);
+        let sum = self.addresses.add_u64(first).add_u16(hops);
         let second = u32::from(hops) << 16 | u32::from(!sum.fold());
         let mut octets = [0; 12];
         octets[..8].copy_from_slice(&first.to_be_bytes());

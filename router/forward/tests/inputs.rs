@@ -14,8 +14,8 @@ use bora_forward::policy::{self, Known, List, Lists, Step};
 use bora_forward::schedule::OutputConfig;
 use bora_forward::{
     Batch, Classifier, Context, Device, Devices, Egress, Endpoint, FlowHash, Gate, Ingress, Inputs,
-    Meta, Outer, Outputs, Policies, Ports, Priorities, Reason, RpFilter, RuleCounters, Tags, Tunnelling,
-    Unwrapped, Verdict, enqueue, find_inputs, run,
+    Meta, Outer, Outputs, Policies, Ports, Priorities, Reason, RpFilter, RuleCounters, Tags,
+    Tunnelling, Unwrapped, Verdict, enqueue, find_inputs, run,
 };
 use bora_wire::{MacAddr, ipv4, udp};
 use proptest::prelude::*;
@@ -302,6 +302,7 @@ impl Bench {
             region: &self.region,
             fib: &self.fib,
             inputs: &self.inputs,
+            devices: &self.devices,
             min_frames: &[60, 60, 60],
             classifier: &self.classifier,
             policies: &self.policies,

@@ -113,6 +113,7 @@ impl Bench {
             region: &self.region,
             fib: &self.fib,
             inputs: &inputs,
+            devices: &Devices::default(),
             min_frames: &[0, 60],
             classifier: &Classifier::default(),
             policies: &Policies::default(),
