@@ -249,10 +249,10 @@ impl Devices {
         !self.tunnels.is_empty()
     }
 
-    /// The tunnel whose packets are known by this.
+    /// The tunnel whose endpoint has this [`Endpoint::key`].
     #[inline(always)]
-    pub(crate) fn tunnel(&self, endpoint: Endpoint) -> Option<&Device> {
-        self.get(self.tunnels.find(endpoint.key())?)
+    pub(crate) fn tunnel(&self, key: u128) -> Option<&Device> {
+        self.get(self.tunnels.find(key)?)
     }
 
     /// The device with this number.

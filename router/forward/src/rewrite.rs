@@ -354,15 +354,7 @@ fn wrap_alike<const HEADERS: usize>(
     let (mut count, mut sum) = (0, 0);
     for (packet, meta) in packets.iter_mut().zip(metas) {
         packet.truncate(ETHERNET + usize::from(meta.l3_length()));
-        if let Some((_, rest)) = context
-            .region
-            .octets_mut(packet)
-            .split_at_mut_checked(ADDRESSES)
-            && let Some(headers) = rest.first_chunk_mut()
-        {
-            write(headers);
-        }
-        let is_wrapped = wrapper.wrap(packet, *meta, context);
+        let is_wrapped = wrapper.wrap(packet, *meta, context, &write);
         if !is_wrapped || !is_ready && !finish(packet, outer.port, context) {
             meta.decide(Verdict::Drop(Reason::NoOutput));
             continue;
@@ -391,7 +383,8 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
     rewrite_headers(octets, meta.family(), adjacency, partial);
     if let Some(tunnel) = tunnel {
         let wrapper = Wrapper::new(tunnel, adjacency);
-        if !wrapper.is_some_and(|wrapper| wrapper.wrap(packet, *meta, context)) {
+        let keep = |_: &mut [u8; 0]| {};
+        if !wrapper.is_some_and(|wrapper| wrapper.wrap(packet, *meta, context, keep)) {
             return meta.decide(Verdict::Drop(Reason::NoOutput));
         }
         let octets = meta.l3_length().into();

@@ -10,14 +10,14 @@ use bora_wire::{MacAddr, Protocol, checksum, ethernet, ipv4};
 
 const ETHERNET: usize = ethernet::HEADER_LEN;
 pub(crate) const IPV4: usize = 20;
-/// "More fragments" and the highest bits of the offset, in the octet of an IPv4 header that has the flags.
-const OFFSET: u8 = 0x3f;
+/// "More fragments" and the offset, in the first eight octets of an IPv4 header.
+const FRAGMENT: u64 = 0x3fff;
 const UDP: usize = 8;
 const VXLAN: usize = 8;
 /// The ECN bits of TOS or traffic class, and their values (RFC 3168).
 pub(crate) const ECN: u8 = 3;
 const ECT1: u8 = 1;
-pub(crate) const ECT0: u8 = 2;
+const ECT0: u8 = 2;
 pub(crate) const CE: u8 = 3;
 /// Flags and version of GRE with a key and nothing else.
 const GRE_KEY: u16 = 0x2000;
@@ -51,28 +51,40 @@ impl Endpoint {
     /// A number for each endpoint, for a table.
     #[inline(always)]
     pub(crate) fn key(self) -> u128 {
-        let joined = |high: u32, low: u32| u128::from(high) << 32 | u128::from(low);
         match self {
             Self::Addresses {
                 protocol,
                 source,
                 destination,
                 key,
-            } => {
-                let kind = u32::from(protocol) << 1 | u32::from(key.is_some());
-                joined(kind, source) << 64 | joined(destination, key.unwrap_or(0))
-            }
-            Self::Vxlan { port, vni } => {
-                joined(1 << 16 | u32::from(port), 0) << 64 | u128::from(vni)
-            }
+            } => addresses_key(protocol, joined(source, destination), key),
+            Self::Vxlan { port, vni } => vxlan_key(port, vni),
         }
     }
+}
+
+#[inline(always)]
+fn joined(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// [`Endpoint::key`] by both addresses.
+#[inline(always)]
+fn addresses_key(protocol: u8, addresses: u64, key: Option<u32>) -> u128 {
+    let kind = u32::from(protocol) << 1 | u32::from(key.is_some());
+    let high = joined(kind, (addresses >> 32) as u32);
+    u128::from(high) << 64 | u128::from(joined(addresses as u32, key.unwrap_or(0)))
+}
+
+fn vxlan_key(port: u16, vni: u32) -> u128 {
+    u128::from(joined(1 << 16 | u32::from(port), 0)) << 64 | u128::from(vni)
 }
 
 /// A tunnel's packet that has come in: whose it is, and what is inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    pub(crate) endpoint: Endpoint,
+    /// [`Endpoint::key`].
+    pub(crate) key: u128,
     /// The far end, as a number.
     pub(crate) source: u32,
     /// Where the packet inside begins in the frame: its IP header, or its Ethernet header if `ethertype` is none.
@@ -81,42 +93,40 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
+    /// Octets of a frame that are looked at; no packet in a tunnel is shorter.
+    const START: usize = ETHERNET + IPV4 + 8;
+
     /// `None` for what is no tunnel's, or is left to Linux: fragments, GRE with checksums or sequence numbers, ECN that
     /// changes what is inside, wrong or strange headers. `partial`: the sender may have left the UDP checksum to the receiver.
     #[inline(always)] // a result in memory would be read in other pieces than it is written
     pub(crate) fn of(frame: &[u8], partial: bool) -> Option<Self> {
-        let header: &[u8; IPV4] = frame.get(ETHERNET..)?.first_chunk()?;
-        let [first, tos, high, low, _, _, flags, offset, _, protocol, ..] = *header;
-        let length = usize::from(u16::from_be_bytes([high, low]));
-        if first != 0x45 || flags & OFFSET | offset != 0 {
+        let start: &[u8; Self::START] = frame.first_chunk()?;
+        let first = word(start, ETHERNET);
+        let length = usize::from((first >> 32) as u16);
+        if first >> 56 != 0x45 || first & FRAGMENT != 0 {
             return None;
         }
-        let payload = frame.get(ETHERNET + IPV4..ETHERNET + length)?;
-        let (key, length, ethertype) = match Protocol(protocol) {
-            Protocol(47) => gre(payload)?,
-            Protocol(4) => (None, 0, Some(ethernet::EtherType::IPV4.0)),
-            Protocol(41) => (None, 0, Some(ethernet::EtherType::IPV6.0)),
+        let protocol = start[ETHERNET + 9];
+        let (key, length_of_header, ethertype) = match Protocol(protocol) {
+            Protocol(47) => gre(word(start, ETHERNET + IPV4))?,
+            Protocol(4) => (None, 0, ethernet::EtherType::IPV4.0),
+            Protocol(41) => (None, 0, ethernet::EtherType::IPV6.0),
             Protocol::UDP => {
                 let outer = ipv4::Packet::new_checked(frame.get(ETHERNET..)?).ok()?;
                 return Self::vxlan(&outer, partial);
             }
             _ => return None,
         };
-        let [.., a, b, c, d, e, f, g, h] = *header;
-        let source = u32::from_be_bytes([a, b, c, d]);
-        let endpoint = Endpoint::Addresses {
-            protocol,
-            source,
-            destination: u32::from_be_bytes([e, f, g, h]),
-            key,
-        };
+        let at = ETHERNET + IPV4 + length_of_header;
+        let addresses = word(start, ETHERNET + 12);
         let arrival = Self {
-            endpoint,
-            source,
-            at: ETHERNET + IPV4 + length,
-            ethertype,
+            key: addresses_key(protocol, addresses, key),
+            source: (addresses >> 32) as u32,
+            at,
+            ethertype: Some(ethertype),
         };
-        is_plain(tos, payload.get(length..)?).then_some(arrival)
+        let inside = frame.get(at..ETHERNET + length)?;
+        is_plain((first >> 48) as u8, inside).then_some(arrival)
     }
 
     /// Whether the packet inside has this Ethernet source address: Linux drops those of its own (vxlan_set_mac()).
@@ -142,10 +152,10 @@ impl Arrival {
             _ => return None,
         }
         let arrival = Self {
-            endpoint: Endpoint::Vxlan {
-                port: u16::from_be_bytes([port_high, port_low]),
-                vni: u32::from_be_bytes([0, high, middle, low]),
-            },
+            key: vxlan_key(
+                u16::from_be_bytes([port_high, port_low]),
+                u32::from_be_bytes([0, high, middle, low]),
+            ),
             source: outer.src().to_bits(),
             at: ETHERNET + IPV4 + UDP + VXLAN,
             ethertype: None,
@@ -154,21 +164,24 @@ impl Arrival {
     }
 }
 
-/// Key, length of the header, and EtherType of GRE.
+/// The octets of a frame from `at` on, as a number.
 #[inline(always)]
-fn gre(payload: &[u8]) -> Option<(Option<u32>, usize, Option<u16>)> {
-    let (&[flags_high, flags_low, type_high, type_low], rest) = payload.split_first_chunk()?;
-    let ethertype = ethernet::EtherType(u16::from_be_bytes([type_high, type_low]));
+fn word(start: &[u8; Arrival::START], at: usize) -> u64 {
+    let mut octets = [0; 8];
+    octets.copy_from_slice(&start[at..at + 8]);
+    u64::from_be_bytes(octets)
+}
+
+/// Key, length of the header, and EtherType of GRE, of which this is the beginning.
+#[inline(always)]
+fn gre(header: u64) -> Option<(Option<u32>, usize, u16)> {
+    let ethertype = ethernet::EtherType((header >> 32) as u16);
     if ![ethernet::EtherType::IPV4, ethernet::EtherType::IPV6].contains(&ethertype) {
         return None;
     }
-    match u16::from_be_bytes([flags_high, flags_low]) {
-        0 => Some((None, 4, Some(ethertype.0))),
-        GRE_KEY => Some((
-            Some(u32::from_be_bytes(*rest.first_chunk()?)),
-            8,
-            Some(ethertype.0),
-        )),
+    match (header >> 48) as u16 {
+        0 => Some((None, 4, ethertype.0)),
+        GRE_KEY => Some((Some(header as u32), 8, ethertype.0)),
         _ => None,
     }
 }
@@ -176,15 +189,13 @@ fn gre(payload: &[u8]) -> Option<(Option<u32>, usize, Option<u16>)> {
 /// Whether a packet inside is not longer than what the outer packet has of it, and keeps its ECN (RFC 6040, 4.2).
 #[inline(always)]
 fn is_plain(outer_tos: u8, inside: &[u8]) -> bool {
-    let Some(&[first, second, a, b, c, d]) = inside.first_chunk() else {
+    let Some(&first) = inside.first_chunk() else {
         return false;
     };
-    let (length, tos) = match first >> 4 {
-        4 => (usize::from(u16::from_be_bytes([a, b])), second),
-        6 => (
-            40 + usize::from(u16::from_be_bytes([c, d])),
-            first << 4 | second >> 4,
-        ),
+    let first = u64::from_be_bytes(first);
+    let (length, tos) = match first >> 60 {
+        4 => (usize::from((first >> 32) as u16), (first >> 48) as u8),
+        6 => (40 + usize::from((first >> 16) as u16), (first >> 52) as u8),
         _ => return false,
     };
     let changes = match outer_tos & ECN {
@@ -196,32 +207,47 @@ fn is_plain(outer_tos: u8, inside: &[u8]) -> bool {
 }
 
 impl Arrival {
-    /// Makes the packet inside a frame for this address; returns where it begins in the outer frame, and the octets there, for
-    /// [`crate::Unwrapped::rewrap`].
+    /// Makes the packet inside a frame for this address; returns where it begins in the outer frame, and what was there.
     #[inline(always)]
     pub(crate) fn unwrap(
         &self,
         region: &Region,
         packet: &mut Packet,
         mac: MacAddr,
-    ) -> Option<(u16, [u8; ETHERNET])> {
-        let has_header = self.ethertype.is_none();
-        let begin = if has_header {
-            self.at
-        } else {
-            self.at - ETHERNET
+    ) -> Option<(u16, Kept)> {
+        let begin = match self.ethertype {
+            Some(_) => self.at - ETHERNET,
+            None => self.at,
         };
         let octets = region.octets_mut(packet).get_mut(begin..)?;
-        let header: &mut [u8; ETHERNET] = octets.first_chunk_mut()?;
-        let kept = *header;
+        let header = octets.first_chunk_mut()?;
+        let kept = Kept::of(header);
         if let Some(ethertype) = self.ethertype {
-            // in two stores that overlap
             let [a, b, c, d, e, f] = mac.0;
-            header[..8].copy_from_slice(&[a, b, c, d, e, f, 0, 0]);
-            header[6..].copy_from_slice(&u64::from(ethertype).to_be_bytes());
+            Kept([[a, b, c, d, e, f, 0, 0], u64::from(ethertype).to_be_bytes()]).put(header);
         }
         packet.pull(begin);
         packet.set_mark(0); // what is inside has no VLAN priority
         Some((begin as u16, kept))
+    }
+}
+
+/// An Ethernet header in two words that overlap, as the CPU reads and writes it best.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept([[u8; 8]; 2]);
+
+impl Kept {
+    #[inline(always)]
+    fn of(header: &[u8; ETHERNET]) -> Self {
+        let mut words = [[0; 8]; 2];
+        words[0].copy_from_slice(&header[..8]);
+        words[1].copy_from_slice(&header[ETHERNET - 8..]);
+        Self(words)
+    }
+
+    #[inline(always)]
+    pub(crate) fn put(self, header: &mut [u8; ETHERNET]) {
+        header[..8].copy_from_slice(&self.0[0]);
+        header[ETHERNET - 8..].copy_from_slice(&self.0[1]);
     }
 }

@@ -5,7 +5,7 @@ use bora_fib::PortId;
 use bora_wire::ethernet;
 
 use crate::egress::octets;
-use crate::tunnel::Arrival;
+use crate::tunnel::{Arrival, Kept};
 use crate::{Batch, Devices, Inputs, Meta, Reason, Verdict};
 
 /// A packet that was in a tunnel: what it was in.
@@ -18,14 +18,14 @@ pub struct Outer {
     /// Where the packet inside begins in the outer frame, octets.
     begin: u16,
     /// What the outer frame had there.
-    kept: [u8; ethernet::HEADER_LEN],
+    kept: Kept,
 }
 
 impl Outer {
     /// Puts a packet that is otherwise as it came into the outer one again.
     pub fn rewrap(&self, region: &Region, packet: &mut Packet) {
         if let Some(header) = region.octets_mut(packet).first_chunk_mut() {
-            *header = self.kept;
+            self.kept.put(header);
         }
         packet.push(region, self.begin.into());
     }
@@ -42,7 +42,7 @@ impl Devices {
         (input, partial_checksum): (PortId, bool),
     ) -> Option<Outer> {
         let arrival = Arrival::of(region.octets(packet), partial_checksum)?;
-        let device = self.tunnel(arrival.endpoint)?;
+        let device = self.tunnel(arrival.key)?;
         let mac = device.ingress.mac;
         if device.only_from.is_some_and(|far| far != arrival.source)
             || arrival.comes_from(mac, region.octets(packet))
@@ -103,7 +103,8 @@ impl Unwrapped {
             if meta.verdict() != Verdict::Punt(Reason::Local) {
                 continue;
             }
-            let input = (meta.input(), inputs.get(meta.input()).partial_checksum);
+            let partial_checksum = inputs.row(meta.input()).partial_checksum();
+            let input = (meta.input(), partial_checksum);
             if let Some(outer) = devices.unwrap(region, packet, input) {
                 self.outer.push(outer);
                 // only those are pending after the stages
