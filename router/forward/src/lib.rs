@@ -71,7 +71,7 @@ pub use source::source_check;
 pub use spread::flow_of;
 pub use stage::Stage;
 pub use tunnel::Endpoint;
-pub use unwrap::{Outer, Unwrapped};
+pub use unwrap::{Last, Outer, Unwrapped};
 pub use verdict::Verdict;
 pub use wrap::Tunnelling;
 

@@ -10,8 +10,6 @@ use bora_wire::{MacAddr, Protocol, checksum, ethernet, ipv4};
 
 const ETHERNET: usize = ethernet::HEADER_LEN;
 pub(crate) const IPV4: usize = 20;
-/// "More fragments" and the offset, in the first eight octets of an IPv4 header.
-const FRAGMENT: u64 = 0x3fff;
 const UDP: usize = 8;
 const VXLAN: usize = 8;
 /// The ECN bits of TOS or traffic class, and their values (RFC 3168).
@@ -51,64 +49,83 @@ impl Endpoint {
     /// A number for each endpoint, for a table.
     #[inline(always)]
     pub(crate) fn key(self) -> u128 {
+        let joined = |high: u32, low: u32| u128::from(high) << 32 | u128::from(low);
         match self {
             Self::Addresses {
                 protocol,
                 source,
                 destination,
                 key,
-            } => addresses_key(protocol, joined(source, destination), key),
-            Self::Vxlan { port, vni } => vxlan_key(port, vni),
+            } => {
+                let kind = u32::from(protocol) << 1 | u32::from(key.is_some());
+                joined(kind, source) << 64 | joined(destination, key.unwrap_or(0))
+            }
+            Self::Vxlan { port, vni } => {
+                joined(1 << 16 | u32::from(port), 0) << 64 | u128::from(vni)
+            }
         }
     }
 }
 
-#[inline(always)]
-fn joined(high: u32, low: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
-}
-
-/// [`Endpoint::key`] by both addresses.
-#[inline(always)]
-fn addresses_key(protocol: u8, addresses: u64, key: Option<u32>) -> u128 {
-    let kind = u32::from(protocol) << 1 | u32::from(key.is_some());
-    let high = joined(kind, (addresses >> 32) as u32);
-    u128::from(high) << 64 | u128::from(joined(addresses as u32, key.unwrap_or(0)))
-}
-
-fn vxlan_key(port: u16, vni: u32) -> u128 {
-    u128::from(joined(1 << 16 | u32::from(port), 0)) << 64 | u128::from(vni)
-}
-
 /// A tunnel's packet that has come in: whose it is, and what is inside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// [`Endpoint::key`].
     pub(crate) key: u128,
     /// The far end, as a number.
     pub(crate) source: u32,
-    /// Where the packet inside begins in the frame: its IP header, or its Ethernet header if `ethertype` is none.
+    /// Where the packet inside begins in the frame: its IP header, or its Ethernet header if `ethertype` is 0.
     at: usize,
-    ethertype: Option<u16>,
+    ethertype: u16,
+}
+
+/// What a frame begins with that may be a tunnel's packet; all frames are longer. Octets 14 to 21, and so on, as numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start([u64; 4]);
+
+impl Start {
+    const LENGTH: usize = ETHERNET + 4 * 8;
+    /// Version, length of the header, and "more fragments" and the offset.
+    const FIRST: u64 = 0xff00_0000_0000_3fff;
+    /// Protocol and source.
+    const SECOND: u64 = 0x00ff_0000_ffff_ffff;
+
+    #[inline(always)]
+    pub(crate) fn of(frame: &[u8]) -> Option<Self> {
+        let start: &[u8; Self::LENGTH] = frame.first_chunk()?;
+        let word = |at: usize| {
+            let mut octets = [0; 8];
+            octets.copy_from_slice(&start[ETHERNET + at..ETHERNET + at + 8]);
+            u64::from_be_bytes(octets)
+        };
+        let words = [word(0), word(8), word(16), word(24)];
+        Some(Self(words))
+    }
+
+    /// The IP packet's length, octets.
+    #[inline(always)]
+    fn length(self) -> usize {
+        usize::from((self.0[0] >> 32) as u16)
+    }
+
+    #[inline(always)]
+    fn tos(self) -> u8 {
+        (self.0[0] >> 48) as u8
+    }
 }
 
 impl Arrival {
-    /// Octets of a frame that are looked at; no packet in a tunnel is shorter.
-    const START: usize = ETHERNET + IPV4 + 8;
-
-    /// `None` for what is no tunnel's, or is left to Linux: fragments, GRE with checksums or sequence numbers, ECN that
-    /// changes what is inside, wrong or strange headers. `partial`: the sender may have left the UDP checksum to the receiver.
+    /// `None` for what is no tunnel's, or is left to Linux: fragments, GRE with checksums or sequence numbers, wrong or strange
+    /// headers. `partial`: the sender may have left the UDP checksum to the receiver.
     #[inline(always)] // a result in memory would be read in other pieces than it is written
-    pub(crate) fn of(frame: &[u8], partial: bool) -> Option<Self> {
-        let start: &[u8; Self::START] = frame.first_chunk()?;
-        let first = word(start, ETHERNET);
-        let length = usize::from((first >> 32) as u16);
-        if first >> 56 != 0x45 || first & FRAGMENT != 0 {
+    pub(crate) fn of(frame: &[u8], start: Start, partial: bool) -> Option<Self> {
+        let Start([first, second, third, fourth]) = start;
+        if first & Start::FIRST != 0x45 << 56 {
             return None;
         }
-        let protocol = start[ETHERNET + 9];
-        let (key, length_of_header, ethertype) = match Protocol(protocol) {
-            Protocol(47) => gre(word(start, ETHERNET + IPV4))?,
+        let protocol = (second >> 48) as u8;
+        let (key, length, ethertype) = match Protocol(protocol) {
+            Protocol(47) => gre(third as u32, (fourth >> 32) as u32)?,
             Protocol(4) => (None, 0, ethernet::EtherType::IPV4.0),
             Protocol(41) => (None, 0, ethernet::EtherType::IPV6.0),
             Protocol::UDP => {
@@ -117,29 +134,73 @@ impl Arrival {
             }
             _ => return None,
         };
-        let at = ETHERNET + IPV4 + length_of_header;
-        let addresses = word(start, ETHERNET + 12);
-        let arrival = Self {
-            key: addresses_key(protocol, addresses, key),
-            source: (addresses >> 32) as u32,
-            at,
-            ethertype: Some(ethertype),
+        let source = second as u32;
+        let endpoint = Endpoint::Addresses {
+            protocol,
+            source,
+            destination: (third >> 32) as u32,
+            key,
         };
-        let inside = frame.get(at..ETHERNET + length)?;
-        is_plain((first >> 48) as u8, inside).then_some(arrival)
+        Some(Self {
+            key: endpoint.key(),
+            source,
+            at: ETHERNET + IPV4 + length,
+            ethertype,
+        })
+    }
+
+    /// Whether a frame that begins so has the same tunnel's headers as the one of this arrival, which began as `known`.
+    #[inline(always)]
+    pub(crate) fn is_alike(&self, Start(known): Start, Start(start): Start) -> bool {
+        if self.ethertype == 0 {
+            return false; // VXLAN has more headers
+        }
+        let rest = !(u128::MAX >> (8 * (self.at - ETHERNET - 16)));
+        let masks = [
+            Start::FIRST,
+            Start::SECOND,
+            (rest >> 64) as u64,
+            rest as u64,
+        ];
+        let both = known.iter().zip(start).zip(masks);
+        let different = both.fold(0, |any, ((known, word), mask)| any | (known ^ word) & mask);
+        different == 0
+    }
+
+    /// Whether a packet inside is not longer than what the outer packet has of it, and keeps its ECN (RFC 6040, 4.2).
+    #[inline(always)]
+    pub(crate) fn is_plain(&self, frame: &[u8], start: Start) -> bool {
+        let header = if self.ethertype == 0 { ETHERNET } else { 0 };
+        let inside = frame.get(self.at + header..ETHERNET + start.length());
+        let inside = inside.unwrap_or_default();
+        let Some(&first) = inside.first_chunk() else {
+            return false;
+        };
+        let first = u64::from_be_bytes(first);
+        let (length, tos) = match first >> 60 {
+            4 => (usize::from((first >> 32) as u16), (first >> 48) as u8),
+            6 => (40 + usize::from((first >> 16) as u16), (first >> 52) as u8),
+            _ => return false,
+        };
+        let changes = match start.tos() & ECN {
+            CE => true,
+            ECT1 => tos & ECN == ECT0,
+            _ => false,
+        };
+        length <= inside.len() && !changes
     }
 
     /// Whether the packet inside has this Ethernet source address: Linux drops those of its own (vxlan_set_mac()).
     pub(crate) fn comes_from(&self, mac: MacAddr, frame: &[u8]) -> bool {
         let source = frame.get(self.at + 6..self.at + 12);
-        self.ethertype.is_none() && source == Some(&mac.0)
+        self.ethertype == 0 && source == Some(&mac.0)
     }
 
     #[inline(never)]
     fn vxlan(outer: &ipv4::Packet<&[u8]>, partial: bool) -> Option<Self> {
         let segment = outer.payload();
         let (udp, rest) = segment.split_first_chunk::<UDP>()?;
-        let (vxlan, inside) = rest.split_first_chunk::<VXLAN>()?;
+        let vxlan: &[u8; VXLAN] = rest.first_chunk()?;
         let [_, _, port_high, port_low, length_high, length_low, _, _] = *udp;
         let is_whole = usize::from(u16::from_be_bytes([length_high, length_low])) == segment.len();
         let [a, b, c, d, high, middle, low, reserved] = *vxlan;
@@ -151,81 +212,55 @@ impl Arrival {
             checksum::Transport::Partial if partial => {}
             _ => return None,
         }
-        let arrival = Self {
-            key: vxlan_key(
-                u16::from_be_bytes([port_high, port_low]),
-                u32::from_be_bytes([0, high, middle, low]),
-            ),
+        let endpoint = Endpoint::Vxlan {
+            port: u16::from_be_bytes([port_high, port_low]),
+            vni: u32::from_be_bytes([0, high, middle, low]),
+        };
+        Some(Self {
+            key: endpoint.key(),
             source: outer.src().to_bits(),
             at: ETHERNET + IPV4 + UDP + VXLAN,
-            ethertype: None,
-        };
-        is_plain(outer.tos(), inside.get(ETHERNET..)?).then_some(arrival)
+            ethertype: 0,
+        })
     }
 }
 
-/// The octets of a frame from `at` on, as a number.
+/// Key, length of the header, and EtherType of GRE, whose header begins so.
 #[inline(always)]
-fn word(start: &[u8; Arrival::START], at: usize) -> u64 {
-    let mut octets = [0; 8];
-    octets.copy_from_slice(&start[at..at + 8]);
-    u64::from_be_bytes(octets)
-}
-
-/// Key, length of the header, and EtherType of GRE, of which this is the beginning.
-#[inline(always)]
-fn gre(header: u64) -> Option<(Option<u32>, usize, u16)> {
-    let ethertype = ethernet::EtherType((header >> 32) as u16);
+fn gre(flags_and_type: u32, key: u32) -> Option<(Option<u32>, usize, u16)> {
+    let ethertype = ethernet::EtherType(flags_and_type as u16);
     if ![ethernet::EtherType::IPV4, ethernet::EtherType::IPV6].contains(&ethertype) {
         return None;
     }
-    match (header >> 48) as u16 {
+    match (flags_and_type >> 16) as u16 {
         0 => Some((None, 4, ethertype.0)),
-        GRE_KEY => Some((Some(header as u32), 8, ethertype.0)),
+        GRE_KEY => Some((Some(key), 8, ethertype.0)),
         _ => None,
     }
 }
 
-/// Whether a packet inside is not longer than what the outer packet has of it, and keeps its ECN (RFC 6040, 4.2).
-#[inline(always)]
-fn is_plain(outer_tos: u8, inside: &[u8]) -> bool {
-    let Some(&first) = inside.first_chunk() else {
-        return false;
-    };
-    let first = u64::from_be_bytes(first);
-    let (length, tos) = match first >> 60 {
-        4 => (usize::from((first >> 32) as u16), (first >> 48) as u8),
-        6 => (40 + usize::from((first >> 16) as u16), (first >> 52) as u8),
-        _ => return false,
-    };
-    let changes = match outer_tos & ECN {
-        CE => true,
-        ECT1 => tos & ECN == ECT0,
-        _ => false,
-    };
-    length <= inside.len() && !changes
-}
-
 impl Arrival {
-    /// Makes the packet inside a frame for this address; returns where it begins in the outer frame, and what was there.
+    /// The Ethernet header of what is inside, for this address; nothing if it has one.
+    pub(crate) fn header(&self, mac: MacAddr) -> Option<Words> {
+        let mut header = [0; ETHERNET];
+        header[..6].copy_from_slice(&mac.0);
+        header[ETHERNET - 2..].copy_from_slice(&self.ethertype.to_be_bytes());
+        (self.ethertype != 0).then(|| Words::of(&header))
+    }
+
+    /// Makes the packet inside a frame with this header; returns where it begins in the outer frame, and what was there.
     #[inline(always)]
     pub(crate) fn unwrap(
         &self,
         region: &Region,
         packet: &mut Packet,
-        mac: MacAddr,
-    ) -> Option<(u16, Kept)> {
-        let begin = match self.ethertype {
-            Some(_) => self.at - ETHERNET,
-            None => self.at,
-        };
+        new: Option<Words>,
+    ) -> Option<(u16, Words)> {
+        let begin = self.at - new.map_or(0, |_| ETHERNET);
         let octets = region.octets_mut(packet).get_mut(begin..)?;
         let header = octets.first_chunk_mut()?;
-        let kept = Kept::of(header);
-        if let Some(ethertype) = self.ethertype {
-            let [a, b, c, d, e, f] = mac.0;
-            Kept([[a, b, c, d, e, f, 0, 0], u64::from(ethertype).to_be_bytes()]).put(header);
-        }
+        let kept = Words::of(header);
+        new.unwrap_or(kept).put(header);
         packet.pull(begin);
         packet.set_mark(0); // what is inside has no VLAN priority
         Some((begin as u16, kept))
@@ -234,20 +269,22 @@ impl Arrival {
 
 /// An Ethernet header in two words that overlap, as the CPU reads and writes it best.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept([[u8; 8]; 2]);
+pub(crate) struct Words(u64, u64);
 
-impl Kept {
+impl Words {
     #[inline(always)]
     fn of(header: &[u8; ETHERNET]) -> Self {
-        let mut words = [[0; 8]; 2];
-        words[0].copy_from_slice(&header[..8]);
-        words[1].copy_from_slice(&header[ETHERNET - 8..]);
-        Self(words)
+        let word = |at: usize| {
+            let mut octets = [0; 8];
+            octets.copy_from_slice(&header[at..at + 8]);
+            u64::from_ne_bytes(octets)
+        };
+        Self(word(0), word(ETHERNET - 8))
     }
 
     #[inline(always)]
     pub(crate) fn put(self, header: &mut [u8; ETHERNET]) {
-        header[..8].copy_from_slice(&self.0[0]);
-        header[ETHERNET - 8..].copy_from_slice(&self.0[1]);
+        header[..8].copy_from_slice(&self.0.to_ne_bytes());
+        header[ETHERNET - 8..].copy_from_slice(&self.1.to_ne_bytes());
     }
 }

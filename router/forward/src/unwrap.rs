@@ -5,8 +5,8 @@ use bora_fib::PortId;
 use bora_wire::ethernet;
 
 use crate::egress::octets;
-use crate::tunnel::{Arrival, Kept};
-use crate::{Batch, Devices, Inputs, Meta, Reason, Verdict};
+use crate::tunnel::{Arrival, Start, Words};
+use crate::{Batch, Device, Devices, Inputs, Meta, Reason, Verdict};
 
 /// A packet that was in a tunnel: what it was in.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Outer {
     /// Where the packet inside begins in the outer frame, octets.
     begin: u16,
     /// What the outer frame had there.
-    kept: Kept,
+    kept: Words,
 }
 
 impl Outer {
@@ -31,30 +31,61 @@ impl Outer {
     }
 }
 
+/// The last packet that came through a tunnel: the next one is mostly the same tunnel's.
+#[derive(Clone, Copy, Debug)]
+pub struct Last<'a> {
+    start: Start,
+    arrival: Arrival,
+    device: &'a Device,
+    /// The Ethernet header that what is inside gets, if it has none.
+    header: Option<Words>,
+}
+
 impl Devices {
     /// Makes the packet inside a frame, if it has come through a tunnel. `input` is what the frame has come by,
-    /// `partial_checksum` as of [`crate::Ingress`].
+    /// `partial_checksum` as of [`crate::Ingress`]; `last` is none at first.
     #[inline]
-    pub fn unwrap(
-        &self,
+    pub fn unwrap<'a>(
+        &'a self,
         region: &Region,
         packet: &mut Packet,
         (input, partial_checksum): (PortId, bool),
+        last: &mut Option<Last<'a>>,
     ) -> Option<Outer> {
-        let arrival = Arrival::of(region.octets(packet), partial_checksum)?;
-        let device = self.tunnel(arrival.key)?;
-        let mac = device.ingress.mac;
-        if device.only_from.is_some_and(|far| far != arrival.source)
-            || arrival.comes_from(mac, region.octets(packet))
-        {
+        let frame = region.octets(packet);
+        let start = Start::of(frame)?;
+        let Last {
+            arrival,
+            device,
+            header,
+            ..
+        } = match *last {
+            Some(known) if known.arrival.is_alike(known.start, start) => known,
+            _ => *last.insert(self.arrival(frame, start, partial_checksum)?),
+        };
+        if !arrival.is_plain(frame, start) {
             return None;
         }
-        let (begin, kept) = arrival.unwrap(region, packet, mac)?;
+        let (begin, kept) = arrival.unwrap(region, packet, header)?;
         Some(Outer {
             tunnel: device.ingress.port,
             input,
             begin,
             kept,
+        })
+    }
+
+    #[inline(never)]
+    fn arrival(&self, frame: &[u8], start: Start, partial_checksum: bool) -> Option<Last<'_>> {
+        let arrival = Arrival::of(frame, start, partial_checksum)?;
+        let device = self.tunnel(arrival.key)?;
+        let is_expected = device.only_from.is_none_or(|far| far == arrival.source);
+        let loops = arrival.comes_from(device.ingress.mac, frame);
+        (is_expected && !loops).then_some(Last {
+            start,
+            arrival,
+            device,
+            header: arrival.header(device.ingress.mac),
         })
     }
 }
@@ -99,13 +130,14 @@ impl Unwrapped {
         region: &Region,
     ) {
         self.outer.clear();
+        let mut last = None;
         for (packet, meta) in batch.packets.iter_mut().zip(&mut batch.meta) {
             if meta.verdict() != Verdict::Punt(Reason::Local) {
                 continue;
             }
             let partial_checksum = inputs.row(meta.input()).partial_checksum();
             let input = (meta.input(), partial_checksum);
-            if let Some(outer) = devices.unwrap(region, packet, input) {
+            if let Some(outer) = devices.unwrap(region, packet, input, &mut last) {
                 self.outer.push(outer);
                 // only those are pending after the stages
                 meta.decide(Verdict::Pending);

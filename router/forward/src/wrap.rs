@@ -80,6 +80,7 @@ impl Tunnelling {
 
 /// The UDP source port that tells the flow inside: Linux's udp_flow_src_port(), with the key of the multipath hash. From
 /// Linux 6.11 on its own key is another.
+#[inline(never)]
 fn source_port(octets: &[u8], meta: Meta, udp: &OuterUdp, context: &Context<'_>) -> Option<u16> {
     let hash = context.hash4.of_buffer(octets, meta.family())?;
     let hash = u64::from(hash ^ (hash << 16));
@@ -240,6 +241,7 @@ impl<'a> Wrapper<'a> {
 }
 
 /// Fills the UDP header of an IPv4 packet.
+#[inline(never)]
 fn fill_udp(ip: &mut [u8], length: u16, source_port: u16, with_checksum: bool) {
     let segment = &mut ip[IPV4..IPV4 + usize::from(length)];
     segment[..2].copy_from_slice(&source_port.to_be_bytes());

@@ -336,7 +336,7 @@ fn unwrapped(devices: &Devices, frame: &[u8]) -> Option<Vec<u8>> {
     let bench = Bench::new(tunnel(&gre(), None), &[adjacency(1, 1500)]);
     let region = &bench.region;
     let mut packet = bench.packet(frame);
-    let outer = devices.unwrap(region, &mut packet, (PortId(0), true));
+    let outer = devices.unwrap(region, &mut packet, (PortId(0), true), &mut None);
     let inside = outer.map(|outer| {
         let inside = region.octets(&packet).to_vec();
         outer.rewrap(region, &mut packet);
