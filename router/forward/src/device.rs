@@ -1,7 +1,8 @@
 //! Devices on ports: VLAN devices, bonds, VLAN devices on bonds, and macvlans on any of these.
 //!
-//! What comes in by a port with a VLAN device's tags is that device's, and leaves by the port with its tags. As in Linux, a packet loses its tags when it comes in, goes through the stages as one without tags that
-//! came in by the device, and gets tags as the last thing before it leaves. So no stage knows of tags.
+//! What comes in by a port with a VLAN device's tags is that device's, and leaves by the port with its tags. As in Linux, a packet
+//! loses its tags when it comes in, and goes through the stages as one without tags that came in by the device.
+//! [`crate::rewrite()`] gives it those of the device that it leaves by; no other stage knows of tags.
 //! A bond's packets come in by any of its ports, and leave by one that their hash chooses. A macvlan's are those for its address.
 
 use std::iter::{Flatten, Map};
@@ -314,14 +315,17 @@ impl Trunk {
         let Some(start) = octets.first_chunk_mut::<{ ADDRESSES + TAG + 2 }>() else {
             return self.take_any(region, packet);
         };
-        let &mut [.., first, second, high, low, third, fourth] = start;
-        match ([first, second], [third, fourth]) {
+        let [tag @ .., third, fourth] = *start;
+        // in one word, as the CPU reads it best
+        let tag = tag.last_chunk().map_or(0, |tag| u32::from_be_bytes(*tag));
+        let kind = ((tag >> 16) as u16).to_be_bytes();
+        match (kind, [third, fourth]) {
             ([0x81, 0x00], next) if !self.has_stations && !is_tag(next) => {
-                let vlan = u16::from_be_bytes([high & 0x0f, low]);
-                let device = (*self.vlans.get(usize::from(vlan))?)?;
+                let vlan = tag as usize & 0xfff;
+                let device = (*self.vlans.get(vlan)?)?;
                 rotate_one(start);
                 packet.pull(TAG);
-                packet.set_mark(TAGGED | high >> 5);
+                packet.set_mark(TAGGED | (tag >> 13) as u8 & 7);
                 Some(device)
             }
             (kind, _) if self.has_stations && !is_tag(kind) => {

@@ -30,12 +30,12 @@ impl Outputs<'_> {
     ) -> Option<PortId> {
         let port = self.devices.get(number)?.ports.only()?;
         let min_frame = self.min_frame(port);
-        if packets.iter().any(|packet| packet.length() < min_frame) {
-            let fits = |packet: &mut Packet| packet.pad(self.region, min_frame);
-            let all_fit = packets.iter_mut().all(fits);
-            if !all_fit {
-                return None;
-            }
+        if packets.iter().any(|packet| packet.length() < min_frame)
+            && !packets
+                .iter_mut()
+                .all(|packet| packet.pad(self.region, min_frame))
+        {
+            return None;
         }
         left(number, packets.len() as u64, octets(packets));
         Some(port)
