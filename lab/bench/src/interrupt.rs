@@ -172,6 +172,7 @@ impl Interrupted {
             region: &config.region,
             fib: &config.fib,
             inputs: &self.inputs,
+            devices: &tables.devices,
             min_frames: &self.min_frames,
             classifier: &tables.classifier,
             policies: &tables.policies,

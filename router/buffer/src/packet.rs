@@ -179,12 +179,17 @@ impl Packet {
         true
     }
 
+    /// Octets of the frame in front of the packet.
+    #[inline(always)]
+    pub fn headroom(&self, region: &Region) -> usize {
+        (self.offset & (region.frame_size() - 1)) as usize
+    }
+
     /// Adds octets in front, as skb_push(): what the frame held there. If the headroom is too short, the
     /// packet is moved. False if the frame has no room.
     #[inline]
     pub fn push(&mut self, region: &Region, octets: usize) -> bool {
-        let headroom = self.offset & (region.frame_size() - 1);
-        if octets > headroom as usize {
+        if octets > self.headroom(region) {
             return self.move_and_push(region, octets);
         }
         self.offset -= octets as u32;

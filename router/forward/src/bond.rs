@@ -36,18 +36,21 @@ impl XmitHash {
         }
     }
 
-    /// The hash of a frame without VLAN tags.
-    fn of(self, frame: &[u8]) -> u32 {
-        let Some((header, packet)) = frame.split_first_chunk::<{ ethernet::HEADER_LEN }>() else {
+    /// The hash of a frame with this many octets of VLAN tags, as if it had none.
+    fn of(self, frame: &[u8], tags: usize) -> u32 {
+        let Some((addresses, rest)) = frame.split_first_chunk::<12>() else {
             return 0;
         };
-        let kind = [header[12], header[13]];
-        let link = u32::from(header[5] ^ header[11]) ^ u32::from(u16::from_be_bytes(kind));
-        let Some((addresses, ports)) = addresses_and_ports(kind, packet) else {
+        let rest = rest.get(tags..).unwrap_or_default();
+        let Some((&kind, packet)) = rest.split_first_chunk::<2>() else {
+            return 0;
+        };
+        let link = u32::from(addresses[5] ^ addresses[11]) ^ u32::from(u16::from_be_bytes(kind));
+        let Some((hosts, ports)) = addresses_and_ports(kind, packet) else {
             return link;
         };
         let fold = |hash: u32| {
-            let hash = hash ^ addresses;
+            let hash = hash ^ hosts;
             let hash = hash ^ hash >> 16;
             hash ^ hash >> 8
         };
@@ -130,13 +133,22 @@ impl Ports {
         }
     }
 
-    /// The port that a frame without VLAN tags leaves by; `None` if there is none now.
+    /// The port that a frame with this many octets of VLAN tags leaves by; `None` if there is none now.
     #[inline]
-    pub fn choose(&self, frame: &[u8]) -> Option<PortId> {
+    pub fn choose(&self, frame: &[u8], tags: usize) -> Option<PortId> {
         match self.usable[..] {
             [] => None,
             [port] => Some(port),
-            ref ports => Some(ports[self.hash.of(frame) as usize % ports.len()]),
+            ref ports => Some(ports[self.hash.of(frame, tags) as usize % ports.len()]),
+        }
+    }
+
+    /// The port that all frames leave by, if it is one.
+    #[inline]
+    pub fn only(&self) -> Option<PortId> {
+        match self.usable[..] {
+            [port] => Some(port),
+            _ => None,
         }
     }
 }

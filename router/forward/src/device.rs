@@ -1,7 +1,8 @@
 //! Devices on ports: VLAN devices, bonds, VLAN devices on bonds, and macvlans on any of these.
 //!
-//! What comes in by a port with a VLAN device's tags is that device's, and leaves by the port with its tags. As in Linux, a packet loses its tags when it comes in, goes through the stages as one without tags that
-//! came in by the device, and gets tags as the last thing before it leaves. So no stage knows of tags.
+//! What comes in by a port with a VLAN device's tags is that device's, and leaves by the port with its tags. As in Linux, a packet
+//! loses its tags when it comes in, and goes through the stages as one without tags that came in by the device.
+//! [`crate::rewrite()`] gives it those of the device that it leaves by; no other stage knows of tags.
 //! A bond's packets come in by any of its ports, and leave by one that their hash chooses. A macvlan's are those for its address.
 
 use std::iter::{Flatten, Map};
@@ -15,7 +16,7 @@ use bora_wire::{ethernet, vlan};
 use crate::Ingress;
 use crate::bond::Ports;
 use crate::places::Places;
-use crate::tunnel::{Arrival, Endpoint};
+use crate::tunnel::Endpoint;
 
 /// Octets of both Ethernet addresses.
 const ADDRESSES: usize = 12;
@@ -114,7 +115,7 @@ fn tag_at(frame: &[u8], number: usize) -> Option<u32> {
 #[inline(always)]
 pub(crate) fn has_tag(frame: &[u8]) -> bool {
     let kind = frame.get(ADDRESSES..).and_then(|rest| rest.first_chunk());
-    kind.is_some_and(|&kind| matches!(kind, [0x81, 0x00] | [0x88, 0xa8]))
+    kind.is_some_and(|&kind| is_tag(kind))
 }
 
 /// Which priorities (PCP) the tags of a VLAN device's packets get: its `egress-qos-map`, of the priorities that Linux gives
@@ -249,22 +250,10 @@ impl Devices {
         !self.tunnels.is_empty()
     }
 
-    /// Makes the packet inside a frame, if it has come through a tunnel; returns the tunnel's number. `partial_checksum`: as
-    /// of [`Ingress`].
-    #[inline]
-    pub fn unwrap(
-        &self,
-        region: &Region,
-        packet: &mut Packet,
-        partial_checksum: bool,
-    ) -> Option<PortId> {
-        let arrival = Arrival::of(region.octets(packet), partial_checksum)?;
-        let number = self.tunnels.find(arrival.endpoint.key())?;
-        let device = self.get(number)?;
-        let is_expected = device.only_from.is_none_or(|far| far == arrival.source);
-        let loops = arrival.comes_from(device.ingress.mac, region.octets(packet));
-        (is_expected && !loops && arrival.unwrap(region, packet, device.ingress.mac))
-            .then_some(number)
+    /// The tunnel whose endpoint has this [`Endpoint::key`].
+    #[inline(always)]
+    pub(crate) fn tunnel(&self, key: u128) -> Option<&Device> {
+        self.get(self.tunnels.find(key)?)
     }
 
     /// The device with this number.
@@ -320,16 +309,38 @@ impl Trunk {
 
     /// The device that a frame belongs to, which loses the device's tags. They stay in front of it, for
     /// [`Device::restore`]; their priority is in the packet's mark, for [`crate::classify()`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&self, region: &Region, packet: &mut Packet) -> Option<PortId> {
-        let frame = region.octets(packet);
-        if let Some(vlan) = only_vlan(frame)
-            && let Some(&device) = self.vlans.get(vlan)
-        {
-            let device = device?;
-            untag::<TAG>(region, packet);
-            return Some(device);
+        let octets = region.octets_mut(packet);
+        let Some(start) = octets.first_chunk_mut::<{ ADDRESSES + TAG + 2 }>() else {
+            return self.take_any(region, packet);
+        };
+        let [tag @ .., third, fourth] = *start;
+        // in one word, as the CPU reads it best
+        let tag = tag.last_chunk().map_or(0, |tag| u32::from_be_bytes(*tag));
+        let kind = ((tag >> 16) as u16).to_be_bytes();
+        match (kind, [third, fourth]) {
+            ([0x81, 0x00], next) if !self.has_stations && !is_tag(next) => {
+                let vlan = tag as usize & 0xfff;
+                let device = (*self.vlans.get(vlan)?)?;
+                rotate_one(start);
+                packet.pull(TAG);
+                packet.set_mark(TAGGED | (tag >> 13) as u8 & 7);
+                Some(device)
+            }
+            (kind, _) if self.has_stations && !is_tag(kind) => {
+                let [a, b, c, d, e, f, ..] = *start;
+                let key = Tags::NONE.key(number_of([a, b, c, d, e, f]));
+                self.places.find(key).or(self.untagged)
+            }
+            _ => self.take_any(region, packet),
         }
+    }
+
+    /// What [`Self::take`] does, with any frame.
+    #[inline(never)]
+    fn take_any(&self, region: &Region, packet: &mut Packet) -> Option<PortId> {
+        let frame = region.octets(packet);
         let tags = Tags::of(frame)?;
         let station = match self.has_stations {
             true => self.places.find(tags.key(number_of(*frame.first_chunk()?))),
@@ -345,14 +356,18 @@ impl Trunk {
     }
 }
 
-/// The VLAN of a frame whose only tag is one of 802.1Q.
+/// Whether this is the EtherType of a tag.
 #[inline(always)]
-fn only_vlan(frame: &[u8]) -> Option<usize> {
-    let [.., 0x81, 0x00, high, low, a, b] = *frame.first_chunk::<{ ADDRESSES + TAG + 2 }>()? else {
-        return None;
-    };
-    let is_last = !matches!([a, b], [0x81, 0x00] | [0x88, 0xa8]);
-    is_last.then(|| usize::from(u16::from_be_bytes([high & 0x0f, low])))
+fn is_tag(kind: [u8; 2]) -> bool {
+    matches!(kind, [0x81, 0x00] | [0x88, 0xa8])
+}
+
+/// Moves the only tag of a frame in front of its addresses.
+#[inline(always)]
+fn rotate_one(start: &mut [u8; ADDRESSES + TAG + 2]) {
+    if let Some(octets) = start.first_chunk_mut() {
+        *octets = u128::from_le_bytes(*octets).rotate_left(32).to_le_bytes();
+    }
 }
 
 /// An Ethernet address as a number.
@@ -386,23 +401,21 @@ impl Device {
         }
     }
 
-    /// Undoes [`Devices::unwrap`] for a packet that is otherwise as it came.
-    pub fn rewrap(&self, region: &Region, packet: &mut Packet) {
-        if let Some(endpoint) = self.endpoints.first() {
-            endpoint.rewrap(region, packet);
-        }
-    }
-
-    /// Gives a packet the tags, and pads it to what the port sends; false if its frame has no room.
+    /// Gives a packet the tags; false if its frame has no room.
     #[inline]
-    pub fn tag(&self, region: &Region, packet: &mut Packet, min_frame: u16) -> bool {
-        let is_tagged = match self.tags.len() {
+    pub fn tag(&self, region: &Region, packet: &mut Packet) -> bool {
+        match self.tags.len() {
             0 => true,
             TAG => self.put::<TAG>(region, packet),
             _ => self.put::<{ 2 * TAG }>(region, packet),
-        };
-        let min_frame = min_frame.into();
-        is_tagged && (packet.length() >= min_frame || packet.pad(region, min_frame))
+        }
+    }
+
+    /// The tag that all its packets get, if it is one.
+    #[inline]
+    pub(crate) fn only_tag(&self) -> Option<[u8; TAG]> {
+        let is_fixed = self.tags.len() == TAG && self.priorities == Priorities::default();
+        is_fixed.then(|| self.tags.outer.to_be_bytes())
     }
 
     /// Puts tags of `LENGTH` octets into a packet; false if its frame has no room.

@@ -4,7 +4,7 @@ use bora_buffer::{Packet, Region};
 use bora_fib::PortId;
 
 use crate::batch::Batch;
-use crate::egress::Egress;
+use crate::egress::{Egress, octets};
 use crate::input::is_device;
 use crate::{Devices, Meta, Reason, Verdict};
 
@@ -21,7 +21,27 @@ pub struct Outputs<'a> {
 }
 
 impl Outputs<'_> {
-    /// Gives packets that leave by devices their tags; from then on they leave by ports. `left` as for [`enqueue`].
+    /// Finds the port by which all packets leave, which leave by one device; `None` if it is not one. `left` as for [`enqueue`].
+    fn leave_device(
+        &self,
+        packets: &mut [Packet],
+        number: PortId,
+        left: &mut impl FnMut(PortId, u64, u64),
+    ) -> Option<PortId> {
+        let port = self.devices.get(number)?.ports.only()?;
+        let min_frame = self.min_frame(port);
+        if packets.iter().any(|packet| packet.length() < min_frame)
+            && !packets
+                .iter_mut()
+                .all(|packet| packet.pad(self.region, min_frame))
+        {
+            return None;
+        }
+        left(number, packets.len() as u64, octets(packets));
+        Some(port)
+    }
+
+    /// Finds the ports by which packets leave that leave by devices. `left` as for [`enqueue`].
     #[inline(never)]
     fn leave_devices(
         &self,
@@ -43,7 +63,7 @@ impl Outputs<'_> {
             if !is_device(output) {
                 continue;
             }
-            let Some(port) = self.leave_device(packet, output) else {
+            let Some(port) = self.port_of(packet, output) else {
                 meta.decide(Verdict::Drop(Reason::NoOutput));
                 continue;
             };
@@ -57,15 +77,21 @@ impl Outputs<'_> {
         tell(last, count, octets);
     }
 
-    /// Gives a packet the tags of the device that it leaves by; returns the port. `None` if there is no such device, or no
-    /// port that it can leave by.
+    /// The port by which a packet leaves, which has the tags of the device that it leaves by. `None` if there is no such device,
+    /// or no port that it can leave by.
     #[inline(always)]
-    fn leave_device(&self, packet: &mut Packet, number: PortId) -> Option<PortId> {
+    fn port_of(&self, packet: &mut Packet, number: PortId) -> Option<PortId> {
         let device = self.devices.get(number)?;
-        let port = device.ports.choose(self.region.octets(packet))?;
-        let min_frame = self.min_frames.get(usize::from(port.0)).copied();
-        let is_tagged = device.tag(self.region, packet, min_frame.unwrap_or(0));
-        is_tagged.then_some(port)
+        let frame = self.region.octets(packet);
+        let port = device.ports.choose(frame, device.tags.len())?;
+        packet
+            .pad(self.region, self.min_frame(port))
+            .then_some(port)
+    }
+
+    fn min_frame(&self, port: PortId) -> usize {
+        let min_frame = self.min_frames.get(usize::from(port.0));
+        min_frame.copied().unwrap_or(0).into()
     }
 }
 
@@ -77,14 +103,17 @@ impl Outputs<'_> {
 pub fn enqueue(
     batch: &mut Batch,
     outputs: Outputs<'_>,
-    left: impl FnMut(PortId, u64, u64),
+    mut left: impl FnMut(PortId, u64, u64),
     mut rest: impl FnMut(usize, Packet, Meta),
 ) {
     let Batch { packets, meta, .. } = batch;
     let mut leaves = batch.leaves.take();
     if leaves.map_or(!outputs.devices.is_empty(), is_device) {
-        outputs.leave_devices(packets, meta, left);
-        leaves = Meta::one_port(meta);
+        leaves = leaves.and_then(|device| outputs.leave_device(packets, device, &mut left));
+        if leaves.is_none() {
+            outputs.leave_devices(packets, meta, left);
+            leaves = Meta::one_port(meta);
+        }
     }
     // most batches leave by one port
     if let Some(port) = leaves

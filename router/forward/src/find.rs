@@ -47,12 +47,14 @@ fn look_at_each(
     }
     // packets of one input that follow each other are counted at once
     let (mut last, mut packets, mut octets) = (port, 0, 0);
+    let packets_of_all = &mut batch.packets[..];
     batch.meta.clear();
-    for place in 0..batch.packets.len() {
-        if let Some(next) = batch.packets.get(place + AHEAD) {
+    batch.meta.resize(packets_of_all.len(), Meta::default());
+    for (place, meta) in batch.meta.iter_mut().enumerate() {
+        if let Some(next) = packets_of_all.get(place + AHEAD) {
             region.prefetch(next);
         }
-        let packet = &mut batch.packets[place];
+        let packet = &mut packets_of_all[place];
         let length = packet.length() as u64;
         let input = trunk.take(region, packet).unwrap_or(port);
         if input != last {
@@ -60,7 +62,7 @@ fn look_at_each(
             (last, packets, octets) = (input, 0, 0);
         }
         (packets, octets) = (packets + 1, octets + length);
-        batch.meta.push(Meta::of(input));
+        *meta = Meta::of(input);
     }
     count(last, packets, octets);
     batch.input = Meta::one_input(&batch.meta);

@@ -108,30 +108,25 @@ pub(crate) fn is_device(number: PortId) -> bool {
     usize::from(number.0) >= MAX_PORTS
 }
 
-/// A row: settings, and what stages read of many packets at once.
-#[derive(Clone, Debug)]
+/// What stages read of many packets at once.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Input {
-    pub(crate) ingress: Ingress,
     /// What it takes as addressed to it.
     pub(crate) ours: Ours,
     /// The output that packets of IPv4, and of IPv6, must not leave by without Linux, because Linux would send a redirect or
     /// prefers another route; or no output.
-    pub(crate) way_back: [u32; 2],
-    /// Whether sources of its packets are looked up.
-    pub(crate) checks_sources: bool,
+    way_back: [u32; 2],
 }
 
 impl Input {
-    fn new(ingress: Ingress) -> Self {
+    fn new(ingress: &Ingress) -> Self {
         let redirects = ingress.send_redirects4.then_some(ingress.port);
         Self {
-            ours: Ours::new(&ingress),
+            ours: Ours::new(ingress),
             way_back: [
                 redirects.map_or(u32::MAX, |port| port.0.into()),
                 ingress.below.0.into(),
             ],
-            checks_sources: ingress.rp_filter != RpFilter::Off || !ingress.has_xdp(),
-            ingress,
         }
     }
 
@@ -140,15 +135,27 @@ impl Input {
         self.way_back[family as usize]
     }
 
+    /// Whether sources of its packets are looked up.
+    #[inline(always)]
+    pub(crate) fn checks_sources(&self) -> bool {
+        self.ours.0 & Ours::CHECKS_SOURCES != 0
+    }
+
+    /// Senders may leave L4 checksums to the receiver.
+    #[inline(always)]
+    pub(crate) fn partial_checksum(&self) -> bool {
+        self.ours.0 & Ours::PARTIAL_CHECKSUM != 0
+    }
+
     /// Whether its packets may leave by a port without a closer look.
     #[inline(always)]
     pub(crate) fn may_leave(&self, family: Family, port: PortId) -> bool {
-        (self.way_back(family) != u32::from(port.0)) & !self.ingress.partial_checksum
+        (self.way_back(family) != u32::from(port.0)) & !self.partial_checksum()
     }
 }
 
-/// What an input takes as addressed to it, in one word: its Ethernet address as octets 0 to 7 of a frame have it, and a bit
-/// for each IP version that it does not forward.
+/// What an input takes as addressed to it, in one word: its Ethernet address as octets 0 to 7 of a frame have it, a bit for
+/// each IP version that it does not forward, and what else is to be done with its packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ours(pub(crate) u64);
 
@@ -159,15 +166,21 @@ impl Ours {
     pub(crate) const NOT_IPV4: u64 = 1 << 48;
     /// Nothing of IPv6 is forwarded.
     pub(crate) const NOT_IPV6: u64 = 1 << 49;
+    const CHECKS_SOURCES: u64 = 1 << 50;
+    const PARTIAL_CHECKSUM: u64 = 1 << 51;
 
     fn new(ingress: &Ingress) -> Self {
         let [a, b, c, d, e, f] = ingress.mac.0;
         let gate = ingress.gate();
-        let bit = |forwards: bool, bit| if forwards { 0 } else { bit };
+        let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
+        let takes = |forwards: bool, kernel: bool| forwards && gate.up && !kernel;
+        let checks_sources = ingress.rp_filter != RpFilter::Off || !ingress.has_xdp();
         Self(
             u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
-                | bit(ingress.forward4 && gate.up && !gate.kernel4, Self::NOT_IPV4)
-                | bit(ingress.forward6 && gate.up && !gate.kernel6, Self::NOT_IPV6),
+                | bit(!takes(ingress.forward4, gate.kernel4), Self::NOT_IPV4)
+                | bit(!takes(ingress.forward6, gate.kernel6), Self::NOT_IPV6)
+                | bit(checks_sources, Self::CHECKS_SOURCES)
+                | bit(ingress.partial_checksum, Self::PARTIAL_CHECKSUM),
         )
     }
 }
@@ -176,8 +189,12 @@ impl Ours {
 #[derive(Clone, Debug)]
 pub struct Inputs {
     rows: Vec<Input>,
+    /// The settings behind each row.
+    settings: Vec<Ingress>,
+    /// Whether one of them checks sources.
+    check_sources: bool,
     /// Stands for numbers beyond the last one.
-    closed: Input,
+    closed: (Input, Ingress),
 }
 
 impl Inputs {
@@ -186,33 +203,43 @@ impl Inputs {
         ports: impl IntoIterator<Item = &'a Ingress>,
         devices: impl IntoIterator<Item = &'a Ingress>,
     ) -> Self {
-        let closed = Input::new(Ingress {
+        let closed = Ingress {
             gate: Some(Gate::default()),
             ..Ingress::new(PortId(u16::MAX), MacAddr::ZERO)
-        });
-        let mut table = Self {
-            rows: Vec::new(),
-            closed,
         };
+        let mut settings = Vec::new();
+        let mut check_sources = false;
         for ingress in ports.into_iter().chain(devices) {
             let number = usize::from(ingress.port.0);
-            if table.rows.len() <= number {
-                table.rows.resize(number + 1, table.closed.clone());
+            if settings.len() <= number {
+                settings.resize(number + 1, closed.clone());
             }
-            table.rows[number] = Input::new(ingress.clone());
+            settings[number] = ingress.clone();
+            check_sources |= Input::new(ingress).checks_sources();
         }
-        table
+        Self {
+            rows: settings.iter().map(Input::new).collect(),
+            settings,
+            check_sources,
+            closed: (Input::new(&closed), closed),
+        }
     }
 
     /// The settings of an input.
     #[inline]
     pub fn get(&self, number: PortId) -> &Ingress {
-        &self.row(number).ingress
+        let settings = self.settings.get(usize::from(number.0));
+        settings.unwrap_or(&self.closed.1)
     }
 
     #[inline(always)]
     pub(crate) fn row(&self, number: PortId) -> &Input {
         let row = self.rows.get(usize::from(number.0));
-        row.unwrap_or(&self.closed)
+        row.unwrap_or(&self.closed.0)
+    }
+
+    /// Whether sources of packets of this input, or else of any one, are looked up.
+    pub(crate) fn check_sources(&self, of: Option<PortId>) -> bool {
+        of.map_or(self.check_sources, |input| self.row(input).checks_sources())
     }
 }

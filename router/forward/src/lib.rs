@@ -71,7 +71,7 @@ pub use source::source_check;
 pub use spread::flow_of;
 pub use stage::Stage;
 pub use tunnel::Endpoint;
-pub use unwrap::Unwrapped;
+pub use unwrap::{Last, Outer, Unwrapped};
 pub use verdict::Verdict;
 pub use wrap::Tunnelling;
 
@@ -83,6 +83,8 @@ pub struct Context<'a> {
     pub fib: &'a FibReader,
     /// What packets come in by.
     pub inputs: &'a Inputs,
+    /// The devices that packets leave by.
+    pub devices: &'a Devices,
     /// Shortest frame of each output port in octets without FCS, by port number.
     pub min_frames: &'a [u16],
     /// Classes and rules.

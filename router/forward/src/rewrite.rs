@@ -4,7 +4,7 @@ use bora_buffer::{Packet, Region};
 use bora_fib::{Adjacency, Encapsulation, NextHop, NextHopId, NextHops, PortId};
 use bora_wire::{checksum, ipv4, ipv6};
 
-use crate::input::Input;
+use crate::input::{Input, is_device};
 use crate::lookup::{Way, only_outer_way, resolve};
 use crate::partial::{complete_ipv4, complete_ipv6};
 use crate::simd::{Loop, Simd};
@@ -12,18 +12,22 @@ use crate::wrap::Wrapper;
 use crate::{Batch, Context, Family, Meta, Reason, Verdict};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
-/// Ethernet, and IPv4 without options.
-const PLAIN_IPV4: usize = ETHERNET + 20;
-/// Ethernet and IPv6.
-const PLAIN_IPV6: usize = ETHERNET + 40;
+/// Both Ethernet addresses.
+const ADDRESSES: usize = 12;
+/// Both, and one VLAN tag.
+const TAGGED: usize = ADDRESSES + 4;
+/// EtherType, and IPv4 without options.
+const PLAIN_IPV4: usize = 2 + 20;
+/// EtherType and IPv6.
+const PLAIN_IPV6: usize = 2 + 40;
 
 /// Takes each packet to its next hop's output: decrements TTL or hop limit, writes the new Ethernet
-/// header, trims the padding of the old frame and pads to the output's minimum; completes a
+/// header with the tags of a device, trims the padding of the old frame and pads to a port's minimum; completes a
 /// checksum that the sender left to us. The mark of a packet that leaves is its class.
 pub fn rewrite(batch: &mut Batch, context: &Context<'_>) {
     match batch.input.map(|input| context.inputs.row(input)) {
         // the sender may have left checksums to the receiver
-        Some(input) if input.ingress.partial_checksum => rewrite_slowly(batch, context),
+        Some(input) if input.partial_checksum() => rewrite_slowly(batch, context),
         Some(input) => Plain::new(context, Some(input), |_| input).rewrite_all(batch),
         None => {
             let input = |meta: Meta| context.inputs.row(meta.input());
@@ -137,7 +141,7 @@ impl<'a, I: Fn(Meta) -> &'a Input> Plain<'a, I> {
         packets: &mut [Packet],
         metas: &mut [Meta],
         found: NextHopId,
-        write: impl Fn(&mut [u8; HEADERS], &Adjacency),
+        write: impl Fn(&mut [u8; HEADERS]),
     ) -> Option<Option<PortId>> {
         match self.next_hops.get(found) {
             NextHop::Forward(adjacency) => {
@@ -177,20 +181,45 @@ impl<'a, I: Fn(Meta) -> &'a Input> Plain<'a, I> {
         packets: &mut [Packet],
         metas: &mut [Meta],
         adjacency: &Adjacency,
-        write: impl Fn(&mut [u8; HEADERS], &Adjacency),
+        write: impl Fn(&mut [u8; HEADERS]),
     ) -> bool {
+        let &[ref addresses @ .., _, _] = &adjacency.l2;
         let mut done = false;
-        simd.run(Alike::<HEADERS, _> {
+        match self.context.devices.get(adjacency.port) {
+            Some(device) if !device.tags.is_empty() => {
+                let Some(tag) = device.only_tag() else {
+                    return false;
+                };
+                let mut link = [0; TAGGED];
+                link[..ADDRESSES].copy_from_slice(addresses);
+                link[ADDRESSES..].copy_from_slice(&tag);
+                simd.run(self.alike(packets, metas, adjacency, link, write, &mut done));
+            }
+            _ => simd.run(self.alike(packets, metas, adjacency, *addresses, write, &mut done)),
+        }
+        done
+    }
+
+    #[inline(always)]
+    fn alike<'b, const LINK: usize, const HEADERS: usize, W: Fn(&mut [u8; HEADERS])>(
+        &'b self,
+        packets: &'b mut [Packet],
+        metas: &'b mut [Meta],
+        adjacency: &Adjacency,
+        link: [u8; LINK],
+        write: W,
+        done: &'b mut bool,
+    ) -> Alike<'b, LINK, HEADERS, W> {
+        Alike {
             context: self.context,
             min_frame: self.min_frame,
             packets,
             metas,
-            // a copy: the compiler sees that no packet overwrites it
-            adjacency: *adjacency,
+            output: (adjacency.port, adjacency.mtu),
+            link,
             write,
-            done: &mut done,
-        });
-        done
+            done,
+        }
     }
 
     /// False if it is anything else; nothing is changed then.
@@ -200,7 +229,7 @@ impl<'a, I: Fn(Meta) -> &'a Input> Plain<'a, I> {
         (packet, meta): (&mut Packet, &mut Meta),
         found: NextHopId,
         family: Family,
-        write: impl Fn(&mut [u8; HEADERS], &Adjacency),
+        write: impl Fn(&mut [u8; HEADERS]),
     ) -> bool {
         let NextHop::Forward(adjacency) = self.next_hops.get(found) else {
             return false;
@@ -214,12 +243,13 @@ impl<'a, I: Fn(Meta) -> &'a Input> Plain<'a, I> {
             return false;
         }
         packet.truncate(ETHERNET + usize::from(length));
-        let Some(headers) = self.region.octets_mut(packet).first_chunk_mut() else {
-            return false;
-        };
-        write(headers, adjacency);
-        if packet.length() < self.min_frame {
-            pad(packet, port, self.context);
+        let &[ref addresses @ .., _, _] = &adjacency.l2;
+        replace(self.region.octets_mut(packet), addresses, write);
+        if (packet.length() < self.min_frame || is_device(port))
+            && !finish(packet, port, self.context)
+        {
+            meta.decide(Verdict::Drop(Reason::NoOutput));
+            return true;
         }
         packet.set_mark(meta.class().0);
         meta.decide(Verdict::Forward(port));
@@ -228,19 +258,25 @@ impl<'a, I: Fn(Meta) -> &'a Input> Plain<'a, I> {
 }
 
 /// Packets that all go to one neighbour, so that what it says is read and checked once.
-struct Alike<'a, const HEADERS: usize, W> {
+struct Alike<'a, const LINK: usize, const HEADERS: usize, W> {
     context: &'a Context<'a>,
     /// The output's shortest frame, as in [`Plain`].
     min_frame: usize,
     packets: &'a mut [Packet],
     metas: &'a mut [Meta],
-    adjacency: Adjacency,
+    /// Output and MTU.
+    output: (PortId, u16),
+    /// What is in front of the EtherType.
+    link: [u8; LINK],
     write: W,
     /// Set if none of them needed more.
     done: &'a mut bool,
 }
 
-impl<const HEADERS: usize, W: Fn(&mut [u8; HEADERS], &Adjacency)> Loop for Alike<'_, HEADERS, W> {
+impl<const LINK: usize, const HEADERS: usize, W> Loop for Alike<'_, LINK, HEADERS, W>
+where
+    W: Fn(&mut [u8; HEADERS]),
+{
     #[inline(always)]
     fn run(self) {
         let Self {
@@ -248,28 +284,45 @@ impl<const HEADERS: usize, W: Fn(&mut [u8; HEADERS], &Adjacency)> Loop for Alike
             min_frame,
             packets,
             metas,
-            adjacency,
+            output: (port, mtu),
+            link,
+            write,
+            done,
             ..
         } = self;
-        if !Meta::may_all_leave(metas, adjacency.mtu) {
+        let (region, tags) = (context.region, LINK - ADDRESSES);
+        let has_room = |packet: &Packet| packet.headroom(region) >= tags;
+        if !Meta::may_all_leave(metas, mtu) || tags > 0 && !packets.iter().all(has_room) {
             return;
         }
-        let region = context.region;
         for (packet, meta) in packets.iter_mut().zip(&*metas) {
             packet.truncate(ETHERNET + usize::from(meta.l3_length()));
             packet.set_mark(meta.class().0);
-            // parse has seen the headers, so they are there
-            if let Some(headers) = region.octets_mut(packet).first_chunk_mut() {
-                (self.write)(headers, &adjacency);
-            }
+            packet.push(region, tags);
+            replace(region.octets_mut(packet), &link, &write);
         }
-        if Meta::any_shorter(metas, min_frame.saturating_sub(ETHERNET)) {
+        if tags == 0 && Meta::any_shorter(metas, min_frame.saturating_sub(ETHERNET)) {
             for packet in packets {
-                pad(packet, adjacency.port, context);
+                finish(packet, port, context);
             }
         }
-        Meta::forward_all(metas, adjacency.port);
-        *self.done = true;
+        Meta::forward_all(metas, port);
+        *done = true;
+    }
+}
+
+/// Writes what is in front of the EtherType; `write` changes what follows. Parse has seen the headers, so they are there.
+#[inline(always)]
+fn replace<const LINK: usize, const HEADERS: usize>(
+    octets: &mut [u8],
+    link: &[u8; LINK],
+    write: impl Fn(&mut [u8; HEADERS]),
+) {
+    if let Some((start, rest)) = octets.split_first_chunk_mut()
+        && let Some(headers) = rest.first_chunk_mut()
+    {
+        *start = *link;
+        write(headers);
     }
 }
 
@@ -280,7 +333,7 @@ fn wrap_alike<const HEADERS: usize>(
     metas: &mut [Meta],
     tunnel: &Encapsulation,
     context: &Context<'_>,
-    write: impl Fn(&mut [u8; HEADERS], &Adjacency),
+    write: impl Fn(&mut [u8; HEADERS]),
 ) -> bool {
     let Ok(outer) = only_outer_way(tunnel, context) else {
         return false;
@@ -295,18 +348,18 @@ fn wrap_alike<const HEADERS: usize>(
     if let Some(neighbour) = tunnel.unconfirmed {
         context.fib.note_use(neighbour);
     }
+    let least = context.min_frames.get(usize::from(outer.port.0));
+    let least = usize::from(least.copied().unwrap_or(0)).saturating_sub(wrapper.length());
+    let is_ready = !is_device(outer.port) && !Meta::any_shorter(metas, least);
     let (mut count, mut sum) = (0, 0);
     for (packet, meta) in packets.iter_mut().zip(metas) {
         packet.truncate(ETHERNET + usize::from(meta.l3_length()));
-        if let Some(headers) = context.region.octets_mut(packet).first_chunk_mut() {
-            write(headers, outer);
-        }
-        if !wrapper.wrap(packet, *meta, context) {
+        let is_wrapped = wrapper.wrap(packet, *meta, context, &write);
+        if !is_wrapped || !is_ready && !finish(packet, outer.port, context) {
             meta.decide(Verdict::Drop(Reason::NoOutput));
             continue;
         }
         (count, sum) = (count + 1, sum + u64::from(meta.l3_length()));
-        pad(packet, outer.port, context);
         packet.set_mark(meta.class().0);
         meta.decide(Verdict::Forward(outer.port));
     }
@@ -330,38 +383,45 @@ fn rewrite_one(packet: &mut Packet, meta: &mut Meta, found: NextHopId, context: 
     rewrite_headers(octets, meta.family(), adjacency, partial);
     if let Some(tunnel) = tunnel {
         let wrapper = Wrapper::new(tunnel, adjacency);
-        if !wrapper.is_some_and(|wrapper| wrapper.wrap(packet, *meta, context)) {
+        let keep = |_: &mut [u8; 0]| {};
+        if !wrapper.is_some_and(|wrapper| wrapper.wrap(packet, *meta, context, keep)) {
             return meta.decide(Verdict::Drop(Reason::NoOutput));
         }
         let octets = meta.l3_length().into();
         context.tunnelling.note_sent(tunnel.port, 1, octets);
     }
-    pad(packet, adjacency.port, context);
+    if !finish(packet, adjacency.port, context) {
+        return meta.decide(Verdict::Drop(Reason::NoOutput));
+    }
     packet.set_mark(meta.class().0);
     meta.decide(Verdict::Forward(adjacency.port));
 }
 
-/// Pads a packet to the least that its output sends.
+/// Gives a packet the tags of the device that it leaves by, or pads it to the least that its port sends. False if its frame has no
+/// room for tags.
 #[inline(never)]
-fn pad(packet: &mut Packet, output: PortId, context: &Context<'_>) {
+fn finish(packet: &mut Packet, output: PortId, context: &Context<'_>) -> bool {
+    if is_device(output) {
+        let device = context.devices.get(output);
+        return device.is_none_or(|device| device.tag(context.region, packet));
+    }
     let min_frame = context.min_frames.get(usize::from(output.0)).copied();
     packet.pad(context.region, min_frame.unwrap_or(0).into());
+    true
 }
 
-/// What [`rewrite_headers`] does, at fixed places.
+/// What [`rewrite_headers`] does behind the addresses, at fixed places.
 #[inline(always)]
-fn plain_ipv4(headers: &mut [u8; PLAIN_IPV4], adjacency: &Adjacency) {
-    headers[..12].copy_from_slice(&adjacency.l2[..12]);
+fn plain_ipv4(headers: &mut [u8; PLAIN_IPV4]) {
     // parse has seen a TTL of 2 or more, but a memif peer that shares the memory may have changed it
-    let octets = [headers[22], headers[23], headers[24], headers[25]];
-    headers[22..26].copy_from_slice(&checksum::decrement_ttl(octets));
+    let octets = [headers[10], headers[11], headers[12], headers[13]];
+    headers[10..14].copy_from_slice(&checksum::decrement_ttl(octets));
 }
 
 /// As [`plain_ipv4`].
 #[inline(always)]
-fn plain_ipv6(headers: &mut [u8; PLAIN_IPV6], adjacency: &Adjacency) {
-    headers[..12].copy_from_slice(&adjacency.l2[..12]);
-    headers[21] = headers[21].wrapping_sub(1);
+fn plain_ipv6(headers: &mut [u8; PLAIN_IPV6]) {
+    headers[9] = headers[9].wrapping_sub(1);
 }
 
 fn rewrite_headers(octets: &mut [u8], family: Family, adjacency: &Adjacency, partial: bool) {

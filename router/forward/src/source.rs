@@ -14,8 +14,7 @@ const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 /// an XDP program in front, packets that claim to come from the router itself go to Linux, which decides by `accept_local`.
 pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     let inputs = context.inputs;
-    let is_checked = |input: PortId| inputs.row(input).checks_sources;
-    if batch.input.is_some_and(|input| !is_checked(input)) {
+    if !inputs.check_sources(batch.input) {
         return;
     }
     let Batch {
@@ -27,7 +26,7 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
     } = batch;
     sources.clear();
     for (place, _) in v4.results() {
-        if is_checked(meta[place].input()) {
+        if inputs.row(meta[place].input()).checks_sources() {
             let octets = context.region.octets(&packets[place]);
             let octets = octets.get(ETHERNET..).unwrap_or_default();
             let source = ipv4::Packet::new_unchecked(octets).src();

@@ -10,14 +10,12 @@ use bora_wire::{MacAddr, Protocol, checksum, ethernet, ipv4};
 
 const ETHERNET: usize = ethernet::HEADER_LEN;
 pub(crate) const IPV4: usize = 20;
-/// Octets in front of a frame where [`crate::find_inputs`] and [`Arrival::unwrap`] keep what they took: an Ethernet header and two tags.
-const KEPT: usize = ETHERNET + 8;
 const UDP: usize = 8;
 const VXLAN: usize = 8;
 /// The ECN bits of TOS or traffic class, and their values (RFC 3168).
 pub(crate) const ECN: u8 = 3;
 const ECT1: u8 = 1;
-pub(crate) const ECT0: u8 = 2;
+const ECT0: u8 = 2;
 pub(crate) const CE: u8 = 3;
 /// Flags and version of GRE with a key and nothing else.
 const GRE_KEY: u16 = 0x2000;
@@ -70,62 +68,139 @@ impl Endpoint {
 }
 
 /// A tunnel's packet that has come in: whose it is, and what is inside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
-    pub(crate) endpoint: Endpoint,
+    /// [`Endpoint::key`].
+    pub(crate) key: u128,
     /// The far end, as a number.
     pub(crate) source: u32,
-    /// Where the packet inside begins in the frame: its IP header, or its Ethernet header if `ethertype` is none.
+    /// Where the packet inside begins in the frame: its IP header, or its Ethernet header if `ethertype` is 0.
     at: usize,
-    ethertype: Option<u16>,
+    ethertype: u16,
+}
+
+/// What a frame begins with that may be a tunnel's packet; all frames are longer. Octets 14 to 21, and so on, as numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Start([u64; 4]);
+
+impl Start {
+    const LENGTH: usize = ETHERNET + 4 * 8;
+    /// Version, length of the header, and "more fragments" and the offset.
+    const FIRST: u64 = 0xff00_0000_0000_3fff;
+    /// Protocol and source.
+    const SECOND: u64 = 0x00ff_0000_ffff_ffff;
+
+    #[inline(always)]
+    pub(crate) fn of(frame: &[u8]) -> Option<Self> {
+        let start: &[u8; Self::LENGTH] = frame.first_chunk()?;
+        let word = |at: usize| {
+            let mut octets = [0; 8];
+            octets.copy_from_slice(&start[ETHERNET + at..ETHERNET + at + 8]);
+            u64::from_be_bytes(octets)
+        };
+        let words = [word(0), word(8), word(16), word(24)];
+        Some(Self(words))
+    }
+
+    /// The IP packet's length, octets.
+    #[inline(always)]
+    fn length(self) -> usize {
+        usize::from((self.0[0] >> 32) as u16)
+    }
+
+    #[inline(always)]
+    fn tos(self) -> u8 {
+        (self.0[0] >> 48) as u8
+    }
 }
 
 impl Arrival {
-    /// `None` for what is no tunnel's, or is left to Linux: fragments, GRE with checksums or sequence numbers, ECN that
-    /// changes what is inside, wrong or strange headers. `partial`: the sender may have left the UDP checksum to the receiver.
+    /// `None` for what is no tunnel's, or is left to Linux: fragments, GRE with checksums or sequence numbers, wrong or strange
+    /// headers. `partial`: the sender may have left the UDP checksum to the receiver.
     #[inline(always)] // a result in memory would be read in other pieces than it is written
-    pub(crate) fn of(frame: &[u8], partial: bool) -> Option<Self> {
-        let outer = ipv4::Packet::new_checked(frame.get(ETHERNET..)?).ok()?;
-        if outer.has_options() || outer.is_fragment() {
+    pub(crate) fn of(frame: &[u8], start: Start, partial: bool) -> Option<Self> {
+        let Start([first, second, third, fourth]) = start;
+        if first & Start::FIRST != 0x45 << 56 {
             return None;
         }
-        let protocol = outer.protocol();
-        let inside = match protocol {
-            Protocol(47) => gre(outer.payload())?,
-            Protocol(4) => (None, 0, Some(ethernet::EtherType::IPV4.0)),
-            Protocol(41) => (None, 0, Some(ethernet::EtherType::IPV6.0)),
-            Protocol::UDP => return Self::vxlan(&outer, partial),
+        let protocol = (second >> 48) as u8;
+        let (key, length, ethertype) = match Protocol(protocol) {
+            Protocol(47) => gre(third as u32, (fourth >> 32) as u32)?,
+            Protocol(4) => (None, 0, ethernet::EtherType::IPV4.0),
+            Protocol(41) => (None, 0, ethernet::EtherType::IPV6.0),
+            Protocol::UDP => {
+                let outer = ipv4::Packet::new_checked(frame.get(ETHERNET..)?).ok()?;
+                return Self::vxlan(&outer, partial);
+            }
             _ => return None,
         };
-        let (key, length, ethertype) = inside;
-        let source = outer.src().to_bits();
+        let source = second as u32;
         let endpoint = Endpoint::Addresses {
-            protocol: protocol.0,
+            protocol,
             source,
-            destination: outer.dst().to_bits(),
+            destination: (third >> 32) as u32,
             key,
         };
-        let at = ETHERNET + IPV4 + length;
-        let arrival = Self {
-            endpoint,
+        Some(Self {
+            key: endpoint.key(),
             source,
-            at,
+            at: ETHERNET + IPV4 + length,
             ethertype,
+        })
+    }
+
+    /// Whether a frame that begins so has the same tunnel's headers as the one of this arrival, which began as `known`.
+    #[inline(always)]
+    pub(crate) fn is_alike(&self, Start(known): Start, Start(start): Start) -> bool {
+        if self.ethertype == 0 {
+            return false; // VXLAN has more headers
+        }
+        let rest = !(u128::MAX >> (8 * (self.at - ETHERNET - 16)));
+        let masks = [
+            Start::FIRST,
+            Start::SECOND,
+            (rest >> 64) as u64,
+            rest as u64,
+        ];
+        let both = known.iter().zip(start).zip(masks);
+        let different = both.fold(0, |any, ((known, word), mask)| any | (known ^ word) & mask);
+        different == 0
+    }
+
+    /// Whether a packet inside is not longer than what the outer packet has of it, and keeps its ECN (RFC 6040, 4.2).
+    #[inline(always)]
+    pub(crate) fn is_plain(&self, frame: &[u8], start: Start) -> bool {
+        let header = if self.ethertype == 0 { ETHERNET } else { 0 };
+        let inside = frame.get(self.at + header..ETHERNET + start.length());
+        let inside = inside.unwrap_or_default();
+        let Some(&first) = inside.first_chunk() else {
+            return false;
         };
-        is_plain(&outer, outer.payload().get(length..)?).then_some(arrival)
+        let first = u64::from_be_bytes(first);
+        let (length, tos) = match first >> 60 {
+            4 => (usize::from((first >> 32) as u16), (first >> 48) as u8),
+            6 => (40 + usize::from((first >> 16) as u16), (first >> 52) as u8),
+            _ => return false,
+        };
+        let changes = match start.tos() & ECN {
+            CE => true,
+            ECT1 => tos & ECN == ECT0,
+            _ => false,
+        };
+        length <= inside.len() && !changes
     }
 
     /// Whether the packet inside has this Ethernet source address: Linux drops those of its own (vxlan_set_mac()).
     pub(crate) fn comes_from(&self, mac: MacAddr, frame: &[u8]) -> bool {
         let source = frame.get(self.at + 6..self.at + 12);
-        self.ethertype.is_none() && source == Some(&mac.0)
+        self.ethertype == 0 && source == Some(&mac.0)
     }
 
     #[inline(never)]
     fn vxlan(outer: &ipv4::Packet<&[u8]>, partial: bool) -> Option<Self> {
         let segment = outer.payload();
         let (udp, rest) = segment.split_first_chunk::<UDP>()?;
-        let (vxlan, inside) = rest.split_first_chunk::<VXLAN>()?;
+        let vxlan: &[u8; VXLAN] = rest.first_chunk()?;
         let [_, _, port_high, port_low, length_high, length_low, _, _] = *udp;
         let is_whole = usize::from(u16::from_be_bytes([length_high, length_low])) == segment.len();
         let [a, b, c, d, high, middle, low, reserved] = *vxlan;
@@ -137,104 +212,79 @@ impl Arrival {
             checksum::Transport::Partial if partial => {}
             _ => return None,
         }
-        let arrival = Self {
-            endpoint: Endpoint::Vxlan {
-                port: u16::from_be_bytes([port_high, port_low]),
-                vni: u32::from_be_bytes([0, high, middle, low]),
-            },
+        let endpoint = Endpoint::Vxlan {
+            port: u16::from_be_bytes([port_high, port_low]),
+            vni: u32::from_be_bytes([0, high, middle, low]),
+        };
+        Some(Self {
+            key: endpoint.key(),
             source: outer.src().to_bits(),
             at: ETHERNET + IPV4 + UDP + VXLAN,
-            ethertype: None,
-        };
-        is_plain(outer, inside.get(ETHERNET..)?).then_some(arrival)
+            ethertype: 0,
+        })
     }
 }
 
-/// Key, length of the header, and EtherType of GRE.
+/// Key, length of the header, and EtherType of GRE, whose header begins so.
 #[inline(always)]
-fn gre(payload: &[u8]) -> Option<(Option<u32>, usize, Option<u16>)> {
-    let (&[flags_high, flags_low, type_high, type_low], rest) = payload.split_first_chunk()?;
-    let ethertype = ethernet::EtherType(u16::from_be_bytes([type_high, type_low]));
+fn gre(flags_and_type: u32, key: u32) -> Option<(Option<u32>, usize, u16)> {
+    let ethertype = ethernet::EtherType(flags_and_type as u16);
     if ![ethernet::EtherType::IPV4, ethernet::EtherType::IPV6].contains(&ethertype) {
         return None;
     }
-    match u16::from_be_bytes([flags_high, flags_low]) {
-        0 => Some((None, 4, Some(ethertype.0))),
-        GRE_KEY => Some((
-            Some(u32::from_be_bytes(*rest.first_chunk()?)),
-            8,
-            Some(ethertype.0),
-        )),
+    match (flags_and_type >> 16) as u16 {
+        0 => Some((None, 4, ethertype.0)),
+        GRE_KEY => Some((Some(key), 8, ethertype.0)),
         _ => None,
     }
 }
 
-/// Whether a packet inside is not longer than what the outer packet has of it, and keeps its ECN (RFC 6040, 4.2).
-#[inline(always)]
-fn is_plain(outer: &ipv4::Packet<&[u8]>, inside: &[u8]) -> bool {
-    let Some(&[first, second, a, b, c, d]) = inside.first_chunk() else {
-        return false;
-    };
-    let (length, tos) = match first >> 4 {
-        4 => (usize::from(u16::from_be_bytes([a, b])), second),
-        6 => (
-            40 + usize::from(u16::from_be_bytes([c, d])),
-            first << 4 | second >> 4,
-        ),
-        _ => return false,
-    };
-    let changes = match outer.tos() & ECN {
-        CE => true,
-        ECT1 => tos & ECN == ECT0,
-        _ => false,
-    };
-    length <= inside.len() && !changes
-}
-
 impl Arrival {
-    /// Makes the packet inside a frame for this address. The outer one stays in front of it, for [`Endpoint::rewrap`].
-    /// False if the frame has no room; nothing is changed then.
-    #[inline(always)]
-    pub(crate) fn unwrap(&self, region: &Region, packet: &mut Packet, mac: MacAddr) -> bool {
-        packet.set_mark(0); // what is inside has no VLAN priority
-        let Some(ethertype) = self.ethertype else {
-            return packet.pull(self.at);
-        };
-        // Its Ethernet header takes the place of the end of the outer headers, which are kept in front of the frame and of its
-        // tags.
-        if !packet.push(region, KEPT) {
-            return false;
-        }
-        let octets = region.octets_mut(packet);
-        let place = self.at - ETHERNET + KEPT;
-        octets.copy_within(place..place + ETHERNET, 0);
+    /// The Ethernet header of what is inside, for this address; nothing if it has one.
+    pub(crate) fn header(&self, mac: MacAddr) -> Option<Words> {
         let mut header = [0; ETHERNET];
         header[..6].copy_from_slice(&mac.0);
-        header[12..].copy_from_slice(&ethertype.to_be_bytes());
-        octets[place..place + ETHERNET].copy_from_slice(&header);
-        packet.pull(place)
+        header[ETHERNET - 2..].copy_from_slice(&self.ethertype.to_be_bytes());
+        (self.ethertype != 0).then(|| Words::of(&header))
+    }
+
+    /// Makes the packet inside a frame with this header; returns where it begins in the outer frame, and what was there.
+    #[inline(always)]
+    pub(crate) fn unwrap(
+        &self,
+        region: &Region,
+        packet: &mut Packet,
+        new: Option<Words>,
+    ) -> Option<(u16, Words)> {
+        let begin = self.at - new.map_or(0, |_| ETHERNET);
+        let octets = region.octets_mut(packet).get_mut(begin..)?;
+        let header = octets.first_chunk_mut()?;
+        let kept = Words::of(header);
+        new.unwrap_or(kept).put(header);
+        packet.pull(begin);
+        packet.set_mark(0); // what is inside has no VLAN priority
+        Some((begin as u16, kept))
     }
 }
 
-impl Endpoint {
-    /// Undoes [`Arrival::unwrap`] for a packet that is otherwise as it came.
-    pub(crate) fn rewrap(self, region: &Region, packet: &mut Packet) {
-        let length = match self {
-            Self::Vxlan { .. } => IPV4 + UDP + VXLAN,
-            Self::Addresses {
-                protocol: 47, key, ..
-            } => IPV4 + if key.is_some() { 8 } else { 4 },
-            Self::Addresses { .. } => IPV4,
+/// An Ethernet header in two words that overlap, as the CPU reads and writes it best.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words(u64, u64);
+
+impl Words {
+    #[inline(always)]
+    fn of(header: &[u8; ETHERNET]) -> Self {
+        let word = |at: usize| {
+            let mut octets = [0; 8];
+            octets.copy_from_slice(&header[at..at + 8]);
+            u64::from_ne_bytes(octets)
         };
-        if matches!(self, Self::Vxlan { .. }) {
-            packet.push(region, ETHERNET + length);
-            return;
-        }
-        packet.push(region, KEPT + length);
-        let octets = region.octets_mut(packet);
-        if octets.len() >= KEPT + length + ETHERNET {
-            octets.copy_within(..ETHERNET, KEPT + length);
-        }
-        packet.pull(KEPT);
+        Self(word(0), word(ETHERNET - 8))
+    }
+
+    #[inline(always)]
+    pub(crate) fn put(self, header: &mut [u8; ETHERNET]) {
+        header[..8].copy_from_slice(&self.0.to_ne_bytes());
+        header[ETHERNET - 8..].copy_from_slice(&self.1.to_ne_bytes());
     }
 }

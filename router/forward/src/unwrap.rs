@@ -5,14 +5,96 @@ use bora_fib::PortId;
 use bora_wire::ethernet;
 
 use crate::egress::octets;
-use crate::{Batch, Devices, Inputs, Meta, Reason, Verdict};
+use crate::tunnel::{Arrival, Start, Words};
+use crate::{Batch, Device, Devices, Inputs, Meta, Reason, Verdict};
 
-/// Packets that were in tunnels, side by side with the tunnels, and with what the outer packets came by.
+/// A packet that was in a tunnel: what it was in.
+#[derive(Clone, Copy, Debug)]
+pub struct Outer {
+    /// The tunnel.
+    pub tunnel: PortId,
+    /// What the outer packet came by.
+    pub input: PortId,
+    /// Where the packet inside begins in the outer frame, octets.
+    begin: u16,
+    /// What the outer frame had there.
+    kept: Words,
+}
+
+impl Outer {
+    /// Puts a packet that is otherwise as it came into the outer one again.
+    pub fn rewrap(&self, region: &Region, packet: &mut Packet) {
+        if let Some(header) = region.octets_mut(packet).first_chunk_mut() {
+            self.kept.put(header);
+        }
+        packet.push(region, self.begin.into());
+    }
+}
+
+/// The last packet that came through a tunnel: the next one is mostly the same tunnel's.
+#[derive(Clone, Copy, Debug)]
+pub struct Last<'a> {
+    start: Start,
+    arrival: Arrival,
+    device: &'a Device,
+    /// The Ethernet header that what is inside gets, if it has none.
+    header: Option<Words>,
+}
+
+impl Devices {
+    /// Makes the packet inside a frame, if it has come through a tunnel. `input` is what the frame has come by,
+    /// `partial_checksum` as of [`crate::Ingress`]; `last` is none at first.
+    #[inline]
+    pub fn unwrap<'a>(
+        &'a self,
+        region: &Region,
+        packet: &mut Packet,
+        (input, partial_checksum): (PortId, bool),
+        last: &mut Option<Last<'a>>,
+    ) -> Option<Outer> {
+        let frame = region.octets(packet);
+        let start = Start::of(frame)?;
+        let Last {
+            arrival,
+            device,
+            header,
+            ..
+        } = match *last {
+            Some(known) if known.arrival.is_alike(known.start, start) => known,
+            _ => *last.insert(self.arrival(frame, start, partial_checksum)?),
+        };
+        if !arrival.is_plain(frame, start) {
+            return None;
+        }
+        let (begin, kept) = arrival.unwrap(region, packet, header)?;
+        Some(Outer {
+            tunnel: device.ingress.port,
+            input,
+            begin,
+            kept,
+        })
+    }
+
+    #[inline(never)]
+    fn arrival(&self, frame: &[u8], start: Start, partial_checksum: bool) -> Option<Last<'_>> {
+        let arrival = Arrival::of(frame, start, partial_checksum)?;
+        let device = self.tunnel(arrival.key)?;
+        let is_expected = device.only_from.is_none_or(|far| far == arrival.source);
+        let loops = arrival.comes_from(device.ingress.mac, frame);
+        (is_expected && !loops).then_some(Last {
+            start,
+            arrival,
+            device,
+            header: arrival.header(device.ingress.mac),
+        })
+    }
+}
+
+/// Packets that were in tunnels, side by side with what they were in.
 #[derive(Debug)]
 pub struct Unwrapped {
     packets: Vec<Packet>,
-    tunnels: Vec<PortId>,
-    outer: Vec<PortId>,
+    outer: Vec<Outer>,
 }
 
 impl Unwrapped {
@@ -21,7 +103,6 @@ impl Unwrapped {
     pub fn new() -> Self {
         Self {
             packets: Vec::with_capacity(MAX_BATCH),
-            tunnels: Vec::with_capacity(MAX_BATCH),
             outer: Vec::with_capacity(MAX_BATCH),
         }
     }
@@ -48,22 +129,21 @@ impl Unwrapped {
         inputs: &Inputs,
         region: &Region,
     ) {
-        self.tunnels.clear();
         self.outer.clear();
+        let mut last = None;
         for (packet, meta) in batch.packets.iter_mut().zip(&mut batch.meta) {
             if meta.verdict() != Verdict::Punt(Reason::Local) {
                 continue;
             }
-            let outer = meta.input();
-            let partial_checksum = inputs.get(outer).partial_checksum;
-            if let Some(tunnel) = devices.unwrap(region, packet, partial_checksum) {
-                self.tunnels.push(tunnel);
+            let partial_checksum = inputs.row(meta.input()).partial_checksum();
+            let input = (meta.input(), partial_checksum);
+            if let Some(outer) = devices.unwrap(region, packet, input, &mut last) {
                 self.outer.push(outer);
                 // only those are pending after the stages
                 meta.decide(Verdict::Pending);
             }
         }
-        if self.tunnels.len() == batch.packets.len() {
+        if self.outer.len() == batch.packets.len() {
             std::mem::swap(&mut self.packets, &mut batch.packets);
             return;
         }
@@ -77,23 +157,23 @@ impl Unwrapped {
     pub fn fill(&mut self, batch: &mut Batch, mut received: impl FnMut(PortId, u64, u64)) {
         std::mem::swap(&mut batch.packets, &mut self.packets);
         let mut packets = &batch.packets[..];
-        for run in self.tunnels.chunk_by(|one, next| one == next) {
+        let runs = self.outer.chunk_by(|one, next| one.tunnel == next.tunnel);
+        for run in runs {
             let (of_tunnel, others) = packets.split_at(run.len());
             let headers = (run.len() * ethernet::HEADER_LEN) as u64;
             let octets = octets(of_tunnel).saturating_sub(headers);
-            received(run[0], run.len() as u64, octets);
+            received(run[0].tunnel, run.len() as u64, octets);
             packets = others;
         }
         batch.meta.clear();
-        batch
-            .meta
-            .extend(self.tunnels.iter().copied().map(Meta::of));
+        let inputs = self.outer.iter().map(|outer| Meta::of(outer.tunnel));
+        batch.meta.extend(inputs);
         batch.input = Meta::one_input(&batch.meta);
     }
 
-    /// What the outer packet came by of the packet at this place.
+    /// What the packet at this place was in.
     #[inline]
-    pub fn outer(&self, place: usize) -> Option<PortId> {
-        self.outer.get(place).copied()
+    pub fn outer(&self, place: usize) -> Option<&Outer> {
+        self.outer.get(place)
     }
 }

@@ -7,7 +7,7 @@ use bora_fib::{Adjacency, Encapsulation, FibReader, NextHopId, OuterUdp, PortId}
 use bora_wire::{Protocol, checksum, ethernet, ipv4};
 
 use crate::multipath::jhash_2words;
-use crate::tunnel::{CE, ECN, ECT0, IPV4};
+use crate::tunnel::{CE, ECN, IPV4};
 use crate::{Context, Family, Meta};
 
 const ETHERNET: usize = ethernet::HEADER_LEN;
@@ -78,46 +78,9 @@ impl Tunnelling {
     }
 }
 
-/// What the outer headers take from the packet inside.
-struct Inner {
-    tos: u8,
-    hops: u8,
-    dont_fragment: u8,
-    source_port: u16,
-}
-
-impl Inner {
-    #[inline(always)]
-    fn of(
-        octets: &[u8],
-        meta: Meta,
-        tunnel: &Encapsulation,
-        context: &Context<'_>,
-    ) -> Option<Self> {
-        let header: &[u8; IPV4] = octets.first_chunk()?;
-        let source_port = match &tunnel.udp {
-            Some(udp) => source_port(octets, meta, udp, context)?,
-            None => 0,
-        };
-        Some(match meta.family() {
-            Family::V4 => Self {
-                tos: header[1],
-                hops: header[8],
-                dont_fragment: header[6] & DONT_FRAGMENT,
-                source_port,
-            },
-            Family::V6 => Self {
-                tos: header[0] << 4 | header[1] >> 4,
-                hops: header[7],
-                dont_fragment: 0,
-                source_port,
-            },
-        })
-    }
-}
-
 /// The UDP source port that tells the flow inside: Linux's udp_flow_src_port(), with the key of the multipath hash. From
 /// Linux 6.11 on its own key is another.
+#[inline(never)]
 fn source_port(octets: &[u8], meta: Meta, udp: &OuterUdp, context: &Context<'_>) -> Option<u16> {
     let hash = context.hash4.of_buffer(octets, meta.family())?;
     let hash = u64::from(hash ^ (hash << 16));
@@ -165,6 +128,10 @@ pub(crate) struct Wrapper<'a> {
     length: usize,
     /// The sum of both outer addresses.
     addresses: checksum::Sum,
+    /// Octets 0 to 7 of the outer IPv4 header, and which of their bits are the inner one's.
+    first: (u64, u64),
+    /// TTL and protocol, and which of their bits are the inner packet's.
+    hops: (u16, u16),
 }
 
 impl<'a> Wrapper<'a> {
@@ -175,35 +142,73 @@ impl<'a> Wrapper<'a> {
         let mut headers = [0; LONGEST];
         headers[..ETHERNET].copy_from_slice(&outer.l2);
         headers.get_mut(ETHERNET..length)?.copy_from_slice(template);
+        let [a, tos, _, _, _, _, flags, offset, hops, protocol, ..] = *tunnel.headers.ipv4();
+        let tos = if tunnel.inherits_tos { 0 } else { tos & !ECN };
+        let from_inside = |is_set: bool, bits: u8| if is_set { bits } else { 0 };
+        let [inner_tos, inner_flags] = [
+            from_inside(tunnel.inherits_tos, !ECN) | ECN,
+            from_inside(tunnel.copies_dont_fragment, DONT_FRAGMENT),
+        ];
         Some(Self {
             tunnel,
             headers,
             length,
             addresses: checksum::Sum::ZERO.add_bytes(&tunnel.headers.ipv4()[12..]),
+            first: (
+                u64::from_be_bytes([a, tos, 0, 0, 0, 0, flags, offset]),
+                u64::from_be_bytes([0, inner_tos, 0, 0, 0, 0, inner_flags, 0]),
+            ),
+            hops: (
+                u16::from_be_bytes([hops, protocol]),
+                u16::from_be_bytes([from_inside(hops == 0, 0xff), 0]),
+            ),
         })
     }
 
-    /// Puts a packet whose TTL and checksums are done into the tunnel. False if its frame has no room; nothing is changed then.
+    /// Octets of all headers, from Ethernet on.
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Puts a packet, whose checksums are done, into the tunnel; `write` changes it before, from its EtherType on. False if its
+    /// frame has no room.
     #[inline(always)]
-    pub(crate) fn wrap(&self, packet: &mut Packet, meta: Meta, context: &Context<'_>) -> bool {
+    pub(crate) fn wrap<const HEADERS: usize>(
+        &self,
+        packet: &mut Packet,
+        meta: Meta,
+        context: &Context<'_>,
+        write: impl Fn(&mut [u8; HEADERS]),
+    ) -> bool {
         let region = context.region;
-        let inside = region.octets(packet).get(ETHERNET..).unwrap_or_default();
-        let Some(inner) = Inner::of(inside, meta, self.tunnel, context) else {
+        let has_room = packet.push(region, self.length - ETHERNET);
+        let octets = region.octets_mut(packet);
+        let inside = octets.get_mut(self.length - 2..);
+        let Some(headers) = inside.and_then(|inside| inside.first_chunk_mut()) else {
             return false;
         };
-        if !packet.push(region, self.length - ETHERNET) {
+        write(headers);
+        let Some((outer, inside)) = octets.split_at_mut_checked(self.length) else {
             return false;
-        }
-        let octets = region.octets_mut(packet);
+        };
+        let source_port = match &self.tunnel.udp {
+            None => Some(0),
+            Some(udp) => source_port(inside, meta, udp, context),
+        };
+        let (Some(source_port), Some(header), true) = (source_port, inside.first_chunk(), has_room)
+        else {
+            return false;
+        };
+        let length = (self.length - ETHERNET) as u16 + meta.l3_length();
+        let header = self.ipv4(header, meta, length, context.tunnelling);
         // two copies of fixed length, which may overlap
         let last = self.length - HALF;
-        octets[..HALF].copy_from_slice(&self.headers[..HALF]);
-        octets[last..last + HALF].copy_from_slice(&self.headers[last..last + HALF]);
-        let length = (self.length - ETHERNET) as u16 + meta.l3_length();
-        let ip = &mut octets[ETHERNET..];
-        ip[..12].copy_from_slice(&self.ipv4(&inner, length, context.tunnelling));
+        outer[..HALF].copy_from_slice(&self.headers[..HALF]);
+        outer[last..].copy_from_slice(&self.headers[last..last + HALF]);
+        outer[ETHERNET..ETHERNET + 12].copy_from_slice(&header);
         if let Some(udp) = &self.tunnel.udp {
-            fill_udp(ip, length - IPV4 as u16, inner.source_port, udp.checksum);
+            let ip = &mut octets[ETHERNET..];
+            fill_udp(ip, length - IPV4 as u16, source_port, udp.checksum);
         }
         true
     }
@@ -211,49 +216,32 @@ impl<'a> Wrapper<'a> {
     /// The outer IPv4 header up to the addresses. Its checksum is computed from what is written, because to read that again
     /// would wait for the stores.
     #[inline(always)]
-    fn ipv4(&self, inner: &Inner, length: u16, state: &Tunnelling) -> [u8; 12] {
-        let template = self.tunnel.headers.ipv4();
+    fn ipv4(&self, inner: &[u8; IPV4], meta: Meta, length: u16, state: &Tunnelling) -> [u8; 12] {
+        let (tos, flags, hops) = match meta.family() {
+            Family::V4 => (inner[1], inner[6], inner[8]),
+            Family::V6 => (inner[0] << 4 | inner[1] >> 4, 0, inner[7]),
+        };
+        // RFC 6040, 4.1: as inside, but CE becomes ECT(0), as INET_ECN_encapsulate() has it
+        let tos = tos ^ u8::from(tos & ECN == CE);
         let id = state.next_id.get();
         state.next_id.set(id.wrapping_add(1));
-        // RFC 6040, 4.1: as inside, but CE becomes ECT(0), as INET_ECN_encapsulate() has it
-        let ecn = match inner.tos & ECN {
-            CE => ECT0,
-            other => other,
-        };
-        let dscp = if self.tunnel.inherits_tos {
-            inner.tos
-        } else {
-            template[1]
-        };
-        let mut flags = template[6];
-        if self.tunnel.copies_dont_fragment {
-            flags |= inner.dont_fragment;
-        }
-        let hops = match template[8] {
-            0 => inner.hops,
-            fixed => fixed,
-        };
-        let word = |high, low| u16::from_be_bytes([high, low]);
-        let words = [
-            word(template[0], dscp & !ECN | ecn),
-            length,
-            id,
-            word(flags, template[7]),
-            word(hops, template[9]),
-        ];
-        let sum = words
-            .into_iter()
-            .fold(self.addresses, checksum::Sum::add_u16);
-        let [a, b, c, d, e] = words;
+        let (first, inherited) = self.first;
+        let first = first
+            | inherited & (u64::from(tos) << 48 | u64::from(flags) << 8)
+            | u64::from(length) << 32
+            | u64::from(id) << 16;
+        let hops = self.hops.0 | self.hops.1 & u16::from(hops) << 8;
+        let sum = self.addresses.add_u64(first).add_u16(hops);
+        let second = u32::from(hops) << 16 | u32::from(!sum.fold());
         let mut octets = [0; 12];
-        for (octets, word) in octets.chunks_exact_mut(2).zip([a, b, c, d, e, !sum.fold()]) {
-            octets.copy_from_slice(&word.to_be_bytes());
-        }
+        octets[..8].copy_from_slice(&first.to_be_bytes());
+        octets[8..].copy_from_slice(&second.to_be_bytes());
         octets
     }
 }
 
 /// Fills the UDP header of an IPv4 packet.
+#[inline(never)]
 fn fill_udp(ip: &mut [u8], length: u16, source_port: u16, with_checksum: bool) {
     let segment = &mut ip[IPV4..IPV4 + usize::from(length)];
     segment[..2].copy_from_slice(&source_port.to_be_bytes());

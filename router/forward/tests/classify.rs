@@ -49,6 +49,7 @@ impl Bench {
             region: &self.memory.region,
             fib: &self.fib,
             inputs: &inputs,
+            devices: &bora_forward::Devices::default(),
             min_frames: &[],
             classifier,
             policies: &bora_forward::Policies::default(),

@@ -14,8 +14,8 @@ use bora_forward::policy::{self, Known, List, Lists, Step};
 use bora_forward::schedule::OutputConfig;
 use bora_forward::{
     Batch, Classifier, Context, Device, Devices, Egress, Endpoint, FlowHash, Gate, Ingress, Inputs,
-    Meta, Outputs, Policies, Ports, Priorities, Reason, RpFilter, RuleCounters, Tags, Tunnelling,
-    Unwrapped, Verdict, enqueue, find_inputs, run,
+    Meta, Outer, Outputs, Policies, Ports, Priorities, Reason, RpFilter, RuleCounters, Tags,
+    Tunnelling, Unwrapped, Verdict, enqueue, find_inputs, run,
 };
 use bora_wire::{MacAddr, ipv4, udp};
 use proptest::prelude::*;
@@ -302,6 +302,7 @@ impl Bench {
             region: &self.region,
             fib: &self.fib,
             inputs: &self.inputs,
+            devices: &self.devices,
             min_frames: &[60, 60, 60],
             classifier: &self.classifier,
             policies: &self.policies,
@@ -351,14 +352,14 @@ impl Bench {
         }
     }
 
-    fn be_done_with(&self, mut packet: Packet, meta: Meta, outer: Option<PortId>, seen: &mut Seen) {
+    fn be_done_with(&self, mut packet: Packet, meta: Meta, outer: Option<&Outer>, seen: &mut Seen) {
         match meta.verdict() {
             Verdict::Punt(reason) => {
-                if outer.is_some() {
-                    let tunnel = self.devices.get(meta.input()).unwrap();
-                    tunnel.rewrap(&self.region, &mut packet);
+                if let Some(outer) = outer {
+                    outer.rewrap(&self.region, &mut packet);
                 }
-                if let Some(device) = self.devices.get(outer.unwrap_or(meta.input())) {
+                let outer = outer.map_or(meta.input(), |outer| outer.input);
+                if let Some(device) = self.devices.get(outer) {
                     device.restore(&self.region, &mut packet);
                 }
                 let octets = self.region.octets(&packet).to_vec();

@@ -79,6 +79,7 @@ impl Bench {
             region: &self.region,
             fib: &self.fib,
             inputs: &inputs,
+            devices: &bora_forward::Devices::default(),
             min_frames: &[0, 60],
             classifier: &Classifier::default(),
             policies: &bora_forward::Policies::default(),

@@ -113,6 +113,7 @@ impl Bench {
             region: &self.region,
             fib: &self.fib,
             inputs: &inputs,
+            devices: &Devices::default(),
             min_frames: &[0, 60],
             classifier: &Classifier::default(),
             policies: &Policies::default(),
@@ -335,10 +336,10 @@ fn unwrapped(devices: &Devices, frame: &[u8]) -> Option<Vec<u8>> {
     let bench = Bench::new(tunnel(&gre(), None), &[adjacency(1, 1500)]);
     let region = &bench.region;
     let mut packet = bench.packet(frame);
-    let inside = devices.unwrap(region, &mut packet, true).map(|number| {
+    let outer = devices.unwrap(region, &mut packet, (PortId(0), true), &mut None);
+    let inside = outer.map(|outer| {
         let inside = region.octets(&packet).to_vec();
-        let device = devices.get(number).unwrap();
-        device.rewrap(region, &mut packet);
+        outer.rewrap(region, &mut packet);
         inside
     });
     assert_eq!(region.octets(&packet), frame);

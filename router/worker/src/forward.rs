@@ -48,6 +48,7 @@ impl Worker {
             region: &config.region,
             fib: &config.fib,
             inputs: &self.inputs,
+            devices: &tables.devices,
             min_frames: &self.min_frames,
             classifier: &tables.classifier,
             policies: &tables.policies,
@@ -62,7 +63,13 @@ impl Worker {
         }
         let noted = &mut self.watching.noted;
         if !noted.is_empty() {
-            watch::leave(noted, &tables.subscriptions, batch, &config.region);
+            watch::leave(
+                noted,
+                &tables.subscriptions,
+                batch,
+                &tables.devices,
+                &config.region,
+            );
         }
     }
 

@@ -10,7 +10,7 @@ use crate::punt::{Budgets, PuntRings, Punted};
 /// What it takes to be done with packets that came by one port.
 pub(crate) struct Rest<'a> {
     pub(crate) port: PortId,
-    /// If they were in tunnels: what the outer packets came by.
+    /// What they were in, if they were in tunnels.
     pub(crate) unwrapped: Option<&'a Unwrapped>,
     pub(crate) region: &'a Region,
     pub(crate) fib: &'a FibReader,
@@ -37,12 +37,10 @@ impl Rest<'_> {
         }
         let urgency = Urgency::of(reason, self.region.octets(&packet), self.fib);
         let outer = self.unwrapped.and_then(|all| all.outer(place));
-        if outer.is_some()
-            && let Some(tunnel) = self.devices.get(meta.input())
-        {
-            tunnel.rewrap(self.region, &mut packet);
+        if let Some(outer) = outer {
+            outer.rewrap(self.region, &mut packet);
         }
-        let outer = outer.unwrap_or(meta.input());
+        let outer = outer.map_or(meta.input(), |outer| outer.input);
         if let Some(device) = self.devices.get(outer) {
             device.restore(self.region, &mut packet);
         }

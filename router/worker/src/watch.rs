@@ -5,8 +5,11 @@ use std::sync::Arc;
 use bora_buffer::Region;
 use bora_capture::{HEAD, Outcome, Seen, Subscription, Tier};
 use bora_contract::Reason;
-use bora_forward::{Batch, Verdict};
+use bora_forward::{Batch, Devices, Verdict};
 use rustix::time::{ClockId, clock_gettime};
+
+/// Octets of both Ethernet addresses.
+const ADDRESSES: usize = 12;
 
 /// A packet that a subscription wants.
 #[derive(Debug)]
@@ -85,6 +88,7 @@ pub(crate) fn leave(
     noted: &mut Vec<Noted>,
     subscriptions: &[Arc<Subscription>],
     batch: &Batch,
+    devices: &Devices,
     region: &Region,
 ) {
     let time = clock_gettime(ClockId::Monotonic);
@@ -93,13 +97,20 @@ pub(crate) fn leave(
         let subscription = &subscriptions[noted.subscription];
         let octets = region.octets(&batch.packets[noted.place]);
         let meta = batch.meta[noted.place];
+        // tags are beyond the device that the packet leaves by
+        let tags = match meta.verdict() {
+            Verdict::Forward(output) => devices.get(output).map_or(0, |device| device.tags.len()),
+            _ => 0,
+        };
+        let (addresses, rest) = octets.split_at(octets.len().min(ADDRESSES));
+        let now = addresses.iter().chain(rest.iter().skip(tags));
         subscription.leave(Seen {
             time,
             input: meta.input().0,
             length: noted.length,
             head: noted.head,
-            now: octets[..octets.len().min(subscription.snap)].to_vec(),
-            length_now: octets.len() as u32,
+            now: now.take(subscription.snap).copied().collect(),
+            length_now: octets.len().saturating_sub(tags) as u32,
             tier: Tier::Engine,
             outcome: match meta.verdict() {
                 Verdict::Forward(port) => Outcome::Sent(port.0),
