@@ -1,6 +1,7 @@
 //! From the kernel's routes of one family to the FIB's prefixes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::ops::Bound;
 use std::time::Instant;
 
 use bora_fib::{FibError, NextHopId, TableId};
@@ -125,6 +126,14 @@ impl<P: Prefix> Family<P> {
         let further = self.further.iter();
         let further = further.map(|(&number, further)| (number, &further.rib));
         std::iter::once((MERGED, &self.rib)).chain(further)
+    }
+
+    /// The tree after this one.
+    pub(crate) fn tree_after(&self, tree: Tree) -> Option<Tree> {
+        let further = self
+            .further
+            .range((Bound::Excluded(tree), Bound::Unbounded));
+        further.map(|(&number, _)| number).next()
     }
 
     /// All routes.

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use bora_mirror::Changes;
+use bora_mirror::{Changes, Difference, KernelError, Verification};
 
 use super::DataPlane;
 use crate::config::File;
 use crate::ports::Port;
+
+/// What a verification ends with.
+pub(crate) type Verified = Result<Vec<Difference>, KernelError>;
 
 /// How long to wait for events and calls at most.
 const TICK: Duration = Duration::from_millis(500);
@@ -68,13 +71,17 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Follows Linux to this moment and compares its tables with the FIB; returns the differences.
-    pub(crate) fn verify(&mut self, config: &File) -> anyhow::Result<Vec<bora_mirror::Difference>> {
+    /// Begins to compare Linux's tables with the FIB, after a look at what has no events.
+    pub(crate) fn begin_verification(&mut self, config: &File) -> anyhow::Result<Verification> {
         self.mirror.reread_settings();
-        while self.mirror.poll(Duration::ZERO)?.more {}
         self.ask_drivers();
         self.converge(config, &Changes::everything())?;
-        Ok(self.mirror.verify()?)
+        Ok(self.mirror.begin_verification())
+    }
+
+    /// Goes on comparing; returns the differences at the end.
+    pub(crate) fn verify_some(&mut self, verification: &mut Verification) -> Option<Verified> {
+        self.mirror.verify_some(verification)
     }
 
     /// Asks drivers what they can do, and turns offloads off that somebody has turned on again.
