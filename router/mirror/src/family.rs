@@ -53,10 +53,9 @@ pub(crate) struct Further<P> {
     pub(crate) loaded: bool,
 }
 
-/// From this many changed prefixes on, they are written in one load.
-const BULK: usize = 4096;
-/// Most changed prefixes that are written before the clock is looked at.
-const STEP: usize = BULK;
+/// From this many changed prefixes on, they are written in one load. Most that are written before the clock is looked at, which
+/// takes some milliseconds.
+const BULK: usize = 2048;
 
 impl<P: Prefix> Family<P> {
     pub(crate) fn new() -> Self {
@@ -371,7 +370,7 @@ impl<P: Prefix> Family<P> {
 
     fn sync_some(&mut self, world: &World, hops: &mut NextHops) -> usize {
         let mut changes = 0;
-        let count = self.dirty.len().min(STEP);
+        let count = self.dirty.len().min(BULK);
         let dirty: Vec<_> = self.dirty.drain(..count).collect();
         self.bulk = (count >= BULK).then(BTreeMap::new);
         for (tree, prefix) in dirty {
