@@ -455,9 +455,14 @@ impl Mirror {
     }
 
     /// Reads the sysctls now. Most of them change without an event and are otherwise read once a
-    /// second.
-    pub fn reread_settings(&mut self) {
-        self.model.reread_settings(&Unread::everything());
+    /// second. Returns whether any changed.
+    pub fn reread_settings(&mut self) -> bool {
+        self.model.reread_settings(&Unread::everything())
+    }
+
+    /// Notes that what the caller made of the mirror was wrong, and is corrected.
+    pub fn note_mended(&mut self) {
+        self.mended += 1;
     }
 
     /// Asks for the gateways of new routes and gives them a moment to answer. Packets that come

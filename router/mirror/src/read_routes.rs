@@ -110,7 +110,7 @@ impl<P: Prefix + Send> Table for Routes<P> {
         match family.tree_after(tree) {
             Some(next) => self.next = (next, 0),
             None => {
-                self.clear(model); // of tables that are not mirrored any more
+                self.clear(model); // routes of tables that are not mirrored any more
                 return true;
             }
         }

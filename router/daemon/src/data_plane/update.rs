@@ -54,13 +54,10 @@ impl DataPlane {
         refresh: bool,
     ) -> anyhow::Result<()> {
         let mut changes = *changes;
-        if refresh {
-            self.ask_drivers();
-            changes.settings = true;
-        }
+        changes.settings |= refresh && self.look(config);
         let ports = self.concerns_ports(&changes);
         self.converge(config, &changes)?;
-        if ports {
+        if ports || refresh {
             self.follow_interfaces(config);
         }
         // after what it depends on is up to date
@@ -73,9 +70,14 @@ impl DataPlane {
 
     /// Begins to compare Linux's tables with the FIB, after a look at what has no events.
     pub(crate) fn begin_verification(&mut self, config: &File) -> anyhow::Result<Verification> {
-        self.mirror.reread_settings();
-        self.ask_drivers();
-        self.converge(config, &Changes::everything())?;
+        let settings = self.mirror.reread_settings();
+        if self.look(config) || settings {
+            self.converge(config, &Changes::everything())?;
+        }
+        if self.converge(config, &Changes::everything())? {
+            log::error!("ports and devices were not as Linux has them, and are corrected");
+            self.mirror.note_mended();
+        }
         Ok(self.mirror.begin_verification())
     }
 
@@ -85,7 +87,7 @@ impl DataPlane {
     }
 
     /// Asks drivers what they can do, and turns offloads off that somebody has turned on again.
-    fn ask_drivers(&mut self) {
+    pub(super) fn ask_drivers(&mut self) {
         let by_ports = self.hash_in_use().iter().flatten().any(|hash| hash.0 == 1);
         for port in self.ports.iter_mut().filter(|port| port.has_program()) {
             let dir = &self.runtime.dir;
