@@ -70,6 +70,8 @@ const BATCH: usize = 16_384;
 pub(crate) const SHARE: Duration = Duration::from_millis(3);
 /// Interfaces whose sysctls are read in one turn, which takes some milliseconds.
 const INTERFACES: usize = 64;
+/// How long to leave the CPU to the thread of a verification.
+const BREAK: Duration = Duration::from_millis(1);
 /// Events between two looks at the clock.
 const FEW: usize = 64;
 
@@ -181,6 +183,8 @@ pub struct Mirror {
     reading: Option<Reading>,
     /// How many events of its time to apply before the FIB is updated: they may tell once more what was read.
     replay: usize,
+    /// A verification waits for its thread, and needs no step at once.
+    pub(crate) awaits_second: bool,
     /// When the pending reconciliation is due.
     due: Option<Instant>,
     /// How long to pause after the last reconciliation, and until when.
@@ -233,6 +237,7 @@ impl Mirror {
             wakeup,
             reading: None,
             replay: 0,
+            awaits_second: false,
             due: None,
             pause: Duration::ZERO,
             not_before: Instant::now(),
@@ -501,6 +506,10 @@ impl Mirror {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), KernelError> {
+        let timeout = match std::mem::take(&mut self.awaits_second) {
+            true => timeout.max(BREAK),
+            false => timeout,
+        };
         let now = Instant::now();
         let until = |at: Instant| at.saturating_duration_since(now);
         let next_reading = self.due.into_iter().chain(self.expiry.values().copied());

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use bora_fib::{FibConfig, FibWriter, NextHop, NextHopId};
@@ -24,8 +24,6 @@ use crate::world::Port;
 const ATTEMPTS: usize = 3;
 /// How long to wait until the FIB is made of all that Linux has told.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a step waits for the thread.
-const WAIT: Duration = Duration::from_millis(1);
 /// Entries between two looks at the clock.
 const PART: usize = 256;
 
@@ -98,7 +96,7 @@ impl Mirror {
             if let Some(found) = self.verify_some(&mut verification) {
                 return found;
             }
-            self.poll(WAIT)?;
+            self.poll(Duration::ZERO)?;
         }
     }
 
@@ -112,14 +110,17 @@ impl Mirror {
                     of.state = State::Load(self.make_second()?, self.model.changes());
                 }
             }
-            State::Load(made, before) => match made.recv_timeout(WAIT) {
+            State::Load(made, before) => match made.try_recv() {
                 Ok(Err(KernelError::Overtaken)) => of.is_overtaken()?,
                 Ok(second) => {
                     let comparison = Comparison::begin(second?, &self.model, before);
                     of.state = State::Compare(comparison);
                 }
-                Err(RecvTimeoutError::Timeout) => of.state = State::Load(made, before),
-                Err(RecvTimeoutError::Disconnected) => {
+                Err(TryRecvError::Empty) => {
+                    self.awaits_second = true;
+                    of.state = State::Load(made, before);
+                }
+                Err(TryRecvError::Disconnected) => {
                     return Err(KernelError::Behind("its thread has ended".into()));
                 }
             },
