@@ -1,5 +1,6 @@
 """The control side under people who ask too much, and after what fails: Bora follows Linux, and says what has happened."""
 
+import json
 import os
 import signal
 import socket
@@ -146,6 +147,32 @@ def test_only_admins_compare_tables(start):
     answer = net.router.exec("curl", "-s", "http://127.0.0.1:9179/v1/sync?verify=true").stdout
     assert "bora-admin" in answer
     assert net.bora.show("sync", "--verify")["differences"] == []
+
+
+def ask(net, report):
+    """A report's first octets, asked for without a process of its own."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(runtime_folder(net.router) / "api.sock"))
+        client.sendall(f"GET /v1/{report} HTTP/1.1\r\nHost: bora\r\nConnection: close\r\n\r\n".encode())
+        return client.recv(1 << 16)
+
+
+def test_a_comparison_of_all_tables_delays_nothing(start, say):
+    """While 200 000 routes are compared with Linux's, others get their reports."""
+    net = start(THREE)
+    routes.write(net.router.name, routes.table_messages(routes.synthetic_table(4, 200_000, 1), [net.host4(1)]))
+    until(lambda: net.bora.show("sync")["mirror"]["v4"]["kernel_routes"] > 200_000, 60)
+    net.bora.wait_in_sync(60)
+    began, answers = time.monotonic(), 0
+    comparison = net.router.popen(binary(), "show", "sync", "--verify", "--json", stdout=subprocess.PIPE, text=True)
+    while comparison.poll() is None:
+        assert b" 200 " in ask(net, "workers")
+        answers += 1
+    report = json.loads(comparison.communicate()[0])
+    longest = net.bora.show("lease")["longest_turn"]
+    say(f"compared in {time.monotonic() - began:.1f} s, {answers} answers meanwhile; longest turn {longest}")
+    assert answers > 3  # a busy machine; with all of it in one turn there would be one
+    assert report["differences"] == [] and report["unverified"] is None
 
 
 def test_an_apply_that_ends_bora_is_taken_back(start, tmp_path):

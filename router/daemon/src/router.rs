@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bora_contract::Reason;
-use bora_mirror::Difference;
+use bora_mirror::Verification;
 use bora_worker::Mode;
 
 use crate::apply::unconfirmed::Unconfirmed;
@@ -203,13 +203,13 @@ impl Router {
         self.plane.stop(detach)
     }
 
-    /// Reads everything anew and compares it with the FIB; returns the differences. The loop does nothing else meanwhile, so
-    /// that only admins may ask for it.
+    /// Begins to read everything anew and to compare it with the FIB. That takes as much memory as the tables, so that only
+    /// admins may ask for it.
     ///
     /// # Errors
-    /// Linux's tables could not be read.
-    pub(crate) fn verify(&mut self) -> anyhow::Result<Vec<Difference>> {
-        self.plane.verify(self.in_force.file())
+    /// The rules are not possible.
+    pub(crate) fn begin_verification(&mut self) -> anyhow::Result<Verification> {
+        self.plane.begin_verification(self.in_force.file())
     }
 
     pub(crate) fn apply(

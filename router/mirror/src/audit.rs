@@ -138,7 +138,7 @@ impl Cursor {
         self.fib = next.unwrap_or(0);
         let enough = prefixes.len() + STEP;
         for _ in 0..rib.shards() {
-            prefixes.extend(rib.part(self.shard));
+            prefixes.extend(rib.part(self.shard).map(|(prefix, _)| prefix));
             self.shard = (self.shard + 1) % rib.shards();
             if prefixes.len() >= enough || (tree != MERGED && self.shard == 0) {
                 break;

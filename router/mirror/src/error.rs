@@ -26,6 +26,9 @@ pub enum KernelError {
         "the kernel's tables changed all the time, so nothing could be compared; try again when they are quieter"
     )]
     Overtaken,
+    /// The mirror itself could not follow the kernel, so that there was nothing to compare.
+    #[error("Bora has not read all of the kernel's tables: {0}")]
+    Behind(String),
     /// Waiting or reading failed.
     #[error("cannot wait for netlink events: {0}")]
     Wait(#[source] io::Error),

@@ -1,6 +1,7 @@
 //! From the kernel's routes of one family to the FIB's prefixes.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::ops::Bound;
 use std::time::Instant;
 
 use bora_fib::{FibError, NextHopId, TableId};
@@ -24,6 +25,8 @@ pub(crate) struct Family<P> {
     pub(crate) digest: Digest,
     /// Prefixes to write to the FIB; may contain duplicates.
     dirty: VecDeque<(Tree, P)>,
+    /// Targets (sorted) of which the prefixes have to be written, too, and the shard where the search for them goes on.
+    searches: VecDeque<(Vec<TargetId>, (Tree, usize))>,
     /// Host routes of the FIB that were made from neighbours.
     pub(crate) hosts: HashMap<(Tree, P), HopKey>,
     /// Prefixes whose route has a path MTU of its own.
@@ -52,10 +55,9 @@ pub(crate) struct Further<P> {
     pub(crate) loaded: bool,
 }
 
-/// From this many changed prefixes on, they are written in one load.
-const BULK: usize = 4096;
-/// Most changed prefixes that are written before the clock is looked at.
-const STEP: usize = BULK;
+/// From this many changed prefixes on, they are written in one load. Most that are written before the clock is looked at, which
+/// takes some milliseconds.
+const BULK: usize = 2048;
 
 impl<P: Prefix> Family<P> {
     pub(crate) fn new() -> Self {
@@ -64,6 +66,7 @@ impl<P: Prefix> Family<P> {
             further: BTreeMap::new(),
             digest: Digest::default(),
             dirty: VecDeque::new(),
+            searches: VecDeque::new(),
             hosts: HashMap::new(),
             mtus: BTreeMap::new(),
             mtu_changes: BTreeSet::new(),
@@ -87,13 +90,14 @@ impl<P: Prefix> Family<P> {
 
     /// How many prefixes wait to be written.
     #[cfg(test)]
-    pub(crate) fn marked(&self) -> usize {
+    pub(crate) fn marked(&mut self) -> usize {
+        while self.search_some() {}
         self.dirty.len()
     }
 
     /// Whether every changed prefix is written.
     pub(crate) fn is_written(&self) -> bool {
-        self.dirty.is_empty()
+        self.dirty.is_empty() && self.searches.is_empty()
     }
 
     pub(crate) fn is_clean(&self) -> bool {
@@ -125,6 +129,14 @@ impl<P: Prefix> Family<P> {
         let further = self.further.iter();
         let further = further.map(|(&number, further)| (number, &further.rib));
         std::iter::once((MERGED, &self.rib)).chain(further)
+    }
+
+    /// The tree after this one.
+    pub(crate) fn tree_after(&self, tree: Tree) -> Option<Tree> {
+        let further = self
+            .further
+            .range((Bound::Excluded(tree), Bound::Unbounded));
+        further.map(|(&number, _)| number).next()
     }
 
     /// All routes.
@@ -287,20 +299,33 @@ impl<P: Prefix> Family<P> {
         self.dirty.extend(prefixes.map(|&prefix| (MERGED, prefix)));
     }
 
-    /// Marks every prefix that has a route to one of these targets (sorted).
+    /// Marks every prefix that has a route to one of these targets (sorted), as [`Self::sync`] finds them.
     pub(crate) fn mark_targets(&mut self, targets: &[TargetId]) {
-        if targets.is_empty() {
-            return;
+        if !targets.is_empty() {
+            self.searches.push_back((targets.to_vec(), (MERGED, 0)));
+            self.mark_default();
         }
-        let uses = |routes: &[Route]| {
-            routes
-                .iter()
-                .any(|route| is_found(targets.binary_search(&route.target)))
+    }
+
+    /// Looks through one shard for prefixes to mark; returns whether there is more to look through.
+    fn search_some(&mut self) -> bool {
+        let Some((targets, (tree, shard))) = self.searches.pop_front() else {
+            return false;
         };
-        let marked = self.iter().filter(|(_, routes)| uses(routes));
-        let marked: Vec<_> = marked.map(|(at, _)| at).collect();
-        self.dirty.extend(marked);
-        self.mark_default();
+        let mut next = self.tree_after(tree).map(|tree| (tree, 0));
+        if let Some(rib) = self.rib_of(tree).filter(|rib| shard < rib.shards()) {
+            let leads = |route: &Route| is_found(targets.binary_search(&route.target));
+            let found = rib
+                .part(shard)
+                .filter(|(_, routes)| routes.iter().any(leads));
+            let found: Vec<_> = found.map(|(prefix, _)| (tree, prefix)).collect();
+            self.dirty.extend(found);
+            next = Some((tree, shard + 1));
+        }
+        if let Some(next) = next {
+            self.searches.push_front((targets, next));
+        }
+        !self.searches.is_empty()
     }
 
     /// Marks the host prefix of a neighbour.
@@ -345,9 +370,11 @@ impl<P: Prefix> Family<P> {
         until: Option<Instant>,
     ) -> usize {
         let (mut changes, complete) = (0, self.refused.is_empty());
+        let is_late = || until.is_some_and(|until| Instant::now() >= until);
+        while self.search_some() && !is_late() {}
         while !self.dirty.is_empty() {
             changes += self.sync_some(world, hops);
-            if until.is_some_and(|until| Instant::now() >= until) {
+            if is_late() {
                 break;
             }
         }
@@ -362,7 +389,7 @@ impl<P: Prefix> Family<P> {
 
     fn sync_some(&mut self, world: &World, hops: &mut NextHops) -> usize {
         let mut changes = 0;
-        let count = self.dirty.len().min(STEP);
+        let count = self.dirty.len().min(BULK);
         let dirty: Vec<_> = self.dirty.drain(..count).collect();
         self.bulk = (count >= BULK).then(BTreeMap::new);
         for (tree, prefix) in dirty {

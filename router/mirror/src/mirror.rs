@@ -23,6 +23,7 @@ use crate::message::bridge::BridgeEvent;
 use crate::message::{self, Link, Neighbour, RTPROT_RA};
 use crate::model::{Model, Noticed, Stale};
 use crate::path_mtu::PathMtus;
+use crate::reading::Reading;
 use crate::resolve::Resolver;
 use crate::socket::{Netlink, Received};
 use crate::status::Reconciliation;
@@ -63,12 +64,14 @@ const TICK: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_millis(5);
 /// How soon to try again the gateways that could not be asked for.
 const RETRY: Duration = Duration::from_millis(100);
-/// Most rounds of events to apply before a verification.
-const CATCH_UP: usize = 16;
-/// Most events to apply before the FIB is updated, where all of them have to be.
+/// Most events of the time of a comparison to apply before the FIB is updated.
 const BATCH: usize = 16_384;
-/// How long a turn reads events, and how long it writes to the FIB; the rest waits for the next turn.
-const SHARE: Duration = Duration::from_millis(3);
+/// How long a turn reads events, compares tables, and writes to the FIB; the rest waits for the next turn.
+pub(crate) const SHARE: Duration = Duration::from_millis(3);
+/// Interfaces whose sysctls are read in one turn, which takes some milliseconds.
+const INTERFACES: usize = 64;
+/// How long to leave the CPU to the thread of a verification.
+const BREAK: Duration = Duration::from_millis(1);
 /// Events between two looks at the clock.
 const FEW: usize = 64;
 
@@ -176,6 +179,12 @@ pub struct Mirror {
     pub(crate) mended: u64,
     events: Netlink,
     wakeup: Arc<OwnedFd>,
+    /// The reconciliation that is under way; events wait until it has ended.
+    reading: Option<Reading>,
+    /// How many events of its time to apply before the FIB is updated: they may tell once more what was read.
+    replay: usize,
+    /// A verification waits for its thread, and needs no step at once.
+    pub(crate) awaits_second: bool,
     /// When the pending reconciliation is due.
     due: Option<Instant>,
     /// How long to pause after the last reconciliation, and until when.
@@ -226,6 +235,9 @@ impl Mirror {
             mended: 0,
             events,
             wakeup,
+            reading: None,
+            replay: 0,
+            awaits_second: false,
             due: None,
             pause: Duration::ZERO,
             not_before: Instant::now(),
@@ -249,6 +261,8 @@ impl Mirror {
             ..Stale::default()
         };
         self.reconcile()?;
+        self.model.reread_settings(&Unread::everything());
+        self.loader.noticed_stations(&mut self.model);
         self.model.sync();
         self.guard.evaluate(&self.model.world);
         let Model { world, hops, .. } = &self.model;
@@ -259,6 +273,7 @@ impl Mirror {
             rules: true, // an event may have come after the dump
             ..Noticed::default()
         };
+        self.replay = 0; // nobody has seen the FIB yet
         self.update_status();
         Ok(())
     }
@@ -288,7 +303,7 @@ impl Mirror {
         }
         self.model.set_ports(ports);
         self.resolve()?;
-        self.model.sync_until(Some(Instant::now() + SHARE));
+        self.write();
         let guard = self.guard.evaluate(&self.model.world);
         self.update_status();
         Ok(guard)
@@ -328,41 +343,40 @@ impl Mirror {
         self.read_some()?;
         self.model.settle();
         let guard_events = self.guard.drain()?;
-        if self.is_due() {
-            #[expect(
-                clippy::let_underscore_must_use,
-                reason = "`remember` has told of the failure, and what is stale is read again"
-            )]
-            let _ = self.reconcile();
-            // apply the events of the time of the dump before anybody sees its result
-            self.read_events()?;
-            self.model.settle();
+        if self.reading.is_none() && self.is_due() {
+            self.begin_reading();
         }
+        self.go_on_reading();
         let rules = self.follow_rules();
-        for device in std::mem::take(&mut self.model.noticed.stations) {
-            self.loader.stations(&mut self.model, device);
-        }
+        self.loader.noticed_stations(&mut self.model);
         if !self.more {
             self.check.judge(&mut self.model);
         }
         let tick = Instant::now() >= self.next_tick;
         let mut noticed = std::mem::take(&mut self.model.noticed);
         if tick {
-            let ports = self.model.world.ports.keys();
-            noticed.settings.devices.extend(ports);
+            if noticed.settings.is_empty() {
+                let ports = self.model.world.ports.keys();
+                noticed.settings.devices.extend(ports);
+            }
             self.tick();
         }
         if tick || !noticed.settings.is_empty() {
-            self.model.reread_settings(&noticed.settings);
+            let links = self.model.world.links.keys().copied();
+            let some = noticed.settings.take(links, INTERFACES);
+            self.model.reread_settings(&some);
+            self.model.noticed.settings = noticed.settings;
         }
         self.model.end_holds();
         self.resolve()?;
         self.confirm();
-        let fib = self.model.sync_until(Some(Instant::now() + SHARE));
-        if tick && self.model.is_written() {
+        let fib = self.write();
+        if tick && self.model.is_written() && !self.is_between() {
             self.audit();
         }
-        self.check.begin_if_due(&self.model);
+        if self.reading.is_none() {
+            self.check.begin_if_due(&self.model);
+        }
         let doubted = self.bridges.note_changes(noticed.bridges);
         // what is doubted goes first: reading takes its time
         let bridges = doubted || self.bridges.follow(&mut self.loader.socket);
@@ -381,9 +395,56 @@ impl Mirror {
             settings,
             bridges,
             guard,
-            more: self.more || self.model.has_work(),
+            more: self.is_busy(),
             took: began.elapsed(),
         })
+    }
+
+    /// Goes on with the reconciliation that is under way.
+    fn go_on_reading(&mut self) {
+        let until = Some(Instant::now() + SHARE);
+        let Some(reading) = &mut self.reading else {
+            return;
+        };
+        match reading.step(&mut self.loader, &mut self.model, until) {
+            Ok(false) => {}
+            Ok(true) => self.end_reading(None),
+            Err(error) => self.end_reading(Some(&error)),
+        }
+    }
+
+    /// Whether the model is between what it was and what was read, or is made of events that are older than that.
+    fn is_between(&self) -> bool {
+        self.reading.is_some() || self.replay > 0
+    }
+
+    /// Writes changes to the FIB, as many as a turn may take. Returns how many.
+    fn write(&mut self) -> usize {
+        if self.is_between() {
+            return 0;
+        }
+        self.model.sync_until(Some(Instant::now() + SHARE))
+    }
+
+    /// Whether there is work that nothing has to be waited for.
+    fn is_busy(&self) -> bool {
+        match &self.reading {
+            Some(reading) => !reading.waits || self.model.has_small_work(),
+            None => self.more || self.model.has_work(),
+        }
+    }
+
+    /// Whether the FIB is made of all that Linux has told so far.
+    pub(crate) fn is_current(&self) -> bool {
+        !self.is_between() && !self.is_busy() && self.model.stale.is_empty()
+    }
+
+    /// Has what is stale compared in the next turn; returns why that was not possible the last time.
+    pub(crate) fn hasten(&mut self) -> Option<&str> {
+        if self.reading.is_none() && !self.model.stale.is_empty() {
+            self.due = Some(Instant::now());
+        }
+        self.last.as_ref()?.failure.as_deref()
     }
 
     /// Reads the rules again if they have changed, or could not be read; returns whether it did.
@@ -399,9 +460,14 @@ impl Mirror {
     }
 
     /// Reads the sysctls now. Most of them change without an event and are otherwise read once a
-    /// second.
-    pub fn reread_settings(&mut self) {
-        self.model.reread_settings(&Unread::everything());
+    /// second. Returns whether any changed.
+    pub fn reread_settings(&mut self) -> bool {
+        self.model.reread_settings(&Unread::everything())
+    }
+
+    /// Notes that what the caller made of the mirror was wrong, and is corrected.
+    pub fn note_mended(&mut self) {
+        self.mended += 1;
     }
 
     /// Asks for the gateways of new routes and gives them a moment to answer. Packets that come
@@ -411,14 +477,14 @@ impl Mirror {
             .resolver
             .follow(&self.model.world, &mut self.model.hops);
         let until = Instant::now() + ANSWER;
-        while !unknown.is_empty() && Instant::now() < until {
+        while !unknown.is_empty() && self.reading.is_none() && Instant::now() < until {
             let mut fds = [PollFd::new(&self.events, PollFlags::IN)];
             let step = Timespec {
                 tv_sec: 0,
                 tv_nsec: 1_000_000,
             };
             wait_for(&mut fds, &step)?;
-            self.read_events()?;
+            self.read(FEW)?;
             let neighbours = &self.model.world.neighbours;
             unknown.retain(|&(device, address)| !neighbours.contains_key(&(address, device)));
         }
@@ -440,12 +506,17 @@ impl Mirror {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<(), KernelError> {
+        let timeout = match std::mem::take(&mut self.awaits_second) {
+            true => timeout.max(BREAK),
+            false => timeout,
+        };
         let now = Instant::now();
         let until = |at: Instant| at.saturating_duration_since(now);
+        let next_reading = self.due.into_iter().chain(self.expiry.values().copied());
+        let next_reading = next_reading.filter(|_| self.reading.is_none()).min();
         let deadlines = [
             Some(self.next_tick),
-            self.due,
-            self.expiry.values().min().copied(),
+            next_reading,
             self.bridges.due(),
             self.guard.due(),
             self.model.unconfirmed.due(),
@@ -458,7 +529,7 @@ impl Mirror {
         if self.resolver.is_waiting() {
             timeout = timeout.min(RETRY);
         }
-        if self.more || self.model.has_work() {
+        if self.is_busy() {
             timeout = Duration::ZERO;
         }
         let fds: Vec<BorrowedFd<'_>> = self.fds().collect();
@@ -478,12 +549,11 @@ impl Mirror {
         }
     }
 
-    /// The descriptors that [`Self::poll`] waits for, for callers that wait themselves. They must
-    /// still call it at least once a second.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        [self.events.as_fd(), self.wakeup.as_fd()]
-            .into_iter()
-            .chain(self.guard.fds())
+    /// The descriptors that [`Self::poll`] waits for.
+    fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let events = self.reading.is_none().then(|| self.events.as_fd());
+        let fds = events.into_iter().chain([self.wakeup.as_fd()]);
+        fds.chain(self.guard.fds())
     }
 
     /// A handle that ends a poll from another thread.
@@ -498,20 +568,19 @@ impl Mirror {
         Ok(())
     }
 
-    /// Applies the events that wait, at most [`BATCH`].
-    fn read_events(&mut self) -> Result<(), KernelError> {
-        self.read(BATCH).map(drop)
-    }
-
-    /// Applies at most `most` events; returns whether there are more.
+    /// Applies at most `most` events; returns whether there are more that may be applied now.
     fn read(&mut self, most: usize) -> Result<bool, KernelError> {
         let Self {
             events,
             model,
             decode_errors,
             counters,
+            replay,
             ..
         } = self;
+        if self.reading.is_some() {
+            return Ok(false);
+        }
         for _ in 0..most {
             let received = events.receive(|frame| {
                 counters.events += 1;
@@ -522,9 +591,9 @@ impl Mirror {
                 }
             })?;
             match received {
-                Received::Datagram => {}
+                Received::Datagram => *replay = replay.saturating_sub(1),
                 Received::Empty => {
-                    self.more = false;
+                    (*replay, self.more) = (0, false);
                     return Ok(false);
                 }
                 Received::Overflow => {
@@ -537,22 +606,6 @@ impl Mirror {
         }
         self.more = true;
         Ok(true)
-    }
-
-    /// Applies the events that wait, and compares with the kernel what they ask for.
-    pub(crate) fn catch_up(&mut self) -> Result<(), KernelError> {
-        for _ in 0..CATCH_UP {
-            self.read_events()?;
-            self.model.settle();
-            if !self.more {
-                break;
-            }
-        }
-        if !self.model.stale.is_empty() {
-            self.reconcile()?;
-        }
-        self.model.sync();
-        Ok(())
     }
 
     fn is_due(&mut self) -> bool {
@@ -591,19 +644,34 @@ impl Mirror {
         *due = at.min(*due);
     }
 
-    /// Compares what is stale with the kernel. What fails, or is interrupted by changes, stays
-    /// stale.
-    fn reconcile(&mut self) -> Result<(), KernelError> {
-        let start = Instant::now();
+    /// Begins to compare what is stale with the kernel.
+    fn begin_reading(&mut self) {
         self.due = None;
+        self.more = true; // until an event could be looked for
         let stale = std::mem::take(&mut self.model.stale);
-        let reason = stale.reason;
-        let compared = self.loader.reconcile(&mut self.model, &stale);
-        let (differences, failure) = match &compared {
-            Err(error) => (0, Some(error.to_string())),
-            Ok(count) if self.loader.overtaken => (*count, Some("changes overtook it".into())),
-            Ok(count) => (*count, None),
+        let waker = Some(self.waker());
+        let reading = Reading::begin(&mut self.loader, &mut self.model, stale, waker);
+        self.reading = Some(reading);
+    }
+
+    /// Ends a comparison. What failed, or was interrupted by changes, stays stale.
+    fn end_reading(&mut self, error: Option<&KernelError>) {
+        let Some(mut reading) = self.reading.take() else {
+            return;
         };
+        if error.is_some() {
+            reading.abandon(&mut self.model);
+        }
+        self.replay = BATCH;
+        let Reading {
+            stale,
+            began,
+            outcome,
+            ..
+        } = reading;
+        let (reason, differences) = (stale.reason, outcome.differences);
+        let overtaken = outcome.overtaken.then(|| "changes overtook it".into());
+        let failure = error.map(ToString::to_string).or(overtaken);
         // what the dumps showed is fresh, except devices that have just appeared in them
         if failure.is_some() {
             self.model.stale.add(stale);
@@ -612,7 +680,7 @@ impl Mirror {
         } else {
             self.model.stale.objects &= !stale.objects;
         }
-        let took = start.elapsed();
+        let took = began.elapsed();
         self.pause = if failure.is_some() {
             (2 * self.pause).clamp(REPEAT[0], REPEAT[1])
         } else {
@@ -631,6 +699,16 @@ impl Mirror {
             failure,
         });
         self.schedule();
+    }
+
+    /// Compares what is stale with the kernel, all at once.
+    fn reconcile(&mut self) -> Result<(), KernelError> {
+        self.begin_reading();
+        let Some(reading) = &mut self.reading else {
+            return Ok(());
+        };
+        let compared = reading.step(&mut self.loader, &mut self.model, None);
+        self.end_reading(compared.as_ref().err());
         compared.map(drop)
     }
 
@@ -675,7 +753,7 @@ impl Mirror {
     }
 
     fn update_status(&mut self) {
-        let in_sync = self.model.is_settled() && !self.more;
+        let in_sync = self.model.is_settled() && !self.more && !self.is_between();
         if in_sync != self.in_sync.0 {
             self.in_sync = (in_sync, SystemTime::now());
         }

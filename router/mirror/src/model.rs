@@ -123,6 +123,8 @@ pub(crate) struct Model {
     pub(crate) neighbours: Digest,
     /// Events about links, addresses and next-hop objects so far.
     pub(crate) rest_changes: u64,
+    /// Changes of ports, sysctls and what gateways are good so far.
+    other_changes: u64,
     pub(crate) audit: Audit,
     /// Changes of rules and of the tables that they use.
     pub(crate) policy_generation: u64,
@@ -146,6 +148,7 @@ impl Model {
             unconfirmed: Unconfirmed::default(),
             neighbours: Digest::default(),
             rest_changes: 0,
+            other_changes: 0,
             audit: Audit::default(),
             policy_generation: 0,
             next_expiry: Expiries::default(),
@@ -271,7 +274,11 @@ impl Model {
         if !gone.is_empty() {
             let addresses = &mut self.world.addresses;
             addresses.retain(|address| !gone.contains(&address.device));
-            self.replace_neighbours(|device| gone.contains(&device), Vec::new());
+            let keys = self.world.neighbours.keys().copied();
+            let keys: Vec<_> = keys.filter(|key| gone.contains(&key.1)).collect();
+            for key in keys {
+                self.set_neighbour(key, None);
+            }
         }
     }
 
@@ -500,6 +507,7 @@ impl Model {
     }
 
     pub(crate) fn neighbour_changed(&mut self, address: IpAddr, device: u32) {
+        self.other_changes += 1;
         self.hops.refresh_neighbour(&self.world, device, address);
         if self.hops.gateways.is_member(device, address) {
             self.changed.members.insert((device, address));
@@ -510,46 +518,20 @@ impl Model {
         }
     }
 
-    /// Replaces the neighbours of one device, or all (`None`). Returns how many changed.
-    pub(crate) fn set_neighbours(&mut self, device: Option<u32>, new: Vec<Neighbour>) -> usize {
-        self.replace_neighbours(|of| device.is_none_or(|device| device == of), new)
-    }
-
-    /// Replaces the neighbours of the devices that `concerned` selects. Returns how many changed.
-    fn replace_neighbours(
-        &mut self,
-        concerned: impl Fn(u32) -> bool,
-        new: Vec<Neighbour>,
-    ) -> usize {
-        let new: BTreeMap<_, _> = new
-            .into_iter()
-            .map(|n| ((n.address, n.device), n))
-            .collect();
-        let old = self
-            .world
-            .neighbours
-            .keys()
-            .copied()
-            .filter(|key| concerned(key.1))
-            .collect::<BTreeSet<_>>();
-        let mut differences = 0;
-        for key in old
-            .iter()
-            .chain(new.keys().filter(|key| !old.contains(key)))
-        {
-            let after = new.get(key);
-            if !after.is_some_and(Neighbour::valid) && self.world.holds(*key) {
-                continue;
-            }
-            let before = self.put_neighbour(*key, after.copied());
-            if reach(before.as_ref()) != reach(after) {
-                differences += 1;
-                self.neighbour_changed(key.0, key.1);
-            } else if unconfirmed(before.as_ref()) != unconfirmed(after) {
-                self.hops.refresh_neighbour(&self.world, key.1, key.0);
-            }
+    /// Sets a neighbour to what was read; returns whether it was another.
+    pub(crate) fn set_neighbour(&mut self, key: (IpAddr, u32), new: Option<Neighbour>) -> bool {
+        let after = new.as_ref();
+        if !after.is_some_and(Neighbour::valid) && self.world.holds(key) {
+            return false;
         }
-        differences
+        let before = self.put_neighbour(key, new);
+        let differs = reach(before.as_ref()) != reach(after);
+        if differs {
+            self.neighbour_changed(key.0, key.1);
+        } else if unconfirmed(before.as_ref()) != unconfirmed(after) {
+            self.hops.refresh_neighbour(&self.world, key.1, key.0);
+        }
+        differs
     }
 
     /// Copies the state of unresolved neighbours from another model. Linux sends no event when it
@@ -662,6 +644,7 @@ impl Model {
 
     /// Replaces the destinations to which Linux forwards otherwise than its routes say.
     pub(crate) fn set_exceptions(&mut self, new: BTreeSet<IpAddr>) {
+        self.other_changes += 1;
         let old = std::mem::replace(&mut self.world.exceptions, new);
         for address in &old ^ &self.world.exceptions {
             self.v4.mark_host(number(address));
@@ -670,6 +653,7 @@ impl Model {
 
     /// Sets which devices are Bora's ports.
     pub(crate) fn set_ports(&mut self, ports: BTreeMap<u32, Port>) {
+        self.other_changes += 1;
         let old = std::mem::replace(&mut self.world.ports, ports);
         let new = &self.world.ports;
         let devices: BTreeSet<u32> = old.keys().chain(new.keys()).copied().collect();
@@ -706,6 +690,7 @@ impl Model {
             settings, links, ..
         } = &mut self.world;
         let changed = settings.reread(links.values(), unread);
+        self.other_changes += u64::from(changed.any);
         if changed.multipath_use_neigh {
             self.refresh(|_, _| true);
         } else if !changed.devices.is_empty() {
@@ -794,15 +779,21 @@ impl Model {
         self.local.generation += u64::from(changed);
     }
 
-    /// Grows with each change of the tables that the FIB is made from.
+    /// Grows with each change of what the FIB is made from.
     pub(crate) fn changes(&self) -> u64 {
         let tables = [&self.v4.digest, &self.v6.digest, &self.neighbours];
-        tables.map(Digest::now).into_iter().sum::<u64>() + self.rest_changes
+        let tables = tables.map(Digest::now).into_iter().sum::<u64>();
+        tables + self.rest_changes + self.other_changes
     }
 
     /// Whether some work is left for the next turn of the loop.
     pub(crate) fn has_work(&self) -> bool {
-        self.unconfirmed.is_waiting() || !self.is_written()
+        self.has_small_work() || !self.is_written()
+    }
+
+    /// Whether something is left to do beside writing the FIB.
+    pub(crate) fn has_small_work(&self) -> bool {
+        self.unconfirmed.is_waiting() || !self.noticed.settings.is_empty()
     }
 
     /// Whether nothing waits to be written to the FIB.

@@ -40,18 +40,6 @@ pub(crate) trait Prefix: Copy + Eq + Hash + Ord + fmt::Display + 'static {
     fn add_table(fib: &mut FibWriter) -> Result<TableId, FibError>;
     fn remove_table(fib: &mut FibWriter, table: TableId);
 
-    /// All prefixes of a table of the FIB.
-    fn fib_all(fib: &FibWriter, table: TableId) -> impl Iterator<Item = (Self, NextHopId)> {
-        const PART: usize = 4096;
-        let mut next = Some(0);
-        let parts = std::iter::from_fn(move || {
-            let (part, after) = Self::fib_part(fib, table, next?, PART);
-            next = after;
-            Some(part)
-        });
-        parts.flatten()
-    }
-
     /// First and last address.
     fn range(self) -> (u128, u128) {
         let (first, len) = self.parts();
@@ -354,7 +342,8 @@ impl<P: Prefix> Rib<P> {
         }
     }
 
-    fn shard(&self, prefix: P) -> usize {
+    /// The shard that a prefix is in.
+    pub(crate) fn shard(&self, prefix: P) -> usize {
         spread(prefix.parts().0, self.shard_bits)
     }
 
@@ -381,16 +370,14 @@ impl<P: Prefix> Rib<P> {
         self.shards[self.shard(prefix)].get(&prefix)
     }
 
-    /// The prefixes of a shard.
-    pub(crate) fn part(&self, shard: usize) -> impl ExactSizeIterator<Item = P> {
-        self.shards[shard].keys().copied()
+    /// The routes of a shard.
+    pub(crate) fn part(&self, shard: usize) -> impl ExactSizeIterator<Item = (P, &[Route])> {
+        let routes = self.shards[shard].iter();
+        routes.map(|(&prefix, routes)| (prefix, routes.as_slice()))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (P, &[Route])> {
-        self.shards
-            .iter()
-            .flatten()
-            .map(|(&prefix, routes)| (prefix, routes.as_slice()))
+        (0..self.shards()).flat_map(|shard| self.part(shard))
     }
 
     /// Sets the routes of a prefix.

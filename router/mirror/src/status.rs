@@ -83,7 +83,7 @@ pub struct Unsupported {
     pub routes: usize,
 }
 
-/// One disagreement that [`crate::Mirror::verify`] found.
+/// One disagreement that [`crate::Mirror::verify_some`] found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// The prefix, as text.

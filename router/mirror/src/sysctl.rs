@@ -90,6 +90,21 @@ impl Unread {
     pub(crate) fn is_empty(&self) -> bool {
         !self.all && self.devices.is_empty()
     }
+
+    /// Takes at most `most` interfaces. `links`: all.
+    pub(crate) fn take(&mut self, links: impl Iterator<Item = u32>, most: usize) -> Self {
+        if std::mem::take(&mut self.all) {
+            self.devices.extend(links);
+        }
+        let mut devices = std::mem::take(&mut self.devices);
+        if let Some(&rest) = devices.iter().nth(most) {
+            self.devices = devices.split_off(&rest);
+        }
+        Self {
+            all: false,
+            devices,
+        }
+    }
 }
 
 /// What was found to be different.

@@ -140,8 +140,8 @@ fn shard<P: Prefix>(
             &table.rib
         }
     };
-    for prefix in rib.part(place.shard) {
-        let views = rib.get(prefix).iter();
+    for (prefix, routes) in rib.part(place.shard) {
+        let views = routes.iter();
         let views = views.filter_map(|route| view(hops, prefix, route));
         views.for_each(|view| show(&view));
     }

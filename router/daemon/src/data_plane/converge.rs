@@ -22,12 +22,15 @@ impl DataPlane {
     /// what may fail, then who must know a port or device before packets can be led there, then the FIB, and last the gates
     /// that let packets in.
     ///
+    /// Returns whether ports, devices or the workers' tables are others than before.
+    ///
     /// # Errors
     /// The rules are not possible, and the workers keep what they have; or a new port is refused by the program.
-    pub(super) fn converge(&mut self, config: &File, changes: &Changes) -> anyhow::Result<()> {
+    pub(super) fn converge(&mut self, config: &File, changes: &Changes) -> anyhow::Result<bool> {
+        let mut changed = false;
         if self.concerns_ports(changes) {
             self.follow_hash();
-            self.agree_on_ports(config)?;
+            changed = self.agree_on_ports(config)?;
         }
         if changes.local_addresses {
             self.express.tell_addresses(&self.mirror);
@@ -41,7 +44,7 @@ impl DataPlane {
         {
             reclaimer.ask();
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// Whether ports or devices may be other than they were.
@@ -55,7 +58,24 @@ impl DataPlane {
             || self.policy.is_outdated(&self.mirror)
     }
 
-    fn agree_on_ports(&mut self, config: &File) -> anyhow::Result<()> {
+    /// Looks at what Linux sends no events for; returns whether ports or devices may be other than they were.
+    pub(super) fn look(&mut self, config: &File) -> bool {
+        self.ask_drivers();
+        let hooks_differ = self.express.look_at_hooks(self.mirror.guard());
+        let hooks = self.express.hooks();
+        let differs = |port: &Port| {
+            let wanted = port.wanted(&self.mirror, config, hooks);
+            port.wanted.as_ref() != Some(&wanted)
+        };
+        let inputs = names(&self.ports, &self.devices);
+        hooks_differ
+            || self.ports.iter().any(differs)
+            || self.rules.are_outdated(&self.ports, &inputs)
+            || !self.old_rules.is_empty()
+    }
+
+    fn agree_on_ports(&mut self, config: &File) -> anyhow::Result<bool> {
+        let mut changed = false;
         for port in self.ports.iter().filter(|port| port.told.is_none()) {
             self.express.program.find_device(port.id.0, port.ifindex)?;
         }
@@ -68,7 +88,7 @@ impl DataPlane {
                 self.tell_devices(&devices); // they are told once
                 return Err(error);
             }
-            self.tell_workers(config);
+            changed |= self.tell_workers(config) || !devices.is_empty();
             self.tell_devices(&devices);
             // the FIB leads only to what all know
             if !self.mirror.set_ports(self.outputs())? {
@@ -77,10 +97,10 @@ impl DataPlane {
         }
         let proxy = self.mirror.settings().proxy_ndp;
         self.express.program.set_proxy_ndp(proxy);
-        self.tell_ports()?;
+        changed |= self.tell_ports()?;
         let devices = names(&self.ports, &self.devices);
         self.express.log_holding(self.mirror.guard(), &devices);
-        Ok(())
+        Ok(changed)
     }
 
     /// How flows choose among several paths: workers must do as Linux does, or leave it to Linux.
@@ -103,6 +123,7 @@ impl DataPlane {
             let section = config.port(&port.name);
             port.bypass_qdisc = section.is_some_and(|section| section.bypass_qdisc);
             port.settings = port.wanted(&self.mirror, config, hooks);
+            port.wanted = Some(port.settings.clone());
         }
     }
 
@@ -179,17 +200,17 @@ impl DataPlane {
         }
     }
 
-    fn tell_workers(&mut self, config: &File) {
+    /// Returns whether the workers go by other tables now.
+    fn tell_workers(&mut self, config: &File) -> bool {
         let tables = self.tables(config);
-        if let Some(engine) = &mut self.engine {
-            engine.adopt(tables);
-        }
+        let changed = self.engine.as_mut().map(|engine| engine.adopt(tables));
         // a worker that is late may still lead packets to the next hops of old rules
         if self.engine.as_ref().is_none_or(Engine::is_up_to_date) {
             for rules in mem::take(&mut self.old_rules) {
                 rules.release(&mut self.mirror);
             }
         }
+        changed.unwrap_or(false)
     }
 
     fn tell_devices(&mut self, changes: &DeviceChanges) {
@@ -214,14 +235,16 @@ impl DataPlane {
         program.set_device_count(self.devices.len() - tunnels, macvlans, tunnels);
     }
 
-    /// Tells the program of the ports' settings, which open their gates.
-    fn tell_ports(&mut self) -> anyhow::Result<()> {
+    /// Tells the program of the ports' settings, which open their gates. Returns whether any are others.
+    fn tell_ports(&mut self) -> anyhow::Result<bool> {
+        let mut changed = false;
         let program = &mut self.express.program;
         program.watch_buffers(self.ports.iter().any(Port::is_generic))?;
         for port in self.ports.iter_mut() {
             if port.told.as_ref() == Some(&port.settings) {
                 continue;
             }
+            changed = true;
             let is_new = port.told.replace(port.settings.clone()).is_none();
             // an interface that is gone cannot be a redirect target any more
             let is_there = self.mirror.links().contains_key(&port.ifindex);
@@ -238,7 +261,7 @@ impl DataPlane {
                 Ok(()) => {}
             }
         }
-        Ok(())
+        Ok(changed)
     }
 
     /// The interfaces that the FIB may lead to.

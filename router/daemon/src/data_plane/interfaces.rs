@@ -145,7 +145,7 @@ impl DataPlane {
         if let Way::Xdp(attachment) = way {
             attachment.detach().context("cannot detach")?;
         }
-        published
+        published.map(drop)
     }
 
     /// Closes the sockets of a port, which would lose what is longer than their frames.
@@ -178,7 +178,7 @@ impl DataPlane {
             engine.wait_for_workers();
             engine.remove_port(id);
         }
-        converged
+        converged.map(drop)
     }
 
     /// Opens the sockets of a port anew, on the queues that there are now.

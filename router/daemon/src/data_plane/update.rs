@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use bora_mirror::Changes;
+use bora_mirror::{Changes, Difference, KernelError, Verification};
 
 use super::DataPlane;
 use crate::config::File;
 use crate::ports::Port;
+
+/// What a verification ends with.
+pub(crate) type Verified = Result<Vec<Difference>, KernelError>;
 
 /// How long to wait for events and calls at most.
 const TICK: Duration = Duration::from_millis(500);
@@ -51,13 +54,10 @@ impl DataPlane {
         refresh: bool,
     ) -> anyhow::Result<()> {
         let mut changes = *changes;
-        if refresh {
-            self.ask_drivers();
-            changes.settings = true;
-        }
+        changes.settings |= refresh && self.look(config);
         let ports = self.concerns_ports(&changes);
         self.converge(config, &changes)?;
-        if ports {
+        if ports || refresh {
             self.follow_interfaces(config);
         }
         // after what it depends on is up to date
@@ -68,17 +68,26 @@ impl DataPlane {
         Ok(())
     }
 
-    /// Follows Linux to this moment and compares its tables with the FIB; returns the differences.
-    pub(crate) fn verify(&mut self, config: &File) -> anyhow::Result<Vec<bora_mirror::Difference>> {
-        self.mirror.reread_settings();
-        while self.mirror.poll(Duration::ZERO)?.more {}
-        self.ask_drivers();
-        self.converge(config, &Changes::everything())?;
-        Ok(self.mirror.verify()?)
+    /// Begins to compare Linux's tables with the FIB, after a look at what has no events.
+    pub(crate) fn begin_verification(&mut self, config: &File) -> anyhow::Result<Verification> {
+        let settings = self.mirror.reread_settings();
+        if self.look(config) || settings {
+            self.converge(config, &Changes::everything())?;
+        }
+        if self.converge(config, &Changes::everything())? {
+            log::error!("ports and devices were not as Linux has them, and are corrected");
+            self.mirror.note_mended();
+        }
+        Ok(self.mirror.begin_verification())
+    }
+
+    /// Goes on comparing; returns the differences at the end.
+    pub(crate) fn verify_some(&mut self, verification: &mut Verification) -> Option<Verified> {
+        self.mirror.verify_some(verification)
     }
 
     /// Asks drivers what they can do, and turns offloads off that somebody has turned on again.
-    fn ask_drivers(&mut self) {
+    pub(super) fn ask_drivers(&mut self) {
         let by_ports = self.hash_in_use().iter().flatten().any(|hash| hash.0 == 1);
         for port in self.ports.iter_mut().filter(|port| port.has_program()) {
             let dir = &self.runtime.dir;

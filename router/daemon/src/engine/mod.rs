@@ -199,8 +199,9 @@ impl Engine {
         Ok((queues, twin))
     }
 
-    /// Has every worker go by these tables, and waits until all do; captures and modes of single workers stay.
-    pub(crate) fn adopt(&mut self, tables: Tables) {
+    /// Has every worker go by these tables, and waits until all do; captures and modes of single workers stay. Returns whether they
+    /// are others than before.
+    pub(crate) fn adopt(&mut self, tables: Tables) -> bool {
         let now = &self.tables;
         let modes = match tables.mode == now.mode {
             true => now.modes.clone(),
@@ -211,7 +212,7 @@ impl Engine {
             modes,
             subscriptions,
             ..tables
-        });
+        })
     }
 
     /// Tells every worker of the captures and traces.
@@ -232,9 +233,9 @@ impl Engine {
         self.publish(tables);
     }
 
-    fn publish(&mut self, tables: Tables) {
+    fn publish(&mut self, tables: Tables) -> bool {
         if tables.is_same(&self.tables) {
-            return;
+            return false;
         }
         let old = std::mem::replace(&mut self.tables, tables.clone());
         let same_rules = Arc::ptr_eq(&old.classifier, &tables.classifier);
@@ -249,6 +250,7 @@ impl Engine {
         if counted_anew {
             self.past.forget_rules();
         }
+        true
     }
 
     /// The tables that workers are to go by.

@@ -175,9 +175,9 @@ impl Express {
     }
 
     /// Looks at Linux's hooks again, and forwards flows from when the ruleset has a flowtable.
-    pub(crate) fn look_at_hooks(&mut self, guard: &GuardReport) {
+    pub(crate) fn look_at_hooks(&mut self, guard: &GuardReport) -> bool {
         self.program.want_flows(!guard.flowtables.is_empty());
-        self.hooks.update(&self.program);
+        self.hooks.update(&self.program)
     }
 
     /// What the last look found.

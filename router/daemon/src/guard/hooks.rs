@@ -45,8 +45,9 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// Looks again.
-    pub(crate) fn update(&mut self, program: &Program) {
+    /// Looks again; returns whether something else is there.
+    pub(crate) fn update(&mut self, program: &Program) -> bool {
+        let before = self.survey.clone();
         match program.survey() {
             Ok(survey) => self.survey = survey,
             Err(error) => {
@@ -65,6 +66,7 @@ impl Hooks {
                 .map(Option::unwrap_or_default);
             self.names.extend(unknown.into_iter().zip(names));
         }
+        self.survey != before
     }
 
     /// Why traffic is left to Linux: what netlink says, and what only the program sees at the hooks of the

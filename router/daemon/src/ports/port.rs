@@ -40,6 +40,8 @@ pub(crate) struct Port {
     pub(crate) settings: PortSettings,
     /// What program and twin were last told.
     pub(crate) told: Option<PortSettings>,
+    /// What [`Port::wanted`] said last, before devices on it were looked at.
+    pub(crate) wanted: Option<PortSettings>,
     /// `bypass_qdisc` of its section.
     pub(crate) bypass_qdisc: bool,
     /// What its interface or driver refused, in the order of trying.
@@ -131,6 +133,7 @@ impl Port {
             offloads: Offloads::default(),
             program_watch: ProgramWatch::default(),
             told: None,
+            wanted: None,
             settings: PortSettings {
                 index: id.0,
                 ..PortSettings::default()

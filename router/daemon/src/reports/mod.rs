@@ -120,7 +120,7 @@ pub(crate) enum Answer {
 }
 
 /// The steps of a long report; the last one returns it.
-pub(crate) type Steps = Box<dyn FnMut(&Router) -> Option<Json> + Send>;
+pub(crate) type Steps = Box<dyn FnMut(&mut Router) -> Option<Json> + Send>;
 
 /// A report's JSON, still to be written: the control loop leaves that to others.
 pub(crate) type Json = Box<dyn FnOnce() -> serde_json::Result<String> + Send>;
@@ -130,8 +130,11 @@ const STEP: Duration = Duration::from_millis(2);
 
 /// The answer that a closure of a report returns.
 fn answer<T: Serialize + Send + 'static>(report: T) -> Result<Answer, String> {
-    let json = move || serde_json::to_string(&report);
-    Ok(Answer::Whole(Box::new(json)))
+    Ok(Answer::Whole(json(report)))
+}
+
+fn json<T: Serialize + Send + 'static>(report: T) -> Json {
+    Box::new(move || serde_json::to_string(&report))
 }
 
 /// An answer of many rows. `part` adds some to those that there are, and says whether there are more; `json` makes the
@@ -141,7 +144,7 @@ fn answer_in_steps<R: Send + 'static>(
     json: fn(Vec<R>) -> serde_json::Result<String>,
 ) -> Result<Answer, String> {
     let mut rows = Vec::new();
-    let step = move |router: &Router| {
+    let step = move |router: &mut Router| {
         let until = Instant::now() + STEP;
         while part(router.plane.mirror(), &mut rows) {
             if Instant::now() >= until {

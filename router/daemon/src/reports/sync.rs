@@ -4,11 +4,12 @@ use bora_mirror::{Difference, SyncStatus};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Report, answer};
+use super::{Answer, Report, answer, json};
 use crate::data_plane::DataPlane;
 use crate::guard::flowtables::Flows;
 use crate::guard::rates::GuardWatch;
 use crate::process::clock::age;
+use crate::router::Router;
 
 pub(super) const REPORT: Report = Report {
     flags: &[(VERIFY, "Dump the kernel's tables and compare every prefix")],
@@ -17,15 +18,18 @@ pub(super) const REPORT: Report = Report {
         "sync",
         "Whether Bora agrees with Linux, and what keeps traffic with Linux",
         |router, request| {
-            let verify = request.flags.iter().any(|flag| flag == VERIFY);
-            let compared = match verify {
-                true => router.verify(),
-                false => Ok(Vec::new()),
+            if !request.flags.iter().any(|flag| flag == VERIFY) {
+                return answer(report(router, Ok(Vec::new())));
+            }
+            let mut verification = match router.begin_verification() {
+                Ok(begun) => begun,
+                Err(error) => return answer(report(router, Err(format!("{error:#}")))),
             };
-            let compared = compared.map_err(|error| format!("{error:#}"));
-            let mut report = report(&router.plane, &router.guard_watch, compared);
-            report.notices = router.in_force.notices();
-            answer(report)
+            Ok(Answer::Begun(Box::new(move |router| {
+                let compared = router.plane.verify_some(&mut verification)?;
+                let compared = compared.map_err(|error| error.to_string());
+                Some(json(report(router, compared)))
+            })))
         },
         |json, _| Ok(text(&json)),
     )
@@ -63,11 +67,8 @@ struct SyncReport {
     unverified: Option<String>,
 }
 
-fn report(
-    plane: &DataPlane,
-    watch: &GuardWatch,
-    compared: Result<Vec<Difference>, String>,
-) -> SyncReport {
+fn report(router: &Router, compared: Result<Vec<Difference>, String>) -> SyncReport {
+    let plane = &router.plane;
     let mirror = plane.mirror();
     let status = mirror.status();
     let (differences, unverified) = match compared {
@@ -78,8 +79,8 @@ fn report(
         in_sync: status.in_sync && differences.is_empty() && unverified.is_none(),
         since_seconds: age(status.since).as_secs(),
         fib_bytes: mirror.fib().stats().table_bytes,
-        notices: Vec::new(),
-        guard: guard(plane, watch),
+        notices: router.in_force.notices(),
+        guard: guard(plane, &router.guard_watch),
         harmless: plane.express().harmless(),
         express: plane.express().look_up_report(mirror),
         flows: plane.flows(),

@@ -26,8 +26,7 @@ fn poll_until(mirror: &mut Mirror, what: &str, done: impl Fn(&mut Mirror) -> boo
 fn a_dump_that_fails_is_repeated() {
     let (fib, _readers) = bora_fib::new(bora_fib::FibConfig::default()).unwrap();
     let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
-    let mut deaf = crate::socket::deaf();
-    std::mem::swap(&mut deaf, &mut mirror.loader.socket);
+    let open = std::mem::replace(&mut mirror.loader.open, || Ok(crate::socket::deaf()));
     mirror.model.stale.all = true;
     mirror.model.stale.reason = "a test";
     let failed = |mirror: &Mirror| {
@@ -40,7 +39,7 @@ fn a_dump_that_fails_is_repeated() {
         failed(mirror)
     });
     assert!(!mirror.status().in_sync && mirror.model.stale.all);
-    std::mem::swap(&mut deaf, &mut mirror.loader.socket);
+    mirror.loader.open = open;
     poll_until(&mut mirror, "not repeated", |mirror| {
         mirror.status().in_sync
     });
@@ -221,13 +220,13 @@ fn events_that_are_older_than_a_dump_change_nothing() {
         ip("route replace 10.9.0.0/16 nhid 2");
         mirror.model.stale.all = true;
         mirror.reconcile().unwrap();
-        mirror.read_events().unwrap();
+        mirror.read(BATCH).unwrap();
         mirror.model.settle();
         mirror.model.sync();
         assert_eq!(mirror.verify().unwrap(), []);
         let routes = mirror.status().v4.kernel_routes;
         ip("route del 10.9.0.0/16");
-        mirror.read_events().unwrap();
+        mirror.read(BATCH).unwrap();
         mirror.model.settle();
         mirror.model.sync();
         assert_eq!(mirror.status().v4.kernel_routes, routes - 1);
@@ -256,7 +255,7 @@ fn next_hop_objects_go_with_the_carrier() {
         let start = Instant::now();
         while mirror.model.world.objects.contains_key(&11) {
             assert!(start.elapsed() < Duration::from_secs(5), "no event");
-            mirror.read_events().unwrap(); // and no dump
+            mirror.read(BATCH).unwrap(); // and no dump
             mirror.model.settle();
         }
         mirror.model.sync();
@@ -279,7 +278,7 @@ fn a_change_of_a_group_touches_no_prefix() {
         let mut mirror = Mirror::open(MirrorConfig::default(), fib).unwrap();
         let mut work = |change: &str| {
             ip(change);
-            mirror.read_events().unwrap();
+            mirror.read(BATCH).unwrap();
             mirror.model.settle();
             let marked = mirror.model.v4.marked();
             mirror.model.sync();
