@@ -119,6 +119,8 @@ impl Mirror {
         fresh.set_exceptions(self.model.world.exceptions.clone());
         fresh.world.path_mtus = self.model.world.path_mtus.clone();
         fresh.set_ports(self.model.world.ports.clone());
+        fresh.v4.distrust(self.model.v4.distrusted.clone());
+        fresh.v6.distrust(self.model.v6.distrusted.clone());
         for model in [&mut fresh, &mut self.model] {
             model.sync();
             while model.hops.is_outdated() {

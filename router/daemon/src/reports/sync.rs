@@ -9,6 +9,7 @@ use crate::data_plane::DataPlane;
 use crate::guard::flowtables::Flows;
 use crate::guard::rates::GuardWatch;
 use crate::process::clock::age;
+use crate::proof::Watched;
 
 pub(super) const REPORT: Report = Report {
     flags: &[(VERIFY, "Dump the kernel's tables and compare every prefix")],
@@ -25,6 +26,8 @@ pub(super) const REPORT: Report = Report {
             let compared = compared.map_err(|error| format!("{error:#}"));
             let mut report = report(&router.plane, &router.guard_watch, compared);
             report.notices = router.in_force.notices();
+            report.linux = router.linux.watched();
+            report.in_sync &= report.linux.distrusted.is_empty();
             answer(report)
         },
         |json, _| Ok(text(&json)),
@@ -57,6 +60,8 @@ struct SyncReport {
     lacks: Vec<&'static str>,
     /// The mirror's own account.
     mirror: SyncStatus,
+    /// What Linux itself says, packet by packet.
+    linux: Watched,
     /// With `--verify`: prefixes on which a fresh dump and the FIB differ.
     differences: Vec<Difference>,
     /// With `--verify`: why they could not be compared.
@@ -85,6 +90,7 @@ fn report(
         flows: plane.flows(),
         lacks: plane.express().program.lacks(),
         mirror: status,
+        linux: Watched::default(),
         differences,
         unverified,
     }
@@ -179,6 +185,7 @@ fn text(report: &Value) -> String {
     };
     let mut text = format!("{state} for {} s\n", report["since_seconds"]);
     text += &counts(report);
+    text += &answers(&report["linux"]);
     let mirror = &report["mirror"];
     text += &last_reconciliation(mirror);
     for left in list(&mirror["unsupported"]) {
@@ -209,6 +216,24 @@ fn text(report: &Value) -> String {
             word(&difference["kernel"]),
             word(&difference["fib"])
         );
+    }
+    text
+}
+
+/// What Linux itself says.
+fn answers(linux: &Value) -> String {
+    let mut text = format!(
+        "answers of Linux compared since the start: {}; different: {}\n",
+        linux["compared"], linux["differ"]
+    );
+    for prefix in list(&linux["distrusted"]) {
+        let prefix = word(prefix);
+        text += &format!(
+            "differs from Linux: {prefix}, which Linux forwards now (see the log, and `bora prove`)\n"
+        );
+    }
+    if let Some(why) = linux["why"].as_str() {
+        text += &format!("Linux cannot be asked any more: {why}\n");
     }
     text
 }

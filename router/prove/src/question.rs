@@ -1,0 +1,69 @@
+//! What is asked: what becomes of a packet.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use bora_fib::PortId;
+use bora_wire::{MacAddr, Protocol};
+
+/// A port or device that packets come in by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    /// Bora's number of it.
+    pub number: PortId,
+    /// Linux's number of it.
+    pub ifindex: u32,
+    /// Its name.
+    pub name: String,
+    /// Its Ethernet address, which packets that are to be forwarded have.
+    pub mac: MacAddr,
+    /// Whether all IPv4, and all IPv6, that comes in there is left to Linux.
+    pub to_linux: [bool; 2],
+}
+
+/// A packet. Both addresses are of one IP version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Question {
+    /// Place of what it comes in by in the list of inputs.
+    pub input: usize,
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// TOS or traffic class.
+    pub tos: u8,
+    /// UDP or TCP.
+    pub protocol: Protocol,
+    /// Source and destination port.
+    pub ports: [u16; 2],
+}
+
+impl Question {
+    /// A UDP packet without a TOS.
+    pub fn new(input: usize, source: IpAddr, destination: IpAddr) -> Self {
+        Self {
+            input,
+            source,
+            destination,
+            tos: 0,
+            protocol: Protocol::UDP,
+            ports: [4000, 9],
+        }
+    }
+
+    /// Whether it is about IPv6.
+    pub fn is_v6(&self) -> bool {
+        self.destination.is_ipv6()
+    }
+}
+
+impl fmt::Display for Question {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "from {} to {}", self.source, self.destination)?;
+        if self.tos != 0 {
+            write!(f, " tos {:#04x}", self.tos)?;
+        }
+        let [from, to] = self.ports;
+        write!(f, " protocol {} ports {from} {to}", self.protocol.0)
+    }
+}
