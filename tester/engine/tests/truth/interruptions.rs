@@ -10,7 +10,7 @@ use bora_tester::method::{Method, Options};
 use bora_tester::trial::{Action, Bench, Hook, Trial, TrialSpec};
 
 use super::methods::{faulty, near, options, router, run, value};
-use super::model::{testbed::Testbed, traffic};
+use super::model::{in_time, testbed::Testbed, traffic};
 
 /// Takes a link down from 5 ms after the call on, so that none of its packets is through already.
 fn outage(link: fault::Handle, time: Duration) -> Hook {
@@ -23,21 +23,23 @@ fn outage(link: fault::Handle, time: Duration) -> Hook {
 
 #[test]
 fn outage_and_reset_find_how_long_the_link_was_down() {
-    for method in [Method::Outage, Method::Reset] {
-        let mut testbed = faulty(2, Faults::default());
-        let link = testbed.router.handles[0].clone();
-        let options = Options {
-            rate: Some(10_000.0),
-            hook: Some(outage(link, Duration::from_millis(30))),
-            ..options()
-        };
-        let test = run(&mut testbed, method, options, traffic::one_way());
-        // two intervals
-        near(value(&test, "outage", "longest gap"), 30.0, 0.2);
-        // an interval
-        near(value(&test, "outage", "frames lost"), 30.0, 0.1);
-        near(value(&test, "lost", ""), 300.0, 1.0);
-    }
+    in_time(|| {
+        for method in [Method::Outage, Method::Reset] {
+            let mut testbed = faulty(2, Faults::default());
+            let link = testbed.router.handles[0].clone();
+            let options = Options {
+                rate: Some(10_000.0),
+                hook: Some(outage(link, Duration::from_millis(30))),
+                ..options()
+            };
+            let test = run(&mut testbed, method, options, traffic::one_way());
+            // two intervals
+            near(value(&test, "outage", "longest gap"), 30.0, 0.2);
+            // an interval
+            near(value(&test, "outage", "frames lost"), 30.0, 0.1);
+            near(value(&test, "lost", ""), 300.0, 1.0);
+        }
+    });
 }
 
 /// A router that forwards nothing for a time after an overload.
@@ -72,36 +74,40 @@ impl Bench for Overloaded {
 
 #[test]
 fn recovery_finds_when_the_losses_end() {
-    let late = Arc::new(AtomicU64::new(0));
-    let testbed = router(2, 10);
-    let mut bench = Overloaded {
-        testbed,
-        late: late.clone(),
-    };
-    let options = Options {
-        // any overload will do
-        width: 0.05,
-        ..options()
-    };
-    let test = run(&mut bench, Method::Recovery, options, traffic::one_way());
-    let found = value(&test, "recovery time", "");
-    let expected = RECOVERY.as_secs_f64() * 1e3;
-    let late = late.load(Relaxed) as f64 / 1e6;
-    // two intervals, and how late the outage was made
-    assert!(found > expected - 0.3, "{found}");
-    assert!(found < expected + 0.3 + late, "{found}, {late} ms late");
+    in_time(|| {
+        let late = Arc::new(AtomicU64::new(0));
+        let testbed = router(2, 10);
+        let mut bench = Overloaded {
+            testbed,
+            late: late.clone(),
+        };
+        let options = Options {
+            // any overload will do
+            width: 0.05,
+            ..options()
+        };
+        let test = run(&mut bench, Method::Recovery, options, traffic::one_way());
+        let found = value(&test, "recovery time", "");
+        let expected = RECOVERY.as_secs_f64() * 1e3;
+        let late = late.load(Relaxed) as f64 / 1e6;
+        // two intervals, and how late the outage was made
+        assert!(found > expected - 0.3, "{found}");
+        assert!(found < expected + 0.3 + late, "{found}, {late} ms late");
+    });
 }
 
 #[test]
 fn churn_is_seen_beside_rest() {
-    let mut testbed = faulty(2, Faults::default());
-    let link = testbed.router.handles[0].clone();
-    let options = Options {
-        rate: Some(10_000.0),
-        hook: Some(outage(link, Duration::from_millis(10))),
-        ..options()
-    };
-    let test = run(&mut testbed, Method::Churn, options, traffic::one_way());
-    near(value(&test, "lost", "routes at rest"), 0.0, 0.0);
-    near(value(&test, "lost", "routes changing"), 100.0, 1.0);
+    in_time(|| {
+        let mut testbed = faulty(2, Faults::default());
+        let link = testbed.router.handles[0].clone();
+        let options = Options {
+            rate: Some(10_000.0),
+            hook: Some(outage(link, Duration::from_millis(10))),
+            ..options()
+        };
+        let test = run(&mut testbed, Method::Churn, options, traffic::one_way());
+        near(value(&test, "lost", "routes at rest"), 0.0, 0.0);
+        near(value(&test, "lost", "routes changing"), 100.0, 1.0);
+    });
 }

@@ -1,9 +1,12 @@
 //! A router whose behaviour is known: a thread that moves packets between memory queues by their
 //! destination, through the faults of `bora_apparatus::fault`, and notes each one that it lets out.
 
+mod in_time;
 pub(crate) mod testbed;
 pub(crate) mod traffic;
 pub(crate) mod truth;
+
+pub(crate) use in_time::in_time;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
