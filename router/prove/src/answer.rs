@@ -60,6 +60,13 @@ pub(crate) enum BoraAnswer {
         /// Longest packet, octets.
         mtu: u16,
     },
+    /// Its XDP program sends it.
+    Express {
+        /// The Ethernet address that it goes to.
+        to: MacAddr,
+        /// The Ethernet address of the interface that it leaves by.
+        from: MacAddr,
+    },
     /// It puts it into a tunnel.
     Tunnel {
         /// The tunnel's device.
@@ -121,6 +128,7 @@ impl fmt::Display for BoraAnswer {
                     _ => write!(f, " (one of {})", ways.join(", ")),
                 }
             }
+            Self::Express { to, from } => write!(f, "sent by the port with {from} to {to}"),
             Self::Tunnel { device, mtu } => write!(f, "into tunnel {} mtu {mtu}", device.0),
             Self::Linux(reason) => write!(f, "left to Linux ({})", reason.name()),
             Self::Drop(reason) => write!(f, "dropped ({})", reason.name()),

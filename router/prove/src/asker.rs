@@ -5,7 +5,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use bora_contract::Reason;
+use bora_wire::MacAddr;
 use bora_worker::Tables;
+use bora_xdp::{ProgramAnswer, Questions};
 use serde::Serialize;
 
 use crate::answer::{BoraAnswer, LinuxAnswer, Path};
@@ -13,7 +16,7 @@ use crate::decide::Decider;
 use crate::exchange::ProveError;
 use crate::judge::{Outcome, judge};
 use crate::linux::Linux;
-use crate::question::{Input, Question};
+use crate::question::{Input, LENGTH, Question};
 use crate::surroundings::Surroundings;
 
 /// How long to wait before a difference is asked about again, because Bora may just be following a change: after each attempt.
@@ -107,6 +110,7 @@ struct Again {
 pub struct Asker {
     linux: Linux,
     decider: Decider,
+    program: Option<Questions>,
     inputs: Vec<Input>,
     around: (Surroundings, Instant),
     again: VecDeque<Again>,
@@ -115,15 +119,21 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Asks about packets that come in by these inputs.
+    /// Asks about packets that come in by these inputs; `program`: the XDP program, if there is one.
     ///
     /// # Errors
     /// Linux cannot be asked, or an answer cannot be read.
-    pub fn new(mut linux: Linux, decider: Decider, inputs: Vec<Input>) -> Result<Self, ProveError> {
+    pub fn new(
+        mut linux: Linux,
+        decider: Decider,
+        program: Option<Questions>,
+        inputs: Vec<Input>,
+    ) -> Result<Self, ProveError> {
         let around = (Surroundings::read(&mut linux)?, Instant::now());
         Ok(Self {
             linux,
             decider,
+            program,
             inputs,
             around,
             again: VecDeque::new(),
@@ -359,9 +369,17 @@ impl Asker {
     ) -> Result<Vec<Said>, ProveError> {
         let (inputs, around) = (&self.inputs, &self.around.0);
         let by_linux = self.linux.ask(questions, inputs)?;
-        let by_bora = self.decider.ask(questions, inputs, tables);
+        let mut by_bora = self.decider.ask(questions, inputs, tables);
+        if let Some(program) = &mut self.program {
+            for (question, answer) in questions.iter().zip(&mut by_bora) {
+                ask_program(program, question, &inputs[question.input], answer);
+            }
+        }
         let has_choice = |at: &usize| {
-            let sends = matches!(by_bora.get(*at), Some(BoraAnswer::Forward { .. }));
+            let sends = matches!(
+                by_bora.get(*at),
+                Some(BoraAnswer::Forward { .. } | BoraAnswer::Express { .. })
+            );
             let several = |linux: &LinuxAnswer| matches!(linux, LinuxAnswer::Forward(route) if route.paths.len() > 1);
             sends && by_linux[*at].as_ref().is_some_and(several)
         };
@@ -382,6 +400,34 @@ impl Asker {
 
 /// What both said and what comes of it; nothing where the input is gone.
 type Said = Option<(LinuxAnswer, BoraAnswer, Outcome)>;
+
+/// Replaces the answer of the engine's stages, unless the program gives the packet to the engine. An input that is gone or not
+/// prepared for XDP is Linux's.
+fn ask_program(
+    program: &mut Questions,
+    question: &Question,
+    input: &Input,
+    answer: &mut BoraAnswer,
+) {
+    if !input.has_program {
+        return;
+    }
+    let mut frame = [0; LENGTH];
+    question.write(input, &mut frame);
+    let reason = match *answer {
+        BoraAnswer::Linux(reason) => reason,
+        _ => Reason::LeftToLinux,
+    };
+    *answer = match program.ask(input.ifindex, &frame) {
+        Ok(ProgramAnswer::ToEngine) => return,
+        Ok(ProgramAnswer::Dropped) => BoraAnswer::Drop(Reason::Blackhole),
+        Ok(ProgramAnswer::Sent { to, from }) => BoraAnswer::Express {
+            to: MacAddr(to),
+            from: MacAddr(from),
+        },
+        Ok(ProgramAnswer::ToLinux) | Err(_) => BoraAnswer::Linux(reason),
+    };
+}
 
 struct Fnv(u64);
 

@@ -4,15 +4,13 @@ use bora_buffer::{Frame, MAX_BATCH, Region};
 use bora_contract::Reason;
 use bora_fib::{FibReader, NextHop, NextHopId, PortId};
 use bora_forward::{Batch, Classifier, Context, Gate, Ingress, Inputs, Tunnelling, Verdict, run};
-use bora_wire::{MacAddr, udp};
+use bora_wire::MacAddr;
 use bora_worker::Tables;
 
 use crate::answer::BoraAnswer;
 use crate::exchange::ProveError;
-use crate::question::{Input, Question};
+use crate::question::{Input, LENGTH, Question};
 
-/// Octets of a question's frame; room for the headers of IPv6 and UDP.
-const LENGTH: usize = 90;
 /// Octets of a packet buffer; tunnels need room.
 const FRAME: u32 = 2048;
 /// All flows.
@@ -121,18 +119,7 @@ impl Decider {
             Ok(packet) => packet,
             Err(frame) => return self.frames.push(frame),
         };
-        let octets = self.region.octets_mut(&mut packet);
-        octets.fill(0);
-        let headers = udp::Frame {
-            dst_mac: input.mac,
-            tos: question.tos,
-            src_port: question.ports[0],
-            dst_port: question.ports[1],
-            ..udp::Frame::new(question.source, question.destination)
-        };
-        if headers.emit(octets).is_ok() {
-            set_protocol(octets, question);
-        } // else the stages find a packet that is none
+        question.write(input, self.region.octets_mut(&mut packet));
         self.batch.packets.push(packet);
     }
 
@@ -194,15 +181,4 @@ fn by_input(questions: &[Question]) -> impl Iterator<Item = (usize, &[Question])
     let runs = questions.chunk_by(|one, other| one.input == other.input);
     runs.flat_map(|run| run.chunks(MAX_BATCH))
         .map(|some| (some[0].input, some))
-}
-
-/// Writes the protocol of a question into its frame, which is of UDP.
-fn set_protocol(octets: &mut [u8], question: &Question) {
-    if question.is_v6() {
-        octets[20] = question.protocol.0;
-        return;
-    }
-    octets[23] = question.protocol.0;
-    let mut header = bora_wire::ipv4::Packet::new_unchecked(&mut octets[14..]);
-    header.fill_checksum();
 }

@@ -33,6 +33,9 @@ pub enum ProveError {
     /// An answer is not as Linux's headers say.
     #[error("an answer of Linux cannot be read: {0}")]
     Decode(#[from] DecodeError),
+    /// The XDP program cannot be asked.
+    #[error("the XDP program cannot be asked: {0}")]
+    Program(String),
     /// There is no memory for the packets of questions.
     #[error("no memory for questions: {0}")]
     Memory(String),

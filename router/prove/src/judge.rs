@@ -63,6 +63,7 @@ pub(crate) fn judge(
             .chosen(*chosen, path)
             .and_then(|()| judge.ways(ways))
             .and_then(|()| judge.mtu(chosen.0, *mtu)),
+        BoraAnswer::Express { to, from } => judge.express(*to, *from, path),
         BoraAnswer::Tunnel { device, mtu } => judge
             .tunnel(*device)
             .and_then(|()| judge.mtu(*device, *mtu)),
@@ -128,6 +129,16 @@ impl Judge<'_> {
         match self.alive().any(|path| self.is_path(path, chosen)) {
             true => Ok(()),
             false => Err("Linux sends it to another neighbour"),
+        }
+    }
+
+    fn express(&self, to: MacAddr, from: MacAddr, path: Option<&Path>) -> Result<(), &'static str> {
+        let is_it = |path: &Path| {
+            self.neighbour(path) == Some(to) && self.around.mac(path.device) == Some(from)
+        };
+        match path.map_or_else(|| self.alive().any(is_it), is_it) {
+            true => Ok(()),
+            false => Err("Linux sends it to another neighbour or by another interface"),
         }
     }
 

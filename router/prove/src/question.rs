@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use bora_fib::PortId;
-use bora_wire::{MacAddr, Protocol};
+use bora_wire::{MacAddr, Protocol, ipv4, udp};
 
 /// A port or device that packets come in by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,12 @@ pub struct Input {
     pub mac: MacAddr,
     /// Whether all IPv4, and all IPv6, that comes in there is left to Linux.
     pub to_linux: [bool; 2],
+    /// Whether the XDP program decides about its packets, or gives them to the engine.
+    pub has_program: bool,
 }
+
+/// Octets of a question's frame; room for the headers of IPv6 and UDP.
+pub(crate) const LENGTH: usize = 90;
 
 /// A packet. Both addresses are of one IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,6 +53,28 @@ impl Question {
             tos: 0,
             protocol: Protocol::UDP,
             ports: [4000, 9],
+        }
+    }
+
+    /// Writes the packet, as it comes in by `input`.
+    pub(crate) fn write(&self, input: &Input, octets: &mut [u8]) {
+        octets.fill(0);
+        let headers = udp::Frame {
+            dst_mac: input.mac,
+            tos: self.tos,
+            src_port: self.ports[0],
+            dst_port: self.ports[1],
+            ..udp::Frame::new(self.source, self.destination)
+        };
+        // where it does not fit, it is a packet that is none
+        if headers.emit(octets).is_err() {
+            return;
+        }
+        if self.is_v6() {
+            octets[20] = self.protocol.0;
+        } else {
+            octets[23] = self.protocol.0;
+            ipv4::Packet::new_unchecked(&mut octets[14..]).fill_checksum();
         }
     }
 

@@ -19,11 +19,19 @@ use crate::question::Question;
 const LINK: usize = 16;
 const NEIGHBOUR: usize = 12;
 
+#[derive(Clone, Debug, Default)]
+struct Link {
+    name: String,
+    mac: Option<MacAddr>,
+    /// Octets.
+    mtu: u32,
+}
+
 /// Links and neighbours of Linux.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Surroundings {
-    /// Names and MTUs by number.
-    links: HashMap<u32, (String, u32)>,
+    /// Links by number.
+    links: HashMap<u32, Link>,
     /// Addresses of neighbours that Linux sends to, by device and IP address.
     neighbours: HashMap<(u32, IpAddr), MacAddr>,
     /// Whether Linux forwards IPv6 at all (net.ipv6.conf.all.forwarding).
@@ -55,15 +63,18 @@ impl Surroundings {
     }
 
     fn note_link(&mut self, link: &LinkMessage) {
-        let (mut name, mut mtu) = (String::new(), 0);
+        let mut found = Link::default();
         for one in &link.attributes {
             match one {
-                LinkAttribute::IfName(text) => name.clone_from(text),
-                LinkAttribute::Mtu(octets) => mtu = *octets,
+                LinkAttribute::IfName(text) => found.name.clone_from(text),
+                LinkAttribute::Mtu(octets) => found.mtu = *octets,
+                LinkAttribute::Address(octets) => {
+                    found.mac = octets.first_chunk().copied().map(MacAddr);
+                }
                 _ => {}
             }
         }
-        self.links.insert(link.header.index, (name, mtu));
+        self.links.insert(link.header.index, found);
     }
 
     fn note_neighbour(&mut self, neighbour: &NeighbourMessage) {
@@ -99,7 +110,7 @@ impl Surroundings {
 
     /// The name of a link; empty if there is none.
     pub(crate) fn name_of(&self, ifindex: u32) -> &str {
-        self.links.get(&ifindex).map_or("", |(name, _)| name)
+        self.links.get(&ifindex).map_or("", |link| &link.name)
     }
 
     /// A packet that comes in by an interface: its source is a neighbour there if there is one, and its destination a neighbour
@@ -121,9 +132,14 @@ impl Surroundings {
         Question::new(input, source, destination)
     }
 
+    /// The Ethernet address of a link.
+    pub(crate) fn mac(&self, ifindex: u32) -> Option<MacAddr> {
+        self.links.get(&ifindex)?.mac
+    }
+
     /// The MTU of a link, octets.
     pub(crate) fn mtu(&self, ifindex: u32) -> Option<u32> {
-        self.links.get(&ifindex).map(|(_, mtu)| *mtu)
+        self.links.get(&ifindex).map(|link| link.mtu)
     }
 
     /// The Ethernet address of a neighbour that Linux sends to without asking for it first.

@@ -102,6 +102,7 @@ fn differences(entries: &[(&str, Hop)], rp_filter: RpFilter) -> Vec<Difference> 
                 name,
                 mac: MacAddr([2, 0, 0, 0, 9, number as u8]),
                 to_linux: [false; 2],
+                has_program: false,
             }
         });
         let ports = inputs.iter().map(|input| {
@@ -116,7 +117,7 @@ fn differences(entries: &[(&str, Hop)], rp_filter: RpFilter) -> Vec<Difference> 
             ..Tables::default()
         };
         let decider = Decider::new(handle.reader().unwrap()).unwrap();
-        let asker = Asker::new(Linux::open().unwrap(), decider, inputs.to_vec()).unwrap();
+        let asker = Asker::new(Linux::open().unwrap(), decider, None, inputs.to_vec()).unwrap();
         let prefixes = entries.iter().map(|(prefix, _)| {
             let (address, length) = prefix.split_once('/').unwrap();
             (address.parse().unwrap(), length.parse().unwrap())

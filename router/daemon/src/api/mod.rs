@@ -440,10 +440,10 @@ async fn confirm(State(shared): State<Shared>) -> Response {
 
 /// Starts a proof that Bora does what Linux does, goes on with one, or pauses it.
 async fn prove(State(shared): State<Shared>, Query(options): Query<ProofOptions>) -> Response {
-    match shared.proofs.order(&shared.calls, options) {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(what) => (StatusCode::BAD_REQUEST, what).into_response(),
-    }
+    let (proofs, calls) = (shared.proofs.clone(), shared.calls.clone());
+    // the control loop starts the thread, because that inherits its rights
+    let order = move |_: &mut Router| proofs.order(&calls, options);
+    shared.order("a proof", order).await
 }
 
 /// What the last proof has found so far.

@@ -112,7 +112,7 @@ impl Proofs {
 
 impl Job {
     fn run(&self, calls: &Caller<Router>, input: Option<&str>) {
-        bora_confine::thread(bora_confine::NONE);
+        bora_confine::thread(bora_confine::KERNEL);
         if let Err(error) = rustix::process::nice(NICE) {
             log::warn!("the proof runs at the usual priority: {error}");
         }

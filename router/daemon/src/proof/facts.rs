@@ -1,5 +1,6 @@
 //! What the control loop tells those who ask Linux.
 
+use bora_contract::MAX_PORTS;
 use bora_fib::PortId;
 use bora_prove::{Asker, Decider, Input, Linux, ProveError};
 use bora_wire::MacAddr;
@@ -35,6 +36,7 @@ impl Facts {
             name: name.clone(),
             mac: MacAddr(settings.mac),
             to_linux: [settings.kernel4, settings.kernel6],
+            has_program: settings.gated && usize::from(settings.index) < MAX_PORTS,
         });
         Self {
             inputs: inputs.collect(),
@@ -48,10 +50,18 @@ pub(super) fn asker(
     calls: &Caller<Router>,
     inputs: Vec<Input>,
 ) -> Option<Result<Asker, ProveError>> {
-    let reader = calls.ask("a reader of the FIB", |router| router.plane.fib_reader())?;
+    let parts = |router: &mut Router| {
+        let plane = &router.plane;
+        (plane.fib_reader(), plane.express().program.parts())
+    };
+    let (reader, program) = calls.ask("a reader of the FIB", parts)?;
     let made = || {
         let reader = reader.map_err(|error| ProveError::Memory(error.to_string()))?;
-        Asker::new(Linux::open()?, Decider::new(reader)?, inputs)
+        let program = program.map_err(|error| ProveError::Program(error.to_string()))?;
+        let program = program.load();
+        let program = program.map_err(|error| ProveError::Program(error.to_string()))?;
+        let decider = Decider::new(reader)?;
+        Asker::new(Linux::open()?, decider, Some(program), inputs)
     };
     Some(made())
 }

@@ -55,7 +55,7 @@ impl Watch {
     pub(crate) fn start(&self, calls: Caller<Router>) -> anyhow::Result<()> {
         let shared = Arc::clone(&self.0);
         let run = move || {
-            bora_confine::thread(bora_confine::NONE);
+            bora_confine::thread(bora_confine::KERNEL);
             if let Err(why) = (Asking {
                 calls,
                 shared: Arc::clone(&shared),
