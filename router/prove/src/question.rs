@@ -19,6 +19,8 @@ pub struct Input {
     pub mac: MacAddr,
     /// Whether all IPv4, and all IPv6, that comes in there is left to Linux.
     pub to_linux: [bool; 2],
+    /// Whether sources of its IPv4 packets are looked up (rp_filter).
+    pub checks_sources: bool,
     /// Whether the XDP program decides about its packets, or gives them to the engine.
     pub has_program: bool,
 }

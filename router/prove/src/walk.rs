@@ -72,7 +72,9 @@ impl Walk {
                     borders: Arc::clone(borders),
                 };
                 legs.push(leg(plain, Over::Destinations, &all));
-                legs.push(leg(plain, Over::Sources, if v6 { &some } else { &all }));
+                let checks_sources = !v6 && asker.inputs()[input].checks_sources;
+                let sources = if checks_sources { &all } else { &some };
+                legs.push(leg(plain, Over::Sources, sources));
                 let kinds = kinds(plain, &rules).into_iter();
                 legs.extend(kinds.map(|kind| leg(kind, Over::Destinations, &some)));
             }

@@ -102,6 +102,7 @@ fn differences(entries: &[(&str, Hop)], rp_filter: RpFilter) -> Vec<Difference> 
                 name,
                 mac: MacAddr([2, 0, 0, 0, 9, number as u8]),
                 to_linux: [false; 2],
+                checks_sources: rp_filter != RpFilter::Off,
                 has_program: false,
             }
         });

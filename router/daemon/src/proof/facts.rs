@@ -1,6 +1,6 @@
 //! What the control loop tells those who ask Linux.
 
-use bora_contract::MAX_PORTS;
+use bora_contract::{MAX_PORTS, RpFilter};
 use bora_fib::PortId;
 use bora_prove::{Asker, Decider, Input, Linux, ProveError};
 use bora_wire::MacAddr;
@@ -36,6 +36,7 @@ impl Facts {
             name: name.clone(),
             mac: MacAddr(settings.mac),
             to_linux: [settings.kernel4, settings.kernel6],
+            checks_sources: settings.rp_filter != RpFilter::Off,
             has_program: settings.gated && usize::from(settings.index) < MAX_PORTS,
         });
         Self {
