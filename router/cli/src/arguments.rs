@@ -61,6 +61,12 @@ pub(crate) enum Command {
     /// Which tier decided, what the FIB says, which class it got, what was changed, and where it left, or why Linux
     /// has it or why it was dropped.
     Trace(TraceOptions),
+    /// Ask Linux itself whether it does what Bora does, for all addresses
+    ///
+    /// Between the borders of all prefixes, rules and local addresses the answers cannot change, so that the addresses at the
+    /// borders, and one inside each interval, stand for all. The daemon asks, at the lowest priority; this shows how far it is.
+    /// Ctrl-C ends only the showing: type it again to see more. The exit code is 1 if something differs.
+    Prove(ProveOptions),
     /// Put a configuration file into force, without a restart
     ///
     /// Prints what differs from the configuration in force, and changes only that: all of it or
@@ -189,6 +195,22 @@ pub(crate) struct TraceOptions {
     #[arg(long, value_name = "PACKET", requires = "port", conflicts_with_all = ["filter", "count", "one_in"])]
     pub(crate) packet: Option<String>,
     /// Print JSON, one line a packet
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProveOptions {
+    /// Only packets that come in by this port, or device on one
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) input: Option<String>,
+    /// Begin anew, also where a proof runs or was paused
+    #[arg(long)]
+    pub(crate) anew: bool,
+    /// Pause the proof that runs; without this option it goes on
+    #[arg(long, conflicts_with_all = ["input", "anew"])]
+    pub(crate) pause: bool,
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

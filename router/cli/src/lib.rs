@@ -6,6 +6,7 @@ mod arguments;
 mod check;
 mod client;
 mod notify;
+mod prove;
 mod run;
 mod save;
 mod show;
@@ -39,6 +40,7 @@ fn dispatch(typed: Arguments) -> anyhow::Result<ExitCode> {
         Command::Profile { seconds } => show::profile(seconds).map(|()| ExitCode::SUCCESS),
         Command::Capture(options) => watch::capture(&options).map(|()| ExitCode::SUCCESS),
         Command::Trace(options) => watch::trace(&options).map(|()| ExitCode::SUCCESS),
+        Command::Prove(options) => prove::prove(&options),
         Command::Apply(options) => apply::apply(&options).map(|()| ExitCode::SUCCESS),
         Command::Diff { what } => apply::diff(&what).map(|()| ExitCode::SUCCESS),
         Command::Rollback { number, confirm } => {

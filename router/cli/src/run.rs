@@ -27,7 +27,8 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     let section = file.api.clone();
     let mut router = Router::start(file, dir.clone())?;
     let (calls, inbox) = router.calls();
-    let supervisor = match serve(&dir, &section, calls) {
+    let served = router.watch_linux(calls.clone());
+    let supervisor = match served.and_then(|()| serve(&dir, &section, calls)) {
         Ok(supervisor) => supervisor,
         Err(error) => {
             router.abandon();

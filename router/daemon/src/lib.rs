@@ -29,6 +29,7 @@ mod page;
 mod policy;
 mod ports;
 mod process;
+mod proof;
 mod reports;
 mod router;
 mod rules;

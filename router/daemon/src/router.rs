@@ -23,6 +23,7 @@ use crate::process::lease::{Keeper, Vitals};
 use crate::process::rights;
 use crate::process::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::process::turns::Turns;
+use crate::proof::Watch;
 use crate::sampling::Sampling;
 
 /// How often settings that have no events are read again.
@@ -36,6 +37,8 @@ pub struct Router {
     pub(crate) fib_rates: FibRates,
     pub(crate) guard_watch: GuardWatch,
     pub(crate) vitals: Vitals,
+    /// What Linux says of what Bora does.
+    pub(crate) linux: Watch,
     pub(crate) watches: Watches,
     pub(crate) sampling: Sampling,
     pub(crate) live: Live,
@@ -72,6 +75,7 @@ impl Router {
             fib_rates: FibRates::default(),
             guard_watch: GuardWatch::default(),
             vitals,
+            linux: Watch::default(),
             watches: Watches::default(),
             sampling: Sampling::default(),
             live,
@@ -114,6 +118,14 @@ impl Router {
     /// A channel to the loop: the end that calls, and the end for [`Router::run`].
     pub fn calls(&self) -> (Caller<Self>, Inbox<Self>) {
         calls::channel(self.plane.waker())
+    }
+
+    /// Asks Linux from now on, a few times a second, whether it does what Bora does.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub fn watch_linux(&self, calls: Caller<Self>) -> anyhow::Result<()> {
+        self.linux.start(calls)
     }
 
     /// Follows Linux and answers calls until it is told to stop; then it calls `stopping` and stops the
@@ -263,7 +275,7 @@ impl Router {
         self.tell(severity, EventKind::Rollback, &text);
     }
 
-    fn tell(&mut self, severity: Severity, kind: EventKind, text: &str) {
+    pub(crate) fn tell(&mut self, severity: Severity, kind: EventKind, text: &str) {
         self.live.events.tell(severity, kind, text.into());
     }
 

@@ -152,6 +152,21 @@ impl Group {
         found.unwrap_or(NextHopId::NO_ROUTE)
     }
 
+    /// The flows, of 2^31, that each member gets, in the order of flows; `None` if buckets choose.
+    pub fn shares(&self) -> Option<Vec<(NextHopId, u32)>> {
+        let Choice::Threshold(members) = &self.choice else {
+            return None;
+        };
+        let mut first = 0;
+        let shares = members.iter().map(|&(bound, id)| {
+            let end = bound.min(LAST) + 1;
+            let share = end.saturating_sub(first);
+            first = end;
+            (id, share)
+        });
+        Some(shares.collect())
+    }
+
     /// Memory of its lists, octets.
     pub(crate) fn octets(&self) -> usize {
         let choice = match &self.choice {
@@ -209,6 +224,8 @@ mod tests {
             .filter(|&h| group.select(h) == NextHopId(1));
         assert_eq!(hits.count(), 1 << 14);
         assert_eq!(group.select(LAST), NextHopId(2));
+        let shares = [(NextHopId(1), 1 << 29), (NextHopId(2), 3 << 29)];
+        assert_eq!(group.shares().as_deref(), Some(&shares[..]));
         assert_eq!(Group::new(&[]).select(7), NextHopId::NO_ROUTE);
         // Linux's fib_rebalance(): three equal ways
         let group = Group::new(&[1, 2, 3].map(|id| (NextHopId(id), 1)));

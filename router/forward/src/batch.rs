@@ -155,6 +155,11 @@ impl Batch {
         self.meta.resize(self.packets.len(), Meta::of(input));
         self.input = Some(input);
     }
+
+    /// The next hops that [`crate::lookup`] found, with the places of their packets.
+    pub fn next_hops(&self) -> impl Iterator<Item = (usize, NextHopId)> {
+        self.v4.results().chain(self.v6.results())
+    }
 }
 
 impl Default for Batch {

@@ -33,6 +33,10 @@ pub(crate) struct Family<P> {
     pub(crate) mtus: BTreeMap<(Tree, P), u32>,
     /// Prefixes of which that of the merged tables has changed.
     pub(crate) mtu_changes: BTreeSet<P>,
+    /// Prefixes of which the FIB's entry has changed lately, the first [`CHANGED`].
+    pub(crate) changed: Vec<P>,
+    /// Prefixes where Linux has been seen to do something else than the FIB says; they are Linux's.
+    pub(crate) distrusted: BTreeSet<P>,
     /// Prefixes the FIB had no room for.
     pub(crate) refused: HashSet<(Tree, P)>,
     /// On-link hosts for which no next hop was free; Linux forwards to them.
@@ -55,6 +59,8 @@ pub(crate) struct Further<P> {
     pub(crate) loaded: bool,
 }
 
+/// Most prefixes that are kept for those who ask what has changed lately.
+const CHANGED: usize = 100;
 /// From this many changed prefixes on, they are written in one load. Most that are written before the clock is looked at, which
 /// takes some milliseconds.
 const BULK: usize = 2048;
@@ -70,6 +76,8 @@ impl<P: Prefix> Family<P> {
             hosts: HashMap::new(),
             mtus: BTreeMap::new(),
             mtu_changes: BTreeSet::new(),
+            changed: Vec::new(),
+            distrusted: BTreeSet::new(),
             refused: HashSet::new(),
             without_hop: BTreeSet::new(),
             bulk: None,
@@ -434,10 +442,14 @@ impl<P: Prefix> Family<P> {
         self.note_mtu(hops, at, best);
         self.note_rivals(at);
         let excepted = at.1.is_host() && world.exceptions.contains(&P::ip(at.1.parts().0));
-        let host = self.host_way(world, hops, at).filter(|_| !excepted);
+        let distrusted = self.distrusted.contains(&at.1);
+        let host = self
+            .host_way(world, hops, at)
+            .filter(|_| !excepted && !distrusted);
         let acquired = host.map(|key| hops.acquire_host(world, key));
         let wanted = match acquired {
             _ if excepted => Some(hops.shared.exception),
+            _ if distrusted => Some(hops.unsupported()),
             Some(Ok(id)) => Some(id),
             Some(Err(_)) => Some(hops.unsupported()), // no room, see below
             None => best.map(|best| match best {
@@ -510,6 +522,9 @@ impl<P: Prefix> Family<P> {
         if current == wanted {
             return false;
         }
+        if self.changed.len() < CHANGED {
+            self.changed.push(prefix);
+        }
         let Some(id) = wanted else {
             prefix.fib_remove(&mut hops.fib, table);
             return true;
@@ -521,6 +536,15 @@ impl<P: Prefix> Family<P> {
             self.refuse(hops, table, at);
         }
         true
+    }
+
+    /// Leaves these prefixes to Linux from the next [`Self::sync`] on, and no others that were left to it before.
+    pub(crate) fn distrust(&mut self, prefixes: BTreeSet<P>) {
+        let before = std::mem::replace(&mut self.distrusted, prefixes);
+        let trees: Vec<Tree> = self.ribs().map(|(tree, _)| tree).collect();
+        for &prefix in before.symmetric_difference(&self.distrusted) {
+            self.dirty.extend(trees.iter().map(|&tree| (tree, prefix)));
+        }
     }
 
     /// Records a prefix that should be in the FIB but did not fit.

@@ -1,6 +1,9 @@
 //! The kernel's routes, as `bora show routes` prints them.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+
+use bora_fib::{Prefix4, Prefix6};
 
 use crate::family::Family;
 use crate::message::{Hop, Target};
@@ -86,6 +89,58 @@ impl Mirror {
         self.model.world.ways(target)
     }
 
+    /// Tells some thousand prefixes of the FIB, with those of its further tables, in no order; returns whether there are more.
+    /// Between two calls the tables may change.
+    pub fn some_prefixes(&self, place: &mut RoutePlace, tell: &mut impl FnMut(IpAddr, u8)) -> bool {
+        let Model { v4, v6, hops, .. } = &self.model;
+        if place.v6 {
+            return prefixes(v6, hops, place, tell);
+        }
+        if !prefixes(v4, hops, place, tell) {
+            *place = RoutePlace {
+                v6: true,
+                ..RoutePlace::default()
+            };
+        }
+        true
+    }
+
+    /// Takes prefixes of the FIB that have changed lately, the first hundred of each IP version.
+    pub fn take_changed_prefixes(&mut self) -> Vec<(IpAddr, u8)> {
+        let Model { v4, v6, .. } = &mut self.model;
+        let v4 = std::mem::take(&mut v4.changed);
+        let v6 = std::mem::take(&mut v6.changed);
+        let v4 = v4.into_iter().map(parts);
+        v4.chain(v6.into_iter().map(parts)).collect()
+    }
+
+    /// Leaves these prefixes to Linux, because it does something else there than the FIB says; all others are Bora's again.
+    pub fn distrust(&mut self, prefixes: impl Iterator<Item = (IpAddr, u8)>) {
+        let (mut v4, mut v6) = (BTreeSet::new(), BTreeSet::new());
+        for (address, len) in prefixes {
+            match address {
+                IpAddr::V4(address) => v4.insert(Prefix4::masked(address.to_bits(), len)),
+                IpAddr::V6(address) => v6.insert(Prefix6::masked(address.to_bits(), len)),
+            };
+        }
+        self.model.v4.distrust(v4);
+        self.model.v6.distrust(v6);
+    }
+
+    /// The longest prefix of the main table that has an address.
+    pub fn longest_prefix(&self, address: IpAddr) -> Option<(IpAddr, u8)> {
+        match address {
+            IpAddr::V4(address) => self
+                .fib()
+                .longest_match4(address.to_bits())
+                .map(|(prefix, _)| parts(prefix)),
+            IpAddr::V6(address) => self
+                .fib()
+                .longest_match6(address.to_bits())
+                .map(|(prefix, _)| parts(prefix)),
+        }
+    }
+
     /// Takes the prefixes of which the path MTU of the route has changed, in octets: `None` where it has none of its own any
     /// more.
     pub fn take_mtu_changes(&mut self) -> Vec<((IpAddr, u8), Option<u32>)> {
@@ -153,6 +208,41 @@ fn shard<P: Prefix>(
     let next = place.tree.checked_add(1);
     place.tree = next.unwrap_or(MERGED); // it is the last one
     next.is_some()
+}
+
+/// Tells a part of the FIB's prefixes; returns whether there are more.
+fn prefixes<P: Prefix>(
+    family: &Family<P>,
+    hops: &NextHops,
+    place: &mut RoutePlace,
+    tell: &mut impl FnMut(IpAddr, u8),
+) -> bool {
+    /// Some tens of microseconds' worth.
+    const PART: usize = 4096;
+    let mut trees = family.ribs().map(|(tree, _)| tree);
+    let Some(tree) = trees.find(|&tree| tree >= place.tree) else {
+        return false;
+    };
+    if tree != place.tree {
+        (place.tree, place.shard) = (tree, 0);
+    }
+    let part = family.fib_of(tree);
+    let part = part.map(|table| P::fib_part(&hops.fib, table, place.shard, PART));
+    let (found, next) = part.unwrap_or_default();
+    for (address, len) in found.into_iter().map(|(prefix, _)| parts(prefix)) {
+        tell(address, len);
+    }
+    place.shard = next.unwrap_or(0);
+    let after = tree.checked_add(1);
+    if next.is_none() {
+        place.tree = after.unwrap_or(tree);
+    }
+    next.is_some() || after.is_some()
+}
+
+fn parts<P: Prefix>(prefix: P) -> (IpAddr, u8) {
+    let (address, len) = prefix.parts();
+    (P::ip(address), len)
 }
 
 fn best<'a, P: Prefix>(

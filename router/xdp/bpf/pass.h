@@ -3,6 +3,9 @@
 #ifndef BORA_PASS_H
 #define BORA_PASS_H
 
+/* Whether this is the instance that is only asked (router/xdp/src/ask.rs), without packets; set before loading. */
+const volatile bool asked;
+
 /*
  * Bounds an index right before its use. The verifier of Linux 6.12 and earlier forgets the bounds
  * of a 32-bit value that has been on the stack, and the compiler may put any value there.
@@ -39,7 +42,7 @@ static __noinline int pass_within_budget(struct bora_counters *count, __u32 reas
 /* Passes a packet to Linux, within the budget of the reason if it has one. */
 static __always_inline int pass(struct bora_counters *count, __u32 reason)
 {
-	if (reason >= BORA_FIRST_BUDGET)
+	if (reason >= BORA_FIRST_BUDGET && !asked)
 		return pass_within_budget(count, reason);
 	count->reasons[bounded(reason)]++;
 	return XDP_PASS;

@@ -10,6 +10,7 @@
     )
 )]
 
+mod ask;
 mod counters;
 mod destinations;
 mod devices;
@@ -36,6 +37,7 @@ mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/bora.skel.rs"));
 }
 
+pub use ask::{Parts, ProgramAnswer, Questions};
 pub use bora_contract::{MAX_PORTS, MAX_QUEUES, Path, PortSettings};
 pub use counters::Counters;
 pub use destinations::LinuxDestinations;

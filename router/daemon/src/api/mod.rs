@@ -40,6 +40,7 @@ use crate::page;
 use crate::process::calls;
 use crate::process::fair::{Clients, Place, Turn};
 use crate::process::runtime_dir::{RuntimeDir, remove_if_there};
+use crate::proof::{ProofOptions, Proofs};
 use crate::reports::trace;
 use crate::reports::{Answer, Json, REPORTS, Report, Request, Steps};
 use crate::router::Router;
@@ -64,6 +65,7 @@ pub struct Api {
 #[derive(Clone)]
 struct Shared {
     calls: Caller,
+    proofs: Proofs,
     bodies: bodies::Budget,
     /// Token, certificate and key of the address of `[api]`.
     secrets: Option<Arc<Secrets>>,
@@ -113,6 +115,7 @@ impl Api {
         let page = page::routes(&calls).with_state(calls.clone());
         let shared = Shared {
             calls,
+            proofs: Proofs::default(),
             bodies: bodies::Budget::default(),
             secrets: self.network.as_ref().map(Network::secrets),
         };
@@ -176,6 +179,7 @@ fn routes(shared: Shared) -> Routes {
             post(apply).layer(DefaultBodyLimit::max(LONGEST_FILE)),
         )
         .route("/v1/confirm", post(confirm))
+        .route("/v1/prove", post(prove).get(proof))
         .route("/v1/capture", post(watch::capture))
         .route("/v1/trace", post(watch::trace))
         .route("/v1/explain/{address}", get(explain))
@@ -432,6 +436,25 @@ async fn old_configuration(
 
 async fn confirm(State(shared): State<Shared>) -> Response {
     shared.order("a confirmation", Router::confirm).await
+}
+
+/// Starts a proof that Bora does what Linux does, goes on with one, or pauses it.
+async fn prove(State(shared): State<Shared>, Query(options): Query<ProofOptions>) -> Response {
+    let (proofs, calls) = (shared.proofs.clone(), shared.calls.clone());
+    // the control loop starts the thread, because that inherits its rights
+    let order = move |_: &mut Router| proofs.order(&calls, options);
+    shared.order("a proof", order).await
+}
+
+/// What the last proof has found so far.
+async fn proof(State(shared): State<Shared>) -> Response {
+    match shared.proofs.last() {
+        Some(proof) => axum::Json(proof).into_response(),
+        None => {
+            let what = "nothing was proven yet: `bora prove` does it";
+            (StatusCode::NOT_FOUND, what).into_response()
+        }
+    }
 }
 
 #[derive(Deserialize)]

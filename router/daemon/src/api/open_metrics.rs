@@ -45,6 +45,7 @@ pub(crate) fn collect(router: &Router) -> Vec<Metric> {
     metrics.extend(of_ports(&ports));
     metrics.extend(of_reasons(&ports));
     metrics.extend(of_fib(router));
+    metrics.extend(of_answers(router));
     metrics.extend(of_sflow(router));
     if let Some(engine) = router.plane.engine() {
         metrics.extend(of_workers(engine));
@@ -235,6 +236,30 @@ fn of_reasons(ports: &[(&Port, Totals)]) -> [Metric; 2] {
             "bora_dropped_packets",
             "Packets dropped, by reason (docs/reasons.md).",
             samples(|it| &it.dropped, Reason::may_drop),
+        ),
+    ]
+}
+
+/// What Linux itself says.
+fn of_answers(router: &Router) -> Vec<Metric> {
+    let watched = router.linux.watched();
+    let counter =
+        |name, help, value: u64| metric(Kind::Counter, name, help, [(Vec::new(), value as f64)]);
+    vec![
+        counter(
+            "bora_linux_answers_compared",
+            "Answers of Linux compared with Bora's.",
+            watched.compared,
+        ),
+        counter(
+            "bora_linux_answers_different",
+            "Answers of Linux that were not Bora's; each is in the log.",
+            watched.differ,
+        ),
+        gauge(
+            "bora_distrusted_prefixes",
+            "Prefixes left to Linux because it does something else there.",
+            watched.distrusted.len() as f64,
         ),
     ]
 }

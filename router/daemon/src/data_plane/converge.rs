@@ -177,7 +177,7 @@ impl DataPlane {
     }
 
     /// What workers are to decide by.
-    pub(super) fn tables(&self, config: &File) -> Tables {
+    pub(crate) fn tables(&self, config: &File) -> Tables {
         let mut ports = Vec::new();
         for port in self.ports.iter() {
             let number = usize::from(port.id.0);

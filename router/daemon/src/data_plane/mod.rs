@@ -9,11 +9,12 @@ mod start;
 mod update;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bora_capture::Subscription;
-use bora_fib::PortId;
+use bora_fib::{FibError, FibHandle, FibReader, PortId};
 use bora_mirror::{Mirror, Waker};
 use bora_worker::{Command, Mode};
 use bora_xdp::{Allowances, ProgramError, SeenPackets};
@@ -45,6 +46,8 @@ pub(crate) struct DataPlane {
     /// What Linux's hooks hold back of tunnels.
     held: Held,
     mirror: Mirror,
+    /// Makes readers of the mirror's FIB.
+    fib: FibHandle,
     /// Where the program reads the FIB.
     reclaimer: Option<Reclaimer>,
     express: Express,
@@ -67,6 +70,24 @@ impl DataPlane {
 
     pub(crate) fn mirror(&self) -> &Mirror {
         &self.mirror
+    }
+
+    /// Somebody else's access to the FIB.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub(crate) fn fib_reader(&self) -> Result<FibReader, FibError> {
+        self.fib.reader()
+    }
+
+    /// Takes some of the prefixes that have changed lately.
+    pub(crate) fn take_changed_prefixes(&mut self) -> Vec<(IpAddr, u8)> {
+        self.mirror.take_changed_prefixes()
+    }
+
+    /// Leaves these prefixes to Linux, and no others that were left to it before.
+    pub(crate) fn distrust(&mut self, prefixes: &[(IpAddr, u8)]) {
+        self.mirror.distrust(prefixes.iter().copied());
     }
 
     pub(crate) fn express(&self) -> &Express {

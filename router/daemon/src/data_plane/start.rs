@@ -53,6 +53,7 @@ impl DataPlane {
             multipath: Multipath::learn(mirror.settings()),
             reclaimer: start_reclaimer(&fib, &express)?,
             mirror,
+            fib,
             express,
             engine: None,
             rules: CompiledRules::none()?,
@@ -62,7 +63,7 @@ impl DataPlane {
             runtime,
             vitals,
         };
-        match plane.open(config, &fib) {
+        match plane.open(config) {
             Ok(()) => Ok((plane, lease)),
             Err(error) => {
                 plane.engine = None;
@@ -82,7 +83,7 @@ impl DataPlane {
     }
 
     /// Opens the sockets, and tells everybody of the ports.
-    fn open(&mut self, config: &File, fib: &FibHandle) -> anyhow::Result<()> {
+    fn open(&mut self, config: &File) -> anyhow::Result<()> {
         for port in self.ports.iter_mut() {
             port.expose_tags(&self.runtime.dir);
         }
@@ -99,7 +100,8 @@ impl DataPlane {
         if let Some(opening) = opening {
             let tables = self.tables(config);
             let program = &mut self.express.program;
-            let engine = Engine::start(&mut self.ports, opening, program, fib, config, tables)?;
+            let (ports, fib) = (&mut self.ports, &self.fib);
+            let engine = Engine::start(ports, opening, program, fib, config, tables)?;
             self.vitals.watch(engine.watched());
             self.engine = Some(engine);
         }

@@ -322,6 +322,8 @@ pub enum EventKind {
     Tier,
     /// Something holds traffic back, or no longer does.
     Guard,
+    /// Linux does something else than Bora.
+    Sync,
     /// The configuration was changed.
     Apply,
     /// A change of the configuration was taken back.

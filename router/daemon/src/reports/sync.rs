@@ -9,6 +9,7 @@ use crate::data_plane::DataPlane;
 use crate::guard::flowtables::Flows;
 use crate::guard::rates::GuardWatch;
 use crate::process::clock::age;
+use crate::proof::Watched;
 use crate::router::Router;
 
 pub(super) const REPORT: Report = Report {
@@ -61,6 +62,8 @@ struct SyncReport {
     lacks: Vec<&'static str>,
     /// The mirror's own account.
     mirror: SyncStatus,
+    /// What Linux itself says, packet by packet.
+    linux: Watched,
     /// With `--verify`: prefixes on which a fresh dump and the FIB differ.
     differences: Vec<Difference>,
     /// With `--verify`: why they could not be compared.
@@ -75,8 +78,10 @@ fn report(router: &Router, compared: Result<Vec<Difference>, String>) -> SyncRep
         Ok(differences) => (differences, None),
         Err(why) => (Vec::new(), Some(why)),
     };
+    let linux = router.linux.watched();
+    let same = differences.is_empty() && unverified.is_none() && linux.distrusted.is_empty();
     SyncReport {
-        in_sync: status.in_sync && differences.is_empty() && unverified.is_none(),
+        in_sync: status.in_sync && same,
         since_seconds: age(status.since).as_secs(),
         fib_bytes: mirror.fib().stats().table_bytes,
         notices: router.in_force.notices(),
@@ -86,6 +91,7 @@ fn report(router: &Router, compared: Result<Vec<Difference>, String>) -> SyncRep
         flows: plane.flows(),
         lacks: plane.express().program.lacks(),
         mirror: status,
+        linux,
         differences,
         unverified,
     }
@@ -180,6 +186,7 @@ fn text(report: &Value) -> String {
     };
     let mut text = format!("{state} for {} s\n", report["since_seconds"]);
     text += &counts(report);
+    text += &answers(&report["linux"]);
     let mirror = &report["mirror"];
     text += &last_reconciliation(mirror);
     for left in list(&mirror["unsupported"]) {
@@ -210,6 +217,24 @@ fn text(report: &Value) -> String {
             word(&difference["kernel"]),
             word(&difference["fib"])
         );
+    }
+    text
+}
+
+/// What Linux itself says.
+fn answers(linux: &Value) -> String {
+    let mut text = format!(
+        "answers of Linux compared since the start: {}; different: {}\n",
+        linux["compared"], linux["differ"]
+    );
+    for prefix in list(&linux["distrusted"]) {
+        let prefix = word(prefix);
+        text += &format!(
+            "differs from Linux: {prefix}, which Linux forwards now (see the log, and `bora prove`)\n"
+        );
+    }
+    if let Some(why) = linux["why"].as_str() {
+        text += &format!("Linux cannot be asked any more: {why}\n");
     }
     text
 }

@@ -1,0 +1,218 @@
+//! `bora prove`: a thread of its own asks about everything, at the lowest priority.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bora_linux::lock;
+use bora_mirror::RoutePlace;
+use bora_prove::{Difference, Input, Progress, Walk};
+use bora_worker::Tables;
+use serde::{Deserialize, Serialize};
+
+use super::facts::{Facts, asker};
+use crate::process::calls::Caller;
+use crate::router::Router;
+
+/// How long the tables of workers are good for; what differs is asked about again for longer.
+const FRESH: Duration = Duration::from_millis(200);
+/// How often a paused proof looks whether it is to go on.
+const PAUSE: Duration = Duration::from_millis(100);
+/// The lowest priority (nice(2)).
+const NICE: i32 = 19;
+
+/// The proof of all answers: the one that runs, or the last one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Proofs(Arc<Mutex<Option<Job>>>);
+
+/// What a proof shall be.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct ProofOptions {
+    /// Only packets that come in by this port or device.
+    input: Option<String>,
+    /// Begin anew, and do not go on with the one that was paused.
+    #[serde(default)]
+    anew: bool,
+    /// Pause the one that runs.
+    #[serde(default)]
+    pause: bool,
+}
+
+/// What a proof has found.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Proof {
+    /// `running`, `paused`, `done` or `failed`.
+    state: &'static str,
+    /// Why it has failed.
+    why: Option<String>,
+    /// Names of what packets come in by.
+    inputs: Vec<String>,
+    /// Seconds that it took, without pauses.
+    seconds: f64,
+    /// How far it is.
+    progress: Progress,
+    /// The first hundred differences.
+    differences: Vec<Difference>,
+}
+
+#[derive(Clone, Debug)]
+struct Job(Arc<Mutex<Proof>>);
+
+impl Proofs {
+    /// Starts a proof, goes on with a paused one, or pauses one.
+    ///
+    /// # Errors
+    /// What cannot be done, and why.
+    pub(crate) fn order(
+        &self,
+        calls: &Caller<Router>,
+        options: ProofOptions,
+    ) -> Result<(), String> {
+        let mut job = lock(&self.0);
+        if let Some(Job(proof)) = &*job {
+            let mut proof = lock(proof);
+            match (proof.state, options.pause) {
+                ("running", true) => {
+                    proof.state = "paused";
+                    return Ok(());
+                }
+                ("running", false) if !options.anew => return Ok(()),
+                ("paused", false) if !options.anew => {
+                    proof.state = "running";
+                    return Ok(());
+                }
+                ("running" | "paused", false) => proof.state = "ended",
+                _ => {}
+            }
+        }
+        if options.pause {
+            return Err("no proof runs".into());
+        }
+        let proof = Proof {
+            state: "running",
+            ..Proof::default()
+        };
+        let new = Job(Arc::new(Mutex::new(proof)));
+        let (calls, this) = (calls.clone(), new.clone());
+        thread::Builder::new()
+            .name("bora-prove".into())
+            .spawn(move || this.run(&calls, options.input.as_deref()))
+            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        *job = Some(new);
+        Ok(())
+    }
+
+    /// What the last proof has found; `None` if there was none.
+    pub(crate) fn last(&self) -> Option<Proof> {
+        let job = lock(&self.0);
+        job.as_ref().map(|Job(proof)| lock(proof).clone())
+    }
+}
+
+impl Job {
+    fn run(&self, calls: &Caller<Router>, input: Option<&str>) {
+        bora_confine::thread(bora_confine::KERNEL);
+        if let Err(error) = rustix::process::nice(NICE) {
+            log::warn!("the proof runs at the usual priority: {error}");
+        }
+        let ended = self.walk(calls, input);
+        let mut proof = lock(&self.0);
+        match ended {
+            Ok(()) if proof.state == "running" => proof.state = "done",
+            Ok(()) => {}
+            Err(why) => {
+                proof.state = "failed";
+                proof.why = Some(why);
+            }
+        }
+    }
+
+    fn walk(&self, calls: &Caller<Router>, input: Option<&str>) -> Result<(), String> {
+        let stopping = || String::from("Bora is stopping");
+        let mut facts = Facts::of(calls).ok_or_else(stopping)?;
+        let chosen = chosen(&facts.inputs, input)?;
+        let names = chosen.iter().map(|&place| facts.inputs[place].name.clone());
+        lock(&self.0).inputs = names.collect();
+        let began = Instant::now();
+        let prefixes = prefixes(calls).ok_or_else(stopping)?;
+        let asker = asker(calls, facts.inputs).ok_or_else(stopping)?;
+        let walk = asker.and_then(|asker| Walk::new(asker, &chosen, &prefixes));
+        let mut walk = walk.map_err(|error| error.to_string())?;
+        let (mut read, mut paused) = (Instant::now(), Duration::ZERO);
+        loop {
+            if read.elapsed() > FRESH {
+                let tables = |router: &mut Router| -> Tables { Facts::now(router).tables };
+                facts.tables = calls.ask("what decides", tables).ok_or_else(stopping)?;
+                read = Instant::now();
+            }
+            let more = walk
+                .step(&facts.tables)
+                .map_err(|error| error.to_string())?;
+            let seconds = (began.elapsed() - paused).as_secs_f64();
+            let state = self.note(&walk, seconds);
+            match state {
+                "running" if more => {}
+                "paused" => paused += self.pause(),
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// Notes what was found; returns what is to be done.
+    fn note(&self, walk: &Walk, seconds: f64) -> &'static str {
+        let mut proof = lock(&self.0);
+        proof.progress.clone_from(walk.asker().progress());
+        if proof.differences.len() != walk.asker().differences().len() {
+            proof.differences = walk.asker().differences().to_vec();
+        }
+        proof.seconds = seconds;
+        proof.state
+    }
+
+    /// Waits until it is not paused any more; returns how long that was.
+    fn pause(&self) -> Duration {
+        let began = Instant::now();
+        while lock(&self.0).state == "paused" {
+            thread::sleep(PAUSE);
+        }
+        began.elapsed()
+    }
+}
+
+/// Places of the inputs to ask about.
+fn chosen(all: &[Input], name: Option<&str>) -> Result<Vec<usize>, String> {
+    let Some(name) = name else {
+        return Ok((0..all.len()).collect());
+    };
+    let found: Vec<usize> = { 0..all.len() }
+        .filter(|&place| all[place].name == name)
+        .collect();
+    match found.is_empty() {
+        true => Err(format!(
+            "{name} is neither a port nor a device on one: see `bora show ports`"
+        )),
+        false => Ok(found),
+    }
+}
+
+/// All prefixes of the FIB; `None` if the control loop has ended.
+fn prefixes(calls: &Caller<Router>) -> Option<Vec<(IpAddr, u8)>> {
+    let (mut place, mut all) = (RoutePlace::default(), Vec::new());
+    loop {
+        let part = calls.ask("prefixes of the FIB", move |router| {
+            let (mut place, mut found) = (place, Vec::new());
+            let mirror = router.plane.mirror();
+            let more = mirror.some_prefixes(&mut place, &mut |address, length| {
+                found.push((address, length));
+            });
+            (place, found, more)
+        });
+        let (next, found, more) = part?;
+        all.extend(found);
+        if !more {
+            return Some(all);
+        }
+        place = next;
+    }
+}

@@ -1,0 +1,68 @@
+//! What the control loop tells those who ask Linux.
+
+use bora_contract::{MAX_PORTS, RpFilter};
+use bora_fib::PortId;
+use bora_prove::{Asker, Decider, Input, Linux, ProveError};
+use bora_wire::MacAddr;
+use bora_worker::Tables;
+
+use crate::process::calls::Caller;
+use crate::router::Router;
+
+/// What Bora decides by, but for the FIB.
+pub(super) struct Facts {
+    /// Ports and devices.
+    pub(super) inputs: Vec<Input>,
+    /// The tables of workers, as they are or would be.
+    pub(super) tables: Tables,
+}
+
+impl Facts {
+    /// As they are now; `None` if the control loop has ended.
+    pub(super) fn of(calls: &Caller<Router>) -> Option<Self> {
+        calls.ask("what decides", Self::now)
+    }
+
+    pub(super) fn now(router: &mut Router) -> Self {
+        let plane = &router.plane;
+        let ports = plane.ports().iter().filter(|port| !port.is_gone);
+        let ports = ports.map(|port| (port.ifindex, &port.name, &port.settings));
+        let devices = plane.devices().iter();
+        let devices = devices.map(|device| (device.ifindex, &device.name, &device.settings));
+        let inputs = ports.chain(devices);
+        let inputs = inputs.map(|(ifindex, name, settings)| Input {
+            number: PortId(settings.index),
+            ifindex,
+            name: name.clone(),
+            mac: MacAddr(settings.mac),
+            to_linux: [settings.kernel4, settings.kernel6],
+            checks_sources: settings.rp_filter != RpFilter::Off,
+            has_program: settings.gated && usize::from(settings.index) < MAX_PORTS,
+        });
+        Self {
+            inputs: inputs.collect(),
+            tables: plane.tables(router.in_force.file()),
+        }
+    }
+}
+
+/// Somebody who asks about these inputs; `None` if the control loop has ended.
+pub(super) fn asker(
+    calls: &Caller<Router>,
+    inputs: Vec<Input>,
+) -> Option<Result<Asker, ProveError>> {
+    let parts = |router: &mut Router| {
+        let plane = &router.plane;
+        (plane.fib_reader(), plane.express().program.parts())
+    };
+    let (reader, program) = calls.ask("a reader of the FIB", parts)?;
+    let made = || {
+        let reader = reader.map_err(|error| ProveError::Memory(error.to_string()))?;
+        let program = program.map_err(|error| ProveError::Program(error.to_string()))?;
+        let program = program.load();
+        let program = program.map_err(|error| ProveError::Program(error.to_string()))?;
+        let decider = Decider::new(reader)?;
+        Asker::new(Linux::open()?, decider, Some(program), inputs)
+    };
+    Some(made())
+}

@@ -1,0 +1,214 @@
+//! A few questions a second to Linux, as long as Bora runs: about what has just changed, and about a little of everything.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use bora_linux::lock;
+use bora_mirror::RoutePlace;
+use bora_prove::{Asker, Difference, ProveError, Question};
+use serde::Serialize;
+
+use super::facts::{Facts, asker};
+use crate::live::report::{EventKind, Severity};
+use crate::process::calls::Caller;
+use crate::router::Router;
+
+/// Time between two rounds of questions.
+const PERIOD: Duration = Duration::from_millis(250);
+/// Prefixes of a round, each asked about three times: some that have changed, some of all.
+const CHANGED: usize = 6;
+const ANY: usize = 2;
+/// How long a prefix is left to Linux before it is asked about again; twice as long each time that it still differs.
+const DISTRUST: Duration = Duration::from_secs(60);
+const LONGEST_DISTRUST: Duration = Duration::from_secs(3600);
+/// Prefixes that are left to Linux; with more of them the oldest are tried again.
+const MOST_DISTRUSTED: usize = 1000;
+
+/// What the questions have found, for those who report it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch(Arc<Mutex<Watched>>);
+
+/// Answers of Linux that were compared since the start.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Watched {
+    /// All of them.
+    pub(crate) compared: u64,
+    /// Those where Bora does something else; each is in the log.
+    pub(crate) differ: u64,
+    /// Those that changed all the time.
+    pub(crate) unsettled: u64,
+    /// Prefixes that are left to Linux until it does what Bora does.
+    pub(crate) distrusted: Vec<String>,
+    /// Why Linux cannot be asked.
+    pub(crate) why: Option<String>,
+}
+
+impl Watch {
+    /// Starts to ask, in a thread that ends with the control loop.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub(crate) fn start(&self, calls: Caller<Router>) -> anyhow::Result<()> {
+        let shared = Arc::clone(&self.0);
+        let run = move || {
+            bora_confine::thread(bora_confine::KERNEL);
+            if let Err(why) = (Asking {
+                calls,
+                shared: Arc::clone(&shared),
+                place: RoutePlace::default(),
+                distrusted: BTreeMap::new(),
+            })
+            .run()
+            {
+                log::error!("Linux cannot be asked any more whether it does what Bora does: {why}");
+                lock(&shared).why = Some(why.to_string());
+            }
+        };
+        let thread = thread::Builder::new().name("bora-judge".into());
+        thread.spawn(run).context("cannot start a thread")?;
+        Ok(())
+    }
+
+    /// What has been found.
+    pub(crate) fn watched(&self) -> Watched {
+        lock(&self.0).clone()
+    }
+}
+
+/// A prefix that is left to Linux: until when, and for how long.
+type Distrusted = BTreeMap<(IpAddr, u8), (Instant, Duration)>;
+
+struct Asking {
+    calls: Caller<Router>,
+    shared: Arc<Mutex<Watched>>,
+    /// Where the next of all prefixes are.
+    place: RoutePlace,
+    distrusted: Distrusted,
+}
+
+/// What a round is about.
+struct Round {
+    facts: Facts,
+    place: RoutePlace,
+    prefixes: Vec<(IpAddr, u8)>,
+}
+
+impl Asking {
+    /// Asks until the control loop has ended.
+    fn run(mut self) -> Result<(), ProveError> {
+        let Some(facts) = Facts::of(&self.calls) else {
+            return Ok(());
+        };
+        let Some(asker) = asker(&self.calls, facts.inputs) else {
+            return Ok(());
+        };
+        let mut asker = asker?;
+        loop {
+            thread::sleep(PERIOD);
+            let place = self.place;
+            let round = self
+                .calls
+                .ask("questions for Linux", move |router| round(router, place));
+            let Some(round) = round else {
+                return Ok(());
+            };
+            self.place = round.place;
+            asker.set_inputs(round.facts.inputs);
+            let questions = questions(&asker, &round.prefixes);
+            asker.ask(&questions, &round.facts.tables)?;
+            let found = asker.take_differences();
+            if !self.judge(found) {
+                return Ok(());
+            }
+            let progress = asker.progress();
+            let mut shared = lock(&self.shared);
+            shared.compared = progress.compared;
+            shared.differ = progress.differ;
+            shared.unsettled = progress.unsettled;
+        }
+    }
+
+    /// Leaves to Linux what differs, and tries again what differed before. False if the control loop has ended.
+    fn judge(&mut self, found: Vec<Difference>) -> bool {
+        let now = Instant::now();
+        let before = self.distrusted.len();
+        let old = self.distrusted.clone();
+        self.distrusted.retain(|_, (until, _)| *until > now);
+        if found.is_empty() && self.distrusted.len() == before {
+            return true;
+        }
+        for difference in found {
+            let (text, destination) = (difference.to_string(), difference.destination);
+            let told = self.calls.ask("a difference", move |router| {
+                log::error!("Bora does not do what Linux does, and leaves it to Linux: {text}");
+                router.tell(
+                    Severity::Error,
+                    EventKind::Sync,
+                    &format!("differs from Linux: {text}"),
+                );
+                router.plane.mirror().longest_prefix(destination)
+            });
+            let Some(ours) = told else {
+                return false;
+            };
+            let longest = [ours, difference.prefix].into_iter().flatten();
+            let host = (destination, if destination.is_ipv6() { 128 } else { 32 });
+            let prefix = longest.max_by_key(|(_, length)| *length).unwrap_or(host);
+            let last = old.get(&prefix).map_or(DISTRUST, |(_, time)| *time * 2);
+            let time = last.min(LONGEST_DISTRUST);
+            self.distrusted.insert(prefix, (now + time, time));
+        }
+        while self.distrusted.len() > MOST_DISTRUSTED {
+            self.distrusted.pop_first();
+        }
+        let prefixes: Vec<(IpAddr, u8)> = self.distrusted.keys().copied().collect();
+        lock(&self.shared).distrusted = prefixes
+            .iter()
+            .map(|(address, length)| format!("{address}/{length}"))
+            .collect();
+        let distrust = move |router: &mut Router| router.plane.distrust(&prefixes);
+        self.calls.ask("what is left to Linux", distrust).is_some()
+    }
+}
+
+/// Takes some prefixes for a round.
+fn round(router: &mut Router, mut place: RoutePlace) -> Round {
+    let mut prefixes = router.plane.take_changed_prefixes();
+    fastrand::shuffle(&mut prefixes);
+    prefixes.truncate(CHANGED);
+    let mut some = Vec::new();
+    let mirror = router.plane.mirror();
+    let more = mirror.some_prefixes(&mut place, &mut |address, length| {
+        some.push((address, length));
+    });
+    if !more {
+        place = RoutePlace::default();
+    }
+    prefixes.extend(fastrand::choose_multiple(some, ANY));
+    Round {
+        facts: Facts::now(router),
+        place,
+        prefixes,
+    }
+}
+
+/// Questions about prefixes: their first and last address, and the one behind them. What they come in by is chosen at random.
+fn questions(asker: &Asker, prefixes: &[(IpAddr, u8)]) -> Vec<Question> {
+    let inputs = asker.inputs().len();
+    if inputs == 0 {
+        return Vec::new();
+    }
+    let ask = |&(address, length): &(IpAddr, u8)| {
+        let template = asker.template(fastrand::usize(..inputs), address.is_ipv6());
+        let ends = bora_prove::ends(address, length);
+        ends.into_iter().map(move |destination| Question {
+            destination,
+            ..template
+        })
+    };
+    prefixes.iter().flat_map(ask).collect()
+}

@@ -1,0 +1,137 @@
+//! Answers of Linux and of Bora.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+use bora_contract::Reason;
+use bora_fib::PortId;
+use bora_wire::MacAddr;
+
+/// What Linux does with a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LinuxAnswer {
+    /// It forwards it.
+    Forward(Route),
+    /// The packet is for the router itself, or for all.
+    Own,
+    /// It drops it or answers with an error; the number of the error that its look-up gives (fib_props, ip_route_input_slow()).
+    Refuse(i32),
+}
+
+/// The route that Linux found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Route {
+    /// Its prefix.
+    pub prefix: Option<(IpAddr, u8)>,
+    /// Its table.
+    pub table: u32,
+    /// Its paths.
+    pub paths: Vec<Path>,
+    /// Its own MTU, octets.
+    pub mtu: Option<u32>,
+    /// Whether something is put around the packets (RTA_ENCAP).
+    pub encapsulates: bool,
+}
+
+/// A path of a route.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Path {
+    /// The interface it leaves by.
+    pub device: u32,
+    /// The next hop, if the destination is not on the link; it may be of the other IP version.
+    pub gateway: Option<IpAddr>,
+    /// Share of flows, in proportion to the other paths'.
+    pub weight: u32,
+    /// Whether it takes flows.
+    pub alive: bool,
+}
+
+/// What Bora does with a packet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum BoraAnswer {
+    /// It sends it.
+    Forward {
+        /// The port or device that this packet leaves by, and the Ethernet address that it goes to.
+        chosen: (PortId, MacAddr),
+        /// All ways of the next hop that lead to a neighbour, with their shares of 2^31 flows; a way that Bora leaves to Linux
+        /// is not among them. Shares are 0 where buckets choose.
+        ways: Vec<(PortId, MacAddr, u32)>,
+        /// Longest packet, octets.
+        mtu: u16,
+    },
+    /// Its XDP program sends it.
+    Express {
+        /// The Ethernet address that it goes to.
+        to: MacAddr,
+        /// The Ethernet address of the interface that it leaves by.
+        from: MacAddr,
+    },
+    /// It puts it into a tunnel.
+    Tunnel {
+        /// The tunnel's device.
+        device: PortId,
+        /// Longest packet, octets.
+        mtu: u16,
+    },
+    /// It leaves it to Linux.
+    Linux(Reason),
+    /// It drops it.
+    Drop(Reason),
+}
+
+impl fmt::Display for LinuxAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => f.write_str("for the router itself"),
+            Self::Refuse(error) => write!(f, "refused: {}", io::Error::from_raw_os_error(*error)),
+            Self::Forward(route) => route.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths = self.paths.iter().map(|path| {
+            let via = path.gateway.map(|gateway| format!("via {gateway} "));
+            let state = if path.alive { "" } else { " dead" };
+            let (via, device, weight) = (via.unwrap_or_default(), path.device, path.weight);
+            format!("{via}dev {device} weight {weight}{state}")
+        });
+        write!(f, "forwarded {}", paths.collect::<Vec<_>>().join(", "))?;
+        if let Some(mtu) = self.mtu {
+            write!(f, " mtu {mtu}")?;
+        }
+        if self.encapsulates {
+            f.write_str(" encapsulated")?;
+        }
+        match self.prefix {
+            Some((address, length)) => {
+                write!(f, " (route {address}/{length} of table {})", self.table)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for BoraAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Forward { chosen, ways, mtu } => {
+                write!(f, "sent by port {} to {} mtu {mtu}", chosen.0.0, chosen.1)?;
+                let ways = ways.iter();
+                let ways: Vec<_> = ways
+                    .map(|(port, mac, share)| format!("port {} {mac} {share}", port.0))
+                    .collect();
+                match ways.len() {
+                    0 | 1 => Ok(()),
+                    _ => write!(f, " (one of {})", ways.join(", ")),
+                }
+            }
+            Self::Express { to, from } => write!(f, "sent by the port with {from} to {to}"),
+            Self::Tunnel { device, mtu } => write!(f, "into tunnel {} mtu {mtu}", device.0),
+            Self::Linux(reason) => write!(f, "left to Linux ({})", reason.name()),
+            Self::Drop(reason) => write!(f, "dropped ({})", reason.name()),
+        }
+    }
+}

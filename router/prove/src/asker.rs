@@ -1,0 +1,453 @@
+//! Asks both about packets, and again about those that they differ on.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use bora_contract::Reason;
+use bora_wire::MacAddr;
+use bora_worker::Tables;
+use bora_xdp::{ProgramAnswer, Questions};
+use serde::Serialize;
+
+use crate::answer::{BoraAnswer, LinuxAnswer, Path};
+use crate::decide::Decider;
+use crate::exchange::ProveError;
+use crate::judge::{Outcome, judge};
+use crate::linux::Linux;
+use crate::question::{Input, LENGTH, Question};
+use crate::surroundings::Surroundings;
+
+/// How long to wait before a difference is asked about again, because Bora may just be following a change: after each attempt.
+const PATIENCE: [Duration; 5] = [
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(400),
+    Duration::from_millis(1000),
+    Duration::from_millis(2500),
+];
+/// How often a difference is asked about that is another one each time.
+const MOST_ATTEMPTS: usize = 12;
+/// Age at which neighbours and links are read again before a difference is judged.
+const OLD: Duration = Duration::from_millis(15);
+/// Differences that are kept; the others are counted.
+const KEPT: usize = 100;
+
+/// One thing that Bora does otherwise than Linux.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The packet.
+    pub packet: String,
+    /// What it comes in by.
+    pub input: String,
+    /// What is different.
+    pub what: &'static str,
+    /// Linux's answer, with the route behind it.
+    pub linux: String,
+    /// Bora's answer.
+    pub bora: String,
+    /// Destination address of the packet.
+    #[serde(skip)]
+    pub destination: IpAddr,
+    /// Prefix of Linux's route.
+    #[serde(skip)]
+    pub prefix: Option<(IpAddr, u8)>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            packet,
+            input,
+            what,
+            linux,
+            bora,
+            ..
+        } = self;
+        write!(
+            f,
+            "{what}: a packet by {input} {packet}; Linux: {linux}; Bora: {bora}"
+        )
+    }
+}
+
+/// How far a walk has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Progress {
+    /// Questions that both have answered.
+    pub compared: u64,
+    /// Questions, about.
+    pub total: u64,
+    /// Answers of Bora that are Linux's.
+    pub same: u64,
+    /// Packets that Bora leaves to Linux, by reason.
+    pub left_to_linux: BTreeMap<&'static str, u64>,
+    /// Questions on which they differ.
+    pub differ: u64,
+    /// Questions whose answers changed all the time.
+    pub unsettled: u64,
+    /// Questions whose input is gone.
+    pub gone: u64,
+    /// Questions to be asked again.
+    pub waiting: usize,
+    /// A sum of hashes over Linux's answers: equal on two routers with the same tables and names of interfaces.
+    pub hash: u64,
+}
+
+/// A question to be asked again.
+#[derive(Debug)]
+struct Again {
+    question: Question,
+    due: Instant,
+    attempts: usize,
+    /// How often the answers were these.
+    repeated: usize,
+    answers: (LinuxAnswer, BoraAnswer),
+}
+
+/// Asks, compares and keeps account.
+pub struct Asker {
+    linux: Linux,
+    decider: Decider,
+    program: Option<Questions>,
+    inputs: Vec<Input>,
+    around: (Surroundings, Instant),
+    again: VecDeque<Again>,
+    progress: Progress,
+    differences: Vec<Difference>,
+}
+
+impl Asker {
+    /// Asks about packets that come in by these inputs; `program`: the XDP program, if there is one.
+    ///
+    /// # Errors
+    /// Linux cannot be asked, or an answer cannot be read.
+    pub fn new(
+        mut linux: Linux,
+        decider: Decider,
+        program: Option<Questions>,
+        inputs: Vec<Input>,
+    ) -> Result<Self, ProveError> {
+        let around = (Surroundings::read(&mut linux)?, Instant::now());
+        Ok(Self {
+            linux,
+            decider,
+            program,
+            inputs,
+            around,
+            again: VecDeque::new(),
+            progress: Progress::default(),
+            differences: Vec::new(),
+        })
+    }
+
+    /// Packets come in by these inputs from now on; questions that wait to be asked again are forgotten if they are others.
+    pub fn set_inputs(&mut self, inputs: Vec<Input>) {
+        if inputs != self.inputs {
+            self.inputs = inputs;
+            self.again.clear();
+        }
+    }
+
+    /// What has been asked so far.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// What differs, the first hundred.
+    pub fn differences(&self) -> &[Difference] {
+        &self.differences
+    }
+
+    /// Takes what differs, so that more can be noted.
+    pub fn take_differences(&mut self) -> Vec<Difference> {
+        std::mem::take(&mut self.differences)
+    }
+
+    /// Whom Linux's answers come from.
+    pub(crate) fn linux(&mut self) -> &mut Linux {
+        &mut self.linux
+    }
+
+    /// What packets come in by.
+    pub fn inputs(&self) -> &[Input] {
+        &self.inputs
+    }
+
+    pub(crate) fn expect(&mut self, questions: u64) {
+        self.progress.total = questions;
+    }
+
+    /// A packet that comes in by an input, to be asked about with other addresses.
+    pub fn template(&self, input: usize, v6: bool) -> Question {
+        self.around
+            .0
+            .template(input, self.inputs[input].ifindex, v6)
+    }
+
+    /// When the next question is due that waits to be asked again.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.again.iter().map(|again| again.due).min()
+    }
+
+    /// Asks both, and again what they differed on and is due.
+    ///
+    /// # Errors
+    /// Linux cannot be asked, or an answer cannot be read.
+    pub fn ask(&mut self, questions: &[Question], tables: &Tables) -> Result<(), ProveError> {
+        let said = self.compare(questions, tables)?;
+        for (question, said) in questions.iter().zip(said) {
+            match said {
+                None => self.progress.gone += 1,
+                Some((linux, bora, Outcome::Differs(_))) => self.again.push_back(Again {
+                    question: *question,
+                    due: Instant::now() + PATIENCE[0],
+                    attempts: 1,
+                    repeated: 1,
+                    answers: (linux, bora),
+                }),
+                Some((linux, _, outcome)) => self.count(question, &linux, &outcome),
+            }
+        }
+        self.ask_again(tables)?;
+        self.progress.waiting = self.again.len();
+        self.ask_again(tables)?;
+        self.progress.waiting = self.again.len();
+        Ok(())
+    }
+
+    /// Asks again what was different and is due.
+    fn ask_again(&mut self, tables: &Tables) -> Result<(), ProveError> {
+        let now = Instant::now();
+        let due: Vec<Again> = { 0..self.again.len() }
+            .filter_map(|_| {
+                let one = self.again.pop_front()?;
+                match one.due <= now {
+                    true => Some(one),
+                    false => {
+                        self.again.push_back(one);
+                        None
+                    }
+                }
+            })
+            .collect();
+        if due.is_empty() {
+            return Ok(());
+        }
+        if self.around.1.elapsed() > OLD {
+            self.around = (Surroundings::read(&mut self.linux)?, Instant::now());
+        }
+        let questions: Vec<Question> = due.iter().map(|again| again.question).collect();
+        let said = self.compare(&questions, tables)?;
+        for (again, said) in due.into_iter().zip(said) {
+            match said {
+                None => self.progress.gone += 1,
+                Some((linux, bora, Outcome::Differs(what))) => {
+                    self.differs_again(again, (linux, bora), what);
+                }
+                Some((linux, _, outcome)) => self.count(&again.question, &linux, &outcome),
+            }
+        }
+        Ok(())
+    }
+
+    fn differs_again(
+        &mut self,
+        again: Again,
+        answers: (LinuxAnswer, BoraAnswer),
+        what: &'static str,
+    ) {
+        let repeated = match again.answers == answers {
+            true => again.repeated + 1,
+            false => 1,
+        };
+        let attempts = again.attempts + 1;
+        if repeated > PATIENCE.len() {
+            self.progress.compared += 1;
+            self.progress.differ += 1;
+            if self.differences.len() < KEPT {
+                let difference = self.describe(&again.question, &answers, what);
+                self.differences.push(difference);
+            }
+        } else if attempts >= MOST_ATTEMPTS {
+            self.progress.compared += 1;
+            self.progress.unsettled += 1;
+        } else {
+            let wait = PATIENCE[repeated.min(PATIENCE.len()) - 1];
+            self.again.push_back(Again {
+                due: Instant::now() + wait,
+                attempts,
+                repeated,
+                answers,
+                ..again
+            });
+        }
+    }
+
+    fn count(&mut self, question: &Question, linux: &LinuxAnswer, outcome: &Outcome) {
+        self.progress.compared += 1;
+        match outcome {
+            Outcome::LeftToLinux(reason) => {
+                *self
+                    .progress
+                    .left_to_linux
+                    .entry(reason.name())
+                    .or_default() += 1;
+            }
+            _ => self.progress.same += 1,
+        }
+        let hash = self.hash(question, linux);
+        self.progress.hash = self.progress.hash.wrapping_add(hash);
+    }
+
+    /// A hash of a question and Linux's answer, by names of interfaces (FNV-1a).
+    fn hash(&self, question: &Question, linux: &LinuxAnswer) -> u64 {
+        let mut hash = Fnv::default();
+        hash.add(self.inputs[question.input].name.as_bytes());
+        hash.address(question.source);
+        hash.address(question.destination);
+        hash.add(&[question.tos, question.protocol.0]);
+        match linux {
+            LinuxAnswer::Own => hash.add(b"own"),
+            LinuxAnswer::Refuse(error) => hash.add(&error.to_be_bytes()),
+            LinuxAnswer::Forward(route) => {
+                for path in &route.paths {
+                    hash.add(self.around.0.name_of(path.device).as_bytes());
+                    path.gateway
+                        .into_iter()
+                        .for_each(|gateway| hash.address(gateway));
+                    hash.add(&path.weight.to_be_bytes());
+                    hash.add(&[path.alive.into()]);
+                }
+                hash.add(&route.mtu.unwrap_or(0).to_be_bytes());
+                hash.add(&route.table.to_be_bytes());
+            }
+        }
+        hash.0
+    }
+
+    fn describe(
+        &self,
+        question: &Question,
+        (linux, bora): &(LinuxAnswer, BoraAnswer),
+        what: &'static str,
+    ) -> Difference {
+        let prefix = match linux {
+            LinuxAnswer::Forward(route) => route.prefix,
+            LinuxAnswer::Own | LinuxAnswer::Refuse(_) => None,
+        };
+        let mut linux = linux.to_string();
+        let mut bora = bora.to_string();
+        for input in &self.inputs {
+            // names say more than numbers
+            linux = linux.replace(
+                &format!("dev {} ", input.ifindex),
+                &format!("dev {} ", input.name),
+            );
+            bora = bora.replace(
+                &format!("port {} ", input.number.0),
+                &format!("{} ", input.name),
+            );
+        }
+        Difference {
+            destination: question.destination,
+            prefix,
+            packet: question.to_string(),
+            input: self.inputs[question.input].name.clone(),
+            what,
+            linux,
+            bora,
+        }
+    }
+
+    /// Asks both, and judges.
+    fn compare(
+        &mut self,
+        questions: &[Question],
+        tables: &Tables,
+    ) -> Result<Vec<Said>, ProveError> {
+        let (inputs, around) = (&self.inputs, &self.around.0);
+        let by_linux = self.linux.ask(questions, inputs)?;
+        let mut by_bora = self.decider.ask(questions, inputs, tables);
+        if let Some(program) = &mut self.program {
+            for (question, answer) in questions.iter().zip(&mut by_bora) {
+                ask_program(program, question, &inputs[question.input], answer);
+            }
+        }
+        let has_choice = |at: &usize| {
+            let sends = matches!(
+                by_bora.get(*at),
+                Some(BoraAnswer::Forward { .. } | BoraAnswer::Express { .. })
+            );
+            let several = |linux: &LinuxAnswer| matches!(linux, LinuxAnswer::Forward(route) if route.paths.len() > 1);
+            sends && by_linux[*at].as_ref().is_some_and(several)
+        };
+        let places: Vec<usize> = (0..questions.len()).filter(has_choice).collect();
+        let chosen: Vec<Question> = places.iter().map(|&at| questions[at]).collect();
+        let paths = self.linux.ask_paths(&chosen, inputs)?;
+        let mut paths: BTreeMap<usize, Option<Path>> = places.into_iter().zip(paths).collect();
+        let all = questions.iter().zip(by_linux).zip(by_bora).enumerate();
+        let said = all.map(|(at, ((question, linux), bora))| {
+            let linux = linux?;
+            let path = paths.remove(&at).flatten();
+            let outcome = judge(question, inputs, around, &linux, path.as_ref(), &bora);
+            Some((linux, bora, outcome))
+        });
+        Ok(said.collect())
+    }
+}
+
+/// What both said and what comes of it; nothing where the input is gone.
+type Said = Option<(LinuxAnswer, BoraAnswer, Outcome)>;
+
+/// Replaces the answer of the engine's stages, unless the program gives the packet to the engine. An input that is gone or not
+/// prepared for XDP is Linux's.
+fn ask_program(
+    program: &mut Questions,
+    question: &Question,
+    input: &Input,
+    answer: &mut BoraAnswer,
+) {
+    if !input.has_program {
+        return;
+    }
+    let mut frame = [0; LENGTH];
+    question.write(input, &mut frame);
+    let reason = match *answer {
+        BoraAnswer::Linux(reason) => reason,
+        _ => Reason::LeftToLinux,
+    };
+    *answer = match program.ask(input.ifindex, &frame) {
+        Ok(ProgramAnswer::ToEngine) => return,
+        Ok(ProgramAnswer::Dropped) => BoraAnswer::Drop(Reason::Blackhole),
+        Ok(ProgramAnswer::Sent { to, from }) => BoraAnswer::Express {
+            to: MacAddr(to),
+            from: MacAddr(from),
+        },
+        Ok(ProgramAnswer::ToLinux) | Err(_) => BoraAnswer::Linux(reason),
+    };
+}
+
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, octets: &[u8]) {
+        for &octet in octets {
+            self.0 = (self.0 ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn address(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(address) => self.add(&address.octets()),
+            IpAddr::V6(address) => self.add(&address.octets()),
+        }
+    }
+}

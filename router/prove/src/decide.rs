@@ -1,0 +1,185 @@
+//! Bora's answers: what the stages of its workers decide.
+
+use bora_buffer::{Frame, MAX_BATCH, Region};
+use bora_contract::Reason;
+use bora_fib::{FibReader, NextHop, NextHopId, PortId};
+use bora_forward::{Batch, Classifier, Context, Gate, Ingress, Inputs, Tunnelling, Verdict, run};
+use bora_wire::MacAddr;
+use bora_worker::Tables;
+
+use crate::answer::BoraAnswer;
+use crate::exchange::ProveError;
+use crate::question::{Input, LENGTH, Question};
+
+/// Octets of a packet buffer; tunnels need room.
+const FRAME: u32 = 2048;
+/// All flows.
+const FLOWS: u32 = 1 << 31;
+
+/// A worker that only decides: it sends nothing and counts nothing. Rules of Bora's configuration are left out, because Linux
+/// does not know them.
+pub struct Decider {
+    region: Region,
+    frames: Vec<Frame>,
+    fib: FibReader,
+    batch: Batch,
+    classifier: Classifier,
+    tunnelling: Tunnelling,
+}
+
+impl Decider {
+    /// Decides by this FIB. The reader is offline between two calls of [`Decider::ask`].
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new(mut fib: FibReader) -> Result<Self, ProveError> {
+        let region = Region::new(MAX_BATCH as u32, FRAME);
+        let region = region.map_err(|error| ProveError::Memory(error.to_string()))?;
+        let reserve = bora_buffer::SharedFrames::of_new_region(&region);
+        let mut pool = bora_buffer::Pool::new(reserve, MAX_BATCH);
+        let mut frames = Vec::with_capacity(MAX_BATCH);
+        pool.take_many(MAX_BATCH, &mut frames);
+        fib.offline();
+        Ok(Self {
+            region,
+            frames,
+            fib,
+            batch: Batch::new(),
+            classifier: Classifier::default(),
+            tunnelling: Tunnelling::new(0),
+        })
+    }
+
+    /// What Bora does with each of these packets.
+    pub(crate) fn ask(
+        &mut self,
+        questions: &[Question],
+        inputs: &[Input],
+        tables: &Tables,
+    ) -> Vec<BoraAnswer> {
+        let rows = rows(inputs, tables);
+        self.fib.online();
+        let mut answers = Vec::with_capacity(questions.len());
+        for (input, some) in by_input(questions) {
+            self.ask_some(some, &inputs[input], &rows, tables, &mut answers);
+        }
+        self.fib.offline();
+        answers
+    }
+
+    fn ask_some(
+        &mut self,
+        questions: &[Question],
+        input: &Input,
+        rows: &Inputs,
+        tables: &Tables,
+        answers: &mut Vec<BoraAnswer>,
+    ) {
+        for question in questions {
+            self.push(question, input);
+        }
+        self.batch.came_by(input.number);
+        let context = Context {
+            region: &self.region,
+            fib: &self.fib,
+            inputs: rows,
+            devices: &tables.devices,
+            min_frames: &[0],
+            classifier: &self.classifier,
+            policies: &tables.policies,
+            hash4: tables.hash.0,
+            hash6: tables.hash.1,
+            tunnelling: &self.tunnelling,
+        };
+        run(&mut self.batch, &context, &[], |_| {});
+        self.tunnelling.take_sent(|_, _, _| {});
+        let first = answers.len();
+        answers.extend(self.batch.meta.iter().map(|meta| match meta.verdict() {
+            Verdict::Punt(reason) => BoraAnswer::Linux(reason),
+            Verdict::Drop(reason) => BoraAnswer::Drop(reason),
+            // with its next hop, below
+            Verdict::Forward(_) | Verdict::Pending => BoraAnswer::Linux(Reason::Unsupported),
+        }));
+        for (place, id) in self.batch.next_hops() {
+            if let Verdict::Forward(port) = self.batch.meta[place].verdict() {
+                let octets = self.region.octets(&self.batch.packets[place]);
+                let mac = octets.first_chunk().copied().map_or(MacAddr::ZERO, MacAddr);
+                answers[first + place] = self.sent((port, mac), id);
+            }
+        }
+        let packets = self.batch.packets.drain(..);
+        self.frames
+            .extend(packets.map(|packet| packet.into_frame(&self.region)));
+    }
+
+    fn push(&mut self, question: &Question, input: &Input) {
+        let Some(frame) = self.frames.pop() else {
+            return;
+        };
+        let mut packet = match frame.into_packet(&self.region, LENGTH) {
+            Ok(packet) => packet,
+            Err(frame) => return self.frames.push(frame),
+        };
+        question.write(input, self.region.octets_mut(&mut packet));
+        self.batch.packets.push(packet);
+    }
+
+    /// The answer for a packet that leaves by a next hop.
+    fn sent(&self, chosen: (PortId, MacAddr), id: NextHopId) -> BoraAnswer {
+        let members = match self.fib.next_hop(id) {
+            NextHop::Group(group) => group
+                .shares()
+                .unwrap_or_else(|| group.members().map(|member| (member, 0)).collect()),
+            _ => vec![(id, FLOWS)],
+        };
+        let mut ways = Vec::with_capacity(members.len());
+        let mut mtu = 0;
+        for (member, share) in members {
+            match self.fib.next_hop(member) {
+                NextHop::Forward(way) => {
+                    let mac = way.l2.first_chunk().copied().map_or(MacAddr::ZERO, MacAddr);
+                    if (way.port, mac) == chosen {
+                        mtu = way.mtu;
+                    }
+                    ways.push((way.port, mac, share));
+                }
+                NextHop::Tunnel(tunnel) => {
+                    return BoraAnswer::Tunnel {
+                        device: tunnel.port,
+                        mtu: tunnel.mtu,
+                    };
+                }
+                _ => {}
+            }
+        }
+        BoraAnswer::Forward { chosen, ways, mtu }
+    }
+}
+
+/// What packets come in by, as if no XDP program were in front: the stages make its checks of addresses then.
+fn rows(inputs: &[Input], tables: &Tables) -> Inputs {
+    let ports = tables.ports.iter().flatten().map(|port| &port.ingress);
+    let rows = ports.chain(&*tables.devices).map(|row| {
+        let input = inputs.iter().find(|input| input.number == row.port);
+        let [kernel4, kernel6] = input.map_or([false; 2], |input| input.to_linux);
+        let gate = Gate {
+            up: true,
+            kernel4,
+            kernel6,
+            promiscuous: true,
+        };
+        Ingress {
+            gate: Some(row.gate.unwrap_or(gate)),
+            ..row.clone()
+        }
+    });
+    let rows: Vec<Ingress> = rows.collect();
+    Inputs::new(&rows, [])
+}
+
+/// Runs of questions of one input that follow each other, each of at most one batch.
+fn by_input(questions: &[Question]) -> impl Iterator<Item = (usize, &[Question])> {
+    let runs = questions.chunk_by(|one, other| one.input == other.input);
+    runs.flat_map(|run| run.chunks(MAX_BATCH))
+        .map(|some| (some[0].input, some))
+}

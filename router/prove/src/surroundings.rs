@@ -1,0 +1,157 @@
+//! What Linux needs beside a route to send a packet: links and neighbours.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use bora_wire::MacAddr;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+
+use crate::exchange::ProveError;
+use crate::linux::Linux;
+use crate::question::Question;
+
+/// Octets of `struct ifinfomsg` and `struct ndmsg`.
+const LINK: usize = 16;
+const NEIGHBOUR: usize = 12;
+
+#[derive(Clone, Debug, Default)]
+struct Link {
+    name: String,
+    mac: Option<MacAddr>,
+    /// Octets.
+    mtu: u32,
+}
+
+/// Links and neighbours of Linux.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Surroundings {
+    /// Links by number.
+    links: HashMap<u32, Link>,
+    /// Addresses of neighbours that Linux sends to, by device and IP address.
+    neighbours: HashMap<(u32, IpAddr), MacAddr>,
+    /// Whether Linux forwards IPv6 at all (net.ipv6.conf.all.forwarding).
+    pub(crate) forwards_v6: bool,
+}
+
+impl Surroundings {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// Linux cannot be asked, or an answer cannot be read.
+    pub(crate) fn read(linux: &mut Linux) -> Result<Self, ProveError> {
+        let mut found = Self::default();
+        let exchange = linux.exchange();
+        exchange.dump(libc::RTM_GETLINK, &[0; LINK], |message| {
+            if let RouteNetlinkMessage::NewLink(link) = message {
+                found.note_link(&link);
+            }
+        })?;
+        exchange.dump(libc::RTM_GETNEIGH, &[0; NEIGHBOUR], |message| {
+            if let RouteNetlinkMessage::NewNeighbour(neighbour) = message {
+                found.note_neighbour(&neighbour);
+            }
+        })?;
+        // a kernel without IPv6 forwards none
+        let forwards = fs::read_to_string("/proc/sys/net/ipv6/conf/all/forwarding");
+        found.forwards_v6 = forwards.is_ok_and(|text| text.trim() != "0");
+        Ok(found)
+    }
+
+    fn note_link(&mut self, link: &LinkMessage) {
+        let mut found = Link::default();
+        for one in &link.attributes {
+            match one {
+                LinkAttribute::IfName(text) => found.name.clone_from(text),
+                LinkAttribute::Mtu(octets) => found.mtu = *octets,
+                LinkAttribute::Address(octets) => {
+                    found.mac = octets.first_chunk().copied().map(MacAddr);
+                }
+                _ => {}
+            }
+        }
+        self.links.insert(link.header.index, found);
+    }
+
+    fn note_neighbour(&mut self, neighbour: &NeighbourMessage) {
+        let (mut ip, mut mac) = (None, None);
+        for one in &neighbour.attributes {
+            match one {
+                NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => {
+                    ip = Some(IpAddr::V4(*address));
+                }
+                NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => {
+                    ip = Some(IpAddr::V6(*address));
+                }
+                NeighbourAttribute::LinkLayerAddress(octets) => {
+                    mac = octets.first_chunk().copied().map(MacAddr);
+                }
+                _ => {}
+            }
+        }
+        // NUD_VALID of include/net/neighbour.h
+        let is_valid = matches!(
+            neighbour.header.state,
+            NeighbourState::Permanent
+                | NeighbourState::Noarp
+                | NeighbourState::Reachable
+                | NeighbourState::Probe
+                | NeighbourState::Stale
+                | NeighbourState::Delay
+        );
+        if let (Some(ip), Some(mac), true) = (ip, mac, is_valid) {
+            self.neighbours.insert((neighbour.header.ifindex, ip), mac);
+        }
+    }
+
+    /// The name of a link; empty if there is none.
+    pub(crate) fn name_of(&self, ifindex: u32) -> &str {
+        self.links.get(&ifindex).map_or("", |link| &link.name)
+    }
+
+    /// A packet that comes in by an interface: its source is a neighbour there if there is one, and its destination a neighbour
+    /// elsewhere.
+    pub(crate) fn template(&self, input: usize, ifindex: u32, v6: bool) -> Question {
+        let of = |here: bool| {
+            let neighbours = self.neighbours.keys();
+            let fit = neighbours.filter(|(device, address)| {
+                (*device == ifindex) == here && address.is_ipv6() == v6 && !is_local_only(*address)
+            });
+            fit.map(|(_, address)| *address).min()
+        };
+        let [source, destination]: [IpAddr; 2] = match v6 {
+            // for documentation (RFC 5737, RFC 3849)
+            false => [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)].map(IpAddr::V4),
+            true => [1, 2].map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into()),
+        };
+        let (source, destination) = (of(true).unwrap_or(source), of(false).unwrap_or(destination));
+        Question::new(input, source, destination)
+    }
+
+    /// The Ethernet address of a link.
+    pub(crate) fn mac(&self, ifindex: u32) -> Option<MacAddr> {
+        self.links.get(&ifindex)?.mac
+    }
+
+    /// The MTU of a link, octets.
+    pub(crate) fn mtu(&self, ifindex: u32) -> Option<u32> {
+        self.links.get(&ifindex).map(|link| link.mtu)
+    }
+
+    /// The Ethernet address of a neighbour that Linux sends to without asking for it first.
+    pub(crate) fn neighbour(&self, ifindex: u32, address: IpAddr) -> Option<MacAddr> {
+        self.neighbours.get(&(ifindex, address)).copied()
+    }
+}
+
+/// Whether no router forwards packets of an address: link-local and multicast ones.
+fn is_local_only(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_multicast(),
+        IpAddr::V6(address) => address.is_unicast_link_local() || address.is_multicast(),
+    }
+}

@@ -1,0 +1,166 @@
+//! Asks the program what it does with packets, without packets: an instance of its own, whose answers nobody counts.
+
+use std::ffi::OsString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use libbpf_rs::libbpf_sys as sys;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::error::{ProgramError, explained};
+use super::link::check;
+use super::program::{Program, TailProgram};
+use super::skeleton::BoraSkelBuilder;
+use super::skeleton::types::rodata;
+
+/// Maps that the instance has for itself: what it counts, and where it ends.
+const OWN: [&str; 4] = ["counters", "device_counts", "budgets", "tail_programs"];
+/// Room for a frame that becomes longer by tags or a tunnel's headers, octets.
+const GROWTH: usize = 128;
+
+/// What an instance is made of.
+pub struct Parts {
+    maps: Vec<(OsString, OwnedFd)>,
+    constants: rodata,
+}
+
+/// An instance that is asked.
+#[derive(Debug)]
+pub struct Questions {
+    program: OwnedFd,
+    /// The kernel empties it when nobody has it.
+    _ends: OwnedFd,
+}
+
+/// What the program does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramAnswer {
+    /// It passes it to Linux.
+    ToLinux,
+    /// It drops it.
+    Dropped,
+    /// It gives it to the engine, unchanged.
+    ToEngine,
+    /// It sends it by some interface, with these Ethernet addresses.
+    Sent {
+        /// Destination.
+        to: [u8; 6],
+        /// Source.
+        from: [u8; 6],
+    },
+}
+
+impl Program {
+    /// What an instance to be asked is made of; another thread may load it.
+    ///
+    /// # Errors
+    /// No descriptor is left, or the kernel does not map BPF variables.
+    pub fn parts(&self) -> io::Result<Parts> {
+        let maps = self.skeleton.object().maps();
+        let maps = maps.filter(|map| {
+            let name = map.name().to_string_lossy();
+            !OWN.contains(&&*name) && !name.ends_with(".rodata")
+        });
+        let maps = maps.map(|map| Ok((map.name().to_owned(), map.as_fd().try_clone_to_owned()?)));
+        let constants = self.skeleton.maps.rodata_data;
+        Ok(Parts {
+            maps: maps.collect::<io::Result<_>>()?,
+            constants: *constants.ok_or(io::ErrorKind::Unsupported)?,
+        })
+    }
+}
+
+impl Parts {
+    /// Loads the instance.
+    ///
+    /// # Errors
+    /// What libbpf says.
+    pub fn load(mut self) -> Result<Questions, ProgramError> {
+        let mut object = MaybeUninit::uninit();
+        let mut open = explained(|| BoraSkelBuilder::default().open(&mut object))?;
+        for mut program in open.open_object_mut().progs_mut() {
+            let name = program.name();
+            let wanted = name == "bora" || name == "on_port";
+            program.set_autoload(wanted);
+        }
+        for mut map in open.open_object_mut().maps_mut() {
+            let name = map.name().to_owned();
+            let text = name.to_string_lossy();
+            if OWN.contains(&&*text) || text.ends_with(".rodata") {
+                continue;
+            }
+            match self.maps.iter().find(|(known, _)| *known == name) {
+                Some((_, fd)) => map.reuse_fd(fd.as_fd())?,
+                None => map.set_autocreate(false)?,
+            }
+        }
+        self.constants.asked = true;
+        self.constants.shows = false;
+        if let Some(constants) = open.maps.rodata_data.as_deref_mut() {
+            *constants = self.constants;
+        }
+        let loaded = explained(|| open.load())?;
+        let row = (TailProgram::Devices as u32).to_ne_bytes();
+        let devices = loaded.progs.on_port.as_fd().as_raw_fd().to_ne_bytes();
+        let ends = &loaded.maps.tail_programs;
+        ends.update(&row, &devices, MapFlags::ANY)?;
+        Ok(Questions {
+            program: loaded.progs.bora.as_fd().try_clone_to_owned()?,
+            _ends: ends.as_fd().try_clone_to_owned()?,
+        })
+    }
+}
+
+impl Questions {
+    /// What the program does with a frame that comes by an interface, on its first queue.
+    ///
+    /// # Errors
+    /// What the kernel says: the interface is gone, or has no queue that the driver has prepared for XDP.
+    pub fn ask(&mut self, ifindex: u32, frame: &[u8]) -> io::Result<ProgramAnswer> {
+        // metadata, by which the program knows that no driver brought it (was_put_in() in router/xdp/bpf/buffer.h)
+        let octets = [&[0; 4], frame].concat();
+        // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
+        let mut context = [4, octets.len() as u32, 0, ifindex, 0, 0];
+        let mut out = vec![0; octets.len() + GROWTH];
+        let mut options = sys::bpf_test_run_opts {
+            sz: size_of::<sys::bpf_test_run_opts>() as u64,
+            data_in: octets.as_ptr().cast(),
+            data_size_in: octets.len() as u32,
+            data_out: out.as_mut_ptr().cast(),
+            data_size_out: out.len() as u32,
+            ctx_in: context.as_ptr().cast(),
+            ctx_size_in: size_of_val(&context) as u32,
+            ctx_out: context.as_mut_ptr().cast(),
+            ctx_size_out: size_of_val(&context) as u32,
+            repeat: 1,
+            ..Default::default()
+        };
+        // SAFETY: the options point to a frame, a context and a buffer of the lengths that are said, which live for the call.
+        let done =
+            unsafe { sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options) };
+        check(done)?;
+        let sent = || {
+            // the metadata may be in front of the frame
+            let start = context[0] as usize;
+            let (to, rest) = out.get(start..)?.split_first_chunk()?;
+            let from = rest.first_chunk()?;
+            Some(ProgramAnswer::Sent {
+                to: *to,
+                from: *from,
+            })
+        };
+        Ok(match options.retval {
+            sys::XDP_PASS => ProgramAnswer::ToLinux,
+            sys::XDP_REDIRECT | sys::XDP_TX => {
+                let whole = out.get(context[0] as usize..).unwrap_or_default();
+                match whole.starts_with(frame) {
+                    true => ProgramAnswer::ToEngine,
+                    false => sent().ok_or(io::ErrorKind::UnexpectedEof)?,
+                }
+            }
+            _ => ProgramAnswer::Dropped,
+        })
+    }
+}
