@@ -11,12 +11,12 @@ def bare(source):
 
 
 def block(source, start):
-    """The text between the first brace from `start` on and its closing brace; None if a `;` comes first."""
-    opening = re.compile(r"[{;]").search(source, start)
-    if not opening or opening.group() == ";":
+    """The text between the first brace from `start` on and its closing brace; None if a `;` comes first that is not in an array's type."""
+    opening = re.compile(r"(?:\[[^][{}]*\]|[^{;[])*([{;])").match(source, start)
+    if not opening or opening[1] == ";":
         return None
     depth = 0
-    for brace in re.compile(r"[{}]").finditer(source, opening.start()):
+    for brace in re.compile(r"[{}]").finditer(source, opening.start(1)):
         depth += 1 if brace.group() == "{" else -1
         if depth == 0:
             return source[opening.end():brace.start()]
