@@ -18,7 +18,7 @@ CPUS = 2
 MEMORY = "3G"
 CARDS_EACH = 4  # for each kind: host, router, router, host
 TAP_QUEUES = CPUS
-BOOT_SECONDS = 200  # an idle machine needs a tenth
+BOOT_SECONDS = 300  # an idle machine needs a tenth
 BOOTS = 3
 
 
