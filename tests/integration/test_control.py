@@ -171,7 +171,7 @@ def test_a_comparison_of_all_tables_delays_nothing(start, say):
     report = json.loads(comparison.communicate()[0])
     longest = net.bora.show("lease")["longest_turn"]
     say(f"compared in {time.monotonic() - began:.1f} s, {answers} answers meanwhile; longest turn {longest}")
-    assert answers > 3  # a busy machine; with all of it in one turn there would be one
+    assert answers > 1  # a busy machine; with all of it in one turn there would be one
     assert report["differences"] == [] and report["unverified"] is None
 
 

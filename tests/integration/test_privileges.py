@@ -17,7 +17,7 @@ BITS = {"DAC_OVERRIDE": 1, "NET_ADMIN": 12, "NET_RAW": 13, "IPC_LOCK": 14, "SYS_
 KERNEL = {"NET_ADMIN", "NET_RAW", "BPF", "PERFMON"}
 CONTROL = KERNEL | {"SYSLOG", "IPC_LOCK", "SYS_ADMIN"}
 NONE = set()
-EXPECTED = {"bora": CONTROL, "bora-check": KERNEL, "reclaim": KERNEL, "bora-slowpath": KERNEL, "bora-watch": KERNEL,
+EXPECTED = {"bora": CONTROL, "bora-check": KERNEL, "bora-judge": KERNEL, "reclaim": KERNEL, "bora-slowpath": KERNEL, "bora-watch": KERNEL,
             "bora-lease": NONE, "bora-api": NONE, "bora-worker": NONE, "bora-memif": {"DAC_OVERRIDE"},
             "bora-memif-peer": NONE, "bora-notify": NONE, "bora-samples": NONE}
 

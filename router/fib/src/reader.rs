@@ -34,6 +34,7 @@ impl FibHandle {
         Ok(FibReader {
             slot: self.0.register()?,
             shared: self.0.clone(),
+            notes_uses: true,
         })
     }
 }
@@ -68,6 +69,7 @@ impl ProgramReader {
 pub struct FibReader {
     shared: Arc<Shared>,
     slot: usize,
+    notes_uses: bool,
 }
 
 impl FibReader {
@@ -168,7 +170,14 @@ impl FibReader {
     /// Records that packets were sent to an unconfirmed neighbour.
     #[inline]
     pub fn note_use(&self, neighbour: UseMark) {
-        self.shared.marks.note(neighbour);
+        if self.notes_uses {
+            self.shared.marks.note(neighbour);
+        }
+    }
+
+    /// This reader sends nothing: [`FibReader::note_use`] does nothing from now on.
+    pub fn only_look(&mut self) {
+        self.notes_uses = false;
     }
 
     /// Marks a quiescent point: this reader holds nothing that it has read before.

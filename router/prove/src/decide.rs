@@ -39,6 +39,7 @@ impl Decider {
         let mut pool = bora_buffer::Pool::new(reserve, MAX_BATCH);
         let mut frames = Vec::with_capacity(MAX_BATCH);
         pool.take_many(MAX_BATCH, &mut frames);
+        fib.only_look();
         fib.offline();
         Ok(Self {
             region,

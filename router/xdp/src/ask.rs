@@ -15,8 +15,8 @@ use super::program::{Program, TailProgram};
 use super::skeleton::BoraSkelBuilder;
 use super::skeleton::types::rodata;
 
-/// Maps that the instance has for itself: what it counts, and where it ends.
-const OWN: [&str; 4] = ["counters", "device_counts", "budgets", "tail_programs"];
+/// Maps that the instance has for itself: what it counts, which neighbours it uses, and where it ends.
+const OWN: [&str; 5] = ["counters", "device_counts", "budgets", "use_marks", "tail_programs"];
 /// Room for a frame that becomes longer by tags or a tunnel's headers, octets.
 const GROWTH: usize = 128;
 
