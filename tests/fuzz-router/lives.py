@@ -4,7 +4,11 @@ import json
 import time
 
 import routers
+from frames import show_difference
 from lib import packets
+
+
+SHOWN = 4  # packets of a step in a script
 
 
 class Finding(Exception):
@@ -59,7 +63,7 @@ def exchange(pair, number, step):
     got = pair.exchange([(link, bytes.fromhex(frame)) for link, frame in step["packets"]])
     if got[0] != got[1]:
         check(number, pair.check())
-        raise Finding(number, f"frames differ\n{routers.show_difference(got)}", got)
+        raise Finding(number, f"frames differ\n{show_difference(got)}", got)
     check(number, pair.check() if number % 5 == 4 else None)
     return got[0].total()
 
@@ -81,8 +85,9 @@ def script(case, most=60):
         if number == case["start"]:
             lines.append(f"# bora run --path {case['tier']} --port r0 --port r1 --port r2 --port r3")
         lines += [*step["do"], f"# wait: {step['wait']}"]
-        for link, frame in step["packets"]:
-            octets = bytes.fromhex(frame)
-            lines.append(f"# h{link} sends {packets.describe(octets)}  {frame[:200]}")
+        for link, frame in step["packets"][:SHOWN]:
+            lines.append(f"# h{link} sends {packets.describe(bytes.fromhex(frame))}  {frame[:200]}")
+        if len(step["packets"]) > SHOWN:
+            lines.append(f"# and {len(step['packets']) - SHOWN} packets more")
     shown = lines if len(lines) <= most else [f"… {len(lines) - most} lines more", *lines[-most:]]
     return "\n".join("  " + line for line in shown)

@@ -190,6 +190,6 @@ def link(c):
     if roll < 0.8:
         lines = [f"ip link set r{number} netns {{spare}}"]
         return lines + ([f"ip -n {{spare}} link set r{number} netns {{router}}", f"ip link set r{number} up", *again] if rng.random() < 0.7 else [])
-    if roll < 0.85:
+    if roll < 0.85 and name != "br0":
         return [f"ip link set {name} address 02:bc:00:00:00:{rng.choice(('99', device.mac[-2:])) }"]
     return [f"ip link set {name} {rng.choice(('promisc on', 'promisc off', 'allmulticast on', 'group 5', 'arp off', 'arp on', 'txqueuelen 50'))}"]

@@ -82,7 +82,7 @@ def examine(case, finding, run, shrink_seconds):
 
 def fuzz(seed, seconds, tiers, shrink_seconds, keep_going):
     """Lives of seeds from `seed` on, until the time is over."""
-    run, known = Run(), features.probe()
+    run, known, begin = Run(), features.probe(), time.monotonic()
     say(f"seed {seed}; this kernel lacks: {', '.join(sorted(set(features.PROBES) - known)) or 'nothing'}")
     replay(sorted(CASES.glob("*.json")), tiers, run)
     end = time.monotonic() + seconds
@@ -94,6 +94,7 @@ def fuzz(seed, seconds, tiers, shrink_seconds, keep_going):
             run.count(case, stopped.step)
         except Finding as finding:
             run.count(case, finding.step)
+            say(f"after {time.monotonic() - begin:.0f} s:")
             examine(case, finding, run, shrink_seconds)
         seed += 1
     say(f"{run}; next seed {seed}; {len(run.found)} found {run.found}; {len(run.once)} came once only {run.once}")

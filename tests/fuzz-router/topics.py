@@ -83,7 +83,8 @@ def dummy(c):
 
 @shape("vxlan", 0.05)
 def vxlan(c):
-    c.first += ["ip link add vx0 type vxlan id 5 remote 10.0.1.2 local 10.0.1.1 dstport 4789", "ip link set vx0 up",
+    c.first += ["ip link add vx0 type vxlan id 5 remote 10.0.1.2 local 10.0.1.1 dstport 4789", "ip link set vx0 address 02:bc:00:00:00:2d",
+                "sysctl -w net.ipv6.conf.vx0.disable_ipv6=1", "ip link set vx0 up",
                 "ip address add 10.0.8.1/24 dev vx0", "ip neigh add 10.0.8.2 lladdr 02:bc:00:00:00:77 dev vx0"]
 
 
