@@ -43,6 +43,15 @@ def without_identification(packet):
     return packet[:at + 4] + bytes(2) + packet[at + 6:at + 10] + bytes(2) + packet[at + 12:] if kind == 4 else packet
 
 
+def says_host_is_dead(frame):
+    """An ICMP error: the neighbour did not answer."""
+    at = inner(frame)
+    kind, packet = frame[at:at + 2], frame[at + 2:]
+    if kind == b"\x08\0":
+        return packet[9] == 1 and packet[20:22] == b"\3\1"
+    return kind == b"\x86\xdd" and packet[6] == 58 and packet[40:42] == b"\1\3"
+
+
 def normal(frame, sources):
     """A frame without padding and what Linux makes at random: the identification of the router's own packets, which are
     answers and errors of ICMP, and what comes from none of the hosts' `sources`; options of redirects."""
