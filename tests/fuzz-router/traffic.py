@@ -7,7 +7,8 @@ import pools
 from hosts import arp, mac_of, solicitation
 from lib import multipath, packets
 
-SIZES = (0, 1, 7, 8, 20, 26, 64, 100, 500, 1200, 1232, 1233, 1252, 1253, 1352, 1372, 1373, 1444, 1452, 1464, 1472, 1473, 1480, 1500, 1700, 2900)
+SIZES = (0, 1, 7, 8, 20, 26, 64, 100, 500, 1200, 1480, 1700, 2900)
+MTUS = (600, 1280, 1300, 1400, 1492, 1500, 2000)  # those of `topics` and `policies`; packets are as long, or one octet longer or shorter
 PORTS = (53, 80, 443, 1000, 1999, 2000, 5000)
 
 
@@ -20,7 +21,10 @@ def checked(source, destination, protocol, body, place):
 
 def body(rng, family, source, destination):
     """(protocol, body) of a valid packet."""
-    data, ports = rng.randbytes(rng.choice(SIZES)), (rng.choice((rng.randrange(1024, 65536), *PORTS)), rng.choice(PORTS))
+    size = rng.choice(SIZES)
+    if rng.random() < 0.3:
+        size = rng.choice(MTUS) + rng.choice((-1, 0, 1)) - (28 if family == 4 else 48)
+    data, ports = rng.randbytes(size), (rng.choice((rng.randrange(1024, 65536), *PORTS)), rng.choice(PORTS))
     kind = rng.choice(("udp", "udp", "udp", "tcp", "echo", "reply"))
     if kind == "udp":
         return 17, checked(source, destination, 17, struct.pack("!HHHH", *ports, 8 + len(data), 0) + data, 6)
