@@ -36,6 +36,13 @@ NEIGHBOUR = {"mcast_solicit": 3, "ucast_solicit": 3, "retrans_time_ms": 70, "del
 NEIGHBOUR4 = {"locktime": 0, "anycast_delay": 0, "proxy_delay": 0}
 
 
+def be_patient(factor):
+    """Makes all waiting longer."""
+    global QUIET, LONGEST, DEAD_SECONDS
+    QUIET, LONGEST, DEAD_SECONDS = (factor * seconds for seconds in (QUIET, LONGEST, DEAD_SECONDS))
+    NEIGHBOUR["retrans_time_ms"] *= factor
+
+
 def host_mac(link):
     """The MAC of a link's far end."""
     return f"02:bc:00:00:00:1{link}"
@@ -127,6 +134,10 @@ class Router:
         numbers = [int(number) for number in re.findall(r"^Command failed -:(\d+)", done.stderr, re.M)]
         return [(lines[number - 1], "") for number in numbers]
 
+    def routes(self):
+        """Lines of all routes."""
+        return [line for family in ("-4", "-6") for line in self.router.ip(family, "route", "show", "table", "all").stdout.splitlines()]
+
     def send(self, link, frame):
         """Sends a frame, which is lost if the link is down or the frame too large for it."""
         with contextlib.suppress(OSError):
@@ -178,18 +189,31 @@ class Pair:
     def settle(self, how):
         """Waits until Bora has followed. `how`: "sync" asks whether it has; "second" waits for what is read once a second;
         "verify" makes it read all that has no event."""
+        problem = self._same_routes()
         bora = self.other.bora
-        if bora is None:
-            return None
-        time.sleep({"second": 1.3}.get(how, 0.04))
-        deadline = time.monotonic() + 10
+        if problem or bora is None:
+            return problem
+        time.sleep({"second": 1.3}.get(how, QUIET + 0.01))
+        deadline = time.monotonic() + 4 * LONGEST
         while not (report := bora.show("sync", *(["--verify"] if how == "verify" else [])))["in_sync"]:
             if not bora.alive():
                 return f"Bora ended: {bora.output()[-1500:]}"
             if time.monotonic() > deadline:
-                return f"Bora is not in sync after 10 s: {report}"
+                return f"Bora is not in sync after {4 * LONGEST} s: {report}"
             time.sleep(0.05)
         return None
+
+    def _same_routes(self):
+        """Linux adds the routes of new IPv6 addresses a little later; returns what remains different."""
+        deadline = time.monotonic() + LONGEST
+        while True:
+            tables = [collections.Counter(router.routes()) for router in self.routers]
+            if tables[0] == tables[1]:
+                return None
+            if time.monotonic() > deadline:
+                only = [sorted(one - other) for one, other in (tables, tables[::-1])]
+                return f"routes: only Linux alone has {only[0]}, only the router with Bora {only[1]}"
+            time.sleep(0.02)
 
     def exchange(self, sends):
         """Sends (link, frame)s to both; returns what came out of each, by link."""

@@ -2,6 +2,7 @@
 
     python3 tests/fuzz-router/run.py [--seed N] [--seconds S] [--tier engine|express|auto]
     python3 tests/fuzz-router/run.py --replay FILE
+    python3 tests/fuzz-router/run.py --guest 6.12 --seconds 900
 """
 
 import argparse
@@ -19,6 +20,7 @@ import generate  # noqa: E402
 import policies  # noqa: E402, F401 (its topics are added by that)
 import shrink  # noqa: E402
 from lib import netns  # noqa: E402
+from lib.bora import binary  # noqa: E402
 from lives import Finding, Stopped, live, load, save, script  # noqa: E402
 
 CASES, FOUND = HERE / "cases", HERE.parents[1] / "target/fuzz-router"
@@ -101,6 +103,15 @@ def fuzz(seed, seconds, tiers, shrink_seconds, keep_going):
     return run
 
 
+def in_guest(series, task):
+    """The same in a guest; what it finds is in target/vm/runs. True if that is nothing."""
+    from vm import kernels, machine
+    seconds = task["seconds"] + 20 * task["shrink_seconds"]
+    text, good = machine.run_script(kernels.get(series), HERE / "guest.py", json.dumps(task), binary(), f"fuzz-{series}", seconds)
+    say(text)
+    return good
+
+
 def main():
     """Exit code 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -109,6 +120,7 @@ def main():
     parser.add_argument("--tier", choices=TIERS, action="append", help="may be given several times; default: engine and express in turn")
     parser.add_argument("--replay", type=Path, action="append", help="a case instead of random ones")
     parser.add_argument("--shrink-seconds", type=float, default=240, help="at most for each difference")
+    parser.add_argument("--guest", metavar="KERNEL", help="in a guest with this kernel (tests/vm/kernels.py): 6.1, 6.12 or newest")
     parser.add_argument("--keep-going", action="store_true", help="go on after a difference")
     arguments = parser.parse_args()
     netns.remove_leftovers()
@@ -117,10 +129,10 @@ def main():
         run = Run()
         replay(arguments.replay, tiers, run)
         say(f"{run}; {len(run.found)} found")
-    else:
-        seed = arguments.seed if arguments.seed is not None else random.randrange(1, 10 ** 9)
-        run = fuzz(seed, arguments.seconds, tiers, arguments.shrink_seconds, arguments.keep_going)
-    sys.exit(bool(run.found))
+        sys.exit(bool(run.found))
+    seed = arguments.seed if arguments.seed is not None else random.randrange(1, 10 ** 9)
+    task = {"seed": seed, "seconds": arguments.seconds, "tiers": tiers, "shrink_seconds": arguments.shrink_seconds, "keep_going": arguments.keep_going}
+    sys.exit(not in_guest(arguments.guest, task) if arguments.guest else bool(fuzz(**task).found))
 
 
 if __name__ == "__main__":
