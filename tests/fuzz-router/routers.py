@@ -59,7 +59,7 @@ class Router:
     def __init__(self, role):
         self.spaces = {}
         self.bora = self.hosts = None
-        self.ports, self.seen = [], {}
+        self.ports = []
         for name, short in (("router", "r"), ("hosts", "h"), ("spare", "s")):
             self.spaces[name] = Namespace(f"{role}{short}")
         self.router = self.spaces["router"]
@@ -86,19 +86,14 @@ class Router:
         self.bora.start()
 
     def hurry_neighbours(self):
-        """Sets the times of neighbours for devices that are new."""
+        """Sets the times of neighbours again, because devices come and go, and lose them in another namespace."""
         with inside(self.router.name):
             for version, more in (("ipv4", NEIGHBOUR4), ("ipv6", {})):
                 folder = f"/proc/sys/net/{version}/neigh"
-                devices = set(os.listdir(folder)) - {"default", "lo"}
-                for device in devices - self.seen.get(version, set()):
+                for device in set(os.listdir(folder)) - {"default", "lo"}:
                     for key, value in {**NEIGHBOUR, **more}.items():
-                        try:
-                            with open(f"{folder}/{device}/{key}", "w") as file:
-                                file.write(str(value))
-                        except OSError:
-                            pass
-                self.seen[version] = devices
+                        with contextlib.suppress(OSError), open(f"{folder}/{device}/{key}", "w") as file:
+                            file.write(str(value))
 
     def do(self, lines):
         """Runs commands as an operator would type them; returns those that failed, and why."""
