@@ -54,7 +54,12 @@ class Configuration:
 
     def begin(self):
         """Commands: devices, addresses, and what is behind their hosts."""
-        return [*self.first, *(line for device in dict.fromkeys(self.devices) for line in device.addressing())]
+        lines = [*self.first, *(line for device in dict.fromkeys(self.devices) for line in device.addressing())]
+        for family in (4, 6):
+            for prefix in self.rng.sample(pools.PREFIXES[family][:9], self.rng.randrange(6)):  # otherwise most packets find no route
+                device = self.device()
+                lines.append(f"ip -{family} route replace {prefix} via {device.address(family, self.rng.choice((2, 3, 4)))} dev {device.name}")
+        return lines
 
     def change(self, count):
         """Commands of random topics."""

@@ -11,7 +11,7 @@ import routers  # noqa: E402
 import run  # noqa: E402
 from vm import topic_guest  # noqa: E402
 
-SLOWER = 6  # an emulated CPU
+SLOWER = 3  # an emulated CPU
 
 
 def body(task, say):

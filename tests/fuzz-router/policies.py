@@ -42,7 +42,7 @@ def rule(c):
 @topic(weight=2)
 def neighbour(c):
     rng, family, device = c.rng, c.family(), c.device()
-    address = device.address(family, rng.choice((2, 3, 4, 5, 50, 200)))
+    address = device.address(family, rng.choice((2, 2, 2, 3, 4, 5, 50, 200)))
     roll = rng.random()
     if roll < 0.15:
         return [f"ip neigh del {address} dev {device.name}"]
