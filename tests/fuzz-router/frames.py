@@ -66,7 +66,7 @@ def normal(frame, sources):
             packet = packet[:20] + b"\0\0" + packet[22:26] + b"\0\0" + packet[28:]
     elif kind == b"\x86\xdd" and len(packet) >= 40:
         length = 40 + struct.unpack("!H", packet[4:6])[0]
-        if own:
+        if own or packet[23] in OWN:
             packet = without_identification(packet)
         if packet[6] == 58 and packet[40:41] == REDIRECT:  # it tells the target's MAC if it is known at this moment
             packet, length = packet[:4] + packet[6:42] + packet[44:80], 76

@@ -8,7 +8,7 @@ import traffic
 from pools import Device
 from routers import LINKS, router_mac
 
-CONFIGURATIONS, CHANGES, PACKETS = 5, 4, 80  # of a life, of a configuration, of a step
+CONFIGURATIONS, CHANGES, PACKETS = 5, 4, 120  # of a life, of a configuration, of a step
 RESET = [
     "ip xfrm policy flush", "ip xfrm policy setdefault fwd accept", "nft flush ruleset",
     "ip rule flush", "ip rule add pref 32766 lookup main", "ip rule add pref 32767 lookup default",

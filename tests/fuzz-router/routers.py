@@ -126,8 +126,9 @@ class Router:
             done = run("ip", "netns", "exec", space.name, "nft", "-f", "-", input=text, check=False)
             return [(lines[0], done.stderr.splitlines()[0])] if done.returncode else []
         done = run(match[1], "-n", space.name, *(match[3] or "").split(), "-force", "-batch", "-", input=text, check=False)
+        # `ip neigh flush` gives up if Bora has asked for a gateway again in each of its ten rounds
         numbers = [int(number) for number in re.findall(r"^Command failed -:(\d+)", done.stderr, re.M)]
-        return [(lines[number - 1], "") for number in numbers]
+        return [(lines[number - 1], "") for number in numbers if " neigh flush " not in lines[number - 1]]
 
     def routes(self):
         """Lines of all routes."""
