@@ -43,8 +43,15 @@ def without_identification(packet):
     return packet[:at + 4] + bytes(2) + packet[at + 6:at + 10] + bytes(2) + packet[at + 12:] if kind == 4 else packet
 
 
+def is_redirect(frame):
+    """A redirect of IPv6: Linux sends so many in a second for each target. Here it has no length (`normal`)."""
+    at = inner(frame)
+    return frame[at:at + 2] == b"\x86\xdd" and frame[at + 6:at + 7] == b"\x3a" and frame[at + 40:at + 41] == REDIRECT
+
+
 def says_host_is_dead(frame):
-    """An ICMP error: the neighbour did not answer."""
+    """An ICMP error: the neighbour did not answer. Linux forgets what waits for a neighbour when an error that it sends
+    goes to the same one, so the order of packets counts."""
     at = inner(frame)
     kind, packet = frame[at:at + 2], frame[at + 2:]
     if kind == b"\x08\0":

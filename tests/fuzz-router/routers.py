@@ -10,7 +10,7 @@ import os
 import re
 import time
 
-from frames import is_noise, normal, says_host_is_dead, source_of
+from frames import is_noise, is_redirect, normal, says_host_is_dead, source_of
 from hosts import Hosts
 from lib.bora import Bora
 from lib.netns import Namespace, inside, run
@@ -234,9 +234,9 @@ class Pair:
                         got[which][link, normal(frame, sources)] += 1
             if not ready and got[0] == got[1] and time.monotonic() - begin > self._patience():
                 break
-        if got[0] != got[1] and self._waits():
-            # Linux forgets what waits for a neighbour when an error that it sends goes to the same one: the order counts
-            got = [collections.Counter({one: count for one, count in half.items() if not says_host_is_dead(one[1])}) for half in got]
+        for is_chance, happens in ((says_host_is_dead, self._waits), (is_redirect, lambda: True)):
+            if got[0] != got[1] and happens():
+                got = [collections.Counter({one: count for one, count in half.items() if not is_chance(one[1])}) for half in got]
         return got
 
     def _waits(self):
