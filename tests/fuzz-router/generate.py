@@ -14,7 +14,7 @@ RESET = [
     "ip rule flush", "ip rule add pref 32766 lookup main", "ip rule add pref 32767 lookup default",
     "ip -6 rule flush", "ip -6 rule add pref 32766 lookup main",
     *(f"ip -{family} route flush table {table}" for family in (4, 6) for table in (100, 101, 102, "main", "default")),
-    "ip nexthop flush", *(f"ip link del {name}" for name in ("br0", "mv0", "vx0", "d0", "red", "r0.100", "r1.200", "bond0")),
+    "ip nexthop flush", *(f"ip link del {name}" for name in ("br0", "mv0", "vx0", "d0", "red", "r0.100", "r1.200", "bond0", "t0", "g0")),
     *(f"ip -n {{spare}} link set r{link} netns {{router}}" for link in range(LINKS)),
     *(f"ip link set x{link} name r{link}" for link in range(LINKS)),
 ]

@@ -81,6 +81,25 @@ def dummy(c):
     c.first += ["ip link add d0 type dummy", "ip link set d0 up", "ip address add 10.0.9.1/24 dev d0"]
 
 
+@shape("bond", 0.15)
+def bond(c):
+    if c.devices[3].name == "r3":
+        c.first += ["ip link add bond0 address 02:bc:00:00:00:23 type bond mode active-backup", "ip link set r3 down", "ip link set r3 master bond0",
+                    "ip link set bond0 up"]
+        c.devices[3] = Device("bond0", 3, 3, "02:bc:00:00:00:23")
+
+
+@shape("ipip", 0.1)
+def tunnel(c):
+    c.first += ["ip link add t0 type ipip remote 10.0.1.2 local 10.0.1.1 ttl 64", "ip link set t0 up", "ip address add 10.0.10.1/32 dev t0",
+                "ip -4 route replace 198.18.0.0/16 dev t0"]
+
+
+@shape("gre", 0.1)
+def gre(c):
+    c.first += ["ip link add g0 type gre remote 10.0.2.2 local 10.0.2.1 ttl 64", "ip link set g0 up", "ip -4 route replace 198.18.7.0/24 dev g0"]
+
+
 @shape("vxlan", 0.05)
 def vxlan(c):
     c.first += ["ip link add vx0 type vxlan id 5 remote 10.0.1.2 local 10.0.1.1 dstport 4789", "ip link set vx0 address 02:bc:00:00:00:2d",
