@@ -9,6 +9,7 @@ from pools import Device
 from routers import LINKS, router_mac
 
 CONFIGURATIONS, CHANGES, PACKETS = 5, 4, 120  # of a life, of a configuration, of a step
+HOOKS = 0.3  # the part of the configurations that may have firewalls, IPsec policies or tc
 RESET = [
     "ip xfrm policy flush", "ip xfrm policy setdefault fwd accept", "nft flush ruleset",
     "ip rule flush", "ip rule add pref 32766 lookup main", "ip rule add pref 32767 lookup default",
@@ -39,15 +40,17 @@ def reset():
 class Configuration:
     """What a configuration is made of: devices with addresses, and topics that its commands are about."""
 
-    def __init__(self, rng, features):
+    def __init__(self, rng, features, last):
         self.rng, self.features = rng, features
         self.devices = [Device(f"r{link}", link, link, router_mac(link)) for link in range(LINKS)]
         self.first = []
         self.tables = list(pools.TABLES)
         for shape in topics.SHAPES:
-            if shape.needs in features and rng.random() < shape.often:
+            # a namespace that has had a bridge keeps its hooks, so this comes at the end of a life
+            if shape.needs in features and rng.random() < shape.often and (last or shape.needs != "bridge"):
                 shape.make(self)
-        usable = [topic for topic in topics.TOPICS if all(need in features for need in topic.needs.split())]
+        hooks = rng.random() < HOOKS
+        usable = [topic for topic in topics.TOPICS if all(need in features for need in topic.needs.split()) and topic.hooks <= hooks]
         # a few topics at a time meet each other more often
         chosen = rng.sample(usable, min(len(usable), rng.randrange(2, 6)))
         self.topics = [topic for topic in usable if topic in chosen or topic.always]
@@ -109,7 +112,7 @@ def life(seed, tier, features):
     rng = random.Random(seed)
     steps, begins = [], []
     for number in range(CONFIGURATIONS):
-        configuration = Configuration(rng, features)
+        configuration = Configuration(rng, features, number == CONFIGURATIONS - 1)
         begins.append(len(steps))
         before = reset() if number else []
         steps.append({**step(before + configuration.begin(), "second" if before else "sync", traffic.introductions(configuration.devices)), "reset": len(before)})

@@ -88,7 +88,7 @@ def match(c):
     return c.rng.choice(MATCHES).format(ip="ip" if family == 4 else "ip6", net=net, dev=c.device().name)
 
 
-@topic(weight=1.5, needs="nft")
+@topic(weight=1.5, needs="nft", hooks=True)
 def firewall(c):
     rng, name = c.rng, c.rng.choice(list(CHAINS))
     roll = rng.random()
@@ -108,7 +108,7 @@ def firewall(c):
     return lines
 
 
-@topic(weight=0.7, needs="nft")
+@topic(weight=0.7, needs="nft", hooks=True)
 def device_firewall(c):
     rng, device = c.rng, c.device().name
     if rng.random() < 0.3:
@@ -121,7 +121,7 @@ def device_firewall(c):
             f"nft add rule netdev n {chain} {DISCOVERY}", *rules[:rng.randrange(2)]]
 
 
-@topic(weight=0.7, needs="xfrm")
+@topic(weight=0.7, needs="xfrm", hooks=True)
 def ipsec(c):
     rng, family = c.rng, c.family()
     roll = rng.random()
@@ -135,7 +135,7 @@ def ipsec(c):
             f"action {rng.choice(('block', 'block', 'allow'))} priority {rng.choice((1, 9))}"]
 
 
-@topic(weight=0.7, needs="clsact")
+@topic(weight=0.7, needs="clsact", hooks=True)
 def classifiers(c):
     rng, device = c.rng, c.device().name
     roll = rng.random()

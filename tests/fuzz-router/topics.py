@@ -5,7 +5,7 @@ import collections
 import pools
 from pools import Device
 
-Topic = collections.namedtuple("Topic", "make weight needs always")
+Topic = collections.namedtuple("Topic", "make weight needs always hooks")
 Shape = collections.namedtuple("Shape", "make needs often")
 TOPICS, SHAPES = [], []
 SYSCTLS = {
@@ -30,10 +30,10 @@ PORT_SYSCTLS = {
 PORT_VALUES = {"ipv4.conf.{}.rp_filter": (0, 1, 2), "ipv6.conf.{}.mtu": (1280, 1300, 1400, 1500)}
 
 
-def topic(weight=1, needs="", always=False):
-    """Adds a topic: function of a configuration to commands."""
+def topic(weight=1, needs="", always=False, hooks=False):
+    """Adds a topic: function of a configuration to commands. `hooks`: Bora leaves the traffic to Linux where it is in force."""
     def add(make):
-        TOPICS.append(Topic(make, weight, needs, always))
+        TOPICS.append(Topic(make, weight, needs, always, hooks))
         return make
     return add
 
@@ -49,7 +49,7 @@ def shape(needs, often):
 # Devices.
 
 
-@shape("bridge", 0.1)
+@shape("bridge", 0.3)
 def bridge(c):
     c.first += ["ip link add br0 address 02:bc:00:00:00:2f type bridge stp_state 0 mcast_snooping 0 forward_delay 0",
                 "ip link set r2 master br0", "ip link set r3 master br0", "ip link set br0 up"]
