@@ -57,7 +57,7 @@ def neighbour(c):
     fixed = state in ("permanent", "noarp")
     mac = f"02:bc:00:00:1{device.link}:{rng.randrange(1, 99) if fixed else last:02x}"
     known = "" if state in ("failed", "incomplete") else f" lladdr {mac}"
-    return [f"ip neigh {rng.choice(('replace', 'replace', 'add', 'change'))} {address}{known} dev {device.name} nud {state}"]
+    return [f"ip neigh replace {address}{known} dev {device.name} nud {state}"]
 
 
 @topic(weight=1.5)

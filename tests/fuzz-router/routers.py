@@ -19,7 +19,7 @@ from lib.port import Port, wait_readable
 LINKS = 4
 SEED = 12345  # of the multipath hash
 QUIET, LONGEST = 0.03, 2.5  # seconds without a frame; for all of them
-DEAD_SECONDS = 0.32  # after which Linux gives a neighbour up
+DEAD_SECONDS = 0.4  # after which Linux gives a neighbour up
 PROGRAMS = ("ip", "bridge", "tc")  # which take many commands at once
 _PROGRAM = re.compile(r"(\w+) (?:-n \{(\w+)\} )?(-[46] )?")
 SETTINGS = {
@@ -31,7 +31,7 @@ SETTINGS = {
     "net/ipv4/conf/all/drop_gratuitous_arp": 0, "net/ipv6/conf/default/mldv1_unsolicited_report_interval": 60000,
 }
 # Neighbours fail soon, and are confirmed by nothing but what the test sends.
-NEIGHBOUR = {"mcast_solicit": 3, "ucast_solicit": 3, "retrans_time_ms": 70, "delay_first_probe_time": 600, "base_reachable_time_ms": 600_000,
+NEIGHBOUR = {"mcast_solicit": 4, "ucast_solicit": 3, "retrans_time_ms": 70, "delay_first_probe_time": 600, "base_reachable_time_ms": 600_000,
              "gc_stale_time": 600}
 NEIGHBOUR4 = {"locktime": 0, "anycast_delay": 0, "proxy_delay": 0}
 

@@ -92,6 +92,8 @@ def fuzz(seed, seconds, tiers, shrink_seconds, keep_going):
         case = generate.life(seed, tiers[seed % len(tiers)], known)
         try:
             run.count(case, len(case["steps"]), live(case, until=end))
+        except KeyboardInterrupt:
+            break
         except Stopped as stopped:
             run.count(case, stopped.step)
         except Finding as finding:
