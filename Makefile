@@ -8,7 +8,7 @@ HERO   := $(or $(HERO_VENV),target/hero/venv)/bin/python
 
 .PHONY: help deps build build-dpdk build-hero deb test-package demo test test-all ci test-build test-ready integration-deps vm-deps \
 	unit doc-tests loom conformance conformance-quick integration integration-alone integration-long integration-quick test-vm test-vm-topics test-vm-conformance test-vm-dpdk \
-	test-vm-package vm-quick vm-short vm-short-topics vm-short-package soak bench bench-veth bench-table bench-bulk bench-latency \
+	test-vm-package vm-quick vm-short vm-short-topics vm-short-package fuzz-router soak bench bench-veth bench-table bench-bulk bench-latency \
 	bench-fib bench-acl bench-bgp bench-documents bench-engine bench-nat bench-peers bench-scale bench-tester bench-watch bench-hero hero-deps hero-model hero-lint hero-formal hero-tb hero-test hero-quick hero-long hero-regress hero-syn lint fmt clean
 
 help: ## Show this list
@@ -161,6 +161,10 @@ vm-short-package: build ## A short part of test-vm-package
 soak: build ## Random faults under load, for 30 minutes: docs/reliability.md
 	@$(CARGO) +nightly fuzz build || echo "without fuzz targets: fuzz/README.md says what they need"
 	@scripts/as-root $(PYTHON) tests/soak/run.py $(ARGS)
+
+# Longer, another tier, a case: make fuzz-router ARGS="--seconds 3600 --tier express --keep-going", ARGS="--replay FILE"
+fuzz-router: build ## Random configurations of Linux, with Linux alone as the judge, for two minutes: tests/README.md
+	@scripts/as-root $(PYTHON) tests/fuzz-router/run.py $(ARGS)
 
 # As long as published figures need: make papers ARGS=--full
 papers: build hero-model ## The experiments of the papers that Bora comes from, written to docs/papers.md

@@ -318,7 +318,8 @@ pub(crate) fn apply(batch: &mut Batch, context: &Context<'_>) {
     }
 }
 
-fn decide(
+/// The next hop of a packet for which the main table gives `main`.
+pub(crate) fn decide(
     list: &List,
     packet: &Packet,
     main: NextHopId,

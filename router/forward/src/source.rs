@@ -1,12 +1,13 @@
 //! Second stage: the reverse-path check of IPv4 sources (RFC 3704).
 
-use bora_fib::{FibReader, NextHop, NextHopId, PortId};
+use bora_buffer::Packet;
+use bora_fib::{FibReader, NextHop, NextHopId, PortId, TableId};
 
 use bora_wire::ipv4;
 
 use crate::batch::Batch;
 use crate::lookup::is_local;
-use crate::{Context, Ingress, Reason, RpFilter, Verdict, policy};
+use crate::{Context, Family, Ingress, Reason, RpFilter, Verdict, policy};
 
 const ETHERNET: usize = bora_wire::ethernet::HEADER_LEN;
 
@@ -45,8 +46,34 @@ pub fn source_check(batch: &mut Batch, context: &Context<'_>) {
             None => id,
         };
         if let Some(verdict) = judge(inputs.get(input), id, context.fib) {
+            let verdict = match verdict {
+                Verdict::Drop(_) => answer(&packets[place], input, context).unwrap_or(verdict),
+                other => other,
+            };
             meta[place].decide(verdict);
         }
+    }
+}
+
+/// Linux looks for the destination first (ip_route_input_slow()), and tells even an impossible source that there is no
+/// way to it.
+#[cold]
+fn answer(packet: &Packet, input: PortId, context: &Context<'_>) -> Option<Verdict> {
+    let octets = context.region.octets(packet).get(ETHERNET..)?;
+    let dst = ipv4::Packet::new_unchecked(octets).dst().to_bits();
+    let main = context.fib.find4(TableId::MAIN, dst);
+    let main = main.unwrap_or(NextHopId::NO_ROUTE);
+    let lists = context.policies.of(input);
+    let id = match lists.and_then(|lists| lists.v4.as_ref()) {
+        Some(list) => policy::decide(list, packet, main, Family::V4, context),
+        None => main,
+    };
+    match context.fib.next_hop(id) {
+        NextHop::Punt {
+            reason: reason @ (Reason::NoRoute | Reason::Unreachable | Reason::Prohibit),
+            ..
+        } => Some(Verdict::Punt(*reason)),
+        _ => None,
     }
 }
 

@@ -271,6 +271,9 @@ fn the_source_check_knows_strict_and_loose() {
         assert!(passes(&mut bench, HERE));
         assert_eq!(passes(&mut bench, THERE + 1), from_elsewhere, "{mode:?}");
         assert_eq!(passes(&mut bench, 0x0900_0001), from_nowhere, "{mode:?}");
+        // Linux looks for the destination first, and says that there is no way to it
+        let lost = bench.verdict(frame(0x0900_0001, 0x0900_0002, 64, 28));
+        assert_eq!(lost, Verdict::Punt(Reason::NoRoute), "{mode:?}");
     }
 }
 
