@@ -73,6 +73,7 @@ def test_nothing_differs(net):
     assert other["progress"]["hash"] != progress["hash"]
 
 
+@pytest.mark.slow
 def test_one_input(net):
     """`--input` asks only about what comes in there; a name that is none is named."""
     proof, code = prove(net, "--input", "r1")
@@ -82,6 +83,7 @@ def test_one_input(net):
     assert code == 1 and "nothing is neither a port nor a device" in text, done
 
 
+@pytest.mark.slow
 def test_linux_is_asked_all_the_time(net):
     """`show sync` counts the answers; changes are asked about."""
     deadline = time.monotonic() + 30
@@ -97,6 +99,7 @@ def test_linux_is_asked_all_the_time(net):
     assert told["differ"] == 0 and told["distrusted"] == [], told
 
 
+@pytest.mark.slow
 def test_pause(net):
     """A proof that is paused says so, and goes on."""
     configure(net)
