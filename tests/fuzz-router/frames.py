@@ -44,7 +44,7 @@ def without_identification(packet):
 
 
 def is_redirect(frame):
-    """A redirect of IPv6: Linux sends so many in a second for each target. Here it has no length (`normal`)."""
+    """A redirect of IPv6: Linux limits them for each target. Here it has no length (`normal`)."""
     at = inner(frame)
     return frame[at:at + 2] == b"\x86\xdd" and frame[at + 6:at + 7] == b"\x3a" and frame[at + 40:at + 41] == REDIRECT
 

@@ -8,7 +8,7 @@ import traffic
 from pools import Device
 from routers import LINKS, router_mac
 
-CONFIGURATIONS, CHANGES, PACKETS = 5, 4, 120  # of a life, of a configuration, of a step
+CONFIGURATIONS, CHANGES, PACKETS = 5, 4, 120  # for a life, a configuration, a step
 HOOKS = 0.3  # the part of the configurations that may have firewalls, IPsec policies or tc
 RESET = [
     "ip xfrm policy flush", "ip xfrm policy setdefault fwd accept", "nft flush ruleset",

@@ -101,7 +101,7 @@ class Hosts:
                 return  # the router looks for a second owner of its own address
             reply = arp(2, mac, address, packet[8:14], packet[14:18])
         elif not any(packet[8:24]):
-            return  # the same for IPv6
+            return  # likewise for IPv6
         else:
             reply = neighbour_message(_ADVERTISEMENT, address, packet[8:24], address, mac, 0x60000000)
         try:

@@ -17,7 +17,7 @@ from lib.netns import Namespace, inside, run
 from lib.port import Port, wait_readable
 
 LINKS = 4
-SEED = 12345  # of the multipath hash
+SEED = 12345  # the multipath hash
 QUIET, LONGEST = 0.03, 2.5  # seconds without a frame; for all of them
 DEAD_SECONDS = 0.4  # after which Linux gives a neighbour up
 PROGRAMS = ("ip", "bridge", "tc")  # which take many commands at once

@@ -36,7 +36,7 @@ class Run:
         self.found, self.once = [], []
 
     def count(self, case, steps, frames=0):
-        """A life ended after so many steps; of one that went to its end also how many frames came out."""
+        """How many steps a life took, and, if it went to its end, how many frames came out."""
         begun = sum(begin < steps for begin in case.get("begins", [0]))
         self.lives += 1
         self.frames += frames
@@ -106,7 +106,7 @@ def fuzz(seed, seconds, tiers, shrink_seconds, keep_going):
 
 
 def in_guest(series, task):
-    """The same in a guest; what it finds is in target/vm/runs. True if that is nothing."""
+    """Runs in a guest; what it finds is in target/vm/runs. True if that is nothing."""
     from vm import kernels, machine
     seconds = task["seconds"] + 20 * task["shrink_seconds"]
     text, good = machine.run_script(kernels.get(series), HERE / "guest.py", json.dumps(task), binary(), f"fuzz-{series}", seconds)

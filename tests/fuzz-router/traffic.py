@@ -8,7 +8,7 @@ from hosts import arp, mac_of, solicitation
 from lib import multipath, packets
 
 SIZES = (0, 1, 7, 8, 20, 26, 64, 100, 500, 1200, 1480, 1700, 2900)
-MTUS = (600, 1280, 1300, 1400, 1492, 1500, 2000)  # those of `topics` and `policies`; packets are as long, or one octet longer or shorter
+MTUS = (600, 1280, 1300, 1400, 1492, 1500, 2000)  # addresses of `topics` and `policies`; packets are as long, or one octet longer or shorter
 PORTS = (53, 80, 443, 1000, 1999, 2000, 5000)
 
 
@@ -167,7 +167,7 @@ def hello(device, last, ours, mac):
 
 def introductions(devices):
     """All hosts that are gateways say hello, so that both routers know them: Bora would ask for them earlier than Linux."""
-    once = {device.name: device for device in reversed(devices)}  # those of a bridge are at its first port
+    once = {device.name: device for device in reversed(devices)}  # a bridge's are at its first port
     return [one for device in once.values() for last in range(2, 6) for one in hello(device, last, 1, mac_of(device.link, bytes([last])))]
 
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use bora_daemon::{
     Api, ApiSection, Caller, File, PathChoice, PortSection, Router, RuntimeDir, Table,
-    check_machine, detach_leftovers,
+    check_machine, detach_leftovers, watch_linux,
 };
 
 use crate::arguments::{BypassArgument, FibArgument, PathArgument, RunOptions};
@@ -27,7 +27,7 @@ pub(crate) fn run(options: RunOptions) -> anyhow::Result<()> {
     let section = file.api.clone();
     let mut router = Router::start(file, dir.clone())?;
     let (calls, inbox) = router.calls();
-    let served = router.watch_linux(calls.clone());
+    let served = watch_linux(&router, calls.clone());
     let supervisor = match served.and_then(|()| serve(&dir, &section, calls)) {
         Ok(supervisor) => supervisor,
         Err(error) => {

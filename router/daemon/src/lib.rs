@@ -12,6 +12,7 @@
     )
 )]
 
+mod answers;
 mod api;
 mod apply;
 mod captures;
@@ -57,6 +58,7 @@ pub use process::cpus::choose_cpus;
 pub use process::private;
 pub use process::runtime_dir::{RuntimeDir, other_namespaces};
 pub use process::timeouts::{Patient, PatientIo};
+pub use proof::watch_linux;
 pub use reports::trace::{Explanation, Traced};
 pub use reports::{Argument, REPORTS, Report, Request};
 pub use router::{Router, detach_leftovers};

@@ -7,6 +7,7 @@ use bora_contract::Reason;
 use bora_mirror::Verification;
 use bora_worker::Mode;
 
+use crate::answers::Answers;
 use crate::apply::unconfirmed::Unconfirmed;
 use crate::apply::{ApplyOptions, ApplyReport, InForce, RolledBack};
 use crate::captures::Watches;
@@ -23,7 +24,6 @@ use crate::process::lease::{Keeper, Vitals};
 use crate::process::rights;
 use crate::process::runtime_dir::{RuntimeDir, RuntimeLock};
 use crate::process::turns::Turns;
-use crate::proof::Watch;
 use crate::sampling::Sampling;
 
 /// How often settings that have no events are read again.
@@ -38,7 +38,7 @@ pub struct Router {
     pub(crate) guard_watch: GuardWatch,
     pub(crate) vitals: Vitals,
     /// What Linux says of what Bora does.
-    pub(crate) linux: Watch,
+    pub(crate) linux: Answers,
     pub(crate) watches: Watches,
     pub(crate) sampling: Sampling,
     pub(crate) live: Live,
@@ -75,7 +75,7 @@ impl Router {
             fib_rates: FibRates::default(),
             guard_watch: GuardWatch::default(),
             vitals,
-            linux: Watch::default(),
+            linux: Answers::default(),
             watches: Watches::default(),
             sampling: Sampling::default(),
             live,
@@ -118,14 +118,6 @@ impl Router {
     /// A channel to the loop: the end that calls, and the end for [`Router::run`].
     pub fn calls(&self) -> (Caller<Self>, Inbox<Self>) {
         calls::channel(self.plane.waker())
-    }
-
-    /// Asks Linux from now on, a few times a second, whether it does what Bora does.
-    ///
-    /// # Errors
-    /// There can be no more threads.
-    pub fn watch_linux(&self, calls: Caller<Self>) -> anyhow::Result<()> {
-        self.linux.start(calls)
     }
 
     /// Follows Linux and answers calls until it is told to stop; then it calls `stopping` and stops the

@@ -343,7 +343,7 @@ fn workers_replace_each_other_under_load() {
 fn held_packets_go_over_in_order() {
     let output = OutputConfig {
         shaping: Some(Shaping {
-            rate: 1_000_000,
+            rate: 100_000, // so that some wait even where replacing takes long
             burst: 10_000,
         }),
         ..OutputConfig::default()

@@ -16,7 +16,13 @@ use super::skeleton::BoraSkelBuilder;
 use super::skeleton::types::rodata;
 
 /// Maps that the instance has for itself: what it counts, which neighbours it uses, and where it ends.
-const OWN: [&str; 5] = ["counters", "device_counts", "budgets", "use_marks", "tail_programs"];
+const OWN: [&str; 5] = [
+    "counters",
+    "device_counts",
+    "budgets",
+    "use_marks",
+    "tail_programs",
+];
 /// Room for a frame that becomes longer by tags or a tunnel's headers, octets.
 const GROWTH: usize = 128;
 

@@ -1,8 +1,8 @@
-//! Asks Linux whether it does what Bora does: once about everything ([`Proofs`]), and all the time about a little ([`Watch`]).
+//! Asks Linux whether it does what Bora does: once about everything ([`Proofs`]), and all the time about a little ([`watch_linux`]).
 
 mod everything;
 mod facts;
 mod watch;
 
 pub(crate) use everything::{ProofOptions, Proofs};
-pub(crate) use watch::{Watch, Watched};
+pub use watch::watch_linux;

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use bora_linux::lock;
 use bora_mirror::RoutePlace;
 use bora_prove::{Asker, Difference, ProveError, Question};
-use serde::Serialize;
 
 use super::facts::{Facts, asker};
+use crate::answers::Answers;
 use crate::live::report::{EventKind, Severity};
 use crate::process::calls::Caller;
 use crate::router::Router;
@@ -28,55 +26,28 @@ const LONGEST_DISTRUST: Duration = Duration::from_secs(3600);
 /// Prefixes that are left to Linux; with more of them the oldest are tried again.
 const MOST_DISTRUSTED: usize = 1000;
 
-/// What the questions have found, for those who report it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Watch(Arc<Mutex<Watched>>);
-
-/// Answers of Linux that were compared since the start.
-#[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Watched {
-    /// All of them.
-    pub(crate) compared: u64,
-    /// Those where Bora does something else; each is in the log.
-    pub(crate) differ: u64,
-    /// Those that changed all the time.
-    pub(crate) unsettled: u64,
-    /// Prefixes that are left to Linux until it does what Bora does.
-    pub(crate) distrusted: Vec<String>,
-    /// Why Linux cannot be asked.
-    pub(crate) why: Option<String>,
-}
-
-impl Watch {
-    /// Starts to ask, in a thread that ends with the control loop.
-    ///
-    /// # Errors
-    /// There can be no more threads.
-    pub(crate) fn start(&self, calls: Caller<Router>) -> anyhow::Result<()> {
-        let shared = Arc::clone(&self.0);
-        let run = move || {
-            bora_confine::thread(bora_confine::KERNEL);
-            if let Err(why) = (Asking {
-                calls,
-                shared: Arc::clone(&shared),
-                place: RoutePlace::default(),
-                distrusted: BTreeMap::new(),
-            })
-            .run()
-            {
-                log::error!("Linux cannot be asked any more whether it does what Bora does: {why}");
-                lock(&shared).why = Some(why.to_string());
-            }
+/// Has Linux asked from now on, a few times a second, whether it does what Bora does, in a thread that ends with the control loop.
+///
+/// # Errors
+/// There can be no more threads.
+pub fn watch_linux(router: &Router, calls: Caller<Router>) -> anyhow::Result<()> {
+    let answers = router.linux.clone();
+    let run = move || {
+        bora_confine::thread(bora_confine::KERNEL);
+        let asking = Asking {
+            calls,
+            answers: answers.clone(),
+            place: RoutePlace::default(),
+            distrusted: BTreeMap::new(),
         };
-        let thread = thread::Builder::new().name("bora-judge".into());
-        thread.spawn(run).context("cannot start a thread")?;
-        Ok(())
-    }
-
-    /// What has been found.
-    pub(crate) fn watched(&self) -> Watched {
-        lock(&self.0).clone()
-    }
+        if let Err(why) = asking.run() {
+            log::error!("Linux cannot be asked any more whether it does what Bora does: {why}");
+            answers.note(|watched| watched.why = Some(why.to_string()));
+        }
+    };
+    let thread = thread::Builder::new().name("bora-judge".into());
+    thread.spawn(run).context("cannot start a thread")?;
+    Ok(())
 }
 
 /// A prefix that is left to Linux: until when, and for how long.
@@ -84,7 +55,7 @@ type Distrusted = BTreeMap<(IpAddr, u8), (Instant, Duration)>;
 
 struct Asking {
     calls: Caller<Router>,
-    shared: Arc<Mutex<Watched>>,
+    answers: Answers,
     /// Where the next of all prefixes are.
     place: RoutePlace,
     distrusted: Distrusted,
@@ -125,10 +96,11 @@ impl Asking {
                 return Ok(());
             }
             let progress = asker.progress();
-            let mut shared = lock(&self.shared);
-            shared.compared = progress.compared;
-            shared.differ = progress.differ;
-            shared.unsettled = progress.unsettled;
+            self.answers.note(|watched| {
+                watched.compared = progress.compared;
+                watched.differ = progress.differ;
+                watched.unsettled = progress.unsettled;
+            });
         }
     }
 
@@ -166,10 +138,11 @@ impl Asking {
             self.distrusted.pop_first();
         }
         let prefixes: Vec<(IpAddr, u8)> = self.distrusted.keys().copied().collect();
-        lock(&self.shared).distrusted = prefixes
+        let names: Vec<String> = prefixes
             .iter()
             .map(|(address, length)| format!("{address}/{length}"))
             .collect();
+        self.answers.note(|watched| watched.distrusted = names);
         let distrust = move |router: &mut Router| router.plane.distrust(&prefixes);
         self.calls.ask("what is left to Linux", distrust).is_some()
     }

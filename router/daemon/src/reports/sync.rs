@@ -5,11 +5,11 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Answer, Report, answer, json};
+use crate::answers::Watched;
 use crate::data_plane::DataPlane;
 use crate::guard::flowtables::Flows;
 use crate::guard::rates::GuardWatch;
 use crate::process::clock::age;
-use crate::proof::Watched;
 use crate::router::Router;
 
 pub(super) const REPORT: Report = Report {

@@ -243,7 +243,10 @@ fn two_xdp_ports_in_one_namespace() {
     let traffic = both_ways(false, FrameMix::of(64));
     let mut wire = PortBench::new(ports, quick());
     let trial = wire.trial(&TrialSpec::steady(traffic, 1e4, SHORT)).unwrap();
-    assert_eq!(trial.counts().received, 6000, "{:?}", trial.counts());
+    let counts = trial.counts();
+    // a busy machine sends less
+    assert!(counts.sent > 600, "{counts:?}");
+    assert_eq!(counts.received, counts.sent, "{counts:?}");
     assert_eq!(trial.missed, 0);
 }
 
