@@ -107,7 +107,7 @@ def change(rng, configuration, count):
 
 
 def life(seed, tier, features):
-    """All of a router's life, decided by its seed. `begins`: the first steps of configurations; `reset`: so many of such a
+    """A router's life, decided by its seed. `begins`: the first steps of configurations; `reset`: how many of such a
     step's commands undo what was before."""
     rng = random.Random(seed)
     steps, begins = [], []
