@@ -75,4 +75,4 @@ def test_what_is_followed_is_what_is_there(kernel_net, bora_path, seed, say):
             report = net.bora.show(kind)
             devices |= {str(device) for device in report.get("devices", report.get(kind))}
     say(f"{len(done)} changes, {len(devices)} states of devices")
-    assert devices
+    assert len(done) > ROUNDS // 2
