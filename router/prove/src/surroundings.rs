@@ -124,9 +124,10 @@ impl Surroundings {
             fit.map(|(_, address)| *address).min()
         };
         let [source, destination]: [IpAddr; 2] = match v6 {
-            // for documentation (RFC 5737, RFC 3849)
+            // for documentation (RFC 5737, RFC 3849), and no router's own address
             false => [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)].map(IpAddr::V4),
-            true => [1, 2].map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into()),
+            true => [1, 2]
+                .map(|last| Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0xffff, 0, 0, 0, last).into()),
         };
         let (source, destination) = (of(true).unwrap_or(source), of(false).unwrap_or(destination));
         Question::new(input, source, destination)
