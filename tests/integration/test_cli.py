@@ -148,6 +148,7 @@ def printing(folder, path):
         top --once
         web --listen 127.0.0.1:0
         capture -w -
+        prove --input r0
         trace --port r0 --packet "udp 10.0.0.2:1 10.0.1.2:2"
         apply --dry-run {config}
         diff {config}

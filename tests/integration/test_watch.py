@@ -2,6 +2,7 @@
 
 import json
 import socket
+import re
 import subprocess
 import time
 
@@ -25,10 +26,15 @@ def net(bora_path):
 
 
 def watch(net, *arguments, **more):
-    """Starts the command, and gives the programs the time to be attached."""
+    """Starts the command, and waits until Bora has said that it watches."""
+    begun = re.compile(rf"POST /v1/{arguments[0]}\S*: 200")
+    before = len(begun.findall(net.bora.output()))
     process = net.router.popen(binary(), *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)
-    time.sleep(1.0)
-    assert process.poll() is None, process.communicate()
+    deadline = time.monotonic() + 30
+    while len(begun.findall(net.bora.output())) == before:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, net.bora.output()
+        time.sleep(0.05)
     return process
 
 
