@@ -97,6 +97,8 @@ impl Decider {
         let first = answers.len();
         answers.extend(self.batch.meta.iter().map(|meta| match meta.verdict() {
             Verdict::Punt(reason) => BoraAnswer::Linux(reason),
+            // workers do not know this input: nothing comes to them by it
+            Verdict::Drop(Reason::PortDown) => BoraAnswer::Linux(Reason::PortDown),
             Verdict::Drop(reason) => BoraAnswer::Drop(reason),
             // with its next hop, below
             Verdict::Forward(_) | Verdict::Pending => BoraAnswer::Linux(Reason::Unsupported),
@@ -170,7 +172,11 @@ fn rows(inputs: &[Input], tables: &Tables) -> Inputs {
             promiscuous: true,
         };
         Ingress {
-            gate: Some(row.gate.unwrap_or(gate)),
+            // by an interface that is down no packets come, so that it needs no answer of its own
+            gate: Some(Gate {
+                up: true,
+                ..row.gate.unwrap_or(gate)
+            }),
             ..row.clone()
         }
     });
