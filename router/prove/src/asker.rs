@@ -165,7 +165,7 @@ impl Asker {
         std::mem::take(&mut self.differences)
     }
 
-    /// Whom Linux's answers come from.
+    /// The socket that Linux answers on.
     pub(crate) fn linux(&mut self) -> &mut Linux {
         &mut self.linux
     }
@@ -210,8 +210,6 @@ impl Asker {
                 Some((linux, _, outcome)) => self.count(question, &linux, &outcome),
             }
         }
-        self.ask_again(tables)?;
-        self.progress.waiting = self.again.len();
         self.ask_again(tables)?;
         self.progress.waiting = self.again.len();
         Ok(())

@@ -101,7 +101,7 @@ impl Walk {
         Ok(true)
     }
 
-    /// Who asks, with what has been found.
+    /// The asker, with what it has found.
     pub fn asker(&self) -> &Asker {
         &self.asker
     }
