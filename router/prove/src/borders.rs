@@ -12,13 +12,13 @@ use crate::linux::Linux;
 /// Octets of `struct rtmsg` and `struct fib_rule_hdr`.
 const HEAD: usize = 12;
 /// Prefixes that Linux's code itself treats in its own way (ipv4_is_multicast() and the like, ipv6_addr_type()).
-const SPECIAL4: [(u32, u8); 6] = [
+const SPECIAL4: [(u128, u8); 6] = [
     (0, 8),
     (0x7f00_0000, 8),
     (0xa9fe_0000, 16),
     (0xe000_0000, 4),
     (0xf000_0000, 4),
-    (u32::MAX, 32),
+    (0xffff_ffff, 32),
 ];
 const SPECIAL6: [(u128, u8); 6] = [
     (0, 128),
@@ -43,13 +43,8 @@ impl Borders {
             v6,
             firsts: vec![0],
         };
-        match v6 {
-            false => {
-                { SPECIAL4.iter() }.for_each(|&(first, length)| borders.add(first.into(), length))
-            }
-            true => SPECIAL6
-                .iter()
-                .for_each(|&(first, length)| borders.add(first, length)),
+        for (first, length) in if v6 { SPECIAL6 } else { SPECIAL4 } {
+            borders.add(first, length);
         }
         borders
     }
@@ -61,15 +56,22 @@ impl Borders {
 
     /// Adds those of a prefix; IPv4 addresses are in the low 32 bits.
     fn add(&mut self, first: u128, length: u8) {
-        let last = match self.bits() - u32::from(length).min(self.bits()) {
-            128 => u128::MAX,
-            free => first | ((1 << free) - 1),
-        };
+        let (_, behind) = self.end(first, length);
         self.firsts.push(first);
-        let end = if self.v6 { u128::MAX } else { u32::MAX.into() };
-        if last < end {
-            self.firsts.push(last + 1);
-        }
+        self.firsts.extend(behind);
+    }
+
+    /// The last address of a prefix, and the one behind it, if there is one.
+    fn end(&self, first: u128, length: u8) -> (u128, Option<u128>) {
+        let free = self.bits() - u32::from(length).min(self.bits());
+        let span = 1u128.checked_shl(free).map_or(u128::MAX, |span| span - 1);
+        let last = first | span;
+        (last, (last < self.highest()).then(|| last + 1))
+    }
+
+    /// The highest address.
+    fn highest(&self) -> u128 {
+        u128::MAX >> (128 - self.bits())
     }
 
     /// Adds those of a prefix, if it is of this IP version.
@@ -159,8 +161,8 @@ impl Borders {
 
     /// The first and the last address of an interval.
     pub(crate) fn interval(&self, at: usize) -> (u128, u128) {
-        let end = if self.v6 { u128::MAX } else { u32::MAX.into() };
-        let last = self.firsts.get(at + 1).map_or(end, |next| next - 1);
+        let next = self.firsts.get(at + 1);
+        let last = next.map_or(self.highest(), |next| next - 1);
         (self.firsts[at], last)
     }
 
@@ -188,16 +190,10 @@ pub fn ends(address: IpAddr, length: u8) -> Vec<IpAddr> {
         v6: address.is_ipv6(),
         firsts: Vec::new(),
     };
-    let free = borders.bits() - u32::from(length).min(borders.bits());
-    let span = 1u128.checked_shl(free).map_or(u128::MAX, |span| span - 1);
-    let last = number(address) | span;
-    let behind = last.checked_add(1);
-    let behind = behind.filter(|behind| borders.v6 || u32::try_from(*behind).is_ok());
-    let ends = [Some(number(address)), Some(last), behind];
-    ends.into_iter()
-        .flatten()
-        .map(|number| borders.address(number))
-        .collect()
+    let first = number(address);
+    let (last, behind) = borders.end(first, length);
+    let ends = [first, last].into_iter().chain(behind);
+    ends.map(|number| borders.address(number)).collect()
 }
 
 /// An address as a number; IPv4 in the low 32 bits.
@@ -247,5 +243,25 @@ mod tests {
         assert_eq!(of(&["255.255.255.255/32"]).firsts, [0, u32::MAX.into()]);
         assert_eq!(of(&["::/0", "8000::/1"]).firsts, [0, 1 << 127]);
         assert_eq!(borders.some(2).firsts, [0, 0x0a02_0000]);
+    }
+
+    #[test]
+    fn ends_of_prefixes() {
+        let ends = |address: &str, length| {
+            let ends = ends(address.parse().unwrap(), length).into_iter();
+            ends.map(|end| end.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            ends("10.0.0.0", 8),
+            ["10.0.0.0", "10.255.255.255", "11.0.0.0"]
+        );
+        assert_eq!(ends("255.255.255.255", 32), ["255.255.255.255"; 2]);
+        assert_eq!(ends("0.0.0.0", 0), ["0.0.0.0", "255.255.255.255"]);
+        assert_eq!(
+            ends("2001:db8::", 127),
+            ["2001:db8::", "2001:db8::1", "2001:db8::2"]
+        );
+        let all = ["::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"];
+        assert_eq!(ends("::", 0), all);
     }
 }
