@@ -1,5 +1,6 @@
 //! Asks Linux whether it does what Bora does: once about everything ([`Proofs`]), and all the time about a little ([`watch_linux`]).
 
+mod distrust;
 mod everything;
 mod facts;
 mod watch;

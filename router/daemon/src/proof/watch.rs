@@ -1,6 +1,5 @@
 //! A few questions a second to Linux, as long as Bora runs: about what has just changed, and about a little of everything.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,6 +8,7 @@ use anyhow::Context;
 use bora_mirror::RoutePlace;
 use bora_prove::{Asker, Difference, ProveError, Question};
 
+use super::distrust::Distrust;
 use super::facts::{Facts, asker};
 use crate::answers::Answers;
 use crate::live::report::{EventKind, Severity};
@@ -20,12 +20,6 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// Prefixes of a round, each asked about three times: some that have changed, some of all.
 const CHANGED: usize = 6;
 const ANY: usize = 2;
-/// How long a prefix is left to Linux before it is asked about again; twice as long each time that it still differs.
-const DISTRUST: Duration = Duration::from_secs(60);
-const LONGEST_DISTRUST: Duration = Duration::from_secs(3600);
-/// Prefixes that are left to Linux; with more of them the oldest are tried again.
-const MOST_DISTRUSTED: usize = 1000;
-
 /// Has Linux asked from now on, a few times a second, whether it does what Bora does, in a thread that ends with the control loop.
 ///
 /// # Errors
@@ -38,7 +32,8 @@ pub fn watch_linux(router: &Router, calls: Caller<Router>) -> anyhow::Result<()>
             calls,
             answers: answers.clone(),
             place: RoutePlace::default(),
-            distrusted: BTreeMap::new(),
+            distrust: Distrust::default(),
+            left: Vec::new(),
         };
         if let Err(why) = asking.run() {
             log::error!("Linux cannot be asked any more whether it does what Bora does: {why}");
@@ -50,15 +45,14 @@ pub fn watch_linux(router: &Router, calls: Caller<Router>) -> anyhow::Result<()>
     Ok(())
 }
 
-/// A prefix that is left to Linux: until when, and for how long.
-type Distrusted = BTreeMap<(IpAddr, u8), (Instant, Duration)>;
-
 struct Asking {
     calls: Caller<Router>,
     answers: Answers,
     /// Where the next of all prefixes are.
     place: RoutePlace,
-    distrusted: Distrusted,
+    distrust: Distrust,
+    /// What was left to Linux after the last round.
+    left: Vec<(IpAddr, u8)>,
 }
 
 /// What a round is about.
@@ -107,21 +101,12 @@ impl Asking {
     /// Leaves to Linux what differs, and tries again what differed before. False if the control loop has ended.
     fn judge(&mut self, found: Vec<Difference>) -> bool {
         let now = Instant::now();
-        let before = self.distrusted.len();
-        let old = self.distrusted.clone();
-        self.distrusted.retain(|_, (until, _)| *until > now);
-        if found.is_empty() && self.distrusted.len() == before {
-            return true;
-        }
         for difference in found {
             let (text, destination) = (difference.to_string(), difference.destination);
             let told = self.calls.ask("a difference", move |router| {
-                log::error!("Bora does not do what Linux does, and leaves it to Linux: {text}");
-                router.tell(
-                    Severity::Error,
-                    EventKind::Sync,
-                    &format!("differs from Linux: {text}"),
-                );
+                let text =
+                    format!("Bora does not do what Linux does, and leaves it to Linux: {text}");
+                router.tell(Severity::Error, EventKind::Sync, &text);
                 router.plane.mirror().longest_prefix(destination)
             });
             let Some(ours) = told else {
@@ -130,20 +115,18 @@ impl Asking {
             let longest = [ours, difference.prefix].into_iter().flatten();
             let host = (destination, if destination.is_ipv6() { 128 } else { 32 });
             let prefix = longest.max_by_key(|(_, length)| *length).unwrap_or(host);
-            let last = old.get(&prefix).map_or(DISTRUST, |(_, time)| *time * 2);
-            let time = last.min(LONGEST_DISTRUST);
-            self.distrusted.insert(prefix, (now + time, time));
+            self.distrust.add(prefix, now);
         }
-        while self.distrusted.len() > MOST_DISTRUSTED {
-            self.distrusted.pop_first();
+        let left = self.distrust.now(now);
+        if left == self.left {
+            return true;
         }
-        let prefixes: Vec<(IpAddr, u8)> = self.distrusted.keys().copied().collect();
-        let names: Vec<String> = prefixes
-            .iter()
-            .map(|(address, length)| format!("{address}/{length}"))
-            .collect();
+        self.left.clone_from(&left);
+        let names = left.iter();
+        let names = names.map(|(address, length)| format!("{address}/{length}"));
+        let names = names.collect();
         self.answers.note(|watched| watched.distrusted = names);
-        let distrust = move |router: &mut Router| router.plane.distrust(&prefixes);
+        let distrust = move |router: &mut Router| router.plane.distrust(&left);
         self.calls.ask("what is left to Linux", distrust).is_some()
     }
 }
