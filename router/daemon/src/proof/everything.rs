@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use bora_linux::lock;
 use bora_mirror::RoutePlace;
 use bora_prove::{Difference, Input, Progress, Walk};
-use bora_worker::Tables;
 use serde::{Deserialize, Serialize};
 
 use super::facts::{Facts, asker};
@@ -39,11 +38,27 @@ pub(crate) struct ProofOptions {
     pause: bool,
 }
 
+/// How a proof stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    /// It asks.
+    #[default]
+    Running,
+    /// It waits until it is to go on.
+    Paused,
+    /// All is asked.
+    Done,
+    /// It could not go on.
+    Failed,
+    /// Another one takes its place.
+    Replaced,
+}
+
 /// What a proof has found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Proof {
-    /// `running`, `paused`, `done` or `failed`.
-    state: &'static str,
+    state: State,
     /// Why it has failed.
     why: Option<String>,
     /// Names of what packets come in by.
@@ -56,7 +71,7 @@ pub(crate) struct Proof {
     differences: Vec<Difference>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Job(Arc<Mutex<Proof>>);
 
 impl Proofs {
@@ -72,28 +87,23 @@ impl Proofs {
         let mut job = lock(&self.0);
         if let Some(Job(proof)) = &*job {
             let mut proof = lock(proof);
-            match (proof.state, options.pause) {
-                ("running", true) => {
-                    proof.state = "paused";
-                    return Ok(());
-                }
-                ("running", false) if !options.anew => return Ok(()),
-                ("paused", false) if !options.anew => {
-                    proof.state = "running";
-                    return Ok(());
-                }
-                ("running" | "paused", false) => proof.state = "ended",
-                _ => {}
+            let goes_on = match (proof.state, options.pause) {
+                (State::Running, true) => Some(State::Paused),
+                (State::Running | State::Paused, false) if !options.anew => Some(State::Running),
+                _ => None,
+            };
+            if let Some(state) = goes_on {
+                proof.state = state;
+                return Ok(());
+            }
+            if matches!(proof.state, State::Running | State::Paused) && !options.pause {
+                proof.state = State::Replaced;
             }
         }
         if options.pause {
             return Err("no proof runs".into());
         }
-        let proof = Proof {
-            state: "running",
-            ..Proof::default()
-        };
-        let new = Job(Arc::new(Mutex::new(proof)));
+        let new = Job::default();
         let (calls, this) = (calls.clone(), new.clone());
         thread::Builder::new()
             .name("bora-prove".into())
@@ -119,10 +129,10 @@ impl Job {
         let ended = self.walk(calls, input);
         let mut proof = lock(&self.0);
         match ended {
-            Ok(()) if proof.state == "running" => proof.state = "done",
+            Ok(()) if proof.state == State::Running => proof.state = State::Done,
             Ok(()) => {}
             Err(why) => {
-                proof.state = "failed";
+                proof.state = State::Failed;
                 proof.why = Some(why);
             }
         }
@@ -142,7 +152,7 @@ impl Job {
         let (mut read, mut paused) = (Instant::now(), Duration::ZERO);
         loop {
             if read.elapsed() > FRESH {
-                let tables = |router: &mut Router| -> Tables { Facts::now(router).tables };
+                let tables = |router: &mut Router| router.plane.tables(router.in_force.file());
                 facts.tables = calls.ask("what decides", tables).ok_or_else(stopping)?;
                 read = Instant::now();
             }
@@ -152,15 +162,15 @@ impl Job {
             let seconds = (began.elapsed() - paused).as_secs_f64();
             let state = self.note(&walk, seconds);
             match state {
-                "running" if more => {}
-                "paused" => paused += self.pause(),
+                State::Running if more => {}
+                State::Paused => paused += self.pause(),
                 _ => return Ok(()),
             }
         }
     }
 
     /// Notes what was found; returns what is to be done.
-    fn note(&self, walk: &Walk, seconds: f64) -> &'static str {
+    fn note(&self, walk: &Walk, seconds: f64) -> State {
         let mut proof = lock(&self.0);
         proof.progress.clone_from(walk.asker().progress());
         if proof.differences.len() != walk.asker().differences().len() {
@@ -173,7 +183,7 @@ impl Job {
     /// Waits until it is not paused any more; returns how long that was.
     fn pause(&self) -> Duration {
         let began = Instant::now();
-        while lock(&self.0).state == "paused" {
+        while lock(&self.0).state == State::Paused {
             thread::sleep(PAUSE);
         }
         began.elapsed()
