@@ -3,14 +3,13 @@
 
 mod common;
 
-use std::io::Write;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use bora_fib::{FibConfig, NextHop, PortId, Reason};
 use bora_mirror::MirrorConfig;
+use bora_testing::ip_batch;
 use common::{Router, known, ports, run, with_config, with_fib, with_router};
 
 fn is_punt(router: &Router, address: &str, wanted: Reason) -> bool {
@@ -25,28 +24,13 @@ fn port(router: &Router, address: &str) -> Option<PortId> {
     }
 }
 
-/// Runs many commands in one `ip` process.
-fn batch(lines: &str) {
-    let mut ip = Command::new("ip")
-        .args(["-batch", "-"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    ip.stdin
-        .take()
-        .unwrap()
-        .write_all(lines.as_bytes())
-        .unwrap();
-    assert!(ip.wait().unwrap().success());
-}
-
 /// Adds or deletes `count` routes with one process.
 fn burst(count: u32, verb: &str) {
     let line = |n: u32| {
         let (high, low) = (n >> 8, n & 255);
         format!("route {verb} 20.{high}.{low}.0/24 via 10.0.0.2\n")
     };
-    batch(&(0..count).map(line).collect::<String>());
+    ip_batch(&(0..count).map(line).collect::<String>());
 }
 
 /// Hosts and gateways for which no next hop is free are left to the kernel, and get one when others
@@ -60,7 +44,7 @@ fn next_hops_run_out_and_come_back() {
     with_fib(MirrorConfig::default(), fib, |router| {
         let neighbours = |verb: &str, options: &str, count: u32| {
             let line = |n: u32| format!("neigh {verb} 10.0.0.{} dev r0{options}\n", n + 10);
-            batch(&(0..count).map(line).collect::<String>());
+            ip_batch(&(0..count).map(line).collect::<String>());
         };
         neighbours("add", " lladdr 02:bb:00:00:00:77 nud permanent", 60);
         router.poll_until("all hosts have next hops", |status| {
@@ -287,7 +271,7 @@ fn many_links_flap() {
     with_router(|router| {
         let each = |what: &str| {
             let lines = (0..LINKS).map(|n| what.replace('%', &n.to_string()) + "\n");
-            batch(&lines.collect::<String>());
+            ip_batch(&lines.collect::<String>());
         };
         each("link add d% type veth peer name e%");
         // no link-local addresses: Linux would check them at random times, one link after the other
@@ -397,7 +381,7 @@ fn steady_changes_interrupt_dumps() {
             };
             (from..to).map(line).collect()
         };
-        batch(&lines("add", 1, OBJECTS));
+        ip_batch(&lines("add", 1, OBJECTS));
         router.check();
         let stop = Arc::new(AtomicBool::new(false));
         let (stopping, again) = (stop.clone(), lines("add", OBJECTS, OBJECTS + 1000));
@@ -406,7 +390,7 @@ fn steady_changes_interrupt_dumps() {
         let storm = std::thread::spawn(move || {
             namespace();
             while !stopping.load(Relaxed) {
-                batch(&again);
+                ip_batch(&again);
             }
         });
         let start = Instant::now();

@@ -2,28 +2,17 @@
 
 mod common;
 
-use std::io::Write;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bora_mirror::MirrorConfig;
+use bora_testing::ip_batch;
 use common::{Router, run, with_config};
 
 const ROUTES: usize = 150_000;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs `ip` with these lines.
 fn batch(lines: impl Iterator<Item = String>) {
-    let mut ip = Command::new("ip")
-        .args(["-batch", "-"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let lines: Vec<String> = lines.collect();
-    let mut input = ip.stdin.take().unwrap();
-    input.write_all(lines.join("\n").as_bytes()).unwrap();
-    drop(input);
-    assert!(ip.wait().unwrap().success());
+    ip_batch(&lines.collect::<Vec<_>>().join("\n"));
 }
 
 fn prefix(n: usize) -> String {

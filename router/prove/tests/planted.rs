@@ -1,8 +1,5 @@
 //! A FIB that says what Linux does passes, and each planted fault is found.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
-
 use bora_fib::{Adjacency, FibConfig, FibWriter, Group, NextHop, NextHopId, PortId};
 use bora_forward::{Ingress, Reason, RpFilter};
 use bora_linux::interface::Interface;
@@ -86,7 +83,7 @@ fn add(fib: &mut FibWriter, hop: Hop) -> NextHopId {
 /// Differences with this FIB, in a new namespace.
 fn differences(entries: &[(&str, Hop)], rp_filter: RpFilter) -> Vec<Difference> {
     let found = netns::in_new(|| {
-        batch(LINUX);
+        bora_testing::ip_batch(LINUX);
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
         let (mut fib, handle) = bora_fib::new(FibConfig::default()).unwrap();
         for &(prefix, hop) in entries {
@@ -135,21 +132,6 @@ fn differences(entries: &[(&str, Hop)], rp_filter: RpFilter) -> Vec<Difference> 
         found
     });
     found.unwrap()
-}
-
-fn batch(commands: &str) {
-    let mut ip = Command::new("ip");
-    let mut ip = ip
-        .args(["-batch", "-"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    ip.stdin
-        .take()
-        .unwrap()
-        .write_all(commands.as_bytes())
-        .unwrap();
-    assert!(ip.wait().unwrap().success());
 }
 
 fn has_root() -> bool {

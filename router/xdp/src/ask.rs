@@ -1,18 +1,17 @@
 //! Asks the program what it does with packets, without packets: an instance of its own, whose answers nobody counts.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys as sys;
-use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::skel::{OpenSkel, Skel};
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::error::{ProgramError, explained};
 use super::link::check;
-use super::program::{Program, TailProgram};
-use super::skeleton::BoraSkelBuilder;
+use super::program::{Program, TailProgram, has_constants, open_some, share};
 use super::skeleton::types::rodata;
 
 /// Maps that the instance has for itself: what it counts, which neighbours it uses, and where it ends.
@@ -58,6 +57,11 @@ pub enum ProgramAnswer {
     },
 }
 
+/// Whether the instance has a map for itself.
+fn is_own(map: &OsStr) -> bool {
+    has_constants(map) || OWN.iter().any(|own| map == *own)
+}
+
 impl Program {
     /// What an instance to be asked is made of; another thread may load it.
     ///
@@ -65,10 +69,7 @@ impl Program {
     /// No descriptor is left, or the kernel does not map BPF variables.
     pub fn parts(&self) -> io::Result<Parts> {
         let maps = self.skeleton.object().maps();
-        let maps = maps.filter(|map| {
-            let name = map.name().to_string_lossy();
-            !OWN.contains(&&*name) && !name.ends_with(".rodata")
-        });
+        let maps = maps.filter(|map| !is_own(map.name()));
         let maps = maps.map(|map| Ok((map.name().to_owned(), map.as_fd().try_clone_to_owned()?)));
         let constants = self.skeleton.maps.rodata_data;
         Ok(Parts {
@@ -85,21 +86,12 @@ impl Parts {
     /// What libbpf says.
     pub fn load(mut self) -> Result<Questions, ProgramError> {
         let mut object = MaybeUninit::uninit();
-        let mut open = explained(|| BoraSkelBuilder::default().open(&mut object))?;
-        for mut program in open.open_object_mut().progs_mut() {
-            let name = program.name();
-            let wanted = name == "bora" || name == "on_port";
-            program.set_autoload(wanted);
-        }
+        let mut open = open_some(&mut object, &["bora", "on_port"])?;
         for mut map in open.open_object_mut().maps_mut() {
             let name = map.name().to_owned();
-            let text = name.to_string_lossy();
-            if OWN.contains(&&*text) || text.ends_with(".rodata") {
-                continue;
-            }
-            match self.maps.iter().find(|(known, _)| *known == name) {
-                Some((_, fd)) => map.reuse_fd(fd.as_fd())?,
-                None => map.set_autocreate(false)?,
+            if !is_own(&name) {
+                let there = self.maps.iter().find(|(known, _)| *known == name);
+                share(&mut map, there.map(|(_, fd)| fd.as_fd()))?;
             }
         }
         self.constants.asked = true;

@@ -1,5 +1,6 @@
 //! One loaded instance of the program with its maps.
 
+use std::ffi::OsStr;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -10,7 +11,7 @@ use bora_contract::{
 };
 use libbpf_rs::libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenMapMut, OpenObject, ProgramInput};
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
 
 use super::counters::Counters;
@@ -146,21 +147,15 @@ impl Program {
         programs: &[&str],
         shows: bool,
     ) -> Result<OpenBoraSkel<'a>, ProgramError> {
-        let mut open = explained(|| BoraSkelBuilder::default().open(object))?;
-        for mut program in open.open_object_mut().progs_mut() {
-            let wanted = programs.iter().any(|name| program.name() == *name);
-            program.set_autoload(wanted);
-        }
+        let mut open = open_some(object, programs)?;
         let loaded = self.skeleton.object();
         for mut map in open.open_object_mut().maps_mut() {
             let name = map.name().to_owned();
-            if shows && name.to_string_lossy().ends_with(".rodata") {
+            if shows && has_constants(&name) {
                 continue; // it has constants of its own
             }
-            match loaded.maps().find(|there| there.name() == name.as_os_str()) {
-                Some(there) => map.reuse_fd(there.as_fd())?,
-                None => map.set_autocreate(false)?,
-            }
+            let there = loaded.maps().find(|there| there.name() == name);
+            share(&mut map, there.as_ref().map(AsFd::as_fd))?;
         }
         let constants = self.skeleton.maps.rodata_data;
         if let (true, Some(new), Some(old)) =
@@ -470,6 +465,36 @@ impl Program {
             .lookup_percpu(&key, MapFlags::ANY)?;
         Ok(Counters::sum(&per_cpu.unwrap_or_default()))
     }
+}
+
+/// Opens the object to load these programs of it.
+pub(super) fn open_some<'a>(
+    object: &'a mut MaybeUninit<OpenObject>,
+    programs: &[&str],
+) -> Result<OpenBoraSkel<'a>, ProgramError> {
+    let mut open = explained(|| BoraSkelBuilder::default().open(object))?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let wanted = programs.iter().any(|name| program.name() == *name);
+        program.set_autoload(wanted);
+    }
+    Ok(open)
+}
+
+/// Whether a map has the constants of an instance.
+pub(super) fn has_constants(map: &OsStr) -> bool {
+    map.to_string_lossy().ends_with(".rodata")
+}
+
+/// Has an instance use a map that is there already; without one it gets none.
+pub(super) fn share(
+    map: &mut OpenMapMut<'_>,
+    there: Option<BorrowedFd<'_>>,
+) -> Result<(), ProgramError> {
+    match there {
+        Some(there) => map.reuse_fd(there)?,
+        None => map.set_autocreate(false)?,
+    }
+    Ok(())
 }
 
 /// Marks this process in the map of tasks, so that its end ends the lease.

@@ -1,7 +1,9 @@
 //! What the tests of several crates share.
 
 use std::fmt::Display;
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::{env, fs};
 
 /// Says why a test is skipped on this machine: a program is not installed, or the test may not do
@@ -17,6 +19,20 @@ pub fn skip(why: impl Display) {
         "this cannot be tested here: {why}"
     );
     eprintln!("skipped: {why}");
+}
+
+/// Has one process of `ip` do what these lines say.
+///
+/// # Panics
+/// It cannot be started, or refuses a line.
+pub fn ip_batch(lines: &str) {
+    let mut ip = Command::new("ip");
+    let ip = ip.args(["-batch", "-"]).stdin(Stdio::piped());
+    let mut ip = ip.spawn().expect("ip can be started");
+    let mut input = ip.stdin.take().expect("a pipe");
+    input.write_all(lines.as_bytes()).expect("ip reads");
+    drop(input);
+    assert!(ip.wait().expect("ip ends").success());
 }
 
 /// The repository's folder.
