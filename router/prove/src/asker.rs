@@ -112,6 +112,8 @@ pub struct Asker {
     decider: Decider,
     program: Option<Questions>,
     inputs: Vec<Input>,
+    /// A packet of IPv4 and one of IPv6 that come in by each input.
+    templates: Vec<[Question; 2]>,
     around: (Surroundings, Instant),
     again: VecDeque<Again>,
     progress: Progress,
@@ -119,7 +121,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// Asks about packets that come in by these inputs; `program`: the XDP program, if there is one.
+    /// Asks about packets; `program`: the XDP program, if there is one. To be told by [`Asker::adopt`] what decides.
     ///
     /// # Errors
     /// Linux cannot be asked, or an answer cannot be read.
@@ -127,14 +129,14 @@ impl Asker {
         mut linux: Linux,
         decider: Decider,
         program: Option<Questions>,
-        inputs: Vec<Input>,
     ) -> Result<Self, ProveError> {
         let around = (Surroundings::read(&mut linux)?, Instant::now());
         Ok(Self {
             linux,
             decider,
             program,
-            inputs,
+            inputs: Vec::new(),
+            templates: Vec::new(),
             around,
             again: VecDeque::new(),
             progress: Progress::default(),
@@ -142,12 +144,29 @@ impl Asker {
         })
     }
 
-    /// Packets come in by these inputs from now on; questions that wait to be asked again are forgotten if they are others.
-    pub fn set_inputs(&mut self, inputs: Vec<Input>) {
+    /// Packets come in by these inputs from now on, and workers decide by these tables. Questions that wait to be asked again are
+    /// forgotten if the inputs are others.
+    pub fn adopt(&mut self, inputs: Vec<Input>, tables: Tables) {
         if inputs != self.inputs {
             self.inputs = inputs;
             self.again.clear();
+            self.choose_templates();
         }
+        self.adopt_tables(tables);
+    }
+
+    fn choose_templates(&mut self) {
+        let around = &self.around.0;
+        let inputs = self.inputs.iter().enumerate();
+        let templates = inputs.map(|(place, input)| {
+            [false, true].map(|v6| around.template(place, input.ifindex, v6))
+        });
+        self.templates = templates.collect();
+    }
+
+    /// Workers decide by these tables from now on.
+    pub fn adopt_tables(&mut self, tables: Tables) {
+        self.decider.adopt(&self.inputs, tables);
     }
 
     /// What has been asked so far.
@@ -181,9 +200,7 @@ impl Asker {
 
     /// A packet that comes in by an input, to be asked about with other addresses.
     pub fn template(&self, input: usize, v6: bool) -> Question {
-        self.around
-            .0
-            .template(input, self.inputs[input].ifindex, v6)
+        self.templates[input][usize::from(v6)]
     }
 
     /// When the next question is due that waits to be asked again.
@@ -195,8 +212,8 @@ impl Asker {
     ///
     /// # Errors
     /// Linux cannot be asked, or an answer cannot be read.
-    pub fn ask(&mut self, questions: &[Question], tables: &Tables) -> Result<(), ProveError> {
-        let said = self.compare(questions, tables)?;
+    pub fn ask(&mut self, questions: &[Question]) -> Result<(), ProveError> {
+        let said = self.compare(questions)?;
         for (question, said) in questions.iter().zip(said) {
             match said {
                 None => self.progress.gone += 1,
@@ -210,13 +227,13 @@ impl Asker {
                 Some((linux, _, outcome)) => self.count(question, &linux, &outcome),
             }
         }
-        self.ask_again(tables)?;
+        self.ask_again()?;
         self.progress.waiting = self.again.len();
         Ok(())
     }
 
     /// Asks again what was different and is due.
-    fn ask_again(&mut self, tables: &Tables) -> Result<(), ProveError> {
+    fn ask_again(&mut self) -> Result<(), ProveError> {
         let now = Instant::now();
         let due: Vec<Again> = { 0..self.again.len() }
             .filter_map(|_| {
@@ -235,9 +252,10 @@ impl Asker {
         }
         if self.around.1.elapsed() > OLD {
             self.around = (Surroundings::read(&mut self.linux)?, Instant::now());
+            self.choose_templates();
         }
         let questions: Vec<Question> = due.iter().map(|again| again.question).collect();
-        let said = self.compare(&questions, tables)?;
+        let said = self.compare(&questions)?;
         for (again, said) in due.into_iter().zip(said) {
             match said {
                 None => self.progress.gone += 1,
@@ -360,14 +378,10 @@ impl Asker {
     }
 
     /// Asks both, and judges.
-    fn compare(
-        &mut self,
-        questions: &[Question],
-        tables: &Tables,
-    ) -> Result<Vec<Said>, ProveError> {
+    fn compare(&mut self, questions: &[Question]) -> Result<Vec<Said>, ProveError> {
         let (inputs, around) = (&self.inputs, &self.around.0);
         let by_linux = self.linux.ask(questions, inputs)?;
-        let mut by_bora = self.decider.ask(questions, inputs, tables);
+        let mut by_bora = self.decider.ask(questions, inputs);
         if let Some(program) = &mut self.program {
             for (question, answer) in questions.iter().zip(&mut by_bora) {
                 ask_program(program, question, &inputs[question.input], answer);

@@ -23,6 +23,9 @@ pub struct Decider {
     frames: Vec<Frame>,
     fib: FibReader,
     batch: Batch,
+    tables: Tables,
+    /// What packets come in by, made of the tables.
+    rows: Inputs,
     classifier: Classifier,
     tunnelling: Tunnelling,
 }
@@ -46,44 +49,40 @@ impl Decider {
             frames,
             fib,
             batch: Batch::new(),
+            tables: Tables::default(),
+            rows: Inputs::new([], []),
             classifier: Classifier::default(),
             tunnelling: Tunnelling::new(0),
         })
     }
 
+    /// Decides by these tables from now on.
+    pub(crate) fn adopt(&mut self, inputs: &[Input], tables: Tables) {
+        self.rows = rows(inputs, &tables);
+        self.tables = tables;
+    }
+
     /// What Bora does with each of these packets.
-    pub(crate) fn ask(
-        &mut self,
-        questions: &[Question],
-        inputs: &[Input],
-        tables: &Tables,
-    ) -> Vec<BoraAnswer> {
-        let rows = rows(inputs, tables);
+    pub(crate) fn ask(&mut self, questions: &[Question], inputs: &[Input]) -> Vec<BoraAnswer> {
         self.fib.online();
         let mut answers = Vec::with_capacity(questions.len());
         for (input, some) in by_input(questions) {
-            self.ask_some(some, &inputs[input], &rows, tables, &mut answers);
+            self.ask_some(some, &inputs[input], &mut answers);
         }
         self.fib.offline();
         answers
     }
 
-    fn ask_some(
-        &mut self,
-        questions: &[Question],
-        input: &Input,
-        rows: &Inputs,
-        tables: &Tables,
-        answers: &mut Vec<BoraAnswer>,
-    ) {
+    fn ask_some(&mut self, questions: &[Question], input: &Input, answers: &mut Vec<BoraAnswer>) {
         for question in questions {
             self.push(question, input);
         }
         self.batch.came_by(input.number);
+        let tables = &self.tables;
         let context = Context {
             region: &self.region,
             fib: &self.fib,
-            inputs: rows,
+            inputs: &self.rows,
             devices: &tables.devices,
             min_frames: &[0],
             classifier: &self.classifier,

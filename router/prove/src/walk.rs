@@ -89,7 +89,7 @@ impl Walk {
     ///
     /// # Errors
     /// Linux cannot be asked, or an answer cannot be read.
-    pub fn step(&mut self, tables: &Tables) -> Result<bool, ProveError> {
+    pub fn step(&mut self) -> Result<bool, ProveError> {
         let questions = self.next_questions();
         if questions.is_empty() {
             let Some(due) = self.asker.next_due() else {
@@ -97,13 +97,18 @@ impl Walk {
             };
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
-        self.asker.ask(&questions, tables)?;
+        self.asker.ask(&questions)?;
         Ok(true)
     }
 
     /// The asker, with what it has found.
     pub fn asker(&self) -> &Asker {
         &self.asker
+    }
+
+    /// Workers decide by these tables from now on.
+    pub fn adopt_tables(&mut self, tables: Tables) {
+        self.asker.adopt_tables(tables);
     }
 
     fn next_questions(&mut self) -> Vec<Question> {

@@ -115,14 +115,15 @@ fn differences(entries: &[(&str, Hop)], rp_filter: RpFilter) -> Vec<Difference> 
             ..Tables::default()
         };
         let decider = Decider::new(handle.reader().unwrap()).unwrap();
-        let asker = Asker::new(Linux::open().unwrap(), decider, None, inputs.to_vec()).unwrap();
+        let mut asker = Asker::new(Linux::open().unwrap(), decider, None).unwrap();
+        asker.adopt(inputs.to_vec(), tables);
         let prefixes = entries.iter().map(|(prefix, _)| {
             let (address, length) = prefix.split_once('/').unwrap();
             (address.parse().unwrap(), length.parse().unwrap())
         });
         let prefixes: Vec<_> = prefixes.collect();
         let mut walk = Walk::new(asker, &[0, 1], &prefixes).unwrap();
-        while walk.step(&tables).unwrap() {}
+        while walk.step().unwrap() {}
         let progress = walk.asker().progress();
         assert_eq!(progress.compared, progress.total);
         assert!(progress.same > 20, "{progress:?}");

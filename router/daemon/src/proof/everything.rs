@@ -140,25 +140,24 @@ impl Job {
 
     fn walk(&self, calls: &Caller<Router>, input: Option<&str>) -> Result<(), String> {
         let stopping = || String::from("Bora is stopping");
-        let mut facts = Facts::of(calls).ok_or_else(stopping)?;
+        let facts = Facts::of(calls).ok_or_else(stopping)?;
         let chosen = chosen(&facts.inputs, input)?;
         let names = chosen.iter().map(|&place| facts.inputs[place].name.clone());
         lock(&self.0).inputs = names.collect();
         let began = Instant::now();
         let prefixes = prefixes(calls).ok_or_else(stopping)?;
-        let asker = asker(calls, facts.inputs).ok_or_else(stopping)?;
+        let asker = asker(calls, facts).ok_or_else(stopping)?;
         let walk = asker.and_then(|asker| Walk::new(asker, &chosen, &prefixes));
         let mut walk = walk.map_err(|error| error.to_string())?;
         let (mut read, mut paused) = (Instant::now(), Duration::ZERO);
         loop {
             if read.elapsed() > FRESH {
                 let tables = |router: &mut Router| router.plane.tables(router.in_force.file());
-                facts.tables = calls.ask("what decides", tables).ok_or_else(stopping)?;
+                let tables = calls.ask("what decides", tables).ok_or_else(stopping)?;
+                walk.adopt_tables(tables);
                 read = Instant::now();
             }
-            let more = walk
-                .step(&facts.tables)
-                .map_err(|error| error.to_string())?;
+            let more = walk.step().map_err(|error| error.to_string())?;
             let seconds = (began.elapsed() - paused).as_secs_f64();
             let state = self.note(&walk, seconds);
             match state {

@@ -46,11 +46,8 @@ impl Facts {
     }
 }
 
-/// Somebody who asks about these inputs; `None` if the control loop has ended.
-pub(super) fn asker(
-    calls: &Caller<Router>,
-    inputs: Vec<Input>,
-) -> Option<Result<Asker, ProveError>> {
+/// Somebody who asks about what the facts say; `None` if the control loop has ended.
+pub(super) fn asker(calls: &Caller<Router>, facts: Facts) -> Option<Result<Asker, ProveError>> {
     let parts = |router: &mut Router| {
         let plane = &router.plane;
         (plane.fib_reader(), plane.express().program.parts())
@@ -62,7 +59,9 @@ pub(super) fn asker(
         let program = program.load();
         let program = program.map_err(|error| ProveError::Program(error.to_string()))?;
         let decider = Decider::new(reader)?;
-        Asker::new(Linux::open()?, decider, Some(program), inputs)
+        let mut asker = Asker::new(Linux::open()?, decider, Some(program))?;
+        asker.adopt(facts.inputs, facts.tables);
+        Ok(asker)
     };
     Some(made())
 }

@@ -68,7 +68,7 @@ impl Asking {
         let Some(facts) = Facts::of(&self.calls) else {
             return Ok(());
         };
-        let Some(asker) = asker(&self.calls, facts.inputs) else {
+        let Some(asker) = asker(&self.calls, facts) else {
             return Ok(());
         };
         let mut asker = asker?;
@@ -82,9 +82,9 @@ impl Asking {
                 return Ok(());
             };
             self.place = round.place;
-            asker.set_inputs(round.facts.inputs);
+            asker.adopt(round.facts.inputs, round.facts.tables);
             let questions = questions(&asker, &round.prefixes);
-            asker.ask(&questions, &round.facts.tables)?;
+            asker.ask(&questions)?;
             let found = asker.take_differences();
             if !self.judge(found) {
                 return Ok(());
