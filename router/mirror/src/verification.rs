@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use bora_fib::{FibConfig, FibWriter, NextHop, NextHopId, Prefix4, Prefix6};
+use bora_fib::{FibConfig, FibWriter, NextHop, NextHopId};
 
 use crate::error::KernelError;
 use crate::family::Family;
@@ -174,10 +174,6 @@ impl Mirror {
             ports: world.ports.clone(),
             exceptions: world.exceptions.clone(),
             path_mtus: world.path_mtus.clone(),
-            distrusted: (
-                self.model.v4.distrusted.clone(),
-                self.model.v6.distrusted.clone(),
-            ),
         };
         let (outbox, made) = channel();
         let waker = self.waker();
@@ -210,7 +206,6 @@ struct Known {
     ports: BTreeMap<u32, Port>,
     exceptions: BTreeSet<IpAddr>,
     path_mtus: BTreeMap<Ipv4Addr, u32>,
-    distrusted: (BTreeSet<Prefix4>, BTreeSet<Prefix6>),
 }
 
 /// Makes a model of fresh dumps, with a FIB of its own.
@@ -236,8 +231,6 @@ fn second(known: Known) -> Result<Box<Model>, KernelError> {
     model.world.path_mtus = known.path_mtus;
     model.set_exceptions(known.exceptions);
     model.set_ports(known.ports);
-    model.v4.distrust(known.distrusted.0);
-    model.v6.distrust(known.distrusted.1);
     model.sync();
     while model.hops.is_outdated() {
         model.sync();
@@ -291,6 +284,8 @@ impl<'a, P: Prefix> Side<'a, P> {
 impl Comparison {
     fn begin(mut second: Box<Model>, ours: &Model, before: u64) -> Self {
         second.adopt_unresolved(ours);
+        second.v4.distrust(ours.v4.distrusted.clone());
+        second.v6.distrust(ours.v6.distrusted.clone());
         let mut places = VecDeque::new();
         for v6 in [false, true] {
             let trees = [&*second, ours].map(|model| model.trees(v6));
