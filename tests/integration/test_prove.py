@@ -73,6 +73,21 @@ def test_nothing_differs(net):
     assert other["progress"]["hash"] != progress["hash"]
 
 
+def test_sources_that_are_no_hosts(net):
+    """Linux drops packets whose sources are in routes of type local, broadcast or multicast, in whichever table."""
+    net.router.ip("rule", "add", "to", "203.0.113.77", "lookup", "100", "pref", "100")
+    net.router.ip("route", "add", "default", "via", net.host4(1))
+    for number, kind in enumerate(("local", "broadcast", "multicast")):
+        net.router.ip("route", "add", kind, f"192.0.2.{64 * number}/26", "dev", "lo", "table", "main")
+    net.bora.wait_in_sync()
+    proof, _ = prove(net)
+    assert proof["progress"]["differ"] == 0, json.dumps(proof, indent=1)
+    net.router.ip("route", "flush", "table", "main", "type", "local")
+    net.bora.wait_in_sync()
+    proof, _ = prove(net)
+    assert proof["progress"]["differ"] == 0, json.dumps(proof, indent=1)
+
+
 @pytest.mark.slow
 def test_one_input(net):
     """`--input` asks only about what comes in there; a name that is none is named."""

@@ -18,7 +18,7 @@ use crate::message::{
 };
 use crate::nexthops::NextHops;
 use crate::prefix_routes::Applied;
-use crate::rib::{Prefix, Route, Table, number};
+use crate::rib::{Prefix, Route, number};
 use crate::sysctl::Unread;
 use crate::world::{LocalAddresses, Port, Stations, World};
 
@@ -844,10 +844,5 @@ fn note_local<P: Prefix>(
 
 fn is_local<P: Prefix>(family: &Family<P>, hops: &NextHops, prefix: P) -> bool {
     let mut ribs = family.ribs();
-    ribs.any(|(_, rib)| {
-        let mut routes = rib.get(prefix).iter();
-        routes.any(|route| {
-            matches!(route.table, Table::Local | Table::Further(_)) && is_own(hops, route)
-        })
-    })
+    ribs.any(|(_, rib)| rib.get(prefix).iter().any(|route| is_own(hops, route)))
 }
