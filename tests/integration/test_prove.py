@@ -63,7 +63,7 @@ def test_nothing_differs(net):
     proof, code = prove(net)
     progress = proof["progress"]
     assert code == 0 and progress["differ"] == 0, json.dumps(proof, indent=1)
-    assert progress["compared"] == progress["total"] > 1000 and progress["same"] > 100, progress
+    assert progress["compared"] + progress["looked_up"] == progress["total"] > 1000 and progress["same"] > 100, progress
     assert progress["unsettled"] == 0 and proof["state"] == "done", proof
     assert net.bora.totals()["received"] - before < 100, "questions were counted as packets"
     again, _ = prove(net)
@@ -131,3 +131,14 @@ def test_pause(net):
             return
         assert "no proof runs" in paused.stderr, paused.stderr  # it was done already
     pytest.fail("the proof was too fast for this test")
+
+
+@pytest.mark.slow
+def test_show_sync_proves(net):
+    """`show sync --prove` waits for a proof, and the report has what it found."""
+    configure(net)
+    net.bora.wait_in_sync()
+    text = net.router.exec(binary(), "show", "sync", "--prove", timeout=120).stdout
+    assert "proof for all addresses, " in text and "different: 0" in text, text
+    proof = net.bora.show("sync")["linux"]["proof"]
+    assert proof["differ"] == 0 and proof["compared"] > 1000, proof

@@ -199,7 +199,7 @@ pub(crate) struct TraceOptions {
     pub(crate) json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct ProveOptions {
     /// Only packets that come in by this port, or device on one
     #[arg(short, long, value_name = "NAME")]

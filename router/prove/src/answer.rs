@@ -8,6 +8,8 @@ use bora_contract::Reason;
 use bora_fib::PortId;
 use bora_wire::MacAddr;
 
+use crate::question::Tags;
+
 /// What Linux does with a packet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LinuxAnswer {
@@ -54,6 +56,8 @@ pub(crate) enum BoraAnswer {
     Forward {
         /// The port or device that this packet leaves by, and the Ethernet address that it goes to.
         chosen: (PortId, MacAddr),
+        /// The VLAN tags that it gets.
+        tags: Tags,
         /// All ways of the next hop that lead to a neighbour, with their shares of 2^31 flows; a way that Bora leaves to Linux
         /// is not among them. Shares are 0 where buckets choose.
         ways: Vec<(PortId, MacAddr, u32)>,
@@ -66,6 +70,10 @@ pub(crate) enum BoraAnswer {
         to: MacAddr,
         /// The Ethernet address of the interface that it leaves by.
         from: MacAddr,
+        /// The VLAN tags that it gets.
+        tags: Tags,
+        /// Whether it would send a packet that is longer than Linux sends there.
+        sends_longer: bool,
     },
     /// It puts it into a tunnel.
     Tunnel {
@@ -114,11 +122,29 @@ impl fmt::Display for Route {
     }
 }
 
+/// Tags, as texts show them.
+struct Tagged(Tags);
+
+impl fmt::Display for Tagged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for tag in self.0.chunks_exact(4).filter(|tag| tag[0] != 0) {
+            write!(f, " vlan {}", u16::from_be_bytes([tag[2], tag[3]]))?;
+        }
+        Ok(())
+    }
+}
+
 impl fmt::Display for BoraAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Forward { chosen, ways, mtu } => {
-                write!(f, "sent by port {} to {} mtu {mtu}", chosen.0.0, chosen.1)?;
+            Self::Forward {
+                chosen,
+                tags,
+                ways,
+                mtu,
+            } => {
+                write!(f, "sent by port {} to {}", chosen.0.0, chosen.1)?;
+                write!(f, "{} mtu {mtu}", Tagged(*tags))?;
                 let ways = ways.iter();
                 let ways: Vec<_> = ways
                     .map(|(port, mac, share)| format!("port {} {mac} {share}", port.0))
@@ -128,7 +154,19 @@ impl fmt::Display for BoraAnswer {
                     _ => write!(f, " (one of {})", ways.join(", ")),
                 }
             }
-            Self::Express { to, from } => write!(f, "sent by the port with {from} to {to}"),
+            Self::Express {
+                to,
+                from,
+                tags,
+                sends_longer,
+            } => {
+                let longer = match sends_longer {
+                    true => ", longer ones than Linux, too",
+                    false => "",
+                };
+                let tags = Tagged(*tags);
+                write!(f, "sent by the port with {from} to {to}{tags}{longer}")
+            }
             Self::Tunnel { device, mtu } => write!(f, "into tunnel {} mtu {mtu}", device.0),
             Self::Linux(reason) => write!(f, "left to Linux ({})", reason.name()),
             Self::Drop(reason) => write!(f, "dropped ({})", reason.name()),

@@ -1,15 +1,19 @@
 //! Bora's answers: what the stages of its workers decide.
 
+use std::net::IpAddr;
+
 use bora_buffer::{Frame, MAX_BATCH, Region};
 use bora_contract::Reason;
 use bora_fib::{FibReader, NextHop, NextHopId, PortId};
 use bora_forward::{Batch, Classifier, Context, Gate, Ingress, Inputs, Tunnelling, Verdict, run};
 use bora_wire::MacAddr;
 use bora_worker::Tables;
+use bora_xdp::Questions;
 
 use crate::answer::BoraAnswer;
 use crate::exchange::ProveError;
-use crate::question::{Input, LENGTH, Question};
+use crate::question::{CardRoute, Input, LENGTH, Question, Tags, tags_of};
+use crate::readers;
 
 /// Octets of a packet buffer; tunnels need room.
 const FRAME: u32 = 2048;
@@ -73,6 +77,21 @@ impl Decider {
         answers
     }
 
+    /// What the readers of the FIB find for addresses of the main table, where they do not agree, in words.
+    ///
+    /// # Errors
+    /// The XDP program cannot be asked.
+    pub(crate) fn compare_readers(
+        &mut self,
+        addresses: &[IpAddr],
+        program: Option<&Questions>,
+    ) -> Result<Vec<(IpAddr, String)>, ProveError> {
+        self.fib.online();
+        let different = readers::compare(&self.fib, program, addresses);
+        self.fib.offline();
+        different
+    }
+
     fn ask_some(&mut self, questions: &[Question], input: &Input, answers: &mut Vec<BoraAnswer>) {
         for question in questions {
             self.push(question, input);
@@ -106,12 +125,19 @@ impl Decider {
             if let Verdict::Forward(port) = self.batch.meta[place].verdict() {
                 let octets = self.region.octets(&self.batch.packets[place]);
                 let mac = octets.first_chunk().copied().map_or(MacAddr::ZERO, MacAddr);
-                answers[first + place] = self.sent((port, mac), id);
+                answers[first + place] = self.sent((port, mac), tags_of(octets), id);
             }
         }
         let packets = self.batch.packets.drain(..);
         self.frames
             .extend(packets.map(|packet| packet.into_frame(&self.region)));
+        for (question, answer) in questions.iter().zip(&mut answers[first..]) {
+            // cards are in front of everything
+            let mut routes = input.card.iter();
+            if let Some(route) = routes.find(|route| route.covers(question.destination)) {
+                *answer = by_card(route);
+            }
+        }
     }
 
     fn push(&mut self, question: &Question, input: &Input) {
@@ -127,7 +153,7 @@ impl Decider {
     }
 
     /// The answer for a packet that leaves by a next hop.
-    fn sent(&self, chosen: (PortId, MacAddr), id: NextHopId) -> BoraAnswer {
+    fn sent(&self, chosen: (PortId, MacAddr), tags: Tags, id: NextHopId) -> BoraAnswer {
         let members = match self.fib.next_hop(id) {
             NextHop::Group(group) => group
                 .shares()
@@ -154,7 +180,21 @@ impl Decider {
                 _ => {}
             }
         }
-        BoraAnswer::Forward { chosen, ways, mtu }
+        BoraAnswer::Forward {
+            chosen,
+            tags,
+            ways,
+            mtu,
+        }
+    }
+}
+
+fn by_card(route: &CardRoute) -> BoraAnswer {
+    BoraAnswer::Forward {
+        chosen: (route.out, route.mac),
+        tags: Tags::default(),
+        ways: vec![(route.out, route.mac, FLOWS)],
+        mtu: route.mtu,
     }
 }
 

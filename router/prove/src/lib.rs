@@ -17,7 +17,9 @@ mod decide;
 mod exchange;
 mod judge;
 mod linux;
+mod program;
 mod question;
+mod readers;
 mod surroundings;
 mod walk;
 
@@ -26,5 +28,5 @@ pub use borders::ends;
 pub use decide::Decider;
 pub use exchange::ProveError;
 pub use linux::Linux;
-pub use question::{Input, Question};
+pub use question::{CardRoute, Entry, Input, Question, Tags};
 pub use walk::Walk;

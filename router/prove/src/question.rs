@@ -1,10 +1,10 @@
 //! What is asked: what becomes of a packet.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use bora_fib::PortId;
-use bora_wire::{MacAddr, Protocol, ipv4, udp};
+use bora_wire::{MacAddr, Protocol, ethernet, ipv4, udp};
 
 /// A port or device that packets come in by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,9 +21,54 @@ pub struct Input {
     pub to_linux: [bool; 2],
     /// Whether sources of its IPv4 packets are looked up (rp_filter).
     pub checks_sources: bool,
-    /// Whether the XDP program decides about its packets, or gives them to the engine.
-    pub has_program: bool,
+    /// Where its packets meet the XDP program, which decides about them or gives them to the engine; `None` if they do not.
+    pub entry: Option<Entry>,
+    /// What its card forwards by itself.
+    pub card: Vec<CardRoute>,
 }
+
+/// A route that a card forwards by, past Bora's workers and Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CardRoute {
+    /// Destinations: address and prefix length.
+    pub prefix: (Ipv4Addr, u8),
+    /// Bora's number of the port that it leads to.
+    pub out: PortId,
+    /// Ethernet address of the next hop.
+    pub mac: MacAddr,
+    /// Longest packet, octets.
+    pub mtu: u16,
+}
+
+impl CardRoute {
+    /// Whether packets to an address take it.
+    pub(crate) fn covers(&self, destination: IpAddr) -> bool {
+        let (address, length) = self.prefix;
+        let IpAddr::V4(destination) = destination else {
+            return false;
+        };
+        let differ = address.to_bits() ^ destination.to_bits();
+        differ.leading_zeros() >= u32::from(length)
+    }
+}
+
+/// What a packet of a port or device is like at the port that it comes in by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Linux's number of the port.
+    pub ifindex: u32,
+    /// Its VLAN tags.
+    pub tags: Tags,
+}
+
+/// VLAN tags as on the wire, without priority, the outer one first; zeros where there is none.
+pub type Tags = [u8; 8];
+
+/// Octets of a tag, and of what is in front of it.
+const TAG: usize = 4;
+const ADDRESSES: usize = 12;
+/// Octets of the longest frame that the kernel tries a program on, less than a page.
+const LONGEST: usize = 3400;
 
 /// Octets of a question's frame; room for the headers of IPv6 and UDP.
 pub(crate) const LENGTH: usize = 90;
@@ -80,10 +125,37 @@ impl Question {
         }
     }
 
+    /// The packet as it comes in by a port, with tags. `octets`: the length of the IP packet; `None` if a program cannot be tried on
+    /// such a long one.
+    pub(crate) fn frame(&self, input: &Input, tags: Tags, octets: usize) -> Option<Vec<u8>> {
+        let length = octets + ethernet::HEADER_LEN;
+        if length > LONGEST {
+            return None;
+        }
+        let mut frame = vec![0; length];
+        self.write(input, &mut frame);
+        let tags = tags.chunks_exact(TAG).filter(|tag| tag[0] != 0);
+        frame.splice(ADDRESSES..ADDRESSES, tags.flatten().copied());
+        Some(frame)
+    }
+
     /// Whether it is about IPv6.
     pub fn is_v6(&self) -> bool {
         self.destination.is_ipv6()
     }
+}
+
+/// The tags of a frame.
+pub(crate) fn tags_of(frame: &[u8]) -> Tags {
+    let mut tags = Tags::default();
+    let there = frame.get(ADDRESSES..).unwrap_or_default();
+    for (tag, found) in tags.chunks_exact_mut(TAG).zip(there.chunks_exact(TAG)) {
+        if !matches!(found[..2], [0x81, 0x00] | [0x88, 0xa8]) {
+            break;
+        }
+        tag.copy_from_slice(&[found[0], found[1], found[2] & 0x0f, found[3]]);
+    }
+    tags
 }
 
 impl fmt::Display for Question {

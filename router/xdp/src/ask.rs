@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::libbpf_sys as sys;
 use libbpf_rs::skel::{OpenSkel, Skel};
@@ -35,12 +35,13 @@ pub struct Parts {
 #[derive(Debug)]
 pub struct Questions {
     program: OwnedFd,
+    pub(super) fib_ask: OwnedFd,
     /// The kernel empties it when nobody has it.
     _ends: OwnedFd,
 }
 
 /// What the program does with a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProgramAnswer {
     /// It passes it to Linux.
     ToLinux,
@@ -48,13 +49,8 @@ pub enum ProgramAnswer {
     Dropped,
     /// It gives it to the engine, unchanged.
     ToEngine,
-    /// It sends it by some interface, with these Ethernet addresses.
-    Sent {
-        /// Destination.
-        to: [u8; 6],
-        /// Source.
-        from: [u8; 6],
-    },
+    /// It sends it by some interface: the frame as it leaves.
+    Sent(Vec<u8>),
 }
 
 /// Whether the instance has a map for itself.
@@ -86,7 +82,7 @@ impl Parts {
     /// What libbpf says.
     pub fn load(mut self) -> Result<Questions, ProgramError> {
         let mut object = MaybeUninit::uninit();
-        let mut open = open_some(&mut object, &["bora", "on_port"])?;
+        let mut open = open_some(&mut object, &["bora", "on_port", "fib_ask"])?;
         for mut map in open.open_object_mut().maps_mut() {
             let name = map.name().to_owned();
             if !is_own(&name) {
@@ -106,9 +102,23 @@ impl Parts {
         ends.update(&row, &devices, MapFlags::ANY)?;
         Ok(Questions {
             program: loaded.progs.bora.as_fd().try_clone_to_owned()?,
+            fib_ask: loaded.progs.fib_ask.as_fd().try_clone_to_owned()?,
             _ends: ends.as_fd().try_clone_to_owned()?,
         })
     }
+}
+
+/// Runs a program of type `syscall` on a context, which it may change; returns what it returns.
+pub(super) fn run_on_context(program: BorrowedFd<'_>, context: &mut [u8]) -> io::Result<u32> {
+    let mut options = sys::bpf_test_run_opts {
+        sz: size_of::<sys::bpf_test_run_opts>() as u64,
+        ctx_in: context.as_mut_ptr().cast(),
+        ctx_size_in: context.len() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the options point to a context of the length that is said, which lives for the call.
+    check(unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) })?;
+    Ok(options.retval)
 }
 
 impl Questions {
@@ -139,23 +149,15 @@ impl Questions {
         let done =
             unsafe { sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options) };
         check(done)?;
-        let sent = || {
-            // the metadata may be in front of the frame
-            let start = context[0] as usize;
-            let (to, rest) = out.get(start..)?.split_first_chunk()?;
-            let from = rest.first_chunk()?;
-            Some(ProgramAnswer::Sent {
-                to: *to,
-                from: *from,
-            })
-        };
+        // the metadata may be in front of the frame
+        let frame_out = context[0] as usize..options.data_size_out as usize;
         Ok(match options.retval {
             sys::XDP_PASS => ProgramAnswer::ToLinux,
             sys::XDP_REDIRECT | sys::XDP_TX => {
-                let whole = out.get(context[0] as usize..).unwrap_or_default();
-                match whole.starts_with(frame) {
+                let sent = out.get(frame_out).ok_or(io::ErrorKind::UnexpectedEof)?;
+                match sent == frame {
                     true => ProgramAnswer::ToEngine,
-                    false => sent().ok_or(io::ErrorKind::UnexpectedEof)?,
+                    false => ProgramAnswer::Sent(sent.to_vec()),
                 }
             }
             _ => ProgramAnswer::Dropped,

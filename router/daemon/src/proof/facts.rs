@@ -2,7 +2,7 @@
 
 use bora_contract::{MAX_PORTS, RpFilter};
 use bora_fib::PortId;
-use bora_prove::{Asker, Decider, Input, Linux, ProveError};
+use bora_prove::{Asker, Decider, Entry, Input, Linux, ProveError};
 use bora_wire::MacAddr;
 use bora_worker::Tables;
 
@@ -26,18 +26,32 @@ impl Facts {
     pub(super) fn now(router: &mut Router) -> Self {
         let plane = &router.plane;
         let ports = plane.ports().iter().filter(|port| !port.is_gone);
-        let ports = ports.map(|port| (port.ifindex, &port.name, &port.settings));
-        let devices = plane.devices().iter();
-        let devices = devices.map(|device| (device.ifindex, &device.name, &device.settings));
+        let ports = ports.map(|port| {
+            let entry = (port.id, port.ifindex);
+            (port.ifindex, &port.name, &port.settings, Some(entry))
+        });
+        let devices = plane.devices().iter().map(|device| {
+            let entry = device.lower.ports.first();
+            let entry = entry.map(|port| (port.id, port.ifindex));
+            (device.ifindex, &device.name, &device.settings, entry)
+        });
         let inputs = ports.chain(devices);
-        let inputs = inputs.map(|(ifindex, name, settings)| Input {
+        let inputs = inputs.map(|(ifindex, name, settings, entry)| Input {
             number: PortId(settings.index),
             ifindex,
             name: name.clone(),
+            card: { plane.offload() }
+                .routes_of(PortId(settings.index))
+                .collect(),
             mac: MacAddr(settings.mac),
             to_linux: [settings.kernel4, settings.kernel6],
             checks_sources: settings.rp_filter != RpFilter::Off,
-            has_program: settings.gated && usize::from(settings.index) < MAX_PORTS,
+            entry: entry
+                .filter(|(port, _)| settings.gated && usize::from(port.0) < MAX_PORTS)
+                .map(|(_, ifindex)| Entry {
+                    ifindex,
+                    tags: settings.tags,
+                }),
         });
         Self {
             inputs: inputs.collect(),
