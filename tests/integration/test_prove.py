@@ -1,6 +1,7 @@
 """`bora prove`: Linux itself says, packet by packet, whether Bora does what it does."""
 
 import json
+import random
 import subprocess
 import time
 
@@ -86,6 +87,36 @@ def test_sources_that_are_no_hosts(net):
     net.bora.wait_in_sync()
     proof, _ = prove(net)
     assert proof["progress"]["differ"] == 0, json.dumps(proof, indent=1)
+
+
+def many_rules(net, chance):
+    """Twenty tables, and two hundred rules of all kinds that lead to them."""
+    for table in range(200, 220):
+        for _ in range(20):
+            prefix = f"203.0.{chance.randrange(256)}.0/{chance.choice((24, 25, 30, 32))}"
+            how = chance.choice((f"via {net.host4(1)}", f"via {net.host4(2)}", "unreachable", "throw"))
+            yield f"route replace {prefix} {how} table {table}" if how.startswith("via") else f"route replace {how} {prefix} table {table}"
+            yield f"route replace 2001:db8:{chance.randrange(16):x}00::/{chance.choice((40, 48, 64))} via {net.host6(1 + table % 2)} table {table}"
+    for preference in range(1000, 1200):
+        table = chance.randrange(200, 220)
+        what = chance.choice((f"from 198.18.{chance.randrange(8)}.0/24", f"to 203.0.{chance.randrange(256)}.0/24", f"iif r{chance.randrange(3)}",
+                              f"tos {chance.choice(('0x08', '0x10', '0x04'))}", f"ipproto udp dport {chance.randrange(1, 5000)}",
+                              f"ipproto tcp sport {chance.randrange(1, 5000)}-6000", "fwmark 7", f"not from 198.18.{chance.randrange(8)}.0/24"))
+        yield f"rule add pref {preference} {what} {'unreachable' if what.startswith('to') and table == 200 else f'lookup {table}'}"
+
+
+@pytest.mark.slow
+def test_many_rules(net, say):
+    """Hundreds of rules and twenty tables."""
+    lines = list(many_rules(net, random.Random(5)))
+    net.router.ip("route", "add", "default", "via", net.host4(1))
+    net.router.batch(lines)
+    net.bora.wait_in_sync(20)
+    proof, _ = prove(net)
+    progress = proof["progress"]
+    say(f"{progress['compared']} answers in {proof['seconds']:.1f} s; left to Linux: {progress['left_to_linux']}")
+    assert progress["differ"] == 0 and progress["unsettled"] == 0, json.dumps(proof["differences"][:5], indent=1)
+    assert progress["same"] > 1000, progress
 
 
 @pytest.mark.slow
