@@ -19,7 +19,7 @@ const BAR: u64 = 40;
 
 pub(crate) fn prove(options: &ProveOptions) -> anyhow::Result<ExitCode> {
     if options.pause {
-        client::post(&url(options))?;
+        client::post(&url(options)?)?;
         say!("paused; `bora prove` goes on")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -37,7 +37,7 @@ pub(crate) fn prove(options: &ProveOptions) -> anyhow::Result<ExitCode> {
 
 /// Orders a proof, and waits until it ends or is paused; returns what it has found.
 pub(crate) fn wait(options: &ProveOptions) -> anyhow::Result<Value> {
-    client::post(&url(options))?;
+    client::post(&url(options)?)?;
     let proof = watch()?;
     match proof["state"].as_str() {
         Some("failed") => bail!("{}", proof["why"].as_str().unwrap_or("the proof failed")),
@@ -45,12 +45,11 @@ pub(crate) fn wait(options: &ProveOptions) -> anyhow::Result<Value> {
     }
 }
 
-fn url(options: &ProveOptions) -> String {
-    let mut url = format!("/v1/prove?anew={}&pause={}", options.anew, options.pause);
-    if let Some(input) = &options.input {
-        url += &format!("&input={input}");
-    }
-    url
+fn url(options: &ProveOptions) -> anyhow::Result<String> {
+    Ok(format!(
+        "/v1/prove?{}",
+        serde_urlencoded::to_string(options)?
+    ))
 }
 
 /// Shows how far the proof is, until it ends or is paused; returns what it has found.

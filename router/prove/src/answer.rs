@@ -1,7 +1,5 @@
 //! Answers of Linux and of Bora.
 
-use std::fmt;
-use std::io;
 use std::net::IpAddr;
 
 use bora_contract::Reason;
@@ -86,90 +84,4 @@ pub(crate) enum BoraAnswer {
     Linux(Reason),
     /// It drops it.
     Drop(Reason),
-}
-
-impl fmt::Display for LinuxAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Own => f.write_str("for the router itself"),
-            Self::Refuse(error) => write!(f, "refused: {}", io::Error::from_raw_os_error(*error)),
-            Self::Forward(route) => route.fmt(f),
-        }
-    }
-}
-
-impl fmt::Display for Route {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let paths = self.paths.iter().map(|path| {
-            let via = path.gateway.map(|gateway| format!("via {gateway} "));
-            let state = if path.alive { "" } else { " dead" };
-            let (via, device, weight) = (via.unwrap_or_default(), path.device, path.weight);
-            format!("{via}dev {device} weight {weight}{state}")
-        });
-        write!(f, "forwarded {}", paths.collect::<Vec<_>>().join(", "))?;
-        if let Some(mtu) = self.mtu {
-            write!(f, " mtu {mtu}")?;
-        }
-        if self.encapsulates {
-            f.write_str(" encapsulated")?;
-        }
-        match self.prefix {
-            Some((address, length)) => {
-                write!(f, " (route {address}/{length} of table {})", self.table)
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-/// Tags, as texts show them.
-struct Tagged(Tags);
-
-impl fmt::Display for Tagged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for tag in self.0.chunks_exact(4).filter(|tag| tag[0] != 0) {
-            write!(f, " vlan {}", u16::from_be_bytes([tag[2], tag[3]]))?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for BoraAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Forward {
-                chosen,
-                tags,
-                ways,
-                mtu,
-            } => {
-                write!(f, "sent by port {} to {}", chosen.0.0, chosen.1)?;
-                write!(f, "{} mtu {mtu}", Tagged(*tags))?;
-                let ways = ways.iter();
-                let ways: Vec<_> = ways
-                    .map(|(port, mac, share)| format!("port {} {mac} {share}", port.0))
-                    .collect();
-                match ways.len() {
-                    0 | 1 => Ok(()),
-                    _ => write!(f, " (one of {})", ways.join(", ")),
-                }
-            }
-            Self::Express {
-                to,
-                from,
-                tags,
-                sends_longer,
-            } => {
-                let longer = match sends_longer {
-                    true => ", longer ones than Linux, too",
-                    false => "",
-                };
-                let tags = Tagged(*tags);
-                write!(f, "sent by the port with {from} to {to}{tags}{longer}")
-            }
-            Self::Tunnel { device, mtu } => write!(f, "into tunnel {} mtu {mtu}", device.0),
-            Self::Linux(reason) => write!(f, "left to Linux ({})", reason.name()),
-            Self::Drop(reason) => write!(f, "dropped ({})", reason.name()),
-        }
-    }
 }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bora_fib::PortId;
 use bora_worker::Tables;
 use bora_xdp::Questions;
 use serde::Serialize;
@@ -18,6 +19,7 @@ use crate::linux::Linux;
 use crate::program::ask_program;
 use crate::question::{Input, Question};
 use crate::surroundings::Surroundings;
+use crate::words;
 
 /// How long to wait before a difference is asked about again, because Bora may just be following a change: after each attempt.
 const PATIENCE: [Duration; 5] = [
@@ -386,31 +388,27 @@ impl Asker {
         (linux, bora): &(LinuxAnswer, BoraAnswer),
         what: &'static str,
     ) -> Difference {
-        let prefix = match linux {
+        let prefix = match &linux {
             LinuxAnswer::Forward(route) => route.prefix,
             LinuxAnswer::Own | LinuxAnswer::Refuse(_) => None,
         };
-        let mut linux = linux.to_string();
-        let mut bora = bora.to_string();
-        for input in &self.inputs {
-            // names say more than numbers
-            linux = linux.replace(
-                &format!("dev {} ", input.ifindex),
-                &format!("dev {} ", input.name),
-            );
-            bora = bora.replace(
-                &format!("port {} ", input.number.0),
-                &format!("{} ", input.name),
-            );
-        }
+        let around = &self.around.0;
+        let link = |index| match around.name_of(index) {
+            "" => format!("interface {index}"),
+            name => name.to_owned(),
+        };
+        let port = |port: PortId| {
+            let known = self.inputs.iter().find(|input| input.number == port);
+            known.map_or_else(|| format!("port {}", port.0), |known| known.name.clone())
+        };
         Difference {
             destination: question.destination,
             prefix,
             packet: question.to_string(),
             input: self.inputs[question.input].name.clone(),
             what,
-            linux,
-            bora,
+            linux: words::of_linux(linux, &link),
+            bora: words::of_bora(bora, &port),
         }
     }
 

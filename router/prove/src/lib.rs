@@ -22,6 +22,7 @@ mod question;
 mod readers;
 mod surroundings;
 mod walk;
+mod words;
 
 pub use asker::{Asker, Difference, Progress};
 pub use borders::ends;
