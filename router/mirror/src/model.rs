@@ -779,6 +779,13 @@ impl Model {
         self.local.generation += u64::from(changed);
     }
 
+    /// Leaves these prefixes to Linux, and no others.
+    pub(crate) fn distrust(&mut self, v4: BTreeSet<Prefix4>, v6: BTreeSet<Prefix6>) {
+        self.other_changes += 1;
+        self.v4.distrust(v4);
+        self.v6.distrust(v6);
+    }
+
     /// Grows with each change of what the FIB is made from.
     pub(crate) fn changes(&self) -> u64 {
         let tables = [&self.v4.digest, &self.v6.digest, &self.neighbours];

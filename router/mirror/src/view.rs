@@ -123,8 +123,7 @@ impl Mirror {
                 IpAddr::V6(address) => v6.insert(Prefix6::masked(address.to_bits(), len)),
             };
         }
-        self.model.v4.distrust(v4);
-        self.model.v6.distrust(v6);
+        self.model.distrust(v4, v6);
     }
 
     /// The longest prefix of the main table that has an address.

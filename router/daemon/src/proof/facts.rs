@@ -25,7 +25,10 @@ impl Facts {
 
     pub(super) fn now(router: &mut Router) -> Self {
         let plane = &router.plane;
-        let ports = plane.ports().iter().filter(|port| !port.is_gone);
+        // what comes in by a port of a bond comes in by the bond
+        let ports = plane.ports().iter();
+        let ports =
+            ports.filter(|port| !port.is_gone && port.settings.trunk == port.settings.index);
         let ports = ports.map(|port| {
             let entry = (port.id, port.ifindex);
             (port.ifindex, &port.name, &port.settings, Some(entry))
