@@ -122,4 +122,6 @@ def life(seed, tier, features):
                 steps.append(step([], "sync", traffic.moves(rng, configuration.devices)))
             else:
                 steps.append(change(rng, configuration, rng.randrange(1, 5)))
+        for place in (begins[-1] + 1, -1):
+            steps[place]["prove"] = True
     return {"seed": seed, "tier": tier, "start": rng.choice((0, 0, 1, 2)), "begins": begins, "steps": steps}

@@ -12,11 +12,13 @@ SHOWN = 4  # packets of a step in a script
 
 
 class Finding(Exception):
-    """Bora did something else than Linux alone. `step`: where; `got`: the frames of both."""
+    """Bora did something else than Linux alone. `step`: where; `got`: the frames of both; `by`: what has found it."""
 
     def __init__(self, step, text, got=None):
         super().__init__(text)
         self.step, self.got = step, got
+        ways = {"frames": got, "prove": routers.PROVED in text, "daemon": routers.ASKED in text}
+        self.by = [way for way, has_found in ways.items() if has_found] or ["checks"]
 
 
 class Stopped(Exception):
@@ -40,6 +42,7 @@ def live(case, until=None):
             problem = pair.do(step["do"])
             check(number, problem or pair.settle(step["wait"]))
             frames += exchange(pair, number, step)
+            check(number, pair.prove() if step.get("prove") else None)
         check(number, pair.check())
     except (RuntimeError, TimeoutError) as error:
         problem = pair.check() if pair.other.bora else None
@@ -63,7 +66,7 @@ def exchange(pair, number, step):
     got = pair.exchange([(link, bytes.fromhex(frame)) for link, frame in step["packets"]])
     if got[0] != got[1]:
         check(number, pair.check())
-        raise Finding(number, f"frames differ\n{show_difference(got)}", got)
+        raise Finding(number, f"frames differ\n{show_difference(got)}\n{pair.prove() or ''}", got)
     check(number, pair.check() if number % 5 == 4 else None)
     return got[0].total()
 

@@ -20,6 +20,7 @@ LINKS = 4
 SEED = 12345  # the multipath hash
 QUIET, LONGEST = 0.03, 2.5  # seconds without a frame; for all of them
 DEAD_SECONDS = 0.4  # after which Linux gives a neighbour up
+PROVED, ASKED = "bora prove finds:", "Bora itself finds:"  # so begin the texts of what Linux was asked for
 PROGRAMS = ("ip", "bridge", "tc")  # which take many commands at once
 _PROGRAM = re.compile(r"(\w+) (?:-n \{(\w+)\} )?(-[46] )?")
 SETTINGS = {
@@ -194,6 +195,8 @@ class Pair:
         while not (report := bora.show("sync", *(["--verify"] if how == "verify" else [])))["in_sync"]:
             if not bora.alive():
                 return f"Bora ended: {bora.output()[-1500:]}"
+            if report["linux"]["distrusted"]:
+                return f"{ASKED} {self._log('leaves it to Linux')}"
             if time.monotonic() > deadline:
                 return f"Bora is not in sync after {4 * LONGEST} s: {report}"
             time.sleep(0.05)
@@ -260,6 +263,19 @@ class Pair:
         except AssertionError as error:
             return f"counters: {error}"
         return None
+
+    def prove(self):
+        """What `bora prove` finds that Linux itself does otherwise, or None."""
+        bora = self.other.bora
+        if bora is None or not bora.alive():
+            return None
+        proof = bora.prove()
+        found = [" ".join(f"{name}: {value}" for name, value in one.items() if value is not None) for one in proof["differences"][:4]]
+        return "\n".join([PROVED, *found, proof["why"] or ""]) if found or proof["why"] else None
+
+    def _log(self, words):
+        """The last lines of Bora's log with some words."""
+        return "\n".join([line for line in self.other.bora.output().splitlines() if words in line][-4:])
 
     def close(self, quietly=False):
         """Removes both; returns what was wrong at the end."""
