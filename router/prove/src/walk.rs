@@ -180,10 +180,22 @@ fn kinds(plain: Question, rules: &[RuleMessage]) -> Vec<Question> {
         }
         kind
     });
-    let mut kinds: Vec<Question> = kinds.filter(|kind| *kind != plain).collect();
+    let mut kinds: Vec<Question> = kinds
+        .filter(|kind| *kind != plain && is_answered(kind))
+        .collect();
     let mut seen = HashSet::new();
     kinds.retain(|kind| seen.insert(*kind));
     kinds
+}
+
+/// Whether Linux answers questions about the protocol (rtm_getroute_parse_ip_proto()).
+fn is_answered(question: &Question) -> bool {
+    const ICMP: Protocol = Protocol(1);
+    let icmp = match question.is_v6() {
+        true => Protocol::ICMPV6,
+        false => ICMP,
+    };
+    [Protocol::TCP, Protocol::UDP, icmp].contains(&question.protocol)
 }
 
 /// A number that looks random (SplitMix64), the same each time.

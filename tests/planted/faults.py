@@ -1,0 +1,35 @@
+"""The faults: each is a change of the product's source that Linux, as the judge, must show.
+
+    fault(NAME, FILE, OLD, NEW, WHAT IT BREAKS)
+
+OLD must occur exactly once in FILE, which is below `router`.
+"""
+
+import collections
+from pathlib import Path
+
+ROUTER = Path(__file__).resolve().parents[2] / "router"
+Fault = collections.namedtuple("Fault", "name file old new breaks")
+FAULTS = []
+
+
+def fault(*parts):
+    """Adds one to the list."""
+    FAULTS.append(Fault(*parts))
+
+
+def places(one):
+    """How often the fault's old text is in its file."""
+    return (ROUTER / one.file).read_text().count(one.old)
+
+
+def chosen(names):
+    """The faults with these names; all if none is named."""
+    import control  # noqa: F401 (each adds its faults)
+    import mirror  # noqa: F401
+    import program  # noqa: F401
+    import stages  # noqa: F401
+    unknown = set(names) - {one.name for one in FAULTS}
+    if unknown:
+        raise SystemExit(f"no such fault: {', '.join(sorted(unknown))}")
+    return [one for one in FAULTS if not names or one.name in names]
