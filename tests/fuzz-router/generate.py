@@ -2,7 +2,9 @@
 
 import random
 
+import chapters
 import pools
+import signalling
 import topics
 import traffic
 from pools import Device
@@ -11,7 +13,7 @@ from routers import LINKS, router_mac
 CONFIGURATIONS, CHANGES, PACKETS = 5, 4, 120  # for a life, a configuration, a step
 HOOKS = 0.3  # the part of the configurations that may have firewalls, IPsec policies or tc
 RESET = [
-    "ip xfrm policy flush", "ip xfrm policy setdefault fwd accept", "nft flush ruleset",
+    "ip xfrm policy flush", "ip xfrm state flush", *(f"ip xfrm policy setdefault {where} accept" for where in ("fwd", "in", "out")), "nft flush ruleset",
     "ip rule flush", "ip rule add pref 32766 lookup main", "ip rule add pref 32767 lookup default",
     "ip -6 rule flush", "ip -6 rule add pref 32766 lookup main",
     *(f"ip -{family} route flush table {table}" for family in (4, 6) for table in (100, 101, 102, "main", "default")),
@@ -43,7 +45,7 @@ class Configuration:
     def __init__(self, rng, features, last):
         self.rng, self.features = rng, features
         self.devices = [Device(f"r{link}", link, link, router_mac(link)) for link in range(LINKS)]
-        self.first = []
+        self.first, self.tunnel, self.advertises = [], None, False
         self.tables = list(pools.TABLES)
         for shape in topics.SHAPES:
             # a namespace that has had a bridge keeps its hooks, so this comes at the end of a life
@@ -103,12 +105,14 @@ def step(lines, wait, packets):
 def change(rng, configuration, count):
     """A step with random commands and packets."""
     lines = configuration.change(count)
-    return step(lines, how_to_wait(rng, lines), traffic.some(rng, configuration.devices, PACKETS))
+    return step(lines, how_to_wait(rng, lines), traffic.some(rng, configuration.devices, PACKETS, configuration.tunnel))
 
 
 def life(seed, tier, features):
-    """A router's life, decided by its seed. `begins`: the first steps of configurations; `reset`: how many of such a
-    step's commands undo what was before."""
+    """A router's life, decided by its seed; every fifth is a chapter. `begins`: the first steps of configurations; `reset`:
+    how many of such a step's commands undo what was before."""
+    if seed % 5 == 0:
+        return {**chapters.life(seed // 5 % len(chapters.ALL), tier), "seed": seed}
     rng = random.Random(seed)
     steps, begins = [], []
     for number in range(CONFIGURATIONS):
@@ -120,6 +124,8 @@ def life(seed, tier, features):
         for _ in range(rng.randrange(1, 2 * CHANGES)):
             if rng.random() < 0.15:
                 steps.append(step([], "sync", traffic.moves(rng, configuration.devices)))
+            elif configuration.advertises and rng.random() < 0.4:
+                steps.append(step([], "sync", signalling.advertisements(rng, configuration.devices)))
             else:
                 steps.append(change(rng, configuration, rng.randrange(1, 5)))
         for place in (begins[-1] + 1, -1):

@@ -132,8 +132,8 @@ class Router:
         return [(lines[number - 1], "") for number in numbers if " neigh flush " not in lines[number - 1]]
 
     def routes(self):
-        """Lines of all routes."""
-        return [line for family in ("-4", "-6") for line in self.router.ip(family, "route", "show", "table", "all").stdout.splitlines()]
+        """Lines of all routes; how long they hold is told in seconds, and these pass."""
+        return [re.sub(r"expires \d+sec", "expires", line) for family in ("-4", "-6") for line in self.router.ip(family, "route", "show", "table", "all").stdout.splitlines()]
 
     def send(self, link, frame):
         """Sends a frame, which is lost if the link is down or the frame too large for it."""

@@ -6,12 +6,14 @@
     --document       writes the table of docs/reliability.md
 
 A fault is found if a life of the fuzzer differs from Linux alone, differs again, and does not differ with the binary without the
-fault. The seeds are the same for all: 1, 2, 3, …, the tiers in turn. Results are kept in target/planted/results.json.
+fault. The lives are the same for all, the tiers in turn. Results are kept in target/planted/results.json.
 """
 
 import argparse
 import concurrent.futures
+import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -24,10 +26,10 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "fuzz-router"), str(HERE.parent)]
 
 import faults  # noqa: E402
+import chapters  # noqa: E402
 import features  # noqa: E402
 import generate  # noqa: E402
 import policies  # noqa: E402, F401 (its topics are added by that)
-import shrink  # noqa: E402
 from lib import netns  # noqa: E402
 from lives import Finding, Stopped, live  # noqa: E402
 
@@ -35,7 +37,9 @@ ROOT = HERE.parents[1]
 TARGET = ROOT / "target/planted"
 RESULTS, ORIGINAL, HEALTHY = TARGET / "results.json", TARGET / "original.json", TARGET / "healthy"
 DOCUMENT, BEGIN, END = ROOT / "docs/reliability.md", "<!-- planted faults: make planted -->", "<!-- end of planted faults -->"
+STOP, STOPPED = TARGET / "stop", "stopped"
 TIERS = ("engine", "express")
+JOBS = 3  # lives at a time: they mostly wait
 
 
 def build(binary):
@@ -70,29 +74,57 @@ def plant(fault):
     return (None, why) if why else (binary, None)
 
 
-def fails(case, binary):
-    """What a life with a binary finds, or None."""
+def lives(known):
+    """The same ones for each fault, the tiers in turn: first the chapters, then seeds."""
+    for number in range(len(TIERS) * len(chapters.ALL)):
+        yield chapters.life(number // len(TIERS), TIERS[number % len(TIERS)])
+    for seed in itertools.count(1):
+        yield generate.life(seed, TIERS[seed // 2 % len(TIERS)], known)
+
+
+def try_one(case, binary, until):
+    """What a life with a binary finds, in a process of its own: None, STOPPED, or (step, by, text)."""
     os.environ["BORA"] = str(binary)
-    return shrink.fails(case)
-
-
-def look(binary, known, seconds):
-    """Lives until one finds the fault; (what found it, seconds, seed), or None."""
-    begin, seed = time.monotonic(), 1
-    while time.monotonic() < begin + seconds:
-        case = generate.life(seed, TIERS[seed % len(TIERS)], known)
-        os.environ["BORA"] = str(binary)
-        try:
-            live(case, until=begin + seconds)
-        except Stopped:
-            return None
-        except Finding as finding:
-            took = time.monotonic() - begin
-            again = shrink.confirm(case, finding, 1)
-            if again is not None and fails(again, HEALTHY) is None:
-                return {"by": finding.by, "seconds": round(took), "seed": seed, "tier": case["tier"], "shows": str(finding)[:600]}
-        seed += 1
+    try:
+        live(case, lambda: time.monotonic() > until or STOP.exists())
+    except Stopped:
+        return STOPPED
+    except Finding as finding:
+        return finding.step, finding.by, str(finding)
     return None
+
+
+def look(pool, binary, cases, until):
+    """Lives until one finds the fault; what found it, or None."""
+    running = {}
+    while time.monotonic() < until:
+        while len(running) < JOBS:
+            case = next(cases)
+            running[pool.submit(try_one, case, binary, until)] = case
+        for one in concurrent.futures.wait(running, None, concurrent.futures.FIRST_COMPLETED).done:
+            case = running.pop(one)
+            if one.result() in (None, STOPPED):
+                continue
+            STOP.touch()  # a place for those that confirm it
+            stopped = [other for future, other in running.items() if future.result() == STOPPED]
+            STOP.unlink()
+            running.clear()
+            found = confirmed(pool, binary, case, *one.result())
+            if found:
+                return found
+            cases = itertools.chain(stopped, cases)
+            break
+    concurrent.futures.wait(running)
+    return None
+
+
+def confirmed(pool, binary, case, step, by, text):
+    """What was found, if it comes again, and not without the fault; both are tried at the same time."""
+    small = {**case, "steps": case["steps"][:step + 1]}
+    again, healthy = (pool.submit(try_one, small, one, math.inf) for one in (binary, HEALTHY))
+    if again.result() is None or healthy.result() is not None:
+        return None
+    return {"by": sorted({*by, *again.result()[1]}), "seed": case["seed"], "tier": case["tier"], "shows": text[:600]}
 
 
 def document(results):
@@ -109,14 +141,16 @@ def document(results):
 def run(chosen, seconds, results):
     """Looks for each fault; while it does, the next one is built."""
     known = features.probe()
-    with concurrent.futures.ThreadPoolExecutor(1) as builder:
+    with concurrent.futures.ThreadPoolExecutor(1) as builder, concurrent.futures.ProcessPoolExecutor(JOBS) as pool:
         following = builder.submit(plant, chosen[0])
         for at, fault in enumerate(chosen):
             binary, why = following.result()
             if at + 1 < len(chosen):
                 following = builder.submit(plant, chosen[at + 1])
-            found = look(binary, known, seconds) if binary else {"by": [f"not built: {why}"], "seconds": ""}
-            results[fault.name] = found or {"by": ["nothing"], "seconds": f"{seconds:.0f}"}
+            begin = time.monotonic()
+            found = look(pool, binary, lives(known), begin + seconds) if binary else {"by": [f"not built: {why}"]}
+            took = round(time.monotonic() - begin)
+            results[fault.name] = {**(found or {"by": ["nothing"]}), "seconds": took, "found": bool(found and binary)}
             RESULTS.write_text(json.dumps(results, indent=1))
             print(f"{time.strftime('%H:%M:%S')} {fault.name} ({fault.breaks}): {results[fault.name]}", flush=True)
             if binary:
@@ -125,7 +159,7 @@ def run(chosen, seconds, results):
 
 def is_found(result):
     """Whether a fault was found."""
-    return result is not None and isinstance(result["seconds"], int)
+    return result is not None and result["found"]
 
 
 def main():
@@ -142,6 +176,7 @@ def main():
         return document(results)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     restore()
+    STOP.unlink(missing_ok=True)
     netns.remove_leftovers()
     why = build(HEALTHY)
     if why:
