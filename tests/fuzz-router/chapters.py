@@ -119,8 +119,8 @@ def objects(life):
     life.step(["ip neigh replace 10.0.1.2 dev r1 nud failed", "ip link set r1 down"], again=True)
 
 
-SELECTORS = ("iif r0", "oif r1", "fwmark 1", "ipproto udp", "ipproto tcp", "ipproto udp dport 53", "ipproto udp sport 80", "not ipproto udp", "ipproto udp dport 50-60")
-MORE = {4: (*SELECTORS, "tos 0x10", "from 10.100.0.0/16", "not from 10.100.0.0/16"), 6: (*SELECTORS, "from 2001:db8:b0::/48", "not from 2001:db8:b0::/48")}
+SELECTORS = ("iif r0", "oif r1", "fwmark 1", "ipproto udp", "ipproto tcp", "ipproto udp dport 53", "ipproto udp sport 80", "ipproto udp dport 50-60")
+MORE = {4: (*SELECTORS, "tos 0x10", "from 10.100.0.0/16"), 6: (*SELECTORS, "from 2001:db8:b0::/48")}
 
 
 def rules(life):
@@ -140,6 +140,7 @@ def rules(life):
                              "rule add to {p} pref 307 goto 309; rule add to {p} pref 308 lookup 100; rule add to {p} pref 309 lookup 101")
     life.step(lines, again=True)
     life.step(["ip -4 rule del pref 100", "ip -6 rule del pref 101", "ip -4 rule add iif r1 pref 50 lookup 101", "ip -4 rule add pref 60 from 10.102.0.0/16 tos 0x10 lookup 100"], again=True)
+    life.step(["ip -4 rule add pref 900 not from 10.100.0.0/16 lookup 101", "ip -6 rule add pref 900 not ipproto udp lookup 101"], again=True)
 
 
 def sysctls(life):

@@ -12,6 +12,8 @@ from routers import LINKS, router_mac
 
 CONFIGURATIONS, CHANGES, PACKETS = 5, 4, 120  # for a life, a configuration, a step
 HOOKS = 0.3  # the part of the configurations that may have firewalls, IPsec policies or tc
+LONGEST = 1514  # octets of a frame with an MTU of 1500
+TAPS = 0.25  # the part of the engine's lives with ports of kind tap
 RESET = [
     "ip xfrm policy flush", "ip xfrm state flush", *(f"ip xfrm policy setdefault {where} accept" for where in ("fwd", "in", "out")), "nft flush ruleset",
     "ip rule flush", "ip rule add pref 32766 lookup main", "ip rule add pref 32767 lookup default",
@@ -42,8 +44,8 @@ def reset():
 class Configuration:
     """What a configuration is made of: devices with addresses, and topics that its commands are about."""
 
-    def __init__(self, rng, features, last):
-        self.rng, self.features = rng, features
+    def __init__(self, rng, features, last, taps=()):
+        self.rng, self.features, self.taps = rng, features, taps
         self.devices = [Device(f"r{link}", link, link, router_mac(link)) for link in range(LINKS)]
         self.first, self.tunnel, self.advertises = [], None, False
         self.tables = list(pools.TABLES)
@@ -103,9 +105,10 @@ def step(lines, wait, packets):
 
 
 def change(rng, configuration, count):
-    """A step with random commands and packets."""
+    """A step with random commands and packets. A TAP interface takes none that are too long for its MTU, as a veth does."""
     lines = configuration.change(count)
-    return step(lines, how_to_wait(rng, lines), traffic.some(rng, configuration.devices, PACKETS, configuration.tunnel))
+    packets = traffic.some(rng, configuration.devices, PACKETS, configuration.tunnel)
+    return step(lines, how_to_wait(rng, lines), [(link, frame) for link, frame in packets if not configuration.taps or len(frame) <= LONGEST])
 
 
 def life(seed, tier, features):
@@ -115,8 +118,9 @@ def life(seed, tier, features):
         return {**chapters.life(seed // 5 % len(chapters.ALL), tier), "seed": seed}
     rng = random.Random(seed)
     steps, begins = [], []
+    taps = (0, 1) if tier == "engine" and rng.random() < TAPS else ()
     for number in range(CONFIGURATIONS):
-        configuration = Configuration(rng, features, number == CONFIGURATIONS - 1)
+        configuration = Configuration(rng, features, number == CONFIGURATIONS - 1, taps)
         begins.append(len(steps))
         before = reset() if number else []
         steps.append({**step(before + configuration.begin(), "second" if before else "sync", traffic.introductions(configuration.devices)), "reset": len(before)})
@@ -130,4 +134,4 @@ def life(seed, tier, features):
                 steps.append(change(rng, configuration, rng.randrange(1, 5)))
         for place in (begins[-1] + 1, -1):
             steps[place]["prove"] = True
-    return {"seed": seed, "tier": tier, "start": rng.choice((0, 0, 1, 2)), "begins": begins, "steps": steps}
+    return {"seed": seed, "tier": tier, "taps": taps, "start": rng.choice((0, 0, 1, 2)), "begins": begins, "steps": steps}

@@ -31,7 +31,7 @@ class Stopped(Exception):
 def live(case, is_over=lambda: False):
     """All steps of a case; returns how many frames came out of Linux alone. Raises what was found first. `is_over`: asked before
     each step whether to stop."""
-    pair = routers.Pair(case["tier"])
+    pair = routers.Pair(case["tier"], case.get("taps", ()))
     number = frames = 0
     try:
         for number, step in enumerate(case["steps"]):
@@ -86,7 +86,7 @@ def script(case, most=60):
     lines = []
     for number, step in enumerate(case["steps"]):
         if number == case["start"]:
-            lines.append(f"# bora run --path {case['tier']} --port r0 --port r1 --port r2 --port r3")
+            lines.append(f"# bora run --path {case['tier']} --port r0 --port r1 --port r2 --port r3 (of kind tap: {case.get('taps', 'none')})")
         lines += [*step["do"], f"# wait: {step['wait']}"]
         for link, frame in step["packets"][:SHOWN]:
             lines.append(f"# h{link} sends {packets.describe(bytes.fromhex(frame))}  {frame[:200]}")

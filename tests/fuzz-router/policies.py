@@ -196,11 +196,13 @@ def address(c):
 @topic(weight=1.5)
 def link(c):
     rng, device = c.rng, c.device()
-    name, number = device.name, rng.randrange(4)
+    # the carrier of a TAP interface is Bora's, and it belongs into Bora's namespace
+    name, number = device.name, rng.choice([link for link in range(4) if link not in c.taps])
     again = [line for one in c.devices if one.link == number for line in one.addressing()]
     roll = rng.random()
     if roll < 0.3:
-        return [f"ip link set {name} mtu {rng.choice((1280, 1300, 1400, 1492, 1500, 1500, 2000, 3000))}"]
+        longer = () if c.taps else (2000, 3000)  # those have no room for more
+        return [f"ip link set {name} mtu {rng.choice((1280, 1300, 1400, 1492, 1500, 1500, *longer))}"]
     if roll < 0.4:
         return [f"ip link set {name} down", f"ip link set {name} up", *(device.addressing() if rng.random() < 0.7 else [])]
     if roll < 0.5:

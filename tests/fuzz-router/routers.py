@@ -55,9 +55,10 @@ def router_mac(link):
 
 
 class Router:
-    """One router with its hosts."""
+    """One router with its hosts. `taps`: links that are TAP interfaces of Bora, which then runs from the beginning; its hosts see
+    whole checksums there, so Linux alone must write them, too."""
 
-    def __init__(self, role):
+    def __init__(self, role, tier=None, taps=()):
         self.spaces = {}
         self.bora = self.hosts = None
         self.ports = []
@@ -71,9 +72,16 @@ class Router:
         hosts.set_sysctl("net/ipv6/conf/default/disable_ipv6", 1)
         self.router.batch(
             f"link add r{link} address {router_mac(link)} type veth peer name h{link} address {host_mac(link)} netns {hosts.name}"
-            for link in range(LINKS))
-        hosts.batch(f"link set h{link} arp off mtu 9000 up" for link in range(LINKS))
+            for link in range(LINKS) if link not in (taps if tier else ()))
+        hosts.batch(f"link set h{link} arp off mtu 9000 up" for link in range(LINKS) if link not in (taps if tier else ()))
+        if taps and tier:
+            self.start(tier, taps)
+        for link in taps if tier else ():
+            self.router.ip("link", "set", f"h{link}", "netns", hosts.name)
+            hosts.ip("link", "set", f"h{link}", "address", host_mac(link), "arp", "off", "up")
         self.router.batch(f"link set r{link} up" for link in range(LINKS))
+        for link in taps:
+            self.router.exec("ethtool", "-K", f"r{link}", "tx", "off", check=False)  # what a TAP interface cannot is off
         for link in range(LINKS):
             hosts.exec("ethtool", "-K", f"h{link}", "gro", "on")  # Linux takes no frames of express otherwise
         names = [f"h{link}" for link in range(LINKS)]
@@ -81,10 +89,12 @@ class Router:
         self.hosts = Hosts(hosts.name, names)
         self.hurry_neighbours()
 
-    def start(self, tier):
-        """Starts Bora."""
-        self.bora = Bora(self.router, [f"r{link}" for link in range(LINKS)], tier)
-        self.bora.start()
+    def start(self, tier, taps=()):
+        """Starts Bora, if it does not run yet."""
+        if self.bora is None:
+            ports = [f"tap:h{link},name=r{link},mac={router_mac(link)}" if link in taps else f"r{link}" for link in range(LINKS)]
+            self.bora = Bora(self.router, ports, tier)
+            self.bora.start()
 
     def hurry_neighbours(self):
         """Sets the times of neighbours again, because devices come and go, and lose them in another namespace."""
@@ -157,18 +167,18 @@ class Router:
 class Pair:
     """Both routers."""
 
-    def __init__(self, tier):
+    def __init__(self, tier, taps=()):
         self.tier = tier
         self.routers, self.commands, self.refused = [], 0, 0
         try:
-            self.linux = self._router("l")
-            self.other = self._router("b")
+            self.linux = self._router("l", None, taps)
+            self.other = self._router("b", tier, taps)
         except BaseException:
             self.close(quietly=True)
             raise
 
-    def _router(self, role):
-        router = Router(role)
+    def _router(self, *which):
+        router = Router(*which)
         self.routers.append(router)
         return router
 

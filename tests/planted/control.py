@@ -1,9 +1,10 @@
 """Faults of the control side: rules of policy routing, the sysctls of ports."""
 
-from faults import fault
+from faults import about, fault
 
 RULE, COMPILE, SETTINGS = "mirror/src/message/rule.rs", "daemon/src/policy/compile.rs", "daemon/src/ports/settings.rs"
 
+about("rules")
 fault("rule-iif", RULE, "FRA_IIFNAME => rule.iif = Some(attribute.text()),", "FRA_IIFNAME => {}", "iif of a rule is ignored")
 fault("rule-oif", COMPILE, "if rule.oif.is_some() || rule.mark.0", "if rule.mark.0", "a rule for an output holds for what is forwarded")
 fault("rule-mark", RULE, "FRA_FWMARK => rule.mark.0 = attribute.u32()?,", "FRA_FWMARK => {}", "a rule for a mark holds without it")
@@ -21,5 +22,6 @@ fault("rule-unreachable", COMPILE, "RuleAction::Unreachable => give(hops.unreach
 fault("rule-goto", COMPILE, "steps[at].action = Action::Goto(starts[target]);", "steps[at].action = Action::Goto(starts[target] + 1);", "goto leaves its target out")
 fault("suppress-prefixlength", COMPILE, "if suppress.is_some_and(|length| length > 0) {", "if suppress.is_some_and(|length| length > 100) {",
       "suppress_prefixlength is taken for 0")
+about("sysctls")
 fault("strict-source-check", SETTINGS, "1 => RpFilter::Strict,", "1 => RpFilter::Loose,", "the strict source check is a loose one")
 fault("no-source-check", SETTINGS, "_ => RpFilter::Loose,", "_ => RpFilter::Off,", "there is no loose source check")

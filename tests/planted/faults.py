@@ -1,21 +1,27 @@
 """The faults: each is a change of the product's source that Linux, as the judge, must show.
 
+    about(CHAPTER)
     fault(NAME, FILE, OLD, NEW, WHAT IT BREAKS)
 
-OLD must occur exactly once in FILE, which is below `router`.
+OLD must occur exactly once in FILE, which is below `router`. CHAPTER: of the fuzzer (tests/fuzz-router/chapters.py), to be tried first.
 """
 
 import collections
 from pathlib import Path
 
 ROUTER = Path(__file__).resolve().parents[2] / "router"
-Fault = collections.namedtuple("Fault", "name file old new breaks")
-FAULTS = []
+Fault = collections.namedtuple("Fault", "name file old new breaks chapter")
+FAULTS, _chapter = [], [None]
+
+
+def about(chapter):
+    """Where the next ones are looked for first."""
+    _chapter[0] = chapter
 
 
 def fault(*parts):
     """Adds one to the list."""
-    FAULTS.append(Fault(*parts))
+    FAULTS.append(Fault(*parts, _chapter[0]))
 
 
 def places(one):

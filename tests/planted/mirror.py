@@ -1,12 +1,13 @@
 """Faults of the mirror: what it reads of Linux, and what it makes of that. R2, R3: faults that a review has found."""
 
-from faults import fault
+from faults import about, fault
 
 ROUTE, OBJECT, LINK = "mirror/src/message/route.rs", "mirror/src/message/nexthop.rs", "mirror/src/message/link.rs"
 WORLD, MODEL, FAMILY, CONTENT = "mirror/src/world.rs", "mirror/src/model.rs", "mirror/src/family.rs", "mirror/src/nexthops/content.rs"
 PREFIX, CHOICE, SYSCTL = "mirror/src/prefix_routes.rs", "mirror/src/choice.rs", "mirror/src/sysctl.rs"
 
 # Routes.
+about("routes")
 fault("metric", ROUTE, "libc::RTA_PRIORITY => route.metric = attribute.u32()?,", "libc::RTA_PRIORITY => route.metric = attribute.u32()?.min(0),",
       "the metric of a route is ignored")
 fault("route-tos", ROUTE, "        tos: head[3],", "        tos: 0,", "a route for one TOS holds for all")
@@ -31,10 +32,13 @@ fault("source-specific", ROUTE, "source_specific: head[2] != 0,", "source_specif
 fault("wide-local", FAMILY, "Table::Main => !self.rib.hidden(prefix),", "Table::Main => true,", "a local prefix does not hide routes of table main")
 fault("preference", ROUTE, "RTA_PREF => route.preference = (attribute.u8()? & 3) ^ MEDIUM,", "RTA_PREF => drop(attribute.u8()?),",
       "R3b: the preference of IPv6 routes is ignored")
+about("neighbours")
 fault("two-advertisements", PREFIX, "&& (has_ways_of(hops, &new, route) || has_ways_of(hops, route, &new))",
       "&& is_multipath(hops, &new) && is_multipath(hops, route)", "R3a: the advertisement of a second router replaces that of the first")
+about("routes")
 fault("input-device", CHOICE, "false => Best::Depends,", "false => Best::Route(*first),", "R3c: of equal IPv6 routes the first counts, not the input's own device")
 # Next-hop objects.
+about("objects")
 fault("encapsulated-member", WORLD, "members.iter().filter_map(single).collect()", "members.iter().filter_map(single).filter(|hop| !hop.encap).collect()",
       "R2: members of groups that encapsulate are left out")
 fault("object-encapsulation", OBJECT, "NHA_ENCAP_TYPE | NHA_ENCAP => encap = true,", "NHA_ENCAP_TYPE | NHA_ENCAP => {}", "encapsulations of next-hop objects are lost")
@@ -46,17 +50,22 @@ fault("blackhole-object", WORLD, "Some(Some(NextHopObject::Blackhole)) => Some(S
 fault("failed-member", WORLD, ".is_none_or(Neighbour::valid)\n    }\n\n    /// The bit", ".is_none_or(|_| true)\n    }\n\n    /// The bit",
       "a member of a group whose neighbour has failed keeps its flows")
 # Neighbours and links.
+about("neighbours")
 fault("neighbour-moves", MODEL, "neighbour.and_then(Neighbour::usable),", "neighbour.and_then(Neighbour::usable).map(|_| [0; 6]),",
       "a neighbour's new MAC is not followed")
 fault("neighbour-stays", MODEL, "let now = now.or((!gone).then_some(neighbour));", "let now = now.or((!gone && neighbour.valid()).then_some(neighbour)).or(self.world.neighbours.get(&key).copied());",
       "a neighbour that failed or was deleted is kept")
 fault("incomplete-neighbour", "mirror/src/message/mod.rs", "self.mac.filter(|_| self.state & NUD_VALID != 0)", "self.mac.or(Some([2, 0, 0, 0, 0, 9]))",
       "frames are sent to neighbours without an address")
+about("links")
 fault("linkdown", WORLD, "link.up && (link.carrier || !self.ignores_linkdown(device, v6))", "link.up",
       "paths without carrier are used, in spite of ignore_routes_with_linkdown")
+about("neighbours")
 fault("no-arp", WORLD, "link.mac.filter(|_| link.no_arp)", "link.mac", "frames for unknown neighbours carry the own MAC")
+about("links")
 fault("link-down", LINK, "up: has(libc::IFF_UP),", "up: true,", "a device that is down counts as up")
 # Sysctls.
+about("sysctls")
 fault("forwarding", SYSCTL, 'let forwarding4 = v4("forwarding")? != 0;', 'let forwarding4 = v4("forwarding")? >= 0;', "forwarding=0 of an interface is ignored")
 fault("forwarding6", SYSCTL, 'forwarding6: all.forwarding6? != 0 && v6("disable_ipv6")? == 0,', 'forwarding6: v6("forwarding")? != 0 && v6("disable_ipv6")? == 0,',
       "R15: an interface's own forwarding decides for IPv6")
