@@ -30,12 +30,13 @@ def places(one):
 
 
 def chosen(names):
-    """The faults with these names; all if none is named."""
+    """The faults with these names, in their order; all if none is named."""
     import control  # noqa: F401 (each adds its faults)
     import mirror  # noqa: F401
     import program  # noqa: F401
     import stages  # noqa: F401
-    unknown = set(names) - {one.name for one in FAULTS}
+    known = {one.name: one for one in FAULTS}
+    unknown = set(names) - set(known)
     if unknown:
         raise SystemExit(f"no such fault: {', '.join(sorted(unknown))}")
-    return [one for one in FAULTS if not names or one.name in names]
+    return [known[name] for name in names or known]
