@@ -49,12 +49,12 @@ class Life:
         """Some for each prefix, by all inputs, of all sizes and protocols; and random ones."""
         made = []
         for family, prefix in self.prefixes:
+            to = pools.inside(self.rng, prefix, family).packed
             for device in (*DEVICES[:3], self.rng.choice(DEVICES)):
                 source = pools.inside(self.rng, device.behind(family), family).packed
-                to = pools.inside(self.rng, prefix, family).packed
                 packet = self.packet(family, source, to)
                 made.append((device.link, traffic.frame(self.rng, DEVICES, device, packet, mac_of(device.link, b"\2"))))
-        return made + traffic.some(self.rng, DEVICES, 150, self.tunnel)
+        return made + traffic.some(self.rng, DEVICES, 80, self.tunnel)
 
     def packet(self, family, source, to):
         """A valid one, with the ports and TOS that rules ask for."""
@@ -110,7 +110,7 @@ def objects(life):
     lines = []
     for family in (4, 6):
         a, b, _ = VIA[family]
-        lines += [f"ip -{family} " + one.format(i=family, a=a, b=b) for one in OBJECTS]
+        lines += [(f"ip -{family} " if " group " not in one else "ip ") + one.format(i=family, a=a, b=b) for one in OBJECTS]
         lines += life.routes(family, *(f"route add {{p}} nhid {family}{number}" for number in range(10)), "route add {p} nexthop via {a} nexthop via {b}")
     life.step(lines, again=True)
     for policy in (1, 2, 3):
@@ -171,8 +171,10 @@ def neighbours(life):
     life.step([f"sysctl -w net.ipv6.conf.r{link}.accept_ra=2" for link in range(LINKS)] + ["ip -6 route del default", "sysctl -w net.ipv6.conf.all.proxy_ndp=1"] +
               [f"ip neigh add proxy {signalling.PROXIED} dev r{link}" for link in range(LINKS)], [signalling.proxied_solicitation(life.rng, DEVICES) for _ in range(20)])
     life.prefixes.append((6, "2001:db8:f1::/48"))
-    for _ in range(3):
-        life.step([], signalling.advertisements(life.rng, DEVICES[1:3]), "sync")
+    one, other, far = signalling.advertisement(DEVICES[1], 2), signalling.advertisement(DEVICES[1], 3), signalling.advertisement(DEVICES[2], 3)
+    for advertised in ([one, other], [far], [signalling.advertisement(DEVICES[1], 3, signalling.HIGH), signalling.advertisement(DEVICES[2], 3, lifetime=0)],
+                       [signalling.advertisement(DEVICES[1], 2, lifetime=0)]):
+        life.step([], advertised, "sync")
         life.step([], wait="sync", again=True)
 
 

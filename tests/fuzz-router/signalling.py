@@ -31,22 +31,28 @@ def icmpv6(source, destination, body):
     return struct.pack("!IHBB", 6 << 28, len(body), 58, 255) + source + destination + body
 
 
-def advertisement(rng, device):
-    """A router advertises itself as a default router, and perhaps a route (RFC 4191)."""
-    last = rng.choice((2, 3, 4))
-    mac, preference = mac_of(device.link, bytes([last])), rng.choice((0, 0, 8, 24))
-    body = struct.pack("!BBHBBHII", ADVERTISEMENT, 0, 0, 64, preference, rng.choice((1800, 1800, 1800, 0)), 0, 0) + b"\1\1" + mac
-    if rng.random() < 0.5:
-        net = pools.network(rng.choice(pools.PREFIXES[6][1:5]), 6)
-        body += struct.pack("!BBBBI", 24, 3, net.prefixlen, rng.choice((0, 8, 24)), rng.choice((1800, 1800, 0))) + net.network_address.packed
+def advertisement(device, last, preference=0, lifetime=1800, route=b""):
+    """A host advertises itself as a default router, and perhaps a route (RFC 4191)."""
+    mac = mac_of(device.link, bytes([last]))
+    body = struct.pack("!BBHBBHII", ADVERTISEMENT, 0, 0, 64, preference, lifetime, 0, 0) + b"\1\1" + mac + route
     packet = icmpv6(octets(f"fe80::{last:x}"), octets("ff02::1"), body)
     link, frame = frame_to(device, mac, 0x86DD, packet)
     return link, bytes.fromhex("333300000001") + frame[6:]
 
 
+LOW, MEDIUM, HIGH = 24, 0, 8
+
+
+def route_information(rng):
+    """An option of an advertisement: a route for a prefix."""
+    net = pools.network(rng.choice(pools.PREFIXES[6][1:5]), 6)
+    return struct.pack("!BBBBI", 24, 3, net.prefixlen, rng.choice((LOW, MEDIUM, HIGH)), rng.choice((1800, 1800, 0))) + net.network_address.packed
+
+
 def advertisements(rng, devices):
     """[(link, frame)]: some routers advertise themselves."""
-    return [advertisement(rng, rng.choice(devices)) for _ in range(rng.randrange(1, 6))]
+    return [advertisement(rng.choice(devices), rng.choice((2, 3, 4)), rng.choice((LOW, MEDIUM, MEDIUM, HIGH)), rng.choice((1800, 1800, 1800, 0)),
+                          route_information(rng) if rng.random() < 0.5 else b"") for _ in range(rng.randrange(1, 6))]
 
 
 def proxied_solicitation(rng, devices):

@@ -30,12 +30,11 @@ fault("append", PREFIX, "theirs < ours || (theirs == ours && (append || P::V6))"
       "an appended route comes before the others of its metric")
 fault("source-specific", ROUTE, "source_specific: head[2] != 0,", "source_specific: false,", "an IPv6 route for one source holds for all")
 fault("wide-local", FAMILY, "Table::Main => !self.rib.hidden(prefix),", "Table::Main => true,", "a local prefix does not hide routes of table main")
+about("neighbours")
 fault("preference", ROUTE, "RTA_PREF => route.preference = (attribute.u8()? & 3) ^ MEDIUM,", "RTA_PREF => drop(attribute.u8()?),",
       "R3b: the preference of IPv6 routes is ignored")
-about("neighbours")
 fault("two-advertisements", PREFIX, "&& (has_ways_of(hops, &new, route) || has_ways_of(hops, route, &new))",
       "&& is_multipath(hops, &new) && is_multipath(hops, route)", "R3a: the advertisement of a second router replaces that of the first")
-about("routes")
 fault("input-device", CHOICE, "false => Best::Depends,", "false => Best::Route(*first),", "R3c: of equal IPv6 routes the first counts, not the input's own device")
 # Next-hop objects.
 about("objects")
