@@ -34,6 +34,19 @@ pub(crate) struct Route {
     pub encapsulates: bool,
 }
 
+impl Route {
+    /// Whether an address is in its prefix. IPv6 keeps a path of a next-hop object with one of the routes by that object
+    /// (fib6_nh's rt6i_pcpu), and tells that one where it means another.
+    pub(crate) fn holds(&self, address: IpAddr) -> bool {
+        let (Some((IpAddr::V6(prefix), length)), IpAddr::V6(address)) = (self.prefix, address)
+        else {
+            return true;
+        };
+        let differs = prefix.to_bits() ^ address.to_bits();
+        differs.leading_zeros() >= length.into()
+    }
+}
+
 /// A path of a route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Path {

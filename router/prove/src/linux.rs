@@ -143,9 +143,11 @@ fn request(question: &Question, ifindex: u32, flags: u32) -> Vec<u8> {
         }
     }
     attribute(&mut body, libc::RTA_IIF, &ifindex.to_ne_bytes());
-    attribute(&mut body, RTA_IP_PROTO, &[question.protocol.0]);
-    attribute(&mut body, RTA_SPORT, &question.ports[0].to_be_bytes());
-    attribute(&mut body, RTA_DPORT, &question.ports[1].to_be_bytes());
+    if question.is_answered() {
+        attribute(&mut body, RTA_IP_PROTO, &[question.protocol.0]);
+        attribute(&mut body, RTA_SPORT, &question.ports[0].to_be_bytes());
+        attribute(&mut body, RTA_DPORT, &question.ports[1].to_be_bytes());
+    }
     body
 }
 

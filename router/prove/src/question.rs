@@ -139,6 +139,16 @@ impl Question {
         Some(frame)
     }
 
+    /// Whether Linux answers questions about its protocol (rtm_getroute_parse_ip_proto()).
+    pub(crate) fn is_answered(&self) -> bool {
+        const ICMP: Protocol = Protocol(1);
+        let icmp = match self.is_v6() {
+            true => Protocol::ICMPV6,
+            false => ICMP,
+        };
+        [Protocol::TCP, Protocol::UDP, icmp].contains(&self.protocol)
+    }
+
     /// Whether it is about IPv6.
     pub fn is_v6(&self) -> bool {
         self.destination.is_ipv6()

@@ -210,7 +210,9 @@ fn kinds(plain: Question, rules: &[RuleMessage]) -> Vec<Question> {
         }
         kind
     });
-    let mut kinds: Vec<Question> = kinds.filter(|kind| *kind != plain).collect();
+    let mut kinds: Vec<Question> = kinds
+        .filter(|kind| *kind != plain && kind.is_answered())
+        .collect();
     let mut seen = HashSet::new();
     kinds.retain(|kind| seen.insert(*kind));
     kinds
