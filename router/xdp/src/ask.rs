@@ -117,6 +117,14 @@ impl Questions {
     /// # Errors
     /// What the kernel says: the interface is gone, or has no queue that the driver has prepared for XDP.
     pub fn ask(&mut self, ifindex: u32, frame: &[u8]) -> io::Result<ProgramAnswer> {
+        self.run(ifindex, frame).map(|(answer, _)| answer)
+    }
+
+    /// As [`Questions::ask`], and the frame as it is then.
+    ///
+    /// # Errors
+    /// As [`Questions::ask`].
+    pub fn run(&mut self, ifindex: u32, frame: &[u8]) -> io::Result<(ProgramAnswer, Vec<u8>)> {
         // metadata, by which the program knows that no driver brought it (was_put_in() in router/xdp/bpf/buffer.h)
         let octets = [&[0; 4], frame].concat();
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
@@ -139,26 +147,23 @@ impl Questions {
         let done =
             unsafe { sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options) };
         check(done)?;
+        out.truncate(options.data_size_out as usize);
+        // the metadata may be in front of the frame
+        let out = out.split_off(out.len().min(context[0] as usize));
         let sent = || {
-            // the metadata may be in front of the frame
-            let start = context[0] as usize;
-            let (to, rest) = out.get(start..)?.split_first_chunk()?;
+            let (to, rest) = out.split_first_chunk()?;
             let from = rest.first_chunk()?;
             Some(ProgramAnswer::Sent {
                 to: *to,
                 from: *from,
             })
         };
-        Ok(match options.retval {
+        let answer = match options.retval {
             sys::XDP_PASS => ProgramAnswer::ToLinux,
-            sys::XDP_REDIRECT | sys::XDP_TX => {
-                let whole = out.get(context[0] as usize..).unwrap_or_default();
-                match whole.starts_with(frame) {
-                    true => ProgramAnswer::ToEngine,
-                    false => sent().ok_or(io::ErrorKind::UnexpectedEof)?,
-                }
-            }
+            sys::XDP_REDIRECT | sys::XDP_TX if out == frame => ProgramAnswer::ToEngine,
+            sys::XDP_REDIRECT | sys::XDP_TX => sent().ok_or(io::ErrorKind::UnexpectedEof)?,
             _ => ProgramAnswer::Dropped,
-        })
+        };
+        Ok((answer, out))
     }
 }
