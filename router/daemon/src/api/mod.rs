@@ -461,11 +461,12 @@ async fn proof(State(shared): State<Shared>) -> Response {
     }
 }
 
-/// What becomes of packets, which are neither sent nor counted.
-async fn decide(
-    State(shared): State<Shared>,
-    axum::Json(asked): axum::Json<Vec<Asked>>,
-) -> Response {
+/// What becomes of packets, which are neither sent nor counted. The body is a list of them in JSON.
+async fn decide(State(shared): State<Shared>, text: String) -> Response {
+    let asked: Vec<Asked> = match serde_json::from_str(&text) {
+        Ok(asked) => asked,
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    };
     let (deciding, calls) = (shared.deciding.clone(), shared.calls.clone());
     // the control loop starts the thread, because that inherits its rights
     let ask = move |_: &mut Router| deciding.ask(&calls, asked);

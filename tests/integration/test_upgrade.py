@@ -1,0 +1,127 @@
+"""`bora upgrade`: a new binary takes the place of the Bora that runs; with `--canary` once it does the same with the same packets."""
+
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from lib.bora import Bora, binary
+from lib.traffic import both_families, flow_frame, load
+
+PORTS = ["r0", "r1", "r2"]
+RATE = 2_000
+IN_THE_RINGS = 100  # packets: 50 ms of this load, more than ever waits in Bora's rings at this rate
+SILENCE_MS = 1000  # a build beside this test makes pauses; an interruption lasts for seconds
+
+
+def start(net, path):
+    net.bora = Bora(net.router, PORTS, path)
+    net.bora.start()
+    net.bora.wait_in_sync()
+    net.wait_until_forwarding()
+
+
+def upgrade(net, *options, before=""):
+    """`bora upgrade` until it ends; `before` is done where nobody else sees the files that it changes."""
+    command = f"{before} exec {binary()} upgrade {' '.join(options)}"
+    return net.router.exec("unshare", "--mount", "--propagation", "private", "sh", "-ec", command, check=False)
+
+
+class Successor:
+    """`bora upgrade` in the background, which becomes the new Bora."""
+
+    def __init__(self, net, *options):
+        self.log = tempfile.NamedTemporaryFile("w+", prefix="bora-log-", suffix=".txt")
+        self.process = net.router.popen(binary(), "upgrade", *options, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+
+    def wait(self, bora):
+        """Waits until it is the new Bora, which `bora` stands for from then on; returns what it has printed."""
+        deadline = time.monotonic() + 60
+        while "ready after" not in (text := Path(self.log.name).read_text()):
+            assert self.process.poll() is None and time.monotonic() < deadline, text
+            time.sleep(0.02)
+        assert bora.process.wait(5) == 0, bora.output()
+        bora.log.close()
+        bora.process, bora.log = self.process, self.log
+        return text
+
+
+@pytest.mark.alone
+def test_equal_binaries(kernel_net, bora_path, say):
+    """Both do the same with all packets: the new one takes over, and Linux forwards meanwhile."""
+    net = kernel_net
+    start(net, bora_path)
+    before = net.bora.show("config")
+    frames = both_families(net) + [flow_frame(net, 8, ttl=1), flow_frame(net, 9, to=2), flow_frame(net, 10, target="240.1.2.3")]
+    with load(net, frames, RATE) as traffic:
+        text = Successor(net, "--canary", "--packets", "3000").wait(net.bora)
+        time.sleep(1)
+        report = traffic.finish()
+    say(f"{bora_path}, upgrade: {report}")
+    counted, rest = text.split(" packets with equal verdicts, ", 1)
+    assert int(counted.split()[-1]) >= 3000 and rest.startswith("0 differ, "), text
+    forwarded = report.sent * 8 / len(frames)
+    assert report.received >= forwarded - IN_THE_RINGS and report.duplicated == 0, report
+    assert report.longest_silence <= SILENCE_MS
+    assert net.bora.show("config") == before
+    net.bora.check_conservation()
+
+
+def test_another_verdict(kernel_net, bora_path):
+    """The new one believes that Linux does not forward what comes in by r0: packet and verdicts are printed, the old one stays."""
+    net = kernel_net
+    start(net, bora_path)
+    received = net.bora.totals()["received"]
+    with load(net, [flow_frame(net, 0)], RATE) as traffic:
+        done = upgrade(net, "--canary", "--packets", "100000",
+                       before="mount -t tmpfs none /mnt; echo 0 > /mnt/zero;"
+                              " mount --bind /mnt/zero /proc/sys/net/ipv4/conf/r0/forwarding;")
+        report = traffic.finish()
+    assert done.returncode == 1, done
+    assert "differs: 198.18." in done.stdout and "packet by r0," in done.stdout, done.stdout
+    assert "the Bora that runs: sent" in done.stdout and "this binary:        to Linux" in done.stdout, done.stdout
+    assert net.bora.alive() and report.lost <= IN_THE_RINGS
+    # packets that are only asked about are not counted
+    assert net.bora.totals()["received"] - received < report.sent + 100
+    net.bora.check_conservation()
+
+
+def test_only_compared(kernel_net):
+    """With --dry-run nothing is replaced; with too few packets neither."""
+    net = kernel_net
+    start(net, "express")
+    with load(net, [flow_frame(net, 0)], RATE):
+        done = upgrade(net, "--canary", "--packets", "500", "--dry-run")
+        assert done.returncode == 0 and "nothing is replaced (--dry-run)" in done.stdout, done
+        done = upgrade(net, "--canary", "--packets", "1000000", "--seconds", "2")
+    assert done.returncode == 1 and "fewer than 1000000 packets after 2 s" in done.stderr, done
+    assert net.bora.alive()
+
+
+def test_routes_that_change_are_no_difference(kernel_net):
+    """Both follow Linux at different times, and are asked again."""
+    net = kernel_net
+    start(net, "express")
+    with load(net, [flow_frame(net, 0, target="203.0.113.5")], RATE):
+        process = net.router.popen(binary(), "upgrade", "--canary", "--packets", "10000", "--dry-run",
+                                   stdout=subprocess.PIPE, text=True)
+        for number in range(1000):
+            if process.poll() is not None:
+                break
+            net.router.ip("route", "replace", "203.0.113.0/24", "via", net.host4(1 + number % 2))
+            time.sleep(0.1)
+        text = process.communicate(timeout=60)[0]
+    assert process.returncode == 0 and " 0 differ," in text, text
+
+
+def test_upgrade_without_a_look(kernel_net):
+    """Without --canary it takes over at once; where no Bora runs it says so."""
+    net = kernel_net
+    done = upgrade(net)
+    assert done.returncode == 1 and "no Bora runs" in done.stderr, done
+    start(net, "express")
+    text = Successor(net).wait(net.bora)
+    assert "equal" not in text
+    net.wait_until_forwarding()
