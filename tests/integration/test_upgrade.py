@@ -1,5 +1,6 @@
 """`bora upgrade`: a new binary takes the place of the Bora that runs; with `--canary` once it does the same with the same packets."""
 
+import json
 import subprocess
 import tempfile
 import time
@@ -7,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lib.bora import Bora, binary
+from lib import packets
+from lib.bora import Bora, binary, runtime_folder
 from lib.traffic import both_families, flow_frame, load
 
 PORTS = ["r0", "r1", "r2"]
@@ -21,6 +23,15 @@ def start(net, path):
     net.bora.start()
     net.bora.wait_in_sync()
     net.wait_until_forwarding()
+
+
+def decide(net, *frames):
+    """What the Bora that runs does with packets, each an input and a frame; status and answer."""
+    asked = [{"input": port, "head": frame[:128].hex(), "length": len(frame)} for port, frame in frames]
+    done = net.router.exec("curl", "-s", "-w", "\n%{http_code}", "--unix-socket", str(runtime_folder(net.router) / "api.sock"),
+                           "-d", "@-", "http://bora/v1/decide", input=json.dumps(asked))
+    body, _, status = done.stdout.rpartition("\n")
+    return int(status), body
 
 
 def upgrade(net, *options, before=""):
@@ -46,6 +57,35 @@ class Successor:
         bora.log.close()
         bora.process, bora.log = self.process, self.log
         return text
+
+
+@pytest.mark.parametrize("path", ["express", "engine"])
+def test_decide(kernel_net, path):
+    """Frames are answered as they would leave, rules are obeyed, and nothing is sent or counted."""
+    net, engine = kernel_net, path == "engine"
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+        rule = '[[rule]]\nprotocol = "udp"\ndestination_ports = 7777\naction = "drop"\n' if engine else ""
+        file.write(f'path = "{path}"\nport = [{{ name = "r0" }}, {{ name = "r1" }}, {{ name = "r2" }}]\n{rule}')
+        file.flush()
+        net.bora = Bora(net.router, [], None, ["--config", file.name])
+        net.bora.start()
+    net.bora.wait_in_sync()
+    frames = [flow_frame(net, 0), flow_frame(net, 0, family=6, to=2), flow_frame(net, 0, ttl=1), flow_frame(net, 0, dport=7777)]
+    before = net.bora.totals()["received"]
+    for _ in range(3):
+        status, body = decide(net, *(("r0", frame) for frame in frames), ("none", frames[0]))
+    assert status == 200, body
+    to_1, to_2, ttl, dropped, unknown = json.loads(body)
+    for verdict, frame, link, hops in ((to_1, frames[0], 1, 22), (to_2, frames[1], 2, 21)):
+        left = bytes.fromhex(verdict["frame"])
+        assert verdict["outcome"] == "sent" and verdict["length"] == len(frame), verdict
+        assert left[:12] == packets.mac(net.host_mac(link)) + packets.mac(net.router_mac(link)), verdict
+        assert left[hops] == frame[hops] - 1 and left[-14:] == frame[-14:], verdict
+        assert verdict.get("output") == (f"r{link}" if engine else None), verdict
+    assert ttl["outcome"] == "to-linux" and unknown == {"outcome": "unknown"}, body
+    assert (dropped["outcome"], dropped.get("reason")) == (("dropped", "rule") if engine else ("sent", None)), dropped
+    assert net.bora.totals()["received"] - before < 10, "questions were counted as packets"
+    assert decide(net, *[("r0", frames[0])] * 2049)[0] == 400
 
 
 @pytest.mark.alone

@@ -78,8 +78,11 @@ struct Packets {
 }
 
 impl Packets {
-    /// At most `most` that come in a period.
+    /// At most `most` that come in a period; 0: a pause as long.
     fn next(&mut self, most: usize) -> anyhow::Result<Vec<Packet>> {
+        if most == 0 {
+            std::thread::sleep(PERIOD);
+        }
         let (mut packets, until) = (Vec::new(), Instant::now() + PERIOD);
         while packets.len() < most {
             if let Some(end) = self.text.iter().position(|&octet| octet == b'\n') {
@@ -95,7 +98,6 @@ impl Packets {
             }
             self.text.extend_from_slice(&more);
         }
-        std::thread::sleep(until.saturating_duration_since(Instant::now()));
         Ok(packets)
     }
 }

@@ -4,7 +4,7 @@
 use std::mem;
 use std::time::{Duration, Instant};
 
-use bora_daemon::{Asked, Outcome, Verdict};
+use bora_daemon::{Asked, MOST, Outcome, Verdict};
 use bora_terminal::say;
 
 /// When to ask again where both differ, as long as their verdicts stay: after each attempt.
@@ -18,7 +18,7 @@ const PATIENCE: [Duration; 5] = [
 /// How often a packet is asked about whose verdicts are others each time.
 const MOST_ATTEMPTS: usize = 12;
 /// Packets that may wait to be asked about again.
-const DOUBTS: usize = 256;
+const DOUBTS: usize = MOST / 2;
 /// Differences that are kept; the others are counted.
 const KEPT: usize = 10;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Most packets in one request.
-pub const MOST: usize = 512;
+pub const MOST: usize = 2048;
 
 /// A packet that is asked about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -32,7 +32,7 @@ impl Facts {
         Self::of_plane(&router.plane, router.in_force.file())
     }
 
-    /// Where there is no control loop.
+    /// As they are, where there is no control loop.
     pub(crate) fn of_plane(plane: &DataPlane, config: &File) -> Self {
         let ports = plane.ports().iter().filter(|port| !port.is_gone);
         let ports = ports.map(|port| (port.ifindex, &port.name, &port.settings));
@@ -62,14 +62,14 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Of a running Bora; `None` if the control loop has ended.
+    /// The parts of a running Bora; `None` if the control loop has ended.
     pub(crate) fn of(calls: &Caller<Router>) -> Option<Self> {
         calls.ask("a reader of the FIB", |router| {
             Self::of_plane(&router.plane)
         })
     }
 
-    /// Where there is no control loop.
+    /// As they are, where there is no control loop.
     pub(crate) fn of_plane(plane: &DataPlane) -> Self {
         Self {
             reader: plane.fib_reader(),
