@@ -1,15 +1,20 @@
 """`bora upgrade`: a new binary takes the place of the Bora that runs; with `--canary` once it does the same with the same packets."""
 
 import json
+import os
+import socketserver
 import subprocess
 import tempfile
+import threading
 import time
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from lib import packets
 from lib.bora import Bora, binary, runtime_folder
+from lib.topology import Network
 from lib.traffic import both_families, flow_frame, load
 
 PORTS = ["r0", "r1", "r2"]
@@ -128,13 +133,30 @@ def test_another_verdict(kernel_net, bora_path):
     net.bora.check_conservation()
 
 
-def test_only_compared(kernel_net):
-    """With --dry-run nothing is replaced; with too few packets neither."""
-    net = kernel_net
-    start(net, "express")
+def things(net):
+    """What Linux and the Bora that runs have."""
+    folder = runtime_folder(net.router)
+    files = {path.name: path.stat().st_mtime_ns for path in [folder, *folder.iterdir()]}
+    return files, sorted(os.listdir(folder.parent / "bpf")), net.router.ip("-d", "link").stdout, net.router.ip("-d", "neigh").stdout
+
+
+@pytest.mark.parametrize("kind", ["express", "engine", "engine-tap", "express-generic"])
+def test_only_compared(kind):
+    """With --dry-run nothing is replaced; with too few packets neither. Nothing in Linux is another than before."""
+    net = Network(kind)
+    try:
+        only_compared(net)
+    finally:
+        net.close()
+
+
+def only_compared(net):
     with load(net, [flow_frame(net, 0)], RATE):
+        time.sleep(1)
+        before = things(net)
         done = upgrade(net, "--canary", "--packets", "500", "--dry-run")
         assert done.returncode == 0 and "nothing is replaced (--dry-run)" in done.stdout, done
+        assert things(net) == before
         done = upgrade(net, "--canary", "--packets", "1000000", "--seconds", "2")
     assert done.returncode == 1 and "fewer than 1000000 packets after 2 s" in done.stderr, done
     assert net.bora.alive()
@@ -165,3 +187,45 @@ def test_upgrade_without_a_look(kernel_net):
     text = Successor(net).wait(net.bora)
     assert "equal" not in text
     net.wait_until_forwarding()
+
+
+class OldBora(BaseHTTPRequestHandler):
+    """The API of a Bora that knows nothing of canaries; it has this configuration."""
+
+    config = ""
+
+    def address_string(self):
+        return "unix"
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        self.answer(200 if self.path == "/v1/config" else 404, self.config if self.path == "/v1/config" else "")
+
+    def do_POST(self):
+        self.answer(404, "")
+
+    def answer(self, status, text):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+def test_an_old_bora(kernel_net):
+    """A Bora that is too old to be compared with is named, with what to do."""
+    net = kernel_net
+    start(net, "express")
+    OldBora.config = json.dumps(net.bora.show("config"))
+    path = runtime_folder(net.router) / "api.sock"
+    path.rename(path.with_name("hidden"))
+    with socketserver.UnixStreamServer(str(path), OldBora) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        done = upgrade(net, "--canary", "--dry-run")
+        server.shutdown()
+        thread.join()
+    path.with_name("hidden").rename(path)
+    assert done.returncode == 1 and "is of another version, and does not know /v1/decide" in done.stderr, done
+    assert net.bora.alive()
