@@ -44,7 +44,7 @@ def test_who_may_do_what(net):
     """Root may order; others who can connect may only look, and do not see secrets. Orders are logged with who gave them."""
     Path(socket_path(net)).chmod(0o666)
     assert ask(net, "http://bora/v1/ports", user="65534")[0] == 200
-    for path in ("stop", "confirm", "apply", "workers?mode=poll", "profile?seconds=1", "capture", "trace"):
+    for path in ("stop", "confirm", "apply", "workers?mode=poll", "profile?seconds=1", "capture", "trace", "prove", "decide"):
         status, body = ask(net, "-X", "POST", f"http://bora/v1/{path}", user="65534")
         assert status == 403 and "bora-admin" in body, (path, body)
     assert net.bora.alive() and net.probe()

@@ -171,7 +171,7 @@ def printing(folder, path):
 
 
 # The daemon, what prints nothing, what cannot be done again and again, and what needs the engine.
-OTHERS = {"run", "set", "confirm", "rollback", "stop", "profile"}
+OTHERS = {"run", "set", "confirm", "rollback", "stop", "profile", "upgrade"}
 
 
 def ends(running, arguments, **streams):

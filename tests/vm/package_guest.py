@@ -238,6 +238,13 @@ def first_boot():
         assert "taken over" in property_of("StatusText"), property_of("StatusText")
         return text
 
+    @step("upgrade with a canary under traffic", long=True)
+    def _():
+        said = []
+        text = new_bora(lambda: said.append(run("bora", "upgrade", "--canary", "--packets", "1000")))
+        assert "bora.service is restarted" in said[0] and " 0 differ," in said[0], said
+        return text
+
     @step("downgrade under traffic", long=True)
     def _():
         text = new_bora(lambda: apt("install", OLD))

@@ -108,6 +108,11 @@ pub(crate) enum Command {
         #[arg(long)]
         detach: bool,
     },
+    /// Put this binary into the place of the Bora that runs, with the configuration in force
+    ///
+    /// A service of systemd is restarted; otherwise the Bora that runs is stopped, and this process becomes the new one, in the
+    /// foreground. Linux forwards meanwhile.
+    Upgrade(UpgradeOptions),
     /// Say whether this machine can run Bora, what is missing, and what to type
     Check {
         /// Only check this configuration file, and whether this machine has what it needs
@@ -226,6 +231,25 @@ pub(crate) struct ApplyOptions {
     pub(crate) confirm: Option<u64>,
     /// Print what would be changed, and change nothing
     #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UpgradeOptions {
+    /// Before that, decide about the packets that come in, beside the Bora that runs and without sending, and compare
+    ///
+    /// What differs is printed as packet and both verdicts; then nothing is replaced, and the exit code is 1. This process reads
+    /// Linux's tables for itself, and needs as much memory for them as the Bora that runs.
+    #[arg(long)]
+    pub(crate) canary: bool,
+    /// Packets on which both must agree
+    #[arg(long, value_name = "PACKETS", default_value_t = 1_000_000, requires = "canary", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) packets: u64,
+    /// Longest time to compare; if fewer packets come, nothing is replaced
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, requires = "canary", value_parser = clap::value_parser!(u64).range(1..=86400))]
+    pub(crate) seconds: u64,
+    /// Only compare, and replace nothing
+    #[arg(long, requires = "canary")]
     pub(crate) dry_run: bool,
 }
 

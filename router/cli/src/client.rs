@@ -1,13 +1,14 @@
 //! Talks to the daemon of this network namespace.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use bora_daemon::{RuntimeDir, other_namespaces};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::http::request::Builder;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
@@ -51,6 +52,32 @@ impl Stream {
         }
         Ok(None)
     }
+
+    /// The next piece; an empty one if none comes in time, nothing at the end.
+    pub(crate) fn next_within(&mut self, time: Duration) -> anyhow::Result<Option<Bytes>> {
+        let deadline = Instant::now() + time;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let next = async { tokio::time::timeout(left, self.body.frame()).await };
+            match self.runtime.block_on(next) {
+                Err(_) => return Ok(Some(Bytes::new())),
+                Ok(None) => return Ok(None),
+                Ok(Some(frame)) => {
+                    // what is no data is a trailer
+                    if let Ok(octets) = frame.context("Bora has ended")?.into_data() {
+                        return Ok(Some(octets));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The process of the Bora that runs.
+pub(crate) fn process() -> anyhow::Result<i32> {
+    let credentials = runtime()?.block_on(async { anyhow::Ok(connect().await?.peer_cred()?) })?;
+    let pid = credentials.pid().filter(|&pid| pid > 0);
+    pid.context("the Bora that runs is in a container that this process does not see into: replace the container")
 }
 
 fn request(method: Method, path: &str, text: String) -> anyhow::Result<String> {
@@ -71,6 +98,9 @@ async fn ask(method: Method, path: &str, text: String) -> anyhow::Result<Incomin
         return Ok(body);
     }
     let text = text_of(body).await?;
+    if status == StatusCode::NOT_FOUND && text.is_empty() {
+        bail!("the Bora that runs is of another version, and does not know {path}: restart it");
+    }
     bail!(
         "{}",
         if text.is_empty() {

@@ -12,6 +12,7 @@ mod save;
 mod show;
 mod support;
 mod top;
+mod upgrade;
 mod watch;
 mod web;
 
@@ -49,6 +50,7 @@ fn dispatch(typed: Arguments) -> anyhow::Result<ExitCode> {
         Command::Support { file } => support::support(&file).map(|()| ExitCode::SUCCESS),
         Command::Confirm => apply::confirm().map(|()| ExitCode::SUCCESS),
         Command::Stop { detach } => run::stop(detach).map(|()| ExitCode::SUCCESS),
+        Command::Upgrade(options) => upgrade::upgrade(&options),
         Command::Check {
             config: None,
             ports,

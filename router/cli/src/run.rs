@@ -137,6 +137,13 @@ pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
         }
         return Ok(());
     }
+    order_stop(&dir, detach)?;
+    say!("stopped")?;
+    Ok(())
+}
+
+/// Has the Bora that runs stop, and waits until it has.
+pub(crate) fn order_stop(dir: &RuntimeDir, detach: bool) -> anyhow::Result<()> {
     client::post(&format!("/v1/stop?detach={detach}"))?;
     let start = Instant::now();
     while dir.socket().exists() {
@@ -145,6 +152,5 @@ pub(crate) fn stop(detach: bool) -> anyhow::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    say!("stopped")?;
     Ok(())
 }

@@ -191,7 +191,7 @@ fn told(traced: &Traced, explanation: Option<&Explanation>) -> String {
     text
 }
 
-fn flow_text(flow: &Flow) -> String {
+pub(crate) fn flow_text(flow: &Flow) -> String {
     let protocol = match flow.protocol {
         1 => "ICMP".into(),
         6 => "TCP".into(),

@@ -15,6 +15,7 @@
 mod answers;
 mod api;
 mod apply;
+mod canary;
 mod captures;
 mod check;
 mod config;
@@ -23,6 +24,7 @@ mod devices;
 mod engine;
 mod express;
 mod guard;
+mod hex;
 mod live;
 mod multipath;
 mod offload;
@@ -40,6 +42,7 @@ pub use bora_worker::Mode;
 
 pub use api::{Api, is_this_machine};
 pub use apply::ApplyReport;
+pub use canary::{Asked, Beside, MOST, Outcome, Verdict};
 pub use check::machine::{check_all, check_machine};
 pub use check::probe::{Probe, Probed, try_flows, try_program};
 pub use config::{
@@ -53,6 +56,7 @@ pub use live::report::{
     ByReason, DeviceNow, Event, EventKind, FibNow, FlowNow, GuardNow, History, Now, Packets,
     PortHistory, PortNow, PortRates, QueueNow, RuleNow, Severity, SyncNow, WorkerNow,
 };
+pub use ports::another::AnothersPort;
 pub use process::calls::{Caller, Inbox};
 pub use process::cpus::choose_cpus;
 pub use process::private;

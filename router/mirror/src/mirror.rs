@@ -84,6 +84,8 @@ pub struct MirrorConfig {
     /// How often the kernel's tables are compared with ours without an event; less often if that
     /// takes long.
     pub check_interval: Duration,
+    /// Whether it leaves Linux's neighbours as they are: another mirror looks after them.
+    pub only_looks: bool,
 }
 
 impl Default for MirrorConfig {
@@ -91,6 +93,7 @@ impl Default for MirrorConfig {
         Self {
             event_buffer: 256 << 20,
             check_interval: Duration::from_secs(60),
+            only_looks: false,
         }
     }
 }
@@ -227,7 +230,7 @@ impl Mirror {
             model: Model::new(fib)?,
             loader: Loader::open()?,
             guard: Guard::open()?,
-            resolver: Resolver::open()?,
+            resolver: Resolver::open(config.only_looks)?,
             path_mtus: PathMtus::default(),
             exceptions: Exceptions::start(Waker::new(Arc::clone(&wakeup)))?,
             bridges: BridgeWatch::new(),

@@ -61,6 +61,8 @@ fn limits(known: [usize; 2]) -> [usize; 2] {
 /// Asks for neighbours.
 pub(crate) struct Resolver {
     socket: Netlink,
+    /// Nothing is sent.
+    only_looks: bool,
     /// When each gateway was last asked for; IPv4, IPv6.
     asked: [HashMap<Gateway, Instant>; 2],
     /// Gateways to check.
@@ -77,8 +79,10 @@ pub(crate) struct Resolver {
 }
 
 impl Resolver {
-    pub(crate) fn open() -> Result<Self, KernelError> {
+    /// `only_looks`: it asks for nothing.
+    pub(crate) fn open(only_looks: bool) -> Result<Self, KernelError> {
         Ok(Self {
+            only_looks,
             socket: Netlink::open(libc::NETLINK_ROUTE, &[], 1 << 16, "neighbours")?,
             asked: Default::default(),
             waiting: BTreeSet::new(),
@@ -95,6 +99,9 @@ impl Resolver {
     /// yet.
     pub(crate) fn follow(&mut self, world: &World, hops: &mut NextHops) -> Vec<Gateway> {
         self.waiting.extend(hops.gateways.take());
+        if self.only_looks {
+            self.waiting.clear();
+        }
         self.listen();
         self.read_limits();
         if self.waiting.is_empty() {
@@ -215,6 +222,9 @@ impl Resolver {
 
     /// Releases all entries that are managed for Bora, except those that `keep` selects.
     pub(crate) fn release_others(&mut self, world: &World, keep: impl Fn(u32, IpAddr) -> bool) {
+        if self.only_looks {
+            return;
+        }
         for neighbour in world.neighbours.values() {
             if !keep(neighbour.device, neighbour.address) {
                 self.release((neighbour.device, neighbour.address), Some(neighbour));

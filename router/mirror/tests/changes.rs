@@ -368,6 +368,26 @@ fn overflow_recovers() {
     });
 }
 
+/// A mirror has Linux keep gateways resolved, one that only looks does not.
+#[test]
+fn who_only_looks_asks_for_no_gateway() {
+    for only_looks in [false, true] {
+        let config = MirrorConfig {
+            only_looks,
+            ..MirrorConfig::default()
+        };
+        with_config(config, move |router| {
+            run("ip route add 203.0.113.0/24 via 10.0.0.77");
+            router.settle();
+            let known = run("ip -d neigh show to 10.0.0.77");
+            assert_eq!(known.is_empty(), only_looks, "{known}");
+            router.check();
+            run("ip route del 203.0.113.0/24");
+            router.check();
+        });
+    }
+}
+
 /// Changes interrupt each dump of next-hop objects; a later comparison finds what the last dump
 /// missed.
 #[test]

@@ -1,11 +1,14 @@
 //! Bora's answers: what the stages of its workers decide.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bora_buffer::{Frame, MAX_BATCH, Region};
 use bora_contract::Reason;
 use bora_fib::{FibReader, NextHop, NextHopId, PortId};
-use bora_forward::{Batch, Classifier, Context, Gate, Ingress, Inputs, Tunnelling, Verdict, run};
+use bora_forward::{
+    Batch, Classifier, Context, Gate, Ingress, Inputs, Meta, Tunnelling, Verdict, run,
+};
 use bora_wire::MacAddr;
 use bora_worker::Tables;
 use bora_xdp::Questions;
@@ -20,8 +23,7 @@ const FRAME: u32 = 2048;
 /// All flows.
 const FLOWS: u32 = 1 << 31;
 
-/// A worker that only decides: it sends nothing and counts nothing. Rules of Bora's configuration are left out, because Linux
-/// does not know them.
+/// A worker that only decides: it sends nothing and counts nothing.
 pub struct Decider {
     region: Region,
     frames: Vec<Frame>,
@@ -30,7 +32,7 @@ pub struct Decider {
     tables: Tables,
     /// What packets come in by, made of the tables.
     rows: Inputs,
-    classifier: Classifier,
+    no_rules: Arc<Classifier>,
     tunnelling: Tunnelling,
 }
 
@@ -55,18 +57,34 @@ impl Decider {
             batch: Batch::new(),
             tables: Tables::default(),
             rows: Inputs::new([], []),
-            classifier: Classifier::default(),
+            no_rules: Arc::default(),
             tunnelling: Tunnelling::new(0),
         })
     }
 
     /// Decides by these tables from now on.
-    pub(crate) fn adopt(&mut self, inputs: &[Input], tables: Tables) {
+    pub fn adopt(&mut self, inputs: &[Input], tables: Tables) {
         self.rows = rows(inputs, &tables);
         self.tables = tables;
     }
 
-    /// What Bora does with each of these packets.
+    /// What becomes of a frame that comes in by this port or device, and the frame as it is then; `None` if it is too long. Tags
+    /// of what it comes in by must be taken off.
+    pub fn decide(&mut self, input: PortId, frame: &[u8]) -> Option<(Verdict, Vec<u8>)> {
+        self.push(frame.len(), |octets| octets.copy_from_slice(frame));
+        self.fib.online();
+        self.tunnelling = Tunnelling::new(0); // the first packet each time
+        let rules = Arc::clone(&self.tables.classifier);
+        self.run_stages(input, &rules);
+        let verdict = self.batch.meta.first().copied().map(Meta::verdict);
+        let packet = self.batch.packets.first();
+        let left = packet.map(|packet| self.region.octets(packet).to_vec());
+        self.fib.offline();
+        self.empty();
+        verdict.zip(left)
+    }
+
+    /// What Bora does with each of these packets. Rules of its configuration are left out, because Linux does not know them.
     pub(crate) fn ask(&mut self, questions: &[Question], inputs: &[Input]) -> Vec<BoraAnswer> {
         self.fib.online();
         let mut answers = Vec::with_capacity(questions.len());
@@ -94,24 +112,9 @@ impl Decider {
 
     fn ask_some(&mut self, questions: &[Question], input: &Input, answers: &mut Vec<BoraAnswer>) {
         for question in questions {
-            self.push(question, input);
+            self.push(LENGTH, |octets| question.write(input, octets));
         }
-        self.batch.came_by(input.number);
-        let tables = &self.tables;
-        let context = Context {
-            region: &self.region,
-            fib: &self.fib,
-            inputs: &self.rows,
-            devices: &tables.devices,
-            min_frames: &[0],
-            classifier: &self.classifier,
-            policies: &tables.policies,
-            hash4: tables.hash.0,
-            hash6: tables.hash.1,
-            tunnelling: &self.tunnelling,
-        };
-        run(&mut self.batch, &context, &[], |_| {});
-        self.tunnelling.take_sent(|_, _, _| {});
+        self.run_stages(input.number, &Arc::clone(&self.no_rules));
         let first = answers.len();
         answers.extend(self.batch.meta.iter().map(|meta| match meta.verdict() {
             Verdict::Punt(reason) => BoraAnswer::Linux(reason),
@@ -128,9 +131,7 @@ impl Decider {
                 answers[first + place] = self.sent((port, mac), tags_of(octets), id);
             }
         }
-        let packets = self.batch.packets.drain(..);
-        self.frames
-            .extend(packets.map(|packet| packet.into_frame(&self.region)));
+        self.empty();
         for (question, answer) in questions.iter().zip(&mut answers[first..]) {
             // cards are in front of everything
             let mut routes = input.card.iter();
@@ -140,16 +141,44 @@ impl Decider {
         }
     }
 
-    fn push(&mut self, question: &Question, input: &Input) {
+    /// Adds a packet to the batch, if it finds room.
+    fn push(&mut self, length: usize, write: impl FnOnce(&mut [u8])) {
         let Some(frame) = self.frames.pop() else {
             return;
         };
-        let mut packet = match frame.into_packet(&self.region, LENGTH) {
+        let mut packet = match frame.into_packet(&self.region, length) {
             Ok(packet) => packet,
             Err(frame) => return self.frames.push(frame),
         };
-        question.write(input, self.region.octets_mut(&mut packet));
+        write(self.region.octets_mut(&mut packet));
         self.batch.packets.push(packet);
+    }
+
+    /// Decides about the packets of the batch, which come in by `input`.
+    fn run_stages(&mut self, input: PortId, classifier: &Classifier) {
+        self.batch.came_by(input);
+        let tables = &self.tables;
+        let context = Context {
+            region: &self.region,
+            fib: &self.fib,
+            inputs: &self.rows,
+            devices: &tables.devices,
+            min_frames: &[0],
+            classifier,
+            policies: &tables.policies,
+            hash4: tables.hash.0,
+            hash6: tables.hash.1,
+            tunnelling: &self.tunnelling,
+        };
+        run(&mut self.batch, &context, &[], |_| {});
+        self.tunnelling.take_sent(|_, _, _| {});
+    }
+
+    /// Takes the packets out of the batch.
+    fn empty(&mut self) {
+        let packets = self.batch.packets.drain(..);
+        self.frames
+            .extend(packets.map(|packet| packet.into_frame(&self.region)));
     }
 
     /// The answer for a packet that leaves by a next hop.

@@ -34,14 +34,14 @@ pub(crate) fn ask_program(
         _ => Reason::LeftToLinux,
     };
     *answer = match ask(SHORT) {
-        Some(ProgramAnswer::ToEngine) => return,
-        Some(ProgramAnswer::Dropped) => BoraAnswer::Drop(Reason::Blackhole),
-        Some(ProgramAnswer::Sent(frame)) => {
+        Some((ProgramAnswer::ToEngine, _)) => return,
+        Some((ProgramAnswer::Dropped, _)) => BoraAnswer::Drop(Reason::Blackhole),
+        Some((ProgramAnswer::Sent, frame)) => {
             let mac = |at: usize| {
                 let octets = frame.get(at..).and_then(|rest| rest.first_chunk());
                 octets.copied().map_or(MacAddr::ZERO, MacAddr)
             };
-            let mut sends = |octets| matches!(ask(octets), Some(ProgramAnswer::Sent(_)));
+            let mut sends = |octets| matches!(ask(octets), Some((ProgramAnswer::Sent, _)));
             BoraAnswer::Express {
                 to: mac(0),
                 from: mac(6),
@@ -49,7 +49,7 @@ pub(crate) fn ask_program(
                 sends_longer: too_long(linux, around).is_some_and(&mut sends),
             }
         }
-        Some(ProgramAnswer::ToLinux) | None => BoraAnswer::Linux(reason),
+        Some((ProgramAnswer::ToLinux, _)) | None => BoraAnswer::Linux(reason),
     };
 }
 

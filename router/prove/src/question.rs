@@ -17,6 +17,8 @@ pub struct Input {
     pub name: String,
     /// Its Ethernet address, which packets that are to be forwarded have.
     pub mac: MacAddr,
+    /// Whether what comes in by it comes in by a bond, to which it belongs.
+    pub in_bond: bool,
     /// Whether all IPv4, and all IPv6, that comes in there is left to Linux.
     pub to_linux: [bool; 2],
     /// Whether sources of its IPv4 packets are looked up (rp_filter).

@@ -115,6 +115,7 @@ fn differences(
                 to_linux: [false; 2],
                 checks_sources: rp_filter != RpFilter::Off,
                 entry: None,
+                in_bond: false,
                 card: card.into_iter().filter(|_| number == 0).collect(),
             }
         });

@@ -113,6 +113,8 @@ static __always_inline bool bridge_must_see(const struct packet *p, const struct
 
 	if (!sender || sender->port != p->port)
 		return true;
+	if (asked)
+		return false; /* a question is no packet, and Linux sees the next one */
 	now = bpf_ktime_get_coarse_ns();
 	if (now < sender->due)
 		return false;

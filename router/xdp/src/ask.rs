@@ -41,7 +41,7 @@ pub struct Questions {
 }
 
 /// What the program does with a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramAnswer {
     /// It passes it to Linux.
     ToLinux,
@@ -49,8 +49,8 @@ pub enum ProgramAnswer {
     Dropped,
     /// It gives it to the engine, unchanged.
     ToEngine,
-    /// It sends it by some interface: the frame as it leaves.
-    Sent(Vec<u8>),
+    /// It sends it by some interface.
+    Sent,
 }
 
 /// Whether the instance has a map for itself.
@@ -122,11 +122,11 @@ pub(super) fn run_on_context(program: BorrowedFd<'_>, context: &mut [u8]) -> io:
 }
 
 impl Questions {
-    /// What the program does with a frame that comes by an interface, on its first queue.
+    /// What the program does with a frame that comes by an interface, on its first queue, and the frame as it is then.
     ///
     /// # Errors
     /// What the kernel says: the interface is gone, or has no queue that the driver has prepared for XDP.
-    pub fn ask(&mut self, ifindex: u32, frame: &[u8]) -> io::Result<ProgramAnswer> {
+    pub fn ask(&mut self, ifindex: u32, frame: &[u8]) -> io::Result<(ProgramAnswer, Vec<u8>)> {
         // metadata, by which the program knows that no driver brought it (was_put_in() in router/xdp/bpf/buffer.h)
         let octets = [&[0; 4], frame].concat();
         // struct xdp_md: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex
@@ -149,18 +149,15 @@ impl Questions {
         let done =
             unsafe { sys::bpf_prog_test_run_opts(self.program.as_raw_fd(), &raw mut options) };
         check(done)?;
+        out.truncate(options.data_size_out as usize);
         // the metadata may be in front of the frame
-        let frame_out = context[0] as usize..options.data_size_out as usize;
-        Ok(match options.retval {
+        let out = out.split_off(out.len().min(context[0] as usize));
+        let answer = match options.retval {
             sys::XDP_PASS => ProgramAnswer::ToLinux,
-            sys::XDP_REDIRECT | sys::XDP_TX => {
-                let sent = out.get(frame_out).ok_or(io::ErrorKind::UnexpectedEof)?;
-                match sent == frame {
-                    true => ProgramAnswer::ToEngine,
-                    false => ProgramAnswer::Sent(sent.to_vec()),
-                }
-            }
+            sys::XDP_REDIRECT | sys::XDP_TX if out == frame => ProgramAnswer::ToEngine,
+            sys::XDP_REDIRECT | sys::XDP_TX => ProgramAnswer::Sent,
             _ => ProgramAnswer::Dropped,
-        })
+        };
+        Ok((answer, out))
     }
 }

@@ -10,6 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::captures::{View, Wanted};
 use crate::data_plane::DataPlane;
+use crate::hex;
 use crate::ports::Way;
 use crate::router::Router;
 
@@ -61,11 +62,13 @@ fn frame(plane: &DataPlane, port: &str, text: &str) -> Result<(u32, Vec<u8>), St
     }
     let words: Vec<&str> = text.split_whitespace().collect();
     let frame = match words[..] {
-        [source, destination] | ["udp", source, destination] if !is_hex(source) => datagram(
-            MacAddr(found.settings.mac),
-            end(source, PORTS.0)?,
-            end(destination, PORTS.1)?,
-        )?,
+        [source, destination] | ["udp", source, destination] if hex::octets(source).is_none() => {
+            datagram(
+                MacAddr(found.settings.mac),
+                end(source, PORTS.0)?,
+                end(destination, PORTS.1)?,
+            )?
+        }
         _ => octets(&words.concat())?,
     };
     if (SHORTEST..=LONGEST).contains(&frame.len()) {
@@ -77,26 +80,11 @@ fn frame(plane: &DataPlane, port: &str, text: &str) -> Result<(u32, Vec<u8>), St
     ))
 }
 
-fn is_hex(text: &str) -> bool {
-    text.len().is_multiple_of(2) && text.bytes().all(|octet| octet.is_ascii_hexdigit())
-}
-
 fn octets(text: &str) -> Result<Vec<u8>, String> {
     let text = text.replace(':', "");
-    if !is_hex(&text) {
-        return Err(format!(
-            "`{text}` is neither `udp SOURCE[:PORT] DESTINATION[:PORT]` nor a frame's octets in hexadecimal"
-        ));
-    }
-    let digits: Vec<u8> = text
-        .chars()
-        .filter_map(|digit| digit.to_digit(16))
-        .map(|digit| digit as u8)
-        .collect();
-    Ok(digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect())
+    hex::octets(&text).ok_or_else(|| {
+        format!("`{text}` is neither `udp SOURCE[:PORT] DESTINATION[:PORT]` nor a frame's octets in hexadecimal")
+    })
 }
 
 /// An address, with or without a port.

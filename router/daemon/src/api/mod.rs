@@ -35,6 +35,7 @@ pub(crate) use network::check;
 use network::{Network, Secrets};
 
 use crate::apply::ApplyOptions;
+use crate::canary::{Asked, Deciding};
 use crate::config::{ApiSection, File};
 use crate::page;
 use crate::process::calls;
@@ -66,6 +67,7 @@ pub struct Api {
 struct Shared {
     calls: Caller,
     proofs: Proofs,
+    deciding: Deciding,
     bodies: bodies::Budget,
     /// Token, certificate and key of the address of `[api]`.
     secrets: Option<Arc<Secrets>>,
@@ -116,6 +118,7 @@ impl Api {
         let shared = Shared {
             calls,
             proofs: Proofs::default(),
+            deciding: Deciding::default(),
             bodies: bodies::Budget::default(),
             secrets: self.network.as_ref().map(Network::secrets),
         };
@@ -180,6 +183,7 @@ fn routes(shared: Shared) -> Routes {
         )
         .route("/v1/confirm", post(confirm))
         .route("/v1/prove", post(prove).get(proof))
+        .route("/v1/decide", post(decide))
         .route("/v1/capture", post(watch::capture))
         .route("/v1/trace", post(watch::trace))
         .route("/v1/explain/{address}", get(explain))
@@ -454,6 +458,25 @@ async fn proof(State(shared): State<Shared>) -> Response {
             let what = "nothing was proven yet: `bora prove` does it";
             (StatusCode::NOT_FOUND, what).into_response()
         }
+    }
+}
+
+/// What becomes of packets, which are neither sent nor counted. The body is a list of them in JSON.
+async fn decide(State(shared): State<Shared>, text: String) -> Response {
+    let asked: Vec<Asked> = match serde_json::from_str(&text) {
+        Ok(asked) => asked,
+        Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
+    };
+    let (deciding, calls) = (shared.deciding.clone(), shared.calls.clone());
+    // the control loop starts the thread, because that inherits its rights
+    let ask = move |_: &mut Router| deciding.ask(&calls, asked);
+    let answer = match shared.call("packets to decide about", ask).await {
+        Ok(answer) => answer,
+        Err(response) => return response,
+    };
+    match answer_of(answer).await {
+        Ok(verdicts) => axum::Json(verdicts).into_response(),
+        Err(response) => response,
     }
 }
 

@@ -18,6 +18,7 @@ use crate::guard::hooks::Held;
 use crate::multipath::Multipath;
 use crate::offload::Offload;
 use crate::policy::Policy;
+use crate::ports::another::AnothersPort;
 use crate::ports::features;
 use crate::ports::table::PortTable;
 use crate::ports::twin::{Twin, remove_leftovers};
@@ -34,20 +35,68 @@ impl DataPlane {
         runtime: RuntimeLock,
         vitals: Vitals,
     ) -> anyhow::Result<(Self, Lease)> {
-        let fib_pages = config.fib.express_pages();
-        let mut express = Express::load(runtime.dir.netns, config.linux.punt_budget, fib_pages)?;
-        let (writer, fib) = express.make_fib(config.fib.config())?;
         // before the mirror, so that it knows them
         let twins = config.ports.iter().map(open_twin);
         let twins = twins.collect::<anyhow::Result<Vec<_>>>()?;
-        let mirror = Mirror::open(mirror_config(config), writer)?;
-        let found = config.ports.iter().zip(twins);
-        let found = found.map(|(section, twin)| Ok((ports::find(&mirror, &section.name)?, twin)));
-        let found = found.collect::<anyhow::Result<Vec<_>>>()?;
+        let mirror = mirror_config(config);
+        let (mut plane, lease) = Self::prepare(config, mirror, runtime, vitals, |links, plane| {
+            let found = links.into_iter().zip(twins).collect();
+            attach_all(found, &plane.express.program, &plane.runtime, config)
+        })?;
+        match plane.open(config) {
+            Ok(()) => Ok((plane, lease)),
+            Err(error) => {
+                plane.engine = None;
+                detach_new(plane.ports.take_all(), &plane.runtime.dir);
+                Err(error)
+            }
+        }
+    }
+
+    /// Only decides, beside another Bora that forwards by these ports: attaches, opens and changes nothing.
+    ///
+    /// # Errors
+    /// It has no such ports, or the kernel refuses something.
+    pub(crate) fn beside(
+        config: &File,
+        dir: RuntimeDir,
+        there: &[AnothersPort],
+    ) -> anyhow::Result<Self> {
+        let mirror = MirrorConfig {
+            only_looks: true,
+            ..mirror_config(config)
+        };
+        let runtime = RuntimeLock::of_another(dir)?;
+        let (mut plane, lease) =
+            Self::prepare(config, mirror, runtime, Vitals::new(), |links, _| {
+                anothers_ports(links, there)
+            })?;
+        lease.set(u64::MAX); // no packets come to this program
+        for port in plane.ports.iter_mut() {
+            port.expose_tags(&plane.runtime.dir);
+        }
+        plane.converge(config, &Changes::everything())?;
+        Ok(plane)
+    }
+
+    /// All but sockets and workers. `make` makes ports of the interfaces.
+    fn prepare(
+        config: &File,
+        mirror: MirrorConfig,
+        runtime: RuntimeLock,
+        vitals: Vitals,
+        make: impl FnOnce(Vec<Link>, &Self) -> anyhow::Result<PortTable>,
+    ) -> anyhow::Result<(Self, Lease)> {
+        let fib_pages = config.fib.express_pages();
+        let mut express = Express::load(runtime.dir.netns, config.linux.punt_budget, fib_pages)?;
+        let (writer, fib) = express.make_fib(config.fib.config())?;
+        let mirror = Mirror::open(mirror, writer)?;
+        let names = config.ports.iter().map(|section| &section.name);
+        let links = names.map(|name| ports::find(&mirror, name));
+        let links = links.collect::<anyhow::Result<Vec<_>>>()?;
         let lease = express.lease()?;
-        let ports = attach_all(found, &express.program, &runtime, config)?;
         let mut plane = Self {
-            ports,
+            ports: PortTable::default(),
             devices: DeviceTable::default(),
             held: Held::default(),
             multipath: Multipath::learn(mirror.settings()),
@@ -63,14 +112,8 @@ impl DataPlane {
             runtime,
             vitals,
         };
-        match plane.open(config) {
-            Ok(()) => Ok((plane, lease)),
-            Err(error) => {
-                plane.engine = None;
-                detach_new(plane.ports.take_all(), &plane.runtime.dir);
-                Err(error)
-            }
-        }
+        plane.ports = make(links, &plane)?;
+        Ok((plane, lease))
     }
 
     /// Undoes a start that has failed after this: what it has attached or made is taken away again.
@@ -161,6 +204,17 @@ fn open_twin(section: &PortSection) -> anyhow::Result<Option<Twin>> {
         PortKind::Interface => Ok(None),
         PortKind::Twin(kind) => Twin::open(&section.name, section.mac, kind).map(Some),
     }
+}
+
+/// The ports of another Bora on these interfaces.
+fn anothers_ports(links: Vec<Link>, there: &[AnothersPort]) -> anyhow::Result<PortTable> {
+    let mut ports = PortTable::default();
+    for (id, link) in (0..).map(PortId).zip(links) {
+        let port = there.iter().find(|port| port.name == link.name);
+        let port = port.with_context(|| format!("the Bora that runs has no port {}", link.name))?;
+        ports.push(Port::of_another(id, link, port)?);
+    }
+    Ok(ports)
 }
 
 /// Attaches the program to all interfaces, or to none.

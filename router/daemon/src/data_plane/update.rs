@@ -53,11 +53,7 @@ impl DataPlane {
         changes: &Changes,
         refresh: bool,
     ) -> anyhow::Result<()> {
-        let mut changes = *changes;
-        changes.settings |= refresh && self.look(config);
-        let ports = self.concerns_ports(&changes);
-        self.converge(config, &changes)?;
-        if ports || refresh {
+        if self.agree(config, changes, refresh)? || refresh {
             self.follow_interfaces(config);
         }
         // after what it depends on is up to date
@@ -66,6 +62,26 @@ impl DataPlane {
             self.choose_fast_path(config);
         }
         Ok(())
+    }
+
+    /// Returns whether ports or devices may be others.
+    fn agree(&mut self, config: &File, changes: &Changes, refresh: bool) -> anyhow::Result<bool> {
+        let mut changes = *changes;
+        changes.settings |= refresh && self.look(config);
+        let ports = self.concerns_ports(&changes);
+        self.converge(config, &changes)?;
+        Ok(ports)
+    }
+
+    /// Follows Linux beside another Bora, which looks after the interfaces.
+    pub(crate) fn only_follow(&mut self, config: &File, refresh: bool) -> anyhow::Result<()> {
+        loop {
+            let changes = self.wait(Some(Duration::ZERO))?;
+            self.agree(config, &changes, refresh)?;
+            if !changes.more {
+                return Ok(());
+            }
+        }
     }
 
     /// Begins to compare Linux's tables with the FIB, after a look at what has no events.
@@ -92,7 +108,7 @@ impl DataPlane {
         for port in self.ports.iter_mut().filter(|port| port.has_program()) {
             let dir = &self.runtime.dir;
             port.expose_tags(dir);
-            if by_ports {
+            if by_ports && !port.is_anothers() {
                 port.offloads
                     .refuse_hash(&port.link.name, port.ifindex, dir);
             }

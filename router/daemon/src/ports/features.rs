@@ -25,17 +25,16 @@ impl Offloads {
     /// Makes the interface `name`, whose number is `ifindex`, leave VLAN tags in the frames, or notes
     /// why it does not. To be called again and again: others may turn it back.
     pub(crate) fn expose_tags(&mut self, name: &str, ifindex: u32, dir: &RuntimeDir) {
-        let off = TurnOff {
-            offloads: &TAGS,
-            reason: "so that XDP sees VLAN tags",
-            follows: |why| {
-                format!(
-                    "the card takes VLAN tags out of frames and cannot be told not to ({why}); what \
-                     comes in there is left to Linux"
-                )
-            },
+        self.hidden_tags = TAGS_OFF.of(name, ifindex, dir, self.hidden_tags.take());
+    }
+
+    /// Notes whether another Bora could not make the interface leave VLAN tags in the frames.
+    pub(crate) fn look_for_tags(&mut self, name: &str) {
+        self.hidden_tags = match TAGS_OFF.on(name) {
+            Ok(on) if on.is_empty() => None,
+            Ok(on) => Some((TAGS_OFF.follows)(&on.join(", "))),
+            Err(error) => Some((TAGS_OFF.follows)(&error.to_string())),
         };
-        self.hidden_tags = off.of(name, ifindex, dir, self.hidden_tags.take());
     }
 
     /// Makes Linux hash flows as Bora does, or notes why it does not. To be called again and again.
@@ -54,6 +53,17 @@ impl Offloads {
         self.foreign_hash = off.of(name, ifindex, dir, self.foreign_hash.take());
     }
 }
+
+const TAGS_OFF: TurnOff = TurnOff {
+    offloads: &TAGS,
+    reason: "so that XDP sees VLAN tags",
+    follows: |why| {
+        format!(
+            "the card takes VLAN tags out of frames and cannot be told not to ({why}); what comes in there is left \
+             to Linux"
+        )
+    },
+};
 
 /// Offloads that are to be off.
 struct TurnOff {

@@ -1,5 +1,6 @@
 //! Ports: interfaces of Linux, most with Bora's program on them, and others with their twins.
 
+pub(crate) mod another;
 pub(crate) mod features;
 mod find;
 pub(crate) mod link_loss;

@@ -67,6 +67,8 @@ pub(crate) enum Way {
     Twin(Twin),
     /// Through Linux alone: the interface takes no program.
     Linux,
+    /// As another Bora has it, which forwards while this one only decides; `None`: with a twin.
+    Another(Option<AttachMode>),
 }
 
 /// The AF_XDP sockets of an interface.
@@ -170,9 +172,9 @@ impl Port {
     /// Whether the engine can send by it.
     pub(crate) fn is_output(&self) -> bool {
         match (&self.way, self.sockets) {
-            (Way::Twin(_), _) | (Way::Xdp(_), SocketState::Unused) => true,
-            (Way::Xdp(_), SocketState::Opened { count, .. }) => count > 0,
-            (Way::Xdp(_), SocketState::Closed) | (Way::Linux, _) => false,
+            (Way::Twin(_), _) | (Way::Xdp(_) | Way::Another(_), SocketState::Unused) => true,
+            (Way::Xdp(_) | Way::Another(_), SocketState::Opened { count, .. }) => count > 0,
+            (Way::Xdp(_) | Way::Another(_), SocketState::Closed) | (Way::Linux, _) => false,
         }
     }
 
@@ -181,7 +183,7 @@ impl Port {
         match self.way {
             // by the name that it has now
             Way::Xdp(_) => receive_queues(&self.link.name).unwrap_or(self.link.rx_queues),
-            Way::Twin(_) | Way::Linux => self.link.rx_queues,
+            Way::Twin(_) | Way::Linux | Way::Another(_) => self.link.rx_queues,
         }
     }
 
@@ -193,20 +195,30 @@ impl Port {
     /// Its twin, if it has one.
     pub(crate) fn twin(&self) -> Option<&Twin> {
         match &self.way {
-            Way::Xdp(_) | Way::Linux => None,
+            Way::Xdp(_) | Way::Linux | Way::Another(_) => None,
             Way::Twin(twin) => Some(twin),
         }
     }
 
+    /// Whether it has a twin, be it another Bora's.
+    pub(crate) fn has_twin(&self) -> bool {
+        matches!(self.way, Way::Twin(_) | Way::Another(None))
+    }
+
+    /// Whether another Bora forwards by it, and this one leaves the interface as it is.
+    pub(crate) fn is_anothers(&self) -> bool {
+        matches!(self.way, Way::Another(_))
+    }
+
     /// Whether the XDP program is on it.
     pub(crate) fn has_program(&self) -> bool {
-        matches!(self.way, Way::Xdp(_))
+        matches!(self.way, Way::Xdp(_) | Way::Another(Some(_)))
     }
 
     /// Its twin, if it has one.
     pub(crate) fn twin_mut(&mut self) -> Option<&mut Twin> {
         match &mut self.way {
-            Way::Xdp(_) | Way::Linux => None,
+            Way::Xdp(_) | Way::Linux | Way::Another(_) => None,
             Way::Twin(twin) => Some(twin),
         }
     }
@@ -215,6 +227,7 @@ impl Port {
     pub(crate) fn mode(&self) -> Option<AttachMode> {
         match &self.way {
             Way::Xdp(attachment) => Some(attachment.mode()),
+            Way::Another(mode) => *mode,
             Way::Twin(_) | Way::Linux => None,
         }
     }
@@ -232,9 +245,14 @@ impl Port {
     /// Makes the interface leave VLAN tags in the frames, or notes why it does not. To be called
     /// again and again. Linux shows generic XDP the tags, and a veth its driver XDP.
     pub(crate) fn expose_tags(&mut self, dir: &RuntimeDir) {
-        if self.mode() == Some(AttachMode::Driver) && self.link.kind != "veth" {
-            self.offloads
-                .expose_tags(&self.link.name, self.ifindex, dir);
+        if self.mode() != Some(AttachMode::Driver) || self.link.kind == "veth" {
+            return;
+        }
+        match self.is_anothers() {
+            true => self.offloads.look_for_tags(&self.link.name),
+            false => self
+                .offloads
+                .expose_tags(&self.link.name, self.ifindex, dir),
         }
     }
 
@@ -250,7 +268,7 @@ impl Port {
     /// Takes the program, or the twin, away.
     pub(crate) fn detach(self, dir: &RuntimeDir) {
         match self.way {
-            Way::Linux => {}
+            Way::Linux | Way::Another(_) => {}
             Way::Twin(twin) => twin.remove(dir),
             Way::Xdp(attachment) => {
                 if let Err(error) = attachment.detach() {

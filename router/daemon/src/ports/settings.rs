@@ -49,7 +49,7 @@ impl Port {
             promiscuous: self.is_promiscuous(mirror, hooks),
             vlan: self.link.kind == "vlan",
             enabled: self.link.up,
-            gated: self.twin().is_none(),
+            gated: !self.has_twin(),
             ..PortSettings::default()
         };
         let settings = with_sysctls(settings, mirror, self.ifindex);
@@ -93,13 +93,13 @@ impl Port {
         self.link.promiscuous
             || has_other_master(mirror, &self.link)
             || seen.is_none_or(has_hook)
-            || self.twin().is_some() && mirror.links().values().any(is_on_us)
+            || self.has_twin() && mirror.links().values().any(is_on_us)
     }
 
     /// Whether all IPv4 and all IPv6 that comes in here is Linux's business. At Linux's hooks the program
     /// looks for each packet.
     fn left_to_linux(&self, mirror: &Mirror, config: &File, hooks: &Hooks) -> [bool; 2] {
-        if self.twin().is_some() {
+        if self.has_twin() {
             return self.left_by_twin(mirror, config, &hooks.survey);
         }
         let master = has_other_master(mirror, &self.link) && !self.is_in_bond(mirror);

@@ -256,13 +256,13 @@ impl RuntimeDir {
     }
 }
 
-/// A runtime directory that this process has locked, until it ends.
+/// A runtime directory that this process has locked, until it ends; or another Bora's.
 #[derive(Debug)]
 pub(crate) struct RuntimeLock {
     pub(crate) dir: RuntimeDir,
     /// The folder of the attachments' pins.
     pub(crate) pins: Pins,
-    _lock: File,
+    _lock: Option<File>,
 }
 
 impl RuntimeLock {
@@ -275,7 +275,19 @@ impl RuntimeLock {
         Ok(Self {
             pins: dir.pins()?,
             dir,
-            _lock: lock,
+            _lock: Some(lock),
+        })
+    }
+
+    /// A directory that another Bora has locked: nothing may be changed in it.
+    ///
+    /// # Errors
+    /// The folder of pins cannot be opened.
+    pub(crate) fn of_another(dir: RuntimeDir) -> anyhow::Result<Self> {
+        Ok(Self {
+            pins: dir.pins()?,
+            dir,
+            _lock: None,
         })
     }
 

@@ -152,7 +152,7 @@ impl Job {
 
     fn walk(&self, calls: &Caller<Router>, input: Option<&str>) -> Result<(), String> {
         let stopping = || String::from("Bora is stopping");
-        let facts = Facts::of(calls).ok_or_else(stopping)?;
+        let facts = Facts::of(calls).ok_or_else(stopping)?.for_linux();
         let chosen = chosen(&facts.inputs, input)?;
         let names = chosen.iter().map(|&place| facts.inputs[place].name.clone());
         lock(&self.0).inputs = names.collect();

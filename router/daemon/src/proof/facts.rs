@@ -1,34 +1,40 @@
 //! What the control loop tells those who ask Linux.
 
+use std::io;
+
 use bora_contract::{MAX_PORTS, RpFilter};
-use bora_fib::PortId;
+use bora_fib::{FibError, FibReader, PortId};
 use bora_prove::{Asker, Decider, Entry, Input, Linux, ProveError};
 use bora_wire::MacAddr;
 use bora_worker::Tables;
+use bora_xdp::Questions;
 
+use crate::config::File;
+use crate::data_plane::DataPlane;
 use crate::process::calls::Caller;
 use crate::router::Router;
 
 /// What Bora decides by, but for the FIB.
-pub(super) struct Facts {
+pub(crate) struct Facts {
     /// Ports and devices.
-    pub(super) inputs: Vec<Input>,
+    pub(crate) inputs: Vec<Input>,
     /// The tables of workers, as they are or would be.
-    pub(super) tables: Tables,
+    pub(crate) tables: Tables,
 }
 
 impl Facts {
     /// As they are now; `None` if the control loop has ended.
-    pub(super) fn of(calls: &Caller<Router>) -> Option<Self> {
+    pub(crate) fn of(calls: &Caller<Router>) -> Option<Self> {
         calls.ask("what decides", Self::now)
     }
 
     pub(super) fn now(router: &mut Router) -> Self {
-        let plane = &router.plane;
-        // what comes in by a port of a bond comes in by the bond
-        let ports = plane.ports().iter();
-        let ports =
-            ports.filter(|port| !port.is_gone && port.settings.trunk == port.settings.index);
+        Self::of_plane(&router.plane, router.in_force.file())
+    }
+
+    /// As they are, where there is no control loop.
+    pub(crate) fn of_plane(plane: &DataPlane, config: &File) -> Self {
+        let ports = plane.ports().iter().filter(|port| !port.is_gone);
         let ports = ports.map(|port| {
             let entry = (port.id, port.ifindex);
             (port.ifindex, &port.name, &port.settings, Some(entry))
@@ -47,6 +53,7 @@ impl Facts {
                 .routes_of(PortId(settings.index))
                 .collect(),
             mac: MacAddr(settings.mac),
+            in_bond: usize::from(settings.index) < MAX_PORTS && settings.trunk != settings.index,
             to_linux: [settings.kernel4, settings.kernel6],
             checks_sources: settings.rp_filter != RpFilter::Off,
             entry: entry
@@ -58,24 +65,61 @@ impl Facts {
         });
         Self {
             inputs: inputs.collect(),
-            tables: plane.tables(router.in_force.file()),
+            tables: plane.tables(config),
         }
+    }
+}
+
+impl Facts {
+    /// Without what Linux is not asked about.
+    pub(super) fn for_linux(mut self) -> Self {
+        self.inputs.retain(|input| !input.in_bond);
+        self
+    }
+}
+
+/// What decides, for another thread to load.
+pub(crate) struct Parts {
+    reader: Result<FibReader, FibError>,
+    program: io::Result<bora_xdp::Parts>,
+}
+
+impl Parts {
+    /// The parts of a running Bora; `None` if the control loop has ended.
+    pub(crate) fn of(calls: &Caller<Router>) -> Option<Self> {
+        calls.ask("a reader of the FIB", |router| {
+            Self::of_plane(&router.plane)
+        })
+    }
+
+    /// As they are, where there is no control loop.
+    pub(crate) fn of_plane(plane: &DataPlane) -> Self {
+        Self {
+            reader: plane.fib_reader(),
+            program: plane.express().program.parts(),
+        }
+    }
+
+    /// The stages of a worker, and the program.
+    ///
+    /// # Errors
+    /// There is no memory, or the kernel refuses the program.
+    pub(crate) fn load(self) -> Result<(Decider, Questions), ProveError> {
+        let reader = self.reader;
+        let reader = reader.map_err(|error| ProveError::Memory(error.to_string()))?;
+        let program = self.program;
+        let program = program.map_err(|error| ProveError::Program(error.to_string()))?;
+        let program = program.load();
+        let program = program.map_err(|error| ProveError::Program(error.to_string()))?;
+        Ok((Decider::new(reader)?, program))
     }
 }
 
 /// Somebody who asks about what the facts say; `None` if the control loop has ended.
 pub(super) fn asker(calls: &Caller<Router>, facts: Facts) -> Option<Result<Asker, ProveError>> {
-    let parts = |router: &mut Router| {
-        let plane = &router.plane;
-        (plane.fib_reader(), plane.express().program.parts())
-    };
-    let (reader, program) = calls.ask("a reader of the FIB", parts)?;
+    let parts = Parts::of(calls)?;
     let made = || {
-        let reader = reader.map_err(|error| ProveError::Memory(error.to_string()))?;
-        let program = program.map_err(|error| ProveError::Program(error.to_string()))?;
-        let program = program.load();
-        let program = program.map_err(|error| ProveError::Program(error.to_string()))?;
-        let decider = Decider::new(reader)?;
+        let (decider, program) = parts.load()?;
         let mut asker = Asker::new(Linux::open()?, decider, Some(program))?;
         asker.adopt(facts.inputs, facts.tables);
         Ok(asker)

@@ -2,7 +2,7 @@
 
 mod distrust;
 mod everything;
-mod facts;
+pub(crate) mod facts;
 mod watch;
 
 pub(crate) use everything::{ProofOptions, Proofs};

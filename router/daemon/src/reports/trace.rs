@@ -10,6 +10,7 @@ use bora_wire::Protocol;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::hex;
 use crate::reports::route;
 use crate::router::Router;
 use crate::sampling::five_tuple::{Flow, flow_of};
@@ -68,8 +69,8 @@ pub(crate) fn of_packet(one: &Seen, names: &BTreeMap<u16, String>, since_1970: D
         output,
         reason: reason.map(|reason| reason.name().into()),
         class: one.class,
-        before: hex(&one.head),
-        now: hex(&one.now[..one.now.len().min(one.head.len())]),
+        before: hex::of(&one.head),
+        now: hex::of(&one.now[..one.now.len().min(one.head.len())]),
     }
 }
 
@@ -84,10 +85,6 @@ fn tier_name(tier: Tier) -> &'static str {
 pub(crate) fn name(names: &BTreeMap<u16, String>, number: u16) -> String {
     let known = names.get(&number).cloned();
     known.unwrap_or_else(|| format!("port {number}"))
-}
-
-fn hex(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
 /// Why a packet went where it went, as tables and rules are now.
