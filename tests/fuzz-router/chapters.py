@@ -155,8 +155,11 @@ def sysctls(life):
         life.step([*before, f"sysctl -w net.{key}={value}"], wait="second", again=key == "ipv4.conf.r1.forwarding")
         before = [f"sysctl -w net.{key}={usual}"]
     life.step([*before, "sysctl -w net.ipv6.conf.all.forwarding=0", "sysctl -w net.ipv6.conf.r0.forwarding=1"], wait="second")
-    life.step(["sysctl -w net.ipv6.conf.all.forwarding=1", "sysctl -w net.ipv4.ip_forward_use_pmtu=1"], wait="second",
-              packets=[signalling.narrow_path(life.rng, DEVICES) for _ in range(200)] + life.packets() + life.packets())
+    far = [pools.inside(life.rng, prefix, 4).packed for family, prefix in life.prefixes if family == 4]
+    learnt = [signalling.narrow_path(life.rng, DEVICES[1:2], to) for to in far]
+    long = [signalling.frame_to(DEVICES[0], mac_of(0, b"\2"), 0x0800, life.packet(4, signalling.octets("10.100.1.9"), to)) for to in far for _ in range(6)]
+    life.step(["sysctl -w net.ipv6.conf.all.forwarding=1", "sysctl -w net.ipv4.ip_forward_use_pmtu=1"], learnt, "second")
+    life.step([], long, "sync", again=True)
 
 
 def neighbours(life):
@@ -168,9 +171,13 @@ def neighbours(life):
     life.step(["ip neigh replace 2001:db8:1::2 lladdr 02:bc:00:00:11:33 dev r1 nud permanent"], again=True)
     life.step(["ip neigh replace 10.0.2.2 lladdr 02:bc:00:00:12:44 dev r2 nud permanent", "ip neigh del 2001:db8:1::2 dev r1"], again=True)
     life.step(["ip neigh del 10.0.2.2 dev r2", "ip neigh replace 10.0.1.2 dev r1 nud failed"], again=True)
-    life.step([f"sysctl -w net.ipv6.conf.r{link}.accept_ra=2" for link in range(LINKS)] + ["ip -6 route del default", "sysctl -w net.ipv6.conf.all.proxy_ndp=1"] +
-              [f"ip neigh add proxy {signalling.PROXIED} dev r{link}" for link in range(LINKS)], [signalling.proxied_solicitation(life.rng, DEVICES) for _ in range(20)])
+    life.step(["sysctl -w net.ipv6.conf.all.proxy_ndp=1"] + [f"ip neigh add proxy {signalling.PROXIED} dev r{link}" for link in range(LINKS)], [signalling.proxied_solicitation(life.rng, DEVICES) for _ in range(20)])
+
+
+def advertisements(life):
+    """Routers that advertise themselves."""
     life.prefixes.append((6, "2001:db8:f1::/48"))
+    life.step([f"sysctl -w net.ipv6.conf.r{link}.accept_ra=2" for link in range(LINKS)] + ["ip -6 route del default"])
     one, other, far = signalling.advertisement(DEVICES[1], 2), signalling.advertisement(DEVICES[1], 3), signalling.advertisement(DEVICES[2], 3)
     for advertised in ([one, other], [far], [signalling.advertisement(DEVICES[1], 3, signalling.HIGH), signalling.advertisement(DEVICES[2], 3, lifetime=0)],
                        [signalling.advertisement(DEVICES[1], 2, lifetime=0)]):
@@ -204,7 +211,7 @@ def hooks(life):
     life.step(["ip xfrm policy flush"], wait="second", again=True)
 
 
-ALL = (routes, rules, objects, sysctls, neighbours, links, hooks)
+ALL = (routes, rules, objects, sysctls, neighbours, advertisements, links, hooks)
 
 
 def life(number, tier):
