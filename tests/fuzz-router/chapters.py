@@ -76,7 +76,8 @@ class Life:
             self.step([], packets, "sync", None)
 
 
-PLAIN = ("route add {p} via {a} metric 20; route add {p} via {b} metric 10", "route add blackhole {p}", "route add unreachable {p}",
+PLAIN = ("route add {p} via {a} metric 20; route add {p} via {b} metric 10", "route add {p} via {a} metric 10; route add {p} via {b} metric 20",
+         "route add blackhole {p}", "route add unreachable {p}",
          "route add prohibit {p}", "route add throw {p}", "route add {p} via {a} mtu 1300", "route add {p} via {a} mtu lock 1400",
          "route add {p} via {b} encap seg6 mode encap segs 2001:db8:b1::7", "route add {p} via {a}; route change {p} via {b}",
          "route add {p} via {a}; route append {p} via {b}; route del {p} via {a}", "route add local {p} dev lo", "route add {p} dev r3")
@@ -208,7 +209,8 @@ def hooks(life):
     life.step(["nft flush ruleset", "tc qdisc add dev r0 clsact", "tc filter add dev r0 ingress protocol ip u32 match ip dst 198.18.0.0/16 action mirred egress redirect dev r3"], wait="second")
     life.step(["tc qdisc del dev r0 clsact", "ip xfrm policy update src 10.100.0.0/16 dst 198.18.0.0/16 dir fwd action block"], wait="second")
     life.step(["ip xfrm policy flush", "ip xfrm policy update src 10.0.1.0/24 dst 10.0.1.0/24 dir in action block"], wait="second")
-    life.step(["ip xfrm policy flush"], wait="second", again=True)
+    life.step(["ip xfrm policy flush", "ip xfrm policy setdefault in block"], wait="second")
+    life.step(["ip xfrm policy setdefault in accept"], wait="second", again=True)
 
 
 ALL = (routes, rules, objects, sysctls, neighbours, advertisements, links, hooks)
