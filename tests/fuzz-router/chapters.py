@@ -76,7 +76,8 @@ class Life:
             self.step([], packets, "sync", None)
 
 
-PLAIN = ("route add {p} via {a} metric 20; route add {p} via {b} metric 10", "route add blackhole {p}", "route add unreachable {p}",
+PLAIN = ("route add {p} via {a} metric 20; route add {p} via {b} metric 10", "route add {p} via {a} metric 10; route add {p} via {b} metric 20",
+         "route add blackhole {p}", "route add unreachable {p}",
          "route add prohibit {p}", "route add throw {p}", "route add {p} via {a} mtu 1300", "route add {p} via {a} mtu lock 1400",
          "route add {p} via {b} encap seg6 mode encap segs 2001:db8:b1::7", "route add {p} via {a}; route change {p} via {b}",
          "route add {p} via {a}; route append {p} via {b}; route del {p} via {a}", "route add local {p} dev lo", "route add {p} dev r3")
@@ -95,7 +96,7 @@ def routes(life):
     lines += ["ip -4 route add local 198.19.0.0/16 dev lo", "ip -4 route add 198.19.7.0/24 via 10.0.1.2", "ip -4 route add 10.0.3.64/27 dev r3 mtu 1300",
               "ip -4 route add 198.19.9.7/32 via 10.0.2.2"]
     life.prefixes += [(4, "198.19.7.0/24"), (4, "198.19.9.0/24"), (4, "10.0.3.64/27"), (4, "10.0.1.0/24"), (6, "2001:db8:2::/64")]
-    life.step(lines, again=True)
+    life.step(lines, wait="sync", again=True)  # `verify` reads all routes again, in the kernel's order
     life.step(["ip -4 route del default", "ip -6 route del default", "ip -4 route add 198.18.3.4/30 via 10.0.2.3", "ip -6 route add default via 2001:db8:1::3"], again=True)
 
 
@@ -155,8 +156,11 @@ def sysctls(life):
         life.step([*before, f"sysctl -w net.{key}={value}"], wait="second", again=key == "ipv4.conf.r1.forwarding")
         before = [f"sysctl -w net.{key}={usual}"]
     life.step([*before, "sysctl -w net.ipv6.conf.all.forwarding=0", "sysctl -w net.ipv6.conf.r0.forwarding=1"], wait="second")
-    life.step(["sysctl -w net.ipv6.conf.all.forwarding=1", "sysctl -w net.ipv4.ip_forward_use_pmtu=1"], wait="second",
-              packets=[signalling.narrow_path(life.rng, DEVICES) for _ in range(200)] + life.packets() + life.packets())
+    far = [pools.inside(life.rng, prefix, 4).packed for family, prefix in life.prefixes if family == 4]
+    learnt = [signalling.narrow_path(life.rng, DEVICES[1:2], to) for to in far]
+    long = [signalling.frame_to(DEVICES[0], mac_of(0, b"\2"), 0x0800, life.packet(4, signalling.octets("10.100.1.9"), to)) for to in far for _ in range(6)]
+    life.step(["sysctl -w net.ipv6.conf.all.forwarding=1", "sysctl -w net.ipv4.ip_forward_use_pmtu=1"], learnt, "second")
+    life.step([], long, "sync", again=True)
 
 
 def neighbours(life):
@@ -168,9 +172,13 @@ def neighbours(life):
     life.step(["ip neigh replace 2001:db8:1::2 lladdr 02:bc:00:00:11:33 dev r1 nud permanent"], again=True)
     life.step(["ip neigh replace 10.0.2.2 lladdr 02:bc:00:00:12:44 dev r2 nud permanent", "ip neigh del 2001:db8:1::2 dev r1"], again=True)
     life.step(["ip neigh del 10.0.2.2 dev r2", "ip neigh replace 10.0.1.2 dev r1 nud failed"], again=True)
-    life.step([f"sysctl -w net.ipv6.conf.r{link}.accept_ra=2" for link in range(LINKS)] + ["ip -6 route del default", "sysctl -w net.ipv6.conf.all.proxy_ndp=1"] +
-              [f"ip neigh add proxy {signalling.PROXIED} dev r{link}" for link in range(LINKS)], [signalling.proxied_solicitation(life.rng, DEVICES) for _ in range(20)])
+    life.step(["sysctl -w net.ipv6.conf.all.proxy_ndp=1"] + [f"ip neigh add proxy {signalling.PROXIED} dev r{link}" for link in range(LINKS)], [signalling.proxied_solicitation(life.rng, DEVICES) for _ in range(20)])
+
+
+def advertisements(life):
+    """Routers that advertise themselves."""
     life.prefixes.append((6, "2001:db8:f1::/48"))
+    life.step([f"sysctl -w net.ipv6.conf.r{link}.accept_ra=2" for link in range(LINKS)] + ["ip -6 route del default"])
     one, other, far = signalling.advertisement(DEVICES[1], 2), signalling.advertisement(DEVICES[1], 3), signalling.advertisement(DEVICES[2], 3)
     for advertised in ([one, other], [far], [signalling.advertisement(DEVICES[1], 3, signalling.HIGH), signalling.advertisement(DEVICES[2], 3, lifetime=0)],
                        [signalling.advertisement(DEVICES[1], 2, lifetime=0)]):
@@ -201,10 +209,11 @@ def hooks(life):
     life.step(["nft flush ruleset", "tc qdisc add dev r0 clsact", "tc filter add dev r0 ingress protocol ip u32 match ip dst 198.18.0.0/16 action mirred egress redirect dev r3"], wait="second")
     life.step(["tc qdisc del dev r0 clsact", "ip xfrm policy update src 10.100.0.0/16 dst 198.18.0.0/16 dir fwd action block"], wait="second")
     life.step(["ip xfrm policy flush", "ip xfrm policy update src 10.0.1.0/24 dst 10.0.1.0/24 dir in action block"], wait="second")
-    life.step(["ip xfrm policy flush"], wait="second", again=True)
+    life.step(["ip xfrm policy flush", "ip xfrm policy setdefault in block"], wait="second")
+    life.step(["ip xfrm policy setdefault in accept"], wait="second", again=True)
 
 
-ALL = (routes, rules, objects, sysctls, neighbours, links, hooks)
+ALL = (routes, rules, objects, sysctls, neighbours, advertisements, links, hooks)
 
 
 def life(number, tier):

@@ -73,7 +73,7 @@ class Router:
         self.router.batch(
             f"link add r{link} address {router_mac(link)} type veth peer name h{link} address {host_mac(link)} netns {hosts.name}"
             for link in range(LINKS) if link not in (taps if tier else ()))
-        hosts.batch(f"link set h{link} arp off mtu 9000 up" for link in range(LINKS) if link not in (taps if tier else ()))
+        hosts.batch(f"link set h{link} arp off mtu 3400 up" for link in range(LINKS) if link not in (taps if tier else ()))
         if taps and tier:
             self.start(tier, taps)
         for link in taps if tier else ():

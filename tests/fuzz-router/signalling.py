@@ -63,10 +63,10 @@ def proxied_solicitation(rng, devices):
     return frame_to(device, mac, 0x86DD, solicitation(octets(device.address(6, 2)), octets(target), mac))
 
 
-def narrow_path(rng, devices):
+def narrow_path(rng, devices, to=None):
     """A host says that a packet of the router itself was too long: Linux learns the MTU of the path."""
     device = rng.choice(devices)
-    to = pools.around(rng, rng.choice(pools.PREFIXES[4][1:12]), 4).packed
+    to = to or pools.around(rng, rng.choice(pools.PREFIXES[4][1:12]), 4).packed
     own, host = octets(device.address(4, 1)), octets(device.address(4, 2))
     told = packets.fill_header_checksum(struct.pack("!BBHHHBBH", 0x45, 0, 1400, 0, 0x4000, 64, 1, 0) + own + to) + b"\0\0\0\0\0\0\0\0"
     body = FRAGMENTATION_NEEDED + struct.pack("!HHH", 0, 0, rng.choice((600, 1280))) + told

@@ -30,7 +30,7 @@ fault("append", PREFIX, "theirs < ours || (theirs == ours && (append || P::V6))"
       "an appended route comes before the others of its metric")
 fault("source-specific", ROUTE, "source_specific: head[2] != 0,", "source_specific: false,", "an IPv6 route for one source holds for all")
 fault("wide-local", FAMILY, "Table::Main => !self.rib.hidden(prefix),", "Table::Main => true,", "a local prefix does not hide routes of table main")
-about("neighbours")
+about("advertisements")
 fault("preference", ROUTE, "RTA_PREF => route.preference = (attribute.u8()? & 3) ^ MEDIUM,", "RTA_PREF => drop(attribute.u8()?),",
       "R3b: the preference of IPv6 routes is ignored")
 fault("two-advertisements", PREFIX, "&& (has_ways_of(hops, &new, route) || has_ways_of(hops, route, &new))",

@@ -34,7 +34,8 @@ fault("tc-ingress", GUARD, "nf_at_ingress(dev) || tc_at_ingress(dev) || xfrm_hol
 fault("egress-hook", EXPRESS, "if (output_holds(in, out, port))", "if (v6 && output_holds(in, out, port))", "hooks at the output are passed by")
 fault("ipsec-forward", GUARD, "return xfrm_decides(net, XFRM_OUT) || xfrm_decides(net, XFRM_FORWARD);", "return xfrm_decides(net, XFRM_OUT);",
       "IPsec policies for what is forwarded are passed by")
-fault("ipsec-in-tunnel", "xdp/bpf/tunnel.h", "xfrm_decides(net, XFRM_IN) ||", "", "P1: IPsec policies for what comes in are passed by in tunnels")
+fault("ipsec-in-tunnel", GUARD, "return has_xfrm_policies(net, direction) || xfrm_blocks(net, direction);",
+      "return direction != XFRM_IN && (has_xfrm_policies(net, direction) || xfrm_blocks(net, direction));", "P1: IPsec policies for what comes in are passed by in tunnels")
 about("neighbours")
 fault("neighbour-proxy", GATE, "return (const void *)(type + 1) <= end && *type >= 133 && *type <= 137;", "return (const void *)(type + 1) <= end && *type >= 133 && *type <= 134;",
       "R5: solicitations for a proxied address are forwarded")
