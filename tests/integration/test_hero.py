@@ -291,6 +291,13 @@ def test_a_changed_route_leaves_the_fast_path_at_once(beyond):
     assert len(beyond.sinks[1].numbers) == old
 
 
+def test_linux_says_what_the_card_does(beyond):
+    """What a card forwards by itself is proved as it does it."""
+    proof = beyond.bora.prove()
+    assert proof["progress"]["differ"] == 0, proof["differences"][:3]
+    assert on_fast_path(beyond) and proof["progress"]["same"] > 0, proof["progress"]
+
+
 def test_a_more_specific_route_is_not_hidden(beyond):
     """Cards use the first match, not the longest: a prefix leaves the fast path when a more specific one appears."""
     beyond.router.ip("route", "add", "198.51.100.1/32", "via", "10.0.3.2")

@@ -97,9 +97,9 @@ class Bora:
         done = self.namespace.exec(binary(), "show", what, "--json", *options)
         return json.loads(done.stdout)
 
-    def prove(self, seconds=120):
+    def prove(self, *options, seconds=600):
         """`bora prove --json` from the beginning, parsed."""
-        done = self.namespace.exec(binary(), "prove", "--json", "--anew", check=False, timeout=seconds)
+        done = self.namespace.exec(binary(), "prove", "--json", "--anew", *options, check=False, timeout=seconds)
         if not done.stdout.startswith("{"):
             raise RuntimeError(f"bora prove: {done.stderr}")
         return json.loads(done.stdout)

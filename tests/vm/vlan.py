@@ -3,7 +3,6 @@
 import collections
 import contextlib
 import dataclasses
-import json
 import struct
 import threading
 import time
@@ -12,7 +11,6 @@ import traceback
 from scapy.layers.l2 import Ether
 
 from lib import packets
-from lib.bora import binary
 from lib.vlans import CTAG, STAG, Segment, Vlans, untag
 from vm import bulk, vlan_cases
 from vm.report import VLAN_PREFIX
@@ -77,8 +75,7 @@ def proven(net):
     """Linux says the same of all packets that come in by a port and by some VLAN devices."""
     same = {}
     for device in ("r0", A.device, C.device, vlan_cases.QINQ.device):
-        done = net.router.exec(binary(), "prove", "--json", "--input", device, check=False, timeout=300)
-        proof = json.loads(done.stdout)
+        proof = net.bora.prove("--input", device)
         assert proof["progress"]["differ"] == 0, proof["differences"][:3]
         same[device] = proof["progress"]["same"]
     assert all(same.values()), same
