@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use bora_daemon::Mode;
 use bora_terminal::Pages;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use serde::Serialize;
 
+use crate::prove::ProveOptions;
 use crate::show::ShowOptions;
 use crate::top::TopOptions;
 use crate::web::WebOptions;
@@ -202,23 +202,6 @@ pub(crate) struct TraceOptions {
     pub(crate) packet: Option<String>,
     /// Print JSON, one line a packet
     #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Default, Args, Serialize)]
-pub(crate) struct ProveOptions {
-    /// Only packets that come in by this port, or device on one
-    #[arg(short, long, value_name = "NAME")]
-    pub(crate) input: Option<String>,
-    /// Begin anew, also where a proof runs or was paused
-    #[arg(long)]
-    pub(crate) anew: bool,
-    /// Pause the proof that runs; without this option it goes on
-    #[arg(long, conflicts_with_all = ["input", "anew"])]
-    pub(crate) pause: bool,
-    /// Print JSON
-    #[arg(long)]
-    #[serde(skip)]
     pub(crate) json: bool,
 }
 

@@ -7,15 +7,33 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use bora_terminal::say;
+use clap::Args;
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::arguments::ProveOptions;
 use crate::client;
 
 /// How often to look.
 const PERIOD: Duration = Duration::from_millis(200);
 /// Characters of the progress bar.
 const BAR: u64 = 40;
+
+#[derive(Debug, Default, Args, Serialize)]
+pub(crate) struct ProveOptions {
+    /// Only packets that come in by this port, or device on one
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) input: Option<String>,
+    /// Begin anew, also where a proof runs or was paused
+    #[arg(long)]
+    pub(crate) anew: bool,
+    /// Pause the proof that runs; without this option it goes on
+    #[arg(long, conflicts_with_all = ["input", "anew"])]
+    pub(crate) pause: bool,
+    /// Print JSON
+    #[arg(long)]
+    #[serde(skip)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn prove(options: &ProveOptions) -> anyhow::Result<ExitCode> {
     if options.pause {

@@ -7,8 +7,8 @@ use anyhow::Context;
 use bora_daemon::{REPORTS, Report, Request};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 
-use crate::arguments::ProveOptions;
-use crate::{client, prove};
+use crate::client;
+use crate::prove::{self, ProveOptions};
 use bora_terminal::{print, say};
 
 #[derive(Debug, Args)]
